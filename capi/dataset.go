@@ -1,0 +1,95 @@
+package main
+
+// #include "abi.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"dsstne/engine/csr"
+)
+
+type dataset struct{ *csr.Matrix }
+
+func (*dataset) kind() kind     { return datasetKind }
+func (d *dataset) close() error { return d.Close() }
+
+//export dsstne_dataset_open
+func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, options *C.const_char,
+	out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_open", err, func() error {
+		// Whatever happens, both structs end up released; after a success there is nothing left for this to do.
+		defer discardArrow(schema, array)
+		if err := notNull(out, "out"); err != nil {
+			return err
+		}
+		columns, check, err := readDatasetOptions(options)
+		if err != nil {
+			return err
+		}
+		var matrix *csr.Matrix
+		err = hop(func() (err error) {
+			matrix, err = openMatrix(schema, array, columns, check)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		*out = C.dsstne_dataset(handles.add(&dataset{matrix}))
+		return nil
+	})
+}
+
+// openMatrix takes over the array and checks every entry.
+func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, columns int64,
+	check csr.ValidateOptions) (*csr.Matrix, error) {
+	matrix, err := importMatrix(schema, array, columns)
+	if err != nil {
+		return nil, err
+	}
+	valid := false
+	defer func() { // also when the check panics
+		if !valid {
+			_ = matrix.Close() // nobody uses it yet, so nothing refuses
+		}
+	}()
+	if err := matrix.Validate(check); err != nil {
+		return nil, err
+	}
+	valid = true
+	return matrix, nil
+}
+
+//export dsstne_dataset_get_info
+func dsstne_dataset_get_info(handle C.dsstne_dataset, info *C.dsstne_dataset_info, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_get_info", err, func() error {
+		if err := checkStruct((*C.uint32_t)(unsafe.Pointer(info)), "info"); err != nil {
+			return err
+		}
+		return with(uint64(handle), "dataset", "dsstne_dataset_get_info", sharing, func(d *dataset) error {
+			offsets, indices, values := d.Addresses()
+			structOut(info, &C.dsstne_dataset_info{
+				index_bits:  C.uint32_t(d.IndexBits()),
+				offset_bits: C.uint32_t(d.OffsetBits()),
+				value_bits:  C.uint32_t(d.ValueBits()),
+				rows:        C.int64_t(d.Rows()),
+				columns:     C.int64_t(d.Columns()),
+				non_zeros:   C.int64_t(d.NonZeros()),
+				bytes:       C.int64_t(d.Bytes()),
+				minimum:     C.double(d.Minimum()),
+				maximum:     C.double(d.Maximum()),
+				offsets:     offsets,
+				indices:     indices,
+				values:      values,
+			}, info.struct_size)
+			return nil
+		})
+	})
+}
+
+//export dsstne_dataset_close
+func dsstne_dataset_close(handle C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_close", err, func() error {
+		return handles.close(uint64(handle), "dataset", "dsstne_dataset_close", datasetKind)
+	})
+}

@@ -1,0 +1,23 @@
+// Package main is the C interface of dsstne, built with -buildmode=c-shared.
+//
+// It translates and decides nothing: C arguments become Go values, engine errors become status codes, objects become
+// 64-bit handles. Every export is the same few lines:
+//
+//	//export dsstne_model_save
+//	func dsstne_model_save(model C.dsstne_model, path, options *C.const_char, err *C.dsstne_error) C.dsstne_status {
+//		return guard("dsstne_model_save", err, func() error {
+//			... read the arguments ...
+//			return with(model, "model", reading, func(m *model.Model) error {
+//				return hop(func() error { return m.Save(...) })
+//			})
+//		})
+//	}
+//
+// guard turns a panic into DSSTNE_INTERNAL, with takes the handle for the length of the call, and hop moves a long call to
+// a plain goroutine. include/dsstne.h is part of every cgo preamble, so an export that differs from it does not compile.
+package main
+
+// #cgo CFLAGS: -I${SRCDIR}/../include
+import "C"
+
+func main() {} // never called; c-shared asks for it

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"sync"
+
+	"dsstne/engine/fault"
+)
+
+// kind is what a handle stands for.
+type kind uint8
+
+const (
+	datasetKind kind = iota + 1
+	modelKind
+	trainerKind
+	predictorKind
+)
+
+func (k kind) String() string {
+	return [...]string{"nothing", "dataset", "model", "trainer", "predictor"}[k]
+}
+
+// object is what a handle can stand for.
+type object interface {
+	kind() kind
+	close() error
+}
+
+// use says how a call uses a handle.
+type use int
+
+const (
+	watching use = iota // beside any other call, also on a poisoned handle: progress, describe, cancel
+	sharing             // beside watching and sharing calls: a dataset or model that is an argument
+	reading             // alone
+	changing            // alone, and a defect during the call poisons the handle
+)
+
+// A handle holds, from the top: kind (8 bits), generation of the slot (24 bits), slot (32 bits). Generations start at 1
+// and a slot whose generations are used up is not used again, so no number ever stands for two things.
+const (
+	slotBits       = 32
+	generationBits = 24
+	lastGeneration = 1<<generationBits - 1
+)
+
+type slot struct {
+	generation uint32
+	object     object // nil: free
+	alone      string // name of the reading, changing or closing call under way
+	closing    bool
+	sharers    int
+	watchers   int
+	poison     string // what made the object unusable
+}
+
+// handleTable is the table of all handles. Its lock is held for bookkeeping only, never during a call.
+type handleTable struct {
+	mu      sync.Mutex
+	changed sync.Cond // a watcher left or a close ended
+	slots   []slot
+	free    []uint32
+}
+
+func newHandleTable() *handleTable {
+	t := &handleTable{}
+	t.changed.L = &t.mu
+	return t
+}
+
+// handles is the one table of the process.
+var handles = newHandleTable()
+
+// add stores an object and returns its handle.
+func (t *handleTable) add(o object) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var number uint32
+	if n := len(t.free); n > 0 {
+		number, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		number = uint32(len(t.slots))
+		t.slots = append(t.slots, slot{})
+	}
+	s := &t.slots[number]
+	s.generation++
+	s.object = o
+	return uint64(o.kind())<<(slotBits+generationBits) | uint64(s.generation)<<slotBits | uint64(number)
+}
+
+// find returns the slot of a handle; the lock is held. name is the parameter the handle came in.
+func (t *handleTable) find(handle uint64, name string, allowed ...kind) (*slot, error) {
+	number := handle & (1<<slotBits - 1)
+	generation := uint32(handle >> slotBits & lastGeneration)
+	stored := kind(handle >> (slotBits + generationBits))
+	if handle == 0 {
+		return nil, fault.New(fault.InvalidHandle, "%s is 0, which is no handle", name)
+	}
+	if number >= uint64(len(t.slots)) || generation == 0 || generation > t.slots[number].generation ||
+		stored < datasetKind || stored > predictorKind {
+		return nil, fault.New(fault.InvalidHandle, "%s is %#x, which was never a handle", name, handle)
+	}
+	fits := false
+	for _, k := range allowed {
+		fits = fits || k == stored
+	}
+	if !fits {
+		return nil, fault.New(fault.InvalidHandle, "%s is the handle of a %v", name, stored)
+	}
+	s := &t.slots[number]
+	if s.object == nil || generation != s.generation {
+		return nil, fault.New(fault.InvalidHandle, "%s has been closed", name)
+	}
+	if s.object.kind() != stored {
+		return nil, fault.New(fault.InvalidHandle, "%s is %#x, which was never a handle", name, handle)
+	}
+	return s, nil
+}
+
+// enter begins the use of a handle by a call; the returned number goes to leave.
+func (t *handleTable) enter(handle uint64, name, call string, how use, allowed ...kind) (object, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, err := t.find(handle, name, allowed...)
+	for err == nil && how == watching && s.closing {
+		t.changed.Wait() // a close frees memory and takes long enough to wait for, but not to refuse a reader
+		s, err = t.find(handle, name, allowed...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case how == watching:
+		s.watchers++
+		return s.object, nil
+	case s.alone != "":
+		return nil, fault.New(fault.Busy, "%s: %s is still running on this %v", name, s.alone, s.object.kind())
+	case s.poison != "":
+		return nil, fault.New(fault.Internal, "%s cannot be used any more, only closed: %s", name, s.poison)
+	case how == sharing:
+		s.sharers++
+		return s.object, nil
+	case s.sharers > 0:
+		return nil, fault.New(fault.Busy, "%s is in use by another call", name)
+	}
+	s.alone = call
+	return s.object, nil
+}
+
+// leave ends what enter began. poison, if not empty, makes the handle unusable.
+func (t *handleTable) leave(handle uint64, how use, poison string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &t.slots[handle&(1<<slotBits-1)]
+	switch how {
+	case watching:
+		s.watchers--
+		t.changed.Broadcast()
+	case sharing:
+		s.sharers--
+	default:
+		s.alone = ""
+	}
+	if poison != "" {
+		s.poison = poison
+	}
+}
+
+// close closes the object and, unless it refuses, retires its handle.
+func (t *handleTable) close(handle uint64, name, call string, k kind) error {
+	o, err := t.enterClose(handle, name, call, k)
+	if err != nil {
+		return err
+	}
+	closed := false
+	defer func() { t.leaveClose(handle, closed) }()
+	if err := o.close(); err != nil {
+		return err
+	}
+	closed = true
+	return nil
+}
+
+func (t *handleTable) enterClose(handle uint64, name, call string, k kind) (object, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, err := t.find(handle, name, k)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.alone != "":
+		return nil, fault.New(fault.Busy, "%s cannot be closed: %s is still running", name, s.alone)
+	case s.sharers > 0:
+		return nil, fault.New(fault.Busy, "%s cannot be closed: another call uses it", name)
+	}
+	s.alone, s.closing = call, true
+	number := handle & (1<<slotBits - 1)
+	for t.slots[number].watchers > 0 {
+		t.changed.Wait()
+	}
+	return t.slots[number].object, nil
+}
+
+func (t *handleTable) leaveClose(handle uint64, closed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	number := uint32(handle & (1<<slotBits - 1))
+	s := &t.slots[number]
+	s.alone, s.closing = "", false
+	if closed {
+		*s = slot{generation: s.generation}
+		if s.generation < lastGeneration {
+			t.free = append(t.free, number)
+		}
+	}
+	t.changed.Broadcast()
+}
+
+// with runs body with the object of a handle for the length of one call.
+func with[T object](handle uint64, name, call string, how use, body func(T) error) error {
+	var none T
+	o, err := handles.enter(handle, name, call, how, none.kind())
+	if err != nil {
+		return err
+	}
+	poison := "a call on it panicked"
+	defer func() {
+		if how != changing {
+			poison = ""
+		}
+		handles.leave(handle, how, poison)
+	}()
+	err = body(o.(T))
+	poison = ""
+	if fault.KindOf(err) == fault.Internal {
+		poison = err.Error()
+	}
+	return err
+}

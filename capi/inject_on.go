@@ -1,0 +1,29 @@
+//go:build faultinject
+
+package main
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"dsstne/engine/strictjson"
+)
+
+// injection is where the next panic is asked for: "export:<name>", "goroutine" or "". It happens once.
+var injection atomic.Value
+
+func readInjection(options *strictjson.Object) {
+	if options.Has("inject_panic") {
+		injection.Store(options.String("inject_panic", ""))
+	}
+}
+
+func enterExport(name string) { panicIfAsked("export:" + strings.TrimPrefix(name, "dsstne_")) }
+
+func enterGoroutine() { panicIfAsked("goroutine") }
+
+func panicIfAsked(place string) {
+	if injection.CompareAndSwap(place, "") {
+		panic("injected at " + place)
+	}
+}

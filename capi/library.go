@@ -1,0 +1,76 @@
+package main
+
+// #include "abi.h"
+import "C"
+
+import (
+	"fmt"
+	"sync"
+
+	"dsstne/engine/program"
+)
+
+// Set by the build with -ldflags "-X main.version=... -X main.commit=...".
+var (
+	version = "0.0.0"
+	commit  = ""
+)
+
+// versionText is the version as a C text, made once and never freed.
+var versionText = sync.OnceValue(func() *C.char { return C.CString(version) })
+
+//export dsstne_abi_version
+func dsstne_abi_version() C.uint32_t { return C.DSSTNE_ABI_VERSION }
+
+//export dsstne_version
+func dsstne_version() *C.const_char { return (*C.const_char)(versionText()) }
+
+//export dsstne_configure
+func dsstne_configure(options *C.const_char, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_configure", err, func() error {
+		o, err := readOptions(options, "library options")
+		if err != nil {
+			return err
+		}
+		threads := readThreads(o)
+		set := o.Word("instruction_set", "auto", "auto", "avx512", "avx2", "portable")
+		readInjection(o)
+		if err := o.Done(); err != nil {
+			return err
+		}
+		return program.Configure(threads, set)
+	})
+}
+
+//export dsstne_describe
+func dsstne_describe(buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_describe", err, func() error {
+		if err := notNull(length, "len"); err != nil {
+			return err
+		}
+		text, err := describeLibrary()
+		if err != nil {
+			return err
+		}
+		textOut(text, buf, length)
+		return nil
+	})
+}
+
+//export dsstne_cancel
+func dsstne_cancel(handle C.uint64_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_cancel", err, func() error {
+		o, err := handles.enter(uint64(handle), "handle", "dsstne_cancel", watching, trainerKind, predictorKind)
+		if err != nil {
+			return err
+		}
+		defer handles.leave(uint64(handle), watching, "")
+		o.(interface{ Cancel() }).Cancel()
+		return nil
+	})
+}
+
+// abiText is the ABI number as people write it: "1.0".
+func abiText() string {
+	return fmt.Sprintf("%d.%d", uint32(C.DSSTNE_ABI_VERSION)>>16, uint32(C.DSSTNE_ABI_VERSION)&0xffff)
+}

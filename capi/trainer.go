@@ -1,0 +1,152 @@
+package main
+
+// #include "abi.h"
+import "C"
+
+import (
+	"math"
+	"unsafe"
+
+	"dsstne/engine/fault"
+	"dsstne/engine/train"
+)
+
+type trainer struct{ *train.Trainer }
+
+func (*trainer) kind() kind     { return trainerKind }
+func (t *trainer) close() error { return t.Close() }
+
+//export dsstne_trainer_open
+func dsstne_trainer_open(model C.dsstne_model, options *C.const_char, out *C.dsstne_trainer,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_open", err, func() error {
+		text, err := optionsIn(options)
+		if err := first(err, notNull(out, "out")); err != nil {
+			return err
+		}
+		return with(uint64(model), "model", "dsstne_trainer_open", sharing, func(m *modelObject) error {
+			var t *train.Trainer
+			err := hop(func() (err error) {
+				t, err = train.Open(m.Model, text)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			*out = C.dsstne_trainer(handles.add(&trainer{t}))
+			return nil
+		})
+	})
+}
+
+//export dsstne_trainer_bind
+func dsstne_trainer_bind(handle C.dsstne_trainer, layer *C.const_char, data C.dsstne_dataset,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_bind", err, func() error {
+		name, err := requiredText(layer, "layer")
+		if err != nil {
+			return err
+		}
+		return with(uint64(handle), "trainer", "dsstne_trainer_bind", changing, func(t *trainer) error {
+			return with(uint64(data), "dataset", "dsstne_trainer_bind", sharing, func(d *dataset) error {
+				return t.Bind(name, d.Matrix)
+			})
+		})
+	})
+}
+
+//export dsstne_trainer_plan
+func dsstne_trainer_plan(handle C.dsstne_trainer, buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_plan", err, func() error {
+		if err := notNull(length, "len"); err != nil {
+			return err
+		}
+		return with(uint64(handle), "trainer", "dsstne_trainer_plan", reading, func(t *trainer) error {
+			text, err := t.Plan()
+			if err != nil {
+				return err
+			}
+			textOut(text, buf, length)
+			return nil
+		})
+	})
+}
+
+//export dsstne_trainer_run
+func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds C.double, progress *C.dsstne_progress,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_run", err, func() error {
+		if progress != nil {
+			if err := checkStruct((*C.uint32_t)(unsafe.Pointer(progress)), "progress"); err != nil {
+				return err
+			}
+		}
+		if err := checkLimits(uint64(maxSteps), float64(maxSeconds)); err != nil {
+			return err
+		}
+		return with(uint64(handle), "trainer", "dsstne_trainer_run", changing, func(t *trainer) error {
+			var p train.Progress
+			err := hop(func() (err error) {
+				p, err = t.Run(uint64(maxSteps), float64(maxSeconds))
+				return err
+			})
+			switch fault.KindOf(err) {
+			case fault.OK, fault.Cancelled, fault.NotFinite:
+				progressOut(p, progress)
+			}
+			return err
+		})
+	})
+}
+
+func checkLimits(steps uint64, seconds float64) error {
+	switch {
+	case math.IsNaN(seconds) || seconds < 0 || math.IsInf(seconds, 0):
+		return fault.New(fault.InvalidArgument, "max_seconds is %v; it is a finite number, 0 for no limit", seconds)
+	case steps == 0 && seconds == 0:
+		return fault.New(fault.InvalidArgument, "max_steps and max_seconds are both 0; give one of them")
+	}
+	return nil
+}
+
+//export dsstne_trainer_progress
+func dsstne_trainer_progress(handle C.dsstne_trainer, progress *C.dsstne_progress, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_progress", err, func() error {
+		if err := checkStruct((*C.uint32_t)(unsafe.Pointer(progress)), "progress"); err != nil {
+			return err
+		}
+		return with(uint64(handle), "trainer", "dsstne_trainer_progress", watching, func(t *trainer) error {
+			progressOut(t.Progress(), progress)
+			return nil
+		})
+	})
+}
+
+// progressOut writes progress to the caller's struct; out may be null.
+func progressOut(p train.Progress, out *C.dsstne_progress) {
+	if out == nil {
+		return
+	}
+	filled := C.dsstne_progress{
+		step:                C.uint64_t(p.Step),
+		steps_per_epoch:     C.uint64_t(p.StepsPerEpoch),
+		epoch:               C.uint64_t(p.Epoch),
+		examples:            C.uint64_t(p.Examples),
+		loss:                C.double(p.Loss),
+		epoch_loss:          C.double(p.EpochLoss),
+		learning_rate:       C.double(p.LearningRate),
+		examples_per_second: C.double(p.ExamplesPerSecond),
+		seconds:             C.double(p.Seconds),
+	}
+	if p.Running {
+		filled.running = 1
+	}
+	structOut(out, &filled, out.struct_size)
+}
+
+//export dsstne_trainer_close
+func dsstne_trainer_close(handle C.dsstne_trainer, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_close", err, func() error {
+		return handles.close(uint64(handle), "trainer", "dsstne_trainer_close", trainerKind)
+	})
+}

@@ -1,0 +1,38 @@
+package csr
+
+import "math/bits"
+
+// selectBits is how many bits of a row length one pass of MaxBatchEntries decides.
+const selectBits = 12
+
+// MaxBatchEntries is the number of stored entries of the rows longest rows together: what a batch of that many different
+// rows can hold at most. A batch that repeats rows holds at most rows times LongestRow.
+func (m *Matrix) MaxBatchEntries(rows int64) int64 {
+	if rows >= m.rows {
+		return m.nonZeros
+	}
+	if rows <= 0 {
+		return 0
+	}
+	// Radix selection of the rows-th largest length, highest digit first: memory does not grow with the matrix.
+	var threshold, above, sum int64 // lengths above the digits decided so far: how many, and their sum
+	for shift := selectBits * ((bits.Len64(uint64(m.longest)) - 1) / selectBits); shift >= 0; shift -= selectBits {
+		var count, total [1 << selectBits]int64
+		for i := range m.rows {
+			// Clipped, because the offsets may have been changed since they were validated.
+			length := min(m.RowLength(i), m.longest)
+			if length>>(shift+selectBits) == threshold {
+				digit := length >> shift & (1<<selectBits - 1)
+				count[digit]++
+				total[digit] += length
+			}
+		}
+		digit := int64(1<<selectBits - 1)
+		for ; digit > 0 && above+count[digit] < rows; digit-- {
+			above += count[digit]
+			sum += total[digit]
+		}
+		threshold = threshold<<selectBits | digit
+	}
+	return sum + (rows-above)*threshold
+}

@@ -1,0 +1,159 @@
+package csr
+
+import (
+	"math"
+	"slices"
+
+	"dsstne/engine/fault"
+	"dsstne/engine/random"
+	"dsstne/kernels"
+)
+
+// Reader makes batches of a matrix. It keeps scratch memory from batch to batch and serves one goroutine at a time.
+type Reader struct {
+	Matrix *Matrix
+	// Scaling divides each row by its L2 norm, taken over the whole row before denoising. Empty rows stay empty.
+	Scaling bool
+	// Denoising is the probability that an entry is left out in training; the others are divided by 1-Denoising.
+	Denoising float32
+	Seed      uint64
+	Stream    uint32
+	// Limit is the most stored entries that a batch may have, 0 for no limit: what was planned for. A batch beyond it is
+	// fault.InvalidData, because only a matrix that was changed can have one.
+	Limit int64
+
+	entries  Entries
+	payload  []uint64 // by entry of the batch: row and bits of the value
+	keys     [2][]uint64
+	counters [maxPasses][1 << maxDigit]int32
+}
+
+// Batch fills out with rows of the matrix, in both orders. Entry (u, j) is left out in training when
+// random.Uniform(Seed, Stream, step, u, j) < Denoising, where u is the row's place in the batch. out's slices are used again
+// if they are large enough. A row may appear more than once. After a failure out is empty.
+func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.SparseBatch) error {
+	if !(r.Denoising >= 0 && r.Denoising < 1) {
+		return fault.New(fault.InvalidArgument, "denoising is a probability below 1, not %v", r.Denoising)
+	}
+	out.Columns = r.Matrix.columns
+	err := r.fill(rows, step, training, out)
+	if err != nil {
+		out.Offsets = append(out.Offsets[:0], 0)
+		out.Indices, out.Values, out.RowSum = out.Indices[:0], out.Values[:0], out.RowSum[:0]
+	}
+	r.transpose(out)
+	return err
+}
+
+// fill reads the rows one after another into the row order of out.
+func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.SparseBatch) error {
+	n, err := r.size(rows)
+	if err != nil {
+		return err
+	}
+	out.Offsets = append(slices.Grow(out.Offsets[:0], len(rows)+1), 0)
+	out.RowSum = slices.Grow(out.RowSum[:0], len(rows))
+	e := &r.entries
+	e.Indices = slices.Grow(out.Indices[:0], n)
+	e.Values = slices.Grow(out.Values[:0], n)
+	defer func() {
+		out.Indices, out.Values = e.Indices, e.Values
+		e.Indices, e.Values = nil, nil
+	}()
+	denoise := training && r.Denoising > 0
+	for u, row := range rows {
+		begin := len(e.Indices)
+		if err := r.Matrix.AppendRow(e, row); err != nil {
+			return err
+		}
+		if len(e.Indices) > n {
+			return fault.New(fault.InvalidData, "row %d grew while it was read: the matrix must not be changed while it is in use", row)
+		}
+		factor := 1.0
+		if r.Scaling {
+			factor = inverseNorm(e.Values[begin:])
+		}
+		if denoise {
+			factor /= 1 - float64(r.Denoising)
+			r.dropEntries(e, begin, step, int64(u))
+		}
+		sum, zeros := multiply(e.Values[begin:], factor)
+		if zeros { // by underflow, beside a value that is 1e38 times as large
+			kept := begin + dropZeros(e.Indices[begin:], e.Values[begin:])
+			e.Indices, e.Values = e.Indices[:kept], e.Values[:kept]
+		}
+		out.Offsets = append(out.Offsets, int32(len(e.Indices)))
+		out.RowSum = append(out.RowSum, sum)
+	}
+	return nil
+}
+
+// size counts the stored entries of the batch.
+func (r *Reader) size(rows []int64) (int, error) {
+	n := int64(0)
+	for _, row := range rows {
+		if row < 0 || row >= r.Matrix.rows {
+			return 0, fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, r.Matrix.rows)
+		}
+		n += r.Matrix.RowLength(row)
+	}
+	if n > math.MaxInt32 {
+		return 0, fault.New(fault.InvalidArgument, "a batch of %d rows holds %d entries, more than %d; choose a smaller batch size",
+			len(rows), n, math.MaxInt32)
+	}
+	if r.Limit > 0 && n > r.Limit {
+		return 0, fault.New(fault.InvalidData, "a batch of %d rows holds %d entries, but at most %d were there when it was planned: "+
+			"the matrix must not be changed while it is in use", len(rows), n, r.Limit)
+	}
+	return int(n), nil
+}
+
+// inverseNorm is 1 over the L2 norm, and 1 for a row without entries.
+func inverseNorm(values []float32) float64 {
+	var lane [4]float64 // additions that need not wait for one another
+	for len(values) >= 4 {
+		a, b, c, d := float64(values[0]), float64(values[1]), float64(values[2]), float64(values[3])
+		lane[0] += a * a
+		lane[1] += b * b
+		lane[2] += c * c
+		lane[3] += d * d
+		values = values[4:]
+	}
+	for i, value := range values {
+		lane[i] += float64(value) * float64(value)
+	}
+	squares := (lane[0] + lane[2]) + (lane[1] + lane[3])
+	if squares == 0 {
+		return 1
+	}
+	return 1 / math.Sqrt(squares)
+}
+
+// multiply multiplies the values in place; it returns their sum and whether one of them has become zero.
+func multiply(values []float32, factor float64) (sum float32, zeros bool) {
+	total := 0.0
+	for i, value := range values {
+		product := float32(float64(value) * factor)
+		if product == 0 {
+			zeros = true
+		}
+		values[i] = product
+		total += float64(product)
+	}
+	return float32(total), zeros
+}
+
+// dropEntries leaves out entries from begin on, at random.
+func (r *Reader) dropEntries(e *Entries, begin int, step, u int64) {
+	indices, values := e.Indices[begin:], e.Values[begin:]
+	kept := 0
+	for i, column := range indices {
+		indices[kept], values[kept] = column, values[i]
+		keep := 0
+		if random.Uniform(r.Seed, r.Stream, step, u, int64(column)) >= r.Denoising {
+			keep = 1 // and not kept++: without a branch, which no processor can predict, the numbers are computed side by side
+		}
+		kept += keep
+	}
+	e.Indices, e.Values = e.Indices[:begin+kept], e.Values[:begin+kept]
+}

@@ -1,0 +1,176 @@
+package csr
+
+import (
+	"math"
+	"slices"
+
+	"dsstne/engine/fault"
+)
+
+// Entries are stored entries of one or more rows: column and value.
+type Entries struct {
+	Indices []int32
+	Values  []float32
+
+	keys []uint64 // room to sort a row
+}
+
+// Reset empties e and keeps its memory.
+func (e *Entries) Reset() { e.Indices, e.Values = e.Indices[:0], e.Values[:0] }
+
+// AppendRow appends the entries of a row: columns ascending, duplicates summed, zeros dropped, values rounded to float32.
+// The bits of a sum do not depend on the order in which duplicates are stored. Everything is checked again, in a private
+// copy: fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure dst is as it was.
+func (m *Matrix) AppendRow(dst *Entries, row int64) error {
+	if row < 0 || row >= m.rows {
+		return fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, m.rows)
+	}
+	begin, end, err := m.bounds(row)
+	if err != nil {
+		return err
+	}
+	at, n := len(dst.Indices), int(end-begin)
+	dst.Indices = slices.Grow(dst.Indices, n)[:at+n]
+	dst.Values = slices.Grow(dst.Values, n)[:at+n]
+	indices, values := dst.Indices[at:], dst.Values[at:]
+	m.copyEntries(indices, values, begin)
+
+	order, bad := inspect(indices, values, uint32(m.columns), m.allowNotFinite)
+	if bad >= 0 {
+		dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
+		if uint32(indices[bad]) >= uint32(m.columns) {
+			return m.indexError(row, begin+int64(bad))
+		}
+		return m.valueError(row, begin+int64(bad))
+	}
+	kept := n
+	if order.unsorted {
+		kept = dst.sortRow(indices, values)
+	}
+	if order.unsorted || order.zeros {
+		kept = dropZeros(indices[:kept], values[:kept])
+	}
+	dst.Indices, dst.Values = dst.Indices[:at+kept], dst.Values[:at+kept]
+	if order.unsorted && !m.allowNotFinite {
+		if i := firstNotFinite(values[:kept]); i >= 0 {
+			column := indices[i]
+			dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
+			return fault.New(fault.InvalidData, "row %d, column %d: the sum of the values stored there is too large for float32; "+
+				"scale the values down", row, column)
+		}
+	}
+	return nil
+}
+
+// copyEntries reads each entry once. A 64-bit index that is not a 31-bit number becomes -1, which no check lets pass.
+func (m *Matrix) copyEntries(indices []int32, values []float32, begin int64) {
+	end := begin + int64(len(indices))
+	if m.indices64 != nil {
+		for i, column := range m.indices64[begin:end] {
+			if uint64(column) > math.MaxInt32 {
+				column = -1
+			}
+			indices[i] = int32(column)
+		}
+	} else {
+		copy(indices, m.indices32[begin:end])
+	}
+	switch {
+	case m.values64 != nil:
+		for i, value := range m.values64[begin:end] {
+			values[i] = float32(value)
+		}
+	case m.values32 != nil:
+		copy(values, m.values32[begin:end])
+	default:
+		for i := range values {
+			values[i] = 1
+		}
+	}
+}
+
+// disorder is what keeps a row from being canonical.
+type disorder struct {
+	unsorted bool // columns do not ascend strictly
+	zeros    bool // zeros are stored
+}
+
+// inspect checks private copies and finds the first entry that is not valid, or -1.
+func inspect(indices []int32, values []float32, columns uint32, allow bool) (order disorder, bad int) {
+	previous := int32(-1)
+	for i, column := range indices {
+		if uint32(column) >= columns {
+			return order, i
+		}
+		value := values[i]
+		// x - x is 0 for finite numbers only.
+		if value-value != 0 && !allow {
+			return order, i
+		}
+		if column <= previous {
+			order.unsorted = true
+		}
+		if value == 0 {
+			order.zeros = true
+		}
+		previous = column
+	}
+	return order, -1
+}
+
+func firstNotFinite(values []float32) int {
+	return slices.IndexFunc(values, func(v float32) bool { return v-v != 0 })
+}
+
+// sortRow sorts by column and sums duplicates; it returns how many entries are left.
+func (e *Entries) sortRow(indices []int32, values []float32) int {
+	// The value is part of the key, so equal rows give equal bits however they are stored.
+	e.keys = slices.Grow(e.keys[:0], len(indices))
+	for i, column := range indices {
+		e.keys = append(e.keys, uint64(column)<<32|uint64(math.Float32bits(values[i])))
+	}
+	slices.Sort(e.keys)
+	kept := 0
+	for _, key := range e.keys {
+		column, value := int32(key>>32), math.Float32frombits(uint32(key))
+		if kept > 0 && indices[kept-1] == column {
+			values[kept-1] += value
+			continue
+		}
+		indices[kept], values[kept] = column, value
+		kept++
+	}
+	return kept
+}
+
+func dropZeros(indices []int32, values []float32) int {
+	kept := 0
+	for i, value := range values {
+		if value != 0 {
+			indices[kept], values[kept] = indices[i], value
+			kept++
+		}
+	}
+	return kept
+}
+
+// FirstOutside finds the first entry, by row and then column, that is not in low .. high, after duplicates are summed; NaN is
+// outside of every range. Rows that have become unreadable are passed over: reading them reports why.
+func (m *Matrix) FirstOutside(low, high float64) (row, column int64, value float64, found bool) {
+	if m.canonical && !m.allowNotFinite && m.minimum >= low && m.maximum <= high {
+		return 0, 0, 0, false
+	}
+	var e Entries
+	for row := range m.rows {
+		e.Reset()
+		if m.AppendRow(&e, row) != nil {
+			continue
+		}
+		for i, v := range e.Values {
+			if !(float64(v) >= low && float64(v) <= high) {
+				return row, int64(e.Indices[i]), float64(v), true
+			}
+		}
+	}
+	return 0, 0, 0, false
+}

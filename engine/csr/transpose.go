@@ -1,0 +1,90 @@
+package csr
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"dsstne/kernels"
+)
+
+// Up to maxPasses digits of up to maxDigit bits cover an item, which has at most 31.
+const (
+	maxDigit  = 11
+	maxPasses = 3
+)
+
+// transpose fills the item order of b from its row order by a radix sort of the entries, lowest digit first. It is stable, so
+// the rows of an item ascend, and its time and memory grow with the batch only, not with the number of columns.
+func (r *Reader) transpose(b *kernels.SparseBatch) {
+	n := len(b.Indices)
+	width := max(1, bits.Len64(uint64(b.Columns-1)))
+	passes := (width + maxDigit - 1) / maxDigit
+	digit := (width + passes - 1) / passes
+
+	r.payload, r.keys[0], r.keys[1] = resize(r.payload, n), resize(r.keys[0], n), resize(r.keys[1], n)
+	r.count(b.Indices, passes, digit)
+	source, target := r.keys[0], r.keys[1]
+	r.firstPass(b, source, digit)
+	for pass := 1; pass < passes; pass++ {
+		counter, shift := &r.counters[pass], 32+pass*digit
+		for _, key := range source {
+			d := key >> shift & (1<<digit - 1)
+			target[counter[d]] = key
+			counter[d]++
+		}
+		source, target = target, source
+	}
+
+	b.ItemRows, b.ItemValues = resize(b.ItemRows, n), resize(b.ItemValues, n)
+	b.Items, b.ItemOffsets = resize(b.Items, n), resize(b.ItemOffsets, n+1)
+	b.ItemOffsets[0] = 0
+	items, previous := 0, uint32(math.MaxUint32)
+	for i, key := range source {
+		payload := r.payload[uint32(key)]
+		b.ItemRows[i], b.ItemValues[i] = int32(payload>>32), math.Float32frombits(uint32(payload))
+		item := uint32(key >> 32)
+		if item != previous {
+			items++
+		}
+		b.Items[items-1], b.ItemOffsets[items] = int32(item), int32(i+1)
+		previous = item
+	}
+	b.Items, b.ItemOffsets = b.Items[:items], b.ItemOffsets[:items+1]
+}
+
+// firstPass sorts by the lowest digit on the way from the row order to keys, which are item and place in the row order. It
+// fills the payload of each place.
+func (r *Reader) firstPass(b *kernels.SparseBatch, keys []uint64, digit int) {
+	counter, mask := &r.counters[0], uint32(1)<<digit-1
+	for u := range len(b.Offsets) - 1 {
+		first, end := b.Offsets[u], b.Offsets[u+1]
+		values, payload := b.Values[first:end], r.payload[first:end]
+		for i, item := range b.Indices[first:end] {
+			payload[i] = uint64(u)<<32 | uint64(math.Float32bits(values[i]))
+			d := uint32(item) & mask
+			keys[counter[d]] = uint64(item)<<32 | uint64(int(first)+i)
+			counter[d]++
+		}
+	}
+}
+
+// count sets the counters of each pass to the place of the first key with that digit.
+func (r *Reader) count(items []int32, passes, digit int) {
+	mask := uint32(1)<<digit - 1
+	for pass := range passes {
+		counter, shift := &r.counters[pass], pass*digit
+		clear(counter[:mask+1])
+		for _, item := range items {
+			counter[uint32(item)>>shift&mask]++
+		}
+		sum := int32(0)
+		for d, n := range counter[:mask+1] {
+			counter[d] = sum
+			sum += n
+		}
+	}
+}
+
+// resize gives s a length of n, with what it holds or with any content.
+func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

@@ -1,0 +1,245 @@
+package csr
+
+import (
+	"math"
+	"runtime"
+	"sync"
+
+	"dsstne/engine/fault"
+)
+
+// ValidateOptions chooses what is accepted.
+type ValidateOptions struct {
+	AllowNotFinite bool // NaN and infinite values are data
+	Threads        int  // 0: as many as the process has processors
+}
+
+// summary is what Validate finds out about the whole matrix.
+type summary struct {
+	minimum, maximum float64
+	longest          int64
+	canonical        bool // every row has strictly ascending columns: no duplicates
+	allowNotFinite   bool
+}
+
+// Minimum is the smallest stored value, 0 if there is none. NaN does not count.
+func (m *Matrix) Minimum() float64 { return m.minimum }
+
+// Maximum is the largest stored value, 0 if there is none. NaN does not count.
+func (m *Matrix) Maximum() float64 { return m.maximum }
+
+// LongestRow is the largest number of stored entries in a row.
+func (m *Matrix) LongestRow() int64 { return m.longest }
+
+// blockEntries is about how many entries a thread checks before it looks for more work.
+const blockEntries = 1 << 16
+
+// Validate reads everything once and fails with fault.InvalidData at the first row, and in it the first entry in stored
+// order, that is not valid, whatever the number of threads.
+func (m *Matrix) Validate(o ValidateOptions) error {
+	threads := o.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	block := max(1, m.rows*blockEntries/(m.nonZeros+m.rows+1))
+	blocks := (m.rows + block - 1) / block
+	scan := &validation{matrix: m, allow: o.AllowNotFinite, block: block, blocks: blocks, failed: math.MaxInt64}
+	scan.found = nothing()
+	var wait sync.WaitGroup
+	for range min(int64(threads), blocks) {
+		wait.Go(scan.work)
+	}
+	wait.Wait()
+	if scan.err != nil {
+		return scan.err
+	}
+	m.summary = scan.found
+	m.allowNotFinite = o.AllowNotFinite
+	if m.minimum > m.maximum {
+		m.minimum, m.maximum = 0, 0
+	}
+	return nil
+}
+
+func nothing() summary {
+	return summary{minimum: math.Inf(1), maximum: math.Inf(-1), canonical: true}
+}
+
+func (s *summary) merge(o summary) {
+	s.minimum, s.maximum = math.Min(s.minimum, o.minimum), math.Max(s.maximum, o.maximum)
+	s.longest = max(s.longest, o.longest)
+	s.canonical = s.canonical && o.canonical
+}
+
+// validation is the state that the threads of one Validate share.
+type validation struct {
+	matrix *Matrix
+	allow  bool
+	block  int64 // rows per block
+	blocks int64
+
+	mu     sync.Mutex // guards what follows
+	next   int64      // block to be handed out; blocks before it are done or being worked on
+	failed int64      // lowest block that failed
+	err    error      // its error
+	found  summary
+}
+
+// take hands out the next block; there is none after a failure, as its error would come later in order.
+func (v *validation) take() (int64, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.next >= v.blocks || v.next > v.failed {
+		return 0, false
+	}
+	v.next++
+	return v.next - 1, true
+}
+
+func (v *validation) fail(block int64, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if block < v.failed {
+		v.failed, v.err = block, err
+	}
+}
+
+func (v *validation) work() {
+	found, block := nothing(), int64(0)
+	defer func() {
+		// A panic in a goroutine of its own would end the process, so it becomes the error of its block.
+		if p := recover(); p != nil {
+			v.fail(block, fault.New(fault.Internal, "validation of a matrix panicked: %v", p))
+		}
+		v.mu.Lock()
+		v.found.merge(found)
+		v.mu.Unlock()
+	}()
+	for {
+		var more bool
+		if block, more = v.take(); !more {
+			return
+		}
+		for row := block * v.block; row < min((block+1)*v.block, v.matrix.rows); row++ {
+			if err := v.matrix.checkRow(row, v.allow, &found); err != nil {
+				v.fail(block, err)
+				break
+			}
+		}
+	}
+}
+
+// checkRow checks one row where it lies and adds what it finds to s.
+func (m *Matrix) checkRow(row int64, allow bool, s *summary) error {
+	begin, end, err := m.bounds(row)
+	if err != nil || begin == end {
+		return err
+	}
+	s.longest = max(s.longest, end-begin)
+	var badIndex int
+	var ascending bool
+	if m.indices64 != nil {
+		badIndex, ascending = checkIndices(m.indices64[begin:end], m.columns)
+	} else {
+		badIndex, ascending = checkIndices(m.indices32[begin:end], m.columns)
+	}
+	s.canonical = s.canonical && ascending
+	badValue := -1
+	switch {
+	case m.values64 != nil:
+		badValue = checkValues(m.values64[begin:end], allow, s)
+	case m.values32 != nil:
+		badValue = checkValues(m.values32[begin:end], allow, s)
+	default:
+		s.minimum, s.maximum = min(s.minimum, 1), max(s.maximum, 1)
+	}
+	if badIndex >= 0 && (badValue < 0 || badIndex <= badValue) {
+		return m.indexError(row, begin+int64(badIndex))
+	}
+	if badValue >= 0 {
+		return m.valueError(row, begin+int64(badValue))
+	}
+	return nil
+}
+
+// checkIndices finds the first index outside 0 .. columns-1, or -1, and whether the indices ascend strictly.
+func checkIndices[I int32 | int64](indices []I, columns int64) (bad int, ascending bool) {
+	previous, descents := I(-1), 0
+	for i, column := range indices {
+		if uint64(column) >= uint64(columns) {
+			return i, false
+		}
+		if column <= previous {
+			descents++
+		}
+		previous = column
+	}
+	return -1, descents == 0
+}
+
+// checkValues finds the first value that may not be, or -1, and the extremes of the others.
+func checkValues[V float32 | float64](values []V, allow bool, s *summary) int {
+	low, high := V(s.minimum), V(s.maximum)
+	for i, value := range values {
+		if !fits(float64(value), allow) {
+			return i
+		}
+		if value < low {
+			low = value
+		}
+		if value > high {
+			high = value
+		}
+	}
+	s.minimum, s.maximum = float64(low), float64(high)
+	return -1
+}
+
+// fits tells whether a value may be stored: finite, unless allowed otherwise, and not too large for float32.
+func fits(value float64, allow bool) bool {
+	if math.Abs(value) < largest {
+		return true
+	}
+	return allow && (math.IsNaN(value) || math.IsInf(value, 0))
+}
+
+// largest is the smallest number that float32 rounds to infinity: the largest finite one plus half a unit in its last place.
+const largest = 0x1.ffffffp127
+
+// stored reads entry i for an error message.
+func (m *Matrix) stored(i int64) (column int64, value float64) {
+	if m.indices64 != nil {
+		column = m.indices64[i]
+	} else {
+		column = int64(m.indices32[i])
+	}
+	switch {
+	case m.values64 != nil:
+		value = m.values64[i]
+	case m.values32 != nil:
+		value = float64(m.values32[i])
+	default:
+		value = 1
+	}
+	return column, value
+}
+
+func (m *Matrix) indexError(row, entry int64) error {
+	column, _ := m.stored(entry)
+	advice := "was it built with another item list?"
+	if column < 0 {
+		advice = "columns are counted from 0"
+	}
+	return fault.New(fault.InvalidData, "row %d holds column %d, but the matrix has %d columns (0..%d); %s",
+		row, column, m.columns, m.columns-1, advice)
+}
+
+func (m *Matrix) valueError(row, entry int64) error {
+	column, value := m.stored(entry)
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return fault.New(fault.InvalidData, "row %d, column %d holds %v; values must be finite: "+
+			"remove the entry, or replace its value (or allow such values with allow_not_finite)", row, column, value)
+	}
+	return fault.New(fault.InvalidData, "row %d, column %d holds %v, which is too large for float32 (%.2g); scale the values down",
+		row, column, value, math.MaxFloat32)
+}

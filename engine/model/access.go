@@ -1,0 +1,116 @@
+package model
+
+import (
+	"sync"
+
+	"dsstne/engine/fault"
+)
+
+// access counts who uses a model. It never blocks: what cannot be granted now is refused.
+type access struct {
+	mu      sync.Mutex
+	uses    int // trainers and predictors that hold on to the memory
+	readers int
+	writer  bool
+	closed  bool
+}
+
+// Use announces a trainer or predictor that will hold on to the model's memory until it calls Unuse.
+func (m *Model) Use() {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	m.access.uses++
+}
+
+// Unuse takes back one Use.
+func (m *Model) Unuse() {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	if m.access.uses == 0 {
+		panic("model: Unuse without Use")
+	}
+	m.access.uses--
+}
+
+// TryWrite gives the right to change weights to one caller at a time, until unlock is called; calling unlock again does
+// nothing. It is fault.Busy while anybody reads or writes.
+func (m *Model) TryWrite() (unlock func(), err error) {
+	a := &m.access
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return nil, errClosed()
+	case a.writer:
+		return nil, fault.New(fault.Busy, "the model is being trained or changed by another call; wait for it or cancel it")
+	case a.readers > 0:
+		return nil, fault.New(fault.Busy,
+			"the model is being read by %d other call(s), such as a prediction or a save; wait for them or cancel them",
+			a.readers)
+	}
+	a.writer = true
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.writer = false
+	}), nil
+}
+
+// TryRead gives the right to read weights to any number of callers at a time, each until it calls its unlock; calling
+// that again does nothing. It is fault.Busy while somebody writes. Call Flushed before the first read.
+func (m *Model) TryRead() (unlock func(), err error) {
+	a := &m.access
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return nil, errClosed()
+	case a.writer:
+		return nil, fault.New(fault.Busy, "the model is being trained or changed by another call; wait for it or cancel it")
+	}
+	a.readers++
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.readers--
+	}), nil
+}
+
+// Close gives the memory back. It is fault.Busy while a trainer or predictor uses the model or a call works on it; closing
+// twice does nothing.
+func (m *Model) Close() error {
+	a := &m.access
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return nil
+	case a.writer || a.readers > 0:
+		return fault.New(fault.Busy, "the model is being read or changed by another call; wait for it or cancel it")
+	case a.uses > 0:
+		return fault.New(fault.Busy, "the model is used by %d open trainer(s) or predictor(s); close them first", a.uses)
+	}
+	a.closed = true
+	m.free()
+	return nil
+}
+
+func errClosed() error { return fault.New(fault.InvalidState, "the model is closed") }
+
+// SetFlush registers what brings lazily updated rows up to date; nil removes it. Flush may change weights although only
+// readers are at work: it is called by one of them at a time, and has nothing left to do for the second.
+func (m *Model) SetFlush(flush func() error) {
+	m.flushing.Lock()
+	defer m.flushing.Unlock()
+	m.flush = flush
+}
+
+// Flushed brings every row up to date. Whoever reads weights calls it after TryRead and before the first read.
+func (m *Model) Flushed() error {
+	m.flushing.Lock()
+	defer m.flushing.Unlock()
+	if m.flush == nil {
+		return nil
+	}
+	return m.flush()
+}

@@ -1,0 +1,123 @@
+package model
+
+import (
+	"math"
+
+	"dsstne/engine/fault"
+	"dsstne/engine/network"
+	"dsstne/engine/random"
+)
+
+// Create makes a model with fresh weights, which are a function of the network and the seed alone: the same bits for any
+// number of threads (0: as many as the process may use).
+func Create(net *network.Network, seed uint64, threads int) (*Model, error) {
+	m, specs, err := allocate(net, threads)
+	if err != nil {
+		return nil, err
+	}
+	parts := initialParts(specs)
+	err = inParallel(threads, len(parts), func(i int) error {
+		p := parts[i]
+		return initialise(m.tensors[p.tensor].Float32(), specs[p.tensor], seed, uint32(p.tensor), p.from, p.to)
+	})
+	if err != nil {
+		m.free()
+		return nil, err
+	}
+	return m, nil
+}
+
+// allocate makes a model whose weights are all zero.
+func allocate(net *network.Network, threads int) (*Model, []network.Tensor, error) {
+	specs, err := net.Tensors()
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &Model{network: net, threads: threads}
+	for _, spec := range specs {
+		t, err := newTensor(spec.Name, F32, []int64{spec.Rows, spec.Columns}, spec.Layer)
+		if err != nil {
+			freeTensors(m.tensors)
+			return nil, nil, err
+		}
+		m.tensors = append(m.tensors, t)
+	}
+	return m, specs, nil
+}
+
+// rowRange is some rows of a tensor.
+type rowRange struct {
+	tensor   int
+	from, to int64
+}
+
+// initialParts cuts all tensors into ranges of rows of about a megabyte.
+func initialParts(specs []network.Tensor) []rowRange {
+	const elements = 1 << 18
+	var parts []rowRange
+	for i, spec := range specs {
+		rows := max(1, elements/max(1, spec.Columns))
+		for from := int64(0); from < spec.Rows; from += rows {
+			parts = append(parts, rowRange{tensor: i, from: from, to: min(spec.Rows, from+rows)})
+		}
+	}
+	return parts
+}
+
+// initialise fills rows from .. to of a weight or bias. A bias is the constant Initializer.Bias.
+func initialise(weights []float32, spec network.Tensor, seed uint64, index uint32, from, to int64) error {
+	fill, err := filler(spec, seed, random.StreamInit|index)
+	if err != nil {
+		return err
+	}
+	for row := from; row < to; row++ {
+		fill(weights[row*spec.Columns:(row+1)*spec.Columns], row)
+	}
+	return nil
+}
+
+// filler chooses what fills a row: s is the initializer's scale, in and out the units on both sides.
+//
+//	xavier_uniform U(-r, r), r = s sqrt(6/(in+out))    xavier_normal N(0, s^2 2/(in+out))    uniform U(-s, s)
+//	he_uniform     U(-r, r), r = s sqrt(6/in)          he_normal     N(0, s^2 2/in)          normal  N(0, s^2)
+func filler(spec network.Tensor, seed uint64, stream uint32) (func(dst []float32, row int64), error) {
+	init := spec.Initializer
+	scale, in, out := float64(init.Scale), float64(spec.FanIn), float64(spec.FanOut)
+	if spec.Source < 0 {
+		return constant(init.Bias), nil
+	}
+	uniform := func(radius float64) func([]float32, int64) {
+		r := float32(radius)
+		return func(dst []float32, row int64) { random.FillUniform(dst, seed, stream, row, -r, r) }
+	}
+	normal := func(deviation float64) func([]float32, int64) {
+		d := float32(deviation)
+		return func(dst []float32, row int64) { random.FillNormal(dst, seed, stream, row, 0, d) }
+	}
+	switch init.Kind {
+	case network.XavierUniform:
+		return uniform(scale * math.Sqrt(6/(in+out))), nil
+	case network.XavierNormal:
+		return normal(scale * math.Sqrt(2/(in+out))), nil
+	case network.HeUniform:
+		return uniform(scale * math.Sqrt(6/in)), nil
+	case network.HeNormal:
+		return normal(scale * math.Sqrt(2/in)), nil
+	case network.Uniform:
+		return uniform(scale), nil
+	case network.Normal:
+		return normal(scale), nil
+	case network.Constant:
+		return constant(init.Scale), nil
+	default:
+		return nil, fault.New(fault.Internal, "%s: initializer %d is unknown", spec.Name, init.Kind)
+	}
+}
+
+func constant(value float32) func([]float32, int64) {
+	return func(dst []float32, _ int64) {
+		for i := range dst {
+			dst[i] = value
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package model
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"sort"
+	"strconv"
+
+	"dsstne/engine/fault"
+)
+
+// The file: 8 bytes header length (little-endian), the header (JSON, padded with spaces to a multiple of 8), the data of all
+// tensors without gaps, of which the last is the digests. docs/model-file.md is the full description.
+const (
+	formatName    = "dsstne.model"
+	formatVersion = 1 // what Save writes, and the newest minimum_reader_version that Load accepts
+	digestTensor  = "dsstne.digests"
+	digestBytes   = 32          // SHA-256
+	headerLimit   = 100_000_000 // of the safetensors format
+	standardBlock = 64 << 20    // bytes of data under one digest
+	lengthBytes   = 8           // of the header length
+	opening       = `{"__metadata__":{"format":"` + formatName + `"`
+)
+
+// Keys of the metadata; an attribute has its key behind the prefix.
+const (
+	keyFormat     = "format"
+	keyVersion    = "format_version"
+	keyReader     = "minimum_reader_version"
+	keyBlock      = "digest_block_bytes"
+	keyStep       = "step"
+	keyNetwork    = "network"
+	keyAttributes = "attributes."
+)
+
+// entry is a tensor as the header describes it; begin and end count from the first byte of the data.
+type entry struct {
+	name       string
+	dtype      string
+	shape      []int64
+	begin, end int64
+}
+
+// layout says what stands where in a file that is about to be written.
+type layout struct {
+	head    []byte    // length and header
+	entries []entry   // in the order of the data, the digests last
+	tensors []*Tensor // of all entries but the digests
+	block   int64     // bytes under one digest
+	data    int64     // bytes of data before the digests
+}
+
+// blocks is the number of digests but the header's.
+func (l *layout) blocks() int { return int(blocksOf(l.data, l.block)) }
+
+func blocksOf(data, block int64) int64 { return (data + block - 1) / block }
+
+// layOut plans a file. Types with wide elements come first, so that every tensor begins at a multiple of its element.
+func (m *Model) layOut(attributes map[string]string, block int64) (*layout, error) {
+	l := &layout{tensors: m.Tensors(), block: block}
+	sort.SliceStable(l.tensors, func(i, j int) bool { return l.tensors[i].DType.Size() > l.tensors[j].DType.Size() })
+	for _, t := range l.tensors {
+		l.entries = append(l.entries, entry{t.Name, t.DType.String(), t.Shape, l.data, l.data + t.size})
+		l.data += t.size
+	}
+	size := digestBytes * (1 + blocksOf(l.data, block))
+	l.entries = append(l.entries, entry{digestTensor, U8.String(), []int64{size}, l.data, l.data + size})
+
+	metadata := []string{
+		keyFormat, formatName, keyVersion, strconv.Itoa(formatVersion), keyReader, strconv.Itoa(formatVersion),
+		keyBlock, strconv.FormatInt(block, 10), keyStep, strconv.FormatInt(m.Step(), 10),
+		keyNetwork, string(m.network.JSON()),
+	}
+	keys := make([]string, 0, len(attributes))
+	for key := range attributes {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	for _, key := range keys {
+		metadata = append(metadata, keyAttributes+key, attributes[key])
+	}
+	l.head = headerText(metadata, l.entries)
+	if length := len(l.head) - lengthBytes; length > headerLimit {
+		return nil, fault.New(fault.InvalidArgument, "the attributes are too long: the header would have %s bytes, %s are allowed",
+			grouped(int64(length)), grouped(headerLimit))
+	}
+	return l, nil
+}
+
+// headerText is the length and the JSON of a header; metadata are keys and values in turn.
+func headerText(metadata []string, entries []entry) []byte {
+	var b bytes.Buffer
+	b.Write(make([]byte, lengthBytes))
+	b.WriteString(`{"__metadata__":{`)
+	for i := 0; i < len(metadata); i += 2 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		quote(&b, metadata[i])
+		b.WriteByte(':')
+		quote(&b, metadata[i+1])
+	}
+	b.WriteByte('}')
+	for _, e := range entries {
+		b.WriteByte(',')
+		quote(&b, e.name)
+		b.WriteString(`:{"dtype":"` + e.dtype + `","shape":[`)
+		for i, n := range e.shape {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(strconv.FormatInt(n, 10))
+		}
+		b.WriteString(`],"data_offsets":[` + strconv.FormatInt(e.begin, 10) + "," + strconv.FormatInt(e.end, 10) + "]}")
+	}
+	b.WriteByte('}')
+	for b.Len()%8 != 0 {
+		b.WriteByte(' ')
+	}
+	text := b.Bytes()
+	binary.LittleEndian.PutUint64(text, uint64(len(text)-lengthBytes))
+	return text
+}
+
+// quote writes a JSON string, leaving <, > and & readable.
+func quote(b *bytes.Buffer, text string) {
+	encoder := json.NewEncoder(b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text) // a string into memory cannot fail
+	b.Truncate(b.Len() - 1)  // the line end that Encode adds
+}
+
+// overlaps visits the parts of tensors that lie in bytes from .. to of the data, in order. begin and end count within the
+// tensor. Entries are ordered and without gaps.
+func overlaps(entries []entry, from, to int64, visit func(i int, begin, end int64) error) error {
+	first := sort.Search(len(entries), func(i int) bool { return entries[i].end > from })
+	for i := first; i < len(entries) && entries[i].begin < to; i++ {
+		e := entries[i]
+		begin, end := max(from, e.begin)-e.begin, min(to, e.end)-e.begin
+		if begin == end {
+			continue
+		}
+		if err := visit(i, begin, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package model
+
+import (
+	"encoding/binary"
+	"slices"
+	"unicode/utf8"
+
+	"dsstne/engine/fault"
+	"dsstne/engine/network"
+)
+
+// Names of items are two tensors, as in Arrow: the name of item i is items.bytes[items.offsets[i]:items.offsets[i+1]].
+const (
+	itemBytes   = "items.bytes"   // U8, UTF-8
+	itemOffsets = "items.offsets" // I64, one more than there are items
+)
+
+// Items is the number of items that have names: all of an output layer, or 0.
+func (m *Model) Items() int {
+	t, err := m.Tensor(itemOffsets)
+	if err != nil {
+		return 0
+	}
+	return int(t.Elements() - 1)
+}
+
+// stageItemBytes keeps the text of the names until setItemOffsets cuts it; the model's own names stay until then.
+func (m *Model) stageItemBytes(src []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.staged = append([]byte{}, src...) // never nil, so that an empty text counts as given
+	return nil
+}
+
+// setItemOffsets cuts the staged text, or the present names' text if none is staged, and makes it the model's.
+func (m *Model) setItemOffsets(src []byte) error {
+	if len(src)%8 != 0 {
+		return fault.New(fault.InvalidArgument, "%s has 8 bytes an element, %s bytes are not a multiple of that",
+			itemOffsets, grouped(int64(len(src))))
+	}
+	offsets := make([]int64, len(src)/8)
+	for i := range offsets {
+		offsets[i] = int64(binary.LittleEndian.Uint64(src[8*i:]))
+	}
+	m.mu.RLock()
+	text := m.staged
+	m.mu.RUnlock()
+	if text == nil {
+		present, err := m.Tensor(itemBytes)
+		if err != nil {
+			return fault.New(fault.InvalidState, "set %q before %q: the names are cut out of it", itemBytes, itemOffsets)
+		}
+		text = slices.Clone(present.Bytes())
+	}
+	if err := checkItems(m.network, offsets, text); err != nil {
+		return err
+	}
+	return m.replaceItems(src, text)
+}
+
+// checkItems tells in words why names cannot be those of the network's items.
+func checkItems(net *network.Network, offsets []int64, text []byte) error {
+	if err := checkItemCount(net, int64(len(offsets))-1); err != nil {
+		return err
+	}
+	if offsets[0] != 0 {
+		return fault.New(fault.InvalidArgument, "%s begins with %d instead of 0", itemOffsets, offsets[0])
+	}
+	if last := offsets[len(offsets)-1]; last != int64(len(text)) {
+		return fault.New(fault.InvalidArgument, "%s ends with %s, but %s has %s bytes", itemOffsets, grouped(last), itemBytes,
+			grouped(int64(len(text))))
+	}
+	for i := 1; i < len(offsets); i++ {
+		if offsets[i] < offsets[i-1] || offsets[i] > int64(len(text)) {
+			return fault.New(fault.InvalidArgument, "%s[%d] is %d after %d: offsets must not decrease, nor exceed %d",
+				itemOffsets, i, offsets[i], offsets[i-1], len(text))
+		}
+		if name := text[offsets[i-1]:offsets[i]]; !utf8.Valid(name) {
+			return fault.New(fault.InvalidArgument, "the name of item %d, %q, is not UTF-8", i-1, name)
+		}
+	}
+	return nil
+}
+
+// checkItemCount wants as many names as an output layer has units.
+func checkItemCount(net *network.Network, count int64) error {
+	outputs := ""
+	for _, layer := range net.Layers {
+		if layer.Kind != network.Output {
+			continue
+		}
+		if layer.Size == count {
+			return nil
+		}
+		if outputs != "" {
+			outputs += ", "
+		}
+		outputs += layer.Name + " has " + grouped(layer.Size)
+	}
+	if count < 0 {
+		return fault.New(fault.InvalidArgument, "%s is empty; it needs one element more than there are items (%s)",
+			itemOffsets, outputs)
+	}
+	return fault.New(fault.InvalidArgument, "%s names were given, but output layer %s; %s needs one element more than that",
+		grouped(count), outputs, itemOffsets)
+}
+
+// replaceItems makes two new tensors the model's and frees the ones before.
+func (m *Model) replaceItems(offsets, text []byte) error {
+	cuts, err := newTensor(itemOffsets, I64, []int64{int64(len(offsets) / 8)}, -1)
+	if err != nil {
+		return err
+	}
+	names, err := newTensor(itemBytes, U8, []int64{int64(len(text))}, -1)
+	if err != nil {
+		cuts.buffer.Free()
+		return err
+	}
+	copy(cuts.Bytes(), offsets)
+	copy(names.Bytes(), text)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := make([]*Tensor, 0, len(m.tensors)+2)
+	for _, t := range m.tensors {
+		if t.Layer >= 0 {
+			kept = append(kept, t)
+		} else {
+			t.buffer.Free()
+		}
+	}
+	m.tensors = append(kept, cuts, names)
+	m.staged = nil
+	return nil
+}

@@ -1,0 +1,113 @@
+package network
+
+import (
+	"dsstne/engine/strictjson"
+)
+
+// check applies the rules that take more than one layer to decide, reporting at the objects the layers were read from.
+func check(n *Network, document *strictjson.Object, objects []*strictjson.Object) {
+	if len(n.Terms) == 0 {
+		document.Fail("layers", "has no output layer; a network needs at least one")
+	}
+	for i := range n.Layers {
+		if l := &n.Layers[i]; l.Kind == Output {
+			checkOutput(n, i, objects[i])
+		}
+	}
+	checkReach(n, objects)
+	checkTensorNames(n, objects)
+}
+
+func checkOutput(n *Network, i int, o *strictjson.Object) {
+	l := &n.Layers[i]
+	if len(l.Sources) == 0 && !l.Bias {
+		o.Fail("sources", "is empty and there is no bias, so the layer has nothing to learn")
+	}
+	if l.Temperature != 0 && len(l.Sources) != 1 {
+		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", l.Temperature, len(l.Sources))
+	}
+	if l.Shared == "" {
+		return
+	}
+	if len(l.Sources) != 1 {
+		o.Fail("shared", "is %q, which needs exactly one source, but the layer has %d", l.Shared, len(l.Sources))
+		return
+	}
+	owner, source := n.owner(l.Shared)
+	if owner < 0 {
+		o.Fail("shared", "is %q; no earlier layer has this weight from an input layer%s", l.Shared,
+			strictjson.Suggestion(l.Shared, n.shareable()))
+		return
+	}
+	if reason := n.shapeConflict(i, owner, source); reason != "" {
+		o.Fail("shared", "is %q, but %s", l.Shared, reason)
+	}
+}
+
+// owner finds the hidden layer and the input layer between which a weight with a name stands, or -1 and -1.
+func (n *Network) owner(name string) (layer, source int) {
+	for i := range n.Layers {
+		for _, s := range n.Layers[i].Sources {
+			if n.Layers[s].Kind == Input && n.WeightName(i, s) == name {
+				return i, s
+			}
+		}
+	}
+	return -1, -1
+}
+
+// shareable lists the weights that owner finds.
+func (n *Network) shareable() []string {
+	var list []string
+	for i := range n.Layers {
+		for _, s := range n.Layers[i].Sources {
+			if n.Layers[s].Kind == Input {
+				list = append(list, n.WeightName(i, s))
+			}
+		}
+	}
+	return list
+}
+
+// shapeConflict tells why an output cannot use the weight between two layers; empty if it can, as far as sizes are known.
+func (n *Network) shapeConflict(output, owner, source int) string {
+	out, hidden, in := &n.Layers[output], &n.Layers[owner], &n.Layers[source]
+	feeder := &n.Layers[out.Sources[0]]
+	if feeder.Size != hidden.Size {
+		return conflict(hidden, feeder)
+	}
+	if out.Size != 0 && in.Size != 0 && out.Size != in.Size {
+		return conflict(in, out)
+	}
+	return ""
+}
+
+// checkReach refuses layers that no output depends on: they would be computed for nothing, and never be trained.
+func checkReach(n *Network, objects []*strictjson.Object) {
+	used := make([]bool, len(n.Layers))
+	for i := len(n.Layers) - 1; i >= 0; i-- {
+		used[i] = used[i] || n.Layers[i].Kind == Output
+		if used[i] {
+			for _, source := range n.Layers[i].Sources {
+				used[source] = true
+			}
+		}
+	}
+	for i := range n.Layers {
+		if !used[i] {
+			objects[i].Fail("", "(%q) does not reach an output; make it a source of another layer, or leave it out", n.Layers[i].Name)
+		}
+	}
+}
+
+// checkTensorNames refuses layer names with which two tensors would have the same name, which dots make possible.
+func checkTensorNames(n *Network, objects []*strictjson.Object) {
+	owners := map[string]int{}
+	for _, t := range n.tensors() {
+		if first, taken := owners[t.Name]; taken {
+			objects[t.Layer].Fail("name", "is %q, so that a tensor would be named %q, like one of the layer %q", n.Layers[t.Layer].Name,
+				t.Name, n.Layers[first].Name)
+		}
+		owners[t.Name] = t.Layer
+	}
+}

@@ -1,0 +1,112 @@
+package network
+
+import (
+	"slices"
+
+	"dsstne/engine/strictjson"
+	"dsstne/kernels"
+)
+
+// terms reads "loss", which is absent, a word, an object or a list, and returns one term for each output.
+func terms(document *strictjson.Object, layers []Layer) []Term {
+	var outputs []int
+	for i := range layers {
+		if layers[i].Kind == Output {
+			outputs = append(outputs, i)
+		}
+	}
+	// Asked for first: the key is a known one even where there is nothing to apply it to.
+	given := document.Type("loss")
+	if len(outputs) == 0 {
+		return nil
+	}
+	losses := map[int]kernels.Loss{}
+	switch given {
+	case strictjson.Missing:
+	case strictjson.StringType:
+		kind := kernels.LossKind(slices.Index(lossWords, document.Word("loss", lossWords[kernels.Softmax], lossWords...)))
+		for _, output := range outputs {
+			losses[output] = defaultLoss(kind)
+		}
+	case strictjson.ObjectType:
+		addTerm(document.Object("loss"), layers, outputs, losses)
+	default:
+		for _, o := range document.Objects("loss") {
+			addTerm(o, layers, outputs, losses)
+		}
+	}
+	var list []Term
+	for _, output := range outputs {
+		loss, given := losses[output]
+		if !given {
+			loss = defaultLoss(kernels.Softmax)
+		}
+		list = append(list, Term{Layer: output, Loss: loss})
+	}
+	return list
+}
+
+// addTerm reads one term.
+func addTerm(o *strictjson.Object, layers []Layer, outputs []int, losses map[int]kernels.Loss) {
+	loss := readLoss(o)
+	output := -1
+	switch {
+	case o.Has("layer"):
+		name := o.String("layer", "")
+		if output = slices.IndexFunc(layers, func(l Layer) bool { return l.Name == name && l.Kind == Output }); output < 0 {
+			o.Fail("layer", "is %q; no output layer has this name%s", name, strictjson.Suggestion(name, outputNames(layers, outputs)))
+		}
+	case len(outputs) == 1:
+		output = outputs[0]
+	default:
+		o.Require("layer")
+	}
+	if _, given := losses[output]; given {
+		o.Fail("", "is a second loss for the layer %q; every output has one", layers[output].Name)
+	}
+	if output >= 0 {
+		losses[output] = loss
+	}
+}
+
+func readLoss(o *strictjson.Object) kernels.Loss {
+	kind := kernels.LossKind(slices.Index(lossWords, o.Word("kind", lossWords[kernels.Softmax], lossWords...)))
+	loss := defaultLoss(kind)
+	loss.Weight = o.Float32("weight", loss.Weight, strictjson.NotNegative)
+	if kind == kernels.Softmax {
+		loss.NormalizeRows = o.Bool("normalize_rows", false)
+	} else {
+		o.Refuse("normalize_rows", "is given, but only the loss %q has it", lossWords[kernels.Softmax])
+	}
+	if kind != kernels.ScaledMarginal {
+		for _, key := range []string{"one_scale", "zero_scale", "one_target", "zero_target"} {
+			o.Refuse(key, "is given, but only the loss %q has it", lossWords[kernels.ScaledMarginal])
+		}
+		return loss
+	}
+	loss.OneScale = o.Float32("one_scale", loss.OneScale, strictjson.NotNegative)
+	loss.ZeroScale = o.Float32("zero_scale", loss.ZeroScale, strictjson.NotNegative)
+	loss.OneTarget = o.Float32("one_target", loss.OneTarget, strictjson.Between(0, 1))
+	loss.ZeroTarget = o.Float32("zero_target", loss.ZeroTarget, strictjson.Between(0, 1))
+	if loss.ZeroTarget >= loss.OneTarget {
+		o.Fail("zero_target", "is %v; it must be less than one_target, %v", loss.ZeroTarget, loss.OneTarget)
+	}
+	return loss
+}
+
+// defaultLoss is a loss of which only the kind is given.
+func defaultLoss(kind kernels.LossKind) kernels.Loss {
+	loss := kernels.Loss{Kind: kind, Weight: 1}
+	if kind == kernels.ScaledMarginal {
+		loss.OneScale, loss.ZeroScale, loss.OneTarget, loss.ZeroTarget = 1, 1, 0.9, 0.1
+	}
+	return loss
+}
+
+func outputNames(layers []Layer, outputs []int) []string {
+	list := make([]string, len(outputs))
+	for i, output := range outputs {
+		list[i] = layers[output].Name
+	}
+	return list
+}

@@ -1,0 +1,62 @@
+package network
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"dsstne/engine/fault"
+)
+
+// WithSizes returns the network with the sizes that are "auto" filled from the data: columns by name of the layer. A layer
+// that shares a weight with another gets its size too. Layers that are not mentioned stay as they are. A size that
+// contradicts the definition is fault.InvalidArgument, a layer that is not there fault.NotFound.
+func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
+	filled := n.clone()
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		i, err := filled.Layer(name)
+		if err != nil {
+			return nil, err
+		}
+		l, size := &filled.Layers[i], sizes[name]
+		if size < 1 || size > largest {
+			return nil, fault.New(fault.InvalidArgument, "the layer %q cannot have %d columns; a layer has from 1 to %d", name, size,
+				int64(largest))
+		}
+		if l.Size != 0 && l.Size != size {
+			return nil, fault.New(fault.InvalidArgument, "the layer %q has size %d in the network's definition, but %d in the data; "+
+				`is this the right dataset? a size of "auto" follows the data`, name, l.Size, size)
+		}
+		l.Size = size
+	}
+	if err := filled.spreadShared(); err != nil {
+		return nil, err
+	}
+	return filled, nil
+}
+
+// spreadShared gives outputs that share a weight the size of its input layer, and the other way round.
+func (n *Network) spreadShared() error {
+	// As many passes as there are outputs reach every layer, whatever the order in which several outputs share a weight.
+	for range n.Terms {
+		for _, term := range n.Terms {
+			out := &n.Layers[term.Layer]
+			if out.Shared == "" {
+				continue
+			}
+			owner, source := n.owner(out.Shared)
+			if reason := n.shapeConflict(term.Layer, owner, source); reason != "" {
+				return fault.New(fault.InvalidArgument, "the layer %q shares %q, but %s", out.Name, out.Shared, reason)
+			}
+			in := &n.Layers[source]
+			size := max(in.Size, out.Size)
+			in.Size, out.Size = size, size
+		}
+	}
+	return nil
+}
+
+// conflict says that two layers whose sizes should be equal differ.
+func conflict(a, b *Layer) string {
+	return fmt.Sprintf("%q has size %d and %q has size %d", a.Name, a.Size, b.Name, b.Size)
+}

@@ -1,0 +1,75 @@
+package network
+
+import (
+	"dsstne/engine/fault"
+)
+
+// Bias is the Source of a tensor that is a bias.
+const Bias = -1
+
+// Tensor is a trainable matrix. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer has several sources,
+// or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and between a hidden
+// layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
+type Tensor struct {
+	Name          string
+	Layer         int // the layer it belongs to
+	Source        int // the layer it weighs, or Bias
+	Rows, Columns int64
+	// Initializer is the layer's; that of a bias is Constant, with the bias value as Scale and as Bias.
+	Initializer   Initializer
+	FanIn, FanOut int64 // sizes of source and layer; 0 and the size of the layer for a bias
+	Index         int   // position in the list of tensors
+}
+
+// Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A shared
+// weight is listed once, with the layer that owns it. A size that is still "auto" is fault.InvalidArgument.
+func (n *Network) Tensors() ([]Tensor, error) {
+	for i := range n.Layers {
+		if n.Layers[i].Size == 0 {
+			return nil, fault.New(fault.InvalidArgument, `the layer %q has size "auto"; its size must be given before the model is made`,
+				n.Layers[i].Name)
+		}
+	}
+	return n.tensors(), nil
+}
+
+// tensors is Tensors where sizes may be missing.
+func (n *Network) tensors() []Tensor {
+	var list []Tensor
+	add := func(t Tensor) {
+		t.Index = len(list)
+		list = append(list, t)
+	}
+	for i := range n.Layers {
+		l := &n.Layers[i]
+		for _, s := range l.Sources {
+			if l.Shared != "" {
+				continue
+			}
+			source := &n.Layers[s]
+			t := Tensor{Name: n.WeightName(i, s), Layer: i, Source: s, Rows: l.Size, Columns: source.Size,
+				Initializer: l.Initializer, FanIn: source.Size, FanOut: l.Size}
+			if source.Kind == Input {
+				t.Rows, t.Columns = source.Size, l.Size
+			}
+			add(t)
+		}
+		if l.Bias {
+			begin := Initializer{Kind: Constant, Scale: l.Initializer.Bias, Bias: l.Initializer.Bias}
+			add(Tensor{Name: l.Name + ".bias", Layer: i, Source: Bias, Rows: l.Size, Columns: 1, Initializer: begin, FanOut: l.Size})
+		}
+	}
+	return list
+}
+
+// WeightName is the name of the tensor between a layer and one of its sources, which is another layer's if it is shared.
+func (n *Network) WeightName(layer, source int) string {
+	l := &n.Layers[layer]
+	switch {
+	case l.Shared != "":
+		return l.Shared
+	case len(l.Sources) == 1:
+		return l.Name + ".weight"
+	}
+	return l.Name + ".weight." + n.Layers[source].Name
+}

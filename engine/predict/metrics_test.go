@@ -1,0 +1,313 @@
+package predict
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/fault"
+)
+
+// slowMetric is every definition written out by rank, with nothing shared and nothing clever. The test's own copy of the
+// formulas: docs/metrics.md.
+func slowMetric(name string, k int, ranked, targets []int32) float64 {
+	wanted := map[int32]bool{}
+	for _, item := range targets {
+		wanted[item] = true
+	}
+	hit := make([]float64, k) // by rank, 1 or 0
+	for rank := range k {
+		if rank < len(ranked) && ranked[rank] >= 0 && wanted[ranked[rank]] {
+			hit[rank] = 1
+		}
+	}
+	hitsUpTo := func(rank int) (n float64) {
+		for i := 0; i <= rank; i++ {
+			n += hit[i]
+		}
+		return n
+	}
+	hits, reachable := hitsUpTo(k-1), math.Min(float64(k), float64(len(targets)))
+	switch name {
+	case "precision":
+		return hits / float64(k)
+	case "recall":
+		return hits / float64(len(targets))
+	case "truncated_recall":
+		return hits / reachable
+	case "hit_rate":
+		return math.Min(hits, 1)
+	case "mrr":
+		for rank, h := range hit {
+			if h == 1 {
+				return 1 / float64(rank+1)
+			}
+		}
+		return 0
+	case "map":
+		sum := 0.0
+		for rank, h := range hit {
+			sum += h * hitsUpTo(rank) / float64(rank+1)
+		}
+		return sum / reachable
+	default: // ndcg
+		gain, ideal := 0.0, 0.0
+		for rank, h := range hit {
+			gain += h / math.Log2(float64(rank+2))
+			if float64(rank) < reachable {
+				ideal += 1 / math.Log2(float64(rank+2))
+			}
+		}
+		return gain / ideal
+	}
+}
+
+// randomRow is a ranking of up to 40 of 60 items, padded with -1, and up to 30 targets.
+func randomRow(r *rand.Rand) (ranked, targets []int32) {
+	order := r.Perm(60)
+	for i, n := 0, r.IntN(41); i < 40; i++ {
+		if i < n {
+			ranked = append(ranked, int32(order[i]))
+		} else {
+			ranked = append(ranked, -1)
+		}
+	}
+	for _, item := range r.Perm(60)[:r.IntN(31)] {
+		targets = append(targets, int32(item))
+	}
+	slices.Sort(targets)
+	return ranked, targets
+}
+
+func mustParse(t *testing.T, texts ...string) []Metric {
+	metrics, err := ParseMetrics(texts)
+	require.NoError(t, err)
+	return metrics
+}
+
+func requireInvalid(t *testing.T, err error, words ...string) {
+	t.Helper()
+	require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
+	for _, word := range words {
+		require.Contains(t, err.Error(), word)
+	}
+}
+
+var rowMetrics = metricNames[:Coverage]
+
+func TestEveryMetricEqualsItsDefinitionByRank(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		ranked, targets := randomRow(r)
+		if len(targets) == 0 {
+			continue
+		}
+		for kind, name := range rowMetrics {
+			for _, k := range []int64{1, 2, 5, 20, 40, 50} {
+				m := Metric{Kind: MetricKind(kind), K: k}
+				// Both sides round up to 50 additions differently.
+				require.InDelta(t, slowMetric(name, int(k), ranked, targets), m.Row(ranked, targets), 1e-14, "%v", m)
+			}
+		}
+	}
+}
+
+func TestMetricsOfOneRowByHand(t *testing.T) {
+	// Hits at ranks 2 and 4 of {2, 5, 9}; item 5 is not among the first five.
+	ranked, targets := []int32{7, 2, 3, 9, 8, 5}, []int32{2, 5, 9}
+	for text, want := range map[string]float64{
+		"precision@5":        2.0 / 5,
+		"recall@5":           2.0 / 3,
+		"recall@1":           0,
+		"recall@2":           1.0 / 3,
+		"truncated_recall@2": 1.0 / 2,
+		"truncated_recall@5": 2.0 / 3,
+		"hit_rate@1":         0,
+		"hit_rate@2":         1,
+		"mrr@1":              0,
+		"mrr@5":              1.0 / 2,
+		"map@5":              (1.0/2 + 2.0/4) / 3,
+		"map@2":              (1.0 / 2) / 2,
+		"ndcg@5":             (0.6309297535714574 + 0.43067655807339306) / (1 + 0.6309297535714574 + 0.5),
+		"ndcg@2":             0.6309297535714574 / (1 + 0.6309297535714574),
+	} {
+		require.InDelta(t, want, mustParse(t, text)[0].Row(ranked, targets), 1e-15, text)
+	}
+}
+
+func TestAPerfectRankingIsOneByEveryMeasureOfOrder(t *testing.T) {
+	targets := make([]int32, 3000) // more than the tables of discounts hold
+	for i := range targets {
+		targets[i] = int32(i)
+	}
+	for _, text := range []string{"ndcg@1", "ndcg@3000", "ndcg@4000", "map@3000", "mrr@3000", "truncated_recall@20", "precision@3000"} {
+		require.Equal(t, 1.0, mustParse(t, text)[0].Row(targets, targets), text)
+	}
+}
+
+func TestNDCGBeyondTheTableOfDiscountsFollowsTheFormula(t *testing.T) {
+	ranked := make([]int32, 2000)
+	for i := range ranked {
+		ranked[i] = int32(i)
+	}
+	m := mustParse(t, "ndcg@2000")[0]
+	require.InDelta(t, 1/math.Log2(1501), m.Row(ranked, []int32{1499}), 1e-15)
+}
+
+func TestPrecisionCountsMissingRecommendationsAsMisses(t *testing.T) {
+	require.Equal(t, 0.25, mustParse(t, "precision@4")[0].Row([]int32{3, -1, -1, -1}, []int32{3}))
+}
+
+func TestARowWithoutTargetsHasNoValue(t *testing.T) {
+	for _, name := range rowMetrics {
+		require.True(t, math.IsNaN(mustParse(t, name+"@5")[0].Row([]int32{1, 2}, nil)), name)
+	}
+}
+
+func TestCoverageHasNoValueForOneRow(t *testing.T) {
+	require.True(t, math.IsNaN(mustParse(t, "coverage@5")[0].Row([]int32{1, 2}, []int32{1})))
+}
+
+func TestAMetricIsWrittenAsItIsRead(t *testing.T) {
+	for _, name := range metricNames {
+		m, err := ParseMetric(name + "@20")
+		require.NoError(t, err)
+		require.Equal(t, name+"@20", m.String())
+	}
+}
+
+func TestAnUnknownMetricNamesTheNearest(t *testing.T) {
+	for text, want := range map[string]string{
+		"ndgc@20": `"ndcg@20"`, "hr@10": `"hit_rate@10"`, "HR@10": `"hit_rate@10"`, "Recall@5": `"recall@5"`,
+		"precison@5": `"precision@5"`, "hitrate@3": `"hit_rate@3"`, "hr": `"hit_rate@20"`, "p@5": `"precision@5"`,
+	} {
+		_, err := ParseMetric(text)
+		requireInvalid(t, err, `"`+text+`"`, "did you mean "+want)
+	}
+}
+
+func TestAMetricLikeNoneListsAll(t *testing.T) {
+	_, err := ParseMetric("zzzzzzzz@20")
+	requireInvalid(t, err, "precision, recall, truncated_recall, ndcg, hit_rate, mrr, map, coverage")
+}
+
+func TestACutOffMustBeAPositiveNumber(t *testing.T) {
+	for _, text := range []string{"recall@0", "recall@-1", "recall@x", "recall@", "recall@1.5", "recall@020", "recall@+5",
+		"recall@2147483648", "recall@99999999999999999999", "recall@20@20", "recall@ 20"} {
+		_, err := ParseMetric(text)
+		requireInvalid(t, err, "cut-off", `"recall@20"`)
+	}
+}
+
+func TestAMetricWithoutACutOffIsToldHowToWriteIt(t *testing.T) {
+	_, err := ParseMetric("ndcg")
+	requireInvalid(t, err, "no cut-off", `"ndcg@20"`)
+}
+
+func TestAMetricListedTwiceIsRefused(t *testing.T) {
+	_, err := ParseMetrics([]string{"recall@20", "ndcg@20", "recall@20"})
+	requireInvalid(t, err, `"recall@20"`, "twice")
+}
+
+func TestTheLargestCutOffIsTheLengthOfTheRanking(t *testing.T) {
+	require.EqualValues(t, 50, LargestK(mustParse(t, "recall@20", "coverage@50", "ndcg@10")))
+}
+
+func TestTheMeanIsOverRowsWithTargets(t *testing.T) {
+	a := NewAccumulator(mustParse(t, "recall@2"), 10, 10)
+	a.Add([]int32{1, 2}, []int32{1}, nil)
+	a.Add([]int32{1, 2}, nil, nil)
+	a.Add([]int32{1, 2}, []int32{3}, nil)
+	require.EqualValues(t, 2, a.Rows())
+	require.Equal(t, []float64{0.5}, a.Values())
+}
+
+func TestThereIsNoMeanWithoutRows(t *testing.T) {
+	a := NewAccumulator(mustParse(t, "recall@2", "coverage@2"), 10, 10)
+	require.True(t, math.IsNaN(a.Values()[0]))
+	require.True(t, math.IsNaN(a.Values()[1]))
+}
+
+func TestValuesOfARowAreWrittenOut(t *testing.T) {
+	a := NewAccumulator(mustParse(t, "recall@2", "coverage@2"), 10, 10)
+	perRow := make([]float64, 2)
+	a.Add([]int32{1, 2}, []int32{1, 5}, perRow)
+	require.Equal(t, 0.5, perRow[0])
+	require.True(t, math.IsNaN(perRow[1]))
+}
+
+func TestCoverageCountsDistinctItemsWithinTheCutOff(t *testing.T) {
+	a := NewAccumulator(mustParse(t, "coverage@2", "coverage@3"), 100, 8)
+	a.Add([]int32{1, 2, 64}, []int32{1}, nil)
+	a.Add([]int32{2, 99, -1}, []int32{1}, nil)
+	require.Equal(t, []float64{3.0 / 8, 4.0 / 8}, a.Values())
+}
+
+// accumulate spreads rows over accumulators in a given way and merges these in a given order.
+func accumulate(metrics []Metric, rows, parts int, r *rand.Rand) []float64 {
+	accumulators := make([]*Accumulator, parts)
+	for i := range accumulators {
+		accumulators[i] = NewAccumulator(metrics, 60, 60)
+	}
+	for _, row := range r.Perm(rows) {
+		ranked, targets := randomRow(rand.New(rand.NewPCG(uint64(row), 9)))
+		accumulators[r.IntN(parts)].Add(ranked, targets, nil)
+	}
+	total := NewAccumulator(metrics, 60, 60)
+	for _, i := range r.Perm(parts) {
+		total.Merge(accumulators[i])
+	}
+	return total.Values()
+}
+
+func TestMeansHaveTheSameBitsInAnyOrderAndPartition(t *testing.T) {
+	metrics := mustParse(t, "precision@3", "recall@20", "truncated_recall@20", "ndcg@20", "hit_rate@5", "mrr@20", "map@20", "coverage@2")
+	want := accumulate(metrics, 500, 1, rand.New(rand.NewPCG(0, 0)))
+	for parts := 1; parts < 9; parts++ {
+		require.Equal(t, want, accumulate(metrics, 500, parts, rand.New(rand.NewPCG(uint64(parts), 1))))
+	}
+}
+
+func TestMeansAreThoseOfTheRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	metrics := mustParse(t, "ndcg@20", "map@20", "recall@20")
+	a := NewAccumulator(metrics, 60, 60)
+	sums, perRow := make([]float64, 3), make([]float64, 3)
+	for range 1000 {
+		ranked, targets := randomRow(r)
+		a.Add(ranked, targets, perRow)
+		for i, value := range perRow {
+			if len(targets) > 0 {
+				sums[i] += value
+			}
+		}
+	}
+	for i, mean := range a.Values() {
+		// The plain sum of 1,000 numbers below 1 is off by at most 1000^2 / 2 rounding errors, the mean by 500.
+		require.InDelta(t, sums[i]/float64(a.Rows()), mean, 500*0x1p-53)
+	}
+}
+
+func TestTheSumOfManyRowsIsExact(t *testing.T) {
+	var s, doubled fixedPoint
+	s.add(1)
+	for range 40 { // 2^40 rows
+		doubled = s
+		s.merge(doubled)
+	}
+	s.add(0x1p-40)
+	require.Equal(t, 0x1p40, s.float64()) // 2^-40 is there, but lies below float64's last bit
+	require.Equal(t, fixedPoint{high: 1 << 38, low: 1 << 22}, s)
+}
+
+func BenchmarkAdd(b *testing.B) {
+	metrics, _ := ParseMetrics([]string{"recall@20", "ndcg@20", "coverage@20"})
+	a := NewAccumulator(metrics, 60, 60)
+	ranked, targets := randomRow(rand.New(rand.NewPCG(1, 1)))
+	for b.Loop() {
+		a.Add(ranked, targets, nil)
+	}
+}

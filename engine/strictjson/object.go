@@ -1,0 +1,162 @@
+package strictjson
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"dsstne/engine/fault"
+)
+
+// Object is a JSON object that is being read. An Object that was not given reads as empty; there is no nil Object.
+// An Object and those inside it belong to one goroutine.
+type Object struct {
+	report   *report
+	path     string // "layers[2]"; empty for the document
+	keys     []string
+	values   map[string]value
+	asked    []string  // keys that some getter knows
+	required []string  // keys that must be there
+	opened   []*Object // objects inside this one that were read
+}
+
+// report is what the objects of a document share.
+type report struct {
+	what  string
+	first error
+}
+
+// Has tells whether a key is given with a value other than null. Asking makes the key a known one.
+func (o *Object) Has(key string) bool { return o.Type(key) != Missing }
+
+// Type tells the type of a key's value, for keys that take more than one; Missing if it is absent or null.
+func (o *Object) Type(key string) Type { return o.take(key).kind }
+
+// Keys lists the keys given, in the order of the text, those with the value null too.
+func (o *Object) Keys() []string { return slices.Clone(o.keys) }
+
+// Asked tells whether a getter has asked for a key.
+func (o *Object) Asked(key string) bool { return slices.Contains(o.asked, key) }
+
+// Path is where the object stands in its document: "layers[2]", or empty for the document itself.
+func (o *Object) Path() string { return o.path }
+
+// Require makes Done report the first of these keys that is not given.
+func (o *Object) Require(keys ...string) {
+	o.required = append(o.required, keys...)
+}
+
+// Refuse reports a key that is known, but has no meaning here; the reason follows fmt.Sprintf.
+func (o *Object) Refuse(key, reason string, args ...any) {
+	if v, there := o.values[key]; there && v.kind != Missing {
+		o.Fail(key, reason, args...)
+		return
+	}
+	// Known, but not worth listing among the valid keys.
+	delete(o.values, key)
+}
+
+// Fail reports an error of the caller's own at a key of this object, or at the object itself if key is empty. The message,
+// which follows fmt.Sprintf, comes after the path: Fail("size", "is %d; the data has %d columns", a, b).
+func (o *Object) Fail(key, format string, args ...any) { o.report.fail(o.at(key), format, args...) }
+
+// FailAt is Fail for element i of the list at a key.
+func (o *Object) FailAt(key string, i int, format string, args ...any) {
+	o.report.fail(element(o.at(key), i), format, args...)
+}
+
+// Err is the first error so far, without looking for unknown and missing keys.
+func (o *Object) Err() error { return o.report.first }
+
+// Done returns the first error of the whole document, or else reports the first key, in this object or those read from it,
+// that no getter asked for, and then the first required key that is missing.
+func (o *Object) Done() error {
+	// In this order: after a wrong value the caller may not have asked for everything, and a key is often missing because it
+	// is there under another name.
+	if o.report.first == nil {
+		o.checkUnknown()
+	}
+	if o.report.first == nil {
+		o.checkMissing()
+	}
+	return o.report.first
+}
+
+func (o *Object) checkUnknown() {
+	for _, key := range o.keys {
+		if _, there := o.values[key]; there && !slices.Contains(o.asked, key) {
+			o.report.fail(o.at(key), "is not a known key%s", Suggestion(key, o.asked))
+			return
+		}
+	}
+	for _, child := range o.opened {
+		child.checkUnknown()
+	}
+}
+
+func (o *Object) checkMissing() {
+	for _, key := range o.required {
+		if o.values[key].kind == Missing {
+			o.report.fail(o.at(key), "is missing")
+			return
+		}
+	}
+	for _, child := range o.opened {
+		child.checkMissing()
+	}
+}
+
+// take marks a key as known and returns its value.
+func (o *Object) take(key string) value {
+	if !slices.Contains(o.asked, key) {
+		o.asked = append(o.asked, key)
+	}
+	return o.values[key]
+}
+
+// open makes the object of a value, or an empty one.
+func (o *Object) open(path string, v value) *Object {
+	child := &Object{report: o.report, path: path}
+	if v.kind == ObjectType {
+		child.keys, child.values = v.keys, v.members
+	}
+	o.opened = append(o.opened, child)
+	return child
+}
+
+// at is the path of a key.
+func (o *Object) at(key string) string {
+	if key == "" {
+		return o.path
+	}
+	if !plain(key) {
+		key = strconv.Quote(shorten(key))
+	}
+	if o.path == "" {
+		return key
+	}
+	return o.path + "." + key
+}
+
+// element is the path of element i of a list.
+func element(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// plain tells whether a key can stand in a path without quotes.
+func plain(key string) bool {
+	for _, r := range key {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' {
+			return false
+		}
+	}
+	return key != "" && len(key) <= longest
+}
+
+// fail keeps the first error.
+func (r *report) fail(path, format string, args ...any) {
+	if r.first == nil {
+		if path != "" {
+			path += " "
+		}
+		r.first = fault.New(fault.InvalidArgument, "%s: %s%s", r.what, path, fmt.Sprintf(format, args...))
+	}
+}

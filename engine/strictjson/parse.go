@@ -1,0 +1,133 @@
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"dsstne/engine/fault"
+)
+
+// deepest is how many lists and objects may stand inside each other.
+const deepest = 64
+
+// Parse reads a document that is one JSON object; what names it in errors: "trainer options". Text that is nil, or nothing
+// but space, is the empty object.
+func Parse(text []byte, what string) (*Object, error) {
+	o := &Object{report: &report{what: what}}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return o, nil
+	}
+	if !utf8.Valid(text) {
+		return nil, fault.New(fault.InvalidArgument, "%s: the text is not UTF-8", what)
+	}
+	if err := checkSyntax(text, what); err != nil {
+		return nil, err
+	}
+	p := parser{decoder: json.NewDecoder(bytes.NewReader(text)), report: o.report}
+	p.decoder.UseNumber()
+	root := p.value("", 0)
+	if p.report.first != nil {
+		return nil, p.report.first
+	}
+	if root.kind != ObjectType {
+		return nil, fault.New(fault.InvalidArgument, "%s: the text is %s; it must be an object, as in {\"key\": 1}", what, root.kind)
+	}
+	o.keys, o.values = root.keys, root.members
+	return o, nil
+}
+
+// checkSyntax tells where a text is not JSON.
+func checkSyntax(text []byte, what string) error {
+	var raw json.RawMessage
+	err := json.Unmarshal(text, &raw)
+	if err == nil {
+		return nil
+	}
+	var syntax *json.SyntaxError
+	if !errors.As(err, &syntax) {
+		return fault.From(fault.InvalidArgument, err, "%s", what)
+	}
+	// The offset is behind the byte that was read last.
+	at := max(int(syntax.Offset)-1, 0)
+	before := string(text[:min(at, len(text))])
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	hint := ""
+	if rest := text[len(before):]; bytes.HasPrefix(rest, []byte("NaN")) || bytes.HasPrefix(rest, []byte("Infinity")) ||
+		(bytes.HasPrefix(rest, []byte("I")) && bytes.HasSuffix(text[:at], []byte("-"))) {
+		hint = "; numbers must be finite"
+	}
+	return fault.New(fault.InvalidArgument, "%s: line %d, column %d: not valid JSON: %s%s", what, line, column, syntax.Error(), hint)
+}
+
+// parser turns text whose syntax is right into values; the first error ends up in report.
+type parser struct {
+	decoder *json.Decoder
+	report  *report
+}
+
+// next is the next token; there always is one, because the syntax has been checked.
+func (p *parser) next(path string) json.Token {
+	token, err := p.decoder.Token()
+	if err != nil {
+		p.report.fail(path, "cannot be read: %v", err)
+	}
+	return token
+}
+
+func (p *parser) value(path string, depth int) value {
+	switch token := p.next(path).(type) {
+	case bool:
+		return value{kind: BoolType, truth: token}
+	case json.Number:
+		return value{kind: NumberType, text: token.String()}
+	case string:
+		return value{kind: StringType, text: token}
+	case json.Delim:
+		if depth == deepest {
+			p.report.fail("", "lists and objects are nested more than %d deep", deepest)
+			return value{}
+		}
+		if token == '{' {
+			return p.object(path, depth+1)
+		}
+		return p.list(path, depth+1)
+	}
+	return value{}
+}
+
+func (p *parser) list(path string, depth int) value {
+	v := value{kind: ListType}
+	for p.report.first == nil && p.decoder.More() {
+		v.list = append(v.list, p.value(element(path, len(v.list)), depth))
+	}
+	p.end(path)
+	return v
+}
+
+func (p *parser) object(path string, depth int) value {
+	v := value{kind: ObjectType, members: map[string]value{}}
+	place := Object{path: path}
+	for p.report.first == nil && p.decoder.More() {
+		key, _ := p.next(path).(string)
+		at := place.at(key)
+		if _, there := v.members[key]; there {
+			p.report.fail(at, "is given twice")
+			return v
+		}
+		v.keys = append(v.keys, key)
+		v.members[key] = p.value(at, depth)
+	}
+	p.end(path)
+	return v
+}
+
+// end reads the closing bracket.
+func (p *parser) end(path string) {
+	if p.report.first == nil {
+		p.next(path)
+	}
+}

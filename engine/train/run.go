@@ -1,0 +1,137 @@
+package train
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"dsstne/engine/fault"
+	"dsstne/engine/random"
+	"dsstne/kernels"
+)
+
+// Run trains until maxSteps more steps are done or maxSeconds have passed (0: no such limit). After fault.Cancelled and
+// fault.NotFinite the model is usable, and the progress that is returned tells how far it came.
+func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
+	if maxSteps == 0 && !(maxSeconds > 0) {
+		return t.Progress(), fault.New(fault.InvalidArgument, "a run needs a limit: max_steps or max_seconds")
+	}
+	if math.IsNaN(maxSeconds) || maxSeconds < 0 {
+		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a number of at least 0", maxSeconds)
+	}
+	unlock, err := t.model.TryWrite()
+	if err != nil {
+		return t.Progress(), err
+	}
+	defer unlock()
+	t.cancelled.Store(false)
+	if err := t.prepare(); err != nil {
+		return t.Progress(), err
+	}
+	t.setRunning(true)
+	err = t.loop(maxSteps, maxSeconds)
+	// Rows that lag behind catch up, so that whoever reads the weights finds them whole, also after an error.
+	if flushErr := t.program.Flush(&t.step); err == nil && flushErr != nil {
+		err = t.explain(flushErr)
+	}
+	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
+	t.setRunning(false)
+	return t.Progress(), err
+}
+
+func (t *Trainer) setRunning(running bool) {
+	t.mu.Lock()
+	t.progress.Running = running
+	t.mu.Unlock()
+}
+
+// loop does steps until a limit, a cancel request or an error.
+func (t *Trainer) loop(maxSteps uint64, maxSeconds float64) error {
+	start := time.Now()
+	var examples int64
+	t.step.RatesFrom = t.step.Number + 1
+	for done := uint64(0); maxSteps == 0 || done < maxSteps; done++ {
+		if t.cancelled.Load() {
+			return fault.New(fault.Cancelled, "training was cancelled after step %d; the model is usable", t.step.Number)
+		}
+		if maxSeconds > 0 && time.Since(start).Seconds() >= maxSeconds {
+			return nil
+		}
+		rate := t.settings.learningRate * t.settings.schedule.at(t.step.Number+1)
+		if err := t.advance(rate); err != nil {
+			return err
+		}
+		examples += t.step.Rows
+		t.report(rate, examples, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// advance does one step.
+func (t *Trainer) advance(rate float64) error {
+	t.choose()
+	number := t.step.Number + 1
+	for slot := range t.feeds {
+		f := &t.feeds[slot]
+		if err := f.reader.Batch(t.order, number, true, &f.batch); err != nil {
+			return fault.Wrap(err, "layer %q", t.net.Layers[t.program.Slots[slot]].Name)
+		}
+	}
+	t.step.Number, t.step.Rows = number, int64(len(t.order))
+	t.step.Rates = append(t.step.Rates, t.settings.optimizer.RatesAt(number, rate))
+	clear(t.step.Loss)
+	err := t.program.Run(&t.step)
+	if err != nil {
+		return t.explain(err)
+	}
+	t.model.SetStep(t.base + number)
+	return nil
+}
+
+// choose fills order with the rows of the next step: position p of the epoch is row p, or its image under the epoch's
+// permutation.
+func (t *Trainer) choose() {
+	steps := t.stepsPerEpoch()
+	epoch, first := t.step.Number/steps, t.step.Number%steps*t.settings.batchSize
+	t.order = t.order[:0]
+	permutation := random.NewPermutation(t.settings.seed, epoch, t.rows)
+	for p := first; p < min(first+t.settings.batchSize, t.rows); p++ {
+		if t.settings.shuffle {
+			t.order = append(t.order, permutation.At(p))
+		} else {
+			t.order = append(t.order, p)
+		}
+	}
+}
+
+// report updates the progress after a step.
+func (t *Trainer) report(rate float64, examples int64, seconds float64) {
+	var loss float64
+	for _, l := range t.step.Loss {
+		loss += l
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lossSum += loss * float64(t.step.Rows)
+	t.lossExamples += t.step.Rows
+	steps, p := t.stepsPerEpoch(), &t.progress
+	p.Step, p.Epoch = uint64(t.step.Number), uint64(t.step.Number/steps)
+	p.Examples = uint64(t.step.Number % steps * t.settings.batchSize)
+	p.Loss = t.lossSum / float64(t.lossExamples)
+	if p.Examples == 0 {
+		p.EpochLoss, t.lossSum, t.lossExamples = p.Loss, 0, 0
+	}
+	p.LearningRate, p.Seconds, p.ExamplesPerSecond = rate, seconds, float64(examples)/seconds
+}
+
+// explain turns a number that is not finite into an error that says where, when and what to try.
+func (t *Trainer) explain(err error) error {
+	var bad *kernels.NotFiniteError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return fault.From(fault.NotFinite, err,
+		"training stopped at step %d (epoch %d); the model keeps its last finite weights. "+
+			"Try a learning_rate below %g, a warm-up, input_scaling=\"l2\" or smaller values in the data",
+		t.step.Number, (t.step.Number-1)/t.stepsPerEpoch()+1, t.settings.learningRate)
+}

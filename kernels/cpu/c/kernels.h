@@ -1,0 +1,195 @@
+/* kernels.h: what the C side of the CPU backend offers to Go.
+ *
+ * Every instruction set compiles the same sources (isa_*.c set the vector width and include the rest) into one table of
+ * functions. A function that works in parallel is called once per worker with the same arguments; workers take work from
+ * the counters in the arguments. Work is cut by shape only, never by the number of workers, and sums that cross pieces are
+ * merged in the order of the pieces, so the bits do not depend on the number of workers.
+ *
+ * Matrices are row-major. Sizes: B rows, I items, K units. "Padded" buffers round a dimension up to a whole panel
+ * (two vectors) and hold zeros there.
+ */
+#ifndef DSSTNE_CPU_KERNELS_H
+#define DSSTNE_CPU_KERNELS_H
+
+#include <stdint.h>
+
+enum { ACT_LINEAR, ACT_SIGMOID, ACT_TANH, ACT_RELU };
+enum { LOSS_SIGMOID, LOSS_SCALED_MARGINAL, LOSS_SOFTMAX, LOSS_SQUARED };
+enum { OPT_SGD, OPT_MOMENTUM, OPT_NESTEROV, OPT_RMSPROP, OPT_ADAM, OPT_ADAMW };
+enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
+enum { MAX_SOURCES = 8 };
+
+typedef struct {
+  float learning_rate, scale1, scale2;
+} rates_t;
+
+typedef struct {
+  int32_t kind;
+  float momentum, beta1, beta2, epsilon, decay;
+  const rates_t *rates; /* rates[n - rates_from] belongs to step n */
+  int64_t rates_from;
+  int64_t step;
+} optimizer_t;
+
+typedef struct {
+  float *value, *state0, *state1;
+  int32_t *last;   /* per row, or null */
+  float *gradient; /* null: update in place */
+  int64_t rows, columns;
+  int32_t no_decay;
+  int32_t id; /* told in failures */
+} weights_t;
+
+/* The first number that was not finite; workers stop taking work once kind is set. */
+typedef struct {
+  int32_t kind;
+  int32_t id;
+  int64_t row;
+} failure_t;
+
+/* Entries of a batch ordered by item. */
+typedef struct {
+  int64_t count; /* distinct items */
+  const int32_t *items, *offsets, *rows;
+  const float *values;
+} by_item_t;
+
+typedef struct {
+  const float *bias; /* null = none */
+  int32_t activation;
+  float dropout;
+  uint64_t seed;
+  uint32_t stream;
+  uint32_t step;
+} epilogue_t;
+
+typedef struct {
+  int32_t kind;
+  int32_t normalize_rows;
+  float weight, one_scale, zero_scale, one_target, zero_target;
+} loss_t;
+
+typedef struct {
+  const float *h; /* [B, weight.columns] */
+  float *dh;      /* or null */
+  int32_t accumulate;
+  weights_t weight;
+} source_t;
+
+/* out (+)= x W for a batch of sparse rows, see kernels.Gather. */
+typedef struct {
+  int64_t rows;
+  const int32_t *offsets, *indices;
+  const float *values;
+  const float *weight;
+  int64_t columns; /* K */
+  float *out;
+  int32_t accumulate, has_epilogue;
+  epilogue_t epilogue;
+  int64_t next;
+} gather_t;
+
+typedef struct {
+  by_item_t batch;
+  const float *dz; /* [B, K] */
+  weights_t weight;
+  const float *tied; /* [count, K] or null */
+  optimizer_t optimizer;
+  float *workspace; /* a padded row per worker */
+  failure_t failure;
+  int64_t next;
+} scatter_t;
+
+typedef struct {
+  const int32_t *items; /* null: all rows */
+  int64_t count;
+  int64_t upto;
+  weights_t weight;
+  optimizer_t optimizer;
+  failure_t failure;
+  int64_t next;
+} replay_t;
+
+typedef struct {
+  int64_t rows, units;
+  const float *h;
+  float *dh;
+  epilogue_t epilogue;
+  weights_t bias; /* value null = none; the id is told in failures all the same */
+  optimizer_t optimizer;
+  failure_t failure;
+  int64_t next;
+} backward_t;
+
+/* A layer whose weight rows are its items or units: the output layer with its loss, and a dense layer forward (out) and
+ * backward (dz). */
+typedef struct {
+  int64_t rows, items;
+  int32_t sources;
+  source_t source[MAX_SOURCES];
+  float *workspace;
+  int32_t workers;
+  /* dense forward */
+  float *out; /* [B, items] */
+  int32_t accumulate, has_epilogue;
+  epilogue_t epilogue;
+  /* dense backward: [B, items]; null: output layer */
+  const float *dz;
+  /* output */
+  weights_t bias; /* value null = none */
+  float temperature;
+  loss_t loss;
+  by_item_t target;
+  const float *row_sum; /* [B] */
+  const int32_t *tied_items;
+  int64_t tied_count;
+  float *tied_gradient;
+  float *stats; /* [B, 2] or null */
+  optimizer_t optimizer;
+  /* filled while it runs */
+  int64_t next, turn;
+  double loss_sum;
+  failure_t failure;
+} layer_t;
+
+typedef struct {
+  int64_t rows, items;
+  int32_t sources;
+  source_t source[MAX_SOURCES];
+  const float *bias;
+  float temperature;
+  float *out; /* scores: [B, stride] */
+  int64_t stride;
+  int64_t k; /* top-k */
+  const int32_t *exclude_offsets, *exclude_items;
+  const uint64_t *allowed;
+  int32_t *ids; /* [B, k] */
+  float *scores;
+  float *workspace;
+  int32_t workers;
+  int64_t next;
+} rank_t;
+
+typedef struct {
+  const char *name;
+  int32_t lanes;
+  void (*gather)(gather_t *, int32_t worker);
+  void (*scatter)(scatter_t *, int32_t worker);
+  void (*replay)(replay_t *, int32_t worker);
+  void (*backward)(backward_t *, int32_t worker);
+  void (*layer_pack)(layer_t *, int32_t worker);
+  void (*dense_forward)(layer_t *, int32_t worker);
+  void (*output_stats)(layer_t *, int32_t worker);
+  void (*output_step)(layer_t *, int32_t worker);
+  void (*output_finish)(layer_t *, int32_t worker);
+  void (*scores)(rank_t *, int32_t worker);
+  void (*top_k)(rank_t *, int32_t worker);
+  int64_t (*scatter_workspace)(int64_t columns, int32_t workers);
+  int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers);
+  int64_t (*rank_workspace)(int64_t rows, int64_t columns, int64_t k, int32_t workers);
+} kernels_t;
+
+/* 0 portable, 1 AVX2 + FMA, 2 AVX-512; null when this CPU (or this build) lacks it. */
+const kernels_t *dsstne_cpu_kernels(int32_t level);
+
+#endif

@@ -1,0 +1,227 @@
+package c
+
+// #include "run.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"dsstne/kernels"
+)
+
+// Gather translates the op.
+func (t *Table) Gather(op *kernels.Gather, s *kernels.Step) *Call {
+	call := &Call{}
+	b := s.Sparse[op.Input]
+	a := &C.gather_t{
+		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices), values: call.floats(b.Values),
+		weight: buffer(op.Weight.Value), columns: C.int64_t(op.Weight.Columns), out: buffer(op.Out), accumulate: flag(op.Accumulate),
+	}
+	if op.Epilogue != nil {
+		a.has_epilogue, a.epilogue = 1, epilogue(op.Epilogue, s)
+	}
+	call.phase(func(w C.int32_t) { C.run_gather(t.c, a, w) })
+	return call
+}
+
+// Scatter translates the op. A written gradient is cleared first unless the output layer has filled the other rows.
+func (t *Table) Scatter(op *kernels.Scatter, s *kernels.Step) *Call {
+	call := &Call{}
+	if op.Weight.Gradient != nil && op.TiedGradient == nil {
+		clear(op.Weight.Gradient.Float32())
+	}
+	a := &C.scatter_t{
+		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), weight: call.weights(op.Weight), tied: buffer(op.TiedGradient),
+		optimizer: call.optimizer(op.Optimizer, s), workspace: buffer(op.Workspace),
+	}
+	call.failure = &a.failure
+	call.phase(func(w C.int32_t) { C.run_scatter(t.c, a, w) })
+	return call
+}
+
+// Replay translates the op.
+func (t *Table) Replay(op *kernels.Replay, s *kernels.Step) *Call {
+	call := &Call{}
+	a := &C.replay_t{
+		count: C.int64_t(op.Weight.Rows), upto: C.int64_t(s.Number), weight: call.weights(op.Weight),
+		optimizer: call.optimizer(op.Optimizer, s),
+	}
+	if op.Input >= 0 {
+		b := s.Sparse[op.Input]
+		if len(b.Items) == 0 {
+			return call
+		}
+		a.items, a.count, a.upto = call.ints(b.Items), C.int64_t(len(b.Items)), C.int64_t(s.Number-1)
+	}
+	call.failure = &a.failure
+	call.phase(func(w C.int32_t) { C.run_replay(t.c, a, w) })
+	return call
+}
+
+// Backward translates the op.
+func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
+	call := &Call{}
+	a := &C.backward_t{
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), h: buffer(op.H), dh: buffer(op.DH), epilogue: epilogue(&op.Epilogue, s),
+		bias: call.weights(op.Bias), optimizer: call.optimizer(op.Optimizer, s),
+	}
+	call.failure = &a.failure
+	call.phase(func(w C.int32_t) { C.run_backward(t.c, a, w) })
+	return call
+}
+
+// layer starts a call on a layer_t, whose first phase packs the sources.
+func (t *Table) layer(call *Call, rows int64, items int64, workspace kernels.Buffer, workers int) *C.layer_t {
+	a := &C.layer_t{
+		rows: C.int64_t(rows), items: C.int64_t(items), workspace: buffer(workspace), workers: C.int32_t(workers), tied_count: -1,
+		bias: C.weights_t{id: -1},
+	}
+	call.failure = &a.failure
+	call.phase(func(w C.int32_t) { C.run_pack(t.c, a, w) })
+	return a
+}
+
+// Dense translates the op.
+func (t *Table) Dense(op *kernels.Dense, s *kernels.Step, workers int) *Call {
+	call := &Call{}
+	a := t.layer(call, s.Rows, op.Weight.Rows, op.Workspace, workers)
+	a.sources = 1
+	a.source[0] = C.source_t{h: buffer(op.In), weight: call.weights(op.Weight)}
+	a.out, a.accumulate = buffer(op.Out), flag(op.Accumulate)
+	if op.Epilogue != nil {
+		a.has_epilogue, a.epilogue = 1, epilogue(op.Epilogue, s)
+	}
+	call.phase(func(w C.int32_t) { C.run_dense(t.c, a, w) })
+	return call
+}
+
+// DenseBackward translates the op.
+func (t *Table) DenseBackward(op *kernels.DenseBackward, s *kernels.Step, workers int) *Call {
+	call := &Call{}
+	a := t.layer(call, s.Rows, op.Weight.Rows, op.Workspace, workers)
+	a.sources = 1
+	a.source[0] = C.source_t{
+		h: buffer(op.In), dh: buffer(op.DIn), accumulate: flag(op.Accumulate), weight: call.weights(op.Weight),
+	}
+	a.dz, a.optimizer = buffer(op.DZ), call.optimizer(op.Optimizer, s)
+	call.phase(func(w C.int32_t) { C.run_step(t.c, a, w) })
+	call.phase(func(w C.int32_t) { C.run_finish(t.c, a, w) })
+	return call
+}
+
+func (t *Table) output(call *Call, op *kernels.Output, s *kernels.Step, workers int) *C.layer_t {
+	a := t.layer(call, s.Rows, op.Items, op.Workspace, workers)
+	a.sources = C.int32_t(len(op.Sources))
+	for i, source := range op.Sources {
+		a.source[i] = C.source_t{
+			h: buffer(source.H), dh: buffer(source.DH), accumulate: flag(source.Accumulate), weight: call.weights(source.Weight),
+		}
+	}
+	target := s.Sparse[op.Target]
+	a.bias, a.temperature = call.weights(op.Bias), C.float(op.Temperature)
+	a.loss = C.loss_t{
+		kind: C.int32_t(op.Loss.Kind), normalize_rows: flag(op.Loss.NormalizeRows), weight: C.float(op.Loss.Weight),
+		one_scale: C.float(op.Loss.OneScale), zero_scale: C.float(op.Loss.ZeroScale),
+		one_target: C.float(op.Loss.OneTarget), zero_target: C.float(op.Loss.ZeroTarget),
+	}
+	a.target, a.row_sum, a.stats = call.byItem(target), call.floats(target.RowSum), buffer(op.Stats)
+	a.optimizer = call.optimizer(op.Optimizer, s)
+	if op.TiedInput >= 0 {
+		tied := s.Sparse[op.TiedInput]
+		a.tied_items, a.tied_count, a.tied_gradient = call.ints(tied.Items), C.int64_t(len(tied.Items)), buffer(op.TiedGradient)
+	}
+	return a
+}
+
+// OutputStats translates the op.
+func (t *Table) OutputStats(op *kernels.Output, s *kernels.Step, workers int) *Call {
+	call := &Call{}
+	a := t.output(call, op, s, workers)
+	call.phase(func(w C.int32_t) { C.run_stats(t.c, a, w) })
+	return call
+}
+
+// OutputStep translates the op.
+func (t *Table) OutputStep(op *kernels.Output, s *kernels.Step, workers int) *Call {
+	call := &Call{}
+	a := t.output(call, op, s, workers)
+	call.phase(func(w C.int32_t) { C.run_step(t.c, a, w) })
+	call.phase(func(w C.int32_t) { C.run_finish(t.c, a, w) })
+	call.end = func() {
+		if a.failure.kind == C.FAIL_NONE {
+			s.Loss[op.Term] += float64(a.loss_sum)
+		}
+	}
+	return call
+}
+
+func (t *Table) rank(call *Call, op *kernels.Scorer, s *kernels.Step, workspace kernels.Buffer, workers int) *C.rank_t {
+	a := &C.rank_t{
+		rows: C.int64_t(s.Rows), items: C.int64_t(op.Items), sources: C.int32_t(len(op.Sources)), temperature: C.float(op.Temperature),
+		workspace: buffer(workspace), workers: C.int32_t(workers),
+	}
+	for i, source := range op.Sources {
+		a.source[i] = C.source_t{h: buffer(source.H), weight: call.weights(source.Weight)}
+	}
+	if op.Bias != nil {
+		a.bias = buffer(op.Bias.Value)
+	}
+	return a
+}
+
+// Scores translates the op.
+func (t *Table) Scores(op *kernels.Scores, s *kernels.Step, workers int) *Call {
+	call := &Call{}
+	a := t.rank(call, &op.Scorer, s, op.Workspace, workers)
+	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
+	call.phase(func(w C.int32_t) { C.run_scores(t.c, a, w) })
+	return call
+}
+
+// TopK translates the op.
+func (t *Table) TopK(op *kernels.TopK, s *kernels.Step, workers int) *Call {
+	call := &Call{}
+	a := t.rank(call, &op.Scorer, s, op.Workspace, workers)
+	a.k, a.ids, a.scores = C.int64_t(op.K), call.ints(op.IDs), call.floats(op.Scores)
+	if op.Exclude >= 0 {
+		b := s.Sparse[op.Exclude]
+		a.exclude_offsets, a.exclude_items = call.ints(b.Offsets), call.ints(b.Indices)
+	}
+	if len(op.Allowed) > 0 {
+		call.pin.Pin(&op.Allowed[0])
+		a.allowed = (*C.uint64_t)(unsafe.Pointer(&op.Allowed[0]))
+	}
+	call.phase(func(w C.int32_t) { C.run_top_k(t.c, a, w) })
+	return call
+}
+
+// WorkspaceSize tells the scratch memory of an op in elements of 4 bytes, see kernels.Device.
+func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
+	w := C.int32_t(workers)
+	switch op := op.(type) {
+	case *kernels.Scatter:
+		return int64(C.scatter_workspace(t.c, C.int64_t(op.Weight.Columns), w))
+	case *kernels.Dense:
+		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers)
+	case *kernels.DenseBackward:
+		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers)
+	case *kernels.Output:
+		return t.layerSize(rows, units(op.Sources), op.Items, workers)
+	case *kernels.TopK:
+		return int64(C.rank_workspace(t.c, C.int64_t(rows), C.int64_t(units(op.Sources)), C.int64_t(op.K), w))
+	default:
+		return 0
+	}
+}
+
+func (t *Table) layerSize(rows, columns, items int64, workers int) int64 {
+	return int64(C.layer_workspace(t.c, C.int64_t(rows), C.int64_t(columns), C.int64_t(items), C.int32_t(workers)))
+}
+
+func units(sources []kernels.OutputSource) int64 {
+	var n int64
+	for _, s := range sources {
+		n += s.Weight.Columns
+	}
+	return n
+}

@@ -1,0 +1,460 @@
+/* output.h: the output layer fused with its loss and update, and (with dz given) the backward step of a dense layer.
+ *
+ * A tile of T items goes through three products while it is in the second-level cache, B rows at a time in the registers:
+ *     z'[T, B]  = W[T, K] h'[K, B]        logits, transposed: a vector runs over rows of the batch
+ *     dh[B, K] += dz'[T, B]' W[T, K]      into the partial sum of the tile's group
+ *     dW[T, K]  = dz'[T, B] h[B, K]       a strip of TILE_ROWS items at a time, updated at once
+ * Several sources are one: their units stand side by side, K is the sum. The tile's rows are copied once (cosine: and
+ * normalised) into padded rows, so that rows do not share cache sets, and both products with W read the copy.
+ * Memory: h twice, dh, and for each worker a tile of W, of z and a partial dh. FLOPs: 6 B K I, soft-max 8 B K I. */
+
+/* How a shape is cut. Depends on B, I, K and the vector width only. */
+typedef struct {
+  int64_t B, K, Bp, Kp, ldw, ldz, ldh; /* padded sizes and row strides */
+  int64_t tile, tiles, group, groups;  /* items a tile, tiles, tiles a group, groups */
+  /* offsets into the workspace, in floats */
+  int64_t panels, rows, dh, norm, weight, count, lse, most, worker;
+  /* offsets inside a worker's part */
+  int64_t w, z, dw, partial, inverse, db, extra, worker_size, total;
+} layout_t;
+
+/* EXTRA: floats a row of scratch */
+enum { GROUPS = 8, GROUP_ITEMS = 1024, MAX_GROUPS = 64, TILE_BYTES = 512 * 1024, EXTRA = 4 };
+
+static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
+  layout_t l = {.B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
+  l.ldw = l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
+  l.ldz = l.Bp + 16;
+  int64_t want = larger((I + GROUPS - 1) / GROUPS, 1); /* items a group, if the tile allows */
+  if (want > GROUP_ITEMS) want = larger(GROUP_ITEMS, (I + MAX_GROUPS - 1) / MAX_GROUPS);
+  int64_t fit = TILE_BYTES / (4 * (l.Kp + l.Bp)) / TILE_ROWS * TILE_ROWS; /* items whose weights and logits fit */
+  fit = larger(TILE_ROWS, smaller(fit, 16 * TILE_ROWS));
+  l.group = (want + fit - 1) / fit;
+  l.tile = round_up((want + l.group - 1) / l.group, TILE_ROWS);
+  l.tiles = (I + l.tile - 1) / l.tile;
+  l.groups = (l.tiles + l.group - 1) / l.group;
+  int64_t at = 0;
+#define PART(name, size) l.name = at, at += round_up(size, 16)
+  PART(panels, l.Bp * l.K);
+  PART(rows, l.Bp * l.ldh);
+  PART(dh, l.Bp * l.Kp);
+  PART(norm, l.Bp);
+  PART(weight, l.Bp);
+  PART(count, l.Bp);
+  PART(lse, l.Bp);
+  PART(most, (int64_t)workers * 16);
+  l.worker = at;
+  at = 0;
+  PART(w, l.tile * l.ldw);
+  PART(z, l.tile * l.ldz);
+  PART(dw, TILE_ROWS * l.Kp);
+  PART(partial, l.Bp * l.Kp);
+  PART(inverse, l.tile);
+  PART(db, l.tile);
+  PART(extra, EXTRA * l.Bp); /* statistics: a float and a double a row; deltas: the logits of an item's stored targets */
+#undef PART
+  l.worker_size = at;
+  l.total = l.worker + workers * l.worker_size;
+  return l;
+}
+
+static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers) {
+  return layout_of(rows, columns, items, workers).total;
+}
+
+static int64_t units_of(const source_t *source, int32_t sources) {
+  int64_t K = 0;
+  for (int32_t s = 0; s < sources; s++) K += source[s].weight.columns;
+  return K;
+}
+
+INLINE double square_sum(const float *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+  return sum;
+}
+
+/* Row u of all sources side by side, times factor. */
+INLINE void concatenate(const source_t *source, int32_t sources, int weights, int64_t row, float *out) {
+  for (int32_t s = 0; s < sources; s++) {
+    int64_t n = source[s].weight.columns;
+    memcpy(out, (weights ? source[s].weight.value : source[s].h) + row * n, n * 4);
+    out += n;
+  }
+}
+
+/* First round: rows of h, normalised for cosine logits, as padded rows and as panels; static split over workers. */
+static void layer_pack(layer_t *o, int32_t worker) {
+  const int64_t K = units_of(o->source, o->sources);
+  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  float *ws = o->workspace, *panels = ws + l.panels, *rows = ws + l.rows;
+  float most = 0;
+  int64_t count = l.Bp / PANEL, first = count * worker / o->workers * PANEL, last = count * (worker + 1) / o->workers * PANEL;
+  for (int64_t u = first; u < last; u++) {
+    float *row = rows + u * l.ldh;
+    memset(row, 0, l.ldh * 4);
+    float *panel = panels + u / PANEL * K * PANEL + u % PANEL;
+    float weight = 0;
+    if (u < l.B) {
+      concatenate(o->source, o->sources, 0, u, row);
+      if (o->temperature != 0) {
+        double norm = sqrt(square_sum(row, K));
+        float scale = norm > 0 ? (float)(1 / (norm * o->temperature)) : 0;
+        ws[l.norm + u] = norm > 0 ? (float)(1 / norm) : 0;
+        for (int64_t k = 0; k < K; k++) row[k] *= scale;
+      }
+      weight = o->loss.weight / (float)l.B;
+      float total = o->row_sum ? o->row_sum[u] : 0;
+      if (o->loss.normalize_rows) {
+        weight = total > 0 ? weight / total : 0;
+      }
+      ws[l.count + u] = total * weight;
+      ws[l.lse + u] = o->stats ? o->stats[2 * u + 1] : 0;
+    } else {
+      ws[l.norm + u] = ws[l.count + u] = ws[l.lse + u] = 0;
+    }
+    ws[l.weight + u] = weight;
+    for (int64_t k = 0; k < K; k++) {
+      panel[k * PANEL] = row[k];
+      float a = fabsf(row[k]);
+      most = a > most || a != a ? a : most;
+    }
+    memset(ws + l.dh + u * l.Kp, 0, l.Kp * 4);
+  }
+  ws[l.most + worker * 16] = most;
+}
+
+/* Waits until it is group's turn, so that what groups add up is added in their order. Groups are taken in order too, so
+ * the ones before are at work or done. False when another worker has failed. */
+INLINE int wait_turn(layer_t *o, int64_t group) {
+  for (int spins = 0; __atomic_load_n(&o->turn, __ATOMIC_ACQUIRE) != group; spins++) {
+    if (failed(&o->failure)) return 0;
+    if (spins > 1024) sched_yield();
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  return 1;
+}
+INLINE void end_turn(layer_t *o, int64_t group) { __atomic_store_n(&o->turn, group + 1, __ATOMIC_RELEASE); }
+
+/* Copies the tile's weight rows; for cosine logits divided by their norms. */
+static void load_tile(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *w, float *inverse) {
+  for (int64_t t = 0; t < n; t++) {
+    float *row = w + t * l->ldw;
+    concatenate(o->source, o->sources, 1, first + t, row);
+    if (o->temperature != 0) {
+      double norm = sqrt(square_sum(row, l->K));
+      inverse[t] = norm > 0 ? (float)(1 / norm) : 0;
+      for (int64_t k = 0; k < l->K; k++) row[k] *= inverse[t];
+    }
+    for (int64_t k = l->K; k < l->Kp; k++) row[k] = 0;
+  }
+}
+
+/* First entry of a sorted list that is not below x. */
+INLINE int64_t lower_bound(const int32_t *list, int64_t count, int64_t x) {
+  int64_t low = 0;
+  while (count > 0) {
+    int64_t half = count / 2;
+    if (list[low + half] < x) {
+      low += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return low;
+}
+
+/* Running maximum and sum of exponentials of each row over the tile's logits. Blocks of rows: the column of the tile is
+ * walked twice while it is in cache. */
+static void tile_stats(const layout_t *l, const float *z, const float *bias, int64_t n, float *top, double *sum) {
+  for (int64_t u = 0; u < l->Bp; u += LANES) {
+    vf high = load(top + u), before = high;
+    for (int64_t t = 0; t < n; t++) {
+      vf x = load(z + t * l->ldz + u) + (bias ? bias[t] : 0.0f);
+      high = select_((x > high) | (x != x), x, high);
+    }
+    vf part = splat(0);
+    for (int64_t t = 0; t < n; t++)
+      part = part + exponential(load(z + t * l->ldz + u) + (bias ? bias[t] : 0.0f) - high);
+    vf shrink = exponential(before - high); /* before is -inf at first: 0 */
+    store(top + u, high);
+    for (int i = 0; i < LANES; i++) sum[u + i] = sum[u + i] * (double)shrink[i] + (double)part[i];
+  }
+}
+
+/* Second round for soft-max: stats[u] = maximum and log-sum-exp of row u's logits. */
+static void output_stats(layer_t *o, int32_t worker) {
+  const int64_t K = units_of(o->source, o->sources);
+  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  float *ws = o->workspace, *mine = ws + l.worker + worker * l.worker_size;
+  float *top = mine + l.extra;
+  double *sum = (double *)(top + l.Bp);
+  /* the running totals live in dh's place, which is not in use yet */
+  float *all_top = ws + l.dh;
+  double *all_sum = (double *)(all_top + l.Bp);
+  for (int64_t g; (g = take(&o->next)) < l.groups;) {
+    for (int64_t u = 0; u < l.Bp; u++) top[u] = -INFINITY, sum[u] = 0;
+    for (int64_t tile = g * l.group; tile < smaller(l.tiles, (g + 1) * l.group); tile++) {
+      int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
+      load_tile(o, &l, first, n, mine + l.w, mine + l.inverse);
+      product_panels(mine + l.w, l.ldw, ws + l.panels, K, mine + l.z, l.ldz, n, l.Bp);
+      tile_stats(&l, mine + l.z, o->bias.value ? o->bias.value + first : 0, n, top, sum);
+    }
+    if (!wait_turn(o, g)) return;
+    for (int64_t u = 0; u < l.B; u++) {
+      if (g == 0) {
+        all_top[u] = top[u], all_sum[u] = sum[u];
+      } else {
+        float high = all_top[u] > top[u] ? all_top[u] : top[u];
+        float pair[LANES] = {all_top[u] - high, top[u] - high};
+        vf e = exponential(load(pair));
+        all_sum[u] = all_sum[u] * (double)e[0] + sum[u] * (double)e[1];
+        all_top[u] = high;
+      }
+      if (g == l.groups - 1) {
+        o->stats[2 * u] = all_top[u];
+        o->stats[2 * u + 1] = (float)((double)all_top[u] + log(all_sum[u]));
+        if (!(o->stats[2 * u + 1] - o->stats[2 * u + 1] == 0)) fail(&o->failure, FAIL_LOGITS, -1, u);
+      }
+    }
+    end_turn(o, g);
+  }
+}
+
+/* The loss with target 0 of one vector of logits; *dz is its derivative. */
+INLINE vf zero_loss(const int32_t kind, const loss_t *loss, vf z, vf lse, vf *dz) {
+  switch (kind) {
+    case LOSS_SIGMOID:
+      *dz = sigmoid(z);
+      return softplus(z);
+    case LOSS_SCALED_MARGINAL: {
+      vf a = sigmoid(z);
+      vi on = (a > loss->zero_target) | (a != a);
+      *dz = (vf)((vi)(loss->zero_scale * a) & on);
+      return (vf)((vi)(loss->zero_scale * softplus(z)) & on);
+    }
+    case LOSS_SOFTMAX:
+      *dz = exponential(z - lse);
+      return splat(0);
+    default:
+      *dz = z;
+      return 0.5f * (z * z);
+  }
+}
+
+/* Corrects the gradient d of target 0 for a stored target t, and returns what that adds to the loss. */
+INLINE float target_loss(const int32_t kind, const loss_t *loss, float z, float t, float weight, float lse, float *d) {
+  switch (kind) {
+    case LOSS_SIGMOID:
+      *d -= weight * t;
+      return -t * z;
+    case LOSS_SCALED_MARGINAL: {
+      vf ignored;
+      float a = sigmoid(splat(z))[0];
+      float zero = zero_loss(kind, loss, splat(z), splat(0), &ignored)[0];
+      int on = a < loss->one_target || a != a;
+      *d = on ? weight * (loss->one_scale * t * (a - 1.0f)) : 0;
+      return (on ? loss->one_scale * t * softplus(splat(-z))[0] : 0) - zero;
+    }
+    case LOSS_SOFTMAX:
+      *d -= weight * t;
+      return t * (lse - z);
+    default:
+      *d -= weight * t;
+      return t * (0.5f * t - z);
+  }
+}
+
+/* Turns the logits of an item (bias not yet added) into their gradient, in place, and returns the loss. *bias_gradient is
+ * the sum of the gradient, *size bounds the sum of its magnitudes. Entries from .. end of the targets are the item's. */
+INLINE double item_delta(const int32_t kind, const layer_t *o, const layout_t *l, float bias, int64_t from, int64_t end,
+                         float *z, float *logit, float *bias_gradient, double *size) {
+  const float *ws = o->workspace, *weight = ws + l->weight, *count = ws + l->count, *lse = ws + l->lse;
+  const int32_t *row = o->target.rows;
+  for (int64_t e = from; e < end; e++) logit[e - from] = z[row[e]] + bias;
+  vf loss = splat(0), sum = splat(0), magnitude = splat(0);
+  for (int64_t u = 0; u < l->Bp; u += LANES) {
+    vf x = load(z + u) + bias, r = load(weight + u), d;
+    loss = fma_(zero_loss(kind, &o->loss, x, load(lse + u), &d), r, loss);
+    d = d * (kind == LOSS_SOFTMAX ? load(count + u) : r);
+    sum = sum + d;
+    magnitude = magnitude + absolute(d);
+    store(z + u, d);
+  }
+  double total = sum_lanes(loss), gradient = sum_lanes(sum), bound = sum_lanes(magnitude);
+  for (int64_t e = from; e < end; e++) {
+    int64_t u = row[e];
+    float before = z[u];
+    total += (double)weight[u] *
+             (double)target_loss(kind, &o->loss, logit[e - from], o->target.values[e], weight[u], lse[u], z + u);
+    gradient += (double)z[u] - before;
+    bound += fabs((double)z[u]);
+  }
+  *bias_gradient = (float)gradient;
+  *size = bound;
+  return total;
+}
+
+static double any_item_delta(const layer_t *o, const layout_t *l, float bias, int64_t from, int64_t end, float *z,
+                             float *logit, float *bias_gradient, double *size) {
+  switch (o->loss.kind) {
+    case LOSS_SIGMOID:
+      return item_delta(LOSS_SIGMOID, o, l, bias, from, end, z, logit, bias_gradient, size);
+    case LOSS_SCALED_MARGINAL:
+      return item_delta(LOSS_SCALED_MARGINAL, o, l, bias, from, end, z, logit, bias_gradient, size);
+    case LOSS_SOFTMAX:
+      return item_delta(LOSS_SOFTMAX, o, l, bias, from, end, z, logit, bias_gradient, size);
+    default:
+      return item_delta(LOSS_SQUARED, o, l, bias, from, end, z, logit, bias_gradient, size);
+  }
+}
+
+/* Gradient of n units from the layer above, transposed into the tile. */
+static void load_delta(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z) {
+  for (int64_t t = 0; t < n; t++) {
+    for (int64_t u = 0; u < l->B; u++) z[t * l->ldz + u] = o->dz[u * o->items + first + t];
+    for (int64_t u = l->B; u < l->Bp; u++) z[t * l->ldz + u] = 0;
+  }
+}
+
+/* Makes the gradient by the logits of a tile; false if it or the loss is not finite. The bound keeps every gradient of a
+ * weight finite: |dW| <= sum of |dz| times the largest |h| (for cosine logits times 1 / |w|). */
+static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, double most, double *loss) {
+  float *z = mine + l->z, *db = mine + l->db;
+  double total = 0;
+  if (o->dz) {
+    load_delta(o, l, first, n, z);
+  }
+  int64_t at = o->dz ? 0 : lower_bound(o->target.items, o->target.count, first);
+  for (int64_t t = 0; t < n; t++) {
+    double size = 0;
+    if (o->dz) {
+      for (int64_t u = 0; u < l->B; u++) size += fabs((double)z[t * l->ldz + u]);
+    } else {
+      int64_t from = 0, end = 0;
+      if (at < o->target.count && o->target.items[at] == first + t) {
+        from = o->target.offsets[at], end = o->target.offsets[at + 1];
+        at++;
+      }
+      float bias = o->bias.value ? o->bias.value[first + t] : 0;
+      total += any_item_delta(o, l, bias, from, end, z + t * l->ldz, mine + l->extra, db + t, &size);
+    }
+    double bound = size * most;
+    if (o->temperature != 0 && mine[l->inverse + t] > 1) bound *= (double)mine[l->inverse + t];
+    if (!(bound < 3e38)) {
+      fail(&o->failure, FAIL_GRADIENT, o->source[0].weight.id, first + t);
+      return 0;
+    }
+  }
+  if (!(total - total == 0)) {
+    fail(&o->failure, FAIL_LOSS, -1, -1);
+    return 0;
+  }
+  *loss += total;
+  return 1;
+}
+
+/* The gradient of one item's weights, as a row over all sources: update, write out, or leave to scatter. */
+static int item_update(layer_t *o, const layout_t *l, int64_t item, const float *w, float inverse, float *dw, int64_t tied) {
+  if (o->temperature != 0) { /* through the normalisation: (dw - w (w . dw)) / |w|, w normalised */
+    double along = 0;
+    for (int64_t k = 0; k < l->K; k++) along += (double)w[k] * dw[k];
+    for (int64_t k = 0; k < l->K; k++) dw[k] = (dw[k] - (float)along * w[k]) * inverse;
+  }
+  for (int32_t s = 0; s < o->sources; s++) {
+    const weights_t *weight = &o->source[s].weight;
+    if (tied >= 0) {
+      memcpy(o->tied_gradient + tied * weight->columns, dw, weight->columns * 4);
+    } else if (apply_gradient(weight, &o->optimizer, item * weight->columns, dw, weight->columns)) {
+      fail(&o->failure, FAIL_WEIGHT, weight->id, item);
+      return 0;
+    }
+    dw += weight->columns;
+  }
+  return 1;
+}
+
+static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine) {
+  const float *rows = o->workspace + l->rows;
+  float *dw = mine + l->dw;
+  int64_t at = o->tied_count > 0 ? lower_bound(o->tied_items, o->tied_count, first) : 0;
+  for (int64_t t = 0; t < n; t += TILE_ROWS) {
+    int64_t strip = smaller(TILE_ROWS, n - t);
+    product_rows(mine + l->z + t * l->ldz, l->ldz, rows, l->ldh, l->B, dw, l->Kp, strip, l->Kp);
+    for (int64_t i = 0; i < strip; i++) {
+      int64_t item = first + t + i, tied = -1;
+      if (at < o->tied_count && o->tied_items[at] == item) tied = at++;
+      if (!item_update(o, l, item, mine + l->w + (t + i) * l->ldw, mine[l->inverse + t + i], dw + i * l->Kp, tied))
+        return 0;
+    }
+  }
+  if (o->bias.value && !o->dz && apply_gradient(&o->bias, &o->optimizer, first, mine + l->db, n)) {
+    fail(&o->failure, FAIL_WEIGHT, o->bias.id, first);
+    return 0;
+  }
+  return 1;
+}
+
+/* Third round (second without statistics): loss, gradients, update, tile by tile. */
+static void output_step(layer_t *o, int32_t worker) {
+  const int64_t K = units_of(o->source, o->sources);
+  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  float *ws = o->workspace, *mine = ws + l.worker + worker * l.worker_size, *partial = mine + l.partial;
+  double most = 0;
+  int wanted = 0;
+  for (int32_t i = 0; i < o->workers; i++) {
+    float m = ws[l.most + i * 16];
+    most = m > most || m != m ? m : most;
+  }
+  for (int32_t s = 0; s < o->sources; s++) wanted |= o->source[s].dh != 0;
+  for (int64_t g; (g = take(&o->next)) < l.groups;) {
+    double loss = 0;
+    if (wanted) memset(partial, 0, l.Bp * l.Kp * 4);
+    for (int64_t tile = g * l.group; tile < smaller(l.tiles, (g + 1) * l.group); tile++) {
+      int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
+      if (failed(&o->failure)) return;
+      load_tile(o, &l, first, n, mine + l.w, mine + l.inverse);
+      if (!o->dz) product_panels(mine + l.w, l.ldw, ws + l.panels, K, mine + l.z, l.ldz, n, l.Bp);
+      if (!tile_delta(o, &l, first, n, mine, most, &loss)) return;
+      if (wanted) product_transposed(mine + l.z, l.ldz, mine + l.w, l.ldw, n, partial, l.Kp, l.B, l.Kp);
+      if (!tile_update(o, &l, first, n, mine)) return;
+    }
+    if (!wait_turn(o, g)) return;
+    o->loss_sum += loss;
+    if (wanted) {
+      float *dh = ws + l.dh;
+      for (int64_t i = 0; i < l.B * l.Kp; i += LANES) store(dh + i, load(dh + i) + load(partial + i));
+    }
+    end_turn(o, g);
+  }
+}
+
+/* Last round: hands dh to the sources; through the normalisation for cosine logits, where rows hold q = h / (|h| T):
+ * dh = (dq / T - T q (q . dq)) / |h|. */
+static void output_finish(layer_t *o, int32_t worker) {
+  const int64_t K = units_of(o->source, o->sources);
+  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  float *ws = o->workspace;
+  for (int64_t u = l.B * worker / o->workers; u < l.B * (worker + 1) / o->workers; u++) {
+    float *d = ws + l.dh + u * l.Kp;
+    if (o->temperature != 0) {
+      const float *q = ws + l.rows + u * l.ldh;
+      double along = 0;
+      for (int64_t k = 0; k < K; k++) along += (double)q[k] * d[k];
+      float inverse = ws[l.norm + u], sharp = 1 / o->temperature, back = (float)along * o->temperature;
+      for (int64_t k = 0; k < K; k++) d[k] = (d[k] * sharp - back * q[k]) * inverse;
+    }
+    for (int32_t s = 0; s < o->sources; s++) {
+      int64_t n = o->source[s].weight.columns;
+      float *out = o->source[s].dh;
+      if (out) {
+        out += u * n;
+        for (int64_t k = 0; k < n; k++) out[k] = o->source[s].accumulate ? out[k] + d[k] : d[k];
+      }
+      d += n;
+    }
+  }
+}

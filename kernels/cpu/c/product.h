@@ -1,0 +1,74 @@
+/* product.h: C[M, N] (+)= A[M, P] B[P, N], the one product that everything dense here is made of.
+ *
+ * A is read element by element at any stride and broadcast; B and C are read and written in vectors along their rows.
+ * A register tile has TILE_ROWS x 2 vectors: TILE_ROWS broadcasts and two loads feed 2 TILE_ROWS fused multiply-adds.
+ * N must be a multiple of PANEL (rows are padded); M and P may be anything. */
+#define PANEL (2 * LANES)
+
+INLINE void product_tile(const float *restrict a, int64_t a_row, int64_t a_col, const float *restrict b, int64_t b_row,
+                         int64_t P, float *restrict c, int64_t c_row, const int M, const int accumulate) {
+  vf r[TILE_ROWS][2];
+#pragma GCC unroll 16
+  for (int m = 0; m < M; m++) {
+    r[m][0] = accumulate ? load(c + m * c_row) : splat(0);
+    r[m][1] = accumulate ? load(c + m * c_row + LANES) : splat(0);
+  }
+  for (int64_t p = 0; p < P; p++) {
+    vf b0 = load(b), b1 = load(b + LANES);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; m++) {
+      vf x = splat(a[m * a_row]);
+      r[m][0] = fma_(x, b0, r[m][0]);
+      r[m][1] = fma_(x, b1, r[m][1]);
+    }
+    a += a_col;
+    b += b_row;
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < M; m++) {
+    store(c + m * c_row, r[m][0]);
+    store(c + m * c_row + LANES, r[m][1]);
+  }
+}
+
+/* The last rows, where M does not divide: the same sums in the same order, fewer registers. */
+static __attribute__((noinline)) void product_rest(const float *a, int64_t a_row, int64_t a_col, const float *b,
+                                                   int64_t b_row, int64_t P, float *c, int64_t c_row, int64_t M,
+                                                   int accumulate) {
+  for (; M >= 4; M -= 4, a += 4 * a_row, c += 4 * c_row)
+    product_tile(a, a_row, a_col, b, b_row, P, c, c_row, 4, accumulate);
+  for (; M >= 1; M -= 1, a += a_row, c += c_row) product_tile(a, a_row, a_col, b, b_row, P, c, c_row, 1, accumulate);
+}
+
+/* Panels of B outside, strips of A inside: a panel stays in the first-level cache while the strips pass. The strides are
+ * written as constants where they are, which saves address arithmetic in the innermost loop. */
+#define PRODUCT_LOOP(a_row, a_col, accumulate)                                                                             \
+  for (int64_t n = 0; n < N; n += PANEL) {                                                                                 \
+    int64_t m = 0;                                                                                                         \
+    for (; m + TILE_ROWS <= M; m += TILE_ROWS)                                                                             \
+      product_tile(a + m * (a_row), a_row, a_col, b + n * b_panel, b_row, P, c + m * c_row + n, c_row, TILE_ROWS,          \
+                   accumulate);                                                                                            \
+    if (m < M)                                                                                                             \
+      product_rest(a + m * (a_row), a_row, a_col, b + n * b_panel, b_row, P, c + m * c_row + n, c_row, M - m, accumulate); \
+  }
+
+/* z[M, N] = A[M, P] B with B in panels [N / PANEL][P][PANEL]. */
+static void product_panels(const float *a, int64_t a_row, const float *b, int64_t P, float *c, int64_t c_row, int64_t M,
+                           int64_t N) {
+  const int64_t b_row = PANEL, b_panel = P;
+  PRODUCT_LOOP(a_row, 1, 0)
+}
+
+/* C[M, N] += A'[M, P] B[P, N] with A' given as its transpose [P, M]. */
+static void product_transposed(const float *a, int64_t a_col, const float *b, int64_t b_row, int64_t P, float *c,
+                               int64_t c_row, int64_t M, int64_t N) {
+  const int64_t b_panel = 1;
+  PRODUCT_LOOP(1, a_col, 1)
+}
+
+/* C[M, N] = A[M, P] B[P, N], all row-major; M at most TILE_ROWS. */
+static void product_rows(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t P, float *c, int64_t c_row,
+                         int64_t M, int64_t N) {
+  const int64_t b_panel = 1;
+  PRODUCT_LOOP(a_row, 1, 0)
+}

@@ -1,0 +1,24 @@
+/* The one place that asks what the CPU can do. */
+#include "kernels.h"
+
+#include <stddef.h>
+
+extern const kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512;
+
+const kernels_t *dsstne_cpu_kernels(int32_t level) {
+  switch (level) {
+    case 0:
+      return &dsstne_kernels_portable;
+#if defined(__x86_64__)
+    case 1:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &dsstne_kernels_avx2 : NULL;
+    case 2:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
+                 ? &dsstne_kernels_avx512
+                 : NULL;
+#endif
+    default:
+      return NULL;
+  }
+}

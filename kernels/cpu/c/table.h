@@ -1,0 +1,27 @@
+/* table.h: the functions of one instruction set as a table. */
+#include "vector.h"
+#include "product.h"
+#include "update.h"
+#include "sparse.h"
+#include "output.h"
+#include "dense.h"
+#include "rank.h"
+
+const kernels_t TABLE = {
+    .name = NAME,
+    .lanes = LANES,
+    .gather = gather,
+    .scatter = scatter,
+    .replay = replay,
+    .layer_pack = layer_pack,
+    .dense_forward = dense_forward,
+    .backward = backward,
+    .output_stats = output_stats,
+    .output_step = output_step,
+    .output_finish = output_finish,
+    .scores = scores,
+    .top_k = top_k,
+    .scatter_workspace = scatter_workspace,
+    .layer_workspace = layer_workspace,
+    .rank_workspace = rank_workspace,
+};

@@ -1,0 +1,204 @@
+/* vector.h: vectors of LANES floats for the instruction set of the including file, and the functions of one number that
+ * activations and losses are made of. Bits are the same wherever a function is inlined: contraction is off, and fused
+ * multiply-add is always written out. (gcc contracts nothing under -std=c11, which cgo lets us set; clang is told so.) */
+#define _GNU_SOURCE
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+#include <math.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define INLINE static inline __attribute__((always_inline, unused))
+#define VECTOR_BYTES (LANES * 4)
+
+typedef float vf __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
+typedef float vf_any __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef double vd8 __attribute__((vector_size(64)));
+typedef float vf8 __attribute__((vector_size(32)));
+typedef float vf8_any __attribute__((vector_size(32), aligned(4), may_alias));
+
+INLINE vf load(const float *p) { return *(const vf_any *)p; }
+INLINE void store(float *p, vf x) { *(vf_any *)p = x; }
+INLINE vf splat(float x) { return x - (vf){0}; }
+INLINE vi splat_int(int32_t x) { return x - (vi){0}; }
+INLINE vf select_(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
+INLINE vf maximum(vf a, vf b) { return select_(a > b, a, b); }
+INLINE vf absolute(vf a) { return (vf)((vi)a & 0x7fffffff); }
+
+#if LANES == 16
+#include <immintrin.h>
+INLINE vf fma_(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+INLINE vf square_root(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
+INLINE int any(vi mask) { return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0; }
+INLINE uint32_t mask_bits(vi mask) { return _mm512_movepi32_mask((__m512i)mask); }
+#elif LANES == 8
+#include <immintrin.h>
+INLINE vf fma_(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+INLINE vf square_root(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
+INLINE int any(vi mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
+INLINE uint32_t mask_bits(vi mask) { return (uint32_t)_mm256_movemask_ps((__m256)mask); }
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+INLINE vf fma_(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+INLINE vf square_root(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
+INLINE int any(vi mask) { return vmaxvq_u32((uint32x4_t)mask) != 0; }
+INLINE uint32_t mask_bits(vi mask) {
+  return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8));
+}
+#else
+INLINE vf fma_(vf a, vf b, vf c) { return a * b + c; }
+INLINE vf square_root(vf a) {
+  for (int i = 0; i < LANES; i++) a[i] = sqrtf(a[i]);
+  return a;
+}
+INLINE int any(vi mask) { return (mask[0] | mask[1] | mask[2] | mask[3]) != 0; }
+INLINE uint32_t mask_bits(vi mask) {
+  return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8));
+}
+#endif
+
+/* Sum of the lanes, by halves, in double. */
+INLINE double sum_lanes(vf x) {
+  double lane[LANES];
+  for (int i = 0; i < LANES; i++) lane[i] = x[i];
+  for (int n = LANES / 2; n; n /= 2)
+    for (int i = 0; i < n; i++) lane[i] += lane[i + n];
+  return lane[0];
+}
+
+/* All ones where x is finite. */
+INLINE vi is_finite(vf x) { return (x - x) == (vf){0}; }
+
+INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* exp(x) within 2 ULP (checked over all floats by a test), 0 below -87.3, saturating at exp(88.3) so that it is finite for
+ * every finite x; NaN stays NaN. x = n ln2 + r, |r| <= ln2 / 2, the polynomial is the Taylor series with coefficients moved
+ * to even out the error. */
+INLINE vf exponential(vf x) {
+  const vf low = splat(-87.3365447f), high = splat(88.3762589f);
+  vi under = x < low;
+  vf y = select_(x > high, high, select_(under, low, x));
+  /* Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits. */
+  const vf magic = splat(12582912.0f);
+  vf shifted = fma_(y, splat(1.44269504088896341f), magic);
+  vf n = shifted - magic;
+  vf r = fma_(n, splat(-0.693359375f), y);
+  r = fma_(n, splat(2.12194440e-4f), r);
+  vf p = splat(1.9875691500e-4f);
+  p = fma_(p, r, splat(1.3981999507e-3f));
+  p = fma_(p, r, splat(8.3334519073e-3f));
+  p = fma_(p, r, splat(4.1665795894e-2f));
+  p = fma_(p, r, splat(1.6666665459e-1f));
+  p = fma_(p, r, splat(5.0000001201e-1f));
+  p = fma_(p * r, r, r) + 1.0f;
+  vi exponent = ((vi)shifted - splat_int(0x4b400000)) << 23;
+  vf value = (vf)((vi)p + exponent);
+  value = (vf)((vi)value & ~under);
+  return select_(x != x, x, value);
+}
+
+INLINE vf sigmoid(vf z) { return 1.0f / (1.0f + exponential(-z)); }
+
+/* ln(1 + exp(z)) = max(z, 0) + 2 atanh(s), s = e / (2 + e), e = exp(-|z|): s <= 1/3, so eight terms of the series do. */
+INLINE vf softplus(vf z) {
+  vf e = exponential(-absolute(z));
+  vf s = e / (2.0f + e), q = s * s;
+  vf p = splat(2.0f / 15);
+  p = fma_(p, q, splat(2.0f / 13));
+  p = fma_(p, q, splat(2.0f / 11));
+  p = fma_(p, q, splat(2.0f / 9));
+  p = fma_(p, q, splat(2.0f / 7));
+  p = fma_(p, q, splat(2.0f / 5));
+  p = fma_(p, q, splat(2.0f / 3));
+  p = fma_(p, q, splat(2.0f));
+  /* NaN compares false, so add z - z to let it through. */
+  return fma_(p, s, maximum(z, splat(0))) + (z - z) * 0.0f;
+}
+
+/* tanh(x): an odd polynomial below 0.625, else 1 - 2 / (exp(2|x|) + 1) with x's sign. */
+INLINE vf hyperbolic_tangent(vf x) {
+  vf a = absolute(x), q = x * x;
+  vf p = splat(-5.70498872745e-3f);
+  p = fma_(p, q, splat(2.06390887954e-2f));
+  p = fma_(p, q, splat(-5.37397155531e-2f));
+  p = fma_(p, q, splat(1.33314422036e-1f));
+  p = fma_(p, q, splat(-3.33332819422e-1f));
+  vf small = fma_(p * q, x, x);
+  vf large = 1.0f - 2.0f / (exponential(2.0f * a) + 1.0f);
+  large = (vf)((vi)large | ((vi)x & splat_int((int32_t)0x80000000)));
+  return select_(a < 0.625f, small, large);
+}
+
+INLINE vf activate(int32_t activation, vf z) {
+  switch (activation) {
+    case ACT_SIGMOID:
+      return sigmoid(z);
+    case ACT_TANH:
+      return hyperbolic_tangent(z);
+    case ACT_RELU:
+      return select_(z > 0.0f, z, (vf){0} * z); /* 0 * z keeps NaN */
+    default:
+      return z;
+  }
+}
+
+/* Derivative of the activation, written with its value a. */
+INLINE vf activation_slope(int32_t activation, vf a) {
+  switch (activation) {
+    case ACT_SIGMOID:
+      return a * (1.0f - a);
+    case ACT_TANH:
+      return 1.0f - a * a;
+    case ACT_RELU:
+      return select_(a > 0.0f, splat(1.0f), splat(0.0f));
+    default:
+      return splat(1.0f);
+  }
+}
+
+/* Philox4x32-10 (Salmon et al., 2011); the same function as engine/random. */
+INLINE void philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t out[4]) {
+  uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+  for (int round = 0; round < 10; round++) {
+    uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (uint32_t)p1;
+    c3 = (uint32_t)p0;
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+/* Factors of dropout for units first .. first + n of a row: 0 or 1 / (1 - p). */
+INLINE void dropout_factors(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *factor) {
+  float keep = 1.0f / (1.0f - e->dropout);
+  uint32_t x[4];
+  for (int64_t k = 0; k < n; k++) {
+    int lane = (int)((first + k) & 3);
+    if (lane == 0 || k == 0) philox(e->seed, (uint32_t)((first + k) >> 2), (uint32_t)row, e->step, e->stream, x);
+    factor[k] = (float)(x[lane] >> 8) * 0x1p-24f < e->dropout ? 0.0f : keep;
+  }
+}
+
+/* Takes the next piece of work. */
+INLINE int64_t take(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+
+INLINE void fail(failure_t *failure, int32_t kind, int32_t id, int64_t row) {
+  int32_t none = FAIL_NONE;
+  if (__atomic_compare_exchange_n(&failure->kind, &none, kind, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    failure->id = id;
+    failure->row = row;
+  }
+}
+INLINE int failed(failure_t *failure) { return __atomic_load_n(&failure->kind, __ATOMIC_ACQUIRE) != FAIL_NONE; }

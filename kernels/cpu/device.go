@@ -1,0 +1,173 @@
+// Package cpu is the CPU backend: it hands ops, translated to C by package c, to a fixed pool of workers.
+package cpu
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cpu/c"
+)
+
+func init() { kernels.Register(backend{}) }
+
+type backend struct{}
+
+func (backend) Name() string { return "cpu" }
+
+// InstructionSets lists what this CPU can run, widest first.
+func InstructionSets() []string {
+	var names []string
+	for level := c.AVX512; level >= c.Portable; level-- {
+		if t := c.Select(level); t != nil {
+			names = append(names, t.Name())
+		}
+	}
+	return names
+}
+
+func (backend) Devices() []kernels.DeviceInfo {
+	return []kernels.DeviceInfo{{
+		Name: "cpu", Kind: InstructionSets()[0], Available: available(), Threads: runtime.GOMAXPROCS(0),
+	}}
+}
+
+// Open starts the workers. Every id is the same CPU: several devices of it are virtual ones.
+func (backend) Open(_ int, o kernels.Options) (kernels.Device, error) {
+	table, err := choose(o.InstructionSet)
+	if err != nil {
+		return nil, err
+	}
+	threads := o.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0) // follows the cgroup and the affinity mask
+	}
+	return &device{table: table, pool: newPool(threads)}, nil
+}
+
+func choose(name string) (*c.Table, error) {
+	var usable []string
+	for level := c.AVX512; level >= c.Portable; level-- {
+		t := c.Select(level)
+		if t == nil {
+			continue
+		}
+		if name == "" || name == "auto" || name == t.Name() {
+			return t, nil
+		}
+		usable = append(usable, t.Name())
+	}
+	return nil, fault.New(fault.Unsupported, "instruction set %q cannot be used on this CPU; use one of auto, %s", name,
+		strings.Join(usable, ", "))
+}
+
+type device struct {
+	table *c.Table
+	pool  *pool
+}
+
+func (d *device) Info() kernels.DeviceInfo {
+	return kernels.DeviceInfo{Name: "cpu", Kind: d.table.Name(), Available: available(), Threads: d.pool.workers}
+}
+
+func (d *device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }
+
+func (d *device) WorkspaceSize(op any, rows int64) int64 {
+	return d.table.WorkspaceSize(op, rows, d.pool.workers)
+}
+
+func (d *device) Close() error {
+	d.pool.close()
+	return nil
+}
+
+// run walks the phases of a call. A panic of a worker comes back as an error.
+func (d *device) run(call *c.Call) error {
+	for _, phase := range call.Phases {
+		if err := d.pool.run(phase); err != nil {
+			_ = call.Finish()
+			return err
+		}
+	}
+	return call.Finish()
+}
+
+func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
+	return d.run(d.table.Gather(op, s))
+}
+
+func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
+	return d.run(d.table.Dense(op, s, d.pool.workers))
+}
+
+func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
+	return d.run(d.table.OutputStats(op, s, d.pool.workers))
+}
+
+func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	return d.run(d.table.OutputStep(op, s, d.pool.workers))
+}
+
+func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
+	return d.run(d.table.Backward(op, s))
+}
+
+func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
+	return d.run(d.table.DenseBackward(op, s, d.pool.workers))
+}
+
+func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
+	return d.run(d.table.Scatter(op, s))
+}
+
+func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
+	return d.run(d.table.Replay(op, s))
+}
+
+func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
+	return d.run(d.table.Scores(op, s, d.pool.workers))
+}
+
+func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
+	return d.run(d.table.TopK(op, s, d.pool.workers))
+}
+
+// available is the memory that could be taken now: the system's estimate, or what the cgroup still allows if that is less.
+func available() int64 {
+	free := field("/proc/meminfo", "MemAvailable:") * 1024
+	limit := number("/sys/fs/cgroup/memory.max")
+	if limit > 0 {
+		if left := limit - number("/sys/fs/cgroup/memory.current"); left < free || free == 0 {
+			free = max(left, 0)
+		}
+	}
+	return free
+}
+
+// field reads a number behind a name in a file of /proc; 0 if it is not there.
+func field(path, name string) int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == name {
+			n, _ := strconv.ParseInt(words[1], 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// number reads a file that holds one number; 0 if it does not.
+func number(path string) int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n
+}

@@ -1,0 +1,32 @@
+package kernels
+
+// LossKind names an output loss.
+type LossKind int32
+
+const (
+	// SigmoidCrossEntropy: l = softplus(z) - t z, dl/dz = sigmoid(z) - t; 0 <= t <= 1.
+	SigmoidCrossEntropy LossKind = iota
+	// ScaledMarginal is DSSTNE's scaled marginal cross-entropy on a sigmoid, a = sigmoid(z):
+	// t = 0: -ZeroScale ln(1-a) and ZeroScale a, where a > ZeroTarget, else 0 and 0;
+	// t > 0: -OneScale t ln(a) and OneScale t (a-1), where a < OneTarget, else 0 and 0.
+	ScaledMarginal
+	// Softmax is the multinomial likelihood with multi-hot targets, p = softmax(z), n_u = sum over i of t_ui:
+	// l = -t ln p, dl/dz = n_u p - t; with NormalizeRows t is divided by n_u first (rows without targets give 0); t >= 0.
+	Softmax
+	// Squared: l = (z-t)^2 / 2, dl/dz = z - t.
+	Squared
+)
+
+// Loss describes the loss of an output layer. Weight multiplies loss and gradient.
+type Loss struct {
+	Kind          LossKind
+	Weight        float32
+	NormalizeRows bool
+	OneScale      float32
+	ZeroScale     float32
+	OneTarget     float32
+	ZeroTarget    float32
+}
+
+// NeedsStats tells whether OutputStats must run before OutputStep.
+func (l Loss) NeedsStats() bool { return l.Kind == Softmax }

@@ -1,0 +1,67 @@
+package kernels
+
+import "math"
+
+// OptimizerKind names an update rule. g is the gradient, with WeightDecay * w added (but for AdamW); lr the learning rate.
+type OptimizerKind int32
+
+const (
+	// SGD: w -= lr g.
+	SGD OptimizerKind = iota
+	// Momentum: v = Momentum v - lr g; w += v.
+	Momentum
+	// Nesterov: v = Momentum v - lr g; w += Momentum v - lr g. (Sutskever et al., 2013)
+	Nesterov
+	// RMSProp: s = Beta2 s + (1-Beta2) g^2; w -= lr g / (sqrt(s) + Epsilon). (Tieleman and Hinton, 2012)
+	RMSProp
+	// Adam: m = Beta1 m + (1-Beta1) g; s = Beta2 s + (1-Beta2) g^2;
+	// w -= lr Scale1 m / (sqrt(Scale2 s) + Epsilon), Scale = 1/(1-Beta^step). (Kingma and Ba, 2015)
+	Adam
+	// AdamW: w -= lr WeightDecay w first, then Adam without decay in g. (Loshchilov and Hutter, 2019)
+	AdamW
+)
+
+// Optimizer describes an update rule; fields that a kind does not use are ignored.
+type Optimizer struct {
+	Kind        OptimizerKind
+	Momentum    float32
+	Beta1       float32
+	Beta2       float32
+	Epsilon     float32
+	WeightDecay float32
+}
+
+// Rates are the numbers of an optimizer that depend on the step.
+type Rates struct {
+	LearningRate float32
+	Scale1       float32 // Adam's 1/(1-Beta1^step), else 1
+	Scale2       float32 // Adam's 1/(1-Beta2^step), else 1
+}
+
+// States is the number of state values a weight needs.
+func (o Optimizer) States() int {
+	switch o.Kind {
+	case SGD:
+		return 0
+	case Momentum, Nesterov, RMSProp:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// MovesUntouched tells whether a zero gradient can change a weight or its state, so that rows a batch does not touch must
+// be replayed. decay: whether weight decay applies to the tensor.
+func (o Optimizer) MovesUntouched(decay bool) bool {
+	return o.Kind != SGD || (decay && o.WeightDecay != 0)
+}
+
+// RatesAt gives the rates of a step (counted from 1) at a learning rate.
+func (o Optimizer) RatesAt(step int64, learningRate float64) Rates {
+	r := Rates{LearningRate: float32(learningRate), Scale1: 1, Scale2: 1}
+	if o.Kind == Adam || o.Kind == AdamW {
+		r.Scale1 = float32(1 / (1 - math.Pow(float64(o.Beta1), float64(step))))
+		r.Scale2 = float32(1 / (1 - math.Pow(float64(o.Beta2), float64(step))))
+	}
+	return r
+}

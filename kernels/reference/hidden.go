@@ -1,0 +1,185 @@
+package reference
+
+import (
+	"math"
+
+	"dsstne/engine/random"
+	"dsstne/kernels"
+)
+
+// Gather sums the weight rows of a sparse input.
+func (device) Gather(op *kernels.Gather, step *kernels.Step) error {
+	batch, w := step.Sparse[op.Input], op.Weight
+	for u := range step.Rows {
+		sums := make([]float64, w.Columns)
+		for e := batch.Offsets[u]; e < batch.Offsets[u+1]; e++ {
+			addScaled(sums, float64(batch.Values[e]), rowOf(w.Value, int64(batch.Indices[e]), w.Columns))
+		}
+		finish(op.Out, op.Accumulate, op.Epilogue, step, u, sums)
+	}
+	return nil
+}
+
+// Dense multiplies by a weight matrix.
+func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
+	w := op.Weight
+	for u := range step.Rows {
+		in := rowOf(op.In, u, w.Columns)
+		sums := make([]float64, w.Rows)
+		for unit := range w.Rows {
+			for k, x := range rowOf(w.Value, unit, w.Columns) {
+				sums[unit] += float64(x) * float64(in[k])
+			}
+		}
+		finish(op.Out, op.Accumulate, op.Epilogue, step, u, sums)
+	}
+	return nil
+}
+
+// finish adds what the output held, if asked to, applies the epilogue, if there is one, and stores row u.
+func finish(out kernels.Buffer, accumulate bool, e *kernels.Epilogue, step *kernels.Step, u int64, sums []float64) {
+	row := rowOf(out, u, int64(len(sums)))
+	for k, z := range sums {
+		if accumulate {
+			z += float64(row[k])
+		}
+		if e != nil {
+			if e.Bias != nil {
+				z += float64(e.Bias.Float32()[k])
+			}
+			z = activate(e.Activation, z)
+			if scale := kept(e, step, u, int64(k)); scale != 0 {
+				z *= scale
+			} else {
+				z = 0
+			}
+		}
+		row[k] = float32(z)
+	}
+}
+
+// kept is the factor of dropout: 0 for a dropped unit, 1/(1-Dropout) for a kept one.
+func kept(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
+	if !step.Training || e.Dropout == 0 {
+		return 1
+	}
+	if random.Uniform(step.Seed, e.Stream, step.Number, u, k) < e.Dropout {
+		return 0
+	}
+	return 1 / (1 - float64(e.Dropout))
+}
+
+func activate(a kernels.Activation, z float64) float64 {
+	switch a {
+	case kernels.Sigmoid:
+		return sigmoid(z)
+	case kernels.Tanh:
+		return math.Tanh(z)
+	case kernels.ReLU:
+		return math.Max(0, z) // NaN stays NaN
+	default:
+		return z
+	}
+}
+
+// slope is act'(z), told from a = act(z). ReLU has slope 0 at 0.
+func slope(kind kernels.Activation, a float64) float64 {
+	switch kind {
+	case kernels.Sigmoid:
+		return a * (1 - a)
+	case kernels.Tanh:
+		return 1 - a*a
+	case kernels.ReLU:
+		if a == 0 {
+			return 0
+		}
+		return 1
+	default:
+		return 1
+	}
+}
+
+// Backward goes back through dropout and activation.
+func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
+	e := &op.Epilogue
+	bias := make([]float64, op.Units)
+	for u := range step.Rows {
+		h, dh := rowOf(op.H, u, op.Units), rowOf(op.DH, u, op.Units)
+		for k := range dh {
+			dz := 0.0
+			if scale := kept(e, step, u, int64(k)); scale != 0 {
+				dz = float64(dh[k]) * scale * slope(e.Activation, float64(h[k])/scale)
+			}
+			if !finite(dz) {
+				return &kernels.NotFiniteError{Tensor: biasName(op), What: "gradient", Row: -1}
+			}
+			bias[k] += dz
+			dh[k] = float32(dz)
+		}
+	}
+	if op.Bias == nil {
+		return nil
+	}
+	for k := range op.Units {
+		if err := update(op.Bias, op.Optimizer, step, k, bias[k:k+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// biasName names a hidden layer, which has no name of its own here, by its bias.
+func biasName(op *kernels.Backward) string {
+	if op.Bias == nil {
+		return "hidden layer"
+	}
+	return op.Bias.Name
+}
+
+// DenseBackward gives the gradient by the input of a dense layer and updates its weight.
+func (device) DenseBackward(op *kernels.DenseBackward, step *kernels.Step) error {
+	w := op.Weight
+	if op.DIn != nil {
+		din := make([]float64, step.Rows*w.Columns)
+		for u := range step.Rows {
+			for unit, dz := range rowOf(op.DZ, u, w.Rows) {
+				addScaled(din[u*w.Columns:(u+1)*w.Columns], float64(dz), rowOf(w.Value, int64(unit), w.Columns))
+			}
+		}
+		storeRows(op.DIn, din, op.Accumulate)
+		if !allFinite(op.DIn.Float32()[:len(din)]) {
+			return &kernels.NotFiniteError{Tensor: w.Name, What: "gradient", Row: -1}
+		}
+	}
+	for unit := range w.Rows {
+		dw := make([]float64, w.Columns)
+		for u := range step.Rows {
+			addScaled(dw, float64(rowOf(op.DZ, u, w.Rows)[unit]), rowOf(op.In, u, w.Columns))
+		}
+		if err := update(w, op.Optimizer, step, unit, dw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scatter updates the rows of a sparse input's weight that the batch touches.
+func (device) Scatter(op *kernels.Scatter, step *kernels.Step) error {
+	batch, w := step.Sparse[op.Input], op.Weight
+	if w.Gradient != nil && op.TiedGradient == nil {
+		clear(w.Gradient.Float32()[:w.Rows*w.Columns])
+	}
+	for n, item := range batch.Items {
+		dw := make([]float64, w.Columns)
+		for e := batch.ItemOffsets[n]; e < batch.ItemOffsets[n+1]; e++ {
+			addScaled(dw, float64(batch.ItemValues[e]), rowOf(op.DZ, int64(batch.ItemRows[e]), w.Columns))
+		}
+		if op.TiedGradient != nil {
+			addScaled(dw, 1, rowOf(op.TiedGradient, int64(n), w.Columns))
+		}
+		if err := update(w, op.Optimizer, step, int64(item), dw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package reference
+
+import (
+	"math"
+
+	"dsstne/kernels"
+)
+
+func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
+
+// softplus is ln(1 + exp(z)) without overflow.
+func softplus(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
+
+// lossOf gives l(z, t) and dl/dz. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
+func lossOf(l kernels.Loss, z, t, n, logSumExp float64) (loss, delta float64) {
+	switch l.Kind {
+	case kernels.SigmoidCrossEntropy:
+		return softplus(z) - t*z, sigmoid(z) - t
+	case kernels.ScaledMarginal:
+		a := sigmoid(z)
+		if t == 0 {
+			if a > float64(l.ZeroTarget) {
+				scale := float64(l.ZeroScale)
+				return scale * softplus(z), scale * a // -ln(1-a) = softplus(z)
+			}
+			return 0, 0
+		}
+		if a < float64(l.OneTarget) {
+			scale := float64(l.OneScale) * t
+			return scale * softplus(-z), scale * (a - 1) // -ln(a) = softplus(-z)
+		}
+		return 0, 0
+	case kernels.Softmax:
+		if n == 0 {
+			return 0, 0
+		}
+		if l.NormalizeRows {
+			t, n = t/n, 1
+		}
+		return t * (logSumExp - z), n*math.Exp(z-logSumExp) - t
+	default: // kernels.Squared
+		return (z - t) * (z - t) / 2, z - t
+	}
+}

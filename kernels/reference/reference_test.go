@@ -1,0 +1,149 @@
+package reference
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+)
+
+func buffer(t *testing.T, values ...float32) kernels.Buffer {
+	b, err := kernels.AllocHost(int64(len(values)))
+	require.NoError(t, err)
+	t.Cleanup(b.Free)
+	copy(b.Float32(), values)
+	return b
+}
+
+// oneStep is a step of one row with the given learning rate and one entry in slot 0.
+func oneStep(rate float32, columns int64, item int32, value float32) *kernels.Step {
+	return &kernels.Step{
+		Number: 1, Rows: 1, Training: true, Loss: make([]float64, 1), RatesFrom: 1,
+		Rates: []kernels.Rates{{LearningRate: rate, Scale1: 1, Scale2: 1}},
+		Sparse: []*kernels.SparseBatch{{
+			Columns: columns, Offsets: []int32{0, 1}, Indices: []int32{item}, Values: []float32{value}, RowSum: []float32{value},
+			Items: []int32{item}, ItemOffsets: []int32{0, 1}, ItemRows: []int32{0}, ItemValues: []float32{value},
+		}},
+	}
+}
+
+func TestTheBackendRegistersItself(t *testing.T) {
+	require.NotNil(t, kernels.Lookup("reference"))
+}
+
+func TestASecondDeviceIsUnavailable(t *testing.T) {
+	_, err := backend{}.Open(1, kernels.Options{})
+	require.Equal(t, fault.DeviceUnavailable, fault.KindOf(err))
+}
+
+func TestLossesHaveTheirTextbookValues(t *testing.T) {
+	ln2 := math.Log(2)
+	marginal := kernels.Loss{Kind: kernels.ScaledMarginal, OneScale: 2, ZeroScale: 3, OneTarget: 0.9, ZeroTarget: 0.1}
+	cases := []struct {
+		what              string
+		loss              kernels.Loss
+		z, t, n, lse      float64
+		wantLoss, wantDel float64
+	}{
+		{"sigmoid at 0", kernels.Loss{Kind: kernels.SigmoidCrossEntropy}, 0, 1, 1, 0, ln2, -0.5},
+		{"sigmoid far off", kernels.Loss{Kind: kernels.SigmoidCrossEntropy}, 1000, 0, 1, 0, 1000, 1},
+		{"marginal zero target", marginal, 0, 0, 0, 0, 3 * ln2, 1.5},
+		{"marginal one target", marginal, 0, 1, 1, 0, 2 * ln2, -1},
+		{"marginal value scales", marginal, 0, 0.5, 1, 0, ln2, -0.5},
+		{"marginal zero reached", marginal, -5, 0, 0, 0, 0, 0},
+		{"marginal one reached", marginal, 5, 1, 1, 0, 0, 0},
+		{"soft-max", kernels.Loss{Kind: kernels.Softmax}, 0, 2, 3, ln2, 2 * ln2, -0.5},
+		{"soft-max with normalised rows", kernels.Loss{Kind: kernels.Softmax, NormalizeRows: true}, 0, 2, 4, ln2, ln2 / 2, 0},
+		{"soft-max without targets", kernels.Loss{Kind: kernels.Softmax, NormalizeRows: true}, 0, 0, 0, ln2, 0, 0},
+		{"squared", kernels.Loss{Kind: kernels.Squared}, 3, 1, 1, 0, 2, 2},
+	}
+	for _, c := range cases {
+		loss, delta := lossOf(c.loss, c.z, c.t, c.n, c.lse)
+		require.InDelta(t, c.wantLoss, loss, 1e-12, c.what)
+		require.InDelta(t, c.wantDel, delta, 1e-12, c.what)
+	}
+}
+
+// w = 1, gradient 0.5, learning rate 0.1, state(s) 0.2 and 0.04, no decay; worked out by hand.
+func TestOptimizersFollowTheirPublishedRules(t *testing.T) {
+	cases := []struct {
+		kind    kernels.OptimizerKind
+		w, a, b float64
+	}{
+		{kernels.SGD, 0.95, 0.2, 0.04},
+		{kernels.Momentum, 1.13, 0.13, 0.04},
+		{kernels.Nesterov, 1 + 0.9*0.13 - 0.05, 0.13, 0.04},
+		{kernels.RMSProp, 1 - 0.05/math.Sqrt(0.2*0.99+0.01*0.25), 0.2*0.99 + 0.01*0.25, 0.04},
+		{kernels.Adam, 1 - 0.1*(0.18+0.05)/math.Sqrt(0.0396+0.0025), 0.23, 0.0421},
+		{kernels.AdamW, 1 - 0.1*(0.18+0.05)/math.Sqrt(0.0396+0.0025), 0.23, 0.0421},
+	}
+	for _, c := range cases {
+		n := numbers{kind: c.kind, momentum: 0.9, beta1: 0.9, beta2: 0.99, rate: 0.1, scale1: 1, scale2: 1}
+		w, a, b := n.apply(1, 0.2, 0.04, 0.5)
+		require.InDelta(t, c.w, w, 1e-12, "kind %d", c.kind)
+		require.InDelta(t, c.a, a, 1e-12, "kind %d", c.kind)
+		require.InDelta(t, c.b, b, 1e-12, "kind %d", c.kind)
+	}
+}
+
+func TestWeightDecayIsAddedToTheGradient(t *testing.T) {
+	w, _, _ := numbers{kind: kernels.SGD, rate: 0.1, decay: 0.5}.apply(2, 0, 0, 1)
+	require.InDelta(t, 1.8, w, 1e-12)
+}
+
+func TestAdamWDecaysApartFromTheGradient(t *testing.T) {
+	w, a, b := numbers{kind: kernels.AdamW, rate: 0.1, decay: 0.5, scale1: 1, scale2: 1, epsilon: 1}.apply(2, 0, 0, 0)
+	require.Equal(t, []float64{1.9, 0, 0}, []float64{w, a, b})
+}
+
+func TestDecayLeavesATensorAloneThatIsExempt(t *testing.T) {
+	n := numbersOf(&kernels.Weights{NoDecay: true}, kernels.Optimizer{WeightDecay: 1}, kernels.Rates{})
+	require.Zero(t, n.decay)
+}
+
+func TestAWrittenGradientHasNoDecayAndLeavesTheWeightAlone(t *testing.T) {
+	w := &kernels.Weights{Rows: 2, Columns: 1, Value: buffer(t, 3, 4), Gradient: buffer(t, 9, 9)}
+	op := &kernels.Scatter{DZ: buffer(t, 0.5), Weight: w, Optimizer: kernels.Optimizer{WeightDecay: 1}}
+	require.NoError(t, device{}.Scatter(op, oneStep(0.1, 2, 1, 2)))
+	require.Equal(t, []float32{3, 4, 0, 1}, append(append([]float32{}, w.Value.Float32()...), w.Gradient.Float32()...))
+}
+
+func TestScatterRemembersTheStepOfARow(t *testing.T) {
+	w := &kernels.Weights{Rows: 2, Columns: 1, Value: buffer(t, 3, 4), Last: buffer(t, 0, 0)}
+	require.NoError(t, device{}.Scatter(&kernels.Scatter{DZ: buffer(t, 1), Weight: w}, oneStep(0.1, 2, 1, 1)))
+	require.Equal(t, []int32{0, 1}, w.Last.Int32())
+}
+
+func TestARowThatNothingMovesIsOnlyMarkedByAReplay(t *testing.T) {
+	w := &kernels.Weights{Rows: 2, Columns: 1, Value: buffer(t, 3, 4), State: [2]kernels.Buffer{buffer(t, 0, 0)}, Last: buffer(t, 0, 0)}
+	step := &kernels.Step{Number: 1000, RatesFrom: 1000} // no rates of older steps: a skip must not look for them
+	op := &kernels.Replay{Input: -1, Weight: w, Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}}
+	require.NoError(t, device{}.Replay(op, step))
+	require.Equal(t, []int32{1000, 1000}, w.Last.Int32())
+}
+
+func TestTheLowerItemWinsATie(t *testing.T) {
+	w := &kernels.Weights{Rows: 3, Columns: 1, Value: buffer(t, 1, 2, 2)}
+	op := &kernels.TopK{K: 2, Exclude: -1, IDs: make([]int32, 2), Scores: make([]float32, 2)}
+	op.Items, op.Sources = 3, []kernels.OutputSource{{H: buffer(t, 1), Weight: w}}
+	require.NoError(t, device{}.TopK(op, &kernels.Step{Rows: 1}))
+	require.Equal(t, []int32{1, 2}, op.IDs)
+}
+
+func TestDropoutZeroesAndRescalesUnits(t *testing.T) {
+	const units = 64
+	w := &kernels.Weights{Rows: 1, Columns: units, Value: buffer(t, make([]float32, units)...)}
+	op := &kernels.Gather{Weight: w, Out: buffer(t, make([]float32, units)...), Epilogue: &kernels.Epilogue{Dropout: 0.5}}
+	for k := range units {
+		w.Value.Float32()[k] = 1
+	}
+	require.NoError(t, device{}.Gather(op, oneStep(0.1, 1, 0, 1)))
+	require.Subset(t, []float32{0, 2}, op.Out.Float32())
+}
+
+func TestReLUPassesNaNOn(t *testing.T) {
+	require.True(t, math.IsNaN(activate(kernels.ReLU, math.NaN())))
+}

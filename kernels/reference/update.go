@@ -1,0 +1,179 @@
+package reference
+
+import (
+	"math"
+
+	"dsstne/kernels"
+)
+
+// numbers are the scalars of one update rule at one step, in float64.
+type numbers struct {
+	kind                                   kernels.OptimizerKind
+	momentum, beta1, beta2, epsilon, decay float64
+	rate, scale1, scale2                   float64
+}
+
+func numbersOf(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates) numbers {
+	n := numbers{
+		kind: o.Kind, momentum: float64(o.Momentum), beta1: float64(o.Beta1), beta2: float64(o.Beta2),
+		epsilon: float64(o.Epsilon), decay: float64(o.WeightDecay),
+		rate: float64(r.LearningRate), scale1: float64(r.Scale1), scale2: float64(r.Scale2),
+	}
+	if w.NoDecay {
+		n.decay = 0
+	}
+	return n
+}
+
+// apply gives one weight w and its states a, b after a step with gradient g; see kernels.OptimizerKind for the rules.
+func (n numbers) apply(w, a, b, g float64) (float64, float64, float64) {
+	if n.kind == kernels.AdamW {
+		w -= n.rate * n.decay * w
+	} else {
+		g += n.decay * w
+	}
+	switch n.kind {
+	case kernels.SGD:
+		w -= n.rate * g
+	case kernels.Momentum:
+		a = n.momentum*a - n.rate*g
+		w += a
+	case kernels.Nesterov:
+		a = n.momentum*a - n.rate*g
+		w += n.momentum*a - n.rate*g
+	case kernels.RMSProp:
+		a = n.beta2*a + (1-n.beta2)*g*g
+		w -= n.rate * g / (math.Sqrt(a) + n.epsilon)
+	case kernels.Adam, kernels.AdamW:
+		a = n.beta1*a + (1-n.beta1)*g
+		b = n.beta2*b + (1-n.beta2)*g*g
+		w -= n.rate * n.scale1 * a / (math.Sqrt(n.scale2*b) + n.epsilon)
+	}
+	return w, a, b
+}
+
+// change is the new content of one row of a weight (or of its written gradient), checked but not stored.
+type change struct {
+	weights  *kernels.Weights
+	row      int64
+	step     int64
+	gradient []float32
+	value    []float32
+	state    [2][]float32
+}
+
+// prepare computes what a step makes of one row. Nothing is stored, so that an op can check all rows that belong together
+// before it changes any of them.
+func prepare(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates, step, row int64, g []float64) (*change, error) {
+	c := &change{weights: w, row: row, step: step, gradient: rounded(g)}
+	if !allFinite(c.gradient) {
+		return nil, &kernels.NotFiniteError{Tensor: w.Name, What: "gradient", Row: row}
+	}
+	if w.Gradient != nil {
+		return c, nil
+	}
+	n := numbersOf(w, o, r)
+	states := o.States()
+	c.value = append(c.value, rowOf(w.Value, row, w.Columns)...)
+	for s := range states {
+		c.state[s] = append(c.state[s], rowOf(w.State[s], row, w.Columns)...)
+	}
+	for k := range c.value {
+		var old [2]float64
+		for s := range states {
+			old[s] = float64(c.state[s][k])
+		}
+		value, first, second := n.apply(float64(c.value[k]), old[0], old[1], g[k])
+		c.value[k] = float32(value)
+		for s, x := range []float64{first, second}[:states] {
+			c.state[s][k] = float32(x)
+		}
+	}
+	if !allFinite(c.value) || !allFinite(c.state[0]) || !allFinite(c.state[1]) {
+		return nil, &kernels.NotFiniteError{Tensor: w.Name, What: "weight", Row: row}
+	}
+	return c, nil
+}
+
+func (c *change) store() {
+	w := c.weights
+	if w.Gradient != nil {
+		copy(rowOf(w.Gradient, c.row, w.Columns), c.gradient)
+		return
+	}
+	copy(rowOf(w.Value, c.row, w.Columns), c.value)
+	for s, values := range c.state {
+		if values != nil {
+			copy(rowOf(w.State[s], c.row, w.Columns), values)
+		}
+	}
+	if w.Last != nil {
+		w.Last.Int32()[c.row] = int32(c.step)
+	}
+}
+
+// update is prepare and store for a row that stands alone.
+func update(w *kernels.Weights, o kernels.Optimizer, step *kernels.Step, row int64, gradient []float64) error {
+	c, err := prepare(w, o, step.RatesOf(step.Number), step.Number, row, gradient)
+	if err != nil {
+		return err
+	}
+	c.store()
+	return nil
+}
+
+// Replay makes the zero-gradient steps that rows have missed.
+func (device) Replay(op *kernels.Replay, step *kernels.Step) error {
+	if op.Weight.Last == nil {
+		return nil
+	}
+	if op.Input >= 0 {
+		for _, item := range step.Sparse[op.Input].Items {
+			if err := replay(op, step, int64(item), step.Number-1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for row := range op.Weight.Rows {
+		if err := replay(op, step, row, step.Number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replay(op *kernels.Replay, step *kernels.Step, row, upto int64) error {
+	w := op.Weight
+	last := w.Last.Int32()
+	if int64(last[row]) >= upto {
+		return nil
+	}
+	if moves(w, op.Optimizer, row) {
+		zeros := make([]float64, w.Columns)
+		for n := int64(last[row]) + 1; n <= upto; n++ {
+			c, err := prepare(w, op.Optimizer, step.RatesOf(n), n, row, zeros)
+			if err != nil {
+				return err
+			}
+			c.store()
+		}
+	}
+	last[row] = int32(upto)
+	return nil
+}
+
+// moves tells whether zero gradients can change a row: there is decay, or a state that is not zero.
+func moves(w *kernels.Weights, o kernels.Optimizer, row int64) bool {
+	if !w.NoDecay && o.WeightDecay != 0 {
+		return true
+	}
+	for s := range o.States() {
+		for _, x := range rowOf(w.State[s], row, w.Columns) {
+			if x != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,119 @@
+"""Deep networks over very wide and very sparse data, for recommendation and more.
+
+>>> import dsstne
+>>> from dsstne.datasets import load_debian
+>>> X = load_debian().matrix
+>>> model = dsstne.fit(X, hidden=[64], epochs=1, progress=False)
+>>> ids, scores = model.recommend(X[:5], k=10)
+
+Importing this package imports none of its parts and loads no native library: that happens at the first use, so that a
+process may fork until then.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    __version__: str
+    from dsstne import datasets, plots
+    from dsstne.api import fit, popularity
+    from dsstne.dataset import Dataset
+    from dsstne.diagnosis import doctor
+    from dsstne.errors import (
+        BusyError,
+        CancelledError,
+        CorruptFileError,
+        DeviceFailedError,
+        DeviceUnavailableError,
+        DsstneError,
+        ForkError,
+        InputOutputError,
+        InternalError,
+        InvalidArgumentError,
+        InvalidDataError,
+        InvalidHandleError,
+        InvalidStateError,
+        LibraryError,
+        MissingFileError,
+        NotFiniteError,
+        NotFoundError,
+        OutOfMemoryError,
+        UnsupportedError,
+    )
+    from dsstne.evaluation import evaluate
+    from dsstne.model import Model, load
+    from dsstne.trainer import Progress, Trainer
+
+__all__ = [
+    "BusyError",
+    "CancelledError",
+    "CorruptFileError",
+    "Dataset",
+    "DeviceFailedError",
+    "DeviceUnavailableError",
+    "DsstneError",
+    "ForkError",
+    "InputOutputError",
+    "InternalError",
+    "InvalidArgumentError",
+    "InvalidDataError",
+    "InvalidHandleError",
+    "InvalidStateError",
+    "LibraryError",
+    "MissingFileError",
+    "Model",
+    "NotFiniteError",
+    "NotFoundError",
+    "OutOfMemoryError",
+    "Progress",
+    "Trainer",
+    "UnsupportedError",
+    "__version__",
+    "datasets",
+    "doctor",
+    "evaluate",
+    "fit",
+    "load",
+    "plots",
+    "popularity",
+]
+
+_MODULES = {
+    "Dataset": "dataset",
+    "Model": "model",
+    "Progress": "trainer",
+    "Trainer": "trainer",
+    "doctor": "diagnosis",
+    "evaluate": "evaluation",
+    "fit": "api",
+    "load": "model",
+    "popularity": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value: Any = _version()
+    elif name not in __all__:
+        raise AttributeError(f"module 'dsstne' has no attribute {name!r}")
+    elif name in ("datasets", "plots"):
+        value = importlib.import_module("dsstne." + name)
+    else:
+        value = getattr(importlib.import_module("dsstne." + _MODULES.get(name, "errors")), name)
+    globals()[name] = value
+    return value
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("dsstne")
+    except metadata.PackageNotFoundError:  # a checkout on the path that is not installed
+        return "0+unknown"
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,149 @@
+"""Arrow C structs over NumPy arrays, without pyarrow and without a copy.
+
+A matrix in compressed row form is exactly one Arrow array: ``list<struct<index, value>>``, or ``list<index>`` when
+every stored value is 1. Row offsets are the list's offsets; column indices and values are its child arrays. The structs
+follow the Arrow C Data Interface (https://arrow.apache.org/docs/format/CDataInterface.html).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_int64, c_void_p
+from typing import TYPE_CHECKING, Any
+
+from dsstne import _native
+from dsstne.errors import InvalidDataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_FORMATS = {"int32": b"i", "int64": b"l", "float32": b"f", "float64": b"g"}
+
+
+class ArrowSchema(ctypes.Structure):
+    """``struct ArrowSchema``."""
+
+
+ArrowSchema._fields_ = (
+    ("format", c_char_p),
+    ("name", c_char_p),
+    ("metadata", c_char_p),
+    ("flags", c_int64),
+    ("n_children", c_int64),
+    ("children", POINTER(POINTER(ArrowSchema))),
+    ("dictionary", POINTER(ArrowSchema)),
+    ("release", c_void_p),
+    ("private_data", c_void_p),
+)
+
+
+class ArrowArray(ctypes.Structure):
+    """``struct ArrowArray``."""
+
+
+ArrowArray._fields_ = (
+    ("length", c_int64),
+    ("null_count", c_int64),
+    ("offset", c_int64),
+    ("n_buffers", c_int64),
+    ("n_children", c_int64),
+    ("buffers", POINTER(c_void_p)),
+    ("children", POINTER(POINTER(ArrowArray))),
+    ("dictionary", POINTER(ArrowArray)),
+    ("release", c_void_p),
+    ("private_data", c_void_p),
+)
+
+
+class Exported:
+    """A schema and an array to be moved from, with everything they point to.
+
+    Attributes:
+        schema: Address of the ``ArrowSchema``.
+        array: Address of the ``ArrowArray``.
+        owners: What must stay alive until the receiver has called ``release``.
+    """
+
+    def __init__(self, schema: int, array: int, owners: object) -> None:
+        self.schema, self.array, self.owners = schema, array, owners
+
+
+def export_csr(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any] | None) -> Exported:
+    """Describes three arrays as one Arrow array.
+
+    Args:
+        indptr: Row offsets, int32 or int64 [rows + 1].
+        indices: Column indices, int32 or int64 [nnz or more].
+        values: float32 or float64 [nnz or more], or None if every stored value is 1.
+
+    Returns:
+        The structs; their ``release`` is the library's own and frees nothing, so ``owners`` has to be kept until then.
+    """
+    release = _native.release_callbacks()
+    item = _array(len(indices), (None, indices), (), release[0])
+    item_schema = _schema(_FORMATS[indices.dtype.name], b"index", (), release[1])
+    if values is not None:
+        length = min(len(indices), len(values))
+        value = _array(len(values), (None, values), (), release[0])
+        value_schema = _schema(_FORMATS[values.dtype.name], b"value", (), release[1])
+        item = _array(length, (None,), (item, value), release[0])
+        item_schema = _schema(b"+s", b"item", (item_schema, value_schema), release[1])
+    array = _array(len(indptr) - 1, (None, indptr), (item,), release[0])
+    schema = _schema(b"+L" if indptr.dtype.itemsize == 8 else b"+l", b"", (item_schema,), release[1])
+    return Exported(ctypes.addressof(schema), ctypes.addressof(array), (schema, array, indptr, indices, values))
+
+
+def _array(
+    length: int, buffers: tuple[NDArray[Any] | None, ...], children: tuple[ArrowArray, ...], release: int
+) -> ArrowArray:
+    addresses = (c_void_p * len(buffers))(*(None if b is None else b.ctypes.data for b in buffers))
+    # ctypes keeps what is assigned to a pointer field alive with the struct, children included.
+    return ArrowArray(
+        length=length,
+        n_buffers=len(buffers),
+        buffers=ctypes.cast(addresses, POINTER(c_void_p)),
+        n_children=len(children),
+        children=_pointers(ArrowArray, children),
+        release=release,
+    )
+
+
+def _schema(text: bytes, name: bytes, children: tuple[ArrowSchema, ...], release: int) -> ArrowSchema:
+    return ArrowSchema(
+        format=text,
+        name=name,
+        n_children=len(children),
+        children=_pointers(ArrowSchema, children),
+        release=release,
+    )
+
+
+def _pointers(kind: Any, children: tuple[Any, ...]) -> Any:
+    if not children:
+        return None
+    table = (POINTER(kind) * len(children))(*(ctypes.pointer(child) for child in children))
+    return ctypes.cast(table, POINTER(POINTER(kind)))
+
+
+def import_capsules(producer: Any) -> Exported:
+    """Takes the structs of an object with ``__arrow_c_array__`` (the Arrow PyCapsule interface).
+
+    Args:
+        producer: For example a pyarrow or polars array of ``list<struct<index, value>>``.
+
+    Returns:
+        The producer's own structs. The receiver moves from them, and so leaves nothing for the capsules to release.
+
+    Raises:
+        InvalidDataError: The object does not follow the interface.
+    """
+    capsules = producer.__arrow_c_array__()
+    get_pointer = ctypes.pythonapi["PyCapsule_GetPointer"]  # a copy of our own, whose types nobody else sets
+    get_pointer.restype, get_pointer.argtypes = c_void_p, (ctypes.py_object, c_char_p)
+    try:
+        schema, array = capsules
+        addresses = get_pointer(schema, b"arrow_schema"), get_pointer(array, b"arrow_array")
+    except (TypeError, ValueError) as error:
+        kind = type(producer).__name__
+        raise InvalidDataError(f"{kind}.__arrow_c_array__ did not return a schema and an array: {error}") from None
+    return Exported(*addresses, capsules)

@@ -1,0 +1,32 @@
+"""Names of items as two arrays: their UTF-8 bytes one after the other, and where each begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]:
+    """Returns bytes, offsets (one more than names) and the kind of the names, ``"text"`` or ``"integer"``."""
+    listed = list(names.tolist() if isinstance(names, np.ndarray) else names)
+    integers = bool(listed) and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in listed)
+    for position, name in enumerate(listed):
+        if not integers and not isinstance(name, str):
+            raise InvalidArgumentError(f"items[{position}] is {name!r}; names are all texts or all integers")
+    encoded = [str(name).encode() for name in listed]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(name) for name in encoded], out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets, "integer" if integers else "text"
+
+
+def decode_names(text: NDArray[np.uint8], offsets: NDArray[np.int64], kind: str) -> NDArray[Any]:
+    """The inverse: an array of objects (str), or int64."""
+    whole = text.tobytes()
+    names = [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+    return np.array(names, np.int64) if kind == "integer" else np.array(names, object)

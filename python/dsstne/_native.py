@@ -1,0 +1,457 @@
+"""The C interface of ``include/dsstne.h`` and nothing else: load, declare, call, translate errors, close.
+
+The library is loaded by the first call, never by ``import dsstne``, so a process may fork freely until then. After the
+first call a forked child cannot use it: its threads exist in the parent only, and any call could wait for ever. Every
+call therefore compares process ids and raises :class:`~dsstne.errors.ForkError` instead.
+
+``ctypes.CDLL`` releases the interpreter lock during each call; the library never calls back into Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import sys
+import threading
+from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dsstne.errors import (
+    BusyError,
+    DsstneError,
+    ForkError,
+    InvalidHandleError,
+    LibraryError,
+    from_status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ABI_MAJOR, ABI_MINOR = 1, 0  # DSSTNE_ABI_VERSION of the header that this file was written from
+
+
+# ---- structs ----
+
+
+class ErrorStruct(ctypes.Structure):
+    """``dsstne_error``."""
+
+    _fields_ = (("struct_size", c_uint32), ("status", c_int32), ("message", c_char * 1024))
+
+
+class DatasetInfoStruct(ctypes.Structure):
+    """``dsstne_dataset_info``."""
+
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("index_bits", c_uint32),
+        ("offset_bits", c_uint32),
+        ("value_bits", c_uint32),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("non_zeros", c_int64),
+        ("bytes", c_int64),
+        ("minimum", c_double),
+        ("maximum", c_double),
+        ("offsets", c_void_p),
+        ("indices", c_void_p),
+        ("values", c_void_p),
+    )
+
+
+class ProgressStruct(ctypes.Structure):
+    """``dsstne_progress``."""
+
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("running", c_uint32),
+        ("step", c_uint64),
+        ("steps_per_epoch", c_uint64),
+        ("epoch", c_uint64),
+        ("examples", c_uint64),
+        ("loss", c_double),
+        ("epoch_loss", c_double),
+        ("learning_rate", c_double),
+        ("examples_per_second", c_double),
+        ("seconds", c_double),
+    )
+
+
+# ---- functions ----
+
+_STATUS, _VERSION, _NOTHING = c_int32, c_uint32, None
+_HANDLE, _OUT_HANDLE, _ERROR = c_uint64, POINTER(c_uint64), POINTER(ErrorStruct)
+_TEXT, _BUFFER, _LENGTH, _ARRAY = c_char_p, c_void_p, POINTER(c_size_t), c_void_p
+_PROGRESS, _INFO, _STRUCT = POINTER(ProgressStruct), POINTER(DatasetInfoStruct), c_void_p
+_ITEMS = (_ARRAY, c_int64)
+
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "abi_version": (_VERSION, ()),
+    "version": (c_char_p, ()),
+    "configure": (_STATUS, (_TEXT, _ERROR)),
+    "describe": (_STATUS, (_BUFFER, _LENGTH, _ERROR)),
+    "cancel": (_STATUS, (_HANDLE, _ERROR)),
+    "release_array": (_NOTHING, (_STRUCT,)),
+    "release_schema": (_NOTHING, (_STRUCT,)),
+    "dataset_open": (_STATUS, (_STRUCT, _STRUCT, _TEXT, _OUT_HANDLE, _ERROR)),
+    "dataset_get_info": (_STATUS, (_HANDLE, _INFO, _ERROR)),
+    "dataset_close": (_STATUS, (_HANDLE, _ERROR)),
+    "model_create": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
+    "model_load": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
+    "model_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, _ERROR)),
+    "model_describe": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
+    "model_get_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
+    "model_set_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
+    "model_close": (_STATUS, (_HANDLE, _ERROR)),
+    "trainer_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
+    "trainer_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
+    "trainer_plan": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
+    "trainer_run": (_STATUS, (_HANDLE, c_uint64, c_double, _PROGRESS, _ERROR)),
+    "trainer_progress": (_STATUS, (_HANDLE, _PROGRESS, _ERROR)),
+    "trainer_close": (_STATUS, (_HANDLE, _ERROR)),
+    "predictor_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
+    "predictor_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
+    "predictor_predict": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_int64, _ARRAY, c_int64, _ERROR)),
+    "predictor_recommend": (
+        _STATUS,
+        (_HANDLE, _ARRAY, c_int64, _HANDLE, *_ITEMS, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
+    ),
+    "predictor_neighbors": (
+        _STATUS,
+        (_HANDLE, _TEXT, _ARRAY, c_int64, *_ITEMS, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
+    ),
+    "predictor_evaluate": (
+        _STATUS,
+        (_HANDLE, _HANDLE, _HANDLE, _ARRAY, c_int64, *_ITEMS, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR),
+    ),
+    "predictor_close": (_STATUS, (_HANDLE, _ERROR)),
+}
+
+
+class _Library:
+    """The loaded library: one attribute per function, declared."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pid = os.getpid()
+        library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LOCAL", 0) | getattr(os, "RTLD_NOW", 2))
+        self._check_version(library, path)
+        self.functions: dict[str, Any] = {}
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, "dsstne_" + name)
+            function.restype, function.argtypes = result, arguments
+            self.functions[name] = function
+
+    @staticmethod
+    def _check_version(library: ctypes.CDLL, path: Path) -> None:
+        number = library.dsstne_abi_version
+        number.restype, number.argtypes = c_uint32, ()
+        major, minor = divmod(int(number()), 1 << 16)
+        if major != ABI_MAJOR or minor < ABI_MINOR:
+            raise LibraryError(
+                f"{path} speaks version {major}.{minor} of the C interface, and this package ({Path(__file__).parent}) "
+                f"needs {ABI_MAJOR}.{ABI_MINOR}: they come from different releases; reinstall dsstne"
+            )
+
+
+_library: _Library | None = None
+_lock = threading.RLock()
+# A fork waits for a load that another thread is in the middle of, so that a child never sees half of one.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def library_paths() -> list[Path]:
+    """Where the native library is looked for, in order; ``DSSTNE_LIBRARY`` names one to take instead."""
+    named = os.environ.get("DSSTNE_LIBRARY")
+    return [Path(named)] if named else [Path(__file__).parent / "_lib" / "libdsstne.so"]
+
+
+def is_loaded() -> bool:
+    """Tells whether the library is loaded, in this process or in a parent it was forked from."""
+    return _library is not None
+
+
+def is_forked() -> bool:
+    """Tells whether this process was forked after the library had been loaded."""
+    return _library is not None and _library.pid != os.getpid()
+
+
+def library() -> _Library:
+    """Returns the library, loaded if need be.
+
+    Raises:
+        LibraryError: It is missing, cannot be loaded, or is of another version.
+        ForkError: This process was forked after the library had been loaded.
+    """
+    global _library
+    loaded = _library
+    if loaded is None:
+        with _lock:
+            if _library is None:
+                _library = _load()
+            loaded = _library
+    if loaded.pid != os.getpid():
+        raise ForkError(
+            f"dsstne was used in process {loaded.pid} before that process forked this one ({os.getpid()}), where its "
+            'threads do not exist. Start processes with multiprocessing.get_context("spawn") or "forkserver", or fork '
+            "before the first use of dsstne (importing it is no use)"
+        )
+    return loaded
+
+
+def _load() -> _Library:
+    tried = []
+    for path in library_paths():
+        if not path.exists():
+            tried.append(f"  {path}: no such file")
+            continue
+        try:
+            return _Library(path)
+        except LibraryError:
+            raise
+        except (OSError, AttributeError) as error:
+            tried.append(f"  {path}: {error}")
+    text = "\n".join(tried)
+    raise LibraryError(f"the native library of dsstne could not be loaded. Tried:\n{text}\n{_likely_cause(text)}")
+
+
+def _likely_cause(text: str) -> str:
+    if sys.platform == "linux" and platform.libc_ver()[0] != "glibc":
+        return "This Python does not run on glibc (Alpine?), which the library needs; use a glibc-based image."
+    if "static TLS" in text:
+        return "Another library took the space for thread-local data; call dsstne.doctor() before importing it."
+    if "no such file" in text:
+        return "The package was installed without its library: install a wheel, or run `make build` in a checkout."
+    return f"Was it built for another kind of machine? This one is {sys.platform} on {platform.machine()}."
+
+
+# ---- calls ----
+
+
+def _check(status: int, error: ErrorStruct) -> None:
+    """Turns a status into an exception; the one place where that happens."""
+    if status != 0:
+        raise from_status(status, error.message.decode("utf-8", "replace"))
+
+
+def _new_error() -> ErrorStruct:
+    return ErrorStruct(struct_size=ctypes.sizeof(ErrorStruct))
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Calls ``dsstne_<name>`` with the arguments and an error struct, and raises what it reports."""
+    function = library().functions[name]
+    error = _new_error()
+    _check(function(*arguments, byref(error)), error)
+
+
+class TextBuffer:
+    """Memory for a text that C writes, as the two arguments (buffer, length) of the header's convention."""
+
+    def __init__(self, capacity: int = 1 << 14) -> None:
+        self._buffer, self._length = ctypes.create_string_buffer(capacity), c_size_t(capacity)
+
+    @property
+    def arguments(self) -> tuple[Any, Any]:
+        """The two arguments."""
+        return self._buffer, byref(self._length)
+
+    @property
+    def needed(self) -> int:
+        """Bytes that the text needs, after the call."""
+        return int(self._length.value)
+
+    @property
+    def text(self) -> str | None:
+        """The text, or None if it did not fit."""
+        return self._buffer.value.decode("utf-8") if self.needed <= len(self._buffer) else None
+
+
+def call_text(name: str, *arguments: Any) -> str:
+    """Calls a function that writes text into (buffer, length), again if the text did not fit."""
+    capacity = 1 << 14
+    while True:
+        buffer = TextBuffer(capacity)
+        call(name, *arguments, *buffer.arguments)
+        if (text := buffer.text) is not None:
+            return text
+        capacity = buffer.needed
+
+
+def call_interruptibly(
+    handle: Handle,
+    name: str,
+    *arguments: Any,
+    poll: Callable[[], None] | None = None,
+    interval: float = 0.05,
+) -> None:
+    """Calls a long function on a thread of its own, so that Ctrl-C is seen while it runs.
+
+    An exception in this thread (KeyboardInterrupt, or what ``poll`` raises) asks the call to end at its next safe
+    point, waits until it has, and is then raised. A second Ctrl-C does not cut the wait short: the call works on memory
+    that must not go away.
+
+    Args:
+        handle: The trainer or predictor that the call runs on, its first argument.
+        name: The function.
+        arguments: Its other arguments without the error.
+        poll: Called in this thread every ``interval`` seconds while the call runs.
+        interval: Seconds between polls.
+    """
+    failures: list[BaseException] = []
+    done = threading.Event()
+    value = handle.value
+    ticket = [None]  # who takes it first decides whether the call is made at all
+
+    def work() -> None:
+        try:
+            if _take(ticket):
+                call(name, value, *arguments)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    stop: BaseException | None = None
+    try:
+        threading.Thread(target=work, name="dsstne-" + name).start()
+    except BaseException as error:  # Ctrl-C while the thread starts
+        if _take(ticket):
+            raise
+        stop = error
+    while not done.is_set():
+        try:
+            if stop is not None:
+                call("cancel", value)  # again each time: the first may have come before the call had begun
+            if not done.wait(interval) and poll is not None and stop is None:
+                poll()
+        except BaseException as error:  # noqa: PERF203  an exception must not end the wait
+            stop = stop or error
+    if stop is not None:
+        raise stop
+    if failures:
+        raise failures[0]
+
+
+def _take(ticket: list[None]) -> bool:
+    try:
+        ticket.pop()
+    except IndexError:
+        return False
+    return True
+
+
+# ---- handles ----
+
+_abandoned: list[tuple[str, int, object]] = []
+
+
+class Handle:
+    """A native object, closed once; its owners (what it borrows) are kept alive until closing has succeeded.
+
+    Args:
+        kind: ``"dataset"``, ``"model"``, ``"trainer"`` or ``"predictor"``.
+        opener: Name of the function that opens it.
+        arguments: Its arguments before the out-parameter.
+        owners: Whatever must outlive the native object.
+    """
+
+    __slots__ = ("__weakref__", "_kind", "_owners", "_value")
+
+    def __init__(self, kind: str, opener: str, *arguments: Any, owners: object = None) -> None:
+        self._value = 0
+        self._kind, self._owners = kind, owners
+        value = c_uint64(0)
+        close_abandoned()
+        call(opener, *arguments, byref(value))
+        self._value = value.value
+
+    @property
+    def value(self) -> int:
+        """The number that C knows it by."""
+        if not self._value:
+            raise InvalidHandleError(f"this {self._kind} is closed")
+        return self._value
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return not self._value
+
+    def keep(self, owner: object) -> None:
+        """Keeps one more object alive."""
+        self._owners = (self._owners, owner)
+
+    def close(self) -> None:
+        """Closes it; closing twice does nothing. In a forked child, where nothing is to be closed, it only forgets.
+
+        Raises:
+            BusyError: Something still uses it; it stays open.
+        """
+        if self._value and not is_forked():
+            call(self._kind + "_close", self._value)
+        self._value, self._owners = 0, None
+
+    def __del__(self) -> None:
+        value, self._value = getattr(self, "_value", 0), 0
+        if not value or sys is None or sys.is_finalizing() or is_forked():
+            return
+        _close_or_keep(self._kind + "_close", value, self._owners)
+
+
+def _close_or_keep(name: str, value: int, owners: object) -> None:
+    """Closes what nobody refers to any more.
+
+    The collector may come to a dataset before the trainer that uses it: then its memory is kept and closing is tried
+    again later.
+    """
+    try:
+        call(name, value)
+    except BusyError:
+        _abandoned.append((name, value, owners))
+    except DsstneError:
+        pass  # closed or lost already, and nobody is left to be told
+
+
+def close_abandoned() -> None:
+    """Tries again to close what was in use when it was collected."""
+    if _abandoned and not is_forked():
+        pending = _abandoned[:]
+        del _abandoned[: len(pending)]
+        for name, value, owners in pending:
+            _close_or_keep(name, value, owners)
+
+
+# ---- what the header's structs say, as Python values ----
+
+
+def dataset_info(handle: Handle) -> dict[str, Any]:
+    """Returns the fields of ``dsstne_dataset_info``; addresses are integers or None."""
+    info = DatasetInfoStruct(struct_size=ctypes.sizeof(DatasetInfoStruct))
+    call("dataset_get_info", handle.value, byref(info))
+    return {name: getattr(info, name) for name, _ in DatasetInfoStruct._fields_[1:]}
+
+
+def trainer_progress(handle: Handle) -> dict[str, Any]:
+    """Returns the fields of ``dsstne_progress``."""
+    progress = ProgressStruct(struct_size=ctypes.sizeof(ProgressStruct))
+    call("trainer_progress", handle.value, byref(progress))
+    return {name: getattr(progress, name) for name, _ in ProgressStruct._fields_[1:]}
+
+
+def describe_library() -> dict[str, Any]:
+    """Returns what ``dsstne_describe`` says."""
+    description: dict[str, Any] = json.loads(call_text("describe"))
+    return description
+
+
+def release_callbacks() -> tuple[int, int]:
+    """Returns the addresses of ``dsstne_release_array`` and ``dsstne_release_schema``."""
+    functions = library().functions
+    addresses = [ctypes.cast(functions[name], c_void_p).value or 0 for name in ("release_array", "release_schema")]
+    return addresses[0], addresses[1]

@@ -1,0 +1,49 @@
+"""Options and names on their way to C: JSON and UTF-8, checked for what those cannot hold."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from dsstne.errors import InvalidArgumentError
+
+
+def to_json(options: Mapping[str, Any]) -> bytes:
+    """Writes options as JSON, NumPy numbers included; entries that are None are left out.
+
+    Raises:
+        InvalidArgumentError: A value is not finite, or is of a type that JSON has not.
+    """
+    return json.dumps(_plain(options, ""), allow_nan=False).encode()
+
+
+def _plain(value: Any, where: str) -> Any:
+    if isinstance(value, Mapping):
+        pairs = ((str(key), item) for key, item in value.items() if item is not None)
+        return {key: _plain(item, f"{where}.{key}" if where else key) for key, item in pairs}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{where}[{n}]") for n, item in enumerate(value)]
+    if value is not None and not isinstance(value, (str, bool, int, float)) and hasattr(value, "item"):
+        value = value.item()  # a NumPy scalar
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgumentError(f"{where}: {value} is not a finite number")
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    kind = type(value).__name__
+    raise InvalidArgumentError(f"{where}: {value!r} is a {kind}; expected a number, a text or a truth value")
+
+
+def text_argument(text: str, what: str) -> bytes:
+    """Encodes a text for C.
+
+    Raises:
+        InvalidArgumentError: It holds a NUL character, where C would cut it.
+    """
+    if "\0" in text:
+        raise InvalidArgumentError(f"{what} {text!r} holds a NUL character")
+    return text.encode("utf-8", "surrogateescape")

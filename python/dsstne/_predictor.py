@@ -1,0 +1,172 @@
+"""One pass of inference: bind the rows of a model's inputs, compute, let go."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne import _native, _options
+from dsstne._layers import Bound, check_columns, check_rows, numbers
+from dsstne.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dsstne.model import Model
+
+# Work below this many multiplications is a matter of milliseconds, and not worth a thread that listens to Ctrl-C.
+_SHORT = 1 << 28
+
+
+class Predictor:
+    """Computes from a model and, but for neighbours, the rows of one matrix per input layer.
+
+    Args:
+        model: The model.
+        X: Matrix [n, inputs], Dataset, or mapping from input layers to them; None where only weights are read.
+        rows: Which rows, in any order; None = all.
+        options: ``batch_size``, ``devices``, ``threads``, ``memory_limit``; None values are left to the engine.
+    """
+
+    def __init__(self, model: Model, X: Any = None, *, rows: Any = None, options: Mapping[str, Any]) -> None:
+        self._stack = ExitStack()
+        self._model = model
+        self._inputs: Bound | None = None
+        self.rows: NDArray[np.int64] | None = None
+        self.count = 0
+        try:
+            if X is not None:
+                self._inputs = Bound(X, model.inputs, "X")
+                self._stack.callback(self._inputs.close)
+                self.count = self._inputs.rows
+            if rows is not None:
+                self.rows = numbers(rows, self.count, "rows", np.int64)
+                self.count = len(self.rows)
+            options = {**options, "batch_size": max(1, min(int(options.get("batch_size") or 512), self.count or 512))}
+            owners = (model._handle, self._inputs)
+            self._handle = _native.Handle(
+                "predictor", "predictor_open", model._handle.value, _options.to_json(options), owners=owners
+            )
+            self._stack.callback(self._handle.close)
+            for layer, dataset in self._inputs.datasets.items() if self._inputs else ():
+                _native.call("predictor_bind", self._handle.value, layer.encode(), dataset._handle.value)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def predict(self, layer: str | None, units: int, out: NDArray[np.float32]) -> None:
+        """Writes the values of a layer into out, [count, units]."""
+        name = None if layer is None else _options.text_argument(layer, "layer")
+        self._run("predict", name, *self._row_arguments(), out.ctypes.data, units)
+
+    def recommend(
+        self, k: int, exclude: Any, items: NDArray[np.int32] | None, deny: bool
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Returns the k best items of each row and their scores."""
+        excluded = self._excluded(exclude)
+        ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
+        options = _options.to_json({"items": "deny"}) if deny else None
+        arguments = (excluded, *_item_arguments(items), k, options, ids.ctypes.data, scores.ctypes.data)
+        self._run("recommend", *self._row_arguments(), *arguments)
+        return ids, scores
+
+    def neighbors(
+        self,
+        tensor: str | None,
+        queries: NDArray[np.int32],
+        k: int,
+        items: NDArray[np.int32] | None,
+        options: Mapping[str, Any],
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Returns the k nearest rows of a weight for each query and their similarities."""
+        name = None if tensor is None else _options.text_argument(tensor, "tensor")
+        self.count = len(queries)
+        ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
+        arguments = (*_item_arguments(items), k, _options.to_json(options), ids.ctypes.data, scores.ctypes.data)
+        self._run("neighbors", name, queries.ctypes.data, len(queries), *arguments)
+        return ids, scores
+
+    def evaluate(
+        self,
+        targets: Any,
+        exclude: Any,
+        metrics: Sequence[str],
+        items: NDArray[np.int32] | None,
+        deny: bool,
+        per_row: NDArray[np.float64] | None,
+    ) -> dict[str, Any]:
+        """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, [count, metrics]."""
+        assert self._inputs is not None
+        units = self._model.output_units
+        check_columns(targets, units, "X_held_out", self._model.output)
+        held_out = self._inputs.open(targets, "X_held_out")
+        check_columns(held_out, units, "X_held_out", self._model.output)
+        check_rows("X_held_out", held_out.shape[0], "X_in", self._inputs.rows)
+        options = _options.to_json({"metrics": list(metrics), "items": "deny" if deny else None})
+        buffer = _native.TextBuffer(4096 + 256 * len(metrics))
+        where = None if per_row is None else per_row.ctypes.data
+        first = (held_out._handle.value, self._excluded(exclude), *self._row_arguments(), *_item_arguments(items))
+        self._run("evaluate", *first, options, *buffer.arguments, where)
+        result: dict[str, Any] = json.loads(buffer.text or "{}")
+        return result
+
+    def _excluded(self, exclude: Any) -> int:
+        """Returns the handle of what is left out row by row; "input" is what the input layer reads."""
+        assert self._inputs is not None
+        if exclude is None:
+            return 0
+        if isinstance(exclude, str):
+            if exclude != "input":
+                raise InvalidArgumentError(f"exclude: {exclude!r} is not known; give 'input', a matrix or None")
+            seen = next(iter(self._inputs.datasets.values()))
+            check_columns(seen, self._model.output_units, "exclude: the input", self._model.output)
+            return seen._handle.value
+        check_columns(exclude, self._model.output_units, "exclude", self._model.output)
+        dataset = self._inputs.open(exclude, "exclude")
+        check_columns(dataset, self._model.output_units, "exclude", self._model.output)
+        check_rows("exclude", dataset.shape[0], "X", self._inputs.rows)
+        return dataset._handle.value
+
+    def _row_arguments(self) -> tuple[int | None, int]:
+        return (None if self.rows is None else self.rows.ctypes.data), self.count
+
+    def _run(self, name: str, *arguments: Any) -> None:
+        if self.count * self._model.parameters < _SHORT:
+            _native.call("predictor_" + name, self._handle.value, *arguments)
+        else:
+            _native.call_interruptibly(self._handle, "predictor_" + name, *arguments)
+
+
+def _item_arguments(items: NDArray[np.int32] | None) -> tuple[int | None, int]:
+    return (None, 0) if items is None else (items.ctypes.data, len(items))
+
+
+def chosen_items(items: Any, filter_items: Any, units: int) -> tuple[NDArray[np.int32] | None, bool]:
+    """Returns the list of items and whether it is a deny-list."""
+    if items is not None and filter_items is not None:
+        raise InvalidArgumentError("give items= (rank only these) or filter_items= (never these), not both")
+    if items is not None:
+        return numbers(items, units, "items", np.int32), False
+    if filter_items is not None:
+        return numbers(filter_items, units, "filter_items", np.int32), True
+    return None, False
+
+
+def check_k(k: Any, units: int) -> int:
+    """Returns k as an int if it is a possible length of a list."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+        raise InvalidArgumentError(f"k must be an integer, not {k!r}")
+    if not 1 <= k <= units:
+        raise InvalidArgumentError(f"k is {k:,}; with {units:,} items it can be 1 to {units:,}")
+    return int(k)

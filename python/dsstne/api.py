@@ -1,0 +1,357 @@
+"""From a matrix to a trained model in one call."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne._layers import Bound, check_columns, check_rows
+from dsstne.dataset import Dataset, open_dataset
+from dsstne.errors import InvalidArgumentError
+from dsstne.evaluation import evaluate
+from dsstne.model import Model, read_network
+from dsstne.progress import Bar
+from dsstne.trainer import Progress, Trainer
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import ArrayLike
+
+__all__ = ["Callback", "fit", "popularity"]
+
+Callback = Callable[[Model, dict[str, Any]], Any]
+
+_NETWORK_PARAMETERS = ("hidden", "activation", "loss", "temperature", "tied", "input_scaling", "denoising", "dropout")
+
+
+def fit(
+    X: Any,
+    targets: Any = None,
+    *,
+    network: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    items: Sequence[str] | ArrayLike | None = None,
+    hidden: int | Sequence[int] = (512,),
+    activation: str | Sequence[str] = "tanh",
+    loss: str | Mapping[str, Any] = "softmax",
+    temperature: float | None = None,
+    tied: bool = False,
+    input_scaling: str | None = "l2",
+    denoising: float = 0.5,
+    dropout: float = 0.0,
+    optimizer: str | Mapping[str, Any] = "adam",
+    learning_rate: float = 1e-3,
+    weight_decay: float = 0.0,
+    batch_size: int = 512,
+    epochs: int = 20,
+    validation: Any = None,
+    seed: int = 0,
+    devices: Any = "auto",
+    precision: str = "float32",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool = True,
+    callbacks: Iterable[Callback] = (),
+) -> Model:
+    """Trains a recommendation network on an interaction matrix.
+
+    By default the network is a denoising autoencoder with a multinomial (soft-max) likelihood: each row is
+    reconstructed from a random half of its entries (Liang et al., "Variational Autoencoders for Collaborative
+    Filtering", 2018).
+
+    Args:
+        X: Interaction matrix [rows, items]; see :class:`dsstne.Dataset` for what is taken without a copy. For a network
+            with several input layers a mapping from their names to matrices.
+        targets: What the outputs should be, [rows, outputs], where that is not X; a mapping for several output layers.
+        network: A network definition (mapping, JSON text or file) instead of the parameters from ``hidden`` to
+            ``dropout``; sizes that it leaves ``"auto"`` follow from the matrices.
+        items: Names of the outputs' items, kept in the model.
+        hidden: Units of each hidden layer.
+        activation: ``"tanh"``, ``"sigmoid"``, ``"relu"`` or ``"linear"``, for all hidden layers or for each.
+        loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"`` or ``"squared"``, or a mapping with ``kind`` and its
+            numbers.
+        temperature: Makes the logits cosines of the hidden vector and the item vectors, divided by this.
+        tied: Share one weight between input and output layer.
+        input_scaling: ``"l2"`` divides each row by its Euclidean length; None leaves it.
+        denoising: Probability that an entry of the input is dropped in a training step; the others are multiplied by
+            1 / (1 - denoising).
+        dropout: The same for hidden units.
+        optimizer: See :class:`dsstne.Trainer`.
+        learning_rate: Size of a step.
+        weight_decay: See :class:`dsstne.Trainer`.
+        batch_size: Examples per step.
+        epochs: Passes over the rows.
+        validation: Computes ``recall@20`` and ``ndcg@20`` after each epoch: a matrix of held-out items of the same rows
+            (the input is X, whose items are left out of the ranking), or a pair (V_in, V_out) for other rows.
+        seed: Seed of everything random; the same seed gives the same bits, whatever the number of threads.
+        devices: ``"auto"``, ``"cpu"``, ``"cuda:0"``, a list of such names, ...; nothing falls back silently.
+        precision: ``"float32"``, or a reduced one that the device offers.
+        threads: CPU threads; None = as many as the process may use.
+        memory_limit: Bytes that the run may take; a plan that needs more is refused before anything is allocated.
+        max_seconds: Stop after the step at which this much time has passed.
+        progress: Show a progress bar if stderr is a terminal or a notebook.
+        callbacks: Called as ``callback(model, record)`` after each epoch; one that returns True ends the training.
+
+    Returns:
+        The model. Its ``history`` has a dict per epoch: ``epoch`` (counted from 1), ``step``, ``loss`` (mean over the
+        epoch), ``seconds`` (of training since the start), ``examples_per_second``, ``learning_rate`` and the validation
+        metrics. If time ran out inside an epoch, the last record's ``epoch`` is a fraction.
+
+    Raises:
+        InvalidArgumentError: An option or shape that cannot be; unknown words are named with the nearest known one.
+        InvalidDataError: A matrix is damaged; the message names row, column and value.
+        NotFiniteError: The run diverged; the message names tensor and step and says what to try.
+        OutOfMemoryError: The plan does not fit; ``plan`` lists its parts.
+        KeyboardInterrupt: Ctrl-C; training ended with the current step.
+
+        What ends a training that has begun carries the partially trained, usable model as its attribute ``model``.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.random_array((200, 50), density=0.1, format="csr", rng=0, dtype=np.float32)
+        >>> model = dsstne.fit(X, hidden=[16], epochs=2, progress=False)
+        >>> [record["epoch"] for record in model.history]
+        [1, 2]
+        >>> model.recommend(X[:3], k=5)[0].shape
+        (3, 5)
+    """
+    given = locals()
+    if network is None:
+        network = _definition(hidden, activation, loss, temperature, tied, input_scaling, denoising, dropout)
+    else:
+        _refuse_beside_network(given)
+    if epochs < 0:
+        raise InvalidArgumentError(f"epochs must not be negative; it is {epochs}")
+    if max_seconds is not None and not max_seconds > 0:
+        raise InvalidArgumentError(f"max_seconds must be above 0, not {max_seconds}")
+    options = {"batch_size": batch_size, "devices": devices, "threads": threads}
+    with ExitStack() as stack:
+        X = _opened(stack, X, "X")
+        targets = X if targets is None else _opened(stack, targets, "targets")
+        model = Model(network, sizes=_sizes(network, X, targets), seed=seed, items=items)
+        judge = _Judge(stack, model, X, targets, validation, options)
+        if epochs == 0:
+            return model
+        trainer = Trainer(
+            model,
+            X,
+            targets,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            seed=seed,
+            precision=precision,
+            memory_limit=memory_limit,
+            **options,
+        )
+        stack.enter_context(trainer)
+        if trainer.rows == 0:
+            raise InvalidArgumentError("X has no rows to learn from")
+        bar = stack.enter_context(Bar(epochs, trainer.rows, progress))
+        try:
+            _train(model, trainer, judge, bar, epochs, max_seconds, tuple(callbacks))
+        except BaseException as error:
+            error.__dict__["model"] = model
+            raise
+    return model
+
+
+def _train(
+    model: Model,
+    trainer: Trainer,
+    judge: _Judge,
+    bar: Bar,
+    epochs: int,
+    max_seconds: float | None,
+    callbacks: Sequence[Callback],
+) -> None:
+    """Runs epoch after epoch, and writes the history."""
+    trained = 0.0
+    start = time.monotonic()
+    for _ in range(epochs):
+        left = None if max_seconds is None else start + max_seconds - time.monotonic()
+        if left is not None and left <= 0:
+            return
+        now = trainer.run(epochs=1, seconds=left, on_progress=bar.update if bar.shown else None)
+        trained += now.seconds
+        record = _record(now, trained)
+        record.update(judge.metrics(model))
+        model.history.append(record)
+        bar.end_epoch(record)
+        stop = [callback(model, record) is True for callback in callbacks]
+        if any(stop) or now.step % now.steps_per_epoch:
+            return
+
+
+def _record(now: Progress, seconds: float) -> dict[str, Any]:
+    whole = now.step % now.steps_per_epoch == 0
+    return {
+        "epoch": now.epoch if whole else now.step / now.steps_per_epoch,
+        "step": now.step,
+        "loss": now.epoch_loss if whole else now.loss,
+        "seconds": seconds,
+        "examples_per_second": now.examples_per_second,
+        "learning_rate": now.learning_rate,
+    }
+
+
+class _Judge:
+    """The validation data, checked before the training begins."""
+
+    def __init__(
+        self, stack: ExitStack, model: Model, X: Any, targets: Any, validation: Any, options: Mapping[str, Any]
+    ) -> None:
+        self._options = options
+        self._inputs: Any = None
+        if validation is None:
+            return
+        units, same_items = model.output_units, list(model.inputs.values()) == [model.output_units]
+        if isinstance(validation, (tuple, list)):
+            if len(validation) != 2:
+                raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} things")
+            self._inputs = Bound(validation[0], model.inputs, "validation[0]")
+            stack.callback(self._inputs.close)
+            rows, name, held_out = self._inputs.rows, "validation[1]", validation[1]
+            self._inputs = _single(self._inputs.datasets)
+            self._exclude: Any = "input" if same_items else None
+        else:
+            self._inputs, name, held_out = X, "validation", validation
+            rows = _rows(X)
+            self._exclude = "input" if same_items and targets is X else _single(targets)
+        check_columns(held_out, units, name, model.output)
+        self._held_out = _opened(stack, held_out, name)
+        check_columns(self._held_out, units, name, model.output)
+        check_rows(name, self._held_out.shape[0], "validation[0]" if name.endswith("]") else "X", rows)
+        k = min(20, units)
+        self._metrics = [f"recall@{k}", f"ndcg@{k}"]
+
+    def metrics(self, model: Model) -> dict[str, float]:
+        """Computes the metrics of the model as it is now; none without validation data."""
+        if self._inputs is None:
+            return {}
+        inputs, held_out = self._inputs, self._held_out
+        return evaluate(model, inputs, held_out, self._metrics, exclude=self._exclude, **self._options)
+
+
+def _opened(stack: ExitStack, X: Any, name: str) -> Any:
+    """Opens each matrix as a Dataset until the stack ends."""
+    if isinstance(X, Mapping):
+        return {layer: _opened(stack, matrix, f"{name}[{layer!r}]") for layer, matrix in X.items()}
+    dataset, made = open_dataset(X, name)
+    if made:
+        stack.callback(dataset.close)
+    return dataset
+
+
+def _single(datasets: Any) -> Any:
+    """Returns the only value of a mapping, or what is given."""
+    return next(iter(datasets.values())) if isinstance(datasets, Mapping) and len(datasets) == 1 else datasets
+
+
+def _rows(X: Any) -> int:
+    first: Dataset = next(iter(X.values())) if isinstance(X, Mapping) else X
+    return first.shape[0]
+
+
+def _sizes(network: Any, X: Any, targets: Any) -> dict[str, int]:
+    """Gives the sizes that the matrices tell, for the layers they are meant for."""
+    layers: list[Any] = []
+    if isinstance(network, Mapping):
+        layers = list(network.get("layers", ()))
+    else:
+        try:
+            layers = json.loads(read_network(network)).get("layers", ())
+        except (ValueError, AttributeError):
+            return {}  # the engine says what is wrong with it
+    layers = [layer for layer in layers if isinstance(layer, Mapping)]
+    auto = {layer.get("name") for layer in layers if layer.get("size", "auto") == "auto"}
+    sizes: dict[str, int] = {}
+    for kind, given in (("input", X), ("output", targets)):
+        names = [layer.get("name") for layer in layers if layer.get("kind") == kind]
+        matrices = given if isinstance(given, Mapping) else dict.fromkeys(names[:1], given)
+        sizes.update({name: matrix.shape[1] for name, matrix in matrices.items() if name in auto})
+    return sizes
+
+
+def _definition(
+    hidden: int | Sequence[int],
+    activation: str | Sequence[str],
+    loss: str | Mapping[str, Any],
+    temperature: float | None,
+    tied: bool,
+    input_scaling: str | None,
+    denoising: float,
+    dropout: float,
+) -> dict[str, Any]:
+    """Writes the parameters of fit() as a network definition."""
+    units = [hidden] if isinstance(hidden, int) else list(hidden)
+    if not units:
+        raise InvalidArgumentError("hidden: give the units of at least one hidden layer")
+    activations = [activation] * len(units) if isinstance(activation, str) else list(activation)
+    if len(activations) != len(units):
+        raise InvalidArgumentError(f"activation: {len(activations)} of them for {len(units)} hidden layers")
+    if temperature is not None and not (temperature > 0 and math.isfinite(temperature)):
+        raise InvalidArgumentError(f"temperature must be above 0, not {temperature}; None means no cosine logits")
+    names = [f"hidden{n + 1}" for n in range(len(units))]
+    layers: list[dict[str, Any]] = [
+        {"name": "input", "kind": "input", "size": "auto", "scaling": input_scaling or "none", "denoising": denoising}
+    ]
+    for name, source, size, word in zip(names, ["input", *names[:-1]], units, activations, strict=True):
+        layer = {"name": name, "kind": "hidden", "sources": [source], "size": size, "activation": word}
+        layers.append({**layer, "dropout": dropout})
+    output: dict[str, Any] = {"name": "output", "kind": "output", "sources": [names[-1]], "size": "auto"}
+    if temperature is not None:
+        output["temperature"] = temperature
+    if tied:
+        output["shared"] = "hidden1.weight"
+    term = {"kind": loss} if isinstance(loss, str) else dict(loss)
+    return {"layers": [*layers, output], "loss": [{"layer": "output", **term}]}
+
+
+def _refuse_beside_network(given: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(fit).parameters
+    for name in _NETWORK_PARAMETERS:
+        default = parameters[name].default
+        if given[name] is not default and given[name] != default:
+            raise InvalidArgumentError(f"{name}= shapes a network, and network= gives one already; write it there")
+
+
+def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Model:
+    """Makes the baseline that recommends what most rows have: a network that answers with its bias only.
+
+    Args:
+        X: Interaction matrix [rows, items].
+        items: Names of the items.
+
+    Returns:
+        A model like any other; an item's score is the number of rows that store it.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.array([[0, 1, 1], [0, 0, 1]], dtype=np.float32))
+        >>> dsstne.popularity(X).recommend(X, k=2, exclude_seen=False)[0][0]
+        array([2, 1], dtype=int32)
+    """
+    data, made = open_dataset(X, "X")
+    try:
+        columns = data.shape[1]
+        layers: list[dict[str, Any]] = [
+            {"name": "input", "kind": "input", "size": columns},
+            {"name": "hidden", "kind": "hidden", "size": 1, "activation": "linear"},
+            {"name": "output", "kind": "output", "size": columns},
+        ]
+        model = Model({"name": "popularity", "layers": layers}, items=items)
+        model.set_tensor("output.weight", np.zeros((columns, 1)))
+        model.set_tensor("output.bias", data.column_counts())
+        return model
+    finally:
+        if made:
+            data.close()

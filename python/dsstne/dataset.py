@@ -1,0 +1,230 @@
+"""Sparse matrices as the engine reads them: in the caller's own memory, checked once, never changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+
+from dsstne import _arrow, _native, _options
+from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidStateError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Dataset", "open_dataset"]
+
+log = logging.getLogger("dsstne")
+
+
+class Dataset:
+    """A sparse matrix that many runs can share, without a copy of it.
+
+    Whatever takes a matrix takes a Dataset as well. Wrapping it once saves the checks on later uses. The arrays are
+    borrowed: they must not be changed until :meth:`close`; a change in between is found and reported, never a crash.
+
+    Args:
+        X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
+            float32, float64 or boolean values are taken as they are, sorted or not, read-only or not; duplicates count
+            as their sum and stored zeros as absent. Any object with ``__arrow_c_array__`` that holds
+            ``list<struct<index, value>>`` or ``list<index>`` is taken as it is, too. Anything else that SciPy or NumPy
+            understands (CSC, COO, dense, integers, other byte orders) is converted, which a debug message of the logger
+            ``dsstne`` tells.
+        columns: Number of columns; needed for Arrow data, which does not say it, and otherwise a check.
+        allow_not_finite: Accept NaN and infinite values.
+
+    Raises:
+        InvalidDataError: The matrix is damaged; the message names row, column and value.
+        InvalidArgumentError: It has not two dimensions, or not ``columns`` columns.
+
+    Example:
+        >>> import numpy as np, scipy.sparse
+        >>> with Dataset(scipy.sparse.csr_array(np.eye(3, 5, dtype=np.float32))) as data:
+        ...     data.shape, data.nnz
+        ((3, 5), 3)
+    """
+
+    def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
+        if hasattr(X, "__arrow_c_array__"):
+            if columns is None:
+                raise InvalidArgumentError("an Arrow array does not tell its number of columns; give columns=")
+            self._arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None
+            exported = _arrow.import_capsules(X)
+        else:
+            X = _as_csr(X)
+            if columns is not None and columns != X.shape[1]:
+                raise InvalidArgumentError(f"X has {X.shape[1]:,} columns, not columns={columns:,}")
+            columns = X.shape[1]
+            self._arrays = _arrays_of(X)
+            exported = _arrow.export_csr(*self._arrays)
+        options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
+        owners = (exported.owners, self._arrays)
+        self._handle = _native.Handle(
+            "dataset", "dataset_open", exported.schema, exported.array, options, owners=owners
+        )
+        self._info = _native.dataset_info(self._handle)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._info["rows"], self._info["columns"]
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries, stored zeros and duplicates included."""
+        return int(self._info["non_zeros"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the borrowed arrays."""
+        return int(self._info["bytes"])
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the engine holds.
+
+        ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
+        ``offset_bits``, ``value_bits`` (0: every value is 1); the addresses ``offsets``, ``indices`` and ``values``.
+        """
+        return dict(self._info)
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has succeeded."""
+        return self._handle.closed
+
+    def close(self) -> None:
+        """Gives the memory back to its owner; closing twice does nothing.
+
+        Raises:
+            BusyError: A trainer is still bound to it; close that first.
+        """
+        self._handle.close()
+        self._arrays = None
+
+    def column_counts(self) -> NDArray[np.int64]:
+        """Counts the stored non-zero entries of each column, [columns]; a duplicate counts again.
+
+        Raises:
+            InvalidStateError: The data came from Arrow, or is closed.
+        """
+        if self._arrays is None:
+            raise InvalidStateError("columns are counted in SciPy matrices only, and before they are closed")
+        indptr, indices, values = self._arrays
+        used = indices[int(indptr[0]) : int(indptr[-1])]
+        if values is not None:
+            used = used[values[int(indptr[0]) : int(indptr[-1])] != 0]
+        return np.bincount(used, minlength=self.shape[1])
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix")
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "Dataset(closed)"
+        return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
+
+
+def open_dataset(X: Any, name: str) -> tuple[Dataset, bool]:
+    """Returns X as a Dataset, and whether it was made here and is the caller's to close; errors begin with the name."""
+    if isinstance(X, Dataset):
+        return X, False
+    try:
+        return Dataset(X), True
+    except (InvalidArgumentError, InvalidDataError) as error:
+        if name == "X":
+            raise
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _as_csr(X: Any) -> Any:
+    """Returns X itself if it is in compressed row form, else a converted copy."""
+    if isinstance(X, Mapping):
+        raise InvalidArgumentError("one matrix is expected here, not a mapping")
+    if getattr(X, "format", None) == "csr" and hasattr(X, "indptr"):
+        if len(X.shape) != 2:
+            raise InvalidArgumentError(f"X must have two dimensions, rows and columns; it has {len(X.shape)}")
+        return X
+    source = type(X).__name__
+    if not scipy.sparse.issparse(X):
+        X = np.asarray(X)
+        if X.dtype == object or X.dtype.kind not in "bifu":
+            raise InvalidDataError(f"X is a {source} with values of type {X.dtype}; expected numbers")
+    if X.ndim != 2:
+        raise InvalidArgumentError(f"X must have two dimensions, rows and columns; it has {X.ndim}")
+    log.debug("converted a %s of shape %s to compressed rows, which copies it", source, X.shape)
+    return scipy.sparse.csr_array(X)
+
+
+def _arrays_of(X: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """Returns row offsets, column indices and values as the engine reads them; the caller's own where possible."""
+    indptr, indices = _integers(X.indptr, "indptr"), _integers(X.indices, "indices")
+    data = np.asarray(X.data)
+    rows = X.shape[0]
+    if len(indptr) != rows + 1:
+        raise InvalidDataError(f"indptr has {len(indptr):,} entries; a matrix of {rows:,} rows needs {rows + 1:,}")
+    for name, array in (("indices", indices), ("data", data)):
+        if indptr[-1] > len(array):
+            raise InvalidDataError(f"indptr ends at {indptr[-1]:,} but {name} has only {len(array):,} entries")
+    if data.ndim != 1:
+        raise InvalidDataError(f"data has {data.ndim} dimensions instead of one")
+    if data.dtype.kind in "bui":
+        first, last = int(indptr[0]), int(indptr[-1])
+        used = data[first:last] if 0 <= first <= last else data
+        if data.dtype.kind == "b" and not used.all():
+            return _without_false(indptr, indices, data)
+        if (used == 1).all():
+            return indptr, indices, None
+    return indptr, indices, _values(data)
+
+
+def _integers(array: Any, name: str) -> NDArray[Any]:
+    array = np.asarray(array)
+    if array.ndim != 1:
+        raise InvalidDataError(f"{name} has {array.ndim} dimensions instead of one")
+    if array.dtype.kind not in "iu":
+        raise InvalidDataError(f"{name} is of type {array.dtype}; expected integers")
+    width = array.dtype.itemsize
+    wanted = np.dtype(np.int32 if width < 4 or (width == 4 and array.dtype.kind == "i") else np.int64)
+    if array.dtype.kind == "u" and width == 8 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidDataError(f"{name} holds {int(array.max()):,}, which is no possible index")
+    return _converted(array, wanted, name)
+
+
+def _values(data: NDArray[Any]) -> NDArray[Any]:
+    if data.dtype.kind not in "buif":
+        raise InvalidDataError(f"data is of type {data.dtype}; expected numbers")
+    wide = data.dtype.kind == "f" and data.dtype.itemsize >= 8
+    return _converted(data, np.dtype(np.float64 if wide else np.float32), "data")
+
+
+def _converted(array: NDArray[Any], wanted: np.dtype[Any], name: str) -> NDArray[Any]:
+    if array.dtype != wanted or not array.dtype.isnative:
+        log.debug("converted %s from %s to %s, which copies it", name, array.dtype, wanted)
+        return array.astype(wanted)
+    if not array.flags.c_contiguous:
+        log.debug("copied %s, which is not contiguous", name)
+        return np.ascontiguousarray(array)
+    return array
+
+
+def _without_false(
+    indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], None]:
+    """Drops the entries of a boolean matrix that store False: without values every stored entry counts as 1."""
+    if (np.diff(indptr) < 0).any() or indptr[0] < 0:
+        return indptr, indices, None  # damaged; the engine tells where
+    log.debug("dropped stored False entries, which copies the matrix")
+    first, last = int(indptr[0]), int(indptr[-1])
+    kept = data[first:last].astype(bool)
+    positions = np.concatenate(([0], np.cumsum(kept)))
+    return positions[indptr - first].astype(indptr.dtype), indices[first:last][kept], None

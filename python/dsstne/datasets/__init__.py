@@ -1,0 +1,169 @@
+"""Data to try things with, and a way to hide a part of it.
+
+>>> from dsstne.datasets import hold_out, load_debian
+>>> debian = load_debian()
+>>> X_in, X_held_out = hold_out(debian.matrix, fraction=0.2, seed=0)
+"""
+
+from __future__ import annotations
+
+import difflib
+import lzma
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dsstne.errors import InvalidArgumentError, NotFoundError
+
+__all__ = ["Interactions", "hold_out", "load_debian"]
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """An interaction matrix with the names of its rows and items.
+
+    Attributes:
+        matrix: float32 ``csr_array`` [rows, items]; every stored value is 1, indices are sorted.
+        row_names, item_names: arrays of str, in the order of the matrix.
+        row_descriptions, item_descriptions: arrays of str, a line each, empty where there is none.
+        description: where the data comes from, how it was made, and its licence.
+    """
+
+    matrix: sparse.csr_array
+    row_names: np.ndarray
+    item_names: np.ndarray
+    row_descriptions: np.ndarray
+    item_descriptions: np.ndarray
+    description: str
+
+    def rows(self, names: Iterable[str]) -> np.ndarray:
+        """Row numbers (int64) of the named rows. An unknown one is a NotFoundError that says the nearest."""
+        return _numbers(names, self.row_names, "row")
+
+    def items(self, names: Iterable[str]) -> np.ndarray:
+        """Item numbers (int64) of the named items. An unknown one is a NotFoundError."""
+        return _numbers(names, self.item_names, "item")
+
+    def matrix_of(self, rows: Iterable[Iterable[str]]) -> sparse.csr_array:
+        """New rows, given as names of items, as a matrix over the same items.
+
+        >>> from dsstne.datasets import load_debian
+        >>> debian = load_debian()
+        >>> debian.matrix_of([["libssl3", "zlib1g"], ["python3"]]).shape[0]
+        2
+        """
+        numbers = [np.unique(self.items(names)) for names in rows]
+        offsets = np.concatenate([[0], np.cumsum([len(n) for n in numbers])]).astype(np.int32)
+        indices = np.concatenate([*numbers, np.empty(0, np.int64)]).astype(np.int32)
+        values = np.ones(len(indices), np.float32)
+        return sparse.csr_array((values, indices, offsets), shape=(len(numbers), len(self.item_names)))
+
+
+def _numbers(names: Iterable[str], known: np.ndarray, what: str) -> np.ndarray:
+    number = {name: i for i, name in enumerate(known.tolist())}
+    wanted = [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in number:
+            near = difflib.get_close_matches(str(name), number, n=1)
+            raise NotFoundError(
+                f"no {what} is named {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+    return np.array([number[name] for name in wanted], dtype=np.int64)
+
+
+def load_debian() -> Interactions:
+    """Which packages the packages of Debian depend on, as published in its package index.
+
+    A row is a package, an item is a package that others depend on. To recommend items for a row is to guess
+    what a package needs besides what is known. ``description`` tells the release, how the data was made, and
+    the licence.
+
+    >>> from dsstne.datasets import load_debian
+    >>> debian = load_debian()
+    >>> print(debian.item_names[0], debian.item_descriptions[0], sep=": ")
+    libc6: GNU C Library: Shared libraries
+    >>> row = debian.rows(["gimp"])
+    >>> "libtiff6" in debian.item_names[debian.matrix[row].indices]
+    True
+    """
+    folder = resources.files(__package__) / "debian"
+    lines = lzma.decompress((folder / "packages.txt.xz").read_bytes()).decode("utf-8").splitlines()
+    items = int(lines[0])
+    fields = [line.split("\t") for line in lines[1:]]
+    item_names, item_descriptions = zip(*fields[:items], strict=True)
+    row_names, row_descriptions, entries = zip(*fields[items:], strict=True)
+
+    # Items of a row are stored as differences, so a sum that starts afresh at each row gives them back.
+    lengths = np.array([row.count(" ") + 1 for row in entries])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    totals = np.cumsum(np.array(" ".join(entries).split(), dtype=np.int64))
+    before = np.concatenate([[0], totals])[offsets[:-1]]
+    indices = (totals - np.repeat(before, lengths)).astype(np.int32)
+
+    values = np.ones(len(indices), np.float32)
+    matrix = sparse.csr_array((values, indices, offsets), shape=(len(entries), items))
+    return Interactions(
+        matrix,
+        np.array(row_names),
+        np.array(item_names),
+        np.array(row_descriptions),
+        np.array(item_descriptions),
+        (folder / "README.md").read_text(encoding="utf-8"),
+    )
+
+
+def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
+    """Splits the entries of every row at random into a part to show a model and a part to test it with.
+
+    Of a row of ``n`` entries, ``n * fraction`` (rounded, halves up) are held out, but at least one stays in
+    the input.
+
+    Args:
+        X: interaction matrix [rows, items], any SciPy sparse format; it is not changed.
+        fraction: share of each row to hold out, between 0 and 1.
+        seed: another seed gives another split; the same one gives the same split on every machine.
+
+    Returns:
+        ``(X_in, X_held_out)``, both CSR with X's shape and values: ``X_in + X_held_out`` is X. They are
+        arrays or matrices as X is.
+
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> X = sparse.csr_array(np.ones((1000, 10), dtype=np.float32))
+    >>> X_in, X_held_out = hold_out(X, fraction=0.2)
+    >>> X_in.nnz, X_held_out.nnz
+    (8000, 2000)
+    """
+    if not 0 <= fraction <= 1:
+        raise InvalidArgumentError(f"fraction is {fraction}, but must be between 0 and 1")
+    if not sparse.issparse(X):
+        raise InvalidArgumentError(
+            f"X is {type(X).__name__}, but must be a SciPy sparse matrix; try csr_array(X)"
+        )
+    X = X.tocsr()
+    if not X.has_canonical_format or not np.all(X.data):
+        X = X.copy()
+        X.sum_duplicates()
+        X.eliminate_zeros()
+
+    # Sorting on (row, random number) shuffles each row; the first entries of the shuffled row are held out.
+    lengths = np.diff(X.indptr)
+    held_out = np.minimum(np.floor(lengths * fraction + 0.5).astype(np.int64), np.maximum(lengths - 1, 0))
+    row = np.repeat(np.arange(X.shape[0], dtype=np.float64), lengths)
+    shuffled = np.argsort(row + np.random.default_rng(seed).random(X.nnz), kind="stable")
+    position = np.arange(X.nnz) - np.repeat(X.indptr[:-1], lengths)
+    hidden = np.empty(X.nnz, dtype=bool)
+    hidden[shuffled] = position < np.repeat(held_out, lengths)
+    return _entries(X, ~hidden, lengths - held_out), _entries(X, hidden, held_out)
+
+
+def _entries(X: Any, chosen: np.ndarray, lengths: np.ndarray) -> Any:
+    """The chosen entries of X, of which each row has the given number."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(X.indptr.dtype)
+    part = type(X)((X.data[chosen], X.indices[chosen], offsets), shape=X.shape)
+    part.has_canonical_format = True
+    return part

@@ -1,0 +1,98 @@
+"""What this installation is and can do, in words."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from typing import Any
+
+from dsstne import _native
+from dsstne.errors import DsstneError
+
+__all__ = ["Report", "doctor"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings; ``str()`` of it is a page to read or to attach to a bug report.
+
+    Attributes:
+        versions: Versions of dsstne, Python, NumPy and SciPy.
+        library: Path of the native library.
+        engine: What the library says of itself: version, cpu, memory, backends, devices; empty if it does not load.
+        problems: What is wrong, each with what to do about it.
+    """
+
+    versions: dict[str, str]
+    library: str
+    engine: dict[str, Any]
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        lines = [f"{name:<10}{version}" for name, version in self.versions.items()]
+        lines += [f"{'system':<10}{platform.platform()}", f"{'library':<10}{self.library}"]
+        for key, value in self.engine.items():
+            lines += _lines(key, value)
+        lines += [f"{'problem':<10}{problem}" for problem in self.problems]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def doctor() -> Report:
+    """Looks at the installation: versions, library, instruction set, threads, memory, devices and why one is absent.
+
+    Returns:
+        A :class:`Report`. It is complete even where the library cannot be loaded: that is then one of its problems.
+
+    Example:
+        >>> import dsstne
+        >>> print(dsstne.doctor())  # doctest: +ELLIPSIS
+        dsstne    ...
+    """
+    import numpy
+    import scipy
+
+    import dsstne
+
+    versions = {
+        "dsstne": dsstne.__version__,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+    }
+    path = " or ".join(map(str, _native.library_paths()))
+    try:
+        return Report(versions, path, _native.describe_library())
+    except DsstneError as error:
+        return Report(versions, path, {}, [str(error)])
+
+
+def _lines(key: str, value: Any) -> list[str]:
+    """Writes one finding of the library as aligned lines."""
+    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
+        return [line for entry in value for line in _lines(key.removesuffix("s"), entry)]
+    if isinstance(value, dict):
+        words = [_word(name, entry) for name, entry in value.items() if name != "name"]
+        text = ", ".join(word for word in words if word)
+        value = f"{value['name']}: {text}" if "name" in value else text
+    elif isinstance(value, list):
+        value = ", ".join(map(str, value))
+    return [f"{key:<10}{value}"]
+
+
+def _word(name: str, value: Any) -> str:
+    if name == "missing":
+        return f"not available: {value}" if value else ""
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(value, list):
+        return f"{name} {' '.join(map(str, value))}"
+    if isinstance(value, int) and value >= 1 << 20:
+        return f"{name} {value / (1 << 30):.1f} GiB"
+    return f"{name} {value}"

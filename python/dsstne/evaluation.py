@@ -1,0 +1,90 @@
+"""Ranking metrics over the whole catalogue, computed by the engine without a dense array of scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne._predictor import Predictor, chosen_items
+from dsstne.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dsstne.model import Model
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Model,
+    X_in: Any,
+    X_held_out: Any,
+    metrics: str | Sequence[str] = ("recall@20", "ndcg@20"),
+    *,
+    exclude: Any = "input",
+    per_row: bool = False,
+    items: Any = None,
+    filter_items: Any = None,
+    rows: Any = None,
+    batch_size: int = 512,
+    devices: Any = "auto",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+) -> dict[str, Any]:
+    """Ranks all items for each row of X_in and compares with the items stored in the same row of X_held_out.
+
+    With hits the held-out items among the first k, and t the number of held-out items of a row:
+
+    - ``recall@k``: hits / t;  ``truncated_recall@k``: hits / min(k, t);  ``precision@k``: hits / k;
+    - ``hit_rate@k``: 1 if there is a hit;  ``mrr@k``: 1 / rank of the first hit;  ``map@k``: average precision;
+    - ``ndcg@k``: sum over hits of 1 / log2(1 + rank), divided by its best possible value for min(k, t) hits
+      (Jarvelin and Kekalainen, 2002);
+    - ``coverage@k``: share of all items that are recommended to anybody.
+
+    Args:
+        model: The model.
+        X_in: What is known of each row, [n, inputs].
+        X_held_out: What was hidden, [n, outputs]; rows without a stored item do not count.
+        metrics: One name or several.
+        exclude: What is left out of the ranking: ``"input"`` (what X_in stores), a matrix [n, outputs], or None.
+        per_row: Return a value for each row instead of the mean.
+        items: Rank only these items.
+        filter_items: Never these.
+        rows: Which rows; None = all.
+        batch_size: See :class:`dsstne.Model`.
+        devices: See :class:`dsstne.Model`.
+        threads: See :class:`dsstne.Model`.
+        memory_limit: See :class:`dsstne.Model`.
+
+    Returns:
+        Name -> mean over the rows with held-out items; with ``per_row`` name -> float64 [n], NaN where there are none.
+
+    Raises:
+        InvalidArgumentError: An unknown metric (the nearest known one is named), or shapes that do not fit.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0]], dtype=np.float32))
+        >>> dsstne.evaluate(dsstne.popularity(X), X, X, metrics=["recall@2"], exclude=None)
+        {'recall@2': 1.0}
+    """
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    if not names:
+        raise InvalidArgumentError("metrics: give at least one, such as 'recall@20'")
+    chosen, deny = chosen_items(items, filter_items, model.output_units)
+    options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+    with Predictor(model, X_in, rows=rows, options=options) as predictor:
+        values: NDArray[np.float64] | None = np.empty((predictor.count, len(names))) if per_row else None
+        result = predictor.evaluate(X_held_out, exclude, names, chosen, deny, values)
+    if values is not None:
+        return {name: values[:, column].copy() for column, name in enumerate(names)}
+    return {name: _number(result["metrics"][name]) for name in names}
+
+
+def _number(value: Any) -> float:
+    """A mean over no rows is null in JSON."""
+    return float("nan") if value is None else float(value)

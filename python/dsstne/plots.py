@@ -1,0 +1,196 @@
+"""Pictures of a training run. Needs matplotlib, which is installed by ``pip install dsstne[plots]``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dsstne.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["learning_curve"]
+
+# What a history tells besides its metrics.
+NOT_METRICS = {"epoch", "step", "loss", "seconds", "examples_per_second", "examples", "learning_rate"}
+
+# Okabe and Ito's colours, which people with any colour vision tell apart.
+LOSS_COLOUR = "#8A8F98"
+METRIC_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+TEXT_COLOUR = "#33373D"
+GRID_COLOUR = "#E6E8EB"
+
+
+def learning_curve(
+    history: Any,
+    *,
+    metrics: Iterable[str] | None = None,
+    baseline: Mapping[str, float] | None = None,
+    baseline_name: str = "popularity",
+    title: str | None = None,
+    ax: Axes | None = None,
+    path: str | Path | None = None,
+) -> Axes:
+    """Draws the loss (left axis) and the validation metrics (right axis) over the epochs.
+
+    Args:
+        history: a model, or its ``history``: a list with a dict for each epoch.
+        metrics: names of the metrics to draw; by default all that the history has.
+        baseline: the same metrics of something to compare with, as ``dsstne.evaluate`` returns them for
+            ``dsstne.popularity(X)``; each is a dashed line in its metric's colour.
+        baseline_name: what the baseline is called in the picture.
+        title: a line above the picture.
+        ax: axes to draw on; by default a new figure is made.
+        path: a file to save the picture to (.png, .svg, .pdf).
+
+    Returns:
+        The axes of the loss. Those of the metrics, if there are any, are the last ones of the figure.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        InvalidArgumentError: the history is empty or lacks a metric that was asked for.
+
+    Example::
+
+        model = dsstne.fit(X_in, validation=X_held_out)
+        popular = dsstne.evaluate(dsstne.popularity(X_in), X_in, X_held_out, metrics=["recall@20"])
+        dsstne.plots.learning_curve(model, baseline=popular, path="learning-curve.png")
+    """
+    epochs = _epochs(history)
+    names = _metric_names(epochs, metrics)
+    if ax is None:
+        ax = _new_axes(interactive=path is None)
+
+    _draw(ax, epochs, "loss", LOSS_COLOUR)
+    ax.set_xlabel("epoch", color=TEXT_COLOUR)
+    ax.set_ylabel("training loss", color=LOSS_COLOUR)
+    _style(ax, tick_colour=LOSS_COLOUR, grid=not names)
+    if names:
+        _draw_metrics(ax, epochs, names, dict(baseline or {}), baseline_name)
+    if title:
+        ax.set_title(title, loc="left", color=TEXT_COLOUR, fontweight="bold", pad=12)
+    if path is not None:
+        ax.figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")  # type: ignore[union-attr]
+    return ax
+
+
+def _epochs(history: Any) -> Sequence[Mapping[str, Any]]:
+    epochs = list(getattr(history, "history", history))
+    if not any("loss" in epoch for epoch in epochs):
+        raise InvalidArgumentError(
+            "the history is empty: a model has one after dsstne.fit, not after dsstne.load"
+        )
+    return epochs
+
+
+def _metric_names(epochs: Sequence[Mapping[str, Any]], wanted: Iterable[str] | None) -> list[str]:
+    known = list(
+        dict.fromkeys(k for e in epochs for k, v in e.items() if k not in NOT_METRICS and _is_number(v))
+    )
+    if wanted is None:
+        return known
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in names:
+        if name not in known:
+            has = ", ".join(known) or "none; give dsstne.fit a validation matrix"
+            raise InvalidArgumentError(f"the history has no metric {name!r}; it has {has}")
+    return names
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _new_axes(interactive: bool) -> Axes:
+    """Axes of a new figure: a notebook shows one of pyplot's, and a mere file needs no window system."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("dsstne.plots needs matplotlib: pip install dsstne[plots]") from error
+    size = (7.5, 4.2)
+    if interactive:
+        from matplotlib import pyplot
+
+        return pyplot.figure(figsize=size, layout="constrained").add_subplot()
+    return Figure(figsize=size, layout="constrained").add_subplot()
+
+
+def _draw(ax: Axes, epochs: Sequence[Mapping[str, Any]], name: str, colour: str) -> tuple[float, float]:
+    """Draws one quantity over the epochs that tell it, and returns its last point."""
+    points = [(float(e.get("epoch", i)), float(e[name])) for i, e in enumerate(epochs, 1) if name in e]
+    points = [(x, y) for x, y in points if math.isfinite(y)]
+    if not points:
+        return float("nan"), float("nan")
+    x, y = zip(*points, strict=True)
+    marker = "o" if len(points) <= 40 else ""
+    ax.plot(x, y, color=colour, linewidth=2, marker=marker, markersize=3.5, solid_capstyle="round")
+    return points[-1]
+
+
+def _draw_metrics(
+    loss_axes: Axes,
+    epochs: Sequence[Mapping[str, Any]],
+    names: list[str],
+    baseline: dict[str, float],
+    what: str,
+) -> None:
+    ax = loss_axes.twinx()
+    labels = []
+    for i, name in enumerate(names):
+        colour = METRIC_COLOURS[i % len(METRIC_COLOURS)]
+        _, last = _draw(ax, epochs, name, colour)
+        if math.isfinite(last):
+            labels.append((last, f"{name}  {last:.3f}", colour))
+        if name in baseline:
+            ax.axhline(baseline[name], color=colour, linewidth=1.3, linestyle=(0, (5, 4)), alpha=0.85)
+            labels.append((baseline[name], f"{what}  {baseline[name]:.3f}", colour))
+    top = max(value for value, _, _ in labels) if labels else 1.0
+    ax.set_ylim(0, top * 1.1 or 1.0)
+    _style(ax, tick_colour=TEXT_COLOUR, grid=True)
+    ax.set_zorder(loss_axes.get_zorder() - 1)  # its grid goes behind the loss
+    loss_axes.patch.set_visible(False)
+    for position, (_, text, colour) in zip(_spread(labels, 0.068 * top), labels, strict=True):
+        ax.annotate(
+            text,
+            (1, position),
+            (34, 0),  # beyond the tick labels
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            fontsize=9.5,
+            annotation_clip=False,
+        )
+
+
+def _spread(labels: Sequence[tuple[float, str, str]], gap: float) -> list[float]:
+    """Heights near the labels' own with at least a gap in between, so that none covers another."""
+    order = sorted(range(len(labels)), key=lambda i: labels[i][0])
+    heights = [labels[i][0] for i in order]
+    for _ in range(50):
+        for i in range(1, len(heights)):
+            short = gap - (heights[i] - heights[i - 1])
+            if short > 0:
+                heights[i - 1] -= short / 2
+                heights[i] += short / 2
+    placed = dict(zip(order, heights, strict=True))
+    return [placed[i] for i in range(len(labels))]
+
+
+def _style(ax: Axes, tick_colour: str, grid: bool) -> None:
+    """Leaves only what is read: faint lines across, no frame, whole epochs."""
+    from matplotlib.ticker import MaxNLocator
+
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.tick_params(length=0, colors=TEXT_COLOUR, labelsize=9)
+    ax.tick_params(axis="y", labelcolor=tick_colour)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10, steps=[1, 2, 5, 10]))
+    ax.set_axisbelow(True)
+    if grid:
+        ax.grid(axis="y", color=GRID_COLOUR, linewidth=0.8)
+    ax.spines["bottom"].set_visible(True)
+    ax.spines["bottom"].set_color("#B8BDC4")

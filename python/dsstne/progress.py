@@ -1,0 +1,72 @@
+"""A progress bar where somebody sees it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from dsstne.trainer import Progress
+
+__all__ = ["Bar"]
+
+
+class Bar:
+    """Shows epochs, loss, examples per second and the time left; shows nothing if stderr is no terminal or notebook.
+
+    Args:
+        epochs: Number of epochs.
+        rows: Examples of an epoch.
+        wanted: False shows nothing anywhere.
+    """
+
+    def __init__(self, epochs: int, rows: int, wanted: bool) -> None:
+        self._epochs, self._rows = epochs, rows
+        self._metrics: dict[str, str] = {}
+        self._bar: Any = None
+        if wanted and epochs > 0 and _is_seen():
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(total=epochs * rows, unit=" examples", unit_scale=True, dynamic_ncols=True)
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is a bar."""
+        return self._bar is not None
+
+    def update(self, progress: Progress) -> None:
+        """Shows where the training stands."""
+        if self._bar is None:
+            return
+        done = progress.epoch * self._rows + progress.examples
+        loss = progress.epoch_loss if math.isnan(progress.loss) else progress.loss
+        self._bar.n = min(done, self._bar.total)
+        self._bar.set_description(f"epoch {min(progress.epoch + 1, self._epochs)}/{self._epochs}", refresh=False)
+        if not math.isnan(loss):
+            self._bar.set_postfix({"loss": f"{loss:.5g}", **self._metrics})
+        self._bar.refresh()
+
+    def end_epoch(self, record: Mapping[str, Any]) -> None:
+        """Shows the metrics of an epoch, which follow the loss from now on."""
+        if self._bar is not None:
+            self._metrics = {name: f"{value:.4f}" for name, value in record.items() if "@" in name}
+            self._bar.set_postfix({"loss": f"{record['loss']:.5g}", **self._metrics})
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _is_seen() -> bool:
+    if "ipykernel" in sys.modules:
+        return True
+    return sys.stderr is not None and hasattr(sys.stderr, "isatty") and sys.stderr.isatty()

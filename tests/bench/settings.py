@@ -1,0 +1,41 @@
+"""A network and its training, described once for every contestant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Network:
+    """An autoencoder I - hidden ... - I, and how it is trained. Weights start as Xavier's, biases as zero."""
+
+    hidden: tuple[int, ...]
+    activation: str = "tanh"
+    loss: str = "softmax"
+    temperature: float | None = None  # cosine logits, divided by this
+    output_bias: bool = True
+    scaling: str | None = "l2"
+    denoising: float = 0.5
+    dropout: float = 0.0
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    batch_size: int = 512
+    precision: str = "float32"
+
+    def definition(self) -> dict[str, object]:
+        """The network as `dsstne.fit` takes it."""
+        layers: list[dict[str, object]] = [
+            {"name": "input", "kind": "input", "scaling": self.scaling or "none", "denoising": self.denoising}
+        ]
+        for number, size in enumerate(self.hidden, 1):
+            layer = {"name": f"hidden{number}", "kind": "hidden", "size": size, "activation": self.activation}
+            layers.append({**layer, "dropout": self.dropout})
+        output: dict[str, object] = {"name": "output", "kind": "output", "bias": self.output_bias}
+        if self.temperature is not None:
+            output["temperature"] = self.temperature
+        return {"layers": [*layers, output], "loss": self.loss}
+
+    def flops_per_example(self, items: int) -> int:
+        """Multiplications and additions of the dense layers, forward and backward; the sparse input is not counted."""
+        pairs = zip(self.hidden, (*self.hidden[1:], items), strict=True)
+        return sum(6 * inputs * outputs for inputs, outputs in pairs)

@@ -1,0 +1,275 @@
+package conformance
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/kernels"
+)
+
+// broken is the reference with a defect: after every op, spoil may change what the op has written.
+type broken struct {
+	kernels.Device
+	spoil func(op any, step *kernels.Step)
+}
+
+func (b broken) after(err error, op any, step *kernels.Step) error {
+	if err == nil {
+		b.spoil(op, step)
+	}
+	return err
+}
+
+func (b broken) Gather(op *kernels.Gather, s *kernels.Step) error {
+	return b.after(b.Device.Gather(op, s), op, s)
+}
+
+func (b broken) Dense(op *kernels.Dense, s *kernels.Step) error {
+	return b.after(b.Device.Dense(op, s), op, s)
+}
+
+// statsOf tells OutputStats from OutputStep, whose ops have the same type.
+type statsOf struct{ *kernels.Output }
+
+func (b broken) OutputStats(op *kernels.Output, s *kernels.Step) error {
+	return b.after(b.Device.OutputStats(op, s), statsOf{op}, s)
+}
+
+func (b broken) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	return b.after(b.Device.OutputStep(op, s), op, s)
+}
+
+func (b broken) Backward(op *kernels.Backward, s *kernels.Step) error {
+	return b.after(b.Device.Backward(op, s), op, s)
+}
+
+func (b broken) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
+	return b.after(b.Device.DenseBackward(op, s), op, s)
+}
+
+func (b broken) Scatter(op *kernels.Scatter, s *kernels.Step) error {
+	return b.after(b.Device.Scatter(op, s), op, s)
+}
+
+func (b broken) Replay(op *kernels.Replay, s *kernels.Step) error {
+	return b.after(b.Device.Replay(op, s), op, s)
+}
+
+func (b broken) Scores(op *kernels.Scores, s *kernels.Step) error {
+	return b.after(b.Device.Scores(op, s), op, s)
+}
+
+func (b broken) TopK(op *kernels.TopK, s *kernels.Step) error {
+	return b.after(b.Device.TopK(op, s), op, s)
+}
+
+// off makes the largest number one per cent too large.
+func off(x []float32) {
+	largest := 0
+	for i, v := range x {
+		if v != guardValue && math.Abs(float64(v)) > math.Abs(float64(x[largest])) {
+			largest = i
+		}
+	}
+	if len(x) > 0 && x[largest] != guardValue {
+		x[largest] *= 1.01
+	}
+}
+
+func offBuffer(b kernels.Buffer) {
+	if b != nil {
+		off(b.Float32())
+	}
+}
+
+// weightDefects are one wrong number in each part of a weight.
+func weightDefects[T any](what string, of func(op T) *kernels.Weights) map[string]func(any, *kernels.Step) {
+	part := func(part func(*kernels.Weights) kernels.Buffer) func(any, *kernels.Step) {
+		return func(op any, _ *kernels.Step) {
+			if op, matches := op.(T); matches && of(op) != nil {
+				offBuffer(part(of(op)))
+			}
+		}
+	}
+	return map[string]func(any, *kernels.Step){
+		what:               part(func(w *kernels.Weights) kernels.Buffer { return w.Value }),
+		what + ".state0":   part(func(w *kernels.Weights) kernels.Buffer { return w.State[0] }),
+		what + ".state1":   part(func(w *kernels.Weights) kernels.Buffer { return w.State[1] }),
+		what + ".gradient": part(func(w *kernels.Weights) kernels.Buffer { return w.Gradient }),
+	}
+}
+
+// defect is one wrong output of one kind of op.
+func defect[T any](what string, spoil func(op T, step *kernels.Step)) map[string]func(any, *kernels.Step) {
+	return map[string]func(any, *kernels.Step){what: func(op any, step *kernels.Step) {
+		if op, matches := op.(T); matches {
+			spoil(op, step)
+		}
+	}}
+}
+
+func lastSource(op *kernels.Output) *kernels.Weights {
+	if len(op.Sources) == 0 {
+		return nil
+	}
+	return op.Sources[len(op.Sources)-1].Weight
+}
+
+func markWrongly(w *kernels.Weights) {
+	if w.Last != nil {
+		w.Last.Int32()[len(w.Last.Int32())-1]++
+	}
+}
+
+// defects are, by op, all the ways in which it can be wrong by one number.
+var defects = map[string][]map[string]func(any, *kernels.Step){
+	"Gather": {defect("out", func(op *kernels.Gather, _ *kernels.Step) { offBuffer(op.Out) })},
+	"Dense":  {defect("out", func(op *kernels.Dense, _ *kernels.Step) { offBuffer(op.Out) })},
+	"OutputStats": {
+		defect("maximum", func(op statsOf, _ *kernels.Step) { op.Stats.Float32()[0] *= 1.01 }),
+		defect("log-sum-exp", func(op statsOf, _ *kernels.Step) { op.Stats.Float32()[1] *= 1.01 }),
+		defect("row behind the batch", func(op statsOf, step *kernels.Step) { op.Stats.Float32()[2*step.Rows] = 0 }),
+	},
+	"OutputStep": {
+		weightDefects("weight", lastSource),
+		weightDefects("bias", func(op *kernels.Output) *kernels.Weights { return op.Bias }),
+		defect("loss", func(op *kernels.Output, step *kernels.Step) { step.Loss[op.Term] *= 1.01 }),
+		defect("tied gradient", func(op *kernels.Output, _ *kernels.Step) { offBuffer(op.TiedGradient) }),
+		defect("dh", func(op *kernels.Output, _ *kernels.Step) {
+			for _, s := range op.Sources {
+				offBuffer(s.DH)
+			}
+		}),
+		defect("row behind the batch", func(op *kernels.Output, step *kernels.Step) {
+			for _, s := range op.Sources {
+				if s.DH != nil {
+					s.DH.Float32()[step.Rows*s.Weight.Columns] = 0
+				}
+			}
+		}),
+	},
+	"Backward": {
+		weightDefects("bias", func(op *kernels.Backward) *kernels.Weights { return op.Bias }),
+		defect("dh", func(op *kernels.Backward, _ *kernels.Step) { offBuffer(op.DH) }),
+	},
+	"DenseBackward": {
+		weightDefects("weight", func(op *kernels.DenseBackward) *kernels.Weights { return op.Weight }),
+		defect("din", func(op *kernels.DenseBackward, _ *kernels.Step) { offBuffer(op.DIn) }),
+	},
+	"Scatter": {
+		weightDefects("weight", func(op *kernels.Scatter) *kernels.Weights { return op.Weight }),
+		defect("last", func(op *kernels.Scatter, _ *kernels.Step) { markWrongly(op.Weight) }),
+	},
+	"Replay": {
+		defect("weight", func(op *kernels.Replay, _ *kernels.Step) { offBuffer(op.Weight.Value) }),
+		defect("state0", func(op *kernels.Replay, _ *kernels.Step) { offBuffer(op.Weight.State[0]) }),
+		defect("state1", func(op *kernels.Replay, _ *kernels.Step) { offBuffer(op.Weight.State[1]) }),
+		defect("last", func(op *kernels.Replay, _ *kernels.Step) { markWrongly(op.Weight) }),
+	},
+	"Scores": {
+		defect("one ULP", func(op *kernels.Scores, _ *kernels.Step) { op.Out[0] = math.Nextafter32(op.Out[0], 1e38) }),
+		defect("padding", func(op *kernels.Scores, _ *kernels.Step) { op.Out[op.Items] = 0 }),
+	},
+	"TopK": {
+		defect("one ULP", func(op *kernels.TopK, _ *kernels.Step) { op.Scores[0] = math.Nextafter32(op.Scores[0], 1e38) }),
+		defect("swapped tie", func(op *kernels.TopK, _ *kernels.Step) {
+			if op.K > 1 && op.Scores[0] == op.Scores[1] {
+				op.IDs[0], op.IDs[1] = op.IDs[1], op.IDs[0]
+			}
+		}),
+	},
+}
+
+// caught tells whether a case list finds a device to disagree with the reference.
+func caught(cases []opCase, d, reference kernels.Device) bool {
+	for _, c := range cases {
+		if agree(c, d, reference) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func TestADefectInAnyOutputOfAnyOpIsCaught(t *testing.T) {
+	reference := oracle(t)
+	for _, group := range append(opCases, rankingOps...) {
+		cases := group.cases()
+		require.NotEmpty(t, defects[group.op], group.op)
+		for _, list := range defects[group.op] {
+			for what, spoil := range list {
+				require.True(t, caught(cases, broken{reference, spoil}, reference), "%s: %s", group.op, what)
+			}
+		}
+	}
+}
+
+func TestADependenceOnTheNumberOfThreadsIsCaught(t *testing.T) {
+	reference := oracle(t)
+	open := func(threads int) kernels.Device {
+		if threads != 3 {
+			return reference
+		}
+		return broken{reference, func(op any, _ *kernels.Step) {
+			if op, matches := op.(*kernels.Gather); matches {
+				op.Out.Float32()[0] = math.Nextafter32(op.Out.Float32()[0], 1e38)
+			}
+		}}
+	}
+	require.Error(t, sameBits(forwardCases(false)[0], open))
+}
+
+// deaf is a device that finds nothing to complain about.
+type deaf struct{ kernels.Device }
+
+func (d deaf) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	_ = d.Device.OutputStep(op, s)
+	return nil
+}
+
+func TestADeviceThatSwallowsNotFiniteNumbersIsCaught(t *testing.T) {
+	require.Error(t, stops(plantedOutputs()[0], deaf{oracle(t)}))
+}
+
+func TestAWeightThatIsNotFiniteAfterAnErrorIsCaught(t *testing.T) {
+	require.Error(t, stops(plantedOutputs()[0], ruined{oracle(t)}))
+}
+
+// ruined stops with the right error, but after the damage.
+type ruined struct{ kernels.Device }
+
+func (d ruined) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	err := d.Device.OutputStep(op, s)
+	op.Sources[0].Weight.Value.Float32()[5] = nan
+	return err
+}
+
+func TestAWrongGradientIsCaughtByFiniteDifferences(t *testing.T) {
+	d := broken{oracle(t), func(op any, _ *kernels.Step) {
+		if op, matches := op.(*kernels.DenseBackward); matches {
+			offBuffer(op.DIn)
+		}
+	}}
+	require.Error(t, gradientAgrees(smoothNet(t, netCases()[1]), d, float32Tolerance))
+}
+
+// hasty forgets the last step of a replay whenever it has more than one to make.
+type hasty struct{ kernels.Device }
+
+func (d hasty) Replay(op *kernels.Replay, s *kernels.Step) error {
+	shorter := *s
+	if op.Input < 0 && op.Weight.Last.Int32()[1] < int32(s.Number-1) {
+		shorter.Number--
+	}
+	return d.Device.Replay(op, &shorter)
+}
+
+func TestAReplayThatDependsOnItsPiecesIsCaught(t *testing.T) {
+	require.Error(t, splitReplayAgrees(hasty{oracle(t)}, everyOptimizer()[2]))
+}
+
+func TestALazyUpdateThatForgetsAStepIsCaught(t *testing.T) {
+	d := hasty{oracle(t)}
+	require.Error(t, lazyAgrees(d, everyOptimizer()[2], 19, func(r *lazyRun) (result, error) { return r.densely(d) }))
+}

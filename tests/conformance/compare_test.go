@@ -1,0 +1,88 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+
+	"dsstne/kernels"
+)
+
+// opCase is one op with its data.
+type opCase interface {
+	name() string
+	// run places fresh data on a device, runs the op and tells what it wrote.
+	run(d kernels.Device) (result, error)
+	// bounds gives, by field, how far each number may be from the reference's; a field that is absent or shorter must be
+	// equal bit for bit in the rest.
+	bounds() map[string][]float64
+}
+
+// agree runs a case on two devices and tells the first number that is too far off.
+func agree(c opCase, d, reference kernels.Device) error {
+	got, err := c.run(d)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.name(), err)
+	}
+	want, err := c.run(reference)
+	if err != nil {
+		return fmt.Errorf("%s: reference: %w", c.name(), err)
+	}
+	if compare(got, want, nil) == nil {
+		return nil // no need for the bounds, which take longer than the op
+	}
+	if err := compare(got, want, c.bounds()); err != nil {
+		return fmt.Errorf("%s: %w", c.name(), err)
+	}
+	return nil
+}
+
+// sameBits runs a case with several numbers of threads.
+func sameBits(c opCase, open opener) error {
+	want, err := c.run(open(1))
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.name(), err)
+	}
+	for _, threads := range []int{2, 3, 8} {
+		got, err := c.run(open(threads))
+		if err != nil {
+			return fmt.Errorf("%s with %d threads: %w", c.name(), threads, err)
+		}
+		if err := compare(got, want, nil); err != nil {
+			return fmt.Errorf("%s with %d threads instead of 1: %w", c.name(), threads, err)
+		}
+	}
+	return nil
+}
+
+func compare(got, want result, bounds map[string][]float64) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d outputs, want %d", len(got), len(want))
+	}
+	known := map[string]bool{}
+	for n, w := range want {
+		g := got[n]
+		known[w.name] = true
+		if g.name != w.name || len(g.data) != len(w.data) {
+			return fmt.Errorf("output %s[%d], want %s[%d]", g.name, len(g.data), w.name, len(w.data))
+		}
+		bound := bounds[w.name]
+		for i, x := range w.data {
+			if math.Float64bits(g.data[i]) == math.Float64bits(x) {
+				continue
+			}
+			if i >= len(bound) {
+				return fmt.Errorf("%s[%d] = %g, want exactly %g", w.name, i, g.data[i], x)
+			}
+			if !(math.Abs(g.data[i]-x) <= bound[i]) {
+				return fmt.Errorf("%s[%d] = %g, want %g +- %.2g (off by %.2g)",
+					w.name, i, g.data[i], x, bound[i], math.Abs(g.data[i]-x))
+			}
+		}
+	}
+	for name := range bounds {
+		if !known[name] {
+			return fmt.Errorf("a bound for %s, which is no output", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,17 @@
+// Package conformance says when a backend of package kernels is right. It holds only tests: every op of every registered
+// backend is compared with the backend "reference", and "reference" itself with finite differences.
+//
+// A case is an op with shapes, options and data that follow from a fixed seed (opCase). One list of cases per op serves
+// three claims:
+//
+//   - agreement: every buffer the op may write, and some rows behind the batch that it must not, equals the reference
+//     within a bound that is computed for each number from the data: the rounding errors of a float32 computation in any
+//     order of summation (rounding_test.go), carried through loss and optimizer;
+//   - determinism: 1, 2, 3 and 8 threads give the same bits;
+//   - alertness: a backend that is wrong by one per cent in one number of one output is caught (broken_test.go).
+//
+// Scores and top-k have no bounds: they are defined to the bit.
+//
+// To put a backend under test add its import to backends_test.go. A backend that cannot be opened on the machine at hand is
+// skipped with its reason.
+package conformance

@@ -1,0 +1,155 @@
+package conformance
+
+import (
+	"math"
+
+	"dsstne/engine/random"
+	"dsstne/kernels"
+)
+
+// layerShapes are batch rows, columns of the input, and units. They hold every size that a tile or a vector may trip over.
+var layerShapes = [][3]int64{
+	{1, 1, 1}, {2, 13, 3}, {7, 100, 16}, {31, 14, 31}, {32, 15, 64}, {33, 2, 100}, {100, 1003, 31}, {257, 100, 64},
+	{7, 1003, 256}, {32, 100, 100}, {1, 13, 256}, {2, 4099, 3}, {33, 15, 1}, {100, 31, 16}, {257, 64, 33}, {31, 256, 100},
+}
+
+var batchKinds = []string{"sparse", "gaps", "empty", "full", "column"}
+
+var activations = []kernels.Activation{kernels.Linear, kernels.Sigmoid, kernels.Tanh, kernels.ReLU}
+
+// size draws the magnitude of numbers: usual, too large for a sigmoid, tiny, and below the normal range of float32.
+func (s *sampler) size() float64 { return pick(s, "size", 1.0, 1e4, 1e-30, 1e-39) }
+
+// epilogue draws one; the bias is host-side.
+func (s *sampler) epilogue(units int64, size float64) (*kernels.Epilogue, []float32) {
+	e := &kernels.Epilogue{Activation: pick(s, "activation", activations...), Stream: random.StreamDropout | 3}
+	e.Dropout = pick(s, "dropout", float32(0), 0.3)
+	if pick(s, "bias", true, false) {
+		return e, s.normal(units, size)
+	}
+	return e, nil
+}
+
+// forwardCase is a Gather (batch set) or a Dense (in set).
+type forwardCase struct {
+	title      string
+	step       *kernels.Step
+	in         []float32
+	weight     *weight
+	out        []float32 // content before the op, [B, units]
+	accumulate bool
+	epilogue   *kernels.Epilogue // nil: none
+	bias       []float32
+}
+
+func (c *forwardCase) name() string { return c.title }
+
+func (c *forwardCase) units() int64 {
+	if c.in == nil {
+		return c.weight.columns
+	}
+	return c.weight.rows
+}
+
+func (c *forwardCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	w, out := c.weight.place(p), p.guarded(c.out, c.units())
+	var e *kernels.Epilogue
+	if c.epilogue != nil {
+		copied := *c.epilogue
+		e = &copied
+		if c.bias != nil {
+			e.Bias = p.floats(c.bias)
+		}
+	}
+	if c.in == nil {
+		err = d.Gather(&kernels.Gather{Input: 1, Weight: w, Out: out, Accumulate: c.accumulate, Epilogue: e}, c.step)
+	} else {
+		op := &kernels.Dense{In: p.guarded(c.in, c.weight.columns), Weight: w, Out: out, Accumulate: c.accumulate, Epilogue: e}
+		op.Workspace = p.workspace(op, c.step.Rows)
+		err = d.Dense(op, c.step)
+	}
+	r.add("out", out)
+	r.addWeights(w)
+	return r, err
+}
+
+func (c *forwardCase) bounds() map[string][]float64 {
+	bounds := make([]float64, c.step.Rows*c.units())
+	for u := range c.step.Rows {
+		for k := range c.units() {
+			bounds[u*c.units()+k] = c.bound(u, k)
+		}
+	}
+	return map[string][]float64{"out": bounds}
+}
+
+func (c *forwardCase) bound(u, k int64) float64 {
+	var z sum
+	if c.accumulate {
+		z.product(1, float64(c.out[u*c.units()+k]))
+	}
+	if c.in == nil {
+		b := c.step.Sparse[1]
+		for e := b.Offsets[u]; e < b.Offsets[u+1]; e++ {
+			z.product(float64(b.Values[e]), float64(c.weight.value[int64(b.Indices[e])*c.weight.columns+k]))
+		}
+	} else {
+		for j := range c.weight.columns {
+			z.product(float64(c.in[u*c.weight.columns+j]), float64(c.weight.value[k*c.weight.columns+j]))
+		}
+	}
+	if c.epilogue == nil {
+		return z.bound()
+	}
+	if c.bias != nil {
+		z.product(1, float64(c.bias[k]))
+	}
+	scale := keep(c.epilogue, c.step, u, k)
+	a, off := math.Abs(z.value), z.bound()
+	switch c.epilogue.Activation {
+	case kernels.Sigmoid: // slope at most 1/4
+		a, off = 1, math.Min(off/4, 1)+functionError
+	case kernels.Tanh: // slope at most 1; accurate to the roundoff of 1, as is (1-e)/(1+e)
+		a, off = 1, math.Min(off, 2)+functionError
+	}
+	return scale * (off + 4*unit*a)
+}
+
+// keep is the factor of dropout as its definition has it.
+func keep(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
+	if !step.Training || e.Dropout == 0 {
+		return 1
+	}
+	if random.Uniform(step.Seed, e.Stream, step.Number, u, k) < e.Dropout {
+		return 0
+	}
+	return 1 / (1 - float64(e.Dropout))
+}
+
+func forwardCases(dense bool) (cases []opCase) {
+	s := newSampler(11)
+	for range 48 {
+		shape := pick(s, "shape", layerShapes...)
+		b, columns, units := shape[0], shape[1], shape[2]
+		size := s.size()
+		c := &forwardCase{step: s.step(kernels.Optimizer{}, b)}
+		if dense {
+			c.in = s.normal(b*columns, 1)
+			c.weight = s.weight("w", units, columns, size/math.Sqrt(float64(columns)), kernels.Optimizer{})
+		} else {
+			c.step.Sparse = []*kernels.SparseBatch{nil, s.batch(b, columns, pick(s, "batch", batchKinds...), true)}
+			c.weight = s.weight("w", columns, units, size, kernels.Optimizer{})
+		}
+		c.out = s.normal(b*units, size)
+		c.accumulate = pick(s, "accumulate", false, true)
+		if pick(s, "epilogue", true, true, true, false) {
+			c.epilogue, c.bias = s.epilogue(units, size)
+			c.step.Training = pick(s, "training", true, true, false)
+		}
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	return cases
+}

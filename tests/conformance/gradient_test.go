@@ -1,0 +1,261 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/random"
+	"dsstne/kernels"
+)
+
+// Finite differences. The loss L of a small network is compared at w + e and w - e for every weight, with e a power of two
+// and weights on a grid of 2^-12, so that w +- e are exact in float32. Three such quotients, at e, e/2 and e/4, are combined
+// so that the error terms of order e^2 and e^4 cancel (Romberg); what is left is of order (e^3/8)^2, 1e-9 times a seventh
+// derivative.
+//
+// The ops store hidden values, statistics and gradients in float32, so that L is rounded: by roundoff times the sum of
+// |dL/dh h| over some tens of hidden values and |dL/dlse lse|, a few 1e-7, which the quotient at e/4 = 1/64 makes 2e-5 or
+// more. That explains the reference's tolerance (the worst case seen is 5e-5). A backend that computes in float32 adds the
+// rounding of sums of up to eight products: again the same, a few times over.
+const (
+	difference         = 1.0 / 16
+	referenceTolerance = 1e-4
+	float32Tolerance   = 4e-4
+)
+
+const gradientRows, gradientItems, gradientUnits = 3, 6, 4
+
+// netCase is input -> hidden 1 -> hidden 2 -> output, where the output may also see hidden 1.
+type netCase struct {
+	activation  kernels.Activation
+	loss        kernels.Loss
+	temperature float32
+	tied        bool // the output shares the input's weight
+	skip        bool // the output has hidden 1 as its second source
+	dropout     float32
+}
+
+// net holds a case's data: the input's weight, the dense weight, the output's weights and the biases.
+type net struct {
+	netCase
+	step                   *kernels.Step
+	in, dense, out, second *weight // out is in where they are tied
+	bias1, bias2, biasOut  *weight
+}
+
+func newNet(c netCase, seed uint64) *net {
+	s := newSampler(seed)
+	grid := func(w *weight) *weight {
+		for i, x := range w.value {
+			w.value[i] = float32(math.Round(float64(x)*4096) / 4096)
+		}
+		w.written = true
+		return w
+	}
+	sgd := kernels.Optimizer{}
+	n := &net{netCase: c}
+	input := s.batch(gradientRows, gradientItems, "full", true)
+	target := s.batch(gradientRows, gradientItems, "full", false)
+	n.step = s.step(sgd, gradientRows, input, target)
+	n.in = grid(s.weight("in", gradientItems, gradientUnits, 0.5, sgd))
+	n.dense = grid(s.weight("dense", gradientUnits, gradientUnits, 0.5, sgd))
+	n.bias1, n.bias2 = grid(s.weight("bias1", gradientUnits, 1, 1, sgd)), grid(s.weight("bias2", gradientUnits, 1, 1, sgd))
+	n.biasOut = grid(s.weight("biasOut", gradientItems, 1, 1, sgd))
+	n.out = n.in
+	if !c.tied {
+		n.out = grid(s.weight("out", gradientItems, gradientUnits, 1, sgd))
+	}
+	if c.skip {
+		n.second = grid(s.weight("second", gradientItems, gradientUnits, 1, sgd))
+	}
+	return n
+}
+
+func (n *net) weights() []*weight {
+	list := []*weight{n.in, n.dense, n.bias1, n.bias2, n.biasOut}
+	if !n.tied {
+		list = append(list, n.out)
+	}
+	if n.skip {
+		list = append(list, n.second)
+	}
+	return list
+}
+
+// pass runs the network: the loss, and with gradients also the written gradients by weight name. forward, if not nil, sees
+// the output op between the forward and the backward half.
+func (n *net) pass(d kernels.Device, gradients bool, forward func(*kernels.Output)) (float64, result, error) {
+	p := &place{device: d}
+	defer p.free()
+	step := fresh(n.step)
+	placed := map[*weight]*kernels.Weights{}
+	for _, w := range n.weights() {
+		placed[w] = w.place(p)
+	}
+	buffer := func() kernels.Buffer { return p.alloc(gradientRows * gradientUnits) }
+	h1, h2, dh1, dh2 := buffer(), buffer(), buffer(), buffer()
+	e1 := kernels.Epilogue{Bias: placed[n.bias1].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 1}
+	e2 := kernels.Epilogue{Bias: placed[n.bias2].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 2}
+
+	gather := &kernels.Gather{Input: 0, Weight: placed[n.in], Out: h1, Epilogue: &e1}
+	dense := &kernels.Dense{In: h1, Weight: placed[n.dense], Out: h2, Epilogue: &e2}
+	dense.Workspace = p.workspace(dense, gradientRows)
+	output := &kernels.Output{
+		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, Bias: placed[n.biasOut], TiedInput: -1,
+		Sources: []kernels.OutputSource{{H: h2, DH: dh2, Weight: placed[n.out]}}, Stats: p.alloc(2 * gradientRows),
+	}
+	if n.skip {
+		output.Sources = append(output.Sources, kernels.OutputSource{H: h1, DH: dh1, Weight: placed[n.second]})
+	}
+	if n.tied {
+		output.TiedInput, output.TiedGradient = 0, p.alloc(gradientItems*gradientUnits)
+	}
+	output.Workspace = p.workspace(output, gradientRows)
+	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: placed[n.bias2]}
+	back2.Workspace = p.workspace(back2, gradientRows)
+	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: placed[n.dense]}
+	denseBack.Workspace = p.workspace(denseBack, gradientRows)
+	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: placed[n.bias1]}
+	back1.Workspace = p.workspace(back1, gradientRows)
+	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: placed[n.in], TiedGradient: output.TiedGradient}
+	scatter.Workspace = p.workspace(scatter, gradientRows)
+
+	ops := []func() error{
+		func() error { return d.Gather(gather, step) },
+		func() error { return d.Dense(dense, step) },
+		func() error {
+			if forward != nil {
+				forward(output)
+			}
+			if n.loss.NeedsStats() {
+				return d.OutputStats(output, step)
+			}
+			return nil
+		},
+		func() error { return d.OutputStep(output, step) },
+	}
+	if gradients {
+		ops = append(ops,
+			func() error { return d.Backward(back2, step) },
+			func() error { return d.DenseBackward(denseBack, step) },
+			func() error { return d.Backward(back1, step) },
+			func() error { return d.Scatter(scatter, step) })
+	}
+	for _, op := range ops {
+		if err := op(); err != nil {
+			return 0, nil, err
+		}
+	}
+	var r result
+	for _, w := range n.weights() {
+		r.add(w.name, placed[w].Gradient)
+	}
+	return step.Loss[1], r, nil
+}
+
+// smooth tells whether no kink lies within reach of a difference: hidden sums of a ReLU away from 0, and sigmoids of the
+// scaled marginal loss away from its limits. The sums are told from a run without activation.
+func (n *net) smooth(t *testing.T, d kernels.Device) bool {
+	clear := true
+	_, _, err := n.pass(d, false, func(op *kernels.Output) {
+		for s := range op.Sources {
+			for i, h := range op.Sources[s].H.Float32() {
+				e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(2-s)}
+				dropped := keep(e, n.step, int64(i)/gradientUnits, int64(i)%gradientUnits) == 0
+				clear = clear && (n.activation != kernels.ReLU || dropped || h > 0.25)
+			}
+		}
+		if n.loss.Kind == kernels.ScaledMarginal {
+			clear = clear && n.awayFromLimits(t, d, op)
+		}
+	})
+	require.NoError(t, err)
+	return clear
+}
+
+func (n *net) awayFromLimits(t *testing.T, d kernels.Device, op *kernels.Output) bool {
+	scores := &kernels.Scores{Out: make([]float32, gradientRows*gradientItems), Stride: gradientItems}
+	scores.Items, scores.Sources, scores.Bias, scores.Temperature = op.Items, op.Sources, op.Bias, op.Temperature
+	require.NoError(t, d.Scores(scores, n.step))
+	for _, z := range scores.Out {
+		a := 1 / (1 + math.Exp(-float64(z)))
+		if math.Abs(a-float64(n.loss.OneTarget)) < 0.05 || math.Abs(a-float64(n.loss.ZeroTarget)) < 0.05 {
+			return false
+		}
+	}
+	return true
+}
+
+// gradientAgrees compares every written gradient with finite differences.
+func gradientAgrees(n *net, d kernels.Device, tolerance float64) error {
+	_, gradients, err := n.pass(d, true, nil)
+	if err != nil {
+		return err
+	}
+	for which, w := range n.weights() {
+		for i, x := range w.value {
+			quotient := func(e float32) float64 {
+				var loss [2]float64
+				for side := range loss {
+					w.value[i] = x + e*float32(1-2*side)
+					if loss[side], _, err = n.pass(d, false, nil); err != nil {
+						return math.NaN()
+					}
+				}
+				w.value[i] = x
+				return (loss[0] - loss[1]) / (2 * float64(e))
+			}
+			first, second := quotient(difference), quotient(difference/2)
+			coarse, fine := (4*second-first)/3, (4*quotient(difference/4)-second)/3
+			want := (16*fine - coarse) / 15
+			if err != nil {
+				return err
+			}
+			if got := gradients[which].data[i]; !(math.Abs(got-want) <= tolerance*(1+math.Abs(want))) {
+				return fmt.Errorf("%+v: gradient of %s[%d] = %g, but the loss moves by %g", n.netCase, w.name, i, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+// netCases are all losses with all activations and both kinds of logits, and along with them, in turn, everything else.
+func netCases() (cases []netCase) {
+	for n := range 40 {
+		c := netCase{activation: activations[n%4], loss: losses[n%5], tied: n/4%2 == 1, dropout: []float32{0, 0.25}[n/5%2]}
+		if n >= 20 {
+			c.temperature = 0.5
+		} else {
+			c.skip = !c.tied && n/8%2 == 0 // a tied output has one source
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func TestGradientsAreTheDerivativesOfTheLoss(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		d, tolerance := open(1), float32Tolerance
+		if d.Info().Kind == oracle(t).Info().Kind {
+			tolerance = referenceTolerance
+		}
+		for _, c := range netCases() {
+			require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
+		}
+	})
+}
+
+// smoothNet tries seeds until no kink is near.
+func smoothNet(t *testing.T, c netCase) *net {
+	reference := oracle(t)
+	for seed := range uint64(20000) {
+		if n := newNet(c, seed); n.smooth(t, reference) {
+			return n
+		}
+	}
+	require.Fail(t, "no seed keeps away from the kinks", "%+v", c)
+	return nil
+}

@@ -1,0 +1,170 @@
+package conformance
+
+import (
+	"math"
+
+	"dsstne/kernels"
+)
+
+// outputShapes are batch rows, items and units.
+var outputShapes = [][3]int64{
+	{1, 1, 1}, {2, 2, 3}, {7, 13, 16}, {31, 14, 31}, {32, 15, 64}, {33, 100, 100}, {100, 1003, 31}, {257, 1003, 16},
+	{257, 13, 256}, {7, 1003, 256}, {2, 4099, 100}, {32, 1003, 64}, {33, 15, 1}, {100, 100, 3}, {1, 14, 256}, {257, 100, 33},
+	{1, 4099, 64}, {31, 1, 100}, {7, 2, 31}, {64, 256, 64},
+}
+
+var losses = []kernels.Loss{
+	{Kind: kernels.SigmoidCrossEntropy, Weight: 1},
+	{Kind: kernels.ScaledMarginal, Weight: 0.5, OneScale: 2, ZeroScale: 0.7, OneTarget: 0.9, ZeroTarget: 0.1},
+	{Kind: kernels.Softmax, Weight: 1},
+	{Kind: kernels.Softmax, Weight: 2, NormalizeRows: true},
+	{Kind: kernels.Squared, Weight: 0.25},
+}
+
+// hiddenSource is the host-side content of a kernels.OutputSource.
+type hiddenSource struct {
+	h, dh      []float32 // [B, K]; dh is the content before the op, nil: not wanted
+	accumulate bool
+	weight     *weight
+}
+
+// outputCase is an OutputStep, or with onlyStats the OutputStats before it.
+type outputCase struct {
+	title       string
+	onlyStats   bool
+	step        *kernels.Step
+	items       int64
+	sources     []hiddenSource
+	bias        *weight
+	temperature float32
+	loss        kernels.Loss
+	optimizer   kernels.Optimizer
+	tied        bool // the input of slot 0 shares the weight of the only source
+}
+
+func (c *outputCase) name() string { return c.title }
+
+func (c *outputCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	op := &kernels.Output{
+		Target: 1, Term: 1, Items: c.items, Temperature: c.temperature, Loss: c.loss, Optimizer: c.optimizer, TiedInput: -1,
+	}
+	for _, s := range c.sources {
+		source := kernels.OutputSource{H: p.guarded(s.h, s.weight.columns), Weight: s.weight.place(p), Accumulate: s.accumulate}
+		if s.dh != nil {
+			source.DH = p.guarded(s.dh, s.weight.columns)
+		}
+		op.Sources = append(op.Sources, source)
+	}
+	if c.bias != nil {
+		op.Bias = c.bias.place(p)
+	}
+	if c.tied {
+		op.TiedInput = 0
+		columns := c.sources[0].weight.columns
+		op.TiedGradient = p.guarded(make([]float32, int64(len(c.step.Sparse[0].Items))*columns), columns)
+	}
+	if c.loss.NeedsStats() {
+		op.Stats = p.guarded(make([]float32, 2*c.step.Rows), 2)
+		if !c.onlyStats {
+			copy(op.Stats.Float32(), c.statistics())
+		}
+	}
+	op.Workspace = p.workspace(op, c.step.Rows)
+	step := fresh(c.step)
+	if c.onlyStats {
+		err = d.OutputStats(op, step)
+	} else {
+		err = d.OutputStep(op, step)
+	}
+	r.add("stats", op.Stats)
+	for n, source := range op.Sources {
+		r.add(fieldOf("h", n), source.H)
+		r.add(fieldOf("dh", n), source.DH)
+		r.addWeights(source.Weight)
+	}
+	r.addWeights(op.Bias)
+	r.add("tied", op.TiedGradient)
+	return append(r, field{"loss", step.Loss}), err
+}
+
+func fieldOf(word string, n int) string { return word + string(rune('0'+n)) }
+
+// statistics are maximum and log-sum-exp, as the step gets them: computed here, so that a step is tested apart from the
+// backend's own OutputStats.
+func (c *outputCase) statistics() []float32 {
+	stats := make([]float32, 2*c.step.Rows)
+	z := c.logits()
+	for u := range c.step.Rows {
+		maximum, total := math.Inf(-1), 0.0
+		for i := range c.items {
+			maximum = math.Max(maximum, z[u*c.items+i].value)
+		}
+		for i := range c.items {
+			total += math.Exp(z[u*c.items+i].value - maximum)
+		}
+		stats[2*u], stats[2*u+1] = float32(maximum), float32(maximum+math.Log(total))
+	}
+	return stats
+}
+
+// outputSize are magnitudes of hidden values and weights, whose product sets that of the logits.
+type outputSize struct{ h, w, b float64 }
+
+func outputCases(onlyStats bool) (cases []opCase) {
+	s := newSampler(15)
+	for range 80 {
+		loss := pick(s, "loss", losses...)
+		c := &outputCase{onlyStats: onlyStats, loss: loss, optimizer: s.optimizer()}
+		shape := pick(s, "shape", outputShapes...)
+		b, items, units := shape[0], shape[1], shape[2]
+		c.items = items
+		target := s.batch(b, items, pick(s, "target", batchKinds...), false)
+		input := s.batch(b, items, pick(s, "input", batchKinds...), true)
+		c.step = s.step(c.optimizer, b, input, target)
+
+		cosine := pick(s, "temperature", float32(0), 0, 0.1, 1)
+		size := outputSize{1, 1, 1}
+		sources := 1
+		switch c.temperature = cosine; cosine {
+		case 0:
+			size = pick(s, "size", outputSize{1, 1, 1}, outputSize{1, 1, 1}, outputSize{100, 100, 1e3}, outputSize{1, 1e-30, 1e-30},
+				outputSize{1e-20, 1e-19, 1e-39})
+			sources = pick(s, "sources", 1, 1, 1, 2, 3, 0)
+		default:
+			// Squares of float32 must not underflow here: how small a norm may be is no part of the contract.
+			size = pick(s, "cosine size", outputSize{1, 1, 1}, outputSize{1e4, 1e-12, 1}, outputSize{1e-12, 1e4, 100})
+		}
+		written := pick(s, "written", false, false, true)
+		for n := range sources {
+			columns := units
+			if n > 0 {
+				columns = 1 + units/2 // sources of different widths
+			}
+			source := hiddenSource{h: s.normal(b*columns, size.h)}
+			source.weight = s.weight(fieldOf("w", n), items, columns, size.w/math.Sqrt(float64(columns)), c.optimizer)
+			source.weight.written = written
+			if pick(s, "dh", true, true, true, false) {
+				source.dh = s.normal(b*columns, 1e-2*size.w)
+				source.accumulate = pick(s, "accumulate", false, true)
+			}
+			// a zero hidden vector and a zero item
+			clear(source.h[(b/2)*columns : (b/2+1)*columns])
+			clear(source.weight.value[(items/3)*columns : (items/3+1)*columns])
+			c.sources = append(c.sources, source)
+		}
+		if pick(s, "bias", true, false) || sources == 0 {
+			c.bias = s.weight("bias", items, 1, size.b, c.optimizer)
+			c.bias.noDecay, c.bias.written = pick(s, "exempt", true, true, false), written
+		}
+		if sources == 1 {
+			c.tied = pick(s, "tied", false, true)
+		}
+		c.title = s.title()
+		if !onlyStats || loss.NeedsStats() {
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}

@@ -1,0 +1,280 @@
+package conformance
+
+import (
+	"math"
+
+	"dsstne/kernels"
+)
+
+// logits are z of every row and item, [B, I], with their bounds; magnitude is the sum of the absolute products.
+func (c *outputCase) logits() []sum {
+	all := make([]sum, c.step.Rows*c.items)
+	lengths := c.lengths()
+	for u := range c.step.Rows {
+		for i := range c.items {
+			z := &all[u*c.items+i]
+			for _, s := range c.sources {
+				k := s.weight.columns
+				if c.temperature == 0 {
+					h, w := s.h[u*k:(u+1)*k], s.weight.value[i*k:(i+1)*k]
+					for n := range h {
+						z.product(float64(h[n]), float64(w[n]))
+					}
+				} else {
+					cosine, magnitude, off := c.cosine(lengths, u, i)
+					t := float64(c.temperature)
+					z.add(cosine/t, math.Abs(cosine/t), (off+4*unit*magnitude)/t)
+				}
+			}
+			if c.bias != nil {
+				z.product(1, float64(c.bias.value[i]))
+			}
+		}
+	}
+	return all
+}
+
+// lengths are |h_u| and |w_i|, needed for cosine logits.
+type lengths struct{ h, w []float64 }
+
+func (c *outputCase) lengths() lengths {
+	if c.temperature == 0 {
+		return lengths{}
+	}
+	of := func(x []float32, columns int64) []float64 {
+		n := make([]float64, int64(len(x))/columns)
+		for r := range n {
+			row := x[int64(r)*columns : int64(r+1)*columns]
+			n[r] = math.Sqrt(kernels.Dot(row, row))
+		}
+		return n
+	}
+	s := c.sources[0]
+	return lengths{of(s.h, s.weight.columns), of(s.weight.value, s.weight.columns)}
+}
+
+// cosine of a row and an item, the sum of its absolute terms and its bound: the product and both norms are sums of K
+// products, of which a norm's square root halves the error.
+func (c *outputCase) cosine(l lengths, u, i int64) (value, magnitude, bound float64) {
+	s := c.sources[0]
+	k := s.weight.columns
+	norm := l.h[u] * l.w[i]
+	if norm == 0 {
+		return 0, 0, 0
+	}
+	for n := range k {
+		x := float64(s.h[u*k+n]) * float64(s.weight.value[i*k+n]) / norm
+		value += x
+		magnitude += math.Abs(x)
+	}
+	return value, magnitude, 2*growth(k)*magnitude + 8*unit*math.Abs(value)
+}
+
+// part is one logit's loss and dz = r dl/dz with bounds; the magnitudes are those of the formula for a zero target and its
+// correction for another one, which a backend may use.
+type part struct {
+	loss, lossMagnitude, lossBound float64
+	dz, magnitude, bound           float64
+}
+
+// sigmoidOf gives a = sigmoid(z), and its bound when z is off by e: |a'| = a(1-a) grows at most by exp(e) on the way.
+func sigmoidOf(z, e float64) (a, bound float64) {
+	a = 1 / (1 + math.Exp(-z))
+	return a, math.Min(1, math.Min(e/4, a*math.Expm1(math.Min(e, 1)))) + functionError*a + underflow
+}
+
+func softplusOf(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
+
+func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
+	l := c.loss
+	x, e := z.value, z.bound()
+	var p part
+	switch l.Kind {
+	case kernels.SigmoidCrossEntropy:
+		a, off := sigmoidOf(x, e)
+		p.loss, p.lossMagnitude = softplusOf(x)-t*x, softplusOf(x)+math.Abs(t*x)
+		p.lossBound = (a+off+t)*e + functionError*(p.lossMagnitude+1) // log1p(exp(z)) may be accurate to the roundoff of 1
+		p.dz, p.magnitude, p.bound = a-t, a+t, off
+	case kernels.ScaledMarginal:
+		a, off := sigmoidOf(x, e)
+		zero := part{loss: float64(l.ZeroScale) * softplusOf(x), dz: float64(l.ZeroScale) * a}
+		one := part{loss: float64(l.OneScale) * t * softplusOf(-x), dz: float64(l.OneScale) * t * (a - 1)}
+		scale := float64(l.ZeroScale) + float64(l.OneScale)*t
+		p.lossMagnitude, p.magnitude = zero.loss+one.loss, zero.dz+math.Abs(one.dz)
+		p.lossBound = scale*(e+functionError) + functionError*p.lossMagnitude
+		p.bound = scale * (off + 2*unit)
+		// Where a is as near to its limit as it is uncertain, either side may be taken.
+		chosen, inside, limit := zero, a > float64(l.ZeroTarget), float64(l.ZeroTarget)
+		if t != 0 {
+			chosen, inside, limit = one, a < float64(l.OneTarget), float64(l.OneTarget)
+		}
+		if math.Abs(a-limit) <= off+4*unit {
+			p.lossBound += chosen.loss
+			p.bound += math.Abs(chosen.dz)
+		}
+		if inside {
+			p.loss, p.dz = chosen.loss, chosen.dz
+		}
+	case kernels.Softmax:
+		if n == 0 {
+			return part{}
+		}
+		if l.NormalizeRows {
+			t, n = t/n, 1
+		}
+		probability := math.Exp(x - logSumExp)
+		e += 2 * unit * (math.Abs(x-logSumExp) + math.Abs(x))
+		p.loss, p.lossMagnitude = t*(logSumExp-x), t*(math.Abs(logSumExp)+math.Abs(x))
+		p.lossBound = t * e
+		p.dz, p.magnitude = n*probability-t, n*probability+t
+		p.bound = n*(probability*(math.Expm1(e)+functionError)+underflow) + 2*unit*t
+	default:
+		p.loss, p.lossMagnitude = (x-t)*(x-t)/2, x*x+t*t
+		p.lossBound = (math.Abs(x)+t)*e + e*e
+		p.dz, p.magnitude, p.bound = x-t, math.Abs(x)+t, e
+	}
+	r := float64(l.Weight) / float64(c.step.Rows)
+	return part{r * p.loss, r * p.lossMagnitude, r*(p.lossBound+4*unit*p.lossMagnitude) + underflow,
+		r * p.dz, r * p.magnitude, r*(p.bound+4*unit*p.magnitude) + underflow}
+}
+
+func (c *outputCase) bounds() map[string][]float64 {
+	z := c.logits()
+	if c.onlyStats {
+		return map[string][]float64{"stats": c.statsBounds(z)}
+	}
+	parts, to := make([]part, len(z)), map[string][]float64{}
+	var total part
+	targets, stats := c.targets(), c.statistics()
+	for n := range z {
+		u := int64(n) / c.items
+		parts[n] = c.part(z[n], targets[n], float64(c.step.Sparse[1].RowSum[u]), float64(stats[2*u+1]))
+		total.lossMagnitude += parts[n].lossMagnitude
+		total.lossBound += parts[n].lossBound
+	}
+	to["loss"] = []float64{0, total.lossBound + growth(int64(len(z)))*total.lossMagnitude}
+	for n := range c.sources {
+		c.sourceBounds(to, n, parts)
+	}
+	if c.bias != nil {
+		c.bias.updateBounds(to, c.rule(c.bias), func(i int64) (float64, float64, bool) {
+			var db sum
+			for u := range c.step.Rows {
+				p := parts[u*c.items+i]
+				db.add(p.dz, p.magnitude, p.bound)
+			}
+			return db.value, db.bound(), true
+		})
+	}
+	return to
+}
+
+func (c *outputCase) rule(w *weight) rule {
+	return ruleOf(c.optimizer, c.step.RatesOf(c.step.Number), w.noDecay)
+}
+
+// statsBounds: neither the maximum nor the log-sum-exp moves by more than the logits do.
+func (c *outputCase) statsBounds(z []sum) []float64 {
+	stats := c.statistics()
+	bounds := make([]float64, len(stats))
+	for u := range c.step.Rows {
+		worst := 0.0
+		for i := range c.items {
+			worst = math.Max(worst, z[u*c.items+i].bound())
+		}
+		bounds[2*u] = worst + unit*math.Abs(float64(stats[2*u]))
+		bounds[2*u+1] = worst + 4*unit*math.Abs(float64(stats[2*u])) + 4*unit*math.Abs(float64(stats[2*u+1])) +
+			growth(c.items) + functionError*(1+math.Log(float64(c.items)))
+	}
+	return bounds
+}
+
+// targets are t of every row and item, [B, I].
+func (c *outputCase) targets() []float64 {
+	b := c.step.Sparse[1]
+	t := make([]float64, c.step.Rows*c.items)
+	for u := range c.step.Rows {
+		for e := b.Offsets[u]; e < b.Offsets[u+1]; e++ {
+			t[u*c.items+int64(b.Indices[e])] = float64(b.Values[e])
+		}
+	}
+	return t
+}
+
+// sourceBounds bounds dh, the weight (or its written gradient) and the tied gradient of one source.
+func (c *outputCase) sourceBounds(to map[string][]float64, n int, parts []part) {
+	s := c.sources[n]
+	k := s.weight.columns
+	dh, dw := make([]sum, c.step.Rows*k), make([]sum, c.items*k)
+	if s.accumulate {
+		for j := range dh {
+			dh[j].product(1, float64(s.dh[j]))
+		}
+	}
+	lengths := c.lengths()
+	for u := range c.step.Rows {
+		for i := range c.items {
+			h, w := s.h[u*k:(u+1)*k], s.weight.value[i*k:(i+1)*k]
+			p := parts[u*c.items+i]
+			if c.temperature == 0 {
+				addDot(dh[u*k:(u+1)*k], p, w)
+				addDot(dw[i*k:(i+1)*k], p, h)
+				continue
+			}
+			cosine, _, off := c.cosine(lengths, u, i)
+			if lengths.h[u] == 0 || lengths.w[i] == 0 {
+				continue
+			}
+			t := float64(c.temperature)
+			a := angle{cosine, off, growth(k), p.dz / t, p.magnitude / t, p.bound / t}
+			a.add(dh[u*k:(u+1)*k], w, lengths.w[i], h, lengths.h[u])
+			a.add(dw[i*k:(i+1)*k], h, lengths.h[u], w, lengths.w[i])
+		}
+	}
+	if s.dh != nil {
+		to[fieldOf("dh", n)] = boundsOf(dh)
+	}
+	touched := map[int64]bool{}
+	if c.tied {
+		to["tied"] = make([]float64, int64(len(c.step.Sparse[0].Items))*k)
+		for row, item := range c.step.Sparse[0].Items {
+			touched[int64(item)] = true
+			copy(to["tied"][int64(row)*k:], boundsOf(dw[int64(item)*k:int64(item+1)*k]))
+		}
+	}
+	s.weight.updateBounds(to, c.rule(s.weight), func(i int64) (float64, float64, bool) {
+		return dw[i].value, dw[i].bound(), !touched[i/k]
+	})
+}
+
+func boundsOf(sums []sum) []float64 {
+	bounds := make([]float64, len(sums))
+	for i := range sums {
+		bounds[i] = sums[i].bound()
+	}
+	return bounds
+}
+
+// addDot adds dz x to a gradient.
+func addDot(to []sum, p part, x []float32) {
+	for i := range to {
+		v := math.Abs(float64(x[i]))
+		to[i].add(p.dz*float64(x[i]), p.magnitude*v, p.bound*v+underflow*(1+v))
+	}
+}
+
+// angle is what the gradients of one cosine logit have in common; dz is divided by the temperature.
+type angle struct {
+	cosine, off, growth  float64
+	dz, magnitude, bound float64
+}
+
+// add adds dz (x/|x| - cosine y/|y|) / |y|, the gradient by y.
+func (a angle) add(to []sum, x []float32, xx float64, y []float32, yy float64) {
+	for i := range to {
+		first, second := float64(x[i])/xx/yy, float64(y[i])/yy/yy
+		size := math.Abs(first) + math.Abs(a.cosine*second)
+		to[i].add(a.dz*(first-a.cosine*second), a.magnitude*size,
+			a.bound*size+a.magnitude*(a.off*math.Abs(second)+(4*a.growth+8*unit)*size)+underflow*(1+size))
+	}
+}

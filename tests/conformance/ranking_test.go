@@ -1,0 +1,258 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/kernels"
+)
+
+// rankingCase is a TopK, or with k = 0 a Scores. It has no bounds: scores are defined to the bit.
+type rankingCase struct {
+	title       string
+	rows, items int64
+	columns     int64
+	sources     [][2][]float32 // h [B, K] and W [I, K]
+	bias        []float32
+	temperature float32
+	k           int64
+	exclude     *kernels.SparseBatch
+	allowed     []uint64
+}
+
+func (c *rankingCase) name() string                 { return c.title }
+func (c *rankingCase) bounds() map[string][]float64 { return nil }
+
+func (c *rankingCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	scorer := kernels.Scorer{Items: c.items, Temperature: c.temperature}
+	for n, s := range c.sources {
+		w := &weight{name: fieldOf("w", n), rows: c.items, columns: c.columns, value: s[1]}
+		scorer.Sources = append(scorer.Sources, kernels.OutputSource{H: p.guarded(s[0], c.columns), Weight: w.place(p)})
+	}
+	if c.bias != nil {
+		scorer.Bias = (&weight{name: "bias", rows: c.items, columns: 1, value: c.bias}).place(p)
+	}
+	step := &kernels.Step{Number: 1, Rows: c.rows, Sparse: []*kernels.SparseBatch{nil, c.exclude}}
+	if c.k == 0 {
+		op := &kernels.Scores{Scorer: scorer, Stride: c.items + 3, Out: guards((c.items + 3) * (c.rows + guardRows))}
+		op.Workspace = p.workspace(op, c.rows)
+		err = d.Scores(op, step)
+		r.addFloats("scores", op.Out)
+		return r, err
+	}
+	op := &kernels.TopK{
+		Scorer: scorer, K: c.k, Exclude: -1, Allowed: c.allowed,
+		IDs: make([]int32, c.k*(c.rows+guardRows)), Scores: guards(c.k * (c.rows + guardRows)),
+	}
+	if c.exclude != nil {
+		op.Exclude = 1
+	}
+	op.Workspace = p.workspace(op, c.rows)
+	err = d.TopK(op, step)
+	r.addInts("ids", op.IDs)
+	r.addFloats("scores", op.Scores)
+	return r, err
+}
+
+func guards(n int64) []float32 { return slices.Repeat([]float32{guardValue}, int(n)) }
+
+// adversary makes h and W of a kind that a screening in low precision would rank wrongly.
+type adversary struct {
+	name string
+	fill func(s *sampler, h, w []float32, columns int64)
+}
+
+var adversaries = []adversary{
+	{"normal", func(*sampler, []float32, []float32, int64) {}},
+	{"exact ties", func(s *sampler, h, w []float32, _ int64) {
+		for _, x := range [][]float32{h, w} {
+			for i := range x {
+				x[i] = float32(s.IntN(3) - 1)
+			}
+		}
+	}},
+	{"neighbouring floats", func(s *sampler, _, w []float32, columns int64) {
+		for i := range w {
+			w[i] = w[int64(i)%columns]
+			if s.IntN(4*int(columns)) == 0 {
+				w[i] = math.Nextafter32(w[i], float32(s.IntN(3)-1)*100)
+			}
+		}
+	}},
+	{"equal rows", func(_ *sampler, _, w []float32, columns int64) {
+		for i := range w {
+			w[i] = w[int64(i)%columns]
+		}
+	}},
+	{"huge norms", func(_ *sampler, h, w []float32, _ int64) { scaleBy(h, 1e17); scaleBy(w, 1e17) }},
+	{"scores beyond float32", func(_ *sampler, h, w []float32, _ int64) { scaleBy(h, 1e30); scaleBy(w, 1e30) }},
+	{"denormals", func(_ *sampler, _, w []float32, _ int64) { scaleBy(w, 1e-40) }},
+	{"vanishing products", func(_ *sampler, h, w []float32, _ int64) { scaleBy(h, 1e-30); scaleBy(w, 1e-30) }},
+	{"cancellation", func(s *sampler, h, w []float32, columns int64) {
+		for i := range h {
+			h[i] = 1
+		}
+		for i := range w {
+			if k := int64(i) % columns; k%2 == 1 {
+				w[i] = math.Nextafter32(-w[i-1], float32(s.IntN(3)-1)*1e9)
+			} else {
+				w[i] *= 1e6
+			}
+		}
+	}},
+	{"zero vectors", func(s *sampler, h, w []float32, columns int64) {
+		for i := range w {
+			if int64(i)/columns%3 != 1 {
+				w[i] = 0
+			}
+		}
+		clear(h[:columns])
+	}},
+	{"ascending norms", func(_ *sampler, _, w []float32, columns int64) {
+		for i := range w {
+			w[i] *= float32(1 + int64(i)/columns)
+		}
+	}},
+}
+
+func scaleBy(x []float32, f float32) {
+	for i := range x {
+		x[i] *= f
+	}
+}
+
+var rankingShapes = [][3]int64{
+	{1, 1, 1}, {2, 13, 3}, {7, 1003, 16}, {31, 14, 31}, {33, 100, 64}, {3, 4099, 33}, {32, 15, 100}, {100, 257, 8}, {5, 1000, 256},
+	{257, 31, 7}, {2, 9001, 9},
+}
+
+func rankingCases(topK bool) (cases []opCase) {
+	s := newSampler(19)
+	for _, a := range adversaries {
+		for range 8 {
+			s.words = []string{a.name}
+			shape := pick(s, "shape", rankingShapes...)
+			c := &rankingCase{rows: shape[0], items: shape[1], columns: shape[2]}
+			c.temperature = pick(s, "temperature", float32(0), 0.1, 1, 0)
+			sources := 1
+			if c.temperature == 0 {
+				sources = pick(s, "sources", 1, 1, 2, 0)
+			}
+			for range sources {
+				h, w := s.normal(c.rows*c.columns, 1), s.normal(c.items*c.columns, 1)
+				a.fill(s, h, w, c.columns)
+				c.sources = append(c.sources, [2][]float32{h, w})
+			}
+			switch pick(s, "bias", "none", "normal", "ties") {
+			case "normal":
+				c.bias = s.normal(c.items, 1)
+			case "ties":
+				c.bias = make([]float32, c.items)
+				for i := range c.bias {
+					c.bias[i] = float32(s.IntN(2))
+				}
+			}
+			if topK {
+				c.draw(s)
+			}
+			c.title = s.title()
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
+// draw draws what only TopK has.
+func (c *rankingCase) draw(s *sampler) {
+	switch pick(s, "k", "1", "10", "100", "items", "more") {
+	case "1":
+		c.k = 1
+	case "10":
+		c.k = 10
+	case "100":
+		c.k = 100
+	case "items":
+		c.k = c.items
+	case "more":
+		c.k = c.items + 5
+	}
+	if kind := pick(s, "exclude", "none", "sparse", "gaps", "full", "empty"); kind != "none" {
+		c.exclude = s.batch(c.rows, c.items, kind, true)
+	}
+	share := pick(s, "allowed", 0, 2, 50, 1000)
+	if share == 0 {
+		return
+	}
+	c.allowed = make([]uint64, (c.items+63)/64)
+	for i := range c.items {
+		if share < 1000 && s.IntN(share) == 0 { // 1000: nothing is allowed
+			c.allowed[i/64] |= 1 << (i % 64)
+		}
+	}
+}
+
+// ops of ranking_test.go, in the form of suite_test.go.
+var rankingOps = []struct {
+	op    string
+	cases func() []opCase
+}{
+	{"Scores", func() []opCase { return rankingCases(false) }},
+	{"TopK", func() []opCase { return rankingCases(true) }},
+}
+
+func TestScoresAndTopKHaveTheBitsOfTheReference(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		d, reference := open(2), oracle(t)
+		for _, group := range rankingOps {
+			for _, c := range group.cases() {
+				require.NoError(t, agree(c, d, reference), group.op)
+			}
+		}
+	})
+}
+
+func TestScoresAndTopKGiveTheSameBitsWithAnyNumberOfThreads(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		for _, group := range rankingOps {
+			for _, c := range group.cases() {
+				require.NoError(t, sameBits(c, open), group.op)
+			}
+		}
+	})
+}
+
+// inOrder tells whether a row's ids and scores are what TopK promises, from the scores alone.
+func inOrder(ids, scores []float64) error {
+	for n := range ids {
+		switch {
+		case ids[n] < 0 && !math.IsInf(scores[n], -1):
+			return fmt.Errorf("place %d is empty and has score %g", n, scores[n])
+		case n > 0 && ids[n-1] < 0 && ids[n] >= 0:
+			return fmt.Errorf("place %d is taken behind an empty one", n)
+		case n > 0 && scores[n] > scores[n-1]:
+			return fmt.Errorf("place %d is better than the one before", n)
+		case n > 0 && ids[n] >= 0 && scores[n] == scores[n-1] && ids[n] <= ids[n-1]:
+			return fmt.Errorf("place %d has the lower item of a tie", n)
+		}
+	}
+	return nil
+}
+
+func TestTopKIsInOrderAndOfTiesTheLowerItemComesFirst(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		for _, each := range rankingCases(true) {
+			c := each.(*rankingCase)
+			r, err := c.run(open(1))
+			require.NoError(t, err)
+			for u := range c.rows {
+				require.NoError(t, inOrder(r[0].data[u*c.k:(u+1)*c.k], r[1].data[u*c.k:(u+1)*c.k]), c.title)
+			}
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package conformance
+
+import (
+	"math"
+
+	"dsstne/kernels"
+)
+
+// unit is the unit roundoff of float32: a rounded result is off by at most unit times itself.
+const unit = 1.0 / (1 << 24)
+
+// functionError is allowed to exp, log and tanh, in units of roundoff: four ULPs.
+const functionError = 8 * unit
+
+// underflow is the smallest normal float32: what a device that flushes denormals may lose per operation.
+const underflow = 1.0 / (1 << 63) / (1 << 63)
+
+// growth bounds the rounding error of a sum of n products in any order, relative to the sum of their absolute values:
+// n+2 roundings in the worst case, and 4 sqrt(n) of them with a probability that leaves no failures to be seen, since
+// rounding errors are as good as independent (Higham and Mary, 2019, theorem 2.4).
+func growth(n int64) float64 { return unit * math.Min(float64(n)+2, 6+4*math.Sqrt(float64(n))) }
+
+// sum collects a sum of products with its error bound: the errors that the factors bring, and its own rounding.
+type sum struct {
+	value, magnitude, inherited float64
+	terms                       int64
+}
+
+// add adds a term; magnitude is the absolute value of its parts where it is itself a difference.
+func (s *sum) add(value, magnitude, inherited float64) {
+	s.value += value
+	s.magnitude += magnitude
+	s.inherited += inherited
+	s.terms++
+}
+
+// product adds x*y of two exactly known numbers.
+func (s *sum) product(x, y float64) {
+	s.add(x*y, math.Abs(x*y), underflow*(1+math.Abs(x)+math.Abs(y)))
+}
+
+// bound is how far a float32 computation may be off.
+func (s *sum) bound() float64 { return s.inherited + growth(s.terms)*s.magnitude + underflow }
+
+// rule is an optimizer at one step for one tensor.
+type rule struct {
+	kernels.Optimizer
+	rates kernels.Rates
+	decay float64
+}
+
+func ruleOf(o kernels.Optimizer, rates kernels.Rates, noDecay bool) rule {
+	r := rule{o, rates, float64(o.WeightDecay)}
+	if noDecay {
+		r.decay = 0
+	}
+	return r
+}
+
+// number is a weight and its two states.
+type number [3]float64
+
+// apply is the update rule, written apart from the reference's own. The second result are the sums of the absolute values
+// of the parts that each of the three is made of.
+func (r rule) apply(x number, g float64) (number, number) {
+	w, a, b := x[0], x[1], x[2]
+	rate, mu := float64(r.rates.LearningRate), float64(r.Momentum)
+	beta1, beta2, epsilon := float64(r.Beta1), float64(r.Beta2), float64(r.Epsilon)
+	scale1, scale2 := float64(r.rates.Scale1), float64(r.rates.Scale2)
+	shrink, parts := 0.0, math.Abs(g)
+	if r.Kind == kernels.AdamW {
+		shrink = rate * r.decay * w
+	} else {
+		parts += math.Abs(r.decay * w)
+		g += r.decay * w
+	}
+	switch r.Kind {
+	case kernels.SGD:
+		return number{w - rate*g, a, b}, number{math.Abs(w) + rate*parts, 0, 0}
+	case kernels.Momentum, kernels.Nesterov:
+		v := mu*a - rate*g
+		size := math.Abs(mu*a) + rate*parts
+		move, moveSize := v, size
+		if r.Kind == kernels.Nesterov {
+			move, moveSize = mu*v-rate*g, mu*size+rate*parts
+		}
+		return number{w + move, v, b}, number{math.Abs(w) + moveSize, size, 0}
+	case kernels.RMSProp:
+		s := beta2*a + (1-beta2)*g*g
+		root := math.Sqrt(s) + epsilon
+		return number{w - rate*g/root, s, b}, number{math.Abs(w) + rate*parts/root, s + (1-beta2)*parts*parts, 0}
+	default:
+		m, s := beta1*a+(1-beta1)*g, beta2*b+(1-beta2)*g*g
+		size := math.Abs(beta1*a) + (1-beta1)*parts
+		root := math.Sqrt(scale2*s) + epsilon
+		return number{w - shrink - rate*scale1*m/root, m, s},
+			number{math.Abs(w) + math.Abs(shrink) + rate*scale1*size/root, size, s + (1-beta2)*parts*parts}
+	}
+}
+
+// bound tells how far weight and states may be off after an update whose gradient is g to within e. The rule is evaluated
+// over the interval that g lies in (Adam's quotient is steep where g and the states are small, so a derivative at g would
+// not do), and the rounding of the rule itself is added: about a dozen operations on the parts.
+func (r rule) bound(x number, g, e float64) number {
+	e += 4 * unit * (math.Abs(g) + math.Abs(r.decay*x[0]))
+	at, parts := r.apply(x, g)
+	var off number
+	try := func(h float64) {
+		y, _ := r.apply(x, h)
+		for i := range off {
+			off[i] = math.Max(off[i], math.Abs(y[i]-at[i]))
+		}
+	}
+	for _, f := range []float64{-1, -0.5, -0.1, 0.1, 0.5, 1} {
+		try(g + f*e)
+	}
+	for _, h := range []float64{0, -r.decay * x[0]} { // the extremes of g*g
+		if math.Abs(g-h) <= e {
+			try(h)
+		}
+	}
+	for i := range off {
+		off[i] = 1.5*off[i] + 12*unit*parts[i] + underflow
+	}
+	return off
+}
+
+// updateBounds adds the bounds of a weight's fields to a map. gradient gives the gradient of element i with its error, and
+// whether the element's row is updated at all.
+func (w *weight) updateBounds(to map[string][]float64, r rule, gradient func(i int64) (g, e float64, touched bool)) {
+	size := w.rows * w.columns
+	var bounds [3][]float64
+	for f := range bounds {
+		bounds[f] = make([]float64, size)
+	}
+	written := make([]float64, size)
+	for i := range size {
+		g, e, touched := gradient(i)
+		if !touched {
+			continue
+		}
+		if w.written {
+			written[i] = e + unit*math.Abs(g) + underflow
+			continue
+		}
+		b := r.bound(w.number(i), g, e)
+		for f := range bounds {
+			bounds[f][i] = b[f]
+		}
+	}
+	to[w.name] = bounds[0]
+	for s, state := range w.state {
+		if state != nil {
+			to[w.name+[]string{".state0", ".state1"}[s]] = bounds[s+1]
+		}
+	}
+	if w.written {
+		to[w.name+".gradient"] = written
+	}
+}
+
+func (w *weight) number(i int64) number {
+	x := number{float64(w.value[i])}
+	for s, state := range w.state {
+		if state != nil {
+			x[s+1] = float64(state[i])
+		}
+	}
+	return x
+}
