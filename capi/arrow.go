@@ -78,9 +78,9 @@ import (
 	"dsstne/engine/fault"
 )
 
-// importMatrix moves from both structs and gives a matrix over the same memory, not validated yet. The schema is released before
-// it returns; the array at once on failure, and by the matrix's Close on success. A struct that is null or released already
-// is an error and left alone.
+// importMatrix moves from both structs and gives a matrix over the same memory, not validated yet. The schema is released
+// before it returns; the array at once on failure, and by the matrix's Close on success. A struct that is null or released
+// already is an error and left alone.
 func importMatrix(cSchema *C.struct_ArrowSchema, cArray *C.struct_ArrowArray, columns int64) (*csr.Matrix, error) {
 	// After a success the array is moved from, and this releases the schema only.
 	defer discardArrow(cSchema, cArray)
@@ -223,7 +223,8 @@ func setNode(c *C.struct_ArrowArray, buffers []unsafe.Pointer, a *arrayNode, not
 	}
 }
 
-// dataType is the type as Arrow Go knows it. It is made here and not read from the schema, whose names and metadata are not needed.
+// dataType is the type as Arrow Go knows it. It is made here and not read from the schema, whose names and metadata are not
+// needed.
 func (l *matrixLayout) dataType() arrow.DataType {
 	var element, value arrow.DataType = arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32
 	if l.longIndices {
@@ -255,17 +256,27 @@ func partsOf(imported arrow.Array) csr.Parts {
 	if entry, ok := element.(*array.Struct); ok {
 		switch values := entry.Field(1).(type) {
 		case *array.Float32:
-			parts.Values32 = values.Float32Values()
+			parts.Values32 = typed(values.Float32Values(), values)
 		case *array.Float64:
-			parts.Values64 = values.Float64Values()
+			parts.Values64 = typed(values.Float64Values(), values)
 		}
 		element = entry.Field(0)
 	}
 	switch indices := element.(type) {
 	case *array.Int32:
-		parts.Indices32 = indices.Int32Values()
+		parts.Indices32 = typed(indices.Int32Values(), indices)
 	case *array.Int64:
-		parts.Indices64 = indices.Int64Values()
+		parts.Indices64 = typed(indices.Int64Values(), indices)
 	}
 	return parts
+}
+
+// typed makes the values of an array without memory, which Arrow Go shows as nil, an empty slice at the array's address:
+// csr.New takes the type from the slice that is not nil.
+func typed[T any](values []T, a arrow.Array) []T {
+	if values != nil {
+		return values
+	}
+	data := a.Data().Buffers()[1].Bytes()
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), 0)
 }

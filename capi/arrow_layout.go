@@ -44,8 +44,8 @@ type matrixLayout struct {
 
 const accepted = "a matrix is list<struct<index, value>> or list<index>, with index int32 or int64 and value float32 or float64"
 
-// layoutOf checks that an array is a matrix by its type, and that it is what Arrow says an array of that type is, as far as can
-// be seen without reading the entries. What it lets pass cannot trip the import.
+// layoutOf checks that an array is a matrix by its type, and that it is what Arrow says an array of that type is, as far as
+// can be seen without reading the entries. What it lets pass cannot trip the import.
 func layoutOf(schema *schemaNode, array *arrayNode) (*matrixLayout, error) {
 	layout, err := typeOf(schema)
 	if err != nil {

@@ -17,9 +17,9 @@ func (d *dataset) close() error { return d.Close() }
 //export dsstne_dataset_open
 func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, options *C.const_char,
 	out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
+	// Whatever happens, both structs end up released; after a success there is nothing left for this to do.
+	defer discardArrow(schema, array)
 	return guard("dsstne_dataset_open", err, func() error {
-		// Whatever happens, both structs end up released; after a success there is nothing left for this to do.
-		defer discardArrow(schema, array)
 		if err := notNull(out, "out"); err != nil {
 			return err
 		}

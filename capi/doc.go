@@ -18,6 +18,7 @@
 package main
 
 // #cgo CFLAGS: -I${SRCDIR}/../include
+// #cgo LDFLAGS: -lm
 import "C"
 
 func main() {} // never called; c-shared asks for it

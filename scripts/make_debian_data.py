@@ -87,9 +87,7 @@ def find_index(suite: str, architecture: str) -> tuple[Path, Path]:
     """The index and the release file of a suite among the lists that apt keeps."""
     found = sorted(APT_LISTS.glob(f"*_dists_{suite}_main_binary-{architecture}_Packages*"))
     if not found:
-        sys.exit(
-            f"{APT_LISTS} has no index of {suite} {architecture}: run apt-get update, or give --packages"
-        )
+        sys.exit(f"{APT_LISTS} has no index of {suite} {architecture}: run apt-get update, or give --packages")
     return found[0], Path(str(found[0]).split("_main_binary-")[0] + "_InRelease")
 
 
@@ -178,9 +176,7 @@ def encode(rows: dict[str, frozenset[str]], packages: dict[str, Package]) -> str
 
 def main() -> None:
     """Reads the index and writes the data and its README."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packages", type=Path, help="Packages, also .xz, .gz, .bz2, .lz4 (default: apt's)")
     parser.add_argument("--release", type=Path, help="its InRelease file, for the date and the version")
     parser.add_argument("--suite", default="bookworm")

@@ -102,8 +102,8 @@ func (r *Reader) size(rows []int64) (int, error) {
 			len(rows), n, math.MaxInt32)
 	}
 	if r.Limit > 0 && n > r.Limit {
-		return 0, fault.New(fault.InvalidData, "a batch of %d rows holds %d entries, but at most %d were there when it was planned: "+
-			"the matrix must not be changed while it is in use", len(rows), n, r.Limit)
+		return 0, fault.New(fault.InvalidData, "a batch of %d rows holds %d entries, but at most %d were there when it was "+
+			"planned: the matrix must not be changed while it is in use", len(rows), n, r.Limit)
 	}
 	return int(n), nil
 }

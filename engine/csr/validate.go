@@ -240,6 +240,6 @@ func (m *Matrix) valueError(row, entry int64) error {
 		return fault.New(fault.InvalidData, "row %d, column %d holds %v; values must be finite: "+
 			"remove the entry, or replace its value (or allow such values with allow_not_finite)", row, column, value)
 	}
-	return fault.New(fault.InvalidData, "row %d, column %d holds %v, which is too large for float32 (%.2g); scale the values down",
-		row, column, value, math.MaxFloat32)
+	return fault.New(fault.InvalidData, "row %d, column %d holds %v, which is too large for float32 (%.2g); "+
+		"scale the values down", row, column, value, math.MaxFloat32)
 }

@@ -98,7 +98,8 @@ func (m *Model) Close() error {
 func errClosed() error { return fault.New(fault.InvalidState, "the model is closed") }
 
 // SetFlush registers what brings lazily updated rows up to date; nil removes it. Flush may change weights although only
-// readers are at work: it is called by one of them at a time, and has nothing left to do for the second.
+// readers are at work: it is called by one of them at a time, and has nothing left to do for the second. The caller holds
+// the right to read or write, so flush must not ask for it.
 func (m *Model) SetFlush(flush func() error) {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()

@@ -57,8 +57,8 @@ func foreign(start []byte, size int64) error {
 func foreignTensors(h *header) error {
 	for _, e := range h.entries {
 		if e.name == digestTensor {
-			return fault.New(fault.CorruptFile, "the header names the format %.40q instead of %q; the file is damaged, or another "+
-				"program has rewritten it", h.metadata[keyFormat], formatName)
+			return fault.New(fault.CorruptFile, "the header names the format %.40q instead of %q; the file is damaged, or "+
+				"another program has rewritten it", h.metadata[keyFormat], formatName)
 		}
 	}
 	return fault.New(fault.CorruptFile, "not a dsstne model file, but safetensors of another program: there is no network "+
@@ -88,8 +88,8 @@ func headerLength(start []byte, size int64) (int64, error) {
 	case !ours:
 		return 0, foreign(start, size)
 	case length > headerLimit || length < 2:
-		return 0, fault.New(fault.CorruptFile, "the length of the header (bytes 0 to 8) is damaged: it says %d, at most %s bytes "+
-			"are allowed", length, grouped(headerLimit))
+		return 0, fault.New(fault.CorruptFile, "the length of the header (bytes 0 to 8) is damaged: it says %d, at most %s "+
+			"bytes are allowed", length, grouped(headerLimit))
 	}
 	return 0, fault.New(fault.CorruptFile, "file ends after %s bytes, within its header of %s bytes; was the copy interrupted?",
 		grouped(size), grouped(int64(length)))

@@ -82,8 +82,8 @@ func (m *Model) layOut(attributes map[string]string, block int64) (*layout, erro
 	}
 	l.head = headerText(metadata, l.entries)
 	if length := len(l.head) - lengthBytes; length > headerLimit {
-		return nil, fault.New(fault.InvalidArgument, "the attributes are too long: the header would have %s bytes, %s are allowed",
-			grouped(int64(length)), grouped(headerLimit))
+		return nil, fault.New(fault.InvalidArgument, "the attributes are too long: the header would have %s bytes, %s are "+
+			"allowed", grouped(int64(length)), grouped(headerLimit))
 	}
 	return l, nil
 }

@@ -8,22 +8,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Run as: go test -run - -fuzz FuzzLoad -fuzztime 60s -fuzzminimizetime 20x ./engine/model
+
+// readAlone uses one goroutine: the order of several would make the fuzzer's coverage random.
+func readAlone(file []byte) (*Model, error) { return read(bytes.NewReader(file), int64(len(file)), 1) }
+
 // FuzzLoad feeds changed files to the reader: it must neither panic nor take one that is not, byte for byte, what was saved.
 func FuzzLoad(f *testing.F) {
 	named := namedSmall(f)
 	plain := fileOf(f, create(f, smallDefinition, 1), nil)
-	wide := wideFile(f)
-	for _, file := range [][]byte{named, plain, wide, named[:100], plain[:len(plain)-1], nil, []byte("\x89PNG\r\n\x1a\n")} {
+	for _, file := range [][]byte{named, plain, named[:100], plain[:len(plain)-1], nil, []byte("\x89PNG\r\n\x1a\n")} {
 		f.Add(file)
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		m, err := readBytes(file)
+		m, err := readAlone(file)
 		if err != nil {
 			require.Nil(t, m)
 			return
 		}
 		defer m.free()
-		require.True(t, bytes.Equal(file, named) || bytes.Equal(file, plain) || bytes.Equal(file, wide))
+		require.True(t, bytes.Equal(file, named) || bytes.Equal(file, plain))
 	})
 }
 
@@ -36,7 +40,7 @@ func FuzzForged(f *testing.F) {
 	f.Add(header, data[:len(data)-2*digestBytes])
 	f.Fuzz(func(t *testing.T, header, data []byte) {
 		head := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
-		m, err := readBytes(seal(head, data))
+		m, err := readAlone(seal(head, data))
 		if err != nil {
 			return
 		}

@@ -130,7 +130,8 @@ func (r *reader) place(m *Model) error {
 func (r *reader) placeItems(m *Model, i int, dtype DType) error {
 	e := r.header.entries[i]
 	if e.dtype != dtype.String() || len(e.shape) != 1 {
-		return fault.New(fault.CorruptFile, "tensor %q is %s %s instead of a list of %s", e.name, e.dtype, shapeText(e.shape), dtype)
+		return fault.New(fault.CorruptFile, "tensor %q is %s %s instead of a list of %s", e.name, e.dtype, shapeText(e.shape),
+			dtype)
 	}
 	t, err := newTensor(e.name, dtype, e.shape, -1)
 	if err != nil {

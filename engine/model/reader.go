@@ -14,7 +14,7 @@ import (
 )
 
 // readChunk is how much is read, digested and checked at a time, while it is in the cache.
-const readChunk = 1 << 20
+const readChunk = 1 << 18
 
 // reader is a file that is being read.
 type reader struct {
@@ -65,7 +65,8 @@ func (r *reader) readDigests(head []byte) error {
 	end := r.start + r.header.end()
 	switch {
 	case end > r.size:
-		return fault.New(fault.CorruptFile, "file ends after %s of %s bytes; was the copy interrupted?", grouped(r.size), grouped(end))
+		return fault.New(fault.CorruptFile, "file ends after %s of %s bytes; was the copy interrupted?",
+			grouped(r.size), grouped(end))
 	case end < r.size:
 		return fault.New(fault.CorruptFile, "file has %s bytes, %s more than the model, which ends at byte %s; was something "+
 			"appended?", grouped(r.size), grouped(r.size-end), grouped(end))
@@ -83,8 +84,8 @@ func (r *reader) readDigests(head []byte) error {
 		return err
 	}
 	if sum := sha256.Sum256(head); !bytes.Equal(sum[:], r.digests[:digestBytes]) {
-		return fault.New(fault.CorruptFile, "the header (%s) does not match its digest; the file is damaged, or another program has "+
-			"rewritten it", byteRange(0, r.start))
+		return fault.New(fault.CorruptFile, "the header (%s) does not match its digest; the file is damaged, or another "+
+			"program has rewritten it", byteRange(0, r.start))
 	}
 	return nil
 }
@@ -99,8 +100,8 @@ func (r *reader) readMetadata() (*network.Network, error) {
 		return nil, damaged(err)
 	}
 	if version > formatVersion {
-		return nil, fault.New(fault.Unsupported, "written by a newer version of dsstne: reading it needs file format %d, and this "+
-			"version reads up to %d; update dsstne", version, formatVersion)
+		return nil, fault.New(fault.Unsupported, "written by a newer version of dsstne: reading it needs file format %d, and "+
+			"this version reads up to %d; update dsstne", version, formatVersion)
 	}
 	if r.block, err = r.header.integer(keyBlock, 1<<12, 1<<30); err != nil {
 		return nil, damaged(err)
@@ -109,8 +110,8 @@ func (r *reader) readMetadata() (*network.Network, error) {
 		return nil, damaged(fmt.Errorf("metadata %q is %d, not a multiple of 8", keyBlock, r.block))
 	}
 	if want := 1 + blocksOf(r.data, r.block); int64(len(r.digests)) != want*digestBytes {
-		return nil, damaged(fmt.Errorf("there are %d digests, %s bytes of data need %d", len(r.digests)/digestBytes, grouped(r.data),
-			want))
+		return nil, damaged(fmt.Errorf("there are %d digests, %s bytes of data need %d", len(r.digests)/digestBytes,
+			grouped(r.data), want))
 	}
 	if r.step, err = r.header.integer(keyStep, 0, math.MaxInt64); err != nil {
 		return nil, damaged(err)
@@ -169,8 +170,8 @@ func (r *reader) readBlock(block int) error {
 	}
 	digest := r.digests[digestBytes*(1+block):][:digestBytes]
 	if !bytes.Equal(hash.Sum(nil), digest) {
-		return fault.New(fault.CorruptFile, "block %d of %d of the weights (%s of the file) does not match its digest; the file is "+
-			"damaged", block+1, blocksOf(r.data, r.block), byteRange(r.start+from, r.start+to))
+		return fault.New(fault.CorruptFile, "block %d of %d of the weights (%s of the file) does not match its digest; the "+
+			"file is damaged", block+1, blocksOf(r.data, r.block), byteRange(r.start+from, r.start+to))
 	}
 	if wrong != nil {
 		return fault.New(fault.CorruptFile, "%v", wrong)

@@ -140,7 +140,8 @@ func TestWhateverFailsTheOldFileStandsAndNoOtherIsLeft(t *testing.T) {
 		}
 		require.Equal(t, "old", content, "after a failed %s", d.failed)
 	}
-	for _, call := range []string{"lstat", "readlink", "access", "create", "chmod", "write", "sync", "close", "rename", "sync folder"} {
+	for _, call := range []string{"lstat", "readlink", "access", "create", "chmod", "write", "sync", "close", "rename",
+		"sync folder"} {
 		require.Contains(t, seen, call)
 	}
 }

@@ -76,7 +76,8 @@ func TestAttributesThatAreNotTextAreRefused(t *testing.T) {
 }
 
 func TestAttributesBeyondTheHeadersLimitAreRefused(t *testing.T) {
-	err := create(t, smallDefinition, 1).Save(filepath.Join(t.TempDir(), "m"), map[string]string{"a": strings.Repeat("x", headerLimit)})
+	attributes := map[string]string{"a": strings.Repeat("x", headerLimit)}
+	err := create(t, smallDefinition, 1).Save(filepath.Join(t.TempDir(), "m"), attributes)
 	requireFault(t, err, fault.InvalidArgument, "attributes are too long")
 }
 
@@ -143,6 +144,14 @@ func TestALinkToNoFileYetMakesIt(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(folder, "m"), filepath.Join(folder, "link")))
 	require.NoError(t, create(t, smallDefinition, 1).Save(filepath.Join(folder, "link"), nil))
 	require.Equal(t, []string{"link", "m"}, filesIn(t, folder))
+}
+
+func TestAPathThroughALinkedFolderMeansWhatItMeansToTheSystem(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "real", "sub"), 0o755))
+	require.NoError(t, os.Symlink("real/sub", filepath.Join(folder, "link")))
+	require.NoError(t, create(t, smallDefinition, 1).Save(folder+"/link/../m", nil))
+	require.Equal(t, []string{"m", "sub"}, filesIn(t, filepath.Join(folder, "real")))
 }
 
 func TestTargetsThatCannotBeWrittenAreRefusedInWords(t *testing.T) {

@@ -105,8 +105,8 @@ func checkTensorNames(n *Network, objects []*strictjson.Object) {
 	owners := map[string]int{}
 	for _, t := range n.tensors() {
 		if first, taken := owners[t.Name]; taken {
-			objects[t.Layer].Fail("name", "is %q, so that a tensor would be named %q, like one of the layer %q", n.Layers[t.Layer].Name,
-				t.Name, n.Layers[first].Name)
+			objects[t.Layer].Fail("name", "is %q, so that a tensor would be named %q, like one of the layer %q",
+				n.Layers[t.Layer].Name, t.Name, n.Layers[first].Name)
 		}
 		owners[t.Name] = t.Layer
 	}

@@ -16,12 +16,12 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 		}
 	}
 	// Asked for first: the key is a known one even where there is nothing to apply it to.
-	given := document.Type("loss")
+	form := document.Type("loss")
 	if len(outputs) == 0 {
 		return nil
 	}
 	losses := map[int]kernels.Loss{}
-	switch given {
+	switch form {
 	case strictjson.Missing:
 	case strictjson.StringType:
 		kind := kernels.LossKind(slices.Index(lossWords, document.Word("loss", lossWords[kernels.Softmax], lossWords...)))
@@ -30,10 +30,12 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 		}
 	case strictjson.ObjectType:
 		addTerm(document.Object("loss"), layers, outputs, losses)
-	default:
+	case strictjson.ListType:
 		for _, o := range document.Objects("loss") {
 			addTerm(o, layers, outputs, losses)
 		}
+	default:
+		document.Fail("loss", "is %v; it must be a word, an object or a list of objects", form)
 	}
 	var list []Term
 	for _, output := range outputs {

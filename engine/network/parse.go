@@ -7,8 +7,11 @@ import (
 	"dsstne/kernels"
 )
 
-// largest is the greatest size of a layer: items are counted in 32-bit integers.
-const largest = 1<<31 - 1
+const (
+	largest    = 1<<31 - 1 // size of a layer: items are counted in 32-bit integers
+	mostLayers = 256       // keeps checks that compare layers with each other fast, whatever the text
+	longest    = 100       // characters of a layer's name, which tensors carry on
+)
 
 // Parse reads a definition, see docs/network.md. Its errors, of kind fault.InvalidArgument, name the path, the value and
 // what is allowed.
@@ -20,6 +23,10 @@ func Parse(text []byte) (*Network, error) {
 	document.Require("layers")
 	n := &Network{Name: document.String("name", "")}
 	objects := document.Objects("layers")
+	if len(objects) > mostLayers {
+		document.Fail("layers", "has %d layers; a network has at most %d", len(objects), mostLayers)
+		return nil, document.Err()
+	}
 	r := reader{objects: objects, known: make([]string, len(objects))}
 	for i, o := range objects {
 		o.Require("name", "kind")
@@ -60,6 +67,9 @@ func (r *reader) checkName(o *strictjson.Object, i int) {
 	}
 	if name == "" {
 		o.Fail("name", "is empty")
+	}
+	if len(name) > longest {
+		o.Fail("name", "has %d bytes; a name has at most %d", len(name), longest)
 	}
 	for _, c := range name {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '.' && c != '-' {
@@ -152,7 +162,8 @@ func initializer(o *strictjson.Object, l *Layer) Initializer {
 			i.Refuse(key, "is given, but the weight is shared and begins as %s does", l.Shared)
 		}
 	}
-	kind := InitializerKind(slices.Index(initializerWords, i.Word("kind", initializerWords[XavierUniform], initializerWords...)))
+	word := i.Word("kind", initializerWords[XavierUniform], initializerWords...)
+	kind := InitializerKind(slices.Index(initializerWords, word))
 	scales := strictjson.NotNegative
 	if kind == Constant {
 		scales = strictjson.Any

@@ -37,8 +37,8 @@ func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
 
 // spreadShared gives outputs that share a weight the size of its input layer, and the other way round.
 func (n *Network) spreadShared() error {
-	// As many passes as there are outputs reach every layer, whatever the order in which several outputs share a weight.
-	for range n.Terms {
+	// The first pass takes sizes to the inputs, the second to all outputs that share with them.
+	for range 2 {
 		for _, term := range n.Terms {
 			out := &n.Layers[term.Layer]
 			if out.Shared == "" {

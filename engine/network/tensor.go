@@ -26,8 +26,8 @@ type Tensor struct {
 func (n *Network) Tensors() ([]Tensor, error) {
 	for i := range n.Layers {
 		if n.Layers[i].Size == 0 {
-			return nil, fault.New(fault.InvalidArgument, `the layer %q has size "auto"; its size must be given before the model is made`,
-				n.Layers[i].Name)
+			return nil, fault.New(fault.InvalidArgument,
+				`the layer %q has size "auto"; its size must be given before the model is made`, n.Layers[i].Name)
 		}
 	}
 	return n.tensors(), nil

@@ -143,7 +143,8 @@ func TestAPerfectRankingIsOneByEveryMeasureOfOrder(t *testing.T) {
 	for i := range targets {
 		targets[i] = int32(i)
 	}
-	for _, text := range []string{"ndcg@1", "ndcg@3000", "ndcg@4000", "map@3000", "mrr@3000", "truncated_recall@20", "precision@3000"} {
+	for _, text := range []string{"ndcg@1", "ndcg@3000", "ndcg@4000", "map@3000", "mrr@3000", "truncated_recall@20",
+		"precision@3000"} {
 		require.Equal(t, 1.0, mustParse(t, text)[0].Row(targets, targets), text)
 	}
 }
@@ -264,7 +265,8 @@ func accumulate(metrics []Metric, rows, parts int, r *rand.Rand) []float64 {
 }
 
 func TestMeansHaveTheSameBitsInAnyOrderAndPartition(t *testing.T) {
-	metrics := mustParse(t, "precision@3", "recall@20", "truncated_recall@20", "ndcg@20", "hit_rate@5", "mrr@20", "map@20", "coverage@2")
+	metrics := mustParse(t, "precision@3", "recall@20", "truncated_recall@20", "ndcg@20", "hit_rate@5", "mrr@20", "map@20",
+		"coverage@2")
 	want := accumulate(metrics, 500, 1, rand.New(rand.NewPCG(0, 0)))
 	for parts := 1; parts < 9; parts++ {
 		require.Equal(t, want, accumulate(metrics, 500, parts, rand.New(rand.NewPCG(uint64(parts), 1))))

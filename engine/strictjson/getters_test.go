@@ -125,6 +125,12 @@ func TestStringRefusesOtherTypes(t *testing.T) {
 		refused(t, `{"a": {}}`, func(o *Object) { o.String("a", "") }))
 }
 
+func TestBoolAndWordAreRead(t *testing.T) {
+	o := open(t, `{"b": false, "w": "tanh"}`)
+	require.False(t, o.Bool("b", true))
+	require.Equal(t, "tanh", o.Word("w", "linear", "linear", "tanh"))
+}
+
 func TestBoolRefusesOtherTypes(t *testing.T) {
 	require.Equal(t, `options: a is 1; it must be true or false`,
 		refused(t, `{"a": 1}`, func(o *Object) { o.Bool("a", true) }))

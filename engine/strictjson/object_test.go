@@ -137,6 +137,13 @@ func TestTypeTellsTheTypes(t *testing.T) {
 	require.Equal(t, []Type{Missing, BoolType, NumberType, StringType, ListType, ObjectType, Missing}, types)
 }
 
+func TestAskedTellsWhichKeysAGetterKnows(t *testing.T) {
+	o := open(t, `{"a": 1, "b": 2}`)
+	o.Int("a", 0, Any)
+	require.True(t, o.Asked("a"))
+	require.False(t, o.Asked("b"))
+}
+
 func TestKeysAreInTheOrderOfTheText(t *testing.T) {
 	require.Equal(t, []string{"z", "a", "m"}, open(t, `{"z": 1, "a": null, "m": 2}`).Keys())
 }

@@ -33,7 +33,8 @@ func Parse(text []byte, what string) (*Object, error) {
 		return nil, p.report.first
 	}
 	if root.kind != ObjectType {
-		return nil, fault.New(fault.InvalidArgument, "%s: the text is %s; it must be an object, as in {\"key\": 1}", what, root.kind)
+		return nil, fault.New(fault.InvalidArgument, `%s: the text is %v; it must be an object, as in {"key": 1}`, what,
+			root.kind)
 	}
 	o.keys, o.values = root.keys, root.members
 	return o, nil
@@ -60,7 +61,8 @@ func checkSyntax(text []byte, what string) error {
 		(bytes.HasPrefix(rest, []byte("I")) && bytes.HasSuffix(text[:at], []byte("-"))) {
 		hint = "; numbers must be finite"
 	}
-	return fault.New(fault.InvalidArgument, "%s: line %d, column %d: not valid JSON: %s%s", what, line, column, syntax.Error(), hint)
+	return fault.New(fault.InvalidArgument, "%s: line %d, column %d: not valid JSON: %v%s", what, line, column, syntax,
+		hint)
 }
 
 // parser turns text whose syntax is right into values; the first error ends up in report.

@@ -77,7 +77,9 @@ def _lines(key: str, value: Any) -> list[str]:
     """Writes one finding of the library as aligned lines."""
     if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
         return [line for entry in value for line in _lines(key.removesuffix("s"), entry)]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value.get("missing"):
+        value = f"{value['name']}: not available: {value['missing']}"
+    elif isinstance(value, dict):
         words = [_word(name, entry) for name, entry in value.items() if name != "name"]
         text = ", ".join(word for word in words if word)
         value = f"{value['name']}: {text}" if "name" in value else text
@@ -87,8 +89,6 @@ def _lines(key: str, value: Any) -> list[str]:
 
 
 def _word(name: str, value: Any) -> str:
-    if name == "missing":
-        return f"not available: {value}" if value else ""
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if isinstance(value, list):

@@ -136,16 +136,16 @@ class Model:
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight and bias by name: ``"<layer>.weight"``, ``"<layer>.bias"``.
 
-        Weights that touch items have a row per item; the others are [units, inputs].
+        Weights that touch items have a row per item, the others are [units, inputs], and a bias is [units].
         """
         listed = self._describe()["tensors"]
-        return {t["name"]: tuple(t["shape"]) for t in listed if not t["name"].startswith("items.")}
+        return {t["name"]: _shape(t) for t in listed if not t["name"].startswith("items.")}
 
     def _tensor_entry(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         listed = {t["name"]: t for t in self._describe()["tensors"]}
         if name not in listed:
             raise NotFoundError(f"the model has no tensor {name!r}; {nearest(name, listed)}")
-        return _DTYPES[listed[name]["dtype"]], tuple(listed[name]["shape"])
+        return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
 
     def tensor(self, name: str) -> NDArray[Any]:
         """Returns a copy of a tensor; :attr:`tensors` lists them.
@@ -479,6 +479,12 @@ def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
         return _options.text_argument(Path(network).read_text("utf-8"), "network")
     except FileNotFoundError:
         raise MissingFileError(f"network: {os.fspath(network)}: no such file") from None
+
+
+def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns the shape of a tensor as users see it: the engine's biases are matrices of one column."""
+    shape = tuple(tensor["shape"])
+    return shape[:1] if tensor["name"].endswith(".bias") else shape
 
 
 def _plain(value: Any) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
     from matplotlib.axes import Axes
 
 __all__ = ["learning_curve"]
@@ -80,16 +81,12 @@ def learning_curve(
 def _epochs(history: Any) -> Sequence[Mapping[str, Any]]:
     epochs = list(getattr(history, "history", history))
     if not any("loss" in epoch for epoch in epochs):
-        raise InvalidArgumentError(
-            "the history is empty: a model has one after dsstne.fit, not after dsstne.load"
-        )
+        raise InvalidArgumentError("the history is empty: a model has one after dsstne.fit, not after dsstne.load")
     return epochs
 
 
 def _metric_names(epochs: Sequence[Mapping[str, Any]], wanted: Iterable[str] | None) -> list[str]:
-    known = list(
-        dict.fromkeys(k for e in epochs for k, v in e.items() if k not in NOT_METRICS and _is_number(v))
-    )
+    known = list(dict.fromkeys(k for e in epochs for k, v in e.items() if k not in NOT_METRICS and _is_number(v)))
     if wanted is None:
         return known
     names = [wanted] if isinstance(wanted, str) else list(wanted)

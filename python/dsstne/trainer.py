@@ -58,7 +58,7 @@ class Trainer:
         learning_rate: Size of a step.
         weight_decay: Added to the gradient as this times the weight (``"adamw"``: applied apart); biases are exempt.
         batch_size: Examples per step.
-        schedule: How the learning rate changes, such as ``{"kind": "cosine", "steps": 1000, "warmup_steps": 100}``; None =
+        schedule: How the learning rate changes, such as ``{"kind": "cosine", "steps": 1000}``; None =
             not at all.
         seed: Seed of shuffling, denoising and dropout.
         shuffle: Visit the rows in a new order in each epoch.

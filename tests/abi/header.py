@@ -67,10 +67,10 @@ def snapshot() -> str:
     prints = [r'printf("version %u.%u\n", DSSTNE_ABI_VERSION >> 16, DSSTNE_ABI_VERSION & 0xffff);']
     prints += [rf'printf("value {name} %d\n", (int){name});' for name in enumerators()]
     for name, fields in structs().items():
-        prints.append(rf'printf("struct {name}: size %zu, alignment %zu\n", sizeof({name}), _Alignof({name}));')
+        prints.append(rf'printf("layout {name}: size %zu, alignment %zu\n", sizeof({name}), _Alignof({name}));')
         for field in fields:
             place = f"offsetof({name}, {field}), sizeof((({name} *)0)->{field})"
-            prints.append(rf'printf("struct {name}: {field} at %zu, size %zu\n", {place});')
+            prints.append(rf'printf("layout {name}: {field} at %zu, size %zu\n", {place});')
     return "\n".join(lines) + "\n" + run_c(prints)
 
 

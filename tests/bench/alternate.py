@@ -1,8 +1,8 @@
 """Contestants that take turns on one machine.
 
-Each contestant lives in a process of its own, so that none leaves spinning threads, a changed memory allocator or a full
-heap to the other; while one works, the other waits for its next call. The ratio of two turns that follow each other is
-less disturbed by the machine's moods than a ratio of means.
+Each contestant lives in a process of its own, so that none leaves spinning threads, a changed memory allocator or
+a full heap to the other; while one works, the other waits for its next call. The ratio of two turns that follow
+each other is less disturbed by the machine's moods than a ratio of means.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import traceback
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
 
 
 class Contestant:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from scipy import sparse
-from settings import Network
+from typing import TYPE_CHECKING, Any
 
 import dsstne
+
+if TYPE_CHECKING:
+    from scipy import sparse
+    from settings import Network
 
 
 class Ours:
@@ -21,9 +22,7 @@ class Ours:
     def start(self, seed: int) -> None:
         """New weights and a new optimizer."""
         net = self.network
-        self.model = dsstne.fit(
-            self.data, network=net.definition(), epochs=0, seed=seed, devices="cpu", progress=False
-        )
+        self.model = dsstne.fit(self.data, network=net.definition(), epochs=0, seed=seed, devices="cpu", progress=False)
         self.trainer = dsstne.Trainer(
             self.model,
             self.data,

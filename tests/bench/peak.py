@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-# Twenty independent chains hide the latency (4 cycles, 2 units, so 8 would do) and leave registers for the factors.
+# Twenty independent chains hide the latency (4 cycles, 2 units: 8 would do) and leave registers for the factors.
 SOURCE = """
 typedef float vector __attribute__((vector_size(LANES * 4)));
 void run(long rounds, float *out) {

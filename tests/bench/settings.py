@@ -36,6 +36,6 @@ class Network:
         return {"layers": [*layers, output], "loss": self.loss}
 
     def flops_per_example(self, items: int) -> int:
-        """Multiplications and additions of the dense layers, forward and backward; the sparse input is not counted."""
+        """Floating-point operations of the dense layers, forward and backward, without the sparse input."""
         pairs = zip(self.hidden, (*self.hidden[1:], items), strict=True)
         return sum(6 * inputs * outputs for inputs, outputs in pairs)

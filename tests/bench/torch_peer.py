@@ -1,24 +1,28 @@
 """The same networks in PyTorch, as fast as its own means make them on a CPU.
 
-Sparse input through ``embedding_bag`` with a weight per entry, dense hidden layers and output, fused optimizer. Two ways
-of writing the loss, eager and compiled, are tried on real batches, and the fastest is kept: `variant` tells which.
+Sparse input through `embedding_bag` with a weight per entry, dense hidden layers and output, fused optimizer. Two
+ways of writing the loss, eager and compiled, are tried on real batches, and the fastest is kept: `variant`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from scipy import sparse
-from settings import Network
 from torch import Tensor
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scipy import sparse
+    from settings import Network
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -27,11 +31,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
 }
 
+FORMS = ("plain", "gathered")  # ways to write the loss
+
 
 class Batch:
     """A batch with the entries of the input (after denoising) and of the target."""
 
-    def __init__(self, items: Tensor, weights: Tensor, offsets: Tensor, rows: Tensor, targets: Tensor, size: int) -> None:
+    def __init__(
+        self, items: Tensor, weights: Tensor, offsets: Tensor, rows: Tensor, targets: Tensor, size: int
+    ) -> None:
         self.items, self.weights, self.offsets = items, weights, offsets
         self.rows, self.targets, self.size = rows, targets, size
 
@@ -122,7 +130,7 @@ class TorchPeer:
 
     def _step(self, batch: Batch, variant: tuple[bool, str]) -> float:
         compiled, form = variant
-        # The last, shorter batch of an epoch stays eager: a second shape would make the compiled code general and slower.
+        # The last, shorter batch of an epoch stays eager: a second shape would make the compiled code slower.
         loss_of = self._compiled(form) if compiled and batch.size == self.network.batch_size else self._loss
         self.optimizer.zero_grad(set_to_none=True)
         low = self.network.precision == "bfloat16"
@@ -148,14 +156,18 @@ class TorchPeer:
 
     def _logits(self, batch: Batch, training: bool) -> Tensor:
         net = self.network
-        bag = F.embedding_bag(batch.items, self.input, batch.offsets, mode="sum", per_sample_weights=batch.weights)
+        bag = functional.embedding_bag(
+            batch.items, self.input, batch.offsets, mode="sum", per_sample_weights=batch.weights
+        )
         act = ACTIVATIONS[net.activation]
-        h = F.dropout(act(bag + self.biases[0]), net.dropout, training)
+        h = functional.dropout(act(bag + self.biases[0]), net.dropout, training)
         for weight, bias in zip(self.dense, self.biases[1:], strict=True):
-            h = F.dropout(act(F.linear(h, weight, bias)), net.dropout, training)
+            h = functional.dropout(act(functional.linear(h, weight, bias)), net.dropout, training)
         if net.temperature is None:
-            return F.linear(h, self.output, self.output_bias)
-        return F.linear(F.normalize(h) / net.temperature, F.normalize(self.output), self.output_bias)
+            return functional.linear(h, self.output, self.output_bias)
+        return functional.linear(
+            functional.normalize(h) / net.temperature, functional.normalize(self.output), self.output_bias
+        )
 
     def _loss(self, batch: Batch, form: str) -> Tensor:
         """The sum over the items, averaged over the batch, in one of two ways to write it."""
@@ -163,31 +175,34 @@ class TorchPeer:
         rows, targets = batch.rows, batch.targets
         if self.network.loss == "softmax":
             if form == "plain":
-                return -F.log_softmax(z, dim=1)[rows, targets].sum() / batch.size
+                return -functional.log_softmax(z, dim=1)[rows, targets].sum() / batch.size
             return (torch.logsumexp(z, dim=1)[rows].sum() - z[rows, targets].sum()) / batch.size
         if form == "plain":
             wanted = torch.zeros_like(z)
             wanted[rows, targets] = 1
-            return F.binary_cross_entropy_with_logits(z, wanted, reduction="sum") / batch.size
-        return (F.softplus(z).sum() - z[rows, targets].sum()) / batch.size
+            return functional.binary_cross_entropy_with_logits(z, wanted, reduction="sum") / batch.size
+        return (functional.softplus(z).sum() - z[rows, targets].sum()) / batch.size
 
     def _fastest(self) -> tuple[bool, str]:
         batches = [self._batch(rows, training=True) for rows in self._shuffled()[:6]]
-        taken: dict[tuple[bool, str], float] = {}
-        for variant in itertools.product((False, True), ("plain", "gathered")):
-            try:
-                times = []
-                for batch in batches:
-                    begin = time.perf_counter()
-                    self._step(batch, variant)
-                    times.append(time.perf_counter() - begin)
-                taken[variant] = statistics.median(times[2:])
-            except Exception as error:
-                if not variant[0]:
-                    raise
-                print(f"  (torch.compile failed: {str(error).splitlines()[0]})")
+        taken = {variant: self._time(variant, batches) for variant in itertools.product((False, True), FORMS)}
         self.tried = {f"{'compiled' if c else 'eager'} {form}": t for (c, form), t in taken.items()}
         return min(taken, key=taken.__getitem__)
+
+    def _time(self, variant: tuple[bool, str], batches: list[Batch]) -> float:
+        """Seconds per step, infinite where there is no compiler that torch.compile can use."""
+        times = []
+        try:
+            for batch in batches:
+                begin = time.perf_counter()
+                self._step(batch, variant)
+                times.append(time.perf_counter() - begin)
+        except Exception as error:
+            if not variant[0]:
+                raise
+            print(f"  (torch.compile failed: {str(error).splitlines()[0]})")
+            return math.inf
+        return statistics.median(times[2:])
 
     def variants(self) -> dict[str, float]:
         """Seconds per step of everything that was tried."""

@@ -14,17 +14,9 @@ import (
 // opener opens a device with a number of threads.
 type opener func(threads int) kernels.Device
 
-func openerOf(t testing.TB, b kernels.Backend) opener {
-	t.Helper()
-	devices := b.Devices()
-	if len(devices) == 0 {
-		t.Skipf("%s has no devices", b.Name())
-	}
-	if devices[0].Missing != "" {
-		t.Skipf("%s: %s", b.Name(), devices[0].Missing)
-	}
+func openerOf(t testing.TB, b kernels.Backend, instructionSet string) opener {
 	return func(threads int) kernels.Device {
-		d, err := b.Open(0, kernels.Options{Threads: threads})
+		d, err := b.Open(0, kernels.Options{Threads: threads, InstructionSet: instructionSet})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = d.Close() })
 		return d
@@ -32,12 +24,33 @@ func openerOf(t testing.TB, b kernels.Backend) opener {
 }
 
 // oracle opens the reference.
-func oracle(t testing.TB) kernels.Device { return openerOf(t, kernels.Lookup("reference"))(1) }
+func oracle(t testing.TB) kernels.Device { return openerOf(t, kernels.Lookup("reference"), "")(1) }
 
-// forEveryBackend runs a test on each registered backend, the reference too: compared with itself it shows that a case
-// runs, and in tests without a comparison it is a backend like all others.
+// instructionSets of backends that have several; the others ignore or refuse them.
+var instructionSets = []string{"auto", "avx512", "avx2", "portable"}
+
+// forEveryBackend runs a test on each registered backend, with each instruction set that makes another kind of device of
+// it. The reference is among them: compared with itself it shows that a case runs, and in tests without a comparison it is
+// a backend like all others.
 func forEveryBackend(t *testing.T, test func(t *testing.T, open opener)) {
 	for _, b := range kernels.Registered() {
-		t.Run(b.Name(), func(t *testing.T) { test(t, openerOf(t, b)) })
+		if devices := b.Devices(); len(devices) == 0 || devices[0].Missing != "" {
+			t.Run(b.Name(), func(t *testing.T) { t.Skipf("%s cannot be used here: %+v", b.Name(), devices) })
+			continue
+		}
+		kinds := map[string]bool{}
+		for _, set := range instructionSets {
+			d, err := b.Open(0, kernels.Options{Threads: 1, InstructionSet: set})
+			if err != nil && set != "auto" {
+				continue // not on this machine
+			}
+			require.NoError(t, err)
+			kind := d.Info().Kind
+			require.NoError(t, d.Close())
+			if !kinds[kind] {
+				kinds[kind] = true
+				t.Run(b.Name()+" "+kind, func(t *testing.T) { test(t, openerOf(t, b, set)) })
+			}
+		}
 	}
 }

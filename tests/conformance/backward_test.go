@@ -113,6 +113,7 @@ func backwardCases() (cases []opCase) {
 		c.title = s.title()
 		cases = append(cases, c)
 	}
+	s.covered()
 	return cases
 }
 
@@ -199,6 +200,7 @@ func denseBackwardCases() (cases []opCase) {
 		c.title = s.title()
 		cases = append(cases, c)
 	}
+	s.covered()
 	return cases
 }
 
@@ -278,5 +280,6 @@ func scatterCases() (cases []opCase) {
 		c.title = s.title()
 		cases = append(cases, c)
 	}
+	s.covered()
 	return cases
 }

@@ -8,7 +8,7 @@
 //     within a bound that is computed for each number from the data: the rounding errors of a float32 computation in any
 //     order of summation (rounding_test.go), carried through loss and optimizer;
 //   - determinism: 1, 2, 3 and 8 threads give the same bits;
-//   - alertness: a backend that is wrong by one per cent in one number of one output is caught (broken_test.go).
+//   - alertness: a backend that is wrong by a ten-thousandth in one number of one output is caught (broken_test.go).
 //
 // Scores and top-k have no bounds: they are defined to the bit.
 //

@@ -151,5 +151,6 @@ func forwardCases(dense bool) (cases []opCase) {
 		c.title = s.title()
 		cases = append(cases, c)
 	}
+	s.covered()
 	return cases
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,132 +86,167 @@ func (n *net) weights() []*weight {
 	return list
 }
 
-// pass runs the network: the loss, and with gradients also the written gradients by weight name. forward, if not nil, sees
-// the output op between the forward and the backward half.
-func (n *net) pass(d kernels.Device, gradients bool, forward func(*kernels.Output)) (float64, result, error) {
+// running is a net on a device, every op bound.
+type running struct {
+	*net
+	place             *place
+	device            kernels.Device
+	placed            map[*weight]*kernels.Weights
+	output            *kernels.Output
+	forward, backward []func(*kernels.Step) error
+}
+
+func (n *net) on(d kernels.Device) *running {
 	p := &place{device: d}
-	defer p.free()
-	step := fresh(n.step)
-	placed := map[*weight]*kernels.Weights{}
+	r := &running{net: n, place: p, device: d, placed: map[*weight]*kernels.Weights{}}
 	for _, w := range n.weights() {
-		placed[w] = w.place(p)
+		r.placed[w] = w.place(p)
 	}
 	buffer := func() kernels.Buffer { return p.alloc(gradientRows * gradientUnits) }
 	h1, h2, dh1, dh2 := buffer(), buffer(), buffer(), buffer()
-	e1 := kernels.Epilogue{Bias: placed[n.bias1].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 1}
-	e2 := kernels.Epilogue{Bias: placed[n.bias2].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 2}
+	e1 := kernels.Epilogue{Bias: r.placed[n.bias1].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 1}
+	e2 := kernels.Epilogue{Bias: r.placed[n.bias2].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 2}
 
-	gather := &kernels.Gather{Input: 0, Weight: placed[n.in], Out: h1, Epilogue: &e1}
-	dense := &kernels.Dense{In: h1, Weight: placed[n.dense], Out: h2, Epilogue: &e2}
+	gather := &kernels.Gather{Input: 0, Weight: r.placed[n.in], Out: h1, Epilogue: &e1}
+	dense := &kernels.Dense{In: h1, Weight: r.placed[n.dense], Out: h2, Epilogue: &e2}
 	dense.Workspace = p.workspace(dense, gradientRows)
 	output := &kernels.Output{
-		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, Bias: placed[n.biasOut], TiedInput: -1,
-		Sources: []kernels.OutputSource{{H: h2, DH: dh2, Weight: placed[n.out]}}, Stats: p.alloc(2 * gradientRows),
+		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, Bias: r.placed[n.biasOut], TiedInput: -1,
+		Sources: []kernels.OutputSource{{H: h2, DH: dh2, Weight: r.placed[n.out]}}, Stats: p.alloc(2 * gradientRows),
 	}
 	if n.skip {
-		output.Sources = append(output.Sources, kernels.OutputSource{H: h1, DH: dh1, Weight: placed[n.second]})
+		output.Sources = append(output.Sources, kernels.OutputSource{H: h1, DH: dh1, Weight: r.placed[n.second]})
 	}
 	if n.tied {
 		output.TiedInput, output.TiedGradient = 0, p.alloc(gradientItems*gradientUnits)
 	}
 	output.Workspace = p.workspace(output, gradientRows)
-	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: placed[n.bias2]}
+	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}
 	back2.Workspace = p.workspace(back2, gradientRows)
-	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: placed[n.dense]}
+	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
 	denseBack.Workspace = p.workspace(denseBack, gradientRows)
-	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: placed[n.bias1]}
+	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: r.placed[n.bias1]}
 	back1.Workspace = p.workspace(back1, gradientRows)
-	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: placed[n.in], TiedGradient: output.TiedGradient}
+	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: r.placed[n.in], TiedGradient: output.TiedGradient}
 	scatter.Workspace = p.workspace(scatter, gradientRows)
 
-	ops := []func() error{
-		func() error { return d.Gather(gather, step) },
-		func() error { return d.Dense(dense, step) },
-		func() error {
-			if forward != nil {
-				forward(output)
-			}
-			if n.loss.NeedsStats() {
-				return d.OutputStats(output, step)
-			}
-			return nil
-		},
-		func() error { return d.OutputStep(output, step) },
+	r.output = output
+	r.forward = []func(*kernels.Step) error{
+		func(s *kernels.Step) error { return d.Gather(gather, s) },
+		func(s *kernels.Step) error { return d.Dense(dense, s) },
 	}
-	if gradients {
-		ops = append(ops,
-			func() error { return d.Backward(back2, step) },
-			func() error { return d.DenseBackward(denseBack, step) },
-			func() error { return d.Backward(back1, step) },
-			func() error { return d.Scatter(scatter, step) })
+	if n.loss.NeedsStats() {
+		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
 	}
+	r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStep(output, s) })
+	r.backward = []func(*kernels.Step) error{
+		func(s *kernels.Step) error { return d.Backward(back2, s) },
+		func(s *kernels.Step) error { return d.DenseBackward(denseBack, s) },
+		func(s *kernels.Step) error { return d.Backward(back1, s) },
+		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
+	}
+	return r
+}
+
+// lossOf runs ops and tells what they added to the loss.
+func (r *running) lossOf(ops ...func(*kernels.Step) error) (float64, error) {
+	step := fresh(r.step)
 	for _, op := range ops {
-		if err := op(); err != nil {
-			return 0, nil, err
+		if err := op(step); err != nil {
+			return 0, err
 		}
 	}
-	var r result
-	for _, w := range n.weights() {
-		r.add(w.name, placed[w].Gradient)
-	}
-	return step.Loss[1], r, nil
+	return step.Loss[1], nil
 }
 
-// smooth tells whether no kink lies within reach of a difference: hidden sums of a ReLU away from 0, and sigmoids of the
-// scaled marginal loss away from its limits. The sums are told from a run without activation.
-func (n *net) smooth(t *testing.T, d kernels.Device) bool {
-	clear := true
-	_, _, err := n.pass(d, false, func(op *kernels.Output) {
-		for s := range op.Sources {
-			for i, h := range op.Sources[s].H.Float32() {
-				e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(2-s)}
+// gradients are the written ones, by weight.
+func (r *running) gradients() (g result, err error) {
+	_, err = r.lossOf(append(slices.Clone(r.forward), r.backward...)...)
+	for _, w := range r.weights() {
+		g.add(w.name, r.placed[w].Gradient)
+	}
+	return g, err
+}
+
+// quotient is (L(w + e) - L(w - e)) / 2e for number i of a weight.
+func (r *running) quotient(w *weight, i int, e float32) (float64, error) {
+	value := r.placed[w].Value.Float32()
+	defer func() { value[i] = w.value[i] }()
+	value[i] = w.value[i] + e
+	above, err := r.lossOf(r.forward...)
+	if err != nil {
+		return 0, err
+	}
+	value[i] = w.value[i] - e
+	below, err := r.lossOf(r.forward...)
+	return (above - below) / (2 * float64(e)), err
+}
+
+// derivative combines three quotients.
+func (r *running) derivative(w *weight, i int) (float64, error) {
+	var q [3]float64
+	for n := range q {
+		var err error
+		if q[n], err = r.quotient(w, i, difference/float32(int(1)<<n)); err != nil {
+			return 0, err
+		}
+	}
+	coarse, fine := (4*q[1]-q[0])/3, (4*q[2]-q[1])/3
+	return (16*fine - coarse) / 15, nil
+}
+
+// smooth tells whether no kink lies within reach of a difference: units of a ReLU away from 0, and sigmoids of the scaled
+// marginal loss away from its limits.
+func (n *net) smooth(d kernels.Device) (bool, error) {
+	r := n.on(d)
+	defer r.place.free()
+	if _, err := r.lossOf(r.forward...); err != nil {
+		return false, err
+	}
+	if n.activation == kernels.ReLU {
+		for s, source := range r.output.Sources {
+			e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(2-s)}
+			for i, h := range source.H.Float32() {
 				dropped := keep(e, n.step, int64(i)/gradientUnits, int64(i)%gradientUnits) == 0
-				clear = clear && (n.activation != kernels.ReLU || dropped || h > 0.25)
+				if !dropped && h <= 0.25 {
+					return false, nil
+				}
 			}
 		}
-		if n.loss.Kind == kernels.ScaledMarginal {
-			clear = clear && n.awayFromLimits(t, d, op)
-		}
-	})
-	require.NoError(t, err)
-	return clear
+	}
+	if n.loss.Kind == kernels.ScaledMarginal {
+		return r.awayFromLimits()
+	}
+	return true, nil
 }
 
-func (n *net) awayFromLimits(t *testing.T, d kernels.Device, op *kernels.Output) bool {
+func (r *running) awayFromLimits() (bool, error) {
 	scores := &kernels.Scores{Out: make([]float32, gradientRows*gradientItems), Stride: gradientItems}
-	scores.Items, scores.Sources, scores.Bias, scores.Temperature = op.Items, op.Sources, op.Bias, op.Temperature
-	require.NoError(t, d.Scores(scores, n.step))
+	scores.Items, scores.Sources, scores.Bias, scores.Temperature = gradientItems, r.output.Sources, r.output.Bias, r.temperature
+	scores.Workspace = r.place.workspace(scores, gradientRows)
+	if err := r.device.Scores(scores, r.step); err != nil {
+		return false, err
+	}
 	for _, z := range scores.Out {
 		a := 1 / (1 + math.Exp(-float64(z)))
-		if math.Abs(a-float64(n.loss.OneTarget)) < 0.05 || math.Abs(a-float64(n.loss.ZeroTarget)) < 0.05 {
-			return false
+		if math.Abs(a-float64(r.loss.OneTarget)) < 0.05 || math.Abs(a-float64(r.loss.ZeroTarget)) < 0.05 {
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }
 
 // gradientAgrees compares every written gradient with finite differences.
 func gradientAgrees(n *net, d kernels.Device, tolerance float64) error {
-	_, gradients, err := n.pass(d, true, nil)
+	r := n.on(d)
+	defer r.place.free()
+	gradients, err := r.gradients()
 	if err != nil {
 		return err
 	}
 	for which, w := range n.weights() {
-		for i, x := range w.value {
-			quotient := func(e float32) float64 {
-				var loss [2]float64
-				for side := range loss {
-					w.value[i] = x + e*float32(1-2*side)
-					if loss[side], _, err = n.pass(d, false, nil); err != nil {
-						return math.NaN()
-					}
-				}
-				w.value[i] = x
-				return (loss[0] - loss[1]) / (2 * float64(e))
-			}
-			first, second := quotient(difference), quotient(difference/2)
-			coarse, fine := (4*second-first)/3, (4*quotient(difference/4)-second)/3
-			want := (16*fine - coarse) / 15
+		for i := range w.value {
+			want, err := r.derivative(w, i)
 			if err != nil {
 				return err
 			}
@@ -252,7 +288,10 @@ func TestGradientsAreTheDerivativesOfTheLoss(t *testing.T) {
 func smoothNet(t *testing.T, c netCase) *net {
 	reference := oracle(t)
 	for seed := range uint64(20000) {
-		if n := newNet(c, seed); n.smooth(t, reference) {
+		n := newNet(c, seed)
+		smooth, err := n.smooth(reference)
+		require.NoError(t, err)
+		if smooth {
 			return n
 		}
 	}

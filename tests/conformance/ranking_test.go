@@ -165,6 +165,7 @@ func rankingCases(topK bool) (cases []opCase) {
 			cases = append(cases, c)
 		}
 	}
+	s.covered()
 	return cases
 }
 
@@ -197,13 +198,9 @@ func (c *rankingCase) draw(s *sampler) {
 	}
 }
 
-// ops of ranking_test.go, in the form of suite_test.go.
-var rankingOps = []struct {
-	op    string
-	cases func() []opCase
-}{
-	{"Scores", func() []opCase { return rankingCases(false) }},
-	{"TopK", func() []opCase { return rankingCases(true) }},
+var rankingOps = []group{
+	{"Scores", remembering(func() []opCase { return rankingCases(false) })},
+	{"TopK", remembering(func() []opCase { return rankingCases(true) })},
 }
 
 func TestScoresAndTopKHaveTheBitsOfTheReference(t *testing.T) {

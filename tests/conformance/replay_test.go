@@ -106,7 +106,7 @@ func replayCases() (cases []opCase) {
 	s := newSampler(16)
 	for range 36 {
 		shape := pick(s, "shape", layerShapes...)
-		b, items, units := min(shape[0], 33), shape[1], shape[2]
+		b, items, units := min(shape[0], 33), min(shape[1], 300), shape[2]
 		c := &replayCase{optimizer: s.optimizer()}
 		c.input = pick(s, "input", 1, -1)
 		batch := s.batch(b, items, pick(s, "batch", batchKinds...), true)
@@ -129,6 +129,7 @@ func replayCases() (cases []opCase) {
 		c.title = s.title()
 		cases = append(cases, c)
 	}
+	s.covered()
 	return cases
 }
 

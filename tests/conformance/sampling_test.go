@@ -14,15 +14,20 @@ import (
 type sampler struct {
 	*rand.Rand
 	decks map[string][]int
-	words []string // what was drawn, for the case's name
+	dealt map[string]int // how often a feature was drawn, less the number of its values
+	words []string       // what was drawn, for the case's name
 }
 
 func newSampler(seed uint64) *sampler {
-	return &sampler{Rand: rand.New(rand.NewPCG(seed, 1)), decks: map[string][]int{}}
+	return &sampler{Rand: rand.New(rand.NewPCG(seed, 1)), decks: map[string][]int{}, dealt: map[string]int{}}
 }
 
 func pick[T any](s *sampler, feature string, values ...T) T {
-	deck := s.decks[feature]
+	deck, known := s.decks[feature]
+	if !known {
+		s.dealt[feature] = -len(values)
+	}
+	s.dealt[feature]++
 	if len(deck) == 0 {
 		deck = s.Perm(len(values))
 	}
@@ -30,6 +35,15 @@ func pick[T any](s *sampler, feature string, values ...T) T {
 	s.decks[feature] = deck[1:]
 	s.words = append(s.words, fmt.Sprintf("%s=%v", feature, value))
 	return value
+}
+
+// covered panics if a value of a feature is in no case, so that a list that became too short is noticed.
+func (s *sampler) covered() {
+	for feature, surplus := range s.dealt {
+		if surplus < 0 {
+			panic(fmt.Sprintf("%d values of the feature %q are in no case", -surplus, feature))
+		}
+	}
 }
 
 // title is the name of a case: all that was drawn since the last title.

@@ -1,24 +1,46 @@
 package conformance
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// opCases are the cases of every op that computes; ranking_test.go has those of Scores and TopK.
-var opCases = []struct {
+// group is an op with its cases.
+type group struct {
 	op    string
 	cases func() []opCase
-}{
-	{"Gather", func() []opCase { return forwardCases(false) }},
-	{"Dense", func() []opCase { return forwardCases(true) }},
-	{"OutputStats", func() []opCase { return outputCases(true) }},
-	{"OutputStep", func() []opCase { return outputCases(false) }},
-	{"Backward", backwardCases},
-	{"DenseBackward", denseBackwardCases},
-	{"Scatter", scatterCases},
-	{"Replay", replayCases},
+}
+
+// opCases are the cases of every op that computes; ranking_test.go has those of Scores and TopK.
+var opCases = []group{
+	{"Gather", remembering(func() []opCase { return forwardCases(false) })},
+	{"Dense", remembering(func() []opCase { return forwardCases(true) })},
+	{"OutputStats", remembering(func() []opCase { return outputCases(true) })},
+	{"OutputStep", remembering(func() []opCase { return outputCases(false) })},
+	{"Backward", remembering(backwardCases)},
+	{"DenseBackward", remembering(denseBackwardCases)},
+	{"Scatter", remembering(scatterCases)},
+	{"Replay", remembering(replayCases)},
+}
+
+// remembered is a case whose bounds, which take longer than the op, are computed once for all backends.
+type remembered struct {
+	opCase
+	once func() map[string][]float64
+}
+
+func (r remembered) bounds() map[string][]float64 { return r.once() }
+
+// remembering makes a list of cases once.
+func remembering(cases func() []opCase) func() []opCase {
+	return sync.OnceValue(func() (list []opCase) {
+		for _, c := range cases() {
+			list = append(list, remembered{c, sync.OnceValue(c.bounds)})
+		}
+		return list
+	})
 }
 
 func TestEveryOpAgreesWithTheReference(t *testing.T) {

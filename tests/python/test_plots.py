@@ -3,7 +3,6 @@ import subprocess
 import sys
 
 import pytest
-
 from dsstne.errors import InvalidArgumentError
 
 matplotlib = pytest.importorskip("matplotlib")

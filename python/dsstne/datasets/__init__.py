@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import difflib
 import lzma
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
 from dsstne.errors import InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["Interactions", "hold_out", "load_debian"]
 
@@ -69,9 +71,7 @@ def _numbers(names: Iterable[str], known: np.ndarray, what: str) -> np.ndarray:
     for name in wanted:
         if name not in number:
             near = difflib.get_close_matches(str(name), number, n=1)
-            raise NotFoundError(
-                f"no {what} is named {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-            )
+            raise NotFoundError(f"no {what} is named {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     return np.array([number[name] for name in wanted], dtype=np.int64)
 
 
@@ -141,9 +141,7 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     if not 0 <= fraction <= 1:
         raise InvalidArgumentError(f"fraction is {fraction}, but must be between 0 and 1")
     if not sparse.issparse(X):
-        raise InvalidArgumentError(
-            f"X is {type(X).__name__}, but must be a SciPy sparse matrix; try csr_array(X)"
-        )
+        raise InvalidArgumentError(f"X is {type(X).__name__}, but must be a SciPy sparse matrix; try csr_array(X)")
     X = X.tocsr()
     if not X.has_canonical_format or not np.all(X.data):
         X = X.copy()

@@ -1,0 +1,88 @@
+package network
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/fault"
+)
+
+const everything = `{"name": "a <b> & \u2028", "layers": [
+	{"name": "input", "kind": "input", "size": 100, "scaling": "l2", "denoising": 0.4},
+	{"name": "more", "kind": "input"},
+	{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8, "activation": "relu", "dropout": 0.1,
+		"bias": false, "initializer": {"kind": "he_normal", "scale": 1e-7}},
+	{"name": "output", "kind": "output", "temperature": 0.07, "shared": "hidden1.weight.input", "initializer": {"bias": -10.2}},
+	{"name": "popular", "kind": "output", "sources": [], "size": 7}],
+	"loss": [{"layer": "popular", "kind": "sigmoid"}, {"layer": "output", "kind": "scaled_marginal", "weight": 0.3}]}`
+
+func TestJSONIsCanonicalAndComplete(t *testing.T) {
+	require.Equal(t, `{"name":"","layers":[`+
+		`{"name":"input","kind":"input","size":"auto","scaling":"none","denoising":0},`+
+		`{"name":"hidden1","kind":"hidden","sources":["input"],"size":8,"activation":"tanh","dropout":0,"bias":true,`+
+		`"initializer":{"kind":"xavier_uniform","scale":1,"bias":0}},`+
+		`{"name":"output","kind":"output","sources":["hidden1"],"size":"auto","bias":true,"temperature":0,`+
+		`"initializer":{"kind":"xavier_uniform","scale":1,"bias":0}}],`+
+		`"loss":[{"layer":"output","kind":"softmax","weight":1,"normalize_rows":false}]}`, string(parse(t, layers(auto)).JSON()))
+}
+
+func TestParseOfJSONIsTheIdentity(t *testing.T) {
+	for name, text := range map[string]string{"defaults": layers(auto), "tied": layers(tied), "everything": everything} {
+		t.Run(name, func(t *testing.T) {
+			n := parse(t, text)
+			require.Equal(t, n, parse(t, string(n.JSON())))
+		})
+	}
+}
+
+func TestParseOfJSONIsTheIdentityAfterWithSizes(t *testing.T) {
+	n, err := parse(t, everything).WithSizes(map[string]int64{"more": 9})
+	require.NoError(t, err)
+	require.Equal(t, n, parse(t, string(n.JSON())))
+}
+
+// Every block of JSON in the reference is a definition.
+func TestTheExamplesOfTheReferenceAreValid(t *testing.T) {
+	text, err := os.ReadFile("../../docs/network.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(text, -1)
+	require.NotEmpty(t, blocks)
+	for _, block := range blocks {
+		_, err := Parse(block[1])
+		require.NoError(t, err, "%s", block[1])
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{``, `{}`, layers(auto), layers(tied), layers(in + hidden + out), everything,
+		layers(`{"name": "o", "kind": "output", "sources": []}`), `{"layers": [{"name": "i", "kind": "input"}], "loss": [{}]}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		n, err := Parse(text)
+		if err != nil {
+			require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
+			return
+		}
+		canonical := n.JSON()
+		again, err := Parse(canonical)
+		require.NoError(t, err)
+		require.Equal(t, n, again)
+		require.True(t, bytes.Equal(canonical, again.JSON()))
+		sizes := map[string]int64{}
+		for _, l := range n.Layers {
+			if l.Size == 0 {
+				sizes[l.Name] = 1000
+			}
+		}
+		// A shared weight may make these sizes contradict the definition.
+		if filled, err := n.WithSizes(sizes); err == nil {
+			_, err = filled.Tensors()
+			require.NoError(t, err)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package network
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+)
+
+// parse reads a definition that is right.
+func parse(t *testing.T, text string) *Network {
+	t.Helper()
+	n, err := Parse([]byte(text))
+	require.NoError(t, err)
+	return n
+}
+
+// layers wraps layers into a definition.
+func layers(text string) string { return `{"layers": [` + text + `]}` }
+
+const (
+	in     = `{"name": "input", "kind": "input", "size": 100}, `
+	hidden = `{"name": "hidden1", "kind": "hidden", "size": 8}, `
+	out    = `{"name": "output", "kind": "output", "size": 100}`
+)
+
+func TestDefaultsAreFilledIn(t *testing.T) {
+	n := parse(t, layers(`{"name": "input", "kind": "input"}, {"name": "hidden1", "kind": "hidden", "size": 8}, `+
+		`{"name": "output", "kind": "output"}`))
+	require.Equal(t, &Network{
+		Layers: []Layer{
+			{Name: "input", Kind: Input},
+			{Name: "hidden1", Kind: Hidden, Size: 8, Sources: []int{0}, Activation: kernels.Tanh, Bias: true,
+				Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
+			{Name: "output", Kind: Output, Sources: []int{1}, Bias: true, Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
+		},
+		Terms: []Term{{Layer: 2, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}}},
+	}, n)
+}
+
+func TestEveryKeyIsRead(t *testing.T) {
+	n := parse(t, `{"name": "all", "layers": [
+		{"name": "input", "kind": "input", "size": 100, "scaling": "l2", "denoising": 0.5},
+		{"name": "more", "kind": "input", "size": "auto"},
+		{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8.0, "activation": "relu", "dropout": 0.25,
+			"bias": false, "initializer": {"kind": "constant", "scale": -0.5}},
+		{"name": "output", "kind": "output", "sources": ["hidden1"], "size": 100, "temperature": 0.1,
+			"shared": "hidden1.weight.input", "initializer": {"bias": -10.2}}],
+		"loss": {"kind": "scaled_marginal", "weight": 2, "one_scale": 30, "zero_scale": 3, "one_target": 1, "zero_target": 0}}`)
+	require.Equal(t, &Network{
+		Name: "all",
+		Layers: []Layer{
+			{Name: "input", Kind: Input, Size: 100, Scaling: L2, Denoising: 0.5},
+			{Name: "more", Kind: Input},
+			{Name: "hidden1", Kind: Hidden, Size: 8, Sources: []int{1, 0}, Activation: kernels.ReLU, Dropout: 0.25,
+				Initializer: Initializer{Kind: Constant, Scale: -0.5}},
+			{Name: "output", Kind: Output, Size: 100, Sources: []int{2}, Bias: true, Temperature: 0.1, Shared: "hidden1.weight.input",
+				Initializer: Initializer{Kind: XavierUniform, Scale: 1, Bias: -10.2}},
+		},
+		Terms: []Term{{Layer: 3, Loss: kernels.Loss{Kind: kernels.ScaledMarginal, Weight: 2, OneScale: 30, ZeroScale: 3, OneTarget: 1}}},
+	}, n)
+}
+
+func TestAnExplicitEmptyListOfSourcesIsAnOutputOfBiasOnly(t *testing.T) {
+	n := parse(t, layers(`{"name": "output", "kind": "output", "sources": []}`))
+	require.Equal(t, []int{}, n.Layers[0].Sources)
+}
+
+func TestAWordAsLossIsForEveryOutput(t *testing.T) {
+	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}], "loss": "squared"}`)
+	squared := kernels.Loss{Kind: kernels.Squared, Weight: 1}
+	require.Equal(t, []Term{{2, squared}, {3, squared}}, n.Terms)
+}
+
+func TestLossTermsFollowTheOrderOfTheLayers(t *testing.T) {
+	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}],
+		"loss": [{"layer": "more", "kind": "sigmoid"}, {"layer": "output", "kind": "softmax", "normalize_rows": true}]}`)
+	require.Equal(t, []Term{{2, kernels.Loss{Kind: kernels.Softmax, Weight: 1, NormalizeRows: true}},
+		{3, kernels.Loss{Kind: kernels.SigmoidCrossEntropy, Weight: 1}}}, n.Terms)
+}
+
+func TestAnOutputThatTheLossesDoNotNameHasSoftmax(t *testing.T) {
+	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}],
+		"loss": [{"layer": "more", "kind": "sigmoid"}]}`)
+	require.Equal(t, Term{2, kernels.Loss{Kind: kernels.Softmax, Weight: 1}}, n.Terms[0])
+}
+
+func TestALossInAListOfOneNeedsNoLayer(t *testing.T) {
+	n := parse(t, `{"layers": [`+in+hidden+out+`], "loss": [{"kind": "sigmoid"}]}`)
+	require.Equal(t, kernels.SigmoidCrossEntropy, n.Terms[0].Loss.Kind)
+}
+
+func TestScaledMarginalHasItsDefaults(t *testing.T) {
+	n := parse(t, `{"layers": [`+in+hidden+out+`], "loss": "scaled_marginal"}`)
+	require.Equal(t, kernels.Loss{Kind: kernels.ScaledMarginal, Weight: 1, OneScale: 1, ZeroScale: 1, OneTarget: 0.9,
+		ZeroTarget: 0.1}, n.Terms[0].Loss)
+}
+
+func TestLayerFindsAName(t *testing.T) {
+	i, err := parse(t, layers(in+hidden+out)).Layer("hidden1")
+	require.NoError(t, err)
+	require.Equal(t, 1, i)
+}
+
+func TestLayerNamesTheNearest(t *testing.T) {
+	_, err := parse(t, layers(in+hidden+out)).Layer("inptu")
+	require.EqualError(t, err, `the network has no layer "inptu"; did you mean "input"?`)
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+}
+
+func TestConstantsShowTheirWords(t *testing.T) {
+	require.Equal(t, []string{"output", "l2", "he_normal"}, []string{Output.String(), L2.String(), HeNormal.String()})
+}

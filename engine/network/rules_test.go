@@ -1,0 +1,231 @@
+package network
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/fault"
+)
+
+// TestRulesAreEnforced holds a broken definition for every rule, and the message that follows "network definition: ".
+func TestRulesAreEnforced(t *testing.T) {
+	const hidden2 = `{"name": "hidden2", "kind": "hidden", "size": 8}, `
+	const units = `it must be an integer from 1 to 2147483647`
+	const schemes = `xavier_uniform, xavier_normal, he_uniform, he_normal, normal, uniform, constant`
+	const kinds = `sigmoid, scaled_marginal, softmax, squared`
+	const more = `{"name": "more", "kind": "output", "sources": ["hidden1"]}`
+	input := func(rest string) string {
+		return layers(`{"name": "input", "kind": "input"` + rest + `}, ` + hidden + out)
+	}
+	unit := func(rest string) string {
+		return layers(in + `{"name": "hidden1", "kind": "hidden"` + rest + `}, ` + out)
+	}
+	output := func(rest string) string {
+		return layers(in + hidden + `{"name": "output", "kind": "output"` + rest + `}`)
+	}
+	loss := func(text string) string { return `{"layers": [` + in + hidden + out + `], "loss": ` + text + `}` }
+	losses := func(text string) string {
+		return `{"layers": [` + in + hidden + out + `, ` + more + `], "loss": ` + text + `}`
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"no layers":           {`{}`, `layers is missing`},
+		"unknown key":         {`{"layer": [], "loss": "softmax"}`, `layer is not a known key; did you mean "layers"?`},
+		"layers not a list":   {`{"layers": {}}`, `layers is an object; it must be a list`},
+		"layer not an object": {`{"layers": ["input"]}`, `layers[0] is "input"; it must be an object`},
+		"no output": {layers(in + `{"name": "hidden1", "kind": "hidden", "size": 8}`),
+			`layers has no output layer; a network needs at least one`},
+		"no layer at all": {layers(``), `layers has no output layer; a network needs at least one`},
+
+		"name missing": {layers(`{"kind": "input"}, ` + hidden + out), `layers[0].name is missing`},
+		"name misspelled": {layers(`{"nmae": "input", "kind": "input"}, ` + hidden + out),
+			`layers[0].nmae is not a known key; did you mean "name"?`},
+		"name empty": {layers(`{"name": "", "kind": "input"}`), `layers[0].name is empty`},
+		"name with space": {layers(`{"name": "a b", "kind": "input"}`),
+			`layers[0].name is "a b"; names are made of letters A to Z and a to z, digits, and the signs _ . -`},
+		"name too long": {layers(`{"name": "` + strings.Repeat("a", 101) + `", "kind": "input"}`),
+			`layers[0].name has 101 bytes; a name has at most 100`},
+		"too many layers": {layers(strings.Repeat(hidden, 256) + out), `layers has 257 layers; a network has at most 256`},
+		"name taken": {layers(in + hidden + `{"name": "input", "kind": "output"}`),
+			`layers[2].name is "input", which is the name of layers[0] too; every layer needs its own`},
+		"kind missing": {layers(in + `{"name": "hidden1", "size": 8}, ` + out), `layers[1].kind is missing`},
+		"kind misspelled": {layers(in + `{"name": "hidden1", "kid": "hidden", "size": 8}, ` + out),
+			`layers[1].kid is not a known key; did you mean "kind"?`},
+		"kind unknown": {layers(in + `{"name": "hidden1", "kind": "hiden", "size": 8}, ` + out),
+			`layers[1].kind is "hiden"; it must be one of input, hidden, output; did you mean "hidden"?`},
+
+		"input size zero": {input(`, "size": 0`), `layers[0].size is 0; ` + units},
+		"input size fraction": {input(`, "size": 512.5`),
+			`layers[0].size is 512.5; ` + units},
+		"input size too large": {input(`, "size": 2147483648`),
+			`layers[0].size is 2147483648; ` + units},
+		"input size word": {input(`, "size": "atuo"`),
+			`layers[0].size is "atuo"; it must be one of auto; did you mean "auto"?`},
+		"input scaling": {input(`, "scaling": "L2"`),
+			`layers[0].scaling is "L2"; it must be one of none, l2; did you mean "l2"?`},
+		"input denoising of 1": {input(`, "denoising": 1`),
+			`layers[0].denoising is 1; it must be a number from 0 to less than 1`},
+		"input denoising below": {input(`, "denoising": -0.5`),
+			`layers[0].denoising is -0.5; it must be a number from 0 to less than 1`},
+		"input unknown key": {input(`, "denosing": 0.5`),
+			`layers[0].denosing is not a known key; did you mean "denoising"?`},
+		"input sources": {input(`, "sources": []`),
+			`layers[0].sources is given, but an input layer takes its rows from a dataset`},
+		"input dropout": {input(`, "dropout": 0.5`),
+			`layers[0].dropout is given, but an input layer has none; its entries are dropped by "denoising"`},
+		"input activation": {input(`, "activation": "tanh"`),
+			`layers[0].activation is given, but an input layer has none`},
+		"input bias": {input(`, "bias": true`), `layers[0].bias is given, but an input layer has none`},
+		"input initializer": {input(`, "initializer": {}`),
+			`layers[0].initializer is given, but an input layer has none`},
+		"input temperature": {input(`, "temperature": 1`),
+			`layers[0].temperature is given, but an input layer has none`},
+		"input shared": {input(`, "shared": "x"`), `layers[0].shared is given, but an input layer has none`},
+
+		"hidden size missing": {unit(``), `layers[1].size is missing`},
+		"hidden size auto": {unit(`, "size": "auto"`),
+			`layers[1].size is "auto", which is for layers that meet the data; a hidden layer needs its number of units`},
+		"hidden size negative": {unit(`, "size": -8`),
+			`layers[1].size is -8; ` + units},
+		"hidden size text": {unit(`, "size": "8"`),
+			`layers[1].size is "8"; ` + units},
+		"hidden activation": {unit(`, "size": 8, "activation": "tahn"`),
+			`layers[1].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu; did you mean "tanh"?`},
+		"hidden dropout of 1": {unit(`, "size": 8, "dropout": 1.0`),
+			`layers[1].dropout is 1.0; it must be a number from 0 to less than 1`},
+		"hidden dropout nearly 1": {unit(`, "size": 8, "dropout": 0.99999999999`),
+			`layers[1].dropout is 0.99999999999; as a 32-bit number that is 1, and it must be a number from 0 to less than 1`},
+		"hidden bias": {unit(`, "size": 8, "bias": 0`), `layers[1].bias is 0; it must be true or false`},
+		"hidden unknown key": {unit(`, "size": 8, "activaton": "tanh"`),
+			`layers[1].activaton is not a known key; did you mean "activation"?`},
+		"hidden scaling": {unit(`, "size": 8, "scaling": "l2"`),
+			`layers[1].scaling is given, but only input layers have it`},
+		"hidden denoising": {unit(`, "size": 8, "denoising": 0.5`),
+			`layers[1].denoising is given, but only input layers have it`},
+		"hidden temperature": {unit(`, "size": 8, "temperature": 1`),
+			`layers[1].temperature is given, but only output layers have it`},
+		"hidden shared": {unit(`, "size": 8, "shared": "x"`),
+			`layers[1].shared is given, but only output layers have it`},
+		"initializer kind": {unit(`, "size": 8, "initializer": {"kind": "xavier"}`),
+			`layers[1].initializer.kind is "xavier"; it must be one of ` + schemes + `; did you mean "xavier_normal"?`},
+		"initializer scale": {unit(`, "size": 8, "initializer": {"scale": -1}`),
+			`layers[1].initializer.scale is -1; it must be a number of at least 0`},
+		"initializer scale huge": {unit(`, "size": 8, "initializer": {"scale": 1e39}`),
+			`layers[1].initializer.scale is 1e39; as a 32-bit number that is +Inf, and it must be a number of at least 0`},
+		"initializer unknown key": {unit(`, "size": 8, "initializer": {"scael": 1}`),
+			`layers[1].initializer.scael is not a known key; did you mean "scale"?`},
+		"initializer without bias": {unit(`, "size": 8, "bias": false, "initializer": {"bias": 1}`),
+			`layers[1].initializer.bias is 1, but the layer has no bias`},
+
+		"output size": {output(`, "size": true`),
+			`layers[2].size is true; ` + units},
+		"output activation": {output(`, "activation": "sigmoid"`),
+			`layers[2].activation is given, but an output layer has none; its loss decides`},
+		"output dropout": {output(`, "dropout": 0.5`),
+			`layers[2].dropout is given, but an output layer has none; it belongs on the hidden layers before it`},
+		"output scaling": {output(`, "scaling": "l2"`),
+			`layers[2].scaling is given, but only input layers have it`},
+		"output denoising": {output(`, "denoising": 0`),
+			`layers[2].denoising is given, but only input layers have it`},
+		"output temperature": {output(`, "temperature": -0.1`),
+			`layers[2].temperature is -0.1; it must be a number of at least 0`},
+		"output temperature tiny": {output(`, "temperature": 1e-60`),
+			`layers[2].temperature is 1e-60; as a 32-bit number that is 0, and it must be a number of at least 0`},
+		"temperature, no source": {output(`, "temperature": 0.1, "sources": []`),
+			`layers[2].temperature is 0.1, which needs exactly one source, but the layer has 0`},
+		"nothing to learn": {output(`, "bias": false, "sources": []`),
+			`layers[2].sources is empty and there is no bias, so the layer has nothing to learn`},
+		"shared unknown": {output(`, "shared": "hiden1.weight"`),
+			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight from an input layer; did you mean "hidden1.weight"?`},
+		"shared with no source": {output(`, "shared": "hidden1.weight", "sources": []`),
+			`layers[2].shared is "hidden1.weight", which needs exactly one source, but the layer has 0`},
+		"shared of another size": {output(`, "shared": "hidden1.weight", "size": 99`),
+			`layers[2].shared is "hidden1.weight", but "input" has size 100 and "output" has size 99`},
+		"shared with a kind": {output(`, "shared": "hidden1.weight", "initializer": {"kind": "normal"}`),
+			`layers[2].initializer.kind is given, but the weight is shared and begins as hidden1.weight does`},
+		"shared with a scale": {output(`, "shared": "hidden1.weight", "initializer": {"scale": 1}`),
+			`layers[2].initializer.scale is given, but the weight is shared and begins as hidden1.weight does`},
+		"shared between hiddens": {layers(in + hidden + `{"name": "hidden2", "kind": "hidden", "size": 100}, ` +
+			`{"name": "output", "kind": "output", "size": 8, "shared": "hidden2.weight"}`),
+			`layers[3].shared is "hidden2.weight"; no earlier layer has this weight from an input layer; did you mean "hidden1.weight"?`},
+		"shared with other units": {layers(in + hidden + `{"name": "hidden2", "kind": "hidden", "size": 9}, ` +
+			`{"name": "output", "kind": "output", "size": 100, "shared": "hidden1.weight"}`),
+			`layers[3].shared is "hidden1.weight", but "hidden1" has size 8 and "hidden2" has size 9`},
+		"two sources and cosine": {
+			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "temperature": 0.5, "sources": ["hidden1", "hidden2"]}`),
+			`layers[3].temperature is 0.5, which needs exactly one source, but the layer has 2`},
+		"two sources and a sharing": {
+			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "shared": "hidden1.weight", "sources": ["hidden1", "hidden2"]}`),
+			`layers[3].shared is "hidden1.weight", which needs exactly one source, but the layer has 2`},
+
+		"source unknown": {output(`, "sources": ["hiden1"]`),
+			`layers[2].sources[0] is "hiden1"; no earlier layer has this name; did you mean "hidden1"?`},
+		"source itself": {unit(`, "size": 8, "sources": ["hidden1"]`),
+			`layers[1].sources[0] is "hidden1", the layer itself; sources are earlier layers`},
+		"source later": {unit(`, "size": 8, "sources": ["input", "output"]`),
+			`layers[1].sources[1] is "output", which comes later; sources are earlier layers`},
+		"source twice": {unit(`, "size": 8, "sources": ["input", "input"]`),
+			`layers[1].sources[1] is "input" for the second time`},
+		"source of wrong type": {unit(`, "size": 8, "sources": [0]`), `layers[1].sources[0] is 0; it must be a string`},
+		"sources not a list": {unit(`, "size": 8, "sources": "input"`),
+			`layers[1].sources is "input"; it must be a list`},
+		"hidden without sources": {unit(`, "size": 8, "sources": []`),
+			`layers[1].sources is empty; a hidden layer needs at least one`},
+		"hidden first": {layers(hidden + out),
+			`layers[0].sources is not given and there is no layer before this one; the first layer is an input layer as a rule`},
+		"output from an input": {output(`, "sources": ["input"]`),
+			`layers[2].sources[0] is "input", an input layer; the sources of an output layer are hidden layers`},
+		"output after an input": {layers(in + out),
+			`layers[1].sources must be given, because the layer before, "input", is an input layer; the sources of an output layer are hidden layers`},
+		"output after an output": {layers(in + hidden + out + `, {"name": "more", "kind": "output"}`),
+			`layers[3].sources must be given, because the layer before, "output", is an output layer; the sources of an output layer are hidden layers`},
+		"hidden from an output": {
+			layers(in + hidden + out + `, {"name": "h", "kind": "hidden", "size": 8, "sources": ["output"]}`),
+			`layers[3].sources[0] is "output", an output layer; the sources of a hidden layer are input or hidden layers`},
+		"input that leads nowhere": {layers(in + `{"name": "other", "kind": "input"}, ` + hidden + out),
+			`layers[0] ("input") does not reach an output; make it a source of another layer, or leave it out`},
+		"hidden that leads nowhere": {
+			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "sources": ["hidden1"]}`),
+			`layers[2] ("hidden2") does not reach an output; make it a source of another layer, or leave it out`},
+		"two tensors of one name": {layers(in + `{"name": "bias", "kind": "input"}, ` +
+			`{"name": "a", "kind": "hidden", "size": 8, "sources": ["input", "bias"]}, ` +
+			`{"name": "a.weight", "kind": "hidden", "size": 8}, ` +
+			`{"name": "output", "kind": "output"}`),
+			`layers[3].name is "a.weight", so that a tensor would be named "a.weight.bias", like one of the layer "a"`},
+
+		"loss word": {loss(`"sofmax"`),
+			`loss is "sofmax"; it must be one of ` + kinds + `; did you mean "softmax"?`},
+		"loss of wrong type": {loss(`3`), `loss is a number; it must be a word, an object or a list of objects`},
+		"loss kind": {loss(`{"kind": "sigmod"}`),
+			`loss.kind is "sigmod"; it must be one of ` + kinds + `; did you mean "sigmoid"?`},
+		"loss unknown key": {loss(`{"wieght": 1}`), `loss.wieght is not a known key; did you mean "weight"?`},
+		"loss weight":      {loss(`{"weight": -1}`), `loss.weight is -1; it must be a number of at least 0`},
+		"loss layer unknown": {loss(`{"layer": "outptu"}`),
+			`loss.layer is "outptu"; no output layer has this name; did you mean "output"?`},
+		"loss layer no output": {loss(`{"layer": "hidden1"}`),
+			`loss.layer is "hidden1"; no output layer has this name; known: output`},
+		"normalize_rows": {loss(`{"kind": "sigmoid", "normalize_rows": true}`),
+			`loss.normalize_rows is given, but only the loss "softmax" has it`},
+		"one_scale": {loss(`{"one_scale": 2}`),
+			`loss.one_scale is given, but only the loss "scaled_marginal" has it`},
+		"zero_scale": {loss(`[{"zero_scale": 2}]`),
+			`loss[0].zero_scale is given, but only the loss "scaled_marginal" has it`},
+		"one_target": {loss(`{"kind": "scaled_marginal", "one_target": 1.5}`),
+			`loss.one_target is 1.5; it must be a number from 0 to 1`},
+		"targets the wrong way": {loss(`{"kind": "scaled_marginal", "zero_target": 0.95}`),
+			`loss.zero_target is 0.95; it must be less than one_target, 0.9`},
+		"loss without layer": {losses(`{"kind": "softmax"}`), `loss.layer is missing`},
+		"second loss of a layer": {losses(`[{"layer": "more"}, {"layer": "more"}]`),
+			`loss[1] is a second loss for the layer "more"; every output has one`},
+		"second loss of the only": {loss(`[{"kind": "softmax"}, {"kind": "sigmoid"}]`),
+			`loss[1] is a second loss for the layer "output"; every output has one`},
+		"loss entry of wrong type": {losses(`["softmax"]`), `loss[0] is "softmax"; it must be an object`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse([]byte(c.text))
+			require.EqualError(t, err, "network definition: "+c.want)
+			require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
+		})
+	}
+}

@@ -1,0 +1,77 @@
+"""The library offers what the header declares, all of it and nothing else, and the header keeps its promises."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import subprocess
+from pathlib import Path
+
+import hatch_build
+import header
+import pytest
+from native import Library
+
+HERE = Path(__file__).parent
+
+
+def dynamic_symbols(path: Path, *options: str) -> list[str]:
+    command = ["nm", "-D", *options, str(path)]
+    lines = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout.splitlines()
+    return sorted(line.split()[-1] for line in lines)
+
+
+def test_the_library_exports_the_functions_of_the_header_and_nothing_else(library: Library) -> None:
+    assert dynamic_symbols(library.path, "--defined-only") == sorted(header.functions())
+
+
+def test_the_library_runs_on_every_glibc_since_2_28(library: Library) -> None:
+    assert hatch_build.needed_glibc(library.path) <= (2, 28), "a newer symbol has come in; see capi/glibc.c"
+
+
+def test_the_scan_for_glibc_versions_sees_what_nm_sees(library: Library) -> None:
+    names = [name for name in dynamic_symbols(library.path) if "@GLIBC_" in name]
+    versions = [tuple(map(int, name.split("@GLIBC_")[1].split(".")[:2])) for name in names]
+    assert hatch_build.needed_glibc(library.path) == max(versions)
+
+
+def test_the_library_is_at_most_8_megabytes(library: Library) -> None:
+    assert library.path.stat().st_size <= 8 * 2**20
+
+
+def test_the_library_needs_only_the_c_library(library: Library) -> None:
+    answer = subprocess.run(["objdump", "-p", str(library.path)], check=True, text=True, stdout=subprocess.PIPE).stdout
+    needed = {line.split()[1] for line in answer.splitlines() if line.split()[:1] == ["NEEDED"]}
+    assert needed <= {"libc.so.6", "libpthread.so.0", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+def test_the_abi_is_the_one_of_the_snapshot() -> None:
+    file = HERE / "abi-1.0.txt"
+    expected, found = file.read_text().splitlines(), header.snapshot().splitlines()
+    changes = "\n".join(difflib.unified_diff(expected, found, file.name, "include/dsstne.h", lineterm="", n=0))
+    assert not changes, (
+        f"the C interface has changed:\n{changes}\n\n"
+        "A function, a status code or a trailing field that was added is a new minor version, anything else a new major one. "
+        "Change DSSTNE_ABI_VERSION and the Versions section of the header accordingly, name the new snapshot after it, and\n"
+        f"    python tests/abi/header.py > tests/abi/abi-<major>.<minor>.txt"
+    )
+
+
+def test_the_library_tells_the_abi_of_the_header(library: Library) -> None:
+    number = library.raw.dsstne_abi_version()
+    assert f"version {number >> 16}.{number & 0xFFFF}" in (HERE / "abi-1.0.txt").read_text()
+
+
+def test_the_library_tells_the_version_of_the_project(library: Library) -> None:
+    assert library.raw.dsstne_version().decode() == hatch_build.project_version()
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options"),
+    [("cc", ["-x", "c", "-std=c99"]), ("cc", ["-x", "c", "-std=c17"]), ("c++", ["-x", "c++", "-std=c++11"])],
+)
+def test_the_header_compiles_alone_and_without_a_warning(compiler: str, options: list[str]) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wstrict-prototypes"] if compiler == "cc" else ["-Wall", "-Wextra"]
+    subprocess.run([compiler, *options, *strict, "-Werror", "-fsyntax-only", str(header.HEADER)], check=True)

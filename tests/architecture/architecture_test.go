@@ -1,0 +1,225 @@
+// Package architecture checks the rules that no compiler checks: who may import whom, and what no source may do.
+package architecture
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+// listed is a package as `go list` describes it.
+type listed struct {
+	ImportPath string
+	Standard   bool
+	CgoFiles   []string
+	Imports    []string
+}
+
+// list describes the packages of this module that match a pattern; with deps also everything they need.
+func list(t *testing.T, pattern string, deps bool) []listed {
+	t.Helper()
+	arguments := []string{"list", "-json=ImportPath,Standard,CgoFiles,Imports"}
+	if deps {
+		arguments = append(arguments, "-deps")
+	}
+	command := exec.Command("go", append(arguments, pattern)...)
+	command.Dir = root
+	text, err := command.Output()
+	require.NoError(t, err)
+	var packages []listed
+	for decoder := json.NewDecoder(strings.NewReader(string(text))); ; {
+		var p listed
+		if err := decoder.Decode(&p); err == io.EOF {
+			return packages
+		}
+		require.NoError(t, err)
+		packages = append(packages, p)
+	}
+}
+
+func TestTheEngineNeedsOnlyTheStandardLibraryAndTheInterfacesOfKernels(t *testing.T) {
+	for _, p := range list(t, "./engine/...", true) {
+		allowed := p.Standard || strings.HasPrefix(p.ImportPath, "dsstne/engine/") || p.ImportPath == "dsstne/kernels"
+		require.True(t, allowed, "an engine package depends on %s", p.ImportPath)
+	}
+}
+
+func TestTheEngineHasNoCgo(t *testing.T) {
+	for _, p := range list(t, "./engine/...", false) {
+		require.Empty(t, p.CgoFiles, p.ImportPath)
+	}
+}
+
+func TestKernelsKnowNothingOfTheEngineButErrorsAndRandomNumbers(t *testing.T) {
+	allowed := map[string]bool{"dsstne/engine/fault": true, "dsstne/engine/random": true}
+	for _, p := range list(t, "./kernels/...", true) {
+		if strings.HasPrefix(p.ImportPath, "dsstne/") && !strings.HasPrefix(p.ImportPath, "dsstne/kernels") {
+			require.True(t, allowed[p.ImportPath], "a kernel package depends on %s", p.ImportPath)
+		}
+	}
+}
+
+func TestErrorsAndRandomNumbersAreLeaves(t *testing.T) {
+	for _, leaf := range []string{"dsstne/engine/fault", "dsstne/engine/random"} {
+		for _, p := range list(t, leaf, true) {
+			own := p.ImportPath == leaf || p.ImportPath == "dsstne/engine/fault"
+			require.True(t, p.Standard || own, "%s depends on %s", leaf, p.ImportPath)
+		}
+	}
+}
+
+func TestForeignPackagesAreImportedInOnePlaceEach(t *testing.T) {
+	owners := map[string]string{"github.com/apache/arrow/": "dsstne/capi", "gorgonia.org/": "dsstne/kernels/cuda"}
+	for _, p := range list(t, "./...", false) {
+		for _, imported := range p.Imports {
+			for prefix, owner := range owners {
+				inPlace := p.ImportPath == owner || strings.HasPrefix(p.ImportPath, owner+"/")
+				require.False(t, strings.HasPrefix(imported, prefix) && !inPlace, "%s imports %s", p.ImportPath, imported)
+			}
+			require.NotEqual(t, "dsstne/capi", imported, "%s imports capi", p.ImportPath)
+		}
+	}
+}
+
+// source is one file of the product, without tests.
+type source struct {
+	path string
+	file *ast.File
+}
+
+// sources parses the Go files of the library, by folder.
+func sources(t *testing.T) (*token.FileSet, map[string][]source) {
+	t.Helper()
+	set, folders := token.NewFileSet(), map[string][]source{}
+	for _, top := range []string{"capi", "engine", "kernels"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+			folders[filepath.Dir(path)] = append(folders[filepath.Dir(path)], source{path, file})
+			return err
+		})
+		require.NoError(t, err)
+	}
+	return set, folders
+}
+
+func TestTheLibraryNeverEndsItsProcessAndLeavesItsSignalsAlone(t *testing.T) {
+	forbidden := map[string]bool{
+		"os.Exit": true, "syscall.Exit": true, "syscall.Kill": true, "log.Fatal": true, "log.Fatalf": true, "log.Fatalln": true,
+		"signal.Notify": true, "signal.Ignore": true, "signal.Reset": true, "runtime.Goexit": true,
+	}
+	set, folders := sources(t)
+	for _, files := range folders {
+		for _, s := range files {
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				if selector, ok := n.(*ast.SelectorExpr); ok {
+					if of, ok := selector.X.(*ast.Ident); ok {
+						require.False(t, forbidden[of.Name+"."+selector.Sel.Name], "%s: %s.%s",
+							set.Position(n.Pos()), of.Name, selector.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestEveryGoroutineRecovers(t *testing.T) {
+	set, folders := sources(t)
+	for _, files := range folders {
+		bodies := functionBodies(files)
+		for _, s := range files {
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				if started, ok := n.(*ast.GoStmt); ok {
+					require.True(t, recovers(started.Call, bodies, 3),
+						"%s: a panic in this goroutine would end the process; defer a recover in it", set.Position(n.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}
+
+// functionBodies finds the functions and methods of a package by name.
+func functionBodies(files []source) map[string]*ast.BlockStmt {
+	bodies := map[string]*ast.BlockStmt{}
+	for _, s := range files {
+		for _, declaration := range s.file.Decls {
+			if function, ok := declaration.(*ast.FuncDecl); ok && function.Body != nil {
+				bodies[function.Name.Name] = function.Body
+			}
+		}
+	}
+	return bodies
+}
+
+// recovers tells whether what a call runs defers a recover, itself or in a function it calls.
+func recovers(call *ast.CallExpr, bodies map[string]*ast.BlockStmt, depth int) bool {
+	body := bodyOf(call, bodies)
+	if body == nil || depth == 0 {
+		return false
+	}
+	found := false
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.DeferStmt:
+			found = found || callsRecover(n.Call, bodies)
+		case *ast.CallExpr:
+			found = found || recovers(n, bodies, depth-1)
+		}
+		return !found
+	})
+	return found
+}
+
+func bodyOf(call *ast.CallExpr, bodies map[string]*ast.BlockStmt) *ast.BlockStmt {
+	switch function := call.Fun.(type) {
+	case *ast.FuncLit:
+		return function.Body
+	case *ast.Ident:
+		return bodies[function.Name]
+	case *ast.SelectorExpr:
+		return bodies[function.Sel.Name]
+	}
+	return nil
+}
+
+// callsRecover tells whether a deferred call runs recover in its own body, where alone it works.
+func callsRecover(call *ast.CallExpr, bodies map[string]*ast.BlockStmt) bool {
+	body := bodyOf(call, bodies)
+	if body == nil {
+		return false
+	}
+	found := false
+	ast.Inspect(body, func(n ast.Node) bool {
+		if inner, ok := n.(*ast.CallExpr); ok {
+			if name, ok := inner.Fun.(*ast.Ident); ok && name.Name == "recover" {
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+func TestNoSourceFileHasMoreThan500Lines(t *testing.T) {
+	set, folders := sources(t)
+	for _, files := range folders {
+		for _, s := range files {
+			require.LessOrEqual(t, set.Position(s.file.FileEnd).Line, 500, s.path)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+"""Importing costs little and loads nothing native."""
+
+import dsstne
+
+
+def test_import_loads_no_library_and_no_module_of_the_package(python):
+    out = python(
+        "import sys, dsstne\n"
+        "print(sorted(m for m in sys.modules if m.startswith('dsstne')))\n"
+        "print('libdsstne' in open('/proc/self/maps').read())\n"
+        "print(any(m in sys.modules for m in ('numpy', 'scipy', 'tqdm', 'sklearn', 'matplotlib')))"
+    )
+    assert out.split("\n")[:3] == ["['dsstne']", "False", "False"]
+
+
+def test_names_of_the_package_load_no_library(python):
+    out = python(
+        "import sys, dsstne\n"
+        "names = [getattr(dsstne, name) for name in dsstne.__all__ if name != 'plots']\n"
+        "print('libdsstne' in open('/proc/self/maps').read(), 'tqdm' in sys.modules, 'sklearn' in sys.modules)"
+    )
+    assert out.split() == ["False", "False", "False"]
+
+
+def test_import_takes_less_than_50_ms_more_than_numpy_and_scipy(python):
+    program = (
+        "import time, numpy, scipy.sparse\n"
+        "start = time.perf_counter()\n"
+        "import dsstne\n"
+        "dsstne.fit, dsstne.Dataset, dsstne.load, dsstne.DsstneError\n"
+        "print((time.perf_counter() - start) * 1000)"
+    )
+    best = min(float(python(program)) for _ in range(4))  # the best of a few: other work on the machine only adds
+    print(f"import after numpy and scipy: {best:.1f} ms")
+    assert best < 50
+
+
+def test_first_use_loads_the_library(python):
+    out = python("import dsstne\ndsstne.doctor()\nprint('libdsstne' in open('/proc/self/maps').read())")
+    assert out.strip() == "True"
+
+
+def test_all_names_are_there():
+    for name in dsstne.__all__:
+        if name != "plots":  # needs an optional package
+            assert getattr(dsstne, name) is not None
+    assert set(dsstne.__all__) <= set(dir(dsstne))
+
+
+def test_functions_are_not_hidden_by_modules_of_the_same_name(python):
+    out = python("import dsstne.api, dsstne\nprint(callable(dsstne.evaluate), callable(dsstne.doctor))")
+    assert out.split() == ["True", "True"]
+
+
+def test_missing_library_is_told_with_its_path_and_a_remedy(python):
+    out = python(
+        "import os\n"
+        "os.environ['DSSTNE_LIBRARY'] = '/nowhere/libdsstne.so'\n"
+        "import dsstne\n"
+        "try:\n    dsstne.load(__import__('sys').executable)\n"
+        "except ImportError as error:\n    print(type(error).__name__, error)\n"
+        "print(dsstne.doctor())"
+    )
+    assert out.startswith("LibraryError")
+    assert "/nowhere/libdsstne.so: no such file" in out
+    assert "make build" in out
+    assert out.count("problem") == 1
+
+
+def test_library_of_another_version_is_refused(python, tmp_path):
+    import shutil
+    import subprocess
+
+    import pytest
+
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    source, library = tmp_path / "other.c", tmp_path / "libdsstne.so"
+    source.write_text("unsigned dsstne_abi_version(void) { return 7u << 16; }\n")
+    subprocess.run(["cc", "-shared", "-o", library, source], check=True)
+    out = python(
+        "import os, sys\nos.environ['DSSTNE_LIBRARY'] = sys.argv[1]\nimport dsstne\nprint(dsstne.doctor().problems)", library
+    )
+    assert "version 7.0 of the C interface" in out
+    assert str(library) in out

@@ -1,0 +1,162 @@
+"""The trainer: steps, epochs, seconds, and what it says of itself."""
+
+import copy
+import math
+import threading
+
+import numpy as np
+import pytest
+
+import dsstne
+
+
+@pytest.fixture
+def fresh(X):
+    return dsstne.fit(X, hidden=[8], epochs=0)
+
+
+def test_steps_epochs_and_seconds_limit_a_run(fresh, X):
+    with dsstne.Trainer(fresh, X, batch_size=50) as trainer:
+        assert trainer.progress.steps_per_epoch == 5
+        assert math.isnan(trainer.progress.loss)
+        assert trainer.run(steps=3).step == 3
+        assert trainer.run(epochs=1).step == 5  # the begun epoch is finished
+        assert trainer.run(epochs=2).step == 15
+        assert trainer.run(epochs=100, steps=2).step == 17
+        assert trainer.run(seconds=0.05).seconds < 1
+        assert trainer.progress.epoch_loss > 0
+
+
+@pytest.mark.parametrize("limits", [{}, {"steps": 0}, {"epochs": -1}, {"seconds": float("nan")}])
+def test_a_run_needs_a_limit_above_zero(fresh, X, limits):
+    with dsstne.Trainer(fresh, X) as trainer, pytest.raises(dsstne.InvalidArgumentError):
+        trainer.run(**limits)
+
+
+def test_cut_runs_give_the_bits_of_an_uncut_one(fresh, X):
+    other = copy.deepcopy(fresh)
+    with dsstne.Trainer(fresh, X, batch_size=50) as trainer:
+        trainer.run(epochs=3)
+    with dsstne.Trainer(other, X, batch_size=50) as trainer:
+        for steps in (1, 4, 2, 8):
+            trainer.run(steps=steps)
+    for name in fresh.tensors:
+        assert fresh.tensor(name).tobytes() == other.tensor(name).tobytes(), name
+
+
+def test_the_model_can_be_used_between_runs(fresh, X):
+    with dsstne.Trainer(fresh, X, batch_size=50) as trainer:
+        trainer.run(steps=1)
+        first = fresh.predict(X[:1])
+        trainer.run(steps=1)
+        assert (fresh.predict(X[:1]) != first).any()
+
+
+def test_the_plan_lists_parts_and_operations(fresh, X):
+    with dsstne.Trainer(fresh, X) as trainer:
+        plan = trainer.plan()
+    assert plan["bytes"] == sum(part["bytes"] for part in plan["parts"])
+    assert plan["bytes"] >= fresh.nbytes
+    assert plan["operations"]
+    assert all({"name", "bytes", "device"} <= set(part) for part in plan["parts"])
+
+
+def test_a_limit_below_the_plan_lists_its_parts(fresh, X):
+    with pytest.raises(dsstne.OutOfMemoryError) as caught, dsstne.Trainer(fresh, X, memory_limit=1000) as trainer:
+        trainer.run(steps=1)
+    assert isinstance(caught.value, MemoryError)
+    assert caught.value.plan is not None
+    assert caught.value.plan["bytes"] > 1000
+    assert "1000" in str(caught.value).replace(",", "")
+    fresh.recommend(X, k=1)
+
+
+def test_progress_is_told_while_a_run_goes_on(fresh, X):
+    seen = []
+    with dsstne.Trainer(fresh, X, batch_size=8) as trainer:
+        trainer.run(seconds=0.5, on_progress=seen.append)
+    assert len(seen) >= 3
+    assert [p.step for p in seen] == sorted(p.step for p in seen)
+    assert seen[-1].examples_per_second > 0
+
+
+def test_an_exception_in_on_progress_ends_the_run_and_is_raised(fresh, X):
+    def fail(progress):
+        raise LookupError("seen enough")
+
+    with dsstne.Trainer(fresh, X, batch_size=8) as trainer:
+        with pytest.raises(LookupError, match="seen enough"):
+            trainer.run(epochs=10**9, on_progress=fail)
+        step = trainer.progress.step
+        assert trainer.run(steps=1).step == step + 1
+
+
+def test_the_model_is_busy_while_a_run_goes_on(fresh, X):
+    with dsstne.Trainer(fresh, X, batch_size=8) as trainer:
+        errors = []
+
+        def look(progress):
+            for use in (lambda: fresh.recommend(X), trainer.close, lambda: trainer.run(steps=1), fresh.close):
+                try:
+                    use()
+                except dsstne.BusyError as error:
+                    errors.append(error)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(epochs=10**9, on_progress=look)
+        assert len(errors) == 4
+    fresh.recommend(X)
+
+
+def test_training_runs_in_a_thread_that_is_not_the_main_one(fresh, X):
+    steps = []
+
+    def work():
+        with dsstne.Trainer(fresh, X) as trainer:
+            steps.append(trainer.run(steps=2).step)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+    assert steps == [2]
+
+
+def test_other_python_threads_run_while_the_engine_trains(fresh, X):
+    beats = []
+    stop = threading.Event()
+
+    def beat():
+        while not stop.wait(0.01):
+            beats.append(1)
+
+    heart = threading.Thread(target=beat)
+    heart.start()
+    with dsstne.Trainer(fresh, X, batch_size=8, threads=1) as trainer:
+        trainer.run(seconds=1)
+    stop.set()
+    heart.join()
+    assert len(beats) > 20  # of 100; the interpreter lock was free
+
+
+def test_a_schedule_changes_the_learning_rate(fresh, X):
+    schedule = {"kind": "linear", "steps": 10, "warmup_steps": 2}
+    with dsstne.Trainer(fresh, X, batch_size=50, learning_rate=1.0, optimizer="sgd", schedule=schedule) as trainer:
+        rates = [trainer.run(steps=1).learning_rate for _ in range(6)]
+    assert rates[:3] == [0.5, 1.0, 1.0]
+    assert rates[5] == pytest.approx(0.7)
+
+
+def test_weight_decay_shrinks_what_is_not_used(fresh, X):
+    before = np.linalg.norm(fresh.tensor("hidden1.weight"))
+    with dsstne.Trainer(fresh, X, optimizer="sgd", learning_rate=0.1, weight_decay=1.0) as trainer:
+        trainer.run(epochs=20)
+    assert np.linalg.norm(fresh.tensor("hidden1.weight")) < before / 2
+
+
+def test_a_trainer_does_not_pickle(fresh, X):
+    import pickle
+
+    with dsstne.Trainer(fresh, X) as trainer, pytest.raises(TypeError, match="pass on its model"):
+        pickle.dumps(trainer)
+    assert repr(trainer) == "Trainer(closed)"
