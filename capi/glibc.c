@@ -19,9 +19,9 @@
 #endif
 
 /* PASS_ON(type, name, (parameters), (arguments)) defines name as a call of name@OLDEST. */
-#define PASS_ON(type, name, parameters, arguments)    \
+#define PASS_ON(type, name, parameters, arguments)       \
   __asm__(".symver oldest_" #name "," #name "@" OLDEST); \
-  extern type oldest_##name parameters;               \
+  extern type oldest_##name parameters;                  \
   __attribute__((visibility("hidden"))) type name parameters { return oldest_##name arguments; }
 
 PASS_ON(int, pthread_create,

@@ -237,8 +237,8 @@ dsstne_status dsstne_predictor_bind(dsstne_predictor predictor, const char *laye
 
 /* Dense activations of a hidden layer, or scores (logits) of an output layer: dst[r * stride + unit], stride in floats.
  * layer null = the output layer. dst holds n_rows * stride floats. */
-dsstne_status dsstne_predictor_predict(dsstne_predictor predictor, const char *layer, const int64_t *rows, int64_t n_rows,
-                                       float *dst, int64_t stride, dsstne_error *err);
+dsstne_status dsstne_predictor_predict(dsstne_predictor predictor, const char *layer, const int64_t *rows,
+                                       int64_t n_rows, float *dst, int64_t stride, dsstne_error *err);
 
 /* The k best items a row, best first, ties to the lower item: ids[r * k + i], scores likewise; -1 and -inf where there is
  * nothing left. exclude: items stored in the same row of that dataset are left out (0 = none). items (n_items, any order):
@@ -258,7 +258,8 @@ dsstne_status dsstne_predictor_neighbors(dsstne_predictor predictor, const char 
  * per_row, if not null, receives n_rows * metrics doubles, NaN for rows without targets (and for coverage). */
 dsstne_status dsstne_predictor_evaluate(dsstne_predictor predictor, dsstne_dataset targets, dsstne_dataset exclude,
                                         const int64_t *rows, int64_t n_rows, const int32_t *items, int64_t n_items,
-                                        const char *options, char *buf, size_t *len, double *per_row, dsstne_error *err);
+                                        const char *options, char *buf, size_t *len, double *per_row,
+                                        dsstne_error *err);
 dsstne_status dsstne_predictor_close(dsstne_predictor predictor, dsstne_error *err);
 
 #ifdef __cplusplus

@@ -228,4 +228,3 @@ func (p *Predictor) itemWeight(name string) (*kernels.Weights, error) {
 	}
 	return nil, fault.New(fault.InvalidArgument, "tensor %q is no weight matrix; neighbours are rows of one", name)
 }
-

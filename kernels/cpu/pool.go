@@ -19,9 +19,10 @@ type pool struct {
 func newPool(workers int) *pool {
 	p := &pool{workers: workers, work: make([]chan func(int), workers)}
 	for w := 1; w < workers; w++ {
-		p.work[w] = make(chan func(int))
+		work := make(chan func(int))
+		p.work[w] = work
 		go func() {
-			for f := range p.work[w] {
+			for f := range work {
 				p.guarded(f, w)
 				p.done.Done()
 			}

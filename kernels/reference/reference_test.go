@@ -118,7 +118,8 @@ func TestScatterRemembersTheStepOfARow(t *testing.T) {
 }
 
 func TestARowThatNothingMovesIsOnlyMarkedByAReplay(t *testing.T) {
-	w := &kernels.Weights{Rows: 2, Columns: 1, Value: buffer(t, 3, 4), State: [2]kernels.Buffer{buffer(t, 0, 0)}, Last: buffer(t, 0, 0)}
+	w := &kernels.Weights{Rows: 2, Columns: 1, Value: buffer(t, 3, 4), Last: buffer(t, 0, 0)}
+	w.State[0] = buffer(t, 0, 0)
 	step := &kernels.Step{Number: 1000, RatesFrom: 1000} // no rates of older steps: a skip must not look for them
 	op := &kernels.Replay{Input: -1, Weight: w, Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}}
 	require.NoError(t, device{}.Replay(op, step))

@@ -47,7 +47,9 @@ class Predictor:
             if rows is not None:
                 self.rows = numbers(rows, self.count, "rows", np.int64)
                 self.count = len(self.rows)
-            options = {**options, "batch_size": max(1, min(int(options.get("batch_size") or 512), self.count or 512))}
+            size = options.get("batch_size")
+            if isinstance(size, int) and self.count:  # no more workspace than these rows need
+                options = {**options, "batch_size": min(size, self.count)}
             owners = (model._handle, self._inputs)
             self._handle = _native.Handle(
                 "predictor", "predictor_open", model._handle.value, _options.to_json(options), owners=owners

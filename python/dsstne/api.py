@@ -181,6 +181,7 @@ def _train(
         if left is not None and left <= 0:
             return
         now = trainer.run(epochs=1, seconds=left, on_progress=bar.update if bar.shown else None)
+        bar.update(now)
         trained += now.seconds
         record = _record(now, trained)
         record.update(judge.metrics(model))
@@ -213,6 +214,10 @@ class _Judge:
         self._inputs: Any = None
         if validation is None:
             return
+        if len(model.outputs) != 1:
+            raise InvalidArgumentError(
+                f"validation: ranking needs one output layer; the network has {len(model.outputs)}"
+            )
         units, same_items = model.output_units, list(model.inputs.values()) == [model.output_units]
         if isinstance(validation, (tuple, list)):
             if len(validation) != 2:

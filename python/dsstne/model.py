@@ -164,7 +164,7 @@ class Model:
         Raises:
             NotFoundError: There is none of that name.
             InvalidArgumentError: The shape is another.
-            InvalidDataError: A value is not finite.
+            NotFiniteError: A value is not finite.
             BusyError: A trainer or predictor is working with the model.
         """
         dtype, shape = self._tensor_entry(name)

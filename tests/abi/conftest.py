@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import header
 import pytest
+
+import header
 from native import Blocks, Library
 
 sys.path.insert(0, str(header.ROOT))
 
-import hatch_build  # noqa: E402
+import hatch_build
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,9 @@ def normal(text: str) -> str:
 
 
 def enumerators() -> list[str]:
-    return [name for body in re.findall(r"enum \{(.*?)\}", code(), re.DOTALL) for name in re.findall(r"(\w+)\s*=", body)]
+    return [
+        name for body in re.findall(r"enum \{(.*?)\}", code(), re.DOTALL) for name in re.findall(r"(\w+)\s*=", body)
+    ]
 
 
 def typedefs() -> dict[str, str]:

@@ -8,8 +8,9 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64
 from pathlib import Path
 from typing import Any
 
-import header
 import numpy as np
+
+import header
 
 STATUS = {name.removeprefix("DSSTNE_"): value for value, name in enumerate(header.enumerators())}
 NUMBERS = {"uint32_t": c_uint32, "int32_t": c_int32, "int64_t": c_int64, "uint64_t": c_uint64, "size_t": c_size_t}
@@ -62,7 +63,7 @@ ArrowArray._fields_ = (
 )
 
 
-class Failure(Exception):
+class Failure(Exception):  # noqa: N818 - what many tests expect is no error
     """A status other than OK."""
 
     def __init__(self, name: str, status: int, message: str) -> None:
@@ -133,12 +134,19 @@ class Matrix:
         fields = [self.type(format_, [], forget) for format_ in (b"i", b"f")]
         self.schema = self.type(b"+l", [self.type(b"+s", fields, forget)], forget)
 
-    def node(self, length: int, buffers: list[int | None], children: list[ArrowArray], release: int | None) -> ArrowArray:
+    def node(
+        self, length: int, buffers: list[int | None], children: list[ArrowArray], release: int | None
+    ) -> ArrowArray:
         pointers = (c_void_p * len(buffers))(*buffers)
         below = (POINTER(ArrowArray) * max(1, len(children)))(*(ctypes.pointer(child) for child in children))
         self.kept += [pointers, below, children]
         return ArrowArray(
-            length=length, n_buffers=len(buffers), buffers=pointers, n_children=len(children), children=below, release=release
+            length=length,
+            n_buffers=len(buffers),
+            buffers=pointers,
+            n_children=len(children),
+            children=below,
+            release=release,
         )
 
     def type(self, format_: bytes, children: list[ArrowSchema], release: int | None) -> ArrowSchema:

@@ -9,14 +9,14 @@
 enum { BLOCKS = 4, WIDTH = 10, ITEMS = BLOCKS * WIDTH, USERS = 200, LIKES = 6, K = 3 };
 
 /* Ends the program at the first thing that is not as it should be. */
-#define MUST(condition, ...)                   \
-  do {                                         \
-    if (!(condition)) {                        \
-      fprintf(stderr, "line %d: ", __LINE__);  \
-      fprintf(stderr, __VA_ARGS__);            \
-      fprintf(stderr, "\n");                   \
-      exit(1);                                 \
-    }                                          \
+#define MUST(condition, ...)                  \
+  do {                                        \
+    if (!(condition)) {                       \
+      fprintf(stderr, "line %d: ", __LINE__); \
+      fprintf(stderr, __VA_ARGS__);           \
+      fprintf(stderr, "\n");                  \
+      exit(1);                                \
+    }                                         \
   } while (0)
 
 static dsstne_error error = {sizeof error, 0, ""};
@@ -44,7 +44,8 @@ static dsstne_dataset open_matrix(void) {
   static const void *list_buffers[2] = {NULL, offsets}, *index_buffers[2] = {NULL, items};
   static struct ArrowArray index = {.length = USERS * LIKES, .n_buffers = 2, .buffers = index_buffers};
   static struct ArrowArray *children[1] = {&index};
-  struct ArrowArray list = {.length = USERS, .n_buffers = 2, .buffers = list_buffers, .n_children = 1, .children = children};
+  struct ArrowArray list = {
+      .length = USERS, .n_buffers = 2, .buffers = list_buffers, .n_children = 1, .children = children};
   index.release = list.release = dsstne_release_array;
 
   struct ArrowSchema index_type = {.format = "i", .release = dsstne_release_schema}, *types[1] = {&index_type};
@@ -69,7 +70,8 @@ static void check_info(dsstne_dataset dataset) {
 static void train(dsstne_model model, dsstne_dataset dataset) {
   dsstne_trainer trainer = 0;
   const char *options =
-      "{\"optimizer\": {\"kind\": \"adam\", \"learning_rate\": 0.01}, \"batch_size\": 50, \"seed\": 7, \"devices\": \"cpu\"}";
+      "{\"optimizer\": {\"kind\": \"adam\", \"learning_rate\": 0.01}, \"batch_size\": 50, \"seed\": 7, \"devices\": "
+      "\"cpu\"}";
   ok(dsstne_trainer_open(model, options, &trainer, &error), "trainer_open");
   ok(dsstne_trainer_bind(trainer, "input", dataset, &error), "trainer_bind");
   ok(dsstne_trainer_bind(trainer, "output", dataset, &error), "trainer_bind");
@@ -141,7 +143,8 @@ int main(void) {
       "{\"name\": \"blocks\", \"layers\": ["
       "{\"name\": \"input\", \"kind\": \"input\", \"size\": \"auto\"},"
       "{\"name\": \"hidden\", \"kind\": \"hidden\", \"sources\": [\"input\"], \"size\": 16, \"activation\": \"tanh\"},"
-      "{\"name\": \"output\", \"kind\": \"output\", \"sources\": [\"hidden\"], \"size\": \"auto\"}], \"loss\": \"softmax\"}";
+      "{\"name\": \"output\", \"kind\": \"output\", \"sources\": [\"hidden\"], \"size\": \"auto\"}], \"loss\": "
+      "\"softmax\"}";
   char options[100];
   snprintf(options, sizeof options, "{\"seed\": 3, \"sizes\": {\"input\": %d, \"output\": %d}}", ITEMS, ITEMS);
   dsstne_model model = 0;

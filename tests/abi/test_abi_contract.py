@@ -7,9 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import hatch_build
 import header
-import pytest
 from native import Library
 
 HERE = Path(__file__).parent
@@ -51,9 +52,9 @@ def test_the_abi_is_the_one_of_the_snapshot() -> None:
     changes = "\n".join(difflib.unified_diff(expected, found, file.name, "include/dsstne.h", lineterm="", n=0))
     assert not changes, (
         f"the C interface has changed:\n{changes}\n\n"
-        "A function, a status code or a trailing field that was added is a new minor version, anything else a new major one. "
-        "Change DSSTNE_ABI_VERSION and the Versions section of the header accordingly, name the new snapshot after it, and\n"
-        f"    python tests/abi/header.py > tests/abi/abi-<major>.<minor>.txt"
+        "A function, a status code or a trailing field that was added is a new minor version, anything else a new "
+        "major one. Change DSSTNE_ABI_VERSION and the Versions section of the header, name the new snapshot after it, and\n"
+        "    python tests/abi/header.py > tests/abi/abi-<major>.<minor>.txt"
     )
 
 

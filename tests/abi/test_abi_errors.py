@@ -9,9 +9,10 @@ from collections.abc import Callable
 from ctypes import byref, c_size_t, c_uint64
 from typing import Any
 
-import header
 import numpy as np
 import pytest
+
+import header
 from native import STATUS, Blocks, Error, Failure, Info, Library, Matrix, Progress
 
 # ---- handles ----
@@ -36,7 +37,18 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "predictor_predict": lambda: (None, None, 0, None, 1),
     "predictor_recommend": lambda: (None, 0, 0, None, 0, 1, None, None, None),
     "predictor_neighbors": lambda: (None, None, 0, None, 0, 1, None, None, None),
-    "predictor_evaluate": lambda: (1, 0, None, 0, None, 0, b'{"metrics": ["recall@5"]}', None, byref(c_size_t(0)), None),
+    "predictor_evaluate": lambda: (
+        1,
+        0,
+        None,
+        0,
+        None,
+        0,
+        b'{"metrics": ["recall@5"]}',
+        None,
+        byref(c_size_t(0)),
+        None,
+    ),
     "predictor_close": tuple,
     "cancel": tuple,
 }
@@ -267,7 +279,9 @@ def test_options_are_read_strictly(library: Library, name: str, options: bytes, 
 
 def test_a_failed_open_writes_no_handle_and_releases_both_structs(library: Library) -> None:
     matrix, handle = Matrix(library, [[0, 9]], columns=4), c_uint64(77)
-    error = failure(library, "dataset_open", byref(matrix.schema), byref(matrix.array), b'{"columns": 4}', byref(handle))
+    error = failure(
+        library, "dataset_open", byref(matrix.schema), byref(matrix.array), b'{"columns": 4}', byref(handle)
+    )
     assert error.status == "INVALID_DATA"
     assert handle.value == 77
     assert not matrix.schema.release

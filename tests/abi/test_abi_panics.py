@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import header
 import pytest
+
+import header
 
 HERE = Path(__file__).parent
 

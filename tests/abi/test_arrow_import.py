@@ -8,8 +8,9 @@ from ctypes import byref, c_uint64
 from pathlib import Path
 
 import pytest
-from native import STATUS
 from producer import OK, RELEASE_ARRAY, RELEASE_SCHEMA, Array, Opened, Producer, Schema, opened, pairs, refused
+
+from native import STATUS
 
 BITS = {"i": 32, "l": 64, "f": 32, "g": 64}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from native import STATUS
 from producer import OK, Array, Opened, Schema, opened
+
+from native import STATUS
 
 
 @pytest.fixture

@@ -50,15 +50,14 @@ def main() -> None:
     threads = threads_available()
     print(f"I - 3 x 1024 - I, {ITEMS:,} items, batch {network.batch_size}, {args.precision}, {threads} threads")
     print(f"synthetic data: {X.shape[0]:,} rows, mean length {X.nnz / X.shape[0]:.0f}", flush=True)
-    peak = peak_gflops()
     flops = network.flops_per_example(ITEMS) * network.batch_size
-
-    def rate(seconds: float) -> str:
-        share = f", {flops / seconds / 1e9 / peak:.0%} of the float32 peak" if peak else ""
-        return f"{1e3 * seconds:6.1f} ms, {flops / seconds / 1e9:5.0f} GFLOP/s{share}"
-
+    peaks: list[float] = []
     torch_times: list[float] = []
     our_times: list[float] = []
+
+    def rate(seconds: float) -> str:
+        return f"{1e3 * seconds:7.1f} ms, {flops / seconds / 1e9:5.0f} GFLOP/s"
+
     with (
         Contestant(torch_peer.make, X, network, threads) as torch,
         Contestant(ours.make, X, network, threads) as dsstne,
@@ -66,21 +65,25 @@ def main() -> None:
         for name, seconds in torch.call("variants").items():
             print(f"  PyTorch {name:<18} {rate(seconds)}")
         for turn in range(args.repeats):
+            peaks.append(peak_gflops(threads) or math.nan)
             torch_times.append(torch.call("epoch")["seconds"] / args.steps)
             history = dsstne.call("fit", 2)
             our_times.append(network.batch_size / history[-1]["examples_per_second"])
-            if not math.isfinite(history[-1]["loss"]) or history[-1]["loss"] >= history[0]["loss"]:
+            if not history[-1]["loss"] < history[0]["loss"]:
                 raise SystemExit(f"the loss did not fall: {history[0]['loss']} to {history[-1]['loss']}")
+            ratio = torch_times[-1] / our_times[-1]
             print(
-                f"  turn {turn + 1}: PyTorch {rate(torch_times[-1])}; dsstne {rate(our_times[-1])};"
-                f" ratio {torch_times[-1] / our_times[-1]:.2f}",
+                f"  turn {turn + 1}: PyTorch {rate(torch_times[-1])}; dsstne {rate(our_times[-1])}; ratio {ratio:.2f}",
                 flush=True,
             )
-        print(f"PyTorch ({torch.call('name')})  {rate(float(np.median(torch_times)))}")
-    print(f"dsstne   {rate(float(np.median(our_times)))}")
-    print(f"ratio    {spread(ratios(torch_times, our_times))}")
-    if peak:
-        print(f"(peak: {peak:.0f} GFLOP/s, multiply-adds on registers, measured at the start of this run)")
+        variant = torch.call("name")
+
+    peak = np.nanmax(peaks)
+    for side, times in ((f"PyTorch ({variant})", torch_times), ("dsstne", our_times)):
+        seconds = float(np.median(times))
+        print(f"{side:<32} {rate(seconds)}, {flops / seconds / 1e9 / peak:.0%} of the float32 peak")
+    print(f"{'peak':<32} {peak:20.0f} GFLOP/s (multiply-adds on registers, the best of the turns)")
+    print(f"{'ratio':<32} {spread(ratios(torch_times, our_times))}")
 
 
 if __name__ == "__main__":

@@ -104,14 +104,19 @@ func (n *net) on(d kernels.Device) *running {
 	}
 	buffer := func() kernels.Buffer { return p.alloc(gradientRows * gradientUnits) }
 	h1, h2, dh1, dh2 := buffer(), buffer(), buffer(), buffer()
-	e1 := kernels.Epilogue{Bias: r.placed[n.bias1].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 1}
-	e2 := kernels.Epilogue{Bias: r.placed[n.bias2].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | 2}
+	epilogue := func(bias *weight, layer uint32) kernels.Epilogue {
+		return kernels.Epilogue{
+			Bias: r.placed[bias].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | layer,
+		}
+	}
+	e1, e2 := epilogue(n.bias1, 1), epilogue(n.bias2, 2)
 
 	gather := &kernels.Gather{Input: 0, Weight: r.placed[n.in], Out: h1, Epilogue: &e1}
 	dense := &kernels.Dense{In: h1, Weight: r.placed[n.dense], Out: h2, Epilogue: &e2}
 	dense.Workspace = p.workspace(dense, gradientRows)
 	output := &kernels.Output{
-		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, Bias: r.placed[n.biasOut], TiedInput: -1,
+		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, TiedInput: -1,
+		Bias:    r.placed[n.biasOut],
 		Sources: []kernels.OutputSource{{H: h2, DH: dh2, Weight: r.placed[n.out]}}, Stats: p.alloc(2 * gradientRows),
 	}
 	if n.skip {
@@ -222,7 +227,8 @@ func (n *net) smooth(d kernels.Device) (bool, error) {
 
 func (r *running) awayFromLimits() (bool, error) {
 	scores := &kernels.Scores{Out: make([]float32, gradientRows*gradientItems), Stride: gradientItems}
-	scores.Items, scores.Sources, scores.Bias, scores.Temperature = gradientItems, r.output.Sources, r.output.Bias, r.temperature
+	scores.Items, scores.Sources = gradientItems, r.output.Sources
+	scores.Bias, scores.Temperature = r.output.Bias, r.temperature
 	scores.Workspace = r.place.workspace(scores, gradientRows)
 	if err := r.device.Scores(scores, r.step); err != nil {
 		return false, err

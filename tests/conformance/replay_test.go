@@ -137,7 +137,8 @@ func replayCases() (cases []opCase) {
 func everyOptimizer() (list []kernels.Optimizer) {
 	for kind := kernels.SGD; kind <= kernels.AdamW; kind++ {
 		for _, decay := range []float32{0, 0.02} {
-			list = append(list, kernels.Optimizer{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8, WeightDecay: decay})
+			o := kernels.Optimizer{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8, WeightDecay: decay}
+			list = append(list, o)
 		}
 	}
 	return list

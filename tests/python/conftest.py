@@ -4,26 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.sparse
+from matrices import blocks
 
 import dsstne
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
-def blocks(rows=240, items=60, groups=6, seed=0):
-    """Users of `groups` tastes: each takes about half of the items of its own group and one from anywhere."""
-    random = np.random.default_rng(seed)
-    taste, group = np.arange(rows) % groups, np.arange(items) % groups
-    dense = (taste[:, None] == group) & (random.random((rows, items)) < 0.5)
-    dense[np.arange(rows), random.integers(0, items, rows)] = True
-    return scipy.sparse.csr_array(dense.astype(np.float32))
-
-
-@pytest.fixture(scope="session")
-def X():
+@pytest.fixture(scope="session", name="X")
+def interactions():
     return blocks()
 
 

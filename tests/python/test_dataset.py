@@ -6,9 +6,9 @@ import logging
 import numpy as np
 import pytest
 import scipy.sparse
+from matrices import blocks
 
 import dsstne
-from conftest import blocks
 
 
 def address(array):
@@ -115,7 +115,10 @@ def test_other_containers_are_converted_with_a_debug_message(X, convert, caplog)
 def test_spare_room_behind_the_entries_is_ignored(X):
     made = scipy.sparse.csr_array(X.shape, dtype=np.float32)
     made.indptr = X.indptr
-    made.indices, made.data = np.append(X.indices, [10**6]).astype(np.int32), np.append(X.data, np.nan).astype(np.float32)
+    made.indices, made.data = (
+        np.append(X.indices, [10**6]).astype(np.int32),
+        np.append(X.data, np.nan).astype(np.float32),
+    )
     with dsstne.Dataset(made) as data:
         assert data.nnz == X.nnz
 
@@ -176,7 +179,7 @@ def test_sliced_arrow_arrays_mean_their_slice(X, model):
         np.testing.assert_array_equal(model.recommend(data)[0], model.recommend(X[7:27])[0])
 
 
-def test_arrow_memory_is_given_back(X):
+def test_arrow_memory_is_given_back():
     pyarrow = pytest.importorskip("pyarrow")
     gc.collect()
     before = pyarrow.total_allocated_bytes()

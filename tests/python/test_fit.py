@@ -1,14 +1,22 @@
 """fit(): from a matrix to a model, its history, and what stops it."""
 
+import contextlib
+import fcntl
 import json
 import math
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 
 import numpy as np
 import pytest
 import scipy.sparse
+from matrices import blocks
 
 import dsstne
-from conftest import blocks
 
 FAST = {"hidden": [8], "epochs": 2, "batch_size": 64, "progress": False}
 
@@ -38,14 +46,18 @@ def test_no_epochs_gives_an_untrained_model(X):
     assert model.recommend(X, k=2)[0].shape == (240, 2)
 
 
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "scaled_marginal", "squared", {"kind": "softmax", "normalize_rows": True}])
+@pytest.mark.parametrize(
+    "loss", ["softmax", "sigmoid", "scaled_marginal", "squared", {"kind": "softmax", "normalize_rows": True}]
+)
 def test_every_loss_falls(X, loss):
     model = dsstne.fit(X, hidden=[8], epochs=4, batch_size=32, loss=loss, learning_rate=0.01, progress=False)
     losses = [record["loss"] for record in model.history]
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", {"kind": "adam", "beta2": 0.99}])
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", {"kind": "adam", "beta2": 0.99}]
+)
 def test_every_optimizer_lowers_the_loss(X, optimizer):
     rate = 0.01 if "adam" in str(optimizer) or optimizer == "rmsprop" else 0.05
     model = dsstne.fit(X, hidden=[8], epochs=4, batch_size=32, optimizer=optimizer, learning_rate=rate, progress=False)
@@ -61,7 +73,14 @@ def test_every_activation_works_in_a_deep_network(X, activation):
 
 def test_parameters_become_the_network(X):
     model = dsstne.fit(
-        X, hidden=[8, 7], activation=["relu", "tanh"], temperature=0.2, input_scaling=None, denoising=0.25, dropout=0.1, epochs=0
+        X,
+        hidden=[8, 7],
+        activation=["relu", "tanh"],
+        temperature=0.2,
+        input_scaling=None,
+        denoising=0.25,
+        dropout=0.1,
+        epochs=0,
     )
     source, first, second, output = model.network["layers"]
     assert (source["scaling"], source["denoising"]) == ("none", 0.25)
@@ -123,7 +142,10 @@ def test_a_network_definition_replaces_the_parameters(X, tmp_path):
     }
     path = tmp_path / "network.json"
     path.write_text(json.dumps(definition))
-    first, *others = [dsstne.fit(X, network=n, epochs=1, progress=False) for n in (definition, json.dumps(definition), path, str(path))]
+    first, *others = [
+        dsstne.fit(X, network=n, epochs=1, progress=False)
+        for n in (definition, json.dumps(definition), path, str(path))
+    ]
     assert first.inputs == {"in": 60}
     for other in others:
         np.testing.assert_array_equal(other.tensor("out.weight"), first.tensor("out.weight"))
@@ -158,13 +180,13 @@ def test_callbacks_see_each_epoch_and_can_stop(X):
         seen.append(record["epoch"])
         return record["epoch"] == 3
 
-    model = dsstne.fit(X, hidden=[4], epochs=10, progress=False, callbacks=[stop_after_three, lambda m, r: None])
+    model = dsstne.fit(X, hidden=[4], epochs=10, progress=False, callbacks=[stop_after_three, lambda *_: None])
     assert seen == [1, 2, 3]
     assert len(model.history) == 3
 
 
 def test_an_exception_in_a_callback_carries_the_model(X):
-    def fail(model, record):
+    def fail(*_):
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough") as caught:
@@ -184,7 +206,15 @@ def test_max_seconds_ends_inside_an_epoch(X):
 def test_threads_do_not_change_a_bit(X, tied, temperature):
     def train(threads):
         return dsstne.fit(
-            X, hidden=[24], tied=tied, temperature=temperature, dropout=0.2, epochs=3, batch_size=64, threads=threads, progress=False
+            X,
+            hidden=[24],
+            tied=tied,
+            temperature=temperature,
+            dropout=0.2,
+            epochs=3,
+            batch_size=64,
+            threads=threads,
+            progress=False,
         )
 
     one, two, three = train(1), train(2), train(3)
@@ -207,30 +237,20 @@ def test_the_bar_is_quiet_without_a_terminal(X, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_bar_shows_epochs_loss_speed_and_metrics_in_a_terminal(X, python):
-    import os
-    import pty
-
+def test_the_bar_shows_epochs_loss_speed_and_metrics_in_a_terminal():
     code = (
         "import numpy as np, scipy.sparse, dsstne\n"
         "X = scipy.sparse.csr_array((np.random.default_rng(0).random((400, 30)) < 0.3).astype(np.float32))\n"
         "dsstne.fit(X, hidden=[4], epochs=3, batch_size=50, validation=X)\n"
     )
-    import subprocess
-    import sys
-
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 150, 0, 0))
     process = subprocess.Popen([sys.executable, "-c", code], stderr=slave)
     os.close(slave)
     shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not part:
-            break
-        shown += part
+    with contextlib.suppress(OSError):  # raised when the other end is closed
+        while part := os.read(master, 4096):
+            shown += part
     os.close(master)
     assert process.wait(60) == 0
     for word in (b"epoch 3/3", b"loss=", b"examples/s", b"ndcg@20="):

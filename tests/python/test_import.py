@@ -79,7 +79,8 @@ def test_library_of_another_version_is_refused(python, tmp_path):
     source.write_text("unsigned dsstne_abi_version(void) { return 7u << 16; }\n")
     subprocess.run(["cc", "-shared", "-o", library, source], check=True)
     out = python(
-        "import os, sys\nos.environ['DSSTNE_LIBRARY'] = sys.argv[1]\nimport dsstne\nprint(dsstne.doctor().problems)", library
+        "import os, sys\nos.environ['DSSTNE_LIBRARY'] = sys.argv[1]\nimport dsstne\nprint(dsstne.doctor().problems)",
+        library,
     )
     assert "version 7.0 of the C interface" in out
     assert str(library) in out

@@ -1,7 +1,6 @@
 """What a model answers, and that it survives files, pickles and copies."""
 
 import copy
-import os
 import pickle
 import threading
 
@@ -133,7 +132,7 @@ def test_set_tensor_refuses_what_does_not_fit(model):
     bad = model.tensor("output.weight")
     bad[4, 2] = np.nan
     before = model.tensor("output.weight")
-    with pytest.raises(ValueError, match=r"output\.weight"):
+    with pytest.raises(dsstne.NotFiniteError, match=r"output\.weight, row 4, column 2"):
         model.set_tensor("output.weight", bad)
     np.testing.assert_array_equal(model.tensor("output.weight"), before)
 
@@ -210,7 +209,7 @@ def test_saving_over_the_loaded_file_keeps_the_loaded_model(model, X, tmp_path):
     dsstne.fit(X, hidden=[3], epochs=0).save(path)
     assert same(loaded, model, X)
     assert dsstne.load(path).tensors["hidden1.bias"] == (3,)
-    assert os.listdir(tmp_path) == ["m.dsstne"]
+    assert [file.name for file in tmp_path.iterdir()] == ["m.dsstne"]
 
 
 def test_a_full_disk_keeps_the_old_file(model, tmp_path, python):
@@ -230,7 +229,7 @@ def test_a_full_disk_keeps_the_old_file(model, tmp_path, python):
     assert out.startswith("InputOutputError")
     assert "m.dsstne" in out
     assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["m.dsstne"]
+    assert [file.name for file in tmp_path.iterdir()] == ["m.dsstne"]
 
 
 def test_a_folder_that_is_not_there_is_an_error(model, tmp_path):
@@ -239,7 +238,7 @@ def test_a_folder_that_is_not_there_is_an_error(model, tmp_path):
 
 
 def test_a_missing_file_is_a_file_not_found_error(tmp_path):
-    with pytest.raises(FileNotFoundError, match="m.dsstne: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"m\.dsstne: no such file"):
         dsstne.load(tmp_path / "m.dsstne")
 
 
@@ -249,7 +248,7 @@ def test_a_truncated_file_is_refused(model, tmp_path, share):
     model.save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(dsstne.CorruptFileError, match="m.dsstne"):
+    with pytest.raises(dsstne.CorruptFileError, match=r"m\.dsstne"):
         dsstne.load(path)
 
 
@@ -257,7 +256,7 @@ def test_a_flipped_bit_anywhere_is_found(model, tmp_path):
     path = tmp_path / "m.dsstne"
     model.save(path)
     whole = path.read_bytes()
-    for position in np.random.default_rng(0).integers(0, len(whole), 60).tolist() + [0, 8, len(whole) - 1]:
+    for position in [*np.random.default_rng(0).integers(0, len(whole), 60).tolist(), 0, 8, len(whole) - 1]:
         damaged = bytearray(whole)
         damaged[position] ^= 1 << (position % 8)
         path.write_bytes(damaged)

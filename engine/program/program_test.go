@@ -1,0 +1,192 @@
+package program_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/fault"
+	"dsstne/engine/program"
+	"dsstne/kernels"
+	_ "dsstne/kernels/cpu"
+	_ "dsstne/kernels/reference"
+	"dsstne/tests/fixture"
+)
+
+// counting is a device that remembers what was allocated.
+type counting struct {
+	kernels.Device
+	bytes int64
+}
+
+func (c *counting) Alloc(n int64) (kernels.Buffer, error) {
+	c.bytes += 4 * n
+	return c.Device.Alloc(n)
+}
+
+func open(t *testing.T, backend string) *counting {
+	d, err := kernels.Lookup(backend).Open(0, kernels.Options{Threads: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	return &counting{Device: d}
+}
+
+func specOf(t *testing.T, device kernels.Device, definition string, items, rows int64, optimizer kernels.OptimizerKind) program.Spec {
+	m := fixture.Model(t, definition, map[string]int64{"input": items, "output": items})
+	t.Cleanup(func() { _ = m.Close() })
+	return program.Spec{
+		Network: m.Network(), Device: device, Rows: rows, Entries: func(int) int64 { return 20 * rows },
+		Weights: func(name string) (kernels.Buffer, error) {
+			tensor, err := m.Tensor(name)
+			if err != nil {
+				return nil, err
+			}
+			return tensor.Buffer(), nil
+		},
+		Training: &program.Training{Optimizer: kernels.Optimizer{Kind: optimizer}},
+	}
+}
+
+func fresh(p *program.Plan, except ...string) (bytes int64) {
+	for _, part := range p.Parts {
+		if !part.Held && !strings.Contains(strings.Join(except, ","), part.Name) {
+			bytes += part.Bytes
+		}
+	}
+	return bytes
+}
+
+func TestThePlanIsWhatIsAllocated(t *testing.T) {
+	for _, definition := range []string{
+		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.2`),
+	} {
+		device := open(t, "cpu")
+		p, err := program.Build(specOf(t, device, definition, 500, 64, kernels.Adam))
+		require.NoError(t, err)
+		require.Equal(t, fresh(&p.Plan, "batch"), device.bytes)
+		p.Free()
+	}
+}
+
+func TestNothingOfSizeBatchTimesItemsIsPlanned(t *testing.T) {
+	const items, rows = 300_000, 512
+	spec := specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), items, rows, kernels.SGD)
+	plan, err := program.Describe(spec)
+	require.NoError(t, err)
+	require.Less(t, fresh(plan), int64(4*items*rows/20))
+}
+
+func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *testing.T) {
+	device := open(t, "cpu")
+	spec := specOf(t, device, fixture.Autoencoder("softmax", ""), 10_000, 64, kernels.Adam)
+	spec.Limit = 1 << 20
+	_, err := program.Build(spec)
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
+	require.ErrorContains(t, err, "memory_limit is 1.05 MB; nothing was allocated. Parts: optimizer state 2.64 MB, weights 1.32 MB")
+	require.Zero(t, device.bytes)
+}
+
+func TestTheOperationsReadLikeTheStep(t *testing.T) {
+	plan, err := program.Describe(specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), 100, 32, kernels.Momentum))
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"Replay the batch's rows of hidden1.weight[100, 16]",
+		"Gather hidden1 <- input hidden1.weight[100, 16], tanh, dropout 0.1",
+		"OutputStats output[100] <- output.weight[100, 16], soft-max",
+		"OutputStep output[100] <- output.weight[100, 16], soft-max",
+		"Backward hidden1, tanh, dropout 0.1",
+		"Scatter hidden1.weight[100, 16]",
+		"at the end of a run: Replay all rows of hidden1.weight[100, 16]",
+	}, plan.Operations)
+}
+
+// wide has every way of wiring: two inputs, layers with two sources (sparse and dense), a shared weight, two outputs.
+const wide = `{"layers": [
+	{"name": "a", "kind": "input", "size": 30},
+	{"name": "b", "kind": "input", "size": 12, "scaling": "l2"},
+	{"name": "h", "kind": "hidden", "sources": ["a", "b"], "size": 7, "activation": "tanh"},
+	{"name": "g", "kind": "hidden", "sources": ["h", "b"], "size": 5, "activation": "sigmoid"},
+	{"name": "f", "kind": "hidden", "sources": ["h", "g"], "size": 7, "activation": "tanh"},
+	{"name": "x", "kind": "output", "sources": ["f"], "size": 30, "shared": "h.weight.a", "temperature": 0.5},
+	{"name": "y", "kind": "output", "sources": ["g", "h"], "size": 9}],
+	"loss": [{"layer": "x", "kind": "softmax", "normalize_rows": true}, {"layer": "y", "kind": "sigmoid", "weight": 0.5}]}`
+
+// batchOf sorts a few random entries into both orders.
+func batchOf(t *testing.T, rows, columns int, seed uint64) *kernels.SparseBatch {
+	m := fixture.Valued(t, rows, columns, 4, seed)
+	return fixture.Batch(t, m)
+}
+
+func TestWrittenGradientsAgreeWithFiniteDifferences(t *testing.T) {
+	for _, backend := range []string{"reference", "cpu"} {
+		const rows = 6
+		m := fixture.Model(t, wide, nil)
+		spec := program.Spec{
+			Network: m.Network(), Device: open(t, backend), Rows: rows, Entries: func(int) int64 { return 4 * rows },
+			Weights: func(name string) (kernels.Buffer, error) {
+				tensor, err := m.Tensor(name)
+				return tensor.Buffer(), err
+			},
+			Training: &program.Training{WriteGradients: true},
+		}
+		p, err := program.Build(spec)
+		require.NoError(t, err)
+		step := kernels.Step{Number: 1, Rows: rows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: make([]kernels.Rates, 1)}
+		for _, layer := range p.Slots {
+			step.Sparse = append(step.Sparse, batchOf(t, rows, int(m.Network().Layers[layer].Size), uint64(layer)))
+		}
+		loss := func() float64 {
+			clear(step.Loss)
+			require.NoError(t, p.Run(&step))
+			return step.Loss[0] + step.Loss[1]
+		}
+		tensors, err := m.Network().Tensors()
+		require.NoError(t, err)
+		require.Len(t, tensors, 13)
+		for _, tensor := range tensors {
+			values := must(m.Tensor(tensor.Name)).Float32()
+			for i := 0; i < len(values); i += 1 + len(values)/9 {
+				loss()
+				gradient := float64(p.Gradient(tensor.Name).Float32()[i])
+				// The loss is about 5 and rounded to float32 in places: a step of 0.01 leaves errors of some 1e-4.
+				const h = 0.01
+				before := values[i]
+				values[i] = before + h
+				above := loss()
+				values[i] = before - h
+				below := loss()
+				values[i] = before
+				require.InDelta(t, (above-below)/(2*h), gradient, 1e-3, fmt.Sprintf("%s: %s[%d]", backend, tensor.Name, i))
+			}
+		}
+		p.Free()
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func TestAnUnknownDeviceNamesTheNearest(t *testing.T) {
+	_, err := program.Placement{Device: "cpuu"}.Open()
+	require.ErrorContains(t, err, `did you mean "cpu"?`)
+}
+
+func TestADeviceThatIsNotThereSaysWhy(t *testing.T) {
+	_, err := program.Placement{Device: "cuda:0"}.Open()
+	require.Equal(t, fault.DeviceUnavailable, fault.KindOf(err))
+	require.ErrorContains(t, err, "no CUDA backend")
+}
+
+func TestAnInferenceProgramHasTheForwardPartOnly(t *testing.T) {
+	spec := specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam)
+	spec.Training = nil
+	plan, err := program.Describe(spec)
+	require.NoError(t, err)
+	require.Equal(t, []string{"Gather hidden1 <- input hidden1.weight[100, 16], tanh"}, plan.Operations)
+}

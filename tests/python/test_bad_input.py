@@ -1,0 +1,263 @@
+"""What cannot be meant is an error that says what, where and what to do."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import dsstne
+
+FAST = {"hidden": [4], "epochs": 1, "progress": False}
+
+
+def damaged(X, field, position, value):
+    made = X.copy()
+    getattr(made, field)[position] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("field", "position", "value", "words"),
+    [
+        ("indices", 700, 60, r"row \d+.*column 60.*60"),
+        ("indices", 700, -1, r"row \d+.*-1"),
+        ("indptr", 100, 10**6, "row"),
+        ("indptr", 100, 0, "row"),
+        ("indptr", 0, -1, "row"),
+        ("data", 700, np.nan, r"row \d+, column \d+.*NaN"),
+        ("data", 700, -np.inf, r"row \d+, column \d+.*[Ii]nf"),
+    ],
+)
+def test_damaged_matrices_are_refused_with_the_place(X, field, position, value, words):
+    bad = damaged(X, field, position, value)
+    with pytest.raises(dsstne.InvalidDataError, match=words):
+        dsstne.fit(bad, **FAST)
+
+
+def test_the_named_place_is_the_right_one(X):
+    row = 17
+    position = X.indptr[row] + 1
+    bad = damaged(X, "data", position, np.nan)
+    with pytest.raises(dsstne.InvalidDataError, match=rf"row {row}, column {X.indices[position]}\b"):
+        dsstne.fit(bad, **FAST)
+
+
+def test_a_damaged_validation_matrix_is_named(X):
+    with pytest.raises(dsstne.InvalidDataError, match=r"^validation: "):
+        dsstne.fit(X, **FAST, validation=damaged(X, "indices", 5, 60))
+
+
+def test_arrays_that_are_too_short_are_refused(X):
+    made = X.copy()
+    made.data = made.data[:-1]
+    with pytest.raises(dsstne.InvalidDataError, match=r"indptr ends at .* data has only"):
+        dsstne.Dataset(made)
+    made = X.copy()
+    made.indptr = made.indptr[:-1]
+    with pytest.raises(dsstne.InvalidDataError, match="needs 241"):
+        dsstne.Dataset(made)
+
+
+@pytest.mark.parametrize(
+    "bad", [np.zeros(5), np.zeros((2, 2, 2)), "text", None, [["a"]], object(), {"a": 1}, np.zeros((2, 2), complex)]
+)
+def test_what_is_no_matrix_is_refused(bad):
+    with pytest.raises((dsstne.InvalidArgumentError, dsstne.InvalidDataError)):
+        dsstne.Dataset(bad)
+
+
+def test_complex_sparse_values_and_float_indices_are_refused(X):
+    with pytest.raises(dsstne.InvalidDataError, match="complex"):
+        dsstne.Dataset(X.astype(complex))
+    made = X.copy()
+    made.indices = made.indices.astype(float)
+    with pytest.raises(dsstne.InvalidDataError, match="integers"):
+        dsstne.Dataset(made)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "words"),
+    [(240, 59, "59 columns.*60 units"), (239, 60, "239 rows.*240"), (240, 61, "61 columns")],
+)
+def test_validation_of_another_shape_is_refused_before_training(X, rows, columns, words):
+    other = scipy.sparse.csr_array((rows, columns), dtype=np.float32)
+    with pytest.raises(dsstne.InvalidArgumentError, match=words):
+        dsstne.fit(X, **FAST, validation=other)
+
+
+def test_a_validation_pair_must_fit_itself_and_the_network(X):
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"validation\[1\] has 50 rows and validation\[0\] 60"):
+        dsstne.fit(X, **FAST, validation=(X[:60], X[:50]))
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"validation\[0\] has 20 columns"):
+        dsstne.fit(X, **FAST, validation=(X[:, :20], X))
+    with pytest.raises(dsstne.InvalidArgumentError, match="pair"):
+        dsstne.fit(X, **FAST, validation=(X,))
+
+
+def test_targets_of_other_rows_are_refused(X):
+    with pytest.raises(dsstne.InvalidArgumentError, match="targets has 200 rows and X 240"):
+        dsstne.fit(X, X[:200], **FAST)
+
+
+@pytest.mark.parametrize("call", ["recommend", "predict", "embed"])
+def test_other_columns_than_the_models_are_refused_by_name(model, X, call):
+    with pytest.raises(
+        dsstne.InvalidArgumentError, match="X has 59 columns and layer 'input' of the model has 60 units"
+    ):
+        getattr(model, call)(X[:, :59])
+
+
+def test_evaluate_refuses_other_shapes(model, X):
+    with pytest.raises(dsstne.InvalidArgumentError, match="X_held_out has 59 columns"):
+        dsstne.evaluate(model, X, X[:, :59])
+    with pytest.raises(dsstne.InvalidArgumentError, match="X_held_out has 3 rows and X_in 240"):
+        dsstne.evaluate(model, X, X[:3])
+    with pytest.raises(dsstne.InvalidArgumentError, match="exclude has 3 rows"):
+        dsstne.evaluate(model, X, X, exclude=X[:3])
+    with pytest.raises(dsstne.InvalidArgumentError, match="'inputs' is not known"):
+        dsstne.evaluate(model, X, X, exclude="inputs")
+
+
+@pytest.mark.parametrize("k", [0, -1, 61, 10**12])
+def test_k_must_be_possible(model, X, k):
+    with pytest.raises(dsstne.InvalidArgumentError, match="1 to 60"):
+        model.recommend(X, k=k)
+    with pytest.raises(dsstne.InvalidArgumentError, match="1 to 60"):
+        model.similar_items([1], k=k)
+
+
+@pytest.mark.parametrize("k", [2.5, "3", None, True])
+def test_k_must_be_an_integer(model, X, k):
+    with pytest.raises(dsstne.InvalidArgumentError, match="integer"):
+        model.recommend(X, k=k)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"items": [60]},
+        {"items": [-1]},
+        {"filter_items": [1.5]},
+        {"items": [1], "filter_items": [2]},
+        {"rows": [240]},
+        {"rows": [-1]},
+        {"items": np.ones(59, bool)},
+        {"items": [[1, 2], [3, 4]]},
+        {"exclude_seen": False, "exclude": 1},
+        {"devices": "gpu:7"},
+        {"devices": "cuda:0"},
+        {"batch_size": -5},
+    ],
+)
+def test_impossible_choices_are_refused(model, X, options):
+    with pytest.raises((dsstne.InvalidArgumentError, dsstne.DeviceUnavailableError, dsstne.UnsupportedError)):
+        model.recommend(X, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"activation": "thanh"}, "tanh"),
+        ({"loss": "sofmax"}, "softmax"),
+        ({"optimizer": "adm"}, "adam"),
+        ({"optimizer": {"kind": "adam", "betta2": 0.9}}, "beta2"),
+        ({"input_scaling": "l1"}, "l2"),
+        ({"loss": {"kind": "softmax", "wieght": 2}}, "weight"),
+        ({"precision": "float31"}, "float32"),
+    ],
+)
+def test_unknown_words_are_named_with_the_nearest_known_one(X, options, words):
+    with pytest.raises((dsstne.InvalidArgumentError, dsstne.UnsupportedError), match=words):
+        dsstne.fit(X, **{**FAST, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"learning_rate": -0.1}, "learning_rate"),
+        ({"learning_rate": float("nan")}, "learning_rate.*nan"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"weight_decay": -1}, "weight_decay"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"epochs": -1}, "epochs"),
+        ({"denoising": 1.0}, "denoising"),
+        ({"denoising": -0.1}, "denoising"),
+        ({"dropout": 1.5}, "dropout"),
+        ({"temperature": 0}, "temperature"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"hidden": []}, "hidden"),
+        ({"hidden": [0]}, "size"),
+        ({"hidden": [3, 4], "activation": ["tanh"]}, "activation"),
+        ({"seed": -1}, "seed"),
+        ({"max_seconds": 0}, "max_seconds"),
+        ({"threads": -2}, "threads"),
+        ({"memory_limit": -1}, "memory_limit"),
+        ({"tied": True, "hidden": [4, 5]}, "shared"),
+        ({"network": {"layers": []}, "hidden": [4]}, "network= gives one already"),
+        ({"optimizer": {"kind": "adam", "beta1": object()}}, "beta1.*object"),
+    ],
+)
+def test_impossible_options_are_refused_by_name(X, options, words):
+    defaults = {} if "network" in options else FAST
+    with pytest.raises(dsstne.InvalidArgumentError, match=words):
+        dsstne.fit(X, **{**defaults, **options})
+
+
+def test_an_unknown_parameter_is_a_type_error(X):
+    with pytest.raises(TypeError, match="hiden"):
+        dsstne.fit(X, hiden=[4])
+
+
+@pytest.mark.parametrize("shape", [(0, 60), (240, 0), (0, 0)])
+def test_a_matrix_without_rows_or_columns_teaches_nothing(shape):
+    with pytest.raises((dsstne.InvalidArgumentError, dsstne.InvalidDataError)):
+        dsstne.fit(scipy.sparse.csr_array(shape, dtype=np.float32), **FAST)
+
+
+def test_a_matrix_of_empty_rows_teaches_nothing():
+    with pytest.raises(dsstne.InvalidDataError, match="empty"):
+        dsstne.fit(scipy.sparse.csr_array((10, 60), dtype=np.float32), **FAST)
+
+
+def test_some_empty_rows_do_no_harm(X):
+    made = X.copy().tolil()
+    made[::3] = 0
+    model = dsstne.fit(made.tocsr(), **FAST)
+    assert np.isfinite(model.history[0]["loss"])
+
+
+def test_targets_a_loss_has_no_meaning_for_are_refused_with_a_remedy(X):
+    with pytest.raises(dsstne.InvalidDataError, match=r"sigmoid|from 0 to 1"):
+        dsstne.fit(X * 5, **FAST, loss="sigmoid")
+    with pytest.raises(dsstne.InvalidDataError, match="at least 0"):
+        dsstne.fit(X * -1, **FAST)
+
+
+def test_a_diverging_run_names_tensor_step_and_remedy_and_keeps_a_finite_model(X):
+    wild = {"activation": "relu", "loss": "squared", "optimizer": "sgd", "learning_rate": 1e4, "input_scaling": None}
+    with pytest.raises(dsstne.NotFiniteError) as caught:
+        dsstne.fit(X * 100, hidden=[8], epochs=50, batch_size=16, progress=False, **wild)
+    message = str(caught.value)
+    assert "step" in message
+    assert "learning_rate" in message
+    assert any(name in message for name in ("hidden1", "output", "loss"))
+    model = caught.value.model
+    for name in model.tensors:
+        assert np.isfinite(model.tensor(name)).all(), name
+    model.recommend(X)
+
+
+def test_a_broken_network_definition_is_told_with_its_place(X):
+    layers = [
+        {"name": "in", "kind": "input", "size": 60},
+        {"name": "h", "kind": "hidden", "size": 4, "activaton": "tanh"},
+    ]
+    output = {"name": "o", "kind": "output", "size": 60}
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"layers\[1\].*activaton.*activation"):
+        dsstne.fit(X, network={"layers": [*layers, output]})
+    with pytest.raises(dsstne.InvalidArgumentError):
+        dsstne.fit(X, network='{"layers": [')
+    with pytest.raises(FileNotFoundError):
+        dsstne.fit(X, network="nowhere.json")
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"60.*59|59.*60"):
+        dsstne.Model({"layers": [*layers[:1], {"name": "h", "kind": "hidden", "size": 4}, output]}, sizes={"in": 59})

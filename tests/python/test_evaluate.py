@@ -1,0 +1,103 @@
+"""Metrics against a reference that is slow and obvious."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from matrices import blocks
+
+import dsstne
+
+
+def reference(name, ranked, targets):
+    """One metric of one row: `ranked` item ids, best first; `targets` a non-empty set."""
+    kind, k = name.split("@")
+    k = int(k)
+    hits = np.array([item in targets for item in ranked[:k]], float)
+    ranks = np.arange(1, len(hits) + 1)
+    best = min(k, len(targets))
+    if kind == "precision":
+        return hits.sum() / k
+    if kind == "recall":
+        return hits.sum() / len(targets)
+    if kind == "truncated_recall":
+        return hits.sum() / best
+    if kind == "hit_rate":
+        return float(hits.any())
+    if kind == "mrr":
+        return 1 / ranks[hits > 0][0] if hits.any() else 0.0
+    if kind == "map":
+        return (hits * hits.cumsum() / ranks).sum() / best
+    if kind == "ndcg":
+        return (hits / np.log2(ranks + 1)).sum() / (1 / np.log2(np.arange(2, best + 2))).sum()
+    raise ValueError(name)
+
+
+METRICS = [
+    f"{kind}@{k}"
+    for kind in ("precision", "recall", "truncated_recall", "ndcg", "hit_rate", "mrr", "map")
+    for k in (1, 5, 20)
+]
+
+
+@pytest.fixture(scope="module")
+def held_out(X):
+    other = blocks(seed=1).toarray()
+    other[X.toarray() > 0] = 0
+    other[:7] = 0  # rows that do not count
+    return scipy.sparse.csr_array(other)
+
+
+@pytest.mark.parametrize("exclude", ["input", None, "matrix"])
+def test_metrics_equal_the_reference(model, X, held_out, exclude):
+    seen = {"input": X, None: None, "matrix": blocks(seed=2)}[exclude]
+    given = seen if exclude == "matrix" else exclude
+    means = dsstne.evaluate(model, X, held_out, METRICS, exclude=given)
+    rows = dsstne.evaluate(model, X, held_out, METRICS, exclude=given, per_row=True)
+    ids, _ = model.recommend(X, k=20, exclude=seen, exclude_seen=seen is not None)
+    targets = [set(held_out[[u]].indices.tolist()) for u in range(240)]
+    for name in METRICS:
+        expected = np.array(
+            [reference(name, r, t) if t else np.nan for r, t in zip(ids.tolist(), targets, strict=True)]
+        )
+        np.testing.assert_allclose(rows[name], expected, rtol=1e-12, err_msg=name)
+        assert means[name] == pytest.approx(np.nanmean(expected), rel=1e-12)
+
+
+def test_coverage_is_the_share_of_items_anybody_gets(model, X, held_out):
+    ids, _ = model.recommend(X, k=3)
+    counted = ids[np.diff(held_out.indptr) > 0]
+    value = dsstne.evaluate(model, X, held_out, "coverage@3")["coverage@3"]
+    assert value in (len(np.unique(ids)) / 60, len(np.unique(counted)) / 60)
+
+
+def test_rows_and_items_restrict_the_ranking(model, X, held_out):
+    rows = [200, 20, 100]
+    some = dsstne.evaluate(model, X, held_out, ["recall@5"], rows=rows, per_row=True)["recall@5"]
+    every = dsstne.evaluate(model, X, held_out, ["recall@5"], per_row=True)["recall@5"]
+    np.testing.assert_array_equal(some, every[rows])
+    assert dsstne.evaluate(model, X, held_out, ["recall@5"], items=[])["recall@5"] == 0
+
+
+def test_no_row_with_targets_gives_nan(model, X):
+    nothing = scipy.sparse.csr_array(X.shape, dtype=np.float32)
+    assert np.isnan(dsstne.evaluate(model, X, nothing, "recall@5")["recall@5"])
+
+
+def test_threads_and_batches_do_not_change_a_bit(model, X, held_out):
+    values = {
+        tuple(dsstne.evaluate(model, X, held_out, METRICS, threads=threads, batch_size=size).values())
+        for threads in (1, 2)
+        for size in (3, 512)
+    }
+    assert len(values) == 1
+
+
+@pytest.mark.parametrize("metrics", ["recal@20", "recall@0", "recall@x", "recall", ["ndcg@5", "nope@5"], []])
+def test_unknown_metrics_are_refused(model, X, metrics):
+    with pytest.raises(dsstne.InvalidArgumentError):
+        dsstne.evaluate(model, X, X, metrics)
+
+
+def test_an_unknown_metric_is_named_with_the_nearest_one(model, X):
+    with pytest.raises(dsstne.InvalidArgumentError, match="recall"):
+        dsstne.evaluate(model, X, X, "recal@20")
