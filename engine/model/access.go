@@ -57,7 +57,7 @@ func (m *Model) TryWrite() (unlock func(), err error) {
 }
 
 // TryRead gives the right to read weights to any number of callers at a time, each until it calls its unlock; calling
-// that again does nothing. It is fault.Busy while somebody writes. Call Flushed before the first read.
+// that again does nothing. It is fault.Busy while somebody writes.
 func (m *Model) TryRead() (unlock func(), err error) {
 	a := &m.access
 	a.mu.Lock()
@@ -96,22 +96,3 @@ func (m *Model) Close() error {
 }
 
 func errClosed() error { return fault.New(fault.InvalidState, "the model is closed") }
-
-// SetFlush registers what brings lazily updated rows up to date; nil removes it. Flush may change weights although only
-// readers are at work: it is called by one of them at a time, and has nothing left to do for the second. The caller holds
-// the right to read or write, so flush must not ask for it.
-func (m *Model) SetFlush(flush func() error) {
-	m.flushing.Lock()
-	defer m.flushing.Unlock()
-	m.flush = flush
-}
-
-// Flushed brings every row up to date. Whoever reads weights calls it after TryRead and before the first read.
-func (m *Model) Flushed() error {
-	m.flushing.Lock()
-	defer m.flushing.Unlock()
-	if m.flush == nil {
-		return nil
-	}
-	return m.flush()
-}

@@ -6,8 +6,8 @@
 //
 // A model is shared: trainers and predictors announce themselves with Use for as long as they hold on to its memory, and
 // take TryWrite (one writer) or TryRead (many readers) while they work on it. Neither ever waits: whoever comes second is
-// told fault.Busy. A trainer that leaves rows behind to update them later registers SetFlush, and whoever is about to read
-// weights calls Flushed first; the methods of this package do so themselves.
+// told fault.Busy. While a trainer holds TryWrite, rows of a weight may lag behind; it brings them up to date before it lets
+// go.
 //
 // The file is laid out as safetensors (docs/model-file.md): any reader of that format can open it. On top of it stand
 // SHA-256 digests over every byte. A damaged file is fault.CorruptFile with the place of the damage, and saving replaces

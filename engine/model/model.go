@@ -17,9 +17,7 @@ type Model struct {
 	threads int
 	step    atomic.Int64
 
-	access   access
-	flushing sync.Mutex // held while flush runs or is replaced
-	flush    func() error
+	access access
 
 	mu         sync.RWMutex // guards what follows
 	tensors    []*Tensor    // weights in the order of the network, then names of items if there are any
@@ -102,9 +100,6 @@ func (m *Model) GetTensor(name string, dst []byte) error {
 	if int64(len(dst)) != t.size {
 		return sizeMismatch(t, int64(len(dst)))
 	}
-	if err := m.Flushed(); err != nil {
-		return err
-	}
 	copy(dst, t.Bytes())
 	return nil
 }
@@ -132,10 +127,6 @@ func (m *Model) SetTensor(name string, src []byte) error {
 	}
 	if at := firstNotFinite(src); at >= 0 {
 		return notFinite(t, at, src[4*at:])
-	}
-	// A row that is behind would replay its missed steps on top of the new values.
-	if err := m.Flushed(); err != nil {
-		return err
 	}
 	copy(t.Bytes(), src)
 	return nil

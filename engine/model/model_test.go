@@ -196,29 +196,6 @@ func TestViewsOfAClosedModelAreNil(t *testing.T) {
 	require.Nil(t, m.Tensors()[0].Float32())
 }
 
-func TestWhoeverReadsWeightsFlushesFirst(t *testing.T) {
-	m := create(t, smallDefinition, 1)
-	flushes := 0
-	m.SetFlush(func() error { flushes++; return nil })
-	require.NoError(t, m.GetTensor("hidden1.bias", make([]byte, 12)))
-	require.NoError(t, m.SetTensor("hidden1.bias", make([]byte, 12)))
-	require.NoError(t, m.Save(t.TempDir()+"/m.dsstne", nil))
-	require.Equal(t, 3, flushes)
-}
-
-func TestAFlushThatFailsFailsTheReader(t *testing.T) {
-	m := create(t, smallDefinition, 1)
-	m.SetFlush(func() error { return fault.New(fault.NotFinite, "weight of hidden1 overflowed") })
-	requireFault(t, m.GetTensor("hidden1.bias", make([]byte, 12)), fault.NotFinite, "overflowed")
-}
-
-func TestARemovedFlushIsNotCalled(t *testing.T) {
-	m := create(t, smallDefinition, 1)
-	m.SetFlush(func() error { panic("called") })
-	m.SetFlush(nil)
-	require.NoError(t, m.Flushed())
-}
-
 func TestAPanicInAPartIsAnError(t *testing.T) {
 	err := inParallel(2, 3, func(part int) error { panic("no luck") })
 	requireFault(t, err, fault.Internal, "no luck")

@@ -32,9 +32,6 @@ func (m *Model) save(d disk, path string, attributes map[string]string, block in
 	if err := checkAttributes(attributes); err != nil {
 		return err
 	}
-	if err := m.Flushed(); err != nil {
-		return fault.Wrap(err, "cannot save %s", path)
-	}
 	l, err := m.layOut(attributes, block)
 	if err != nil {
 		return fault.Wrap(err, "cannot save %s", path)

@@ -39,6 +39,13 @@ func checkOutput(n *Network, i int, o *strictjson.Object) {
 			strictjson.Suggestion(l.Shared, n.shareable()))
 		return
 	}
+	for j := range i {
+		if n.Layers[j].Kind == Output && n.Layers[j].Shared == l.Shared {
+			o.Fail("shared", "is %q, which the output %q shares already; a weight has one gradient, so one output can share it",
+				l.Shared, n.Layers[j].Name)
+			return
+		}
+	}
 	if reason := n.shapeConflict(i, owner, source); reason != "" {
 		o.Fail("shared", "is %q, but %s", l.Shared, reason)
 	}

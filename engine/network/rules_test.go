@@ -138,6 +138,8 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[2].sources is empty and there is no bias, so the layer has nothing to learn`},
 		"shared unknown": {output(`, "shared": "hiden1.weight"`),
 			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight from an input layer; did you mean "hidden1.weight"?`},
+		"shared twice": {layers(tied + `, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": "hidden1.weight"}`),
+			`layers[3].shared is "hidden1.weight", which the output "output" shares already; a weight has one gradient, so one output can share it`},
 		"shared with no source": {output(`, "shared": "hidden1.weight", "sources": []`),
 			`layers[2].shared is "hidden1.weight", which needs exactly one source, but the layer has 0`},
 		"shared of another size": {output(`, "shared": "hidden1.weight", "size": 99`),

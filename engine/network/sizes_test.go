@@ -80,13 +80,6 @@ func TestASharedWeightCarriesTheSizeOfItsOutputToTheInput(t *testing.T) {
 	require.Equal(t, []int64{100, 8, 100}, sizesOf(n))
 }
 
-func TestASharedWeightCarriesASizeFromOneOutputToAnother(t *testing.T) {
-	n, err := parse(t, layers(tied+`, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": "hidden1.weight"}`)).
-		WithSizes(map[string]int64{"more": 100})
-	require.NoError(t, err)
-	require.Equal(t, []int64{100, 8, 100, 100}, sizesOf(n))
-}
-
 func TestWithSizesRefusesDifferentSizesAroundASharedWeight(t *testing.T) {
 	_, err := parse(t, layers(tied)).WithSizes(map[string]int64{"input": 100, "output": 99})
 	require.EqualError(t, err, `the layer "output" shares "hidden1.weight", but "input" has size 100 and "output" has size 99`)

@@ -53,7 +53,7 @@ def test_the_abi_is_the_one_of_the_snapshot() -> None:
     assert not changes, (
         f"the C interface has changed:\n{changes}\n\n"
         "A function, a status code or a trailing field that was added is a new minor version, anything else a new "
-        "major one. Change DSSTNE_ABI_VERSION and the Versions section of the header, name the new snapshot after it, and\n"
+        "major one. Change DSSTNE_ABI_VERSION and the Versions section of the header, name a new snapshot after it:\n"
         "    python tests/abi/header.py > tests/abi/abi-<major>.<minor>.txt"
     )
 

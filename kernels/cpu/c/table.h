@@ -3,6 +3,8 @@
 #include "product.h"
 #include "update.h"
 #include "sparse.h"
+#include "layout.h"
+#include "loss.h"
 #include "output.h"
 #include "dense.h"
 #include "rank.h"

@@ -1,0 +1,146 @@
+/* layout.h: how a layer is cut into tiles and groups, its workspace, and how its operands are packed. */
+
+/* How a shape is cut. Depends on B, I, K and the vector width only. */
+typedef struct {
+  int64_t B, K, Bp, Kp, ldw, ldz, ldh; /* padded sizes and row strides */
+  int64_t tile, tiles, group, groups;  /* items a tile, tiles, tiles a group, groups */
+  /* offsets into the workspace, in floats */
+  int64_t panels, rows, dh, norm, weight, count, lse, most, worker;
+  /* offsets inside a worker's part */
+  int64_t w, z, dw, partial, inverse, db, extra, worker_size, total;
+} layout_t;
+
+/* EXTRA: floats a row of scratch */
+enum { GROUPS = 8, GROUP_ITEMS = 1024, MAX_GROUPS = 64, TILE_BYTES = 512 * 1024, EXTRA = 4 };
+
+static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
+  layout_t l = {.B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
+  l.ldw = l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
+  l.ldz = l.Bp + 16;
+  int64_t want = larger((I + GROUPS - 1) / GROUPS, 1); /* items a group, if the tile allows */
+  if (want > GROUP_ITEMS) want = larger(GROUP_ITEMS, (I + MAX_GROUPS - 1) / MAX_GROUPS);
+  int64_t fit = TILE_BYTES / (4 * (l.Kp + l.Bp)) / TILE_ROWS * TILE_ROWS; /* items whose weights and logits fit */
+  fit = larger(TILE_ROWS, smaller(fit, 16 * TILE_ROWS));
+  l.group = (want + fit - 1) / fit;
+  l.tile = round_up((want + l.group - 1) / l.group, TILE_ROWS);
+  l.tiles = (I + l.tile - 1) / l.tile;
+  l.groups = (l.tiles + l.group - 1) / l.group;
+  int64_t at = 0;
+#define PART(name, size) l.name = at, at += round_up(size, 16)
+  PART(panels, l.Bp * l.K);
+  PART(rows, l.Bp * l.ldh);
+  PART(dh, l.Bp * l.Kp);
+  PART(norm, l.Bp);
+  PART(weight, l.Bp);
+  PART(count, l.Bp);
+  PART(lse, l.Bp);
+  PART(most, (int64_t)workers * 16);
+  l.worker = at;
+  at = 0;
+  PART(w, l.tile * l.ldw);
+  PART(z, l.tile * l.ldz);
+  PART(dw, TILE_ROWS * l.Kp);
+  PART(partial, l.Bp * l.Kp);
+  PART(inverse, l.tile);
+  PART(db, l.tile);
+  PART(extra, EXTRA * l.Bp); /* statistics: a float and a double a row; deltas: the logits of an item's stored targets */
+#undef PART
+  l.worker_size = at;
+  l.total = l.worker + workers * l.worker_size;
+  return l;
+}
+
+static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers) {
+  return layout_of(rows, columns, items, workers).total;
+}
+
+static int64_t units_of(const source_t *source, int32_t sources) {
+  int64_t K = 0;
+  for (int32_t s = 0; s < sources; s++) K += source[s].weight.columns;
+  return K;
+}
+
+INLINE double square_sum(const float *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+  return sum;
+}
+
+/* Row u of all sources side by side, times factor. */
+INLINE void concatenate(const source_t *source, int32_t sources, int weights, int64_t row, float *out) {
+  for (int32_t s = 0; s < sources; s++) {
+    int64_t n = source[s].weight.columns;
+    memcpy(out, (weights ? source[s].weight.value : source[s].h) + row * n, n * 4);
+    out += n;
+  }
+}
+
+/* First round: rows of h, normalised for cosine logits, as padded rows and as panels; static split over workers. */
+static void layer_pack(layer_t *o, int32_t worker) {
+  const int64_t K = units_of(o->source, o->sources);
+  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  float *ws = o->workspace, *panels = ws + l.panels, *rows = ws + l.rows;
+  float most = 0;
+  int64_t count = l.Bp / PANEL, first = count * worker / o->workers * PANEL, last = count * (worker + 1) / o->workers * PANEL;
+  for (int64_t u = first; u < last; u++) {
+    float *row = rows + u * l.ldh;
+    memset(row, 0, l.ldh * 4);
+    float *panel = panels + u / PANEL * K * PANEL + u % PANEL;
+    float weight = 0;
+    if (u < l.B) {
+      concatenate(o->source, o->sources, 0, u, row);
+      if (o->temperature != 0) {
+        double norm = sqrt(square_sum(row, K));
+        float scale = norm > 0 ? (float)(1 / (norm * o->temperature)) : 0;
+        ws[l.norm + u] = norm > 0 ? (float)(1 / norm) : 0;
+        for (int64_t k = 0; k < K; k++) row[k] *= scale;
+      }
+      weight = o->loss.weight / (float)l.B;
+      float total = o->row_sum ? o->row_sum[u] : 0;
+      if (o->loss.normalize_rows) {
+        weight = total > 0 ? weight / total : 0;
+      }
+      ws[l.count + u] = total * weight;
+      ws[l.lse + u] = o->stats ? o->stats[2 * u + 1] : 0;
+    } else {
+      ws[l.norm + u] = ws[l.count + u] = ws[l.lse + u] = 0;
+    }
+    ws[l.weight + u] = weight;
+    for (int64_t k = 0; k < K; k++) {
+      panel[k * PANEL] = row[k];
+      float a = fabsf(row[k]);
+      most = a > most || a != a ? a : most;
+    }
+    memset(ws + l.dh + u * l.Kp, 0, l.Kp * 4);
+  }
+  ws[l.most + worker * 16] = most;
+}
+
+/* Copies the tile's weight rows; for cosine logits divided by their norms. */
+static void load_tile(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *w, float *inverse) {
+  for (int64_t t = 0; t < n; t++) {
+    float *row = w + t * l->ldw;
+    concatenate(o->source, o->sources, 1, first + t, row);
+    if (o->temperature != 0) {
+      double norm = sqrt(square_sum(row, l->K));
+      inverse[t] = norm > 0 ? (float)(1 / norm) : 0;
+      for (int64_t k = 0; k < l->K; k++) row[k] *= inverse[t];
+    }
+    for (int64_t k = l->K; k < l->Kp; k++) row[k] = 0;
+  }
+}
+
+/* First entry of a sorted list that is not below x. */
+INLINE int64_t lower_bound(const int32_t *list, int64_t count, int64_t x) {
+  int64_t low = 0;
+  while (count > 0) {
+    int64_t half = count / 2;
+    if (list[low + half] < x) {
+      low += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return low;
+}
