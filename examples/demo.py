@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dsstne
 import numpy as np
+
+import dsstne
 from dsstne.datasets import Interactions, hold_out, load_debian
 
 if TYPE_CHECKING:
@@ -25,18 +26,20 @@ if TYPE_CHECKING:
 WIDTH = 100
 METRICS = ["recall@10", "recall@20", "ndcg@20", "hit_rate@20"]
 
-KNOWN_PACKAGES = ["gimp", "firefox-esr", "postgresql-15", "python3-matplotlib", "supertuxkart"]
+KNOWN_PACKAGES = ["gimp", "firefox-esr", "postgresql-15", "python3-matplotlib", "audacity"]
+BASIC = ["libc6", "libstdc++6", "libgcc-s1"]
 NEW_PACKAGES = {
-    "a web service in Python that edits photos": ["python3", "python3-flask", "python3-pil", "python3-numpy"],
-    "a video player with Qt": ["libqt5core5a", "libqt5widgets5", "libavcodec59", "libpulse0"],
+    "a tool for data analysis": ["python3", "python3-numpy", "python3-pandas"],
+    "a video player": [*BASIC, "libqt5core5a", "libqt5gui5", "libqt5widgets5", "libavcodec59"],
+    "a game": [*BASIC, "libsdl2-2.0-0", "libopenal1"],
 }
-SIMILAR_TO = ["libssl3", "libsdl2-2.0-0", "python3-numpy", "libavcodec59", "r-cran-rlang"]
+SIMILAR_TO = ["libjpeg62-turbo", "libmariadb3", "libgdal32", "libavcodec59", "python3-numpy", "texlive-latex-base"]
 
 
 def main() -> None:
     """Trains, measures and shows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=20, help="passes over the data (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=16, help="passes over the data (%(default)s)")
     parser.add_argument("--devices", default="auto", help="where to train, such as cpu or cuda:0 (%(default)s)")
     parser.add_argument("--curve", type=Path, default=Path("learning-curve.png"), help="picture to write")
     args = parser.parse_args()
@@ -55,6 +58,7 @@ def main() -> None:
         items=debian.item_names,
         hidden=[256],
         temperature=0.1,
+        denoising=0.3,
         epochs=args.epochs,
         validation=X_held_out,
         devices=args.devices,
@@ -80,7 +84,7 @@ def main() -> None:
     for idea, needs in NEW_PACKAGES.items():
         show_new_package(model, debian, idea, needs)
 
-    heading("Packages that are needed by the same sort of packages")
+    heading("What is needed by the same sort of packages (cosines of item vectors)")
     show_similar(model, debian, SIMILAR_TO)
 
 
@@ -99,7 +103,7 @@ def field(name: str, words: Iterable[str], lines: int = 2) -> None:
 
 def print_epoch(_: dsstne.Model, record: dict[str, Any]) -> None:
     """A line for some of the epochs, where there is no progress bar."""
-    if record["epoch"] in (1, 2, 4, 8) or record["epoch"] % 10 == 0:
+    if record["epoch"] in (1, 2, 4) or record["epoch"] % 8 == 0:
         print(
             f"epoch {record['epoch']:>3}  loss {record['loss']:6.2f}  recall@20 {record['recall@20']:.3f}",
             flush=True,
@@ -144,7 +148,7 @@ def show_package(model: dsstne.Model, debian: Interactions, X_in: Any, X_held_ou
 
 def show_new_package(model: dsstne.Model, debian: Interactions, idea: str, needs: list[str]) -> None:
     """Prints guesses for a list of dependencies that is in no row of the data."""
-    ids, scores = model.recommend(debian.matrix_of([needs]), k=6)
+    ids, scores = model.recommend(debian.matrix_of([needs]), k=5)
     print(f"{idea}: {', '.join(needs)}")
     for item, score in zip(ids[0], scores[0], strict=True):
         print(f"  {score:5.2f}  {debian.item_names[item]:<22}  {debian.item_descriptions[item]}"[:WIDTH])

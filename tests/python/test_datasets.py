@@ -5,12 +5,13 @@ import sys
 from importlib import resources
 from pathlib import Path
 
-import dsstne.datasets
 import numpy as np
 import pytest
+from scipy import sparse
+
+import dsstne.datasets
 from dsstne.datasets import hold_out, load_debian
 from dsstne.errors import InvalidArgumentError, NotFoundError
-from scipy import sparse
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make_debian_data.py"
 

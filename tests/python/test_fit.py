@@ -197,7 +197,7 @@ def test_an_exception_in_a_callback_carries_the_model(X):
 
 def test_max_seconds_ends_inside_an_epoch(X):
     model = dsstne.fit(X, hidden=[64], epochs=10**6, batch_size=16, max_seconds=0.3, progress=False)
-    assert 0.2 < model.history[-1]["seconds"] < 2
+    assert 0.01 < model.history[-1]["seconds"] <= 0.5  # the time between epochs counts, too
     assert model.history[-1]["epoch"] == model.history[-1]["step"] / 15
 
 

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+
 from dsstne.errors import InvalidArgumentError
 
 matplotlib = pytest.importorskip("matplotlib")

@@ -79,9 +79,9 @@ INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* exp(x) within 2 ULP (checked over all floats by a test), 0 below -87.3, saturating at exp(88.3) so that it is finite for
- * every finite x; NaN stays NaN. x = n ln2 + r, |r| <= ln2 / 2, the polynomial is the Taylor series with coefficients moved
- * to even out the error. */
+/* exp(x), 0 below -87.3, saturating at exp(88.3) so that it is finite for every finite x; NaN stays NaN. x = n ln2 + r,
+ * |r| <= ln2 / 2; the polynomial is the Taylor series with coefficients moved to even out the error (Cephes, expf). The
+ * sigmoid made of it is within 2.2 ULP and tanh within 1.3, see accuracy_test.go. */
 INLINE vf exponential(vf x) {
   const vf low = splat(-87.3365447f), high = splat(88.3762589f);
   vi under = x < low;

@@ -140,7 +140,7 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     """
     if not 0 <= fraction <= 1:
         raise InvalidArgumentError(f"fraction is {fraction}, but must be between 0 and 1")
-    if not sparse.issparse(X):
+    if not hasattr(X, "tocsr"):
         raise InvalidArgumentError(f"X is {type(X).__name__}, but must be a SciPy sparse matrix; try csr_array(X)")
     X = X.tocsr()
     if not X.has_canonical_format or not np.all(X.data):
