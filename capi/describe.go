@@ -26,7 +26,7 @@ func describeLibrary() ([]byte, error) {
 	for _, backend := range kernels.Registered() {
 		backends = append(backends, backend.Name())
 	}
-	devices := append(program.Devices(), absentDevices()...)
+	devices := program.Devices()
 	return json.Marshal(struct {
 		Version  string               `json:"version"`
 		ABI      string               `json:"abi"`
@@ -44,14 +44,6 @@ func describeLibrary() ([]byte, error) {
 		Backends: backends,
 		Devices:  devices,
 	})
-}
-
-// absentDevices says why kinds of devices are not there that no backend of this build speaks for.
-func absentDevices() []kernels.DeviceInfo {
-	if kernels.Lookup("cuda") != nil {
-		return nil
-	}
-	return []kernels.DeviceInfo{{Name: "cuda", Missing: "this build has no CUDA backend"}}
 }
 
 // describeModel is the text of dsstne_model_describe.

@@ -2,8 +2,8 @@
 
     python examples/demo.py          (or `make demo`)
 
-A row is a package, an item is a package it depends on. A fifth of each row is hidden, a network is trained on the
-rest, and its guesses are compared with what was hidden.
+A row is a package, an item is a package it depends on. A fifth of each row is hidden, a network is trained on
+the rest, and its guesses are compared with what was hidden.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ WIDTH = 100
 METRICS = ["recall@10", "recall@20", "ndcg@20", "hit_rate@20"]
 
 KNOWN_PACKAGES = ["gimp", "firefox-esr", "postgresql-15", "python3-matplotlib", "audacity"]
-BASIC = ["libc6", "libstdc++6", "libgcc-s1"]
 NEW_PACKAGES = {
-    "a tool for data analysis": ["python3", "python3-numpy", "python3-pandas"],
-    "a video player": [*BASIC, "libqt5core5a", "libqt5gui5", "libqt5widgets5", "libavcodec59"],
-    "a game": [*BASIC, "libsdl2-2.0-0", "libopenal1"],
+    "a game": ["libsdl2-2.0-0", "libopenal1"],
+    "a package for statistics": ["r-cran-ggplot2", "r-cran-dplyr"],
 }
 SIMILAR_TO = ["libjpeg62-turbo", "libmariadb3", "libgdal32", "libavcodec59", "python3-numpy", "texlive-latex-base"]
 
@@ -93,12 +91,18 @@ def heading(text: str) -> None:
     print(f"\n{text}\n{'-' * len(text)}", flush=True)
 
 
-def field(name: str, words: Iterable[str], lines: int = 2) -> None:
+def field(name: str, words: Iterable[str], lines: int, indent: int) -> None:
     """Prints a named list of words, wrapped and cut to some lines."""
-    label = f"  {name:<10}" if len(name) < 10 else f"  {name:<15}"
-    wrapped = textwrap.fill(", ".join(words), WIDTH, initial_indent=label, subsequent_indent=" " * len(label),
-                            break_on_hyphens=False, max_lines=lines, placeholder=" ...")  # fmt: skip
-    print(wrapped)
+    text = textwrap.fill(
+        ", ".join(words),
+        WIDTH,
+        initial_indent=f"  {name}".ljust(indent),
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        max_lines=lines,
+        placeholder=" ...",
+    )
+    print(text)
 
 
 def print_epoch(_: dsstne.Model, record: dict[str, Any]) -> None:
@@ -139,26 +143,27 @@ def show_package(model: dsstne.Model, debian: Interactions, X_in: Any, X_held_ou
     ids, _ = model.recommend(X_in[row], k=10, filter_items=itself)
     print(f"{name}: {debian.row_descriptions[row[0]]}")
     # Item numbers grow as items get rarer, and what is rare tells most.
-    field(f"shown {len(shown)}", debian.item_names[np.sort(shown)[::-1]], lines=1)
-    field("guesses", [("*" if item in hidden else "") + debian.item_names[item] for item in ids[0]])
+    field(f"shown {len(shown)}", debian.item_names[np.sort(shown)[::-1]], 1, 12)
+    field("guesses", [("*" if item in hidden else "") + debian.item_names[item] for item in ids[0]], 2, 12)
     missed = np.setdiff1d(hidden, ids[0])
     if len(missed):
-        field("missed", debian.item_names[missed], lines=1)
+        field("missed", debian.item_names[missed], 1, 12)
 
 
 def show_new_package(model: dsstne.Model, debian: Interactions, idea: str, needs: list[str]) -> None:
     """Prints guesses for a list of dependencies that is in no row of the data."""
-    ids, scores = model.recommend(debian.matrix_of([needs]), k=5)
+    ids, scores = model.recommend(debian.matrix_of([needs]), k=6)
     print(f"{idea}: {', '.join(needs)}")
     for item, score in zip(ids[0], scores[0], strict=True):
-        print(f"  {score:5.2f}  {debian.item_names[item]:<22}  {debian.item_descriptions[item]}"[:WIDTH])
+        about = textwrap.shorten(debian.item_descriptions[item], 60, placeholder=" ...")
+        print(f"  {score:5.2f}  {debian.item_names[item]:<24}  {about}")
 
 
 def show_similar(model: dsstne.Model, debian: Interactions, names: list[str]) -> None:
     """Prints the nearest items of some items by the angle between their weights."""
     ids, cosines = model.neighbors(debian.items(names), k=4)
     for name, near, cosine in zip(names, ids, cosines, strict=True):
-        field(name, [f"{debian.item_names[i]} {c:.2f}" for i, c in zip(near, cosine, strict=True)], lines=1)
+        field(name, [f"{debian.item_names[i]} {c:.2f}" for i, c in zip(near, cosine, strict=True)], 1, 22)
 
 
 if __name__ == "__main__":

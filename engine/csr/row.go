@@ -18,7 +18,8 @@ type Entries struct {
 // Reset empties e and keeps its memory.
 func (e *Entries) Reset() { e.Indices, e.Values = e.Indices[:0], e.Values[:0] }
 
-// AppendRow appends the entries of a row: columns ascending, duplicates summed, zeros dropped, values rounded to float32.
+// AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an entry
+// only says that a column is there, counted once), zeros dropped, values rounded to float32.
 // The bits of a sum do not depend on the order in which duplicates are stored. Everything is checked again, in a private
 // copy: fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure dst is as it was.
 func (m *Matrix) AppendRow(dst *Entries, row int64) error {
@@ -45,7 +46,7 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	}
 	kept := n
 	if order.unsorted {
-		kept = dst.sortRow(indices, values)
+		kept = dst.sortRow(indices, values, m.hasValues)
 	}
 	if order.unsorted || order.zeros {
 		kept = dropZeros(indices[:kept], values[:kept])
@@ -122,8 +123,8 @@ func firstNotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(v float32) bool { return v-v != 0 })
 }
 
-// sortRow sorts by column and sums duplicates; it returns how many entries are left.
-func (e *Entries) sortRow(indices []int32, values []float32) int {
+// sortRow sorts by column and merges duplicates, by adding them or by keeping one; it returns how many entries are left.
+func (e *Entries) sortRow(indices []int32, values []float32, sum bool) int {
 	// The value is part of the key, so equal rows give equal bits however they are stored.
 	e.keys = slices.Grow(e.keys[:0], len(indices))
 	for i, column := range indices {
@@ -134,7 +135,9 @@ func (e *Entries) sortRow(indices []int32, values []float32) int {
 	for _, key := range e.keys {
 		column, value := int32(key>>32), math.Float32frombits(uint32(key))
 		if kept > 0 && indices[kept-1] == column {
-			values[kept-1] += value
+			if sum {
+				values[kept-1] += value
+			}
 			continue
 		}
 		indices[kept], values[kept] = column, value

@@ -63,6 +63,16 @@ func TestDuplicatesAreSummed(t *testing.T) {
 	require.Equal(t, []float32{2, 8}, values)
 }
 
+func TestDuplicatesInAMatrixWithoutValuesCountOnce(t *testing.T) {
+	m, err := csr.New(csr.Parts{Columns: 9, Offsets32: []int32{0, 4}, Indices32: []int32{7, 2, 7, 7}})
+	require.NoError(t, err)
+	require.NoError(t, m.Validate(csr.ValidateOptions{}))
+	var e csr.Entries
+	require.NoError(t, m.AppendRow(&e, 0))
+	require.Equal(t, []int32{2, 7}, e.Indices)
+	require.Equal(t, []float32{1, 1}, e.Values)
+}
+
 func TestSumsOfDuplicatesDoNotDependOnTheirOrder(t *testing.T) {
 	_, a := rowOf(t, opened(t, single([]int32{5, 5, 5}, []float32{1e8, 1, -1e8})), 0)
 	_, b := rowOf(t, opened(t, single([]int32{5, 5, 5}, []float32{1, -1e8, 1e8})), 0)

@@ -23,6 +23,8 @@ from peak import threads_available
 from scipy import sparse
 from settings import Network
 
+import dsstne
+
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "gowalla-lightgcn"
 NETWORKS = {
     "plain": Network(hidden=(256,)),
@@ -52,10 +54,13 @@ def quality(train: sparse.csr_array, test: sparse.csr_array, network: Network, s
             for epoch in range(1, epochs + 1):
                 seconds.append(contestant.call("epoch")["seconds"])
                 if epoch in found:
-                    found[epoch].append(contestant.call("evaluate", test))
+                    metrics = contestant.call("evaluate", test)
+                    found[epoch].append(metrics)
+                    told = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+                    print(f"  seed {seed}, epoch {epoch:>2}, {seconds[-1]:6.2f} s: {told}", flush=True)
     print(f"  {'epoch':>5}  {'recall@20':>22}  {'ndcg@20':>22}")
-    for epoch, metrics in found.items():
-        recall, ndcg = ([m[name] for m in metrics] for name in ("recall@20", "ndcg@20"))
+    for epoch, runs in found.items():
+        recall, ndcg = ([run[name] for run in runs] for name in ("recall@20", "ndcg@20"))
         print(f"  {epoch:>5}  {spread(recall, 4):>22}  {spread(ndcg, 4):>22}")
     print(f"  seconds per epoch: mean {statistics.mean(seconds):.2f}, median {spread(seconds)}", flush=True)
 
@@ -108,6 +113,9 @@ def main() -> None:
     rows, items = train.shape
     print(f"Gowalla: {rows:,} users, {items:,} items, {train.nnz:,} + {test.nnz:,} check-ins,", end=" ")
     print(f"{threads_available()} threads")
+    if not args.peer:
+        popular = dsstne.evaluate(dsstne.popularity(train), train, test, ["recall@20", "ndcg@20"])
+        print("most popular (published: 0.0416, 0.0317):", *(f"{name} {v:.5f}" for name, v in popular.items()))
     for name in NETWORKS if args.network == "both" else [args.network]:
         print(TITLES[name], flush=True)
         if args.peer:

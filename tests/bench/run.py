@@ -1,6 +1,6 @@
 """The benchmarks beside the peers, one after the other: `make bench`, and `make bench-full` with --full.
 
-A line that begins with `ratio` says how many times as long the peer took.
+A ratio says how many times as long the peer took.
 """
 
 from __future__ import annotations
