@@ -173,7 +173,7 @@ func TestTheFirstValueOutsideTheRangeIsReported(t *testing.T) {
 }
 
 func TestASumOfDuplicatesOutsideTheRangeIsReported(t *testing.T) {
-	p := single([]int32{4, 8, 4}, nil)
+	p := single([]int32{4, 8, 4}, []float32{1, 1, 1})
 	row, column, value, found := opened(t, p).FirstOutside(0, 1)
 	require.True(t, found)
 	require.Equal(t, []any{int64(0), int64(4), 2.0}, []any{row, column, value})
