@@ -43,7 +43,8 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   PART(partial, l.Bp * l.Kp);
   PART(inverse, l.tile);
   PART(db, l.tile);
-  PART(extra, EXTRA * l.Bp); /* statistics: a float and a double a row; deltas: the logits of an item's stored targets */
+  PART(extra,
+       EXTRA * l.Bp); /* statistics: a float and a double a row; deltas: the logits of an item's stored targets */
 #undef PART
   l.worker_size = at;
   l.total = l.worker + workers * l.worker_size;
@@ -81,7 +82,8 @@ static void layer_pack(layer_t *o, int32_t worker) {
   const layout_t l = layout_of(o->rows, K, o->items, o->workers);
   float *ws = o->workspace, *panels = ws + l.panels, *rows = ws + l.rows;
   float most = 0;
-  int64_t count = l.Bp / PANEL, first = count * worker / o->workers * PANEL, last = count * (worker + 1) / o->workers * PANEL;
+  int64_t count = l.Bp / PANEL, first = count * worker / o->workers * PANEL,
+          last = count * (worker + 1) / o->workers * PANEL;
   for (int64_t u = first; u < last; u++) {
     float *row = rows + u * l.ldh;
     memset(row, 0, l.ldh * 4);

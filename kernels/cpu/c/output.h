@@ -125,7 +125,8 @@ static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, f
 }
 
 /* The gradient of one item's weights, as a row over all sources: update, write out, or leave to scatter. */
-static int item_update(layer_t *o, const layout_t *l, int64_t item, const float *w, float inverse, float *dw, int64_t tied) {
+static int item_update(layer_t *o, const layout_t *l, int64_t item, const float *w, float inverse, float *dw,
+                       int64_t tied) {
   if (o->temperature != 0) { /* through the normalisation: (dw - w (w . dw)) / |w|, w normalised */
     double along = 0;
     for (int64_t k = 0; k < l->K; k++) along += (double)w[k] * dw[k];

@@ -42,14 +42,15 @@ static __attribute__((noinline)) void product_rest(const float *a, int64_t a_row
 
 /* Panels of B outside, strips of A inside: a panel stays in the first-level cache while the strips pass. The strides are
  * written as constants where they are, which saves address arithmetic in the innermost loop. */
-#define PRODUCT_LOOP(a_row, a_col, accumulate)                                                                             \
-  for (int64_t n = 0; n < N; n += PANEL) {                                                                                 \
-    int64_t m = 0;                                                                                                         \
-    for (; m + TILE_ROWS <= M; m += TILE_ROWS)                                                                             \
-      product_tile(a + m * (a_row), a_row, a_col, b + n * b_panel, b_row, P, c + m * c_row + n, c_row, TILE_ROWS,          \
-                   accumulate);                                                                                            \
-    if (m < M)                                                                                                             \
-      product_rest(a + m * (a_row), a_row, a_col, b + n * b_panel, b_row, P, c + m * c_row + n, c_row, M - m, accumulate); \
+#define PRODUCT_LOOP(a_row, a_col, accumulate)                                                                    \
+  for (int64_t n = 0; n < N; n += PANEL) {                                                                        \
+    int64_t m = 0;                                                                                                \
+    for (; m + TILE_ROWS <= M; m += TILE_ROWS)                                                                    \
+      product_tile(a + m * (a_row), a_row, a_col, b + n * b_panel, b_row, P, c + m * c_row + n, c_row, TILE_ROWS, \
+                   accumulate);                                                                                   \
+    if (m < M)                                                                                                    \
+      product_rest(a + m * (a_row), a_row, a_col, b + n * b_panel, b_row, P, c + m * c_row + n, c_row, M - m,     \
+                   accumulate);                                                                                   \
   }
 
 /* z[M, N] = A[M, P] B with B in panels [N / PANEL][P][PANEL]. */
@@ -67,8 +68,8 @@ static void product_transposed(const float *a, int64_t a_col, const float *b, in
 }
 
 /* C[M, N] = A[M, P] B[P, N], all row-major; M at most TILE_ROWS. */
-static void product_rows(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t P, float *c, int64_t c_row,
-                         int64_t M, int64_t N) {
+static void product_rows(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t P, float *c,
+                         int64_t c_row, int64_t M, int64_t N) {
   const int64_t b_panel = 1;
   PRODUCT_LOOP(a_row, 1, 0)
 }

@@ -155,7 +155,8 @@ static void rank_pack(const rank_t *r, const rank_layout_t *l, int64_t first, in
 }
 
 /* A tile of weights (normalised for cosine logits); returns a bound of its largest norm, *bias_size of its largest bias. */
-static double rank_load(const rank_t *r, const rank_layout_t *l, int64_t first, int64_t n, float *w, double *bias_size) {
+static double rank_load(const rank_t *r, const rank_layout_t *l, int64_t first, int64_t n, float *w,
+                        double *bias_size) {
   double most = 0;
   *bias_size = 0;
   for (int64_t t = 0; t < n; t++) {

@@ -18,7 +18,8 @@ static inline void run_top_k(const kernels_t *k, rank_t *a, int32_t w) { k->top_
 static inline int64_t scatter_workspace(const kernels_t *k, int64_t columns, int32_t workers) {
   return k->scatter_workspace(columns, workers);
 }
-static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items, int32_t workers) {
+static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items,
+                                      int32_t workers) {
   return k->layer_workspace(rows, columns, items, workers);
 }
 static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t top, int32_t workers) {

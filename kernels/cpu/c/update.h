@@ -1,8 +1,8 @@
 /* update.h: the optimizers, on one vector, a row, and over missed steps. Formulas: kernels/optimizer.go. */
 
 /* One step of one vector; kind is a constant at every call, so that the switch is resolved by the compiler. */
-INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w, vf *s0,
-                          vf *s1) {
+INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w,
+                          vf *s0, vf *s1) {
   vf g = kind == OPT_ADAMW ? gradient : fma_(splat(decay), *w, gradient);
   const float lr = rate.learning_rate;
   switch (kind) {

@@ -48,9 +48,7 @@ INLINE uint32_t mask_bits(vi mask) { return (uint32_t)_mm256_movemask_ps((__m256
 INLINE vf fma_(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 INLINE vf square_root(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 INLINE int any(vi mask) { return vmaxvq_u32((uint32x4_t)mask) != 0; }
-INLINE uint32_t mask_bits(vi mask) {
-  return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8));
-}
+INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 #else
 INLINE vf fma_(vf a, vf b, vf c) { return a * b + c; }
 INLINE vf square_root(vf a) {
@@ -58,9 +56,7 @@ INLINE vf square_root(vf a) {
   return a;
 }
 INLINE int any(vi mask) { return (mask[0] | mask[1] | mask[2] | mask[3]) != 0; }
-INLINE uint32_t mask_bits(vi mask) {
-  return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8));
-}
+INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 #endif
 
 /* Sum of the lanes, by halves, in double. */
