@@ -11,7 +11,7 @@ typedef struct {
 } layout_t;
 
 /* EXTRA: floats a row of scratch */
-enum { GROUPS = 8, GROUP_ITEMS = 1024, MAX_GROUPS = 64, TILE_BYTES = 512 * 1024, EXTRA = 4 };
+enum { GROUPS = 8, GROUP_ITEMS = 1024, MAX_GROUPS = 64, TILE_BYTES = 640 * 1024, EXTRA = 4 };
 
 static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   layout_t l = {.B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
