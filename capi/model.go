@@ -34,7 +34,7 @@ func dsstne_model_create(definition, options *C.const_char, out *C.dsstne_model,
 			if net, err = net.WithSizes(o.sizes); err != nil {
 				return nil, err
 			}
-			return model.Create(net, o.seed, o.threads)
+			return model.Create(net, o.create)
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
+	"dsstne/engine/model"
 	"dsstne/engine/predict"
 	"dsstne/engine/strictjson"
 )
@@ -27,9 +28,8 @@ func readDatasetOptions(options *C.const_char) (columns int64, check csr.Validat
 
 // modelOptions are those of dsstne_model_create.
 type modelOptions struct {
-	seed    uint64
-	sizes   map[string]int64
-	threads int
+	sizes  map[string]int64
+	create model.Options
 }
 
 func readModelOptions(options *C.const_char) (o modelOptions, err error) {
@@ -37,8 +37,12 @@ func readModelOptions(options *C.const_char) (o modelOptions, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.seed = object.Uint("seed", 0)
-	o.threads = readThreads(object)
+	o.create = model.Options{
+		Seed:    object.Uint("seed", 0),
+		Threads: readThreads(object),
+		Limit:   object.Int("memory_limit", 0, strictjson.NotNegative),
+		Step:    object.Int("step", 0, strictjson.NotNegative),
+	}
 	o.sizes = map[string]int64{}
 	sizes := object.Object("sizes")
 	for _, layer := range sizes.Keys() {

@@ -166,8 +166,10 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* ---- model ---- */
 
-/* Builds a model from a network definition (JSON, see docs/network.md). Options: {"seed": 0,
- * "sizes": {"layer": n, ...}} where sizes replaces "auto" in the definition. */
+/* Builds a model from a network definition (JSON, see docs/network.md). Options: {"seed": 0, "threads": n,
+ * "sizes": {"layer": n, ...}, "memory_limit": bytes, "step": 0}: sizes replaces "auto" in the definition; step is the
+ * number of steps that the weights have seen, for a model that is put together by dsstne_model_set_tensor. Weights that do
+ * not fit into memory_limit, or into the available memory, are refused before anything is allocated. */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Reads a model file; all digests are checked, and that all weights are finite. Options: {"threads": n}. */

@@ -14,7 +14,7 @@ type Backend interface {
 type DeviceInfo struct {
 	Name      string `json:"name"`              // "cpu", "cuda:0"
 	Kind      string `json:"kind"`              // instruction set or GPU model: equal kinds give equal bits
-	Available int64  `json:"available"`         // bytes that could be allocated now
+	Available int64  `json:"available"`         // bytes that could be allocated now, -1 if unknown
 	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
 	Missing   string `json:"missing,omitempty"` // why the device cannot be used; empty if it can
 }

@@ -19,7 +19,7 @@ const bigDefinition = `{"layers": [
 func BenchmarkCreate(b *testing.B) {
 	net := parse(b, bigDefinition)
 	for b.Loop() {
-		m, err := Create(net, 1, 0)
+		m, err := Create(net, Options{Seed: 1})
 		require.NoError(b, err)
 		b.SetBytes(m.Bytes())
 		require.NoError(b, m.Close())

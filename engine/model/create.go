@@ -6,19 +6,29 @@ import (
 	"dsstne/engine/fault"
 	"dsstne/engine/network"
 	"dsstne/engine/random"
+	"dsstne/kernels"
 )
 
-// Create makes a model with fresh weights, which are a function of the network and the seed alone: the same bits for any
-// number of threads (0: as many as the process may use).
-func Create(net *network.Network, seed uint64, threads int) (*Model, error) {
-	m, specs, err := allocate(net, threads)
+// Options of Create.
+type Options struct {
+	Seed    uint64 // the weights are a function of network and seed alone
+	Threads int    // 0: as many as the process may use
+	Limit   int64  // bytes that the weights may take, 0: what is available
+	Step    int64  // steps the weights have seen, for a model that is put together from another's tensors
+}
+
+// Create makes a model with fresh weights, the same bits for any number of threads. Weights that do not fit into memory are
+// fault.OutOfMemory before anything is allocated.
+func Create(net *network.Network, o Options) (*Model, error) {
+	m, specs, err := allocate(net, o.Threads, o.Limit)
 	if err != nil {
 		return nil, err
 	}
+	m.SetStep(o.Step)
 	parts := initialParts(specs)
-	err = inParallel(threads, len(parts), func(i int) error {
+	err = inParallel(o.Threads, len(parts), func(i int) error {
 		p := parts[i]
-		return initialise(m.tensors[p.tensor].Float32(), specs[p.tensor], seed, uint32(p.tensor), p.from, p.to)
+		return initialise(m.tensors[p.tensor].Float32(), specs[p.tensor], o.Seed, uint32(p.tensor), p.from, p.to)
 	})
 	if err != nil {
 		m.free()
@@ -27,10 +37,39 @@ func Create(net *network.Network, seed uint64, threads int) (*Model, error) {
 	return m, nil
 }
 
-// allocate makes a model whose weights are all zero.
-func allocate(net *network.Network, threads int) (*Model, []network.Tensor, error) {
+// checkMemory compares the bytes of the weights with a limit, or with what is available.
+func checkMemory(tensors []network.Tensor, limit int64) error {
+	what := "memory_limit"
+	if available := kernels.HostAvailable(); limit == 0 || (available >= 0 && available < limit) {
+		if available < 0 {
+			return nil
+		}
+		limit, what = available, "the available memory"
+	}
+	// In float64: sizes of absurd networks do not fit into int64, and no precision is needed to refuse them.
+	var total float64
+	largest := tensors[0]
+	for _, t := range tensors {
+		total += 4 * float64(t.Rows) * float64(t.Columns)
+		if float64(t.Rows)*float64(t.Columns) > float64(largest.Rows)*float64(largest.Columns) {
+			largest = t
+		}
+	}
+	if total > float64(limit) {
+		return fault.New(fault.OutOfMemory, "the weights need %.4g GB, %s is %.4g GB; nothing was allocated. "+
+			"The largest is %s [%d, %d] with %.4g GB. Smaller: hidden, fewer items, tied=True", total/1e9, what, float64(limit)/1e9,
+			largest.Name, largest.Rows, largest.Columns, 4*float64(largest.Rows)*float64(largest.Columns)/1e9)
+	}
+	return nil
+}
+
+// allocate makes a model whose weights are all zero; limit as in Options.
+func allocate(net *network.Network, threads int, limit int64) (*Model, []network.Tensor, error) {
 	specs, err := net.Tensors()
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkMemory(specs, limit); err != nil {
 		return nil, nil, err
 	}
 	m := &Model{network: net, threads: threads}

@@ -12,10 +12,10 @@ import (
 
 func TestInitialWeightsHaveTheSameBitsForAnyNumberOfThreads(t *testing.T) {
 	net := parse(t, strings.ReplaceAll(wideDefinition, "2000", "200001"))
-	one, err := Create(net, 7, 1)
+	one, err := Create(net, Options{Seed: 7, Threads: 1})
 	require.NoError(t, err)
 	defer one.Close()
-	many, err := Create(net, 7, 5)
+	many, err := Create(net, Options{Seed: 7, Threads: 5})
 	require.NoError(t, err)
 	defer many.Close()
 	for i, tensor := range one.Tensors() {
@@ -44,7 +44,7 @@ func TestABiasIsTheInitializersConstant(t *testing.T) {
 
 func TestALayerWithoutASizeIsRefused(t *testing.T) {
 	definition := strings.Replace(smallDefinition, `"output", "size": 40`, `"output", "size": "auto"`, 1)
-	_, err := Create(parse(t, definition), 1, 1)
+	_, err := Create(parse(t, definition), Options{Seed: 1, Threads: 1})
 	requireFault(t, err, fault.InvalidArgument, `"output"`, "auto")
 }
 
@@ -90,4 +90,22 @@ func TestTheConstantInitializerIsItsScale(t *testing.T) {
 	for _, x := range w.Float32() {
 		require.EqualValues(t, float32(0.1), x)
 	}
+}
+
+func TestWeightsBeyondTheLimitAreRefusedByName(t *testing.T) {
+	_, err := Create(parse(t, wideDefinition), Options{Limit: 1000})
+	requireFault(t, err, fault.OutOfMemory, "memory_limit", "nothing was allocated", ".weight [")
+}
+
+func TestAbsurdSizesAreRefusedWithoutOverflow(t *testing.T) {
+	definition := strings.Replace(strings.Replace(smallDefinition, `"output", "size": 40`, `"output", "size": 2147483647`, 1),
+		`"size": 3`, `"size": 2147483647`, 1)
+	_, err := Create(parse(t, definition), Options{})
+	requireFault(t, err, fault.OutOfMemory, "the available memory is")
+}
+
+func TestAModelCanBeginAtAStep(t *testing.T) {
+	m, err := Create(parse(t, smallDefinition), Options{Step: 41})
+	require.NoError(t, err)
+	require.EqualValues(t, 41, m.Step())
 }

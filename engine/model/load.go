@@ -68,7 +68,7 @@ func read(file io.ReaderAt, size int64, threads int) (*Model, error) {
 	if err := r.checkWeights(net); err != nil {
 		return nil, err
 	}
-	m, _, err := allocate(net, threads)
+	m, _, err := allocate(net, threads, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func parse(t testing.TB, definition string) *network.Network {
 }
 
 func create(t testing.TB, definition string, seed uint64) *Model {
-	m, err := Create(parse(t, definition), seed, 2)
+	m, err := Create(parse(t, definition), Options{Seed: seed, Threads: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m

@@ -22,7 +22,7 @@ type Part struct {
 type Plan struct {
 	Parts      []Part   `json:"parts"`
 	Bytes      int64    `json:"bytes"`
-	Available  int64    `json:"available"`       // what the device could still give, 0 if unknown
+	Available  int64    `json:"available"`       // what the device could still give, -1 if unknown
 	Limit      int64    `json:"limit,omitempty"` // memory_limit, if given
 	Operations []string `json:"operations"`
 }
@@ -72,7 +72,7 @@ func (p *Plan) check() error {
 	case p.Limit > 0 && p.Bytes > p.Limit:
 		return fault.New(fault.OutOfMemory, "this needs %s, memory_limit is %s; nothing was allocated. %s. %s",
 			size(p.Bytes), size(p.Limit), p.summary(), remedy)
-	case p.Available > 0 && fresh > p.Available:
+	case p.Available >= 0 && fresh > p.Available:
 		return fault.New(fault.OutOfMemory, "this needs %s more memory, %s are available; nothing was allocated. %s. %s",
 			size(fresh), size(p.Available), p.summary(), remedy)
 	}

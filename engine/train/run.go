@@ -29,12 +29,14 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 		return t.Progress(), err
 	}
 	t.setRunning(true)
-	err = t.loop(maxSteps, maxSeconds)
+	start, before := time.Now(), t.seen
+	err = t.loop(maxSteps, maxSeconds, start)
 	// Rows that lag behind catch up, so that whoever reads the weights finds them whole, also after an error.
 	if flushErr := t.program.Flush(&t.step); err == nil && flushErr != nil {
 		err = t.explain(flushErr)
 	}
 	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
+	t.measure(t.seen-before, time.Since(start)) // with the catching up, which is part of the work
 	t.setRunning(false)
 	return t.Progress(), err
 }
@@ -46,9 +48,8 @@ func (t *Trainer) setRunning(running bool) {
 }
 
 // loop does steps until a limit, a cancel request or an error.
-func (t *Trainer) loop(maxSteps uint64, maxSeconds float64) error {
-	start := time.Now()
-	var examples int64
+func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) error {
+	before := t.seen
 	t.step.RatesFrom = t.step.Number + 1
 	for done := uint64(0); maxSteps == 0 || done < maxSteps; done++ {
 		if t.cancelled.Load() {
@@ -61,8 +62,9 @@ func (t *Trainer) loop(maxSteps uint64, maxSeconds float64) error {
 		if err := t.advance(rate); err != nil {
 			return err
 		}
-		examples += t.step.Rows
-		t.report(rate, examples, time.Since(start).Seconds())
+		t.seen += t.step.Rows
+		t.report(rate)
+		t.measure(t.seen-before, time.Since(start))
 	}
 	return nil
 }
@@ -105,7 +107,7 @@ func (t *Trainer) choose() {
 }
 
 // report updates the progress after a step.
-func (t *Trainer) report(rate float64, examples int64, seconds float64) {
+func (t *Trainer) report(rate float64) {
 	var loss float64
 	for _, l := range t.step.Loss {
 		loss += l
@@ -121,7 +123,15 @@ func (t *Trainer) report(rate float64, examples int64, seconds float64) {
 	if p.Examples == 0 {
 		p.EpochLoss, t.lossSum, t.lossExamples = p.Loss, 0, 0
 	}
-	p.LearningRate, p.Seconds, p.ExamplesPerSecond = rate, seconds, float64(examples)/seconds
+	p.LearningRate = rate
+}
+
+// measure updates the rate of the running or last run.
+func (t *Trainer) measure(examples int64, elapsed time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.progress.Seconds = elapsed.Seconds()
+	t.progress.ExamplesPerSecond = float64(examples) / elapsed.Seconds()
 }
 
 // explain turns a number that is not finite into an error that says where, when and what to try.

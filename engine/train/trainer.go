@@ -29,6 +29,7 @@ type Trainer struct {
 	step    kernels.Step
 	base    int64 // steps the model had seen before
 	order   []int64
+	seen    int64 // examples of all runs
 
 	cancelled atomic.Bool
 	mu        sync.Mutex // guards progress

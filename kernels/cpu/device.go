@@ -2,9 +2,7 @@
 package cpu
 
 import (
-	"os"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"dsstne/engine/fault"
@@ -31,7 +29,7 @@ func InstructionSets() []string {
 
 func (backend) Devices() []kernels.DeviceInfo {
 	return []kernels.DeviceInfo{{
-		Name: "cpu", Kind: InstructionSets()[0], Available: available(), Threads: runtime.GOMAXPROCS(0),
+		Name: "cpu", Kind: InstructionSets()[0], Available: kernels.HostAvailable(), Threads: runtime.GOMAXPROCS(0),
 	}}
 }
 
@@ -70,7 +68,7 @@ type device struct {
 }
 
 func (d *device) Info() kernels.DeviceInfo {
-	return kernels.DeviceInfo{Name: "cpu", Kind: d.table.Name(), Available: available(), Threads: d.pool.workers}
+	return kernels.DeviceInfo{Name: "cpu", Kind: d.table.Name(), Available: kernels.HostAvailable(), Threads: d.pool.workers}
 }
 
 func (d *device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }
@@ -133,41 +131,4 @@ func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
 
 func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
 	return d.run(d.table.TopK(op, s, d.pool.workers))
-}
-
-// available is the memory that could be taken now: the system's estimate, or what the cgroup still allows if that is less.
-func available() int64 {
-	free := field("/proc/meminfo", "MemAvailable:") * 1024
-	limit := number("/sys/fs/cgroup/memory.max")
-	if limit > 0 {
-		if left := limit - number("/sys/fs/cgroup/memory.current"); left < free || free == 0 {
-			free = max(left, 0)
-		}
-	}
-	return free
-}
-
-// field reads a number behind a name in a file of /proc; 0 if it is not there.
-func field(path, name string) int64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if words := strings.Fields(line); len(words) > 1 && words[0] == name {
-			n, _ := strconv.ParseInt(words[1], 10, 64)
-			return n
-		}
-	}
-	return 0
-}
-
-// number reads a file that holds one number; 0 if it does not.
-func number(path string) int64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	return n
 }
