@@ -8,8 +8,10 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -77,6 +79,46 @@ func TestErrorsAndRandomNumbersAreLeaves(t *testing.T) {
 			require.True(t, p.Standard || own, "%s depends on %s", leaf, p.ImportPath)
 		}
 	}
+}
+
+func TestPackagesImportWhatTheMapInTheDocumentSays(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	require.NoError(t, err)
+	allowed := map[string]map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `((?:engine/|kernels)[a-z/]*)` \\|.*\\| *([a-z/, ]*) \\|$").FindAllStringSubmatch(string(document), -1) {
+		allowed[row[1]] = map[string]bool{}
+		for name := range strings.SplitSeq(row[2], ",") {
+			name = strings.TrimSpace(name)
+			if name != "" && !strings.HasPrefix(name, "kernels") {
+				name = "engine/" + name
+			}
+			allowed[row[1]][name] = true
+		}
+	}
+	for _, p := range append(list(t, "./engine/...", false), list(t, "./kernels/...", false)...) {
+		name := strings.TrimPrefix(p.ImportPath, "dsstne/")
+		require.Contains(t, allowed, name, "the map in ARCHITECTURE.md has no row for it")
+		for _, imported := range p.Imports {
+			if own, found := strings.CutPrefix(imported, "dsstne/"); found {
+				require.True(t, allowed[name][own], "%s imports %s, which its row in ARCHITECTURE.md does not say", name, own)
+			}
+		}
+	}
+}
+
+func TestOnlyTwoPythonFilesKnowCtypes(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, "python/dsstne/*.py"))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	var users []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if strings.Contains(string(text), "import ctypes") || strings.Contains(string(text), "from ctypes") {
+			users = append(users, filepath.Base(path))
+		}
+	}
+	require.Equal(t, []string{"_arrow.py", "_native.py"}, users)
 }
 
 func TestForeignPackagesAreImportedInOnePlaceEach(t *testing.T) {
