@@ -27,8 +27,9 @@ type Options struct {
 
 // Device owns memory and runs ops. Methods are called from one goroutine at a time.
 //
-// An op returns *NotFiniteError when a loss, gradient or weight became NaN or infinite; the rows it had found before that
-// are updated, the ones after are not, and every weight is still finite.
+// An op returns *NotFiniteError when a loss, gradient or weight became NaN or infinite. Some rows are updated then and some
+// are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not finite is
+// reported at the latest by the op that reads it.
 type Device interface {
 	Info() DeviceInfo
 	// Alloc returns zeroed memory outside the Go heap for n elements of 4 bytes, or fault.OutOfMemory.

@@ -88,6 +88,7 @@ type Dense struct {
 // Backward turns the gradient by a layer's output into the gradient by its sums, in place, and updates the bias:
 // dz = dh * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of dz.
 type Backward struct {
+	Name      string // of the layer, for error messages
 	H         Buffer // [B, K], the layer's output after dropout
 	DH        Buffer // [B, K], in: dL/dh, out: dL/dz
 	Units     int64
@@ -127,6 +128,9 @@ type Replay struct {
 	Optimizer Optimizer
 }
 
+// MaxSources is how many sources an output may have.
+const MaxSources = 8
+
 // OutputSource is a hidden layer that feeds an output: z += h W^T.
 type OutputSource struct {
 	H      Buffer   // [B, K]
@@ -149,8 +153,9 @@ type OutputSource struct {
 // With TiedInput >= 0 the rows that slot touches are not updated: their dw goes to TiedGradient, row n for the n-th touched
 // item, for Scatter to finish.
 type Output struct {
-	Target       int // slot
-	Term         int // index into Step.Loss
+	Name         string // of the layer, for error messages
+	Target       int    // slot
+	Term         int    // index into Step.Loss
 	Items        int64
 	Sources      []OutputSource
 	Bias         *Weights // [I, 1], nil = none

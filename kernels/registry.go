@@ -7,8 +7,8 @@ import (
 
 // NotFiniteError says where a number stopped being finite.
 type NotFiniteError struct {
-	Tensor string // name of the weight or "loss"
-	What   string // "loss", "gradient", "weight", "logits"
+	Tensor string // name of the weight or of the layer
+	What   string // "the loss", "a logit", "the gradient", "the updated weight"
 	Row    int64  // row of the tensor (item) or -1
 }
 

@@ -2,6 +2,7 @@ package network
 
 import (
 	"dsstne/engine/strictjson"
+	"dsstne/kernels"
 )
 
 // check applies the rules that take more than one layer to decide, reporting at the objects the layers were read from.
@@ -20,6 +21,9 @@ func check(n *Network, document *strictjson.Object, objects []*strictjson.Object
 
 func checkOutput(n *Network, i int, o *strictjson.Object) {
 	l := &n.Layers[i]
+	if len(l.Sources) > kernels.MaxSources {
+		o.Fail("sources", "has %d layers; an output takes at most %d", len(l.Sources), kernels.MaxSources)
+	}
 	if len(l.Sources) == 0 && !l.Bias {
 		o.Fail("sources", "is empty and there is no bias, so the layer has nothing to learn")
 	}

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,6 +17,10 @@ func TestRulesAreEnforced(t *testing.T) {
 	const schemes = `xavier_uniform, xavier_normal, he_uniform, he_normal, normal, uniform, constant`
 	const kinds = `sigmoid, scaled_marginal, softmax, squared`
 	const more = `{"name": "more", "kind": "output", "sources": ["hidden1"]}`
+	units9 := ""
+	for n := range 9 {
+		units9 += fmt.Sprintf(`{"name": "u%d", "kind": "hidden", "sources": ["input"], "size": 2}, `, n+1)
+	}
 	input := func(rest string) string {
 		return layers(`{"name": "input", "kind": "input"` + rest + `}, ` + hidden + out)
 	}
@@ -138,6 +143,8 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[2].sources is empty and there is no bias, so the layer has nothing to learn`},
 		"shared unknown": {output(`, "shared": "hiden1.weight"`),
 			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight from an input layer; did you mean "hidden1.weight"?`},
+		"too many sources": {layers(in + units9 + `{"name": "output", "kind": "output", "sources": ["u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"]}`),
+			`layers[10].sources has 9 layers; an output takes at most 8`},
 		"shared twice": {layers(tied + `, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": "hidden1.weight"}`),
 			`layers[3].shared is "hidden1.weight", which the output "output" shares already; a weight has one gradient, so one output can share it`},
 		"shared with no source": {output(`, "shared": "hidden1.weight", "sources": []`),

@@ -35,7 +35,7 @@ func (b *builder) into(layer int) (kernels.Buffer, bool) {
 func (b *builder) output(term int, t network.Term) error {
 	layer, scorer, m := &b.net.Layers[t.Layer], b.p.scorer[t.Layer], b.p.memory
 	op := &kernels.Output{
-		Target: b.p.Slot(t.Layer), Term: term, Items: layer.Size, Bias: scorer.Bias, Temperature: layer.Temperature, Loss: t.Loss,
+		Name: layer.Name, Target: b.p.Slot(t.Layer), Term: term, Items: layer.Size, Bias: scorer.Bias, Temperature: layer.Temperature, Loss: t.Loss,
 		Optimizer: b.spec.Training.Optimizer, TiedInput: -1,
 	}
 	var err error
@@ -94,7 +94,7 @@ func (b *builder) backwardHidden(i int) error {
 	}
 	dz := b.grad[i]
 	back := &kernels.Backward{
-		H: b.p.hidden[i], DH: dz, Units: layer.Size, Epilogue: *epilogue, Bias: bias, Optimizer: optimizer,
+		Name: layer.Name, H: b.p.hidden[i], DH: dz, Units: layer.Size, Epilogue: *epilogue, Bias: bias, Optimizer: optimizer,
 	}
 	b.workspace(back, func(buffer kernels.Buffer) { back.Workspace = buffer })
 	b.add("Backward "+layer.Name+b.ending(epilogue), func(s *kernels.Step) error { return device.Backward(back, s) })

@@ -29,16 +29,23 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 		return t.Progress(), err
 	}
 	t.setRunning(true)
+	defer t.setRunning(false)
 	start, before := time.Now(), t.seen
 	err = t.loop(maxSteps, maxSeconds, start)
-	// Rows that lag behind catch up, so that whoever reads the weights finds them whole, also after an error.
-	if flushErr := t.program.Flush(&t.step); err == nil && flushErr != nil {
+	if flushErr := t.catchUp(); err == nil && flushErr != nil {
 		err = t.explain(flushErr)
 	}
-	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
 	t.measure(t.seen-before, time.Since(start)) // with the catching up, which is part of the work
 	t.setRunning(false)
 	return t.Progress(), err
+}
+
+// catchUp ends a run: rows that lag behind are brought up to date, so that whoever reads the weights finds them whole, also
+// after an error. No row needs the rates of these steps any more.
+func (t *Trainer) catchUp() error {
+	err := t.program.Flush(&t.step)
+	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
+	return err
 }
 
 func (t *Trainer) setRunning(running bool) {
@@ -50,7 +57,6 @@ func (t *Trainer) setRunning(running bool) {
 // loop does steps until a limit, a cancel request or an error.
 func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) error {
 	before := t.seen
-	t.step.RatesFrom = t.step.Number + 1
 	for done := uint64(0); maxSteps == 0 || done < maxSteps; done++ {
 		if t.cancelled.Load() {
 			return fault.New(fault.Cancelled, "training was cancelled after step %d; the model is usable", t.step.Number)
@@ -86,7 +92,7 @@ func (t *Trainer) advance(rate float64) error {
 	if err != nil {
 		return t.explain(err)
 	}
-	t.model.SetStep(t.base + number)
+	t.model.SetStep(t.model.Step() + 1)
 	return nil
 }
 
@@ -114,14 +120,17 @@ func (t *Trainer) report(rate float64) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	steps, p := t.stepsPerEpoch(), &t.progress
+	if epoch := (t.step.Number - 1) / steps; epoch != t.lossEpoch { // a step that failed may have been the last of its epoch
+		t.lossEpoch, t.lossSum, t.lossExamples = epoch, 0, 0
+	}
 	t.lossSum += loss * float64(t.step.Rows)
 	t.lossExamples += t.step.Rows
-	steps, p := t.stepsPerEpoch(), &t.progress
 	p.Step, p.Epoch = uint64(t.step.Number), uint64(t.step.Number/steps)
 	p.Examples = uint64(t.step.Number % steps * t.settings.batchSize)
 	p.Loss = t.lossSum / float64(t.lossExamples)
 	if p.Examples == 0 {
-		p.EpochLoss, t.lossSum, t.lossExamples = p.Loss, 0, 0
+		p.EpochLoss = p.Loss
 	}
 	p.LearningRate = rate
 }

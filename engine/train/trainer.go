@@ -27,14 +27,14 @@ type Trainer struct {
 	program *program.Program
 	feeds   []feed // by slot of the program
 	step    kernels.Step
-	base    int64 // steps the model had seen before
 	order   []int64
 	seen    int64 // examples of all runs
 
 	cancelled atomic.Bool
 	mu        sync.Mutex // guards progress
 	progress  Progress
-	// loss of the current epoch so far, summed over its examples
+	// loss of an epoch so far, summed over its examples
+	lossEpoch    int64
 	lossSum      float64
 	lossExamples int64
 }
@@ -71,7 +71,7 @@ func Open(m *model.Model, options []byte) (*Trainer, error) {
 	}
 	m.Use()
 	return &Trainer{
-		settings: s, model: m, net: m.Network(), device: device, bound: map[int]*csr.Matrix{}, base: m.Step(),
+		settings: s, model: m, net: m.Network(), device: device, bound: map[int]*csr.Matrix{},
 		progress: Progress{Loss: math.NaN(), EpochLoss: math.NaN()},
 	}, nil
 }
@@ -106,7 +106,10 @@ func (t *Trainer) Bind(layer string, d *csr.Matrix) error {
 	if err := d.Use(); err != nil {
 		return err
 	}
-	t.bound[i], t.rows = d, d.Rows()
+	t.bound[i] = d
+	t.mu.Lock() // Progress reads the rows
+	defer t.mu.Unlock()
+	t.rows = d.Rows()
 	return nil
 }
 
@@ -159,7 +162,12 @@ func (t *Trainer) spec() (program.Spec, error) {
 			spec.Data = append(spec.Data, program.Part{Name: "data", Of: l.Name, Bytes: d.Bytes(), Device: "host", Held: true})
 		}
 	}
-	spec.Entries = func(layer int) int64 { return t.bound[layer].MaxBatchEntries(spec.Rows) }
+	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
+	entries := map[int]int64{}
+	for layer, d := range t.bound {
+		entries[layer] = d.MaxBatchEntries(spec.Rows)
+	}
+	spec.Entries = func(layer int) int64 { return entries[layer] }
 	return spec, nil
 }
 
@@ -192,7 +200,7 @@ func (t *Trainer) prepare() error {
 	t.program = p
 	t.feeds = make([]feed, len(p.Slots))
 	t.step = kernels.Step{
-		Training: true, Seed: t.settings.seed, Sparse: make([]*kernels.SparseBatch, len(p.Slots)),
+		Training: true, RatesFrom: 1, Seed: t.settings.seed, Sparse: make([]*kernels.SparseBatch, len(p.Slots)),
 		Loss: make([]float64, len(t.net.Terms)),
 	}
 	for slot, layer := range p.Slots {

@@ -155,6 +155,51 @@ func TestADivergingRunNamesTensorStepAndRemedyAndKeepsFiniteWeights(t *testing.T
 	}
 }
 
+func TestARunAfterADivergedOneFindsNoRowBehind(t *testing.T) {
+	// Decay of 1 at a rate of 10 multiplies a row that no batch touches by -9 in each step.
+	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
+	trainer, err := train.Open(m, []byte(`{"batch_size": 1, "optimizer": {"kind": "sgd", "learning_rate": 10, "weight_decay": 1}}`))
+	require.NoError(t, err)
+	data := fixture.Matrix(t, items, [][]int32{{3, 4}, {5, 6}})
+	require.NoError(t, trainer.Bind("input", data))
+	require.NoError(t, trainer.Bind("output", data))
+	for range 3 {
+		_, err = trainer.Run(60, 0)
+		require.Equal(t, fault.NotFinite, fault.KindOf(err))
+	}
+	for _, bits := range weights(m) {
+		w := float64(math.Float32frombits(bits))
+		require.False(t, math.IsNaN(w) || math.IsInf(w, 0))
+	}
+}
+
+func TestTwoTrainersAddToTheStepsOfTheirModel(t *testing.T) {
+	a, m := opened(t, fixture.Autoencoder("softmax", ""), "")
+	b, err := train.Open(m, nil)
+	require.NoError(t, err)
+	data := fixture.Blocks(t, rows, items, 4, 6, 3)
+	require.NoError(t, b.Bind("input", data))
+	require.NoError(t, b.Bind("output", data))
+	run(t, a, 5)
+	run(t, b, 2)
+	require.EqualValues(t, 7, m.Step())
+	require.NoError(t, b.Close())
+}
+
+func TestALastBatchThatIsSmallerNeedsNoMoreThanWasPlanned(t *testing.T) {
+	// With these sizes the last batch of 431 rows is cut into larger tiles than the others.
+	definition := `{"layers": [{"name": "input", "kind": "input", "size": "auto"}, {"name": "hidden1", "kind": "hidden", "size": 256},
+		{"name": "output", "kind": "output", "size": "auto"}]}`
+	m := fixture.Model(t, definition, map[string]int64{"input": 1682, "output": 1682})
+	trainer, err := train.Open(m, []byte(`{"threads": 8}`))
+	require.NoError(t, err)
+	data := fixture.Blocks(t, 943, 1682, 2, 5, 1)
+	require.NoError(t, trainer.Bind("input", data))
+	require.NoError(t, trainer.Bind("output", data))
+	run(t, trainer, 4)
+	require.NoError(t, trainer.Close())
+}
+
 func TestWhileARunHasTheModelAnotherIsBusy(t *testing.T) {
 	trainer, m := opened(t, fixture.Autoencoder("softmax", ""), "")
 	unlock, err := m.TryWrite()

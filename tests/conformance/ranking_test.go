@@ -114,6 +114,29 @@ var adversaries = []adversary{
 		}
 		clear(h[:columns])
 	}},
+	// Partial sums leave float32 on the negative side although the whole sum is a small number.
+	{"overflow that cancels", func(_ *sampler, h, w []float32, columns int64) {
+		for i := range h {
+			h[i] = 1
+		}
+		for i := range w {
+			switch k := int64(i) % columns; {
+			case columns > 3 && k < 2:
+				w[i] = -3e38
+			case columns > 3 && k < 4:
+				w[i] = 3e38
+			}
+		}
+	}},
+	// The norm of a weight is so small that its reciprocal is infinite in float32.
+	{"denormals of one sign", func(_ *sampler, h, w []float32, _ int64) {
+		for i := range h {
+			h[i] = float32(math.Abs(float64(h[i])))
+		}
+		for i := range w {
+			w[i] = -float32(math.Abs(float64(w[i]))) * 1e-40
+		}
+	}},
 	{"ascending norms", func(_ *sampler, _, w []float32, columns int64) {
 		for i := range w {
 			w[i] *= float32(1 + int64(i)/columns)

@@ -24,6 +24,15 @@ const (
 	AVX512
 )
 
+// Go and C must mean the same numbers and the same layout: these do not compile otherwise.
+var (
+	_ = [1]int{}[C.ACT_RELU-int(kernels.ReLU)]
+	_ = [1]int{}[C.LOSS_SQUARED-int(kernels.Squared)]
+	_ = [1]int{}[C.OPT_ADAMW-int(kernels.AdamW)]
+	_ = [1]int{}[C.MAX_SOURCES-kernels.MaxSources]
+	_ = [1]int{}[C.sizeof_rates_t-unsafe.Sizeof(kernels.Rates{})]
+)
+
 // Table is the kernels of one instruction set.
 type Table struct{ c *C.kernels_t }
 
@@ -44,6 +53,7 @@ type Call struct {
 	pin     runtime.Pinner
 	failure *C.failure_t
 	names   []string // of the weights, by the id that a failure tells
+	layer   string   // what a failure without such an id is about
 	end     func()
 }
 
@@ -57,11 +67,12 @@ func (call *Call) Finish() error {
 		return nil
 	}
 	e := &kernels.NotFiniteError{Row: int64(call.failure.row)}
+	e.Tensor = call.layer
 	switch call.failure.kind {
 	case C.FAIL_LOSS:
-		e.What, e.Tensor = "loss", "the output layer"
+		e.What = "the loss"
 	case C.FAIL_LOGITS:
-		e.What, e.Tensor, e.Row = "a logit", "the output layer", -1
+		e.What, e.Row = "a logit", -1
 	case C.FAIL_GRADIENT:
 		e.What = "the gradient"
 	default:

@@ -45,11 +45,11 @@ static void backward(backward_t *b, int32_t worker) {
       memcpy(row, d, n * 4);
     }
     if (any_not_finite(sum, n)) {
-      fail(&b->failure, FAIL_GRADIENT, b->bias.id, first);
+      fail(&b->failure, FAIL_GRADIENT, b->bias.id, -1);
       return;
     }
     if (b->bias.value && apply_gradient(&b->bias, &b->optimizer, first, sum, n)) {
-      fail(&b->failure, FAIL_WEIGHT, b->bias.id, first);
+      fail(&b->failure, FAIL_WEIGHT, b->bias.id, -1);
       return;
     }
   }

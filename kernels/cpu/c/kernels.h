@@ -17,7 +17,7 @@ enum { ACT_LINEAR, ACT_SIGMOID, ACT_TANH, ACT_RELU };
 enum { LOSS_SIGMOID, LOSS_SCALED_MARGINAL, LOSS_SOFTMAX, LOSS_SQUARED };
 enum { OPT_SGD, OPT_MOMENTUM, OPT_NESTEROV, OPT_RMSPROP, OPT_ADAM, OPT_ADAMW };
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
-enum { MAX_SOURCES = 8 };
+enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 
 typedef struct {
   float learning_rate, scale1, scale2;
@@ -115,7 +115,7 @@ typedef struct {
   const float *h;
   float *dh;
   epilogue_t epilogue;
-  weights_t bias; /* value null = none; the id is told in failures all the same */
+  weights_t bias; /* value null = none */
   optimizer_t optimizer;
   failure_t failure;
   int64_t next;
@@ -172,7 +172,6 @@ typedef struct {
 
 typedef struct {
   const char *name;
-  int32_t lanes;
   void (*gather)(gather_t *, int32_t worker);
   void (*scatter)(scatter_t *, int32_t worker);
   void (*replay)(replay_t *, int32_t worker);
@@ -186,7 +185,7 @@ typedef struct {
   void (*top_k)(rank_t *, int32_t worker);
   int64_t (*scatter_workspace)(int64_t columns, int32_t workers);
   int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers);
-  int64_t (*rank_workspace)(int64_t rows, int64_t columns, int64_t k, int32_t workers);
+  int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);
 } kernels_t;
 
 /* 0 portable, 1 AVX2 + FMA, 2 AVX-512; null when this CPU (or this build) lacks it. */

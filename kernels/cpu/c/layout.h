@@ -51,8 +51,12 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   return l;
 }
 
+/* For batches of up to so many rows: a smaller batch has larger tiles, and may need more. */
 static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers) {
-  return layout_of(rows, columns, items, workers).total;
+  int64_t most = 0;
+  for (int64_t b = PANEL; b <= round_up(larger(rows, 1), PANEL); b += PANEL)
+    most = larger(most, layout_of(b, columns, items, workers).total);
+  return most;
 }
 
 static int64_t units_of(const source_t *source, int32_t sources) {
@@ -61,13 +65,7 @@ static int64_t units_of(const source_t *source, int32_t sources) {
   return K;
 }
 
-INLINE double square_sum(const float *x, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
-  return sum;
-}
-
-/* Row u of all sources side by side, times factor. */
+/* A row of all sources, or of all their weights, side by side. */
 INLINE void concatenate(const source_t *source, int32_t sources, int weights, int64_t row, float *out) {
   for (int32_t s = 0; s < sources; s++) {
     int64_t n = source[s].weight.columns;
@@ -92,7 +90,7 @@ static void layer_pack(layer_t *o, int32_t worker) {
     if (u < l.B) {
       concatenate(o->source, o->sources, 0, u, row);
       if (o->temperature != 0) {
-        double norm = sqrt(square_sum(row, K));
+        double norm = sqrt(dot(row, row, K));
         float scale = norm > 0 ? (float)(1 / (norm * o->temperature)) : 0;
         ws[l.norm + u] = norm > 0 ? (float)(1 / norm) : 0;
         for (int64_t k = 0; k < K; k++) row[k] *= scale;
@@ -124,7 +122,7 @@ static void load_tile(const layer_t *o, const layout_t *l, int64_t first, int64_
     float *row = w + t * l->ldw;
     concatenate(o->source, o->sources, 1, first + t, row);
     if (o->temperature != 0) {
-      double norm = sqrt(square_sum(row, l->K));
+      double norm = sqrt(dot(row, row, l->K));
       inverse[t] = norm > 0 ? (float)(1 / norm) : 0;
       for (int64_t k = 0; k < l->K; k++) row[k] *= inverse[t];
     }

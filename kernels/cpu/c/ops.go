@@ -60,7 +60,7 @@ func (t *Table) Replay(op *kernels.Replay, s *kernels.Step) *Call {
 
 // Backward translates the op.
 func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
-	call := &Call{}
+	call := &Call{layer: op.Name}
 	a := &C.backward_t{
 		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), h: buffer(op.H), dh: buffer(op.DH), epilogue: epilogue(&op.Epilogue, s),
 		bias: call.weights(op.Bias), optimizer: call.optimizer(op.Optimizer, s),
@@ -135,7 +135,7 @@ func (t *Table) output(call *Call, op *kernels.Output, s *kernels.Step, workers 
 
 // OutputStats translates the op.
 func (t *Table) OutputStats(op *kernels.Output, s *kernels.Step, workers int) *Call {
-	call := &Call{}
+	call := &Call{layer: op.Name}
 	a := t.output(call, op, s, workers)
 	call.phase(func(w C.int32_t) { C.run_stats(t.c, a, w) })
 	return call
@@ -143,7 +143,7 @@ func (t *Table) OutputStats(op *kernels.Output, s *kernels.Step, workers int) *C
 
 // OutputStep translates the op.
 func (t *Table) OutputStep(op *kernels.Output, s *kernels.Step, workers int) *Call {
-	call := &Call{}
+	call := &Call{layer: op.Name}
 	a := t.output(call, op, s, workers)
 	call.phase(func(w C.int32_t) { C.run_step(t.c, a, w) })
 	call.phase(func(w C.int32_t) { C.run_finish(t.c, a, w) })
@@ -208,7 +208,7 @@ func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
 	case *kernels.Output:
 		return t.layerSize(rows, units(op.Sources), op.Items, workers)
 	case *kernels.TopK:
-		return int64(C.rank_workspace(t.c, C.int64_t(rows), C.int64_t(units(op.Sources)), C.int64_t(op.K), w))
+		return int64(C.rank_workspace(t.c, C.int64_t(rows), C.int64_t(units(op.Sources)), w))
 	default:
 		return 0
 	}

@@ -71,7 +71,7 @@ static void output_stats(layer_t *o, int32_t worker) {
       }
       if (g == l.groups - 1) {
         o->stats[2 * u] = all_top[u];
-        o->stats[2 * u + 1] = (float)((double)all_top[u] + log(all_sum[u]));
+        o->stats[2 * u + 1] = (float)((double)all_top[u] + natural_log(all_sum[u]));
         if (!(o->stats[2 * u + 1] - o->stats[2 * u + 1] == 0)) fail(&o->failure, FAIL_LOGITS, -1, u);
       }
     }
@@ -128,9 +128,8 @@ static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, f
 static int item_update(layer_t *o, const layout_t *l, int64_t item, const float *w, float inverse, float *dw,
                        int64_t tied) {
   if (o->temperature != 0) { /* through the normalisation: (dw - w (w . dw)) / |w|, w normalised */
-    double along = 0;
-    for (int64_t k = 0; k < l->K; k++) along += (double)w[k] * dw[k];
-    for (int64_t k = 0; k < l->K; k++) dw[k] = (dw[k] - (float)along * w[k]) * inverse;
+    float along = (float)dot(w, dw, l->K);
+    for (int64_t k = 0; k < l->K; k++) dw[k] = (dw[k] - along * w[k]) * inverse;
   }
   for (int32_t s = 0; s < o->sources; s++) {
     const weights_t *weight = &o->source[s].weight;
@@ -160,7 +159,7 @@ static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, 
     }
   }
   if (o->bias.value && !o->dz && apply_gradient(&o->bias, &o->optimizer, first, mine + l->db, n)) {
-    fail(&o->failure, FAIL_WEIGHT, o->bias.id, first);
+    fail(&o->failure, FAIL_WEIGHT, o->bias.id, -1);
     return 0;
   }
   return 1;
@@ -210,9 +209,7 @@ static void output_finish(layer_t *o, int32_t worker) {
     float *d = ws + l.dh + u * l.Kp;
     if (o->temperature != 0) {
       const float *q = ws + l.rows + u * l.ldh;
-      double along = 0;
-      for (int64_t k = 0; k < K; k++) along += (double)q[k] * d[k];
-      float inverse = ws[l.norm + u], sharp = 1 / o->temperature, back = (float)along * o->temperature;
+      float inverse = ws[l.norm + u], sharp = 1 / o->temperature, back = (float)dot(q, d, K) * o->temperature;
       for (int64_t k = 0; k < K; k++) d[k] = (d[k] * sharp - back * q[k]) * inverse;
     }
     for (int32_t s = 0; s < o->sources; s++) {

@@ -5,30 +5,29 @@
  * g = (K + 16) u 1.01 (the 16 covers normalisation, the bias and the rounding of the threshold; Higham, Accuracy and
  * Stability of Numerical Algorithms, 3.1), and 1e-37 more where products underflow. */
 
-/* kernels.Dot: eight lanes, added in its order. */
-INLINE double dot(const float *a, const float *b, int64_t n) {
-  double lane[8];
-  vd8 sum = {0};
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    sum += __builtin_convertvector((vf8) * (const vf8_any *)(a + i), vd8) *
-           __builtin_convertvector((vf8) * (const vf8_any *)(b + i), vd8);
-  for (int j = 0; j < 8; j++) lane[j] = sum[j];
-  for (; i < n; i++) lane[i & 7] += (double)a[i] * (double)b[i];
-  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+/* What is 1 where x is a normal number: neither 0, infinite, NaN nor too small for full precision. */
+INLINE int is_normal(float x) { return fabsf(x) >= 0x1p-126f && fabsf(x) < INFINITY; }
+
+/* Squares of the norms of a row of h and of a weight, for cosine scores (one source). */
+INLINE double row_square(const rank_t *r, int64_t u) {
+  int64_t K = r->source[0].weight.columns;
+  return dot(r->source[0].h + u * K, r->source[0].h + u * K, K);
+}
+INLINE double item_square(const rank_t *r, int64_t i) {
+  int64_t K = r->source[0].weight.columns;
+  return dot(r->source[0].weight.value + i * K, r->source[0].weight.value + i * K, K);
 }
 
-/* kernels.Score of row u and item i. */
-static float exact_score(const rank_t *r, int64_t u, int64_t i) {
+/* kernels.Score of row u and item i; hh and ww count for cosine scores only. */
+static float exact_score(const rank_t *r, int64_t u, int64_t i, double hh, double ww) {
   double total = 0;
   for (int32_t s = 0; s < r->sources; s++) {
     int64_t K = r->source[s].weight.columns;
-    const float *h = r->source[s].h + u * K, *w = r->source[s].weight.value + i * K;
-    total += dot(h, w, K);
-    if (r->temperature != 0) {
-      double norm = sqrt(dot(h, h, K)) * sqrt(dot(w, w, K));
-      total = norm == 0 ? 0 : total / norm / (double)r->temperature;
-    }
+    total += dot(r->source[s].h + u * K, r->source[s].weight.value + i * K, K);
+  }
+  if (r->temperature != 0) {
+    double norm = sqrt(hh) * sqrt(ww);
+    total = norm == 0 ? 0 : total / norm / (double)r->temperature;
   }
   return (float)(total + (double)(r->bias ? r->bias[i] : 0.0f));
 }
@@ -38,10 +37,15 @@ enum { SCORE_BLOCK = 256 };
 /* Every score. Workers take blocks of items, so that a block's weights stay in cache for all rows. */
 static void scores(rank_t *r, int32_t worker) {
   (void)worker;
-  for (int64_t block; (block = take(&r->next)) * SCORE_BLOCK < r->items;)
-    for (int64_t u = 0; u < r->rows; u++)
-      for (int64_t i = block * SCORE_BLOCK; i < smaller(r->items, (block + 1) * SCORE_BLOCK); i++)
-        r->out[u * r->stride + i] = exact_score(r, u, i);
+  double ww[SCORE_BLOCK];
+  for (int64_t block; (block = take(&r->next)) * SCORE_BLOCK < r->items;) {
+    int64_t first = block * SCORE_BLOCK, n = smaller(SCORE_BLOCK, r->items - first);
+    for (int64_t t = 0; t < n; t++) ww[t] = r->temperature != 0 ? item_square(r, first + t) : 0;
+    for (int64_t u = 0; u < r->rows; u++) {
+      double hh = r->temperature != 0 ? row_square(r, u) : 0;
+      for (int64_t t = 0; t < n; t++) r->out[u * r->stride + first + t] = exact_score(r, u, first + t, hh, ww[t]);
+    }
+  }
 }
 
 /* Is (score a, id i) better than (score b, id j)? */
@@ -119,8 +123,7 @@ static rank_layout_t rank_layout(int64_t rows, int64_t K) {
   return l;
 }
 
-static int64_t rank_workspace(int64_t rows, int64_t columns, int64_t k, int32_t workers) {
-  (void)k;
+static int64_t rank_workspace(int64_t rows, int64_t columns, int32_t workers) {
   return workers * rank_layout(rows, columns).size;
 }
 
@@ -148,13 +151,14 @@ static void rank_pack(const rank_t *r, const rank_layout_t *l, int64_t first, in
     if (r->temperature != 0) {
       float scale = norm > 0 ? (float)(1 / (norm * (double)r->temperature)) : 0;
       for (int64_t k = 0; k < l->K; k++) panel[k * PANEL] *= scale;
-      norm = norm > 0 ? 1 / (double)r->temperature : 0;
+      norm = norm > 0 ? (is_normal(scale) ? 1 / (double)r->temperature : INFINITY) : 0;
     }
     mine[l->norm + u] = (float)(norm * 1.001);
   }
 }
 
-/* A tile of weights (normalised for cosine logits); returns a bound of its largest norm, *bias_size of its largest bias. */
+/* A tile of weights (normalised for cosine logits, where a factor that float32 cannot hold makes the bound infinite);
+ * returns a bound of its largest norm, *bias_size of its largest bias. */
 static double rank_load(const rank_t *r, const rank_layout_t *l, int64_t first, int64_t n, float *w,
                         double *bias_size) {
   double most = 0;
@@ -162,11 +166,11 @@ static double rank_load(const rank_t *r, const rank_layout_t *l, int64_t first, 
   for (int64_t t = 0; t < n; t++) {
     float *row = w + t * l->ldw;
     concatenate(r->source, r->sources, 1, first + t, row);
-    double norm = sqrt(square_sum(row, l->K));
+    double norm = sqrt(dot(row, row, l->K));
     if (r->temperature != 0) {
       float inverse = norm > 0 ? (float)(1 / norm) : 0;
       for (int64_t k = 0; k < l->K; k++) row[k] *= inverse;
-      norm = norm > 0;
+      norm = norm > 0 ? (is_normal(inverse) ? 1 : INFINITY) : 0;
     }
     for (int64_t k = l->K; k < l->Kp; k++) row[k] = 0;
     if (norm > most || norm != norm) most = norm;
@@ -184,10 +188,12 @@ static int excluded(const rank_t *r, int64_t u, int64_t item) {
   return at < count && list[at] == item;
 }
 
-/* The score that row's next entry must reach, less what the float32 product may be wrong by. */
+/* The score that row's next entry must reach, less what the float32 product may be wrong by. Where a partial sum could
+ * leave the range of float32, everything is looked at. */
 INLINE float limit_of(float threshold, float norm, double tile_norm, double bias_size, int64_t K) {
   if (threshold == -INFINITY) return -INFINITY;
   double size = (double)norm * tile_norm;
+  if (!(size + bias_size < 3e38)) return -INFINITY;
   double margin = (double)(K + 16) * 0x1p-24 * 1.01 * size + 0x1p-22 * (bias_size + fabs((double)threshold)) + 1e-37;
   double limit = (double)threshold - margin;
   return limit == limit ? (float)(limit - fabs(limit) * 0x1p-23) : -INFINITY;
@@ -220,7 +226,8 @@ static void top_k(rank_t *r, int32_t worker) {
           for (; hits; hits &= hits - 1) {
             int64_t v = u + __builtin_ctz(hits), row = base + v;
             if (v >= n || excluded(r, row, first + t)) continue;
-            float score = exact_score(r, row, first + t);
+            double hh = r->temperature != 0 ? row_square(r, row) : 0, ww = r->temperature != 0 ? item_square(r, first + t) : 0;
+            float score = exact_score(r, row, first + t, hh, ww);
             if (score != score) continue;
             float *list = r->scores + row * r->k;
             heap_add(list, r->ids + row * r->k, count + v, r->k, score, (int32_t)(first + t));

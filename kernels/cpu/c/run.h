@@ -4,17 +4,51 @@
 
 #include "kernels.h"
 
-static inline void run_gather(const kernels_t *k, gather_t *a, int32_t w) { k->gather(a, w); }
-static inline void run_scatter(const kernels_t *k, scatter_t *a, int32_t w) { k->scatter(a, w); }
-static inline void run_replay(const kernels_t *k, replay_t *a, int32_t w) { k->replay(a, w); }
-static inline void run_backward(const kernels_t *k, backward_t *a, int32_t w) { k->backward(a, w); }
-static inline void run_pack(const kernels_t *k, layer_t *a, int32_t w) { k->layer_pack(a, w); }
-static inline void run_dense(const kernels_t *k, layer_t *a, int32_t w) { k->dense_forward(a, w); }
-static inline void run_stats(const kernels_t *k, layer_t *a, int32_t w) { k->output_stats(a, w); }
-static inline void run_step(const kernels_t *k, layer_t *a, int32_t w) { k->output_step(a, w); }
-static inline void run_finish(const kernels_t *k, layer_t *a, int32_t w) { k->output_finish(a, w); }
-static inline void run_scores(const kernels_t *k, rank_t *a, int32_t w) { k->scores(a, w); }
-static inline void run_top_k(const kernels_t *k, rank_t *a, int32_t w) { k->top_k(a, w); }
+/* The floating-point environment of a thread belongs to whoever made the thread, so ours is set for the length of a call:
+ * round to nearest, no traps. Training flushes numbers below the normal ones to zero, because optimizer state that decays
+ * would else end up there, where arithmetic is slow and decay stops. Ranking does not: its scores are defined with them. */
+#if defined(__x86_64__)
+typedef unsigned int environment_t;
+static inline environment_t set_environment(int flush) {
+  environment_t before = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(flush ? 0x9fc0 : 0x1f80);
+  return before;
+}
+static inline void restore_environment(environment_t before) { __builtin_ia32_ldmxcsr(before); }
+#elif defined(__aarch64__)
+typedef uint64_t environment_t;
+static inline environment_t set_environment(int flush) {
+  environment_t before, ours = flush ? (uint64_t)1 << 24 : 0;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+  __asm__ volatile("msr fpcr, %0" : : "r"(ours));
+  return before;
+}
+static inline void restore_environment(environment_t before) { __asm__ volatile("msr fpcr, %0" : : "r"(before)); }
+#else
+typedef int environment_t;
+static inline environment_t set_environment(int flush) { return flush; }
+static inline void restore_environment(environment_t before) { (void)before; }
+#endif
+
+/* RUN(name, arguments, function, flush) defines run_name. */
+#define RUN(name, type, function, flush)                                        \
+  static inline void run_##name(const kernels_t *k, type *a, int32_t worker) { \
+    environment_t before = set_environment(flush);                             \
+    k->function(a, worker);                                                     \
+    restore_environment(before);                                                \
+  }
+
+RUN(gather, gather_t, gather, 1)
+RUN(scatter, scatter_t, scatter, 1)
+RUN(replay, replay_t, replay, 1)
+RUN(backward, backward_t, backward, 1)
+RUN(pack, layer_t, layer_pack, 1)
+RUN(dense, layer_t, dense_forward, 1)
+RUN(stats, layer_t, output_stats, 1)
+RUN(step, layer_t, output_step, 1)
+RUN(finish, layer_t, output_finish, 1)
+RUN(scores, rank_t, scores, 0)
+RUN(top_k, rank_t, top_k, 0)
 static inline int64_t scatter_workspace(const kernels_t *k, int64_t columns, int32_t workers) {
   return k->scatter_workspace(columns, workers);
 }
@@ -22,8 +56,8 @@ static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t 
                                       int32_t workers) {
   return k->layer_workspace(rows, columns, items, workers);
 }
-static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t top, int32_t workers) {
-  return k->rank_workspace(rows, columns, top, workers);
+static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int32_t workers) {
+  return k->rank_workspace(rows, columns, workers);
 }
 
 #endif

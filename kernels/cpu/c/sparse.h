@@ -121,18 +121,19 @@ static void replay(replay_t *r, int32_t worker) {
   const weights_t *w = &r->weight;
   const int64_t K = w->columns;
   const float decay = decay_of(w, &r->optimizer);
-  for (int64_t block; (block = take(&r->next)) * REPLAY_BLOCK < r->count && !failed(&r->failure);) {
+  for (int64_t block; (block = take(&r->next)) * REPLAY_BLOCK < r->count;) {
     for (int64_t n = block * REPLAY_BLOCK; n < smaller(r->count, (block + 1) * REPLAY_BLOCK); n++) {
       int64_t row = r->items ? r->items[n] : n;
-      int64_t from = w->last[row];
+      /* no row can be behind the rates; if one were, its older steps would be lost and not read out of bounds */
+      int64_t from = larger(w->last[row], r->optimizer.rates_from - 1);
       if (from >= r->upto) continue;
       float *s0 = w->state0 ? w->state0 + row * K : 0, *s1 = w->state1 ? w->state1 + row * K : 0;
       /* Zero state stays zero, and moves nothing without decay. */
       int moves = decay != 0 || (s0 && any_nonzero(s0, K)) || (s1 && any_nonzero(s1, K));
-      if (moves && update_any(&r->optimizer, decay, from, r->upto, 0, w->value + row * K, s0, s1, K)) {
+      /* Where new numbers are not finite the old ones stay, and the row counts as up to date all the same: every row is
+       * after this, whatever happened to some. */
+      if (moves && update_any(&r->optimizer, decay, from, r->upto, 0, w->value + row * K, s0, s1, K))
         fail(&r->failure, FAIL_WEIGHT, w->id, row);
-        return;
-      }
       w->last[row] = (int32_t)r->upto;
     }
   }

@@ -11,7 +11,6 @@
 
 const kernels_t TABLE = {
     .name = NAME,
-    .lanes = LANES,
     .gather = gather,
     .scatter = scatter,
     .replay = replay,

@@ -119,6 +119,21 @@ INLINE vf softplus(vf z) {
   return fma_(p, s, maximum(z, splat(0))) + (z - z) * 0.0f;
 }
 
+/* ln(x) of a positive, finite, normal double: x = m 2^e with m near 1, ln m = 2 atanh((m - 1) / (m + 1)). The C library's
+ * would do, but then bits would depend on its version. */
+INLINE double natural_log(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, 8);
+  int64_t e = (int64_t)(bits >> 52) - 1023;
+  bits = (bits & 0xfffffffffffffu) | (uint64_t)1023 << 52;
+  double m;
+  memcpy(&m, &bits, 8);
+  if (m > 1.4142135623730951) m /= 2, e++;
+  double s = (m - 1) / (m + 1), q = s * s, p = 0; /* |s| <= 0.172: q^11 < 1e-16 */
+  for (int n = 23; n >= 1; n -= 2) p = p * q + 2.0 / n;
+  return (double)e * 0.69314718055994531 + s * p;
+}
+
 /* tanh(x): an odd polynomial below 0.625, else 1 - 2 / (exp(2|x|) + 1) with x's sign. */
 INLINE vf hyperbolic_tangent(vf x) {
   vf a = absolute(x), q = x * x;
@@ -158,6 +173,19 @@ INLINE vf activation_slope(int32_t activation, vf a) {
     default:
       return splat(1.0f);
   }
+}
+
+/* kernels.Dot: eight lanes, added in its order. */
+INLINE double dot(const float *a, const float *b, int64_t n) {
+  double lane[8];
+  vd8 sum = {0};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    sum += __builtin_convertvector((vf8) * (const vf8_any *)(a + i), vd8) *
+           __builtin_convertvector((vf8) * (const vf8_any *)(b + i), vd8);
+  for (int j = 0; j < 8; j++) lane[j] = sum[j];
+  for (; i < n; i++) lane[i & 7] += (double)a[i] * (double)b[i];
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 /* Philox4x32-10 (Salmon et al., 2011); the same function as engine/random. */
