@@ -1,7 +1,7 @@
 /* Lets a library that was linked on a new system run on every glibc since 2.28.
  *
  * When glibc 2.32 and 2.34 moved the threads into libc, their functions got new version numbers without changing, and
- * whatever is linked since then asks for those; so it was with the logarithm in 2.29. The definitions below stand in for
+ * whatever is linked since then asks for those. The definitions below stand in for
  * them inside this library (hidden, so nobody else sees them) and pass the call on to the version that every glibc has.
  * libpthread, where the threads were before, is loaded with the library because the build asks for it by name.
  */
@@ -34,6 +34,5 @@ PASS_ON(int, pthread_getattr_np, (pthread_t thread, pthread_attr_t *attributes),
 PASS_ON(int, pthread_attr_getstack, (const pthread_attr_t *attributes, void **address, size_t *size),
         (attributes, address, size))
 PASS_ON(int, pthread_attr_getstacksize, (const pthread_attr_t *attributes, size_t *size), (attributes, size))
-PASS_ON(double, log, (double x), (x))
 
 #endif

@@ -114,8 +114,8 @@ var adversaries = []adversary{
 		}
 		clear(h[:columns])
 	}},
-	// Partial sums leave float32 on the negative side although the whole sum is a small number.
-	{"overflow that cancels", func(_ *sampler, h, w []float32, columns int64) {
+	// Partial sums leave float32 on the negative side, but the whole sums do not.
+	{"overflow that cancels", func(s *sampler, h, w []float32, columns int64) {
 		for i := range h {
 			h[i] = 1
 		}
@@ -124,7 +124,7 @@ var adversaries = []adversary{
 			case columns > 3 && k < 2:
 				w[i] = -3e38
 			case columns > 3 && k < 4:
-				w[i] = 3e38
+				w[i] = float32(2e38 + 1e38*s.Float64())
 			}
 		}
 	}},
