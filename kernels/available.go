@@ -2,27 +2,82 @@ package kernels
 
 import (
 	"os"
+	"path"
 	"strconv"
 	"strings"
 )
 
-// HostAvailable is the memory that could be taken now, in bytes: the system's estimate, or what the cgroup still allows if
-// that is less; -1 if neither can be told. Pages that only cache files count as available, since they give way.
-func HostAvailable() int64 {
+// HostAvailable is the memory that could be taken now, in bytes: the system's estimate, or what the process's cgroups still
+// allow if that is less; -1 if neither can be told. Pages that only cache files count as available, since they give way.
+func HostAvailable() int64 { return hostAvailable("") }
+
+// hostAvailable looks at the system whose files are below root.
+func hostAvailable(root string) int64 {
 	available := int64(-1)
-	if kilobytes, ok := field("/proc/meminfo", "MemAvailable:"); ok {
+	if kilobytes, ok := field(root+"/proc/meminfo", "MemAvailable:"); ok {
 		available = kilobytes * 1024
 	}
-	limit, limited := number("/sys/fs/cgroup/memory.max")
-	used, known := number("/sys/fs/cgroup/memory.current")
-	if limited && known {
-		cached, _ := field("/sys/fs/cgroup/memory.stat", "inactive_file")
-		left := max(0, limit-used+cached)
-		if available < 0 || left < available {
+	memory, group := root+"/sys/fs/cgroup", version2
+	at, found := cgroup(root+"/proc/self/cgroup", "")
+	if !found || !exists(memory+"/cgroup.controllers") {
+		memory, group = root+"/sys/fs/cgroup/memory", version1
+		at, _ = cgroup(root+"/proc/self/cgroup", "memory")
+	}
+	// A cgroup is also held to the limits of those around it. Some may be out of sight, as in most containers.
+	for at = path.Clean("/" + at); ; at = path.Dir(at) {
+		if left, limited := group.left(path.Join(memory, at)); limited && (available < 0 || left < available) {
 			available = left
 		}
+		if at == "/" {
+			return available
+		}
 	}
-	return available
+}
+
+// cgroupFiles are the names that one version of cgroups has for its numbers.
+type cgroupFiles struct{ limit, used, inactive, active string }
+
+var (
+	version1 = cgroupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"}
+	version2 = cgroupFiles{"memory.max", "memory.current", "inactive_file", "active_file"}
+)
+
+// left is the memory that the cgroup in a folder still allows, if it has a limit.
+func (c cgroupFiles) left(folder string) (int64, bool) {
+	limit, limited := number(path.Join(folder, c.limit))
+	used, known := number(path.Join(folder, c.used))
+	const none = 1 << 62 // version 1 writes about 2^63 for no limit
+	if !limited || !known || limit > none {
+		return 0, false
+	}
+	inactive, _ := field(path.Join(folder, "memory.stat"), c.inactive)
+	active, _ := field(path.Join(folder, "memory.stat"), c.active)
+	return max(0, limit-used+inactive+active), true
+}
+
+// cgroup is the path of the process in the hierarchy of a controller; version 2 has one hierarchy, without a name.
+func cgroup(file, controller string) (string, bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", false
+	}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		if len(parts) < 3 {
+			continue
+		}
+		for name := range strings.SplitSeq(parts[1], ",") {
+			if name == controller {
+				return parts[2], true
+			}
+		}
+	}
+	return "", false
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // field reads the number behind a name in a file of lines "name number".

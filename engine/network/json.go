@@ -82,7 +82,7 @@ func (n *Network) defineLayer(l *Layer) layerDefinition {
 	}
 	d.Sources, d.Bias = &sources, &l.Bias
 	if l.Kind == Hidden {
-		d.Activation, d.Dropout = activationWords[l.Activation], &l.Dropout
+		d.Activation, d.Dropout = kernels.ActivationWords[l.Activation], &l.Dropout
 	} else {
 		d.Temperature, d.Shared = &l.Temperature, l.Shared
 	}
@@ -94,7 +94,7 @@ func (n *Network) defineLayer(l *Layer) layerDefinition {
 }
 
 func defineLoss(layer string, loss kernels.Loss) lossDefinition {
-	d := lossDefinition{Layer: layer, Kind: lossWords[loss.Kind], Weight: loss.Weight}
+	d := lossDefinition{Layer: layer, Kind: kernels.LossWords[loss.Kind], Weight: loss.Weight}
 	switch loss.Kind {
 	case kernels.Softmax:
 		d.NormalizeRows = &loss.NormalizeRows

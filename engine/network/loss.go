@@ -24,7 +24,7 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 	switch form {
 	case strictjson.Missing:
 	case strictjson.StringType:
-		kind := kernels.LossKind(slices.Index(lossWords, document.Word("loss", lossWords[kernels.Softmax], lossWords...)))
+		kind := kernels.LossKind(slices.Index(kernels.LossWords, document.Word("loss", kernels.LossWords[kernels.Softmax], kernels.LossWords...)))
 		for _, output := range outputs {
 			losses[output] = defaultLoss(kind)
 		}
@@ -72,17 +72,17 @@ func addTerm(o *strictjson.Object, layers []Layer, outputs []int, losses map[int
 }
 
 func readLoss(o *strictjson.Object) kernels.Loss {
-	kind := kernels.LossKind(slices.Index(lossWords, o.Word("kind", lossWords[kernels.Softmax], lossWords...)))
+	kind := kernels.LossKind(slices.Index(kernels.LossWords, o.Word("kind", kernels.LossWords[kernels.Softmax], kernels.LossWords...)))
 	loss := defaultLoss(kind)
 	loss.Weight = o.Float32("weight", loss.Weight, strictjson.NotNegative)
 	if kind == kernels.Softmax {
 		loss.NormalizeRows = o.Bool("normalize_rows", false)
 	} else {
-		o.Refuse("normalize_rows", "is given, but only the loss %q has it", lossWords[kernels.Softmax])
+		o.Refuse("normalize_rows", "is given, but only the loss %q has it", kernels.LossWords[kernels.Softmax])
 	}
 	if kind != kernels.ScaledMarginal {
 		for _, key := range []string{"one_scale", "zero_scale", "one_target", "zero_target"} {
-			o.Refuse(key, "is given, but only the loss %q has it", lossWords[kernels.ScaledMarginal])
+			o.Refuse(key, "is given, but only the loss %q has it", kernels.LossWords[kernels.ScaledMarginal])
 		}
 		return loss
 	}

@@ -118,8 +118,8 @@ func (r *reader) readHidden(o *strictjson.Object, l *Layer, earlier []Layer) {
 	}
 	l.Size = o.Int("size", 0, strictjson.Between(1, largest))
 	l.Sources = r.sources(o, l, earlier)
-	activation := o.Word("activation", activationWords[kernels.Tanh], activationWords...)
-	l.Activation = kernels.Activation(slices.Index(activationWords, activation))
+	activation := o.Word("activation", kernels.ActivationWords[kernels.Tanh], kernels.ActivationWords...)
+	l.Activation = kernels.Activation(slices.Index(kernels.ActivationWords, activation))
 	l.Bias = o.Bool("bias", true)
 	l.Dropout = o.Float32("dropout", 0, strictjson.Fraction)
 	l.Initializer = initializer(o, l)

@@ -1,14 +1,9 @@
 package network
 
-import "dsstne/kernels"
-
 // The words of a definition, indexed by the constants they stand for.
 var (
-	kindWords       = []string{Input: "input", Hidden: "hidden", Output: "output"}
-	scalingWords    = []string{NoScaling: "none", L2: "l2"}
-	activationWords = []string{kernels.Linear: "linear", kernels.Sigmoid: "sigmoid", kernels.Tanh: "tanh", kernels.ReLU: "relu"}
-	lossWords       = []string{kernels.SigmoidCrossEntropy: "sigmoid", kernels.ScaledMarginal: "scaled_marginal",
-		kernels.Softmax: "softmax", kernels.Squared: "squared"}
+	kindWords        = []string{Input: "input", Hidden: "hidden", Output: "output"}
+	scalingWords     = []string{NoScaling: "none", L2: "l2"}
 	initializerWords = []string{XavierUniform: "xavier_uniform", XavierNormal: "xavier_normal", HeUniform: "he_uniform",
 		HeNormal: "he_normal", Normal: "normal", Uniform: "uniform", Constant: "constant"}
 )

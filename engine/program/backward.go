@@ -72,7 +72,7 @@ func (b *builder) outputText(op *kernels.Output, layer *network.Layer) string {
 	for _, s := range op.Sources {
 		text += " <- " + shape(s.Weight)
 	}
-	text += ", " + []string{"sigmoid cross-entropy", "scaled marginal cross-entropy", "soft-max", "squared error"}[op.Loss.Kind]
+	text += ", " + op.Loss.Kind.String()
 	if op.Temperature != 0 {
 		text += fmt.Sprintf(", cosine logits / %g", op.Temperature)
 	}

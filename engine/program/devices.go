@@ -1,8 +1,8 @@
 package program
 
 import (
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 
 	"dsstne/engine/fault"
@@ -17,7 +17,8 @@ var defaults struct {
 	instructionSet string
 }
 
-// Configure sets what later devices use unless told otherwise; 0 and "" mean automatic.
+// Configure sets what later devices use unless told otherwise; 0 and "auto" mean automatic. Threads below 0 and an empty
+// instruction set stay as they were.
 func Configure(threads int, instructionSet string) error {
 	device, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: instructionSet})
 	if err != nil {
@@ -28,22 +29,64 @@ func Configure(threads int, instructionSet string) error {
 	}
 	defaults.Lock()
 	defer defaults.Unlock()
-	defaults.threads, defaults.instructionSet = threads, instructionSet
+	if threads >= 0 {
+		defaults.threads = threads
+	}
+	if instructionSet != "" {
+		defaults.instructionSet = instructionSet
+	}
 	return nil
 }
 
-// Devices lists the devices of all backends that compute for users, and why absent ones are absent.
+// Threads is n, or the default of Configure if n is 0, which is 0 again if that is automatic.
+func Threads(n int) int {
+	defaults.Lock()
+	defer defaults.Unlock()
+	if n == 0 {
+		n = defaults.threads
+	}
+	return n
+}
+
+// openCPU makes the CPU ready, with the defaults of Configure.
+func openCPU(threads int) (kernels.Device, error) {
+	o := kernels.Options{Threads: Threads(threads)}
+	defaults.Lock()
+	o.InstructionSet = defaults.instructionSet
+	defaults.Unlock()
+	return kernels.Lookup("cpu").Open(0, o)
+}
+
+// Devices lists the devices of all backends that compute for users, as a trainer would open them, and why absent ones are
+// absent.
 func Devices() []kernels.DeviceInfo {
 	var list []kernels.DeviceInfo
 	for _, b := range kernels.Registered() {
-		if b.Name() != "reference" {
-			list = append(list, b.Devices()...)
+		if b.Name() == "reference" {
+			continue
+		}
+		for _, info := range b.Devices() {
+			if info.Name == "cpu" {
+				info = configured(info)
+			}
+			list = append(list, info)
 		}
 	}
 	if kernels.Lookup("cuda") == nil {
 		list = append(list, kernels.DeviceInfo{Name: "cuda", Missing: noCUDA})
 	}
 	return list
+}
+
+// configured is the description of the CPU with the defaults of Configure.
+func configured(info kernels.DeviceInfo) kernels.DeviceInfo {
+	device, err := openCPU(0)
+	if err != nil {
+		return info // Configure has tried it, so this cannot be; and a description must not fail
+	}
+	info = device.Info()
+	_ = device.Close()
+	return info
 }
 
 const noCUDA = "this build of dsstne has no CUDA backend; it computes on the CPU"
@@ -80,23 +123,22 @@ func ReadPlacement(o *strictjson.Object) Placement {
 	return p
 }
 
+var (
+	someCPU = regexp.MustCompile(`^cpu:[0-9]+$`)
+	someGPU = regexp.MustCompile(`^cuda(:[0-9]+)?$`)
+)
+
 // Open makes the device of a placement ready.
 func (p Placement) Open() (kernels.Device, error) {
-	name, number, _ := strings.Cut(p.Device, ":")
 	switch {
-	case name == "cuda":
+	case slices.Contains([]string{"auto", "all", "cpu", "cpu:0"}, p.Device):
+		return openCPU(p.Threads)
+	case someGPU.MatchString(p.Device):
 		return nil, fault.New(fault.DeviceUnavailable, "device %q: %s", p.Device, noCUDA)
-	case name == "cpu" && number != "" && number != "0" && number != "1":
+	case someCPU.MatchString(p.Device):
 		return nil, fault.New(fault.Unsupported, "device %q: this version computes on one device; use \"cpu\"", p.Device)
-	case !slices.Contains([]string{"auto", "all", "cpu"}, name):
+	default:
 		return nil, fault.New(fault.InvalidArgument, "devices is %q; it must be one of auto, all, cpu, cuda:0%s", p.Device,
 			strictjson.Suggestion(p.Device, []string{"auto", "all", "cpu", "cuda:0"}))
 	}
-	defaults.Lock()
-	o := kernels.Options{Threads: p.Threads, InstructionSet: defaults.instructionSet}
-	if o.Threads == 0 {
-		o.Threads = defaults.threads
-	}
-	defaults.Unlock()
-	return kernels.Lookup("cpu").Open(0, o)
 }

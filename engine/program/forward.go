@@ -92,7 +92,7 @@ func (b *builder) ending(e *kernels.Epilogue) string {
 	if e == nil {
 		return ""
 	}
-	words := []string{[]string{"linear", "sigmoid", "tanh", "relu"}[e.Activation]}
+	words := []string{e.Activation.String()}
 	if e.Dropout > 0 && b.spec.Training != nil {
 		words = append(words, fmt.Sprintf("dropout %g", e.Dropout))
 	}

@@ -30,6 +30,7 @@ type Plan struct {
 // memory hands out buffers and keeps the list of parts; a dry one only counts.
 type memory struct {
 	device  kernels.Device
+	name    string // of the device, which is asked once: that takes it a look at the system
 	dry     bool
 	parts   []Part
 	buffers []kernels.Buffer
@@ -37,7 +38,10 @@ type memory struct {
 
 // note puts memory into the plan that is allocated elsewhere.
 func (m *memory) note(name, of string, bytes int64, held bool) {
-	m.parts = append(m.parts, Part{Name: name, Of: of, Bytes: bytes, Device: m.device.Info().Name, Held: held})
+	if m.name == "" {
+		m.name = m.device.Info().Name
+	}
+	m.parts = append(m.parts, Part{Name: name, Of: of, Bytes: bytes, Device: m.name, Held: held})
 }
 
 func (m *memory) alloc(name, of string, elements int64) (kernels.Buffer, error) {
@@ -60,26 +64,53 @@ func (m *memory) free() {
 	m.buffers = nil
 }
 
-// check compares the plan with the limit (all parts) and with what is available (the parts that do not exist yet).
-func (p *Plan) check() error {
-	var fresh int64
+// Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet what the
+// device could still give: for memory that calls take beside a program.
+func Fits(device kernels.Device, limit int64, parts []Part) error {
+	const small = 1 << 24 // looking how much the system has would take longer than many a call
+	plan := Plan{Parts: parts, Limit: limit, Available: -1}
+	for _, part := range parts {
+		plan.Bytes += part.Bytes
+	}
+	if plan.fresh() > small {
+		plan.Available = device.Info().Available
+	}
+	return plan.check()
+}
+
+// fresh adds up the parts that do not exist yet.
+func (p *Plan) fresh() (bytes int64) {
 	for _, part := range p.Parts {
 		if !part.Held {
-			fresh += part.Bytes
+			bytes += part.Bytes
 		}
 	}
+	return bytes
+}
+
+// check compares the plan with the limit (all parts) and with what is available (the parts that do not exist yet).
+func (p *Plan) check() error {
+	fresh := p.fresh()
 	switch {
 	case p.Limit > 0 && p.Bytes > p.Limit:
 		return fault.New(fault.OutOfMemory, "this needs %s, memory_limit is %s; nothing was allocated. %s. %s",
-			size(p.Bytes), size(p.Limit), p.summary(), remedy)
+			size(p.Bytes), size(p.Limit), p.summary(), p.remedy())
 	case p.Available >= 0 && fresh > p.Available:
 		return fault.New(fault.OutOfMemory, "this needs %s more memory, %s are available; nothing was allocated. %s. %s",
-			size(fresh), size(p.Available), p.summary(), remedy)
+			size(fresh), size(p.Available), p.summary(), p.remedy())
 	}
 	return nil
 }
 
-const remedy = "Smaller: batch_size, hidden, an optimizer with less state (adam keeps 2 numbers a weight, momentum 1, sgd 0), tied=True"
+// remedy says what can be made smaller.
+func (p *Plan) remedy() string {
+	for _, part := range p.Parts {
+		if part.Name == "optimizer state" {
+			return "Smaller: batch_size, hidden, an optimizer with less state (adam keeps 2 numbers a weight, momentum 1, sgd 0), tied=True"
+		}
+	}
+	return "Smaller: batch_size, hidden, tied=True"
+}
 
 // summary adds up the parts by name, largest first: "Parts: optimizer state 1.2 GB, weights 0.6 GB".
 func (p *Plan) summary() string {

@@ -192,8 +192,9 @@ func (b *builder) slots() {
 	}
 }
 
-// BatchBytes is the memory of a sparse batch in both orders, with the room that sorting it takes.
-func BatchBytes(rows, entries int64) int64 { return 4 * (2*rows + 9*entries) }
+// BatchBytes is the memory of a sparse batch in both orders, with the room that sorting it takes: by row its offset and its
+// sum, by entry 6 words of the batch and 6 of the sort.
+func BatchBytes(rows, entries int64) int64 { return 4 * (2*rows + 12*entries) }
 
 func (b *builder) add(text string, run func(*kernels.Step) error) {
 	b.p.ops = append(b.p.ops, Op{Text: text, run: run})

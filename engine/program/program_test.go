@@ -2,11 +2,13 @@ package program_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"dsstne/engine/csr"
 	"dsstne/engine/fault"
 	"dsstne/engine/program"
 	"dsstne/kernels"
@@ -19,6 +21,12 @@ import (
 type counting struct {
 	kernels.Device
 	bytes int64
+	asked int // calls of Info
+}
+
+func (c *counting) Info() kernels.DeviceInfo {
+	c.asked++
+	return c.Device.Info()
 }
 
 func (c *counting) Alloc(n int64) (kernels.Buffer, error) {
@@ -88,14 +96,48 @@ func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *te
 	require.Zero(t, device.bytes)
 }
 
+func TestMemoryBesideAProgramCountsTowardsTheLimit(t *testing.T) {
+	device := open(t, "cpu")
+	held := program.Part{Name: "weights", Bytes: 600, Held: true}
+	require.NoError(t, program.Fits(device, 1000, []program.Part{held, {Name: "workspace", Bytes: 400}}))
+	err := program.Fits(device, 1000, []program.Part{held, {Name: "workspace", Bytes: 401}})
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
+	require.ErrorContains(t, err, "needs 1 kB, memory_limit is 1 kB; nothing was allocated. Parts: weights 600 B, workspace 401 B")
+	require.NotContains(t, err.Error(), "optimizer")
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(program.Fits(device, 0, []program.Part{{Name: "workspace", Bytes: 1 << 60}})))
+	require.NoError(t, program.Fits(device, 0, []program.Part{{Name: "weights", Bytes: 1 << 60, Held: true}}))
+}
+
+func TestADeviceIsAskedForItsNameOnce(t *testing.T) {
+	device := open(t, "cpu")
+	_, err := program.Describe(specOf(t, device, fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam))
+	require.NoError(t, err)
+	require.Equal(t, 2, device.asked, "once for the name and once for the memory it has")
+}
+
+func TestABatchTakesWhatIsPlannedForIt(t *testing.T) {
+	const rows = 1000
+	m := fixture.Blocks(t, rows, 50_000, 4, 200, 1)
+	list := make([]int64, rows)
+	for i := range list {
+		list[i] = int64(i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	reader := csr.Reader{Matrix: m}
+	require.NoError(t, reader.Batch(list, 0, false, &kernels.SparseBatch{}))
+	runtime.ReadMemStats(&after)
+	require.InEpsilon(t, program.BatchBytes(rows, m.NonZeros()), after.TotalAlloc-before.TotalAlloc, 0.1)
+}
+
 func TestTheOperationsReadLikeTheStep(t *testing.T) {
 	plan, err := program.Describe(specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), 100, 32, kernels.Momentum))
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"Replay the batch's rows of hidden1.weight[100, 16]",
 		"Gather hidden1 <- input hidden1.weight[100, 16], tanh, dropout 0.1",
-		"OutputStats output[100] <- output.weight[100, 16], soft-max",
-		"OutputStep output[100] <- output.weight[100, 16], soft-max",
+		"OutputStats output[100] <- output.weight[100, 16], softmax",
+		"OutputStep output[100] <- output.weight[100, 16], softmax",
 		"Backward hidden1, tanh, dropout 0.1",
 		"Scatter hidden1.weight[100, 16]",
 		"at the end of a run: Replay all rows of hidden1.weight[100, 16]",
@@ -170,17 +212,6 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
-}
-
-func TestAnUnknownDeviceNamesTheNearest(t *testing.T) {
-	_, err := program.Placement{Device: "cpuu"}.Open()
-	require.ErrorContains(t, err, `did you mean "cpu"?`)
-}
-
-func TestADeviceThatIsNotThereSaysWhy(t *testing.T) {
-	_, err := program.Placement{Device: "cuda:0"}.Open()
-	require.Equal(t, fault.DeviceUnavailable, fault.KindOf(err))
-	require.ErrorContains(t, err, "no CUDA backend")
 }
 
 func TestAnInferenceProgramHasTheForwardPartOnly(t *testing.T) {

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
@@ -36,17 +37,9 @@ func readSettings(text []byte) (settings, error) {
 	return s, o.Done()
 }
 
-// optimizerKinds in the order of kernels.OptimizerKind.
-var optimizerKinds = []string{"sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw"}
-
 func readOptimizer(o *strictjson.Object, s *settings) {
-	word := o.Word("kind", "adam", optimizerKinds...)
-	kind := kernels.Adam
-	for i, name := range optimizerKinds {
-		if name == word {
-			kind = kernels.OptimizerKind(i)
-		}
-	}
+	word := o.Word("kind", kernels.Adam.String(), kernels.OptimizerWords...)
+	kind := kernels.OptimizerKind(slices.Index(kernels.OptimizerWords, word))
 	s.learningRate = o.Float("learning_rate", 1e-3, strictjson.Positive)
 	s.optimizer = kernels.Optimizer{Kind: kind, WeightDecay: o.Float32("weight_decay", 0, strictjson.NotNegative)}
 	switch kind {
