@@ -32,8 +32,8 @@ func dsstne_configure(options *C.const_char, err *C.dsstne_error) C.dsstne_statu
 		if err != nil {
 			return err
 		}
-		threads := readThreads(o)
-		set := o.Word("instruction_set", "auto", "auto", "avx512", "avx2", "portable")
+		threads := int(o.Int("threads", -1, threadCount))
+		set := o.Word("instruction_set", "", "auto", "avx512", "avx2", "portable")
 		readInjection(o)
 		if err := o.Done(); err != nil {
 			return err

@@ -7,9 +7,9 @@ import (
 	"math"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
 	"dsstne/engine/model"
 	"dsstne/engine/predict"
+	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
 )
 
@@ -51,11 +51,14 @@ func readModelOptions(options *C.const_char) (o modelOptions, err error) {
 	return o, object.Done()
 }
 
-// readAttributes reads the options of dsstne_model_save.
+// readAttributes reads the options of dsstne_model_save; nil keeps the attributes that the model has.
 func readAttributes(options *C.const_char) (map[string]string, error) {
 	object, err := readOptions(options, "save options")
 	if err != nil {
 		return nil, err
+	}
+	if !object.Has("attributes") {
+		return nil, object.Done()
 	}
 	texts := map[string]string{}
 	attributes := object.Object("attributes")
@@ -67,6 +70,7 @@ func readAttributes(options *C.const_char) (map[string]string, error) {
 
 // rankingOptions are those of the calls that rank items.
 type rankingOptions struct {
+	layer     string // an output layer, empty for the only one
 	filter    predict.Filter
 	neighbors predict.NeighborOptions
 	metrics   []string
@@ -84,6 +88,7 @@ func readRecommendOptions(options *C.const_char, items []int32) (o rankingOption
 	if err != nil {
 		return o, err
 	}
+	o.layer = object.String("layer", "")
 	o.filter = readFilter(object, items)
 	return o, object.Done()
 }
@@ -104,15 +109,10 @@ func readEvaluateOptions(options *C.const_char, items []int32) (o rankingOptions
 	if err != nil {
 		return o, err
 	}
+	o.layer = object.String("layer", "")
 	o.filter = readFilter(object, items)
 	o.metrics = object.Strings("metrics")
-	if err := object.Done(); err != nil {
-		return o, err
-	}
-	if len(o.metrics) == 0 {
-		return o, fault.New(fault.InvalidArgument, `evaluate options: give at least one metric, such as {"metrics": ["recall@20"]}`)
-	}
-	return o, nil
+	return o, object.Done()
 }
 
 // readOptions parses the options of a call; null means all defaults.
@@ -124,8 +124,10 @@ func readOptions(options *C.const_char, what string) (*strictjson.Object, error)
 	return strictjson.Parse([]byte(text), what)
 }
 
+// threadCount is how many threads there can be; more cannot be meant.
+var threadCount = strictjson.Between(0, 4096)
+
 // readThreads reads how many threads to use; 0 is the library's default.
 func readThreads(object *strictjson.Object) int {
-	const most = 4096 // beyond what can be meant
-	return int(object.Int("threads", 0, strictjson.Between(0, most)))
+	return program.Threads(int(object.Int("threads", 0, threadCount)))
 }

@@ -100,7 +100,7 @@ func dsstne_predictor_recommend(handle C.dsstne_predictor, rows *C.const_int64, 
 		}
 		return predicting(handle, "dsstne_predictor_recommend", chosen, int64(nRows), func(p *predictor) error {
 			return withOptionalMatrix(exclude, "exclude", "dsstne_predictor_recommend", func(seen *csr.Matrix) error {
-				return p.Recommend(chosen, seen, o.filter, int64(k), top.ids, top.scores)
+				return p.Recommend(o.layer, chosen, seen, o.filter, int64(k), top.ids, top.scores)
 			})
 		})
 	})
@@ -167,7 +167,7 @@ func dsstne_predictor_evaluate(handle C.dsstne_predictor, targets, exclude C.dss
 		return predicting(handle, call, chosen, int64(nRows), func(p *predictor) error {
 			return withMatrix(targets, "targets", call, func(wanted *csr.Matrix) error {
 				return withOptionalMatrix(exclude, "exclude", call, func(seen *csr.Matrix) error {
-					result, err := p.Evaluate(wanted, seen, chosen, o.filter, o.metrics, values)
+					result, err := p.Evaluate(o.layer, wanted, seen, chosen, o.filter, o.metrics, values)
 					if err != nil {
 						return err
 					}
@@ -221,9 +221,6 @@ type top struct {
 }
 
 func topOut(ids *C.int32_t, scores *C.float, n, k int64, countName string) (top, error) {
-	if k < 1 {
-		return top{}, fault.New(fault.InvalidArgument, "k is %d; ask for at least 1", k)
-	}
 	i, err := table((*int32)(unsafe.Pointer(ids)), n, k, "ids", countName, "k")
 	if err != nil {
 		return top{}, err

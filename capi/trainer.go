@@ -4,7 +4,6 @@ package main
 import "C"
 
 import (
-	"math"
 	"unsafe"
 
 	"dsstne/engine/fault"
@@ -49,7 +48,7 @@ func dsstne_trainer_bind(handle C.dsstne_trainer, layer *C.const_char, data C.ds
 		}
 		return with(uint64(handle), "trainer", "dsstne_trainer_bind", changing, func(t *trainer) error {
 			return with(uint64(data), "dataset", "dsstne_trainer_bind", sharing, func(d *dataset) error {
-				return t.Bind(name, d.Matrix)
+				return hop(func() error { return t.Bind(name, d.Matrix) })
 			})
 		})
 	})
@@ -81,9 +80,6 @@ func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds
 				return err
 			}
 		}
-		if err := checkLimits(uint64(maxSteps), float64(maxSeconds)); err != nil {
-			return err
-		}
 		return with(uint64(handle), "trainer", "dsstne_trainer_run", changing, func(t *trainer) error {
 			var p train.Progress
 			err := hop(func() (err error) {
@@ -97,16 +93,6 @@ func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds
 			return err
 		})
 	})
-}
-
-func checkLimits(steps uint64, seconds float64) error {
-	switch {
-	case math.IsNaN(seconds) || seconds < 0 || math.IsInf(seconds, 0):
-		return fault.New(fault.InvalidArgument, "max_seconds is %v; it is a finite number, 0 for no limit", seconds)
-	case steps == 0 && seconds == 0:
-		return fault.New(fault.InvalidArgument, "max_steps and max_seconds are both 0; give one of them")
-	}
-	return nil
 }
 
 //export dsstne_trainer_progress

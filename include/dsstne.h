@@ -8,7 +8,8 @@
  * Conventions
  *   Every function but the two version queries and the two release callbacks returns a dsstne_status, and takes a
  *   dsstne_error last, which may be null. On failure nothing was changed unless the function says otherwise, and no
- *   out-parameter was written but the error.
+ *   out-parameter was written but the error; only the content of output arrays (dst, ids, scores, per_row) is undefined
+ *   then.
  *   Handles are 64-bit numbers; 0 is none. A stale, closed or wrong handle is DSSTNE_INVALID_HANDLE, never a crash.
  *   Text in is UTF-8 and ends with NUL. Options are JSON objects, null means all defaults; an unknown key is an error
  *   that names the nearest known one.
@@ -117,12 +118,13 @@ uint32_t dsstne_abi_version(void);
 /* Product version, a static text. */
 const char *dsstne_version(void);
 
-/* Sets process-wide defaults: {"threads": n, "instruction_set": "auto"|"avx512"|"avx2"|"portable"}.
- * threads: CPU threads of later trainers and predictors that do not say their own; 0 = as many as the cgroup and the
+/* Sets process-wide defaults: {"threads": n, "instruction_set": "auto"|"avx512"|"avx2"|"portable"}; what is not given stays
+ * as it is. threads: CPU threads of later calls whose own options say nothing or 0; 0 = as many as the cgroup and the
  * affinity mask allow. instruction_set: widest one to use, for comparing them; it changes the bits of results. */
 dsstne_status dsstne_configure(const char *options, dsstne_error *err);
 
-/* JSON: version, abi, build, cpu, memory, backends, devices, and for each absent device the reason. */
+/* JSON: version, abi, build, cpu, memory, backends, devices, and for each absent device the reason. Threads and instruction
+ * set are those that dsstne_configure has set. */
 dsstne_status dsstne_describe(char *buf, size_t *len, dsstne_error *err);
 
 /* Asks the call that runs on this handle (a trainer or a predictor) to end at the next safe point, with
@@ -161,7 +163,7 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
                                   dsstne_dataset *out, dsstne_error *err);
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
-/* Refused with DSSTNE_BUSY while a trainer or predictor is bound to it. */
+/* Refused with DSSTNE_BUSY while it is bound to an open trainer or predictor. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* ---- model ---- */
@@ -176,7 +178,8 @@ dsstne_status dsstne_model_create(const char *definition, const char *options, d
 dsstne_status dsstne_model_load(const char *path, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Writes a model file, crash-safely: the old file stays whole until the new one is on the disk.
- * Options: {"attributes": {"key": "text", ...}} is kept in the file and given back by dsstne_model_describe. */
+ * Options: {"attributes": {"key": "text", ...}} replaces the model's attributes, which are kept in the file and given back
+ * by dsstne_model_describe; without the key, or with null options, they stay what they are. */
 dsstne_status dsstne_model_save(dsstne_model model, const char *path, const char *options, dsstne_error *err);
 
 /* JSON: {"network": definition, "parameters": n, "bytes": n, "step": n, "attributes": {...},
@@ -216,12 +219,14 @@ dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstn
 /* Feeds an input or output layer; all bound datasets must have the same rows. Not while it runs. */
 dsstne_status dsstne_trainer_bind(dsstne_trainer trainer, const char *layer, dsstne_dataset dataset, dsstne_error *err);
 
-/* JSON: {"parts": [{"name", "bytes", "device"}], "bytes": n, "available": n, "operations": ["text", ...]};
- * allocates nothing. */
+/* JSON: {"parts": [{"name", "of", "bytes", "device", "held"}], "bytes": n, "available": n, "limit": n, "operations":
+ * ["text", ...]}; of: whose part it is (a tensor, a layer), left out if nobody's; held: exists already; available: what the
+ * device could still give, -1 if unknown; limit: memory_limit, left out if not given. Allocates nothing. */
 dsstne_status dsstne_trainer_plan(dsstne_trainer trainer, char *buf, size_t *len, dsstne_error *err);
 
 /* Trains until max_steps more steps are done (0 = no limit) or max_seconds have passed (0 = no limit); one of them must be
- * given. progress may be null. After DSSTNE_CANCELLED and DSSTNE_NOT_FINITE the model is usable and progress is written. */
+ * given. At the end, rows of weights that are updated lazily catch up, which max_seconds does not cover. progress may be
+ * null. After DSSTNE_CANCELLED and DSSTNE_NOT_FINITE the model is usable and progress is written. */
 dsstne_status dsstne_trainer_run(dsstne_trainer trainer, uint64_t max_steps, double max_seconds,
                                  dsstne_progress *progress, dsstne_error *err);
 dsstne_status dsstne_trainer_progress(dsstne_trainer trainer, dsstne_progress *progress, dsstne_error *err);
@@ -229,7 +234,7 @@ dsstne_status dsstne_trainer_close(dsstne_trainer trainer, dsstne_error *err);
 
 /* ---- predictor ---- */
 
-/* Options: {"batch_size": 512, "devices": "auto", "threads": n, "memory_limit": bytes}. */
+/* Options: {"batch_size": 512, "devices": "auto", "precision": "float32", "threads": n, "memory_limit": bytes}. */
 dsstne_status dsstne_predictor_open(dsstne_model model, const char *options, dsstne_predictor *out, dsstne_error *err);
 dsstne_status dsstne_predictor_bind(dsstne_predictor predictor, const char *layer, dsstne_dataset dataset,
                                     dsstne_error *err);
@@ -244,7 +249,8 @@ dsstne_status dsstne_predictor_predict(dsstne_predictor predictor, const char *l
 
 /* The k best items a row, best first, ties to the lower item: ids[r * k + i], scores likewise; -1 and -inf where there is
  * nothing left. exclude: items stored in the same row of that dataset are left out (0 = none). items (n_items, any order):
- * an allow-list, or a deny-list with options {"items": "deny"}; null = every item. */
+ * an allow-list, or a deny-list; null = every item. Options: {"items": "allow"|"deny", "layer": "name"}: layer is the output
+ * layer whose units are ranked, and may be left out if there is only one. */
 dsstne_status dsstne_predictor_recommend(dsstne_predictor predictor, const int64_t *rows, int64_t n_rows,
                                          dsstne_dataset exclude, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
@@ -256,7 +262,8 @@ dsstne_status dsstne_predictor_neighbors(dsstne_predictor predictor, const char 
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
 
 /* Ranks every item for every row and compares with the items stored in targets. Options: {"metrics": ["recall@20", ...],
- * "items": "allow"|"deny"}; docs/metrics.md defines them. Result JSON: {"rows": rows with targets, "metrics": {name: mean}}.
+ * "items": "allow"|"deny", "layer": "name"}, items and layer as in dsstne_predictor_recommend. docs/metrics.md defines the
+ * metrics, whose k may be larger than the number of items. Result JSON: {"rows": rows with targets, "metrics": {name: mean}}.
  * per_row, if not null, receives n_rows * metrics doubles, NaN for rows without targets (and for coverage). */
 dsstne_status dsstne_predictor_evaluate(dsstne_predictor predictor, dsstne_dataset targets, dsstne_dataset exclude,
                                         const int64_t *rows, int64_t n_rows, const int32_t *items, int64_t n_items,

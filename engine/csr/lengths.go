@@ -6,7 +6,7 @@ import "math/bits"
 const selectBits = 12
 
 // MaxBatchEntries is the number of stored entries of the rows longest rows together: what a batch of that many different
-// rows can hold at most. A batch that repeats rows holds at most rows times LongestRow.
+// rows can hold at most. A batch that repeats rows can hold more.
 func (m *Matrix) MaxBatchEntries(rows int64) int64 {
 	if rows >= m.rows {
 		return m.nonZeros

@@ -186,21 +186,13 @@ func (m *Matrix) Unuse() {
 	m.users--
 }
 
-// InUse tells whether somebody uses the matrix.
-func (m *Matrix) InUse() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.users > 0
-}
-
 // Close gives the memory back to its owner, once; closing again does nothing. It is refused with fault.Busy while the
 // matrix is in use. A closed matrix must not be read.
 func (m *Matrix) Close() error {
 	m.mu.Lock()
 	if m.users > 0 {
-		users := m.users
 		m.mu.Unlock()
-		return fault.New(fault.Busy, "the dataset is bound to %d trainers or predictors: close them first", users)
+		return fault.New(fault.Busy, "the dataset is in use by open trainers or predictors; close them first")
 	}
 	release := m.release
 	m.closed, m.release = true, nil

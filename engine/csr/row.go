@@ -1,6 +1,7 @@
 package csr
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -157,23 +158,47 @@ func dropZeros(indices []int32, values []float32) int {
 	return kept
 }
 
+// outside is an entry that FirstOutside looks for.
+type outside struct {
+	row, column int64
+	value       float64
+}
+
+func (o outside) Error() string {
+	return fmt.Sprintf("row %d, column %d is %g", o.row, o.column, o.value)
+}
+
 // FirstOutside finds the first entry, by row and then column, that is not in low .. high, after duplicates are summed; NaN is
-// outside of every range. Rows that have become unreadable are passed over: reading them reports why.
+// outside of every range. Rows that have become unreadable are passed over: reading them reports why. It reads on all
+// processors; which entry is the first does not depend on them.
 func (m *Matrix) FirstOutside(low, high float64) (row, column int64, value float64, found bool) {
 	if m.canonical && !m.allowNotFinite && m.minimum >= low && m.maximum <= high {
 		return 0, 0, 0, false
 	}
-	var e Entries
-	for row := range m.rows {
-		e.Reset()
-		if m.AppendRow(&e, row) != nil {
-			continue
-		}
-		for i, v := range e.Values {
-			if !(float64(v) >= low && float64(v) <= high) {
-				return row, int64(e.Indices[i]), float64(v), true
-			}
+	err := m.eachRow(0, func() (func(int64) error, func()) {
+		var e Entries
+		return func(row int64) error { return m.outsideOf(&e, row, low, high) }, func() {}
+	})
+	if err == nil {
+		return 0, 0, 0, false
+	}
+	first, found := err.(outside)
+	if !found {
+		panic(err) // a panic of one of the goroutines
+	}
+	return first.row, first.column, first.value, true
+}
+
+// outsideOf returns the first entry of a row that is not in low .. high as an error; e is room to read the row.
+func (m *Matrix) outsideOf(e *Entries, row int64, low, high float64) error {
+	e.Reset()
+	if m.AppendRow(e, row) != nil {
+		return nil
+	}
+	for i, v := range e.Values {
+		if !(float64(v) >= low && float64(v) <= high) {
+			return outside{row, int64(e.Indices[i]), float64(v)}
 		}
 	}
-	return 0, 0, 0, false
+	return nil
 }

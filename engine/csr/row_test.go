@@ -2,6 +2,7 @@ package csr_test
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -186,4 +187,22 @@ func TestNaNIsOutsideOfEveryRange(t *testing.T) {
 	_, column, _, found := m.FirstOutside(math.Inf(-1), math.Inf(1))
 	require.True(t, found)
 	require.Equal(t, int64(8), column)
+}
+
+func TestTheFirstOfManyOutsideIsReportedForAnyNumberOfThreads(t *testing.T) {
+	const rows, bad = 300_000, 123_456 // several blocks, all after the first bad one being worse
+	p := csr.Parts{Columns: 2, Offsets32: make([]int32, rows+1), Indices32: make([]int32, rows), Values32: make([]float32, rows)}
+	for i := range rows {
+		p.Offsets32[i+1], p.Indices32[i] = int32(i+1), int32(i%2)
+		if i >= bad {
+			p.Values32[i] = 2
+		}
+	}
+	m := opened(t, p)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, threads := range []int{1, 2, 8} {
+		runtime.GOMAXPROCS(threads)
+		row, column, value, found := m.FirstOutside(0, 1)
+		require.Equal(t, []any{int64(bad), int64(0), 2.0, true}, []any{row, column, value, found})
+	}
 }

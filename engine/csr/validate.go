@@ -2,7 +2,6 @@ package csr
 
 import (
 	"math"
-	"runtime"
 	"sync"
 
 	"dsstne/engine/fault"
@@ -28,32 +27,24 @@ func (m *Matrix) Minimum() float64 { return m.minimum }
 // Maximum is the largest stored value, 0 if there is none. NaN does not count.
 func (m *Matrix) Maximum() float64 { return m.maximum }
 
-// LongestRow is the largest number of stored entries in a row.
-func (m *Matrix) LongestRow() int64 { return m.longest }
-
-// blockEntries is about how many entries a thread checks before it looks for more work.
-const blockEntries = 1 << 16
-
 // Validate reads everything once and fails with fault.InvalidData at the first row, and in it the first entry in stored
 // order, that is not valid, whatever the number of threads.
 func (m *Matrix) Validate(o ValidateOptions) error {
-	threads := o.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
+	var mu sync.Mutex // guards all
+	all := nothing()
+	err := m.eachRow(o.Threads, func() (func(int64) error, func()) {
+		found := nothing()
+		visit := func(row int64) error { return m.checkRow(row, o.AllowNotFinite, &found) }
+		return visit, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			all.merge(found)
+		}
+	})
+	if err != nil {
+		return err
 	}
-	block := max(1, m.rows*blockEntries/(m.nonZeros+m.rows+1))
-	blocks := (m.rows + block - 1) / block
-	scan := &validation{matrix: m, allow: o.AllowNotFinite, block: block, blocks: blocks, failed: math.MaxInt64}
-	scan.found = nothing()
-	var wait sync.WaitGroup
-	for range min(int64(threads), blocks) {
-		wait.Go(scan.work)
-	}
-	wait.Wait()
-	if scan.err != nil {
-		return scan.err
-	}
-	m.summary = scan.found
+	m.summary = all
 	m.allowNotFinite = o.AllowNotFinite
 	if m.minimum > m.maximum {
 		m.minimum, m.maximum = 0, 0
@@ -69,64 +60,6 @@ func (s *summary) merge(o summary) {
 	s.minimum, s.maximum = math.Min(s.minimum, o.minimum), math.Max(s.maximum, o.maximum)
 	s.longest = max(s.longest, o.longest)
 	s.canonical = s.canonical && o.canonical
-}
-
-// validation is the state that the threads of one Validate share.
-type validation struct {
-	matrix *Matrix
-	allow  bool
-	block  int64 // rows per block
-	blocks int64
-
-	mu     sync.Mutex // guards what follows
-	next   int64      // block to be handed out; blocks before it are done or being worked on
-	failed int64      // lowest block that failed
-	err    error      // its error
-	found  summary
-}
-
-// take hands out the next block; there is none after a failure, as its error would come later in order.
-func (v *validation) take() (int64, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.next >= v.blocks || v.next > v.failed {
-		return 0, false
-	}
-	v.next++
-	return v.next - 1, true
-}
-
-func (v *validation) fail(block int64, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if block < v.failed {
-		v.failed, v.err = block, err
-	}
-}
-
-func (v *validation) work() {
-	found, block := nothing(), int64(0)
-	defer func() {
-		// A panic in a goroutine of its own would end the process, so it becomes the error of its block.
-		if p := recover(); p != nil {
-			v.fail(block, fault.New(fault.Internal, "validation of a matrix panicked: %v", p))
-		}
-		v.mu.Lock()
-		v.found.merge(found)
-		v.mu.Unlock()
-	}()
-	for {
-		var more bool
-		if block, more = v.take(); !more {
-			return
-		}
-		for row := block * v.block; row < min((block+1)*v.block, v.matrix.rows); row++ {
-			if err := v.matrix.checkRow(row, v.allow, &found); err != nil {
-				v.fail(block, err)
-				break
-			}
-		}
-	}
 }
 
 // checkRow checks one row where it lies and adds what it finds to s.

@@ -41,7 +41,7 @@ func TestAFileOfFormatVersion1IsStillRead(t *testing.T) {
 	require.EqualValues(t, 1234, m.Step())
 	require.Equal(t, map[string]string{"description": "golden file, format version 1"}, m.Attributes())
 	require.Equal(t, "small", m.Network().Name)
-	require.Equal(t, 40, m.Items())
+	require.Equal(t, 40, namedItems(m))
 	require.Equal(t, itemText(), string(tensorBytes(t, m, "items.bytes")))
 	require.EqualValues(t, 283, m.Parameters())
 	weight, err := m.Tensor("output.weight")

@@ -15,15 +15,6 @@ const (
 	itemOffsets = "items.offsets" // I64, one more than there are items
 )
 
-// Items is the number of items that have names: all of an output layer, or 0.
-func (m *Model) Items() int {
-	t, err := m.Tensor(itemOffsets)
-	if err != nil {
-		return 0
-	}
-	return int(t.Elements() - 1)
-}
-
 // stageItemBytes keeps the text of the names until setItemOffsets cuts it; the model's own names stay until then.
 func (m *Model) stageItemBytes(src []byte) error {
 	m.mu.Lock()

@@ -5,6 +5,8 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
+	"dsstne/engine/program"
+	"dsstne/kernels"
 )
 
 // Result is what Evaluate finds: how many rows had targets, and the mean of each metric over them.
@@ -13,48 +15,41 @@ type Result struct {
 	Values []float64
 }
 
-// Evaluate ranks every item for the rows and compares the best with the items stored in the same row of targets. perRow, if
-// not nil, gets a value for each row and metric, row by row; NaN for rows without targets.
-func (p *Predictor) Evaluate(targets, exclude *csr.Matrix, rows []int64, filter Filter, metrics []string,
+// Evaluate ranks every item of an output layer (empty: the only one) for the rows and compares the best with the items stored
+// in the same row of targets. perRow, if not nil, gets a value for each row and metric, row by row; NaN for rows without
+// targets.
+func (p *Predictor) Evaluate(layer string, targets, exclude *csr.Matrix, rows []int64, filter Filter, metrics []string,
 	perRow []float64) (Result, error) {
 	list, err := ParseMetrics(metrics)
 	if err != nil {
 		return Result{}, err
+	}
+	if len(list) == 0 {
+		return Result{}, fault.New(fault.InvalidArgument, `give at least one metric, such as {"metrics": ["recall@20"]}`)
 	}
 	done, err := p.begin()
 	if err != nil {
 		return Result{}, err
 	}
 	defer done()
-	if rows, err = p.allRows(rows); err != nil {
-		return Result{}, err
-	}
-	if err := p.checkRows(targets, "targets"); err != nil {
-		return Result{}, err
-	}
-	output, err := p.output("")
+	r, err := p.newRanking(layer, rows, exclude, filter)
 	if err != nil {
 		return Result{}, err
 	}
-	items := p.net.Layers[output].Size
-	if targets.Columns() != items {
-		return Result{}, fault.New(fault.InvalidData, "the dataset of targets has %d columns, the output layer has %d units",
-			targets.Columns(), items)
+	defer r.close()
+	if err := p.checkItems(targets, r.scorer.Items, "targets"); err != nil {
+		return Result{}, err
 	}
 	if err := targets.Use(); err != nil {
 		return Result{}, err
 	}
 	defer targets.Unuse()
-	_, eligible, err := filter.bits(items)
-	if err != nil {
-		return Result{}, err
-	}
 	e := evaluation{
-		targets: targets, metrics: list, perRow: perRow, k: LargestK(list), sum: NewAccumulator(list, items, eligible),
+		ranking: r, targets: targets, metrics: int64(len(list)), perRow: perRow, k: min(LargestK(list), r.scorer.Items),
+		sum: NewAccumulator(list, r.scorer.Items, r.eligible),
 	}
-	e.ids, e.scores = make([]int32, p.batchSize*e.k), make([]float32, p.batchSize*e.k)
-	ranked := e.withTargets(rows)
-	if err := p.rank(ranked, exclude, filter, e.k, e.batch); err != nil {
+	defer e.free()
+	if err := e.run(); err != nil {
 		return Result{}, err
 	}
 	return Result{Rows: e.sum.Rows(), Values: e.sum.Values()}, nil
@@ -62,51 +57,81 @@ func (p *Predictor) Evaluate(targets, exclude *csr.Matrix, rows []int64, filter 
 
 // evaluation is the state of one Evaluate.
 type evaluation struct {
+	*ranking
 	targets *csr.Matrix
-	metrics []Metric
+	metrics int64 // how many
 	perRow  []float64
-	places  []int64 // of the ranked rows in the caller's list
-	k       int64
-	ids     []int32
-	scores  []float32
+	k       int64          // recommendations that are looked at: there may be fewer items than a metric counts
+	ids     kernels.Buffer // [rows of a batch, k]
+	scores  kernels.Buffer
 	entries csr.Entries
 	sum     *Accumulator
 }
 
-// withTargets keeps the rows that store a target, and fills the values of the others with NaN.
-func (e *evaluation) withTargets(rows []int64) []int64 {
-	var kept []int64
-	n := len(e.metrics)
-	for place, row := range rows {
-		if e.targets.RowLength(row) > 0 {
-			kept = append(kept, row)
-			e.places = append(e.places, int64(place))
-		} else if e.perRow != nil {
-			for m := range n {
-				e.perRow[place*n+m] = math.NaN()
-			}
-		}
+func (e *evaluation) run() error {
+	n := e.p.batchRows(e.rows) * e.k
+	return e.ranking.run(e.k, e.skip, e.batch,
+		program.Part{Name: "data", Of: "targets", Bytes: e.targets.Bytes(), Device: "host", Held: true},
+		program.Part{Name: "recommendations", Bytes: 8 * n, Device: "host"})
+}
+
+// skip leaves out the rows without targets, whose values are NaN.
+func (e *evaluation) skip(place, row int64) bool {
+	if e.targets.RowLength(row) > 0 {
+		return false
 	}
-	return kept
+	values := e.values(place)
+	for m := range values {
+		values[m] = math.NaN()
+	}
+	return true
+}
+
+// values is where the values of a row go, nil if they are not wanted.
+func (e *evaluation) values(place int64) []float64 {
+	if e.perRow == nil {
+		return nil
+	}
+	return e.perRow[place*e.metrics : (place+1)*e.metrics]
 }
 
 // batch ranks and scores one batch of rows.
-func (e *evaluation) batch(r *ranking, first int64, batch []int64) error {
-	if err := r.run(batch, e.ids[:int64(len(batch))*e.k], e.scores[:int64(len(batch))*e.k]); err != nil {
+func (e *evaluation) batch(op *kernels.TopK, b *batch) error {
+	if err := e.alloc(b.most * e.k); err != nil {
 		return err
 	}
-	n := int64(len(e.metrics))
-	for u, row := range batch {
+	n := int64(len(b.rows)) * e.k
+	op.IDs, op.Scores = e.ids.Int32()[:n], e.scores.Float32()[:n]
+	if err := e.p.device.TopK(op, &e.p.step); err != nil {
+		return err
+	}
+	for u, row := range b.rows {
 		e.entries.Reset()
 		if err := e.targets.AppendRow(&e.entries, row); err != nil {
 			return err
 		}
-		var values []float64
-		if e.perRow != nil {
-			place := e.places[first+int64(u)]
-			values = e.perRow[place*n : (place+1)*n]
-		}
-		e.sum.Add(e.ids[int64(u)*e.k:int64(u+1)*e.k], e.entries.Indices, values)
+		ranked := op.IDs[int64(u)*e.k:][:e.k]
+		e.sum.Add(ranked, e.entries.Indices, e.values(b.places[u]))
 	}
 	return nil
+}
+
+// alloc takes the memory for the recommendations of a batch, outside the Go heap, before the first one.
+func (e *evaluation) alloc(n int64) (err error) {
+	if e.ids != nil {
+		return nil
+	}
+	if e.ids, err = kernels.AllocHost(n); err != nil {
+		return err
+	}
+	e.scores, err = kernels.AllocHost(n)
+	return err
+}
+
+func (e *evaluation) free() {
+	for _, buffer := range []kernels.Buffer{e.ids, e.scores} {
+		if buffer != nil {
+			buffer.Free()
+		}
+	}
 }

@@ -183,7 +183,7 @@ func idealGain(n int64) float64 {
 }
 
 // Accumulator takes the mean of metrics over the rows that have targets. Sums are kept exactly, so that the result has the
-// same bits in whatever order rows are added and accumulators are merged.
+// same bits in whatever order rows are added.
 type Accumulator struct {
 	metrics  []Metric
 	eligible int64
@@ -237,17 +237,6 @@ func mark(seen []uint64, items []int32) {
 	}
 }
 
-// Merge adds what another accumulator of the same metrics has seen.
-func (a *Accumulator) Merge(b *Accumulator) {
-	a.rows += b.rows
-	for i := range a.metrics {
-		a.sums[i].merge(b.sums[i])
-		for w, word := range b.seen[i] {
-			a.seen[i][w] |= word
-		}
-	}
-}
-
 // Rows is the number of rows with targets.
 func (a *Accumulator) Rows() int64 { return a.rows }
 
@@ -280,12 +269,10 @@ type fixedPoint struct{ high, low uint64 }
 
 const fixedUnit = 1 << 62
 
-func (s *fixedPoint) add(value float64) { s.merge(fixedPoint{low: uint64(value * fixedUnit)}) }
-
-func (s *fixedPoint) merge(o fixedPoint) {
+func (s *fixedPoint) add(value float64) {
 	var carry uint64
-	s.low, carry = bits.Add64(s.low, o.low, 0)
-	s.high, _ = bits.Add64(s.high, o.high, carry)
+	s.low, carry = bits.Add64(s.low, uint64(value*fixedUnit), 0)
+	s.high += carry
 }
 
 func (s *fixedPoint) float64() float64 {

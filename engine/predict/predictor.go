@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"dsstne/engine/csr"
@@ -17,13 +18,16 @@ type Predictor struct {
 	model     *model.Model
 	net       *network.Network
 	device    kernels.Device
+	name      string // of the device
 	batchSize int64
 	limit     int64
 	bound     map[int]*csr.Matrix
 	rows      int64 // of the bound datasets, -1 before
 	program   *program.Program
-	readers   []*csr.Reader // by slot
-	step      kernels.Step
+	planned   int64          // most rows of a batch: what the program has room for
+	held      []program.Part // memory that there is between calls
+	readers   []*csr.Reader  // by slot
+	step      kernels.Step   // after the program's slots there is one for items to leave out
 	cancelled atomic.Bool
 }
 
@@ -43,9 +47,12 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 		return nil, err
 	}
 	m.Use()
-	return &Predictor{
-		model: m, net: m.Network(), device: device, batchSize: batchSize, limit: placement.Limit, bound: map[int]*csr.Matrix{}, rows: -1,
-	}, nil
+	p := &Predictor{
+		model: m, net: m.Network(), device: device, name: device.Info().Name, batchSize: batchSize, limit: placement.Limit,
+		bound: map[int]*csr.Matrix{}, rows: -1,
+	}
+	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: p.name, Held: true}}
+	return p, nil
 }
 
 // Bind gives an input layer its rows.
@@ -96,12 +103,7 @@ func (p *Predictor) prepare() error {
 	if p.program != nil {
 		return nil
 	}
-	for i, l := range p.net.Layers {
-		if l.Kind == network.Input && p.bound[i] == nil {
-			return fault.New(fault.InvalidState, "no dataset is bound to input layer %q", l.Name)
-		}
-	}
-	built, err := program.Build(program.Spec{
+	spec := program.Spec{
 		Network: p.net, Device: p.device, Rows: max(1, min(p.batchSize, p.rows)), Limit: p.limit,
 		Weights: func(name string) (kernels.Buffer, error) {
 			tensor, err := p.model.Tensor(name)
@@ -110,15 +112,36 @@ func (p *Predictor) prepare() error {
 			}
 			return tensor.Buffer(), nil
 		},
-		Entries: func(layer int) int64 { return p.bound[layer].MaxBatchEntries(p.batchSize) },
-	})
+	}
+	entries, seen := map[int]int64{}, map[*csr.Matrix]bool{}
+	for i, l := range p.net.Layers {
+		if l.Kind != network.Input {
+			continue
+		}
+		d := p.bound[i]
+		if d == nil {
+			return fault.New(fault.InvalidState, "no dataset is bound to input layer %q", l.Name)
+		}
+		entries[i] = d.MaxBatchEntries(spec.Rows)
+		if !seen[d] {
+			seen[d] = true
+			spec.Data = append(spec.Data, program.Part{Name: "data", Of: l.Name, Bytes: d.Bytes(), Device: "host", Held: true})
+		}
+	}
+	spec.Entries = func(layer int) int64 { return entries[layer] }
+	built, err := program.Build(spec)
 	if err != nil {
 		return err
 	}
-	p.program = built
+	p.program, p.planned, p.held = built, spec.Rows, slices.Clone(built.Plan.Parts)
+	for i := range p.held {
+		p.held[i].Held = true
+	}
 	p.step = kernels.Step{Sparse: make([]*kernels.SparseBatch, len(built.Slots)+1)}
 	for slot, layer := range built.Slots {
-		p.readers = append(p.readers, &csr.Reader{Matrix: p.bound[layer], Scaling: p.net.Layers[layer].Scaling == network.L2})
+		p.readers = append(p.readers, &csr.Reader{
+			Matrix: p.bound[layer], Scaling: p.net.Layers[layer].Scaling == network.L2, Limit: entries[layer],
+		})
 		p.step.Sparse[slot] = &kernels.SparseBatch{}
 	}
 	p.step.Sparse[len(built.Slots)] = &kernels.SparseBatch{}
@@ -131,64 +154,23 @@ func (p *Predictor) begin() (func(), error) {
 	return p.model.TryRead()
 }
 
-// allRows stands in for a list of rows that was not given.
-func (p *Predictor) allRows(rows []int64) ([]int64, error) {
-	if p.rows < 0 {
-		return nil, fault.New(fault.InvalidState, "no dataset is bound to the predictor")
-	}
-	if rows == nil {
-		rows = make([]int64, p.rows)
-		for i := range rows {
-			rows[i] = int64(i)
-		}
-		return rows, nil
-	}
-	for n, row := range rows {
-		if row < 0 || row >= p.rows {
-			return nil, fault.New(fault.InvalidArgument, "rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.rows-1)
-		}
-	}
-	return rows, nil
-}
-
-// batches computes the hidden layers for the rows, batch by batch, and calls each with the place of the batch's first row.
-func (p *Predictor) batches(rows []int64, each func(first int64, batch []int64) error) error {
-	if err := p.prepare(); err != nil {
-		return err
-	}
-	for first := int64(0); first < int64(len(rows)); first += p.batchSize {
-		if p.cancelled.Load() {
-			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d rows", first, len(rows))
-		}
-		batch := rows[first:min(first+p.batchSize, int64(len(rows)))]
-		p.step.Rows = int64(len(batch))
-		for slot, reader := range p.readers {
-			if err := reader.Batch(batch, 0, false, p.step.Sparse[slot]); err != nil {
-				return err
-			}
-		}
-		if err := p.program.Run(&p.step); err != nil {
-			return err
-		}
-		if err := each(first, batch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // output finds an output layer by name; empty means the only one.
 func (p *Predictor) output(name string) (int, error) {
+	if name != "" {
+		i, err := p.net.Layer(name)
+		if err == nil && p.net.Layers[i].Kind != network.Output {
+			err = fault.New(fault.InvalidArgument, "layer %q is no output layer; only outputs rank items", name)
+		}
+		return i, err
+	}
 	found := -1
 	for i, l := range p.net.Layers {
 		if l.Kind != network.Output {
 			continue
 		}
-		if l.Name == name {
-			return i, nil
-		}
-		if name == "" && found >= 0 {
-			return 0, fault.New(fault.InvalidArgument, "the network has several output layers; name one")
+		if found >= 0 {
+			return 0, fault.New(fault.InvalidArgument, "the network has several output layers, such as %q and %q; name one",
+				p.net.Layers[found].Name, l.Name)
 		}
 		found = i
 	}
@@ -219,20 +201,25 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 	if stride < l.Size {
 		return fault.New(fault.InvalidArgument, "stride is %d, but layer %q has %d units", stride, l.Name, l.Size)
 	}
-	if rows, err = p.allRows(rows); err != nil {
+	asked, err := p.listed(rows)
+	if err != nil {
 		return err
 	}
-	if int64(len(dst)) < int64(len(rows))*stride {
-		return fault.New(fault.InvalidArgument, "dst holds %d floats, %d rows of %d need %d", len(dst), len(rows), stride,
-			int64(len(rows))*stride)
+	if int64(len(dst)) < asked.count*stride {
+		return fault.New(fault.InvalidArgument, "dst holds %d floats, %d rows of %d need %d", len(dst), asked.count, stride,
+			asked.count*stride)
 	}
-	return p.batches(rows, func(first int64, batch []int64) error {
-		out := dst[first*stride : (first+int64(len(batch)))*stride]
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	return p.batches(p.cut(asked), func(b *batch) error {
+		first, n := b.places[0], int64(len(b.rows))
+		out := dst[first*stride : (first+n)*stride]
 		if l.Kind == network.Output {
 			return p.device.Scores(&kernels.Scores{Scorer: p.program.Scorer(i), Out: out, Stride: stride}, &p.step)
 		}
 		h := p.program.Hidden(i).Float32()
-		for u := range int64(len(batch)) {
+		for u := range n {
 			copy(out[u*stride:u*stride+l.Size], h[u*l.Size:(u+1)*l.Size])
 		}
 		return nil

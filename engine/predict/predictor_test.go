@@ -61,7 +61,7 @@ func sorted(row []float32, keep func(item int32) bool) (list []int32) {
 func recommend(t *testing.T, p *predict.Predictor, exclude *csr.Matrix, f predict.Filter, k int64) ([]int32, []float32) {
 	t.Helper()
 	ids, values := make([]int32, rows*k), make([]float32, rows*k)
-	require.NoError(t, p.Recommend(nil, exclude, f, k, ids, values))
+	require.NoError(t, p.Recommend("", nil, exclude, f, k, ids, values))
 	return ids, values
 }
 
@@ -126,7 +126,7 @@ func TestRowsMayBeChosenInAnyOrder(t *testing.T) {
 	all, _ := recommend(t, p, nil, predict.Filter{}, 4)
 	chosen := []int64{30, 2, 2, 36, 0}
 	ids, values := make([]int32, 4*len(chosen)), make([]float32, 4*len(chosen))
-	require.NoError(t, p.Recommend(chosen, nil, predict.Filter{}, 4, ids, values))
+	require.NoError(t, p.Recommend("", chosen, nil, predict.Filter{}, 4, ids, values))
 	for n, row := range chosen {
 		require.Equal(t, all[row*4:row*4+4], ids[n*4:n*4+4])
 	}
@@ -173,7 +173,7 @@ func TestEvaluationEqualsMetricsOfTheRecommendations(t *testing.T) {
 	targets := fixture.Blocks(t, rows, items, 4, 6, 99)
 	metrics := []string{"recall@5", "ndcg@10", "map@3"}
 	perRow := make([]float64, rows*3)
-	result, err := p.Evaluate(targets, data, nil, predict.Filter{}, metrics, perRow)
+	result, err := p.Evaluate("", targets, data, nil, predict.Filter{}, metrics, perRow)
 	require.NoError(t, err)
 	require.EqualValues(t, rows-rows/10, result.Rows, "every tenth row has no targets")
 	ids, _ := recommend(t, p, data, predict.Filter{}, 10)
@@ -202,10 +202,11 @@ func TestWrongQuestionsGetClearAnswers(t *testing.T) {
 	narrow := fixture.Blocks(t, rows, 50, 2, 3, 1)
 	ids, values := make([]int32, 1000), make([]float32, rows*items)
 	ask := func(rows []int64, exclude *csr.Matrix, f predict.Filter, k int64) error {
-		return p.Recommend(rows, exclude, f, k, ids, values)
+		return p.Recommend("", rows, exclude, f, k, ids, values)
 	}
-	_, badMetric := p.Evaluate(data, nil, nil, predict.Filter{}, []string{"ndgc@5"}, nil)
-	_, badTargets := p.Evaluate(narrow, nil, nil, predict.Filter{}, []string{"ndcg@5"}, nil)
+	_, badMetric := p.Evaluate("", data, nil, nil, predict.Filter{}, []string{"ndgc@5"}, nil)
+	_, noMetric := p.Evaluate("", data, nil, nil, predict.Filter{}, nil, nil)
+	_, badTargets := p.Evaluate("", narrow, nil, nil, predict.Filter{}, []string{"ndcg@5"}, nil)
 	for message, err := range map[string]error{
 		"k is 0; it must be from 1 to 130":                    ask(nil, nil, predict.Filter{}, 0),
 		"k is 131; it must be from 1 to 130":                  ask([]int64{0}, nil, predict.Filter{}, 131),
@@ -216,6 +217,7 @@ func TestWrongQuestionsGetClearAnswers(t *testing.T) {
 		"stride is 3, but layer \"output\" has 130 units":     p.Predict("", nil, values, 3),
 		`did you mean "hidden1"?`:                             p.Predict("hiden1", nil, values, 16),
 		`layer "input" is an input`:                           p.Predict("input", nil, values, items),
+		`give at least one metric`:                            noMetric,
 		`ndcg`:                                                badMetric,
 		"the dataset of targets has 50 columns":               badTargets,
 		"queries[0] is 500":                                   p.Neighbors("", []int32{500}, predict.Filter{}, predict.NeighborOptions{}, 1, ids, values),
@@ -229,6 +231,6 @@ func TestWithoutABoundDatasetAQuestionIsRefused(t *testing.T) {
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
 	p, err := predict.Open(m, nil)
 	require.NoError(t, err)
-	err = p.Recommend(nil, nil, predict.Filter{}, 1, nil, nil)
+	err = p.Recommend("", nil, nil, predict.Filter{}, 1, nil, nil)
 	require.Equal(t, fault.InvalidState, fault.KindOf(err))
 }

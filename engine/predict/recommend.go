@@ -3,6 +3,7 @@ package predict
 import (
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
+	"dsstne/engine/program"
 	"dsstne/kernels"
 )
 
@@ -37,194 +38,135 @@ func (f Filter) bits(items int64) ([]uint64, int64, error) {
 	return words, items - listed, nil
 }
 
-// ranking is a top-k call that goes over batches of rows.
-type ranking struct {
-	p       *Predictor
-	op      kernels.TopK
-	exclude *csr.Reader
-}
-
-// newRanking checks k and the filters and makes the op; its workspace lives until free.
-func (p *Predictor) newRanking(scorer kernels.Scorer, exclude *csr.Matrix, filter Filter, k, rows int64) (*ranking, error) {
+// newTopK checks k and makes the op for batches of up to rows rows, if its workspace fits into memory beside what there is and
+// the parts that the caller takes.
+func (p *Predictor) newTopK(scorer kernels.Scorer, allowed []uint64, k, rows int64, parts ...program.Part) (*kernels.TopK, error) {
 	if k < 1 || k > scorer.Items {
 		return nil, fault.New(fault.InvalidArgument, "k is %d; it must be from 1 to %d, the number of items", k, scorer.Items)
 	}
-	allowed, _, err := filter.bits(scorer.Items)
+	op := &kernels.TopK{Scorer: scorer, K: k, Exclude: -1, Allowed: allowed}
+	size := p.device.WorkspaceSize(op, rows)
+	parts = append(parts, program.Part{Name: "workspace", Of: "the ranking", Bytes: 4 * size, Device: p.name})
+	if err := program.Fits(p.device, p.limit, append(parts, p.held...)); err != nil {
+		return nil, err
+	}
+	var err error
+	op.Workspace, err = p.device.Alloc(size)
+	return op, err
+}
+
+// ranking ranks the items of an output layer, for the rows of a call.
+type ranking struct {
+	p        *Predictor
+	scorer   kernels.Scorer
+	rows     rowList
+	allowed  []uint64 // nil: every item
+	eligible int64    // items that are left
+	exclude  *csr.Matrix
+}
+
+// newRanking checks what Recommend and Evaluate have in common. The ranking is to be closed.
+func (p *Predictor) newRanking(layer string, rows []int64, exclude *csr.Matrix, filter Filter) (*ranking, error) {
+	r := &ranking{p: p, exclude: exclude}
+	var err error
+	if r.rows, err = p.listed(rows); err != nil {
+		return nil, err
+	}
+	output, err := p.output(layer)
 	if err != nil {
 		return nil, err
 	}
-	r := &ranking{p: p, op: kernels.TopK{Scorer: scorer, K: k, Exclude: -1, Allowed: allowed}}
-	if exclude != nil {
-		if exclude.Columns() != scorer.Items {
-			return nil, fault.New(fault.InvalidData, "the dataset of items to leave out has %d columns, the output layer has %d units",
-				exclude.Columns(), scorer.Items)
-		}
-		r.exclude = &csr.Reader{Matrix: exclude}
-		r.op.Exclude = len(p.step.Sparse) - 1
+	items := p.net.Layers[output].Size
+	if r.allowed, r.eligible, err = filter.bits(items); err != nil {
+		return nil, err
 	}
-	r.op.Workspace, err = p.device.Alloc(p.device.WorkspaceSize(&r.op, rows))
+	if err := p.checkItems(exclude, items, "items to leave out"); err != nil {
+		return nil, err
+	}
+	if err := p.prepare(); err != nil {
+		return nil, err
+	}
+	r.scorer = p.program.Scorer(output)
+	if exclude != nil {
+		err = exclude.Use()
+	}
 	return r, err
 }
 
-// run ranks the items for the rows of the current batch.
-func (r *ranking) run(batch []int64, ids []int32, scores []float32) error {
+func (r *ranking) close() {
 	if r.exclude != nil {
-		if err := r.exclude.Batch(batch, 0, false, r.p.step.Sparse[r.op.Exclude]); err != nil {
-			return err
-		}
-	}
-	r.op.IDs, r.op.Scores = ids, scores
-	return r.p.device.TopK(&r.op, &r.p.step)
-}
-
-func (r *ranking) free() {
-	if r.op.Workspace != nil {
-		r.op.Workspace.Free()
+		r.exclude.Unuse()
+		// The next call may have no such items, and should not hold memory for these.
+		*r.p.step.Sparse[len(r.p.readers)] = kernels.SparseBatch{}
 	}
 }
 
-// checkRows compares a dataset of items to leave out, or of targets, with the bound rows.
-func (p *Predictor) checkRows(d *csr.Matrix, what string) error {
-	if d != nil && d.Rows() != p.rows {
+// run finds the k best items, and calls each for every batch, with the op to run on it. Rows for which skip, if not nil, is
+// true are left out; parts is the memory that the caller takes.
+func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(*kernels.TopK, *batch) error, parts ...program.Part) error {
+	p := r.p
+	var further []*csr.Reader
+	if r.exclude != nil {
+		reader := &csr.Reader{Matrix: r.exclude, Limit: r.excluded()}
+		further = append(further, reader)
+		batch := program.BatchBytes(p.batchRows(r.rows), reader.Limit)
+		parts = append(parts,
+			program.Part{Name: "data", Of: "items to leave out", Bytes: r.exclude.Bytes(), Device: "host", Held: true},
+			program.Part{Name: "batch", Of: "items to leave out", Bytes: batch, Device: p.name})
+	}
+	b := p.cut(r.rows, further...)
+	b.skip = skip
+	op, err := p.newTopK(r.scorer, r.allowed, k, b.most, parts...)
+	if err != nil {
+		return err
+	}
+	defer op.Workspace.Free()
+	if r.exclude != nil {
+		op.Exclude = len(p.readers)
+	}
+	return p.batches(b, func(b *batch) error { return each(op, b) })
+}
+
+// excluded is the most items to leave out that a batch can have.
+func (r *ranking) excluded() (n int64) {
+	if r.rows.count > r.p.planned {
+		return r.exclude.MaxBatchEntries(r.p.planned)
+	}
+	for place := range r.rows.count {
+		n += r.exclude.RowLength(r.rows.at(place))
+	}
+	return n
+}
+
+// checkItems compares a dataset of items to leave out, or of targets, with the bound rows and the items.
+func (p *Predictor) checkItems(d *csr.Matrix, items int64, what string) error {
+	switch {
+	case d == nil:
+		return nil
+	case d.Rows() != p.rows:
 		return fault.New(fault.InvalidData, "the dataset of %s has %d rows, the ones bound have %d", what, d.Rows(), p.rows)
+	case d.Columns() != items:
+		return fault.New(fault.InvalidData, "the dataset of %s has %d columns, the output layer has %d units", what, d.Columns(), items)
 	}
 	return nil
 }
 
-// Recommend writes the k best items of each row, see dsstne_predictor_recommend.
-func (p *Predictor) Recommend(rows []int64, exclude *csr.Matrix, filter Filter, k int64, ids []int32, scores []float32) error {
-	done, err := p.begin()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if rows, err = p.allRows(rows); err != nil {
-		return err
-	}
-	return p.rank(rows, exclude, filter, k, func(r *ranking, first int64, batch []int64) error {
-		from, to := first*k, (first+int64(len(batch)))*k
-		return r.run(batch, ids[from:to], scores[from:to])
-	})
-}
-
-// rank prepares a ranking of the output layer and calls each for every batch of rows.
-func (p *Predictor) rank(rows []int64, exclude *csr.Matrix, filter Filter, k int64,
-	each func(r *ranking, first int64, batch []int64) error) error {
-	if err := p.checkRows(exclude, "items to leave out"); err != nil {
-		return err
-	}
-	if exclude != nil {
-		if err := exclude.Use(); err != nil {
-			return err
-		}
-		defer exclude.Unuse()
-	}
-	output, err := p.output("")
-	if err != nil {
-		return err
-	}
-	if err := p.prepare(); err != nil {
-		return err
-	}
-	r, err := p.newRanking(p.program.Scorer(output), exclude, filter, k, min(p.batchSize, int64(len(rows))))
-	if err != nil {
-		return err
-	}
-	defer r.free()
-	return p.batches(rows, func(first int64, batch []int64) error { return each(r, first, batch) })
-}
-
-// NeighborOptions choose the measure of nearness.
-type NeighborOptions struct {
-	Cosine      bool // else the dot product
-	IncludeSelf bool
-}
-
-// Neighbors writes the k nearest rows of a weight for each query row of it, see dsstne_predictor_neighbors. It needs no
-// bound datasets.
-func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o NeighborOptions, k int64, ids []int32,
+// Recommend writes the k best items of each row, see dsstne_predictor_recommend. An empty layer is the only output layer.
+func (p *Predictor) Recommend(layer string, rows []int64, exclude *csr.Matrix, filter Filter, k int64, ids []int32,
 	scores []float32) error {
 	done, err := p.begin()
 	if err != nil {
 		return err
 	}
 	defer done()
-	weight, err := p.itemWeight(tensor)
+	r, err := p.newRanking(layer, rows, exclude, filter)
 	if err != nil {
 		return err
 	}
-	for n, q := range queries {
-		if q < 0 || int64(q) >= weight.Rows {
-			return fault.New(fault.InvalidArgument, "queries[%d] is %d; %s has rows 0 to %d", n, q, weight.Name, weight.Rows-1)
-		}
-	}
-	rows := max(1, min(p.batchSize, int64(len(queries))))
-	h, err := p.device.Alloc(rows * weight.Columns)
-	if err != nil {
-		return err
-	}
-	defer h.Free()
-	scorer := kernels.Scorer{Items: weight.Rows, Sources: []kernels.OutputSource{{H: h, Weight: weight}}}
-	if o.Cosine {
-		scorer.Temperature = 1
-	}
-	r, err := p.newRanking(scorer, nil, filter, k, rows)
-	if err != nil {
-		return err
-	}
-	defer r.free()
-	step := kernels.Step{Sparse: []*kernels.SparseBatch{{}}}
-	if !o.IncludeSelf {
-		r.op.Exclude = 0
-	}
-	for first := int64(0); first < int64(len(queries)); first += rows {
-		if p.cancelled.Load() {
-			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d queries", first, len(queries))
-		}
-		batch := queries[first:min(first+rows, int64(len(queries)))]
-		step.Rows = int64(len(batch))
-		own := step.Sparse[0]
-		own.Indices, own.Offsets = batch, own.Offsets[:0]
-		for u, q := range batch {
-			own.Offsets = append(own.Offsets, int32(u))
-			copy(h.Float32()[int64(u)*weight.Columns:], weight.Value.Float32()[int64(q)*weight.Columns:(int64(q)+1)*weight.Columns])
-		}
-		own.Offsets = append(own.Offsets, int32(len(batch)))
-		from, to := first*k, (first+step.Rows)*k
-		r.op.IDs, r.op.Scores = ids[from:to], scores[from:to]
-		if err := p.device.TopK(&r.op, &step); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// itemWeight binds a weight by name; empty means the output layer's.
-func (p *Predictor) itemWeight(name string) (*kernels.Weights, error) {
-	if name == "" {
-		output, err := p.output("")
-		if err != nil {
-			return nil, err
-		}
-		l := &p.net.Layers[output]
-		if len(l.Sources) != 1 {
-			return nil, fault.New(fault.InvalidArgument, "layer %q has %d weights; name the tensor whose rows are to be compared",
-				l.Name, len(l.Sources))
-		}
-		name = p.net.WeightName(output, l.Sources[0])
-	}
-	tensors, err := p.net.Tensors()
-	if err != nil {
-		return nil, err
-	}
-	data, err := p.model.Tensor(name)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range tensors {
-		if t.Name == name && t.Source >= 0 {
-			return &kernels.Weights{Name: name, Rows: t.Rows, Columns: t.Columns, Value: data.Buffer()}, nil
-		}
-	}
-	return nil, fault.New(fault.InvalidArgument, "tensor %q is no weight matrix; neighbours are rows of one", name)
+	defer r.close()
+	return r.run(k, nil, func(op *kernels.TopK, b *batch) error {
+		from, to := b.places[0]*k, (b.places[0]+int64(len(b.rows)))*k
+		op.IDs, op.Scores = ids[from:to], scores[from:to]
+		return p.device.TopK(op, &p.step)
+	})
 }

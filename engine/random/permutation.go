@@ -34,9 +34,6 @@ func NewPermutation(seed uint64, epoch, n int64) Permutation {
 	return p
 }
 
-// Len is n.
-func (p Permutation) Len() int64 { return p.n }
-
 // At returns the element at position i, 0 <= i < n; it panics outside.
 func (p Permutation) At(i int64) int64 {
 	if i < 0 || i >= p.n {

@@ -9,7 +9,7 @@ import (
 )
 
 func order(p Permutation) []int64 {
-	list := make([]int64, p.Len())
+	list := make([]int64, p.n)
 	for i := range list {
 		list[i] = p.At(int64(i))
 	}

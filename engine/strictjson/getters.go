@@ -127,33 +127,6 @@ func (o *Object) Strings(key string) []string {
 	return texts
 }
 
-// Ints returns the whole numbers of the list at a key, each in a range; nil if it is not given, and not nil if the list is
-// empty.
-func (o *Object) Ints(key string, allowed Range) []int64 {
-	v := o.expect(key, ListType)
-	if v.kind != ListType {
-		return nil
-	}
-	numbers := make([]int64, len(v.list))
-	for i, item := range v.list {
-		numbers[i] = o.whole(element(o.at(key), i), item, 0, allowed)
-	}
-	return numbers
-}
-
-// Floats is Ints for finite numbers.
-func (o *Object) Floats(key string, allowed Range) []float64 {
-	v := o.expect(key, ListType)
-	if v.kind != ListType {
-		return nil
-	}
-	numbers := make([]float64, len(v.list))
-	for i, item := range v.list {
-		numbers[i] = o.number(element(o.at(key), i), item, 0, allowed)
-	}
-	return numbers
-}
-
 // expect takes the value of a key and reports one of another type, for which it returns a missing value.
 func (o *Object) expect(key string, kind Type) value {
 	v := o.take(key)

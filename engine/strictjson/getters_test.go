@@ -148,8 +148,6 @@ func TestElementsOfTheWrongTypeHaveTheirPath(t *testing.T) {
 	}{
 		"objects": {`{"a": [{}, true]}`, "a[1] is true; it must be an object", func(o *Object) { o.Objects("a") }},
 		"strings": {`{"a": ["x", 1]}`, "a[1] is 1; it must be a string", func(o *Object) { o.Strings("a") }},
-		"ints":    {`{"a": [1, 0]}`, "a[1] is 0; it must be an integer above 0", func(o *Object) { o.Ints("a", Positive) }},
-		"floats":  {`{"a": [1.5, null]}`, "a[1] is null; it must be a number", func(o *Object) { o.Floats("a", Any) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, "options: "+c.want, refused(t, c.text, c.read))
@@ -157,10 +155,8 @@ func TestElementsOfTheWrongTypeHaveTheirPath(t *testing.T) {
 	}
 }
 
-func TestListsAreRead(t *testing.T) {
-	o := open(t, `{"s": ["x", "y"], "i": [1, 2], "f": [0.5]}`)
-	require.Equal(t, []any{[]string{"x", "y"}, []int64{1, 2}, []float64{0.5}},
-		[]any{o.Strings("s"), o.Ints("i", Any), o.Floats("f", Any)})
+func TestAListIsRead(t *testing.T) {
+	require.Equal(t, []string{"x", "y"}, open(t, `{"s": ["x", "y"]}`).Strings("s"))
 }
 
 func TestAnEmptyListIsNotAMissingOne(t *testing.T) {

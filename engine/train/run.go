@@ -16,8 +16,8 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if maxSteps == 0 && !(maxSeconds > 0) {
 		return t.Progress(), fault.New(fault.InvalidArgument, "a run needs a limit: max_steps or max_seconds")
 	}
-	if math.IsNaN(maxSeconds) || maxSeconds < 0 {
-		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a number of at least 0", maxSeconds)
+	if math.IsNaN(maxSeconds) || math.IsInf(maxSeconds, 0) || maxSeconds < 0 {
+		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a finite number of at least 0", maxSeconds)
 	}
 	unlock, err := t.model.TryWrite()
 	if err != nil {

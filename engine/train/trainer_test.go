@@ -139,6 +139,11 @@ func TestARunWithoutALimitIsRefused(t *testing.T) {
 	trainer, _ := opened(t, fixture.Autoencoder("softmax", ""), "")
 	_, err := trainer.Run(0, 0)
 	require.ErrorContains(t, err, "needs a limit")
+	for _, seconds := range []float64{math.Inf(1), math.NaN(), -1} {
+		_, err = trainer.Run(1, seconds)
+		require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
+		require.ErrorContains(t, err, "max_seconds is")
+	}
 }
 
 func TestADivergingRunNamesTensorStepAndRemedyAndKeepsFiniteWeights(t *testing.T) {

@@ -1,0 +1,86 @@
+package csr
+
+import (
+	"math"
+	"runtime"
+	"sync"
+
+	"dsstne/engine/fault"
+)
+
+// blockEntries is about how many entries a thread reads before it looks for more work.
+const blockEntries = 1 << 16
+
+// eachRow visits the rows on up to threads goroutines (0: as many as the process has processors) and returns the error of
+// the first row, in order, whose visit fails, whatever the number of threads. Each goroutine asks for a visitor of its own
+// and for what to do at its end.
+func (m *Matrix) eachRow(threads int, visitor func() (visit func(row int64) error, done func())) error {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	block := max(1, m.rows*blockEntries/(m.nonZeros+m.rows+1))
+	s := &scan{rows: m.rows, block: block, blocks: (m.rows + block - 1) / block, failed: math.MaxInt64}
+	var wait sync.WaitGroup
+	for range min(int64(threads), s.blocks) {
+		wait.Go(func() {
+			visit, done := visitor()
+			defer done()
+			s.work(visit)
+		})
+	}
+	wait.Wait()
+	return s.err
+}
+
+// scan is the state that the goroutines of one eachRow share.
+type scan struct {
+	rows   int64
+	block  int64 // rows per block
+	blocks int64
+
+	mu     sync.Mutex // guards what follows
+	next   int64      // block to be handed out; blocks before it are done or being worked on
+	failed int64      // lowest block that failed
+	err    error      // its error
+}
+
+// take hands out the next block; there is none after a failure, as its error would come later in order.
+func (s *scan) take() (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next >= s.blocks || s.next > s.failed {
+		return 0, false
+	}
+	s.next++
+	return s.next - 1, true
+}
+
+func (s *scan) fail(block int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if block < s.failed {
+		s.failed, s.err = block, err
+	}
+}
+
+func (s *scan) work(visit func(row int64) error) {
+	block := int64(0)
+	defer func() {
+		// A panic in a goroutine of its own would end the process, so it becomes the error of its block.
+		if p := recover(); p != nil {
+			s.fail(block, fault.New(fault.Internal, "reading a matrix panicked: %v", p))
+		}
+	}()
+	for {
+		var more bool
+		if block, more = s.take(); !more {
+			return
+		}
+		for row := block * s.block; row < min((block+1)*s.block, s.rows); row++ {
+			if err := visit(row); err != nil {
+				s.fail(block, err)
+				break
+			}
+		}
+	}
+}

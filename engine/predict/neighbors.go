@@ -1,0 +1,108 @@
+package predict
+
+import (
+	"dsstne/engine/fault"
+	"dsstne/engine/program"
+	"dsstne/kernels"
+)
+
+// NeighborOptions choose the measure of nearness.
+type NeighborOptions struct {
+	Cosine      bool // else the dot product
+	IncludeSelf bool
+}
+
+// Neighbors writes the k nearest rows of a weight for each query row of it, see dsstne_predictor_neighbors. It needs no
+// bound datasets.
+func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o NeighborOptions, k int64, ids []int32,
+	scores []float32) error {
+	done, err := p.begin()
+	if err != nil {
+		return err
+	}
+	defer done()
+	weight, err := p.itemWeight(tensor)
+	if err != nil {
+		return err
+	}
+	for n, q := range queries {
+		if q < 0 || int64(q) >= weight.Rows {
+			return fault.New(fault.InvalidArgument, "queries[%d] is %d; %s has rows 0 to %d", n, q, weight.Name, weight.Rows-1)
+		}
+	}
+	rows := max(1, min(p.batchSize, int64(len(queries))))
+	scorer := kernels.Scorer{Items: weight.Rows, Sources: []kernels.OutputSource{{Weight: weight}}}
+	if o.Cosine {
+		scorer.Temperature = 1
+	}
+	allowed, _, err := filter.bits(weight.Rows)
+	if err != nil {
+		return err
+	}
+	op, err := p.newTopK(scorer, allowed, k, rows,
+		program.Part{Name: "queries", Of: weight.Name, Bytes: 4 * rows * weight.Columns, Device: p.name})
+	if err != nil {
+		return err
+	}
+	defer op.Workspace.Free()
+	h, err := p.device.Alloc(rows * weight.Columns)
+	if err != nil {
+		return err
+	}
+	defer h.Free()
+	op.Sources[0].H = h
+	step := kernels.Step{Sparse: []*kernels.SparseBatch{{}}}
+	if !o.IncludeSelf {
+		op.Exclude = 0
+	}
+	for first := int64(0); first < int64(len(queries)); first += rows {
+		if p.cancelled.Load() {
+			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d queries", first, len(queries))
+		}
+		batch := queries[first:min(first+rows, int64(len(queries)))]
+		step.Rows = int64(len(batch))
+		own := step.Sparse[0]
+		own.Indices, own.Offsets = batch, own.Offsets[:0]
+		for u, q := range batch {
+			own.Offsets = append(own.Offsets, int32(u))
+			copy(h.Float32()[int64(u)*weight.Columns:], weight.Value.Float32()[int64(q)*weight.Columns:(int64(q)+1)*weight.Columns])
+		}
+		own.Offsets = append(own.Offsets, int32(len(batch)))
+		from, to := first*k, (first+step.Rows)*k
+		op.IDs, op.Scores = ids[from:to], scores[from:to]
+		if err := p.device.TopK(op, &step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// itemWeight binds a weight by name; empty means the output layer's.
+func (p *Predictor) itemWeight(name string) (*kernels.Weights, error) {
+	if name == "" {
+		output, err := p.output("")
+		if err != nil {
+			return nil, err
+		}
+		l := &p.net.Layers[output]
+		if len(l.Sources) != 1 {
+			return nil, fault.New(fault.InvalidArgument, "layer %q has %d weights; name the tensor whose rows are to be compared",
+				l.Name, len(l.Sources))
+		}
+		name = p.net.WeightName(output, l.Sources[0])
+	}
+	tensors, err := p.net.Tensors()
+	if err != nil {
+		return nil, err
+	}
+	data, err := p.model.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tensors {
+		if t.Name == name && t.Source >= 0 {
+			return &kernels.Weights{Name: name, Rows: t.Rows, Columns: t.Columns, Value: data.Buffer()}, nil
+		}
+	}
+	return nil, fault.New(fault.InvalidArgument, "tensor %q is no weight matrix; neighbours are rows of one", name)
+}

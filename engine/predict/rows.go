@@ -1,0 +1,109 @@
+package predict
+
+import (
+	"dsstne/engine/csr"
+	"dsstne/engine/fault"
+)
+
+// rowList is the rows of a call: those that the caller chose, or all.
+type rowList struct {
+	chosen []int64 // nil: rows 0 .. count-1
+	count  int64
+}
+
+func (l rowList) at(place int64) int64 {
+	if l.chosen == nil {
+		return place
+	}
+	return l.chosen[place]
+}
+
+// listed checks the rows that the caller chose; nil chooses all.
+func (p *Predictor) listed(rows []int64) (rowList, error) {
+	if p.rows < 0 {
+		return rowList{}, fault.New(fault.InvalidState, "no dataset is bound to the predictor")
+	}
+	if rows == nil {
+		return rowList{count: p.rows}, nil
+	}
+	for n, row := range rows {
+		if row < 0 || row >= p.rows {
+			return rowList{}, fault.New(fault.InvalidArgument, "rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.rows-1)
+		}
+	}
+	return rowList{chosen: rows, count: int64(len(rows))}, nil
+}
+
+// batch is the rows of a call that are computed together, and goes on to the next ones. It has at most the rows, and from
+// each dataset the stored entries, that memory is planned for; the entries could be more where the caller repeats rows.
+type batch struct {
+	rows   []int64
+	places []int64 // of the rows in the caller's list
+
+	list    rowList
+	most    int64
+	readers []*csr.Reader
+	skip    func(place, row int64) bool // rows that are left out; may be nil
+	next    int64                       // place in the list
+	entries []int64                     // so far, by reader
+}
+
+// cut begins at the start of a list of rows; further is read beside the bound datasets.
+func (p *Predictor) cut(list rowList, further ...*csr.Reader) *batch {
+	b := &batch{list: list, most: p.batchRows(list), readers: append(p.readers[:len(p.readers):len(p.readers)], further...)}
+	b.entries = make([]int64, len(b.readers))
+	return b
+}
+
+// batchRows is the size of the largest batch of a list.
+func (p *Predictor) batchRows(list rowList) int64 { return max(1, min(p.planned, list.count)) }
+
+// advance goes on to the next rows, if there are any.
+func (b *batch) advance() bool {
+	b.rows, b.places = b.rows[:0], b.places[:0]
+	clear(b.entries)
+	for ; b.next < b.list.count && int64(len(b.rows)) < b.most; b.next++ {
+		row := b.list.at(b.next)
+		if b.skip != nil && b.skip(b.next, row) {
+			continue
+		}
+		if !b.fits(row) {
+			break
+		}
+		b.rows, b.places = append(b.rows, row), append(b.places, b.next)
+	}
+	return len(b.rows) > 0
+}
+
+// fits counts the entries of a row, unless they are too many beside those of the rows before.
+func (b *batch) fits(row int64) bool {
+	for i, r := range b.readers {
+		b.entries[i] += r.Matrix.RowLength(row)
+		if len(b.rows) > 0 && r.Limit > 0 && b.entries[i] > r.Limit {
+			return false
+		}
+	}
+	return true
+}
+
+// batches computes the hidden layers for the rows, batch by batch, and calls each.
+func (p *Predictor) batches(b *batch, each func(*batch) error) error {
+	for b.advance() {
+		if p.cancelled.Load() {
+			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d rows", b.places[0], b.list.count)
+		}
+		p.step.Rows = int64(len(b.rows))
+		for slot, reader := range b.readers {
+			if err := reader.Batch(b.rows, 0, false, p.step.Sparse[slot]); err != nil {
+				return err
+			}
+		}
+		if err := p.program.Run(&p.step); err != nil {
+			return err
+		}
+		if err := each(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
