@@ -31,7 +31,7 @@ help:  ## this list
 build: $(LIBRARY)  ## make .venv with the package in it, and the library
 
 demo: build  ## train on real data and print recommendations
-	@$(PY) examples/demo.py
+	@$(PY) examples/demo.py --curve build/learning-curve.png
 
 test: test-go test-abi test-python  ## all tests
 	@echo; echo "make test: all passed"

@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=16, help="passes over the data (%(default)s)")
     parser.add_argument("--devices", default="auto", help="where to train, such as cpu or cuda:0 (%(default)s)")
-    parser.add_argument("--curve", type=Path, default=Path("learning-curve.png"), help="picture to write")
+    parser.add_argument("--curve", type=Path, default=Path("learning-curve.png"), help="picture to write (%(default)s)")
     args = parser.parse_args()
 
     debian = load_debian()
@@ -125,6 +125,7 @@ def print_scores(scores: dict[str, dict[str, float]]) -> None:
 
 def draw(model: dsstne.Model, baseline: dict[str, float], path: Path) -> None:
     """Saves the learning curve, if matplotlib is at hand."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         dsstne.plots.learning_curve(
             model, baseline=baseline, path=path, title="Guessing dependencies of Debian packages"

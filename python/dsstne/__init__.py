@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import datasets, plots
+    from dsstne import datasets, errors, plots
     from dsstne.api import fit, popularity
     from dsstne.dataset import Dataset
     from dsstne.diagnosis import doctor
@@ -73,6 +73,7 @@ __all__ = [
     "__version__",
     "datasets",
     "doctor",
+    "errors",
     "evaluate",
     "fit",
     "load",
@@ -92,14 +93,16 @@ _MODULES = {
     "popularity": "api",
 }
 
+_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress"}
+
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = _version()
+    elif name in _SUBMODULES:
+        value = importlib.import_module("dsstne." + name)
     elif name not in __all__:
         raise AttributeError(f"module 'dsstne' has no attribute {name!r}")
-    elif name in ("datasets", "plots"):
-        value = importlib.import_module("dsstne." + name)
     else:
         value = getattr(importlib.import_module("dsstne." + _MODULES.get(name, "errors")), name)
     globals()[name] = value

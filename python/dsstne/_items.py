@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstne import _checks
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -14,12 +15,18 @@ if TYPE_CHECKING:
 
 def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]:
     """Returns bytes, offsets (one more than names) and the kind of the names, ``"text"`` or ``"integer"``."""
-    listed = list(names.tolist() if isinstance(names, np.ndarray) else names)
+    listed = _checks.several(names.tolist() if isinstance(names, np.ndarray) else names, "items")
     integers = bool(listed) and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in listed)
+    encoded = []
     for position, name in enumerate(listed):
         if not integers and not isinstance(name, str):
             raise InvalidArgumentError(f"items[{position}] is {name!r}; names are all texts or all integers")
-    encoded = [str(name).encode() for name in listed]
+        if integers and not -(1 << 63) <= name < 1 << 63:
+            raise InvalidArgumentError(f"items[{position}] is {name}, which 64 bits do not hold; give texts")
+        try:
+            encoded.append(str(name).encode())
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(f"items[{position}] is {name!r}, which is no Unicode text: {error}") from None
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     return np.frombuffer(b"".join(encoded), np.uint8), offsets, "integer" if integers else "text"

@@ -101,9 +101,9 @@ class Bound:
 
     def close(self) -> None:
         """Closes the datasets that were made here."""
-        for dataset in self._own:
-            dataset.close()
-        self._own = []
+        while self._own:  # one that refuses stays in the list, for the next try
+            self._own[-1].close()
+            self._own.pop()
 
 
 def check_rows(name: str, count: int, other: str, other_count: int) -> None:

@@ -171,11 +171,6 @@ def library_paths() -> list[Path]:
     return [Path(named)] if named else [Path(__file__).parent / "_lib" / "libdsstne.so"]
 
 
-def is_loaded() -> bool:
-    """Tells whether the library is loaded, in this process or in a parent it was forked from."""
-    return _library is not None
-
-
 def is_forked() -> bool:
     """Tells whether this process was forked after the library had been loaded."""
     return _library is not None and _library.pid != os.getpid()
@@ -199,7 +194,7 @@ def library() -> _Library:
         raise ForkError(
             f"dsstne was used in process {loaded.pid} before that process forked this one ({os.getpid()}), where its "
             'threads do not exist. Start processes with multiprocessing.get_context("spawn") or "forkserver", or fork '
-            "before the first use of dsstne (importing it is no use)"
+            "before the first use of dsstne (importing alone does not count)"
         )
     return loaded
 
@@ -244,10 +239,14 @@ def _new_error() -> ErrorStruct:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls ``dsstne_<name>`` with the arguments and an error struct, and raises what it reports."""
+    """Calls ``dsstne_<name>`` with the arguments and an error struct, and raises what it reports.
+
+    An array among the arguments is passed as the address of its first element.
+    """
     function = library().functions[name]
     error = _new_error()
-    _check(function(*arguments, byref(error)), error)
+    plain = [argument.ctypes.data if hasattr(argument, "ctypes") else argument for argument in arguments]
+    _check(function(*plain, byref(error)), error)
 
 
 class TextBuffer:
@@ -299,51 +298,46 @@ def call_interruptibly(
     Args:
         handle: The trainer or predictor that the call runs on, its first argument.
         name: The function.
-        arguments: Its other arguments without the error.
+        arguments: Its other arguments without the error; arrays among them live until the call has ended.
         poll: Called in this thread every ``interval`` seconds while the call runs.
         interval: Seconds between polls.
     """
     failures: list[BaseException] = []
     done = threading.Event()
     value = handle.value
-    ticket = [None]  # who takes it first decides whether the call is made at all
+    claim: dict[str, str] = {}  # who enters a name first decides whether the call is made at all
 
     def work() -> None:
         try:
-            if _take(ticket):
+            if claim.setdefault("by", "worker") == "worker":
                 call(name, value, *arguments)
         except BaseException as error:
             failures.append(error)
         finally:
             done.set()
 
+    thread = threading.Thread(target=work, name="dsstne-" + name)
     stop: BaseException | None = None
-    try:
-        threading.Thread(target=work, name="dsstne-" + name).start()
-    except BaseException as error:  # Ctrl-C while the thread starts
-        if _take(ticket):
-            raise
-        stop = error
-    while not done.is_set():
+    while True:
+        # Ctrl-C may arrive between any two instructions, so all that works or waits is inside, and the next round goes
+        # on. Only a second one at the very jump back is not caught; the arrays outlive the call even then.
         try:
-            if stop is not None:
-                call("cancel", value)  # again each time: the first may have come before the call had begun
-            if not done.wait(interval) and poll is not None and stop is None:
-                poll()
-        except BaseException as error:  # noqa: PERF203  an exception must not end the wait
+            if stop is not None and claim.setdefault("by", "caller") == "caller":
+                break  # the call had not begun, and never will
+            if stop is None:
+                thread.start()
+            while not done.is_set():
+                if stop is not None:
+                    call("cancel", value)  # again each time: the first may have come before the call had begun
+                if not done.wait(interval) and poll is not None and stop is None:
+                    poll()
+            break
+        except BaseException as error:
             stop = stop or error
     if stop is not None:
         raise stop
     if failures:
         raise failures[0]
-
-
-def _take(ticket: list[None]) -> bool:
-    try:
-        ticket.pop()
-    except IndexError:
-        return False
-    return True
 
 
 # ---- handles ----
@@ -382,10 +376,6 @@ class Handle:
     def closed(self) -> bool:
         """Whether it is closed."""
         return not self._value
-
-    def keep(self, owner: object) -> None:
-        """Keeps one more object alive."""
-        self._owners = (self._owners, owner)
 
     def close(self) -> None:
         """Closes it; closing twice does nothing. In a forked child, where nothing is to be closed, it only forgets.

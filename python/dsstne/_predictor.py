@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _native, _options
+from dsstne import _checks, _native, _options
 from dsstne._layers import Bound, check_columns, check_rows, numbers
 from dsstne.errors import InvalidArgumentError
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from dsstne.model import Model
 
+WEIGHTS_ONLY: Any = object()  # stands for X where no row of a matrix is read
+
 # Work below this many multiplications is a matter of milliseconds, and not worth a thread that listens to Ctrl-C.
 _SHORT = 1 << 28
 
@@ -28,49 +30,50 @@ class Predictor:
 
     Args:
         model: The model.
-        X: Matrix [n, inputs], Dataset, or mapping from input layers to them; None where only weights are read.
+        X: Matrix [n, inputs], Dataset, or mapping from input layers to them; ``WEIGHTS_ONLY`` = none.
         rows: Which rows, in any order; None = all.
         options: ``batch_size``, ``devices``, ``threads``, ``memory_limit``; None values are left to the engine.
+        name: What X is called in errors.
     """
 
-    def __init__(self, model: Model, X: Any = None, *, rows: Any = None, options: Mapping[str, Any]) -> None:
-        self._stack = ExitStack()
+    def __init__(self, model: Model, X: Any, *, rows: Any = None, options: Mapping[str, Any], name: str = "X") -> None:
         self._model = model
+        self._name = name
         self._inputs: Bound | None = None
         self.rows: NDArray[np.int64] | None = None
         self.count = 0
-        try:
-            if X is not None:
-                self._inputs = Bound(X, model.inputs, "X")
-                self._stack.callback(self._inputs.close)
+        with ExitStack() as undo:
+            if X is not WEIGHTS_ONLY:
+                self._inputs = Bound(X, model.inputs, name)
+                undo.callback(self._inputs.close)
                 self.count = self._inputs.rows
             if rows is not None:
                 self.rows = numbers(rows, self.count, "rows", np.int64)
                 self.count = len(self.rows)
-            size = options.get("batch_size")
-            if isinstance(size, int) and self.count:  # no more workspace than these rows need
-                options = {**options, "batch_size": min(size, self.count)}
+            if options.get("batch_size") is not None:  # no more workspace than these rows need
+                size = _checks.integer(options["batch_size"], "batch_size", 1)
+                options = {**options, "batch_size": min(size, self.count or size)}
             owners = (model._handle, self._inputs)
             self._handle = _native.Handle(
                 "predictor", "predictor_open", model._handle.value, _options.to_json(options), owners=owners
             )
-            self._stack.callback(self._handle.close)
+            undo.callback(self._handle.close)
             for layer, dataset in self._inputs.datasets.items() if self._inputs else ():
                 _native.call("predictor_bind", self._handle.value, layer.encode(), dataset._handle.value)
-        except BaseException:
-            self._stack.close()
-            raise
+            undo.pop_all()
 
     def __enter__(self) -> Predictor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._handle.close()
+        if self._inputs is not None:
+            self._inputs.close()
 
     def predict(self, layer: str | None, units: int, out: NDArray[np.float32]) -> None:
         """Writes the values of a layer into out, [count, units]."""
         name = None if layer is None else _options.text_argument(layer, "layer")
-        self._run("predict", name, *self._row_arguments(), out.ctypes.data, units)
+        self._run("predict", name, *self._row_arguments(), out, units)
 
     def recommend(
         self, k: int, exclude: Any, items: NDArray[np.int32] | None, deny: bool
@@ -79,7 +82,7 @@ class Predictor:
         excluded = self._excluded(exclude)
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
         options = _options.to_json({"items": "deny"}) if deny else None
-        arguments = (excluded, *_item_arguments(items), k, options, ids.ctypes.data, scores.ctypes.data)
+        arguments = (excluded, *_item_arguments(items), k, options, ids, scores)
         self._run("recommend", *self._row_arguments(), *arguments)
         return ids, scores
 
@@ -95,8 +98,8 @@ class Predictor:
         name = None if tensor is None else _options.text_argument(tensor, "tensor")
         self.count = len(queries)
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
-        arguments = (*_item_arguments(items), k, _options.to_json(options), ids.ctypes.data, scores.ctypes.data)
-        self._run("neighbors", name, queries.ctypes.data, len(queries), *arguments)
+        arguments = (*_item_arguments(items), k, _options.to_json(options), ids, scores)
+        self._run("neighbors", name, queries, len(queries), *arguments)
         return ids, scores
 
     def evaluate(
@@ -114,34 +117,43 @@ class Predictor:
         check_columns(targets, units, "X_held_out", self._model.output)
         held_out = self._inputs.open(targets, "X_held_out")
         check_columns(held_out, units, "X_held_out", self._model.output)
-        check_rows("X_held_out", held_out.shape[0], "X_in", self._inputs.rows)
+        check_rows("X_held_out", held_out.shape[0], self._name, self._inputs.rows)
         options = _options.to_json({"metrics": list(metrics), "items": "deny" if deny else None})
         buffer = _native.TextBuffer(4096 + 256 * len(metrics))
-        where = None if per_row is None else per_row.ctypes.data
         first = (held_out._handle.value, self._excluded(exclude), *self._row_arguments(), *_item_arguments(items))
-        self._run("evaluate", *first, options, *buffer.arguments, where)
+        self._run("evaluate", *first, options, *buffer.arguments, per_row)
         result: dict[str, Any] = json.loads(buffer.text or "{}")
         return result
 
     def _excluded(self, exclude: Any) -> int:
-        """Returns the handle of what is left out row by row; "input" is what the input layer reads."""
+        """Returns the handle of what is left out row by row.
+
+        "input" is what the input layer reads, and "auto" the same if outputs are known to be inputs' items.
+        """
         assert self._inputs is not None
+        if isinstance(exclude, str) and exclude == "auto":
+            exclude = "input" if self._model.same_items else None
         if exclude is None:
             return 0
+        if isinstance(exclude, (bool, np.bool_)):
+            raise InvalidArgumentError(
+                f"exclude is {exclude}, but has to be a matrix of what counts as seen; "
+                "use exclude_seen=True or False in recommend(), exclude='input' or None in evaluate()"
+            )
         if isinstance(exclude, str):
             if exclude != "input":
-                raise InvalidArgumentError(f"exclude: {exclude!r} is not known; give 'input', a matrix or None")
+                raise InvalidArgumentError(f"exclude: {exclude!r} is not known; give 'auto', 'input', a matrix or None")
             seen = next(iter(self._inputs.datasets.values()))
             check_columns(seen, self._model.output_units, "exclude: the input", self._model.output)
             return seen._handle.value
         check_columns(exclude, self._model.output_units, "exclude", self._model.output)
         dataset = self._inputs.open(exclude, "exclude")
         check_columns(dataset, self._model.output_units, "exclude", self._model.output)
-        check_rows("exclude", dataset.shape[0], "X", self._inputs.rows)
+        check_rows("exclude", dataset.shape[0], self._name, self._inputs.rows)
         return dataset._handle.value
 
-    def _row_arguments(self) -> tuple[int | None, int]:
-        return (None if self.rows is None else self.rows.ctypes.data), self.count
+    def _row_arguments(self) -> tuple[NDArray[np.int64] | None, int]:
+        return self.rows, self.count
 
     def _run(self, name: str, *arguments: Any) -> None:
         if self.count * self._model.parameters < _SHORT:
@@ -150,8 +162,8 @@ class Predictor:
             _native.call_interruptibly(self._handle, "predictor_" + name, *arguments)
 
 
-def _item_arguments(items: NDArray[np.int32] | None) -> tuple[int | None, int]:
-    return (None, 0) if items is None else (items.ctypes.data, len(items))
+def _item_arguments(items: NDArray[np.int32] | None) -> tuple[NDArray[np.int32] | None, int]:
+    return items, 0 if items is None else len(items)
 
 
 def chosen_items(items: Any, filter_items: Any, units: int) -> tuple[NDArray[np.int32] | None, bool]:
@@ -167,8 +179,7 @@ def chosen_items(items: Any, filter_items: Any, units: int) -> tuple[NDArray[np.
 
 def check_k(k: Any, units: int) -> int:
     """Returns k as an int if it is a possible length of a list."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
-        raise InvalidArgumentError(f"k must be an integer, not {k!r}")
+    k = _checks.integer(k, "k")
     if not 1 <= k <= units:
         raise InvalidArgumentError(f"k is {k:,}; with {units:,} items it can be 1 to {units:,}")
     return int(k)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne._layers import Bound, check_columns, check_rows
+from dsstne import _checks
+from dsstne._layers import Bound, assign, check_columns, check_rows
 from dsstne.dataset import Dataset, open_dataset
 from dsstne.errors import InvalidArgumentError
 from dsstne.evaluation import evaluate
@@ -49,6 +50,7 @@ def fit(
     optimizer: str | Mapping[str, Any] = "adam",
     learning_rate: float = 1e-3,
     weight_decay: float = 0.0,
+    schedule: Mapping[str, Any] | None = None,
     batch_size: int = 512,
     epochs: int = 20,
     validation: Any = None,
@@ -59,7 +61,7 @@ def fit(
     memory_limit: int | None = None,
     max_seconds: float | None = None,
     progress: bool = True,
-    callbacks: Iterable[Callback] = (),
+    callbacks: Callback | Iterable[Callback] | None = (),
 ) -> Model:
     """Trains a recommendation network on an interaction matrix.
 
@@ -67,10 +69,15 @@ def fit(
     reconstructed from a random half of its entries (Liang et al., "Variational Autoencoders for Collaborative
     Filtering", 2018).
 
+    What is not a parameter here: initializers are part of a network definition, and :class:`dsstne.Trainer` can visit
+    the rows in their order (``shuffle=False``) and goes by single steps.
+
     Args:
         X: Interaction matrix [rows, items]; see :class:`dsstne.Dataset` for what is taken without a copy. For a network
             with several input layers a mapping from their names to matrices.
         targets: What the outputs should be, [rows, outputs], where that is not X; a mapping for several output layers.
+            The model remembers whether it was given (:attr:`dsstne.Model.same_items`): only without it do the items
+            stored in a row of X count as seen, and are left out of lists and metrics by default.
         network: A network definition (mapping, JSON text or file) instead of the parameters from ``hidden`` to
             ``dropout``; sizes that it leaves ``"auto"`` follow from the matrices.
         items: Names of the outputs' items, kept in the model.
@@ -86,11 +93,12 @@ def fit(
         dropout: The same for hidden units.
         optimizer: See :class:`dsstne.Trainer`.
         learning_rate: Size of a step.
+        schedule: See :class:`dsstne.Trainer`.
         weight_decay: See :class:`dsstne.Trainer`.
         batch_size: Examples per step.
         epochs: Passes over the rows.
         validation: Computes ``recall@20`` and ``ndcg@20`` after each epoch: a matrix of held-out items of the same rows
-            (the input is X, whose items are left out of the ranking), or a pair (V_in, V_out) for other rows.
+            (the input is X), or a pair (V_in, V_out) for other rows; as :func:`dsstne.evaluate` does by default.
         seed: Seed of everything random; the same seed gives the same bits, whatever the number of threads.
         devices: ``"auto"``, ``"cpu"``, ``"cuda:0"``, a list of such names, ...; nothing falls back silently.
         precision: ``"float32"``, or a reduced one that the device offers.
@@ -98,7 +106,8 @@ def fit(
         memory_limit: Bytes that the run may take; a plan that needs more is refused before anything is allocated.
         max_seconds: Stop after the step at which this much time has passed.
         progress: Show a progress bar if stderr is a terminal or a notebook.
-        callbacks: Called as ``callback(model, record)`` after each epoch; one that returns True ends the training.
+        callbacks: A function or several, called as ``callback(model, record)`` after each epoch; one that returns True
+            ends the training.
 
     Returns:
         The model. Its ``history`` has a dict per epoch: ``epoch`` (counted from 1), ``step``, ``loss`` (mean over the
@@ -109,7 +118,7 @@ def fit(
         InvalidArgumentError: An option or shape that cannot be; unknown words are named with the nearest known one.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
         NotFiniteError: The run diverged; the message names tensor and step and says what to try.
-        OutOfMemoryError: The plan does not fit; ``plan`` lists its parts.
+        OutOfMemoryError: The weights or the plan do not fit; ``plan`` lists the parts of the latter.
         KeyboardInterrupt: Ctrl-C; training ended with the current step.
 
         What ends a training that has begun carries the partially trained, usable model as its attribute ``model``.
@@ -128,18 +137,21 @@ def fit(
         network = _definition(hidden, activation, loss, temperature, tied, input_scaling, denoising, dropout)
     else:
         _refuse_beside_network(given)
-    if epochs < 0:
-        raise InvalidArgumentError(f"epochs must not be negative; it is {epochs}")
-    if max_seconds is not None and not max_seconds > 0:
-        raise InvalidArgumentError(f"max_seconds must be above 0, not {max_seconds}")
-    options = {"batch_size": batch_size, "devices": devices, "threads": threads}
+    epochs = _checks.integer(epochs, "epochs", 0)
+    if max_seconds is not None:
+        max_seconds = _checks.positive(max_seconds, "max_seconds")
+    called = _callbacks(callbacks)
+    if targets is None and isinstance(X, Mapping):
+        raise InvalidArgumentError("X is a mapping of input layers; give targets= as a mapping of output layers, too")
+    same_items = targets is None or _single(targets) is _single(X)
+    options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     with ExitStack() as stack:
         X = _opened(stack, X, "X")
         targets = X if targets is None else _opened(stack, targets, "targets")
-        model = Model(network, sizes=_sizes(network, X, targets), seed=seed, items=items)
-        judge = _Judge(stack, model, X, targets, validation, options)
-        if epochs == 0:
-            return model
+        sizes = _sizes(network, X, targets)
+        model = Model._new(network, items, seed=seed, sizes=sizes or None, memory_limit=memory_limit)
+        model.same_items = same_items
+        judge = _Judge(stack, model, X, validation, options)
         trainer = Trainer(
             model,
             X,
@@ -147,21 +159,33 @@ def fit(
             optimizer=optimizer,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
+            schedule=schedule,
             seed=seed,
             precision=precision,
-            memory_limit=memory_limit,
             **options,
         )
         stack.enter_context(trainer)
+        if epochs == 0:
+            return model
         if trainer.rows == 0:
             raise InvalidArgumentError("X has no rows to learn from")
         bar = stack.enter_context(Bar(epochs, trainer.rows, progress))
         try:
-            _train(model, trainer, judge, bar, epochs, max_seconds, tuple(callbacks))
+            if memory_limit is not None:
+                judge.metrics(model, rows=[])  # tells now, not after an epoch, whether there is room for it
+            _train(model, trainer, judge, bar, epochs, max_seconds, called)
         except BaseException as error:
             error.__dict__["model"] = model
             raise
     return model
+
+
+def _callbacks(given: Callback | Iterable[Callback] | None) -> Sequence[Callback]:
+    callbacks = () if given is None else (given,) if callable(given) else tuple(_checks.several(given, "callbacks"))
+    for callback in callbacks:
+        if not callable(callback):
+            raise InvalidArgumentError(f"callbacks must be functions, not {_checks.shown(callback)}")
+    return callbacks
 
 
 def _train(
@@ -180,15 +204,16 @@ def _train(
         left = None if max_seconds is None else start + max_seconds - time.monotonic()
         if left is not None and left <= 0:
             return
-        now = trainer.run(epochs=1, seconds=left, on_progress=bar.update if bar.shown else None)
+        now = trainer.run(epochs=1, seconds=left, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
         trained += now.seconds
         record = _record(now, trained)
         record.update(judge.metrics(model))
         model.history.append(record)
         bar.end_epoch(record)
-        stop = [callback(model, record) is True for callback in callbacks]
-        if any(stop) or now.step % now.steps_per_epoch:
+        answers = [callback(model, record) for callback in callbacks]
+        stop = any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers)
+        if stop or now.step % now.steps_per_epoch:
             return
 
 
@@ -207,9 +232,7 @@ def _record(now: Progress, seconds: float) -> dict[str, Any]:
 class _Judge:
     """The validation data, checked before the training begins."""
 
-    def __init__(
-        self, stack: ExitStack, model: Model, X: Any, targets: Any, validation: Any, options: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, stack: ExitStack, model: Model, X: Any, validation: Any, options: Mapping[str, Any]) -> None:
         self._options = options
         self._inputs: Any = None
         if validation is None:
@@ -218,7 +241,7 @@ class _Judge:
             raise InvalidArgumentError(
                 f"validation: ranking needs one output layer; the network has {len(model.outputs)}"
             )
-        units, same_items = model.output_units, list(model.inputs.values()) == [model.output_units]
+        units = model.output_units
         if isinstance(validation, (tuple, list)):
             if len(validation) != 2:
                 raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} things")
@@ -226,11 +249,9 @@ class _Judge:
             stack.callback(self._inputs.close)
             rows, name, held_out = self._inputs.rows, "validation[1]", validation[1]
             self._inputs = _single(self._inputs.datasets)
-            self._exclude: Any = "input" if same_items else None
         else:
             self._inputs, name, held_out = X, "validation", validation
             rows = _rows(X)
-            self._exclude = "input" if same_items and targets is X else _single(targets)
         check_columns(held_out, units, name, model.output)
         self._held_out = _opened(stack, held_out, name)
         check_columns(self._held_out, units, name, model.output)
@@ -238,12 +259,11 @@ class _Judge:
         k = min(20, units)
         self._metrics = [f"recall@{k}", f"ndcg@{k}"]
 
-    def metrics(self, model: Model) -> dict[str, float]:
+    def metrics(self, model: Model, rows: Any = None) -> dict[str, float]:
         """Computes the metrics of the model as it is now; none without validation data."""
         if self._inputs is None:
             return {}
-        inputs, held_out = self._inputs, self._held_out
-        return evaluate(model, inputs, held_out, self._metrics, exclude=self._exclude, **self._options)
+        return evaluate(model, self._inputs, self._held_out, self._metrics, rows=rows, **self._options)
 
 
 def _opened(stack: ExitStack, X: Any, name: str) -> Any:
@@ -268,20 +288,20 @@ def _rows(X: Any) -> int:
 
 def _sizes(network: Any, X: Any, targets: Any) -> dict[str, int]:
     """Gives the sizes that the matrices tell, for the layers they are meant for."""
-    layers: list[Any] = []
+    layers: Any = ()
     if isinstance(network, Mapping):
-        layers = list(network.get("layers", ()))
+        layers = network.get("layers", ())
     else:
         try:
             layers = json.loads(read_network(network)).get("layers", ())
         except (ValueError, AttributeError):
             return {}  # the engine says what is wrong with it
-    layers = [layer for layer in layers if isinstance(layer, Mapping)]
+    layers = [layer for layer in layers if isinstance(layer, Mapping)] if isinstance(layers, (list, tuple)) else []
     auto = {layer.get("name") for layer in layers if layer.get("size", "auto") == "auto"}
     sizes: dict[str, int] = {}
-    for kind, given in (("input", X), ("output", targets)):
-        names = [layer.get("name") for layer in layers if layer.get("kind") == kind]
-        matrices = given if isinstance(given, Mapping) else dict.fromkeys(names[:1], given)
+    for kind, given, called in (("input", X, "X"), ("output", targets, "targets")):
+        names = [layer["name"] for layer in layers if layer.get("kind") == kind and isinstance(layer.get("name"), str)]
+        matrices = assign(given, dict.fromkeys(names, 0), called) if names else {}  # else the engine says what is wrong
         sizes.update({name: matrix.shape[1] for name, matrix in matrices.items() if name in auto})
     return sizes
 
@@ -297,13 +317,16 @@ def _definition(
     dropout: float,
 ) -> dict[str, Any]:
     """Writes the parameters of fit() as a network definition."""
-    units = [hidden] if isinstance(hidden, int) else list(hidden)
+    given = list(hidden) if isinstance(hidden, (list, tuple, range, np.ndarray)) else [hidden]
+    units = [_checks.integer(size, "hidden" if len(given) == 1 else f"hidden[{n}]") for n, size in enumerate(given)]
     if not units:
         raise InvalidArgumentError("hidden: give the units of at least one hidden layer")
-    activations = [activation] * len(units) if isinstance(activation, str) else list(activation)
+    activations = (
+        [activation] * len(units) if isinstance(activation, str) else _checks.several(activation, "activation")
+    )
     if len(activations) != len(units):
         raise InvalidArgumentError(f"activation: {len(activations)} of them for {len(units)} hidden layers")
-    if temperature is not None and not (temperature > 0 and math.isfinite(temperature)):
+    if temperature is not None and not math.isfinite(_checks.positive(temperature, "temperature")):
         raise InvalidArgumentError(f"temperature must be above 0, not {temperature}; None means no cosine logits")
     names = [f"hidden{n + 1}" for n in range(len(units))]
     layers: list[dict[str, Any]] = [
@@ -317,7 +340,7 @@ def _definition(
         output["temperature"] = temperature
     if tied:
         output["shared"] = "hidden1.weight"
-    term = {"kind": loss} if isinstance(loss, str) else dict(loss)
+    term = _checks.kind(loss, "loss", "softmax")
     return {"layers": [*layers, output], "loss": [{"layer": "output", **term}]}
 
 
@@ -337,7 +360,12 @@ def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Mod
         items: Names of the items.
 
     Returns:
-        A model like any other; an item's score is the number of rows that store it.
+        A model like any other; an item's score is the number of its stored entries other than zero, which
+        without duplicates is the number of rows that have it.
+
+    Raises:
+        InvalidDataError: X is damaged; the message names row, column and value.
+        UnsupportedError: X is Arrow data; give a SciPy matrix.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -354,6 +382,7 @@ def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Mod
             {"name": "output", "kind": "output", "size": columns},
         ]
         model = Model({"name": "popularity", "layers": layers}, items=items)
+        model.same_items = True
         model.set_tensor("output.weight", np.zeros((columns, 1)))
         model.set_tensor("output.bias", data.column_counts())
         return model

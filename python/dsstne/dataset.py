@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from dsstne import _arrow, _native, _options
-from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidStateError
+from dsstne import _arrow, _checks, _native, _options
+from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "open_dataset"]
 
 log = logging.getLogger("dsstne")
+
+_BLOCK = 1 << 24  # entries that are counted at a time
 
 
 class Dataset:
@@ -29,10 +31,11 @@ class Dataset:
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
             float32, float64 or boolean values are taken as they are, sorted or not, read-only or not; duplicates count
-            as their sum and stored zeros as absent. Any object with ``__arrow_c_array__`` that holds
-            ``list<struct<index, value>>`` or ``list<index>`` is taken as it is, too. Anything else that SciPy or NumPy
-            understands (CSC, COO, dense, integers, other byte orders) is converted, which a debug message of the logger
-            ``dsstne`` tells.
+            as their sum, boolean duplicates count once, and stored zeros are absent. Any object with
+            ``__arrow_c_array__`` that holds ``list<struct<index, value>>`` or ``list<index>`` is taken as it is, too.
+            Anything else that SciPy or NumPy understands (CSC, COO, dense, other byte orders, integers) is converted,
+            which a debug message of the logger ``dsstne`` tells; integers of 4 and 8 bytes become float64, shorter ones
+            float32.
         columns: Number of columns; needed for Arrow data, which does not say it, and otherwise a check.
         allow_not_finite: Accept NaN and infinite values.
 
@@ -48,23 +51,38 @@ class Dataset:
     """
 
     def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
-        if hasattr(X, "__arrow_c_array__"):
-            if columns is None:
-                raise InvalidArgumentError("an Arrow array does not tell its number of columns; give columns=")
-            self._arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None
-            exported = _arrow.import_capsules(X)
-        else:
-            X = _as_csr(X)
+        self._open(X, "X", columns, allow_not_finite)
+
+    def _open(self, X: Any, name: str, columns: int | None = None, allow_not_finite: bool = False) -> None:
+        """Takes the matrix, which errors call by the name."""
+        if columns is not None:
+            columns = _checks.integer(columns, "columns", 0)
+        self._arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None
+        if not hasattr(X, "__arrow_c_array__"):
+            X = _as_csr(X, name)
             if columns is not None and columns != X.shape[1]:
-                raise InvalidArgumentError(f"X has {X.shape[1]:,} columns, not columns={columns:,}")
+                raise InvalidArgumentError(f"{name} has {X.shape[1]:,} columns, not columns={columns:,}")
             columns = X.shape[1]
-            self._arrays = _arrays_of(X)
-            exported = _arrow.export_csr(*self._arrays)
+        elif columns is None:
+            raise InvalidArgumentError(
+                f"{name} is an Arrow array, which does not tell its number of columns: "
+                "give dsstne.Dataset(array, columns=...)"
+            )
         options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
-        owners = (exported.owners, self._arrays)
-        self._handle = _native.Handle(
-            "dataset", "dataset_open", exported.schema, exported.array, options, owners=owners
-        )
+        try:
+            if hasattr(X, "__arrow_c_array__"):
+                exported = _arrow.import_capsules(X)
+            else:
+                self._arrays = _arrays_of(X)
+                exported = _arrow.export_csr(*self._arrays)
+            owners = (exported.owners, self._arrays)
+            self._handle = _native.Handle(
+                "dataset", "dataset_open", exported.schema, exported.array, options, owners=owners
+            )
+        except (InvalidArgumentError, InvalidDataError) as error:
+            if name == "X":
+                raise
+            raise type(error)(f"{name}: {error}") from None
         self._info = _native.dataset_info(self._handle)
 
     @property
@@ -109,15 +127,28 @@ class Dataset:
         """Counts the stored non-zero entries of each column, [columns]; a duplicate counts again.
 
         Raises:
-            InvalidStateError: The data came from Arrow, or is closed.
+            UnsupportedError: The data came from Arrow.
+            InvalidHandleError: It is closed.
+
+        Example:
+            >>> import numpy as np, scipy.sparse
+            >>> with Dataset(scipy.sparse.csr_array(np.array([[1, 0, 2], [0, 0, 3]], dtype=np.float32))) as data:
+            ...     data.column_counts()
+            array([1, 0, 2])
         """
+        columns = self.shape[1]
+        if self.closed:
+            raise InvalidHandleError("this dataset is closed")
         if self._arrays is None:
-            raise InvalidStateError("columns are counted in SciPy matrices only, and before they are closed")
+            raise UnsupportedError("columns are not counted in Arrow data; give the SciPy matrix")
         indptr, indices, values = self._arrays
-        used = indices[int(indptr[0]) : int(indptr[-1])]
-        if values is not None:
-            used = used[values[int(indptr[0]) : int(indptr[-1])] != 0]
-        return np.bincount(used, minlength=self.shape[1])
+        counts = np.zeros(columns, np.int64)
+        first, last = int(indptr[0]), int(indptr[-1])
+        for start in range(first, last, _BLOCK):  # block by block, because each takes memory for what is counted
+            block = slice(start, min(start + _BLOCK, last))
+            used = indices[block] if values is None else indices[block][values[block] != 0]
+            counts += np.bincount(used, minlength=columns)
+        return counts
 
     def __enter__(self) -> Dataset:
         return self
@@ -138,29 +169,38 @@ def open_dataset(X: Any, name: str) -> tuple[Dataset, bool]:
     """Returns X as a Dataset, and whether it was made here and is the caller's to close; errors begin with the name."""
     if isinstance(X, Dataset):
         return X, False
-    try:
-        return Dataset(X), True
-    except (InvalidArgumentError, InvalidDataError) as error:
-        if name == "X":
-            raise
-        raise type(error)(f"{name}: {error}") from None
+    made = Dataset.__new__(Dataset)
+    made._open(X, name)
+    return made, True
 
 
-def _as_csr(X: Any) -> Any:
+def _as_csr(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, else a converted copy."""
+    source = type(X).__name__
+    if X is None:
+        raise InvalidArgumentError(f"{name} is None; expected a matrix")
     if isinstance(X, Mapping):
-        raise InvalidArgumentError("one matrix is expected here, not a mapping")
+        raise InvalidArgumentError(f"{name} is a mapping; one matrix is expected here")
+    if isinstance(X, Dataset):
+        raise InvalidArgumentError(f"{name} is a Dataset already; use it as it is")
+    if hasattr(X, "__arrow_c_stream__"):
+        raise InvalidArgumentError(
+            f"{name} is a {source}, which comes in pieces: give one list column as one array, such as "
+            "table['column'].combine_chunks() of pyarrow, to dsstne.Dataset(array, columns=...)"
+        )
     if getattr(X, "format", None) == "csr" and hasattr(X, "indptr"):
         if len(X.shape) != 2:
-            raise InvalidArgumentError(f"X must have two dimensions, rows and columns; it has {len(X.shape)}")
+            raise InvalidArgumentError(f"{name} must have two dimensions, rows and columns; it has {len(X.shape)}")
         return X
-    source = type(X).__name__
     if not scipy.sparse.issparse(X):
-        X = np.asarray(X)
+        try:
+            X = np.asarray(X)
+        except ValueError:
+            raise InvalidDataError(f"{name} is a {source} whose rows are not equally long; see csr_array") from None
         if X.dtype == object or X.dtype.kind not in "bifu":
-            raise InvalidDataError(f"X is a {source} with values of type {X.dtype}; expected numbers")
+            raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers")
     if X.ndim != 2:
-        raise InvalidArgumentError(f"X must have two dimensions, rows and columns; it has {X.ndim}")
+        raise InvalidArgumentError(f"{name} must have two dimensions, rows and columns; it has {X.ndim}")
     log.debug("converted a %s of shape %s to compressed rows, which copies it", source, X.shape)
     return scipy.sparse.csr_array(X)
 
@@ -177,14 +217,11 @@ def _arrays_of(X: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
             raise InvalidDataError(f"indptr ends at {indptr[-1]:,} but {name} has only {len(array):,} entries")
     if data.ndim != 1:
         raise InvalidDataError(f"data has {data.ndim} dimensions instead of one")
-    if data.dtype.kind in "bui":
-        first, last = int(indptr[0]), int(indptr[-1])
-        used = data[first:last] if 0 <= first <= last else data
-        if data.dtype.kind == "b" and not used.all():
-            return _without_false(indptr, indices, data)
-        if (used == 1).all():
-            return indptr, indices, None
-    return indptr, indices, _values(data)
+    if data.dtype.kind != "b":
+        return indptr, indices, _values(data)
+    first, last = int(indptr[0]), int(indptr[-1])
+    used = data[first:last] if 0 <= first <= last else data
+    return (indptr, indices, None) if used.all() else _without_false(indptr, indices, data)
 
 
 def _integers(array: Any, name: str) -> NDArray[Any]:
@@ -201,9 +238,9 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
 
 
 def _values(data: NDArray[Any]) -> NDArray[Any]:
-    if data.dtype.kind not in "buif":
+    if data.dtype.kind not in "uif":
         raise InvalidDataError(f"data is of type {data.dtype}; expected numbers")
-    wide = data.dtype.kind == "f" and data.dtype.itemsize >= 8
+    wide = data.dtype.itemsize >= (8 if data.dtype.kind == "f" else 4)  # float32 holds integers of 24 bits
     return _converted(data, np.dtype(np.float64 if wide else np.float32), "data")
 
 

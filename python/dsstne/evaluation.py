@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstne import _checks
 from dsstne._predictor import Predictor, chosen_items
 from dsstne.errors import InvalidArgumentError
 
@@ -25,7 +26,7 @@ def evaluate(
     X_held_out: Any,
     metrics: str | Sequence[str] = ("recall@20", "ndcg@20"),
     *,
-    exclude: Any = "input",
+    exclude: Any = "auto",
     per_row: bool = False,
     items: Any = None,
     filter_items: Any = None,
@@ -43,14 +44,16 @@ def evaluate(
     - ``hit_rate@k``: 1 if there is a hit;  ``mrr@k``: 1 / rank of the first hit;  ``map@k``: average precision;
     - ``ndcg@k``: sum over hits of 1 / log2(1 + rank), divided by its best possible value for min(k, t) hits
       (Jarvelin and Kekalainen, 2002);
-    - ``coverage@k``: share of all items that are recommended to anybody.
+    - ``coverage@k``: share of the items that are recommended to any row with held-out items, of all that may be ranked
+      (``items`` and ``filter_items`` leave fewer).
 
     Args:
         model: The model.
         X_in: What is known of each row, [n, inputs].
         X_held_out: What was hidden, [n, outputs]; rows without a stored item do not count.
         metrics: One name or several.
-        exclude: What is left out of the ranking: ``"input"`` (what X_in stores), a matrix [n, outputs], or None.
+        exclude: What is left out of the ranking: ``"input"`` (what X_in stores), a matrix [n, outputs], None, or
+            ``"auto"``: the input if the outputs are its items (:attr:`dsstne.Model.same_items`), else nothing.
         per_row: Return a value for each row instead of the mean.
         items: Rank only these items.
         filter_items: Never these.
@@ -61,10 +64,14 @@ def evaluate(
         memory_limit: See :class:`dsstne.Model`.
 
     Returns:
-        Name -> mean over the rows with held-out items; with ``per_row`` name -> float64 [n], NaN where there are none.
+        Name -> mean over the rows with held-out items; with ``per_row`` name -> float64 [n], NaN where there are
+        none. Coverage is of all rows together: with ``per_row`` it is NaN everywhere.
 
     Raises:
         InvalidArgumentError: An unknown metric (the nearest known one is named), or shapes that do not fit.
+        InvalidDataError: A matrix is damaged; the message names row, column and value.
+        OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
+        KeyboardInterrupt: Ctrl-C.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -72,12 +79,12 @@ def evaluate(
         >>> dsstne.evaluate(dsstne.popularity(X), X, X, metrics=["recall@2"], exclude=None)
         {'recall@2': 1.0}
     """
-    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
     if not names:
         raise InvalidArgumentError("metrics: give at least one, such as 'recall@20'")
     chosen, deny = chosen_items(items, filter_items, model.output_units)
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
-    with Predictor(model, X_in, rows=rows, options=options) as predictor:
+    with Predictor(model, X_in, rows=rows, options=options, name="X_in") as predictor:
         values: NDArray[np.float64] | None = np.empty((predictor.count, len(names))) if per_row else None
         result = predictor.evaluate(X_held_out, exclude, names, chosen, deny, values)
     if values is not None:

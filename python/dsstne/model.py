@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _native, _options
-from dsstne._items import decode_names, encode_names
+from dsstne import _checks, _native, _options
 from dsstne._layers import nearest, numbers
-from dsstne._predictor import Predictor, check_k, chosen_items
+from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items
+from dsstne._weights import Weights
 from dsstne.errors import InvalidArgumentError, MissingFileError, NotFoundError
 
 if TYPE_CHECKING:
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "load"]
 
-_DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "U8": np.dtype(np.uint8), "I64": np.dtype(np.int64)}
-_HISTORY, _ITEM_KIND = "dsstne.history", "dsstne.items"  # attributes of a model file that are ours
+# Attributes of a model file that are ours.
+_HISTORY, _ITEM_KIND, _SAME_ITEMS = "dsstne.history", "dsstne.items", "dsstne.same_items"
+
 _BLOCK = 1 << 24  # floats of a dense block of scores
 
 
-class Model:
+class Model(Weights):
     """A network with its weights.
 
     Usually made by :func:`dsstne.fit` or :func:`dsstne.load`. A model may be pickled and deep-copied, used by several
@@ -66,152 +67,19 @@ class Model:
         seed: int = 0,
         items: Sequence[str] | ArrayLike | None = None,
     ) -> None:
-        options = _options.to_json({"seed": seed, "sizes": sizes or None})
-        self._adopt(_native.Handle("model", "model_create", read_network(network), options))
+        self._create(network, items, seed=seed, sizes=sizes or None)
+
+    def _create(self, network: Any, items: Any = None, **options: Any) -> None:
+        """Makes the native model; its options are those of ``dsstne_model_create``."""
+        self._adopt(_native.Handle("model", "model_create", read_network(network), _options.to_json(options)))
         if items is not None:
             self.items = items
 
-    def _adopt(self, handle: _native.Handle) -> None:
-        self._handle = handle
-        self.history: list[dict[str, Any]] = []
-        self.attributes: dict[str, str] = {}
-        description = self._describe()
-        self._network: dict[str, Any] = description["network"]
-        self._parameters = int(description["parameters"])
-        self._layers = {layer["name"]: layer for layer in self._network["layers"]}
-        self._item_kind = "none"
-
-    def _describe(self) -> dict[str, Any]:
-        description: dict[str, Any] = json.loads(_native.call_text("model_describe", self._handle.value))
-        return description
-
-    # ---- what it is ----
-
-    @property
-    def network(self) -> dict[str, Any]:
-        """The complete network definition."""
-        return copy.deepcopy(self._network)
-
-    @property
-    def inputs(self) -> dict[str, int]:
-        """Name and number of units of each input layer."""
-        return self._sizes("input")
-
-    @property
-    def outputs(self) -> dict[str, int]:
-        """Name and number of units of each output layer."""
-        return self._sizes("output")
-
-    def _sizes(self, kind: str) -> dict[str, int]:
-        return {name: layer["size"] for name, layer in self._layers.items() if layer["kind"] == kind}
-
-    @property
-    def output(self) -> str:
-        """Name of the output layer that is ranked: the only one, or the first."""
-        return next(iter(self.outputs))
-
-    @property
-    def output_units(self) -> int:
-        """Number of items of that layer."""
-        return self.outputs[self.output]
-
-    @property
-    def parameters(self) -> int:
-        """Number of trainable numbers."""
-        return self._parameters
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weights."""
-        return int(self._describe()["bytes"])
-
-    @property
-    def step(self) -> int:
-        """Training steps done."""
-        return int(self._describe()["step"])
-
-    # ---- weights ----
-
-    @property
-    def tensors(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each weight and bias by name: ``"<layer>.weight"``, ``"<layer>.bias"``.
-
-        Weights that touch items have a row per item, the others are [units, inputs], and a bias is [units].
-        """
-        listed = self._describe()["tensors"]
-        return {t["name"]: _shape(t) for t in listed if not t["name"].startswith("items.")}
-
-    def _tensor_entry(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        listed = {t["name"]: t for t in self._describe()["tensors"]}
-        if name not in listed:
-            raise NotFoundError(f"the model has no tensor {name!r}; {nearest(name, listed)}")
-        return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
-
-    def tensor(self, name: str) -> NDArray[Any]:
-        """Returns a copy of a tensor; :attr:`tensors` lists them.
-
-        Raises:
-            NotFoundError: There is none of that name.
-        """
-        dtype, shape = self._tensor_entry(name)
-        array = np.empty(shape, dtype)
-        _native.call("model_get_tensor", self._handle.value, name.encode(), array.ctypes.data, array.nbytes)
-        return array
-
-    def set_tensor(self, name: str, values: ArrayLike) -> None:
-        """Replaces a tensor by values of the same shape.
-
-        Raises:
-            NotFoundError: There is none of that name.
-            InvalidArgumentError: The shape is another.
-            NotFiniteError: A value is not finite.
-            BusyError: A trainer or predictor is working with the model.
-        """
-        dtype, shape = self._tensor_entry(name)
-        array = np.ascontiguousarray(values, dtype=dtype)
-        if array.shape != shape:
-            raise InvalidArgumentError(f"{name} has the shape {shape}, not {array.shape}")
-        self._set(name, array)
-
-    def _set(self, name: str, array: NDArray[Any]) -> None:
-        _native.call("model_set_tensor", self._handle.value, name.encode(), array.ctypes.data, array.nbytes)
-
-    # ---- names of items ----
-
-    @property
-    def items(self) -> NDArray[Any] | None:
-        """Names of the output's items in order, strings or int64, or None. Set it to name them."""
-        if self._item_kind == "none":
-            return None
-        return decode_names(self.tensor("items.bytes"), self.tensor("items.offsets"), self._item_kind)
-
-    @items.setter
-    def items(self, names: Sequence[str] | ArrayLike) -> None:
-        text, offsets, kind = encode_names(names)
-        if len(offsets) - 1 != self.output_units:
-            raise InvalidArgumentError(
-                f"items has {len(offsets) - 1:,} names; the model has {self.output_units:,} items"
-            )
-        self._set("items.bytes", text)
-        self._set("items.offsets", offsets)
-        self._item_kind = kind
-
-    def names(self, ids: ArrayLike) -> NDArray[Any]:
-        """Translates ids that :meth:`recommend` gave into names, of the same shape; None stands for -1.
-
-        Raises:
-            InvalidArgumentError: The model's items have no names.
-        """
-        items = self.items
-        if items is None:
-            raise InvalidArgumentError("the items of this model have no names; set model.items or give fit(items=...)")
-        ids = np.asarray(ids)
-        if ids.size and (ids.min() < -1 or ids.max() >= len(items)):
-            raise InvalidArgumentError(f"ids: expected -1 to {len(items) - 1:,}")
-        named = np.empty(len(items) + 1, object)  # the last one, which -1 finds, stays None
-        named[:-1] = items
-        chosen: NDArray[Any] = named[ids]
-        return chosen
+    @classmethod
+    def _new(cls, network: Any, items: Any = None, **options: Any) -> Model:
+        model = cls.__new__(cls)
+        model._create(network, items, **options)
+        return model
 
     # ---- answers ----
 
@@ -220,7 +88,7 @@ class Model:
         X: Any,
         k: int = 10,
         *,
-        exclude_seen: bool = True,
+        exclude_seen: bool | None = None,
         exclude: Any = None,
         items: Any = None,
         filter_items: Any = None,
@@ -237,8 +105,8 @@ class Model:
         Args:
             X: Interaction matrix [n, inputs], one row per user, who need not have been in the training data.
             k: Length of the lists, 1 to the number of items.
-            exclude_seen: Leave out the items stored in the row of X (where outputs are the same items as inputs).
-            exclude: Another matrix [n, items] of what counts as seen.
+            exclude_seen: Leave out the items stored in the row of X; None = if :attr:`same_items`.
+            exclude: Another matrix [n, outputs] of what counts as seen.
             items: Rank only these.
             filter_items: Never these.
             rows: Which rows, see :class:`Model`.
@@ -252,14 +120,28 @@ class Model:
 
         Raises:
             InvalidArgumentError: k, a shape or an id that cannot be.
-            InvalidDataError: X is damaged.
+            InvalidDataError: X is damaged; the message names row, column and value.
+            OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
+            KeyboardInterrupt: Ctrl-C.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
+            >>> ids, scores = dsstne.popularity(X).recommend(X, k=2)
+            >>> ids
+            array([[ 1, -1],
+                   [ 0,  1]], dtype=int32)
+            >>> scores
+            array([[  0., -inf],
+                   [  1.,   0.]], dtype=float32)
         """
         k = check_k(k, self.output_units)
         chosen, deny = chosen_items(items, filter_items, self.output_units)
-        if exclude is not None and not exclude_seen:
+        without = exclude_seen is not None and not exclude_seen
+        if exclude is not None and without:
             raise InvalidArgumentError("exclude= says what counts as seen, and exclude_seen=False leaves nothing out")
-        if exclude is None and exclude_seen and list(self.inputs.values()) == [self.output_units]:
-            exclude = "input"
+        if exclude is None and not without:
+            exclude = "input" if exclude_seen else "auto"
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
         with Predictor(self, X, rows=rows, options=options) as predictor:
             return predictor.recommend(k, exclude, chosen, deny)
@@ -291,7 +173,18 @@ class Model:
 
         Raises:
             NotFoundError: There is no such layer, or it is an input.
+            InvalidArgumentError: A shape or an option that cannot be.
+            InvalidDataError: X is damaged; the message names row, column and value.
+            OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
+            >>> dsstne.popularity(X).predict(X, rows=[0])
+            array([[1., 0., 2.]], dtype=float32)
         """
+        if layer is not None:
+            _checks.text(layer, "layer")
         known = [name for name, entry in self._layers.items() if entry["kind"] != "input"]
         if layer is not None and layer not in known:
             raise NotFoundError(f"there is no layer {layer!r} to compute; {nearest(layer, known)}")
@@ -303,11 +196,27 @@ class Model:
         return out
 
     def embed(self, X: Any, layer: str | None = None, **options: Any) -> NDArray[np.float32]:
-        """Computes the activations of a hidden layer (None = the last one), float32 [n, units]; see :meth:`predict`."""
+        """Computes the activations of a hidden layer (None = the last one), float32 [n, units].
+
+        Args:
+            X: Interaction matrix [n, inputs].
+            layer: Name of the layer.
+            **options: As in :meth:`predict`.
+
+        Raises:
+            NotFoundError: There is no such layer, or no hidden one at all. Else as :meth:`predict`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((100, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=[8, 4], epochs=1, progress=False)
+            >>> model.embed(X).shape, model.embed(X, "hidden1", rows=[3, 1]).shape
+            ((100, 4), (2, 8))
+        """
         hidden = list(self._sizes("hidden"))
         if not hidden:
             raise NotFoundError("the model has no hidden layer")
-        return self.predict(X, layer or hidden[-1], **options)
+        return self.predict(X, hidden[-1] if layer is None else layer, **options)
 
     def scores(self, X: Any, items: Any, *, rows: Any = None, **options: Any) -> NDArray[np.float32]:
         """Scores given items only, float32 [n, items], without holding all scores of all rows at once.
@@ -317,6 +226,16 @@ class Model:
             items: Ids, in the order of the result's columns.
             rows: Which rows, see :class:`Model`.
             **options: As in :meth:`predict`.
+
+        Raises:
+            InvalidArgumentError: An id, a shape or an option that cannot be. Else as :meth:`predict`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
+            >>> dsstne.popularity(X).scores(X, [2, 0])
+            array([[2., 1.],
+                   [2., 1.]], dtype=float32)
         """
         chosen = numbers(items, self.output_units, "items", np.int32)
         with Predictor(self, X, rows=rows, options=options) as predictor:
@@ -359,17 +278,48 @@ class Model:
 
         Returns:
             Row numbers, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where nothing is left.
+
+        Raises:
+            NotFoundError: There is no such tensor.
+            InvalidArgumentError: k, a row number or an option that cannot be; an unknown metric is named with the
+                nearest known one.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.eye(3, dtype=np.float32))
+            >>> model = dsstne.fit(X, hidden=2, epochs=0)
+            >>> model.set_tensor("output.weight", [[1, 0], [0, 1], [2, 1]])
+            >>> model.neighbors([0, 1], k=1, metric="dot")
+            (array([[2],
+                   [2]], dtype=int32), array([[2.],
+                   [1.]], dtype=float32))
         """
         count = self.output_units if tensor is None else self._tensor_entry(tensor)[1][0]
         k = check_k(k, count)
         chosen, deny = chosen_items(items, filter_items, count)
         asked = numbers(queries, count, "queries", np.int32)
         options = {"metric": metric, "include_self": include_self, "items": "deny" if deny else None}
-        with Predictor(self, options={"devices": devices, "threads": threads}) as predictor:
+        with Predictor(self, WEIGHTS_ONLY, options={"devices": devices, "threads": threads}) as predictor:
             return predictor.neighbors(tensor, asked, k, chosen, options)
 
     def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Finds the k items most like each of the given ones: :meth:`neighbors` among the output layer's items."""
+        """Finds the k items most like each of the given ones: :meth:`neighbors` among the output layer's items.
+
+        Args:
+            items: Ids, [n].
+            k: Length of the lists.
+            **options: As in :meth:`neighbors`.
+
+        Raises:
+            InvalidArgumentError: As for :meth:`neighbors`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((100, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> ids, cosines = dsstne.fit(X, hidden=4, epochs=1, progress=False).similar_items([7, 2], k=3)
+            >>> ids.shape, cosines.shape
+            ((2, 3), (2, 3))
+        """
         return self.neighbors(items, k, **options)
 
     # ---- files and copies ----
@@ -381,10 +331,23 @@ class Model:
 
         Raises:
             InputOutputError: The operating system refused; an old file is untouched.
+            InvalidArgumentError: An attribute is not a text.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse, tempfile
+            >>> model = dsstne.popularity(scipy.sparse.csr_array(np.eye(3, dtype=np.float32)))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save(f"{folder}/popular.dsstne")
+            ...     dsstne.load(f"{folder}/popular.dsstne")
+            Model(3 - 1 - 3; 10 parameters)
         """
+        for key, value in self.attributes.items():
+            _checks.text(value, f"attributes[{key!r}]")
         attributes = dict(self.attributes)
         attributes[_HISTORY] = json.dumps(self.history, default=_plain)
         attributes[_ITEM_KIND] = self._item_kind
+        if self._same_items is not None:
+            attributes[_SAME_ITEMS] = json.dumps(self._same_items)
         name = _options.text_argument(os.fspath(path), "path")
         _native.call("model_save", self._handle.value, name, _options.to_json({"attributes": attributes}))
 
@@ -396,12 +359,15 @@ class Model:
         model.attributes = dict(model._describe()["attributes"])
         model.history = json.loads(model.attributes.pop(_HISTORY, "[]"))
         model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
+        model._same_items = json.loads(model.attributes.pop(_SAME_ITEMS, "null"))
         return model
 
     def _state(self) -> dict[str, Any]:
         listed = [t["name"] for t in self._describe()["tensors"]]
         return {
             "network": self.network,
+            "step": self.step,
+            "same_items": self._same_items,
             "tensors": {name: self.tensor(name) for name in sorted(listed)},  # items.bytes before items.offsets
             "item_kind": self._item_kind,
             "history": copy.deepcopy(self.history),
@@ -410,11 +376,11 @@ class Model:
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Model:
-        model = cls(state["network"])
+        model = cls._new(state["network"], step=state["step"])
         for name, array in state["tensors"].items():
             model._set(name, array)
-        model._item_kind, model.history = state["item_kind"], state["history"]
-        model.attributes = state["attributes"]
+        model._item_kind, model._same_items = state["item_kind"], state["same_items"]
+        model.history, model.attributes = state["history"], state["attributes"]
         return model
 
     def __reduce__(self) -> Any:
@@ -475,16 +441,12 @@ def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
         return _options.to_json(network)
     if isinstance(network, str) and network.lstrip().startswith("{"):
         return _options.text_argument(network, "network")
+    if not isinstance(network, (str, os.PathLike)):
+        raise InvalidArgumentError(f"network must be a mapping, JSON text or a path, not {_checks.shown(network)}")
     try:
         return _options.text_argument(Path(network).read_text("utf-8"), "network")
     except FileNotFoundError:
         raise MissingFileError(f"network: {os.fspath(network)}: no such file") from None
-
-
-def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
-    """Returns the shape of a tensor as users see it: the engine's biases are matrices of one column."""
-    shape = tuple(tensor["shape"])
-    return shape[:1] if tensor["name"].endswith(".bias") else shape
 
 
 def _plain(value: Any) -> Any:

@@ -81,7 +81,9 @@ def learning_curve(
 def _epochs(history: Any) -> Sequence[Mapping[str, Any]]:
     epochs = list(getattr(history, "history", history))
     if not any("loss" in epoch for epoch in epochs):
-        raise InvalidArgumentError("the history is empty: a model has one after dsstne.fit, not after dsstne.load")
+        raise InvalidArgumentError(
+            "the history is empty: dsstne.fit writes a record per epoch, and dsstne.Trainer writes none"
+        )
     return epochs
 
 

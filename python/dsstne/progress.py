@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Bar:
     def __init__(self, epochs: int, rows: int, wanted: bool) -> None:
         self._epochs, self._rows = epochs, rows
         self._metrics: dict[str, str] = {}
+        self._updated = -math.inf  # when the bar was last drawn
         self._bar: Any = None
         if wanted and epochs > 0 and _is_seen():
             from tqdm.auto import tqdm
@@ -38,16 +40,22 @@ class Bar:
         """Whether there is a bar."""
         return self._bar is not None
 
+    def glance(self, progress: Progress) -> None:
+        """As :meth:`update`, but 5 times a second at most."""
+        if time.monotonic() - self._updated >= 0.2:
+            self.update(progress)
+
     def update(self, progress: Progress) -> None:
         """Shows where the training stands."""
         if self._bar is None:
             return
+        self._updated = time.monotonic()
         done = progress.epoch * self._rows + progress.examples
         loss = progress.epoch_loss if math.isnan(progress.loss) else progress.loss
         self._bar.n = min(done, self._bar.total)
         self._bar.set_description(f"epoch {min(progress.epoch + 1, self._epochs)}/{self._epochs}", refresh=False)
         if not math.isnan(loss):
-            self._bar.set_postfix({"loss": f"{loss:.5g}", **self._metrics})
+            self._bar.set_postfix({"loss": f"{loss:.5g}", **self._metrics}, refresh=False)
         self._bar.refresh()
 
     def end_epoch(self, record: Mapping[str, Any]) -> None:

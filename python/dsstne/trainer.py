@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _native, _options
+from dsstne import _checks, _native, _options
 from dsstne._layers import Bound, check_rows
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
 
@@ -55,11 +55,11 @@ class Trainer:
         targets: What the outputs should be, [rows, outputs], likewise; None = X.
         optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"`` or ``"adamw"``; or a mapping
             with ``kind`` and its numbers, such as ``{"kind": "adam", "beta2": 0.99}``.
-        learning_rate: Size of a step.
-        weight_decay: Added to the gradient as this times the weight (``"adamw"``: applied apart); biases are exempt.
+        learning_rate: Size of a step; here or in the mapping, not in both.
+        weight_decay: Likewise; added to the gradient as this times the weight (``"adamw"``: applied apart). Biases are
+            exempt.
         batch_size: Examples per step.
-        schedule: How the learning rate changes, such as ``{"kind": "cosine", "steps": 1000}``; None =
-            not at all.
+        schedule: How the learning rate changes, such as ``{"kind": "cosine", "steps": 1000}``; None = not at all.
         seed: Seed of shuffling, denoising and dropout.
         shuffle: Visit the rows in a new order in each epoch.
         devices: See :func:`dsstne.fit`.
@@ -69,7 +69,7 @@ class Trainer:
 
     Raises:
         InvalidArgumentError: A shape or an option that cannot be; an unknown one is named with the nearest known one.
-        OutOfMemoryError: The plan is above ``memory_limit``; its ``plan`` attribute lists the parts.
+        InvalidDataError: A matrix is damaged; the message names row, column and value.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -98,7 +98,10 @@ class Trainer:
         threads: int | None = None,
         memory_limit: int | None = None,
     ) -> None:
-        rule = {"kind": optimizer} if isinstance(optimizer, str) else dict(optimizer)
+        rule = _checks.kind(optimizer, "optimizer", "adam")
+        for name, value, default in (("learning_rate", learning_rate, 1e-3), ("weight_decay", weight_decay, 0.0)):
+            if name in rule and value != default:
+                raise InvalidArgumentError(f"{name} is given as {name}= and in optimizer=; give it once")
         options = {
             "optimizer": {"learning_rate": learning_rate, "weight_decay": weight_decay, **rule},
             "schedule": schedule,
@@ -111,26 +114,26 @@ class Trainer:
             "memory_limit": memory_limit,
         }
         self.model = model
-        self._stack = ExitStack()
-        try:
+        with ExitStack() as undo:
             inputs = Bound(X, model.inputs, "X")
-            self._stack.callback(inputs.close)
+            undo.callback(inputs.close)
             wanted, name = (X, "X") if targets is None else (targets, "targets")
             outputs = Bound(wanted, model.outputs, name, inputs)
-            self._stack.callback(outputs.close)
+            undo.callback(outputs.close)
             check_rows("targets", outputs.rows, "X", inputs.rows)
             self.rows = inputs.rows
             owners = (model._handle, inputs, outputs)
             self._handle = _native.Handle(
                 "trainer", "trainer_open", model._handle.value, _options.to_json(options), owners=owners
             )
-            self._stack.callback(self._handle.close)
+            undo.callback(self._handle.close)
             with self._explaining_memory():
                 for layer, dataset in (inputs.datasets | outputs.datasets).items():
                     _native.call("trainer_bind", self._handle.value, layer.encode(), dataset._handle.value)
-        except BaseException:
-            self._stack.close()
-            raise
+            self._data = (outputs, inputs)
+            undo.pop_all()
+        fed = [list(bound.datasets.values()) for bound in (inputs, outputs)]
+        model._learn_same_items(len(fed[0]) == 1 and fed[0] == fed[1])
 
     @property
     def progress(self) -> Progress:
@@ -142,8 +145,10 @@ class Trainer:
         """Tells what a run needs and does, without allocating anything.
 
         Returns:
-            ``parts``: list of ``{"name", "bytes", "device"}``; ``bytes``: their sum; ``available``: bytes that are
-            free; ``operations``: the ordered operations of a step, as texts.
+            ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor or layer it
+            belongs to, if any, and ``held`` tells that it exists already; ``bytes``: their sum; ``available``: bytes
+            that are free, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the ordered
+            operations of a step, as texts.
         """
         plan: dict[str, Any] = json.loads(_native.call_text("trainer_plan", self._handle.value))
         return plan
@@ -171,34 +176,36 @@ class Trainer:
             Where the training stands now.
 
         Raises:
-            InvalidArgumentError: No limit was given, or one that is not above 0.
+            InvalidArgumentError: No limit was given, or one that is not above 0; steps and epochs are integers.
             NotFiniteError: The loss or a weight is no longer finite; the message names tensor, step and what to try,
                 and the model keeps its last finite weights.
-            OutOfMemoryError: As for the constructor.
+            OutOfMemoryError: The plan is above ``memory_limit`` or does not fit; the error's ``plan`` lists the parts.
             KeyboardInterrupt: Ctrl-C.
         """
-        given = {"steps": steps, "epochs": epochs, "seconds": seconds}
-        for name, limit in given.items():
-            if limit is not None and not limit > 0:
-                raise InvalidArgumentError(f"{name} must be above 0, not {limit}")
-        if all(limit is None for limit in given.values()):
+        if steps is None and epochs is None and seconds is None:
             raise InvalidArgumentError("run() needs a limit: steps=, epochs= or seconds=")
-        limits = [] if steps is None else [int(steps)]
+        limits = [] if steps is None else [_checks.integer(steps, "steps", 1)]
         if epochs is not None:
-            now = self.progress
-            limits.append(int(epochs) * now.steps_per_epoch - now.step % now.steps_per_epoch)
+            wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
+            limits.append(max(1, wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)))
+        left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 is no limit here, as for the steps
         poll = None if on_progress is None else lambda: on_progress(self.progress)
         with self._explaining_memory():
-            arguments = (min(limits, default=0), float(seconds or 0), None)
-            _native.call_interruptibly(self._handle, "trainer_run", *arguments, poll=poll)
+            _native.call_interruptibly(self._handle, "trainer_run", min(limits, default=0), left, None, poll=poll)
         return self.progress
 
     def _explaining_memory(self) -> _MemoryExplained:
         return _MemoryExplained(self)
 
     def close(self) -> None:
-        """Frees the state of the optimizer and lets go of the data; closing twice does nothing."""
-        self._stack.close()
+        """Frees the state of the optimizer and lets go of the data; closing twice does nothing.
+
+        Raises:
+            BusyError: It runs, in another thread; it stays open.
+        """
+        self._handle.close()
+        for data in self._data:
+            data.close()
 
     def __enter__(self) -> Trainer:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import threading
+import time
 from collections.abc import Callable
 from ctypes import byref, c_size_t, c_uint64
 from typing import Any
@@ -130,8 +131,11 @@ def test_a_running_trainer_refuses_all_but_progress_and_cancel(blocks: Blocks) -
     last, progress = Progress(struct_size=80), Progress(struct_size=80)
     thread = threading.Thread(target=run)
     thread.start()
+    deadline = time.monotonic() + 30  # guards against a hang only
     while not progress.running or progress.step < 3:
         library.call("trainer_progress", trainer, byref(progress))
+        assert not ended
+        assert time.monotonic() < deadline
     refused = [
         failure(library, "trainer_run", trainer, 1, 0.0, None),
         failure(library, "trainer_plan", trainer, None, byref(c_size_t(0))),

@@ -1,7 +1,7 @@
 """Ranking quality and speed on real data: Gowalla check-ins in the 80/20 split of NGCF and LightGCN.
 
     python tests/bench/gowalla.py                                  # quality of both networks, 16 epochs
-    python tests/bench/gowalla.py --seeds 3                        # with mean and spread
+    python tests/bench/gowalla.py --seeds 3                        # with mean and range
     python tests/bench/gowalla.py --peer torch --epochs 4          # epochs beside PyTorch's, taking turns
 
 The data are for research and are not part of this repository: --data names a folder with train.txt.xz and
@@ -61,8 +61,14 @@ def quality(train: sparse.csr_array, test: sparse.csr_array, network: Network, s
     print(f"  {'epoch':>5}  {'recall@20':>22}  {'ndcg@20':>22}")
     for epoch, runs in found.items():
         recall, ndcg = ([run[name] for run in runs] for name in ("recall@20", "ndcg@20"))
-        print(f"  {epoch:>5}  {spread(recall, 4):>22}  {spread(ndcg, 4):>22}")
+        print(f"  {epoch:>5}  {over_seeds(recall):>22}  {over_seeds(ndcg):>22}")
     print(f"  seconds per epoch: mean {statistics.mean(seconds):.2f}, median {spread(seconds)}", flush=True)
+
+
+def over_seeds(values: list[float]) -> str:
+    """Mean and range as text: `0.1812 (0.1808-0.1816)`."""
+    mean = f"{statistics.mean(values):.4f}"
+    return mean if len(values) < 2 else f"{mean} ({min(values):.4f}-{max(values):.4f})"
 
 
 def race(train: sparse.csr_array, test: sparse.csr_array, network: Network, epochs: int) -> None:

@@ -58,11 +58,49 @@ def test_arrays_that_are_too_short_are_refused(X):
 
 
 @pytest.mark.parametrize(
-    "bad", [np.zeros(5), np.zeros((2, 2, 2)), "text", None, [["a"]], object(), {"a": 1}, np.zeros((2, 2), complex)]
+    ("bad", "error", "words"),
+    [
+        (np.zeros(5), dsstne.InvalidArgumentError, "X must have two dimensions, rows and columns; it has 1"),
+        (np.zeros((2, 2, 2)), dsstne.InvalidArgumentError, "it has 3"),
+        (scipy.sparse.coo_array(np.ones(3)), dsstne.InvalidArgumentError, "it has 1"),
+        ("text", dsstne.InvalidDataError, "X is a str with values of type <U4"),
+        (None, dsstne.InvalidArgumentError, "X is None; expected a matrix"),
+        ([["a"]], dsstne.InvalidDataError, "X is a list with values of type <U1"),
+        ([[1, 2], [3]], dsstne.InvalidDataError, "X is a list whose rows are not equally long"),
+        (object(), dsstne.InvalidDataError, "X is a object with values of type object"),
+        ({"a": 1}, dsstne.InvalidArgumentError, "X is a mapping; one matrix is expected"),
+        (np.zeros((2, 2), complex), dsstne.InvalidDataError, "complex128; expected numbers"),
+    ],
 )
-def test_what_is_no_matrix_is_refused(bad):
-    with pytest.raises((dsstne.InvalidArgumentError, dsstne.InvalidDataError)):
+def test_what_is_no_matrix_is_refused(bad, error, words):
+    with pytest.raises(error, match=words):
         dsstne.Dataset(bad)
+
+
+def test_a_dataset_is_not_wrapped_twice(X):
+    with dsstne.Dataset(X) as data, pytest.raises(dsstne.InvalidArgumentError, match="X is a Dataset already"):
+        dsstne.Dataset(data)
+
+
+def test_errors_have_one_subject_which_is_the_parameter(X):
+    with pytest.raises(dsstne.InvalidDataError, match=r"^validation is a str with values of type"):
+        dsstne.fit(X, **FAST, validation="text")
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"^targets must have two dimensions"):
+        dsstne.fit(X, np.zeros(3), **FAST)
+    made = X.copy()
+    made.indptr = made.indptr[:2]
+    with pytest.raises(dsstne.InvalidDataError, match=r"^targets: indptr has 2 entries"):
+        dsstne.fit(X, made, **FAST)
+
+
+def test_none_is_no_matrix_anywhere(model, X):
+    for call in (model.recommend, model.predict, model.embed, lambda _: model.scores(None, [1]), dsstne.fit):
+        with pytest.raises(dsstne.InvalidArgumentError, match=r"^X is None"):
+            call(None)
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"^X_in is None"):
+        dsstne.evaluate(model, None, X)
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"^X_held_out is None"):
+        dsstne.evaluate(model, X, None)
 
 
 def test_complex_sparse_values_and_float_indices_are_refused(X):
@@ -132,25 +170,38 @@ def test_k_must_be_an_integer(model, X, k):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "words"),
     [
-        {"items": [60]},
-        {"items": [-1]},
-        {"filter_items": [1.5]},
-        {"items": [1], "filter_items": [2]},
-        {"rows": [240]},
-        {"rows": [-1]},
-        {"items": np.ones(59, bool)},
-        {"items": [[1, 2], [3, 4]]},
-        {"exclude_seen": False, "exclude": 1},
-        {"devices": "gpu:7"},
-        {"devices": "cuda:0"},
-        {"batch_size": -5},
+        ({"items": [60]}, r"items\[0\] is 60; expected 0 to 59"),
+        ({"items": [-1]}, r"items\[0\] is -1"),
+        ({"filter_items": [1.5]}, "filter_items: expected one list of integers, got 1 dimensions of float64"),
+        ({"items": [1], "filter_items": [2]}, "not both"),
+        ({"rows": [240]}, r"rows\[0\] is 240; expected 0 to 239"),
+        ({"rows": [-1]}, r"rows\[0\] is -1"),
+        ({"items": np.ones(59, bool)}, "items: a mask must have 60 entries"),
+        ({"items": [[1, 2], [3, 4]]}, "items: expected one list of integers, got 2 dimensions"),
+        ({"exclude_seen": False, "exclude": 1}, "exclude_seen=False leaves nothing out"),
+        ({"exclude": True}, "exclude is True.*use exclude_seen="),
+        ({"exclude": np.False_}, "use exclude_seen="),
+        ({"batch_size": -5}, "batch_size must be at least 1, not -5"),
+        ({"batch_size": "5"}, "batch_size must be an integer, not '5'"),
+        ({"devices": "gpu:7"}, "gpu:7"),
     ],
 )
-def test_impossible_choices_are_refused(model, X, options):
-    with pytest.raises((dsstne.InvalidArgumentError, dsstne.DeviceUnavailableError, dsstne.UnsupportedError)):
+def test_impossible_choices_are_refused(model, X, options, words):
+    with pytest.raises(dsstne.InvalidArgumentError, match=words):
         model.recommend(X, **options)
+
+
+def test_arguments_of_other_types_are_refused_by_name(model, X):
+    with pytest.raises(dsstne.InvalidArgumentError, match="layer must be a text, not 3"):
+        model.predict(X, layer=3)
+    with pytest.raises(dsstne.InvalidArgumentError, match="name must be a text, not 3"):
+        model.tensor(3)
+    with pytest.raises(dsstne.InvalidArgumentError, match="columns must be an integer, not '21'"):
+        dsstne.Dataset(X, columns="21")
+    with pytest.raises(dsstne.InvalidArgumentError, match="metrics must be a list, not 20"):
+        dsstne.evaluate(model, X, X, 20)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +237,26 @@ def test_unknown_words_are_named_with_the_nearest_known_one(X, options, words):
         ({"temperature": 0}, "temperature"),
         ({"temperature": -1.0}, "temperature"),
         ({"hidden": []}, "hidden"),
+        ({"hidden": 4.5}, "hidden must be an integer, not 4.5"),
+        ({"hidden": None}, "hidden must be an integer, not None"),
+        ({"hidden": "12"}, "hidden must be an integer, not '12'"),
+        ({"hidden": [4, True]}, r"hidden\[1\] must be an integer, not True"),
+        ({"activation": None}, "activation must be a list, not None"),
+        ({"loss": None}, "loss must be a word such as 'softmax' or a mapping, not None"),
+        ({"optimizer": None}, "optimizer must be a word such as 'adam'"),
+        ({"optimizer": 3}, "optimizer must be a word such as 'adam' or a mapping, not 3"),
+        ({"network": {"layers": 3}}, "layers"),
+        ({"network": 3}, "network must be a mapping, JSON text or a path, not 3"),
+        ({"temperature": "0.1"}, "temperature must be a number, not '0.1'"),
+        ({"temperature": float("inf")}, "temperature must be above 0, not inf"),
+        ({"epochs": "3"}, "epochs must be an integer, not '3'"),
+        ({"epochs": 2.5}, "epochs must be an integer, not 2.5"),
+        ({"max_seconds": "3"}, "max_seconds must be a number, not '3'"),
+        ({"callbacks": 3}, "callbacks must be a list, not 3"),
+        ({"callbacks": [3]}, "callbacks must be functions, not 3"),
+        ({"epochs": 0, "learning_rate": -1}, "learning_rate"),
+        ({"epochs": 0, "optimizer": "nonsense"}, "nonsense"),
+        ({"epochs": 0, "precision": "foo"}, "foo"),
         ({"hidden": [0]}, "size"),
         ({"hidden": [3, 4], "activation": ["tanh"]}, "activation"),
         ({"seed": -1}, "seed"),
@@ -201,6 +272,23 @@ def test_impossible_options_are_refused_by_name(X, options, words):
     defaults = {} if "network" in options else FAST
     with pytest.raises(dsstne.InvalidArgumentError, match=words):
         dsstne.fit(X, **{**defaults, **options})
+
+
+def test_numbers_of_numpy_are_numbers(X):
+    options = {"epochs": np.int32(1), "learning_rate": np.float32(0.01), "temperature": np.float64(0.5)}
+    model = dsstne.fit(X, **{**FAST, **options}, batch_size=np.int64(64), max_seconds=np.float32(60))
+    assert model.recommend(X, k=np.int16(2), batch_size=np.uint8(9))[0].shape == (240, 2)
+    for hidden in (np.int64(64), np.array([64]), [np.int8(64)], range(64, 65)):
+        assert dsstne.fit(X, hidden=hidden, epochs=0).tensors["hidden1.bias"] == (64,)
+
+
+def test_an_input_by_name_needs_its_output_by_name(X):
+    with pytest.raises(dsstne.InvalidArgumentError, match="give targets= as a mapping of output layers"):
+        dsstne.fit({"input": X}, **FAST)
+    with pytest.raises(dsstne.NotFoundError, match="X: there is no layer 'imput' to feed; did you mean 'input'"):
+        dsstne.fit({"imput": X}, {"output": X}, **FAST)
+    with pytest.raises(dsstne.NotFoundError, match="targets: there is no layer 'out' to feed; did you mean 'output'"):
+        dsstne.fit({"input": X}, {"out": X}, **FAST)
 
 
 def test_an_unknown_parameter_is_a_type_error(X):

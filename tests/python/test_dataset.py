@@ -1,5 +1,6 @@
 """Matrices reach the engine without a copy, unchanged, whatever they are."""
 
+import ctypes
 import gc
 import logging
 
@@ -9,6 +10,7 @@ import scipy.sparse
 from matrices import blocks
 
 import dsstne
+from dsstne import _native
 
 
 def address(array):
@@ -148,6 +150,30 @@ def test_unsorted_rows_and_duplicates_mean_their_sum(model, X):
         assert parts(other) == before
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u4", "i8", "u8", "f4", "f8"])
+def test_duplicates_of_numbers_count_as_their_sum_whatever_the_numbers(model, dtype):
+    once, doubled = (scipy.sparse.csr_array((1, 60), dtype=np.float32) for _ in range(2))
+    once.indptr, once.indices, once.data = np.array([0, 2]), np.array([3, 5]), np.array([2.0, 1.0])
+    doubled.indptr, doubled.indices, doubled.data = np.array([0, 3]), np.array([3, 5, 3]), np.ones(3, dtype)
+    np.testing.assert_array_equal(model.predict(doubled), model.predict(once))
+
+
+def test_boolean_duplicates_count_once(model):
+    once, doubled = (scipy.sparse.csr_array((1, 60), dtype=bool) for _ in range(2))
+    once.indptr, once.indices, once.data = np.array([0, 2]), np.array([3, 5]), np.ones(2, bool)
+    doubled.indptr, doubled.indices, doubled.data = np.array([0, 3]), np.array([3, 5, 3]), np.ones(3, bool)
+    np.testing.assert_array_equal(model.predict(doubled), model.predict(once))
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("i1", 32), ("u2", 32), ("i4", 64), ("u4", 64), ("i8", 64), ("f2", 32)])
+def test_values_are_converted_to_a_type_that_holds_them(dtype, bits):
+    largest = np.iinfo(dtype).max if dtype in ("i1", "u2", "i4", "u4") else 1000
+    made = scipy.sparse.csr_array((1, 3), dtype=np.float32)
+    made.indptr, made.indices, made.data = np.array([0, 1]), np.array([2]), np.array([largest], dtype)
+    with dsstne.Dataset(made) as data:
+        assert (data.info["value_bits"], data.info["maximum"]) == (bits, largest)
+
+
 def test_nothing_is_mutated_by_any_call(X):
     made = X.copy()
     before = parts(made)
@@ -193,8 +219,20 @@ def test_arrow_memory_is_given_back():
 
 def test_arrow_data_needs_its_columns():
     pyarrow = pytest.importorskip("pyarrow")
-    with pytest.raises(dsstne.InvalidArgumentError, match="columns="):
-        dsstne.Dataset(pyarrow.array([[0]], type=pyarrow.list_(pyarrow.int32())))
+    lists = pyarrow.array([[0]], type=pyarrow.list_(pyarrow.int32()))
+    for use in (dsstne.Dataset, dsstne.fit, dsstne.popularity):
+        with pytest.raises(dsstne.InvalidArgumentError, match=r"give dsstne\.Dataset\(array, columns="):
+            use(lists)
+
+
+def test_arrow_data_in_pieces_is_refused_with_a_remedy():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"items": pyarrow.array([[0, 2], [1]], type=pyarrow.list_(pyarrow.int32()))})
+    for pieces in (table, table["items"]):
+        with pytest.raises(dsstne.InvalidArgumentError, match=r"X is a \w+, which comes in pieces.*combine_chunks\(\)"):
+            dsstne.Dataset(pieces, columns=3)
+    with dsstne.Dataset(table["items"].combine_chunks(), columns=3) as data:
+        assert data.shape == (2, 3)
 
 
 def test_arrow_data_of_another_kind_is_refused_and_released():
@@ -250,17 +288,20 @@ def test_arrays_live_as_long_as_the_dataset():
 
 
 def test_whatever_order_the_collector_takes_all_memory_is_given_back(X, model):
-    from dsstne import _native
-
     data = dsstne.Dataset(X)
-    cycle = [data, dsstne.Trainer(model, data)]
+    trainer = dsstne.Trainer(model, data)
+    values = {"dataset_get_info": data._handle.value, "trainer_plan": trainer._handle.value}
+    cycle = [data, trainer]
     cycle.append(cycle)
-    del data, cycle
+    del data, trainer, cycle
     gc.collect()
     _native.close_abandoned()
     assert not _native._abandoned
-    copy = dsstne.Model(model.network)
-    copy.close()
+    info = _native.DatasetInfoStruct(struct_size=ctypes.sizeof(_native.DatasetInfoStruct))
+    with pytest.raises(dsstne.InvalidHandleError):
+        _native.call("dataset_get_info", values["dataset_get_info"], ctypes.byref(info))
+    with pytest.raises(dsstne.InvalidHandleError):
+        _native.call_text("trainer_plan", values["trainer_plan"])
 
 
 def test_a_dataset_does_not_pickle(X):

@@ -210,3 +210,9 @@ def _load_script():
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def test_hold_out_splits_matrices_not_datasets():
+    words = "split that, then wrap the parts"
+    with dsstne.Dataset(sparse.csr_array(np.eye(3))) as data, pytest.raises(InvalidArgumentError, match=words):
+        hold_out(data)

@@ -47,7 +47,7 @@ def test_an_unknown_command_is_refused(capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".api", ".cli", ".dataset", ".diagnosis", ".errors", ".evaluation", ".model", ".trainer"]
+    "name", ["", "._weights", ".api", ".cli", ".dataset", ".diagnosis", ".errors", ".evaluation", ".model", ".trainer"]
 )
 def test_examples_of_the_documentation_hold(name):
     module = importlib.import_module("dsstne" + name)

@@ -64,10 +64,20 @@ def test_metrics_equal_the_reference(model, X, held_out, exclude):
 
 
 def test_coverage_is_the_share_of_items_anybody_gets(model, X, held_out):
+    few = held_out.toarray()
+    few[20:] = 0  # rows without targets do not count
+    few = scipy.sparse.csr_array(few)
     ids, _ = model.recommend(X, k=3)
-    counted = ids[np.diff(held_out.indptr) > 0]
-    value = dsstne.evaluate(model, X, held_out, "coverage@3")["coverage@3"]
-    assert value in (len(np.unique(ids)) / 60, len(np.unique(counted)) / 60)
+    counted = ids[np.diff(few.indptr) > 0]
+    assert len(np.unique(counted)) < len(np.unique(ids))
+    assert dsstne.evaluate(model, X, few, "coverage@3")["coverage@3"] == len(np.unique(counted)) / 60
+    assert np.isnan(dsstne.evaluate(model, X, few, "coverage@3", per_row=True)["coverage@3"]).all()
+
+
+def test_coverage_of_an_allow_list_is_the_share_of_its_items(model, X, held_out):
+    value = dsstne.evaluate(model, X, held_out, "coverage@3", items=range(30))["coverage@3"]
+    ids, _ = model.recommend(X, k=3, items=range(30))
+    assert value == len(np.setdiff1d(ids[np.diff(held_out.indptr) > 0], [-1])) / 30
 
 
 def test_rows_and_items_restrict_the_ranking(model, X, held_out):

@@ -1,6 +1,7 @@
 """What a model answers, and that it survives files, pickles and copies."""
 
 import copy
+import json
 import pickle
 import threading
 
@@ -127,6 +128,9 @@ def test_tensors_are_copied_out_and_in(model):
 def test_set_tensor_refuses_what_does_not_fit(model):
     with pytest.raises(dsstne.InvalidArgumentError, match=r"shape \(60, 12\), not \(3,\)"):
         model.set_tensor("output.weight", [1, 2, 3])
+    for values in (None, "x", [[1, 2], [3]], [1j] * 60):
+        with pytest.raises(dsstne.InvalidArgumentError, match=r"output\.bias: expected numbers"):
+            model.set_tensor("output.bias", values)
     with pytest.raises(KeyError, match=r"did you mean 'output\.weight'"):
         model.tensor("output.wieght")
     bad = model.tensor("output.weight")
@@ -154,6 +158,69 @@ def test_integer_names_stay_integers(X, tmp_path):
     model.save(tmp_path / "m.dsstne")
     items = dsstne.load(tmp_path / "m.dsstne").items
     assert (items.dtype, items[59]) == (np.int64, 59 * 10**10)
+
+
+def test_names_are_removed_by_none(model):
+    named = copy.deepcopy(model)
+    named.items = range(60)
+    named.items = None
+    assert named.items is None
+    assert copy.deepcopy(named).items is None
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([0] * 59 + [1 << 63], r"items\[59\] is 9223372036854775808, which 64 bits do not hold"),
+        (["x"] * 59 + ["\ud800"], r"items\[59\] is '\\ud800', which is no Unicode text"),
+        ("x" * 60, "items must be a list, not 'x"),
+        (np.array("x" * 60), "items must be a list"),
+        (7, "items must be a list, not 7"),
+    ],
+)
+def test_names_that_cannot_be_kept_are_refused(model, names, words):
+    with pytest.raises(dsstne.InvalidArgumentError, match=words):
+        copy.deepcopy(model).items = names
+
+
+@pytest.mark.parametrize("ids", [[2.5], "a", [None], [60], [-2]])
+def test_only_ids_have_names(model, ids):
+    named = copy.deepcopy(model)
+    named.items = range(60)
+    with pytest.raises(dsstne.InvalidArgumentError, match="ids"):
+        named.names(ids)
+    assert named.names([]).tolist() == []
+
+
+def test_names_are_decoded_once(model, monkeypatch):
+    named = copy.deepcopy(model)
+    named.items = range(60)
+    assert named.names([3]).tolist() == [3]
+    monkeypatch.setattr(named, "tensor", None)
+    assert named.names([[4, -1]]).tolist() == [[4, None]]
+
+
+def test_changing_the_names_that_were_asked_for_changes_nothing(model):
+    named = copy.deepcopy(model)
+    named.items = range(60)
+    named.items[0] = 99
+    assert named.items[0] == 0
+
+
+def test_attributes_are_texts(model, tmp_path):
+    noted = copy.deepcopy(model)
+    noted.attributes["note"] = None
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"attributes\['note'\] must be a text, not None"):
+        noted.save(tmp_path / "m.dsstne")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_programs_read_a_model_file(model, tmp_path):
+    safetensors = pytest.importorskip("safetensors")
+    model.save(tmp_path / "m.dsstne")
+    with safetensors.safe_open(tmp_path / "m.dsstne", "np") as file:
+        np.testing.assert_array_equal(file.get_tensor("output.weight"), model.tensor("output.weight"))
+        assert json.loads(file.metadata()["network"]) == model.network
 
 
 def test_names_must_fit(X):
@@ -197,6 +264,7 @@ def test_a_loaded_model_keeps_history_attributes_and_step(model, X, tmp_path):
 def test_pickles_and_deep_copies_have_the_same_bits(model, X):
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
         assert same(other, model, X)
+        assert other.step == model.step > 0
         assert bits(map(other.tensor, model.tensors)) == bits(map(model.tensor, model.tensors))
         other.history.append({})
     assert {} not in model.history

@@ -3,11 +3,13 @@
 import copy
 import math
 import threading
+import types
 
 import numpy as np
 import pytest
 
 import dsstne
+from dsstne import _native
 
 
 @pytest.fixture
@@ -23,14 +25,31 @@ def test_steps_epochs_and_seconds_limit_a_run(fresh, X):
         assert trainer.run(epochs=1).step == 5  # the begun epoch is finished
         assert trainer.run(epochs=2).step == 15
         assert trainer.run(epochs=100, steps=2).step == 17
-        assert trainer.run(seconds=0.05).seconds < 1
+        assert 0 < trainer.run(seconds=0.05).seconds < 30  # late on a busy machine, but it ends
         assert trainer.progress.epoch_loss > 0
 
 
-@pytest.mark.parametrize("limits", [{}, {"steps": 0}, {"epochs": -1}, {"seconds": float("nan")}])
-def test_a_run_needs_a_limit_above_zero(fresh, X, limits):
-    with dsstne.Trainer(fresh, X) as trainer, pytest.raises(dsstne.InvalidArgumentError):
-        trainer.run(**limits)
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({}, "needs a limit"),
+        ({"steps": 0}, "steps must be at least 1, not 0"),
+        ({"steps": 0.5}, "steps must be an integer, not 0.5"),
+        ({"steps": "3"}, "steps must be an integer, not '3'"),
+        ({"steps": True}, "steps must be an integer, not True"),
+        ({"epochs": -1}, "epochs must be at least 1"),
+        ({"epochs": 0.5}, "epochs must be an integer, not 0.5"),
+        ({"epochs": 0.5, "steps": 2}, "epochs must be an integer"),
+        ({"seconds": float("nan")}, "seconds must be above 0"),
+        ({"seconds": 0}, "seconds must be above 0"),
+        ({"seconds": "3"}, "seconds must be a number"),
+    ],
+)
+def test_a_run_needs_a_limit_above_zero(fresh, X, limits, words):
+    with dsstne.Trainer(fresh, X) as trainer:
+        with pytest.raises(dsstne.InvalidArgumentError, match=words):
+            trainer.run(**limits)
+        assert trainer.progress.step == 0
 
 
 def test_cut_runs_give_the_bits_of_an_uncut_one(fresh, X):
@@ -74,11 +93,18 @@ def test_a_limit_below_the_plan_lists_its_parts(fresh, X):
 
 def test_progress_is_told_while_a_run_goes_on(fresh, X):
     seen = []
+
+    def look(progress):
+        seen.append(progress)
+        if len(seen) == 3:
+            raise LookupError("seen enough")
+
     with dsstne.Trainer(fresh, X, batch_size=8) as trainer:
-        trainer.run(seconds=0.5, on_progress=seen.append)
-    assert len(seen) >= 3
+        with pytest.raises(LookupError):
+            trainer.run(seconds=60, on_progress=look)
+        assert trainer.progress.examples_per_second > 0
     assert [p.step for p in seen] == sorted(p.step for p in seen)
-    assert seen[-1].examples_per_second > 0
+    assert 0 < seen[-1].step <= fresh.step
 
 
 def test_an_exception_in_on_progress_ends_the_run_and_is_raised(fresh, X):
@@ -106,7 +132,43 @@ def test_the_model_is_busy_while_a_run_goes_on(fresh, X):
         with pytest.raises(KeyboardInterrupt):
             trainer.run(epochs=10**9, on_progress=look)
         assert len(errors) == 4
-    fresh.recommend(X)
+        trainer.run(steps=1)
+    assert repr(trainer) == "Trainer(closed)"  # though close() was refused before
+    assert all(dataset.closed for bound in trainer._data for dataset in bound.datasets.values())
+    fresh.close()
+    assert fresh.closed
+
+
+@pytest.mark.parametrize("moments", [{"not begun"}, {"begun"}, {"look 1"}, {"look 2"}, {"look 1", "look 2", "look 3"}])
+def test_ctrl_c_between_any_two_instructions_waits_for_the_engine(fresh, X, monkeypatch, moments):
+    class Event(threading.Event):
+        looks = 0
+
+        def is_set(self):
+            self.looks += 1
+            interrupt(f"look {self.looks}")
+            return super().is_set()
+
+    class Thread(threading.Thread):
+        def start(self):
+            interrupt("not begun")
+            super().start()
+            interrupt("begun")
+
+    def interrupt(moment):
+        if moment in moments:
+            raise KeyboardInterrupt
+
+    with dsstne.Trainer(fresh, X, batch_size=8) as trainer:
+        with monkeypatch.context() as patch:
+            patch.setattr(_native, "threading", types.SimpleNamespace(Event=Event, Thread=Thread))
+            with pytest.raises(KeyboardInterrupt):
+                trainer.run(epochs=10**9)
+        assert not _native.trainer_progress(trainer._handle)["running"]
+        step = trainer.progress.step
+        assert step == 0 or moments != {"not begun"}
+        assert trainer.run(steps=1).step == step + 1
+    assert repr(trainer) == "Trainer(closed)"
 
 
 def test_training_runs_in_a_thread_that_is_not_the_main_one(fresh, X):
@@ -123,20 +185,36 @@ def test_training_runs_in_a_thread_that_is_not_the_main_one(fresh, X):
 
 
 def test_other_python_threads_run_while_the_engine_trains(fresh, X):
-    beats = []
-    stop = threading.Event()
+    beats, stop, enough = [], threading.Event(), threading.Event()
 
     def beat():
-        while not stop.wait(0.01):
+        while not stop.wait(0.001):
             beats.append(1)
+            if len(beats) == 20:
+                enough.set()
+
+    def look(_):
+        if enough.is_set():
+            raise LookupError("the interpreter lock was free")
 
     heart = threading.Thread(target=beat)
-    heart.start()
     with dsstne.Trainer(fresh, X, batch_size=8, threads=1) as trainer:
-        trainer.run(seconds=1)
-    stop.set()
-    heart.join()
-    assert len(beats) > 20  # of 100; the interpreter lock was free
+        heart.start()
+        try:
+            with pytest.raises(LookupError):
+                trainer.run(seconds=60, on_progress=look)
+        finally:
+            stop.set()
+            heart.join()
+    assert len(beats) >= 20
+
+
+def test_a_number_of_the_optimizer_is_given_once(fresh, X):
+    rule = {"kind": "sgd", "learning_rate": 0.5}
+    with pytest.raises(dsstne.InvalidArgumentError, match="learning_rate is given as learning_rate= and in optimizer="):
+        dsstne.Trainer(fresh, X, optimizer=rule, learning_rate=0.1)
+    with dsstne.Trainer(fresh, X, optimizer=rule) as trainer:
+        assert trainer.run(steps=1).learning_rate == 0.5
 
 
 def test_a_schedule_changes_the_learning_rate(fresh, X):

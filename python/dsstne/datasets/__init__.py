@@ -141,7 +141,12 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     if not 0 <= fraction <= 1:
         raise InvalidArgumentError(f"fraction is {fraction}, but must be between 0 and 1")
     if not hasattr(X, "tocsr"):
-        raise InvalidArgumentError(f"X is {type(X).__name__}, but must be a SciPy sparse matrix; try csr_array(X)")
+        kind = type(X).__name__
+        if kind == "Dataset" or hasattr(X, "__arrow_c_array__"):
+            raise InvalidArgumentError(
+                f"X is {kind}, but must be a SciPy sparse matrix: split that, then wrap the parts"
+            )
+        raise InvalidArgumentError(f"X is {kind}, but must be a SciPy sparse matrix; try csr_array(X)")
     X = X.tocsr()
     if not X.has_canonical_format or not np.all(X.data):
         X = X.copy()

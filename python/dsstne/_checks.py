@@ -1,0 +1,62 @@
+"""Arguments of the wrong kind, refused by the name of their parameter; ranges are mostly the engine's to check."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dsstne.errors import InvalidArgumentError
+
+
+def integer(value: Any, name: str, least: int | None = None) -> int:
+    """Returns an integer of any type (NumPy's too, but no truth value), at least so large."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"{name} must be an integer, not {shown(value)}")
+    if least is not None and number < least:
+        raise InvalidArgumentError(f"{name} must be at least {least}, not {number}")
+    return number
+
+
+def positive(value: Any, name: str) -> float:
+    """Returns a number above 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InvalidArgumentError(f"{name} must be a number, not {shown(value)}")
+    if not value > 0:
+        raise InvalidArgumentError(f"{name} must be above 0, not {value}")
+    return float(value)
+
+
+def text(value: Any, name: str) -> str:
+    """Returns a text."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name} must be a text, not {shown(value)}")
+    return value
+
+
+def kind(value: Any, name: str, example: str) -> dict[str, Any]:
+    """Returns what is chosen by a word, or by a mapping with the word and its numbers, as such a mapping."""
+    if isinstance(value, str):
+        return {"kind": value}
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(f"{name} must be a word such as {example!r} or a mapping, not {shown(value)}")
+    return dict(value)
+
+
+def several(value: Any, name: str) -> list[Any]:
+    """Returns the members of a list or of anything else to go through, but for texts and mappings."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise InvalidArgumentError(f"{name} must be a list, not {shown(value)}")
+    return list(value)
+
+
+def shown(value: Any) -> str:
+    """Writes a value for a message, cut where it is long."""
+    whole = repr(value)
+    return whole if len(whole) <= 80 else whole[:77] + "..."

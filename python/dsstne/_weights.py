@@ -1,0 +1,216 @@
+"""What a model is made of: a network definition, its weights, and the names of its items."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne import _checks, _native
+from dsstne._items import decode_names, encode_names
+from dsstne._layers import nearest
+from dsstne.errors import InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+_DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "U8": np.dtype(np.uint8), "I64": np.dtype(np.int64)}
+
+
+class Weights:
+    """A network and its numbers; :class:`dsstne.Model` adds what can be asked of it, and files."""
+
+    def _adopt(self, handle: _native.Handle) -> None:
+        self._handle = handle
+        self.history: list[dict[str, Any]] = []
+        self.attributes: dict[str, str] = {}
+        description = self._describe()
+        self._network: dict[str, Any] = description["network"]
+        self._parameters = int(description["parameters"])
+        self._layers = {layer["name"]: layer for layer in self._network["layers"]}
+        self._item_kind = "none"
+        self._names: NDArray[Any] | None = None
+        self._same_items: bool | None = None
+
+    def _describe(self) -> dict[str, Any]:
+        description: dict[str, Any] = json.loads(_native.call_text("model_describe", self._handle.value))
+        return description
+
+    # ---- what it is ----
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """The complete network definition."""
+        return copy.deepcopy(self._network)
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """Name and number of units of each input layer."""
+        return self._sizes("input")
+
+    @property
+    def outputs(self) -> dict[str, int]:
+        """Name and number of units of each output layer."""
+        return self._sizes("output")
+
+    def _sizes(self, kind: str) -> dict[str, int]:
+        return {name: layer["size"] for name, layer in self._layers.items() if layer["kind"] == kind}
+
+    @property
+    def output(self) -> str:
+        """Name of the output layer that is ranked: the only one, or the first."""
+        return next(iter(self.outputs))
+
+    @property
+    def output_units(self) -> int:
+        """Number of items of that layer."""
+        return self.outputs[self.output]
+
+    @property
+    def parameters(self) -> int:
+        """Number of trainable numbers."""
+        return self._parameters
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights."""
+        return int(self._describe()["bytes"])
+
+    @property
+    def step(self) -> int:
+        """Training steps done."""
+        return int(self._describe()["step"])
+
+    @property
+    def same_items(self) -> bool:
+        """Whether the outputs are the items of the input, so that what a row stores counts as seen.
+
+        :func:`dsstne.fit` and :class:`dsstne.Trainer` know: it is so where they are given no ``targets``. Of a model
+        that was never trained it is assumed if there is one input and one output of the same size. May be set.
+        """
+        if self._same_items is None:
+            return list(self.inputs.values()) == list(self.outputs.values()) == [self.output_units]
+        return self._same_items
+
+    @same_items.setter
+    def same_items(self, same: bool) -> None:
+        self._same_items = bool(same)
+
+    def _learn_same_items(self, same: bool) -> None:
+        """Takes what a training run tells, if nothing is known yet."""
+        if self._same_items is None:
+            self._same_items = same
+
+    # ---- weights ----
+
+    @property
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each weight and bias by name: ``"<layer>.weight"``, ``"<layer>.bias"``.
+
+        Weights that touch items have a row per item, the others are [units, inputs], and a bias is [units].
+        """
+        listed = self._describe()["tensors"]
+        return {t["name"]: _shape(t) for t in listed if not t["name"].startswith("items.")}
+
+    def _tensor_entry(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        _checks.text(name, "name")
+        listed = {t["name"]: t for t in self._describe()["tensors"]}
+        if name not in listed:
+            raise NotFoundError(f"the model has no tensor {name!r}; {nearest(name, listed)}")
+        return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
+
+    def tensor(self, name: str) -> NDArray[Any]:
+        """Returns a copy of a tensor; :attr:`tensors` lists them.
+
+        Raises:
+            NotFoundError: There is none of that name.
+        """
+        dtype, shape = self._tensor_entry(name)
+        array = np.empty(shape, dtype)
+        _native.call("model_get_tensor", self._handle.value, name.encode(), array, array.nbytes)
+        return array
+
+    def set_tensor(self, name: str, values: ArrayLike) -> None:
+        """Replaces a tensor by values of the same shape.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            InvalidArgumentError: The shape is another, or these are no numbers.
+            NotFiniteError: A value is not finite.
+            BusyError: A trainer or predictor is working with the model.
+        """
+        dtype, shape = self._tensor_entry(name)
+        try:
+            given = np.asarray(values)
+        except ValueError:  # lists of different lengths
+            given = np.asarray(None)
+        if given.dtype.kind not in "buif":
+            raise InvalidArgumentError(f"{name}: expected numbers, not {_checks.shown(values)}")
+        array = given.astype(dtype, order="C", copy=False)
+        if array.shape != shape:
+            raise InvalidArgumentError(f"{name} has the shape {shape}, not {array.shape}")
+        self._set(name, array)
+
+    def _set(self, name: str, array: NDArray[Any]) -> None:
+        _native.call("model_set_tensor", self._handle.value, name.encode(), array, array.nbytes)
+
+    # ---- names of items ----
+
+    @property
+    def items(self) -> NDArray[Any] | None:
+        """Names of the output's items in order, strings or int64, or None. Set it to name them; None removes names."""
+        names = self._item_names()
+        return None if names is None else names.copy()
+
+    @items.setter
+    def items(self, names: Sequence[str] | ArrayLike | None) -> None:
+        units = self.output_units
+        text, offsets, kind = encode_names([""] * units if names is None else names)
+        if len(offsets) - 1 != units:
+            raise InvalidArgumentError(f"items has {len(offsets) - 1:,} names; the model has {units:,} items")
+        self._set("items.bytes", text)
+        self._set("items.offsets", offsets)
+        self._item_kind, self._names = "none" if names is None else kind, None
+
+    def _item_names(self) -> NDArray[Any] | None:
+        """Returns the names themselves, decoded at the first use."""
+        if self._item_kind != "none" and self._names is None:
+            self._names = decode_names(self.tensor("items.bytes"), self.tensor("items.offsets"), self._item_kind)
+        return self._names
+
+    def names(self, ids: ArrayLike) -> NDArray[Any]:
+        """Translates ids that :meth:`Model.recommend` gave into names, of the same shape; None stands for -1.
+
+        Raises:
+            InvalidArgumentError: The model's items have no names, or an id is no id.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
+            >>> model = dsstne.popularity(X, items=["tea", "milk", "bread"])
+            >>> model.names(model.recommend(X, k=2)[0])
+            array([['milk', None],
+                   ['tea', 'milk']], dtype=object)
+        """
+        items = self._item_names()
+        if items is None:
+            raise InvalidArgumentError("the items of this model have no names; set model.items or give fit(items=...)")
+        numbers = np.asarray(ids)
+        if numbers.size and numbers.dtype.kind not in "iu":
+            raise InvalidArgumentError(f"ids must be integers, not {_checks.shown(ids)}")
+        if numbers.size and (numbers.min() < -1 or numbers.max() >= len(items)):
+            raise InvalidArgumentError(f"ids: expected -1 to {len(items) - 1:,}")
+        numbers = numbers.astype(np.int64)
+        chosen = np.full(numbers.shape, None, object)
+        chosen[numbers >= 0] = items[numbers[numbers >= 0]]
+        return chosen
+
+
+def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns the shape of a tensor as users see it: the engine's biases are matrices of one column."""
+    shape = tuple(tensor["shape"])
+    return shape[:1] if tensor["name"].endswith(".bias") else shape
