@@ -226,7 +226,8 @@ static void top_k(rank_t *r, int32_t worker) {
           for (; hits; hits &= hits - 1) {
             int64_t v = u + __builtin_ctz(hits), row = base + v;
             if (v >= n || excluded(r, row, first + t)) continue;
-            double hh = r->temperature != 0 ? row_square(r, row) : 0, ww = r->temperature != 0 ? item_square(r, first + t) : 0;
+            double hh = r->temperature != 0 ? row_square(r, row) : 0,
+                   ww = r->temperature != 0 ? item_square(r, first + t) : 0;
             float score = exact_score(r, row, first + t, hh, ww);
             if (score != score) continue;
             float *list = r->scores + row * r->k;

@@ -31,11 +31,11 @@ static inline void restore_environment(environment_t before) { (void)before; }
 #endif
 
 /* RUN(name, arguments, function, flush) defines run_name. */
-#define RUN(name, type, function, flush)                                        \
+#define RUN(name, type, function, flush)                                       \
   static inline void run_##name(const kernels_t *k, type *a, int32_t worker) { \
     environment_t before = set_environment(flush);                             \
-    k->function(a, worker);                                                     \
-    restore_environment(before);                                                \
+    k->function(a, worker);                                                    \
+    restore_environment(before);                                               \
   }
 
 RUN(gather, gather_t, gather, 1)
