@@ -74,45 +74,51 @@ INLINE void concatenate(const source_t *source, int32_t sources, int weights, in
   }
 }
 
-/* First round: rows of h, normalised for cosine logits, as padded rows and as panels; static split over workers. */
+/* Row u of the sources as a padded row, normalised and divided by the temperature for cosine logits; and its numbers. */
+static void pack_row(const layer_t *o, const layout_t *l, int64_t u) {
+  float *ws = o->workspace, *row = ws + l->rows + u * l->ldh, weight = 0, total = 0;
+  memset(row, 0, l->ldh * 4);
+  memset(ws + l->dh + u * l->Kp, 0, l->Kp * 4);
+  ws[l->norm + u] = ws[l->lse + u] = 0;
+  if (u < l->B) {
+    concatenate(o->source, o->sources, 0, u, row);
+    if (o->temperature != 0) {
+      double norm = sqrt(dot(row, row, l->K));
+      float scale = norm > 0 ? (float)(1 / (norm * o->temperature)) : 0;
+      ws[l->norm + u] = norm > 0 ? (float)(1 / norm) : 0;
+      for (int64_t k = 0; k < l->K; k++) row[k] *= scale;
+    }
+    weight = o->loss.weight / (float)l->B;
+    total = o->row_sum ? o->row_sum[u] : 0;
+    if (o->loss.normalize_rows) weight = total > 0 ? weight / total : 0;
+    if (o->stats) ws[l->lse + u] = o->stats[2 * u + 1];
+  }
+  ws[l->weight + u] = weight;
+  ws[l->count + u] = total * weight;
+}
+
+/* First round: rows of h as padded rows and as panels, and the largest magnitude among them; static split over workers. */
 static void layer_pack(layer_t *o, int32_t worker) {
   const int64_t K = units_of(o->source, o->sources);
   const layout_t l = layout_of(o->rows, K, o->items, o->workers);
-  float *ws = o->workspace, *panels = ws + l.panels, *rows = ws + l.rows;
-  float most = 0;
-  int64_t count = l.Bp / PANEL, first = count * worker / o->workers * PANEL,
-          last = count * (worker + 1) / o->workers * PANEL;
-  for (int64_t u = first; u < last; u++) {
-    float *row = rows + u * l.ldh;
-    memset(row, 0, l.ldh * 4);
-    float *panel = panels + u / PANEL * K * PANEL + u % PANEL;
-    float weight = 0;
-    if (u < l.B) {
-      concatenate(o->source, o->sources, 0, u, row);
-      if (o->temperature != 0) {
-        double norm = sqrt(dot(row, row, K));
-        float scale = norm > 0 ? (float)(1 / (norm * o->temperature)) : 0;
-        ws[l.norm + u] = norm > 0 ? (float)(1 / norm) : 0;
-        for (int64_t k = 0; k < K; k++) row[k] *= scale;
+  float *ws = o->workspace;
+  vf largest = {0};
+  int64_t count = l.Bp / PANEL;
+  for (int64_t p = count * worker / o->workers; p < count * (worker + 1) / o->workers; p++) {
+    const float *rows = ws + l.rows + p * PANEL * l.ldh;
+    float *panel = ws + l.panels + p * PANEL * K;
+    for (int64_t u = 0; u < PANEL; u++) {
+      pack_row(o, &l, p * PANEL + u);
+      for (int64_t k = 0; k < l.Kp; k += LANES) {
+        vf a = absolute(load(rows + u * l.ldh + k));
+        largest = select_((a > largest) | (a != a), a, largest);
       }
-      weight = o->loss.weight / (float)l.B;
-      float total = o->row_sum ? o->row_sum[u] : 0;
-      if (o->loss.normalize_rows) {
-        weight = total > 0 ? weight / total : 0;
-      }
-      ws[l.count + u] = total * weight;
-      ws[l.lse + u] = o->stats ? o->stats[2 * u + 1] : 0;
-    } else {
-      ws[l.norm + u] = ws[l.count + u] = ws[l.lse + u] = 0;
     }
-    ws[l.weight + u] = weight;
-    for (int64_t k = 0; k < K; k++) {
-      panel[k * PANEL] = row[k];
-      float a = fabsf(row[k]);
-      most = a > most || a != a ? a : most;
-    }
-    memset(ws + l.dh + u * l.Kp, 0, l.Kp * 4);
+    for (int64_t k = 0; k < K; k++)
+      for (int64_t u = 0; u < PANEL; u++) panel[k * PANEL + u] = rows[u * l.ldh + k];
   }
+  float most = 0;
+  for (int i = 0; i < LANES; i++) most = largest[i] > most || largest[i] != largest[i] ? largest[i] : most;
   ws[l.most + worker * 16] = most;
 }
 

@@ -81,9 +81,13 @@ static void output_stats(layer_t *o, int32_t worker) {
 
 /* Gradient of n units from the layer above, transposed into the tile. */
 static void load_delta(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z) {
-  for (int64_t t = 0; t < n; t++) {
-    for (int64_t u = 0; u < l->B; u++) z[t * l->ldz + u] = o->dz[u * o->items + first + t];
-    for (int64_t u = l->B; u < l->Bp; u++) z[t * l->ldz + u] = 0;
+  for (int64_t u = 0; u < l->Bp; u += LANES) { /* a few rows at a time: as many streams as the cache follows */
+    int64_t here = smaller(LANES, larger(l->B - u, 0));
+    const float *dz = o->dz + u * o->items + first;
+    for (int64_t t = 0; t < n; t++) {
+      for (int64_t i = 0; i < here; i++) z[t * l->ldz + u + i] = dz[i * o->items + t];
+      for (int64_t i = here; i < LANES; i++) z[t * l->ldz + u + i] = 0;
+    }
   }
 }
 
