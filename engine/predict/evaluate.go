@@ -102,7 +102,7 @@ func (e *evaluation) batch(op *kernels.TopK, b *batch) error {
 	}
 	n := int64(len(b.rows)) * e.k
 	op.IDs, op.Scores = e.ids.Int32()[:n], e.scores.Float32()[:n]
-	if err := e.p.device.TopK(op, &e.p.step); err != nil {
+	if err := e.p.Device.TopK(op, &e.p.step); err != nil {
 		return err
 	}
 	for u, row := range b.rows {

@@ -45,7 +45,7 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		return err
 	}
 	defer op.Workspace.Free()
-	h, err := p.device.Alloc(rows * weight.Columns)
+	h, err := p.Device.Alloc(rows * weight.Columns)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		own.Offsets = append(own.Offsets, int32(len(batch)))
 		from, to := first*k, (first+step.Rows)*k
 		op.IDs, op.Scores = ids[from:to], scores[from:to]
-		if err := p.device.TopK(op, &step); err != nil {
+		if err := p.Device.TopK(op, &step); err != nil {
 			return err
 		}
 	}
@@ -84,18 +84,18 @@ func (p *Predictor) itemWeight(name string) (*kernels.Weights, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := &p.net.Layers[output]
+		l := &p.Net.Layers[output]
 		if len(l.Sources) != 1 {
 			return nil, fault.New(fault.InvalidArgument, "layer %q has %d weights; name the tensor whose rows are to be compared",
 				l.Name, len(l.Sources))
 		}
-		name = p.net.WeightName(output, l.Sources[0])
+		name = p.Net.WeightName(output, l.Sources[0])
 	}
-	tensors, err := p.net.Tensors()
+	tensors, err := p.Net.Tensors()
 	if err != nil {
 		return nil, err
 	}
-	data, err := p.model.Tensor(name)
+	data, err := p.Model.Tensor(name)
 	if err != nil {
 		return nil, err
 	}

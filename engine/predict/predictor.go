@@ -15,14 +15,10 @@ import (
 
 // Predictor serves one call at a time; Cancel may be called meanwhile.
 type Predictor struct {
-	model     *model.Model
-	net       *network.Network
-	device    kernels.Device
+	*program.Binding
 	name      string // of the device
 	batchSize int64
 	limit     int64
-	bound     map[int]*csr.Matrix
-	rows      int64 // of the bound datasets, -1 before
 	program   *program.Program
 	planned   int64          // most rows of a batch: what the program has room for
 	held      []program.Part // memory that there is between calls
@@ -42,14 +38,12 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 	if err := o.Done(); err != nil {
 		return nil, err
 	}
-	device, err := placement.Open()
+	binding, err := program.NewBinding(m, placement)
 	if err != nil {
 		return nil, err
 	}
-	m.Use()
 	p := &Predictor{
-		model: m, net: m.Network(), device: device, name: device.Info().Name, batchSize: batchSize, limit: placement.Limit,
-		bound: map[int]*csr.Matrix{}, rows: -1,
+		Binding: binding, name: binding.Device.Info().Name, batchSize: batchSize, limit: placement.Limit,
 	}
 	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: p.name, Held: true}}
 	return p, nil
@@ -57,30 +51,15 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 
 // Bind gives an input layer its rows.
 func (p *Predictor) Bind(layer string, d *csr.Matrix) error {
-	i, err := p.net.Layer(layer)
+	i, err := p.Check(layer, d)
 	if err != nil {
 		return err
 	}
-	l := &p.net.Layers[i]
-	switch {
-	case l.Kind != network.Input:
+	if p.Net.Layers[i].Kind != network.Input {
 		return fault.New(fault.InvalidArgument, "layer %q is no input layer; only inputs take a dataset here", layer)
-	case p.bound[i] != nil:
-		return fault.New(fault.InvalidState, "layer %q has a dataset already", layer)
-	case d.Columns() != l.Size:
-		return fault.New(fault.InvalidData, "the dataset has %d columns, layer %q has %d units", d.Columns(), layer, l.Size)
-	case p.rows >= 0 && d.Rows() != p.rows:
-		return fault.New(fault.InvalidData, "the dataset for layer %q has %d rows, the ones bound before have %d", layer, d.Rows(), p.rows)
 	}
-	if err := d.Use(); err != nil {
-		return err
-	}
-	p.bound[i], p.rows = d, d.Rows()
-	return nil
+	return p.Hold(i, d)
 }
-
-// Rows of the bound datasets, -1 when none is bound.
-func (p *Predictor) Rows() int64 { return p.rows }
 
 // Cancel makes a running call end after its batch.
 func (p *Predictor) Cancel() { p.cancelled.Store(true) }
@@ -90,12 +69,7 @@ func (p *Predictor) Close() error {
 	if p.program != nil {
 		p.program.Free()
 	}
-	for _, d := range p.bound {
-		d.Unuse()
-	}
-	p.bound = nil
-	p.model.Unuse()
-	return p.device.Close()
+	return p.Binding.Close()
 }
 
 // prepare builds the forward program before the first call that needs rows.
@@ -103,32 +77,10 @@ func (p *Predictor) prepare() error {
 	if p.program != nil {
 		return nil
 	}
-	spec := program.Spec{
-		Network: p.net, Device: p.device, Rows: max(1, min(p.batchSize, p.rows)), Limit: p.limit,
-		Weights: func(name string) (kernels.Buffer, error) {
-			tensor, err := p.model.Tensor(name)
-			if err != nil {
-				return nil, err
-			}
-			return tensor.Buffer(), nil
-		},
+	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, network.Input)
+	if err != nil {
+		return err
 	}
-	entries, seen := map[int]int64{}, map[*csr.Matrix]bool{}
-	for i, l := range p.net.Layers {
-		if l.Kind != network.Input {
-			continue
-		}
-		d := p.bound[i]
-		if d == nil {
-			return fault.New(fault.InvalidState, "no dataset is bound to input layer %q", l.Name)
-		}
-		entries[i] = d.MaxBatchEntries(spec.Rows)
-		if !seen[d] {
-			seen[d] = true
-			spec.Data = append(spec.Data, program.Part{Name: "data", Of: l.Name, Bytes: d.Bytes(), Device: "host", Held: true})
-		}
-	}
-	spec.Entries = func(layer int) int64 { return entries[layer] }
 	built, err := program.Build(spec)
 	if err != nil {
 		return err
@@ -140,7 +92,7 @@ func (p *Predictor) prepare() error {
 	p.step = kernels.Step{Sparse: make([]*kernels.SparseBatch, len(built.Slots)+1)}
 	for slot, layer := range built.Slots {
 		p.readers = append(p.readers, &csr.Reader{
-			Matrix: p.bound[layer], Scaling: p.net.Layers[layer].Scaling == network.L2, Limit: entries[layer],
+			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer),
 		})
 		p.step.Sparse[slot] = &kernels.SparseBatch{}
 	}
@@ -151,26 +103,26 @@ func (p *Predictor) prepare() error {
 // begin takes the model for reading; the caller calls the returned function at the end.
 func (p *Predictor) begin() (func(), error) {
 	p.cancelled.Store(false)
-	return p.model.TryRead()
+	return p.Model.TryRead()
 }
 
 // output finds an output layer by name; empty means the only one.
 func (p *Predictor) output(name string) (int, error) {
 	if name != "" {
-		i, err := p.net.Layer(name)
-		if err == nil && p.net.Layers[i].Kind != network.Output {
+		i, err := p.Net.Layer(name)
+		if err == nil && p.Net.Layers[i].Kind != network.Output {
 			err = fault.New(fault.InvalidArgument, "layer %q is no output layer; only outputs rank items", name)
 		}
 		return i, err
 	}
 	found := -1
-	for i, l := range p.net.Layers {
+	for i, l := range p.Net.Layers {
 		if l.Kind != network.Output {
 			continue
 		}
 		if found >= 0 {
 			return 0, fault.New(fault.InvalidArgument, "the network has several output layers, such as %q and %q; name one",
-				p.net.Layers[found].Name, l.Name)
+				p.Net.Layers[found].Name, l.Name)
 		}
 		found = i
 	}
@@ -189,12 +141,12 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 	if layer == "" {
 		i, err = p.output("")
 	} else {
-		i, err = p.net.Layer(layer)
+		i, err = p.Net.Layer(layer)
 	}
 	if err != nil {
 		return err
 	}
-	l := &p.net.Layers[i]
+	l := &p.Net.Layers[i]
 	if l.Kind == network.Input {
 		return fault.New(fault.InvalidArgument, "layer %q is an input; ask for a hidden or an output layer", layer)
 	}
@@ -216,7 +168,7 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 		first, n := b.places[0], int64(len(b.rows))
 		out := dst[first*stride : (first+n)*stride]
 		if l.Kind == network.Output {
-			return p.device.Scores(&kernels.Scores{Scorer: p.program.Scorer(i), Out: out, Stride: stride}, &p.step)
+			return p.Device.Scores(&kernels.Scores{Scorer: p.program.Scorer(i), Out: out, Stride: stride}, &p.step)
 		}
 		h := p.program.Hidden(i).Float32()
 		for u := range n {

@@ -45,13 +45,13 @@ func (p *Predictor) newTopK(scorer kernels.Scorer, allowed []uint64, k, rows int
 		return nil, fault.New(fault.InvalidArgument, "k is %d; it must be from 1 to %d, the number of items", k, scorer.Items)
 	}
 	op := &kernels.TopK{Scorer: scorer, K: k, Exclude: -1, Allowed: allowed}
-	size := p.device.WorkspaceSize(op, rows)
+	size := p.Device.WorkspaceSize(op, rows)
 	parts = append(parts, program.Part{Name: "workspace", Of: "the ranking", Bytes: 4 * size, Device: p.name})
-	if err := program.Fits(p.device, p.limit, append(parts, p.held...)); err != nil {
+	if err := program.Fits(p.Device, p.limit, append(parts, p.held...)); err != nil {
 		return nil, err
 	}
 	var err error
-	op.Workspace, err = p.device.Alloc(size)
+	op.Workspace, err = p.Device.Alloc(size)
 	return op, err
 }
 
@@ -76,7 +76,7 @@ func (p *Predictor) newRanking(layer string, rows []int64, exclude *csr.Matrix, 
 	if err != nil {
 		return nil, err
 	}
-	items := p.net.Layers[output].Size
+	items := p.Net.Layers[output].Size
 	if r.allowed, r.eligible, err = filter.bits(items); err != nil {
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func (p *Predictor) checkItems(d *csr.Matrix, items int64, what string) error {
 	switch {
 	case d == nil:
 		return nil
-	case d.Rows() != p.rows:
-		return fault.New(fault.InvalidData, "the dataset of %s has %d rows, the ones bound have %d", what, d.Rows(), p.rows)
+	case d.Rows() != p.Rows():
+		return fault.New(fault.InvalidData, "the dataset of %s has %d rows, the ones bound have %d", what, d.Rows(), p.Rows())
 	case d.Columns() != items:
 		return fault.New(fault.InvalidData, "the dataset of %s has %d columns, the output layer has %d units", what, d.Columns(), items)
 	}
@@ -167,6 +167,6 @@ func (p *Predictor) Recommend(layer string, rows []int64, exclude *csr.Matrix, f
 	return r.run(k, nil, func(op *kernels.TopK, b *batch) error {
 		from, to := b.places[0]*k, (b.places[0]+int64(len(b.rows)))*k
 		op.IDs, op.Scores = ids[from:to], scores[from:to]
-		return p.device.TopK(op, &p.step)
+		return p.Device.TopK(op, &p.step)
 	})
 }

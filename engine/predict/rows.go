@@ -20,15 +20,15 @@ func (l rowList) at(place int64) int64 {
 
 // listed checks the rows that the caller chose; nil chooses all.
 func (p *Predictor) listed(rows []int64) (rowList, error) {
-	if p.rows < 0 {
+	if p.Rows() < 0 {
 		return rowList{}, fault.New(fault.InvalidState, "no dataset is bound to the predictor")
 	}
 	if rows == nil {
-		return rowList{count: p.rows}, nil
+		return rowList{count: p.Rows()}, nil
 	}
 	for n, row := range rows {
-		if row < 0 || row >= p.rows {
-			return rowList{}, fault.New(fault.InvalidArgument, "rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.rows-1)
+		if row < 0 || row >= p.Rows() {
+			return rowList{}, fault.New(fault.InvalidArgument, "rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.Rows()-1)
 		}
 	}
 	return rowList{chosen: rows, count: int64(len(rows))}, nil

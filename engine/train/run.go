@@ -19,7 +19,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if math.IsNaN(maxSeconds) || math.IsInf(maxSeconds, 0) || maxSeconds < 0 {
 		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a finite number of at least 0", maxSeconds)
 	}
-	unlock, err := t.model.TryWrite()
+	unlock, err := t.Model.TryWrite()
 	if err != nil {
 		return t.Progress(), err
 	}
@@ -82,7 +82,7 @@ func (t *Trainer) advance(rate float64) error {
 	for slot := range t.feeds {
 		f := &t.feeds[slot]
 		if err := f.reader.Batch(t.order, number, true, &f.batch); err != nil {
-			return fault.Wrap(err, "layer %q", t.net.Layers[t.program.Slots[slot]].Name)
+			return fault.Wrap(err, "layer %q", t.Net.Layers[t.program.Slots[slot]].Name)
 		}
 	}
 	t.step.Number, t.step.Rows = number, int64(len(t.order))
@@ -92,7 +92,7 @@ func (t *Trainer) advance(rate float64) error {
 	if err != nil {
 		return t.explain(err)
 	}
-	t.model.SetStep(t.model.Step() + 1)
+	t.Model.SetStep(t.Model.Step() + 1)
 	return nil
 }
 
@@ -102,8 +102,8 @@ func (t *Trainer) choose() {
 	steps := t.stepsPerEpoch()
 	epoch, first := t.step.Number/steps, t.step.Number%steps*t.settings.batchSize
 	t.order = t.order[:0]
-	permutation := random.NewPermutation(t.settings.seed, epoch, t.rows)
-	for p := first; p < min(first+t.settings.batchSize, t.rows); p++ {
+	permutation := random.NewPermutation(t.settings.seed, epoch, t.Rows())
+	for p := first; p < min(first+t.settings.batchSize, t.Rows()); p++ {
 		if t.settings.shuffle {
 			t.order = append(t.order, permutation.At(p))
 		} else {

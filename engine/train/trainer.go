@@ -17,12 +17,8 @@ import (
 
 // Trainer improves one model. Run is for one goroutine at a time; Progress and Cancel may be called from any.
 type Trainer struct {
+	*program.Binding
 	settings settings
-	model    *model.Model
-	net      *network.Network
-	device   kernels.Device
-	bound    map[int]*csr.Matrix // by layer
-	rows     int64               // of the bound datasets
 
 	program *program.Program
 	feeds   []feed // by slot of the program
@@ -65,35 +61,23 @@ func Open(m *model.Model, options []byte) (*Trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	device, err := s.placement.Open()
+	binding, err := program.NewBinding(m, s.placement)
 	if err != nil {
 		return nil, err
 	}
-	m.Use()
 	return &Trainer{
-		settings: s, model: m, net: m.Network(), device: device, bound: map[int]*csr.Matrix{},
-		progress: Progress{Loss: math.NaN(), EpochLoss: math.NaN()},
+		Binding: binding, settings: s, progress: Progress{Loss: math.NaN(), EpochLoss: math.NaN()},
 	}, nil
 }
 
 // Bind feeds an input layer, or the targets of an output layer, with a dataset, which stays in use until Close.
 func (t *Trainer) Bind(layer string, d *csr.Matrix) error {
-	i, err := t.net.Layer(layer)
-	if err != nil {
-		return err
-	}
-	l := &t.net.Layers[i]
+	i, err := t.Check(layer, d)
 	switch {
-	case l.Kind == network.Hidden:
-		return fault.New(fault.InvalidArgument, "layer %q is hidden; datasets are bound to input and output layers", layer)
+	case err != nil:
+		return err
 	case t.program != nil:
 		return fault.New(fault.InvalidState, "the trainer has begun; datasets are bound before the first run")
-	case t.bound[i] != nil:
-		return fault.New(fault.InvalidState, "layer %q has a dataset already", layer)
-	case d.Columns() != l.Size:
-		return fault.New(fault.InvalidData, "the dataset has %d columns, layer %q has %d units", d.Columns(), layer, l.Size)
-	case len(t.bound) > 0 && d.Rows() != t.rows:
-		return fault.New(fault.InvalidData, "the dataset for layer %q has %d rows, the ones bound before have %d", layer, d.Rows(), t.rows)
 	case d.Rows() == 0:
 		return fault.New(fault.InvalidData, "the dataset for layer %q has no rows; there is nothing to learn from", layer)
 	case d.NonZeros() == 0:
@@ -103,19 +87,12 @@ func (t *Trainer) Bind(layer string, d *csr.Matrix) error {
 	if err := t.checkTargets(i, d); err != nil {
 		return err
 	}
-	if err := d.Use(); err != nil {
-		return err
-	}
-	t.bound[i] = d
-	t.mu.Lock() // Progress reads the rows
-	defer t.mu.Unlock()
-	t.rows = d.Rows()
-	return nil
+	return t.Hold(i, d)
 }
 
 // checkTargets refuses values that an output's loss gives no meaning to.
 func (t *Trainer) checkTargets(layer int, d *csr.Matrix) error {
-	for _, term := range t.net.Terms {
+	for _, term := range t.Net.Terms {
 		if term.Layer != layer {
 			continue
 		}
@@ -137,38 +114,9 @@ func (t *Trainer) checkTargets(layer int, d *csr.Matrix) error {
 
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
-	spec := program.Spec{
-		Network: t.net, Device: t.device, Rows: min(t.settings.batchSize, t.rows), Limit: t.settings.placement.Limit,
-		Training: &program.Training{Optimizer: t.settings.optimizer},
-		Weights: func(name string) (kernels.Buffer, error) {
-			tensor, err := t.model.Tensor(name)
-			if err != nil {
-				return nil, err
-			}
-			return tensor.Buffer(), nil
-		},
-	}
-	seen := map[*csr.Matrix]bool{}
-	for i, l := range t.net.Layers {
-		if l.Kind == network.Hidden {
-			continue
-		}
-		d := t.bound[i]
-		if d == nil {
-			return spec, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
-		}
-		if !seen[d] {
-			seen[d] = true
-			spec.Data = append(spec.Data, program.Part{Name: "data", Of: l.Name, Bytes: d.Bytes(), Device: "host", Held: true})
-		}
-	}
-	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
-	entries := map[int]int64{}
-	for layer, d := range t.bound {
-		entries[layer] = d.MaxBatchEntries(spec.Rows)
-	}
-	spec.Entries = func(layer int) int64 { return entries[layer] }
-	return spec, nil
+	spec, err := t.Spec(min(t.settings.batchSize, max(1, t.Rows())), t.settings.placement.Limit, network.Input, network.Output)
+	spec.Training = &program.Training{Optimizer: t.settings.optimizer}
+	return spec, err
 }
 
 // Plan tells the memory and the operations of a run as JSON, and allocates nothing.
@@ -201,12 +149,12 @@ func (t *Trainer) prepare() error {
 	t.feeds = make([]feed, len(p.Slots))
 	t.step = kernels.Step{
 		Training: true, RatesFrom: 1, Seed: t.settings.seed, Sparse: make([]*kernels.SparseBatch, len(p.Slots)),
-		Loss: make([]float64, len(t.net.Terms)),
+		Loss: make([]float64, len(t.Net.Terms)),
 	}
 	for slot, layer := range p.Slots {
-		l := &t.net.Layers[layer]
+		l := &t.Net.Layers[layer]
 		t.feeds[slot].reader = &csr.Reader{
-			Matrix: t.bound[layer], Scaling: l.Scaling == network.L2, Denoising: l.Denoising, Seed: t.settings.seed,
+			Matrix: t.Dataset(layer), Scaling: l.Scaling == network.L2, Denoising: l.Denoising, Seed: t.settings.seed,
 			Stream: random.StreamDenoising | uint32(layer), Limit: spec.Entries(layer),
 		}
 		t.step.Sparse[slot] = &t.feeds[slot].batch
@@ -220,14 +168,14 @@ func (t *Trainer) Progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.progress
-	if t.rows > 0 {
+	if t.Rows() > 0 {
 		p.StepsPerEpoch = uint64(t.stepsPerEpoch())
 	}
 	return p
 }
 
 func (t *Trainer) stepsPerEpoch() int64 {
-	return (t.rows + t.settings.batchSize - 1) / t.settings.batchSize
+	return (t.Rows() + t.settings.batchSize - 1) / t.settings.batchSize
 }
 
 // Cancel makes a running Run end at the end of its step; without one it does nothing.
@@ -238,10 +186,5 @@ func (t *Trainer) Close() error {
 	if t.program != nil {
 		t.program.Free()
 	}
-	for _, d := range t.bound {
-		d.Unuse()
-	}
-	t.bound = nil
-	t.model.Unuse()
-	return t.device.Close()
+	return t.Binding.Close()
 }

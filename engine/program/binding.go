@@ -1,0 +1,111 @@
+package program
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/fault"
+	"dsstne/engine/model"
+	"dsstne/engine/network"
+	"dsstne/kernels"
+)
+
+// Binding is what a trainer or a predictor holds on to while it is open: a model, a device, and the datasets of its layers.
+type Binding struct {
+	Net      *network.Network
+	Device   kernels.Device
+	Model    *model.Model
+	datasets map[int]*csr.Matrix // by layer
+	rows     atomic.Int64        // read while datasets are being bound
+}
+
+// NewBinding opens the device and marks the model as used.
+func NewBinding(m *model.Model, p Placement) (*Binding, error) {
+	device, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	m.Use()
+	b := &Binding{Net: m.Network(), Device: device, Model: m, datasets: map[int]*csr.Matrix{}}
+	b.rows.Store(-1)
+	return b, nil
+}
+
+// Check finds a layer by name and tells whether a dataset can be bound to it.
+func (b *Binding) Check(layer string, d *csr.Matrix) (int, error) {
+	i, err := b.Net.Layer(layer)
+	if err != nil {
+		return 0, err
+	}
+	l := &b.Net.Layers[i]
+	switch {
+	case l.Kind == network.Hidden:
+		err = fault.New(fault.InvalidArgument, "layer %q is hidden; datasets are bound to input and output layers", layer)
+	case b.datasets[i] != nil:
+		err = fault.New(fault.InvalidState, "layer %q has a dataset already", layer)
+	case d.Columns() != l.Size:
+		err = fault.New(fault.InvalidData, "the dataset has %d columns, layer %q has %d units", d.Columns(), layer, l.Size)
+	case b.Rows() >= 0 && d.Rows() != b.Rows():
+		err = fault.New(fault.InvalidData, "the dataset for layer %q has %d rows, the ones bound before have %d", layer, d.Rows(), b.Rows())
+	}
+	return i, err
+}
+
+// Hold binds a dataset that was checked to layer i; it stays in use until Close.
+func (b *Binding) Hold(i int, d *csr.Matrix) error {
+	if err := d.Use(); err != nil {
+		return err
+	}
+	b.datasets[i] = d
+	b.rows.Store(d.Rows())
+	return nil
+}
+
+// Dataset is what is bound to a layer, nil if nothing is.
+func (b *Binding) Dataset(layer int) *csr.Matrix { return b.datasets[layer] }
+
+// Rows of the bound datasets, -1 when none is bound.
+func (b *Binding) Rows() int64 { return b.rows.Load() }
+
+// Spec begins the specification of a program for batches of up to rows examples. Every layer of the kinds must be bound.
+func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
+	spec := Spec{Network: b.Net, Device: b.Device, Rows: rows, Limit: limit, Weights: b.weights}
+	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
+	entries, seen := map[int]int64{}, map[*csr.Matrix]bool{}
+	for i, l := range b.Net.Layers {
+		d := b.datasets[i]
+		switch {
+		case !slices.Contains(kinds, l.Kind):
+			continue
+		case d == nil:
+			return spec, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
+		}
+		entries[i] = d.MaxBatchEntries(rows)
+		if !seen[d] { // one that feeds several layers counts once
+			seen[d] = true
+			spec.Data = append(spec.Data, Part{Name: "data", Of: l.Name, Bytes: d.Bytes(), Device: "host", Held: true})
+		}
+	}
+	spec.Entries = func(layer int) int64 { return entries[layer] }
+	return spec, nil
+}
+
+// weights gives a program the model's tensors.
+func (b *Binding) weights(name string) (kernels.Buffer, error) {
+	tensor, err := b.Model.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Buffer(), nil
+}
+
+// Close gives datasets, model and device back.
+func (b *Binding) Close() error {
+	for _, d := range b.datasets {
+		d.Unuse()
+	}
+	b.datasets = nil
+	b.Model.Unuse()
+	return b.Device.Close()
+}
