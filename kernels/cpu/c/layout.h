@@ -3,28 +3,29 @@
 /* How a shape is cut. Depends on B, I, K and the vector width only. */
 typedef struct {
   int64_t B, K, Bp, Kp, ldw, ldz, ldh; /* padded sizes and row strides */
-  int64_t tile, tiles, group, groups;  /* items a tile, tiles, tiles a group, groups */
+  int64_t tile, tiles, groups;         /* items a tile, tiles, groups of tiles */
   /* offsets into the workspace, in floats */
   int64_t panels, rows, dh, norm, weight, count, lse, most, worker;
   /* offsets inside a worker's part */
   int64_t w, z, dw, partial, inverse, db, extra, worker_size, total;
 } layout_t;
 
-/* EXTRA: floats a row of scratch */
-enum { GROUPS = 8, GROUP_ITEMS = 1024, MAX_GROUPS = 64, TILE_BYTES = 640 * 1024, EXTRA = 4 };
+/* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
+ * EXTRA: floats a row of scratch. */
+enum { GROUP_ITEMS = 1024, GROUP_STEP = 8, MAX_GROUPS = 64, TILE_BYTES = 640 * 1024, EXTRA = 4 };
 
 static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   layout_t l = {.B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
   l.ldw = l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
   l.ldz = l.Bp + 16;
-  int64_t want = larger((I + GROUPS - 1) / GROUPS, 1); /* items a group, if the tile allows */
-  if (want > GROUP_ITEMS) want = larger(GROUP_ITEMS, (I + MAX_GROUPS - 1) / MAX_GROUPS);
+  int64_t groups = (I + GROUP_STEP * GROUP_ITEMS / 2) / (GROUP_STEP * GROUP_ITEMS) * GROUP_STEP;
+  groups = larger(GROUP_STEP, smaller(groups, MAX_GROUPS));
   int64_t fit = TILE_BYTES / (4 * (l.Kp + l.Bp)) / TILE_ROWS * TILE_ROWS; /* items whose weights and logits fit */
   fit = larger(TILE_ROWS, smaller(fit, 16 * TILE_ROWS));
-  l.group = (want + fit - 1) / fit;
-  l.tile = round_up((want + l.group - 1) / l.group, TILE_ROWS);
+  int64_t tiles = groups * ((I + groups * fit - 1) / (groups * fit)); /* as many in each group, if the tile allows */
+  l.tile = round_up(larger((I + tiles - 1) / tiles, 1), TILE_ROWS);
   l.tiles = (I + l.tile - 1) / l.tile;
-  l.groups = (l.tiles + l.group - 1) / l.group;
+  l.groups = smaller(groups, l.tiles);
   int64_t at = 0;
 #define PART(name, size) l.name = at, at += round_up(size, 16)
   PART(panels, l.Bp * l.K);
@@ -50,6 +51,9 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   l.total = l.worker + workers * l.worker_size;
   return l;
 }
+
+/* The first tile of a group; the tiles are spread evenly. */
+INLINE int64_t group_start(const layout_t *l, int64_t group) { return group * l->tiles / l->groups; }
 
 /* For batches of up to so many rows: a smaller batch has larger tiles, and may need more. */
 static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers) {

@@ -52,7 +52,7 @@ static void output_stats(layer_t *o, int32_t worker) {
   double *all_sum = (double *)(all_top + l.Bp);
   for (int64_t g; (g = take(&o->next)) < l.groups;) {
     for (int64_t u = 0; u < l.Bp; u++) top[u] = -INFINITY, sum[u] = 0;
-    for (int64_t tile = g * l.group; tile < smaller(l.tiles, (g + 1) * l.group); tile++) {
+    for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       load_tile(o, &l, first, n, mine + l.w, mine + l.inverse);
       product_panels(mine + l.w, l.ldw, ws + l.panels, K, mine + l.z, l.ldz, n, l.Bp);
@@ -184,7 +184,7 @@ static void output_step(layer_t *o, int32_t worker) {
   for (int64_t g; (g = take(&o->next)) < l.groups;) {
     double loss = 0;
     if (wanted) memset(partial, 0, l.Bp * l.Kp * 4);
-    for (int64_t tile = g * l.group; tile < smaller(l.tiles, (g + 1) * l.group); tile++) {
+    for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       if (failed(&o->failure)) return;
       load_tile(o, &l, first, n, mine + l.w, mine + l.inverse);
