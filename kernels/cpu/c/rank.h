@@ -99,8 +99,9 @@ static void heap_sort(float *score, int32_t *id, int64_t count, int64_t k) {
   for (int64_t i = count; i < k; i++) score[i] = -INFINITY, id[i] = -1;
 }
 
-/* Rows a worker takes at once, items a tile. */
-enum { RANK_ROWS = 256, RANK_ITEMS = 8 * TILE_ROWS };
+/* Rows a worker takes at once, items a tile; up to so many rows a panel would be mostly padding, and screening cost more
+ * than it saves. */
+enum { RANK_ROWS = 256, RANK_ITEMS = 8 * TILE_ROWS, FEW_ROWS = 5 };
 
 typedef struct {
   int64_t K, Kp, ldw, ldz, panels, w, z, norm, limit, threshold, count, size;
@@ -127,9 +128,10 @@ static int64_t rank_workspace(int64_t rows, int64_t columns, int32_t workers) {
   return workers * rank_layout(rows, columns).size;
 }
 
-/* Blocks of rows: small enough that every worker gets some, a whole number of panels. */
+/* Blocks of rows: small enough that every worker gets some; few, or a whole number of panels. */
 static int64_t rank_block(const rank_t *r) {
   int64_t share = (r->rows + r->workers - 1) / r->workers;
+  if (share <= FEW_ROWS) return larger(share, 1);
   return smaller(RANK_ROWS, round_up(larger(share, 1), PANEL));
 }
 
@@ -199,6 +201,23 @@ INLINE float limit_of(float threshold, float norm, double tile_norm, double bias
   return limit == limit ? (float)(limit - fabs(limit) * 0x1p-23) : -INFINITY;
 }
 
+/* Every item of a few rows, without screening. */
+static void rank_few(const rank_t *r, int64_t base, int64_t n) {
+  double hh[FEW_ROWS] = {0};
+  int64_t count[FEW_ROWS] = {0};
+  for (int64_t u = 0; u < n && r->temperature != 0; u++) hh[u] = row_square(r, base + u);
+  for (int64_t i = 0; i < r->items; i++) {
+    double ww = r->temperature != 0 ? item_square(r, i) : 0;
+    for (int64_t u = 0; u < n; u++) {
+      float *list = r->scores + (base + u) * r->k, score = exact_score(r, base + u, i, hh[u], ww);
+      int32_t *ids = r->ids + (base + u) * r->k;
+      int wanted = score == score && (count[u] < r->k || better(score, (int32_t)i, list[0], ids[0]));
+      if (wanted && !excluded(r, base + u, i)) heap_add(list, ids, count + u, r->k, score, (int32_t)i);
+    }
+  }
+  for (int64_t u = 0; u < n; u++) heap_sort(r->scores + (base + u) * r->k, r->ids + (base + u) * r->k, count[u], r->k);
+}
+
 static void top_k(rank_t *r, int32_t worker) {
   const int64_t K = units_of(r->source, r->sources), block_rows = rank_block(r);
   const rank_layout_t l = rank_layout(r->rows, K);
@@ -207,6 +226,10 @@ static void top_k(rank_t *r, int32_t worker) {
   int64_t *count = (int64_t *)(mine + l.count);
   for (int64_t block; (block = take(&r->next)) * block_rows < r->rows;) {
     int64_t base = block * block_rows, n = smaller(block_rows, r->rows - base), padded = round_up(n, PANEL);
+    if (block_rows <= FEW_ROWS) {
+      rank_few(r, base, n);
+      continue;
+    }
     rank_pack(r, &l, base, n, mine);
     for (int64_t u = 0; u < padded; u++) {
       count[u] = 0;
