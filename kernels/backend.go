@@ -35,7 +35,8 @@ type Device interface {
 	// Alloc returns zeroed memory outside the Go heap for n elements of 4 bytes, or fault.OutOfMemory.
 	Alloc(n int64) (Buffer, error)
 	// WorkspaceSize tells how many elements of scratch memory an op (a pointer to one of the structs of ops.go) needs for
-	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs.
+	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs. Ops without such a
+	// field need none.
 	WorkspaceSize(op any, rows int64) int64
 	Close() error
 

@@ -95,7 +95,6 @@ type Backward struct {
 	Epilogue  Epilogue // as in the forward op
 	Bias      *Weights // nil = none
 	Optimizer Optimizer
-	Workspace Buffer
 }
 
 // DenseBackward: din[u,:] (+)= dz W (before the update); dW = dz^T in, then the update.
@@ -180,9 +179,8 @@ type Scorer struct {
 // Scores writes the scores of every item: Out[u*Stride + i].
 type Scores struct {
 	Scorer
-	Out       []float32
-	Stride    int64
-	Workspace Buffer
+	Out    []float32
+	Stride int64
 }
 
 // TopK finds the K best items of each row, best first; of equal scores the lower item is better. NaN scores lose.

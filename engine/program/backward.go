@@ -96,7 +96,6 @@ func (b *builder) backwardHidden(i int) error {
 	back := &kernels.Backward{
 		Name: layer.Name, H: b.p.hidden[i], DH: dz, Units: layer.Size, Epilogue: *epilogue, Bias: bias, Optimizer: optimizer,
 	}
-	b.workspace(back, func(buffer kernels.Buffer) { back.Workspace = buffer })
 	b.add("Backward "+layer.Name+b.ending(epilogue), func(s *kernels.Step) error { return device.Backward(back, s) })
 	for _, source := range layer.Sources {
 		w, err := b.weight(b.net.WeightName(i, source))

@@ -29,7 +29,6 @@ func (c *backwardCase) run(d kernels.Device) (r result, err error) {
 		op.Bias = c.bias.place(p)
 		op.Epilogue.Bias = op.Bias.Value
 	}
-	op.Workspace = p.workspace(op, c.step.Rows)
 	err = d.Backward(op, c.step)
 	r.add("h", op.H)
 	r.add("dh", op.DH)

@@ -127,11 +127,9 @@ func (n *net) on(d kernels.Device) *running {
 	}
 	output.Workspace = p.workspace(output, gradientRows)
 	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}
-	back2.Workspace = p.workspace(back2, gradientRows)
 	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
 	denseBack.Workspace = p.workspace(denseBack, gradientRows)
 	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: r.placed[n.bias1]}
-	back1.Workspace = p.workspace(back1, gradientRows)
 	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: r.placed[n.in], TiedGradient: output.TiedGradient}
 	scatter.Workspace = p.workspace(scatter, gradientRows)
 
@@ -229,7 +227,6 @@ func (r *running) awayFromLimits() (bool, error) {
 	scores := &kernels.Scores{Out: make([]float32, gradientRows*gradientItems), Stride: gradientItems}
 	scores.Items, scores.Sources = gradientItems, r.output.Sources
 	scores.Bias, scores.Temperature = r.output.Bias, r.temperature
-	scores.Workspace = r.place.workspace(scores, gradientRows)
 	if err := r.device.Scores(scores, r.step); err != nil {
 		return false, err
 	}

@@ -41,7 +41,6 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	step := &kernels.Step{Number: 1, Rows: c.rows, Sparse: []*kernels.SparseBatch{nil, c.exclude}}
 	if c.k == 0 {
 		op := &kernels.Scores{Scorer: scorer, Stride: c.items + 3, Out: guards((c.items + 3) * (c.rows + guardRows))}
-		op.Workspace = p.workspace(op, c.rows)
 		err = d.Scores(op, step)
 		r.addFloats("scores", op.Out)
 		return r, err

@@ -172,7 +172,7 @@ func (t *Table) rank(call *Call, op *kernels.Scorer, s *kernels.Step, workspace 
 // Scores translates the op.
 func (t *Table) Scores(op *kernels.Scores, s *kernels.Step, workers int) *Call {
 	call := &Call{}
-	a := t.rank(call, &op.Scorer, s, op.Workspace, workers)
+	a := t.rank(call, &op.Scorer, s, nil, workers)
 	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
 	call.phase(func(w C.int32_t) { C.run_scores(t.c, a, w) })
 	return call
