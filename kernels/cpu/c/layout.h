@@ -12,7 +12,14 @@ typedef struct {
 
 /* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
  * EXTRA: floats a row of scratch. */
-enum { GROUP_ITEMS = 1024, GROUP_STEP = 8, MAX_GROUPS = 64, TILE_BYTES = 640 * 1024, EXTRA = 4 };
+enum {
+  GROUP_ITEMS = 1024,
+  GROUP_STEP = 8,
+  MAX_GROUPS = 64,
+  TILE_BYTES = 640 * 1024,
+  EXTRA = 6,
+  MAX_TILE = 16 * TILE_ROWS
+};
 
 static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   layout_t l = {.B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
@@ -21,7 +28,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   int64_t groups = (I + GROUP_STEP * GROUP_ITEMS / 2) / (GROUP_STEP * GROUP_ITEMS) * GROUP_STEP;
   groups = larger(GROUP_STEP, smaller(groups, MAX_GROUPS));
   int64_t fit = TILE_BYTES / (4 * (l.Kp + l.Bp)) / TILE_ROWS * TILE_ROWS; /* items whose weights and logits fit */
-  fit = larger(TILE_ROWS, smaller(fit, 16 * TILE_ROWS));
+  fit = larger(TILE_ROWS, smaller(fit, MAX_TILE));
   int64_t tiles = groups * ((I + groups * fit - 1) / (groups * fit)); /* as many in each group, if the tile allows */
   l.tile = round_up(larger((I + tiles - 1) / tiles, 1), TILE_ROWS);
   l.tiles = (I + l.tile - 1) / l.tile;
@@ -44,8 +51,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   PART(partial, l.Bp * l.Kp);
   PART(inverse, l.tile);
   PART(db, l.tile);
-  PART(extra,
-       EXTRA * l.Bp); /* statistics: a float and a double a row; deltas: the logits of an item's stored targets */
+  PART(extra, EXTRA * l.Bp); /* statistics: a float and a double a row; losses: loss_scratch_t */
 #undef PART
   l.worker_size = at;
   l.total = l.worker + workers * l.worker_size;

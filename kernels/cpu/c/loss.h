@@ -1,39 +1,94 @@
-/* loss.h: losses and their derivatives, an item's logits at a time. Formulas: kernels/loss.go. */
+/* loss.h: losses and their derivatives on a tile of logits. Formulas: kernels/loss.go.
+ *
+ * Nearly all targets are zero, so the loss of the whole tile is taken with target 0 first, BLOCK_ITEMS items at a time, and
+ * corrected at the stored targets. A logistic loss needs ln(1 + exp(z)) of every logit: the logarithms of a row are taken
+ * together, as one of the product of all 1 + exp(-|z|), kept as its excess f over 1: f <- f + q + f q loses no accuracy. */
+enum { BLOCK_ITEMS = 4, RUN_ITEMS = 64 /* a product of so many factors up to 2 is finite */ };
 
-/* The loss with target 0 of one vector of logits; *dz is its derivative. */
-INLINE vf zero_loss(const int32_t kind, const loss_t *loss, vf z, vf lse, vf *dz) {
-  switch (kind) {
-    case LOSS_SIGMOID:
-      *dz = sigmoid(z);
-      return softplus(z);
-    case LOSS_SCALED_MARGINAL: {
-      vf a = sigmoid(z);
-      vi on = (a > loss->zero_target) | (a != a);
-      *dz = (vf)((vi)(loss->zero_scale * a) & on);
-      return (vf)((vi)(loss->zero_scale * softplus(z)) & on);
+INLINE int logistic(const int32_t kind) { return kind == LOSS_SIGMOID || kind == LOSS_SCALED_MARGINAL; }
+
+/* What a worker keeps while it goes over a tile. */
+typedef struct {
+  float *excess; /* [Bp] of the product of 1 + exp(-|z|), logistic losses */
+  float *linear; /* [Bp] sum of max(z, 0), logistic losses; sum of the loss, squared loss */
+  float *logit;  /* [BLOCK_ITEMS, Bp] of the stored targets */
+} loss_scratch_t;
+
+/* The gradient with target 0 of n items (a constant) on all rows, in place of their logits z, to which the bias is added
+ * first. gradient and size get, for each item, the sums of the gradient and of its magnitude. */
+INLINE void zero_targets(const int32_t kind, const int n, const layer_t *o, const layout_t *l, const float *bias,
+                         float *restrict z, const loss_scratch_t *scratch, double *gradient, double *size) {
+  const float *weight = o->workspace + l->weight, *count = o->workspace + l->count, *lse = o->workspace + l->lse;
+  vf sum[BLOCK_ITEMS], magnitude[BLOCK_ITEMS];
+#pragma GCC unroll 4
+  for (int i = 0; i < n; i++) sum[i] = magnitude[i] = splat(0);
+  for (int64_t u = 0; u < l->Bp; u += LANES) {
+    vf r = load((kind == LOSS_SOFTMAX ? count : weight) + u), f = {0}, linear = {0};
+    if (logistic(kind)) f = load(scratch->excess + u);
+    if (kind != LOSS_SOFTMAX) linear = load(scratch->linear + u);
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) {
+      vf x = load(z + i * l->ldz + u) + bias[i], d;
+      if (logistic(kind)) {
+        vf q = exponential_of_negative(-absolute(x)), top = maximum(splat(0), x);
+        d = sigmoid_with(x, q);
+        if (kind == LOSS_SCALED_MARGINAL) {
+          vi on = (d > o->loss.zero_target) | (d != d);
+          d = (vf)((vi)(o->loss.zero_scale * d) & on);
+          q = (vf)((vi)q & on);
+          top = (vf)((vi)top & on);
+        }
+        f = fma_(f, q, f + q);
+        linear = linear + top;
+      } else if (kind == LOSS_SOFTMAX) {
+        d = exponential_of_negative(minimum(splat(0), x - load(lse + u)));
+      } else {
+        d = x;
+        linear = fma_(0.5f * x, x, linear);
+      }
+      d = d * r;
+      sum[i] = sum[i] + d;
+      if (!logistic(kind)) magnitude[i] = magnitude[i] + absolute(d);
+      store(z + i * l->ldz + u, d);
     }
-    case LOSS_SOFTMAX:
-      *dz = exponential(z - lse);
-      return splat(0);
-    default:
-      *dz = z;
-      return 0.5f * (z * z);
+    if (logistic(kind)) store(scratch->excess + u, f);
+    if (kind != LOSS_SOFTMAX) store(scratch->linear + u, linear);
+  }
+  for (int i = 0; i < n; i++) {
+    gradient[i] = sum_lanes(sum[i]);
+    size[i] = logistic(kind) ? fabs(gradient[i]) : sum_lanes(magnitude[i]); /* all of one sign */
   }
 }
 
+/* Ends a run of items: their loss with target 0, weighted by row. */
+INLINE double take_loss(const int32_t kind, const layer_t *o, const layout_t *l, const loss_scratch_t *scratch) {
+  if (kind == LOSS_SOFTMAX) return 0;
+  const float *weight = o->workspace + l->weight;
+  vf total = {0};
+  for (int64_t u = 0; u < l->Bp; u += LANES) {
+    vf loss = load(scratch->linear + u);
+    if (logistic(kind)) loss = loss + log_1p(load(scratch->excess + u));
+    if (kind == LOSS_SCALED_MARGINAL) loss = o->loss.zero_scale * loss;
+    total = fma_(load(weight + u), loss, total);
+    store(scratch->linear + u, splat(0));
+    store(scratch->excess + u, splat(0));
+  }
+  return sum_lanes(total);
+}
+
 /* Corrects the gradient d of target 0 for a stored target t, and returns what that adds to the loss. */
-INLINE float target_loss(const int32_t kind, const loss_t *loss, float z, float t, float weight, float lse, float *d) {
+INLINE float stored_target(const int32_t kind, const loss_t *loss, float z, float t, float weight, float lse,
+                           float *d) {
   switch (kind) {
     case LOSS_SIGMOID:
       *d -= weight * t;
       return -t * z;
     case LOSS_SCALED_MARGINAL: {
-      vf ignored;
       float a = sigmoid(splat(z))[0];
-      float zero = zero_loss(kind, loss, splat(z), splat(0), &ignored)[0];
-      int on = a < loss->one_target || a != a;
+      int zero_on = a > loss->zero_target || a != a, on = a < loss->one_target || a != a;
       *d = on ? weight * (loss->one_scale * t * (a - 1.0f)) : 0;
-      return (on ? loss->one_scale * t * softplus(splat(-z))[0] : 0) - zero;
+      return (on ? loss->one_scale * t * softplus(splat(-z))[0] : 0) -
+             (zero_on ? loss->zero_scale * softplus(splat(z))[0] : 0);
     }
     case LOSS_SOFTMAX:
       *d -= weight * t;
@@ -44,46 +99,61 @@ INLINE float target_loss(const int32_t kind, const loss_t *loss, float z, float 
   }
 }
 
-/* Turns the logits of an item (bias not yet added) into their gradient, in place, and returns the loss. *bias_gradient is
- * the sum of the gradient, *size bounds the sum of its magnitudes. Entries from .. end of the targets are the item's. */
-INLINE double item_delta(const int32_t kind, const layer_t *o, const layout_t *l, float bias, int64_t from, int64_t end,
-                         float *z, float *logit, float *bias_gradient, double *size) {
-  const float *ws = o->workspace, *weight = ws + l->weight, *count = ws + l->count, *lse = ws + l->lse;
-  const int32_t *row = o->target.rows;
-  for (int64_t e = from; e < end; e++) logit[e - from] = z[row[e]] + bias;
-  vf loss = splat(0), sum = splat(0), magnitude = splat(0);
-  for (int64_t u = 0; u < l->Bp; u += LANES) {
-    vf x = load(z + u) + bias, r = load(weight + u), d;
-    loss = fma_(zero_loss(kind, &o->loss, x, load(lse + u), &d), r, loss);
-    d = d * (kind == LOSS_SOFTMAX ? load(count + u) : r);
-    sum = sum + d;
-    magnitude = magnitude + absolute(d);
-    store(z + u, d);
+/* Turns the logits of the tile's items first .. first + n (biases not yet added) into their gradient, in place, and adds to
+ * the loss. db[t] is the sum of item t's gradient, size[t] bounds the sum of its magnitudes. */
+INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z,
+                        const loss_scratch_t *scratch, float *db, double *size) {
+  const float *weight = o->workspace + l->weight, *lse = o->workspace + l->lse;
+  const by_item_t *target = &o->target;
+  const int32_t *row = target->rows;
+  int64_t at = lower_bound(target->items, target->count, first);
+  double total = 0;
+  memset(scratch->linear, 0, l->Bp * 4);
+  memset(scratch->excess, 0, l->Bp * 4);
+  for (int64_t t = 0, step; t < n; t += step) {
+    step = n - t >= BLOCK_ITEMS ? BLOCK_ITEMS : 1;
+    float bias[BLOCK_ITEMS] = {0}, *block = z + t * l->ldz;
+    double gradient[BLOCK_ITEMS];
+    int64_t from[BLOCK_ITEMS] = {0}, end[BLOCK_ITEMS] = {0};
+    for (int64_t i = 0; i < step; i++) {
+      if (o->bias.value) bias[i] = o->bias.value[first + t + i];
+      if (at < target->count && target->items[at] == first + t + i) {
+        from[i] = target->offsets[at], end[i] = target->offsets[++at];
+      }
+      for (int64_t e = from[i]; e < end[i]; e++)
+        scratch->logit[i * l->Bp + e - from[i]] = block[i * l->ldz + row[e]] + bias[i];
+    }
+    if (step == BLOCK_ITEMS)
+      zero_targets(kind, BLOCK_ITEMS, o, l, bias, block, scratch, gradient, size + t);
+    else
+      zero_targets(kind, 1, o, l, bias, block, scratch, gradient, size + t);
+    for (int64_t i = 0; i < step; i++) {
+      for (int64_t e = from[i]; e < end[i]; e++) {
+        int64_t u = row[e];
+        float *d = block + i * l->ldz + u, before = *d;
+        total += (double)weight[u] * (double)stored_target(kind, &o->loss, scratch->logit[i * l->Bp + e - from[i]],
+                                                           target->values[e], weight[u], lse[u], d);
+        gradient[i] += (double)*d - before;
+        size[t + i] += fabs((double)*d);
+      }
+      db[t + i] = (float)gradient[i];
+    }
+    if ((t + step) % RUN_ITEMS == 0 || t + step == n) total += take_loss(kind, o, l, scratch);
   }
-  double total = sum_lanes(loss), gradient = sum_lanes(sum), bound = sum_lanes(magnitude);
-  for (int64_t e = from; e < end; e++) {
-    int64_t u = row[e];
-    float before = z[u];
-    total += (double)weight[u] *
-             (double)target_loss(kind, &o->loss, logit[e - from], o->target.values[e], weight[u], lse[u], z + u);
-    gradient += (double)z[u] - before;
-    bound += fabs((double)z[u]);
-  }
-  *bias_gradient = (float)gradient;
-  *size = bound;
   return total;
 }
 
-static double any_item_delta(const layer_t *o, const layout_t *l, float bias, int64_t from, int64_t end, float *z,
-                             float *logit, float *bias_gradient, double *size) {
+/* tile_loss with the kind made a constant, so that the compiler drops what it does not need. */
+static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z,
+                            const loss_scratch_t *scratch, float *db, double *size) {
   switch (o->loss.kind) {
     case LOSS_SIGMOID:
-      return item_delta(LOSS_SIGMOID, o, l, bias, from, end, z, logit, bias_gradient, size);
+      return tile_loss(LOSS_SIGMOID, o, l, first, n, z, scratch, db, size);
     case LOSS_SCALED_MARGINAL:
-      return item_delta(LOSS_SCALED_MARGINAL, o, l, bias, from, end, z, logit, bias_gradient, size);
+      return tile_loss(LOSS_SCALED_MARGINAL, o, l, first, n, z, scratch, db, size);
     case LOSS_SOFTMAX:
-      return item_delta(LOSS_SOFTMAX, o, l, bias, from, end, z, logit, bias_gradient, size);
+      return tile_loss(LOSS_SOFTMAX, o, l, first, n, z, scratch, db, size);
     default:
-      return item_delta(LOSS_SQUARED, o, l, bias, from, end, z, logit, bias_gradient, size);
+      return tile_loss(LOSS_SQUARED, o, l, first, n, z, scratch, db, size);
   }
 }

@@ -22,21 +22,47 @@ INLINE int wait_turn(layer_t *o, int64_t group) {
 }
 INLINE void end_turn(layer_t *o, int64_t group) { __atomic_store_n(&o->turn, group + 1, __ATOMIC_RELEASE); }
 
-/* Running maximum and sum of exponentials of each row over the tile's logits. Blocks of rows: the column of the tile is
- * walked twice while it is in cache. */
-static void tile_stats(const layout_t *l, const float *z, const float *bias, int64_t n, float *top, double *sum) {
+/* Running maximum and sum of exponentials of each row over the tile's logits: a block of items raises the maximum first,
+ * which becomes rare after a few, and then adds its exponentials. */
+INLINE void block_stats(const layout_t *l, const float *z, const float *bias, const int n, float *top, float *part) {
   for (int64_t u = 0; u < l->Bp; u += LANES) {
-    vf high = load(top + u), before = high;
-    for (int64_t t = 0; t < n; t++) {
-      vf x = load(z + t * l->ldz + u) + (bias ? bias[t] : 0.0f);
-      high = select_((x > high) | (x != x), x, high);
+    vf x[BLOCK_ITEMS], before = load(top + u), high = before, sum = load(part + u);
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) {
+      x[i] = load(z + i * l->ldz + u) + bias[i];
+      high = maximum(high, x[i]);
     }
-    vf part = splat(0);
-    for (int64_t t = 0; t < n; t++)
-      part = part + exponential(load(z + t * l->ldz + u) + (bias ? bias[t] : 0.0f) - high);
-    vf shrink = exponential(before - high); /* before is -inf at first: 0 */
-    store(top + u, high);
-    for (int i = 0; i < LANES; i++) sum[u + i] = sum[u + i] * (double)shrink[i] + (double)part[i];
+    if (any(high > before)) {
+      sum = sum * exponential(before - high); /* before is -inf at first: 0 */
+      store(top + u, high);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) sum = sum + exponential_of_negative(x[i] - high);
+    store(part + u, sum);
+  }
+}
+
+/* What a worker keeps of a group's rows: maximum, sum of exponentials relative to it; and of the present tile. */
+typedef struct {
+  float *top, *part, *before; /* [Bp] */
+  double *sum; /* [Bp] */
+} stats_scratch_t;
+
+static stats_scratch_t stats_scratch(const layout_t *l, float *extra) {
+  return (stats_scratch_t){extra, extra + l->Bp, extra + 2 * l->Bp, (double *)(extra + 3 * l->Bp)};
+}
+
+static void tile_stats(const layout_t *l, const float *z, const float *bias, int64_t n, const stats_scratch_t *s) {
+  const float none[BLOCK_ITEMS] = {0};
+  memcpy(s->before, s->top, l->Bp * 4);
+  memset(s->part, 0, l->Bp * 4);
+  int64_t t = 0;
+  for (; t + BLOCK_ITEMS <= n; t += BLOCK_ITEMS)
+    block_stats(l, z + t * l->ldz, bias ? bias + t : none, BLOCK_ITEMS, s->top, s->part);
+  for (; t < n; t++) block_stats(l, z + t * l->ldz, bias ? bias + t : none, 1, s->top, s->part);
+  for (int64_t u = 0; u < l->Bp; u += LANES) {
+    vf shrink = exponential(load(s->before + u) - load(s->top + u));
+    for (int i = 0; i < LANES; i++) s->sum[u + i] = s->sum[u + i] * (double)shrink[i] + (double)s->part[u + i];
   }
 }
 
@@ -45,18 +71,19 @@ static void output_stats(layer_t *o, int32_t worker) {
   const int64_t K = units_of(o->source, o->sources);
   const layout_t l = layout_of(o->rows, K, o->items, o->workers);
   float *ws = o->workspace, *mine = ws + l.worker + worker * l.worker_size;
-  float *top = mine + l.extra;
-  double *sum = (double *)(top + l.Bp);
+  const stats_scratch_t scratch = stats_scratch(&l, mine + l.extra);
+  const float *top = scratch.top;
+  const double *sum = scratch.sum;
   /* the running totals live in dh's place, which is not in use yet */
   float *all_top = ws + l.dh;
   double *all_sum = (double *)(all_top + l.Bp);
   for (int64_t g; (g = take(&o->next)) < l.groups;) {
-    for (int64_t u = 0; u < l.Bp; u++) top[u] = -INFINITY, sum[u] = 0;
+    for (int64_t u = 0; u < l.Bp; u++) scratch.top[u] = -INFINITY, scratch.sum[u] = 0;
     for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       load_tile(o, &l, first, n, mine + l.w, mine + l.inverse);
       product_panels(mine + l.w, l.ldw, ws + l.panels, K, mine + l.z, l.ldz, n, l.Bp);
-      tile_stats(&l, mine + l.z, o->bias.value ? o->bias.value + first : 0, n, top, sum);
+      tile_stats(&l, mine + l.z, o->bias.value ? o->bias.value + first : 0, n, &scratch);
     }
     if (!wait_turn(o, g)) return;
     for (int64_t u = 0; u < l.B; u++) {
@@ -79,8 +106,8 @@ static void output_stats(layer_t *o, int32_t worker) {
   }
 }
 
-/* Gradient of n units from the layer above, transposed into the tile. */
-static void load_delta(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z) {
+/* Gradient of n units from the layer above, transposed into the tile; size[t] is the sum of unit t's magnitudes. */
+static void load_delta(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z, double *size) {
   for (int64_t u = 0; u < l->Bp; u += LANES) { /* a few rows at a time: as many streams as the cache follows */
     int64_t here = smaller(LANES, larger(l->B - u, 0));
     const float *dz = o->dz + u * o->items + first;
@@ -89,31 +116,26 @@ static void load_delta(const layer_t *o, const layout_t *l, int64_t first, int64
       for (int64_t i = here; i < LANES; i++) z[t * l->ldz + u + i] = 0;
     }
   }
+  for (int64_t t = 0; t < n; t++) {
+    vf sum = {0};
+    for (int64_t u = 0; u < l->Bp; u += LANES) sum = sum + absolute(load(z + t * l->ldz + u));
+    size[t] = sum_lanes(sum);
+  }
 }
 
 /* Makes the gradient by the logits of a tile; false if it or the loss is not finite. The bound keeps every gradient of a
  * weight finite: |dW| <= sum of |dz| times the largest |h| (for cosine logits times 1 / |w|). */
 static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, double most, double *loss) {
-  float *z = mine + l->z, *db = mine + l->db;
-  double total = 0;
+  float *z = mine + l->z;
+  double total = 0, size[MAX_TILE];
   if (o->dz) {
-    load_delta(o, l, first, n, z);
+    load_delta(o, l, first, n, z, size);
+  } else {
+    const loss_scratch_t scratch = {mine + l->extra, mine + l->extra + l->Bp, mine + l->extra + 2 * l->Bp};
+    total = any_tile_loss(o, l, first, n, z, &scratch, mine + l->db, size);
   }
-  int64_t at = o->dz ? 0 : lower_bound(o->target.items, o->target.count, first);
   for (int64_t t = 0; t < n; t++) {
-    double size = 0;
-    if (o->dz) {
-      for (int64_t u = 0; u < l->B; u++) size += fabs((double)z[t * l->ldz + u]);
-    } else {
-      int64_t from = 0, end = 0;
-      if (at < o->target.count && o->target.items[at] == first + t) {
-        from = o->target.offsets[at], end = o->target.offsets[at + 1];
-        at++;
-      }
-      float bias = o->bias.value ? o->bias.value[first + t] : 0;
-      total += any_item_delta(o, l, bias, from, end, z + t * l->ldz, mine + l->extra, db + t, &size);
-    }
-    double bound = size * most;
+    double bound = size[t] * most;
     if (o->temperature != 0 && mine[l->inverse + t] > 1) bound *= (double)mine[l->inverse + t];
     if (!(bound < 3e38)) {
       fail(&o->failure, FAIL_GRADIENT, o->source[0].weight.id, first + t);

@@ -11,8 +11,7 @@ INLINE void product_tile(const float *restrict a, int64_t a_row, int64_t a_col, 
   vf r[TILE_ROWS][2];
 #pragma GCC unroll 16
   for (int m = 0; m < M; m++) {
-    r[m][0] = accumulate ? load(c + m * c_row) : splat(0);
-    r[m][1] = accumulate ? load(c + m * c_row + LANES) : splat(0);
+    r[m][0] = r[m][1] = splat(0);
   }
   for (int64_t p = 0; p < P; p++) {
     vf b0 = load(b), b1 = load(b + LANES);
@@ -29,8 +28,8 @@ INLINE void product_tile(const float *restrict a, int64_t a_row, int64_t a_col, 
   }
 #pragma GCC unroll 16
   for (int m = 0; m < M; m++) {
-    store(c + m * c_row, r[m][0]);
-    store(c + m * c_row + LANES, r[m][1]);
+    store(c + m * c_row, accumulate ? load(c + m * c_row) + r[m][0] : r[m][0]);
+    store(c + m * c_row + LANES, accumulate ? load(c + m * c_row + LANES) + r[m][1] : r[m][1]);
   }
 }
 

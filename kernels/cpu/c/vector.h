@@ -28,19 +28,25 @@ INLINE void store(float *p, vf x) { *(vf_any *)p = x; }
 INLINE vf splat(float x) { return x - (vf){0}; }
 INLINE vi splat_int(int32_t x) { return x - (vi){0}; }
 INLINE vf select_(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
-INLINE vf maximum(vf a, vf b) { return select_(a > b, a, b); }
+/* The larger and the smaller of two; b where one of them is NaN. */
+INLINE vf maximum(vf a, vf b);
+INLINE vf minimum(vf a, vf b);
 INLINE vf absolute(vf a) { return (vf)((vi)a & 0x7fffffff); }
 
 #if LANES == 16
 #include <immintrin.h>
 INLINE vf fma_(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 INLINE vf square_root(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
+INLINE vf maximum(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vf minimum(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 INLINE int any(vi mask) { return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0; }
 INLINE uint32_t mask_bits(vi mask) { return _mm512_movepi32_mask((__m512i)mask); }
 #elif LANES == 8
 #include <immintrin.h>
 INLINE vf fma_(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 INLINE vf square_root(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
+INLINE vf maximum(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE vf minimum(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 INLINE int any(vi mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
 INLINE uint32_t mask_bits(vi mask) { return (uint32_t)_mm256_movemask_ps((__m256)mask); }
 #elif defined(__aarch64__)
@@ -50,6 +56,7 @@ INLINE vf square_root(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 INLINE int any(vi mask) { return vmaxvq_u32((uint32x4_t)mask) != 0; }
 INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 #else
+#define FUSED 0
 INLINE vf fma_(vf a, vf b, vf c) { return a * b + c; }
 INLINE vf square_root(vf a) {
   for (int i = 0; i < LANES; i++) a[i] = sqrtf(a[i]);
@@ -57,6 +64,15 @@ INLINE vf square_root(vf a) {
 }
 INLINE int any(vi mask) { return (mask[0] | mask[1] | mask[2] | mask[3]) != 0; }
 INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
+#endif
+
+#if LANES == 4
+INLINE vf maximum(vf a, vf b) { return select_(a > b, a, b); }
+INLINE vf minimum(vf a, vf b) { return select_(a < b, a, b); }
+#endif
+
+#ifndef FUSED
+#define FUSED 1 /* fma_ rounds once */
 #endif
 
 /* Sum of the lanes, by halves, in double. */
@@ -75,49 +91,62 @@ INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* exp(x), 0 below -87.3, saturating at exp(88.3) so that it is finite for every finite x; NaN stays NaN. x = n ln2 + r,
- * |r| <= ln2 / 2; the polynomial is the Taylor series with coefficients moved to even out the error (Cephes, expf). The
- * sigmoid made of it is within 2.2 ULP and tanh within 1.3, see accuracy_test.go. */
-INLINE vf exponential(vf x) {
-  const vf low = splat(-87.3365447f), high = splat(88.3762589f);
-  vi under = x < low;
-  vf y = select_(x > high, high, select_(under, low, x));
-  /* Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits. */
-  const vf magic = splat(12582912.0f);
-  vf shifted = fma_(y, splat(1.44269504088896341f), magic);
-  vf n = shifted - magic;
-  vf r = fma_(n, splat(-0.693359375f), y);
-  r = fma_(n, splat(2.12194440e-4f), r);
-  vf p = splat(1.9875691500e-4f);
-  p = fma_(p, r, splat(1.3981999507e-3f));
-  p = fma_(p, r, splat(8.3334519073e-3f));
-  p = fma_(p, r, splat(4.1665795894e-2f));
-  p = fma_(p, r, splat(1.6666665459e-1f));
-  p = fma_(p, r, splat(5.0000001201e-1f));
-  p = fma_(p * r, r, r) + 1.0f;
-  vi exponent = ((vi)shifted - splat_int(0x4b400000)) << 23;
-  vf value = (vf)((vi)p + exponent);
-  value = (vf)((vi)value & ~under);
-  return select_(x != x, x, value);
+/* exp(y) for y from -87.3 to 88.3, NaN for NaN: y = n ln2 + r, |r| <= ln2 / 2; the polynomial is the minimax one of degree
+ * six for the relative error with its first two coefficients 1 (3e-9 before rounding). float32's ln2 is off by 2e-9 only, so
+ * that leaving its remainder out, as losses do, costs 0.03 ULP for each unit of |y|. The sigmoid made of it is within
+ * 2.2 ULP and tanh within 1.5, see accuracy_test.go. */
+INLINE vf exponential_inside(vf y, const int exact) {
+  /* Adding 1.5 * 2^23 + 127 rounds to the nearest integer and leaves n + 127, the exponent of 2^n, in the low bits. */
+  const vf magic = splat(12583039.0f);
+  vf shifted = fma_(y, splat(1.44269504088896341f), magic), n = shifted - magic;
+  vf r;
+  if (exact || !FUSED) { /* the first product is exact even without a fused multiply-add */
+    r = fma_(n, splat(-0.693359375f), y);
+    r = fma_(n, splat(2.12194440e-4f), r);
+  } else {
+    r = fma_(n, splat(-0.693147182464599609375f), y);
+  }
+  vf p = splat(1.3814599e-3f);
+  p = fma_(p, r, splat(8.368717e-3f));
+  p = fma_(p, r, splat(4.166839e-2f));
+  p = fma_(p, r, splat(0.16666521f));
+  p = fma_(p, r, splat(0.49999994f));
+  p = fma_(p, r, splat(1.0f));
+  p = fma_(p, r, splat(1.0f));
+  return p * (vf)((vi)shifted << 23);
 }
 
-INLINE vf sigmoid(vf z) { return 1.0f / (1.0f + exponential(-z)); }
+/* exp(x), 0 below -87.3, saturating at exp(88.3) so that it is finite for every finite x; NaN stays NaN. */
+INLINE vf exponential(vf x) {
+  const vf low = splat(-87.3365447f);
+  vf y = exponential_inside(minimum(splat(88.3762589f), maximum(low, x)), 1);
+  return (vf)((vi)y & ~(x < low));
+}
 
-/* ln(1 + exp(z)) = max(z, 0) + 2 atanh(s), s = e / (2 + e), e = exp(-|z|): s <= 1/3, so eight terms of the series do. */
-INLINE vf softplus(vf z) {
-  vf e = exponential(-absolute(z));
-  vf s = e / (2.0f + e), q = s * s;
-  vf p = splat(2.0f / 15);
-  p = fma_(p, q, splat(2.0f / 13));
-  p = fma_(p, q, splat(2.0f / 11));
-  p = fma_(p, q, splat(2.0f / 9));
+/* exp(x) of an x that is not positive, but 1.2e-38 instead of less, within 4 ULP; NaN stays NaN. */
+INLINE vf exponential_of_negative(vf x) { return exponential_inside(maximum(splat(-87.3365447f), x), 0); }
+
+/* 1 / (1 + exp(-z)), q = exp(-|z|). */
+INLINE vf sigmoid_with(vf z, vf q) { return select_(z < 0.0f, q, splat(1)) / (1.0f + q); }
+
+INLINE vf sigmoid(vf z) { return sigmoid_with(z, exponential(-absolute(z))); }
+
+/* ln(1 + f), f >= 0: 1 + f = m 2^n with m near 1, and ln m = 2 atanh((m - 1) / (m + 1)), where m - 1 is f itself for n = 0. */
+INLINE vf log_1p(vf f) {
+  vf y = 1.0f + f;
+  vi n = ((vi)y - 0x3f3504f3) >> 23; /* m from sqrt(1/2) to sqrt(2) */
+  vf above = select_(n == 0, f, (vf)((vi)y - (n << 23)) - 1.0f);
+  vf s = above / (2.0f + above), q = s * s; /* |s| <= 0.172 */
+  vf p = splat(2.0f / 9);
   p = fma_(p, q, splat(2.0f / 7));
   p = fma_(p, q, splat(2.0f / 5));
   p = fma_(p, q, splat(2.0f / 3));
   p = fma_(p, q, splat(2.0f));
-  /* NaN compares false, so add z - z to let it through. */
-  return fma_(p, s, maximum(z, splat(0))) + (z - z) * 0.0f;
+  return fma_(__builtin_convertvector(n, vf), splat(0.693147182464599609375f), p * s);
 }
+
+/* ln(1 + exp(z)) = max(z, 0) + ln(1 + exp(-|z|)); NaN stays NaN. */
+INLINE vf softplus(vf z) { return maximum(splat(0), z) + log_1p(exponential_of_negative(-absolute(z))); }
 
 /* ln(x) of a positive, finite, normal double: x = m 2^e with m near 1, ln m = 2 atanh((m - 1) / (m + 1)). The C library's
  * would do, but then bits would depend on its version. */
