@@ -16,14 +16,28 @@ type DeviceInfo struct {
 	Kind      string `json:"kind"`              // instruction set or GPU model: equal kinds give equal bits
 	Available int64  `json:"available"`         // bytes that could be allocated now, -1 if unknown
 	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
-	Missing   string `json:"missing,omitempty"` // why the device cannot be used; empty if it can
+	// Precisions are those that the device has instructions for; others that it takes are emulated, which saves no time.
+	Precisions []string `json:"precisions,omitempty"`
+	Missing    string   `json:"missing,omitempty"` // why the device cannot be used; empty if it can
 }
 
 // Options are chosen when a device is opened.
 type Options struct {
 	Threads        int    // 0: as many as the cgroup and the affinity mask allow
-	InstructionSet string // "", "auto", "avx512", "avx2", "portable"
+	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
+	Precision      Precision
 }
+
+// Precision says what the products of hidden values, weights and gradients are made of. Weights, state, sums and everything
+// else are float32. It concerns Dense, DenseBackward, OutputStats and OutputStep; the reference computes in float64 always.
+type Precision int32
+
+// Float32 multiplies the numbers as they are. BFloat16 rounds every factor to bfloat16 first (8 bits of precision, to nearest,
+// ties to even, numbers below the normal ones to zero) and adds the products in float32.
+const (
+	Float32 Precision = iota
+	BFloat16
+)
 
 // Device owns memory and runs ops. Methods are called from one goroutine at a time.
 //

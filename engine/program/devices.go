@@ -49,8 +49,8 @@ func Threads(n int) int {
 }
 
 // openCPU makes the CPU ready, with the defaults of Configure.
-func openCPU(threads int) (kernels.Device, error) {
-	o := kernels.Options{Threads: Threads(threads)}
+func openCPU(threads int, precision kernels.Precision) (kernels.Device, error) {
+	o := kernels.Options{Threads: Threads(threads), Precision: precision}
 	defaults.Lock()
 	o.InstructionSet = defaults.instructionSet
 	defaults.Unlock()
@@ -80,7 +80,7 @@ func Devices() []kernels.DeviceInfo {
 
 // configured is the description of the CPU with the defaults of Configure.
 func configured(info kernels.DeviceInfo) kernels.DeviceInfo {
-	device, err := openCPU(0)
+	device, err := openCPU(0, kernels.Float32)
 	if err != nil {
 		return info // Configure has tried it, so this cannot be; and a description must not fail
 	}
@@ -93,9 +93,10 @@ const noCUDA = "this build of dsstne has no CUDA backend; it computes on the CPU
 
 // Placement is what options say about where to compute.
 type Placement struct {
-	Device  string
-	Threads int
-	Limit   int64 // memory_limit in bytes, 0 = none
+	Device    string
+	Threads   int
+	Limit     int64 // memory_limit in bytes, 0 = none
+	Precision kernels.Precision
 }
 
 // ReadPlacement takes "devices", "threads", "memory_limit" and "precision" from options.
@@ -116,10 +117,12 @@ func ReadPlacement(o *strictjson.Object) Placement {
 	default:
 		p.Device = o.String("devices", "auto")
 	}
-	word := o.Word("precision", "float32", "float32", "bfloat16", "tensorfloat32")
-	if word != "float32" {
-		o.Fail("precision", "is %q; this version computes in float32 only", word)
+	const onlyCUDA = "tensorfloat32"
+	word := o.Word("precision", "float32", append([]string{onlyCUDA}, kernels.PrecisionWords...)...)
+	if word == onlyCUDA {
+		o.Fail("precision", "is %q, which only CUDA devices have; on the CPU use bfloat16 or float32", word)
 	}
+	p.Precision = kernels.Precision(max(0, slices.Index(kernels.PrecisionWords, word)))
 	return p
 }
 
@@ -132,7 +135,7 @@ var (
 func (p Placement) Open() (kernels.Device, error) {
 	switch {
 	case slices.Contains([]string{"auto", "all", "cpu", "cpu:0"}, p.Device):
-		return openCPU(p.Threads)
+		return openCPU(p.Threads, p.Precision)
 	case someGPU.MatchString(p.Device):
 		return nil, fault.New(fault.DeviceUnavailable, "device %q: %s", p.Device, noCUDA)
 	case someCPU.MatchString(p.Device):

@@ -19,7 +19,7 @@ func (backend) Name() string { return "cpu" }
 // InstructionSets lists what this CPU can run, widest first.
 func InstructionSets() []string {
 	var names []string
-	for level := c.AVX512; level >= c.Portable; level-- {
+	for level := c.Widest; level >= c.Portable; level-- {
 		if t := c.Select(level); t != nil {
 			names = append(names, t.Name())
 		}
@@ -30,6 +30,7 @@ func InstructionSets() []string {
 func (backend) Devices() []kernels.DeviceInfo {
 	return []kernels.DeviceInfo{{
 		Name: "cpu", Kind: InstructionSets()[0], Available: kernels.HostAvailable(), Threads: runtime.GOMAXPROCS(0),
+		Precisions: precisions(c.Select(c.Widest)),
 	}}
 }
 
@@ -43,12 +44,19 @@ func (backend) Open(_ int, o kernels.Options) (kernels.Device, error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0) // follows the cgroup and the affinity mask
 	}
-	return &device{table: table, pool: newPool(threads)}, nil
+	return &device{table: table.With(o.Precision), pool: newPool(threads)}, nil
+}
+
+func precisions(t *c.Table) []string {
+	if t != nil && t.BFloat16() {
+		return kernels.PrecisionWords
+	}
+	return kernels.PrecisionWords[:1]
 }
 
 func choose(name string) (*c.Table, error) {
 	var usable []string
-	for level := c.AVX512; level >= c.Portable; level-- {
+	for level := c.Widest; level >= c.Portable; level-- {
 		t := c.Select(level)
 		if t == nil {
 			continue
@@ -68,7 +76,9 @@ type device struct {
 }
 
 func (d *device) Info() kernels.DeviceInfo {
-	return kernels.DeviceInfo{Name: "cpu", Kind: d.table.Name(), Available: kernels.HostAvailable(), Threads: d.pool.workers}
+	return kernels.DeviceInfo{
+		Name: "cpu", Kind: d.table.Name(), Available: kernels.HostAvailable(), Threads: d.pool.workers, Precisions: precisions(d.table),
+	}
 }
 
 func (d *device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }

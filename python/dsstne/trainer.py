@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,7 @@ class Trainer:
             "memory_limit": memory_limit,
         }
         self.model = model
+        _warn_if_emulated(precision)
         with ExitStack() as undo:
             inputs = Bound(X, model.inputs, "X")
             undo.callback(inputs.close)
@@ -221,6 +223,19 @@ class Trainer:
             return "Trainer(closed)"
         now = self.progress
         return f"Trainer({self.model!r}, step {now.step:,}, epoch {now.epoch:,})"
+
+
+def _warn_if_emulated(precision: str) -> None:
+    """Warns when the CPU has no instructions for a reduced precision."""
+    if precision != "bfloat16":
+        return  # an unknown word is refused by the library
+    cpu = next(device for device in _native.describe_library()["devices"] if device["name"] == "cpu")
+    if precision not in cpu["precisions"]:
+        warnings.warn(
+            f"this CPU ({cpu['kind']}) has no instructions for {precision}: it is emulated, which is slower than"
+            ' precision="float32"',
+            stacklevel=3,
+        )
 
 
 class _MemoryExplained:

@@ -27,7 +27,7 @@ func openerOf(t testing.TB, b kernels.Backend, instructionSet string) opener {
 func oracle(t testing.TB) kernels.Device { return openerOf(t, kernels.Lookup("reference"), "")(1) }
 
 // instructionSets of backends that have several; the others ignore or refuse them.
-var instructionSets = []string{"auto", "avx512", "avx2", "portable"}
+var instructionSets = []string{"auto", "avx512bf16", "avx512", "avx2", "portable"}
 
 // forEveryBackend runs a test on each registered backend, with each instruction set that makes another kind of device of
 // it. The reference is among them: compared with itself it shows that a case runs, and in tests without a comparison it is

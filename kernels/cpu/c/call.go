@@ -22,6 +22,8 @@ const (
 	Portable = iota
 	AVX2
 	AVX512
+	AVX512BF16
+	Widest = AVX512BF16
 )
 
 // Go and C must mean the same numbers and the same layout: these do not compile otherwise.
@@ -33,16 +35,25 @@ var (
 	_ = [1]int{}[C.sizeof_rates_t-unsafe.Sizeof(kernels.Rates{})]
 )
 
-// Table is the kernels of one instruction set.
-type Table struct{ c *C.kernels_t }
+// Table is the kernels of one instruction set, at a precision.
+type Table struct {
+	c        *C.kernels_t
+	bfloat16 C.int32_t
+}
 
 // Select returns the kernels of an instruction set, or nil if this CPU lacks it.
 func Select(level int) *Table {
 	if t := C.dsstne_cpu_kernels(C.int32_t(level)); t != nil {
-		return &Table{t}
+		return &Table{c: t}
 	}
 	return nil
 }
+
+// With returns the same kernels at a precision.
+func (t *Table) With(p kernels.Precision) *Table { return &Table{t.c, flag(p == kernels.BFloat16)} }
+
+// BFloat16 tells whether the instruction set multiplies bfloat16 numbers; others emulate it.
+func (t *Table) BFloat16() bool { return t.c.has_bfloat16 != 0 }
 
 // Name of the instruction set.
 func (t *Table) Name() string { return C.GoString(t.c.name) }

@@ -129,6 +129,7 @@ typedef struct {
   source_t source[MAX_SOURCES];
   float *workspace;
   int32_t workers;
+  int32_t bfloat16; /* operands of products are rounded to it */
   /* dense forward */
   float *out; /* [B, items] */
   int32_t accumulate, has_epilogue;
@@ -172,6 +173,7 @@ typedef struct {
 
 typedef struct {
   const char *name;
+  int32_t has_bfloat16; /* has instructions for it */
   void (*gather)(gather_t *, int32_t worker);
   void (*scatter)(scatter_t *, int32_t worker);
   void (*replay)(replay_t *, int32_t worker);
@@ -184,7 +186,7 @@ typedef struct {
   void (*scores)(rank_t *, int32_t worker);
   void (*top_k)(rank_t *, int32_t worker);
   int64_t (*scatter_workspace)(int64_t columns, int32_t workers);
-  int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers);
+  int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16);
   int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);
 } kernels_t;
 

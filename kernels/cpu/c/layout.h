@@ -1,13 +1,23 @@
-/* layout.h: how a layer is cut into tiles and groups, its workspace, and how its operands are packed. */
+/* layout.h: how a layer is cut into tiles and groups, its workspace, and how its operands are packed.
+ *
+ * With float32 products an operand is stored once or twice as it is. With bfloat16 products (`pairs`) two numbers that follow
+ * each other along the sum stand in a word, so what is summed along rows in one product and along columns in another is
+ * stored both ways:
+ *     h   panels: neighbours along K       rows: zipped from two rows u, u + 1
+ *     W   w: neighbours along K            v: zipped from two items
+ *     dz  z: neighbours along the rows u   y: zipped from two items
+ * With floats, w is v and z is y. */
 
-/* How a shape is cut. Depends on B, I, K and the vector width only. */
+/* How a shape is cut. Depends on B, I, K, the vector width and the precision only. */
 typedef struct {
-  int64_t B, K, Bp, Kp, ldw, ldz, ldh; /* padded sizes and row strides */
+  int32_t pairs;
+  int64_t B, K, Bp, Kp, ldw, ldv, ldz, ldh; /* padded sizes and row strides, in words */
+  int64_t Kw, Bw;                      /* words of a sum over K and over B */
   int64_t tile, tiles, groups;         /* items a tile, tiles, groups of tiles */
   /* offsets into the workspace, in floats */
-  int64_t panels, rows, dh, norm, weight, count, lse, most, worker;
+  int64_t panels, rows, dh, norm, scale, weight, count, lse, most, worker;
   /* offsets inside a worker's part */
-  int64_t w, z, dw, partial, inverse, db, extra, worker_size, total;
+  int64_t w, v, z, y, dw, partial, inverse, db, extra, worker_size, total;
 } layout_t;
 
 /* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
@@ -21,10 +31,14 @@ enum {
   MAX_TILE = 16 * TILE_ROWS
 };
 
-static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
-  layout_t l = {.B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
-  l.ldw = l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
+static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int32_t pairs) {
+  layout_t l = {
+      .pairs = pairs, .B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
+  l.ldv = l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
+  l.ldw = pairs ? l.Kp / 2 + 16 : l.ldv;
   l.ldz = l.Bp + 16;
+  l.Kw = pairs ? (K + 1) / 2 : K;
+  l.Bw = pairs ? (B + 1) / 2 : B;
   int64_t groups = (I + GROUP_STEP * GROUP_ITEMS / 2) / (GROUP_STEP * GROUP_ITEMS) * GROUP_STEP;
   groups = larger(GROUP_STEP, smaller(groups, MAX_GROUPS));
   int64_t fit = TILE_BYTES / (4 * (l.Kp + l.Bp)) / TILE_ROWS * TILE_ROWS; /* items whose weights and logits fit */
@@ -35,10 +49,11 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   l.groups = smaller(groups, l.tiles);
   int64_t at = 0;
 #define PART(name, size) l.name = at, at += round_up(size, 16)
-  PART(panels, l.Bp * l.K);
-  PART(rows, l.Bp * l.ldh);
+  PART(panels, l.Bp * l.Kw);
+  PART(rows, (pairs ? l.Bp / 2 : l.Bp) * l.ldh);
   PART(dh, l.Bp * l.Kp);
   PART(norm, l.Bp);
+  PART(scale, l.Bp);
   PART(weight, l.Bp);
   PART(count, l.Bp);
   PART(lse, l.Bp);
@@ -47,32 +62,41 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers) {
   at = 0;
   PART(w, l.tile * l.ldw);
   PART(z, l.tile * l.ldz);
+  l.v = l.w, l.y = l.z;
+  if (pairs) {
+    PART(v, l.tile / 2 * l.ldv);
+    PART(y, l.tile / 2 * l.ldz);
+  }
   PART(dw, TILE_ROWS * l.Kp);
   PART(partial, l.Bp * l.Kp);
   PART(inverse, l.tile);
   PART(db, l.tile);
-  PART(extra, EXTRA * l.Bp); /* statistics: a float and a double a row; losses: loss_scratch_t */
+  PART(extra, EXTRA * l.Bp); /* statistics: stats_scratch_t; losses: loss_scratch_t */
 #undef PART
   l.worker_size = at;
   l.total = l.worker + workers * l.worker_size;
   return l;
 }
 
-/* The first tile of a group; the tiles are spread evenly. */
-INLINE int64_t group_start(const layout_t *l, int64_t group) { return group * l->tiles / l->groups; }
-
-/* For batches of up to so many rows: a smaller batch has larger tiles, and may need more. */
-static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers) {
-  int64_t most = 0;
-  for (int64_t b = PANEL; b <= round_up(larger(rows, 1), PANEL); b += PANEL)
-    most = larger(most, layout_of(b, columns, items, workers).total);
-  return most;
-}
-
 static int64_t units_of(const source_t *source, int32_t sources) {
   int64_t K = 0;
   for (int32_t s = 0; s < sources; s++) K += source[s].weight.columns;
   return K;
+}
+
+static layout_t layout(const layer_t *o) {
+  return layout_of(o->rows, units_of(o->source, o->sources), o->items, o->workers, o->bfloat16);
+}
+
+/* The first tile of a group; the tiles are spread evenly. */
+INLINE int64_t group_start(const layout_t *l, int64_t group) { return group * l->tiles / l->groups; }
+
+/* For batches of up to so many rows: a smaller batch has larger tiles, and may need more. */
+static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16) {
+  int64_t most = 0;
+  for (int64_t b = PANEL; b <= round_up(larger(rows, 1), PANEL); b += PANEL)
+    most = larger(most, layout_of(b, columns, items, workers, bfloat16).total);
+  return most;
 }
 
 /* A row of all sources, or of all their weights, side by side. */
@@ -85,17 +109,18 @@ INLINE void concatenate(const source_t *source, int32_t sources, int weights, in
 }
 
 /* Row u of the sources as a padded row, normalised and divided by the temperature for cosine logits; and its numbers. */
-static void pack_row(const layer_t *o, const layout_t *l, int64_t u) {
-  float *ws = o->workspace, *row = ws + l->rows + u * l->ldh, weight = 0, total = 0;
-  memset(row, 0, l->ldh * 4);
+static void pack_row(const layer_t *o, const layout_t *l, int64_t u, float *row) {
+  float *ws = o->workspace, weight = 0, total = 0;
+  memset(row, 0, l->Kp * 4);
   memset(ws + l->dh + u * l->Kp, 0, l->Kp * 4);
-  ws[l->norm + u] = ws[l->lse + u] = 0;
+  ws[l->norm + u] = ws[l->scale + u] = ws[l->lse + u] = 0;
   if (u < l->B) {
     concatenate(o->source, o->sources, 0, u, row);
     if (o->temperature != 0) {
       double norm = sqrt(dot(row, row, l->K));
       float scale = norm > 0 ? (float)(1 / (norm * o->temperature)) : 0;
       ws[l->norm + u] = norm > 0 ? (float)(1 / norm) : 0;
+      ws[l->scale + u] = scale;
       for (int64_t k = 0; k < l->K; k++) row[k] *= scale;
     }
     weight = o->loss.weight / (float)l->B;
@@ -107,42 +132,75 @@ static void pack_row(const layer_t *o, const layout_t *l, int64_t u) {
   ws[l->count + u] = total * weight;
 }
 
+/* A panel of PANEL rows, which are ld words apart: columns become rows. */
+static void pack_panel(const float *rows, int64_t ld, int64_t words, float *panel) {
+  for (int64_t k = 0; k < words; k++)
+    for (int64_t u = 0; u < PANEL; u++) memcpy(panel + k * PANEL + u, rows + u * ld + k, 4);
+}
+
 /* First round: rows of h as padded rows and as panels, and the largest magnitude among them; static split over workers. */
 static void layer_pack(layer_t *o, int32_t worker) {
-  const int64_t K = units_of(o->source, o->sources);
-  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
-  float *ws = o->workspace;
+  const layout_t l = layout(o);
+  float *ws = o->workspace, *partial = ws + l.worker + worker * l.worker_size + l.partial;
   vf largest = {0};
   int64_t count = l.Bp / PANEL;
   for (int64_t p = count * worker / o->workers; p < count * (worker + 1) / o->workers; p++) {
-    const float *rows = ws + l.rows + p * PANEL * l.ldh;
-    float *panel = ws + l.panels + p * PANEL * K;
+    float *panel = ws + l.panels + p * PANEL * l.Kw, *rows = ws + l.rows + p * PANEL * l.ldh;
+    int64_t ld = l.ldh;
+    if (l.pairs) rows = partial, ld = l.Kp; /* on the way to words; the partial sum is not in use yet */
     for (int64_t u = 0; u < PANEL; u++) {
-      pack_row(o, &l, p * PANEL + u);
+      pack_row(o, &l, p * PANEL + u, rows + u * ld);
       for (int64_t k = 0; k < l.Kp; k += LANES) {
-        vf a = absolute(load(rows + u * l.ldh + k));
+        vf a = absolute(load(rows + u * ld + k));
         largest = select_((a > largest) | (a != a), a, largest);
       }
     }
-    for (int64_t k = 0; k < K; k++)
-      for (int64_t u = 0; u < PANEL; u++) panel[k * PANEL + u] = rows[u * l.ldh + k];
+    if (l.pairs) {
+      for (int64_t u = 0; u < PANEL; u += 2) {
+        float *even = rows + u * ld, *odd = even + ld, *words = ws + l.rows + (p * PANEL + u) / 2 * l.ldh;
+        for (int64_t k = 0; k < l.Kp; k += LANES) store(words + k, zip(load(even + k), load(odd + k)));
+        narrow_row(even, l.Kp, even);
+        narrow_row(odd, l.Kp, odd);
+      }
+    }
+    pack_panel(rows, ld, l.Kw, panel);
   }
   float most = 0;
   for (int i = 0; i < LANES; i++) most = largest[i] > most || largest[i] != largest[i] ? largest[i] : most;
   ws[l.most + worker * 16] = most;
 }
 
-/* Copies the tile's weight rows; for cosine logits divided by their norms. */
-static void load_tile(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *w, float *inverse) {
-  for (int64_t t = 0; t < n; t++) {
-    float *row = w + t * l->ldw;
-    concatenate(o->source, o->sources, 1, first + t, row);
-    if (o->temperature != 0) {
-      double norm = sqrt(dot(row, row, l->K));
-      inverse[t] = norm > 0 ? (float)(1 / norm) : 0;
-      for (int64_t k = 0; k < l->K; k++) row[k] *= inverse[t];
-    }
-    for (int64_t k = l->K; k < l->Kp; k++) row[k] = 0;
+/* A tile's weight row as it takes part in products: for cosine logits divided by its norm. */
+INLINE float load_item(const layer_t *o, const layout_t *l, int64_t item, float *row) {
+  float inverse = 0;
+  concatenate(o->source, o->sources, 1, item, row);
+  if (o->temperature != 0) {
+    double norm = sqrt(dot(row, row, l->K));
+    inverse = norm > 0 ? (float)(1 / norm) : 0;
+    for (int64_t k = 0; k < l->K; k++) row[k] *= inverse;
+  }
+  for (int64_t k = l->K; k < l->Kp; k++) row[k] = 0;
+  return inverse;
+}
+
+/* Packs the tile's weights. */
+static void load_tile(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine) {
+  float *w = mine + l->w, *inverse = mine + l->inverse;
+  if (!l->pairs) {
+    for (int64_t t = 0; t < n; t++) inverse[t] = load_item(o, l, first + t, w + t * l->ldw);
+    return;
+  }
+  float *even = mine + l->dw, *odd = even + l->Kp; /* the strip of dW is not in use yet */
+  for (int64_t t = 0; t < n; t += 2) {
+    inverse[t] = load_item(o, l, first + t, even);
+    if (t + 1 < n)
+      inverse[t + 1] = load_item(o, l, first + t + 1, odd);
+    else
+      memset(odd, 0, l->Kp * 4);
+    for (int64_t k = 0; k < l->Kp; k += LANES)
+      store(mine + l->v + t / 2 * l->ldv + k, zip(load(even + k), load(odd + k)));
+    narrow_row(even, l->Kp, w + t * l->ldw);
+    if (t + 1 < n) narrow_row(odd, l->Kp, w + (t + 1) * l->ldw);
   }
 }
 

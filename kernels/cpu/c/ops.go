@@ -74,7 +74,7 @@ func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
 func (t *Table) layer(call *Call, rows int64, items int64, workspace kernels.Buffer, workers int) *C.layer_t {
 	a := &C.layer_t{
 		rows: C.int64_t(rows), items: C.int64_t(items), workspace: buffer(workspace), workers: C.int32_t(workers), tied_count: -1,
-		bias: C.weights_t{id: -1},
+		bias: C.weights_t{id: -1}, bfloat16: t.bfloat16,
 	}
 	call.failure = &a.failure
 	call.phase(func(w C.int32_t) { C.run_pack(t.c, a, w) })
@@ -215,7 +215,7 @@ func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
 }
 
 func (t *Table) layerSize(rows, columns, items int64, workers int) int64 {
-	return int64(C.layer_workspace(t.c, C.int64_t(rows), C.int64_t(columns), C.int64_t(items), C.int32_t(workers)))
+	return int64(C.layer_workspace(t.c, C.int64_t(rows), C.int64_t(columns), C.int64_t(items), C.int32_t(workers), t.bfloat16))
 }
 
 func units(sources []kernels.OutputSource) int64 {

@@ -68,8 +68,7 @@ static void tile_stats(const layout_t *l, const float *z, const float *bias, int
 
 /* Second round for soft-max: stats[u] = maximum and log-sum-exp of row u's logits. */
 static void output_stats(layer_t *o, int32_t worker) {
-  const int64_t K = units_of(o->source, o->sources);
-  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  const layout_t l = layout(o);
   float *ws = o->workspace, *mine = ws + l.worker + worker * l.worker_size;
   const stats_scratch_t scratch = stats_scratch(&l, mine + l.extra);
   const float *top = scratch.top;
@@ -81,8 +80,8 @@ static void output_stats(layer_t *o, int32_t worker) {
     for (int64_t u = 0; u < l.Bp; u++) scratch.top[u] = -INFINITY, scratch.sum[u] = 0;
     for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
-      load_tile(o, &l, first, n, mine + l.w, mine + l.inverse);
-      product_panels(mine + l.w, l.ldw, ws + l.panels, K, mine + l.z, l.ldz, n, l.Bp);
+      load_tile(o, &l, first, n, mine);
+      product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, mine + l.z, l.ldz, n, l.Bp);
       tile_stats(&l, mine + l.z, o->bias.value ? o->bias.value + first : 0, n, &scratch);
     }
     if (!wait_turn(o, g)) return;
@@ -150,12 +149,23 @@ static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, f
   return 1;
 }
 
+/* The gradient by n items' logits as words, for both products that read it. */
+static void narrow_delta(const layout_t *l, int64_t n, float *mine) {
+  for (int64_t t = 0; t < n; t += 2) {
+    float *even = mine + l->z + t * l->ldz, *odd = even + l->ldz, *words = mine + l->y + t / 2 * l->ldz;
+    if (t + 1 == n) memset(odd, 0, l->Bp * 4);
+    for (int64_t u = 0; u < l->Bp; u += LANES) store(words + u, zip(load(even + u), load(odd + u)));
+    narrow_row(even, l->Bp, even);
+    narrow_row(odd, l->Bp, odd);
+  }
+}
+
 /* The gradient of one item's weights, as a row over all sources: update, write out, or leave to scatter. */
-static int item_update(layer_t *o, const layout_t *l, int64_t item, const float *w, float inverse, float *dw,
-                       int64_t tied) {
+static int item_update(layer_t *o, const layout_t *l, int64_t item, float inverse, float *dw, int64_t tied) {
   if (o->temperature != 0) { /* through the normalisation: (dw - w (w . dw)) / |w|, w normalised */
-    float along = (float)dot(w, dw, l->K);
-    for (int64_t k = 0; k < l->K; k++) dw[k] = (dw[k] - along * w[k]) * inverse;
+    const float *w = o->source[0].weight.value + item * l->K;
+    float along = (float)dot(w, dw, l->K) * inverse;
+    for (int64_t k = 0; k < l->K; k++) dw[k] = (dw[k] - along * (w[k] * inverse)) * inverse;
   }
   for (int32_t s = 0; s < o->sources; s++) {
     const weights_t *weight = &o->source[s].weight;
@@ -176,12 +186,11 @@ static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, 
   int64_t at = o->tied_count > 0 ? lower_bound(o->tied_items, o->tied_count, first) : 0;
   for (int64_t t = 0; t < n; t += TILE_ROWS) {
     int64_t strip = smaller(TILE_ROWS, n - t);
-    product_rows(mine + l->z + t * l->ldz, l->ldz, rows, l->ldh, l->B, dw, l->Kp, strip, l->Kp);
+    product_rows(l->pairs, mine + l->z + t * l->ldz, l->ldz, rows, l->ldh, l->Bw, dw, l->Kp, strip, l->Kp);
     for (int64_t i = 0; i < strip; i++) {
       int64_t item = first + t + i, tied = -1;
       if (at < o->tied_count && o->tied_items[at] == item) tied = at++;
-      if (!item_update(o, l, item, mine + l->w + (t + i) * l->ldw, mine[l->inverse + t + i], dw + i * l->Kp, tied))
-        return 0;
+      if (!item_update(o, l, item, mine[l->inverse + t + i], dw + i * l->Kp, tied)) return 0;
     }
   }
   if (o->bias.value && !o->dz && apply_gradient(&o->bias, &o->optimizer, first, mine + l->db, n)) {
@@ -193,8 +202,7 @@ static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, 
 
 /* Third round (second without statistics): loss, gradients, update, tile by tile. */
 static void output_step(layer_t *o, int32_t worker) {
-  const int64_t K = units_of(o->source, o->sources);
-  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  const layout_t l = layout(o);
   float *ws = o->workspace, *mine = ws + l.worker + worker * l.worker_size, *partial = mine + l.partial;
   double most = 0;
   int wanted = 0;
@@ -209,10 +217,13 @@ static void output_step(layer_t *o, int32_t worker) {
     for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       if (failed(&o->failure)) return;
-      load_tile(o, &l, first, n, mine + l.w, mine + l.inverse);
-      if (!o->dz) product_panels(mine + l.w, l.ldw, ws + l.panels, K, mine + l.z, l.ldz, n, l.Bp);
+      load_tile(o, &l, first, n, mine);
+      if (!o->dz) product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, mine + l.z, l.ldz, n, l.Bp);
       if (!tile_delta(o, &l, first, n, mine, most, &loss)) return;
-      if (wanted) product_transposed(mine + l.z, l.ldz, mine + l.w, l.ldw, n, partial, l.Kp, l.B, l.Kp);
+      if (l.pairs) narrow_delta(&l, n, mine);
+      if (wanted)
+        product_transposed(l.pairs, mine + l.y, l.ldz, mine + l.v, l.ldv, l.pairs ? (n + 1) / 2 : n, partial, l.Kp, l.B,
+                           l.Kp);
       if (!tile_update(o, &l, first, n, mine)) return;
     }
     if (!wait_turn(o, g)) return;
@@ -228,15 +239,15 @@ static void output_step(layer_t *o, int32_t worker) {
 /* Last round: hands dh to the sources; through the normalisation for cosine logits, where rows hold q = h / (|h| T):
  * dh = (dq / T - T q (q . dq)) / |h|. */
 static void output_finish(layer_t *o, int32_t worker) {
-  const int64_t K = units_of(o->source, o->sources);
-  const layout_t l = layout_of(o->rows, K, o->items, o->workers);
+  const layout_t l = layout(o);
   float *ws = o->workspace;
   for (int64_t u = l.B * worker / o->workers; u < l.B * (worker + 1) / o->workers; u++) {
     float *d = ws + l.dh + u * l.Kp;
     if (o->temperature != 0) {
-      const float *q = ws + l.rows + u * l.ldh;
-      float inverse = ws[l.norm + u], sharp = 1 / o->temperature, back = (float)dot(q, d, K) * o->temperature;
-      for (int64_t k = 0; k < K; k++) d[k] = (d[k] * sharp - back * q[k]) * inverse;
+      const float *h = o->source[0].h + u * l.K;
+      float inverse = ws[l.norm + u], scale = ws[l.scale + u], sharp = 1 / o->temperature;
+      float back = (float)dot(h, d, l.K) * scale * o->temperature;
+      for (int64_t k = 0; k < l.K; k++) d[k] = (d[k] * sharp - back * (h[k] * scale)) * inverse;
     }
     for (int32_t s = 0; s < o->sources; s++) {
       int64_t n = o->source[s].weight.columns;

@@ -238,7 +238,7 @@ static void top_k(rank_t *r, int32_t worker) {
     for (int64_t first = 0; first < r->items; first += RANK_ITEMS) {
       int64_t items = smaller(RANK_ITEMS, r->items - first);
       double bias_size, tile_norm = rank_load(r, &l, first, items, w, &bias_size);
-      product_panels(w, l.ldw, mine + l.panels, K, z, l.ldz, items, padded);
+      product_panels(0, w, l.ldw, mine + l.panels, K, z, l.ldz, items, padded);
       for (int64_t u = 0; u < padded; u++)
         limit[u] = u < n ? limit_of(threshold[u], mine[l.norm + u], tile_norm, bias_size, K) : INFINITY;
       for (int64_t t = 0; t < items; t++) {

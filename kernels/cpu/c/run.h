@@ -52,9 +52,9 @@ RUN(top_k, rank_t, top_k, 0)
 static inline int64_t scatter_workspace(const kernels_t *k, int64_t columns, int32_t workers) {
   return k->scatter_workspace(columns, workers);
 }
-static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items,
-                                      int32_t workers) {
-  return k->layer_workspace(rows, columns, items, workers);
+static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items, int32_t workers,
+                                      int32_t bfloat16) {
+  return k->layer_workspace(rows, columns, items, workers, bfloat16);
 }
 static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int32_t workers) {
   return k->rank_workspace(rows, columns, workers);

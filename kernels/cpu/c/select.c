@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-extern const kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512;
+extern const kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512, dsstne_kernels_avx512bf16;
 
 const kernels_t *dsstne_cpu_kernels(int32_t level) {
   switch (level) {
@@ -17,6 +17,9 @@ const kernels_t *dsstne_cpu_kernels(int32_t level) {
                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
                  ? &dsstne_kernels_avx512
                  : NULL;
+    case 3:
+      return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") ? &dsstne_kernels_avx512bf16
+                                                                                          : NULL;
 #endif
     default:
       return NULL;

@@ -1,5 +1,6 @@
 /* table.h: the functions of one instruction set as a table. */
 #include "vector.h"
+#include "bfloat16.h"
 #include "product.h"
 #include "update.h"
 #include "sparse.h"
@@ -11,6 +12,7 @@
 
 const kernels_t TABLE = {
     .name = NAME,
+    .has_bfloat16 = HAS_BFLOAT16,
     .gather = gather,
     .scatter = scatter,
     .replay = replay,
