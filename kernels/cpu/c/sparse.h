@@ -1,24 +1,6 @@
 /* sparse.h: gather and scatter of weight rows, and the replay of missed optimizer steps. Bound by memory bandwidth: a
  * gather reads nnz K floats, a scatter reads as many of dz from cache and rewrites the distinct rows with their states. */
 
-/* Ends the forward computation of units first .. first + n of row u, in place. */
-static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *out) {
-  for (int64_t k = 0; k < n; k += LANES) {
-    int64_t here = smaller(LANES, n - k);
-    float z[LANES] = {0}, factor[LANES];
-    memcpy(z, out + k, here * 4);
-    if (e->bias)
-      for (int64_t i = 0; i < here; i++) z[i] += e->bias[first + k + i];
-    vf h = activate(e->activation, load(z));
-    if (e->dropout > 0) {
-      dropout_factors(e, row, first + k, LANES, factor);
-      h = h * load(factor);
-    }
-    store(z, h);
-    memcpy(out + k, z, here * 4);
-  }
-}
-
 /* out[k] (+)= sum of value_j W[index_j, k] for a few vectors of columns, which stay in registers. */
 #define GATHER_VECTORS 8
 INLINE void gather_chunk(const int32_t *index, const float *value, int64_t count, const float *weight, int64_t columns,

@@ -3,11 +3,14 @@
 #include "bfloat16.h"
 #include "product.h"
 #include "update.h"
+#include "philox.h"
+#include "epilogue.h"
 #include "sparse.h"
 #include "layout.h"
 #include "loss.h"
 #include "output.h"
 #include "dense.h"
+#include "backward.h"
 #include "rank.h"
 
 const kernels_t TABLE = {
