@@ -1,32 +1,38 @@
-/* backward.h: the step from a hidden layer's output back to its sums. */
+/* backward.h: the step from a hidden layer's output back to its sums. Bound by the caches, where h and dh are. */
 
-enum { BACKWARD_UNITS = 64 };
+enum { BACKWARD_UNITS = 64, BACKWARD_AHEAD = 16 };
 
-/* dz = dh * mask / (1 - p) * act'(h), in place; the bias gradient is summed down the rows. Workers take blocks of units. */
-static void backward(backward_t *b, int32_t worker) {
-  (void)worker;
+/* dz = dh * mask / (1 - p) * act'(h), in place, for some units of a row; adds dz to sum. */
+INLINE void backward_row(const backward_t *b, int64_t u, int64_t first, int64_t n, float *sum) {
   const epilogue_t *e = &b->epilogue;
   const float kept = 1.0f - e->dropout;
+  const float *h = b->h + u * b->units + first;
+  float *dh = b->dh + u * b->units + first, factor[PHILOX_COLUMNS];
+  for (int64_t k = 0; k < n; k += LANES) {
+    int64_t here = smaller(LANES, n - k);
+    if (u + BACKWARD_AHEAD < b->rows) {
+      __builtin_prefetch(h + k + BACKWARD_AHEAD * b->units);
+      __builtin_prefetch(dh + k + BACKWARD_AHEAD * b->units);
+    }
+    vf a = load_some(h + k, here), g = load_some(dh + k, here);
+    if (e->dropout > 0) {
+      if (k % PHILOX_COLUMNS == 0) dropout_factors(e, u, first + k, factor);
+      a = a * kept; /* the activation before it was scaled; where it was dropped the factor is 0 */
+      g = g * load(factor + k % PHILOX_COLUMNS);
+    }
+    g = g * activation_slope(e->activation, a);
+    store_some(dh + k, g, here);
+    store(sum + k, load(sum + k) + g);
+  }
+}
+
+/* Workers take blocks of units, whose gradients they sum down the rows for the bias. */
+static void backward(backward_t *b, int32_t worker) {
+  (void)worker;
   for (int64_t block; (block = take(&b->next)) * BACKWARD_UNITS < b->units && !failed(&b->failure);) {
     int64_t first = block * BACKWARD_UNITS, n = smaller(BACKWARD_UNITS, b->units - first);
-    float sum[BACKWARD_UNITS] = {0}, h[BACKWARD_UNITS] = {0}, d[BACKWARD_UNITS] = {0}, factor[BACKWARD_UNITS];
-    for (int64_t u = 0; u < b->rows; u++) {
-      float *row = b->dh + u * b->units + first;
-      memcpy(h, b->h + u * b->units + first, n * 4);
-      memcpy(d, row, n * 4);
-      if (e->dropout > 0) dropout_factors(e, u, first, BACKWARD_UNITS, factor);
-      for (int64_t k = 0; k < n; k += LANES) {
-        vf a = load(h + k), g = load(d + k);
-        if (e->dropout > 0) {
-          a = a * kept; /* the activation before it was scaled; where it was dropped the factor is 0 */
-          g = g * load(factor + k);
-        }
-        g = g * activation_slope(e->activation, a);
-        store(d + k, g);
-        store(sum + k, load(sum + k) + g);
-      }
-      memcpy(row, d, n * 4);
-    }
+    float sum[BACKWARD_UNITS] = {0};
+    for (int64_t u = 0; u < b->rows; u++) backward_row(b, u, first, n, sum);
     if (any_not_finite(sum, n)) {
       fail(&b->failure, FAIL_GRADIENT, b->bias.id, -1);
       return;

@@ -2,18 +2,18 @@
 
 /* Ends the forward computation of units first .. first + n of row u, in place. */
 static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *out) {
-  for (int64_t k = 0; k < n; k += LANES) {
-    int64_t here = smaller(LANES, n - k);
-    float z[LANES] = {0}, factor[LANES];
-    memcpy(z, out + k, here * 4);
-    if (e->bias)
-      for (int64_t i = 0; i < here; i++) z[i] += e->bias[first + k + i];
-    vf h = activate(e->activation, load(z));
-    if (e->dropout > 0) {
-      dropout_factors(e, row, first + k, LANES, factor);
-      h = h * load(factor);
+  float factor[PHILOX_COLUMNS + LANES] = {0};
+  for (int64_t k = 0; k < n;) {
+    int64_t skip = (first + k) & 3, block = smaller(PHILOX_COLUMNS - skip, n - k);
+    if (e->dropout > 0) dropout_factors(e, row, first + k - skip, factor);
+    for (int64_t i = 0; i < block; i += LANES) {
+      int64_t here = smaller(LANES, block - i);
+      vf z = load_some(out + k + i, here);
+      if (e->bias) z += load_some(e->bias + first + k + i, here);
+      z = activate(e->activation, z);
+      if (e->dropout > 0) z *= load(factor + skip + i);
+      store_some(out + k + i, z, here);
     }
-    store(z, h);
-    memcpy(out + k, z, here * 4);
+    k += block;
   }
 }

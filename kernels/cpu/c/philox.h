@@ -1,28 +1,75 @@
-/* philox.h: random numbers as a function of their place, see engine/random. */
+/* philox.h: random numbers as a function of their place, the same as engine/random's: Philox4x32-10 (Salmon et al., 2011),
+ * counted by (column / 4, row, step, stream); word number column % 4 belongs to the column. A call makes the words of
+ * PHILOX_COLUMNS neighbouring columns, each lane those of four. */
 
-/* Philox4x32-10 (Salmon et al., 2011); the same function as engine/random. */
-INLINE void philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t out[4]) {
+typedef uint32_t vu __attribute__((vector_size(VECTOR_BYTES)));
+
+enum { PHILOX_COLUMNS = 4 * LANES };
+
+/* The upper halves of the products of 32-bit numbers; and the 4 x 4 transposes of each four lanes of four vectors. */
+#if LANES == 16
+INLINE vu high_product(vu a, uint32_t by) {
+  __m512i x = (__m512i)a, m = _mm512_set1_epi32((int32_t)by);
+  __m512i even = _mm512_mul_epu32(x, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), m);
+  return (vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+}
+INLINE void transpose_fours(vu x[4]) {
+  __m512i a = (__m512i)x[0], b = (__m512i)x[1], c = (__m512i)x[2], d = (__m512i)x[3];
+  __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
+  __m512i AB = _mm512_unpackhi_epi32(a, b), CD = _mm512_unpackhi_epi32(c, d);
+  x[0] = (vu)_mm512_unpacklo_epi64(ab, cd), x[1] = (vu)_mm512_unpackhi_epi64(ab, cd);
+  x[2] = (vu)_mm512_unpacklo_epi64(AB, CD), x[3] = (vu)_mm512_unpackhi_epi64(AB, CD);
+}
+#elif LANES == 8
+INLINE vu high_product(vu a, uint32_t by) {
+  __m256i x = (__m256i)a, m = _mm256_set1_epi32((int32_t)by);
+  __m256i even = _mm256_mul_epu32(x, m), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), m);
+  return (vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+}
+INLINE void transpose_fours(vu x[4]) {
+  __m256i a = (__m256i)x[0], b = (__m256i)x[1], c = (__m256i)x[2], d = (__m256i)x[3];
+  __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
+  __m256i AB = _mm256_unpackhi_epi32(a, b), CD = _mm256_unpackhi_epi32(c, d);
+  x[0] = (vu)_mm256_unpacklo_epi64(ab, cd), x[1] = (vu)_mm256_unpackhi_epi64(ab, cd);
+  x[2] = (vu)_mm256_unpacklo_epi64(AB, CD), x[3] = (vu)_mm256_unpackhi_epi64(AB, CD);
+}
+#else
+INLINE vu high_product(vu a, uint32_t by) {
+  for (int i = 0; i < LANES; i++) a[i] = (uint32_t)((uint64_t)a[i] * by >> 32);
+  return a;
+}
+INLINE void transpose_fours(vu x[4]) {
+  vu a[4] = {x[0], x[1], x[2], x[3]};
+  for (int i = 0; i < LANES; i++)
+    for (int j = 0; j < 4; j++) x[j][i] = a[i % 4][i / 4 * 4 + j];
+}
+#endif
+
+/* The words of the columns first .. first + PHILOX_COLUMNS; first is a multiple of 4. */
+INLINE void philox(uint64_t key, int64_t first, int64_t row, uint32_t step, uint32_t stream, vu x[4]) {
+  /* Lane 4 g + j counts for the four columns that the transposes put into lanes 4 g .. 4 g + 3 of vector j. */
+  vu a, b = (uint32_t)row - (vu){0}, c = step - (vu){0}, d = stream - (vu){0};
+  for (uint32_t i = 0; i < LANES; i++) a[i] = (uint32_t)(first >> 2) + i % 4 * (LANES / 4) + i / 4;
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+#pragma GCC unroll 10
   for (int round = 0; round < 10; round++) {
-    uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-    c1 = (uint32_t)p1;
-    c3 = (uint32_t)p0;
-    c0 = n0;
-    c2 = n2;
+    vu p = high_product(a, 0xD2511F53u), q = high_product(c, 0xCD9E8D57u);
+    vu low_p = a * 0xD2511F53u, low_q = c * 0xCD9E8D57u;
+    a = q ^ b ^ k0, b = low_q, c = p ^ d ^ k1, d = low_p;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+  x[0] = a, x[1] = b, x[2] = c, x[3] = d;
+  transpose_fours(x);
 }
 
-/* Factors of dropout for units first .. first + n of a row: 0 or 1 / (1 - p). */
-INLINE void dropout_factors(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *factor) {
-  float keep = 1.0f / (1.0f - e->dropout);
-  uint32_t x[4];
-  for (int64_t k = 0; k < n; k++) {
-    int lane = (int)((first + k) & 3);
-    if (lane == 0 || k == 0) philox(e->seed, (uint32_t)((first + k) >> 2), (uint32_t)row, e->step, e->stream, x);
-    factor[k] = (float)(x[lane] >> 8) * 0x1p-24f < e->dropout ? 0.0f : keep;
+/* Factors of dropout of a row from a column on, which is a multiple of 4: 0 or 1 / (1 - p). */
+INLINE void dropout_factors(const epilogue_t *e, int64_t row, int64_t column, float factor[PHILOX_COLUMNS]) {
+  vf keep = splat(1.0f / (1.0f - e->dropout)), limit = splat(e->dropout * 0x1p24f);
+  vu x[4];
+  philox(e->seed, column, row, e->step, e->stream, x);
+  for (int v = 0; v < 4; v++) {
+    vf uniform = __builtin_convertvector((vi)(x[v] >> 8), vf); /* times 2^24, exact */
+    store(factor + v * LANES, (vf)((vi)keep & ~(uniform < limit)));
   }
 }

@@ -25,6 +25,22 @@ typedef float vf8_any __attribute__((vector_size(32), aligned(4), may_alias));
 
 INLINE vf load(const float *p) { return *(const vf_any *)p; }
 INLINE void store(float *p, vf x) { *(vf_any *)p = x; }
+/* The first n lanes, where there may be fewer than LANES; the others are 0. */
+INLINE vf load_some(const float *p, int64_t n) {
+  float x[LANES] = {0};
+  if (n >= LANES) return load(p);
+  memcpy(x, p, n * 4);
+  return load(x);
+}
+INLINE void store_some(float *p, vf x, int64_t n) {
+  float some[LANES];
+  if (n >= LANES) {
+    store(p, x);
+    return;
+  }
+  store(some, x);
+  memcpy(p, some, n * 4);
+}
 INLINE vf splat(float x) { return x - (vf){0}; }
 INLINE vi splat_int(int32_t x) { return x - (vi){0}; }
 INLINE vf select_(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
