@@ -115,7 +115,7 @@ func must[T any](value T, err error) T {
 }
 
 // sparseBench runs an op on all batches of a shape in turn; touched counts bytes per batch.
-func sparseBench(b *testing.B, s sparseShape, o kernels.Optimizer, run func(kernels.Device, *kernels.Weights, *kernels.Step) error,
+func sparseBench(b *testing.B, s sparseShape, o kernels.Optimizer, run func(*testing.B, kernels.Device, *kernels.Weights, *kernels.Step) error,
 	bytes func(*kernels.SparseBatch) int) {
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprintf("%v/threads=%d", s, threads), func(b *testing.B) {
@@ -132,7 +132,7 @@ func sparseBench(b *testing.B, s sparseShape, o kernels.Optimizer, run func(kern
 			for n := 0; b.Loop(); n++ {
 				step.Sparse[0] = batches[n%len(batches)]
 				traffic += bytes(step.Sparse[0])
-				if err := run(d, w, step); err != nil {
+				if err := run(b, d, w, step); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -145,7 +145,7 @@ func sparseBench(b *testing.B, s sparseShape, o kernels.Optimizer, run func(kern
 func BenchmarkGather(b *testing.B) {
 	for _, s := range sparseShapes() {
 		var op *kernels.Gather
-		sparseBench(b, s, kernels.Optimizer{}, func(d kernels.Device, w *kernels.Weights, step *kernels.Step) error {
+		sparseBench(b, s, kernels.Optimizer{}, func(b *testing.B, d kernels.Device, w *kernels.Weights, step *kernels.Step) error {
 			if op == nil || op.Weight != w {
 				op = &kernels.Gather{Weight: w, Out: filled(d, sparseRows*w.Columns, 1), Epilogue: &kernels.Epilogue{Activation: kernels.Sigmoid}}
 			}
@@ -161,7 +161,7 @@ func BenchmarkScatter(b *testing.B) {
 		b.Run(kind.String(), func(b *testing.B) {
 			for _, s := range sparseShapes() {
 				var op *kernels.Scatter
-				sparseBench(b, s, o, func(d kernels.Device, w *kernels.Weights, step *kernels.Step) error {
+				sparseBench(b, s, o, func(b *testing.B, d kernels.Device, w *kernels.Weights, step *kernels.Step) error {
 					if op == nil || op.Weight != w {
 						op = &kernels.Scatter{Weight: w, DZ: filled(d, sparseRows*w.Columns, 1), Optimizer: o}
 						op.Workspace = filled(d, d.WorkspaceSize(op, sparseRows), 0)
@@ -179,11 +179,13 @@ func BenchmarkReplay(b *testing.B) {
 		o := kernels.Optimizer{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
 		b.Run(kind.String(), func(b *testing.B) {
 			for _, s := range sparseShapes() {
-				sparseBench(b, s, o, func(d kernels.Device, w *kernels.Weights, step *kernels.Step) error {
+				sparseBench(b, s, o, func(b *testing.B, d kernels.Device, w *kernels.Weights, step *kernels.Step) error {
+					b.StopTimer()
 					last := w.Last.Int32()
 					for _, item := range step.Sparse[0].Items {
 						last[item] = 0
 					}
+					b.StartTimer()
 					return d.Replay(&kernels.Replay{Weight: w, Optimizer: o}, step)
 				}, func(batch *kernels.SparseBatch) int { return 8 * (1 + o.States()) * s.units * len(batch.Items) })
 			}

@@ -1,51 +1,123 @@
-/* sparse.h: gather and scatter of weight rows, and the replay of missed optimizer steps. Bound by memory bandwidth: a
- * gather reads nnz K floats, a scatter reads as many of dz from cache and rewrites the distinct rows with their states. */
+/* sparse.h: gather and scatter of weight rows, and the replay of missed optimizer steps. Bound by memory: a gather reads
+ * nnz K floats, an update reads and writes the distinct rows with their states. Rows lie anywhere, so nothing but the list
+ * of rows to come can tell the cache what to fetch: FETCH_BYTES ahead, into the second level, which follows more misses
+ * than the first. */
 
-/* out[k] (+)= sum of value_j W[index_j, k] for a few vectors of columns, which stay in registers. */
-#define GATHER_VECTORS 8
-INLINE void gather_chunk(const int32_t *index, const float *value, int64_t count, const float *weight, int64_t columns,
-                         float *out, int accumulate, const int vectors) {
-  vf sum[GATHER_VECTORS];
-#pragma GCC unroll 8
-  for (int v = 0; v < vectors; v++) sum[v] = splat(0);
-  for (int64_t j = 0; j < count; j++) {
-    const float *row = weight + (int64_t)index[j] * columns;
-    if (j + 4 < count) {
-      const float *ahead = weight + (int64_t)index[j + 4] * columns;
-#pragma GCC unroll 8
-      for (int v = 0; v < vectors; v++) __builtin_prefetch(ahead + v * LANES);
-    }
-    vf x = splat(value[j]);
-#pragma GCC unroll 8
-    for (int v = 0; v < vectors; v++) sum[v] = fma_(x, load(row + v * LANES), sum[v]);
-  }
-#pragma GCC unroll 8
-  for (int v = 0; v < vectors; v++) store(out + v * LANES, accumulate ? load(out + v * LANES) + sum[v] : sum[v]);
+enum {
+  ROWS = 8, /* added in one pass */
+  FETCH_BYTES = 8 * 1024,
+  SHORT_ROW = 256, /* floats */
+  PIECE = 64
+};
+
+/* How many rows of so many bytes to look ahead. */
+INLINE int64_t rows_ahead(int64_t bytes, int64_t least) {
+  return larger(least, smaller(128, FETCH_BYTES / larger(bytes, 1)));
 }
 
-static void weighted_rows(const int32_t *index, const float *value, int64_t count, const float *weight, int64_t columns,
-                          float *out, int accumulate) {
+/* What a worker does now, from .. end, and what it does then, next .. next_end: taken early, so that it can look ahead. */
+typedef struct {
+  int64_t from, end, next, next_end;
+} span_t;
+
+/* What comes so many after n, or n itself if that is not known. */
+INLINE int64_t look_ahead(const span_t *s, int64_t n, int64_t by) {
+  if (n + by < s->end) return n + by;
+  int64_t later = s->next + (n + by - s->end);
+  return later < s->next_end ? later : n;
+}
+
+/* Moves on to the next block of size out of count; false when there is none. Begin with {0}. */
+INLINE int next_block(span_t *s, int64_t *counter, int64_t size, int64_t count) {
+  if (s->next_end == 0) s->next = take(counter) * size;
+  s->from = s->next, s->end = smaller(s->from + size, count);
+  if (s->from >= count) return 0;
+  s->next = smaller(take(counter) * size, count), s->next_end = smaller(s->next + size, count);
+  return 1;
+}
+
+/* The entries of blocks of rows or items. */
+INLINE span_t entries_of(const span_t *s, const int32_t *offsets) {
+  return (span_t){offsets[s->from], offsets[s->end], offsets[s->next], offsets[s->next_end]};
+}
+
+/* One vector of add_rows. */
+INLINE void add_vector(const int rows, const float *const row[], const vf factor[], int64_t k, float *out, int begin) {
+  vf sum = begin ? splat(0) : load(out + k);
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++) sum = fma_(factor[i], load(row[i] + k), sum);
+  store(out + k, sum);
+}
+
+/* out[k] (+)= x_0 row_0[k] + x_1 row_1[k] ..., added in this order; begin: from 0. Meanwhile the rows ahead are fetched: at
+ * once, or piece by piece, a few lines for each vector. */
+INLINE void add_rows(const int rows, const int pieces, const float *const row[], const float *const ahead[],
+                     const float x[], int64_t K, float *out, int begin) {
+  const int steps = PIECE / LANES, lines = PIECE / LINE;
+  vf factor[ROWS];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++) factor[i] = splat(x[i]);
+  for (int i = 0; i < rows && !pieces; i++)
+    for (int64_t k = 0; k < K; k += LINE) __builtin_prefetch(ahead[i] + k, 0, 2);
   int64_t k = 0;
-  for (; k + GATHER_VECTORS * LANES <= columns; k += GATHER_VECTORS * LANES)
-    gather_chunk(index, value, count, weight + k, columns, out + k, accumulate, GATHER_VECTORS);
-  for (; k + LANES <= columns; k += LANES)
-    gather_chunk(index, value, count, weight + k, columns, out + k, accumulate, 1);
-  for (; k < columns; k++) {
-    float sum = 0;
-    for (int64_t j = 0; j < count; j++) sum += value[j] * weight[(int64_t)index[j] * columns + k];
-    out[k] = accumulate ? out[k] + sum : sum;
+  for (; pieces && k + PIECE <= K; k += PIECE) {
+#pragma GCC unroll 16
+    for (int step = 0; step < steps; step++) {
+#pragma GCC unroll 8
+      for (int n = step * rows * lines / steps; n < (step + 1) * rows * lines / steps; n++)
+        __builtin_prefetch(ahead[n / lines] + k + n % lines * LINE, 0, 2);
+      add_vector(rows, row, factor, k + step * LANES, out, begin);
+    }
+  }
+  for (; k + LANES <= K; k += LANES) add_vector(rows, row, factor, k, out, begin);
+  for (; k < K; k++) {
+    float sum = begin ? 0 : out[k];
+    for (int i = 0; i < rows; i++) sum += x[i] * row[i][k];
+    out[k] = sum;
   }
 }
 
-enum { GATHER_BLOCK = 8 };
+/* out[k] (+)= sum of value_e matrix[index_e, k] over the entries from .. to. */
+static void add_entries(const span_t *s, const int32_t *index, const float *value, int64_t from, int64_t to,
+                        const float *matrix, int64_t K, float *out, int accumulate) {
+  const int64_t by = rows_ahead(K * 4, 2 * ROWS);
+  const float *row[ROWS], *ahead[ROWS];
+  int begin = !accumulate;
+  if (from == to && begin) memset(out, 0, K * 4);
+  for (int64_t e = from; e < to;) {
+    int64_t rows = smaller(ROWS, to - e);
+    for (int64_t i = 0; i < rows; i++) {
+      row[i] = matrix + index[e + i] * K;
+      ahead[i] = matrix + index[look_ahead(s, e + i, by)] * K;
+    }
+    if (rows == ROWS && K > SHORT_ROW) {
+      add_rows(ROWS, 1, row, ahead, value + e, K, out, begin);
+    } else if (rows == ROWS) {
+      add_rows(ROWS, 0, row, ahead, value + e, K, out, begin);
+    } else if (rows >= 4) {
+      add_rows(rows = 4, 0, row, ahead, value + e, K, out, begin);
+    } else if (rows >= 2) {
+      add_rows(rows = 2, 0, row, ahead, value + e, K, out, begin);
+    } else {
+      add_rows(1, 0, row, ahead, value + e, K, out, begin);
+    }
+    begin = 0;
+    e += rows;
+  }
+}
+
+/* Blocks of rows have about so many entries, so that taking one costs nothing beside it. */
+enum { BLOCK_ENTRIES = 512, BLOCK_ROWS = 32 };
 
 static void gather(gather_t *g, int32_t worker) {
   (void)worker;
-  const int64_t K = g->columns;
-  for (int64_t block; (block = take(&g->next)) * GATHER_BLOCK < g->rows;) {
-    for (int64_t u = block * GATHER_BLOCK; u < smaller(g->rows, (block + 1) * GATHER_BLOCK); u++) {
-      int64_t from = g->offsets[u], count = g->offsets[u + 1] - from;
-      weighted_rows(g->indices + from, g->values + from, count, g->weight, K, g->out + u * K, g->accumulate);
+  const int64_t K = g->columns, entries = g->offsets[g->rows];
+  const int64_t size = larger(1, smaller(BLOCK_ROWS, g->rows * BLOCK_ENTRIES / larger(entries, 1)));
+  for (span_t rows = {0}; next_block(&rows, &g->next, size, g->rows);) {
+    span_t s = entries_of(&rows, g->offsets);
+    for (int64_t u = rows.from; u < rows.end; u++) {
+      add_entries(&s, g->indices, g->values, g->offsets[u], g->offsets[u + 1], g->weight, K, g->out + u * K,
+                  g->accumulate);
       if (g->has_epilogue) finish_row(&g->epilogue, u, 0, K, g->out + u * K);
     }
   }
@@ -53,70 +125,85 @@ static void gather(gather_t *g, int32_t worker) {
 
 /* Is anything but zero in n floats? */
 static int any_nonzero(const float *x, int64_t n) {
-  vi found = {0};
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) found |= load(x + i) != (vf){0};
-  for (; i < n; i++)
-    if (x[i] != 0) return 1;
-  return any(found);
+  for (int64_t i = 0; i < n; i += LANES)
+    if (any(load_some(x + i, n - i) != (vf){0})) return 1;
+  return 0;
 }
 
 static int any_not_finite(const float *x, int64_t n) {
   vi bad = {0};
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) bad |= ~is_finite(load(x + i));
-  for (; i < n; i++)
-    if (!(x[i] - x[i] == 0)) return 1;
+  for (int64_t i = 0; i < n; i += LANES) bad |= ~is_finite(load_some(x + i, n - i));
   return any(bad);
 }
 
-enum { SCATTER_BLOCK = 16 };
+/* Blocks of weight rows: many, but few enough that taking one costs nothing beside it. */
+INLINE int64_t update_block(int64_t count) { return larger(1, smaller(64, count / 64)); }
 
 static int64_t scatter_workspace(int64_t columns, int32_t workers) { return workers * round_up(columns, PANEL); }
 
-static void scatter(scatter_t *s, int32_t worker) {
-  const int64_t K = s->weight.columns;
-  float *sum = s->workspace + worker * round_up(K, PANEL);
+/* How far ahead of row items[n] (items null: row n) the one lies that is updated some rows later, in numbers. Its step of
+ * last update is fetched. */
+INLINE int64_t row_ahead(const weights_t *w, const int32_t *items, const span_t *s, int64_t n) {
+  const int64_t states = (w->state0 != 0) + (w->state1 != 0);
+  const int64_t later = look_ahead(s, n, rows_ahead(w->columns * 4 * (1 + states), 2));
+  const int64_t row = items ? items[n] : n, later_row = items ? items[later] : later;
+  if (w->last) __builtin_prefetch(w->last + later_row, 1);
+  return (later_row - row) * w->columns;
+}
+
+/* Updates the n-th distinct item's row; false if a number is not finite. */
+static int scatter_row(scatter_t *s, const span_t *items, const span_t *entries, int64_t n, float *sum) {
+  const weights_t *w = &s->weight;
   const by_item_t *b = &s->batch;
-  for (int64_t block; (block = take(&s->next)) * SCATTER_BLOCK < b->count && !failed(&s->failure);) {
-    for (int64_t n = block * SCATTER_BLOCK; n < smaller(b->count, (block + 1) * SCATTER_BLOCK); n++) {
-      int64_t from = b->offsets[n], count = b->offsets[n + 1] - from, row = b->items[n];
-      if (s->tied) memcpy(sum, s->tied + n * K, K * 4);
-      weighted_rows(b->rows + from, b->values + from, count, s->dz, K, sum, s->tied != 0);
-      if (any_not_finite(sum, K)) {
-        fail(&s->failure, FAIL_GRADIENT, s->weight.id, row);
-        return;
-      }
-      if (apply_gradient(&s->weight, &s->optimizer, row * K, sum, K)) {
-        fail(&s->failure, FAIL_WEIGHT, s->weight.id, row);
-        return;
-      }
-      if (s->weight.last) s->weight.last[row] = (int32_t)s->optimizer.step;
-    }
+  const int64_t K = w->columns, row = b->items[n], at = row * K;
+  if (s->tied) memcpy(sum, s->tied + n * K, K * 4);
+  add_entries(entries, b->rows, b->values, b->offsets[n], b->offsets[n + 1], s->dz, K, sum, s->tied != 0);
+  if (any_not_finite(sum, K)) {
+    fail(&s->failure, FAIL_GRADIENT, w->id, row);
+    return 0;
+  }
+  if (w->gradient) {
+    memcpy(w->gradient + at, sum, K * 4);
+  } else if (update_any(&s->optimizer, decay_of(w, &s->optimizer), 0, 0, sum, w->value + at,
+                        w->state0 ? w->state0 + at : 0, w->state1 ? w->state1 + at : 0, K,
+                        row_ahead(w, b->items, items, n))) {
+    fail(&s->failure, FAIL_WEIGHT, w->id, row);
+    return 0;
+  }
+  if (w->last) w->last[row] = (int32_t)s->optimizer.step;
+  return 1;
+}
+
+static void scatter(scatter_t *s, int32_t worker) {
+  const int64_t count = s->batch.count, size = update_block(count);
+  float *sum = s->workspace + worker * round_up(s->weight.columns, PANEL);
+  for (span_t items = {0}; !failed(&s->failure) && next_block(&items, &s->next, size, count);) {
+    span_t entries = entries_of(&items, s->batch.offsets);
+    for (int64_t n = items.from; n < items.end; n++)
+      if (!scatter_row(s, &items, &entries, n, sum)) return;
   }
 }
 
-enum { REPLAY_BLOCK = 64 };
+static void replay_row(replay_t *r, const span_t *s, int64_t n) {
+  const weights_t *w = &r->weight;
+  const float decay = decay_of(w, &r->optimizer);
+  const int64_t K = w->columns, row = r->items ? r->items[n] : n, ahead = row_ahead(w, r->items, s, n);
+  /* no row can be behind the rates; if one were, its older steps would be lost and not read out of bounds */
+  int64_t from = larger(w->last[row], r->optimizer.rates_from - 1);
+  if (from >= r->upto) return;
+  float *s0 = w->state0 ? w->state0 + row * K : 0, *s1 = w->state1 ? w->state1 + row * K : 0;
+  /* Zero state stays zero, and moves nothing without decay. */
+  int moves = decay != 0 || (s0 && any_nonzero(s0, K)) || (s1 && any_nonzero(s1, K));
+  /* Where new numbers are not finite the old ones stay, and the row counts as up to date all the same: every row is after
+   * this, whatever happened to some. */
+  if (moves && update_any(&r->optimizer, decay, from, r->upto, 0, w->value + row * K, s0, s1, K, ahead))
+    fail(&r->failure, FAIL_WEIGHT, w->id, row);
+  w->last[row] = (int32_t)r->upto;
+}
 
 static void replay(replay_t *r, int32_t worker) {
   (void)worker;
-  const weights_t *w = &r->weight;
-  const int64_t K = w->columns;
-  const float decay = decay_of(w, &r->optimizer);
-  for (int64_t block; (block = take(&r->next)) * REPLAY_BLOCK < r->count;) {
-    for (int64_t n = block * REPLAY_BLOCK; n < smaller(r->count, (block + 1) * REPLAY_BLOCK); n++) {
-      int64_t row = r->items ? r->items[n] : n;
-      /* no row can be behind the rates; if one were, its older steps would be lost and not read out of bounds */
-      int64_t from = larger(w->last[row], r->optimizer.rates_from - 1);
-      if (from >= r->upto) continue;
-      float *s0 = w->state0 ? w->state0 + row * K : 0, *s1 = w->state1 ? w->state1 + row * K : 0;
-      /* Zero state stays zero, and moves nothing without decay. */
-      int moves = decay != 0 || (s0 && any_nonzero(s0, K)) || (s1 && any_nonzero(s1, K));
-      /* Where new numbers are not finite the old ones stay, and the row counts as up to date all the same: every row is
-       * after this, whatever happened to some. */
-      if (moves && update_any(&r->optimizer, decay, from, r->upto, 0, w->value + row * K, s0, s1, K))
-        fail(&r->failure, FAIL_WEIGHT, w->id, row);
-      w->last[row] = (int32_t)r->upto;
-    }
-  }
+  const int64_t size = update_block(r->count);
+  for (span_t rows = {0}; next_block(&rows, &r->next, size, r->count);)
+    for (int64_t n = rows.from; n < rows.end; n++) replay_row(r, &rows, n);
 }

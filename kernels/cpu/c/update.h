@@ -33,59 +33,88 @@ INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate
 
 INLINE int states_of(const int32_t kind) { return kind == OPT_SGD ? 0 : kind <= OPT_RMSPROP ? 1 : 2; }
 
-/* Steps from + 1 .. to with a zero gradient and then, if gradient is not null, one step with it, on n weights. A vector is
- * written only if everything new in it is finite; the return value is nonzero if one was not. */
-INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, int64_t from, int64_t to,
-                       const float *gradient, float *w, float *s0, float *s1, int64_t n) {
+/* Fetches the next SPAN numbers of a row that will be updated later into the second-level cache. */
+enum { UPDATE_VECTORS = 4, SPAN = UPDATE_VECTORS * LANES, LINE = 16 /* floats in a cache line */ };
+INLINE void fetch_span(const float *p) {
+  for (int i = 0; i < SPAN; i += LINE) __builtin_prefetch(p + i, 0, 2);
+}
+
+/* The steps of update_span on a few vectors at once, whose chains of dependent operations overlap. */
+INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t *o, float decay, int64_t from,
+                         int64_t to, const float *gradient, float *w, float *s0, float *s1) {
+  vf x[UPDATE_VECTORS], a[UPDATE_VECTORS] = {{0}}, b[UPDATE_VECTORS] = {{0}};
+#pragma GCC unroll 4
+  for (int v = 0; v < count; v++) {
+    x[v] = load(w + v * LANES);
+    if (states_of(kind) > 0) a[v] = load(s0 + v * LANES);
+    if (states_of(kind) > 1) b[v] = load(s1 + v * LANES);
+  }
+  for (int64_t step = from + 1; step <= to; step++) {
+    rates_t rate = o->rates[step - o->rates_from];
+#pragma GCC unroll 4
+    for (int v = 0; v < count; v++) update_vector(kind, o, rate, decay, splat(0), x + v, a + v, b + v);
+  }
   vi bad = {0};
-  for (int64_t i = 0; i < n; i += LANES) {
-    float tail[4][LANES];
-    int64_t here = smaller(LANES, n - i);
-    const float *gp = gradient ? gradient + i : 0;
-    float *wp = w + i, *p0 = s0 ? s0 + i : 0, *p1 = s1 ? s1 + i : 0;
-    if (here < LANES) { /* work on padded copies of the last, partial vector */
-      memset(tail, 0, sizeof tail);
-      memcpy(tail[0], wp, here * 4), wp = tail[0];
-      if (states_of(kind) > 0) memcpy(tail[1], p0, here * 4), p0 = tail[1];
-      if (states_of(kind) > 1) memcpy(tail[2], p1, here * 4), p1 = tail[2];
-      if (gp) memcpy(tail[3], gp, here * 4), gp = tail[3];
+#pragma GCC unroll 4
+  for (int v = 0; v < count; v++) {
+    if (gradient) {
+      rates_t rate = o->rates[o->step - o->rates_from];
+      update_vector(kind, o, rate, decay, load(gradient + v * LANES), x + v, a + v, b + v);
     }
-    vf x = load(wp), a = {0}, b = {0};
-    if (states_of(kind) > 0) a = load(p0);
-    if (states_of(kind) > 1) b = load(p1);
-    vf x0 = x, a0 = a, b0 = b;
-    for (int64_t step = from + 1; step <= to; step++)
-      update_vector(kind, o, o->rates[step - o->rates_from], decay, splat(0), &x, &a, &b);
-    if (gp) update_vector(kind, o, o->rates[o->step - o->rates_from], decay, load(gp), &x, &a, &b);
-    vi good = is_finite(x) & is_finite(a) & is_finite(b);
+    vi good = is_finite(x[v]) & is_finite(a[v]) & is_finite(b[v]);
     bad |= ~good;
-    store(wp, select_(good, x, x0));
-    if (states_of(kind) > 0) store(p0, select_(good, a, a0));
-    if (states_of(kind) > 1) store(p1, select_(good, b, b0));
-    if (here < LANES) {
-      memcpy(w + i, wp, here * 4);
-      if (states_of(kind) > 0) memcpy(s0 + i, p0, here * 4);
-      if (states_of(kind) > 1) memcpy(s1 + i, p1, here * 4);
+    store(w + v * LANES, select_(good, x[v], load(w + v * LANES)));
+    if (states_of(kind) > 0) store(s0 + v * LANES, select_(good, a[v], load(s0 + v * LANES)));
+    if (states_of(kind) > 1) store(s1 + v * LANES, select_(good, b[v], load(s1 + v * LANES)));
+  }
+  return bad;
+}
+
+/* Steps from + 1 .. to with a zero gradient and then, if gradient is not null, one step with it, on n weights. A vector is
+ * written only if everything new in it is finite; the return value is nonzero if one was not. The weights and states that
+ * lie ahead by so many numbers are fetched meanwhile, unless ahead is 0. */
+INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, int64_t from, int64_t to,
+                       const float *gradient, float *w, float *s0, float *s1, int64_t n, int64_t ahead) {
+  vi bad = {0};
+  int64_t i = 0;
+  for (; i + SPAN <= n; i += SPAN) {
+    if (ahead) {
+      fetch_span(w + ahead + i);
+      if (states_of(kind) > 0) fetch_span(s0 + ahead + i);
+      if (states_of(kind) > 1) fetch_span(s1 + ahead + i);
     }
+    bad |= update_vectors(UPDATE_VECTORS, kind, o, decay, from, to, gradient ? gradient + i : 0, w + i, s0 + i, s1 + i);
+  }
+  for (; i < n; i += LANES) {
+    int64_t here = smaller(LANES, n - i);
+    float part[4][LANES]; /* padded copies, since the last vector may be a partial one */
+    store(part[0], load_some(w + i, here));
+    if (states_of(kind) > 0) store(part[1], load_some(s0 + i, here));
+    if (states_of(kind) > 1) store(part[2], load_some(s1 + i, here));
+    if (gradient) store(part[3], load_some(gradient + i, here));
+    bad |= update_vectors(1, kind, o, decay, from, to, gradient ? part[3] : 0, part[0], part[1], part[2]);
+    store_some(w + i, load(part[0]), here);
+    if (states_of(kind) > 0) store_some(s0 + i, load(part[1]), here);
+    if (states_of(kind) > 1) store_some(s1 + i, load(part[2]), here);
   }
   return any(bad);
 }
 
 static int update_any(const optimizer_t *o, float decay, int64_t from, int64_t to, const float *gradient, float *w,
-                      float *s0, float *s1, int64_t n) {
+                      float *s0, float *s1, int64_t n, int64_t ahead) {
   switch (o->kind) {
     case OPT_SGD:
-      return update_span(OPT_SGD, o, decay, from, to, gradient, w, s0, s1, n);
+      return update_span(OPT_SGD, o, decay, from, to, gradient, w, s0, s1, n, ahead);
     case OPT_MOMENTUM:
-      return update_span(OPT_MOMENTUM, o, decay, from, to, gradient, w, s0, s1, n);
+      return update_span(OPT_MOMENTUM, o, decay, from, to, gradient, w, s0, s1, n, ahead);
     case OPT_NESTEROV:
-      return update_span(OPT_NESTEROV, o, decay, from, to, gradient, w, s0, s1, n);
+      return update_span(OPT_NESTEROV, o, decay, from, to, gradient, w, s0, s1, n, ahead);
     case OPT_RMSPROP:
-      return update_span(OPT_RMSPROP, o, decay, from, to, gradient, w, s0, s1, n);
+      return update_span(OPT_RMSPROP, o, decay, from, to, gradient, w, s0, s1, n, ahead);
     case OPT_ADAM:
-      return update_span(OPT_ADAM, o, decay, from, to, gradient, w, s0, s1, n);
+      return update_span(OPT_ADAM, o, decay, from, to, gradient, w, s0, s1, n, ahead);
     default:
-      return update_span(OPT_ADAMW, o, decay, from, to, gradient, w, s0, s1, n);
+      return update_span(OPT_ADAMW, o, decay, from, to, gradient, w, s0, s1, n, ahead);
   }
 }
 
@@ -98,5 +127,5 @@ INLINE int apply_gradient(const weights_t *w, const optimizer_t *o, int64_t firs
     return 0;
   }
   return update_any(o, decay_of(w, o), 0, 0, gradient, w->value + first, w->state0 ? w->state0 + first : 0,
-                    w->state1 ? w->state1 + first : 0, n);
+                    w->state1 ? w->state1 + first : 0, n, 0);
 }
