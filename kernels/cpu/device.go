@@ -44,7 +44,7 @@ func (backend) Open(_ int, o kernels.Options) (kernels.Device, error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0) // follows the cgroup and the affinity mask
 	}
-	return &device{table: table.With(o.Precision), pool: newPool(threads)}, nil
+	return &device{table: table.With(o.Precision), pool: c.NewPool(threads)}, nil
 }
 
 func precisions(t *c.Table) []string {
@@ -72,51 +72,42 @@ func choose(name string) (*c.Table, error) {
 
 type device struct {
 	table *c.Table
-	pool  *pool
+	pool  *c.Pool
 }
 
 func (d *device) Info() kernels.DeviceInfo {
 	return kernels.DeviceInfo{
-		Name: "cpu", Kind: d.table.Name(), Available: kernels.HostAvailable(), Threads: d.pool.workers, Precisions: precisions(d.table),
+		Name: "cpu", Kind: d.table.Name(), Available: kernels.HostAvailable(), Threads: d.pool.Workers, Precisions: precisions(d.table),
 	}
 }
 
 func (d *device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }
 
 func (d *device) WorkspaceSize(op any, rows int64) int64 {
-	return d.table.WorkspaceSize(op, rows, d.pool.workers)
+	return d.table.WorkspaceSize(op, rows, d.pool.Workers)
 }
 
 func (d *device) Close() error {
-	d.pool.close()
+	d.pool.Close()
 	return nil
 }
 
-// run walks the phases of a call. A panic of a worker comes back as an error.
-func (d *device) run(call *c.Call) error {
-	for _, phase := range call.Phases {
-		if err := d.pool.run(phase); err != nil {
-			_ = call.Finish()
-			return err
-		}
-	}
-	return call.Finish()
-}
+func (d *device) run(call *c.Call) error { return d.pool.Run(d.table, call) }
 
 func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 	return d.run(d.table.Gather(op, s))
 }
 
 func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
-	return d.run(d.table.Dense(op, s, d.pool.workers))
+	return d.run(d.table.Dense(op, s, d.pool.Workers))
 }
 
 func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
-	return d.run(d.table.OutputStats(op, s, d.pool.workers))
+	return d.run(d.table.OutputStats(op, s, d.pool.Workers))
 }
 
 func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
-	return d.run(d.table.OutputStep(op, s, d.pool.workers))
+	return d.run(d.table.OutputStep(op, s, d.pool.Workers))
 }
 
 func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
@@ -124,7 +115,7 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 }
 
 func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
-	return d.run(d.table.DenseBackward(op, s, d.pool.workers))
+	return d.run(d.table.DenseBackward(op, s, d.pool.Workers))
 }
 
 func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
@@ -136,9 +127,9 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 }
 
 func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
-	return d.run(d.table.Scores(op, s, d.pool.workers))
+	return d.run(d.table.Scores(op, s, d.pool.Workers))
 }
 
 func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
-	return d.run(d.table.TopK(op, s, d.pool.workers))
+	return d.run(d.table.TopK(op, s, d.pool.Workers))
 }

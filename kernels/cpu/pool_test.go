@@ -1,11 +1,12 @@
 package cpu
 
 import (
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
 	"dsstne/kernels"
 )
 
@@ -17,17 +18,65 @@ func TestADeviceMayBeClosedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPanicOfAWorkerIsAnErrorAndThePoolGoesOn(t *testing.T) {
-	p := newPool(4)
-	defer p.close()
-	for bad := range 4 {
-		err := p.run(func(worker int) {
-			if worker == bad {
-				panic("boom")
-			}
-		})
-		require.Equal(t, fault.Internal, fault.KindOf(err))
-		require.ErrorContains(t, err, "boom")
-		require.NoError(t, p.run(func(int) {}))
+// sums is an op of one phase on a device: it adds rows of ones, and its result tells how many.
+func sums(t *testing.T, d kernels.Device, rows int64) {
+	t.Helper()
+	batch := &kernels.SparseBatch{Columns: 1, Offsets: []int32{0}}
+	for range rows {
+		batch.Indices, batch.Values = append(batch.Indices, 0), append(batch.Values, 1)
+		batch.Offsets = append(batch.Offsets, int32(len(batch.Indices)))
 	}
+	w, err := d.Alloc(1)
+	require.NoError(t, err)
+	defer w.Free()
+	out, err := d.Alloc(rows)
+	require.NoError(t, err)
+	defer out.Free()
+	w.Float32()[0] = 1
+	op := &kernels.Gather{Weight: &kernels.Weights{Rows: 1, Columns: 1, Value: w}, Out: out, Accumulate: true}
+	for n := range 100 {
+		require.NoError(t, d.Gather(op, &kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{batch}}))
+		for _, x := range out.Float32() {
+			require.Equal(t, float32(n+1), x)
+		}
+	}
+}
+
+func TestAPoolWorksWithFewerAndMoreWorkersThanProcessors(t *testing.T) {
+	for _, threads := range []int{1, 2, 3, 64} {
+		d, err := backend{}.Open(0, kernels.Options{Threads: threads})
+		require.NoError(t, err)
+		sums(t, d, 1000)
+		require.NoError(t, d.Close())
+	}
+}
+
+// waitForGoroutines returns when there are no more than so many.
+func waitForGoroutines(t *testing.T, most int) {
+	t.Helper()
+	for start := time.Now(); runtime.NumGoroutine() > most; time.Sleep(time.Millisecond) {
+		require.Less(t, time.Since(start), time.Minute, "%d goroutines, there should be %d", runtime.NumGoroutine(), most)
+	}
+}
+
+func TestWorkersLeaveAPoolThatIsIdleAndComeBack(t *testing.T) {
+	d, err := backend{}.Open(0, kernels.Options{Threads: 4})
+	require.NoError(t, err)
+	before := runtime.NumGoroutine()
+	for range 3 {
+		sums(t, d, 100)
+		waitForGoroutines(t, before)
+	}
+	require.NoError(t, d.Close())
+}
+
+func TestNoWorkerOutlivesItsPool(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 100 {
+		d, err := backend{}.Open(0, kernels.Options{Threads: 8})
+		require.NoError(t, err)
+		sums(t, d, 10)
+		require.NoError(t, d.Close())
+	}
+	waitForGoroutines(t, before)
 }

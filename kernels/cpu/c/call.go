@@ -60,7 +60,7 @@ func (t *Table) Name() string { return C.GoString(t.c.name) }
 
 // Call is an op ready to run: its phases one after the other, each by all workers, then Finish.
 type Call struct {
-	Phases  []func(worker int)
+	work    []C.work_t
 	pin     runtime.Pinner
 	failure *C.failure_t
 	names   []string // of the weights, by the id that a failure tells
@@ -95,8 +95,10 @@ func (call *Call) Finish() error {
 	return e
 }
 
-func (call *Call) phase(run func(worker C.int32_t)) {
-	call.Phases = append(call.Phases, func(worker int) { run(C.int32_t(worker)) })
+// phase adds a phase to the call; its arguments are pinned.
+func (call *Call) phase(run C.phase_t, arguments unsafe.Pointer) {
+	call.pin.Pin(arguments)
+	call.work = append(call.work, C.work_t{run: run, arguments: arguments})
 }
 
 // floats and ints pin Go memory for the length of the call; memory of a Buffer is not Go's and needs none.

@@ -20,7 +20,7 @@ func (t *Table) Gather(op *kernels.Gather, s *kernels.Step) *Call {
 	if op.Epilogue != nil {
 		a.has_epilogue, a.epilogue = 1, epilogue(op.Epilogue, s)
 	}
-	call.phase(func(w C.int32_t) { C.run_gather(t.c, a, w) })
+	call.phase(C.phase_t(C.run_gather), unsafe.Pointer(a))
 	return call
 }
 
@@ -35,7 +35,7 @@ func (t *Table) Scatter(op *kernels.Scatter, s *kernels.Step) *Call {
 		optimizer: call.optimizer(op.Optimizer, s), workspace: buffer(op.Workspace),
 	}
 	call.failure = &a.failure
-	call.phase(func(w C.int32_t) { C.run_scatter(t.c, a, w) })
+	call.phase(C.phase_t(C.run_scatter), unsafe.Pointer(a))
 	return call
 }
 
@@ -54,7 +54,7 @@ func (t *Table) Replay(op *kernels.Replay, s *kernels.Step) *Call {
 		a.items, a.count, a.upto = call.ints(b.Items), C.int64_t(len(b.Items)), C.int64_t(s.Number-1)
 	}
 	call.failure = &a.failure
-	call.phase(func(w C.int32_t) { C.run_replay(t.c, a, w) })
+	call.phase(C.phase_t(C.run_replay), unsafe.Pointer(a))
 	return call
 }
 
@@ -66,7 +66,7 @@ func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
 		bias: call.weights(op.Bias), optimizer: call.optimizer(op.Optimizer, s),
 	}
 	call.failure = &a.failure
-	call.phase(func(w C.int32_t) { C.run_backward(t.c, a, w) })
+	call.phase(C.phase_t(C.run_backward), unsafe.Pointer(a))
 	return call
 }
 
@@ -77,7 +77,7 @@ func (t *Table) layer(call *Call, rows int64, items int64, workspace kernels.Buf
 		bias: C.weights_t{id: -1}, bfloat16: t.bfloat16,
 	}
 	call.failure = &a.failure
-	call.phase(func(w C.int32_t) { C.run_pack(t.c, a, w) })
+	call.phase(C.phase_t(C.run_pack), unsafe.Pointer(a))
 	return a
 }
 
@@ -91,7 +91,7 @@ func (t *Table) Dense(op *kernels.Dense, s *kernels.Step, workers int) *Call {
 	if op.Epilogue != nil {
 		a.has_epilogue, a.epilogue = 1, epilogue(op.Epilogue, s)
 	}
-	call.phase(func(w C.int32_t) { C.run_dense(t.c, a, w) })
+	call.phase(C.phase_t(C.run_dense), unsafe.Pointer(a))
 	return call
 }
 
@@ -104,8 +104,8 @@ func (t *Table) DenseBackward(op *kernels.DenseBackward, s *kernels.Step, worker
 		h: buffer(op.In), dh: buffer(op.DIn), accumulate: flag(op.Accumulate), weight: call.weights(op.Weight),
 	}
 	a.dz, a.optimizer = buffer(op.DZ), call.optimizer(op.Optimizer, s)
-	call.phase(func(w C.int32_t) { C.run_step(t.c, a, w) })
-	call.phase(func(w C.int32_t) { C.run_finish(t.c, a, w) })
+	call.phase(C.phase_t(C.run_step), unsafe.Pointer(a))
+	call.phase(C.phase_t(C.run_finish), unsafe.Pointer(a))
 	return call
 }
 
@@ -137,7 +137,7 @@ func (t *Table) output(call *Call, op *kernels.Output, s *kernels.Step, workers 
 func (t *Table) OutputStats(op *kernels.Output, s *kernels.Step, workers int) *Call {
 	call := &Call{layer: op.Name}
 	a := t.output(call, op, s, workers)
-	call.phase(func(w C.int32_t) { C.run_stats(t.c, a, w) })
+	call.phase(C.phase_t(C.run_stats), unsafe.Pointer(a))
 	return call
 }
 
@@ -145,8 +145,8 @@ func (t *Table) OutputStats(op *kernels.Output, s *kernels.Step, workers int) *C
 func (t *Table) OutputStep(op *kernels.Output, s *kernels.Step, workers int) *Call {
 	call := &Call{layer: op.Name}
 	a := t.output(call, op, s, workers)
-	call.phase(func(w C.int32_t) { C.run_step(t.c, a, w) })
-	call.phase(func(w C.int32_t) { C.run_finish(t.c, a, w) })
+	call.phase(C.phase_t(C.run_step), unsafe.Pointer(a))
+	call.phase(C.phase_t(C.run_finish), unsafe.Pointer(a))
 	call.end = func() {
 		if a.failure.kind == C.FAIL_NONE {
 			s.Loss[op.Term] += float64(a.loss_sum)
@@ -174,7 +174,7 @@ func (t *Table) Scores(op *kernels.Scores, s *kernels.Step, workers int) *Call {
 	call := &Call{}
 	a := t.rank(call, &op.Scorer, s, nil, workers)
 	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
-	call.phase(func(w C.int32_t) { C.run_scores(t.c, a, w) })
+	call.phase(C.phase_t(C.run_scores), unsafe.Pointer(a))
 	return call
 }
 
@@ -191,7 +191,7 @@ func (t *Table) TopK(op *kernels.TopK, s *kernels.Step, workers int) *Call {
 		call.pin.Pin(&op.Allowed[0])
 		a.allowed = (*C.uint64_t)(unsafe.Pointer(&op.Allowed[0]))
 	}
-	call.phase(func(w C.int32_t) { C.run_top_k(t.c, a, w) })
+	call.phase(C.phase_t(C.run_top_k), unsafe.Pointer(a))
 	return call
 }
 

@@ -1,0 +1,106 @@
+#define _GNU_SOURCE
+#include "pool.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A number that somebody waits to see changed. It has a cache line of its own. */
+typedef struct {
+  _Alignas(64) uint32_t number;
+  uint32_t sleepers;
+} bell_t;
+
+struct pool {
+  bell_t begun; /* phases that have begun */
+  bell_t ended; /* phases that all workers are done with */
+  _Alignas(64) uint32_t left; /* workers that are not done with the present one */
+  _Alignas(64) const kernels_t *kernels;
+  work_t work;
+  int64_t patience;
+  int32_t workers, closing;
+};
+
+static uint32_t look(const uint32_t *x) { return __atomic_load_n(x, __ATOMIC_SEQ_CST); }
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* Changes the number. The order of all these accesses is one that all threads agree on: a sleeper that is not seen here
+ * sees the new number before it sleeps. */
+static void ring(bell_t *b, uint32_t number) {
+  __atomic_store_n(&b->number, number, __ATOMIC_SEQ_CST);
+  if (look(&b->sleepers)) syscall(SYS_futex, &b->number, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Looks on until the number is not the old one, or patience ends. Between looks whoever else needs the processor gets it. */
+static void watch(const bell_t *b, uint32_t old, int64_t patience) {
+  for (int64_t start = 0, time; patience > 0; sched_yield()) {
+    for (int i = 0; i < 32; i++) {
+      if (look(&b->number) != old) return;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+    time = now();
+    if (start == 0) start = time;
+    if (time - start >= patience) return;
+  }
+}
+
+/* Waits until the number is not the old one, at most about `limit` nanoseconds (0: for ever). Tells whether it is. */
+static int await(bell_t *b, uint32_t old, int64_t patience, int64_t limit) {
+  watch(b, old, patience);
+  if (look(&b->number) != old) return 1;
+  const int64_t end = now() + limit;
+  __atomic_add_fetch(&b->sleepers, 1, __ATOMIC_SEQ_CST);
+  for (int64_t left = limit; look(&b->number) == old && left >= 0; left = limit > 0 ? end - now() : 0) {
+    struct timespec t = {left / 1000000000, left % 1000000000};
+    syscall(SYS_futex, &b->number, FUTEX_WAIT_PRIVATE, old, limit > 0 ? &t : NULL, NULL, 0);
+  }
+  __atomic_sub_fetch(&b->sleepers, 1, __ATOMIC_SEQ_CST);
+  return look(&b->number) != old;
+}
+
+pool_t *pool_new(int32_t workers, int64_t patience) {
+  pool_t *p = aligned_alloc(_Alignof(pool_t), sizeof *p);
+  if (p) *p = (pool_t){.workers = workers, .patience = patience};
+  return p;
+}
+
+uint32_t pool_round(const pool_t *p) { return p->begun.number; }
+
+void pool_run(pool_t *p, const kernels_t *kernels, const work_t *work, int32_t count) {
+  for (int32_t i = 0; i < count; i++) {
+    uint32_t round = p->begun.number;
+    if (p->workers > 1) {
+      p->kernels = kernels, p->work = work[i];
+      __atomic_store_n(&p->left, (uint32_t)p->workers - 1, __ATOMIC_SEQ_CST);
+      ring(&p->begun, round + 1);
+    }
+    work[i].run(kernels, work[i].arguments, 0);
+    if (p->workers > 1) await(&p->ended, round, p->patience, 0);
+  }
+}
+
+uint32_t pool_serve(pool_t *p, int32_t worker, uint32_t round, int64_t idle) {
+  for (; await(&p->begun, round, p->patience, idle) && !p->closing; round++) {
+    p->work.run(p->kernels, p->work.arguments, worker);
+    if (__atomic_sub_fetch(&p->left, 1, __ATOMIC_SEQ_CST) == 0) ring(&p->ended, round + 1);
+  }
+  return round;
+}
+
+void pool_close(pool_t *p) {
+  p->closing = 1;
+  ring(&p->begun, p->begun.number + 1);
+}
+
+void pool_free(pool_t *p) { free(p); }

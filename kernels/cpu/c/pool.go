@@ -1,0 +1,110 @@
+package c
+
+/*
+#include "pool.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+// patience is how long those who wait look before they sleep. It covers what lies between the ops of a step; a process that
+// does nothing burns no time.
+const patience = 100 * time.Microsecond
+
+// idle is how long a worker without work keeps its thread.
+const idle = 100 * time.Millisecond
+
+// Pool is a fixed set of workers (pool.h). A worker is a goroutine that stays in C while there is work, so that Go's scheduler
+// has nothing to do with the hand-over from phase to phase. Run and Close are for one goroutine at a time.
+type Pool struct {
+	c       *C.pool_t
+	Workers int
+
+	mu      sync.Mutex // guards what follows
+	present []bool     // by worker: whether its goroutine is there
+	count   int        // of those
+	running bool
+	closed  bool
+}
+
+// NewPool makes a pool of one worker or more; worker 0 is the caller of Run.
+func NewPool(workers int) *Pool {
+	wait := C.int64_t(patience)
+	if workers > runtime.GOMAXPROCS(0) {
+		wait = 0 // who looks on keeps others from working
+	}
+	p := &Pool{c: C.pool_new(C.int32_t(workers), wait), Workers: workers, present: make([]bool, workers)}
+	if p.c == nil {
+		panic("out of memory")
+	}
+	return p
+}
+
+// Run runs the phases of a call by all workers, and finishes it.
+func (p *Pool) Run(t *Table, call *Call) error {
+	if len(call.work) > 0 {
+		p.gather()
+		C.pool_run(p.c, t.c, &call.work[0], C.int32_t(len(call.work)))
+		p.mu.Lock()
+		p.running = false
+		p.mu.Unlock()
+	}
+	return call.Finish()
+}
+
+// gather makes sure that all workers are there, and stay.
+func (p *Pool) gather() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = true
+	if p.count == p.Workers-1 {
+		return
+	}
+	for worker := 1; worker < p.Workers; worker++ {
+		if !p.present[worker] {
+			p.present[worker] = true
+			p.count++
+			go p.serve(worker, C.pool_round(p.c))
+		}
+	}
+}
+
+func (p *Pool) serve(worker int, round C.uint32_t) {
+	for more := true; more; more = p.stay(worker) {
+		round = C.pool_serve(p.c, C.int32_t(worker), round, C.int64_t(idle))
+	}
+}
+
+// stay tells a worker whether to go on. The last one to leave a closed pool clears up.
+func (p *Pool) stay(worker int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running && !p.closed {
+		return true
+	}
+	p.present[worker] = false
+	p.count--
+	p.free()
+	return false
+}
+
+// Close sends the workers home.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		C.pool_close(p.c)
+		p.free()
+	}
+}
+
+func (p *Pool) free() {
+	if p.closed && p.count == 0 {
+		C.pool_free(p.c)
+	}
+}

@@ -1,0 +1,40 @@
+/* pool.h: workers that run the phases of a call together. A phase is run by all of them with the same arguments, and begins
+ * when all are done with the one before.
+ *
+ * The calling thread is worker 0. Whoever waits looks on for a while (`patience`) and then sleeps on a futex, because to wake
+ * somebody takes tens of microseconds, as long as a whole op of a small network. Threads are not made here: whoever wants to
+ * be a worker calls pool_serve. */
+#ifndef DSSTNE_CPU_POOL_H
+#define DSSTNE_CPU_POOL_H
+
+#include "kernels.h"
+
+typedef void (*phase_t)(const kernels_t *, void *arguments, int32_t worker);
+
+typedef struct {
+  phase_t run;
+  void *arguments;
+} work_t;
+
+typedef struct pool pool_t;
+
+/* A pool whose workers are not there yet; null if there is no memory. Patience is in nanoseconds. */
+pool_t *pool_new(int32_t workers, int64_t patience);
+
+/* How many phases have begun so far: where a new worker starts. Not while pool_run works. */
+uint32_t pool_round(const pool_t *);
+
+/* Runs phases, one after the other. All other workers are in pool_serve, or on their way. */
+void pool_run(pool_t *, const kernels_t *, const work_t *, int32_t count);
+
+/* Takes part in the phases after the round, until the pool is closed or nothing has happened for `idle` nanoseconds. Returns
+ * the round that it saw last. */
+uint32_t pool_serve(pool_t *, int32_t worker, uint32_t round, int64_t idle);
+
+/* Sends the workers home. Not while pool_run works. */
+void pool_close(pool_t *);
+
+/* When all workers have left. */
+void pool_free(pool_t *);
+
+#endif
