@@ -145,15 +145,20 @@ func multiply(values []float32, factor float64) (sum float32, zeros bool) {
 
 // dropEntries leaves out entries from begin on, at random.
 func (r *Reader) dropEntries(e *Entries, begin int, step, u int64) {
-	indices, values := e.Indices[begin:], e.Values[begin:]
-	kept := 0
-	for i, column := range indices {
-		indices[kept], values[kept] = column, values[i]
-		keep := 0
-		if random.Uniform(r.Seed, r.Stream, step, u, int64(column)) >= r.Denoising {
-			keep = 1 // and not kept++: without a branch, which no processor can predict, the numbers are computed side by side
+	var numbers [64]float32
+	kept := begin
+	for first := begin; first < len(e.Indices); first += len(numbers) {
+		end := min(first+len(numbers), len(e.Indices))
+		indices, values := e.Indices[first:end], e.Values[first:end]
+		random.UniformAt(numbers[:len(indices)], r.Seed, r.Stream, step, u, indices)
+		for i, column := range indices {
+			e.Indices[kept], e.Values[kept] = column, values[i]
+			keep := 0
+			if numbers[i] >= r.Denoising {
+				keep = 1 // and not kept++: no processor can predict such a branch
+			}
+			kept += keep
 		}
-		kept += keep
 	}
-	e.Indices, e.Values = e.Indices[:begin+kept], e.Values[:begin+kept]
+	e.Indices, e.Values = e.Indices[:kept], e.Values[:kept]
 }

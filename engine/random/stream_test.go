@@ -80,6 +80,15 @@ func TestUniformOfNeighbouringPlacesIsUncorrelated(t *testing.T) {
 	}
 }
 
+func TestUniformAtAgreesWithUniform(t *testing.T) {
+	columns := []int32{0, 1, 2, 3, 4, 1000, 1001, 1002, 1003, math.MaxInt32, 5}
+	got := make([]float32, len(columns))
+	UniformAt(got, 1<<40|3, StreamDenoising|2, 77, 1<<33|9, columns)
+	for i, column := range columns {
+		require.Equal(t, Uniform(1<<40|3, StreamDenoising|2, 77, 1<<33|9, int64(column)), got[i])
+	}
+}
+
 func TestFillUniformAgreesWithUniform(t *testing.T) {
 	got := make([]float32, 11) // not a multiple of four
 	FillUniform(got, 3, StreamInit|5, 17, 0, 1)
