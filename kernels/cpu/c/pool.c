@@ -20,9 +20,11 @@ struct pool {
   bell_t ended; /* phases that all workers are done with */
   _Alignas(64) uint32_t left; /* workers that are not done with the present one */
   _Alignas(64) const kernels_t *kernels;
-  work_t work;
+  work_t work; /* the present phase */
   int64_t patience;
   int32_t workers, closing;
+  work_t *list;
+  int32_t room; /* of the list */
 };
 
 static uint32_t look(const uint32_t *x) { return __atomic_load_n(x, __ATOMIC_SEQ_CST); }
@@ -77,7 +79,17 @@ pool_t *pool_new(int32_t workers, int64_t patience) {
 
 uint32_t pool_round(const pool_t *p) { return p->begun.number; }
 
-void pool_run(pool_t *p, const kernels_t *kernels, const work_t *work, int32_t count) {
+work_t *pool_work(pool_t *p, int32_t count) {
+  if (count > p->room) {
+    free(p->list);
+    p->list = malloc(count * sizeof *p->list);
+    p->room = p->list ? count : 0;
+  }
+  return p->list;
+}
+
+void pool_run(pool_t *p, const kernels_t *kernels, int32_t count) {
+  const work_t *work = p->list;
   for (int32_t i = 0; i < count; i++) {
     uint32_t round = p->begun.number;
     if (p->workers > 1) {
@@ -103,4 +115,7 @@ void pool_close(pool_t *p) {
   ring(&p->begun, p->begun.number + 1);
 }
 
-void pool_free(pool_t *p) { free(p); }
+void pool_free(pool_t *p) {
+  free(p->list);
+  free(p);
+}

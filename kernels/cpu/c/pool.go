@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // patience is how long those who wait look before they sleep. It covers what lies between the ops of a step; a process that
@@ -46,13 +47,21 @@ func NewPool(workers int) *Pool {
 
 // Run runs the phases of a call by all workers, and finishes it.
 func (p *Pool) Run(t *Table, call *Call) error {
-	if len(call.work) > 0 {
-		p.gather()
-		C.pool_run(p.c, t.c, &call.work[0], C.int32_t(len(call.work)))
-		p.mu.Lock()
-		p.running = false
-		p.mu.Unlock()
+	count := C.int32_t(len(call.work))
+	if count == 0 {
+		return call.Finish()
 	}
+	// In C's memory, because cgo looks through Go's for pointers at each call.
+	list := C.pool_work(p.c, count)
+	if list == nil {
+		panic("out of memory")
+	}
+	copy(unsafe.Slice(list, count), call.work)
+	p.gather()
+	C.pool_run(p.c, t.c, count)
+	p.mu.Lock()
+	p.running = false
+	p.mu.Unlock()
 	return call.Finish()
 }
 

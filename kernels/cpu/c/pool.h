@@ -24,8 +24,11 @@ pool_t *pool_new(int32_t workers, int64_t patience);
 /* How many phases have begun so far: where a new worker starts. Not while pool_run works. */
 uint32_t pool_round(const pool_t *);
 
-/* Runs phases, one after the other. All other workers are in pool_serve, or on their way. */
-void pool_run(pool_t *, const kernels_t *, const work_t *, int32_t count);
+/* Room for the phases of a call, in C's memory; null if there is none. What it held is lost. */
+work_t *pool_work(pool_t *, int32_t count);
+
+/* Runs the phases in pool_work, one after the other. All other workers are in pool_serve, or on their way. */
+void pool_run(pool_t *, const kernels_t *, int32_t count);
 
 /* Takes part in the phases after the round, until the pool is closed or nothing has happened for `idle` nanoseconds. Returns
  * the round that it saw last. */
