@@ -62,11 +62,16 @@ lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@echo "== clang-format"
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
 
-bench: build $(BENCH)/installed  ## short benchmarks beside the peers, as ratios
+bench: build build/opbench $(BENCH)/installed  ## short benchmarks beside the peers, under five minutes
 	@$(BENCH)/bin/python tests/bench/run.py
 
-bench-full: build $(BENCH)/installed  ## all benchmarks; takes long
+bench-full: build build/opbench $(BENCH)/installed  ## all benchmarks; takes long, and up to 22 GiB of memory
 	@$(BENCH)/bin/python tests/bench/run.py --full
+	@$(BENCH)/bin/python tests/bench/picture.py
+
+build/opbench: $(SOURCES) $(wildcard tests/bench/opbench/*.go) $(BUILD_FILES) | $(VENV)/installed
+	@echo "building $@"
+	@mkdir -p build && $(find_go) && $$GO build -o $@ ./tests/bench/opbench
 
 FUZZ_TIME ?= 10m
 fuzz-long: build  ## every fuzz target for FUZZ_TIME (10m) each

@@ -1,39 +1,73 @@
-"""The benchmarks beside the peers, one after the other: `make bench`, and `make bench-full` with --full.
+"""The benchmarks: ours beside the peers and beside the machine's limits.
 
-A ratio says how many times as long the peer took.
+    python tests/bench/run.py                   # quick: under five minutes on two cores
+    python tests/bench/run.py --full            # everything, with more turns
+    python tests/bench/run.py step topk         # some of it
+    python tests/bench/run.py --full giant
+
+A ratio says how many times as fast as the peer we are; a share is of what the machine could do, measured beside each
+turn; brackets hold the range over the turns. Results are appended to tests/bench/results.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
+import importlib
 import sys
+import time
 from pathlib import Path
 
+from measure.bench import Bench
+from measure.lines import head, shown
+from measure.results import Results
+
 FOLDER = Path(__file__).resolve().parent
-SHORT = [
-    ["step.py", "--repeats", "3", "--steps", "6"],
-    ["gowalla.py", "--peer", "torch", "--network", "plain", "--epochs", "2"],
-]
-FULL = [
-    ["step.py", "--repeats", "9", "--steps", "20"],
-    ["gowalla.py", "--peer", "torch", "--epochs", "5"],
-    ["gowalla.py", "--seeds", "3"],
-]
+
+# Adding a workload: a module in workloads/ with TITLE and lines(bench), and its name here. In the order of running.
+QUICK = ["startup", "output", "sparse", "topk", "small", "step", "memory", "gowalla"]
+FULL = [*QUICK, "softmax", "quality", "growth", "giant"]
 
 
-def main() -> None:
-    """Runs the chosen list and fails if one of it does."""
+def main() -> int:
+    """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="longer runs, more repeats, all networks")
-    failed = []
-    for script, *options in FULL if parser.parse_args().full else SHORT:
-        print(f"\n== {script} {' '.join(options)}", flush=True)
-        if subprocess.run([sys.executable, str(FOLDER / script), *options]).returncode:
-            failed.append(script)
+    parser.add_argument("workloads", nargs="*", metavar="workload", help=f"some of {', '.join(FULL)}")
+    parser.add_argument("--full", action="store_true", help="all workloads and cases, more turns")
+    parser.add_argument("--data", type=Path, default=FOLDER.parents[2] / "shared" / "data", help="folder of real data")
+    parser.add_argument("--no-record", action="store_true", help="append nothing to the results")
+    args = parser.parse_args()
+    chosen = args.workloads or (FULL if args.full else QUICK)
+    if unknown := sorted(set(chosen) - set(FULL)):
+        parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(FULL)}")
+
+    bench = Bench(full=args.full, data=args.data)
+    results = Results("full" if args.full else "quick", keep=not args.no_record)
+    about = results.machine
+    print(
+        f"{about['cpu']}, {about['threads']} threads, {about['instruction_set']}, {about['memory_gib']} GiB;", end=" "
+    )
+    print(", ".join(f"{name} {version}" for name, version in results.run["versions"].items()))
+    missed, failed, begin = [], [], time.perf_counter()
+    for name in chosen:
+        workload = importlib.import_module(f"workloads.{name}")
+        print(f"\n{workload.TITLE}\n{head()}", flush=True)
+        try:
+            for line in workload.lines(bench):
+                print(shown(line), flush=True)
+                results.add(name, line)
+                if line.verdict().startswith("MISSES"):
+                    missed.append(f"{name}: {line.case}: {line.verdict()} (goal {line.goal})")
+        except Exception as error:  # the others are still worth running
+            print(f"    FAILED: {error}", flush=True)
+            failed.append(name)
+    print(f"\n{time.perf_counter() - begin:.0f} s", end="")
+    print(f"; results in {results.path.relative_to(FOLDER.parents[1])}" if results.keep else "")
+    for text in missed:
+        print(f"below its goal: {text}")
     if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

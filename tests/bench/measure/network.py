@@ -35,7 +35,13 @@ class Network:
             output["temperature"] = self.temperature
         return {"layers": [*layers, output], "loss": self.loss}
 
-    def flops_per_example(self, items: int) -> int:
-        """Floating-point operations of the dense layers, forward and backward, without the sparse input."""
-        pairs = zip(self.hidden, (*self.hidden[1:], items), strict=True)
-        return sum(6 * inputs * outputs for inputs, outputs in pairs)
+    def operations(self, items: int, stored_logits: bool = False) -> int:
+        """Floating-point operations of the dense layers in a step, forward and backward, without the sparse input.
+
+        Soft-max over logits that are never stored makes them twice: 8 operations a weight and example, and not 6.
+        """
+        pairs = list(zip(self.hidden, (*self.hidden[1:], items), strict=True))
+        counts = [6] * len(pairs)
+        if self.loss == "softmax" and not stored_logits:
+            counts[-1] = 8
+        return self.batch_size * sum(n * inputs * outputs for n, (inputs, outputs) in zip(counts, pairs, strict=True))

@@ -1,15 +1,12 @@
 """The same networks in PyTorch, as fast as its own means make them on a CPU.
 
-Sparse input through `embedding_bag` with a weight per entry, dense hidden layers and output, fused optimizer. Two
-ways of writing the loss, eager and compiled, are tried on real batches, and the fastest is kept: `variant`.
+Sparse input through `embedding_bag` with a weight per entry, dense hidden layers and output; `torch_settings` tells
+what is tried. Batches are made before the clock starts, as a loader on cores of its own would.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import math
-import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from peers import torch_settings
+from peers.torch_settings import Optimizer, Setting, precision_of, xavier
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from measure.network import Network
     from scipy import sparse
-    from settings import Network
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -30,8 +30,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "linear": lambda x: x,
 }
-
-FORMS = ("plain", "gathered")  # ways to write the loss
 
 
 class Batch:
@@ -44,12 +42,11 @@ class Batch:
         self.rows, self.targets, self.size = rows, targets, size
 
 
-class TorchPeer:
+class TorchNetwork:
     """Trains a network on a matrix; the methods are those that `ours.Ours` has."""
 
     def __init__(self, X: sparse.csr_array, network: Network, threads: int) -> None:
-        torch.set_num_threads(threads)
-        self.network, self.items, self.rows = network, X.shape[1], X.shape[0]
+        self.network, self.items, self.rows, self.threads = network, X.shape[1], X.shape[0], threads
         self.indptr = X.indptr.astype(np.int64)
         self.indices = X.indices.astype(np.int64)
         self.lengths = np.diff(self.indptr)
@@ -58,8 +55,11 @@ class TorchPeer:
             row = np.repeat(np.arange(self.rows), self.lengths)
             norm = np.sqrt(np.bincount(row, self.values.astype(np.float64) ** 2, self.rows))
             self.values = (self.values / norm[row]).astype(np.float32)
+        self._functions: dict[Setting, Callable[[Batch], Tensor]] = {}
+        torch.set_num_threads(threads)
         self.start(0)
-        self.variant = self._fastest()
+        self.setting, self.tried = self._fastest()
+        torch.set_num_threads(self.setting.threads)
         self.start(0)
 
     def start(self, seed: int) -> None:
@@ -67,25 +67,31 @@ class TorchPeer:
         torch.manual_seed(seed)
         self.random = np.random.default_rng(seed)
         net = self.network
-        sizes = [self.items, *net.hidden]
-        self.input = _xavier(self.items, net.hidden[0])
-        self.dense = [_xavier(b, a) for a, b in itertools.pairwise(net.hidden)]
-        self.biases = [torch.zeros(size, requires_grad=True) for size in net.hidden]
-        self.output = _xavier(self.items, sizes[-1])
-        self.output_bias = torch.zeros(self.items, requires_grad=True) if net.output_bias else None
-        parameters = [self.input, *self.dense, *self.biases, self.output]
-        parameters += [] if self.output_bias is None else [self.output_bias]
-        if net.optimizer == "adam":
-            self.optimizer: torch.optim.Optimizer = torch.optim.Adam(parameters, lr=net.learning_rate, fused=True)
-        else:
-            self.optimizer = torch.optim.SGD(parameters, lr=net.learning_rate, momentum=0.9, fused=True)
+        with torch.no_grad():
+            fresh = [xavier(self.items, net.hidden[0])]
+            fresh += [xavier(b, a) for a, b in itertools.pairwise(net.hidden)]
+            fresh += [torch.zeros(size, requires_grad=True) for size in net.hidden]
+            fresh += [xavier(self.items, net.hidden[-1])]
+            fresh += [torch.zeros(self.items, requires_grad=True)] * net.output_bias
+        layers = len(net.hidden)
+        self.input, self.dense, self.biases = fresh[0], fresh[1:layers], fresh[layers : 2 * layers]
+        self.output, self.output_bias = fresh[2 * layers], fresh[-1] if net.output_bias else None
+        self.optimizer = Optimizer(net.optimizer, fresh, net.learning_rate)
 
     def epoch(self) -> dict[str, float]:
         """Trains for an epoch: loss (mean over the rows) and seconds."""
-        begin, total = time.perf_counter(), 0.0
-        for rows in self._shuffled():
-            total += self._step(self._batch(rows, training=True), self.variant) * len(rows)
+        batches = [self._batch(rows, training=True) for rows in self._shuffled()]
+        begin = time.perf_counter()
+        total = sum(self._step(batch, self.setting) * batch.size for batch in batches)
         return {"loss": total / self.rows, "seconds": time.perf_counter() - begin}
+
+    def run(self, steps: int) -> float:
+        """Seconds of a step."""
+        batches = [self._batch(rows, training=True) for rows in self._shuffled()[:steps]]
+        begin = time.perf_counter()
+        for batch in itertools.islice(itertools.cycle(batches), steps):
+            self._step(batch, self.setting)
+        return (time.perf_counter() - begin) / steps
 
     def evaluate(self, held_out: sparse.csr_array, k: int = 20) -> dict[str, float]:
         """Recall and NDCG of the rows that have held-out items, without the items of the input."""
@@ -103,11 +109,15 @@ class TorchPeer:
             count = count[count > 0]
             recall.append(hits.sum(axis=1) / count)
             ndcg.append(hits @ discount / np.cumsum(discount)[np.minimum(count, k) - 1])
-        return {f"recall@{k}": np.concatenate(recall).mean(), f"ndcg@{k}": np.concatenate(ndcg).mean()}
+        return {f"recall@{k}": float(np.concatenate(recall).mean()), f"ndcg@{k}": float(np.concatenate(ndcg).mean())}
 
     def name(self) -> str:
         """What was found to be fastest, in words."""
-        return f"{'compiled' if self.variant[0] else 'eager'}, {self.variant[1]} loss"
+        return f"PyTorch {torch.__version__.split('+')[0]}: {self.setting}"
+
+    def variants(self) -> dict[str, float]:
+        """Seconds per step of everything that was tried."""
+        return self.tried
 
     def _shuffled(self) -> list[np.ndarray]:
         order = self.random.permutation(self.rows)
@@ -128,31 +138,29 @@ class TorchPeer:
         arrays = (torch.from_numpy(a) for a in (items, weights, offsets, row, targets))
         return Batch(*arrays, size=len(rows))
 
-    def _step(self, batch: Batch, variant: tuple[bool, str]) -> float:
-        compiled, form = variant
+    def _step(self, batch: Batch, setting: Setting) -> float:
         # The last, shorter batch of an epoch stays eager: a second shape would make the compiled code slower.
-        loss_of = self._compiled(form) if compiled and batch.size == self.network.batch_size else self._loss
-        self.optimizer.zero_grad(set_to_none=True)
-        low = self.network.precision == "bfloat16"
-        with torch.autocast("cpu", dtype=torch.bfloat16) if low else contextlib.nullcontext():
-            loss = loss_of(batch, form)
+        compiled = setting.compiled and batch.size == self.network.batch_size
+        self.optimizer.clear(set_to_none=True)
+        with precision_of(self.network.precision):
+            loss = self._compiled(setting)(batch) if compiled else self._loss(batch, setting)
         loss.backward()
-        self.optimizer.step()
+        self.optimizer.step(setting.compiled_optimizer)
         return loss.item()
 
-    def _compiled(self, form: str) -> Callable[[Batch, str], Tensor]:
-        function = self.__dict__.setdefault("_functions", {})
-        if form not in function:
-            whole = torch.compile(lambda *tensors: self._loss(Batch(*tensors, size=self.network.batch_size), form))
+    def _compiled(self, setting: Setting) -> Callable[[Batch], Tensor]:
+        if setting not in self._functions:
+            size = self.network.batch_size
+            whole = torch.compile(lambda *tensors: self._loss(Batch(*tensors, size=size), setting))
 
-            def call(batch: Batch, _: str) -> Tensor:
+            def call(batch: Batch) -> Tensor:
                 tensors = (batch.items, batch.weights, batch.offsets, batch.rows, batch.targets)
                 for tensor in (batch.items, batch.weights, batch.rows, batch.targets):
                     torch._dynamo.mark_dynamic(tensor, 0)  # the number of entries differs from batch to batch
                 return whole(*tensors)
 
-            function[form] = call
-        return function[form]
+            self._functions[setting] = call
+        return self._functions[setting]
 
     def _logits(self, batch: Batch, training: bool) -> Tensor:
         net = self.network
@@ -169,51 +177,24 @@ class TorchPeer:
             functional.normalize(h) / net.temperature, functional.normalize(self.output), self.output_bias
         )
 
-    def _loss(self, batch: Batch, form: str) -> Tensor:
-        """The sum over the items, averaged over the batch, in one of two ways to write it."""
-        z = self._logits(batch, training=True).float()
-        rows, targets = batch.rows, batch.targets
-        if self.network.loss == "softmax":
-            if form == "plain":
-                return -functional.log_softmax(z, dim=1)[rows, targets].sum() / batch.size
-            return (torch.logsumexp(z, dim=1)[rows].sum() - z[rows, targets].sum()) / batch.size
-        if form == "plain":
-            wanted = torch.zeros_like(z)
-            wanted[rows, targets] = 1
-            return functional.binary_cross_entropy_with_logits(z, wanted, reduction="sum") / batch.size
-        return (functional.softplus(z).sum() - z[rows, targets].sum()) / batch.size
+    def _loss(self, batch: Batch, setting: Setting) -> Tensor:
+        z = self._logits(batch, training=True)
+        return torch_settings.loss(z, batch.rows, batch.targets, self.network.loss, batch.size, setting)
 
-    def _fastest(self) -> tuple[bool, str]:
-        batches = [self._batch(rows, training=True) for rows in self._shuffled()[:6]]
-        taken = {variant: self._time(variant, batches) for variant in itertools.product((False, True), FORMS)}
-        self.tried = {f"{'compiled' if c else 'eager'} {form}": t for (c, form), t in taken.items()}
-        return min(taken, key=taken.__getitem__)
+    def _fastest(self) -> tuple[Setting, dict[str, float]]:
+        batches = itertools.cycle([self._batch(rows, training=True) for rows in self._shuffled()[:6]])
 
-    def _time(self, variant: tuple[bool, str], batches: list[Batch]) -> float:
-        """Seconds per step, infinite where there is no compiler that torch.compile can use."""
-        times = []
-        try:
-            for batch in batches:
-                begin = time.perf_counter()
-                self._step(batch, variant)
-                times.append(time.perf_counter() - begin)
-        except Exception as error:
-            if not variant[0]:
-                raise
-            print(f"  (torch.compile failed: {str(error).splitlines()[0]})")
-            return math.inf
-        return statistics.median(times[2:])
+        def run(setting: Setting) -> None:
+            torch.set_num_threads(setting.threads)
+            self._step(next(batches), setting)
 
-    def variants(self) -> dict[str, float]:
-        """Seconds per step of everything that was tried."""
-        return self.tried
+        net = self.network
+        operations = net.operations(self.items, stored_logits=True)
+        return torch_settings.search(
+            run, threads=self.threads, operations=operations, precision=net.precision, optimizer=net.optimizer
+        )
 
 
-def _xavier(rows: int, columns: int) -> Tensor:
-    bound = (6 / (rows + columns)) ** 0.5
-    return torch.empty(rows, columns).uniform_(-bound, bound).requires_grad_()
-
-
-def make(*arguments: Any) -> TorchPeer:
+def make(*arguments: Any) -> TorchNetwork:
     """For `alternate.Contestant`."""
-    return TorchPeer(*arguments)
+    return TorchNetwork(*arguments)

@@ -1,0 +1,168 @@
+// Opbench runs one op of the CPU backend alone, on numbers it makes up, and tells how long it took.
+//
+// It reads JSON lines: the first describes the op (see request), each further one, {"steps": n}, asks for n runs and is
+// answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered by
+// {"error": "..."}.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"dsstne/kernels"
+	_ "dsstne/kernels/cpu"
+)
+
+// request describes an op: "output", "gather" or "scatter".
+type request struct {
+	Op             string  `json:"op"`
+	Loss           string  `json:"loss"`
+	Optimizer      string  `json:"optimizer"`
+	Precision      string  `json:"precision"`
+	Temperature    float32 `json:"temperature"`
+	Rows           int64   `json:"rows"`
+	Units          int64   `json:"units"`
+	Items          int64   `json:"items"`
+	RowLength      int     `json:"row_length"`
+	Batches        int     `json:"batches"` // that take turns, so that caches do not keep what the op reads
+	Threads        int     `json:"threads"`
+	InstructionSet string  `json:"instruction_set"`
+}
+
+// answer tells the seconds, and of sparse ops what their batches touch.
+type answer struct {
+	Error    string  `json:"error,omitempty"`
+	Seconds  float64 `json:"seconds,omitempty"`
+	Entries  int     `json:"entries,omitempty"`  // stored entries of all batches
+	Distinct int     `json:"distinct,omitempty"` // their distinct items, batch by batch
+}
+
+var (
+	losses     = map[string]kernels.LossKind{"sigmoid": kernels.SigmoidCrossEntropy, "softmax": kernels.Softmax, "squared": kernels.Squared}
+	optimizers = map[string]kernels.OptimizerKind{
+		"sgd": kernels.SGD, "momentum": kernels.Momentum, "rmsprop": kernels.RMSProp, "adam": kernels.Adam,
+	}
+)
+
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	answers := json.NewEncoder(os.Stdout)
+	tell := func(a answer) {
+		if err := answers.Encode(a); err != nil {
+			os.Exit(1) // nobody listens any more
+		}
+	}
+	if !lines.Scan() {
+		return
+	}
+	var r request
+	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		tell(answer{Error: err.Error()})
+		return
+	}
+	op, touched, err := prepare(&r)
+	if err != nil {
+		tell(answer{Error: err.Error()})
+		return
+	}
+	tell(touched)
+	number := 0
+	for lines.Scan() {
+		var turn struct {
+			Steps int `json:"steps"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &turn); err != nil {
+			tell(answer{Error: err.Error()})
+			return
+		}
+		begin := time.Now()
+		for range turn.Steps {
+			if err := op(number); err != nil {
+				tell(answer{Error: err.Error()})
+				return
+			}
+			number++
+		}
+		tell(answer{Seconds: time.Since(begin).Seconds()})
+	}
+}
+
+// prepare makes the op: a function of the number of the run, and what its batches touch.
+func prepare(r *request) (func(int) error, answer, error) {
+	loss, found := losses[r.Loss]
+	if !found && r.Op == "output" {
+		return nil, answer{}, fmt.Errorf("loss %q is not known", r.Loss)
+	}
+	kind, found := optimizers[r.Optimizer]
+	if !found {
+		return nil, answer{}, fmt.Errorf("optimizer %q is not known", r.Optimizer)
+	}
+	if r.Precision != "" && r.Precision != "float32" {
+		return nil, answer{}, fmt.Errorf("the op computes in float32 only, not in %s", r.Precision)
+	}
+	d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: r.Threads, InstructionSet: r.InstructionSet})
+	if err != nil {
+		return nil, answer{}, err
+	}
+	o := kernels.Optimizer{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	m := maker{device: d}
+	w := m.weights("w", r.Items, r.Units, o.States())
+	var batches []*kernels.SparseBatch
+	var touched answer
+	for n := range max(1, r.Batches) {
+		b := sparseBatch(int(r.Rows), int(r.Items), r.RowLength, uint64(n))
+		batches = append(batches, b)
+		touched.Entries += len(b.Indices)
+		touched.Distinct += len(b.Items)
+	}
+	step := &kernels.Step{
+		Number: 1, Rows: r.Rows, Training: true, Loss: make([]float64, 1), RatesFrom: 1,
+		Rates: []kernels.Rates{o.RatesAt(1, 1e-5)}, Sparse: []*kernels.SparseBatch{nil},
+	}
+	var run func() error
+	switch r.Op {
+	case "output":
+		run = output(d, &m, r, loss, o, w, step)
+	case "gather":
+		op := &kernels.Gather{Weight: w, Out: m.filled(r.Rows*r.Units, 0)}
+		run = func() error { return d.Gather(op, step) }
+	case "scatter":
+		op := &kernels.Scatter{Weight: w, DZ: m.filled(r.Rows*r.Units, 1e-3), Optimizer: o}
+		op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
+		run = func() error { return d.Scatter(op, step) }
+	default:
+		return nil, answer{}, fmt.Errorf("op %q is not known", r.Op)
+	}
+	if m.err != nil {
+		return nil, answer{}, m.err
+	}
+	return func(number int) error {
+		step.Sparse[0] = batches[number%len(batches)]
+		return run()
+	}, touched, nil
+}
+
+func output(d kernels.Device, m *maker, r *request, loss kernels.LossKind, o kernels.Optimizer, w *kernels.Weights, step *kernels.Step) func() error {
+	bias := m.weights("b", r.Items, 1, o.States())
+	bias.NoDecay = true
+	op := &kernels.Output{
+		Items: r.Items, Bias: bias, Optimizer: o, TiedInput: -1, Temperature: r.Temperature,
+		Loss:    kernels.Loss{Kind: loss, Weight: 1},
+		Sources: []kernels.OutputSource{{H: m.filled(r.Rows*r.Units, 1), DH: m.filled(r.Rows*r.Units, 0), Weight: w}},
+	}
+	if op.Loss.NeedsStats() {
+		op.Stats = m.filled(2*r.Rows, 0)
+	}
+	op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
+	return func() error {
+		if op.Loss.NeedsStats() {
+			if err := d.OutputStats(op, step); err != nil {
+				return err
+			}
+		}
+		return d.OutputStep(op, step)
+	}
+}

@@ -1,0 +1,80 @@
+"""The layer over sparse input: forward (rows of the weight are gathered) and update (scattered), bound by memory."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from measure.alternate import Contestant, take_turns
+from measure.limits import last_level_cache
+from measure.lines import Goal, Line
+from measure.ops import Op
+from peers import TORCH_ENVIRONMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from measure.bench import Bench
+
+TITLE = "(f) sparse input: forward nnz K 4 bytes, update distinct rows K 8 (1 + states) bytes; items drawn evenly"
+
+ROWS, UNITS = 256, 256
+GOAL = Goal("share", 0.60, 0.85)
+
+
+def lines(bench: Bench) -> Iterator[Line]:
+    """Forward, and update with plain SGD (as the peer does it) and with Adam's two states, at three row lengths."""
+    items = 8 * last_level_cache() // (4 * UNITS)
+    for length in (20, 144, 1000):
+        batches = max(2, 300_000 // (ROWS * length))
+        with ExitStack() as stack:
+            arguments = (ROWS, items, UNITS, length, batches, bench.threads)
+            from peers import sparse_input
+
+            torch = stack.enter_context(Contestant(sparse_input.make, *arguments, environment=TORCH_ENVIRONMENT))
+            peers = [("forward", "PyTorch: embedding_bag"), ("update", "PyTorch: sparse gradient, SGD"), ("", "")]
+            ops = [("gather", "sgd"), ("scatter", "sgd"), ("scatter", "adam")]
+            if bench.full:
+                peers.append(("scipy", "SciPy: csr @ dense, one thread"))
+                ops.append(("gather", "sgd"))
+            for (method, peer), (op, optimizer) in zip(peers, ops, strict=True):
+                yield measured(bench, torch, method, peer, op, optimizer, items, length, batches)
+
+
+def measured(
+    bench: Bench,
+    torch: Contestant,
+    method: str,
+    peer: str,
+    op: str,
+    optimizer: str,
+    items: int,
+    length: int,
+    batches: int,
+) -> Line:
+    """One op at one row length."""
+    shape = {"rows": ROWS, "units": UNITS, "items": items, "row_length": length, "batches": batches}
+    stream, word = ("read", "forward") if op == "gather" else ("update", f"update, {optimizer}")
+    with Op(op=op, optimizer=optimizer, threads=bench.threads, **shape) as ours:
+        states = {"sgd": 0, "adam": 2}[optimizer]
+        touched = ours.entries * 4 if op == "gather" else ours.distinct * 8 * (1 + states)
+        work = touched * UNITS / batches / 1e9
+        steps = batches * max(1, round((3 if bench.full else 1) / work / batches))
+        turns = take_turns(
+            lambda: ours.run(steps),
+            (lambda: torch.call(method, steps)) if method else None,
+            lambda: bench.limits.bandwidth(stream, bench.threads),
+            bench.repeats(3, 7),
+        )
+    return Line(
+        f"{word}, mean row length {length:,}" + ", beside SciPy" * (method == "scipy"),
+        "ms",
+        turns.ours,
+        turns.peer,
+        peer,
+        work=work,
+        limit=turns.limit,
+        limit_name=f"bandwidth ({'read' if op == 'gather' else 'update in place'}), {bench.threads} threads",
+        goal=None if method == "scipy" else GOAL,
+        parameters={**shape, "optimizer": optimizer, "threads": bench.threads, "steps": steps},
+    )
