@@ -3,7 +3,7 @@
     python tests/bench/run.py                   # quick: under five minutes on two cores
     python tests/bench/run.py --full            # everything, with more turns
     python tests/bench/run.py step topk         # some of it
-    python tests/bench/run.py --full giant
+    python tests/bench/run.py --full output --case bfloat16
 
 A ratio says how many times as fast as the peer we are; a share is of what the machine could do, measured beside each
 turn; brackets hold the range over the turns. Results are appended to tests/bench/results.
@@ -34,13 +34,14 @@ def main() -> int:
     parser.add_argument("workloads", nargs="*", metavar="workload", help=f"some of {', '.join(FULL)}")
     parser.add_argument("--full", action="store_true", help="all workloads and cases, more turns")
     parser.add_argument("--data", type=Path, default=FOLDER.parents[2] / "shared" / "data", help="folder of real data")
+    parser.add_argument("--case", default="", help="only cases with this in their names, such as bfloat16")
     parser.add_argument("--no-record", action="store_true", help="append nothing to the results")
     args = parser.parse_args()
     chosen = args.workloads or (FULL if args.full else QUICK)
     if unknown := sorted(set(chosen) - set(FULL)):
         parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(FULL)}")
 
-    bench = Bench(full=args.full, data=args.data)
+    bench = Bench(full=args.full, data=args.data, case=args.case)
     results = Results("full" if args.full else "quick", keep=not args.no_record)
     about = results.machine
     print(
@@ -52,7 +53,7 @@ def main() -> int:
         workload = importlib.import_module(f"workloads.{name}")
         print(f"\n{workload.TITLE}\n{head()}", flush=True)
         try:
-            for line in workload.lines(bench):
+            for line in filter(lambda line: bench.wants(line.case), workload.lines(bench)):
                 print(shown(line), flush=True)
                 results.add(name, line)
                 if line.verdict().startswith("MISSES"):

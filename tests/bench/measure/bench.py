@@ -29,8 +29,13 @@ class Bench:
 
     full: bool
     data: Path  # folder of the real data
+    case: str = ""  # only cases with this in their names
     limits: Limits = field(default_factory=Limits)
     threads: int = field(default_factory=threads_available)
+
+    def wants(self, case: str) -> bool:
+        """Whether a case is to be measured."""
+        return self.case in case or case in self.case
 
     def repeats(self, quick: int = 3, full: int = 7) -> int:
         """Turns of a measurement."""

@@ -14,16 +14,22 @@ from torch.nn import functional
 class SparseInput:
     """Rows of ones at random items; several batches take turns, so that caches do not keep what is read."""
 
-    def __init__(self, rows: int, items: int, units: int, row_length: int, batches: int, threads: int) -> None:
+    def __init__(self, rows: int, items: int, units: int, threads: int) -> None:
         torch.set_num_threads(threads)
-        random = np.random.default_rng(0)
+        self.rows, self.items = rows, items
         self.weight = torch.full((items, units), 0.01).requires_grad_()
         self.gradient = torch.full((rows, units), 1e-6)
         self.optimizer = torch.optim.SGD([self.weight], lr=1e-5)
-        self.offsets = torch.arange(rows) * row_length
-        self.indices = [torch.from_numpy(random.integers(0, items, rows * row_length)) for _ in range(batches)]
-        ones, offsets = np.ones(rows * row_length, np.float32), np.arange(rows + 1) * row_length
-        self.matrices = [sparse.csr_array((ones, i.numpy(), offsets), shape=(rows, items)) for i in self.indices]
+
+    def prepare(self, row_length: int, batches: int) -> None:
+        """Makes batches of that row length."""
+        random = np.random.default_rng(0)
+        entries = self.rows * row_length
+        self.offsets = torch.arange(self.rows) * row_length
+        self.indices = [torch.from_numpy(random.integers(0, self.items, entries)) for _ in range(batches)]
+        ones, offsets, shape = np.ones(entries, np.float32), self.offsets.numpy(), (self.rows, self.items)
+        ends = np.append(offsets, entries)
+        self.matrices = [sparse.csr_array((ones, i.numpy(), ends), shape=shape) for i in self.indices]
         self.number = 0
 
     def forward(self, steps: int) -> float:

@@ -27,6 +27,8 @@ def lines(bench: Bench) -> Iterator[Line]:
     """Both ways to have two arrays of 8 GB."""
     bench.limits.close()
     for case, (tied, optimizer) in CASES.items():
+        if not bench.wants(case):
+            continue
         try:
             with Contestant(make, tied, optimizer, bench.threads) as giant:
                 yield from measured(bench, case, giant)

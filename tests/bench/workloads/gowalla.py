@@ -32,7 +32,7 @@ NETWORKS = {
     "cosine": Network(hidden=(512,), temperature=0.1, output_bias=False),
 }
 TITLES = {"plain": "I-256-I, tanh, soft-max", "cosine": "I-512-I, soft-max of cosines / 0.1"}
-PART = 4096  # users of a quick run's epoch; the seconds are scaled to all
+PART = 3072  # users of a quick run's epoch; the seconds are scaled to all
 
 
 def load(folder: Path, which: str) -> sparse.csr_array | None:
@@ -54,7 +54,8 @@ def lines(bench: Bench) -> Iterator[Line]:
         yield Line("epoch", unavailable=MISSING)
         return
     for name in NETWORKS if bench.full else ["plain"]:
-        yield epoch(bench, name, train, test)
+        if bench.wants(f"an epoch, {TITLES[name]}"):
+            yield epoch(bench, name, train, test)
 
 
 def epoch(bench: Bench, name: str, train: sparse.csr_array, test: sparse.csr_array) -> Line:

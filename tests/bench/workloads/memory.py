@@ -31,7 +31,8 @@ def lines(bench: Bench) -> Iterator[Line]:
     if bench.full:
         cases.append(("1,000,000 - 256, soft-max, Adam", softmax.NETWORK, 1_000_000))
     for case, network, items in cases:
-        yield measured(bench, case, network, items)
+        if bench.wants(case):
+            yield measured(bench, case, network, items)
 
 
 def measured(bench: Bench, case: str, network: Network, items: int) -> Line:

@@ -25,8 +25,10 @@ def lines(bench: Bench) -> Iterator[Line]:
     for precision in ("float32", "bfloat16"):
         for items, batch, steps in ((40_981, 512, 10), (1_000_000, 256, 4)):
             network = replace(NETWORK, batch_size=batch, precision=precision)
-            X = interactions(steps * batch, items, 27)
             case = f"I={items:,}, batch {batch}, {precision}"
+            if not bench.wants(case):
+                continue
+            X = interactions(steps * batch, items, 27)
             small = items < 1_000_000
             try:
                 yield bench.network_race(case, network, X, steps, repeats=7 if small else 3, together=small)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from measure.alternate import Contestant, take_turns
@@ -24,20 +23,22 @@ GOAL = Goal("share", 0.60, 0.85)
 
 def lines(bench: Bench) -> Iterator[Line]:
     """Forward, and update with plain SGD (as the peer does it) and with Adam's two states, at three row lengths."""
-    items = 8 * last_level_cache() // (4 * UNITS)
-    for length in (20, 144, 1000):
-        batches = max(2, 300_000 // (ROWS * length))
-        with ExitStack() as stack:
-            arguments = (ROWS, items, UNITS, length, batches, bench.threads)
-            from peers import sparse_input
+    from peers import sparse_input
 
-            torch = stack.enter_context(Contestant(sparse_input.make, *arguments, environment=TORCH_ENVIRONMENT))
-            peers = [("forward", "PyTorch: embedding_bag"), ("update", "PyTorch: sparse gradient, SGD"), ("", "")]
-            ops = [("gather", "sgd"), ("scatter", "sgd"), ("scatter", "adam")]
-            if bench.full:
-                peers.append(("scipy", "SciPy: csr @ dense, one thread"))
-                ops.append(("gather", "sgd"))
-            for (method, peer), (op, optimizer) in zip(peers, ops, strict=True):
+    items = 8 * last_level_cache() // (4 * UNITS)
+    cases = [
+        ("gather", "sgd", "forward", "PyTorch: embedding_bag"),
+        ("scatter", "sgd", "update", "PyTorch: sparse gradient, SGD"),
+        ("scatter", "adam", "", ""),
+    ]
+    if bench.full:
+        cases.append(("gather", "sgd", "scipy", "SciPy: csr @ dense, one thread"))
+    arguments = (ROWS, items, UNITS, bench.threads)
+    with Contestant(sparse_input.make, *arguments, environment=TORCH_ENVIRONMENT) as torch:
+        for length in (20, 144, 1000):
+            batches = max(2, 300_000 // (ROWS * length))
+            torch.call("prepare", length, batches)
+            for op, optimizer, method, peer in cases:
                 yield measured(bench, torch, method, peer, op, optimizer, items, length, batches)
 
 

@@ -28,10 +28,12 @@ def lines(bench: Bench) -> Iterator[Line]:
     random = np.random.default_rng(0)
     seen = interactions(ROWS, ITEMS, 144)
     for units in (64, 128, 256, 1024) if bench.full else (128, 1024):
+        if not bench.wants(f"K={units}"):
+            continue
         W = random.standard_normal((ITEMS, units), dtype=np.float32)
         H = random.standard_normal((ROWS, units), dtype=np.float32)
-        yield from measured(bench, f"K={units}", W, H, seen, (ROWS, 32, 1))
-    if bench.full:
+        yield from measured(bench, f"K={units}", W, H, seen, (ROWS, 32, 1) if bench.full else (ROWS, 1))
+    if bench.full and bench.wants("trained"):
         yield from trained(bench)
 
 
