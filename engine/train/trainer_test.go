@@ -275,7 +275,7 @@ func TestOptionsAreRefusedWithTheNearestWord(t *testing.T) {
 		`{"optimizer": {"kind": "sgd", "momentum": 0.5}}`: `optimizer.momentum has no meaning for the optimizer "sgd"`,
 		`{"batch_size": 0}`:                               "batch_size is 0",
 		`{"schedule": {"kind": "linear"}}`:                "schedule.steps is missing",
-		`{"precision": "bfloat16"}`:                       "float32 only",
+		`{"precision": "tensorfloat32"}`:                  "only CUDA devices have",
 		`{"devices": ["cpu", "cpu"]}`:                     "names 2 devices",
 		`{"schedule": {"kind": "constant", "steps": 5}}`:  `has no meaning for the schedule "constant"`,
 	} {
