@@ -54,7 +54,8 @@ type Device interface {
 	WorkspaceSize(op any, rows int64) int64
 	Close() error
 
-	// Training and inference, see ops.go for the formulas.
+	// Fill makes initial weights; the other ops are training and inference. See ops.go for the formulas.
+	Fill(*Fill) error
 	Gather(*Gather, *Step) error
 	Dense(*Dense, *Step) error
 	OutputStats(*Output, *Step) error

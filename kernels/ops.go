@@ -127,6 +127,29 @@ type Replay struct {
 	Optimizer Optimizer
 }
 
+// FillKind names a distribution of initial numbers.
+type FillKind int32
+
+// With s for Fill.Scale and package random's functions at step 0: FillConstant is s; FillUniform is -s + 2s Uniform, which
+// random.FillUniform computes; FillNormal has mean 0 and deviation s, by random.FillNormal.
+const (
+	FillConstant FillKind = iota
+	FillUniform
+	FillNormal
+)
+
+// Fill writes initial numbers into a matrix. They are defined to the bit: the number at a row and a column is a function of
+// kind, scale, seed, stream, row and column.
+type Fill struct {
+	Kind    FillKind
+	Scale   float32
+	Seed    uint64
+	Stream  uint32
+	Rows    int64
+	Columns int64
+	Out     Buffer // [Rows, Columns]
+}
+
 // MaxSources is how many sources an output may have.
 const MaxSources = 8
 

@@ -25,12 +25,7 @@ func Create(net *network.Network, o Options) (*Model, error) {
 		return nil, err
 	}
 	m.SetStep(o.Step)
-	parts := initialParts(specs)
-	err = inParallel(o.Threads, len(parts), func(i int) error {
-		p := parts[i]
-		return initialise(m.tensors[p.tensor].Float32(), specs[p.tensor], o.Seed, uint32(p.tensor), p.from, p.to)
-	})
-	if err != nil {
+	if err := m.fill(specs, o); err != nil {
 		m.free()
 		return nil, err
 	}
@@ -84,79 +79,64 @@ func allocate(net *network.Network, threads int, limit int64) (*Model, []network
 	return m, specs, nil
 }
 
-// rowRange is some rows of a tensor.
-type rowRange struct {
-	tensor   int
-	from, to int64
-}
-
-// initialParts cuts all tensors into ranges of rows of about a megabyte.
-func initialParts(specs []network.Tensor) []rowRange {
-	const elements = 1 << 18
-	var parts []rowRange
-	for i, spec := range specs {
-		rows := max(1, elements/max(1, spec.Columns))
-		for from := int64(0); from < spec.Rows; from += rows {
-			parts = append(parts, rowRange{tensor: i, from: from, to: min(spec.Rows, from+rows)})
-		}
+// fill writes the initial numbers of every tensor. The weights lie in the host's memory, so the CPU makes them.
+func (m *Model) fill(specs []network.Tensor, o Options) error {
+	backend := kernels.Lookup("cpu")
+	if backend == nil {
+		return fault.New(fault.Internal, "there is no backend \"cpu\" to make weights with")
 	}
-	return parts
-}
-
-// initialise fills rows from .. to of a weight or bias. A bias is the constant Initializer.Bias.
-func initialise(weights []float32, spec network.Tensor, seed uint64, index uint32, from, to int64) error {
-	fill, err := filler(spec, seed, random.StreamInit|index)
+	device, err := backend.Open(0, kernels.Options{Threads: o.Threads})
 	if err != nil {
 		return err
 	}
-	for row := from; row < to; row++ {
-		fill(weights[row*spec.Columns:(row+1)*spec.Columns], row)
+	defer func() { _ = device.Close() }()
+	for i, spec := range specs {
+		kind, scale, err := begin(spec)
+		if err != nil {
+			return err
+		}
+		if kind == kernels.FillConstant && scale == 0 {
+			continue // as it was allocated
+		}
+		err = device.Fill(&kernels.Fill{
+			Kind: kind, Scale: float32(scale), Seed: o.Seed, Stream: random.StreamInit | uint32(i), Rows: spec.Rows,
+			Columns: spec.Columns, Out: m.tensors[i].buffer,
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// filler chooses what fills a row: s is the initializer's scale, in and out the units on both sides.
+// begin says how a tensor begins: s is the initializer's scale, in and out the units on both sides.
 //
 //	xavier_uniform U(-r, r), r = s sqrt(6/(in+out))    xavier_normal N(0, s^2 2/(in+out))    uniform U(-s, s)
 //	he_uniform     U(-r, r), r = s sqrt(6/in)          he_normal     N(0, s^2 2/in)          normal  N(0, s^2)
-func filler(spec network.Tensor, seed uint64, stream uint32) (func(dst []float32, row int64), error) {
+//
+// A bias is the constant Initializer.Bias.
+func begin(spec network.Tensor) (kernels.FillKind, float64, error) {
 	init := spec.Initializer
 	scale, in, out := float64(init.Scale), float64(spec.FanIn), float64(spec.FanOut)
 	if spec.Source < 0 {
-		return constant(init.Bias), nil
-	}
-	uniform := func(radius float64) func([]float32, int64) {
-		r := float32(radius)
-		return func(dst []float32, row int64) { random.FillUniform(dst, seed, stream, row, -r, r) }
-	}
-	normal := func(deviation float64) func([]float32, int64) {
-		d := float32(deviation)
-		return func(dst []float32, row int64) { random.FillNormal(dst, seed, stream, row, 0, d) }
+		return kernels.FillConstant, float64(init.Bias), nil
 	}
 	switch init.Kind {
 	case network.XavierUniform:
-		return uniform(scale * math.Sqrt(6/(in+out))), nil
+		return kernels.FillUniform, scale * math.Sqrt(6/(in+out)), nil
 	case network.XavierNormal:
-		return normal(scale * math.Sqrt(2/(in+out))), nil
+		return kernels.FillNormal, scale * math.Sqrt(2/(in+out)), nil
 	case network.HeUniform:
-		return uniform(scale * math.Sqrt(6/in)), nil
+		return kernels.FillUniform, scale * math.Sqrt(6/in), nil
 	case network.HeNormal:
-		return normal(scale * math.Sqrt(2/in)), nil
+		return kernels.FillNormal, scale * math.Sqrt(2/in), nil
 	case network.Uniform:
-		return uniform(scale), nil
+		return kernels.FillUniform, scale, nil
 	case network.Normal:
-		return normal(scale), nil
+		return kernels.FillNormal, scale, nil
 	case network.Constant:
-		return constant(init.Scale), nil
+		return kernels.FillConstant, scale, nil
 	default:
-		return nil, fault.New(fault.Internal, "%s: initializer %d is unknown", spec.Name, init.Kind)
-	}
-}
-
-func constant(value float32) func([]float32, int64) {
-	return func(dst []float32, _ int64) {
-		for i := range dst {
-			dst[i] = value
-		}
+		return 0, 0, fault.New(fault.Internal, "%s: initializer %d is unknown", spec.Name, init.Kind)
 	}
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"hash/crc32"
 	"math"
 	"strings"
 	"testing"
@@ -20,6 +21,24 @@ func TestInitialWeightsHaveTheSameBitsForAnyNumberOfThreads(t *testing.T) {
 	defer many.Close()
 	for i, tensor := range one.Tensors() {
 		require.Equal(t, tensor.Bytes(), many.Tensors()[i].Bytes(), tensor.Name)
+	}
+}
+
+// These bits are promised to nobody, but a change should be meant: it makes another model of the same seed.
+func TestAModelOfASeedKeepsItsBits(t *testing.T) {
+	for kind, want := range map[string]uint32{
+		"xavier_uniform": 0x86a7d638, "xavier_normal": 0x42eb1345, "he_uniform": 0x587c033c, "he_normal": 0x0e990437,
+		"uniform": 0x0d2fa94c, "normal": 0x29e0120a, "constant": 0xd22ffe9a,
+	} {
+		m := create(t, `{"layers": [{"name": "input", "kind": "input", "size": 400},
+			{"name": "hidden1", "kind": "hidden", "size": 50, "initializer": {"kind": "`+kind+`", "scale": 0.5, "bias": 0.25}},
+			{"name": "output", "kind": "output", "size": 333}]}`, 3)
+		digest := crc32.NewIEEE()
+		for _, tensor := range m.Tensors() {
+			_, err := digest.Write(tensor.Bytes())
+			require.NoError(t, err)
+		}
+		require.Equal(t, want, digest.Sum32(), kind)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"dsstne/engine/fault"
 	"dsstne/engine/network"
+	_ "dsstne/kernels/cpu"
 )
 
 // smallDefinition has 40 items, 3 hidden units and 283 parameters.

@@ -1,7 +1,5 @@
 package random
 
-import "math"
-
 // The streams; the index of a layer or tensor is or-ed into the lower 24 bits.
 const (
 	StreamInit      uint32 = 1 << 24 // initial weights; tensor index
@@ -31,26 +29,4 @@ func FillUniform(dst []float32, seed uint64, stream uint32, row int64, low, high
 			dst[first+lane] = low + float32(span*(float32(word>>8)*unit))
 		}
 	}
-}
-
-// FillNormal fills dst, the columns of one row at step 0, with normally distributed numbers: Box and Muller's transform of
-// the words 0 and 1, and 2 and 3, in float64. No value is more than 6.7 deviations away from the mean.
-func FillNormal(dst []float32, seed uint64, stream uint32, row int64, mean, deviation float32) {
-	for first := 0; first < len(dst); first += 4 {
-		words := Philox(seed, [4]uint32{uint32(first >> 2), uint32(row), 0, stream})
-		var values [4]float64
-		values[0], values[1] = normalPair(words[0], words[1])
-		values[2], values[3] = normalPair(words[2], words[3])
-		for lane, value := range values[:min(4, len(dst)-first)] {
-			dst[first+lane] = float32(float64(mean) + float64(float64(deviation)*value))
-		}
-	}
-}
-
-// normalPair makes two independent standard normal numbers from two words. The first word becomes a number in (0, 1], of
-// which there is always a logarithm.
-func normalPair(a, b uint32) (float64, float64) {
-	radius := math.Sqrt(-2 * math.Log((float64(a)+1)/(1<<32)))
-	sine, cosine := math.Sincos(2 * math.Pi * float64(b) / (1 << 32))
-	return radius * cosine, radius * sine
 }

@@ -94,6 +94,8 @@ func (d *device) Close() error {
 
 func (d *device) run(call *c.Call) error { return d.pool.Run(d.table, call) }
 
+func (d *device) Fill(op *kernels.Fill) error { return d.run(d.table.Fill(op)) }
+
 func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 	return d.run(d.table.Gather(op, s))
 }

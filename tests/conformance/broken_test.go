@@ -22,6 +22,8 @@ func (b broken) after(err error, op any, step *kernels.Step) error {
 	return err
 }
 
+func (b broken) Fill(op *kernels.Fill) error { return b.after(b.Device.Fill(op), op, nil) }
+
 func (b broken) Gather(op *kernels.Gather, s *kernels.Step) error {
 	return b.after(b.Device.Gather(op, s), op, s)
 }
@@ -125,6 +127,14 @@ func markWrongly(w *kernels.Weights) {
 
 // defects are, by op, all the ways in which it can be wrong by one number.
 var defects = map[string][]map[string]func(any, *kernels.Step){
+	"Fill": {
+		defect("one ULP", func(op *kernels.Fill, _ *kernels.Step) {
+			if op.Rows > 0 {
+				op.Out.Float32()[0] = math.Nextafter32(op.Out.Float32()[0], 1e38)
+			}
+		}),
+		defect("row behind the matrix", func(op *kernels.Fill, _ *kernels.Step) { op.Out.Float32()[op.Rows*op.Columns] = 0 }),
+	},
 	"Gather": {defect("out", func(op *kernels.Gather, _ *kernels.Step) { offBuffer(op.Out) })},
 	"Dense":  {defect("out", func(op *kernels.Dense, _ *kernels.Step) { offBuffer(op.Out) })},
 	"OutputStats": {

@@ -15,6 +15,7 @@ type group struct {
 
 // opCases are the cases of every op that computes; ranking_test.go has those of Scores and TopK.
 var opCases = []group{
+	{"Fill", remembering(fillCases)},
 	{"Gather", remembering(func() []opCase { return forwardCases(false) })},
 	{"Dense", remembering(func() []opCase { return forwardCases(true) })},
 	{"OutputStats", remembering(func() []opCase { return outputCases(true) })},

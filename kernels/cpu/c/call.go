@@ -31,6 +31,7 @@ var (
 	_ = [1]int{}[C.ACT_RELU-int(kernels.ReLU)]
 	_ = [1]int{}[C.LOSS_SQUARED-int(kernels.Squared)]
 	_ = [1]int{}[C.OPT_ADAMW-int(kernels.AdamW)]
+	_ = [1]int{}[C.FILL_NORMAL-int(kernels.FillNormal)]
 	_ = [1]int{}[C.MAX_SOURCES-kernels.MaxSources]
 	_ = [1]int{}[C.sizeof_rates_t-unsafe.Sizeof(kernels.Rates{})]
 )

@@ -16,6 +16,7 @@
 enum { ACT_LINEAR, ACT_SIGMOID, ACT_TANH, ACT_RELU };
 enum { LOSS_SIGMOID, LOSS_SCALED_MARGINAL, LOSS_SOFTMAX, LOSS_SQUARED };
 enum { OPT_SGD, OPT_MOMENTUM, OPT_NESTEROV, OPT_RMSPROP, OPT_ADAM, OPT_ADAMW };
+enum { FILL_CONSTANT, FILL_UNIFORM, FILL_NORMAL };
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 
@@ -75,6 +76,17 @@ typedef struct {
   int32_t accumulate;
   weights_t weight;
 } source_t;
+
+/* Initial numbers, see kernels.Fill. */
+typedef struct {
+  int32_t kind;
+  float scale;
+  uint64_t seed;
+  uint32_t stream;
+  int64_t rows, columns;
+  float *out;
+  int64_t next;
+} fill_t;
 
 /* out (+)= x W for a batch of sparse rows, see kernels.Gather. */
 typedef struct {
@@ -174,6 +186,7 @@ typedef struct {
 typedef struct {
   const char *name;
   int32_t has_bfloat16; /* has instructions for it */
+  void (*fill)(fill_t *, int32_t worker);
   void (*gather)(gather_t *, int32_t worker);
   void (*scatter)(scatter_t *, int32_t worker);
   void (*replay)(replay_t *, int32_t worker);

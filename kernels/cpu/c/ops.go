@@ -9,6 +9,17 @@ import (
 	"dsstne/kernels"
 )
 
+// Fill translates the op.
+func (t *Table) Fill(op *kernels.Fill) *Call {
+	call := &Call{}
+	a := &C.fill_t{
+		kind: C.int32_t(op.Kind), scale: C.float(op.Scale), seed: C.uint64_t(op.Seed), stream: C.uint32_t(op.Stream),
+		rows: C.int64_t(op.Rows), columns: C.int64_t(op.Columns), out: buffer(op.Out),
+	}
+	call.phase(C.phase_t(C.run_fill), unsafe.Pointer(a))
+	return call
+}
+
 // Gather translates the op.
 func (t *Table) Gather(op *kernels.Gather, s *kernels.Step) *Call {
 	call := &Call{}

@@ -45,7 +45,8 @@ INLINE void transpose_fours(vu x[4]) {
 }
 #endif
 
-/* The words of the columns first .. first + PHILOX_COLUMNS; first is a multiple of 4. */
+/* The words of the columns first .. first + PHILOX_COLUMNS, first being a multiple of 4: x[j] has words j, of the columns
+ * 4 q + j. transpose_fours puts them into the order of the columns. */
 INLINE void philox(uint64_t key, int64_t first, int64_t row, uint32_t step, uint32_t stream, vu x[4]) {
   /* Lane 4 g + j counts for the four columns that the transposes put into lanes 4 g .. 4 g + 3 of vector j. */
   vu a, b = (uint32_t)row - (vu){0}, c = step - (vu){0}, d = stream - (vu){0};
@@ -60,16 +61,16 @@ INLINE void philox(uint64_t key, int64_t first, int64_t row, uint32_t step, uint
     k1 += 0xBB67AE85u;
   }
   x[0] = a, x[1] = b, x[2] = c, x[3] = d;
-  transpose_fours(x);
 }
+
+/* A uniform number of 0 .. 1 is this times 2^-24; both are exact. */
+INLINE vf uniform_24(vu word) { return __builtin_convertvector((vi)(word >> 8), vf); }
 
 /* Factors of dropout of a row from a column on, which is a multiple of 4: 0 or 1 / (1 - p). */
 INLINE void dropout_factors(const epilogue_t *e, int64_t row, int64_t column, float factor[PHILOX_COLUMNS]) {
   vf keep = splat(1.0f / (1.0f - e->dropout)), limit = splat(e->dropout * 0x1p24f);
   vu x[4];
   philox(e->seed, column, row, e->step, e->stream, x);
-  for (int v = 0; v < 4; v++) {
-    vf uniform = __builtin_convertvector((vi)(x[v] >> 8), vf); /* times 2^24, exact */
-    store(factor + v * LANES, (vf)((vi)keep & ~(uniform < limit)));
-  }
+  transpose_fours(x);
+  for (int v = 0; v < 4; v++) store(factor + v * LANES, (vf)((vi)keep & ~(uniform_24(x[v]) < limit)));
 }

@@ -3,7 +3,8 @@
 
 /* The floating-point environment of a thread belongs to whoever made the thread, so ours is set for the length of a call:
  * round to nearest, no traps. Training flushes numbers below the normal ones to zero, because optimizer state that decays
- * would else end up there, where arithmetic is slow and decay stops. Ranking does not: its scores are defined with them. */
+ * would else end up there, where arithmetic is slow and decay stops. Ranking and initial weights do not: they are defined
+ * with them. */
 #if defined(__x86_64__)
 typedef unsigned int environment_t;
 static inline environment_t set_environment(int flush) {

@@ -9,6 +9,7 @@
 #define RUN(name, type, function, flush) void run_##name(const kernels_t *k, void *a, int32_t worker);
 #endif
 
+RUN(fill, fill_t, fill, 0)
 RUN(gather, gather_t, gather, 1)
 RUN(scatter, scatter_t, scatter, 1)
 RUN(replay, replay_t, replay, 1)

@@ -4,6 +4,7 @@
 #include "product.h"
 #include "update.h"
 #include "philox.h"
+#include "fill.h"
 #include "epilogue.h"
 #include "sparse.h"
 #include "layout.h"
@@ -16,6 +17,7 @@
 const kernels_t TABLE = {
     .name = NAME,
     .has_bfloat16 = HAS_BFLOAT16,
+    .fill = fill,
     .gather = gather,
     .scatter = scatter,
     .replay = replay,
