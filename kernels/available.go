@@ -14,7 +14,7 @@ func HostAvailable() int64 { return hostAvailable("") }
 // hostAvailable looks at the system whose files are below root.
 func hostAvailable(root string) int64 {
 	available := int64(-1)
-	if kilobytes, ok := field(root+"/proc/meminfo", "MemAvailable:"); ok {
+	if kilobytes, ok := read(root + "/proc/meminfo").field("MemAvailable:"); ok {
 		available = kilobytes * 1024
 	}
 	memory, group := root+"/sys/fs/cgroup", version2
@@ -25,9 +25,7 @@ func hostAvailable(root string) int64 {
 	}
 	// A cgroup is also held to the limits of those around it. Some may be out of sight, as in most containers.
 	for at = path.Clean("/" + at); ; at = path.Dir(at) {
-		if left, limited := group.left(path.Join(memory, at)); limited && (available < 0 || left < available) {
-			available = left
-		}
+		available = group.least(path.Join(memory, at), available)
 		if at == "/" {
 			return available
 		}
@@ -42,17 +40,24 @@ var (
 	version2 = cgroupFiles{"memory.max", "memory.current", "inactive_file", "active_file"}
 )
 
-// left is the memory that the cgroup in a folder still allows, if it has a limit.
-func (c cgroupFiles) left(folder string) (int64, bool) {
+// least is what is available, or what the cgroup in a folder still allows if it has a limit and that is less.
+func (c cgroupFiles) least(folder string, available int64) int64 {
 	limit, limited := number(path.Join(folder, c.limit))
-	used, known := number(path.Join(folder, c.used))
 	const none = 1 << 62 // version 1 writes about 2^63 for no limit
-	if !limited || !known || limit > none {
-		return 0, false
+	if !limited || limit > none {
+		return available
 	}
-	inactive, _ := field(path.Join(folder, "memory.stat"), c.inactive)
-	active, _ := field(path.Join(folder, "memory.stat"), c.active)
-	return max(0, limit-used+inactive+active), true
+	used, known := number(path.Join(folder, c.used))
+	if !known || available >= 0 && limit-used >= available {
+		return available // without a look at the cached files, which takes the system long
+	}
+	statistics := read(path.Join(folder, "memory.stat"))
+	inactive, _ := statistics.field(c.inactive)
+	active, _ := statistics.field(c.active)
+	if left := max(0, limit-used+inactive+active); available < 0 || left < available {
+		return left
+	}
+	return available
 }
 
 // cgroup is the path of the process in the hierarchy of a controller; version 2 has one hierarchy, without a name.
@@ -80,16 +85,25 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// field reads the number behind a name in a file of lines "name number".
-func field(path, name string) (int64, bool) {
+// lines is the text of a file of lines "name number".
+type lines string
+
+func read(path string) lines {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, false
+		return ""
 	}
-	for line := range strings.Lines(string(text)) {
-		if words := strings.Fields(line); len(words) > 1 && words[0] == name {
-			n, err := strconv.ParseInt(words[1], 10, 64)
-			return n, err == nil
+	return lines(text)
+}
+
+// field is the number behind a name.
+func (l lines) field(name string) (int64, bool) {
+	for line := range strings.Lines(string(l)) {
+		if strings.HasPrefix(line, name) { // most lines end here
+			if words := strings.Fields(line); len(words) > 1 && words[0] == name {
+				n, err := strconv.ParseInt(words[1], 10, 64)
+				return n, err == nil
+			}
 		}
 	}
 	return 0, false

@@ -14,7 +14,7 @@ type Backend interface {
 type DeviceInfo struct {
 	Name      string `json:"name"`              // "cpu", "cuda:0"
 	Kind      string `json:"kind"`              // instruction set or GPU model: equal kinds give equal bits
-	Available int64  `json:"available"`         // bytes that could be allocated now, -1 if unknown
+	Available int64  `json:"available"`         // bytes that could be allocated, -1 if unknown or not looked up
 	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
 	// Precisions are those that the device has instructions for; others that it takes are emulated, which saves no time.
 	Precisions []string `json:"precisions,omitempty"`
@@ -45,7 +45,10 @@ const (
 // are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not finite is
 // reported at the latest by the op that reads it.
 type Device interface {
+	// Info describes the device, but for Available, which takes a look at the system.
 	Info() DeviceInfo
+	// Available is how many bytes could be allocated now, -1 if unknown.
+	Available() int64
 	// Alloc returns zeroed memory outside the Go heap for n elements of 4 bytes, or fault.OutOfMemory.
 	Alloc(n int64) (Buffer, error)
 	// WorkspaceSize tells how many elements of scratch memory an op (a pointer to one of the structs of ops.go) needs for

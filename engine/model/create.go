@@ -34,13 +34,6 @@ func Create(net *network.Network, o Options) (*Model, error) {
 
 // checkMemory compares the bytes of the weights with a limit, or with what is available.
 func checkMemory(tensors []network.Tensor, limit int64) error {
-	what := "memory_limit"
-	if available := kernels.HostAvailable(); limit == 0 || (available >= 0 && available < limit) {
-		if available < 0 {
-			return nil
-		}
-		limit, what = available, "the available memory"
-	}
 	// In float64: sizes of absurd networks do not fit into int64, and no precision is needed to refuse them.
 	var total float64
 	largest := tensors[0]
@@ -49,6 +42,17 @@ func checkMemory(tensors []network.Tensor, limit int64) error {
 		if float64(t.Rows)*float64(t.Columns) > float64(largest.Rows)*float64(largest.Columns) {
 			largest = t
 		}
+	}
+	const small = 1 << 24 // looking how much the system has takes longer than making so few weights
+	if limit == 0 && total < small {
+		return nil
+	}
+	what := "memory_limit"
+	if available := kernels.HostAvailable(); limit == 0 || (available >= 0 && available < limit) {
+		if available < 0 {
+			return nil
+		}
+		limit, what = available, "the available memory"
 	}
 	if total > float64(limit) {
 		return fault.New(fault.OutOfMemory, "the weights need %.4g GB, %s is %.4g GB; nothing was allocated. "+

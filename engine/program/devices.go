@@ -84,7 +84,9 @@ func configured(info kernels.DeviceInfo) kernels.DeviceInfo {
 	if err != nil {
 		return info // Configure has tried it, so this cannot be; and a description must not fail
 	}
+	available := info.Available
 	info = device.Info()
+	info.Available = available
 	_ = device.Close()
 	return info
 }

@@ -30,7 +30,6 @@ type Plan struct {
 // memory hands out buffers and keeps the list of parts; a dry one only counts.
 type memory struct {
 	device  kernels.Device
-	name    string // of the device, which is asked once: that takes it a look at the system
 	dry     bool
 	parts   []Part
 	buffers []kernels.Buffer
@@ -38,10 +37,7 @@ type memory struct {
 
 // note puts memory into the plan that is allocated elsewhere.
 func (m *memory) note(name, of string, bytes int64, held bool) {
-	if m.name == "" {
-		m.name = m.device.Info().Name
-	}
-	m.parts = append(m.parts, Part{Name: name, Of: of, Bytes: bytes, Device: m.name, Held: held})
+	m.parts = append(m.parts, Part{Name: name, Of: of, Bytes: bytes, Device: m.device.Info().Name, Held: held})
 }
 
 func (m *memory) alloc(name, of string, elements int64) (kernels.Buffer, error) {
@@ -67,15 +63,21 @@ func (m *memory) free() {
 // Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet what the
 // device could still give: for memory that calls take beside a program.
 func Fits(device kernels.Device, limit int64, parts []Part) error {
-	const small = 1 << 24 // looking how much the system has would take longer than many a call
-	plan := Plan{Parts: parts, Limit: limit, Available: -1}
+	plan := Plan{Parts: parts, Limit: limit}
 	for _, part := range parts {
 		plan.Bytes += part.Bytes
 	}
-	if plan.fresh() > small {
-		plan.Available = device.Info().Available
+	return plan.fits(device)
+}
+
+// fits is check, but looks how much the system has only if that can matter: looking takes longer than many a call.
+func (p *Plan) fits(device kernels.Device) error {
+	const small = 1 << 24
+	p.Available = -1
+	if p.fresh() > small {
+		p.Available = device.Available()
 	}
-	return plan.check()
+	return p.check()
 }
 
 // fresh adds up the parts that do not exist yet.

@@ -53,16 +53,17 @@ func Describe(spec Spec) (*Plan, error) {
 	if err := b.build(); err != nil {
 		return nil, err
 	}
+	b.p.Plan.Available = spec.Device.Available()
 	return &b.p.Plan, nil
 }
 
 // Build plans, compares the plan with the memory there is, allocates and binds.
 func Build(spec Spec) (*Program, error) {
-	plan, err := Describe(spec)
-	if err != nil {
+	dry := newBuilder(spec, true)
+	if err := dry.build(); err != nil {
 		return nil, err
 	}
-	if err := plan.check(); err != nil {
+	if err := dry.p.Plan.fits(spec.Device); err != nil {
 		return nil, err
 	}
 	b := newBuilder(spec, false)
@@ -169,7 +170,7 @@ func (b *builder) build() error {
 
 func (b *builder) finishPlan() error {
 	plan := &b.p.Plan
-	plan.Parts, plan.Limit, plan.Available = b.p.memory.parts, b.spec.Limit, b.spec.Device.Info().Available
+	plan.Parts, plan.Limit, plan.Available = b.p.memory.parts, b.spec.Limit, -1
 	for _, part := range plan.Parts {
 		plan.Bytes += part.Bytes
 	}

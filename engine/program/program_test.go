@@ -21,12 +21,12 @@ import (
 type counting struct {
 	kernels.Device
 	bytes int64
-	asked int // calls of Info
+	asked int // calls of Available
 }
 
-func (c *counting) Info() kernels.DeviceInfo {
+func (c *counting) Available() int64 {
 	c.asked++
-	return c.Device.Info()
+	return c.Device.Available()
 }
 
 func (c *counting) Alloc(n int64) (kernels.Buffer, error) {
@@ -108,11 +108,20 @@ func TestMemoryBesideAProgramCountsTowardsTheLimit(t *testing.T) {
 	require.NoError(t, program.Fits(device, 0, []program.Part{{Name: "weights", Bytes: 1 << 60, Held: true}}))
 }
 
-func TestADeviceIsAskedForItsNameOnce(t *testing.T) {
+func TestTheSystemIsAskedForItsMemoryOnceAndNotForSmallPrograms(t *testing.T) {
 	device := open(t, "cpu")
-	_, err := program.Describe(specOf(t, device, fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam))
+	plan, err := program.Describe(specOf(t, device, fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam))
 	require.NoError(t, err)
-	require.Equal(t, 2, device.asked, "once for the name and once for the memory it has")
+	require.Positive(t, plan.Available)
+	require.Equal(t, 1, device.asked)
+	p, err := program.Build(specOf(t, device, fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam))
+	require.NoError(t, err)
+	require.Equal(t, 1, device.asked)
+	p.Free()
+	p, err = program.Build(specOf(t, device, fixture.Autoencoder("softmax", ""), 300_000, 32, kernels.Adam))
+	require.NoError(t, err)
+	require.Equal(t, 2, device.asked)
+	p.Free()
 }
 
 func TestABatchTakesWhatIsPlannedForIt(t *testing.T) {

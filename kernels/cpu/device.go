@@ -76,10 +76,10 @@ type device struct {
 }
 
 func (d *device) Info() kernels.DeviceInfo {
-	return kernels.DeviceInfo{
-		Name: "cpu", Kind: d.table.Name(), Available: kernels.HostAvailable(), Threads: d.pool.Workers, Precisions: precisions(d.table),
-	}
+	return kernels.DeviceInfo{Name: "cpu", Kind: d.table.Name(), Available: -1, Threads: d.pool.Workers, Precisions: precisions(d.table)}
 }
+
+func (d *device) Available() int64 { return kernels.HostAvailable() }
 
 func (d *device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }
 

@@ -1,8 +1,6 @@
 package reference
 
 import (
-	"syscall"
-
 	"dsstne/engine/fault"
 	"dsstne/kernels"
 )
@@ -16,7 +14,11 @@ type backend struct{}
 
 func (backend) Name() string { return name }
 
-func (backend) Devices() []kernels.DeviceInfo { return []kernels.DeviceInfo{device{}.Info()} }
+func (backend) Devices() []kernels.DeviceInfo {
+	info := device{}.Info()
+	info.Available = device{}.Available()
+	return []kernels.DeviceInfo{info}
+}
 
 func (backend) Open(id int, _ kernels.Options) (kernels.Device, error) {
 	if id != 0 {
@@ -29,13 +31,10 @@ func (backend) Open(id int, _ kernels.Options) (kernels.Device, error) {
 type device struct{}
 
 func (device) Info() kernels.DeviceInfo {
-	info := kernels.DeviceInfo{Name: name, Kind: name, Threads: 1}
-	var system syscall.Sysinfo_t
-	if err := syscall.Sysinfo(&system); err == nil {
-		info.Available = int64(system.Freeram) * int64(system.Unit)
-	}
-	return info
+	return kernels.DeviceInfo{Name: name, Kind: name, Available: -1, Threads: 1}
 }
+
+func (device) Available() int64 { return kernels.HostAvailable() }
 
 func (device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }
 
