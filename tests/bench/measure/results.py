@@ -30,7 +30,7 @@ class Results:
         self.path = FOLDER / f"{file_name(self.machine)}.jsonl"
         self.run = {
             "run": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "command": " ".join(["tests/bench/run.py", *sys.argv[1:]]),
+            "command": " ".join(["tests/bench/run.py", *_without_paths(sys.argv[1:])]),
             "mode": mode,
             "commit": commit(),
             "machine": self.machine,
@@ -48,6 +48,15 @@ class Results:
                 file.write(json.dumps(self.run) + "\n")
                 self._begun = True
             file.write(json.dumps({"of_run": self.run["run"], "workload": workload, **line.record()}) + "\n")
+
+
+def _without_paths(arguments: list[str]) -> list[str]:
+    """The command line without the folder of the data."""
+    kept = [text for text in arguments if not text.startswith("--data=")]
+    if "--data" in kept:
+        where = kept.index("--data")
+        del kept[where : where + 2]
+    return kept
 
 
 def machine() -> dict[str, Any]:

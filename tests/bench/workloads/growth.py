@@ -43,7 +43,7 @@ def best(bench: Bench, network: Network, items: int, threads: int) -> float:
     X = interactions(min(steps, 8) * network.batch_size, items, 30)
     with Contestant(ours.make, X, network, threads) as us:
         us.call("run", 2)
-        return min(us.call("run", steps) for _ in range(3))
+        return min(us.call("run", steps) for _ in range(5))
 
 
 def exponent(case: str, sizes: tuple[int, ...], seconds: list[float]) -> Line:
