@@ -14,9 +14,9 @@ import (
 // opener opens a device with a number of threads.
 type opener func(threads int) kernels.Device
 
-func openerOf(t testing.TB, b kernels.Backend, instructionSet string) opener {
+func openerOf(t testing.TB, b kernels.Backend, instructionSet string, p kernels.Precision) opener {
 	return func(threads int) kernels.Device {
-		d, err := b.Open(0, kernels.Options{Threads: threads, InstructionSet: instructionSet})
+		d, err := b.Open(0, kernels.Options{Threads: threads, InstructionSet: instructionSet, Precision: p})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = d.Close() })
 		return d
@@ -24,7 +24,9 @@ func openerOf(t testing.TB, b kernels.Backend, instructionSet string) opener {
 }
 
 // oracle opens the reference.
-func oracle(t testing.TB) kernels.Device { return openerOf(t, kernels.Lookup("reference"), "")(1) }
+func oracle(t testing.TB) kernels.Device {
+	return openerOf(t, kernels.Lookup("reference"), "", kernels.Float32)(1)
+}
 
 // instructionSets of backends that have several; the others ignore or refuse them.
 var instructionSets = []string{"auto", "avx512bf16", "avx512", "avx2", "portable"}
@@ -33,6 +35,11 @@ var instructionSets = []string{"auto", "avx512bf16", "avx512", "avx2", "portable
 // it. The reference is among them: compared with itself it shows that a case runs, and in tests without a comparison it is
 // a backend like all others.
 func forEveryBackend(t *testing.T, test func(t *testing.T, open opener)) {
+	forEveryBackendAt(t, kernels.Float32, test)
+}
+
+// forEveryBackendAt does so at a precision, which some of them emulate.
+func forEveryBackendAt(t *testing.T, p kernels.Precision, test func(t *testing.T, open opener)) {
 	for _, b := range kernels.Registered() {
 		if devices := b.Devices(); len(devices) == 0 || devices[0].Missing != "" {
 			t.Run(b.Name(), func(t *testing.T) { t.Skipf("%s cannot be used here: %+v", b.Name(), devices) })
@@ -49,7 +56,7 @@ func forEveryBackend(t *testing.T, test func(t *testing.T, open opener)) {
 			require.NoError(t, d.Close())
 			if !kinds[kind] {
 				kinds[kind] = true
-				t.Run(b.Name()+" "+kind, func(t *testing.T) { test(t, openerOf(t, b, set)) })
+				t.Run(b.Name()+" "+kind, func(t *testing.T) { test(t, openerOf(t, b, set, p)) })
 			}
 		}
 	}

@@ -125,6 +125,7 @@ type denseBackwardCase struct {
 	accumulate bool
 	weight     *weight
 	optimizer  kernels.Optimizer
+	precision  kernels.Precision
 }
 
 func (c *denseBackwardCase) name() string { return c.title }
@@ -162,7 +163,7 @@ func (c *denseBackwardCase) bounds() map[string][]float64 {
 			}
 			for unit := range rows {
 				for k := range columns {
-					sums[k].product(float64(c.dz[u*rows+unit]), float64(c.weight.value[unit*columns+k]))
+					sums[k].factors(float64(c.dz[u*rows+unit]), float64(c.weight.value[unit*columns+k]), c.precision)
 				}
 			}
 			for k := range columns {
@@ -174,19 +175,19 @@ func (c *denseBackwardCase) bounds() map[string][]float64 {
 	c.weight.updateBounds(to, r, func(i int64) (float64, float64, bool) {
 		var dw sum
 		for u := range c.step.Rows {
-			dw.product(float64(c.dz[u*rows+i/columns]), float64(c.in[u*columns+i%columns]))
+			dw.factors(float64(c.dz[u*rows+i/columns]), float64(c.in[u*columns+i%columns]), c.precision)
 		}
 		return dw.value, dw.bound(), true
 	})
 	return to
 }
 
-func denseBackwardCases() (cases []opCase) {
+func denseBackwardCases(p kernels.Precision) (cases []opCase) {
 	s := newSampler(13)
 	for range 48 {
 		shape := pick(s, "shape", layerShapes...)
 		b, columns, units := shape[0], shape[1], shape[2]
-		c := &denseBackwardCase{optimizer: s.optimizer()}
+		c := &denseBackwardCase{optimizer: s.optimizer(), precision: p}
 		c.step = s.step(c.optimizer, b)
 		c.dz, c.in = s.normal(b*units, s.size()), s.normal(b*columns, 1)
 		c.weight = s.weight("w", units, columns, 1, c.optimizer)

@@ -227,7 +227,7 @@ func TestADependenceOnTheNumberOfThreadsIsCaught(t *testing.T) {
 			}
 		}}
 	}
-	require.Error(t, sameBits(forwardCases(false)[0], open))
+	require.Error(t, sameBits(forwardCases(false, kernels.Float32)[0], open))
 }
 
 // deaf is a device that finds nothing to complain about.

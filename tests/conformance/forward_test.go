@@ -40,6 +40,7 @@ type forwardCase struct {
 	accumulate bool
 	epilogue   *kernels.Epilogue // nil: none
 	bias       []float32
+	precision  kernels.Precision // of Dense
 }
 
 func (c *forwardCase) name() string { return c.title }
@@ -97,7 +98,7 @@ func (c *forwardCase) bound(u, k int64) float64 {
 		}
 	} else {
 		for j := range c.weight.columns {
-			z.product(float64(c.in[u*c.weight.columns+j]), float64(c.weight.value[k*c.weight.columns+j]))
+			z.factors(float64(c.in[u*c.weight.columns+j]), float64(c.weight.value[k*c.weight.columns+j]), c.precision)
 		}
 	}
 	if c.epilogue == nil {
@@ -128,13 +129,13 @@ func keep(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 	return 1 / (1 - float64(e.Dropout))
 }
 
-func forwardCases(dense bool) (cases []opCase) {
+func forwardCases(dense bool, p kernels.Precision) (cases []opCase) {
 	s := newSampler(11)
 	for range 48 {
 		shape := pick(s, "shape", layerShapes...)
 		b, columns, units := shape[0], shape[1], shape[2]
 		size := s.size()
-		c := &forwardCase{step: s.step(kernels.Optimizer{}, b)}
+		c := &forwardCase{step: s.step(kernels.Optimizer{}, b), precision: p}
 		if dense {
 			c.in = s.normal(b*columns, 1)
 			c.weight = s.weight("w", units, columns, size/math.Sqrt(float64(columns)), kernels.Optimizer{})

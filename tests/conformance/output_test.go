@@ -40,6 +40,7 @@ type outputCase struct {
 	temperature float32
 	loss        kernels.Loss
 	optimizer   kernels.Optimizer
+	precision   kernels.Precision
 	tied        bool // the input of slot 0 shares the weight of the only source
 }
 
@@ -113,7 +114,7 @@ func (c *outputCase) statistics() []float32 {
 // outputSize are magnitudes of hidden values and weights, whose product sets that of the logits.
 type outputSize struct{ h, w, b float64 }
 
-func outputCases(onlyStats bool) (cases []opCase) {
+func outputCases(onlyStats bool, p kernels.Precision) (cases []opCase) {
 	s := newSampler(15)
 	offered := losses
 	if onlyStats {
@@ -121,7 +122,7 @@ func outputCases(onlyStats bool) (cases []opCase) {
 	}
 	for range 80 {
 		loss := pick(s, "loss", offered...)
-		c := &outputCase{onlyStats: onlyStats, loss: loss, optimizer: s.optimizer()}
+		c := &outputCase{onlyStats: onlyStats, loss: loss, optimizer: s.optimizer(), precision: p}
 		shape := pick(s, "shape", outputShapes...)
 		b, items, units := shape[0], shape[1], shape[2]
 		c.items = items

@@ -18,7 +18,7 @@ func (c *outputCase) logits() []sum {
 				if c.temperature == 0 {
 					h, w := s.h[u*k:(u+1)*k], s.weight.value[i*k:(i+1)*k]
 					for n := range h {
-						z.product(float64(h[n]), float64(w[n]))
+						z.factors(float64(h[n]), float64(w[n]), c.precision)
 					}
 				} else {
 					cosine, magnitude, off := c.cosine(lengths, u, i)
@@ -54,7 +54,7 @@ func (c *outputCase) lengths() lengths {
 }
 
 // cosine of a row and an item, the sum of its absolute terms and its bound: the product and both norms are sums of K
-// products, of which a norm's square root halves the error.
+// products, of which a norm's square root halves the error. What is rounded to bfloat16 are the normalised factors.
 func (c *outputCase) cosine(l lengths, u, i int64) (value, magnitude, bound float64) {
 	s := c.sources[0]
 	k := s.weight.columns
@@ -62,12 +62,14 @@ func (c *outputCase) cosine(l lengths, u, i int64) (value, magnitude, bound floa
 	if norm == 0 {
 		return 0, 0, 0
 	}
+	var z sum
 	for n := range k {
 		x := float64(s.h[u*k+n]) * float64(s.weight.value[i*k+n]) / norm
 		value += x
 		magnitude += math.Abs(x)
+		z.narrow(narrowing(c.precision) * math.Abs(x))
 	}
-	return value, magnitude, 2*growth(k)*magnitude + 8*unit*math.Abs(value)
+	return value, magnitude, 2*growth(k)*magnitude + 8*unit*math.Abs(value) + z.narrowedBound()
 }
 
 // part is one logit's loss and dz = r dl/dz with bounds; the magnitudes are those of the formula for a zero target and its
@@ -80,7 +82,15 @@ type part struct {
 // sigmoidOf gives a = sigmoid(z), and its bound when z is off by e: |a'| = a(1-a) grows at most by exp(e) on the way.
 func sigmoidOf(z, e float64) (a, bound float64) {
 	a = 1 / (1 + math.Exp(-z))
-	return a, math.Min(1, math.Min(e/4, a*math.Expm1(math.Min(e, 1)))) + functionError*a + underflow
+	return a, math.Min(e/4, exponentialOff(z, a, e)) + functionError*a + underflow
+}
+
+// exponentialOff bounds by how much min(1, exp(z)) or sigmoid(z), which is a, moves when z is off by e.
+func exponentialOff(z, a, e float64) float64 {
+	if e < 1 {
+		return math.Min(1, a*math.Expm1(e))
+	}
+	return math.Exp(math.Min(0, z+e))
 }
 
 func softplusOf(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
@@ -127,7 +137,7 @@ func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 		p.loss, p.lossMagnitude = t*(logSumExp-x), t*(math.Abs(logSumExp)+math.Abs(x))
 		p.lossBound = t * e
 		p.dz, p.magnitude = n*probability-t, n*probability+t
-		p.bound = n*(probability*(math.Expm1(e)+functionError)+underflow) + 2*unit*t
+		p.bound = n*(exponentialOff(x-logSumExp, probability, e)+probability*functionError+underflow) + 2*unit*t
 	default:
 		p.loss, p.lossMagnitude = (x-t)*(x-t)/2, x*x+t*t
 		p.lossBound = (math.Abs(x)+t)*e + e*e
@@ -217,8 +227,8 @@ func (c *outputCase) sourceBounds(to map[string][]float64, n int, parts []part) 
 			h, w := s.h[u*k:(u+1)*k], s.weight.value[i*k:(i+1)*k]
 			p := parts[u*c.items+i]
 			if c.temperature == 0 {
-				addDot(dh[u*k:(u+1)*k], p, w)
-				addDot(dw[i*k:(i+1)*k], p, h)
+				c.addDot(dh[u*k:(u+1)*k], p, w)
+				c.addDot(dw[i*k:(i+1)*k], p, h)
 				continue
 			}
 			cosine, _, off := c.cosine(lengths, u, i)
@@ -226,7 +236,7 @@ func (c *outputCase) sourceBounds(to map[string][]float64, n int, parts []part) 
 				continue
 			}
 			t := float64(c.temperature)
-			a := angle{cosine, off, growth(k), p.dz / t, p.magnitude / t, p.bound / t}
+			a := angle{cosine, off, growth(k), narrowing(c.precision), p.dz / t, p.magnitude / t, p.bound / t}
 			a.add(dh[u*k:(u+1)*k], w, lengths.w[i], h, lengths.h[u])
 			a.add(dw[i*k:(i+1)*k], h, lengths.h[u], w, lengths.w[i])
 		}
@@ -256,25 +266,29 @@ func boundsOf(sums []sum) []float64 {
 }
 
 // addDot adds dz x to a gradient.
-func addDot(to []sum, p part, x []float32) {
+func (c *outputCase) addDot(to []sum, p part, x []float32) {
+	off := narrowing(c.precision) * (math.Abs(p.dz) + p.bound)
 	for i := range to {
 		v := math.Abs(float64(x[i]))
-		to[i].add(p.dz*float64(x[i]), p.magnitude*v, p.bound*v+underflow*(1+v))
+		to[i].add(p.dz*float64(x[i]), p.magnitude*v, p.bound*v+underflow*(1+v+math.Abs(p.dz)))
+		to[i].narrow(off * v)
 	}
 }
 
 // angle is what the gradients of one cosine logit have in common; dz is divided by the temperature.
 type angle struct {
-	cosine, off, growth  float64
-	dz, magnitude, bound float64
+	cosine, off, growth, narrowing float64
+	dz, magnitude, bound           float64
 }
 
-// add adds dz (x/|x| - cosine y/|y|) / |y|, the gradient by y.
+// add adds dz (x/|x| - cosine y/|y|) / |y|, the gradient by y. Its second part may be made of the first one's sum, whose
+// product with y/|y| is off as the cosine is.
 func (a angle) add(to []sum, x []float32, xx float64, y []float32, yy float64) {
 	for i := range to {
 		first, second := float64(x[i])/xx/yy, float64(y[i])/yy/yy
 		size := math.Abs(first) + math.Abs(a.cosine*second)
 		to[i].add(a.dz*(first-a.cosine*second), a.magnitude*size,
 			a.bound*size+a.magnitude*(a.off*math.Abs(second)+(4*a.growth+8*unit)*size)+underflow*(1+size))
+		to[i].narrow(a.narrowing * (math.Abs(a.dz) + a.bound) * size)
 	}
 }

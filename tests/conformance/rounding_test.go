@@ -9,6 +9,17 @@ import (
 // unit is the unit roundoff of float32: a rounded result is off by at most unit times itself.
 const unit = 1.0 / (1 << 24)
 
+// unit16 is that of bfloat16.
+const unit16 = 1.0 / (1 << 8)
+
+// narrowing is what rounding both factors to a precision may do to their product, relative to it.
+func narrowing(p kernels.Precision) float64 {
+	if p == kernels.BFloat16 {
+		return unit16 * (2 + unit16)
+	}
+	return 0
+}
+
 // functionError is allowed to exp, log and tanh, in units of roundoff: four ULPs.
 const functionError = 8 * unit
 
@@ -23,6 +34,7 @@ func growth(n int64) float64 { return unit * math.Min(float64(n)+2, 6+4*math.Sqr
 // sum collects a sum of products with its error bound: the errors that the factors bring, and its own rounding.
 type sum struct {
 	value, magnitude, inherited float64
+	narrowed, squares           float64 // what rounding factors to bfloat16 may do to each product: sum, sum of squares
 	terms                       int64
 }
 
@@ -39,8 +51,26 @@ func (s *sum) product(x, y float64) {
 	s.add(x*y, math.Abs(x*y), underflow*(1+math.Abs(x)+math.Abs(y)))
 }
 
-// bound is how far a float32 computation may be off.
-func (s *sum) bound() float64 { return s.inherited + growth(s.terms)*s.magnitude + underflow }
+// narrow allows the last product an error that comes from rounding its factors.
+func (s *sum) narrow(e float64) {
+	s.narrowed += e
+	s.squares += e * e
+	s.magnitude += e
+}
+
+// factors adds x*y, rounded to a precision before they are multiplied.
+func (s *sum) factors(x, y float64, p kernels.Precision) {
+	s.product(x, y)
+	s.narrow(narrowing(p) * math.Abs(x*y))
+}
+
+// narrowedBound bounds what rounding factors does to the sum, which is independent from product to product as in growth.
+func (s *sum) narrowedBound() float64 { return math.Min(s.narrowed, 4*math.Sqrt(s.squares)) }
+
+// bound is how far a computation that adds in float32 may be off.
+func (s *sum) bound() float64 {
+	return s.inherited + s.narrowedBound() + growth(s.terms)*s.magnitude + underflow
+}
 
 // rule is an optimizer at one step for one tensor.
 type rule struct {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"dsstne/kernels"
 )
 
 // group is an op with its cases.
@@ -16,12 +18,12 @@ type group struct {
 // opCases are the cases of every op that computes; ranking_test.go has those of Scores and TopK.
 var opCases = []group{
 	{"Fill", remembering(fillCases)},
-	{"Gather", remembering(func() []opCase { return forwardCases(false) })},
-	{"Dense", remembering(func() []opCase { return forwardCases(true) })},
-	{"OutputStats", remembering(func() []opCase { return outputCases(true) })},
-	{"OutputStep", remembering(func() []opCase { return outputCases(false) })},
+	{"Gather", remembering(func() []opCase { return forwardCases(false, kernels.Float32) })},
+	{"Dense", remembering(func() []opCase { return forwardCases(true, kernels.Float32) })},
+	{"OutputStats", remembering(func() []opCase { return outputCases(true, kernels.Float32) })},
+	{"OutputStep", remembering(func() []opCase { return outputCases(false, kernels.Float32) })},
 	{"Backward", remembering(backwardCases)},
-	{"DenseBackward", remembering(denseBackwardCases)},
+	{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(kernels.Float32) })},
 	{"Scatter", remembering(scatterCases)},
 	{"Replay", remembering(replayCases)},
 }
@@ -44,9 +46,11 @@ func remembering(cases func() []opCase) func() []opCase {
 	})
 }
 
-func TestEveryOpAgreesWithTheReference(t *testing.T) {
-	forEveryBackend(t, func(t *testing.T, open opener) {
-		for _, group := range opCases {
+func TestEveryOpAgreesWithTheReference(t *testing.T) { groupsAgree(t, kernels.Float32, opCases) }
+
+func groupsAgree(t *testing.T, p kernels.Precision, groups []group) {
+	forEveryBackendAt(t, p, func(t *testing.T, open opener) {
+		for _, group := range groups {
 			t.Run(group.op, func(t *testing.T) {
 				t.Parallel()
 				d, reference := open(2), oracle(t)
@@ -59,8 +63,12 @@ func TestEveryOpAgreesWithTheReference(t *testing.T) {
 }
 
 func TestEveryOpGivesTheSameBitsWithAnyNumberOfThreads(t *testing.T) {
-	forEveryBackend(t, func(t *testing.T, open opener) {
-		for _, group := range opCases {
+	groupsGiveTheSameBits(t, kernels.Float32, opCases)
+}
+
+func groupsGiveTheSameBits(t *testing.T, p kernels.Precision, groups []group) {
+	forEveryBackendAt(t, p, func(t *testing.T, open opener) {
+		for _, group := range groups {
 			t.Run(group.op, func(t *testing.T) {
 				t.Parallel()
 				for _, c := range group.cases() {

@@ -40,6 +40,7 @@ INLINE vf add_pairs(vf a, vf b, vf c) {
 /* The rounded number in the upper half; the lower half is rubbish. */
 INLINE vu round_to_half(vf x) {
   vu bits = (vu)x, rounded = bits + 0x7fffu + (bits >> 16 & 1);
+  rounded &= (vu)((bits & 0x7fffffffu) >= 0x00800000u) | 0x80000000u; /* before rounding, as the instruction has it */
   return (vu)select_(x == x, (vf)rounded, splat(NAN));
 }
 
