@@ -33,7 +33,7 @@ func dsstne_configure(options *C.const_char, err *C.dsstne_error) C.dsstne_statu
 			return err
 		}
 		threads := int(o.Int("threads", -1, threadCount))
-		set := o.Word("instruction_set", "", "auto", "avx512", "avx2", "portable")
+		set := o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
 		readInjection(o)
 		if err := o.Done(); err != nil {
 			return err
