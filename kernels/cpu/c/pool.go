@@ -83,6 +83,11 @@ func (p *Pool) gather() {
 }
 
 func (p *Pool) serve(worker int, round C.uint32_t) {
+	defer func() {
+		if r := recover(); r != nil { // between phases: a worker is replaced, and no process ends because of one
+			go p.serve(worker, C.pool_round(p.c))
+		}
+	}()
 	for more := true; more; more = p.stay(worker) {
 		round = C.pool_serve(p.c, C.int32_t(worker), round, C.int64_t(idle))
 	}
