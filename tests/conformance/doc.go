@@ -10,6 +10,9 @@
 //   - determinism: 1, 2, 3 and 8 threads give the same bits;
 //   - alertness: a backend that is wrong by a ten-thousandth in one number of one output is caught (broken_test.go).
 //
+// With products of bfloat16 (bfloat16_test.go, exact_test.go) the bounds are wide, and two more claims are tested: numbers of
+// few bits give the bits of float32, and others are rounded as package kernels says.
+//
 // Scores and top-k have no bounds: they are defined to the bit.
 //
 // To put a backend under test add its import to backends_test.go. A backend that cannot be opened on the machine at hand is
