@@ -175,6 +175,11 @@ func TestFactorsAreRoundedToTheNearestBFloat16(t *testing.T) {
 		same("input of Dense", want, get(&forwardCase{step: step, in: fine, weight: matrix(1, 1, one), out: make([]float32, n)},
 			"out", len(fine)))
 		single := s.step(kernels.Optimizer{}, 1)
+		for _, bits := range []uint32{0x7f800001, 0x7fffffff, 0xffffffff} {
+			x := []float32{math.Float32frombits(bits)}
+			out := get(&forwardCase{step: single, in: x, weight: matrix(1, 1, one), out: make([]float32, 1)}, "out", 1)
+			require.True(t, math.IsNaN(out[0]), "NaN %08x became %g", bits, out[0])
+		}
 		same("weight of Dense", want, get(&forwardCase{step: single, in: one, weight: matrix(n, 1, fine), out: make([]float32, n)},
 			"out", len(fine)))
 		same("dz of DenseBackward, in dW", want, get(&denseBackwardCase{step: single, dz: fine, in: one,
