@@ -87,8 +87,8 @@ def _huge_pages() -> str:
 
 
 def file_name(of: dict[str, Any]) -> str:
-    """Stable from run to run and safe as a name: `amd-epyc-25-17-avx512-2-threads`."""
-    text = f"{of['cpu']} {of['family']} {of['model']} {of['instruction_set']} {of['threads']} threads"
+    """Stable from run to run and safe as a name: `amd-epyc-25-17-2-threads`."""
+    text = f"{of['cpu']} {of['family']} {of['model']} {of['threads']} threads"
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 

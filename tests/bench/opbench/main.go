@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"dsstne/kernels"
@@ -39,13 +41,6 @@ type answer struct {
 	Entries  int     `json:"entries,omitempty"`  // stored entries of all batches
 	Distinct int     `json:"distinct,omitempty"` // their distinct items, batch by batch
 }
-
-var (
-	losses     = map[string]kernels.LossKind{"sigmoid": kernels.SigmoidCrossEntropy, "softmax": kernels.Softmax, "squared": kernels.Squared}
-	optimizers = map[string]kernels.OptimizerKind{
-		"sgd": kernels.SGD, "momentum": kernels.Momentum, "rmsprop": kernels.RMSProp, "adam": kernels.Adam,
-	}
-)
 
 func main() {
 	lines := bufio.NewScanner(os.Stdin)
@@ -90,24 +85,39 @@ func main() {
 	}
 }
 
+// word finds a word in the list whose places are the constants; none is the first.
+func word(name, given string, words []string) (int, error) {
+	if given == "" {
+		return 0, nil
+	}
+	n := slices.Index(words, given)
+	if n < 0 {
+		return 0, fmt.Errorf("%s is %q; there are %s", name, given, strings.Join(words, ", "))
+	}
+	return n, nil
+}
+
 // prepare makes the op: a function of the number of the run, and what its batches touch.
 func prepare(r *request) (func(int) error, answer, error) {
-	loss, found := losses[r.Loss]
-	if !found && r.Op == "output" {
-		return nil, answer{}, fmt.Errorf("loss %q is not known", r.Loss)
-	}
-	kind, found := optimizers[r.Optimizer]
-	if !found {
-		return nil, answer{}, fmt.Errorf("optimizer %q is not known", r.Optimizer)
-	}
-	if r.Precision != "" && r.Precision != "float32" {
-		return nil, answer{}, fmt.Errorf("the op computes in float32 only, not in %s", r.Precision)
-	}
-	d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: r.Threads, InstructionSet: r.InstructionSet})
+	loss, err := word("loss", r.Loss, kernels.LossWords)
 	if err != nil {
 		return nil, answer{}, err
 	}
-	o := kernels.Optimizer{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	kind, err := word("optimizer", r.Optimizer, kernels.OptimizerWords)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	precision, err := word("precision", r.Precision, kernels.PrecisionWords)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	d, err := kernels.Lookup("cpu").Open(0, kernels.Options{
+		Threads: r.Threads, InstructionSet: r.InstructionSet, Precision: kernels.Precision(precision),
+	})
+	if err != nil {
+		return nil, answer{}, err
+	}
+	o := kernels.Optimizer{Kind: kernels.OptimizerKind(kind), Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
 	m := maker{device: d}
 	w := m.weights("w", r.Items, r.Units, o.States())
 	var batches []*kernels.SparseBatch
@@ -125,7 +135,7 @@ func prepare(r *request) (func(int) error, answer, error) {
 	var run func() error
 	switch r.Op {
 	case "output":
-		run = output(d, &m, r, loss, o, w, step)
+		run = output(d, &m, r, kernels.LossKind(loss), o, w, step)
 	case "gather":
 		op := &kernels.Gather{Weight: w, Out: m.filled(r.Rows*r.Units, 0)}
 		run = func() error { return d.Gather(op, step) }

@@ -75,7 +75,7 @@ def seconds_of_step(run: Callable[[Setting], None], setting: Setting, patience: 
     times: list[float] = []
     begin = time.perf_counter()
     try:
-        while len(times) < 6 or (len(times) < 40 and time.perf_counter() - begin < 0.3):
+        while len(times) < 5 or (len(times) < 40 and time.perf_counter() - begin < 0.3):
             start = time.perf_counter()
             run(setting)
             times.append(time.perf_counter() - start)

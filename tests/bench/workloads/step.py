@@ -34,7 +34,7 @@ GOALS = {"float32": Goal("ratio", 3.8, 4.3), "bfloat16": Goal("ratio", 3.3, 4.0)
 
 def lines(bench: Bench) -> Iterator[Line]:
     """Momentum in both precisions; in full also RMSProp and Adam."""
-    steps = 20 if bench.full else 5
+    steps = 20 if bench.full else 4
     X = interactions(steps * NETWORK.batch_size, ITEMS, MEAN_LENGTH)
     for optimizer in ("momentum", "rmsprop", "adam") if bench.full else ("momentum",):
         for precision in ("float32", "bfloat16"):
