@@ -427,11 +427,29 @@ def dataset_info(handle: Handle) -> dict[str, Any]:
     return {name: getattr(info, name) for name, _ in DatasetInfoStruct._fields_[1:]}
 
 
+_PROGRESS_FIELDS = tuple(name for name, _ in ProgressStruct._fields_[2:])
+
+
 def trainer_progress(handle: Handle) -> dict[str, Any]:
-    """Returns the fields of ``dsstne_progress``."""
+    """Returns the fields of ``dsstne_progress`` but for ``running``."""
     progress = ProgressStruct(struct_size=ctypes.sizeof(ProgressStruct))
     call("trainer_progress", handle.value, byref(progress))
-    return {name: getattr(progress, name) for name, _ in ProgressStruct._fields_[1:]}
+    return {name: getattr(progress, name) for name in _PROGRESS_FIELDS}
+
+
+def trainer_run(
+    handle: Handle, steps: int, seconds: float, *, brief: bool, poll: Callable[[], None] | None
+) -> dict[str, Any]:
+    """Trains for so many steps or seconds (0: no such limit) and returns what :func:`trainer_progress` does.
+
+    A brief run, which is over before anyone gets impatient, is not worth a thread of its own.
+    """
+    progress = ProgressStruct(struct_size=ctypes.sizeof(ProgressStruct))
+    if brief:
+        call("trainer_run", handle.value, steps, seconds, byref(progress))
+    else:
+        call_interruptibly(handle, "trainer_run", steps, seconds, byref(progress), poll=poll)
+    return {name: getattr(progress, name) for name in _PROGRESS_FIELDS}
 
 
 def describe_library() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _native, _options
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dsstne.model import Model
 
 __all__ = ["Progress", "Trainer"]
+
+_BRIEF = 0.01  # seconds that Ctrl-C may wait
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Trainer:
         }
         self.model = model
         _warn_if_emulated(precision)
+        self._step_seconds = 0.0  # what a step of the last run took, 0 if that is not known
         with ExitStack() as undo:
             inputs = Bound(X, model.inputs, "X")
             undo.callback(inputs.close)
@@ -140,8 +143,7 @@ class Trainer:
     @property
     def progress(self) -> Progress:
         """Where the training stands; may be asked from another thread while it runs."""
-        state = _native.trainer_progress(self._handle)
-        return Progress(**{field.name: state[field.name] for field in fields(Progress)})
+        return Progress(**_native.trainer_progress(self._handle))
 
     def plan(self) -> dict[str, Any]:
         """Tells what a run needs and does, without allocating anything.
@@ -192,9 +194,13 @@ class Trainer:
             limits.append(max(1, wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)))
         left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 is no limit here, as for the steps
         poll = None if on_progress is None else lambda: on_progress(self.progress)
+        wanted = min(limits, default=0)
+        brief = 0 < wanted * self._step_seconds < _BRIEF
         with self._explaining_memory():
-            _native.call_interruptibly(self._handle, "trainer_run", min(limits, default=0), left, None, poll=poll)
-        return self.progress
+            now = Progress(**_native.trainer_run(self._handle, wanted, left, brief=brief, poll=poll))
+        if wanted and not left:
+            self._step_seconds = now.seconds / wanted
+        return now
 
     def _explaining_memory(self) -> _MemoryExplained:
         return _MemoryExplained(self)
