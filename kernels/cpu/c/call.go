@@ -67,6 +67,7 @@ type Call struct {
 	names   []string // of the weights, by the id that a failure tells
 	layer   string   // what a failure without such an id is about
 	end     func()
+	scored  []*C.rank_t // of TopK, a struct for each block of rows
 }
 
 // Finish lets go of the arguments and tells whether the op succeeded.
@@ -94,6 +95,14 @@ func (call *Call) Finish() error {
 		e.Tensor = call.names[id]
 	}
 	return e
+}
+
+// Scored tells how many exact scores TopK computed after screening.
+func (call *Call) Scored() (n int64) {
+	for _, block := range call.scored {
+		n += int64(block.scored)
+	}
+	return n
 }
 
 // phase adds a phase to the call; its arguments are pinned.

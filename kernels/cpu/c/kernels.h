@@ -19,6 +19,7 @@ enum { OPT_SGD, OPT_MOMENTUM, OPT_NESTEROV, OPT_RMSPROP, OPT_ADAM, OPT_ADAMW };
 enum { FILL_CONSTANT, FILL_UNIFORM, FILL_NORMAL };
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
+enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
 
 typedef struct {
   float learning_rate, scale1, scale2;
@@ -180,7 +181,9 @@ typedef struct {
   float *scores;
   float *workspace;
   int32_t workers;
-  int64_t next;
+  int64_t block_first, block_rows; /* of top-k, at most RANK_ROWS */
+  /* filled while it runs */
+  int64_t next, scored; /* scored: exact scores after screening */
 } rank_t;
 
 typedef struct {
@@ -197,7 +200,9 @@ typedef struct {
   void (*output_step)(layer_t *, int32_t worker);
   void (*output_finish)(layer_t *, int32_t worker);
   void (*scores)(rank_t *, int32_t worker);
-  void (*top_k)(rank_t *, int32_t worker);
+  void (*top_k_pack)(rank_t *, int32_t worker);
+  void (*top_k_screen)(rank_t *, int32_t worker);
+  void (*top_k_finish)(rank_t *, int32_t worker);
   int64_t (*scatter_workspace)(int64_t columns, int32_t workers);
   int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16);
   int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);

@@ -202,8 +202,23 @@ func (t *Table) TopK(op *kernels.TopK, s *kernels.Step, workers int) *Call {
 		call.pin.Pin(&op.Allowed[0])
 		a.allowed = (*C.uint64_t)(unsafe.Pointer(&op.Allowed[0]))
 	}
-	call.phase(C.phase_t(C.run_top_k), unsafe.Pointer(a))
+	size := block(s.Rows)
+	for first := int64(0); first < s.Rows; first += size {
+		b := *a
+		call.scored = append(call.scored, &b)
+		b.block_first, b.block_rows = C.int64_t(first), C.int64_t(min(size, s.Rows-first))
+		call.phase(C.phase_t(C.run_top_k_pack), unsafe.Pointer(&b))
+		call.phase(C.phase_t(C.run_top_k_screen), unsafe.Pointer(&b))
+		call.phase(C.phase_t(C.run_top_k_finish), unsafe.Pointer(&b))
+	}
 	return call
+}
+
+// block is how many rows TopK ranks at a time: about equal blocks of whole panels.
+func block(rows int64) int64 {
+	const panel = 32
+	blocks := max(1, (rows+C.RANK_ROWS-1)/C.RANK_ROWS)
+	return min(C.RANK_ROWS, ((rows+blocks-1)/blocks+panel-1)/panel*panel)
 }
 
 // WorkspaceSize tells the scratch memory of an op in elements of 4 bytes, see kernels.Device.

@@ -1,269 +1,157 @@
-/* rank.h: scores and exact top-k. A score is defined to the bit by kernels.Dot and kernels.Score; float32 products only
- * screen out items that provably cannot enter a row's list.
- *
- * Screening bound: with u = 2^-24, a float32 product of K terms differs from the exact one by at most g |h| |w|,
- * g = (K + 16) u 1.01 (the 16 covers normalisation, the bias and the rounding of the threshold; Higham, Accuracy and
- * Stability of Numerical Algorithms, 3.1), and 1e-37 more where products underflow. */
+/* rank.h: top-k of a block of rows: the rows are packed, tiles of items are screened and the candidates scored exactly, the
+ * lists are put in order. Workers share the rows and take tiles of items. */
 
-/* What is 1 where x is a normal number: neither 0, infinite, NaN nor too small for full precision. */
-INLINE int is_normal(float x) { return fabsf(x) >= 0x1p-126f && fabsf(x) < INFINITY; }
-
-/* Squares of the norms of a row of h and of a weight, for cosine scores (one source). */
-INLINE double row_square(const rank_t *r, int64_t u) {
-  int64_t K = r->source[0].weight.columns;
-  return dot(r->source[0].h + u * K, r->source[0].h + u * K, K);
-}
-INLINE double item_square(const rank_t *r, int64_t i) {
-  int64_t K = r->source[0].weight.columns;
-  return dot(r->source[0].weight.value + i * K, r->source[0].weight.value + i * K, K);
-}
-
-/* kernels.Score of row u and item i; hh and ww count for cosine scores only. */
-static float exact_score(const rank_t *r, int64_t u, int64_t i, double hh, double ww) {
-  double total = 0;
-  for (int32_t s = 0; s < r->sources; s++) {
-    int64_t K = r->source[s].weight.columns;
-    total += dot(r->source[s].h + u * K, r->source[s].weight.value + i * K, K);
-  }
-  if (r->temperature != 0) {
-    double norm = sqrt(hh) * sqrt(ww);
-    total = norm == 0 ? 0 : total / norm / (double)r->temperature;
-  }
-  return (float)(total + (double)(r->bias ? r->bias[i] : 0.0f));
-}
-
-enum { SCORE_BLOCK = 256 };
-
-/* Every score. Workers take blocks of items, so that a block's weights stay in cache for all rows. */
-static void scores(rank_t *r, int32_t worker) {
-  (void)worker;
-  double ww[SCORE_BLOCK];
-  for (int64_t block; (block = take(&r->next)) * SCORE_BLOCK < r->items;) {
-    int64_t first = block * SCORE_BLOCK, n = smaller(SCORE_BLOCK, r->items - first);
-    for (int64_t t = 0; t < n; t++) ww[t] = r->temperature != 0 ? item_square(r, first + t) : 0;
-    for (int64_t u = 0; u < r->rows; u++) {
-      double hh = r->temperature != 0 ? row_square(r, u) : 0;
-      for (int64_t t = 0; t < n; t++) r->out[u * r->stride + first + t] = exact_score(r, u, first + t, hh, ww[t]);
-    }
-  }
-}
-
-/* Is (score a, id i) better than (score b, id j)? */
-INLINE int better(float a, int32_t i, float b, int32_t j) { return a > b || (a == b && i < j); }
-
-/* A heap of up to k entries with the worst on top. */
-static void sift_down(float *score, int32_t *id, int64_t n, int64_t at) {
-  float s = score[at];
-  int32_t d = id[at];
-  for (int64_t child; (child = 2 * at + 1) < n; at = child) {
-    if (child + 1 < n && better(score[child], id[child], score[child + 1], id[child + 1])) child++;
-    if (!better(s, d, score[child], id[child])) break;
-    score[at] = score[child];
-    id[at] = id[child];
-  }
-  score[at] = s;
-  id[at] = d;
-}
-
-static void heap_add(float *score, int32_t *id, int64_t *count, int64_t k, float s, int32_t d) {
-  if (*count == k) {
-    if (!better(s, d, score[0], id[0])) return;
-    score[0] = s, id[0] = d;
-    sift_down(score, id, k, 0);
-    return;
-  }
-  int64_t at = (*count)++;
-  while (at > 0) {
-    int64_t parent = (at - 1) / 2;
-    if (better(score[parent], id[parent], s, d)) { /* the worse one rises */
-      score[at] = score[parent];
-      id[at] = id[parent];
-      at = parent;
-    } else {
-      break;
-    }
-  }
-  score[at] = s;
-  id[at] = d;
-}
-
-/* Best first, in place; what is missing becomes -1. */
-static void heap_sort(float *score, int32_t *id, int64_t count, int64_t k) {
-  for (int64_t n = count - 1; n > 0; n--) {
-    float s = score[0];
-    int32_t d = id[0];
-    score[0] = score[n], id[0] = id[n];
-    score[n] = s, id[n] = d;
-    sift_down(score, id, n, 0);
-  }
-  for (int64_t i = count; i < k; i++) score[i] = -INFINITY, id[i] = -1;
-}
-
-/* Rows a worker takes at once, items a tile; up to so many rows a panel would be mostly padding, and screening cost more
- * than it saves. */
-enum { RANK_ROWS = 256, RANK_ITEMS = 8 * TILE_ROWS, FEW_ROWS = 5 };
-
+/* What a block of rows needs, in floats: shared by the workers, and each worker's own. */
 typedef struct {
-  int64_t K, Kp, ldw, ldz, panels, w, z, norm, limit, threshold, count, size;
+  int64_t few, panels, panels8, numbers, state, square, shared;
+  int64_t w, w8, z, candidates, found, own, total;
 } rank_layout_t;
 
-static rank_layout_t rank_layout(int64_t rows, int64_t K) {
-  int64_t most = round_up(smaller(RANK_ROWS, larger(rows, 1)), PANEL), at = 0;
-  rank_layout_t l = {.K = K, .Kp = round_up(larger(K, 1), PANEL)};
-  l.ldw = l.Kp + 16, l.ldz = most + 16;
+enum { ROW_NUMBERS = 10 }; /* arrays in block_of */
+
+static rank_layout_t rank_layout(int64_t rows, int64_t K, int32_t workers) {
+  const int64_t most = round_up(smaller(RANK_ROWS, larger(rows, 1)), PANEL);
+  rank_layout_t l = {0};
+  int64_t at = 0;
 #define PART(name, size) l.name = at, at += round_up(size, 16)
-  PART(panels, most * l.K);
-  PART(w, RANK_ITEMS * l.ldw);
-  PART(z, RANK_ITEMS * l.ldz);
-  PART(norm, most);
-  PART(limit, most);
-  PART(threshold, most);
-  PART(count, 2 * most);
+  PART(few, 2 * FEW_ROWS * (K + 8 * MAX_SOURCES));
+  PART(panels, most * K);
+  PART(panels8, SCREENS_INT8 ? most * round_up(K, 4) / 4 : 0);
+  PART(numbers, most * ROW_NUMBERS);
+  PART(state, 2 * most / PANEL);
+  PART(square, 2 * most);
+  l.shared = at;
+  at = 0;
+  PART(w, RANK_ITEMS * (round_up(K, 16) + 16)); /* 64 bytes more, against strides that are powers of two */
+  PART(w8, SCREENS_INT8 ? RANK_ITEMS * (round_up(K, 64) + 64) / 4 : 0);
+  PART(z, RANK_ITEMS * PANEL);
+  PART(candidates, (int64_t)sizeof(candidate_t) / 4 * RANK_ITEMS * PANEL);
+  PART(found, PANEL);
 #undef PART
-  l.size = at;
+  l.own = at;
+  l.total = l.shared + workers * l.own;
   return l;
 }
 
 static int64_t rank_workspace(int64_t rows, int64_t columns, int32_t workers) {
-  return workers * rank_layout(rows, columns).size;
+  return rank_layout(rows, columns, workers).total;
 }
 
-/* Blocks of rows: small enough that every worker gets some; few, or a whole number of panels. */
-static int64_t rank_block(const rank_t *r) {
-  int64_t share = (r->rows + r->workers - 1) / r->workers;
-  if (share <= FEW_ROWS) return larger(share, 1);
-  return smaller(RANK_ROWS, round_up(larger(share, 1), PANEL));
+static block_t block_of(const rank_t *r, int32_t worker) {
+  const int64_t K = units_of(r->source, r->sources), padded = round_up(r->block_rows, PANEL);
+  const rank_layout_t l = rank_layout(r->rows, K, r->workers);
+  float *ws = r->workspace, *own = ws + l.shared + worker * l.own, *numbers = ws + l.numbers;
+  const float e = 0x1p-20f, g = (float)(K + 32) * 0x1.03p-24f;
+  block_t b = {.K = K, .K4 = round_up(K, 4), .padded = padded};
+#define NEXT (numbers += padded) - padded
+  b.lists = (lists_t){.first = r->block_first, .n = r->block_rows, .square = (double *)(ws + l.square)};
+  b.lists.threshold = NEXT;
+  b.lists.count = (int32_t *)(NEXT);
+  b.lists.lock = (int32_t *)(NEXT);
+  b.wide = (rows_t){.step = NEXT, .norm = NEXT, .error = NEXT, .e = g, .tiny = 1e-37f};
+  b.narrow = (rows_t){.step = NEXT, .norm = NEXT, .error = NEXT, .tiny = 0x1p-50f};
+  b.narrow.e = r->temperature != 0 ? e + 3 * g : e;
+  b.scale = NEXT;
+#undef NEXT
+  b.few = (double *)(ws + l.few);
+  b.panels = ws + l.panels;
+  b.panels8 = (uint8_t *)(ws + l.panels8);
+  b.packed = (int32_t *)(ws + l.state);
+  b.patience = b.packed + padded / PANEL;
+  b.w = own + l.w;
+  b.w8 = (int8_t *)(own + l.w8);
+  b.z = own + l.z;
+  b.candidate = (candidate_t *)(own + l.candidates);
+  b.found = (int32_t *)(own + l.found);
+  b.ldw = round_up(K, 16) + 16;
+  b.ldw8 = round_up(K, 64) + 64;
+  return b;
 }
 
-/* Rows first .. first + n of h as panels, normalised for cosine logits. */
-static void rank_pack(const rank_t *r, const rank_layout_t *l, int64_t first, int64_t n, float *mine) {
-  for (int64_t u = 0; u < round_up(n, PANEL); u++) {
-    float *panel = mine + l->panels + u / PANEL * l->K * PANEL + u % PANEL;
-    double norm = 0;
-    int64_t at = 0;
-    for (int32_t s = 0; s < r->sources; s++) {
-      int64_t K = r->source[s].weight.columns;
-      const float *h = r->source[s].h + (first + u) * K;
-      for (int64_t k = 0; k < K; k++, at++) {
-        panel[at * PANEL] = u < n ? h[k] : 0;
-        if (u < n) norm += (double)h[k] * h[k];
-      }
-    }
-    norm = sqrt(norm);
-    if (r->temperature != 0) {
-      float scale = norm > 0 ? (float)(1 / (norm * (double)r->temperature)) : 0;
-      for (int64_t k = 0; k < l->K; k++) panel[k * PANEL] *= scale;
-      norm = norm > 0 ? (is_normal(scale) ? 1 / (double)r->temperature : INFINITY) : 0;
-    }
-    mine[l->norm + u] = (float)(norm * 1.001);
+INLINE int has_few(const rank_t *r) { return r->block_rows <= FEW_ROWS; }
+INLINE int has_int8(const block_t *b) { return SCREENS_INT8 && b->K <= MOST_UNITS8; }
+static int64_t few_units(const rank_t *r) {
+  int64_t n = 0;
+  for (int32_t s = 0; s < r->sources; s++) n += round_up(r->source[s].weight.columns, 8);
+  return n;
+}
+
+/* First round: the rows. */
+static void top_k_pack(rank_t *r, int32_t worker) {
+  const block_t b = block_of(r, worker);
+  const lists_t *l = &b.lists;
+  for (int64_t v = l->n * worker / r->workers; v < l->n * (worker + 1) / r->workers; v++) {
+    lists_start(r, l, v);
+    if (has_few(r)) few_pack(r, l, v, b.few + v * few_units(r));
+  }
+  const int64_t panels = has_few(r) ? 0 : b.padded / PANEL;
+  for (int64_t p = panels * worker / r->workers; p < panels * (worker + 1) / r->workers; p++) {
+    b.patience[p] = 0;
+    b.packed[p] = has_int8(&b) ? UNPACKED : PACKED;
+    has_int8(&b) ? pack_panel8(r, &b, p) : pack_wide(r, &b, p);
   }
 }
 
-/* A tile of weights (normalised for cosine logits, where a factor that float32 cannot hold makes the bound infinite);
- * returns a bound of its largest norm, *bias_size of its largest bias. */
-static double rank_load(const rank_t *r, const rank_layout_t *l, int64_t first, int64_t n, float *w,
-                        double *bias_size) {
-  double most = 0;
-  *bias_size = 0;
-  for (int64_t t = 0; t < n; t++) {
-    float *row = w + t * l->ldw;
-    concatenate(r->source, r->sources, 1, first + t, row);
-    double norm = sqrt(dot(row, row, l->K));
-    if (r->temperature != 0) {
-      float inverse = norm > 0 ? (float)(1 / norm) : 0;
-      for (int64_t k = 0; k < l->K; k++) row[k] *= inverse;
-      norm = norm > 0 ? (is_normal(inverse) ? 1 : INFINITY) : 0;
-    }
-    for (int64_t k = l->K; k < l->Kp; k++) row[k] = 0;
-    if (norm > most || norm != norm) most = norm;
-    double b = r->bias ? fabs((double)r->bias[first + t]) : 0;
-    if (b > *bias_size || b != b) *bias_size = b;
+/* Scores the candidates of a row. The threshold may have risen since they were found. */
+static int64_t rescore(const rank_t *r, const block_t *b, int64_t v, const tile_t *tile, const limits_t *limits,
+                       int is_int8) {
+  const rows_t *rows = is_int8 ? &b->narrow : &b->wide;
+  const reading_t *of = is_int8 ? &tile->narrow : &tile->wide;
+  const int64_t lane = v % PANEL, n = b->found[lane];
+  float found_with = limits->threshold[lane], limit_with = found_with;
+  limit_t limit = {0};
+  int64_t scored = 0;
+  b->found[lane] = 0;
+  if (n > 2) sort_candidates(r, tile, of, rows->step[v], b->candidate + lane * RANK_ITEMS, n);
+  for (int64_t c = 0; c < n; c++) {
+    const candidate_t next = b->candidate[lane * RANK_ITEMS + c];
+    const int32_t item = tile->item[next.t];
+    const float threshold = threshold_of(&b->lists, v);
+    if (threshold != limit_with)
+      limit = limit_of(rows, of, splat(threshold), splat(rows->step[v]), splat(rows->norm[v]), splat(rows->error[v]),
+                       of->error);
+    limit_with = threshold;
+    if (threshold != found_with && next.x < least(&limit, of, next.t)) continue;
+    if (is_int8 && !is_possible8(r, b, v, tile, threshold, next.t)) continue;
+    if (excluded(r, b->lists.first + v, item)) continue;
+    double ww = r->temperature != 0 ? item_square(r, item) : 0;
+    offer(r, &b->lists, v, item, exact_score(r, b->lists.first + v, item, b->lists.square[v], ww));
+    scored++;
   }
-  return most * 1.001;
+  return scored;
 }
 
-static int excluded(const rank_t *r, int64_t u, int64_t item) {
-  if (r->allowed && !(r->allowed[item >> 6] >> (item & 63) & 1)) return 1;
-  if (!r->exclude_offsets) return 0;
-  const int32_t *list = r->exclude_items + r->exclude_offsets[u];
-  int64_t count = r->exclude_offsets[u + 1] - r->exclude_offsets[u], at = lower_bound(list, count, item);
-  return at < count && list[at] == item;
-}
-
-/* The score that row's next entry must reach, less what the float32 product may be wrong by. Where a partial sum could
- * leave the range of float32, everything is looked at. */
-INLINE float limit_of(float threshold, float norm, double tile_norm, double bias_size, int64_t K) {
-  if (threshold == -INFINITY) return -INFINITY;
-  double size = (double)norm * tile_norm;
-  if (!(size + bias_size < 3e38)) return -INFINITY;
-  double margin = (double)(K + 16) * 0x1p-24 * 1.01 * size + 0x1p-22 * (bias_size + fabs((double)threshold)) + 1e-37;
-  double limit = (double)threshold - margin;
-  return limit == limit ? (float)(limit - fabs(limit) * 0x1p-23) : -INFINITY;
-}
-
-/* Every item of a few rows, without screening. */
-static void rank_few(const rank_t *r, int64_t base, int64_t n) {
-  double hh[FEW_ROWS] = {0};
-  int64_t count[FEW_ROWS] = {0};
-  for (int64_t u = 0; u < n && r->temperature != 0; u++) hh[u] = row_square(r, base + u);
-  for (int64_t i = 0; i < r->items; i++) {
-    double ww = r->temperature != 0 ? item_square(r, i) : 0;
-    for (int64_t u = 0; u < n; u++) {
-      float *list = r->scores + (base + u) * r->k, score = exact_score(r, base + u, i, hh[u], ww);
-      int32_t *ids = r->ids + (base + u) * r->k;
-      int wanted = score == score && (count[u] < r->k || better(score, (int32_t)i, list[0], ids[0]));
-      if (wanted && !excluded(r, base + u, i)) heap_add(list, ids, count + u, r->k, score, (int32_t)i);
+static void screen(rank_t *r, const block_t *b) {
+  tile_t tile;
+  limits_t limits;
+  cursor_t cursor = {0};
+  int64_t scored = 0;
+  memset(b->found, 0, PANEL * sizeof *b->found);
+  while ((tile.n = next_items(r, &cursor, RANK_ITEMS, tile.item)) > 0) {
+    tile.has_wide = 0;
+    if (has_int8(b)) load_tile8(r, b, &tile);
+    for (int64_t p = 0; p < b->padded / PANEL; p++) {
+      uint32_t rows;
+      int is_int8 = has_int8(b) && try_int8(r, b, p, &tile, &limits, &rows);
+      if (!is_int8) rows = screen_wide(r, b, p, &tile, &limits);
+      for (; rows; rows &= rows - 1) scored += rescore(r, b, p * PANEL + __builtin_ctz(rows), &tile, &limits, is_int8);
     }
   }
-  for (int64_t u = 0; u < n; u++) heap_sort(r->scores + (base + u) * r->k, r->ids + (base + u) * r->k, count[u], r->k);
+  __atomic_fetch_add(&r->scored, scored, __ATOMIC_RELAXED);
 }
 
-static void top_k(rank_t *r, int32_t worker) {
-  const int64_t K = units_of(r->source, r->sources), block_rows = rank_block(r);
-  const rank_layout_t l = rank_layout(r->rows, K);
-  float *mine = r->workspace + worker * l.size, *w = mine + l.w, *z = mine + l.z, *limit = mine + l.limit;
-  float *threshold = mine + l.threshold;
-  int64_t *count = (int64_t *)(mine + l.count);
-  for (int64_t block; (block = take(&r->next)) * block_rows < r->rows;) {
-    int64_t base = block * block_rows, n = smaller(block_rows, r->rows - base), padded = round_up(n, PANEL);
-    if (block_rows <= FEW_ROWS) {
-      rank_few(r, base, n);
-      continue;
-    }
-    rank_pack(r, &l, base, n, mine);
-    for (int64_t u = 0; u < padded; u++) {
-      count[u] = 0;
-      threshold[u] = u < n ? -INFINITY : INFINITY; /* rows that only fill the panel want nothing */
-    }
-    for (int64_t first = 0; first < r->items; first += RANK_ITEMS) {
-      int64_t items = smaller(RANK_ITEMS, r->items - first);
-      double bias_size, tile_norm = rank_load(r, &l, first, items, w, &bias_size);
-      product_panels(0, w, l.ldw, mine + l.panels, K, z, l.ldz, items, padded);
-      for (int64_t u = 0; u < padded; u++)
-        limit[u] = u < n ? limit_of(threshold[u], mine[l.norm + u], tile_norm, bias_size, K) : INFINITY;
-      for (int64_t t = 0; t < items; t++) {
-        float bias = r->bias ? r->bias[first + t] : 0;
-        for (int64_t u = 0; u < padded; u += LANES) {
-          /* not "below" rather than "above", so that NaN and unknown overflow are looked at */
-          uint32_t hits = mask_bits(~(load(z + t * l.ldz + u) + bias < load(limit + u)));
-          for (; hits; hits &= hits - 1) {
-            int64_t v = u + __builtin_ctz(hits), row = base + v;
-            if (v >= n || excluded(r, row, first + t)) continue;
-            double hh = r->temperature != 0 ? row_square(r, row) : 0,
-                   ww = r->temperature != 0 ? item_square(r, first + t) : 0;
-            float score = exact_score(r, row, first + t, hh, ww);
-            if (score != score) continue;
-            float *list = r->scores + row * r->k;
-            heap_add(list, r->ids + row * r->k, count + v, r->k, score, (int32_t)(first + t));
-            if (count[v] == r->k && list[0] != threshold[v]) {
-              threshold[v] = list[0];
-              limit[v] = limit_of(threshold[v], mine[l.norm + v], tile_norm, bias_size, K);
-            }
-          }
-        }
-      }
-    }
-    for (int64_t u = 0; u < n; u++)
-      heap_sort(r->scores + (base + u) * r->k, r->ids + (base + u) * r->k, count[u], r->k);
-  }
+/* Second round: the items. */
+static void top_k_screen(rank_t *r, int32_t worker) {
+  const block_t b = block_of(r, worker);
+  if (has_few(r))
+    few_rank(r, &b.lists, b.few, few_units(r));
+  else
+    screen(r, &b);
+}
+
+/* Third round: the lists. */
+static void top_k_finish(rank_t *r, int32_t worker) {
+  const lists_t l = block_of(r, worker).lists;
+  for (int64_t v = l.n * worker / r->workers; v < l.n * (worker + 1) / r->workers; v++)
+    heap_sort(r->scores + (l.first + v) * r->k, r->ids + (l.first + v) * r->k, l.count[v], r->k);
 }

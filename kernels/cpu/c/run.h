@@ -20,7 +20,9 @@ RUN(stats, layer_t, output_stats, 1)
 RUN(step, layer_t, output_step, 1)
 RUN(finish, layer_t, output_finish, 1)
 RUN(scores, rank_t, scores, 0)
-RUN(top_k, rank_t, top_k, 0)
+RUN(top_k_pack, rank_t, top_k_pack, 0)
+RUN(top_k_screen, rank_t, top_k_screen, 0)
+RUN(top_k_finish, rank_t, top_k_finish, 0)
 static inline int64_t scatter_workspace(const kernels_t *k, int64_t columns, int32_t workers) {
   return k->scatter_workspace(columns, workers);
 }

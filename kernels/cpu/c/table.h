@@ -12,6 +12,11 @@
 #include "output.h"
 #include "dense.h"
 #include "backward.h"
+#include "rank_exact.h"
+#include "rank_few.h"
+#include "rank_screen.h"
+#include "rank_wide.h"
+#include "rank_int8.h"
 #include "rank.h"
 
 const kernels_t TABLE = {
@@ -28,7 +33,9 @@ const kernels_t TABLE = {
     .output_step = output_step,
     .output_finish = output_finish,
     .scores = scores,
-    .top_k = top_k,
+    .top_k_pack = top_k_pack,
+    .top_k_screen = top_k_screen,
+    .top_k_finish = top_k_finish,
     .scatter_workspace = scatter_workspace,
     .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,

@@ -1,0 +1,283 @@
+/* rank_int8.h: screening with products of int8 numbers (vpdpbusd: four of them in the time of one float32).
+ *
+ * A vector x is multiplied by a scale r of about 127 / max |x_k|: y_k = fl(r x_k), q_k = y_k rounded to an integer in
+ * [-127, 127]. With u = 2^-24, g = (K + 32) u 1.01 (rounding of a float32 sum of K terms; Higham, Accuracy and Stability of
+ * Numerical Algorithms, 3.1) and the float32 sums S = sum (y_k - q_k)^2, whose differences are exact because q_k is the
+ * nearest integer, and Y = sum y_k^2, there is
+ *
+ *   |r x|     <= N = (1 + g) sqrt(Y) (1 + 4u) + 2^-60       (2^-60: squares and products that underflow)
+ *   |r x - q| <= E = (1 + g) sqrt(S) (1 + 4u) + 4u N + 2^-60       (y_k is wrong by u |y_k|)
+ *
+ * Products of integers are exact, since K 127^2 < 2^31; e (rank_screen.h) covers their conversion to float32 and, for cosine
+ * scores, two norms within g. */
+#ifdef __AVX512VNNI__
+
+enum { SCREENS_INT8 = 1, MOST_UNITS8 = 133143 };
+
+/* Bits of the largest magnitude: as integers they rise with it, and are largest for NaN. */
+static int32_t largest_bits(const float *x, int64_t n) {
+  __m512i all = _mm512_setzero_si512(), magnitude = _mm512_set1_epi32(0x7fffffff);
+  int64_t k = 0;
+  for (; k + LANES <= n; k += LANES) all = _mm512_max_epi32(all, _mm512_and_si512((__m512i)load(x + k), magnitude));
+  if (k < n) all = _mm512_max_epi32(all, _mm512_and_si512((__m512i)load_some(x + k, n - k), magnitude));
+  return _mm512_reduce_max_epi32(all);
+}
+
+/* Steps to a unit; 0 if a number is infinite or NaN. Tiny rows get fewer, so that products of scales stay in range. */
+static float scale_of(int32_t bits) {
+  float most;
+  memcpy(&most, &bits, 4);
+  if (!(most < INFINITY)) return 0;
+  return most == 0 ? 1 : most < 127 * 0x1p-40f ? 0x1p40f : 127 / most;
+}
+
+/* A vector in steps: its scale, bounds of its norm N and of its error E, its length for cosine scores (within g), the sum of
+ * its integers. */
+typedef struct {
+  float scale, norm, error, length;
+  int32_t sum;
+} steps_t;
+
+/* out = x in steps, with zeros up to a multiple of 16. */
+static steps_t to_steps(const float *x, int64_t n, int8_t *out) {
+  const float g = (float)(n + 32) * 0x1.03p-24f, up = (1 + g) * (1 + 0x1p-22f);
+  const float scale = scale_of(largest_bits(x, n));
+  const vf magic = splat(12582912.0f); /* 1.5 2^23: adding it rounds to an integer, which is left in the low bits */
+  vf squares = {0}, errors = {0}, sums = {0};
+  for (int64_t k = 0; k < n; k += LANES) {
+    vf y = (k + LANES <= n ? load(x + k) : load_some(x + k, n - k)) * scale, shifted = y + magic, q = shifted - magic;
+    vf e = y - q;
+    squares = fma_(y, y, squares);
+    errors = fma_(e, e, errors);
+    sums += q;
+    _mm_storeu_si128((__m128i *)(out + k), _mm512_cvtepi32_epi8((__m512i)shifted));
+  }
+  steps_t s = {.scale = scale, .length = sqrtf((float)sum_lanes(squares)), .sum = (int32_t)sum_lanes(sums)};
+  s.norm = s.length * up + 0x1p-60f;
+  s.error = sqrtf((float)sum_lanes(errors)) * up + 0x1p-22f * s.norm + 0x1p-60f;
+  return s;
+}
+
+/* A row of h or of the weights. */
+static steps_t row_to_steps(const rank_t *r, const block_t *b, int weights, int64_t row, int8_t *out) {
+  if (r->sources == 1) {
+    const source_t *s = r->source;
+    return to_steps((weights ? s->weight.value : s->h) + row * s->weight.columns, s->weight.columns, out);
+  }
+  concatenate(r->source, r->sources, weights, row, b->w);
+  return to_steps(b->w, b->K, out);
+}
+
+/* The factor f or c of rank_screen.h; NaN: unknown. */
+static float factor_of(const rank_t *r, const steps_t *s, float temperature) {
+  if (s->scale == 0) return NAN;
+  if (r->temperature == 0) return s->scale;
+  if (s->scale == 1 && s->length == 0) return 1; /* a zero vector scores the bias */
+  float factor = s->length * temperature;
+  return s->length > 0x1p-30f && factor > 0x1p-80f && factor < 0x1p80f ? factor : NAN;
+}
+
+/* Panel p of h, moved by 128, since vpdpbusd multiplies unsigned with signed numbers. */
+static void pack_panel8(const rank_t *r, const block_t *b, int64_t p) {
+  uint8_t *panel = b->panels8 + p * PANEL * b->K4;
+  memset(panel, 128, PANEL * b->K4);
+  for (int64_t u = 0; u < PANEL; u++) {
+    const int64_t v = p * PANEL + u;
+    steps_t s = {.scale = 0};
+    if (v < b->lists.n) {
+      s = row_to_steps(r, b, 0, b->lists.first + v, b->w8);
+      for (int64_t k = 0; k < b->K; k++) panel[(k / 4 * PANEL + u) * 4 + k % 4] = (uint8_t)(b->w8[k] + 128);
+    }
+    b->scale[v] = s.scale;
+    b->narrow.step[v] = factor_of(r, &s, r->temperature);
+    b->narrow.norm[v] = s.norm;
+    b->narrow.error[v] = s.error;
+  }
+}
+
+/* The tile's weights. */
+static void load_tile8(const rank_t *r, const block_t *b, tile_t *tile) {
+  reading_t *of = &tile->narrow;
+  of->largest_step = of->largest_bias = of->norm = of->error = 0;
+  for (int64_t t = 0; t < tile->n; t++) {
+    steps_t s = row_to_steps(r, b, 1, tile->item[t], b->w8 + t * b->ldw8);
+    float step = factor_of(r, &s, 1), bias = (r->bias ? r->bias[tile->item[t]] : 0) * step;
+    tile->offset[t] = (int32_t)(-128u * (uint32_t)s.sum);
+    tile->scale[t] = s.scale;
+    of->step[t] = bias - bias == 0 ? step : NAN; /* an item that is not finite stays in, alone */
+    of->bias[t] = bias + fabsf(bias) * 0x1p-21f;
+    if (of->step[t] != step) continue;
+    if (step > of->largest_step) of->largest_step = step;
+    if (fabsf(of->bias[t]) > of->largest_bias) of->largest_bias = fabsf(of->bias[t]);
+    if (s.norm > of->norm) of->norm = s.norm;
+    if (s.error > of->error) of->error = s.error;
+  }
+}
+
+/* sum += four products of unsigned h and signed w, lane by lane. gcc 12 copies and spills the sums around its intrinsic,
+ * which halves the speed. */
+INLINE void dot_fours(__m512i *sum, __m512i h, __m512i w) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(h), "v"(w));
+}
+
+/* M items x a panel of rows: masks of the rows that the items may enter, and for these the products. Returns the rows of
+ * all. */
+INLINE uint32_t screen_tile8(const int8_t *w, int64_t ldw, const uint8_t *panel, int64_t quads, const tile_t *tile,
+                             int64_t t, const limits_t *limits, float *x, uint32_t *mask, const int M,
+                             const int biased) {
+  __m512i sum[TILE_ROWS][2];
+#pragma GCC unroll 16
+  for (int m = 0; m < M; m++) sum[m][0] = sum[m][1] = _mm512_set1_epi32(tile->offset[t + m]);
+  for (int64_t k = 0; k < quads; k++) {
+    __m512i h0 = _mm512_loadu_si512(panel), h1 = _mm512_loadu_si512(panel + 64);
+    __builtin_prefetch(panel + AHEAD * 4 * PANEL);
+    __builtin_prefetch(panel + AHEAD * 4 * PANEL + 64);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; m++) {
+      int32_t four;
+      memcpy(&four, w + m * ldw, 4);
+      __m512i y = _mm512_set1_epi32(four);
+      dot_fours(&sum[m][0], h0, y);
+      dot_fours(&sum[m][1], h1, y);
+    }
+    panel += 4 * PANEL;
+    w += 4;
+  }
+  uint32_t all = 0;
+#pragma GCC unroll 16
+  for (int m = 0; m < M; m++) {
+    const __m512 step = _mm512_set1_ps(tile->narrow.step[t + m]), bias = _mm512_set1_ps(tile->narrow.bias[t + m]);
+    uint32_t both = 0;
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
+      __m512 from =
+          _mm512_fmsub_ps(_mm512_loadu_ps(limits->a + i * LANES), step, _mm512_loadu_ps(limits->d + i * LANES));
+      if (biased) from = _mm512_fnmadd_ps(_mm512_loadu_ps(limits->f + i * LANES), bias, from);
+      both |= (uint32_t)_mm512_cmp_ps_mask(_mm512_cvtepi32_ps(sum[m][i]), from, _CMP_NLT_UQ) << 16 * i;
+    }
+    mask[m] = both;
+    all |= both;
+  }
+  if (all) {
+#pragma GCC unroll 16
+    for (int m = 0; m < M; m++)
+      if (mask[m]) {
+        _mm512_storeu_ps(x + m * PANEL, _mm512_cvtepi32_ps(sum[m][0]));
+        _mm512_storeu_ps(x + m * PANEL + LANES, _mm512_cvtepi32_ps(sum[m][1]));
+      }
+  }
+  return all;
+}
+
+/* Functions of their own: inlined together they would run out of registers. */
+#define SCREEN(name, M, biased)                                                                                     \
+  static __attribute__((noinline)) uint32_t name(const int8_t *w, int64_t ldw, const uint8_t *panel, int64_t quads, \
+                                                 const tile_t *tile, int64_t t, const limits_t *limits, float *x,   \
+                                                 uint32_t *mask) {                                                  \
+    return screen_tile8(w, ldw, panel, quads, tile, t, limits, x, mask, M, biased);                                 \
+  }
+SCREEN(screen_strip, TILE_ROWS, 0)
+SCREEN(screen_strip_biased, TILE_ROWS, 1)
+SCREEN(screen_four, 4, 1)
+SCREEN(screen_one, 1, 1)
+#undef SCREEN
+
+/* From so many units on a candidate is looked at in float32 before it is scored exactly. */
+enum { FLOAT_UNITS = 384 };
+
+/* A tile and a panel are given up when so large a share of the products are candidates that float32 would be faster. */
+enum { SHARE_LEFT = 8, SHARE_LEFT_FLOAT = 3, PATIENCE = 16 };
+
+/* The candidates of a panel in a tile; returns the rows that have any. Sets *given_up instead if they are too many. */
+static uint32_t screen8(const rank_t *r, const block_t *b, int64_t p, const tile_t *tile, limits_t *limits,
+                        int *given_up) {
+  uint32_t mask[TILE_ROWS], all = 0;
+  int64_t count = 0;
+  find_limits(b, &b->narrow, &tile->narrow, p, limits);
+  const int first = !limits->known && r->k <= tile->n, biased = tile->narrow.largest_bias > 0;
+  const uint8_t *panel = b->panels8 + p * PANEL * b->K4;
+  for (int64_t t = 0, m; t < tile->n; t += m) {
+    const int8_t *w = b->w8 + t * b->ldw8;
+    float *x = b->z + t * PANEL;
+    uint32_t found;
+    m = t + TILE_ROWS <= tile->n ? TILE_ROWS : t + 4 <= tile->n ? 4 : 1;
+    if (m == TILE_ROWS && biased)
+      found = screen_strip_biased(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
+    else if (m == TILE_ROWS)
+      found = screen_strip(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
+    else if (m == 4)
+      found = screen_four(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
+    else
+      found = screen_one(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
+    if (!(found & limits->rows) || first) continue;
+    for (int64_t i = 0; i < m; i++) {
+      note(b, t + i, mask[i] & limits->rows);
+      count += __builtin_popcount(mask[i] & limits->known);
+    }
+    all |= found & limits->rows;
+  }
+  if (first) {
+    raise_thresholds(r, b, &b->narrow, &tile->narrow, p, tile, limits);
+    find_limits(b, &b->narrow, &tile->narrow, p, limits);
+    all = note_all(b, &tile->narrow, tile, limits);
+  }
+  *given_up = count * (b->K < FLOAT_UNITS ? SHARE_LEFT : SHARE_LEFT_FLOAT) > tile->n * PANEL;
+  return all;
+}
+
+/* screen8, where it pays: after it was given up, a panel's next tiles do without it. */
+static int try_int8(const rank_t *r, const block_t *b, int64_t p, const tile_t *tile, limits_t *limits,
+                    uint32_t *rows) {
+  if (__atomic_load_n(b->patience + p, __ATOMIC_RELAXED) > 0) {
+    __atomic_fetch_sub(b->patience + p, 1, __ATOMIC_RELAXED);
+    return 0;
+  }
+  int given_up;
+  *rows = screen8(r, b, p, tile, limits, &given_up);
+  if (!given_up) return 1;
+  __atomic_store_n(b->patience + p, PATIENCE, __ATOMIC_RELAXED);
+  memset(b->found, 0, PANEL * sizeof *b->found);
+  return 0;
+}
+
+static float dot_float(const rank_t *r, int64_t u, int64_t i) {
+  vf sum[4] = {{0}};
+  for (int32_t s = 0; s < r->sources; s++) {
+    const int64_t K = r->source[s].weight.columns;
+    const float *h = r->source[s].h + u * K, *w = r->source[s].weight.value + i * K;
+    int64_t k = 0;
+    for (; k + 4 * LANES <= K; k += 4 * LANES)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) sum[j] = fma_(load(h + k + j * LANES), load(w + k + j * LANES), sum[j]);
+    for (; k < K; k += LANES) {
+      int64_t n = smaller(LANES, K - k);
+      sum[0] = fma_(load_some(h + k, n), load_some(w + k, n), sum[0]);
+    }
+  }
+  return _mm512_reduce_add_ps((__m512)((sum[0] + sum[1]) + (sum[2] + sum[3])));
+}
+
+/* Can a candidate enter the list, by its float32 product? That is read like the int8 one, with E = E' = 0. */
+static int is_possible8(const rank_t *r, const block_t *b, int64_t v, const tile_t *tile, float threshold, int32_t t) {
+  const float scales = b->scale[v] * tile->scale[t], norm = b->narrow.norm[v];
+  if (b->K < FLOAT_UNITS || !(norm * tile->narrow.norm < scales * 0x1p100f)) return 1; /* there it might overflow */
+  rows_t rows = b->narrow;
+  rows.e += (float)(b->K + 32) * 0x1.03p-24f;
+  limit_t l = limit_of(&rows, &tile->narrow, splat(threshold), splat(rows.step[v]), splat(norm), splat(0), 0);
+  return !(dot_float(r, b->lists.first + v, tile->item[t]) * scales < least(&l, &tile->narrow, t));
+}
+
+#else
+enum { SCREENS_INT8 = 0, MOST_UNITS8 = 0 };
+static void pack_panel8(const rank_t *r, const block_t *b, int64_t p) { (void)r, (void)b, (void)p; }
+static void load_tile8(const rank_t *r, const block_t *b, tile_t *tile) { (void)r, (void)b, (void)tile; }
+static int try_int8(const rank_t *r, const block_t *b, int64_t p, const tile_t *tile, limits_t *limits,
+                    uint32_t *rows) {
+  (void)r, (void)b, (void)p, (void)tile, (void)limits, (void)rows;
+  return 0;
+}
+static int is_possible8(const rank_t *r, const block_t *b, int64_t v, const tile_t *tile, float threshold, int32_t t) {
+  (void)r, (void)b, (void)v, (void)tile, (void)threshold, (void)t;
+  return 1;
+}
+#endif
