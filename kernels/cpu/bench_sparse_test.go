@@ -264,3 +264,33 @@ func BenchmarkBackward(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCatchUp replays 64 missed steps of every row, which is bound by arithmetic, and counts them.
+func BenchmarkCatchUp(b *testing.B) {
+	const rows, columns, missed = 20_000, 256, 64
+	for _, kind := range []kernels.OptimizerKind{kernels.Momentum, kernels.RMSProp, kernels.Adam} {
+		b.Run(kind.String(), func(b *testing.B) {
+			o := kernels.Optimizer{Kind: kind, Momentum: 1, Beta1: 1, Beta2: 1, Epsilon: 1e-8} // nothing decays
+			d := must(kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1}))
+			defer func() { _ = d.Close() }()
+			w := &kernels.Weights{Name: "w", Rows: rows, Columns: columns, Value: filled(d, rows*columns, 1), Last: must(d.Alloc(rows))}
+			for i := range o.States() {
+				w.State[i] = filled(d, rows*columns, 1)
+				for k, x := range w.State[i].Float32() { // second moments are positive
+					w.State[i].Float32()[k] = 1 + x
+				}
+			}
+			step := &kernels.Step{Number: missed, Training: true, RatesFrom: 1}
+			for n := range int64(missed) {
+				step.Rates = append(step.Rates, kernels.Rates{LearningRate: 1e-6 / float32(n+1), Scale1: 1, Scale2: 1})
+			}
+			for b.Loop() {
+				clear(w.Last.Int32())
+				if err := d.Replay(&kernels.Replay{Input: -1, Weight: w, Optimizer: o}, step); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(rows*columns*missed)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gsteps/s")
+		})
+	}
+}
