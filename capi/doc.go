@@ -13,8 +13,8 @@
 //		})
 //	}
 //
-// guard turns a panic into DSSTNE_INTERNAL, with takes the handle for the length of the call, and hop moves a long call to
-// a plain goroutine. include/dsstne.h is part of every cgo preamble, so an export that differs from it does not compile.
+// guard turns a panic into DSSTNE_INTERNAL, with takes the handle for the length of the call, and hop moves a call that fans
+// out to a plain goroutine. include/dsstne.h is part of every cgo preamble, so an export that differs from it does not compile.
 package main
 
 // #cgo CFLAGS: -I${SRCDIR}/../include

@@ -230,6 +230,7 @@ func with[T object](handle uint64, name, call string, how use, body func(T) erro
 		}
 		handles.leave(handle, how, poison)
 	}()
+	enterCall()
 	err = body(o.(T))
 	poison = ""
 	if fault.KindOf(err) == fault.Internal {

@@ -8,6 +8,8 @@ import "dsstne/engine/strictjson"
 
 func enterExport(string) {}
 
+func enterCall() {}
+
 func enterGoroutine() {}
 
 func readInjection(*strictjson.Object) {}

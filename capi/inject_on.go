@@ -9,7 +9,8 @@ import (
 	"dsstne/engine/strictjson"
 )
 
-// injection is where the next panic is asked for: "export:<name>", "goroutine" or "". It happens once.
+// injection is where the next panic is asked for: "export:<name>", "call" (when it has its handle),
+// "goroutine" or "". It happens once.
 var injection atomic.Value
 
 func readInjection(options *strictjson.Object) {
@@ -19,6 +20,8 @@ func readInjection(options *strictjson.Object) {
 }
 
 func enterExport(name string) { panicIfAsked("export:" + strings.TrimPrefix(name, "dsstne_")) }
+
+func enterCall() { panicIfAsked("call") }
 
 func enterGoroutine() { panicIfAsked("goroutine") }
 

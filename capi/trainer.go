@@ -24,11 +24,7 @@ func dsstne_trainer_open(model C.dsstne_model, options *C.const_char, out *C.dss
 			return err
 		}
 		return with(uint64(model), "model", "dsstne_trainer_open", sharing, func(m *modelObject) error {
-			var t *train.Trainer
-			err := hop(func() (err error) {
-				t, err = train.Open(m.Model, text)
-				return err
-			})
+			t, err := train.Open(m.Model, text)
 			if err != nil {
 				return err
 			}
@@ -81,11 +77,7 @@ func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds
 			}
 		}
 		return with(uint64(handle), "trainer", "dsstne_trainer_run", changing, func(t *trainer) error {
-			var p train.Progress
-			err := hop(func() (err error) {
-				p, err = t.Run(uint64(maxSteps), float64(maxSeconds))
-				return err
-			})
+			p, err := t.Run(uint64(maxSteps), float64(maxSeconds))
 			switch fault.KindOf(err) {
 			case fault.OK, fault.Cancelled, fault.NotFinite:
 				progressOut(p, progress)

@@ -118,7 +118,8 @@ class Trainer:
         }
         self.model = model
         _warn_if_emulated(precision)
-        self._step_seconds = 0.0  # what a step of the last run took, 0 if that is not known
+        # What a step of the last run took; before the first one, what it takes at 1 GFLOP/s.
+        self._step_seconds = 8e-9 * model.parameters * min(batch_size, 1 << 20) if isinstance(batch_size, int) else 1.0
         with ExitStack() as undo:
             inputs = Bound(X, model.inputs, "X")
             undo.callback(inputs.close)

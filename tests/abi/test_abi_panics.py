@@ -68,7 +68,7 @@ blocks.close()
 def test_a_panic_in_a_training_run_poisons_the_trainer_only(faulty_library: Path) -> None:
     run(
         """
-inject("goroutine")
+inject("call")
 error = failing("trainer_run", blocks.trainer, 1, 0.0, None)
 assert error.status == "INTERNAL" and "injected" in error.message, error
 again = failing("trainer_run", blocks.trainer, 1, 0.0, None)

@@ -114,9 +114,9 @@ def test_ctrl_c_ends_fit_with_the_step_and_hands_over_the_model():
         "def after_an_epoch(model, record):\n"
         "    if record['epoch'] == 1:\n        say_go_in('trainer_run')\n"
         "try:\n"
-        "    dsstne.fit(X[:640], hidden=[64], epochs=10**6, batch_size=64, progress=False, callbacks=after_an_epoch)\n"
+        "    dsstne.fit(X[:6400], hidden=[64], epochs=10**6, batch_size=64, progress=False, callbacks=after_an_epoch)\n"
         "except KeyboardInterrupt as stop:\n"
-        "    print(stop.model.step >= 10, stop.model.recommend(X[:5], k=3)[0].shape)\n"
+        "    print(stop.model.step >= 100, stop.model.recommend(X[:5], k=3)[0].shape)\n"
     )
     assert out == "True (5, 3)\n"
 
