@@ -112,6 +112,10 @@ func checkIndices[I int32 | int64](indices []I, columns int64) (bad int, ascendi
 
 // checkValues finds the first value that may not be, or -1, and the extremes of the others.
 func checkValues[V float32 | float64](values []V, allow bool, s *summary) int {
+	if low, high, fine := extremes(values); fine {
+		s.minimum, s.maximum = min(s.minimum, float64(low)), max(s.maximum, float64(high))
+		return -1
+	}
 	low, high := V(s.minimum), V(s.maximum)
 	for i, value := range values {
 		if !fits(float64(value), allow) {
@@ -126,6 +130,35 @@ func checkValues[V float32 | float64](values []V, allow bool, s *summary) int {
 	}
 	s.minimum, s.maximum = float64(low), float64(high)
 	return -1
+}
+
+// extremes are the smallest and the largest of some values, if all are finite and fit into float32. The bits of a number that
+// is not negative, and the complement of the others' but for the sign, are in the order of the numbers; as integers they are
+// compared without branches.
+func extremes[V float32 | float64](values []V) (low, high V, fine bool) {
+	switch values := any(values).(type) {
+	case []float32:
+		const infinity = 0x7f800000
+		least, most := int32(math.MaxInt32), int32(math.MinInt32)
+		for _, value := range values {
+			bits := int32(math.Float32bits(value))
+			key := bits ^ int32(uint32(bits>>31)>>1)
+			least, most = min(least, key), max(most, key)
+		}
+		back := func(key int32) V { return V(math.Float32frombits(uint32(key ^ int32(uint32(key>>31)>>1)))) }
+		return back(least) + 0, back(most) + 0, least > ^infinity && most < infinity
+	case []float64:
+		limit := int64(math.Float64bits(largest))
+		least, most := int64(math.MaxInt64), int64(math.MinInt64)
+		for _, value := range values {
+			bits := int64(math.Float64bits(value))
+			key := bits ^ int64(uint64(bits>>63)>>1)
+			least, most = min(least, key), max(most, key)
+		}
+		back := func(key int64) V { return V(math.Float64frombits(uint64(key ^ int64(uint64(key>>63)>>1)))) }
+		return back(least) + 0, back(most) + 0, least > ^limit && most < limit
+	}
+	return 0, 0, false
 }
 
 // fits tells whether a value may be stored: finite, unless allowed otherwise, and not too large for float32.

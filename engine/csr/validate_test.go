@@ -1,6 +1,7 @@
 package csr_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
+	"dsstne/kernels"
 )
 
 // invalid is the message with which Validate refuses a matrix.
@@ -157,4 +159,64 @@ func TestABatchOfMoreRowsThanThereAreHoldsEverything(t *testing.T) {
 func TestABatchOfEmptyRowsHoldsNothing(t *testing.T) {
 	m := opened(t, csr.Parts{Columns: 3, Offsets32: make([]int32, 9)})
 	require.Zero(t, m.MaxBatchEntries(3))
+}
+
+func TestExtremesAreThoseOfAPlainLoopForAnyBits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	special := []uint32{0, 1 << 31, 1, 1<<31 | 1, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000}
+	for range 2000 {
+		values32, values64 := make([]float32, 5), make([]float64, 5)
+		low, high, good := math.Inf(1), math.Inf(-1), true
+		for i := range values32 {
+			bits := rng.Uint32()
+			if rng.IntN(3) == 0 {
+				bits = special[rng.IntN(len(special)-rng.IntN(5))]
+			}
+			values32[i] = math.Float32frombits(bits)
+			values64[i] = float64(values32[i])
+			good = good && !math.IsNaN(values64[i]) && !math.IsInf(values64[i], 0)
+			low, high = min(low, values64[i]), max(high, values64[i])
+		}
+		for _, p := range []csr.Parts{
+			{Columns: 9, Offsets32: []int32{0, 5}, Indices32: []int32{0, 1, 2, 3, 4}, Values32: values32},
+			{Columns: 9, Offsets32: []int32{0, 5}, Indices64: []int64{0, 1, 2, 3, 4}, Values64: values64},
+		} {
+			m, err := csr.New(p)
+			require.NoError(t, err)
+			err = m.Validate(csr.ValidateOptions{})
+			require.Equal(t, good, err == nil, "%v", values32)
+			if good {
+				require.Equal(t, low, m.Minimum())
+				require.Equal(t, high, m.Maximum())
+				require.False(t, math.Signbit(m.Minimum()) && m.Minimum() == 0)
+			}
+		}
+	}
+}
+
+func TestTheLargestFloat64ThatFitsIsAcceptedAndTheNextIsNot(t *testing.T) {
+	const largest = 0x1.ffffffp127 // half a unit above the largest float32
+	for _, sign := range []float64{1, -1} {
+		for value, fine := range map[float64]bool{math.Nextafter(largest, 0): true, largest: false} {
+			m, err := csr.New(csr.Parts{Columns: 1, Offsets32: []int32{0, 1}, Indices32: []int32{0}, Values64: []float64{sign * value}})
+			require.NoError(t, err)
+			require.Equal(t, fine, m.Validate(csr.ValidateOptions{}) == nil)
+		}
+	}
+}
+
+func TestDescendingAndEqualColumnsAreNotCanonicalAndFarOnesAreRefused(t *testing.T) {
+	for _, columns := range [][]int64{{1, 0}, {3, 3}, {0, 1, 5, 4}} {
+		m, err := csr.New(csr.Parts{Columns: 9, Offsets32: []int32{0, int32(len(columns))}, Indices64: columns})
+		require.NoError(t, err)
+		require.NoError(t, m.Validate(csr.ValidateOptions{}))
+		out := new(kernels.SparseBatch)
+		require.NoError(t, (&csr.Reader{Matrix: m}).Batch([]int64{0}, 0, false, out))
+		require.True(t, slices.IsSorted(out.Indices))
+	}
+	for _, bad := range []int64{9, -1, math.MaxInt64, math.MinInt64, 1 << 32} {
+		m, err := csr.New(csr.Parts{Columns: 9, Offsets32: []int32{0, 3}, Indices64: []int64{0, bad, 8}})
+		require.NoError(t, err)
+		require.ErrorContains(t, m.Validate(csr.ValidateOptions{}), fmt.Sprintf("row 0 holds column %d", bad))
+	}
 }

@@ -427,11 +427,11 @@ def dataset_info(handle: Handle) -> dict[str, Any]:
     return {name: getattr(info, name) for name, _ in DatasetInfoStruct._fields_[1:]}
 
 
-_PROGRESS_FIELDS = tuple(name for name, _ in ProgressStruct._fields_[2:])
+_PROGRESS_FIELDS = tuple(name for name, _ in ProgressStruct._fields_[1:])
 
 
 def trainer_progress(handle: Handle) -> dict[str, Any]:
-    """Returns the fields of ``dsstne_progress`` but for ``running``."""
+    """Returns the fields of ``dsstne_progress``."""
     progress = ProgressStruct(struct_size=ctypes.sizeof(ProgressStruct))
     call("trainer_progress", handle.value, byref(progress))
     return {name: getattr(progress, name) for name in _PROGRESS_FIELDS}

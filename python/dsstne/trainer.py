@@ -49,6 +49,11 @@ class Progress:
     seconds: float
 
 
+def _progress(state: dict[str, Any]) -> Progress:
+    del state["running"]
+    return Progress(**state)
+
+
 class Trainer:
     """Improves a model step by step; the state of the optimizer lives as long as the trainer.
 
@@ -144,7 +149,7 @@ class Trainer:
     @property
     def progress(self) -> Progress:
         """Where the training stands; may be asked from another thread while it runs."""
-        return Progress(**_native.trainer_progress(self._handle))
+        return _progress(_native.trainer_progress(self._handle))
 
     def plan(self) -> dict[str, Any]:
         """Tells what a run needs and does, without allocating anything.
@@ -198,7 +203,7 @@ class Trainer:
         wanted = min(limits, default=0)
         brief = 0 < wanted * self._step_seconds < _BRIEF
         with self._explaining_memory():
-            now = Progress(**_native.trainer_run(self._handle, wanted, left, brief=brief, poll=poll))
+            now = _progress(_native.trainer_run(self._handle, wanted, left, brief=brief, poll=poll))
         if wanted and not left:
             self._step_seconds = now.seconds / wanted
         return now

@@ -238,3 +238,17 @@ def test_a_trainer_does_not_pickle(fresh, X):
     with dsstne.Trainer(fresh, X) as trainer, pytest.raises(TypeError, match="pass on its model"):
         pickle.dumps(trainer)
     assert repr(trainer) == "Trainer(closed)"
+
+
+def test_a_brief_run_takes_no_thread_and_trains_alike(fresh, X, monkeypatch):
+    other = copy.deepcopy(fresh)
+    with dsstne.Trainer(fresh, X, batch_size=8) as trainer:
+        monkeypatch.setattr("dsstne.trainer._BRIEF", 0.0)  # none is brief
+        trainer.run(steps=7)
+    monkeypatch.setattr("dsstne.trainer._BRIEF", 1e9)
+    monkeypatch.setattr(_native, "call_interruptibly", None)
+    with dsstne.Trainer(other, X, batch_size=8) as trainer:
+        assert trainer.run(steps=3).step == 3
+        assert trainer.run(steps=4).step == trainer.progress.step == 7
+    for name in fresh.tensors:
+        assert fresh.tensor(name).tobytes() == other.tensor(name).tobytes()
