@@ -28,7 +28,7 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 			return err
 		}
 		var matrix *csr.Matrix
-		err = hop(func() (err error) {
+		err = here(func() (err error) {
 			matrix, err = openMatrix(schema, array, columns, check)
 			return err
 		})

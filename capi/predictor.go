@@ -26,7 +26,7 @@ func dsstne_predictor_open(model C.dsstne_model, options *C.const_char, out *C.d
 		}
 		return with(uint64(model), "model", "dsstne_predictor_open", sharing, func(m *modelObject) error {
 			var p *predict.Predictor
-			err := hop(func() (err error) {
+			err := here(func() (err error) {
 				p, err = predict.Open(m.Model, text)
 				return err
 			})
@@ -132,7 +132,7 @@ func dsstne_predictor_neighbors(handle C.dsstne_predictor, tensor *C.const_char,
 			return err
 		}
 		return with(uint64(handle), "predictor", "dsstne_predictor_neighbors", reading, func(p *predictor) error {
-			return hop(func() error {
+			return here(func() error {
 				return p.Neighbors(name, asked, o.filter, o.neighbors, int64(k), top.ids, top.scores)
 			})
 		})
@@ -197,7 +197,7 @@ func predicting(handle C.dsstne_predictor, call string, chosen []int64, n int64,
 			return fault.New(fault.InvalidArgument,
 				"rows is null, which means every row, but n_rows is %d and the bound datasets have %d rows", n, bound)
 		}
-		return hop(func() error { return body(p) })
+		return here(func() error { return body(p) })
 	})
 }
 

@@ -20,13 +20,19 @@ func (m *Matrix) eachRow(threads int, visitor func() (visit func(row int64) erro
 	}
 	block := max(1, m.rows*blockEntries/(m.nonZeros+m.rows+1))
 	s := &scan{rows: m.rows, block: block, blocks: (m.rows + block - 1) / block, failed: math.MaxInt64}
+	work := func() {
+		visit, done := visitor()
+		defer done()
+		s.work(visit)
+	}
+	workers := min(int64(threads), s.blocks)
+	if workers == 1 { // another goroutine would only cost time
+		work()
+		return s.err
+	}
 	var wait sync.WaitGroup
-	for range min(int64(threads), s.blocks) {
-		wait.Go(func() {
-			visit, done := visitor()
-			defer done()
-			s.work(visit)
-		})
+	for range workers {
+		wait.Go(work)
 	}
 	wait.Wait()
 	return s.err

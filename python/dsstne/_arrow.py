@@ -97,11 +97,11 @@ def _array(
     length: int, buffers: tuple[NDArray[Any] | None, ...], children: tuple[ArrowArray, ...], release: int
 ) -> ArrowArray:
     addresses = (c_void_p * len(buffers))(*(None if b is None else b.ctypes.data for b in buffers))
-    # ctypes keeps what is assigned to a pointer field alive with the struct, children included.
+    # ctypes takes an array where a field is a pointer, and keeps what is assigned alive with the struct, children too.
     return ArrowArray(
         length=length,
         n_buffers=len(buffers),
-        buffers=ctypes.cast(addresses, POINTER(c_void_p)),
+        buffers=addresses,
         n_children=len(children),
         children=_pointers(ArrowArray, children),
         release=release,
@@ -121,8 +121,7 @@ def _schema(text: bytes, name: bytes, children: tuple[ArrowSchema, ...], release
 def _pointers(kind: Any, children: tuple[Any, ...]) -> Any:
     if not children:
         return None
-    table = (POINTER(kind) * len(children))(*(ctypes.pointer(child) for child in children))
-    return ctypes.cast(table, POINTER(POINTER(kind)))
+    return (POINTER(kind) * len(children))(*(ctypes.pointer(child) for child in children))
 
 
 def import_capsules(producer: Any) -> Exported:

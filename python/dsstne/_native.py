@@ -145,6 +145,8 @@ class _Library:
             function = getattr(library, "dsstne_" + name)
             function.restype, function.argtypes = result, arguments
             self.functions[name] = function
+        array, schema = self.functions["release_array"], self.functions["release_schema"]
+        self.release_callbacks = (ctypes.cast(array, c_void_p).value or 0, ctypes.cast(schema, c_void_p).value or 0)
 
     @staticmethod
     def _check_version(library: ctypes.CDLL, path: Path) -> None:
@@ -460,6 +462,4 @@ def describe_library() -> dict[str, Any]:
 
 def release_callbacks() -> tuple[int, int]:
     """Returns the addresses of ``dsstne_release_array`` and ``dsstne_release_schema``."""
-    functions = library().functions
-    addresses = [ctypes.cast(functions[name], c_void_p).value or 0 for name in ("release_array", "release_schema")]
-    return addresses[0], addresses[1]
+    return library().release_callbacks

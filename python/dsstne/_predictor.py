@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _checks, _native, _options
-from dsstne._layers import Bound, check_columns, check_rows, numbers
-from dsstne.errors import InvalidArgumentError
+from dsstne._layers import Bound, check_columns, check_rows, nearest, numbers
+from dsstne.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,10 +34,21 @@ class Predictor:
         rows: Which rows, in any order; None = all.
         options: ``batch_size``, ``devices``, ``threads``, ``memory_limit``; None values are left to the engine.
         name: What X is called in errors.
+        layer: Output layer to rank; None = the only one.
     """
 
-    def __init__(self, model: Model, X: Any, *, rows: Any = None, options: Mapping[str, Any], name: str = "X") -> None:
+    def __init__(
+        self,
+        model: Model,
+        X: Any,
+        *,
+        rows: Any = None,
+        options: Mapping[str, Any],
+        name: str = "X",
+        layer: str | None = None,
+    ) -> None:
         self._model = model
+        self._layer = layer
         self._name = name
         self._inputs: Bound | None = None
         self.rows: NDArray[np.int64] | None = None
@@ -81,7 +92,9 @@ class Predictor:
         """Returns the k best items of each row and their scores."""
         excluded = self._excluded(exclude)
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
-        options = _options.to_json({"items": "deny"}) if deny else None
+        options = None
+        if deny or self._layer is not None:
+            options = _options.to_json({"items": "deny" if deny else None, "layer": self._layer})
         arguments = (excluded, *_item_arguments(items), k, options, ids, scores)
         self._run("recommend", *self._row_arguments(), *arguments)
         return ids, scores
@@ -113,17 +126,21 @@ class Predictor:
     ) -> dict[str, Any]:
         """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, [count, metrics]."""
         assert self._inputs is not None
-        units = self._model.output_units
-        check_columns(targets, units, "X_held_out", self._model.output)
+        units = ranked_units(self._model, self._layer)
+        check_columns(targets, units, "X_held_out", self._ranked)
         held_out = self._inputs.open(targets, "X_held_out")
-        check_columns(held_out, units, "X_held_out", self._model.output)
+        check_columns(held_out, units, "X_held_out", self._ranked)
         check_rows("X_held_out", held_out.shape[0], self._name, self._inputs.rows)
-        options = _options.to_json({"metrics": list(metrics), "items": "deny" if deny else None})
+        options = _options.to_json({"metrics": list(metrics), "items": "deny" if deny else None, "layer": self._layer})
         buffer = _native.TextBuffer(4096 + 256 * len(metrics))
         first = (held_out._handle.value, self._excluded(exclude), *self._row_arguments(), *_item_arguments(items))
         self._run("evaluate", *first, options, *buffer.arguments, per_row)
         result: dict[str, Any] = json.loads(buffer.text or "{}")
         return result
+
+    @property
+    def _ranked(self) -> str:
+        return self._layer or self._model.output
 
     def _excluded(self, exclude: Any) -> int:
         """Returns the handle of what is left out row by row.
@@ -131,8 +148,9 @@ class Predictor:
         "input" is what the input layer reads, and "auto" the same if outputs are known to be inputs' items.
         """
         assert self._inputs is not None
+        units = ranked_units(self._model, self._layer)
         if isinstance(exclude, str) and exclude == "auto":
-            exclude = "input" if self._model.same_items else None
+            exclude = "input" if self._model.same_items and self._ranked == self._model.output else None
         if exclude is None:
             return 0
         if isinstance(exclude, (bool, np.bool_)):
@@ -144,11 +162,11 @@ class Predictor:
             if exclude != "input":
                 raise InvalidArgumentError(f"exclude: {exclude!r} is not known; give 'auto', 'input', a matrix or None")
             seen = next(iter(self._inputs.datasets.values()))
-            check_columns(seen, self._model.output_units, "exclude: the input", self._model.output)
+            check_columns(seen, units, "exclude: the input", self._ranked)
             return seen._handle.value
-        check_columns(exclude, self._model.output_units, "exclude", self._model.output)
+        check_columns(exclude, units, "exclude", self._ranked)
         dataset = self._inputs.open(exclude, "exclude")
-        check_columns(dataset, self._model.output_units, "exclude", self._model.output)
+        check_columns(dataset, units, "exclude", self._ranked)
         check_rows("exclude", dataset.shape[0], self._name, self._inputs.rows)
         return dataset._handle.value
 
@@ -164,6 +182,20 @@ class Predictor:
 
 def _item_arguments(items: NDArray[np.int32] | None) -> tuple[NDArray[np.int32] | None, int]:
     return items, 0 if items is None else len(items)
+
+
+def ranked_units(model: Model, layer: str | None) -> int:
+    """Returns the number of items of an output layer, None = the only one.
+
+    Raises:
+        NotFoundError: There is no output layer of that name.
+    """
+    outputs = model.outputs
+    if layer is None:
+        return outputs[model.output]
+    if _checks.text(layer, "layer") not in outputs:
+        raise NotFoundError(f"there is no output layer {layer!r} to rank; {nearest(layer, outputs)}")
+    return outputs[layer]
 
 
 def chosen_items(items: Any, filter_items: Any, units: int) -> tuple[NDArray[np.int32] | None, bool]:

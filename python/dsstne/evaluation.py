@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _checks
-from dsstne._predictor import Predictor, chosen_items
+from dsstne._predictor import Predictor, chosen_items, ranked_units
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def evaluate(
     items: Any = None,
     filter_items: Any = None,
     rows: Any = None,
-    batch_size: int = 512,
+    layer: str | None = None,
+    batch_size: int = 2048,
     devices: Any = "auto",
     threads: int | None = None,
     memory_limit: int | None = None,
@@ -58,6 +59,7 @@ def evaluate(
         items: Rank only these items.
         filter_items: Never these.
         rows: Which rows; None = all.
+        layer: Name of the output layer to rank, in a network with several; its units are the items.
         batch_size: See :class:`dsstne.Model`.
         devices: See :class:`dsstne.Model`.
         threads: See :class:`dsstne.Model`.
@@ -68,6 +70,7 @@ def evaluate(
         none. Coverage is of all rows together: with ``per_row`` it is NaN everywhere.
 
     Raises:
+        NotFoundError: There is no output layer of that name.
         InvalidArgumentError: An unknown metric (the nearest known one is named), or shapes that do not fit.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
         OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
@@ -82,9 +85,9 @@ def evaluate(
     names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
     if not names:
         raise InvalidArgumentError("metrics: give at least one, such as 'recall@20'")
-    chosen, deny = chosen_items(items, filter_items, model.output_units)
+    chosen, deny = chosen_items(items, filter_items, ranked_units(model, layer))
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
-    with Predictor(model, X_in, rows=rows, options=options, name="X_in") as predictor:
+    with Predictor(model, X_in, rows=rows, options=options, name="X_in", layer=layer) as predictor:
         values: NDArray[np.float64] | None = np.empty((predictor.count, len(names))) if per_row else None
         result = predictor.evaluate(X_held_out, exclude, names, chosen, deny, values)
     if values is not None:

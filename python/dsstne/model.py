@@ -13,7 +13,7 @@ import numpy as np
 
 from dsstne import _checks, _native, _options
 from dsstne._layers import nearest, numbers
-from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items
+from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
 from dsstne._weights import Weights
 from dsstne.errors import InvalidArgumentError, MissingFileError, NotFoundError
 
@@ -93,7 +93,8 @@ class Model(Weights):
         items: Any = None,
         filter_items: Any = None,
         rows: Any = None,
-        batch_size: int = 512,
+        layer: str | None = None,
+        batch_size: int = 2048,
         devices: Any = "auto",
         threads: int | None = None,
         memory_limit: int | None = None,
@@ -105,11 +106,13 @@ class Model(Weights):
         Args:
             X: Interaction matrix [n, inputs], one row per user, who need not have been in the training data.
             k: Length of the lists, 1 to the number of items.
-            exclude_seen: Leave out the items stored in the row of X; None = if :attr:`same_items`.
+            exclude_seen: Leave out the items stored in the row of X; None = if :attr:`same_items`
+                (of the first output).
             exclude: Another matrix [n, outputs] of what counts as seen.
             items: Rank only these.
             filter_items: Never these.
             rows: Which rows, see :class:`Model`.
+            layer: Name of the output layer to rank, in a network with several; its units are the items.
             batch_size: See :class:`Model`.
             devices: See :class:`Model`.
             threads: See :class:`Model`.
@@ -119,6 +122,7 @@ class Model(Weights):
             Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where nothing is left.
 
         Raises:
+            NotFoundError: There is no output layer of that name.
             InvalidArgumentError: k, a shape or an id that cannot be.
             InvalidDataError: X is damaged; the message names row, column and value.
             OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
@@ -135,15 +139,16 @@ class Model(Weights):
             array([[  0., -inf],
                    [  1.,   0.]], dtype=float32)
         """
-        k = check_k(k, self.output_units)
-        chosen, deny = chosen_items(items, filter_items, self.output_units)
+        units = ranked_units(self, layer)
+        k = check_k(k, units)
+        chosen, deny = chosen_items(items, filter_items, units)
         without = exclude_seen is not None and not exclude_seen
         if exclude is not None and without:
             raise InvalidArgumentError("exclude= says what counts as seen, and exclude_seen=False leaves nothing out")
         if exclude is None and not without:
             exclude = "input" if exclude_seen else "auto"
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
-        with Predictor(self, X, rows=rows, options=options) as predictor:
+        with Predictor(self, X, rows=rows, options=options, layer=layer) as predictor:
             return predictor.recommend(k, exclude, chosen, deny)
 
     def predict(

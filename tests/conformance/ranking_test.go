@@ -42,6 +42,11 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	if c.k == 0 {
 		op := &kernels.Scores{Scorer: scorer, Stride: c.items + 3, Out: guards((c.items + 3) * (c.rows + guardRows))}
 		err = d.Scores(op, step)
+		for i, x := range op.Out {
+			if x != x { // which NaN it is depends on the CPU
+				op.Out[i] = float32(math.NaN())
+			}
+		}
 		r.addFloats("scores", op.Out)
 		return r, err
 	}
@@ -136,6 +141,53 @@ var adversaries = []adversary{
 			w[i] = -float32(math.Abs(float64(w[i]))) * 1e-40
 		}
 	}},
+	// One unit is so large that low precision loses all others.
+	{"a unit that outweighs all others", func(s *sampler, h, w []float32, columns int64) {
+		for i := range w {
+			if int64(i)%columns == columns/2 {
+				w[i] = 1e5 * (1 + 1e-3*w[i])
+			}
+		}
+		for i := range h {
+			if int64(i)%columns == columns/2 {
+				h[i] = 1e-5
+			}
+		}
+	}},
+	// Halves of the steps that a number is rounded to in low precision, so that all errors are as large as they can be.
+	{"halfway between steps", func(s *sampler, h, w []float32, columns int64) {
+		for _, x := range [][]float32{h, w} {
+			for i := range x {
+				x[i] = (float32(s.IntN(127)) + 0.5) / 128
+				if int64(i)%columns == 0 {
+					x[i] = 127. / 128
+				}
+			}
+		}
+	}},
+	{"norms of all sizes", func(s *sampler, h, w []float32, columns int64) {
+		for _, x := range [][]float32{h, w} {
+			for from := int64(0); from < int64(len(x)); from += columns {
+				scaleBy(x[from:from+columns], float32(math.Exp2(float64(s.IntN(230)-115))))
+			}
+		}
+	}},
+	{"numbers that are not finite", func(s *sampler, h, w []float32, columns int64) {
+		inf := float32(math.Inf(1))
+		for _, x := range [][]float32{h, w} {
+			for range 1 + len(x)/400 {
+				x[s.IntN(len(x))] = []float32{inf, -inf, float32(math.NaN()), math.MaxFloat32}[s.IntN(4)]
+			}
+		}
+	}},
+	{"one direction", func(s *sampler, h, w []float32, columns int64) {
+		for i := range w {
+			w[i] = 3 + w[i]/100
+		}
+		for i := range h {
+			h[i] = 1 + h[i]/100
+		}
+	}},
 	{"ascending norms", func(_ *sampler, _, w []float32, columns int64) {
 		for i := range w {
 			w[i] *= float32(1 + int64(i)/columns)
@@ -151,15 +203,19 @@ func scaleBy(x []float32, f float32) {
 
 var rankingShapes = [][3]int64{
 	{1, 1, 1}, {2, 13, 3}, {7, 1003, 16}, {31, 14, 31}, {33, 100, 64}, {3, 4099, 33}, {32, 15, 100}, {100, 257, 8},
-	{5, 1000, 256}, {257, 31, 7}, {2, 9001, 9},
+	{5, 1000, 256}, {257, 31, 7}, {2, 9001, 9}, {40, 1500, 130}, {65, 600, 513}, {9, 3000, 64},
 }
 
 func rankingCases(topK bool) (cases []opCase) {
 	s := newSampler(19)
 	for _, a := range adversaries {
-		for range 8 {
+		for range 9 {
 			s.words = []string{a.name}
-			shape := pick(s, "shape", rankingShapes...)
+			shape := pick(s, "shape", append(rankingShapes, [3]int64{})...)
+			if shape[0] == 0 {
+				shape = [3]int64{1 + int64(s.IntN(70)), 1 + int64(s.IntN(1200)), 1 + int64(s.IntN(200))}
+				s.words = append(s.words, fmt.Sprint(shape))
+			}
 			c := &rankingCase{rows: shape[0], items: shape[1], columns: shape[2]}
 			c.temperature = pick(s, "temperature", float32(0), 0.1, 1, 0)
 			sources := 1
@@ -171,7 +227,12 @@ func rankingCases(topK bool) (cases []opCase) {
 				a.fill(s, h, w, c.columns)
 				c.sources = append(c.sources, [2][]float32{h, w})
 			}
-			switch pick(s, "bias", "none", "normal", "ties") {
+			switch pick(s, "bias", "none", "normal", "ties", "dominating", "not finite") {
+			case "dominating":
+				c.bias = s.normal(c.items, 1e4)
+			case "not finite":
+				c.bias = s.normal(c.items, 1)
+				c.bias[0], c.bias[c.items/2], c.bias[c.items-1] = float32(math.Inf(-1)), float32(math.NaN()), float32(math.Inf(1))
 			case "normal":
 				c.bias = s.normal(c.items, 1)
 			case "ties":

@@ -67,6 +67,7 @@ type Call struct {
 	names   []string // of the weights, by the id that a failure tells
 	layer   string   // what a failure without such an id is about
 	end     func()
+	alone   bool        // so little work that waking the other workers would take longer; they are not counted on
 	scored  []*C.rank_t // of TopK, a struct for each block of rows
 }
 
@@ -104,6 +105,9 @@ func (call *Call) Scored() (n int64) {
 	}
 	return n
 }
+
+// short is how many multiplications take about as long as to wake a worker.
+const short = 1 << 17
 
 // phase adds a phase to the call; its arguments are pinned.
 func (call *Call) phase(run C.phase_t, arguments unsafe.Pointer) {

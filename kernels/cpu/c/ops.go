@@ -22,8 +22,8 @@ func (t *Table) Fill(op *kernels.Fill) *Call {
 
 // Gather translates the op.
 func (t *Table) Gather(op *kernels.Gather, s *kernels.Step) *Call {
-	call := &Call{}
 	b := s.Sparse[op.Input]
+	call := &Call{alone: (int64(len(b.Indices))+s.Rows)*op.Weight.Columns < short}
 	a := &C.gather_t{
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices), values: call.floats(b.Values),
 		weight: buffer(op.Weight.Value), columns: C.int64_t(op.Weight.Columns), out: buffer(op.Out), accumulate: flag(op.Accumulate),
@@ -191,7 +191,10 @@ func (t *Table) Scores(op *kernels.Scores, s *kernels.Step, workers int) *Call {
 
 // TopK translates the op.
 func (t *Table) TopK(op *kernels.TopK, s *kernels.Step, workers int) *Call {
-	call := &Call{}
+	call := &Call{alone: s.Rows*op.Items*units(op.Sources) < short}
+	if call.alone {
+		workers = 1
+	}
 	a := t.rank(call, &op.Scorer, s, op.Workspace, workers)
 	a.k, a.ids, a.scores = C.int64_t(op.K), call.ints(op.IDs), call.floats(op.Scores)
 	if op.Exclude >= 0 {

@@ -102,6 +102,10 @@ void pool_run(pool_t *p, const kernels_t *kernels, int32_t count) {
   }
 }
 
+void pool_run_alone(pool_t *p, const kernels_t *kernels, int32_t count) {
+  for (int32_t i = 0; i < count; i++) p->list[i].run(kernels, p->list[i].arguments, 0);
+}
+
 uint32_t pool_serve(pool_t *p, int32_t worker, uint32_t round, int64_t idle) {
   for (; await(&p->begun, round, p->patience, idle) && !p->closing; round++) {
     p->work.run(p->kernels, p->work.arguments, worker);

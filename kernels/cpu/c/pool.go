@@ -57,6 +57,10 @@ func (p *Pool) Run(t *Table, call *Call) error {
 		panic("out of memory")
 	}
 	copy(unsafe.Slice(list, count), call.work)
+	if call.alone {
+		C.pool_run_alone(p.c, t.c, count)
+		return call.Finish()
+	}
 	p.gather()
 	C.pool_run(p.c, t.c, count)
 	p.mu.Lock()

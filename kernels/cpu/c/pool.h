@@ -30,6 +30,9 @@ work_t *pool_work(pool_t *, int32_t count);
 /* Runs the phases in pool_work, one after the other. All other workers are in pool_serve, or on their way. */
 void pool_run(pool_t *, const kernels_t *, int32_t count);
 
+/* Runs the phases in pool_work by the calling thread alone, which has to be able to do all the work. */
+void pool_run_alone(pool_t *, const kernels_t *, int32_t count);
+
 /* Takes part in the phases after the round, until the pool is closed or nothing has happened for `idle` nanoseconds. Returns
  * the round that it saw last. */
 uint32_t pool_serve(pool_t *, int32_t worker, uint32_t round, int64_t idle);
