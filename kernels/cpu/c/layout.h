@@ -51,7 +51,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
 #define PART(name, size) l.name = at, at += round_up(size, 16)
   PART(panels, l.Bp * l.Kw);
   PART(rows, (pairs ? l.Bp / 2 : l.Bp) * l.ldh);
-  PART(dh, l.Bp * l.Kp);
+  PART(dh, l.Bp * l.ldh);
   PART(norm, l.Bp);
   PART(scale, l.Bp);
   PART(weight, l.Bp);
@@ -67,8 +67,8 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
     PART(v, l.tile / 2 * l.ldv);
     PART(y, l.tile / 2 * l.ldz);
   }
-  PART(dw, TILE_ROWS * l.Kp);
-  PART(partial, l.Bp * l.Kp);
+  PART(dw, TILE_ROWS * l.ldh);
+  PART(partial, l.Bp * l.ldh);
   PART(inverse, l.tile);
   PART(db, l.tile);
   PART(extra, EXTRA * l.Bp); /* statistics: stats_scratch_t; losses: loss_scratch_t */
@@ -112,7 +112,7 @@ INLINE void concatenate(const source_t *source, int32_t sources, int weights, in
 static void pack_row(const layer_t *o, const layout_t *l, int64_t u, float *row) {
   float *ws = o->workspace, weight = 0, total = 0;
   memset(row, 0, l->Kp * 4);
-  memset(ws + l->dh + u * l->Kp, 0, l->Kp * 4);
+  memset(ws + l->dh + u * l->ldh, 0, l->ldh * 4);
   ws[l->norm + u] = ws[l->scale + u] = ws[l->lse + u] = 0;
   if (u < l->B) {
     concatenate(o->source, o->sources, 0, u, row);
@@ -146,8 +146,8 @@ static void layer_pack(layer_t *o, int32_t worker) {
   int64_t count = l.Bp / PANEL;
   for (int64_t p = count * worker / o->workers; p < count * (worker + 1) / o->workers; p++) {
     float *panel = ws + l.panels + p * PANEL * l.Kw, *rows = ws + l.rows + p * PANEL * l.ldh;
-    int64_t ld = l.ldh;
-    if (l.pairs) rows = partial, ld = l.Kp; /* on the way to words; the partial sum is not in use yet */
+    const int64_t ld = l.ldh;
+    if (l.pairs) rows = partial; /* on the way to words; the partial sum is not in use yet */
     for (int64_t u = 0; u < PANEL; u++) {
       pack_row(o, &l, p * PANEL + u, rows + u * ld);
       for (int64_t k = 0; k < l.Kp; k += LANES) {

@@ -180,17 +180,27 @@ static int item_update(layer_t *o, const layout_t *l, int64_t item, float invers
   return 1;
 }
 
+/* What the update of the items from this one on will read. */
+static fetch_t update_reads(const layer_t *o, const layout_t *l, int64_t item) {
+  const weights_t *w = &o->source[0].weight;
+  const float *value = w->value, *state0 = w->state0 ? w->state0 : value, *state1 = w->state1 ? w->state1 : value;
+  const int64_t at = item * l->K;
+  return (fetch_t){{value + at, state0 + at, state1 + at}, l->K};
+}
+
 static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine) {
   const float *rows = o->workspace + l->rows;
   float *dw = mine + l->dw;
   int64_t at = o->tied_count > 0 ? lower_bound(o->tied_items, o->tied_count, first) : 0;
   for (int64_t t = 0; t < n; t += TILE_ROWS) {
     int64_t strip = smaller(TILE_ROWS, n - t);
-    product_rows(l->pairs, mine + l->z + t * l->ldz, l->ldz, rows, l->ldh, l->Bw, dw, l->Kp, strip, l->Kp);
+    const fetch_t reads = update_reads(o, l, first + t);
+    product_rows(l->pairs, mine + l->z + t * l->ldz, l->ldz, rows, l->ldh, l->Bw, dw, l->ldh, strip, l->Kp,
+                 o->sources == 1 ? &reads : 0);
     for (int64_t i = 0; i < strip; i++) {
       int64_t item = first + t + i, tied = -1;
       if (at < o->tied_count && o->tied_items[at] == item) tied = at++;
-      if (!item_update(o, l, item, mine[l->inverse + t + i], dw + i * l->Kp, tied)) return 0;
+      if (!item_update(o, l, item, mine[l->inverse + t + i], dw + i * l->ldh, tied)) return 0;
     }
   }
   if (o->bias.value && !o->dz && apply_gradient(&o->bias, &o->optimizer, first, mine + l->db, n)) {
@@ -213,7 +223,7 @@ static void output_step(layer_t *o, int32_t worker) {
   for (int32_t s = 0; s < o->sources; s++) wanted |= o->source[s].dh != 0;
   for (int64_t g; (g = take(&o->next)) < l.groups;) {
     double loss = 0;
-    if (wanted) memset(partial, 0, l.Bp * l.Kp * 4);
+    if (wanted) memset(partial, 0, l.Bp * l.ldh * 4);
     for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       if (failed(&o->failure)) return;
@@ -222,15 +232,15 @@ static void output_step(layer_t *o, int32_t worker) {
       if (!tile_delta(o, &l, first, n, mine, most, &loss)) return;
       if (l.pairs) narrow_delta(&l, n, mine);
       if (wanted)
-        product_transposed(l.pairs, mine + l.y, l.ldz, mine + l.v, l.ldv, l.pairs ? (n + 1) / 2 : n, partial, l.Kp, l.B,
-                           l.Kp);
+        product_transposed(l.pairs, mine + l.y, l.ldz, mine + l.v, l.ldv, l.pairs ? (n + 1) / 2 : n, partial, l.ldh,
+                           l.B, l.Kp);
       if (!tile_update(o, &l, first, n, mine)) return;
     }
     if (!wait_turn(o, g)) return;
     o->loss_sum += loss;
     if (wanted) {
       float *dh = ws + l.dh;
-      for (int64_t i = 0; i < l.B * l.Kp; i += LANES) store(dh + i, load(dh + i) + load(partial + i));
+      for (int64_t i = 0; i < l.B * l.ldh; i += LANES) store(dh + i, load(dh + i) + load(partial + i));
     }
     end_turn(o, g);
   }
@@ -242,7 +252,7 @@ static void output_finish(layer_t *o, int32_t worker) {
   const layout_t l = layout(o);
   float *ws = o->workspace;
   for (int64_t u = l.B * worker / o->workers; u < l.B * (worker + 1) / o->workers; u++) {
-    float *d = ws + l.dh + u * l.Kp;
+    float *d = ws + l.dh + u * l.ldh;
     if (o->temperature != 0) {
       const float *h = o->source[0].h + u * l.K;
       float inverse = ws[l.norm + u], scale = ws[l.scale + u], sharp = 1 / o->temperature;
