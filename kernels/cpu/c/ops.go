@@ -43,7 +43,7 @@ func (t *Table) Scatter(op *kernels.Scatter, s *kernels.Step) *Call {
 	}
 	a := &C.scatter_t{
 		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), weight: call.weights(op.Weight), tied: buffer(op.TiedGradient),
-		optimizer: call.optimizer(op.Optimizer, s), workspace: buffer(op.Workspace),
+		optimizer: call.optimizer(op.Optimizer, s),
 	}
 	call.failure = &a.failure
 	call.phase(C.phase_t(C.run_scatter), unsafe.Pointer(a))
@@ -228,8 +228,6 @@ func block(rows int64) int64 {
 func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
 	w := C.int32_t(workers)
 	switch op := op.(type) {
-	case *kernels.Scatter:
-		return int64(C.scatter_workspace(t.c, C.int64_t(op.Weight.Columns), w))
 	case *kernels.Dense:
 		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers)
 	case *kernels.DenseBackward:
