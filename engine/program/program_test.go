@@ -131,12 +131,14 @@ func TestABatchTakesWhatIsPlannedForIt(t *testing.T) {
 	for i := range list {
 		list[i] = int64(i)
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	reader := csr.Reader{Matrix: m}
-	require.NoError(t, reader.Batch(list, 0, false, &kernels.SparseBatch{}))
-	runtime.ReadMemStats(&after)
-	require.InEpsilon(t, program.BatchBytes(rows, m.NonZeros()), after.TotalAlloc-before.TotalAlloc, 0.1)
+	for _, rowsOnly := range []bool{false, true} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		reader := csr.Reader{Matrix: m, RowsOnly: rowsOnly}
+		require.NoError(t, reader.Batch(list, 0, false, &kernels.SparseBatch{}))
+		runtime.ReadMemStats(&after)
+		require.InEpsilon(t, program.BatchBytes(rows, m.NonZeros(), rowsOnly), after.TotalAlloc-before.TotalAlloc, 0.1)
+	}
 }
 
 func TestTheOperationsReadLikeTheStep(t *testing.T) {
