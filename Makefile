@@ -23,7 +23,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-go test-abi test-python lint bench bench-full fuzz-long wheel clean
+.PHONY: help build emulator demo test test-go test-abi test-python lint bench bench-full fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -38,7 +38,12 @@ demo: build  ## train on real data and print recommendations
 test: test-go test-abi test-python  ## all tests
 	@echo; echo "make test: all passed"
 
-test-go: build  ## Go tests
+# The driver that tests of the CUDA backend run on; it needs a C++ compiler and AVX2.
+emulator:
+	@if [ "$(DSSTNE_CUDA)" != 0 ] && grep -q -m1 avx2 /proc/cpuinfo && command -v g++ >/dev/null; then \
+	  $(MAKE) -s -f tests/cudaemu/Makefile emulator; else echo "no emulator of CUDA devices: g++ or AVX2 is missing"; fi
+
+test-go: build emulator  ## Go tests
 	@echo "== go test"
 	@$(find_go) && $$GO test ./...
 

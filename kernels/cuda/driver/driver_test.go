@@ -32,9 +32,14 @@ var tasks = map[string]func() any{
 		_, err := Open(0)
 		return []any{text(err), fault.KindOf(err)}
 	},
-	"contexts": contexts,
-	"launch":   launch,
-	"images":   images,
+	"contexts":   contexts,
+	"launch":     launch,
+	"images":     images,
+	"graphs":     graphs,
+	"order":      order,
+	"peers":      peers,
+	"attributes": attributes,
+	"lost":       lost,
 	"memory": func() any {
 		c, err := Open(0)
 		must(err)
