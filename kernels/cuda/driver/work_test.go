@@ -23,12 +23,12 @@ func emulator(t *testing.T) string {
 	return folder
 }
 
-// fillArgs is FillArgs of ../src/fill.cu; kind 0 is a constant.
+// fillArgs is FillArgs of ../src/fill.cu, with the kind "constant".
 type fillArgs struct {
 	out           Address
 	rows, columns int64
-	seed          uint64
-	stream, kind  uint32
+	_             uint64 // seed
+	_, _          uint32 // stream, kind
 	scale         float32
 }
 
