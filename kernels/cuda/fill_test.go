@@ -16,7 +16,7 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// emulator is the driver of tests/cudaemu, which `make emulator` builds.
+// emulator is the driver of tests/cudaemu, which `make test-go` builds.
 const emulator = "../../build/cudaemu"
 
 // The driver is found as the process begins. So these tests run again in a process that finds the emulator, if there is one;
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 func device(t *testing.T) driver.Module {
 	t.Helper()
 	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
-		t.Skip("neither the emulator (make emulator) nor a device that was asked for (DSSTNE_TEST_DRIVER=real)")
+		t.Skip("neither the emulator (make test-go builds it) nor a device that was asked for (DSSTNE_TEST_DRIVER=real)")
 	}
 	info, err := driver.Check(0)
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ func emulator(t *testing.T) string {
 	folder, err := filepath.Abs("../../../build/cudaemu")
 	require.NoError(t, err)
 	if _, err := os.Stat(filepath.Join(folder, "libcuda.so.1")); err != nil {
-		t.Skip("the emulator is not built; run make emulator")
+		t.Skip("the emulator is not built; make test-go builds it")
 	}
 	return folder
 }
