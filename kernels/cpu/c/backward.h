@@ -26,6 +26,12 @@ INLINE void backward_row(const backward_t *b, int64_t u, int64_t first, int64_t 
   }
 }
 
+static int any_not_finite(const float *x, int64_t n) {
+  vi residues = {0};
+  for (int64_t i = 0; i < n; i += LANES) residues |= residue(load_some(x + i, n - i));
+  return any(not_finite(residues));
+}
+
 /* Workers take blocks of units, whose gradients they sum down the rows for the bias. */
 static void backward(backward_t *b, int32_t worker) {
   (void)worker;

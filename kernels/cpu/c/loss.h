@@ -12,13 +12,23 @@ typedef struct {
   float *excess; /* [Bp] of the product of 1 + exp(-|z|), logistic losses */
   float *linear; /* [Bp] sum of max(z, 0), logistic losses; sum of the loss, squared loss */
   float *logit;  /* [BLOCK_ITEMS, Bp] of the stored targets */
+  float *lse;    /* [Bp] log-sum-exp of each row, soft-max */
 } loss_scratch_t;
+
+static loss_scratch_t loss_scratch(const layout_t *l, float *extra) {
+  return (loss_scratch_t){extra, extra + l->Bp, extra + 2 * l->Bp, extra + (2 + BLOCK_ITEMS) * l->Bp};
+}
+
+/* Takes the log-sum-exp out of the statistics. */
+static void take_stats(const layer_t *o, const layout_t *l, float *lse) {
+  for (int64_t u = 0; u < l->Bp; u++) lse[u] = o->stats && u < l->B ? o->stats[2 * u + 1] : 0;
+}
 
 /* The gradient with target 0 of n items (a constant) on all rows, in place of their logits z, to which the bias is added
  * first. gradient and size get, for each item, the sums of the gradient and of its magnitude. */
 INLINE void zero_targets(const int32_t kind, const int n, const layer_t *o, const layout_t *l, const float *bias,
                          float *restrict z, const loss_scratch_t *scratch, double *gradient, double *size) {
-  const float *weight = o->workspace + l->weight, *count = o->workspace + l->count, *lse = o->workspace + l->lse;
+  const float *weight = o->workspace + l->weight, *count = o->workspace + l->count, *lse = scratch->lse;
   vf sum[BLOCK_ITEMS], magnitude[BLOCK_ITEMS];
 #pragma GCC unroll 4
   for (int i = 0; i < n; i++) sum[i] = magnitude[i] = splat(0);
@@ -99,11 +109,24 @@ INLINE float stored_target(const int32_t kind, const loss_t *loss, float z, floa
   }
 }
 
+/* The gradient by the logits of items from .. end - 1 as words, for both products that read it. If their number is odd, a row
+ * of zeros completes the last pair. */
+static void narrow_delta(const layout_t *l, int64_t from, int64_t end, float *z, float *words) {
+  for (int64_t t = from; t < end; t += 2) {
+    float *even = z + t * l->ldz, *odd = even + l->ldz, *pair = words + t / 2 * l->ldz;
+    if (t + 1 == end) memset(odd, 0, l->Bp * 4);
+    for (int64_t u = 0; u < l->Bp; u += LANES) store(pair + u, zip(load(even + u), load(odd + u)));
+    narrow_row(even, l->Bp, even);
+    narrow_row(odd, l->Bp, odd);
+  }
+}
+
 /* Turns the logits of the tile's items first .. first + n (biases not yet added) into their gradient, in place, and adds to
- * the loss. db[t] is the sum of item t's gradient, size[t] bounds the sum of its magnitudes. */
+ * the loss. db[t] is the sum of item t's gradient, size[t] bounds the sum of its magnitudes.
+ * With `words` the gradient becomes words, while it is in the first-level cache. */
 INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z,
-                        const loss_scratch_t *scratch, float *db, double *size) {
-  const float *weight = o->workspace + l->weight, *lse = o->workspace + l->lse;
+                        float *words, const loss_scratch_t *scratch, float *db, double *size) {
+  const float *weight = o->workspace + l->weight, *lse = scratch->lse;
   const by_item_t *target = &o->target;
   const int32_t *row = target->rows;
   int64_t at = lower_bound(target->items, target->count, first);
@@ -138,22 +161,24 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
       }
       db[t + i] = (float)gradient[i];
     }
+    if (words && step == BLOCK_ITEMS) narrow_delta(l, t, t + step, z, words);
     if ((t + step) % RUN_ITEMS == 0 || t + step == n) total += take_loss(kind, o, l, scratch);
   }
+  if (words) narrow_delta(l, n / BLOCK_ITEMS * BLOCK_ITEMS, n, z, words);
   return total;
 }
 
 /* tile_loss with the kind made a constant, so that the compiler drops what it does not need. */
-static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z,
+static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z, float *words,
                             const loss_scratch_t *scratch, float *db, double *size) {
   switch (o->loss.kind) {
     case LOSS_SIGMOID:
-      return tile_loss(LOSS_SIGMOID, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SIGMOID, o, l, first, n, z, words, scratch, db, size);
     case LOSS_SCALED_MARGINAL:
-      return tile_loss(LOSS_SCALED_MARGINAL, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SCALED_MARGINAL, o, l, first, n, z, words, scratch, db, size);
     case LOSS_SOFTMAX:
-      return tile_loss(LOSS_SOFTMAX, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SOFTMAX, o, l, first, n, z, words, scratch, db, size);
     default:
-      return tile_loss(LOSS_SQUARED, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SQUARED, o, l, first, n, z, words, scratch, db, size);
   }
 }

@@ -5,17 +5,20 @@
 
 enum {
   ROWS = 8, /* added in one pass */
-  GATHER_AHEAD = 8 * 1024,
-  UPDATE_AHEAD = 32 * 1024, /* bytes; at least so many rows: */
-  GATHER_LEAST = 2 * ROWS,
-  UPDATE_LEAST = 8,
+  GATHER_AHEAD = 8 * 1024, /* bytes; at least */
+  GATHER_AHEAD_LEAST = 2 * ROWS, /* rows */
+  UPDATE_AHEAD = 8, /* rows, */
+  UPDATE_AHEAD_BYTES = 256 * 1024, /* but not more than this, a quarter of a second-level cache; at least 2 rows */
   SHORT_ROW = 256, /* floats */
   PIECE = 64
 };
 
 /* How many rows of so many bytes to look ahead. */
-INLINE int64_t rows_ahead(int64_t bytes, int64_t ahead, int64_t least) {
-  return larger(least, smaller(128, ahead / larger(bytes, 1)));
+INLINE int64_t gather_ahead(int64_t bytes) {
+  return larger(GATHER_AHEAD_LEAST, smaller(128, GATHER_AHEAD / larger(bytes, 1)));
+}
+INLINE int64_t update_ahead(int64_t bytes) {
+  return larger(2, smaller(UPDATE_AHEAD, UPDATE_AHEAD_BYTES / larger(bytes, 1)));
 }
 
 /* What a worker does now, from .. end, and what it does then, next .. next_end: taken early, so that it can look ahead. */
@@ -83,7 +86,7 @@ INLINE void add_rows(const int rows, const int pieces, const float *const row[],
 /* out[k] (+)= sum of value_e matrix[index_e, k] over the entries from .. to. */
 static void add_entries(const span_t *s, const int32_t *index, const float *value, int64_t from, int64_t to,
                         const float *matrix, int64_t K, float *out, int accumulate) {
-  const int64_t by = rows_ahead(K * 4, GATHER_AHEAD, GATHER_LEAST);
+  const int64_t by = gather_ahead(K * 4);
   const float *row[ROWS], *ahead[ROWS];
   int begin = !accumulate;
   if (from == to && begin) memset(out, 0, K * 4);
@@ -133,57 +136,115 @@ static int any_nonzero(const float *x, int64_t n) {
   return 0;
 }
 
-static int any_not_finite(const float *x, int64_t n) {
-  vi bad = {0};
-  for (int64_t i = 0; i < n; i += LANES) bad |= ~is_finite(load_some(x + i, n - i));
-  return any(bad);
-}
-
 /* Blocks of weight rows: many, but few enough that taking one costs nothing beside it. */
 INLINE int64_t update_block(int64_t count) { return larger(1, smaller(64, count / 64)); }
-
-static int64_t scatter_workspace(int64_t columns, int32_t workers) { return workers * round_up(columns, PANEL); }
 
 /* How far ahead of row items[n] (items null: row n) the one lies that is updated some rows later, in numbers. Its step of
  * last update is fetched. */
 INLINE int64_t row_ahead(const weights_t *w, const int32_t *items, const span_t *s, int64_t n) {
   const int64_t states = (w->state0 != 0) + (w->state1 != 0);
-  const int64_t later = look_ahead(s, n, rows_ahead(w->columns * 4 * (1 + states), UPDATE_AHEAD, UPDATE_LEAST));
+  const int64_t later = look_ahead(s, n, update_ahead(w->columns * 4 * (1 + states)));
   const int64_t row = items ? items[n] : n, later_row = items ? items[later] : later;
   if (w->last) __builtin_prefetch(w->last + later_row, 1);
   return (later_row - row) * w->columns;
 }
 
-/* Updates the n-th distinct item's row; false if a number is not finite. */
-static int scatter_row(scatter_t *s, const span_t *items, const span_t *entries, int64_t n, float *sum) {
+/* A gradient row is made and used up in pieces that stay in registers: it is never stored. */
+enum { PIECE_VECTORS = LANES == 16 ? 16 : 8 };
+
+/* Vector v of a piece; a piece of one vector may have fewer numbers. */
+INLINE vf load_piece(const int count, const float *p, int v, int64_t left) {
+  return count == 1 ? load_some(p, left) : load(p + v * LANES);
+}
+
+/* Updates numbers k .. of the n-th distinct item's row, count vectors; false if a number is not finite. */
+INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, const optimizer_t *o, rates_t now,
+                         int64_t n, int64_t k, int64_t ahead) {
   const weights_t *w = &s->weight;
   const by_item_t *b = &s->batch;
-  const int64_t K = w->columns, row = b->items[n], at = row * K;
-  if (s->tied) memcpy(sum, s->tied + n * K, K * 4);
-  add_entries(entries, b->rows, b->values, b->offsets[n], b->offsets[n + 1], s->dz, K, sum, s->tied != 0);
-  if (any_not_finite(sum, K)) {
-    fail(&s->failure, FAIL_GRADIENT, w->id, row);
+  const int64_t K = w->columns, left = K - k, at = b->items[n] * K + k;
+  vf sum[PIECE_VECTORS];
+#pragma GCC unroll 16
+  for (int v = 0; v < count; v++) sum[v] = s->tied ? load_piece(count, s->tied + n * K + k, v, left) : splat(0);
+  for (int64_t e = b->offsets[n]; e < b->offsets[n + 1]; e++) {
+    const float *row = s->dz + b->rows[e] * K + k;
+    const vf x = splat(b->values[e]);
+#pragma GCC unroll 16
+    for (int v = 0; v < count; v++) sum[v] = fma_(x, load_piece(count, row, v, left), sum[v]);
+  }
+  vi residues = {0};
+#pragma GCC unroll 16
+  for (int v = 0; v < count; v++) residues |= residue(sum[v]);
+  if (any(not_finite(residues))) {
+    fail(&s->failure, FAIL_GRADIENT, w->id, b->items[n]);
     return 0;
   }
   if (w->gradient) {
-    memcpy(w->gradient + at, sum, K * 4);
-  } else if (update_any(&s->optimizer, decay_of(w, &s->optimizer), 0, 0, sum, w->value + at,
-                        w->state0 ? w->state0 + at : 0, w->state1 ? w->state1 + at : 0, K,
-                        row_ahead(w, b->items, items, n))) {
-    fail(&s->failure, FAIL_WEIGHT, w->id, row);
-    return 0;
+#pragma GCC unroll 16
+    for (int v = 0; v < count; v++) store_some(w->gradient + at + v * LANES, sum[v], left - v * LANES);
+    return 1;
   }
-  if (w->last) w->last[row] = (int32_t)s->optimizer.step;
+  const float decay = decay_of(w, o);
+  vi bad = {0};
+  float *value = w->value + at;
+  float *s0 = states_of(kind) > 0 ? w->state0 + at : 0, *s1 = states_of(kind) > 1 ? w->state1 + at : 0;
+  if (count == 1) {
+    float gradient[LANES];
+    store(gradient, sum[0]);
+    bad = splat_int(update_span(kind, o, decay, 0, 0, gradient, value, s0, s1, smaller(LANES, left), 0));
+  } else {
+#pragma GCC unroll 4
+    for (int v = 0; v < count; v += UPDATE_VECTORS) {
+      const int64_t i = v * LANES;
+      fetch_ahead(kind, value + i, s0 + i, s1 + i, ahead);
+      bad |= update_vectors(UPDATE_VECTORS, kind, o, now, decay, 0, 0, sum + v, value + i, s0 + i, s1 + i);
+    }
+  }
+  if (any(bad)) fail(&s->failure, FAIL_WEIGHT, w->id, b->items[n]);
+  return !any(bad);
+}
+
+INLINE int scatter_row(const int32_t kind, scatter_t *s, const optimizer_t *o, rates_t now, const span_t *items,
+                       int64_t n) {
+  const weights_t *w = &s->weight;
+  const int64_t K = w->columns, ahead = row_ahead(w, s->batch.items, items, n);
+  int64_t k = 0;
+  for (; k + PIECE_VECTORS * LANES <= K; k += PIECE_VECTORS * LANES)
+    if (!scatter_piece(PIECE_VECTORS, kind, s, o, now, n, k, ahead)) return 0;
+  for (; k + SPAN <= K; k += SPAN)
+    if (!scatter_piece(UPDATE_VECTORS, kind, s, o, now, n, k, ahead)) return 0;
+  for (; k < K; k += LANES)
+    if (!scatter_piece(1, kind, s, o, now, n, k, 0)) return 0;
+  if (w->last) w->last[s->batch.items[n]] = (int32_t)o->step;
   return 1;
 }
 
-static void scatter(scatter_t *s, int32_t worker) {
+/* With the optimizer as a constant, and in a copy whose address nobody has, so that no store can change it. */
+INLINE void scatter_with(const int32_t kind, scatter_t *s) {
+  const optimizer_t o = s->optimizer;
+  rates_t now = {0}; /* there may be no rates where gradients are only written */
+  if (!s->weight.gradient) now = o.rates[o.step - o.rates_from];
   const int64_t count = s->batch.count, size = update_block(count);
-  float *sum = s->workspace + worker * round_up(s->weight.columns, PANEL);
-  for (span_t items = {0}; !failed(&s->failure) && next_block(&items, &s->next, size, count);) {
-    span_t entries = entries_of(&items, s->batch.offsets);
+  for (span_t items = {0}; !failed(&s->failure) && next_block(&items, &s->next, size, count);)
     for (int64_t n = items.from; n < items.end; n++)
-      if (!scatter_row(s, &items, &entries, n, sum)) return;
+      if (!scatter_row(kind, s, &o, now, &items, n)) return;
+}
+
+static void scatter(scatter_t *s, int32_t worker) {
+  (void)worker;
+  switch (s->optimizer.kind) {
+    case OPT_SGD:
+      return scatter_with(OPT_SGD, s);
+    case OPT_MOMENTUM:
+      return scatter_with(OPT_MOMENTUM, s);
+    case OPT_NESTEROV:
+      return scatter_with(OPT_NESTEROV, s);
+    case OPT_RMSPROP:
+      return scatter_with(OPT_RMSPROP, s);
+    case OPT_ADAM:
+      return scatter_with(OPT_ADAM, s);
+    default:
+      return scatter_with(OPT_ADAMW, s);
   }
 }
 

@@ -39,9 +39,17 @@ INLINE void fetch_span(const float *p) {
   for (int i = 0; i < SPAN; i += LINE) __builtin_prefetch(p + i, 0, 2);
 }
 
-/* The steps of update_span on a few vectors at once, whose chains of dependent operations overlap. */
-INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t *o, float decay, int64_t from,
-                         int64_t to, const float *gradient, float *w, float *s0, float *s1) {
+INLINE void fetch_ahead(const int32_t kind, const float *w, const float *s0, const float *s1, int64_t ahead) {
+  if (!ahead) return;
+  fetch_span(w + ahead);
+  if (states_of(kind) > 0) fetch_span(s0 + ahead);
+  if (states_of(kind) > 1) fetch_span(s1 + ahead);
+}
+
+/* The steps of update_span on a few vectors at once, whose chains of dependent operations overlap; now: the rates of the
+ * step with the gradient, passed by value so that they need not be read again after each store. */
+INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t *o, rates_t now, float decay,
+                         int64_t from, int64_t to, const vf *gradient, float *w, float *s0, float *s1) {
   vf x[UPDATE_VECTORS], a[UPDATE_VECTORS] = {{0}}, b[UPDATE_VECTORS] = {{0}};
 #pragma GCC unroll 4
   for (int v = 0; v < count; v++) {
@@ -54,18 +62,28 @@ INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t 
 #pragma GCC unroll 4
     for (int v = 0; v < count; v++) update_vector(kind, o, rate, decay, splat(0), x + v, a + v, b + v);
   }
-  vi bad = {0};
+  vi residues = {0};
 #pragma GCC unroll 4
   for (int v = 0; v < count; v++) {
-    if (gradient) {
-      rates_t rate = o->rates[o->step - o->rates_from];
-      update_vector(kind, o, rate, decay, load(gradient + v * LANES), x + v, a + v, b + v);
+    if (gradient) update_vector(kind, o, now, decay, gradient[v], x + v, a + v, b + v);
+    residues |= residue(x[v]);
+    if (states_of(kind) > 0) residues |= residue(a[v]);
+    if (states_of(kind) > 1) residues |= residue(b[v]);
+  }
+  const vi bad = not_finite(residues);
+  if (__builtin_expect(any(bad), 0)) { /* those that are not finite keep their old numbers */
+    for (int v = 0; v < count; v++) {
+      vi good = is_finite(x[v]) & is_finite(a[v]) & is_finite(b[v]);
+      x[v] = select_(good, x[v], load(w + v * LANES));
+      if (states_of(kind) > 0) a[v] = select_(good, a[v], load(s0 + v * LANES));
+      if (states_of(kind) > 1) b[v] = select_(good, b[v], load(s1 + v * LANES));
     }
-    vi good = is_finite(x[v]) & is_finite(a[v]) & is_finite(b[v]);
-    bad |= ~good;
-    store(w + v * LANES, select_(good, x[v], load(w + v * LANES)));
-    if (states_of(kind) > 0) store(s0 + v * LANES, select_(good, a[v], load(s0 + v * LANES)));
-    if (states_of(kind) > 1) store(s1 + v * LANES, select_(good, b[v], load(s1 + v * LANES)));
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < count; v++) {
+    store(w + v * LANES, x[v]);
+    if (states_of(kind) > 0) store(s0 + v * LANES, a[v]);
+    if (states_of(kind) > 1) store(s1 + v * LANES, b[v]);
   }
   return bad;
 }
@@ -76,23 +94,25 @@ INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t 
 INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, int64_t from, int64_t to,
                        const float *gradient, float *w, float *s0, float *s1, int64_t n, int64_t ahead) {
   vi bad = {0};
+  rates_t now = {0};
+  if (gradient) now = o->rates[o->step - o->rates_from];
   int64_t i = 0;
   for (; i + SPAN <= n; i += SPAN) {
-    if (ahead) {
-      fetch_span(w + ahead + i);
-      if (states_of(kind) > 0) fetch_span(s0 + ahead + i);
-      if (states_of(kind) > 1) fetch_span(s1 + ahead + i);
-    }
-    bad |= update_vectors(UPDATE_VECTORS, kind, o, decay, from, to, gradient ? gradient + i : 0, w + i, s0 + i, s1 + i);
+    fetch_ahead(kind, w + i, s0 + i, s1 + i, ahead);
+    vf g[UPDATE_VECTORS] = {{0}};
+#pragma GCC unroll 4
+    for (int v = 0; v < UPDATE_VECTORS && gradient; v++) g[v] = load(gradient + i + v * LANES);
+    bad |= update_vectors(UPDATE_VECTORS, kind, o, now, decay, from, to, gradient ? g : 0, w + i, s0 + i, s1 + i);
   }
   for (; i < n; i += LANES) {
     int64_t here = smaller(LANES, n - i);
-    float part[4][LANES]; /* padded copies, since the last vector may be a partial one */
+    float part[3][LANES]; /* padded copies, since the last vector may be a partial one */
     store(part[0], load_some(w + i, here));
     if (states_of(kind) > 0) store(part[1], load_some(s0 + i, here));
     if (states_of(kind) > 1) store(part[2], load_some(s1 + i, here));
-    if (gradient) store(part[3], load_some(gradient + i, here));
-    bad |= update_vectors(1, kind, o, decay, from, to, gradient ? part[3] : 0, part[0], part[1], part[2]);
+    vf g = {0};
+    if (gradient) g = load_some(gradient + i, here);
+    bad |= update_vectors(1, kind, o, now, decay, from, to, gradient ? &g : 0, part[0], part[1], part[2]);
     store_some(w + i, load(part[0]), here);
     if (states_of(kind) > 0) store_some(s0 + i, load(part[1]), here);
     if (states_of(kind) > 1) store_some(s1 + i, load(part[2]), here);

@@ -102,6 +102,10 @@ INLINE double sum_lanes(vf x) {
 
 /* All ones where x is finite. */
 INLINE vi is_finite(vf x) { return (x - x) == (vf){0}; }
+/* 0 where x is finite, else the bits of a NaN; those of several vectors can be joined by |. */
+INLINE vi residue(vf x) { return (vi)(x - x); }
+/* All ones where one of the joined vectors was not finite. */
+INLINE vi not_finite(vi residues) { return (vf)residues != (vf){0}; }
 
 INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
