@@ -1,0 +1,113 @@
+"""The CUDA driver is left alone until somebody asks for its devices, and then treated with good manners."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import dsstne
+
+SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "cuda" / "driver" / "testdata" / "driver.c"
+
+DATA = (
+    "import dsstne, warnings\n"
+    "import numpy as np, scipy.sparse\n"
+    "X = scipy.sparse.csr_array((np.random.default_rng(0).random((40, 20)) < 0.3).astype(np.float32))\n"
+    "warnings.simplefilter('ignore')\n"
+    "def loaded(): return 'libcuda' in open('/proc/self/maps').read()\n"
+)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """The folder of a libcuda.so.1 that can do next to nothing."""
+    if "cuda" not in dsstne.doctor().engine["backends"]:
+        pytest.skip("this library was built without CUDA")
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("driver")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libcuda.so.1", SOURCE], check=True)
+    return folder
+
+
+@pytest.fixture
+def with_driver(driver, python, monkeypatch):
+    """Runs code in a process that finds the driver."""
+
+    def run(code, **settings):
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        return python(DATA + code)
+
+    return run
+
+
+def test_computing_on_the_cpu_never_touches_the_driver(with_driver, tmp_path):
+    out = with_driver(
+        "for precision in 'float32', 'bfloat16':\n"
+        "    model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, precision=precision)\n"
+        "model.recommend(X, k=3)\n"
+        "dsstne.evaluate(model, X, X, metrics=['recall@5'])\n"
+        "print(loaded())",
+        FAKE_LOG=str(tmp_path / "log"),
+    )
+    assert out.strip() == "False"
+    assert not (tmp_path / "log").exists()
+
+
+def test_doctor_asks_the_driver_and_shows_its_devices(with_driver):
+    out = with_driver("print(loaded())\nprint(dsstne.doctor())\nprint(loaded())")
+    assert out.startswith("False")
+    assert out.strip().endswith("True")
+    assert "cuda:0: not available: Fake 0 is there, but" in out
+    assert "cuda:1: not available: Fake 1 is there, but" in out
+
+
+def test_doctor_says_that_a_driver_is_too_old(with_driver):
+    out = with_driver("print(dsstne.doctor())", FAKE_VERSION="11080")
+    assert "cuda: not available: the NVIDIA driver is too old: it supports CUDA 11.8" in out
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        ("cuda:7", 'DeviceUnavailableError device "cuda:7": it is not there; there are 2 devices, cuda:0 to cuda:1'),
+        ("cuda:0", 'UnsupportedError device "cuda:0": '),
+    ],
+)
+def test_a_device_that_cannot_be_had_is_an_error_in_words(with_driver, device, reason):
+    out = with_driver(
+        f"try:\n    dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices={device!r})\n"
+        "except dsstne.DsstneError as error:\n    print(type(error).__name__, error)"
+    )
+    assert out.startswith(reason)
+
+
+def test_automatic_devices_are_the_cpu_until_cuda_computes(with_driver):
+    out = with_driver(
+        "model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices='auto')\n"
+        "print(model.recommend(X, k=3)[0].shape, loaded())"
+    )
+    assert out.strip() == "(40, 3) False"
+
+
+def test_the_users_current_context_stays_current(with_driver):
+    out = with_driver(
+        "import ctypes\n"
+        "cuda = ctypes.CDLL('libcuda.so.1')\n"
+        "mine, now = ctypes.c_void_p(), ctypes.c_void_p()\n"
+        "def current():\n    cuda.cuCtxGetCurrent(ctypes.byref(now))\n    return now.value\n"
+        "cuda.cuInit(0)\n"
+        "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(mine), 1)\n"
+        "cuda.cuCtxPushCurrent_v2(mine)\n"
+        "seen = [current()]\n"
+        "dsstne.doctor()\nseen.append(current())\n"
+        "for device in 'cuda:0', 'cuda:1', 'auto':\n"
+        "    try:\n        dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices=device)\n"
+        "    except dsstne.DsstneError:\n        pass\n"
+        "    seen.append(current())\n"
+        "print(set(seen) == {mine.value})"
+    )
+    assert out.strip() == "True"
