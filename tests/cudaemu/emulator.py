@@ -1,7 +1,7 @@
 """The emulator from Python: its driver functions, and what it counts, injects and reports.
 
-`Driver` calls the library directly, as the tests of the emulator itself do. Who tests a program that runs on the emulator
-needs `Control` only; it finds the library that the program has loaded.
+`Driver` calls the library directly, as the tests of the emulator itself do. Who tests a program that runs on the
+emulator needs `Control` only; it finds the library that the program has loaded.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ class Control:
         return buffer.value.decode()
 
     def count(self, counter: str) -> int:
-        """A counter: "launches", "launches.NAME", "graph_launches", "copies.KIND", "bytes.KIND", "synchronisations", ..."""
+        """A counter: "launches", "launches.NAME", "graph_launches", "copies.KIND", "bytes.KIND", ..."""
         return self.library.dsstne_cudaemu_count(counter.encode())
 
     def counts(self) -> dict[str, int]:

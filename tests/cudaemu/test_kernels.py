@@ -1,6 +1,7 @@
 """The example kernels compute what they say."""
 
 import numpy as np
+
 from emulator import pack
 
 

@@ -43,7 +43,7 @@ __attribute__((noinline)) void check_memory(uintptr_t p, size_t n, size_t alignm
     report(Failure::illegal_address, p, n, kind,
            "memory of device " + std::to_string(device) + ", to which device " + std::to_string(e.launch->device) +
                " has no access; it lies " + memory.describe(p));
-  if (p % alignment) report(Failure::misaligned, p, n, kind, "misaligned; " + memory.describe(p));
+  if (p % alignment) report(Failure::misaligned, p, n, kind, "misaligned, " + memory.describe(p));
   for (size_t i = 0; i < n; i++) {
     const size_t o = p + i - memory.base;
     if (o % 8 >= memory.shadow.valid[o / 8])

@@ -62,6 +62,7 @@ Outcome Engine::run(const Launch &launch) {
 void Engine::main_loop() {
   blocks_total = int64_t(launch->grid.x) * launch->grid.y * launch->grid.z;
   begun_blocks_ = ended_blocks_ = at_grid = 0;
+  blocks_at_grid = 0;
   idle_passes_ = 0;
   Block *first = new_block();
   begin_block(first, begun_blocks_++);
@@ -209,14 +210,8 @@ Fibre *Engine::next() {
     return fibre;
   }
   if (!queue_.empty()) return queue_.pop();
-  for (Block *b : live_)
-    if (b->begun < b->threads) {
-      Fibre *fibre = new_fibre();
-      begin_thread(fibre, b);
-      return fibre;
-    }
-  const bool all_at_grid = std::all_of(live_.begin(), live_.end(), [](Block *b) { return b->at_grid == b->threads; });
-  if (begun_blocks_ < blocks_total && all_at_grid) {
+  // All threads of the other live blocks have begun: a block's begin before anything else runs.
+  if (begun_blocks_ < blocks_total && blocks_at_grid == live_.size()) {
     Block *b = new_block();
     begin_block(b, begun_blocks_++);
     Fibre *fibre = new_fibre();

@@ -120,6 +120,7 @@ class Engine {
   Fibre *current = nullptr;
   const Launch *launch = nullptr;
   int64_t blocks_total = 0, at_grid = 0;
+  size_t blocks_at_grid = 0;  // of which all threads wait for the grid
   uint64_t switches = 0;
   uint32_t next_interval = 1;
 

@@ -159,19 +159,19 @@ const Allocation *DeviceMemory::find(uintptr_t address) const {
 std::string DeviceMemory::describe(uintptr_t address) const {
   char text[256];
   auto say = [&](const char *where, size_t offset, const char *relation, const Allocation &a) {
-    std::snprintf(text, sizeof text, "%zu bytes %s %s allocation %llu of device %d (%zu bytes at 0x%llx)", offset,
+    std::snprintf(text, sizeof text, "%zu bytes %s%s allocation %llu of device %d (%zu bytes at 0x%llx)", offset,
                   relation, where, (unsigned long long)a.number, device_, a.bytes, (unsigned long long)a.address);
     return std::string(text);
   };
   if (const Allocation *a = find(address)) return say("", address - a->address, "into", *a);
   for (auto a = freed_.rbegin(); a != freed_.rend(); ++a)
-    if (address - a->address < a->bytes) return say("freed", address - a->address, "into", *a);
+    if (address - a->address < a->bytes) return say(" freed", address - a->address, "into", *a);
   const auto next = allocations_.upper_bound(address);
   const Allocation *nearest = nullptr;
   if (next != allocations_.begin()) nearest = &std::prev(next)->second;
   if (next != allocations_.end() && (!nearest || next->first - address < address - (nearest->address + nearest->bytes)))
     return say("", next->first - address, "before", next->second);
-  if (nearest) return say("the end of", address - (nearest->address + nearest->bytes), "after", *nearest);
+  if (nearest) return say(" the end of", address - (nearest->address + nearest->bytes), "after", *nearest);
   std::snprintf(text, sizeof text, "in memory of device %d, which has no allocation", device_);
   return text;
 }

@@ -57,7 +57,7 @@ void grid_barrier(unsigned *counter) {
   check_atomic(counter, sizeof *counter);
   if (int64_t(e.live_blocks()) > e.launch->resident_blocks)
     e.fail(Failure::resources, "waits for the whole grid, which has more blocks than fit on the device at once");
-  block.at_grid++;
+  if (++block.at_grid == block.threads) e.blocks_at_grid++;
   if (++e.at_grid < e.blocks_total * block.threads) {
     block.at_grid_barrier.push_back(self);
     e.wait();
@@ -65,6 +65,7 @@ void grid_barrier(unsigned *counter) {
   }
   *counter ^= 0x80000000u;
   e.at_grid = 0;
+  e.blocks_at_grid = 0;
   e.release_grid();
 }
 
