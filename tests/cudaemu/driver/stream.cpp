@@ -139,6 +139,7 @@ API CUresult cuStreamSynchronize(void *handle) {
     for (const auto &s : std::set<std::shared_ptr<Stream>>(stream->context->streams))
       if (!(s->flags & CU_STREAM_NON_BLOCKING)) drain(*s, s->submitted, hold);
   drain(*stream, stream->submitted, hold);
+  close_memory();
   return usable(stream->context);
 }
 
@@ -150,6 +151,7 @@ API CUresult cuStreamQuery(void *handle) {
   if (!std::exchange(stream->queried, true)) return CUDA_ERROR_NOT_READY;
   stream->queried = false;
   drain(*stream, stream->submitted, hold);
+  close_memory();
   return usable(stream->context);
 }
 
@@ -246,6 +248,7 @@ API CUresult cuEventSynchronize(void *event_handle) {
   if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const Point point = event->point;
   if (point.first) drain(*point.first, point.second, hold);
+  close_memory();
   return usable(event->context);
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace emulator {
 
@@ -22,9 +23,9 @@ std::map<uintptr_t, size_t> pinned;
 std::mutex pinned_lock;
 
 // Memory of the devices is closed to the host: by a protection key, which opens it for one thread in a few cycles, or,
-// on processors without, by changing the protection of the pages while any thread is inside.
+// on processors without, by the protection of the pages, which is dear and therefore changed only where the host waits.
 int key = -1;
-bool by_pages = false;
+bool by_pages = false, open_by_pages = false;
 std::mutex access_lock;
 int inside = 0;
 thread_local int depth __attribute__((tls_model("initial-exec"))) = 0;
@@ -76,7 +77,8 @@ Access::Access() {
     pkey_set(key, 0);
   } else if (by_pages) {
     std::lock_guard hold(access_lock);
-    if (inside++ == 0) mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_READ | PROT_WRITE);
+    if (inside++ == 0 && !std::exchange(open_by_pages, true))
+      mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_READ | PROT_WRITE);
   }
 }
 
@@ -86,8 +88,15 @@ Access::~Access() {
     pkey_set(key, PKEY_DISABLE_ACCESS);
   } else if (by_pages) {
     std::lock_guard hold(access_lock);
-    if (--inside == 0) mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_NONE);
+    --inside;
   }
+}
+
+void close_memory() {
+  if (!by_pages) return;
+  std::lock_guard hold(access_lock);
+  if (inside == 0 && std::exchange(open_by_pages, false))
+    mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_NONE);
 }
 
 DeviceMemory::DeviceMemory(int device, uintptr_t base, size_t span, size_t capacity, Shadow shadow)

@@ -68,7 +68,9 @@ void add_pinned(uintptr_t address, size_t bytes);
 bool remove_pinned(uintptr_t address);
 bool is_pinned(uintptr_t address, size_t bytes);
 
-// While one lives, this thread may touch device memory; without, a touch is a fault.
+// While one lives, this thread may touch device memory. With a protection key a touch is a fault as soon as the thread has
+// none; by pages it is one for all threads from the next close_memory() on, when nobody is inside.
+void close_memory();
 class Access {
  public:
   Access();
