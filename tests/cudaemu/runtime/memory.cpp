@@ -134,12 +134,23 @@ uintptr_t DeviceMemory::allocate(size_t bytes) {
 }
 
 void DeviceMemory::forget(uintptr_t address, size_t bytes) {
-  const size_t at = (address - base) / 8, count = (bytes + 7) / 8;
-  std::memset(shadow.valid + at, 0, count);
-  std::memset(shadow.written + at, 0, count);
-  const size_t pages = bytes / 4096 * 4096;  // allocations begin at multiples of 512: keep to whole pages inside
-  const uintptr_t first = (address + 4095) / 4096 * 4096;
-  if (pages >= 65536) madvise(reinterpret_cast<void *>(first), (address + bytes - first) / 4096 * 4096, MADV_DONTNEED);
+  // Memory goes back to the system where there is much of it; it is zero when next touched, and so is its shadow.
+  auto clear = [](uint8_t *first, size_t count) {
+    constexpr size_t kPage = 4096;
+    const uintptr_t from = (reinterpret_cast<uintptr_t>(first) + kPage - 1) / kPage * kPage;
+    const uintptr_t to = (reinterpret_cast<uintptr_t>(first) + count) / kPage * kPage;
+    if (count < 16 * kPage) {
+      std::memset(first, 0, count);
+      return;
+    }
+    std::memset(first, 0, from - reinterpret_cast<uintptr_t>(first));
+    madvise(reinterpret_cast<void *>(from), to - from, MADV_DONTNEED);
+    std::memset(reinterpret_cast<void *>(to), 0, reinterpret_cast<uintptr_t>(first) + count - to);
+  };
+  clear(shadow.valid + (address - base) / 8, (bytes + 7) / 8);
+  clear(shadow.written + (address - base) / 8, (bytes + 7) / 8);
+  const uintptr_t first = (address + 4095) / 4096 * 4096, end = (address + bytes) / 4096 * 4096;
+  if (bytes >= 65536) madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
 }
 
 bool DeviceMemory::release(uintptr_t address) {
