@@ -144,6 +144,7 @@ API int dsstne_cudaemu_work(void *stream, const char *name, const void *record, 
 }
 
 API int dsstne_cudaemu_allocated(const void *address, size_t bytes) {
+  Hold hold(lock);
   return is_allocated(reinterpret_cast<uintptr_t>(address), bytes);
 }
 API void dsstne_cudaemu_written(const void *address, size_t bytes) {

@@ -103,6 +103,7 @@ DeviceMemory::DeviceMemory(int device, uintptr_t base, size_t span, size_t capac
     : base(base), span(span), shadow(shadow), device_(device), capacity_(capacity), cursor_(base + kGuard) {}
 
 uintptr_t DeviceMemory::allocate(size_t bytes) {
+  std::lock_guard hold(lock_);
   const size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (taken > capacity_ || live_ > capacity_ - taken) return 0;
   const size_t needed = taken + kGuard;
@@ -154,6 +155,7 @@ void DeviceMemory::forget(uintptr_t address, size_t bytes) {
 }
 
 bool DeviceMemory::release(uintptr_t address) {
+  std::lock_guard hold(lock_);
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return false;
   const Allocation gone = found->second;
@@ -170,6 +172,7 @@ void DeviceMemory::release_all() {
 }
 
 const Allocation *DeviceMemory::find(uintptr_t address) const {
+  std::lock_guard hold(lock_);
   auto next = allocations_.upper_bound(address);
   if (next == allocations_.begin()) return nullptr;
   const Allocation &a = std::prev(next)->second;
@@ -177,6 +180,7 @@ const Allocation *DeviceMemory::find(uintptr_t address) const {
 }
 
 std::string DeviceMemory::describe(uintptr_t address) const {
+  std::lock_guard hold(lock_);
   char text[256];
   auto say = [&](const char *where, size_t offset, const char *relation, const Allocation &a) {
     std::snprintf(text, sizeof text, "%zu bytes %s%s allocation %llu of device %d (%zu bytes at 0x%llx)", offset,

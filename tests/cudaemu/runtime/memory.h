@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ class DeviceMemory {
   size_t live_ = 0;
   uint64_t made_ = 0;
   uintptr_t cursor_;  // allocations go round the range, so that what was freed lately is not used again soon
+  mutable std::recursive_mutex lock_;  // a failing kernel asks while others allocate
   std::map<uintptr_t, Allocation> allocations_;
   std::vector<Allocation> freed_;
 };
