@@ -52,6 +52,8 @@ void make_arena(int devices, size_t capacity) {
     memories.push_back(
         std::make_unique<DeviceMemory>(i, arena_base + i * span_of_device, span_of_device, capacity,
                                        Shadow{valid + i * span_of_device / 8, written + i * span_of_device / 8}));
+  // Large pages make the closing and opening of much memory cheap.
+  madvise(reinterpret_cast<void *>(arena_base), arena_bytes, MADV_HUGEPAGE);
   madvise(reinterpret_cast<void *>(arena_base), arena_bytes, MADV_DONTFORK);
   const char *choice = std::getenv("DSSTNE_CUDAEMU_PROTECT");  // key, pages, none; default: the first that works
   const std::string protect = choice ? choice : "";
