@@ -35,9 +35,7 @@ def test_predictions_have_the_bits_of_one_device(X):
         np.testing.assert_array_equal(ids, again)
         np.testing.assert_array_equal(scores, values)
         np.testing.assert_array_equal(model.predict(X, devices="cpu"), model.predict(X, devices=devices))
-        for one, many in zip(
-            model.neighbors([3, 5], k=4), model.neighbors([3, 5], k=4, devices=devices), strict=True
-        ):
+        for one, many in zip(model.neighbors([3, 5], k=4), model.neighbors([3, 5], k=4, devices=devices), strict=True):
             np.testing.assert_array_equal(one, many)
         assert dsstne.evaluate(model, X, X, devices=devices) == dsstne.evaluate(model, X, X, devices="cpu")
 
