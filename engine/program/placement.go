@@ -92,15 +92,15 @@ func (p Placement) check() error {
 		}
 	}
 	switch {
-	case cuda == 1 && len(p.Devices) == 1:
-		return nil
-	case cuda > 0 && kernels.Lookup("cuda") == nil:
-		return fault.New(fault.DeviceUnavailable, "device %q: %s", p.Devices[0], noCUDA)
-	case cuda == len(p.Devices):
-		return fault.New(fault.Unsupported, "devices names %d CUDA devices; this version computes on one of them", cuda)
-	case cuda > 0:
+	case cuda > 0 && cuda < len(p.Devices):
 		return fault.New(fault.InvalidArgument, "devices names %d devices, some CUDA and some CPU; one model is on one kind",
 			len(p.Devices))
+	case cuda > 0 && kernels.Lookup("cuda") == nil:
+		return fault.New(fault.DeviceUnavailable, "device %q: %s", p.Devices[0], noCUDA)
+	case cuda > 1:
+		return fault.New(fault.Unsupported, "devices names %d CUDA devices; this version computes on one of them", cuda)
+	case cuda == 1:
+		return nil
 	case len(p.Devices) > 1:
 		return fault.New(fault.InvalidArgument, "devices names %d devices, but a machine's CPU is one; %q makes %d virtual devices of it",
 			len(p.Devices), "cpu:"+strconv.Itoa(len(p.Devices)), len(p.Devices))
