@@ -1,27 +1,18 @@
 package kernels
 
-import (
-	"runtime"
-	"sync"
-	"sync/atomic"
-	"time"
-)
-
-// patience is how long a rank looks before it sleeps: waking it takes as long as an op of a small network.
-const patience = 50 * time.Microsecond
+import "sync"
 
 // hostGroup joins devices whose buffers the host can reach. Each device's goroutine does its share of the work of a
 // collective, on the part of the numbers that has its rank.
 type hostGroup struct {
 	ranks int
 	seat  []Buffer // by rank: what it brought to the collective at hand
-	look  bool     // every rank has a processor, so that one may look on without keeping another from working
 
-	round   atomic.Uint64 // meetings that have taken place
-	aborted atomic.Bool
-	mu      sync.Mutex // guards arrived, and changes of round and aborted
-	arrived int
+	mu      sync.Mutex // guards what follows
 	changed *sync.Cond
+	arrived int
+	round   uint64
+	aborted bool
 }
 
 // hostRank is one rank's access to its group.
@@ -32,7 +23,7 @@ type hostRank struct {
 
 // NewHostGroup makes the communicators of so many devices in the host's memory, by rank.
 func NewHostGroup(ranks int) []Communicator {
-	g := &hostGroup{ranks: ranks, seat: make([]Buffer, ranks), look: ranks <= runtime.GOMAXPROCS(0)}
+	g := &hostGroup{ranks: ranks, seat: make([]Buffer, ranks)}
 	g.changed = sync.NewCond(&g.mu)
 	list := make([]Communicator, ranks)
 	for rank := range list {
@@ -44,43 +35,22 @@ func NewHostGroup(ranks int) []Communicator {
 // meet returns when all ranks have called it.
 func (g *hostGroup) meet() error {
 	g.mu.Lock()
-	if g.aborted.Load() {
-		g.mu.Unlock()
+	defer g.mu.Unlock()
+	if g.aborted {
 		return ErrAborted
 	}
-	round := g.round.Load()
+	round := g.round
 	if g.arrived++; g.arrived == g.ranks {
-		g.arrived = 0
-		g.round.Store(round + 1)
+		g.arrived, g.round = 0, round+1
 		g.changed.Broadcast()
 	}
-	g.mu.Unlock()
-	if g.look {
-		g.lookFor(round)
-	}
-	if g.round.Load() != round {
-		return nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.round.Load() == round && !g.aborted.Load() {
+	for g.round == round && !g.aborted {
 		g.changed.Wait()
 	}
-	if g.round.Load() == round {
+	if g.round == round {
 		return ErrAborted
 	}
 	return nil
-}
-
-// lookFor returns when the round is over, or nearly at once if that takes long.
-func (g *hostGroup) lookFor(round uint64) {
-	for begin := time.Now(); time.Since(begin) < patience; {
-		for range 64 {
-			if g.round.Load() != round || g.aborted.Load() {
-				return
-			}
-		}
-	}
 }
 
 // together shows every rank what all have brought, and returns when all have done their share. Nobody's buffer is touched
@@ -139,15 +109,14 @@ func (r hostRank) Broadcast(b Buffer, n int64, root int) error {
 func (g *hostGroup) Abort() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.aborted.Store(true)
+	g.aborted = true
 	g.changed.Broadcast()
 }
 
 func (g *hostGroup) Reset() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.aborted.Store(false)
-	g.arrived = 0
+	g.aborted, g.arrived = false, 0
 	clear(g.seat)
 	return nil
 }
