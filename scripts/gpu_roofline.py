@@ -1,0 +1,180 @@
+"""What an H200 could do at best, on paper: the tables of docs/gpu-performance.md.
+
+    python scripts/gpu_roofline.py            # prints the page
+    python scripts/gpu_roofline.py --write    # writes it
+
+Operations and bytes of each op are counted by its definition (kernels/ops.go); the time is that of whichever of the two
+takes longer. Nothing here is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu-performance.md"
+
+# NVIDIA H200 SXM, data sheet, dense matrices: operations a second and bytes a second.
+RATES = {"float32": 67e12, "TF32": 494e12, "bfloat16": 989e12}
+BANDWIDTH = 4.8e12
+LAUNCH = 3e-6  # what a kernel costs inside a graph, whatever it does; a common figure
+STATES = {"SGD": 0, "momentum": 1, "Adam": 2}
+
+
+@dataclass
+class Op:
+    """One op of a step: its operations and the bytes that have to go through memory."""
+
+    name: str
+    flops: float
+    bytes: float
+
+
+@dataclass
+class Network:
+    """An autoencoder I - hidden - I and its data: entries a row and the distinct items of a batch."""
+
+    title: str
+    items: int
+    hidden: tuple[int, ...]
+    rows: int
+    entries: int
+    distinct: int
+    softmax: bool
+    optimizer: str
+
+    def ops(self) -> list[Op]:
+        """The step, in order."""
+        rows, items, first, last = self.rows, self.items, self.hidden[0], self.hidden[-1]
+        writes = 2 * (1 + STATES[self.optimizer])  # weights and states, read and written
+        pairs = list(zip(self.hidden, self.hidden[1:], strict=False))
+        dense = sum(a * b for a, b in pairs)
+        found = [Op("Gather", 2 * rows * self.entries * first, 4 * first * (self.distinct + rows))]
+        if pairs:
+            found.append(Op("Dense, forward", 2 * rows * dense, 4 * (dense + 2 * rows * sum(self.hidden[1:]))))
+        if self.softmax:
+            found.append(Op("OutputStats", 2 * rows * last * items, 4 * items * last))
+        found.append(Op("OutputStep", 6 * rows * last * items, 4 * items * last * writes))
+        if pairs:
+            found.append(Op("Dense, backward", 4 * rows * dense, 4 * (dense * writes + 4 * rows * sum(self.hidden))))
+        found.append(Op("Scatter", 2 * rows * self.entries * first, 4 * first * (self.distinct * writes + rows)))
+        return found
+
+
+# Gowalla's rows have 27 entries on average, MovieLens-20M's 144.
+NETWORKS = [
+    Network(
+        "27,278 - 3 x 1,024 - 27,278, batch 256, sigmoid, momentum",
+        27_278,
+        (1024,) * 3,
+        256,
+        144,
+        12_000,
+        False,
+        "momentum",
+    ),
+    Network("40,981 - 256 - 40,981, batch 512, soft-max, Adam", 40_981, (256,), 512, 27, 9_000, True, "Adam"),
+    Network("1,000,000 - 256 - 1,000,000, batch 512, soft-max, Adam", 1_000_000, (256,), 512, 27, 13_000, True, "Adam"),
+    Network(
+        "10,000,000 - 256 - 10,000,000, batch 512, soft-max, Adam", 10_000_000, (256,), 512, 27, 13_800, True, "Adam"
+    ),
+]
+RANKED = [(27_278, 1024), (1_000_000, 256), (10_000_000, 256)]
+RANKED_ROWS = 512
+
+
+def least(flops: float, size: float, rate: float) -> tuple[float, str]:
+    """The time at the limits, and what sets it."""
+    compute, memory = flops / rate, size / BANDWIDTH
+    longest = max(compute, memory, LAUNCH)
+    return longest, "launch" if longest == LAUNCH else "arithmetic" if compute >= memory else "memory"
+
+
+def time(seconds: float) -> str:
+    """In the unit that suits."""
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+
+
+def amount(number: float) -> str:
+    """Three digits or all before the point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def row(name: str, flops: float, size: float) -> str:
+    """A line of a table, with the time in each precision."""
+    cells = [name, amount(flops / 1e9), amount(size / 1e6)]
+    for rate in RATES.values():
+        seconds, bound = least(flops, size, rate)
+        cells.append(f"{time(seconds)} ({bound})")
+    return "| " + " | ".join([*cells, ""]) + " |"
+
+
+def table(lines: list[str]) -> str:
+    """With its head; the last column is for what hardware says."""
+    head = "| | GFLOP | MB | " + " | ".join(RATES) + " | measured |\n|---|---|---|" + "---|" * (len(RATES) + 1)
+    return "\n".join([head, *lines])
+
+
+ABOUT = """\
+Made by `scripts/gpu_roofline.py`. **Everything on this page is computed; nothing was measured.** The last column is
+for measurements. Limits (data sheet, dense): {limits}; memory
+{bandwidth} TB/s; {launch:.0f} us for the smallest kernel of a graph.
+
+Bytes are those that must pass through memory once: weights, states and rows of the batch. Logits stay in the
+second-level cache or in registers. In bfloat16 only products are narrow; weights and states are float32, which is what
+bounds it."""
+
+FOLLOWS = """\
+## What follows
+
+- In float32 `OutputStep` is bound by arithmetic at these batches, in bfloat16 by memory: a step of
+  I - 256 - I with Adam moves 6 KB an item for the update, and no kernel can be faster than that. A larger batch,
+  momentum instead of Adam, or tied weights help; a faster product does not.
+- The statistics of soft-max are a quarter of the arithmetic in float32, and a sixth of the time in bfloat16.
+- Hidden layers and the sparse input take microseconds: launches would cost as much, so a step has to be one graph.
+- Ranking reads the weights once for a batch of rows: in bfloat16 it is bound by arithmetic from about 400 rows on."""
+
+
+def page() -> str:
+    """The whole page."""
+    limits = ", ".join(f"{name} {rate / 1e12:.0f} TFLOP/s" for name, rate in RATES.items())
+    parts = [
+        "# What a GPU could do: the roofline of an H200, on paper",
+        ABOUT.format(limits=limits, bandwidth=BANDWIDTH / 1e12, launch=LAUNCH * 1e6),
+    ]
+    for network in NETWORKS:
+        ops = network.ops()
+        lines = [row(op.name, op.flops, op.bytes) for op in ops]
+        total = [time(sum(least(op.flops, op.bytes, rate)[0] for op in ops)) for rate in RATES.values()]
+        flops, size = sum(op.flops for op in ops), sum(op.bytes for op in ops)
+        lines.append(f"| **a step** | {amount(flops / 1e9)} | {amount(size / 1e6)} | " + " | ".join(total) + " | |")
+        parts += [
+            f"## {network.title}",
+            f"{network.entries} entries a row and {network.distinct:,} distinct items in a batch (assumed).",
+            table(lines),
+        ]
+    lines = [
+        row(f"{items:,} items, {units} units", 2 * RANKED_ROWS * units * items, 4 * items * units)
+        for items, units in RANKED
+    ]
+    parts += [
+        f"## Exact top-10 for {RANKED_ROWS} rows",
+        "Screening; the few exact scores of survivors are not counted.",
+        table(lines),
+    ]
+    parts.append(FOLLOWS)
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """Prints or writes the page."""
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(page())
+    else:
+        sys.stdout.write(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
