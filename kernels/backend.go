@@ -1,6 +1,6 @@
 package kernels
 
-// Backend is one way to compute: "reference", "cpu", later "cuda".
+// Backend is one way to compute: "reference", "cpu", "cuda".
 type Backend interface {
 	// Name is the word used in a device specification such as "cpu" or "cuda:0".
 	Name() string
@@ -18,6 +18,7 @@ type DeviceInfo struct {
 	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
 	// Precisions are those that the device has instructions for; others that it takes are emulated, which saves no time.
 	Precisions []string `json:"precisions,omitempty"`
+	Used       string   `json:"used,omitempty"`    // by whom its memory is used, if others use it and that is told
 	Missing    string   `json:"missing,omitempty"` // why the device cannot be used; empty if it can
 }
 

@@ -3,6 +3,8 @@ package program
 import (
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"dsstne/engine/fault"
@@ -73,7 +75,7 @@ func Devices() []kernels.DeviceInfo {
 		}
 	}
 	if kernels.Lookup("cuda") == nil {
-		list = append(list, kernels.DeviceInfo{Name: "cuda", Missing: noCUDA})
+		list = append(list, kernels.DeviceInfo{Name: "cuda", Available: -1, Missing: noCUDA})
 	}
 	return list
 }
@@ -139,11 +141,27 @@ func (p Placement) Open() (kernels.Device, error) {
 	case slices.Contains([]string{"auto", "all", "cpu", "cpu:0"}, p.Device):
 		return openCPU(p.Threads, p.Precision)
 	case someGPU.MatchString(p.Device):
-		return nil, fault.New(fault.DeviceUnavailable, "device %q: %s", p.Device, noCUDA)
+		return p.openGPU()
 	case someCPU.MatchString(p.Device):
 		return nil, fault.New(fault.Unsupported, "device %q: this version computes on one device; use \"cpu\"", p.Device)
 	default:
 		return nil, fault.New(fault.InvalidArgument, "devices is %q; it must be one of auto, all, cpu, cuda:0%s", p.Device,
 			strictjson.Suggestion(p.Device, []string{"auto", "all", "cpu", "cuda:0"}))
 	}
+}
+
+// openGPU makes a CUDA device ready; "cuda" is the first one.
+func (p Placement) openGPU() (kernels.Device, error) {
+	backend := kernels.Lookup("cuda")
+	if backend == nil {
+		return nil, fault.New(fault.DeviceUnavailable, "device %q: %s", p.Device, noCUDA)
+	}
+	id := 0
+	if _, number, found := strings.Cut(p.Device, ":"); found {
+		var err error
+		if id, err = strconv.Atoi(number); err != nil {
+			return nil, fault.New(fault.InvalidArgument, "device %q: no machine has that many", p.Device)
+		}
+	}
+	return backend.Open(id, kernels.Options{Precision: p.Precision})
 }

@@ -25,6 +25,8 @@ type Plan struct {
 	Available  int64    `json:"available"`       // what the device could still give, -1 if unknown
 	Limit      int64    `json:"limit,omitempty"` // memory_limit, if given
 	Operations []string `json:"operations"`
+	// Devices are those that it runs on.
+	Devices []kernels.DeviceInfo `json:"devices"`
 }
 
 // memory hands out buffers and keeps the list of parts; a dry one only counts.

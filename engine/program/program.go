@@ -54,6 +54,9 @@ func Describe(spec Spec) (*Plan, error) {
 		return nil, err
 	}
 	b.p.Plan.Available = spec.Device.Available()
+	info := spec.Device.Info()
+	info.Available = b.p.Plan.Available
+	b.p.Plan.Devices = []kernels.DeviceInfo{info}
 	return &b.p.Plan, nil
 }
 

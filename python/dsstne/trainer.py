@@ -122,7 +122,6 @@ class Trainer:
             "memory_limit": memory_limit,
         }
         self.model = model
-        _warn_if_emulated(precision)
         # What a step of the last run took; before the first one, what it takes at 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(batch_size, 1 << 20) if isinstance(batch_size, int) else 1.0
         with ExitStack() as undo:
@@ -142,6 +141,8 @@ class Trainer:
                 for layer, dataset in (inputs.datasets | outputs.datasets).items():
                     _native.call("trainer_bind", self._handle.value, layer.encode(), dataset._handle.value)
             self._data = (outputs, inputs)
+            if precision == "bfloat16":
+                _warn_if_emulated(precision, self.plan()["devices"])
             undo.pop_all()
         fed = [list(bound.datasets.values()) for bound in (inputs, outputs)]
         model._learn_same_items(len(fed[0]) == 1 and fed[0] == fed[1])
@@ -158,7 +159,7 @@ class Trainer:
             ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor or layer it
             belongs to, if any, and ``held`` tells that it exists already; ``bytes``: their sum; ``available``: bytes
             that are free, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the ordered
-            operations of a step, as texts.
+            operations of a step, as texts; ``devices``: what it runs on, as :func:`dsstne.doctor` describes it.
         """
         plan: dict[str, Any] = json.loads(_native.call_text("trainer_plan", self._handle.value))
         return plan
@@ -237,17 +238,15 @@ class Trainer:
         return f"Trainer({self.model!r}, step {now.step:,}, epoch {now.epoch:,})"
 
 
-def _warn_if_emulated(precision: str) -> None:
-    """Warns when the CPU has no instructions for a reduced precision."""
-    if precision != "bfloat16":
-        return  # an unknown word is refused by the library
-    cpu = next(device for device in _native.describe_library()["devices"] if device["name"] == "cpu")
-    if precision not in cpu["precisions"]:
-        warnings.warn(
-            f"this CPU ({cpu['kind']}) has no instructions for {precision}: it is emulated, which is slower than"
-            ' precision="float32"',
-            stacklevel=3,
-        )
+def _warn_if_emulated(precision: str, devices: list[dict[str, Any]]) -> None:
+    """Warns when a device has no instructions for a reduced precision."""
+    for device in devices:
+        if precision not in device["precisions"]:
+            warnings.warn(
+                f"this {device['name'].upper()} ({device['kind']}) has no instructions for {precision}: it is emulated,"
+                ' which is slower than precision="float32"',
+                stacklevel=3,
+            )
 
 
 class _MemoryExplained:

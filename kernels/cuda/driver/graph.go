@@ -1,0 +1,65 @@
+//go:build !nocuda && linux && amd64
+
+package driver
+
+// #include <cuda.h>
+import "C"
+
+// Graph is work that was recorded instead of done.
+type Graph struct{ g C.CUgraph }
+
+// Capture records what the function puts into the stream, and into streams that wait for it, instead of doing it.
+// Only calls on this thread are restrained meanwhile; those of the user's other threads go on.
+func (s Stream) Capture(record func() error) (Graph, error) {
+	mode := C.CUstreamCaptureMode(C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+	if err := failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), mode)); err != nil {
+		return Graph{}, err
+	}
+	recorded := record()
+	var g Graph
+	err := failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g.g))
+	if recorded != nil {
+		if g.g != nil {
+			_ = g.Close()
+		}
+		return Graph{}, recorded
+	}
+	return g, err
+}
+
+// Close gives the graph back; what was instantiated from it stays.
+func (g Graph) Close() error { return failure("cuGraphDestroy", C.cuGraphDestroy(g.g)) }
+
+// Nodes tells how many operations the graph has.
+func (g Graph) Nodes() (int, error) {
+	var n C.size_t
+	err := failure("cuGraphGetNodes", C.cuGraphGetNodes(g.g, nil, &n))
+	return int(n), err
+}
+
+// Exec is a graph that is ready to run, again and again.
+type Exec struct{ e C.CUgraphExec }
+
+// Instantiate makes the graph ready to run.
+func (g Graph) Instantiate() (Exec, error) {
+	var e Exec
+	err := failure("cuGraphInstantiateWithFlags", C.cuGraphInstantiateWithFlags(&e.e, g.g, 0))
+	return e, err
+}
+
+// Update gives the graph other arguments: those of a graph of the same form. It tells whether that was possible; if not, the
+// graph has to be instantiated anew.
+func (e Exec) Update(g Graph) (bool, error) {
+	var info C.CUgraphExecUpdateResultInfo
+	err := failure("cuGraphExecUpdate", C.cuGraphExecUpdate(e.e, g.g, &info))
+	if f, ok := err.(*Error); ok && f.Code == C.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Launch runs the graph in the order of a stream.
+func (e Exec) Launch(s Stream) error { return failure("cuGraphLaunch", C.cuGraphLaunch(e.e, s.c())) }
+
+// Close gives it back.
+func (e Exec) Close() error { return failure("cuGraphExecDestroy", C.cuGraphExecDestroy(e.e)) }

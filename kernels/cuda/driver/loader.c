@@ -1,0 +1,100 @@
+//go:build !nocuda && linux && amd64
+
+#define _GNU_SOURCE
+#include "loader.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NO_DEVICE = 100, NOT_SUPPORTED = 801 }; /* CUresult */
+
+/* What the slots answer without a driver, and for functions that a driver lacks. */
+int dsstne_driver_success(void) { return 0; }
+int dsstne_driver_no_device(void) { return NO_DEVICE; }
+static int not_supported(void) { return NOT_SUPPORTED; }
+
+extern void *dsstne_driver_slots[];
+
+#define SYMBOL(name) #name,
+static const char *const names[] = {
+#include "symbols.h"
+};
+
+static void *library;
+
+int dsstne_driver_open(char *text, size_t size) {
+  dlerror();
+  library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library) return 0;
+  const char *words = dlerror();
+  snprintf(text, size, "%s", words ? words : "it cannot be opened");
+  return -1;
+}
+
+int dsstne_driver_connect(void) {
+  int lacking = 0;
+  for (size_t i = 0; i != sizeof names / sizeof *names; i++) {
+    void *function = dlsym(library, names[i]);
+    lacking += !function;
+    dsstne_driver_slots[i] = function ? function : (void *)not_supported;
+  }
+  return lacking;
+}
+
+int dsstne_driver_version(int *version) {
+  int (*get)(int *) = (int (*)(int *))dlsym(library, "cuDriverGetVersion");
+  return get ? get(version) : -1;
+}
+
+int dsstne_driver_init(void) {
+  int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
+  return init ? init(0) : -1;
+}
+
+/* The few functions of libnvidia-ml.so.1 that are needed; its types, written down from its documentation. */
+typedef struct {
+  unsigned long long total, free, used;
+} nvml_memory;
+typedef struct {
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned instance[2];
+} nvml_process;
+
+static struct {
+  void *library;
+  int (*by_bus_id)(const char *, void **);
+  int (*memory)(void *, nvml_memory *);
+  int (*processes)(void *, unsigned *, nvml_process *);
+} nvml;
+
+static int open_nvml(void) {
+  if (nvml.library) return nvml.by_bus_id ? 0 : -1;
+  if (!(nvml.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL))) return -1;
+  int (*init)(void) = (int (*)(void))dlsym(nvml.library, "nvmlInit_v2");
+  nvml.memory = (int (*)(void *, nvml_memory *))dlsym(nvml.library, "nvmlDeviceGetMemoryInfo");
+  nvml.processes = (int (*)(void *, unsigned *, nvml_process *))dlsym(
+      nvml.library, "nvmlDeviceGetComputeRunningProcesses_v3"); /* driver 510 and newer */
+  if (!init || !nvml.memory || init()) return -1;
+  nvml.by_bus_id = (int (*)(const char *, void **))dlsym(nvml.library, "nvmlDeviceGetHandleByPciBusId_v2");
+  return nvml.by_bus_id ? 0 : -1;
+}
+
+int dsstne_driver_usage(const char *bus_id, dsstne_device_usage *usage) {
+  void *device;
+  nvml_memory memory;
+  memset(usage, 0, sizeof *usage);
+  if (open_nvml() || nvml.by_bus_id(bus_id, &device) || nvml.memory(device, &memory)) return -1;
+  usage->total = memory.total, usage->used = memory.used, usage->free = memory.free;
+  nvml_process processes[64];
+  unsigned count = sizeof processes / sizeof *processes;
+  if (!nvml.processes || nvml.processes(device, &count, processes)) return 0;
+  const unsigned fit = sizeof usage->user / sizeof *usage->user;
+  usage->users = (int32_t)(count < fit ? count : fit);
+  for (int i = 0; i < usage->users; i++) {
+    usage->user[i].pid = processes[i].pid;
+    usage->user[i].bytes = processes[i].bytes;
+  }
+  return 0;
+}

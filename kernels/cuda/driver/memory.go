@@ -1,0 +1,79 @@
+//go:build !nocuda && linux && amd64
+
+package driver
+
+// #include <cuda.h>
+import "C"
+
+import "unsafe"
+
+// Address is a place in the memory of a device.
+type Address uint64
+
+// Alloc takes memory of the current context's device, with unspecified content.
+func Alloc(bytes int64) (Address, error) {
+	var at C.CUdeviceptr
+	err := failure("cuMemAlloc", C.cuMemAlloc(&at, C.size_t(bytes)))
+	return Address(at), err
+}
+
+// Free gives memory of Alloc back, after waiting for work that may use it.
+func Free(at Address) error { return failure("cuMemFree", C.cuMemFree(C.CUdeviceptr(at))) }
+
+// HostAlloc takes pinned memory of the host, which copies reach without a detour; all contexts may use it.
+func HostAlloc(bytes int64) (unsafe.Pointer, error) {
+	var at unsafe.Pointer
+	err := failure("cuMemHostAlloc", C.cuMemHostAlloc(&at, C.size_t(bytes), C.CU_MEMHOSTALLOC_PORTABLE))
+	return at, err
+}
+
+// HostFree gives memory of HostAlloc back.
+func HostFree(at unsafe.Pointer) error { return failure("cuMemFreeHost", C.cuMemFreeHost(at)) }
+
+// MemoryInfo tells how many bytes of the current context's device are free, and how many it has.
+func MemoryInfo() (free, total int64, err error) {
+	var f, t C.size_t
+	err = failure("cuMemGetInfo", C.cuMemGetInfo(&f, &t))
+	return int64(f), int64(t), err
+}
+
+// CopyToDevice copies from the host and returns when the source may be changed.
+func CopyToDevice(to Address, from unsafe.Pointer, bytes int64) error {
+	return failure("cuMemcpyHtoD", C.cuMemcpyHtoD(C.CUdeviceptr(to), from, C.size_t(bytes)))
+}
+
+// CopyToHost copies to the host and returns when it is done.
+func CopyToHost(to unsafe.Pointer, from Address, bytes int64) error {
+	return failure("cuMemcpyDtoH", C.cuMemcpyDtoH(to, C.CUdeviceptr(from), C.size_t(bytes)))
+}
+
+// CopyToDeviceAsync copies in the order of a stream; the source is pinned memory that stays as it is until then.
+func (s Stream) CopyToDeviceAsync(to Address, from unsafe.Pointer, bytes int64) error {
+	return failure("cuMemcpyHtoDAsync", C.cuMemcpyHtoDAsync(C.CUdeviceptr(to), from, C.size_t(bytes), s.c()))
+}
+
+// CopyToHostAsync copies in the order of a stream, to pinned memory.
+func (s Stream) CopyToHostAsync(to unsafe.Pointer, from Address, bytes int64) error {
+	return failure("cuMemcpyDtoHAsync", C.cuMemcpyDtoHAsync(to, C.CUdeviceptr(from), C.size_t(bytes), s.c()))
+}
+
+// Copy copies within the device, or between devices that were given access to each other, in the order of a stream.
+func (s Stream) Copy(to, from Address, bytes int64) error {
+	return failure("cuMemcpyDtoDAsync", C.cuMemcpyDtoDAsync(C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(bytes), s.c()))
+}
+
+// CopyPeer copies between two devices in the order of a stream, by way of the host where they cannot reach each other.
+func (s Stream) CopyPeer(to Address, toContext *Context, from Address, fromContext *Context, bytes int64) error {
+	return failure("cuMemcpyPeerAsync", C.cuMemcpyPeerAsync(C.CUdeviceptr(to), toContext.raw(), C.CUdeviceptr(from),
+		fromContext.raw(), C.size_t(bytes), s.c()))
+}
+
+// Fill8 sets bytes, in the order of a stream.
+func (s Stream) Fill8(at Address, value byte, bytes int64) error {
+	return failure("cuMemsetD8Async", C.cuMemsetD8Async(C.CUdeviceptr(at), C.uchar(value), C.size_t(bytes), s.c()))
+}
+
+// Fill32 sets words of four bytes, in the order of a stream.
+func (s Stream) Fill32(at Address, value uint32, words int64) error {
+	return failure("cuMemsetD32Async", C.cuMemsetD32Async(C.CUdeviceptr(at), C.uint(value), C.size_t(words), s.c()))
+}

@@ -1,0 +1,72 @@
+//go:build !nocuda && linux && amd64
+
+package driver
+
+// #include <cuda.h>
+import "C"
+
+import (
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// Stream is an order of work on a device; the zero value is the context's default stream, which is not ours to use.
+type Stream struct{ s cu.Stream }
+
+func (s Stream) c() C.CUstream { return C.CUstream(unsafe.Pointer(s.s.C())) }
+
+// Handle is the driver's own, for libraries that work in a stream of ours.
+func (s Stream) Handle() unsafe.Pointer { return unsafe.Pointer(s.s.C()) }
+
+// NewStream makes a stream that does not wait for the default one.
+func NewStream() (Stream, error) {
+	s, err := cu.MakeStream(cu.NonBlocking)
+	return Stream{s}, wrapped("cuStreamCreate", err)
+}
+
+// Close gives the stream back; its work goes on to the end.
+func (s Stream) Close() error { return wrapped("cuStreamDestroy", s.s.Destroy()) }
+
+// Synchronize waits until all work of the stream is done. Errors of kernels are told here at the latest.
+func (s Stream) Synchronize() error { return wrapped("cuStreamSynchronize", s.s.Synchronize()) }
+
+// Wait makes later work of the stream wait for an event.
+func (s Stream) Wait(e Event) error { return wrapped("cuStreamWaitEvent", s.s.Wait(e.e, 0)) }
+
+// Record makes an event happen when the stream's work so far is done.
+func (s Stream) Record(e Event) error { return wrapped("cuEventRecord", e.e.Record(s.s)) }
+
+// Event is a point in a stream.
+type Event struct{ e cu.Event }
+
+// NewEvent makes an event, which takes the time if it is to be measured.
+func NewEvent(timing bool) (Event, error) {
+	flags := cu.DisableTiming
+	if timing {
+		flags = cu.DefaultEvent
+	}
+	e, err := cu.MakeEvent(flags)
+	return Event{e}, wrapped("cuEventCreate", err)
+}
+
+// Close gives the event back.
+func (e Event) Close() error { return wrapped("cuEventDestroy", cu.DestroyEvent(&e.e)) }
+
+// Synchronize waits until the event has happened.
+func (e Event) Synchronize() error { return wrapped("cuEventSynchronize", e.e.Synchronize()) }
+
+// Happened tells whether the event has happened, without waiting.
+func (e Event) Happened() (bool, error) {
+	err := wrapped("cuEventQuery", e.e.Query())
+	if f, ok := err.(*Error); ok && f.Code == C.CUDA_ERROR_NOT_READY {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Milliseconds is the time from one event with timing to another, both of which have happened.
+func Milliseconds(from, to Event) (float64, error) {
+	ms, err := from.e.Elapsed(to.e)
+	return ms, wrapped("cuEventElapsedTime", err)
+}
