@@ -175,15 +175,18 @@ type OutputSource struct {
 // With TiedInput >= 0 the rows that slot touches are not updated: their dw goes to TiedGradient, row n for the n-th touched
 // item, for Scatter to finish.
 type Output struct {
-	Name         string // of the layer, for error messages
-	Target       int    // slot
-	Term         int    // index into Step.Loss
-	Items        int64
-	Sources      []OutputSource
-	Bias         *Weights // [I, 1], nil = none
-	Temperature  float32
-	Loss         Loss
-	Stats        Buffer // [B, 2]: maximum, log-sum-exp; nil for losses that need none
+	Name        string // of the layer, for error messages
+	Target      int    // slot
+	Term        int    // index into Step.Loss
+	Items       int64
+	Sources     []OutputSource
+	Bias        *Weights // [I, 1], nil = none
+	Temperature float32
+	Loss        Loss
+	Stats       Buffer // [B, 2]: maximum, log-sum-exp; nil for losses that need none
+	// Continues says that OutputStep runs after OutputStats of the same op and step, and that what OutputStats read and its
+	// Workspace are as it left them. So it may use again what it finds there. Only for losses that need statistics.
+	Continues    bool
 	Optimizer    Optimizer
 	TiedInput    int
 	TiedGradient Buffer

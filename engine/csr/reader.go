@@ -21,6 +21,8 @@ type Reader struct {
 	// Limit is the most stored entries that a batch may have, 0 for no limit: what was planned for. A batch beyond it is
 	// fault.InvalidData, because only a matrix that was changed can have one.
 	Limit int64
+	// RowsOnly leaves the order by item out, which only training reads.
+	RowsOnly bool
 
 	entries  Entries
 	payload  []uint64 // by entry of the batch: row and bits of the value
@@ -28,7 +30,7 @@ type Reader struct {
 	counters [maxPasses][1 << maxDigit]int32
 }
 
-// Batch fills out with rows of the matrix, in both orders. Entry (u, j) is left out in training when
+// Batch fills out with rows of the matrix, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in training when
 // random.Uniform(Seed, Stream, step, u, j) < Denoising, where u is the row's place in the batch. out's slices are used again
 // if they are large enough. A row may appear more than once. After a failure out is empty.
 func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.SparseBatch) error {
@@ -41,7 +43,9 @@ func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.Spa
 		out.Offsets = append(out.Offsets[:0], 0)
 		out.Indices, out.Values, out.RowSum = out.Indices[:0], out.Values[:0], out.RowSum[:0]
 	}
-	r.transpose(out)
+	if !r.RowsOnly {
+		r.transpose(out)
+	}
 	return err
 }
 

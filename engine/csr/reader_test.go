@@ -74,6 +74,14 @@ func TestABatchHoldsItsRows(t *testing.T) {
 	}, b)
 }
 
+func TestABatchOfRowsOnlyHasNoOrderByItem(t *testing.T) {
+	b := batchOf(t, &csr.Reader{Matrix: opened(t, small()), RowsOnly: true}, 2, 1, 0)
+	require.Equal(t, &kernels.SparseBatch{
+		Columns: 10, Offsets: []int32{0, 3, 3, 5}, Indices: []int32{0, 2, 9, 2, 5}, Values: []float32{3, 4, -5, 1, 2},
+		RowSum: []float32{2, 0, 3},
+	}, b)
+}
+
 func TestARowMayAppearTwiceInABatch(t *testing.T) {
 	b := batchOf(t, &csr.Reader{Matrix: opened(t, small())}, 0, 0)
 	require.Equal(t, []int32{2, 5, 2, 5}, b.Indices)

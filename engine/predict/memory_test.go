@@ -15,7 +15,7 @@ func TestTheLimitHoldsForWhatACallTakes(t *testing.T) {
 	const rows, queries = 400, 1 << 14
 	data := fixture.Blocks(t, rows, items, 4, 2, 3)
 	p := on(t, data, `{"threads": 1, "batch_size": 16384, "memory_limit": 400000}`)
-	other := fixture.Blocks(t, rows, items, 4, 30, 3) // 10,800 items to leave out take 518 kB to sort
+	other := fixture.Blocks(t, rows, items, 4, 120, 3) // 43,200 items to leave out, 8 bytes each
 	ids, scores := make([]int32, rows*5), make([]float32, rows*5)
 	recommend := func(exclude *csr.Matrix) error {
 		return p.Recommend("", nil, exclude, predict.Filter{}, 5, ids, scores)

@@ -93,6 +93,7 @@ func (p *Predictor) prepare() error {
 	for slot, layer := range built.Slots {
 		p.readers = append(p.readers, &csr.Reader{
 			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer),
+			RowsOnly: true,
 		})
 		p.step.Sparse[slot] = &kernels.SparseBatch{}
 	}

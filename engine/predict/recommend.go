@@ -107,9 +107,9 @@ func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(*kern
 	p := r.p
 	var further []*csr.Reader
 	if r.exclude != nil {
-		reader := &csr.Reader{Matrix: r.exclude, Limit: r.excluded()}
+		reader := &csr.Reader{Matrix: r.exclude, Limit: r.excluded(), RowsOnly: true}
 		further = append(further, reader)
-		batch := program.BatchBytes(p.batchRows(r.rows), reader.Limit)
+		batch := program.BatchBytes(p.batchRows(r.rows), reader.Limit, true)
 		parts = append(parts,
 			program.Part{Name: "data", Of: "items to leave out", Bytes: r.exclude.Bytes(), Device: "host", Held: true},
 			program.Part{Name: "batch", Of: "items to leave out", Bytes: batch, Device: p.name})

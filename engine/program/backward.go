@@ -58,6 +58,7 @@ func (b *builder) output(term int, t network.Term) error {
 		}
 		b.tiedGradient[layer.Shared] = op.TiedGradient
 	}
+	op.Continues = t.Loss.NeedsStats()
 	b.workspace(op, func(buffer kernels.Buffer) { op.Workspace = buffer })
 	device := b.spec.Device
 	if t.Loss.NeedsStats() {

@@ -191,14 +191,20 @@ func (b *builder) slots() {
 	for i, layer := range b.net.Layers {
 		if layer.Kind == network.Input || (layer.Kind == network.Output && b.spec.Training != nil) {
 			b.p.Slots = append(b.p.Slots, i)
-			b.p.memory.note("batch", layer.Name, BatchBytes(b.spec.Rows, b.spec.Entries(i)), false)
+			b.p.memory.note("batch", layer.Name, BatchBytes(b.spec.Rows, b.spec.Entries(i), b.spec.Training == nil), false)
 		}
 	}
 }
 
-// BatchBytes is the memory of a sparse batch in both orders, with the room that sorting it takes: by row its offset and its
-// sum, by entry 6 words of the batch and 6 of the sort.
-func BatchBytes(rows, entries int64) int64 { return 4 * (2*rows + 12*entries) }
+// BatchBytes is the memory of a sparse batch: by row its offset and its sum, by entry 2 words, and to have the order by item
+// too, 4 words of the batch and 6 of the sort.
+func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
+	words := int64(12)
+	if rowsOnly {
+		words = 2
+	}
+	return 4 * (2*rows + words*entries)
+}
 
 func (b *builder) add(text string, run func(*kernels.Step) error) {
 	b.p.ops = append(b.p.ops, Op{Text: text, run: run})

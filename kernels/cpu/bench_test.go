@@ -107,7 +107,7 @@ func BenchmarkOutput(b *testing.B) {
 				}
 				flop := 6 * float64(c.B*c.K*c.I)
 				if op.Loss.NeedsStats() {
-					op.Stats, flop = filled(d, 2*c.B, 0), flop/6*8
+					op.Stats, op.Continues, flop = filled(d, 2*c.B, 0), true, flop/6*8
 				}
 				op.Workspace = filled(d, d.WorkspaceSize(op, c.B), 0)
 				step := &kernels.Step{

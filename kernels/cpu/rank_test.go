@@ -51,3 +51,49 @@ func TestScreeningLeavesFewItemsWhereOneUnitOutweighsAllOthers(t *testing.T) {
 		require.NoError(t, d.Close())
 	}
 }
+
+// The errors that rounding to 8 bits makes are at most what screening allows for, and here they are nearly that: each case fails
+// if one of the three terms of the bound (rank_screen.h) is left out.
+func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
+	const items, best = 200, 150 // the best item is not in the first tile, so that there is a threshold
+	for name, x := range map[string]struct {
+		units                        int64
+		row, rival, filler, favorite [3]float32 // the first two units and all others
+	}{
+		"the row's":    {64, [3]float32{127, 0, 0.49}, [3]float32{0.2, 0, 0}, [3]float32{}, [3]float32{0, 0, 1}},
+		"the weight's": {64, [3]float32{0, 0, 1}, [3]float32{0, 0, 0.45}, [3]float32{}, [3]float32{127, 0, 0.49}},
+		"both, which are multiplied": {
+			100_002, [3]float32{127, 0, 0.51}, [3]float32{-30_000. / 127, 0, 0}, [3]float32{-500, 0, 0}, [3]float32{0, 127, -0.51},
+		},
+	} {
+		for level := c.Portable; level <= c.Widest; level++ {
+			if c.Select(level) == nil {
+				continue
+			}
+			d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: c.Select(level).Name()})
+			require.NoError(t, err)
+			op, step := topK(d, 8, x.units, items, 1, false)
+			op.Exclude = -1
+			fill := func(to []float32, of [3]float32) {
+				copy(to, of[:2])
+				for k := 2; k < len(to); k++ {
+					to[k] = of[2]
+				}
+			}
+			h, w := op.Sources[0].H.Float32(), op.Sources[0].Weight.Value.Float32()
+			for u := range int64(8) {
+				fill(h[u*x.units:][:x.units], x.row)
+			}
+			for i := range int64(items) {
+				fill(w[i*x.units:][:x.units], x.filler)
+			}
+			fill(w[:x.units], x.rival)
+			fill(w[best*x.units:][:x.units], x.favorite)
+			require.NoError(t, d.TopK(op, step))
+			for _, id := range op.IDs {
+				require.Equal(t, int32(best), id, "%s, %s", c.Select(level).Name(), name)
+			}
+			require.NoError(t, d.Close())
+		}
+	}
+}

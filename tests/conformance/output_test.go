@@ -29,10 +29,12 @@ type hiddenSource struct {
 	weight     *weight
 }
 
-// outputCase is an OutputStep, or with onlyStats the OutputStats before it.
+// outputCase is an OutputStep, or with onlyStats the OutputStats before it, or with both of them both.
 type outputCase struct {
 	title       string
 	onlyStats   bool
+	both        bool
+	continues   bool // see kernels.Output
 	step        *kernels.Step
 	items       int64
 	sources     []hiddenSource
@@ -51,6 +53,7 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	defer p.free()
 	op := &kernels.Output{
 		Target: 1, Term: 1, Items: c.items, Temperature: c.temperature, Loss: c.loss, Optimizer: c.optimizer, TiedInput: -1,
+		Continues: c.continues,
 	}
 	for _, s := range c.sources {
 		source := kernels.OutputSource{H: p.guarded(s.h, s.weight.columns), Weight: s.weight.place(p), Accumulate: s.accumulate}
@@ -69,15 +72,16 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	}
 	if c.loss.NeedsStats() {
 		op.Stats = p.guarded(make([]float32, 2*c.step.Rows), 2)
-		if !c.onlyStats {
+		if !c.onlyStats && !c.both {
 			copy(op.Stats.Float32(), c.statistics())
 		}
 	}
 	op.Workspace = p.workspace(op, c.step.Rows)
 	step := fresh(c.step)
-	if c.onlyStats {
+	if c.onlyStats || c.both {
 		err = d.OutputStats(op, step)
-	} else {
+	}
+	if !c.onlyStats && err == nil {
 		err = d.OutputStep(op, step)
 	}
 	r.add("stats", op.Stats)

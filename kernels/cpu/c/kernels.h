@@ -108,7 +108,6 @@ typedef struct {
   weights_t weight;
   const float *tied; /* [count, K] or null */
   optimizer_t optimizer;
-  float *workspace; /* a padded row per worker */
   failure_t failure;
   int64_t next;
 } scatter_t;
@@ -143,6 +142,7 @@ typedef struct {
   float *workspace;
   int32_t workers;
   int32_t bfloat16; /* operands of products are rounded to it */
+  int32_t continues; /* output_step finds the workspace as output_stats left it */
   /* dense forward */
   float *out; /* [B, items] */
   int32_t accumulate, has_epilogue;
@@ -203,8 +203,8 @@ typedef struct {
   void (*top_k_pack)(rank_t *, int32_t worker);
   void (*top_k_screen)(rank_t *, int32_t worker);
   void (*top_k_finish)(rank_t *, int32_t worker);
-  int64_t (*scatter_workspace)(int64_t columns, int32_t workers);
-  int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16);
+  int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
+                             int32_t continues);
   int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);
 } kernels_t;
 

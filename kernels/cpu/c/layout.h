@@ -14,24 +14,26 @@ typedef struct {
   int64_t B, K, Bp, Kp, ldw, ldv, ldz, ldh; /* padded sizes and row strides, in words */
   int64_t Kw, Bw;                      /* words of a sum over K and over B */
   int64_t tile, tiles, groups;         /* items a tile, tiles, groups of tiles */
+  int64_t kept_tiles;                  /* whose logits stay from output_stats to output_step */
   /* offsets into the workspace, in floats */
-  int64_t panels, rows, dh, norm, scale, weight, count, lse, most, worker;
+  int64_t panels, rows, dh, norm, scale, weight, count, most, kept, worker;
   /* offsets inside a worker's part */
   int64_t w, v, z, y, dw, partial, inverse, db, extra, worker_size, total;
 } layout_t;
 
 /* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
- * EXTRA: floats a row of scratch. */
+ * EXTRA: floats a row of scratch. KEPT_BYTES: of logits that are not made twice; a bound, so that nothing grows with B I. */
 enum {
   GROUP_ITEMS = 1024,
   GROUP_STEP = 8,
   MAX_GROUPS = 64,
   TILE_BYTES = 640 * 1024,
-  EXTRA = 6,
+  EXTRA = 7,
+  KEPT_BYTES = 4 << 20,
   MAX_TILE = 16 * TILE_ROWS
 };
 
-static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int32_t pairs) {
+static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int32_t pairs, int32_t continues) {
   layout_t l = {
       .pairs = pairs, .B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
   l.ldv = l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
@@ -47,6 +49,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   l.tile = round_up(larger((I + tiles - 1) / tiles, 1), TILE_ROWS);
   l.tiles = (I + l.tile - 1) / l.tile;
   l.groups = smaller(groups, l.tiles);
+  if (continues) l.kept_tiles = smaller(l.tiles, KEPT_BYTES / (4 * l.tile * l.ldz));
   int64_t at = 0;
 #define PART(name, size) l.name = at, at += round_up(size, 16)
   PART(panels, l.Bp * l.Kw);
@@ -56,8 +59,8 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   PART(scale, l.Bp);
   PART(weight, l.Bp);
   PART(count, l.Bp);
-  PART(lse, l.Bp);
   PART(most, (int64_t)workers * 16);
+  PART(kept, l.kept_tiles * l.tile * l.ldz);
   l.worker = at;
   at = 0;
   PART(w, l.tile * l.ldw);
@@ -85,17 +88,18 @@ static int64_t units_of(const source_t *source, int32_t sources) {
 }
 
 static layout_t layout(const layer_t *o) {
-  return layout_of(o->rows, units_of(o->source, o->sources), o->items, o->workers, o->bfloat16);
+  return layout_of(o->rows, units_of(o->source, o->sources), o->items, o->workers, o->bfloat16, o->continues);
 }
 
 /* The first tile of a group; the tiles are spread evenly. */
 INLINE int64_t group_start(const layout_t *l, int64_t group) { return group * l->tiles / l->groups; }
 
 /* For batches of up to so many rows: a smaller batch has larger tiles, and may need more. */
-static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16) {
+static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
+                               int32_t continues) {
   int64_t most = 0;
   for (int64_t b = PANEL; b <= round_up(larger(rows, 1), PANEL); b += PANEL)
-    most = larger(most, layout_of(b, columns, items, workers, bfloat16).total);
+    most = larger(most, layout_of(b, columns, items, workers, bfloat16, continues).total);
   return most;
 }
 
@@ -112,8 +116,7 @@ INLINE void concatenate(const source_t *source, int32_t sources, int weights, in
 static void pack_row(const layer_t *o, const layout_t *l, int64_t u, float *row) {
   float *ws = o->workspace, weight = 0, total = 0;
   memset(row, 0, l->Kp * 4);
-  memset(ws + l->dh + u * l->ldh, 0, l->ldh * 4);
-  ws[l->norm + u] = ws[l->scale + u] = ws[l->lse + u] = 0;
+  ws[l->norm + u] = ws[l->scale + u] = 0;
   if (u < l->B) {
     concatenate(o->source, o->sources, 0, u, row);
     if (o->temperature != 0) {
@@ -126,7 +129,6 @@ static void pack_row(const layer_t *o, const layout_t *l, int64_t u, float *row)
     weight = o->loss.weight / (float)l->B;
     total = o->row_sum ? o->row_sum[u] : 0;
     if (o->loss.normalize_rows) weight = total > 0 ? weight / total : 0;
-    if (o->stats) ws[l->lse + u] = o->stats[2 * u + 1];
   }
   ws[l->weight + u] = weight;
   ws[l->count + u] = total * weight;
@@ -181,6 +183,11 @@ INLINE float load_item(const layer_t *o, const layout_t *l, int64_t item, float 
   }
   for (int64_t k = l->K; k < l->Kp; k++) row[k] = 0;
   return inverse;
+}
+
+/* Where a tile's logits are. */
+INLINE float *logits_of(const layer_t *o, const layout_t *l, int64_t tile, float *mine) {
+  return tile < l->kept_tiles ? o->workspace + l->kept + tile * l->tile * l->ldz : mine + l->z;
 }
 
 /* Packs the tile's weights. */

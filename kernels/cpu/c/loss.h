@@ -12,13 +12,23 @@ typedef struct {
   float *excess; /* [Bp] of the product of 1 + exp(-|z|), logistic losses */
   float *linear; /* [Bp] sum of max(z, 0), logistic losses; sum of the loss, squared loss */
   float *logit;  /* [BLOCK_ITEMS, Bp] of the stored targets */
+  float *lse;    /* [Bp] log-sum-exp of each row, soft-max */
 } loss_scratch_t;
+
+static loss_scratch_t loss_scratch(const layout_t *l, float *extra) {
+  return (loss_scratch_t){extra, extra + l->Bp, extra + 2 * l->Bp, extra + (2 + BLOCK_ITEMS) * l->Bp};
+}
+
+/* Takes the log-sum-exp out of the statistics. */
+static void take_stats(const layer_t *o, const layout_t *l, float *lse) {
+  for (int64_t u = 0; u < l->Bp; u++) lse[u] = o->stats && u < l->B ? o->stats[2 * u + 1] : 0;
+}
 
 /* The gradient with target 0 of n items (a constant) on all rows, in place of their logits z, to which the bias is added
  * first. gradient and size get, for each item, the sums of the gradient and of its magnitude. */
 INLINE void zero_targets(const int32_t kind, const int n, const layer_t *o, const layout_t *l, const float *bias,
                          float *restrict z, const loss_scratch_t *scratch, double *gradient, double *size) {
-  const float *weight = o->workspace + l->weight, *count = o->workspace + l->count, *lse = o->workspace + l->lse;
+  const float *weight = o->workspace + l->weight, *count = o->workspace + l->count, *lse = scratch->lse;
   vf sum[BLOCK_ITEMS], magnitude[BLOCK_ITEMS];
 #pragma GCC unroll 4
   for (int i = 0; i < n; i++) sum[i] = magnitude[i] = splat(0);
@@ -103,7 +113,7 @@ INLINE float stored_target(const int32_t kind, const loss_t *loss, float z, floa
  * the loss. db[t] is the sum of item t's gradient, size[t] bounds the sum of its magnitudes. */
 INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z,
                         const loss_scratch_t *scratch, float *db, double *size) {
-  const float *weight = o->workspace + l->weight, *lse = o->workspace + l->lse;
+  const float *weight = o->workspace + l->weight, *lse = scratch->lse;
   const by_item_t *target = &o->target;
   const int32_t *row = target->rows;
   int64_t at = lower_bound(target->items, target->count, first);

@@ -43,7 +43,7 @@ func (t *Table) Scatter(op *kernels.Scatter, s *kernels.Step) *Call {
 	}
 	a := &C.scatter_t{
 		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), weight: call.weights(op.Weight), tied: buffer(op.TiedGradient),
-		optimizer: call.optimizer(op.Optimizer, s), workspace: buffer(op.Workspace),
+		optimizer: call.optimizer(op.Optimizer, s),
 	}
 	call.failure = &a.failure
 	call.phase(C.phase_t(C.run_scatter), unsafe.Pointer(a))
@@ -81,16 +81,18 @@ func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
 	return call
 }
 
-// layer starts a call on a layer_t, whose first phase packs the sources.
+// layer makes the arguments of a call on a layer.
 func (t *Table) layer(call *Call, rows int64, items int64, workspace kernels.Buffer, workers int) *C.layer_t {
 	a := &C.layer_t{
 		rows: C.int64_t(rows), items: C.int64_t(items), workspace: buffer(workspace), workers: C.int32_t(workers), tied_count: -1,
 		bias: C.weights_t{id: -1}, bfloat16: t.bfloat16,
 	}
 	call.failure = &a.failure
-	call.phase(C.phase_t(C.run_pack), unsafe.Pointer(a))
 	return a
 }
+
+// pack is the first phase of most calls on a layer_t.
+func (call *Call) pack(a *C.layer_t) { call.phase(C.phase_t(C.run_pack), unsafe.Pointer(a)) }
 
 // Dense translates the op.
 func (t *Table) Dense(op *kernels.Dense, s *kernels.Step, workers int) *Call {
@@ -102,6 +104,7 @@ func (t *Table) Dense(op *kernels.Dense, s *kernels.Step, workers int) *Call {
 	if op.Epilogue != nil {
 		a.has_epilogue, a.epilogue = 1, epilogue(op.Epilogue, s)
 	}
+	call.pack(a)
 	call.phase(C.phase_t(C.run_dense), unsafe.Pointer(a))
 	return call
 }
@@ -115,6 +118,7 @@ func (t *Table) DenseBackward(op *kernels.DenseBackward, s *kernels.Step, worker
 		h: buffer(op.In), dh: buffer(op.DIn), accumulate: flag(op.Accumulate), weight: call.weights(op.Weight),
 	}
 	a.dz, a.optimizer = buffer(op.DZ), call.optimizer(op.Optimizer, s)
+	call.pack(a)
 	call.phase(C.phase_t(C.run_step), unsafe.Pointer(a))
 	call.phase(C.phase_t(C.run_finish), unsafe.Pointer(a))
 	return call
@@ -122,6 +126,7 @@ func (t *Table) DenseBackward(op *kernels.DenseBackward, s *kernels.Step, worker
 
 func (t *Table) output(call *Call, op *kernels.Output, s *kernels.Step, workers int) *C.layer_t {
 	a := t.layer(call, s.Rows, op.Items, op.Workspace, workers)
+	a.continues = flag(op.Continues)
 	a.sources = C.int32_t(len(op.Sources))
 	for i, source := range op.Sources {
 		a.source[i] = C.source_t{
@@ -148,6 +153,7 @@ func (t *Table) output(call *Call, op *kernels.Output, s *kernels.Step, workers 
 func (t *Table) OutputStats(op *kernels.Output, s *kernels.Step, workers int) *Call {
 	call := &Call{layer: op.Name}
 	a := t.output(call, op, s, workers)
+	call.pack(a)
 	call.phase(C.phase_t(C.run_stats), unsafe.Pointer(a))
 	return call
 }
@@ -156,6 +162,9 @@ func (t *Table) OutputStats(op *kernels.Output, s *kernels.Step, workers int) *C
 func (t *Table) OutputStep(op *kernels.Output, s *kernels.Step, workers int) *Call {
 	call := &Call{layer: op.Name}
 	a := t.output(call, op, s, workers)
+	if !op.Continues {
+		call.pack(a)
+	}
 	call.phase(C.phase_t(C.run_step), unsafe.Pointer(a))
 	call.phase(C.phase_t(C.run_finish), unsafe.Pointer(a))
 	call.end = func() {
@@ -228,14 +237,12 @@ func block(rows int64) int64 {
 func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
 	w := C.int32_t(workers)
 	switch op := op.(type) {
-	case *kernels.Scatter:
-		return int64(C.scatter_workspace(t.c, C.int64_t(op.Weight.Columns), w))
 	case *kernels.Dense:
-		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers)
+		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers, false)
 	case *kernels.DenseBackward:
-		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers)
+		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers, false)
 	case *kernels.Output:
-		return t.layerSize(rows, units(op.Sources), op.Items, workers)
+		return t.layerSize(rows, units(op.Sources), op.Items, workers, op.Continues)
 	case *kernels.TopK:
 		return int64(C.rank_workspace(t.c, C.int64_t(rows), C.int64_t(units(op.Sources)), w))
 	default:
@@ -243,8 +250,9 @@ func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
 	}
 }
 
-func (t *Table) layerSize(rows, columns, items int64, workers int) int64 {
-	return int64(C.layer_workspace(t.c, C.int64_t(rows), C.int64_t(columns), C.int64_t(items), C.int32_t(workers), t.bfloat16))
+func (t *Table) layerSize(rows, columns, items int64, workers int, continues bool) int64 {
+	return int64(C.layer_workspace(t.c, C.int64_t(rows), C.int64_t(columns), C.int64_t(items), C.int32_t(workers), t.bfloat16,
+		flag(continues)))
 }
 
 func units(sources []kernels.OutputSource) int64 {

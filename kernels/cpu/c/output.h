@@ -6,7 +6,8 @@
  *     dW[T, K]  = dz'[T, B] h[B, K]       a strip of TILE_ROWS items at a time, updated at once
  * Several sources are one: their units stand side by side, K is the sum. The tile's rows are copied once (cosine: and
  * normalised) into padded rows, so that rows do not share cache sets, and both products with W read the copy.
- * Memory: h twice, dh, and for each worker a tile of W, of z and a partial dh. FLOPs: 6 B K I, soft-max 8 B K I. */
+ * Memory: h twice, dh, and for each worker a tile of W, of z and a partial dh. FLOPs: 6 B K I, soft-max 8 B K I, of which
+ * those 2 B K I are spared whose logits the statistics leave behind (KEPT_BYTES). */
 
 /* Waits until it is group's turn, so that what groups add up is added in their order. Groups are taken in order too, so
  * the ones before are at work or done. False when another worker has failed. */
@@ -81,8 +82,9 @@ static void output_stats(layer_t *o, int32_t worker) {
     for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       load_tile(o, &l, first, n, mine);
-      product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, mine + l.z, l.ldz, n, l.Bp);
-      tile_stats(&l, mine + l.z, o->bias.value ? o->bias.value + first : 0, n, &scratch);
+      float *z = logits_of(o, &l, tile, mine);
+      product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
+      tile_stats(&l, z, o->bias.value ? o->bias.value + first : 0, n, &scratch);
     }
     if (!wait_turn(o, g)) return;
     for (int64_t u = 0; u < l.B; u++) {
@@ -124,13 +126,13 @@ static void load_delta(const layer_t *o, const layout_t *l, int64_t first, int64
 
 /* Makes the gradient by the logits of a tile; false if it or the loss is not finite. The bound keeps every gradient of a
  * weight finite: |dW| <= sum of |dz| times the largest |h| (for cosine logits times 1 / |w|). */
-static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, double most, double *loss) {
-  float *z = mine + l->z;
+static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, float *z, double most,
+                      double *loss) {
   double total = 0, size[MAX_TILE];
   if (o->dz) {
     load_delta(o, l, first, n, z, size);
   } else {
-    const loss_scratch_t scratch = {mine + l->extra, mine + l->extra + l->Bp, mine + l->extra + 2 * l->Bp};
+    const loss_scratch_t scratch = loss_scratch(l, mine + l->extra);
     total = any_tile_loss(o, l, first, n, z, &scratch, mine + l->db, size);
   }
   for (int64_t t = 0; t < n; t++) {
@@ -150,9 +152,9 @@ static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, f
 }
 
 /* The gradient by n items' logits as words, for both products that read it. */
-static void narrow_delta(const layout_t *l, int64_t n, float *mine) {
+static void narrow_delta(const layout_t *l, int64_t n, float *mine, float *z) {
   for (int64_t t = 0; t < n; t += 2) {
-    float *even = mine + l->z + t * l->ldz, *odd = even + l->ldz, *words = mine + l->y + t / 2 * l->ldz;
+    float *even = z + t * l->ldz, *odd = even + l->ldz, *words = mine + l->y + t / 2 * l->ldz;
     if (t + 1 == n) memset(odd, 0, l->Bp * 4);
     for (int64_t u = 0; u < l->Bp; u += LANES) store(words + u, zip(load(even + u), load(odd + u)));
     narrow_row(even, l->Bp, even);
@@ -188,14 +190,14 @@ static fetch_t update_reads(const layer_t *o, const layout_t *l, int64_t item) {
   return (fetch_t){{value + at, state0 + at, state1 + at}, l->K};
 }
 
-static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine) {
+static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, const float *z) {
   const float *rows = o->workspace + l->rows;
   float *dw = mine + l->dw;
   int64_t at = o->tied_count > 0 ? lower_bound(o->tied_items, o->tied_count, first) : 0;
   for (int64_t t = 0; t < n; t += TILE_ROWS) {
     int64_t strip = smaller(TILE_ROWS, n - t);
     const fetch_t reads = update_reads(o, l, first + t);
-    product_rows(l->pairs, mine + l->z + t * l->ldz, l->ldz, rows, l->ldh, l->Bw, dw, l->ldh, strip, l->Kp,
+    product_rows(l->pairs, z + t * l->ldz, l->ldz, rows, l->ldh, l->Bw, dw, l->ldh, strip, l->Kp,
                  o->sources == 1 ? &reads : 0);
     for (int64_t i = 0; i < strip; i++) {
       int64_t item = first + t + i, tied = -1;
@@ -221,6 +223,7 @@ static void output_step(layer_t *o, int32_t worker) {
     most = m > most || m != m ? m : most;
   }
   for (int32_t s = 0; s < o->sources; s++) wanted |= o->source[s].dh != 0;
+  take_stats(o, &l, loss_scratch(&l, mine + l.extra).lse);
   for (int64_t g; (g = take(&o->next)) < l.groups;) {
     double loss = 0;
     if (wanted) memset(partial, 0, l.Bp * l.ldh * 4);
@@ -228,19 +231,24 @@ static void output_step(layer_t *o, int32_t worker) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       if (failed(&o->failure)) return;
       load_tile(o, &l, first, n, mine);
-      if (!o->dz) product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, mine + l.z, l.ldz, n, l.Bp);
-      if (!tile_delta(o, &l, first, n, mine, most, &loss)) return;
-      if (l.pairs) narrow_delta(&l, n, mine);
+      float *z = logits_of(o, &l, tile, mine);
+      if (!o->dz && tile >= l.kept_tiles)
+        product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
+      if (!tile_delta(o, &l, first, n, mine, z, most, &loss)) return;
+      if (l.pairs) narrow_delta(&l, n, mine, z);
       if (wanted)
-        product_transposed(l.pairs, mine + l.y, l.ldz, mine + l.v, l.ldv, l.pairs ? (n + 1) / 2 : n, partial, l.ldh,
-                           l.B, l.Kp);
-      if (!tile_update(o, &l, first, n, mine)) return;
+        product_transposed(l.pairs, l.pairs ? mine + l.y : z, l.ldz, mine + l.v, l.ldv, l.pairs ? (n + 1) / 2 : n,
+                           partial, l.ldh, l.B, l.Kp);
+      if (!tile_update(o, &l, first, n, mine, z)) return;
     }
     if (!wait_turn(o, g)) return;
     o->loss_sum += loss;
     if (wanted) {
       float *dh = ws + l.dh;
-      for (int64_t i = 0; i < l.B * l.ldh; i += LANES) store(dh + i, load(dh + i) + load(partial + i));
+      if (g == 0)
+        memcpy(dh, partial, l.B * l.ldh * 4);
+      else
+        for (int64_t i = 0; i < l.B * l.ldh; i += LANES) store(dh + i, load(dh + i) + load(partial + i));
     }
     end_turn(o, g);
   }

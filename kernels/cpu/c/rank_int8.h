@@ -9,7 +9,7 @@
  *   |r x - q| <= E = (1 + g) sqrt(S) (1 + 4u) + 4u N + 2^-60       (y_k is wrong by u |y_k|)
  *
  * Products of integers are exact, since K 127^2 < 2^31; e (rank_screen.h) covers their conversion to float32 and, for cosine
- * scores, two norms within g. */
+ * scores, two norms within g. (No input shows the first alone: 4u N in E and E' allows for 2^-21 N N', and it is 2^-24.) */
 #ifdef __AVX512VNNI__
 
 enum { SCREENS_INT8 = 1, MOST_UNITS8 = 133143 };

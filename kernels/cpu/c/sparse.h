@@ -139,8 +139,6 @@ static int any_nonzero(const float *x, int64_t n) {
 /* Blocks of weight rows: many, but few enough that taking one costs nothing beside it. */
 INLINE int64_t update_block(int64_t count) { return larger(1, smaller(64, count / 64)); }
 
-static int64_t scatter_workspace(int64_t columns, int32_t workers) { return workers * round_up(columns, PANEL); }
-
 /* How far ahead of row items[n] (items null: row n) the one lies that is updated some rows later, in numbers. Its step of
  * last update is fetched. */
 INLINE int64_t row_ahead(const weights_t *w, const int32_t *items, const span_t *s, int64_t n) {

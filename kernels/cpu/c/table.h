@@ -36,7 +36,6 @@ const kernels_t TABLE = {
     .top_k_pack = top_k_pack,
     .top_k_screen = top_k_screen,
     .top_k_finish = top_k_finish,
-    .scatter_workspace = scatter_workspace,
     .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,
 };

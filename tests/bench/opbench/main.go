@@ -164,7 +164,7 @@ func output(d kernels.Device, m *maker, r *request, loss kernels.LossKind, o ker
 		Sources: []kernels.OutputSource{{H: m.filled(r.Rows*r.Units, 1), DH: m.filled(r.Rows*r.Units, 0), Weight: w}},
 	}
 	if op.Loss.NeedsStats() {
-		op.Stats = m.filled(2*r.Rows, 0)
+		op.Stats, op.Continues = m.filled(2*r.Rows, 0), true
 	}
 	op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
 	return func() error {
