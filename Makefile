@@ -12,7 +12,12 @@ LIBRARY := python/dsstne/_lib/libdsstne.so
 BUILD_FILES := pyproject.toml hatch_build.py scripts/compile_kernels.py
 SOURCES := go.mod go.sum capi/exports.map include/dsstne.h \
            $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh')
-C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
+C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
+
+# What the emulated CUDA driver is made of; nothing on other machines.
+ifeq ($(shell uname -sm),Linux x86_64)
+include tests/cudaemu/Makefile
+endif
 
 # The same Go with the same settings for every target: what the build of the library uses.
 find_go = settings=$$($(PY) hatch_build.py --print-environment) && eval "$$settings"
@@ -23,19 +28,19 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-go test-abi test-python lint bench bench-full fuzz-long wheel clean
+.PHONY: help build demo test test-go test-abi test-python test-cudaemu lint bench bench-full fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
-	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1: \2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1: \2/p' $(firstword $(MAKEFILE_LIST))
 
 build: $(LIBRARY)  ## make .venv with the package in it, and the library
 
 demo: build  ## train on real data and print recommendations
 	@$(PY) examples/demo.py --curve build/learning-curve.png
 
-test: test-go test-abi test-python  ## all tests
+test: test-go test-abi test-python test-cudaemu  ## all tests
 	@echo; echo "make test: all passed"
 
 test-go: build  ## Go tests
@@ -49,6 +54,10 @@ test-abi: build  ## tests of the C interface
 test-python: build  ## tests of the Python package
 	@echo "== tests/python"
 	@$(PY) -m pytest -q tests/python
+
+test-cudaemu: build $(EMULATOR_LIBRARY)  ## tests of the emulated CUDA driver
+	@echo "== tests/cudaemu"
+	@$(PY) -m pytest -q tests/cudaemu
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@echo "== go vet, gofmt"

@@ -1,0 +1,42 @@
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+unfit = None
+if sys.platform != "linux" or platform.machine() != "x86_64":
+    unfit = "the emulator is for Linux on x86-64"
+elif "avx2" not in Path("/proc/cpuinfo").read_text():
+    unfit = "the emulator is compiled for processors with AVX2"
+
+collect_ignore_glob = ["test_*"] if unfit else []
+
+
+def pytest_report_header():
+    return f"cudaemu: not run, {unfit}" if unfit else None
+
+
+@pytest.fixture(scope="session")
+def library():
+    if unfit:
+        pytest.skip(unfit)
+    subprocess.run(["make", "-s", "-j2", "-f", "tests/cudaemu/Makefile", "emulator"], cwd=ROOT, check=True)
+
+
+@pytest.fixture
+def driver(library):
+    from emulator import Driver
+
+    driver = Driver()
+    driver.messages()
+    driver.reset_counts()
+    yield driver
+    driver.clear_faults()
+    driver.set("lazy", 0)
+    driver.set("checks", 3)
+    driver.close()

@@ -1,0 +1,145 @@
+// Graphs: captured from streams, made executable, launched as one piece of work.
+#include "state.h"
+
+using namespace emulator;
+
+#define ENTER_STREAM(function)                                   \
+  ENTER(function);                                               \
+  CUresult why;                                                  \
+  const std::shared_ptr<Stream> stream = stream_of(handle, why); \
+  if (why) return why
+
+API CUresult cuStreamBeginCapture_v2(void *handle, int mode) {
+  ENTER_STREAM(cuStreamBeginCapture);
+  if (mode < 0 || mode > 2) return CUDA_ERROR_INVALID_VALUE;
+  if (stream == stream->context->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  stream->capture = std::make_shared<Capture>();
+  stream->capture->origin = stream.get();
+  stream->frontier.clear();
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamEndCapture(void *handle, Graph **out) {
+  ENTER_STREAM(cuStreamEndCapture);
+  *out = nullptr;
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (!capture || capture->origin != stream.get()) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  // All that was captured must lead to the end of the stream that began.
+  std::vector<bool> reached(capture->graph->nodes.size());
+  for (int i : stream->frontier) reached[i] = true;
+  for (int i = int(reached.size()) - 1; i >= 0; i--)
+    if (reached[i])
+      for (int before : capture->graph->nodes[i].after) reached[before] = true;
+  bool joined = true;
+  for (const bool r : reached) joined = joined && r;
+  for (const auto &d : devices)
+    for (const auto &s : d->primary.streams)
+      if (s->capture == capture) s->capture.reset(), s->frontier.clear();
+  for (const auto &c : contexts.live)
+    for (const auto &s : c.second->streams)
+      if (s->capture == capture) s->capture.reset(), s->frontier.clear();
+  for (const auto &e : events.live)
+    if (e.second->capture == capture) e.second->capture.reset();
+  if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  *out = graphs.add(std::shared_ptr<Graph>(std::move(capture->graph)));
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamIsCapturing(void *handle, int *status) {
+  ENTER_STREAM(cuStreamIsCapturing);
+  *status = !stream->capture ? 0 : stream->capture->invalid ? 2 : 1;
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphCreate(Graph **out, unsigned) {
+  ENTER(cuGraphCreate);
+  *out = graphs.add(std::make_shared<Graph>());
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphDestroy(void *graph) {
+  ENTER(cuGraphDestroy);
+  return graphs.remove(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+API CUresult cuGraphGetNodes(void *handle, void **nodes, size_t *n) {
+  ENTER(cuGraphGetNodes);
+  const auto graph = graphs.find(handle);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (nodes)
+    for (size_t i = 0; i < *n; i++) nodes[i] = i < graph->nodes.size() ? &graph->nodes[i] : nullptr;
+  if (!nodes || *n > graph->nodes.size()) *n = graph->nodes.size();
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphNodeGetType(Node *node, int *type) {
+  ENTER(cuGraphNodeGetType);
+  const Work::Kind kind = node->work.kind;
+  *type = kind == Work::kernel ? 0 : kind == Work::copy ? 1 : kind == Work::fill ? 2 : kind == Work::host ? 3 : 5;
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphInstantiateWithFlags(Exec **out, void *handle, unsigned long long) {
+  ENTER_CONTEXT(cuGraphInstantiate);
+  const auto graph = graphs.find(handle);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  auto exec = std::make_shared<Exec>();
+  exec->nodes = std::make_shared<std::vector<Node>>(graph->nodes.begin(), graph->nodes.end());
+  *out = execs.add(exec);
+  count("live_graphs");
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphExecDestroy(void *exec) {
+  ENTER(cuGraphExecDestroy);
+  if (!execs.remove(exec)) return CUDA_ERROR_INVALID_VALUE;
+  count("live_graphs", -1);
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphExecUpdate_v2(void *handle, void *graph_handle, CUgraphExecUpdateResultInfo *info) {
+  ENTER_CONTEXT(cuGraphExecUpdate);
+  const auto exec = execs.find(handle);
+  const auto graph = graphs.find(graph_handle);
+  if (!exec || !graph) return CUDA_ERROR_INVALID_VALUE;
+  const auto &old = *exec->nodes;
+  int result = old.size() == graph->nodes.size() ? 0 : 2;
+  for (size_t i = 0; result == 0 && i < old.size(); i++) {
+    const Node &now = graph->nodes[i];
+    if (old[i].after != now.after) {
+      result = 2;
+    } else if (old[i].work.kind != now.work.kind) {
+      result = 3;
+    } else if (old[i].work.function != now.work.function) {
+      result = 4;
+    }
+  }
+  if (info) *info = {result, nullptr, nullptr};
+  if (result) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  exec->nodes = std::make_shared<std::vector<Node>>(graph->nodes.begin(), graph->nodes.end());
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphUpload(void *handle, void *) {
+  ENTER_CONTEXT(cuGraphUpload);
+  return execs.find(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+API CUresult cuGraphLaunch(void *exec_handle, void *handle) {
+  ENTER_STREAM(cuGraphLaunch);
+  const auto exec = execs.find(exec_handle);
+  if (!exec) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  count("graph_launches");
+  Work work;
+  work.kind = Work::empty;
+  work.call = [nodes = exec->nodes, context = stream->context] {
+    Access open;
+    for (const Node &n : *nodes)
+      if (CUresult bad = perform(n.work, *context)) return bad;
+    return CUresult(CUDA_SUCCESS);
+  };
+  return submit(stream, std::move(work), hold);
+}

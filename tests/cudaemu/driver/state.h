@@ -1,0 +1,178 @@
+// What the driver holds: devices, contexts, streams, and the work that waits in them. One lock over all; it is let go while
+// work is done.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "../runtime/memory.h"
+#include "../runtime/thread.h"
+#include "types.h"
+
+namespace emulator {
+
+struct Stream;
+struct Module;
+struct Capture;
+
+struct Context {
+  int device = 0;
+  int references = 0;
+  bool primary = false;
+  unsigned flags = 0;
+  uint32_t peers = 0;  // devices whose memory its kernels may touch
+  CUresult error = 0;  // once set, every call answers it
+  std::shared_ptr<Stream> legacy;  // the null stream
+  std::set<std::shared_ptr<Stream>> streams;
+  std::set<uintptr_t> allocations;
+  std::set<Module *> modules;
+};
+
+struct Function {
+  const Registration *kernel;
+  Module *module;
+  size_t dynamic_limit = 49152;
+};
+
+struct Module {
+  Context *context;
+  std::string image;
+  std::unordered_map<std::string, std::unique_ptr<Function>> functions;
+};
+
+// A piece of work, in a stream or a graph.
+struct Work {
+  enum Kind { kernel, copy, fill, host, record, empty } kind = empty;
+  Function *function = nullptr;
+  dim3 grid, block;
+  size_t shared = 0;
+  std::vector<char> bytes;  // a kernel's arguments; a copy's source, where it had to be taken at once
+  uintptr_t to = 0, from = 0;
+  size_t width = 0, height = 1, to_pitch = 0, from_pitch = 0;
+  uint32_t value = 0;  // of a fill
+  int element = 1;  // its bytes
+  std::function<CUresult()> call;
+};
+
+CUresult perform(const Work &work, Context &context);
+
+using Point = std::pair<std::shared_ptr<Stream>, uint64_t>;  // all work of a stream up to a number
+
+struct Queued {
+  Work work;
+  std::vector<Point> after;
+};
+
+struct Stream : std::enable_shared_from_this<Stream> {
+  Context *context = nullptr;
+  unsigned flags = 0;
+  int priority = 0;
+  std::deque<Queued> waiting;
+  uint64_t submitted = 0, done = 0;
+  bool running = false;
+  bool queried = false;
+  std::vector<Point> next_after;  // events that the next work waits for
+  std::shared_ptr<Capture> capture;
+  std::vector<int> frontier;  // of the captured graph
+};
+
+struct Node {
+  Work work;
+  std::vector<int> after;
+};
+struct Graph {
+  std::deque<Node> nodes;
+};
+struct Capture {
+  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  Stream *origin = nullptr;
+  bool invalid = false;
+};
+struct Exec {
+  std::shared_ptr<const std::vector<Node>> nodes;  // replaced by an update; what was launched before keeps its own
+};
+
+struct Event {
+  Context *context = nullptr;
+  unsigned flags = 0;
+  Point point;  // what was recorded
+  std::shared_ptr<std::atomic<int64_t>> time = std::make_shared<std::atomic<int64_t>>(0);  // nanoseconds, when reached
+  bool queried = false;
+  std::shared_ptr<Capture> capture;
+  std::vector<int> frontier;
+};
+
+struct Device {
+  std::string name;
+  std::unordered_map<int, int> attributes;
+  Context primary;
+  CUresult lost = 0;
+};
+
+struct Settings {
+  bool lazy = false;  // work is done when somebody waits for it, not when it is submitted
+  int driver_version = 12090;
+  bool initialised = false;
+};
+
+extern std::mutex lock;
+extern std::condition_variable changed;
+extern std::vector<std::unique_ptr<Device>> devices;
+extern Settings settings;
+using Hold = std::unique_lock<std::mutex>;
+
+// Objects behind handles, to tell live ones from others.
+template <class T>
+struct Table {
+  std::unordered_map<void *, std::shared_ptr<T>> live;
+  T *add(std::shared_ptr<T> object) { return (live[object.get()] = object).get(); }
+  std::shared_ptr<T> find(void *handle) const {
+    auto found = live.find(handle);
+    return found == live.end() ? nullptr : found->second;
+  }
+  bool remove(void *handle) { return live.erase(handle) == 1; }
+};
+extern Table<Event> events;
+extern Table<Graph> graphs;
+extern Table<Exec> execs;
+extern Table<Module> modules;
+extern Table<Context> contexts;  // made by cuCtxCreate; primary ones are the devices'
+
+// Called first in every function of the interface: counts, and answers injected faults.
+CUresult enter(const char *function);
+CUresult fault_of_kernel(const char *kernel);
+void count(const std::string &what, int64_t by = 1);
+void tell(const std::string &message);
+
+Context *current_context();
+bool is_context(const void *handle);
+CUresult usable(Context *context);  // no context, lost device, or an error that stays
+void make_ready(Context &context);  // its null stream
+CUresult destroy_contents(Context &context, Hold &hold);
+
+std::shared_ptr<Stream> stream_of(void *handle, CUresult &why);
+CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold);
+void drain(Stream &stream, uint64_t upto, Hold &hold);
+void drain_context(Context &context, Hold &hold);
+bool capturing(const Context &context);
+
+}  // namespace emulator
+
+// The beginning of a function: counted, the driver initialised, the lock held.
+#define ENTER(function)                                                 \
+  if (CUresult fault = emulator::enter(#function); fault) return fault; \
+  emulator::Hold hold(emulator::lock)
+// The same for what needs a usable current context.
+#define ENTER_CONTEXT(function)                                   \
+  ENTER(function);                                                \
+  emulator::Context *const context = emulator::current_context(); \
+  if (CUresult bad = emulator::usable(context); bad) return bad

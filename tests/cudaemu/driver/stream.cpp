@@ -1,0 +1,278 @@
+// Streams and events. Work is kept in its stream's queue until somebody waits for it (lazy) or at once (otherwise).
+#include <chrono>
+
+#include "state.h"
+
+using namespace emulator;
+
+namespace emulator {
+
+// Does a stream's work up to a number, and whatever elsewhere has to come before. The lock is let go meanwhile.
+void drain(Stream &stream, uint64_t upto, Hold &hold) {
+  while (stream.done < upto) {
+    if (stream.running) {
+      changed.wait(hold);
+      continue;
+    }
+    const std::shared_ptr<Stream> keep = stream.shared_from_this();
+    stream.running = true;
+    Context &context = *stream.context;
+    for (const Point &p : stream.waiting.front().after) drain(*p.first, p.second, hold);
+    if (!stream.waiting.empty()) {
+      Queued entry = std::move(stream.waiting.front());
+      stream.waiting.pop_front();
+      CUresult bad = context.error ? context.error : devices[context.device]->lost;
+      if (!bad) {
+        hold.unlock();
+        bad = perform(entry.work, context);
+        hold.lock();
+      }
+      if (bad && !context.error) context.error = bad;
+      stream.done++;
+    }
+    stream.running = false;
+    changed.notify_all();
+  }
+}
+
+void drain_context(Context &context, Hold &hold) {
+  const auto streams = context.streams;
+  for (const auto &s : streams) drain(*s, s->submitted, hold);
+  if (context.legacy) drain(*context.legacy, context.legacy->submitted, hold);
+}
+
+bool capturing(const Context &context) {
+  for (const auto &s : context.streams)
+    if (s->capture) return true;
+  return false;
+}
+
+std::shared_ptr<Stream> stream_of(void *handle, CUresult &why) {
+  Context *const context = current_context();
+  why = CUDA_SUCCESS;
+  if (reinterpret_cast<uintptr_t>(handle) <= 2) {  // null, legacy, per thread
+    why = usable(context);
+    return why ? nullptr : context->legacy;
+  }
+  auto find = [&](Context &c) -> std::shared_ptr<Stream> {
+    for (const auto &s : c.streams)
+      if (s.get() == handle) return s;
+    return nullptr;
+  };
+  std::shared_ptr<Stream> found;
+  if (context) found = find(*context);
+  for (size_t i = 0; !found && i < devices.size(); i++) found = find(devices[i]->primary);
+  for (auto it = contexts.live.begin(); !found && it != contexts.live.end(); ++it) found = find(*it->second);
+  why = found ? usable(found->context) : CUDA_ERROR_INVALID_HANDLE;
+  return why ? nullptr : found;
+}
+
+CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold) {
+  if (stream->capture) {
+    Capture &capture = *stream->capture;
+    if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    capture.graph->nodes.push_back({std::move(work), stream->frontier});
+    stream->frontier = {int(capture.graph->nodes.size()) - 1};
+    return CUDA_SUCCESS;
+  }
+  Context &context = *stream->context;
+  Queued entry{std::move(work), std::move(stream->next_after)};
+  stream->next_after.clear();
+  // The null stream waits for all streams that did not opt out, and they for it.
+  if (stream == context.legacy) {
+    for (const auto &s : context.streams) {
+      if (s->flags & CU_STREAM_NON_BLOCKING) continue;
+      if (s->capture) {
+        s->capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+      }
+      entry.after.push_back({s, s->submitted});
+    }
+  } else if (!(stream->flags & CU_STREAM_NON_BLOCKING)) {
+    entry.after.push_back({context.legacy, context.legacy->submitted});
+  }
+  stream->waiting.push_back(std::move(entry));
+  stream->submitted++;
+  if (!settings.lazy) drain(*stream, stream->submitted, hold);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace emulator
+
+API CUresult cuStreamCreateWithPriority(Stream **out, unsigned flags, int priority) {
+  ENTER_CONTEXT(cuStreamCreate);
+  if (flags & ~unsigned(CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;
+  auto stream = std::make_shared<Stream>();
+  stream->context = context;
+  stream->flags = flags;
+  stream->priority = priority;
+  context->streams.insert(stream);
+  *out = stream.get();
+  count("live_streams");
+  return CUDA_SUCCESS;
+}
+API CUresult cuStreamCreate(Stream **out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
+
+#define ENTER_STREAM(function)                                   \
+  ENTER(function);                                               \
+  CUresult why;                                                  \
+  const std::shared_ptr<Stream> stream = stream_of(handle, why); \
+  if (why) return why
+
+API CUresult cuStreamDestroy_v2(void *handle) {
+  ENTER_STREAM(cuStreamDestroy);
+  if (reinterpret_cast<uintptr_t>(handle) <= 2) return CUDA_ERROR_INVALID_HANDLE;
+  drain(*stream, stream->submitted, hold);
+  stream->context->streams.erase(stream);
+  count("live_streams", -1);
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamSynchronize(void *handle) {
+  ENTER_STREAM(cuStreamSynchronize);
+  count("synchronisations");
+  if (stream->capture) {
+    stream->capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (stream == stream->context->legacy)
+    for (const auto &s : std::set<std::shared_ptr<Stream>>(stream->context->streams))
+      if (!(s->flags & CU_STREAM_NON_BLOCKING)) drain(*s, s->submitted, hold);
+  drain(*stream, stream->submitted, hold);
+  return usable(stream->context);
+}
+
+// Lazy: the first query after new work finds it unfinished, the next one finds it done.
+API CUresult cuStreamQuery(void *handle) {
+  ENTER_STREAM(cuStreamQuery);
+  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->done == stream->submitted) return CUDA_SUCCESS;
+  if (!std::exchange(stream->queried, true)) return CUDA_ERROR_NOT_READY;
+  stream->queried = false;
+  drain(*stream, stream->submitted, hold);
+  return usable(stream->context);
+}
+
+API CUresult cuStreamGetFlags(void *handle, unsigned *flags) {
+  ENTER_STREAM(cuStreamGetFlags);
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamGetPriority(void *handle, int *priority) {
+  ENTER_STREAM(cuStreamGetPriority);
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamGetCtx(void *handle, Context **out) {
+  ENTER_STREAM(cuStreamGetCtx);
+  *out = stream->context;
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuLaunchHostFunc(void *handle, void (*function)(void *), void *user) {
+  ENTER_STREAM(cuLaunchHostFunc);
+  Work work;
+  work.kind = Work::host;
+  work.call = [=] { return function(user), CUDA_SUCCESS; };
+  return submit(stream, std::move(work), hold);
+}
+
+// ---- events ----
+
+API CUresult cuEventCreate(Event **out, unsigned flags) {
+  ENTER_CONTEXT(cuEventCreate);
+  auto event = std::make_shared<Event>();
+  event->context = context;
+  event->flags = flags;
+  *out = events.add(event);
+  count("live_events");
+  return CUDA_SUCCESS;
+}
+
+#define ENTER_EVENT(function)                                     \
+  ENTER(function);                                                \
+  const std::shared_ptr<Event> event = events.find(event_handle); \
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;                   \
+  if (CUresult bad = usable(event->context)) return bad
+
+API CUresult cuEventDestroy_v2(void *event_handle) {
+  ENTER(cuEventDestroy);
+  if (!events.remove(event_handle)) return CUDA_ERROR_INVALID_HANDLE;
+  count("live_events", -1);
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuEventRecord(void *event_handle, void *handle) {
+  ENTER_EVENT(cuEventRecord);
+  CUresult why;
+  const std::shared_ptr<Stream> stream = stream_of(handle, why);
+  if (why) return why;
+  if (stream->context != event->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture) {
+    event->capture = stream->capture;
+    event->frontier = stream->frontier;
+    return CUDA_SUCCESS;
+  }
+  event->capture.reset();
+  Work work;
+  work.kind = Work::record;
+  event->time = std::make_shared<std::atomic<int64_t>>(0);
+  work.call = [time = event->time] {
+    *time = std::chrono::steady_clock::now().time_since_epoch().count();
+    return CUDA_SUCCESS;
+  };
+  event->point = {stream, stream->submitted + 1};
+  event->queried = false;
+  return submit(stream, std::move(work), hold);
+}
+API CUresult cuEventRecordWithFlags(void *event_handle, void *handle, unsigned) {
+  return cuEventRecord(event_handle, handle);
+}
+
+API CUresult cuEventQuery(void *event_handle) {
+  ENTER_EVENT(cuEventQuery);
+  if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (!event->point.first || event->point.first->done >= event->point.second) return CUDA_SUCCESS;
+  if (!std::exchange(event->queried, true)) return CUDA_ERROR_NOT_READY;
+  drain(*event->point.first, event->point.second, hold);
+  return usable(event->context);
+}
+
+API CUresult cuEventSynchronize(void *event_handle) {
+  ENTER_EVENT(cuEventSynchronize);
+  count("synchronisations");
+  if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const Point point = event->point;
+  if (point.first) drain(*point.first, point.second, hold);
+  return usable(event->context);
+}
+
+API CUresult cuEventElapsedTime(float *milliseconds, void *from, void *to) {
+  ENTER(cuEventElapsedTime);
+  const auto first = events.find(from), second = events.find(to);
+  if (!first || !second || ((first->flags | second->flags) & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!first->point.first || !second->point.first) return CUDA_ERROR_INVALID_HANDLE;
+  if (*first->time == 0 || *second->time == 0) return CUDA_ERROR_NOT_READY;
+  *milliseconds = float(double(*second->time - *first->time) * 1e-6);
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamWaitEvent(void *handle, void *event_handle, unsigned) {
+  ENTER_STREAM(cuStreamWaitEvent);
+  const std::shared_ptr<Event> event = events.find(event_handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) {
+    if (stream->capture && stream->capture != event->capture) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    stream->capture = event->capture;
+    stream->frontier.insert(stream->frontier.end(), event->frontier.begin(), event->frontier.end());
+    return CUDA_SUCCESS;
+  }
+  if (stream->capture) {
+    stream->capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  if (event->point.first) stream->next_after.push_back(event->point);
+  return CUDA_SUCCESS;
+}
