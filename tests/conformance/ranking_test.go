@@ -41,6 +41,7 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	step := &kernels.Step{Number: 1, Rows: c.rows, Sparse: []*kernels.SparseBatch{nil, c.exclude}}
 	if c.k == 0 {
 		op := &kernels.Scores{Scorer: scorer, Stride: c.items + 3, Out: guards((c.items + 3) * (c.rows + guardRows))}
+		op.Workspace = p.workspace(op, c.rows)
 		err = d.Scores(op, step)
 		for i, x := range op.Out {
 			if x != x { // which NaN it is depends on the CPU

@@ -86,18 +86,19 @@ KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
   SHARED(float, part, [256]);
   const StepRecord *step = a.step;
   const int64_t u = blockIdx.x;
+  const int t = threadIdx.x;
   if (u >= step->rows || failed_before(step, a.launch)) return;
   const float *z = a.z + u * a.tile;
   float top = -infinity();
-  for (int64_t i = threadIdx.x; i < a.items; i += 256) {
+  for (int64_t i = t; i < a.items; i += 256) {
     const float x = finish_logit(a.finish, z[i], u, a.first, i);
     if (!finite(x)) fail(step, a.launch, kFailLogit, a.first + i);
     top = fmaxf(top, x);
   }
-  part[threadIdx.x] = top;
+  part[t] = top;
   __syncthreads();
   for (int half = 128; half > 0; half /= 2) {
-    if (threadIdx.x < half) part[threadIdx.x] = fmaxf(part[threadIdx.x], part[threadIdx.x + half]);
+    if (t < half) part[t] = fmaxf(part[t], part[t + half]);
     __syncthreads();
   }
   top = part[0];
@@ -105,15 +106,15 @@ KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
   const float maximum = fmaxf(before, top);
   __syncthreads();
   float sum = 0.0f;
-  for (int64_t i = threadIdx.x; i < a.items; i += 256)
+  for (int64_t i = t; i < a.items; i += 256)
     sum += expf(finish_logit(a.finish, z[i], u, a.first, i) - maximum);
-  part[threadIdx.x] = sum;
+  part[t] = sum;
   __syncthreads();
   for (int half = 128; half > 0; half /= 2) {
-    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+    if (t < half) part[t] += part[t + half];
     __syncthreads();
   }
-  if (threadIdx.x != 0) return;
+  if (t != 0) return;
   sum = part[0];
   if (!a.begins) sum += a.stats[2 * u + 1] * expf(before - maximum);
   a.stats[2 * u] = maximum;

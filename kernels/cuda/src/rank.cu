@@ -71,7 +71,6 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
       }
       __syncthreads();
       for (int j = 0; j < kRankSlab; j += kRankLanes) {
-#pragma unroll
         for (int l = 0; l < kRankLanes; l++) {
           const double h[2] = {left[y][j + l], left[y + 16][j + l]}, w[2] = {right[x][j + l], right[x + 16][j + l]};
           for (int p = 0; p < 2; p++)
