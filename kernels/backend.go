@@ -25,6 +25,7 @@ type DeviceInfo struct {
 // Options are chosen when a device is opened.
 type Options struct {
 	Threads        int    // 0: as many as the cgroup and the affinity mask allow
+	Of             int    // CPU only: the device is one of so many virtual ones that share the threads, at least one each
 	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
 	Precision      Precision
 }
@@ -78,7 +79,9 @@ type Device interface {
 	Fill(*Fill) error
 	Gather(*Gather, *Step) error
 	Dense(*Dense, *Step) error
+	Activate(*Activate, *Step) error
 	OutputStats(*Output, *Step) error
+	CombineStats(*CombineStats, *Step) error
 	OutputStep(*Output, *Step) error
 	Backward(*Backward, *Step) error
 	DenseBackward(*DenseBackward, *Step) error
@@ -94,6 +97,8 @@ type Buffer interface {
 	// Float32 and Int32 are host views of the same memory; nil on a device whose memory the host cannot reach.
 	Float32() []float32
 	Int32() []int32
+	// Slice is a view of n elements from the given one on, for as long as the buffer is not freed; freeing it does nothing.
+	Slice(from, n int64) Buffer
 	// Free gives the memory back; the views are invalid afterwards. Freeing twice does nothing.
 	Free()
 }

@@ -78,6 +78,34 @@ func (b *hostBuffer) Int32() []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(&b.bytes[0])), b.n)
 }
 
+func (b *hostBuffer) Slice(from, n int64) Buffer { return hostView{b, from, n} }
+
+// hostView is a part of a hostBuffer.
+type hostView struct {
+	of      *hostBuffer
+	from, n int64
+}
+
+func (v hostView) Len() int64 { return v.n }
+
+func (v hostView) Float32() []float32 {
+	if v.n == 0 {
+		return nil
+	}
+	return v.of.Float32()[v.from : v.from+v.n : v.from+v.n]
+}
+
+func (v hostView) Int32() []int32 {
+	if v.n == 0 {
+		return nil
+	}
+	return v.of.Int32()[v.from : v.from+v.n : v.from+v.n]
+}
+
+func (v hostView) Slice(from, n int64) Buffer { return hostView{v.of, v.from + from, n} }
+
+func (v hostView) Free() {}
+
 func (b *hostBuffer) Free() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

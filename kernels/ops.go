@@ -85,6 +85,14 @@ type Dense struct {
 	Workspace  Buffer
 }
 
+// Activate is an epilogue on its own, in place, for a layer whose sums were added up over several devices:
+// out = dropout(act(out + bias)).
+type Activate struct {
+	Out      Buffer // [B, Units]
+	Units    int64
+	Epilogue Epilogue
+}
+
 // Backward turns the gradient by a layer's output into the gradient by its sums, in place, and updates the bias:
 // dz = dh * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of dz.
 type Backward struct {
@@ -172,6 +180,8 @@ type OutputSource struct {
 // with r_u = Loss.Weight / B. OutputStats computes what Softmax needs first: the maximum and the log-sum-exp of each row.
 // Targets are sparse: t_ui = 0 where nothing is stored. See Loss for l and dl/dz.
 //
+// Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.
+//
 // With TiedInput >= 0 the rows that slot touches are not updated: their dw goes to TiedGradient, row n for the n-th touched
 // item, for Scatter to finish.
 type Output struct {
@@ -191,6 +201,14 @@ type Output struct {
 	TiedInput    int
 	TiedGradient Buffer
 	Workspace    Buffer
+}
+
+// CombineStats makes the statistics of all items out of those of shards of them: the largest maximum, and the logarithm of the
+// sum of exp(log-sum-exp) over the shards. A shard without items has -Inf twice.
+type CombineStats struct {
+	Shards int64
+	Parts  Buffer // [Shards, B, 2]
+	Stats  Buffer // [B, 2]
 }
 
 // Scorer is the inference side of an output layer. Its scores are defined to the bit: float64 dot products of the float32

@@ -37,7 +37,7 @@ func (p *Predictor) Evaluate(layer string, targets, exclude *csr.Matrix, rows []
 		return Result{}, err
 	}
 	defer r.close()
-	if err := p.checkItems(targets, r.scorer.Items, "targets"); err != nil {
+	if err := p.checkItems(targets, r.items, "targets"); err != nil {
 		return Result{}, err
 	}
 	if err := targets.Use(); err != nil {
@@ -45,8 +45,8 @@ func (p *Predictor) Evaluate(layer string, targets, exclude *csr.Matrix, rows []
 	}
 	defer targets.Unuse()
 	e := evaluation{
-		ranking: r, targets: targets, metrics: int64(len(list)), perRow: perRow, k: min(LargestK(list), r.scorer.Items),
-		sum: NewAccumulator(list, r.scorer.Items, r.eligible),
+		ranking: r, targets: targets, metrics: int64(len(list)), perRow: perRow, k: min(LargestK(list), r.items),
+		sum: NewAccumulator(list, r.items, r.eligible),
 	}
 	defer e.free()
 	if err := e.run(); err != nil {
@@ -96,13 +96,13 @@ func (e *evaluation) values(place int64) []float64 {
 }
 
 // batch ranks and scores one batch of rows.
-func (e *evaluation) batch(op *kernels.TopK, b *batch) error {
+func (e *evaluation) batch(rank rankInto, b *batch) error {
 	if err := e.alloc(b.most * e.k); err != nil {
 		return err
 	}
 	n := int64(len(b.rows)) * e.k
-	op.IDs, op.Scores = e.ids.Int32()[:n], e.scores.Float32()[:n]
-	if err := e.p.Device.TopK(op, &e.p.step); err != nil {
+	ids := e.ids.Int32()[:n]
+	if err := rank(ids, e.scores.Float32()[:n]); err != nil {
 		return err
 	}
 	for u, row := range b.rows {
@@ -110,7 +110,7 @@ func (e *evaluation) batch(op *kernels.TopK, b *batch) error {
 		if err := e.targets.AppendRow(&e.entries, row); err != nil {
 			return err
 		}
-		ranked := op.IDs[int64(u)*e.k:][:e.k]
+		ranked := ids[int64(u)*e.k:][:e.k]
 		e.sum.Add(ranked, e.entries.Indices, e.values(b.places[u]))
 	}
 	return nil

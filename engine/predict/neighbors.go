@@ -31,46 +31,52 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		}
 	}
 	rows := max(1, min(p.batchSize, int64(len(queries))))
-	scorer := kernels.Scorer{Items: weight.Rows, Sources: []kernels.OutputSource{{Weight: weight}}}
-	if o.Cosine {
-		scorer.Temperature = 1
+	if _, err := filter.check(weight.Rows); err != nil {
+		return err
 	}
-	allowed, _, err := filter.bits(weight.Rows)
+	shards := program.ShardsOf(weight, len(p.Ranks))
+	parts := make([]program.Part, len(shards))
+	for rank := range shards {
+		if o.Cosine {
+			shards[rank].Temperature = 1
+		}
+		parts[rank] = program.Part{
+			Name: "queries", Of: weight.Name, Bytes: 4 * rows * weight.Columns, Device: p.Ranks[rank].Device.Info().Name,
+		}
+	}
+	op, err := p.newTopK(shards, filter, k, rows, parts...)
 	if err != nil {
 		return err
 	}
-	op, err := p.newTopK(scorer, allowed, k, rows,
-		program.Part{Name: "queries", Of: weight.Name, Bytes: 4 * rows * weight.Columns, Device: p.name})
-	if err != nil {
-		return err
+	defer op.free()
+	h := make([]kernels.Buffer, len(shards))
+	for rank := range shards {
+		if h[rank], err = p.Ranks[rank].Device.Alloc(rows * weight.Columns); err != nil {
+			return err
+		}
+		defer h[rank].Free()
+		shards[rank].Sources[0].H = h[rank]
 	}
-	defer op.Workspace.Free()
-	h, err := p.Device.Alloc(rows * weight.Columns)
-	if err != nil {
-		return err
-	}
-	defer h.Free()
-	op.Sources[0].H = h
-	step := kernels.Step{Sparse: []*kernels.SparseBatch{{}}}
-	if !o.IncludeSelf {
-		op.Exclude = 0
-	}
+	own := &kernels.SparseBatch{Columns: weight.Rows}
 	for first := int64(0); first < int64(len(queries)); first += rows {
 		if p.cancelled.Load() {
 			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d queries", first, len(queries))
 		}
 		batch := queries[first:min(first+rows, int64(len(queries)))]
-		step.Rows = int64(len(batch))
-		own := step.Sparse[0]
 		own.Indices, own.Offsets = batch, own.Offsets[:0]
 		for u, q := range batch {
 			own.Offsets = append(own.Offsets, int32(u))
-			copy(h.Float32()[int64(u)*weight.Columns:], weight.Value.Float32()[int64(q)*weight.Columns:(int64(q)+1)*weight.Columns])
+			for _, rank := range h {
+				copy(rank.Float32()[int64(u)*weight.Columns:], weight.Value.Float32()[int64(q)*weight.Columns:(int64(q)+1)*weight.Columns])
+			}
 		}
 		own.Offsets = append(own.Offsets, int32(len(batch)))
-		from, to := first*k, (first+step.Rows)*k
-		op.IDs, op.Scores = ids[from:to], scores[from:to]
-		if err := p.Device.TopK(op, &step); err != nil {
+		var exclude *kernels.SparseBatch
+		if !o.IncludeSelf {
+			exclude = own
+		}
+		from, to := first*k, (first+int64(len(batch)))*k
+		if err := op.run(int64(len(batch)), exclude, ids[from:to], scores[from:to]); err != nil {
 			return err
 		}
 	}

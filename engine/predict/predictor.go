@@ -16,7 +16,6 @@ import (
 // Predictor serves one call at a time; Cancel may be called meanwhile.
 type Predictor struct {
 	*program.Binding
-	name      string // of the device
 	batchSize int64
 	limit     int64
 	program   *program.Program
@@ -43,10 +42,18 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 		return nil, err
 	}
 	p := &Predictor{
-		Binding: binding, name: binding.Device.Info().Name, batchSize: batchSize, limit: placement.Limit,
+		Binding: binding, batchSize: batchSize, limit: placement.Limit,
 	}
-	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: p.name, Held: true}}
+	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: p.name(), Held: true}}
 	return p, nil
+}
+
+// name is that of the device whose memory holds batches.
+func (p *Predictor) name() string {
+	if len(p.Ranks) > 1 {
+		return "host"
+	}
+	return p.Ranks[0].Device.Info().Name
 }
 
 // Bind gives an input layer its rows.
@@ -100,6 +107,9 @@ func (p *Predictor) prepare() error {
 	p.step.Sparse[len(built.Slots)] = &kernels.SparseBatch{}
 	return nil
 }
+
+// excluded is the batch of items to leave out.
+func (p *Predictor) excluded() *kernels.SparseBatch { return p.step.Sparse[len(p.readers)] }
 
 // begin takes the model for reading; the caller calls the returned function at the end.
 func (p *Predictor) begin() (func(), error) {
@@ -169,12 +179,24 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 		first, n := b.places[0], int64(len(b.rows))
 		out := dst[first*stride : (first+n)*stride]
 		if l.Kind == network.Output {
-			return p.Device.Scores(&kernels.Scores{Scorer: p.program.Scorer(i), Out: out, Stride: stride}, &p.step)
+			return p.scores(i, out, stride)
 		}
 		h := p.program.Hidden(i).Float32()
 		for u := range n {
 			copy(out[u*stride:u*stride+l.Size], h[u*l.Size:(u+1)*l.Size])
 		}
 		return nil
+	})
+}
+
+// scores writes the scores of an output layer; each device those of its items.
+func (p *Predictor) scores(layer int, out []float32, stride int64) error {
+	shards := p.program.Shards(layer)
+	return program.Together(p.Ranks, func(rank int) error {
+		s := shards[rank]
+		if s.Items == 0 {
+			return nil
+		}
+		return p.Ranks[rank].Device.Scores(&kernels.Scores{Scorer: s.Scorer, Out: out[s.First:], Stride: stride}, &p.step)
 	})
 }

@@ -1,6 +1,8 @@
 package predict
 
 import (
+	"math/bits"
+
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
 	"dsstne/engine/program"
@@ -13,61 +15,58 @@ type Filter struct {
 	Deny  bool
 }
 
-// bits turns the list into a bit per item, nil for every item, and counts what is left.
-func (f Filter) bits(items int64) ([]uint64, int64, error) {
+// check counts the items that are left of so many.
+func (f Filter) check(items int64) (left int64, err error) {
 	if f.Items == nil {
-		return nil, items, nil
+		return items, nil
 	}
-	words := make([]uint64, (items+63)/64)
-	var listed int64
 	for n, item := range f.Items {
 		if item < 0 || int64(item) >= items {
-			return nil, 0, fault.New(fault.InvalidArgument, "items[%d] is %d; the model has items 0 to %d", n, item, items-1)
-		}
-		if words[item/64]>>(item%64)&1 == 0 {
-			words[item/64] |= 1 << (item % 64)
-			listed++
+			return 0, fault.New(fault.InvalidArgument, "items[%d] is %d; the model has items 0 to %d", n, item, items-1)
 		}
 	}
-	if !f.Deny {
-		return words, listed, nil
+	for _, word := range f.bits(0, items) {
+		left += int64(bits.OnesCount64(word))
 	}
-	for i := range words {
-		words[i] = ^words[i]
+	if f.Deny { // the last word has more bits than there are items
+		left -= (items+63)/64*64 - items
 	}
-	return words, items - listed, nil
+	return left, nil
 }
 
-// newTopK checks k and makes the op for batches of up to rows rows, if its workspace fits into memory beside what there is and
-// the parts that the caller takes.
-func (p *Predictor) newTopK(scorer kernels.Scorer, allowed []uint64, k, rows int64, parts ...program.Part) (*kernels.TopK, error) {
-	if k < 1 || k > scorer.Items {
-		return nil, fault.New(fault.InvalidArgument, "k is %d; it must be from 1 to %d, the number of items", k, scorer.Items)
+// bits has a bit for each of the count items from first on, whether it takes part; nil for every item.
+func (f Filter) bits(first, count int64) []uint64 {
+	if f.Items == nil {
+		return nil
 	}
-	op := &kernels.TopK{Scorer: scorer, K: k, Exclude: -1, Allowed: allowed}
-	size := p.Device.WorkspaceSize(op, rows)
-	parts = append(parts, program.Part{Name: "workspace", Of: "the ranking", Bytes: 4 * size, Device: p.name})
-	if err := program.Fits(p.Device, p.limit, append(parts, p.held...)); err != nil {
-		return nil, err
+	words := make([]uint64, (count+63)/64)
+	for _, item := range f.Items {
+		if at := int64(item) - first; at >= 0 && at < count {
+			words[at/64] |= 1 << (at % 64)
+		}
 	}
-	var err error
-	op.Workspace, err = p.Device.Alloc(size)
-	return op, err
+	if f.Deny {
+		for i := range words {
+			words[i] = ^words[i]
+		}
+	}
+	return words
 }
 
 // ranking ranks the items of an output layer, for the rows of a call.
 type ranking struct {
 	p        *Predictor
-	scorer   kernels.Scorer
+	shards   []program.Shard // of the output layer, by device
+	items    int64
 	rows     rowList
-	allowed  []uint64 // nil: every item
-	eligible int64    // items that are left
+	filter   Filter
+	eligible int64 // items that are left
 	exclude  *csr.Matrix
 }
 
 // newRanking checks what Recommend and Evaluate have in common. The ranking is to be closed.
 func (p *Predictor) newRanking(layer string, rows []int64, exclude *csr.Matrix, filter Filter) (*ranking, error) {
-	r := &ranking{p: p, exclude: exclude}
+	r := &ranking{p: p, exclude: exclude, filter: filter}
 	var err error
 	if r.rows, err = p.listed(rows); err != nil {
 		return nil, err
@@ -76,17 +75,17 @@ func (p *Predictor) newRanking(layer string, rows []int64, exclude *csr.Matrix, 
 	if err != nil {
 		return nil, err
 	}
-	items := p.Net.Layers[output].Size
-	if r.allowed, r.eligible, err = filter.bits(items); err != nil {
+	r.items = p.Net.Layers[output].Size
+	if r.eligible, err = filter.check(r.items); err != nil {
 		return nil, err
 	}
-	if err := p.checkItems(exclude, items, "items to leave out"); err != nil {
+	if err := p.checkItems(exclude, r.items, "items to leave out"); err != nil {
 		return nil, err
 	}
 	if err := p.prepare(); err != nil {
 		return nil, err
 	}
-	r.scorer = p.program.Scorer(output)
+	r.shards = p.program.Shards(output)
 	if exclude != nil {
 		err = exclude.Use()
 	}
@@ -97,13 +96,13 @@ func (r *ranking) close() {
 	if r.exclude != nil {
 		r.exclude.Unuse()
 		// The next call may have no such items, and should not hold memory for these.
-		*r.p.step.Sparse[len(r.p.readers)] = kernels.SparseBatch{}
+		*r.p.excluded() = kernels.SparseBatch{}
 	}
 }
 
-// run finds the k best items, and calls each for every batch, with the op to run on it. Rows for which skip, if not nil, is
-// true are left out; parts is the memory that the caller takes.
-func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(*kernels.TopK, *batch) error, parts ...program.Part) error {
+// run finds the k best items, and calls each for every batch, with the function that ranks it. Rows for which skip, if not
+// nil, is true are left out; parts is the memory that the caller takes.
+func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(rankInto, *batch) error, parts ...program.Part) error {
 	p := r.p
 	var further []*csr.Reader
 	if r.exclude != nil {
@@ -112,20 +111,25 @@ func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(*kern
 		batch := program.BatchBytes(p.batchRows(r.rows), reader.Limit, true)
 		parts = append(parts,
 			program.Part{Name: "data", Of: "items to leave out", Bytes: r.exclude.Bytes(), Device: "host", Held: true},
-			program.Part{Name: "batch", Of: "items to leave out", Bytes: batch, Device: p.name})
+			program.Part{Name: "batch", Of: "items to leave out", Bytes: batch, Device: p.name()})
 	}
 	b := p.cut(r.rows, further...)
 	b.skip = skip
-	op, err := p.newTopK(r.scorer, r.allowed, k, b.most, parts...)
+	op, err := p.newTopK(r.shards, r.filter, k, b.most, parts...)
 	if err != nil {
 		return err
 	}
-	defer op.Workspace.Free()
+	defer op.free()
+	var exclude *kernels.SparseBatch
 	if r.exclude != nil {
-		op.Exclude = len(p.readers)
+		exclude = p.excluded()
 	}
-	return p.batches(b, func(b *batch) error { return each(op, b) })
+	into := func(ids []int32, scores []float32) error { return op.run(p.step.Rows, exclude, ids, scores) }
+	return p.batches(b, func(b *batch) error { return each(into, b) })
 }
+
+// rankInto ranks the items for the rows of a batch.
+type rankInto func(ids []int32, scores []float32) error
 
 // excluded is the most items to leave out that a batch can have.
 func (r *ranking) excluded() (n int64) {
@@ -164,9 +168,8 @@ func (p *Predictor) Recommend(layer string, rows []int64, exclude *csr.Matrix, f
 		return err
 	}
 	defer r.close()
-	return r.run(k, nil, func(op *kernels.TopK, b *batch) error {
+	return r.run(k, nil, func(rank rankInto, b *batch) error {
 		from, to := b.places[0]*k, (b.places[0]+int64(len(b.rows)))*k
-		op.IDs, op.Scores = ids[from:to], scores[from:to]
-		return p.Device.TopK(op, &p.step)
+		return rank(ids[from:to], scores[from:to])
 	})
 }

@@ -15,6 +15,14 @@ func (b *builder) backward() error {
 			return err
 		}
 	}
+	if !b.alone() {
+		// What came from items is a sum over shards; what dense layers add later is whole on every rank.
+		for i, layer := range b.net.Layers {
+			if b.summed[i] {
+				b.allReduce("the gradient of "+layer.Name, b.grad[i], layer.Size)
+			}
+		}
+	}
 	for i := len(b.net.Layers) - 1; i >= 0; i-- {
 		if b.net.Layers[i].Kind == network.Hidden {
 			if err := b.backwardHidden(i); err != nil {
@@ -33,9 +41,9 @@ func (b *builder) into(layer int) (kernels.Buffer, bool) {
 }
 
 func (b *builder) output(term int, t network.Term) error {
-	layer, scorer, m := &b.net.Layers[t.Layer], b.p.scorer[t.Layer], b.p.memory
+	layer, scorer, m := &b.net.Layers[t.Layer], b.p.shard[t.Layer], b.p.memory
 	op := &kernels.Output{
-		Name: layer.Name, Target: b.p.Slot(t.Layer), Term: term, Items: layer.Size, Bias: scorer.Bias, Temperature: layer.Temperature, Loss: t.Loss,
+		Name: layer.Name, Target: b.slot(t.Layer), Term: term, Items: scorer.Items, Bias: scorer.Bias, Temperature: layer.Temperature, Loss: t.Loss,
 		Optimizer: b.spec.Training.Optimizer, TiedInput: -1,
 	}
 	var err error
@@ -51,8 +59,8 @@ func (b *builder) output(term int, t network.Term) error {
 	}
 	if layer.Shared != "" {
 		tensor := b.tensors[layer.Shared]
-		op.TiedInput = b.p.Slot(tensor.Source)
-		touched := min(b.spec.Entries(tensor.Source), tensor.Rows)
+		op.TiedInput = b.slot(tensor.Source)
+		touched := min(b.spec.Entries(tensor.Source), scorer.Items)
 		if op.TiedGradient, err = m.alloc("tied gradients", layer.Shared, touched*tensor.Columns); err != nil {
 			return err
 		}
@@ -60,11 +68,31 @@ func (b *builder) output(term int, t network.Term) error {
 	}
 	op.Continues = t.Loss.NeedsStats()
 	b.workspace(op, func(buffer kernels.Buffer) { op.Workspace = buffer })
-	device := b.spec.Device
+	device := b.device
 	if t.Loss.NeedsStats() {
 		b.add("OutputStats "+b.outputText(op, layer), func(s *kernels.Step) error { return device.OutputStats(op, s) })
+		if err := b.combineStats(op); err != nil {
+			return err
+		}
 	}
 	b.add("OutputStep "+b.outputText(op, layer), func(s *kernels.Step) error { return device.OutputStep(op, s) })
+	return nil
+}
+
+// combineStats makes the statistics of several ranks' items those of all.
+func (b *builder) combineStats(op *kernels.Output) error {
+	if b.alone() {
+		return nil
+	}
+	ranks := int64(len(b.spec.Ranks))
+	parts, err := b.p.memory.alloc("soft-max statistics", op.Name+" of all devices", ranks*2*b.spec.Rows)
+	if err != nil {
+		return err
+	}
+	to, device := b.p.Communicator, b.device
+	b.add("AllGather the statistics of "+op.Name, func(s *kernels.Step) error { return to.AllGather(op.Stats, parts, 2*s.Rows) })
+	all := &kernels.CombineStats{Shards: ranks, Parts: parts, Stats: op.Stats}
+	b.add("CombineStats "+op.Name, func(s *kernels.Step) error { return device.CombineStats(all, s) })
 	return nil
 }
 
@@ -81,7 +109,7 @@ func (b *builder) outputText(op *kernels.Output, layer *network.Layer) string {
 }
 
 func (b *builder) backwardHidden(i int) error {
-	layer, device, optimizer := &b.net.Layers[i], b.spec.Device, b.spec.Training.Optimizer
+	layer, device, optimizer := &b.net.Layers[i], b.device, b.spec.Training.Optimizer
 	if !b.summed[i] {
 		return fault.New(fault.Internal, "no output depends on layer %q", layer.Name)
 	}
@@ -105,7 +133,7 @@ func (b *builder) backwardHidden(i int) error {
 		}
 		if b.net.Layers[source].Kind == network.Input {
 			op := &kernels.Scatter{
-				Input: b.p.Slot(source), DZ: dz, Weight: w, TiedGradient: b.tiedGradient[w.Name], Optimizer: optimizer,
+				Input: b.slot(source), DZ: dz, Weight: w, TiedGradient: b.tiedGradient[w.Name], Optimizer: optimizer,
 			}
 			b.workspace(op, func(buffer kernels.Buffer) { op.Workspace = buffer })
 			b.add("Scatter "+shape(w), func(s *kernels.Step) error { return device.Scatter(op, s) })

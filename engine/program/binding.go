@@ -11,23 +11,23 @@ import (
 	"dsstne/kernels"
 )
 
-// Binding is what a trainer or a predictor holds on to while it is open: a model, a device, and the datasets of its layers.
+// Binding is what a trainer or a predictor holds on to while it is open: a model, devices, and the datasets of its layers.
 type Binding struct {
 	Net      *network.Network
-	Device   kernels.Device
+	Ranks    []Rank
 	Model    *model.Model
 	datasets map[int]*csr.Matrix // by layer
 	rows     atomic.Int64        // read while datasets are being bound
 }
 
-// NewBinding opens the device and marks the model as used.
+// NewBinding opens the devices and marks the model as used.
 func NewBinding(m *model.Model, p Placement) (*Binding, error) {
-	device, err := p.Open()
+	ranks, err := p.Open()
 	if err != nil {
 		return nil, err
 	}
 	m.Use()
-	b := &Binding{Net: m.Network(), Device: device, Model: m, datasets: map[int]*csr.Matrix{}}
+	b := &Binding{Net: m.Network(), Ranks: ranks, Model: m, datasets: map[int]*csr.Matrix{}}
 	b.rows.Store(-1)
 	return b, nil
 }
@@ -70,7 +70,7 @@ func (b *Binding) Rows() int64 { return b.rows.Load() }
 
 // Spec begins the specification of a program for batches of up to rows examples. Every layer of the kinds must be bound.
 func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
-	spec := Spec{Network: b.Net, Device: b.Device, Rows: rows, Limit: limit, Weights: b.weights}
+	spec := Spec{Network: b.Net, Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights}
 	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
 	entries, seen := map[int]int64{}, map[*csr.Matrix]bool{}
 	for i, l := range b.Net.Layers {
@@ -100,12 +100,12 @@ func (b *Binding) weights(name string) (kernels.Buffer, error) {
 	return tensor.Buffer(), nil
 }
 
-// Close gives datasets, model and device back.
+// Close gives datasets, model and devices back.
 func (b *Binding) Close() error {
 	for _, d := range b.datasets {
 		d.Unuse()
 	}
 	b.datasets = nil
 	b.Model.Unuse()
-	return b.Device.Close()
+	return Close(b.Ranks)
 }

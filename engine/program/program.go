@@ -1,9 +1,8 @@
 package program
 
 import (
-	"fmt"
+	"slices"
 
-	"dsstne/engine/fault"
 	"dsstne/engine/network"
 	"dsstne/kernels"
 )
@@ -11,7 +10,7 @@ import (
 // Spec is what a program is made from.
 type Spec struct {
 	Network *network.Network
-	Device  kernels.Device
+	Ranks   []Rank                                    // the devices, at least one
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
 	Rows    int64                                     // the largest batch, B
 	// Entries is the most stored entries a batch of a bound layer can have; BatchBytes what such a batch takes.
@@ -35,53 +34,113 @@ type Op struct {
 	run  func(*kernels.Step) error
 }
 
-// Program is a list of bound calls and the memory they work in.
+// Program is a list of bound calls for each rank, and the memory they work in.
 type Program struct {
-	Plan   Plan
-	Slots  []int // layer that each slot of Step.Sparse feeds: the inputs and, in training, the outputs
-	ops    []Op
-	flush  []Op
-	hidden map[int]kernels.Buffer // output of each hidden layer, [B, K]
-	scorer map[int]kernels.Scorer // of each output layer
-	grads  map[string]kernels.Buffer
-	memory *memory
+	Plan  Plan
+	Slots []int // layer that each slot of Step.Sparse feeds: the inputs and, in training, the outputs
+	ranks []Rank
+	parts []*part // by rank
 }
 
 // Describe plans without allocating.
 func Describe(spec Spec) (*Plan, error) {
-	b := newBuilder(spec, true)
-	if err := b.build(); err != nil {
+	p, err := build(spec, true)
+	if err != nil {
 		return nil, err
 	}
-	b.p.Plan.Available = spec.Device.Available()
-	info := spec.Device.Info()
-	info.Available = b.p.Plan.Available
-	b.p.Plan.Devices = []kernels.DeviceInfo{info}
-	return &b.p.Plan, nil
+	p.Plan.Available = spec.Ranks[0].Device.Available()
+	for n, rank := range spec.Ranks {
+		info := rank.Device.Info()
+		if n == 0 {
+			info.Available = p.Plan.Available
+		}
+		p.Plan.Devices = append(p.Plan.Devices, info)
+	}
+	return &p.Plan, nil
 }
 
 // Build plans, compares the plan with the memory there is, allocates and binds.
 func Build(spec Spec) (*Program, error) {
-	dry := newBuilder(spec, true)
-	if err := dry.build(); err != nil {
+	dry, err := build(spec, true)
+	if err != nil {
 		return nil, err
 	}
-	if err := dry.p.Plan.fits(spec.Device); err != nil {
+	if err := dry.Plan.fits(spec.Ranks[0].Device); err != nil {
 		return nil, err
 	}
-	b := newBuilder(spec, false)
-	if err := b.build(); err != nil {
-		b.p.memory.free()
-		return nil, err
-	}
-	return b.p, nil
+	return build(spec, false)
 }
 
-// Run walks the list once.
-func (p *Program) Run(step *kernels.Step) error { return walk(p.ops, step) }
+// build makes the lists of all ranks; a dry program has no memory.
+func build(spec Spec, dry bool) (*Program, error) {
+	p := &Program{ranks: spec.Ranks}
+	for rank := range spec.Ranks {
+		b := newBuilder(spec, rank, dry)
+		p.parts, p.Slots = append(p.parts, b.p), b.slots
+		if err := b.build(); err != nil {
+			p.Free()
+			return nil, err
+		}
+	}
+	p.describe(spec)
+	return p, nil
+}
+
+// describe fills the plan in.
+func (p *Program) describe(spec Spec) {
+	plan := &p.Plan
+	plan.Limit, plan.Available = spec.Limit, -1
+	for _, part := range p.parts {
+		plan.Parts = append(plan.Parts, part.memory.parts...)
+		where := ""
+		if len(p.parts) > 1 {
+			where = part.Device.Info().Name + ": "
+		}
+		for _, op := range part.begin {
+			plan.Operations = append(plan.Operations, where+"at the start of a run: "+op.Text)
+		}
+		for _, op := range part.ops {
+			plan.Operations = append(plan.Operations, where+op.Text)
+		}
+		for _, op := range part.flush {
+			plan.Operations = append(plan.Operations, where+"at the end of a run: "+op.Text)
+		}
+	}
+	for _, part := range plan.Parts {
+		plan.Bytes += part.Bytes
+	}
+}
+
+// Begin starts a run: what several ranks have of the model becomes what the model has now.
+func (p *Program) Begin(step *kernels.Step) error {
+	return p.each(step, func(p *part) []Op { return p.begin })
+}
+
+// Run walks the lists once. Losses are added in the order of the ranks.
+func (p *Program) Run(step *kernels.Step) error {
+	err := p.each(step, func(p *part) []Op { return p.ops })
+	if err == nil && len(p.parts) > 1 {
+		for _, part := range p.parts {
+			for term, loss := range part.step.Loss {
+				step.Loss[term] += loss
+			}
+		}
+	}
+	return err
+}
 
 // Flush brings weights that are updated lazily up to step.Number.
-func (p *Program) Flush(step *kernels.Step) error { return walk(p.flush, step) }
+func (p *Program) Flush(step *kernels.Step) error {
+	return p.each(step, func(p *part) []Op { return p.flush })
+}
+
+// each walks one of the lists of all ranks.
+func (p *Program) each(step *kernels.Step, list func(*part) []Op) error {
+	if len(p.parts) == 1 {
+		return walk(list(p.parts[0]), step)
+	}
+	return Together(p.ranks, func(rank int) error { return p.parts[rank].run(list(p.parts[rank]), step) })
+}
 
 func walk(ops []Op, step *kernels.Step) error {
 	for i := range ops {
@@ -92,33 +151,39 @@ func walk(ops []Op, step *kernels.Step) error {
 	return nil
 }
 
-// Hidden is the output of a hidden layer, [B, units].
-func (p *Program) Hidden(layer int) kernels.Buffer { return p.hidden[layer] }
+// Hidden is the output of a hidden layer, [B, units], on the first rank; the others have the same bits.
+func (p *Program) Hidden(layer int) kernels.Buffer { return p.parts[0].hidden[layer] }
 
-// Scorer is the inference side of an output layer.
-func (p *Program) Scorer(layer int) kernels.Scorer { return p.scorer[layer] }
-
-// Gradient is the written gradient of a tensor, nil unless Training.WriteGradients.
-func (p *Program) Gradient(tensor string) kernels.Buffer { return p.grads[tensor] }
-
-// Slot is the place of a layer's batch in Step.Sparse, -1 if it has none.
-func (p *Program) Slot(layer int) int {
-	for i, l := range p.Slots {
-		if l == layer {
-			return i
-		}
+// Shards are the inference side of an output layer, by rank.
+func (p *Program) Shards(layer int) []Shard {
+	list := make([]Shard, len(p.parts))
+	for rank, part := range p.parts {
+		list[rank] = part.shard[layer]
 	}
-	return -1
+	return list
+}
+
+// Gradient is what a rank has of the written gradient of a tensor, nil unless Training.WriteGradients: all rows, or those of
+// its shard, which begins at row first.
+func (p *Program) Gradient(rank int, tensor string) (gradient kernels.Buffer, first int64) {
+	return p.parts[rank].grads[tensor], p.parts[rank].first[tensor]
 }
 
 // Free gives the program's memory back; the weights stay.
-func (p *Program) Free() { p.memory.free() }
+func (p *Program) Free() {
+	for _, part := range p.parts {
+		part.memory.free()
+	}
+}
 
 // builder holds what Build needs while the list is made.
 type builder struct {
 	spec    Spec
+	rank    int
+	device  kernels.Device
 	net     *network.Network
-	p       *Program
+	p       *part
+	slots   []int // as Program.Slots
 	tensors map[string]network.Tensor
 	weights map[string]*kernels.Weights
 	grad    map[int]kernels.Buffer // dL/d(output of a hidden layer), [B, K]
@@ -129,17 +194,27 @@ type builder struct {
 	tiedGradient map[string]kernels.Buffer
 }
 
-func newBuilder(spec Spec, dry bool) *builder {
-	return &builder{
-		spec: spec, net: spec.Network,
-		p: &Program{
-			hidden: map[int]kernels.Buffer{}, scorer: map[int]kernels.Scorer{}, grads: map[string]kernels.Buffer{},
-			memory: &memory{device: spec.Device, dry: dry},
+func newBuilder(spec Spec, rank int, dry bool) *builder {
+	b := &builder{
+		spec: spec, rank: rank, device: spec.Ranks[rank].Device, net: spec.Network,
+		p: &part{
+			Rank: spec.Ranks[rank], hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
+			first: map[string]int64{}, memory: &memory{device: spec.Ranks[rank].Device, dry: dry},
 		},
 		tensors: map[string]network.Tensor{}, weights: map[string]*kernels.Weights{},
 		grad: map[int]kernels.Buffer{}, summed: map[int]bool{}, tiedGradient: map[string]kernels.Buffer{},
 	}
+	// The batches are numbered: the inputs, then in training the targets.
+	for i, layer := range b.net.Layers {
+		if layer.Kind == network.Input || (layer.Kind == network.Output && spec.Training != nil) {
+			b.slots = append(b.slots, i)
+		}
+	}
+	return b
 }
+
+// alone tells whether there is only one rank.
+func (b *builder) alone() bool { return len(b.spec.Ranks) == 1 }
 
 func (b *builder) build() error {
 	tensors, err := b.net.Tensors()
@@ -149,10 +224,20 @@ func (b *builder) build() error {
 	m := b.p.memory
 	for _, t := range tensors {
 		b.tensors[t.Name] = t
-		m.note("weights", t.Name, 4*t.Rows*t.Columns, true)
+		if first, end := b.rowsOf(t); b.inPlace(t) {
+			m.note("weights", t.Name, 4*(end-first)*t.Columns, true)
+		}
 	}
-	m.parts = append(m.parts, b.spec.Data...)
-	b.slots()
+	if b.rank == 0 {
+		m.parts = append(m.parts, b.spec.Data...)
+	}
+	b.noteBatches()
+	if !b.alone() {
+		b.takeShards()
+		if b.spec.Training != nil {
+			b.p.step.Loss = make([]float64, len(b.net.Terms))
+		}
+	}
 	if err := b.forward(); err != nil {
 		return err
 	}
@@ -168,33 +253,29 @@ func (b *builder) build() error {
 	for _, take := range b.scratch {
 		take(workspace)
 	}
-	return b.finishPlan()
-}
-
-func (b *builder) finishPlan() error {
-	plan := &b.p.Plan
-	plan.Parts, plan.Limit, plan.Available = b.p.memory.parts, b.spec.Limit, -1
-	for _, part := range plan.Parts {
-		plan.Bytes += part.Bytes
-	}
-	for _, op := range b.p.ops {
-		plan.Operations = append(plan.Operations, op.Text)
-	}
-	for _, op := range b.p.flush {
-		plan.Operations = append(plan.Operations, "at the end of a run: "+op.Text)
-	}
 	return nil
 }
 
-// slots numbers the batches: the inputs, then in training the targets.
-func (b *builder) slots() {
-	for i, layer := range b.net.Layers {
-		if layer.Kind == network.Input || (layer.Kind == network.Output && b.spec.Training != nil) {
-			b.p.Slots = append(b.p.Slots, i)
-			b.p.memory.note("batch", layer.Name, BatchBytes(b.spec.Rows, b.spec.Entries(i), b.spec.Training == nil), false)
+// noteBatches plans the memory of the batches: whole ones, and what each of several ranks has of them, which is an equal part
+// as a rule; the sum over the ranks is exact.
+func (b *builder) noteBatches() {
+	for _, i := range b.slots {
+		layer, entries := &b.net.Layers[i], b.spec.Entries(i)
+		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.spec.Rows, entries, b.spec.Training == nil), Device: b.device.Info().Name}
+		if b.alone() {
+			b.p.memory.parts = append(b.p.memory.parts, whole)
+			continue
 		}
+		if whole.Device = "host"; b.rank == 0 {
+			b.p.memory.parts = append(b.p.memory.parts, whole)
+		}
+		from, to := b.shardOf(entries)
+		b.p.memory.note("batch", "a shard of "+layer.Name, 4*(b.spec.Rows+4*(to-from)+2), false)
 	}
 }
+
+// slot is the place of a layer's batch in Step.Sparse, -1 if it has none.
+func (b *builder) slot(layer int) int { return slices.Index(b.slots, layer) }
 
 // BatchBytes is the memory of a sparse batch: by row its offset and its sum, by entry 2 words, and to have the order by item
 // too, 4 words of the batch and 6 of the sort.
@@ -212,72 +293,9 @@ func (b *builder) add(text string, run func(*kernels.Step) error) {
 
 // workspace reserves scratch memory for an op; all ops share one, since they run one after the other.
 func (b *builder) workspace(op any, take func(kernels.Buffer)) {
-	n := b.spec.Device.WorkspaceSize(op, b.spec.Rows)
+	n := b.device.WorkspaceSize(op, b.spec.Rows)
 	if n > 0 {
 		b.most = max(b.most, n)
 		b.scratch = append(b.scratch, take)
 	}
 }
-
-// weight binds a tensor, with optimizer state in training. A tensor that is asked for twice (shared) is one.
-func (b *builder) weight(name string) (*kernels.Weights, error) {
-	if w := b.weights[name]; w != nil {
-		return w, nil
-	}
-	t, found := b.tensors[name]
-	if !found {
-		return nil, fault.New(fault.Internal, "network has no tensor %q", name)
-	}
-	w := &kernels.Weights{Name: name, Rows: t.Rows, Columns: t.Columns, NoDecay: t.Source < 0}
-	b.weights[name] = w
-	var err error
-	if w.Value, err = b.spec.Weights(name); err != nil {
-		return nil, err
-	}
-	training, m := b.spec.Training, b.p.memory
-	if training == nil {
-		return w, nil
-	}
-	if training.WriteGradients {
-		w.Gradient, err = m.alloc("gradients", name, t.Rows*t.Columns)
-		b.p.grads[name] = w.Gradient
-		return w, err
-	}
-	for i := range training.Optimizer.States() {
-		if w.State[i], err = m.alloc("optimizer state", name, t.Rows*t.Columns); err != nil {
-			return nil, err
-		}
-	}
-	if b.isLazy(t) {
-		if w.Last, err = m.alloc("steps of last updates", name, t.Rows); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
-}
-
-// isLazy: only the rows that a batch touches are updated, and an update with gradient zero would change something.
-func (b *builder) isLazy(t network.Tensor) bool {
-	return t.Source >= 0 && b.net.Layers[t.Source].Kind == network.Input && b.sharedBy(t.Name) < 0 &&
-		b.spec.Training.Optimizer.MovesUntouched(true)
-}
-
-// sharedBy is the output layer that shares a tensor, -1 if none does.
-func (b *builder) sharedBy(name string) int {
-	for i, layer := range b.net.Layers {
-		if layer.Shared == name {
-			return i
-		}
-	}
-	return -1
-}
-
-// biasOf binds a layer's bias, nil if it has none.
-func (b *builder) biasOf(layer int) (*kernels.Weights, error) {
-	if !b.net.Layers[layer].Bias {
-		return nil, nil
-	}
-	return b.weight(b.net.Layers[layer].Name + ".bias")
-}
-
-func shape(w *kernels.Weights) string { return fmt.Sprintf("%s[%d, %d]", w.Name, w.Rows, w.Columns) }

@@ -45,7 +45,7 @@ func specOf(t *testing.T, device kernels.Device, definition string, items, rows 
 	m := fixture.Model(t, definition, map[string]int64{"input": items, "output": items})
 	t.Cleanup(func() { _ = m.Close() })
 	return program.Spec{
-		Network: m.Network(), Device: device, Rows: rows, Entries: func(int) int64 { return 20 * rows },
+		Network: m.Network(), Ranks: []program.Rank{{Device: device}}, Rows: rows, Entries: func(int) int64 { return 20 * rows },
 		Weights: func(name string) (kernels.Buffer, error) {
 			tensor, err := m.Tensor(name)
 			if err != nil {
@@ -74,6 +74,52 @@ func TestThePlanIsWhatIsAllocated(t *testing.T) {
 		p, err := program.Build(specOf(t, device, definition, 500, 64, kernels.Adam))
 		require.NoError(t, err)
 		require.Equal(t, fresh(&p.Plan, "batch"), device.bytes)
+		p.Free()
+	}
+}
+
+func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
+	for _, definition := range []string{
+		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.2`),
+	} {
+		const ranks = 4
+		one := open(t, "cpu")
+		single, err := program.Describe(specOf(t, one, definition, 5000, 64, kernels.Adam))
+		require.NoError(t, err)
+		spec := specOf(t, one, definition, 5000, 64, kernels.Adam)
+		spec.Ranks = nil
+		backend := kernels.Lookup("cpu")
+		for rank, to := range kernels.NewHostGroup(ranks) {
+			d, err := backend.Open(rank, kernels.Options{Threads: 2, Of: ranks})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = d.Close() })
+			spec.Ranks = append(spec.Ranks, program.Rank{Device: &counting{Device: d}, Communicator: to})
+		}
+		p, err := program.Build(spec)
+		require.NoError(t, err)
+		planned, sum := map[string]int64{}, int64(0)
+		for _, part := range p.Plan.Parts {
+			sum += part.Bytes
+			if !part.Held && part.Name != "batch" {
+				planned[part.Device] += part.Bytes
+			}
+		}
+		require.Equal(t, sum, p.Plan.Bytes)
+		for _, r := range spec.Ranks {
+			require.Equal(t, planned[r.Device.Info().Name], r.Device.(*counting).bytes)
+		}
+		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the bias of 16 units.
+		for _, name := range []string{"weights", "optimizer state", "steps of last updates"} {
+			total := func(plan *program.Plan) (bytes int64) {
+				for _, part := range plan.Parts {
+					if part.Name == name {
+						bytes += part.Bytes
+					}
+				}
+				return bytes
+			}
+			require.LessOrEqual(t, total(&p.Plan)-total(single), int64((ranks-1)*16*4*2), name)
+		}
 		p.Free()
 	}
 }
@@ -155,6 +201,30 @@ func TestTheOperationsReadLikeTheStep(t *testing.T) {
 	}, plan.Operations)
 }
 
+func TestTheOperationsOfSeveralDevicesReadLikeTheStep(t *testing.T) {
+	spec := specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), 101, 32, kernels.Momentum)
+	spec.Ranks = ranksOf(t, "reference", 2)
+	plan, err := program.Describe(spec)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"reference: at the start of a run: Broadcast hidden1.bias[16, 1] and its state",
+		"reference: Shard 50:101 of the batch of input[101]",
+		"reference: Shard 50:101 of the batch of output[101]",
+		"reference: Replay the batch's rows of hidden1.weight[51, 16]",
+		"reference: Gather hidden1 <- input hidden1.weight[51, 16]",
+		"reference: AllReduce hidden1[16]",
+		"reference: Activate hidden1, tanh, dropout 0.1",
+		"reference: OutputStats output[51] <- output.weight[51, 16], softmax",
+		"reference: AllGather the statistics of output",
+		"reference: CombineStats output",
+		"reference: OutputStep output[51] <- output.weight[51, 16], softmax",
+		"reference: AllReduce the gradient of hidden1[16]",
+		"reference: Backward hidden1, tanh, dropout 0.1",
+		"reference: Scatter hidden1.weight[51, 16]",
+		"reference: at the end of a run: Replay all rows of hidden1.weight[51, 16]",
+	}, plan.Operations[len(plan.Operations)/2:])
+}
+
 // wide has every way of wiring: two inputs, layers with two sources (sparse and dense), a shared weight, two outputs.
 const wide = `{"layers": [
 	{"name": "a", "kind": "input", "size": 30},
@@ -174,48 +244,83 @@ func batchOf(t *testing.T, rows, columns int, seed uint64) *kernels.SparseBatch 
 
 func TestWrittenGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	for _, backend := range []string{"reference", "cpu"} {
-		const rows = 6
-		m := fixture.Model(t, wide, nil)
-		spec := program.Spec{
-			Network: m.Network(), Device: open(t, backend), Rows: rows, Entries: func(int) int64 { return 4 * rows },
-			Weights: func(name string) (kernels.Buffer, error) {
-				tensor, err := m.Tensor(name)
-				return tensor.Buffer(), err
-			},
-			Training: &program.Training{WriteGradients: true},
+		for _, ranks := range []int{1, 3, 11} {
+			gradientsAgree(t, ranksOf(t, backend, ranks))
 		}
-		p, err := program.Build(spec)
-		require.NoError(t, err)
-		step := kernels.Step{Number: 1, Rows: rows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: make([]kernels.Rates, 1)}
-		for _, layer := range p.Slots {
-			step.Sparse = append(step.Sparse, batchOf(t, rows, int(m.Network().Layers[layer].Size), uint64(layer)))
-		}
-		loss := func() float64 {
-			clear(step.Loss)
-			require.NoError(t, p.Run(&step))
-			return step.Loss[0] + step.Loss[1]
-		}
-		tensors, err := m.Network().Tensors()
-		require.NoError(t, err)
-		require.Len(t, tensors, 13)
-		for _, tensor := range tensors {
-			values := must(m.Tensor(tensor.Name)).Float32()
-			for i := 0; i < len(values); i += 1 + len(values)/9 {
-				loss()
-				gradient := float64(p.Gradient(tensor.Name).Float32()[i])
-				// The loss is about 5 and rounded to float32 in places: a step of 0.01 leaves errors of some 1e-4.
-				const h = 0.01
-				before := values[i]
-				values[i] = before + h
-				above := loss()
-				values[i] = before - h
-				below := loss()
-				values[i] = before
-				require.InDelta(t, (above-below)/(2*h), gradient, 1e-3, fmt.Sprintf("%s: %s[%d]", backend, tensor.Name, i))
-			}
-		}
-		p.Free()
 	}
+}
+
+// ranksOf opens a backend's device several times.
+func ranksOf(t *testing.T, backend string, count int) []program.Rank {
+	ranks := make([]program.Rank, count)
+	for n, to := range kernels.NewHostGroup(count) {
+		ranks[n].Device = open(t, backend)
+		if count > 1 {
+			ranks[n].Communicator = to
+		}
+	}
+	return ranks
+}
+
+func gradientsAgree(t *testing.T, ranks []program.Rank) {
+	const rows = 6
+	m := fixture.Model(t, wide, nil)
+	spec := program.Spec{
+		Network: m.Network(), Ranks: ranks, Rows: rows, Entries: func(int) int64 { return 4 * rows },
+		Weights: func(name string) (kernels.Buffer, error) {
+			tensor, err := m.Tensor(name)
+			return tensor.Buffer(), err
+		},
+		Training: &program.Training{WriteGradients: true},
+	}
+	p, err := program.Build(spec)
+	require.NoError(t, err)
+	defer p.Free()
+	step := kernels.Step{Number: 1, Rows: rows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: make([]kernels.Rates, 1)}
+	for _, layer := range p.Slots {
+		step.Sparse = append(step.Sparse, batchOf(t, rows, int(m.Network().Layers[layer].Size), uint64(layer)))
+	}
+	loss := func() float64 {
+		clear(step.Loss)
+		require.NoError(t, p.Begin(&step))
+		require.NoError(t, p.Run(&step))
+		return step.Loss[0] + step.Loss[1]
+	}
+	tensors, err := m.Network().Tensors()
+	require.NoError(t, err)
+	require.Len(t, tensors, 13)
+	for _, tensor := range tensors {
+		values := must(m.Tensor(tensor.Name)).Float32()
+		for i := 0; i < len(values); i += 1 + len(values)/9 {
+			loss()
+			gradient := gradientAt(t, p, len(ranks), tensor.Name, int64(i), tensor.Columns)
+			// The loss is about 5 and rounded to float32 in places: a step of 0.01 leaves errors of some 1e-4.
+			const h = 0.01
+			before := values[i]
+			values[i] = before + h
+			above := loss()
+			values[i] = before - h
+			below := loss()
+			values[i] = before
+			require.InDelta(t, (above-below)/(2*h), gradient, 1e-3, fmt.Sprintf("%d ranks: %s[%d]", len(ranks), tensor.Name, i))
+		}
+	}
+}
+
+// gradientAt finds a number of a written gradient on the rank that has it. Those that several have must be equal.
+func gradientAt(t *testing.T, p *program.Program, ranks int, tensor string, i, columns int64) float64 {
+	var found []float32
+	for rank := range ranks {
+		written, first := p.Gradient(rank, tensor)
+		if at := i - first*columns; at >= 0 && at < written.Len() {
+			found = append(found, written.Float32()[at])
+		}
+	}
+	require.NotEmpty(t, found)
+	for _, other := range found {
+		require.Equal(t, found[0], other, tensor)
+	}
+	return float64(found[0])
 }
 
 func must[T any](value T, err error) T {

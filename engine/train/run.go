@@ -28,6 +28,9 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if err := t.prepare(); err != nil {
 		return t.Progress(), err
 	}
+	if err := t.program.Begin(&t.step); err != nil {
+		return t.Progress(), err
+	}
 	t.setRunning(true)
 	defer t.setRunning(false)
 	start, before := time.Now(), t.seen

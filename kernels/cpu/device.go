@@ -2,6 +2,7 @@
 package cpu
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 
@@ -35,7 +36,7 @@ func (backend) Devices() []kernels.DeviceInfo {
 }
 
 // Open starts the workers. Every id is the same CPU: several devices of it are virtual ones.
-func (backend) Open(_ int, o kernels.Options) (kernels.Device, error) {
+func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	table, err := choose(o.InstructionSet)
 	if err != nil {
 		return nil, err
@@ -44,7 +45,12 @@ func (backend) Open(_ int, o kernels.Options) (kernels.Device, error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0) // follows the cgroup and the affinity mask
 	}
-	return &device{table: table.With(o.Precision), pool: c.NewPool(threads)}, nil
+	name := "cpu"
+	if o.Of > 1 {
+		name = fmt.Sprintf("cpu[%d/%d]", id, o.Of)
+		threads = max(1, threads*(id+1)/o.Of-threads*id/o.Of)
+	}
+	return &device{name: name, table: table.With(o.Precision), pool: c.NewPool(threads)}, nil
 }
 
 func precisions(t *c.Table) []string {
@@ -72,12 +78,13 @@ func choose(name string) (*c.Table, error) {
 
 type device struct {
 	kernels.HostMemory
+	name  string
 	table *c.Table
 	pool  *c.Pool
 }
 
 func (d *device) Info() kernels.DeviceInfo {
-	return kernels.DeviceInfo{Name: "cpu", Kind: d.table.Name(), Available: -1, Threads: d.pool.Workers, Precisions: precisions(d.table)}
+	return kernels.DeviceInfo{Name: d.name, Kind: d.table.Name(), Available: -1, Threads: d.pool.Workers, Precisions: precisions(d.table)}
 }
 
 func (d *device) Available() int64 { return kernels.HostAvailable() }
@@ -103,11 +110,21 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 	return d.run(d.table.Dense(op, s, d.pool.Workers))
 }
 
+func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
+	return d.run(d.table.Activate(op, s))
+}
+
 func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
+	if op.Items == 0 {
+		return noStats(op, s)
+	}
 	return d.run(d.table.OutputStats(op, s, d.pool.Workers))
 }
 
 func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	if op.Items == 0 {
+		return noStep(op, s)
+	}
 	return d.run(d.table.OutputStep(op, s, d.pool.Workers))
 }
 

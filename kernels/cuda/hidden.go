@@ -115,6 +115,21 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 	})
 }
 
+// Activate is an epilogue on its own.
+func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
+	type args struct {
+		step, out driver.Address
+		units     int64
+		epilogue  epilogueArgs
+		launch    int32
+	}
+	return d.run("Activate", s, nil, func() error {
+		return launch(d, "activate_sums", grid2(blocks(op.Units, 128), s.Rows), driver.Dim{X: 128}, &args{
+			d.step.at, addressOf(op.Out), op.Units, epilogueOf(&op.Epilogue), d.next(site{}),
+		})
+	})
+}
+
 // Backward goes back through dropout and activation and updates the bias.
 func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 	type args struct {

@@ -90,6 +90,11 @@ func (b *buffer) Len() int64         { return b.n }
 func (b *buffer) Float32() []float32 { return nil }
 func (b *buffer) Int32() []int32     { return nil }
 
+// Slice is a view; it has no size of its own to give back.
+func (b *buffer) Slice(from, n int64) kernels.Buffer {
+	return &buffer{device: b.device, at: b.at + driver.Address(4*from), n: n}
+}
+
 // Free gives the memory to the pool, or to the device if that was closed meanwhile.
 func (b *buffer) Free() {
 	d := b.device

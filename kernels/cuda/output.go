@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"math"
+
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -150,12 +152,29 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 		begins, ends, launch int32
 	}
 	return d.run("OutputStats", s, nil, func() error {
+		if op.Items == 0 {
+			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Rows)
+		}
 		r := d.output(op, s)
 		return r.tiles(func() error {
 			return launch(d, "output_stats", driver.Dim{X: uint32(s.Rows)}, driver.Dim{X: 256}, &args{
 				d.step.at, r.place(r.space.logits), addressOf(op.Stats), r.finish, r.space.tile, r.first, r.items,
 				flag(r.first == 0), flag(r.first+r.items == op.Items), d.next(site{tensor: op.Name, what: lossWords, noRow: true}),
 			})
+		})
+	})
+}
+
+// CombineStats makes the statistics of all items out of those of shards.
+func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
+	type args struct {
+		step, parts, stats driver.Address
+		shards             int64
+		launch             int32
+	}
+	return d.run("CombineStats", s, nil, func() error {
+		return launch(d, "combine_stats", driver.Dim{X: blocks(s.Rows, 256)}, driver.Dim{X: 256}, &args{
+			d.step.at, addressOf(op.Parts), addressOf(op.Stats), op.Shards, d.next(site{}),
 		})
 	})
 }
@@ -167,6 +186,9 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 		slots = append(slots, op.TiedInput)
 	}
 	return d.run("OutputStep", s, slots, func() error {
+		if op.Items == 0 {
+			return d.clearHidden(op, s.Rows)
+		}
 		r := d.output(op, s)
 		if err := r.tiles(r.gradients); err != nil {
 			return err
@@ -178,6 +200,19 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 		}
 		return r.sum()
 	})
+}
+
+// clearHidden is the gradient of an output without items.
+func (d *device) clearHidden(op *kernels.Output, rows int64) error {
+	for _, source := range op.Sources {
+		if source.DH == nil || source.Accumulate {
+			continue
+		}
+		if err := d.stream.Fill32(addressOf(source.DH), 0, rows*source.Weight.Columns); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // gradients turns the tile's logits into gradients and uses them.

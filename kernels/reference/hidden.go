@@ -36,6 +36,14 @@ func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 	return nil
 }
 
+// Activate applies an epilogue to sums.
+func (device) Activate(op *kernels.Activate, step *kernels.Step) error {
+	for u := range step.Rows {
+		finish(op.Out, true, &op.Epilogue, step, u, make([]float64, op.Units))
+	}
+	return nil
+}
+
 // finish adds what the output held, if asked to, applies the epilogue, if there is one, and stores row u.
 func finish(out kernels.Buffer, accumulate bool, e *kernels.Epilogue, step *kernels.Step, u int64, sums []float64) {
 	row := rowOf(out, u, int64(len(sums)))

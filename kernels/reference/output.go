@@ -96,6 +96,22 @@ func (device) OutputStats(op *kernels.Output, step *kernels.Step) error {
 	return nil
 }
 
+// CombineStats combines the statistics of shards.
+func (device) CombineStats(op *kernels.CombineStats, step *kernels.Step) error {
+	for u := range step.Rows {
+		maximum, sum := math.Inf(-1), 0.0
+		for shard := range op.Shards {
+			maximum = math.Max(maximum, float64(rowOf(op.Parts, shard*step.Rows+u, 2)[0]))
+		}
+		for shard := range op.Shards {
+			sum += math.Exp(float64(rowOf(op.Parts, shard*step.Rows+u, 2)[1]) - maximum)
+		}
+		stats := rowOf(op.Stats, u, 2)
+		stats[0], stats[1] = float32(maximum), float32(maximum+math.Log(sum))
+	}
+	return nil
+}
+
 // OutputStep computes loss, gradients and updates of an output layer, one item after the other.
 func (device) OutputStep(op *kernels.Output, step *kernels.Step) error {
 	l := newLogits(op, step.Rows)

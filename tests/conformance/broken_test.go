@@ -32,6 +32,14 @@ func (b broken) Dense(op *kernels.Dense, s *kernels.Step) error {
 	return b.after(b.Device.Dense(op, s), op, s)
 }
 
+func (b broken) Activate(op *kernels.Activate, s *kernels.Step) error {
+	return b.after(b.Device.Activate(op, s), op, s)
+}
+
+func (b broken) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
+	return b.after(b.Device.CombineStats(op, s), op, s)
+}
+
 // statsOf tells OutputStats from OutputStep, whose ops have the same type.
 type statsOf struct{ *kernels.Output }
 
@@ -137,6 +145,15 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 	},
 	"Gather": {defect("out", func(op *kernels.Gather, _ *kernels.Step) { offBuffer(op.Out) })},
 	"Dense":  {defect("out", func(op *kernels.Dense, _ *kernels.Step) { offBuffer(op.Out) })},
+	"Activate": {
+		defect("out", func(op *kernels.Activate, _ *kernels.Step) { offBuffer(op.Out) }),
+		defect("row behind the batch", func(op *kernels.Activate, step *kernels.Step) { op.Out.Float32()[step.Rows*op.Units] = 0 }),
+	},
+	"CombineStats": {
+		defect("maximum", func(op *kernels.CombineStats, _ *kernels.Step) { op.Stats.Float32()[0] *= 1.0001 }),
+		defect("log-sum-exp", func(op *kernels.CombineStats, _ *kernels.Step) { op.Stats.Float32()[1] *= 1.0001 }),
+		defect("row behind the batch", func(op *kernels.CombineStats, step *kernels.Step) { op.Stats.Float32()[2*step.Rows] = 0 }),
+	},
 	"OutputStats": {
 		defect("maximum", func(op statsOf, _ *kernels.Step) { op.Stats.Float32()[0] *= 1.0001 }),
 		defect("log-sum-exp", func(op statsOf, _ *kernels.Step) { op.Stats.Float32()[1] *= 1.0001 }),

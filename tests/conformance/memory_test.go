@@ -56,7 +56,9 @@ func (p *place) floats(x []float32) kernels.Buffer {
 }
 
 // filled places n times the same number.
-func (p *place) filled(n int, x float32) kernels.Buffer { return p.floats(slices.Repeat([]float32{x}, n)) }
+func (p *place) filled(n int, x float32) kernels.Buffer {
+	return p.floats(slices.Repeat([]float32{x}, n))
+}
 
 // guarded places a batch-sized matrix with guard rows behind it.
 func (p *place) guarded(x []float32, columns int64) kernels.Buffer {

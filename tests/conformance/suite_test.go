@@ -20,6 +20,8 @@ var opCases = []group{
 	{"Fill", remembering(fillCases)},
 	{"Gather", remembering(func() []opCase { return forwardCases(false, kernels.Float32) })},
 	{"Dense", remembering(func() []opCase { return forwardCases(true, kernels.Float32) })},
+	{"Activate", remembering(activateCases)},
+	{"CombineStats", remembering(combineCases)},
 	{"OutputStats", remembering(func() []opCase { return outputCases(true, kernels.Float32) })},
 	{"OutputStep", remembering(func() []opCase { return outputCases(false, kernels.Float32) })},
 	{"Backward", remembering(backwardCases)},

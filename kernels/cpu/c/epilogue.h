@@ -17,3 +17,13 @@ static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t 
     k += block;
   }
 }
+
+enum { ACTIVATE_ROWS = 8 };
+
+/* Workers take blocks of rows. */
+static void activate_rows(activate_t *a, int32_t worker) {
+  (void)worker;
+  for (int64_t block; (block = take(&a->next)) * ACTIVATE_ROWS < a->rows;)
+    for (int64_t u = block * ACTIVATE_ROWS; u < smaller((block + 1) * ACTIVATE_ROWS, a->rows); u++)
+      finish_row(&a->epilogue, u, 0, a->units, a->out + u * a->units);
+}

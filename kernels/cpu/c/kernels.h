@@ -133,6 +133,14 @@ typedef struct {
   int64_t next;
 } backward_t;
 
+/* A hidden layer's sums to its output, in place, see kernels.Activate. */
+typedef struct {
+  int64_t rows, units;
+  float *out;
+  epilogue_t epilogue;
+  int64_t next;
+} activate_t;
+
 /* A layer whose weight rows are its items or units: the output layer with its loss, and a dense layer forward (out) and
  * backward (dz). */
 typedef struct {
@@ -193,6 +201,7 @@ typedef struct {
   void (*gather)(gather_t *, int32_t worker);
   void (*scatter)(scatter_t *, int32_t worker);
   void (*replay)(replay_t *, int32_t worker);
+  void (*activate)(activate_t *, int32_t worker);
   void (*backward)(backward_t *, int32_t worker);
   void (*layer_pack)(layer_t *, int32_t worker);
   void (*dense_forward)(layer_t *, int32_t worker);

@@ -81,6 +81,16 @@ func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
 	return call
 }
 
+// Activate translates the op.
+func (t *Table) Activate(op *kernels.Activate, s *kernels.Step) *Call {
+	call := &Call{alone: s.Rows*op.Units < short}
+	a := &C.activate_t{
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), out: buffer(op.Out), epilogue: epilogue(&op.Epilogue, s),
+	}
+	call.phase(C.phase_t(C.run_activate), unsafe.Pointer(a))
+	return call
+}
+
 // layer makes the arguments of a call on a layer.
 func (t *Table) layer(call *Call, rows int64, items int64, workspace kernels.Buffer, workers int) *C.layer_t {
 	a := &C.layer_t{
@@ -242,6 +252,9 @@ func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
 	case *kernels.DenseBackward:
 		return t.layerSize(rows, op.Weight.Columns, op.Weight.Rows, workers, false)
 	case *kernels.Output:
+		if op.Items == 0 {
+			return 0
+		}
 		return t.layerSize(rows, units(op.Sources), op.Items, workers, op.Continues)
 	case *kernels.TopK:
 		return int64(C.rank_workspace(t.c, C.int64_t(rows), C.int64_t(units(op.Sources)), w))

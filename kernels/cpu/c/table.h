@@ -28,6 +28,7 @@ const kernels_t TABLE = {
     .replay = replay,
     .layer_pack = layer_pack,
     .dense_forward = dense_forward,
+    .activate = activate_rows,
     .backward = backward,
     .output_stats = output_stats,
     .output_step = output_step,

@@ -31,6 +31,23 @@ KERNEL_BOUNDS(dense, DenseArgs, kProductThreads, 2) {
                              });
 }
 
+struct ActivateArgs {
+  const StepRecord *step;
+  float *out;  // [B, units]
+  int64_t units;
+  Epilogue epilogue;
+  int32_t launch;
+};
+
+// out = dropout(act(out + bias)), for sums that came from several devices. A thread has an element; 8 bytes each bound it.
+KERNEL_BOUNDS(activate_sums, ActivateArgs, 128, 8) {
+  const StepRecord *step = a.step;
+  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  if (k >= a.units || u >= step->rows || failed_before(step, a.launch)) return;
+  float *out = a.out + u * a.units + k;
+  *out = finish_unit(step, a.epilogue, u, k, *out);
+}
+
 struct BackwardArgs {
   const StepRecord *step;
   const float *h;  // [B, units]

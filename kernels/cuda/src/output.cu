@@ -121,6 +121,31 @@ KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
   a.stats[2 * u + 1] = a.ends ? maximum + logf(sum) : sum;
 }
 
+struct CombineStatsArgs {
+  const StepRecord *step;
+  const float *parts;  // [shards, B, 2]
+  float *stats;        // [B, 2]
+  int64_t shards;
+  int32_t launch;
+};
+
+// The statistics of all items from those of shards of them: the largest maximum, and ln of the sum of exp(log-sum-exp). A shard
+// without items has -Inf twice. A thread has a row.
+KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
+  const StepRecord *step = a.step;
+  const int64_t u = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (u >= step->rows || failed_before(step, a.launch)) return;
+  float maximum = -infinity(), top = -infinity(), sum = 0.0f;
+  for (int64_t s = 0; s < a.shards; s++) {
+    const float *part = a.parts + 2 * (s * step->rows + u);
+    maximum = fmaxf(maximum, part[0]);
+    top = fmaxf(top, part[1]);
+  }
+  for (int64_t s = 0; s < a.shards && top > -infinity(); s++) sum += expf(a.parts[2 * (s * step->rows + u) + 1] - top);
+  a.stats[2 * u] = maximum;
+  a.stats[2 * u + 1] = top > -infinity() ? top + logf(sum) : top;
+}
+
 struct OutputLossArgs {
   const StepRecord *step;
   float *z;            // [B, tile]: products in, gradients out

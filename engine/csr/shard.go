@@ -1,0 +1,50 @@
+package csr
+
+import (
+	"slices"
+
+	"dsstne/kernels"
+)
+
+// Shard fills out with the entries of a batch whose items are from first up to end; items are counted from first there. Sums
+// of rows stay those of whole rows. Entries by item are shared with the batch, the others are copied, into out's slices if
+// they are large enough; the time grows with the batch's rows and with the entries in the range.
+func Shard(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
+	out.RowSum = batch.RowSum
+	ShardRows(batch, first, end, out)
+	shardItems(batch, int32(first), int32(end), out)
+}
+
+// ShardRows does so for the entries by row only; the batch may have no values.
+func ShardRows(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
+	out.Columns = end - first
+	rows := len(batch.Offsets) - 1
+	out.Offsets = append(slices.Grow(out.Offsets[:0], rows+1), 0)
+	out.Indices, out.Values = out.Indices[:0], out.Values[:0]
+	for u := range rows {
+		begin, stop := batch.Offsets[u], batch.Offsets[u+1]
+		row := batch.Indices[begin:stop]
+		from, _ := slices.BinarySearch(row, int32(first))
+		size, _ := slices.BinarySearch(row[from:], int32(end))
+		for _, item := range row[from : from+size] {
+			out.Indices = append(out.Indices, item-int32(first))
+		}
+		if len(batch.Values) > 0 {
+			out.Values = append(out.Values, batch.Values[begin:stop][from:from+size]...)
+		}
+		out.Offsets = append(out.Offsets, int32(len(out.Indices)))
+	}
+}
+
+func shardItems(batch *kernels.SparseBatch, first, end int32, out *kernels.SparseBatch) {
+	from, _ := slices.BinarySearch(batch.Items, first)
+	size, _ := slices.BinarySearch(batch.Items[from:], end)
+	out.Items, out.ItemOffsets = resize(out.Items, size), resize(out.ItemOffsets, size+1)
+	entries, last := batch.ItemOffsets[from], batch.ItemOffsets[from+size]
+	for n := range size {
+		out.Items[n] = batch.Items[from+n] - first
+		out.ItemOffsets[n] = batch.ItemOffsets[from+n] - entries
+	}
+	out.ItemOffsets[size] = last - entries
+	out.ItemRows, out.ItemValues = batch.ItemRows[entries:last], batch.ItemValues[entries:last]
+}

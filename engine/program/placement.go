@@ -1,0 +1,126 @@
+package program
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"dsstne/engine/fault"
+	"dsstne/engine/strictjson"
+	"dsstne/kernels"
+)
+
+// Placement is what options say about where to compute.
+type Placement struct {
+	Devices   []string
+	Threads   int
+	Limit     int64 // memory_limit in bytes, 0 = none
+	Precision kernels.Precision
+}
+
+// ReadPlacement takes "devices", "threads", "memory_limit" and "precision" from options.
+func ReadPlacement(o *strictjson.Object) Placement {
+	p := Placement{
+		Threads: int(o.Int("threads", 0, strictjson.Between(0, 4096))),
+		Limit:   o.Int("memory_limit", 0, strictjson.AtLeast(0)),
+	}
+	if o.Type("devices") == strictjson.ListType {
+		if p.Devices = o.Strings("devices"); len(p.Devices) == 0 {
+			o.Fail("devices", "is empty; name at least one device")
+		}
+	} else {
+		p.Devices = []string{o.String("devices", "auto")}
+	}
+	const onlyCUDA = "tensorfloat32"
+	word := o.Word("precision", "float32", append([]string{onlyCUDA}, kernels.PrecisionWords...)...)
+	if word == onlyCUDA {
+		o.Fail("precision", "is %q, which only CUDA devices have; on the CPU use bfloat16 or float32", word)
+	}
+	p.Precision = kernels.Precision(max(0, slices.Index(kernels.PrecisionWords, word)))
+	return p
+}
+
+var (
+	someCPU = regexp.MustCompile(`^cpu(:(0|[1-9][0-9]*))?$`)
+	someGPU = regexp.MustCompile(`^cuda(:(0|[1-9][0-9]*))?$`)
+)
+
+// mostVirtual is how many virtual devices a CPU may be cut into.
+const mostVirtual = 64
+
+// Open makes the devices of a placement ready.
+func (p Placement) Open() ([]Rank, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	count := 1
+	if _, number, found := strings.Cut(p.Devices[0], ":"); found {
+		n, err := strconv.Atoi(number)
+		if err != nil || n > mostVirtual {
+			return nil, fault.New(fault.InvalidArgument, "devices is %q; a CPU can be cut into at most %d virtual devices, \"cpu:%d\"",
+				p.Devices[0], mostVirtual, mostVirtual)
+		}
+		count = max(1, n) // "cpu:0" is the CPU
+	}
+	return p.openCPUs(count)
+}
+
+// check refuses what cannot be opened, with the reason.
+func (p Placement) check() error {
+	words := []string{"auto", "all", "cpu", "cuda:0"}
+	cuda := 0
+	for i, name := range p.Devices {
+		switch {
+		case slices.Contains(p.Devices[:i], name):
+			return fault.New(fault.InvalidArgument, "devices names %d devices, %q twice", len(p.Devices), name)
+		case someGPU.MatchString(name):
+			cuda++
+		case (name == "auto" || name == "all") && len(p.Devices) > 1:
+			return fault.New(fault.InvalidArgument, "devices names %d devices, and %q, which stands alone", len(p.Devices), name)
+		case name != "auto" && name != "all" && !someCPU.MatchString(name):
+			return fault.New(fault.InvalidArgument, "devices is %q; it must be one of auto, all, cpu, cpu:4 (virtual devices), cuda:0%s",
+				name, strictjson.Suggestion(name, words))
+		}
+	}
+	switch {
+	case cuda == len(p.Devices):
+		return fault.New(fault.DeviceUnavailable, "device %q: %s", p.Devices[0], noCUDA)
+	case cuda > 0:
+		return fault.New(fault.InvalidArgument, "devices names %d devices, some CUDA and some CPU; one model is on one kind",
+			len(p.Devices))
+	case len(p.Devices) > 1:
+		return fault.New(fault.InvalidArgument, "devices names %d devices, but a machine's CPU is one; %q makes %d virtual devices of it",
+			len(p.Devices), "cpu:"+strconv.Itoa(len(p.Devices)), len(p.Devices))
+	}
+	return nil
+}
+
+// openCPUs makes the CPU ready as one device or as several.
+func (p Placement) openCPUs(count int) ([]Rank, error) {
+	ranks := make([]Rank, count)
+	for rank := range ranks {
+		device, err := openCPU(rank, count, p.Threads, p.Precision)
+		if err != nil {
+			_ = Close(ranks[:rank])
+			return nil, err
+		}
+		ranks[rank].Device = device
+	}
+	if count > 1 {
+		for rank, to := range kernels.NewHostGroup(count) {
+			ranks[rank].Communicator = to
+		}
+	}
+	return ranks, nil
+}
+
+// Close closes the devices; the first error is returned.
+func Close(ranks []Rank) (err error) {
+	for _, r := range ranks {
+		if failure := r.Device.Close(); err == nil {
+			err = failure
+		}
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+)
+
+// Rank is one of the devices that a program runs on, and its way to the others: nil where there is only one.
+type Rank struct {
+	Device       kernels.Device
+	Communicator kernels.Communicator
+}
+
+// Together runs work for every rank at the same time and returns when all are through. One that fails, or panics, makes the
+// others leave at their next collective, and its error is returned: that of the lowest rank, if several failed on their own.
+func Together(ranks []Rank, work func(rank int) error) error {
+	if len(ranks) == 1 {
+		return work(0)
+	}
+	failures := make([]error, len(ranks))
+	one := func(rank int) {
+		if failures[rank] = guarded(work, rank); failures[rank] != nil {
+			ranks[rank].Communicator.Abort()
+		}
+	}
+	var others sync.WaitGroup
+	for rank := 1; rank < len(ranks); rank++ {
+		others.Go(func() { one(rank) })
+	}
+	one(0)
+	others.Wait()
+	return settle(ranks, failures)
+}
+
+// settle finds the failure that the others followed from, and makes the ranks ready for the next time.
+func settle(ranks []Rank, failures []error) error {
+	var cause error
+	for _, err := range failures {
+		if err != nil && (cause == nil || errors.Is(cause, kernels.ErrAborted)) {
+			cause = err
+		}
+	}
+	if cause == nil {
+		return nil
+	}
+	for _, r := range ranks {
+		if err := r.Communicator.Reset(); err != nil {
+			return fault.Wrap(errors.Join(cause, err), "the devices could not be joined again")
+		}
+	}
+	return cause
+}
+
+// guarded turns a panic into an error: one in a goroutine would end the process.
+func guarded(work func(rank int) error, rank int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.New(fault.Internal, "panic: %s\n%s", fmt.Sprint(p), debug.Stack())
+		}
+	}()
+	return work(rank)
+}
+
+// part is what one rank has of a program: its list of bound calls and the memory they work in.
+type part struct {
+	Rank
+	begin, ops, flush []Op
+	hidden            map[int]kernels.Buffer // output of each hidden layer, [B, K]
+	shard             map[int]Shard          // of each output layer
+	grads             map[string]kernels.Buffer
+	first             map[string]int64 // first row of the tensors of which there is a shard
+	memory            *memory
+	// with several ranks: the step as this one sees it
+	step    kernels.Step
+	batches []kernels.SparseBatch
+	whole   []*kernels.SparseBatch // the step's batches, of which those of step are shards
+}
+
+// run walks one of the part's lists, over the shards of the step's batches.
+func (p *part) run(ops []Op, step *kernels.Step) error {
+	sparse, loss := p.step.Sparse, p.step.Loss
+	p.whole, p.step = step.Sparse, *step
+	p.step.Sparse, p.step.Loss = sparse, loss
+	clear(loss)
+	err := walk(ops, &p.step)
+	var bad *kernels.NotFiniteError
+	if errors.As(err, &bad) && bad.Row >= 0 {
+		bad.Row += p.first[bad.Tensor]
+	}
+	return err
+}
+
+// takeShards begins the list of a rank with its shards of the batches.
+func (b *builder) takeShards() {
+	p := b.p
+	p.batches, p.step.Sparse = make([]kernels.SparseBatch, len(b.slots)), make([]*kernels.SparseBatch, len(b.slots))
+	for slot, i := range b.slots {
+		layer, out := &b.net.Layers[i], &p.batches[slot]
+		p.step.Sparse[slot] = out
+		first, end := b.shardOf(layer.Size)
+		b.add(fmt.Sprintf("Shard %d:%d of the batch of %s[%d]", first, end, layer.Name, layer.Size), func(*kernels.Step) error {
+			csr.Shard(p.whole[slot], first, end, out)
+			return nil
+		})
+	}
+}
+
+// allReduce sums a [B, units] buffer over the ranks.
+func (b *builder) allReduce(what string, buffer kernels.Buffer, units int64) {
+	to := b.p.Communicator
+	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.Rows*units) })
+}
+
+// shardOf is the range of rows that the builder's rank has of n.
+func (b *builder) shardOf(n int64) (first, end int64) { return shardOf(n, b.rank, len(b.spec.Ranks)) }
+
+// shardOf cuts rows, or items, as equally as can be: shards differ by one row at most, and are empty where there are more
+// ranks than rows.
+func shardOf(n int64, rank, ranks int) (first, end int64) {
+	return n * int64(rank) / int64(ranks), n * int64(rank+1) / int64(ranks)
+}
+
+// Shard is what a rank has of an output layer, or of any weight whose rows are ranked.
+type Shard struct {
+	kernels.Scorer
+	First int64 // the first of its items
+}
+
+// ShardsOf cuts a weight that lies in the host's memory by rows, to rank them on several devices.
+func ShardsOf(w *kernels.Weights, ranks int) []Shard {
+	list := make([]Shard, ranks)
+	for rank := range list {
+		first, end := shardOf(w.Rows, rank, ranks)
+		rows := *w
+		rows.Rows = end - first
+		rows.Value = w.Value.Slice(first*w.Columns, rows.Rows*w.Columns)
+		list[rank] = Shard{Scorer: kernels.Scorer{Items: rows.Rows, Sources: []kernels.OutputSource{{Weight: &rows}}}, First: first}
+	}
+	return list
+}

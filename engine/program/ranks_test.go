@@ -1,0 +1,221 @@
+package program_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/program"
+	"dsstne/kernels"
+	"dsstne/tests/fixture"
+)
+
+// faulty is a device, and its way to the others, whose n-th call goes wrong; n counts down.
+type faulty struct {
+	kernels.Device
+	kernels.Communicator
+	n       *int
+	failure func() error
+}
+
+// before is called before every op and collective.
+func (f faulty) before() error {
+	if *f.n--; *f.n == 0 {
+		return f.failure()
+	}
+	return nil
+}
+
+func (f faulty) Gather(op *kernels.Gather, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Gather(op, s))
+}
+
+func (f faulty) Dense(op *kernels.Dense, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Dense(op, s))
+}
+
+func (f faulty) Activate(op *kernels.Activate, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Activate(op, s))
+}
+
+func (f faulty) OutputStats(op *kernels.Output, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.OutputStats(op, s))
+}
+
+func (f faulty) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.CombineStats(op, s))
+}
+
+func (f faulty) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.OutputStep(op, s))
+}
+
+func (f faulty) Backward(op *kernels.Backward, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Backward(op, s))
+}
+
+func (f faulty) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.DenseBackward(op, s))
+}
+
+func (f faulty) Scatter(op *kernels.Scatter, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Scatter(op, s))
+}
+
+func (f faulty) Replay(op *kernels.Replay, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Replay(op, s))
+}
+
+func (f faulty) AllReduce(b kernels.Buffer, n int64) error {
+	if err := f.before(); err != nil {
+		return err
+	}
+	return f.Communicator.AllReduce(b, n)
+}
+
+func (f faulty) AllGather(part, all kernels.Buffer, n int64) error {
+	if err := f.before(); err != nil {
+		return err
+	}
+	return f.Communicator.AllGather(part, all, n)
+}
+
+func (f faulty) Broadcast(b kernels.Buffer, n int64, root int) error {
+	if err := f.before(); err != nil {
+		return err
+	}
+	return f.Communicator.Broadcast(b, n, root)
+}
+
+var errBroken = errors.New("the device is broken")
+
+// failures are the ways in which a call goes wrong, with what must be told.
+var failures = map[string]func() error{
+	"an error":     func() error { return errBroken },
+	"a panic":      func() error { panic(errBroken.Error()) },
+	"a number":     func() error { return &kernels.NotFiniteError{Tensor: errBroken.Error(), What: "the gradient", Row: 3} },
+	"a slow error": func() error { time.Sleep(2 * time.Millisecond); return errBroken },
+}
+
+func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing.T) {
+	const ranks, rows = 3, 6
+	for what, failure := range failures {
+		calls := 0
+		for rank := range ranks {
+			for at := 1; ; at++ {
+				m := fixture.Model(t, wide, nil)
+				spec := program.Spec{
+					Network: m.Network(), Ranks: ranksOf(t, "cpu", ranks), Rows: rows, Entries: func(int) int64 { return 4 * rows },
+					Weights: func(name string) (kernels.Buffer, error) {
+						tensor, err := m.Tensor(name)
+						return tensor.Buffer(), err
+					},
+					Training: &program.Training{Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}},
+				}
+				countdown := at
+				r := &spec.Ranks[rank]
+				broken := faulty{r.Device, r.Communicator, &countdown, failure}
+				r.Device, r.Communicator = broken, broken
+				p, err := program.Build(spec)
+				require.NoError(t, err)
+				step := kernels.Step{
+					Number: 1, Rows: rows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: []kernels.Rates{{LearningRate: 0.1}},
+				}
+				for _, layer := range p.Slots {
+					step.Sparse = append(step.Sparse, batchOf(t, rows, int(m.Network().Layers[layer].Size), uint64(layer)))
+				}
+				err = p.Begin(&step)
+				if err == nil {
+					err = p.Run(&step)
+				}
+				if countdown > 0 { // every call was made
+					require.NoError(t, err)
+					p.Free()
+					calls += at - 1
+					break
+				}
+				require.ErrorContains(t, err, errBroken.Error(), "%s, rank %d, call %d", what, rank, at)
+				for _, tensor := range m.Tensors() {
+					for _, w := range tensor.Float32() {
+						require.False(t, math.IsNaN(float64(w)) || math.IsInf(float64(w), 0))
+					}
+				}
+				require.NoError(t, p.Flush(&step))
+				step.Number, step.Rates = 2, append(step.Rates, step.Rates[0])
+				require.NoError(t, p.Begin(&step), "the devices can be used again")
+				require.NoError(t, p.Run(&step))
+				p.Free()
+			}
+		}
+		require.Greater(t, calls, 60, "calls in which something went wrong")
+	}
+}
+
+func TestNoGoroutineOutlivesAStep(t *testing.T) {
+	ranks := ranksOf(t, "reference", 5)
+	before := runtime.NumGoroutine()
+	for range 20 {
+		_ = program.Together(ranks, func(rank int) error {
+			if rank == 3 {
+				return errBroken
+			}
+			return ranks[rank].Communicator.AllReduce(must(kernels.AllocHost(1)), 1)
+		})
+	}
+	for n := 0; n < 1e6 && runtime.NumGoroutine() > before; n++ {
+		runtime.Gosched() // one that has done its work may not be quite gone
+	}
+	require.LessOrEqual(t, runtime.NumGoroutine(), before)
+}
+
+func TestTheCauseIsToldAndNotWhatFollowedFromIt(t *testing.T) {
+	ranks := ranksOf(t, "reference", 4)
+	for cause := range ranks {
+		err := program.Together(ranks, func(rank int) error {
+			if rank == cause {
+				return fmt.Errorf("rank %d: %w", rank, errBroken)
+			}
+			return ranks[rank].Communicator.AllReduce(must(kernels.AllocHost(1)), 1)
+		})
+		require.EqualError(t, err, fmt.Sprintf("rank %d: %v", cause, errBroken))
+	}
+	// and when it was dealt with, collectives work again
+	require.NoError(t, program.Together(ranks, func(rank int) error {
+		b := must(kernels.AllocHost(3))
+		copy(b.Float32(), []float32{1, float32(rank), 7})
+		if err := ranks[rank].Communicator.AllReduce(b, 2); err != nil {
+			return err
+		}
+		require.Equal(t, []float32{4, 6, 7}, b.Float32())
+		return nil
+	}))
+}
+
+func TestARowThatIsNotFiniteIsToldByItsPlaceInTheWholeTensor(t *testing.T) {
+	const items, rows = 90, 6
+	for _, ranks := range []int{1, 4} {
+		m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
+		spec := specOf(t, ranksOf(t, "cpu", ranks)[0].Device, fixture.Autoencoder("softmax", ""), items, rows, kernels.SGD)
+		spec.Ranks = ranksOf(t, "cpu", ranks)
+		spec.Weights = func(name string) (kernels.Buffer, error) { return must(m.Tensor(name)).Buffer(), nil }
+		must(m.Tensor("hidden1.weight")).Float32()[70*16] = 3e38 // decays below: 3e38 - 10 x 3e38
+		spec.Training.Optimizer.WeightDecay = 1
+		p := must(program.Build(spec))
+		step := kernels.Step{
+			Number: 1, Rows: 1, Training: true, Loss: make([]float64, 1), RatesFrom: 1, Rates: []kernels.Rates{{LearningRate: 10}},
+		}
+		batch := fixture.Batch(t, fixture.Matrix(t, items, [][]int32{{70}}))
+		step.Sparse = []*kernels.SparseBatch{batch, batch}
+		require.NoError(t, p.Begin(&step))
+		var bad *kernels.NotFiniteError
+		require.ErrorAs(t, p.Run(&step), &bad)
+		require.Equal(t, "hidden1.weight", bad.Tensor)
+		require.EqualValues(t, 70, bad.Row)
+		p.Free()
+	}
+}

@@ -1,0 +1,222 @@
+package train_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/model"
+	"dsstne/engine/network"
+	"dsstne/engine/train"
+	"dsstne/tests/fixture"
+)
+
+// networks are the ways a layer can face items: every loss, tied and cosine outputs, several inputs and outputs, depth, and
+// items that no number of shards divides.
+var networks = map[string]string{
+	"softmax":            fixture.Autoencoder("softmax", ""),
+	"sigmoid":            fixture.Autoencoder("sigmoid", ""),
+	"scaled_marginal":    fixture.Autoencoder("scaled_marginal", ""),
+	"squared":            fixture.Autoencoder("squared", ""),
+	"tied softmax":       fixture.Autoencoder("softmax", `, "shared": "hidden1.weight"`),
+	"cosine":             fixture.Autoencoder("softmax", `, "temperature": 0.5`),
+	"tied cosine":        fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.5`),
+	"without biases":     strings.ReplaceAll(fixture.Autoencoder("softmax", `, "bias": false`), `"tanh"`, `"tanh", "bias": false`),
+	"deep":               deep,
+	"several in and out": several,
+}
+
+const deep = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2", "denoising": 0.3},
+	{"name": "h1", "kind": "hidden", "size": 9, "activation": "sigmoid"},
+	{"name": "h2", "kind": "hidden", "size": 20, "activation": "relu", "dropout": 0.2},
+	{"name": "h3", "kind": "hidden", "size": 7, "activation": "tanh"},
+	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
+
+// several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one with two
+// sources and one whose layer feeds a hidden one too.
+const several = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
+	{"name": "side", "kind": "input", "size": 5},
+	{"name": "h1", "kind": "hidden", "sources": ["input", "side"], "size": 8, "activation": "tanh"},
+	{"name": "h2", "kind": "hidden", "sources": ["h1", "side"], "size": 6, "activation": "sigmoid", "dropout": 0.1},
+	{"name": "output", "kind": "output", "sources": ["h1", "h2"], "size": "auto"},
+	{"name": "label", "kind": "output", "sources": ["h1"], "size": 3}],
+	"loss": [{"layer": "output", "kind": "softmax"}, {"layer": "label", "kind": "sigmoid", "weight": 0.5}]}`
+
+// data are the matrices of a network's layers.
+type data map[string]*csr.Matrix
+
+const (
+	manyItems = 123 // no number of shards divides it
+	someRows  = 100
+)
+
+func dataOf(t testing.TB, n *network.Network) data {
+	wide := fixture.Blocks(t, someRows, manyItems, 4, 6, 3)
+	d := data{}
+	for i := range n.Layers {
+		switch l := &n.Layers[i]; {
+		case l.Kind == network.Hidden:
+		case l.Size == manyItems:
+			d[l.Name] = wide
+		default:
+			d[l.Name] = fixture.Blocks(t, someRows, int(l.Size), 1, 1, uint64(i))
+		}
+	}
+	return d
+}
+
+func modelOf(t testing.TB, definition string) *model.Model {
+	return fixture.Model(t, definition, map[string]int64{"input": manyItems, "output": manyItems})
+}
+
+// training opens a trainer with all its data bound.
+func training(t testing.TB, m *model.Model, options string) *train.Trainer {
+	t.Helper()
+	trainer, err := train.Open(m, []byte(options))
+	require.NoError(t, err)
+	for name, matrix := range dataOf(t, m.Network()) {
+		require.NoError(t, trainer.Bind(name, matrix))
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	return trainer
+}
+
+// after trains a fresh model and returns all its weights, and the progress.
+func after(t testing.TB, definition, options string, steps uint64) ([]float32, train.Progress) {
+	t.Helper()
+	m := modelOf(t, definition)
+	p := run(t, training(t, m, options), steps)
+	return values(m), p
+}
+
+func values(m *model.Model) (all []float32) {
+	for _, tensor := range m.Tensors() {
+		all = append(all, tensor.Float32()...)
+	}
+	return all
+}
+
+var optimizers = map[string]string{
+	"sgd":      `{"kind": "sgd", "learning_rate": 0.1}`,
+	"momentum": `{"kind": "momentum", "learning_rate": 0.1, "weight_decay": 0.01}`,
+	"nesterov": `{"kind": "nesterov", "learning_rate": 0.1}`,
+	"rmsprop":  `{"kind": "rmsprop", "learning_rate": 0.1}`,
+	"adam":     `{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.01}`,
+	"adamw":    `{"kind": "adamw", "learning_rate": 0.1, "weight_decay": 0.01}`,
+}
+
+func options(devices, optimizer, precision string) string {
+	return fmt.Sprintf(`{"devices": %q, "batch_size": 50, "threads": 3, "optimizer": %s, "precision": %q}`, devices, optimizer, precision)
+}
+
+func TestOneStepOnSeveralDevicesIsThatOfOneButForTheOrderOfSums(t *testing.T) {
+	for name, definition := range networks {
+		m := modelOf(t, definition)
+		before := values(m)
+		for _, precision := range []string{"float32", "bfloat16"} {
+			off := gradientError(t, m, precision == "bfloat16")
+			plain, _ := after(t, definition, options("cpu", optimizers["sgd"], precision), 1)
+			for kind, optimizer := range optimizers {
+				one, _ := after(t, definition, options("cpu", optimizer, precision), 1)
+				for _, devices := range []string{"cpu:2", "cpu:3", "cpu:4", "cpu:8"} {
+					many, _ := after(t, definition, options(devices, optimizer, precision), 1)
+					for i := range one {
+						gradient := math.Abs(float64(before[i]-plain[i])) / 0.1 // a step of SGD at a rate of 0.1
+						bound := stepError(kind, gradient, off, float64(before[i]))
+						require.InDelta(t, one[i], many[i], bound, "%s, %s, %s, %s: weight %d", name, kind, precision, devices, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestOneVirtualDeviceIsTheCPU(t *testing.T) {
+	for name, definition := range networks {
+		one, p := after(t, definition, options("cpu", optimizers["adam"], "float32"), 10)
+		same, q := after(t, definition, options("cpu:1", optimizers["adam"], "float32"), 10)
+		require.Equal(t, one, same, name)
+		require.Equal(t, p.EpochLoss, q.EpochLoss)
+	}
+}
+
+func TestTheLossAfterTenEpochsIsThatOfOneDevice(t *testing.T) {
+	for name, definition := range networks {
+		for kind, tolerance := range map[string]float64{"float32": 1e-4, "bfloat16": 5e-3} {
+			const steps = 10 * someRows / 20
+			set := `{"devices": %q, "batch_size": 20, "optimizer": {"kind": "adam", "learning_rate": 0.01, "weight_decay": 0.0001}, "precision": %q}`
+			_, one := after(t, definition, fmt.Sprintf(set, "cpu", kind), steps)
+			for _, devices := range []string{"cpu:2", "cpu:3", "cpu:4", "cpu:8"} {
+				_, many := after(t, definition, fmt.Sprintf(set, devices, kind), steps)
+				require.InEpsilon(t, one.EpochLoss, many.EpochLoss, tolerance, "%s, %s, %s", name, kind, devices)
+			}
+		}
+	}
+}
+
+func TestSeveralDevicesGiveTheSameBitsForAnyNumberOfThreads(t *testing.T) {
+	for name, definition := range networks {
+		var first []float32
+		for _, threads := range []int{1, 2, 7, 16} {
+			set := fmt.Sprintf(`{"devices": "cpu:3", "batch_size": 32, "threads": %d, "optimizer": {"kind": "adam", "learning_rate": 0.01}}`, threads)
+			now, _ := after(t, definition, set, 9)
+			if first == nil {
+				first = now
+			}
+			require.Equal(t, first, now, "%s, %d threads", name, threads)
+		}
+	}
+}
+
+func TestShardsWithoutItemsDoNoHarm(t *testing.T) {
+	// 5 columns and 3 labels over 8 devices: most have none. Of 2 items over 64 devices 62 have none.
+	tiny := strings.ReplaceAll(fixture.Autoencoder("softmax", ""), `"auto"`, "2")
+	var losses []float64
+	for _, devices := range []string{"cpu", "cpu:8", "cpu:64"} {
+		m := fixture.Model(t, tiny, nil)
+		trainer, err := train.Open(m, fmt.Appendf(nil, `{"devices": %q, "batch_size": 4}`, devices))
+		require.NoError(t, err)
+		matrix := fixture.Matrix(t, 2, [][]int32{{0}, {0, 1}, {1}, {}, {0}})
+		require.NoError(t, trainer.Bind("input", matrix))
+		require.NoError(t, trainer.Bind("output", matrix))
+		losses = append(losses, run(t, trainer, 20).EpochLoss)
+		require.NoError(t, trainer.Close())
+	}
+	require.InEpsilon(t, losses[0], losses[1], 1e-4)
+	require.InEpsilon(t, losses[0], losses[2], 1e-4)
+}
+
+func TestARunInPiecesOnSeveralDevicesEqualsOneRun(t *testing.T) {
+	set := options("cpu:3", optimizers["adam"], "float32")
+	whole, _ := after(t, deep, set, 12)
+	m := modelOf(t, deep)
+	trainer := training(t, m, set)
+	for _, steps := range []uint64{1, 4, 7} {
+		run(t, trainer, steps)
+	}
+	require.Equal(t, whole, values(m))
+}
+
+func TestWhatOthersChangeBetweenRunsReachesEveryDevice(t *testing.T) {
+	m := modelOf(t, deep)
+	trainer := training(t, m, options("cpu:4", optimizers["sgd"], "float32"))
+	run(t, trainer, 2)
+	other := training(t, m, options("cpu:2", optimizers["sgd"], "float32"))
+	run(t, other, 2) // changes weights of which the first trainer has copies
+	p := run(t, trainer, 1)
+
+	fresh := modelOf(t, deep)
+	one := training(t, fresh, options("cpu", optimizers["sgd"], "float32"))
+	run(t, one, 2)
+	two := training(t, fresh, options("cpu", optimizers["sgd"], "float32"))
+	run(t, two, 2)
+	q := run(t, one, 1)
+	require.InEpsilon(t, q.Loss, p.Loss, 1e-5)
+	require.InDeltaSlice(t, values(fresh), values(m), 1e-5)
+}

@@ -1,0 +1,23 @@
+package kernels
+
+import "errors"
+
+// Communicator is one device's way to the others of its group. A collective is called by all of them, each with its own
+// buffers, in the same order; it returns when the caller may use its buffers again. Devices are numbered; sums are added in
+// the order of the numbers, so their bits do not depend on who comes first, and are the same on all devices.
+type Communicator interface {
+	// AllReduce replaces the first n numbers of every device's buffer by their sum over the devices.
+	AllReduce(b Buffer, n int64) error
+	// AllGather writes the first n numbers of every device's part to all, device after device.
+	AllGather(part, all Buffer, n int64) error
+	// Broadcast copies the first n numbers of the root's buffer to those of the others.
+	Broadcast(b Buffer, n int64, root int) error
+	// Abort makes the collectives of all devices that are not through, and those to come, fail with ErrAborted: for a device
+	// that leaves before the end. It may be called from any goroutine.
+	Abort()
+	// Reset ends that. No device may be in a collective.
+	Reset() error
+}
+
+// ErrAborted is what a collective returns when another device of the group has failed.
+var ErrAborted = errors.New("another device of the group has failed")

@@ -1,0 +1,153 @@
+package conformance
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/kernels"
+)
+
+// activateCase is an Activate, which only several devices need.
+type activateCase struct {
+	title    string
+	step     *kernels.Step
+	out      []float32 // [B, units]
+	units    int64
+	epilogue kernels.Epilogue
+	bias     []float32
+}
+
+func (c *activateCase) name() string { return c.title }
+
+func (c *activateCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	op := &kernels.Activate{Out: p.guarded(c.out, c.units), Units: c.units, Epilogue: c.epilogue}
+	if c.bias != nil {
+		op.Epilogue.Bias = p.floats(c.bias)
+	}
+	err = d.Activate(op, c.step)
+	r.add("out", op.Out)
+	return r, err
+}
+
+// bounds are those of a forward op that adds nothing to what is there.
+func (c *activateCase) bounds() map[string][]float64 {
+	same := &forwardCase{
+		step: c.step, out: c.out, accumulate: true, epilogue: &c.epilogue, bias: c.bias, in: []float32{},
+		weight: &weight{rows: c.units},
+	}
+	return same.bounds()
+}
+
+func activateCases() (cases []opCase) {
+	s := newSampler(41)
+	for range 32 {
+		shape := pick(s, "shape", layerShapes...)
+		c := &activateCase{step: s.step(kernels.Optimizer{}, shape[0]), units: shape[2]}
+		size := s.size()
+		e, bias := s.epilogue(c.units, size)
+		c.epilogue, c.bias, c.out = *e, bias, s.normal(shape[0]*c.units, size)
+		c.step.Training = pick(s, "training", true, true, false)
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	s.covered()
+	return cases
+}
+
+// combineCase is a CombineStats.
+type combineCase struct {
+	title  string
+	step   *kernels.Step
+	shards int64
+	parts  []float32 // [shards, B, 2]
+}
+
+func (c *combineCase) name() string { return c.title }
+
+func (c *combineCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	op := &kernels.CombineStats{Shards: c.shards, Parts: p.floats(c.parts)}
+	op.Stats = p.guarded(make([]float32, 2*c.step.Rows), 2)
+	err = d.CombineStats(op, c.step)
+	r.add("stats", op.Stats)
+	return r, err
+}
+
+// bounds: a maximum is exact. The logarithm is of a sum of exponentials of at most 1, whose largest is 1; so its error is one
+// of functions, and the roundings of itself and of the maximum that is added to it.
+func (c *combineCase) bounds() map[string][]float64 {
+	bounds := make([]float64, 2*c.step.Rows)
+	for u := range c.step.Rows {
+		largest := 0.0
+		for shard := range c.shards {
+			if x := math.Abs(float64(c.parts[2*(shard*c.step.Rows+u)+1])); !math.IsInf(x, 0) {
+				largest = max(largest, x)
+			}
+		}
+		bounds[2*u+1] = 4*unit*(largest+math.Log(float64(c.shards))) + float64(c.shards)*functionError
+	}
+	return map[string][]float64{"stats": bounds}
+}
+
+func combineCases() (cases []opCase) {
+	s := newSampler(42)
+	for range 24 {
+		rows := pick(s, "rows", int64(1), 7, 100)
+		c := &combineCase{step: s.step(kernels.Optimizer{}, rows), shards: pick(s, "shards", int64(1), 2, 3, 8, 64)}
+		size := pick(s, "size", 1.0, 100, 1e-30, 1e30)
+		maximum := s.normal(c.shards*rows, size)
+		for n, high := range maximum {
+			c.parts = append(c.parts, high, high+float32(math.Log(1+float64(n%5))))
+		}
+		for shard := range c.shards - 1 { // but one of them has items
+			if pick(s, "items", true, true, false) {
+				continue
+			}
+			part := c.parts[2*shard*rows : 2*(shard+1)*rows]
+			copy(part, slices.Repeat([]float32{float32(math.Inf(-1))}, len(part)))
+		}
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	s.covered()
+	return cases
+}
+
+func TestAnOutputWithoutItemsAddsNothing(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		d := open(2)
+		for _, accumulate := range []bool{false, true} {
+			p := &place{device: d}
+			defer p.free()
+			s := newSampler(43)
+			w := s.weight("w", 0, 3, 1, kernels.Optimizer{})
+			op := &kernels.Output{
+				Target: 0, Items: 0, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}, TiedInput: -1,
+				Sources: []kernels.OutputSource{{
+					H: p.guarded(s.normal(12, 1), 3), DH: p.guarded(s.normal(12, 1), 3), Weight: w.place(p), Accumulate: accumulate,
+				}},
+				Stats: p.guarded(make([]float32, 8), 2),
+			}
+			op.Workspace = p.workspace(op, 4)
+			step := &kernels.Step{Number: 1, Rows: 4, Training: true, RatesFrom: 1, Rates: make([]kernels.Rates, 1), Loss: make([]float64, 1),
+				Sparse: []*kernels.SparseBatch{batchOf(0, make([]map[int32]float32, 4))}}
+			before := slices.Clone(op.Sources[0].DH.Float32())
+			require.NoError(t, d.OutputStats(op, step))
+			for i, x := range op.Stats.Float32() {
+				require.True(t, i >= 8 || math.IsInf(float64(x), -1))
+			}
+			require.NoError(t, d.OutputStep(op, step))
+			require.Zero(t, step.Loss[0])
+			if !accumulate {
+				clear(before[:12])
+			}
+			require.Equal(t, before, op.Sources[0].DH.Float32())
+		}
+	})
+}
