@@ -54,6 +54,14 @@ func (p Placement) Open() ([]Rank, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
+	if someGPU.MatchString(p.Devices[0]) {
+		return p.openGPU(p.Devices[0])
+	}
+	if p.Devices[0] == "auto" || p.Devices[0] == "all" {
+		if name := firstGPU(); autoChoosesCUDA && name != "" {
+			return p.openGPU(name)
+		}
+	}
 	count := 1
 	if _, number, found := strings.Cut(p.Devices[0], ":"); found {
 		n, err := strconv.Atoi(number)
@@ -84,8 +92,12 @@ func (p Placement) check() error {
 		}
 	}
 	switch {
-	case cuda == len(p.Devices):
+	case cuda == 1 && len(p.Devices) == 1:
+		return nil
+	case cuda > 0 && kernels.Lookup("cuda") == nil:
 		return fault.New(fault.DeviceUnavailable, "device %q: %s", p.Devices[0], noCUDA)
+	case cuda == len(p.Devices):
+		return fault.New(fault.Unsupported, "devices names %d CUDA devices; this version computes on one of them", cuda)
 	case cuda > 0:
 		return fault.New(fault.InvalidArgument, "devices names %d devices, some CUDA and some CPU; one model is on one kind",
 			len(p.Devices))
@@ -94,6 +106,44 @@ func (p Placement) check() error {
 			len(p.Devices), "cpu:"+strconv.Itoa(len(p.Devices)), len(p.Devices))
 	}
 	return nil
+}
+
+// autoChoosesCUDA says whether "auto" and "all" prefer a CUDA device to the CPU. They will when training has been proven on
+// hardware and not only on an emulated driver; until then a CUDA device is used by whoever names it.
+const autoChoosesCUDA = false
+
+// firstGPU names the first CUDA device that can be used, if there is one.
+func firstGPU() string {
+	backend := kernels.Lookup("cuda")
+	if backend == nil {
+		return ""
+	}
+	for _, info := range backend.Devices() {
+		if info.Missing == "" {
+			return info.Name
+		}
+	}
+	return ""
+}
+
+// openGPU makes a CUDA device ready; "cuda" is the first one.
+func (p Placement) openGPU(name string) ([]Rank, error) {
+	backend := kernels.Lookup("cuda")
+	if backend == nil {
+		return nil, fault.New(fault.DeviceUnavailable, "device %q: %s", name, noCUDA)
+	}
+	id := 0
+	if _, number, found := strings.Cut(name, ":"); found {
+		var err error
+		if id, err = strconv.Atoi(number); err != nil {
+			return nil, fault.New(fault.InvalidArgument, "device %q: no machine has that many", name)
+		}
+	}
+	device, err := backend.Open(id, kernels.Options{Precision: p.Precision})
+	if err != nil {
+		return nil, err
+	}
+	return []Rank{{Device: device}}, nil
 }
 
 // openCPUs makes the CPU ready as one device or as several.
