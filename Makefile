@@ -55,7 +55,7 @@ test-python: build  ## tests of the Python package
 	@echo "== tests/python"
 	@$(PY) -m pytest -q tests/python
 
-test-cudaemu: build $(EMULATOR_LIBRARY)  ## tests of the emulated CUDA driver
+test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"
 	@$(PY) -m pytest -q tests/cudaemu
 

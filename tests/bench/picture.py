@@ -103,7 +103,7 @@ def draw(found: list[tuple[str, dict[str, Any]]], about: str, path: Path, colour
     left.set_xlabel("share of the machine's limit")
     left.set_yticks(range(len(found)), [title for title, _ in found])
     left.invert_yaxis()
-    left.legend(loc="lower right", facecolor=colours["back"], edgecolor=colours["grid"], labelcolor=colours["text"])
+    left.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, labelcolor=colours["text"])
     most = max((max(line["ratio"]) for _, line in found if "ratio" in line), default=1)
     right.set_xlim(0, 1.25 * max(most, 2))
     right.axvline(1, color=colours["peer"], linestyle="--", linewidth=1)

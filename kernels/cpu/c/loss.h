@@ -109,10 +109,23 @@ INLINE float stored_target(const int32_t kind, const loss_t *loss, float z, floa
   }
 }
 
+/* The gradient by the logits of items from .. end - 1 as words, for both products that read it. If their number is odd, a row
+ * of zeros completes the last pair. */
+static void narrow_delta(const layout_t *l, int64_t from, int64_t end, float *z, float *words) {
+  for (int64_t t = from; t < end; t += 2) {
+    float *even = z + t * l->ldz, *odd = even + l->ldz, *pair = words + t / 2 * l->ldz;
+    if (t + 1 == end) memset(odd, 0, l->Bp * 4);
+    for (int64_t u = 0; u < l->Bp; u += LANES) store(pair + u, zip(load(even + u), load(odd + u)));
+    narrow_row(even, l->Bp, even);
+    narrow_row(odd, l->Bp, odd);
+  }
+}
+
 /* Turns the logits of the tile's items first .. first + n (biases not yet added) into their gradient, in place, and adds to
- * the loss. db[t] is the sum of item t's gradient, size[t] bounds the sum of its magnitudes. */
+ * the loss. db[t] is the sum of item t's gradient, size[t] bounds the sum of its magnitudes.
+ * With `words` the gradient becomes words, while it is in the first-level cache. */
 INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z,
-                        const loss_scratch_t *scratch, float *db, double *size) {
+                        float *words, const loss_scratch_t *scratch, float *db, double *size) {
   const float *weight = o->workspace + l->weight, *lse = scratch->lse;
   const by_item_t *target = &o->target;
   const int32_t *row = target->rows;
@@ -148,22 +161,24 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
       }
       db[t + i] = (float)gradient[i];
     }
+    if (words && step == BLOCK_ITEMS) narrow_delta(l, t, t + step, z, words);
     if ((t + step) % RUN_ITEMS == 0 || t + step == n) total += take_loss(kind, o, l, scratch);
   }
+  if (words) narrow_delta(l, n / BLOCK_ITEMS * BLOCK_ITEMS, n, z, words);
   return total;
 }
 
 /* tile_loss with the kind made a constant, so that the compiler drops what it does not need. */
-static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z,
+static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z, float *words,
                             const loss_scratch_t *scratch, float *db, double *size) {
   switch (o->loss.kind) {
     case LOSS_SIGMOID:
-      return tile_loss(LOSS_SIGMOID, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SIGMOID, o, l, first, n, z, words, scratch, db, size);
     case LOSS_SCALED_MARGINAL:
-      return tile_loss(LOSS_SCALED_MARGINAL, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SCALED_MARGINAL, o, l, first, n, z, words, scratch, db, size);
     case LOSS_SOFTMAX:
-      return tile_loss(LOSS_SOFTMAX, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SOFTMAX, o, l, first, n, z, words, scratch, db, size);
     default:
-      return tile_loss(LOSS_SQUARED, o, l, first, n, z, scratch, db, size);
+      return tile_loss(LOSS_SQUARED, o, l, first, n, z, words, scratch, db, size);
   }
 }

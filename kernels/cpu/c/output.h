@@ -131,9 +131,10 @@ static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, f
   double total = 0, size[MAX_TILE];
   if (o->dz) {
     load_delta(o, l, first, n, z, size);
+    if (l->pairs) narrow_delta(l, 0, n, z, mine + l->y);
   } else {
     const loss_scratch_t scratch = loss_scratch(l, mine + l->extra);
-    total = any_tile_loss(o, l, first, n, z, &scratch, mine + l->db, size);
+    total = any_tile_loss(o, l, first, n, z, l->pairs ? mine + l->y : 0, &scratch, mine + l->db, size);
   }
   for (int64_t t = 0; t < n; t++) {
     double bound = size[t] * most;
@@ -149,17 +150,6 @@ static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, f
   }
   *loss += total;
   return 1;
-}
-
-/* The gradient by n items' logits as words, for both products that read it. */
-static void narrow_delta(const layout_t *l, int64_t n, float *mine, float *z) {
-  for (int64_t t = 0; t < n; t += 2) {
-    float *even = z + t * l->ldz, *odd = even + l->ldz, *words = mine + l->y + t / 2 * l->ldz;
-    if (t + 1 == n) memset(odd, 0, l->Bp * 4);
-    for (int64_t u = 0; u < l->Bp; u += LANES) store(words + u, zip(load(even + u), load(odd + u)));
-    narrow_row(even, l->Bp, even);
-    narrow_row(odd, l->Bp, odd);
-  }
 }
 
 /* The gradient of one item's weights, as a row over all sources: update, write out, or leave to scatter. */
@@ -235,7 +225,6 @@ static void output_step(layer_t *o, int32_t worker) {
       if (!o->dz && tile >= l.kept_tiles)
         product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
       if (!tile_delta(o, &l, first, n, mine, z, most, &loss)) return;
-      if (l.pairs) narrow_delta(&l, n, mine, z);
       if (wanted)
         product_transposed(l.pairs, l.pairs ? mine + l.y : z, l.ldz, mine + l.v, l.ldv, l.pairs ? (n + 1) / 2 : n,
                            partial, l.ldh, l.B, l.Kp);

@@ -44,13 +44,13 @@ extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
 
 #define DEVICE static inline
 #define KERNEL(name, Args) KERNEL_BOUNDS(name, Args, 1024, 0)
-#define KERNEL_BOUNDS(name, Args, max_threads, min_blocks)                                                 \
-  static_assert(sizeof(Args) <= 4000, "arguments of a kernel are at most 4,000 bytes");                    \
-  static_assert(std::is_trivially_copyable_v<Args>, "arguments of a kernel are plain values");             \
-  static void name(const Args &a);                                                                         \
-  static const emulator::Registration name##_registration{                                                 \
-      #name, sizeof(Args), max_threads, [](const void *args) { name(*static_cast<const Args *>(args)); }}; \
-  static void name(const Args &a)
+#define KERNEL_BOUNDS(name, Args, max_threads, min_blocks)                                                  \
+  static_assert(sizeof(Args) <= 4000, "arguments of a kernel are at most 4,000 bytes");                     \
+  static_assert(std::is_trivially_copyable_v<Args>, "arguments of a kernel are plain values");              \
+  static void name(const Args a);                                                                           \
+  EMULATOR_UNCHECKED static void name##_entry(const void *args) { name(*static_cast<const Args *>(args)); } \
+  static const emulator::Registration name##_registration{#name, sizeof(Args), max_threads, name##_entry};  \
+  static void name(const Args a)
 
 #define SHARED(type, name, ...)           \
   using name##_shared = type __VA_ARGS__; \

@@ -201,6 +201,7 @@ API CUresult cuCtxSynchronize() {
   count("synchronisations");
   if (capturing(*context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   drain_context(*context, hold);
+  close_memory();
   return usable(context);
 }
 

@@ -56,6 +56,7 @@ CUresult copy(const std::shared_ptr<Stream> &stream, Work work, Return returns, 
   if (!wait) return CUDA_SUCCESS;
   if (returns == Return::when_done) count("synchronisations");
   drain(*stream, stream->submitted, hold);
+  close_memory();
   return usable(stream->context);
 }
 

@@ -76,7 +76,7 @@ API CUresult cuInit(unsigned) {
   if (n == 0) return CUDA_ERROR_NO_DEVICE;
   settings.lazy = number("DSSTNE_CUDAEMU_LAZY", settings.lazy) != 0;
   checks = unsigned(number("DSSTNE_CUDAEMU_CHECKS", checks));
-  make_arena(n, size_t(number("DSSTNE_CUDAEMU_MEMORY", 8L << 30)));
+  make_arena(n, size_t(number("DSSTNE_CUDAEMU_MEMORY", 2L << 30)));
   for (int i = 0; i < n; i++) {
     devices.push_back(std::make_unique<Device>());
     Device &d = *devices.back();

@@ -133,13 +133,24 @@ API CUresult cuGraphLaunch(void *exec_handle, void *handle) {
   if (!exec) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   count("graph_launches");
-  Work work;
-  work.kind = Work::empty;
-  work.call = [nodes = exec->nodes, context = stream->context] {
-    Access open;
-    for (const Node &n : *nodes)
-      if (CUresult bad = perform(n.work, *context)) return bad;
-    return CUresult(CUDA_SUCCESS);
-  };
-  return submit(stream, std::move(work), hold);
+  // One piece of work, but that meetings with other streams stand by themselves.
+  const std::shared_ptr<const std::vector<Node>> nodes = exec->nodes;
+  for (size_t i = 0; i < nodes->size();) {
+    size_t end = i;
+    while (end < nodes->size() && !(*nodes)[end].work.join) end++;
+    if (end == i) {
+      if (CUresult bad = submit(stream, (*nodes)[i++].work, hold)) return bad;
+      continue;
+    }
+    Work work;
+    work.call = [nodes, i, end, context = stream->context] {
+      Access open;
+      for (size_t n = i; n < end; n++)
+        if (CUresult bad = perform((*nodes)[n].work, *context)) return bad;
+      return CUresult(CUDA_SUCCESS);
+    };
+    if (CUresult bad = submit(stream, std::move(work), hold)) return bad;
+    i = end;
+  }
+  return CUDA_SUCCESS;
 }

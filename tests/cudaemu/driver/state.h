@@ -49,9 +49,22 @@ struct Module {
   std::unordered_map<std::string, std::unique_ptr<Function>> functions;
 };
 
+using Point = std::pair<std::shared_ptr<Stream>, uint64_t>;  // all work of a stream up to a number
+
+// Work that several streams do together, once all of them have submitted their part: a collective, or a receive, which
+// waits for its send.
+struct Meeting {
+  int expected = 1, joined = 0;
+  bool begun = false, done = false;
+  std::vector<Point> before;  // what the parts' streams have to do first
+  std::function<CUresult()> all;
+  std::shared_ptr<std::vector<char>> payload;  // of a send
+  CUresult result = 0;
+};
+
 // A piece of work, in a stream or a graph.
 struct Work {
-  enum Kind { kernel, copy, fill, host, record, empty } kind = empty;
+  enum Kind { kernel, copy, fill, host, record, meeting, empty } kind = empty;
   Function *function = nullptr;
   dim3 grid, block;
   size_t shared = 0;
@@ -61,15 +74,15 @@ struct Work {
   uint32_t value = 0;  // of a fill
   int element = 1;  // its bytes
   std::function<CUresult()> call;
+  std::function<std::shared_ptr<Meeting>(const Point &before)> join;  // of a meeting, called when submitted
 };
 
 CUresult perform(const Work &work, Context &context);
 
-using Point = std::pair<std::shared_ptr<Stream>, uint64_t>;  // all work of a stream up to a number
-
 struct Queued {
   Work work;
   std::vector<Point> after;
+  std::shared_ptr<Meeting> meeting;
 };
 
 struct Stream : std::enable_shared_from_this<Stream> {
@@ -161,7 +174,8 @@ CUresult destroy_contents(Context &context, Hold &hold);
 
 std::shared_ptr<Stream> stream_of(void *handle, CUresult &why);
 CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold);
-void drain(Stream &stream, uint64_t upto, Hold &hold);
+// Does a stream's work up to a number; false if that has to wait for others and `wait` is not set.
+bool drain(Stream &stream, uint64_t upto, Hold &hold, bool wait = true);
 void drain_context(Context &context, Hold &hold);
 bool capturing(const Context &context);
 

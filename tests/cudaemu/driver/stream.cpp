@@ -1,5 +1,6 @@
 // Streams and events. Work is kept in its stream's queue until somebody waits for it (lazy) or at once (otherwise).
 #include <chrono>
+#include <cstdlib>
 
 #include "state.h"
 
@@ -7,22 +8,61 @@ using namespace emulator;
 
 namespace emulator {
 
-// Does a stream's work up to a number, and whatever elsewhere has to come before. The lock is let go meanwhile.
-void drain(Stream &stream, uint64_t upto, Hold &hold) {
+namespace {
+
+// How long a meeting may wait for a stream that never comes.
+std::chrono::seconds patience() {
+  const char *text = std::getenv("DSSTNE_CUDAEMU_TIMEOUT");
+  return std::chrono::seconds(text ? std::atol(text) : 10);
+}
+
+// Does the work of all who meet; the lock is let go meanwhile. Whoever comes second waits for the first.
+CUresult meet(Meeting &meeting, Hold &hold) {
+  if (!std::exchange(meeting.begun, true)) {
+    for (const Point &p : std::vector<Point>(meeting.before)) drain(*p.first, p.second, hold);
+    hold.unlock();
+    const CUresult result = meeting.all();
+    hold.lock();
+    meeting.result = result;
+    meeting.done = true;
+    changed.notify_all();
+  }
+  while (!meeting.done) changed.wait(hold);
+  return meeting.result;
+}
+
+}  // namespace
+
+bool drain(Stream &stream, uint64_t upto, Hold &hold, bool wait) {
+  const std::shared_ptr<Stream> keep = stream.shared_from_this();
   while (stream.done < upto) {
     if (stream.running) {
+      if (!wait) return false;
       changed.wait(hold);
       continue;
     }
-    const std::shared_ptr<Stream> keep = stream.shared_from_this();
-    stream.running = true;
     Context &context = *stream.context;
-    for (const Point &p : stream.waiting.front().after) drain(*p.first, p.second, hold);
-    if (!stream.waiting.empty()) {
+    const std::shared_ptr<Meeting> meeting = stream.waiting.front().meeting;
+    if (meeting && meeting->joined < meeting->expected && !context.error) {
+      if (!wait) return false;
+      if (changed.wait_for(hold, patience()) == std::cv_status::timeout && meeting->joined < meeting->expected) {
+        tell("a collective waits in vain: " + std::to_string(meeting->joined) + " of " +
+             std::to_string(meeting->expected) + " have come");
+        context.error = CUDA_ERROR_LAUNCH_TIMEOUT;
+      }
+      continue;
+    }
+    stream.running = true;
+    bool ready = true;
+    for (const Point &p : std::vector<Point>(stream.waiting.front().after))
+      ready = drain(*p.first, p.second, hold, wait) && ready;
+    if (ready && !stream.waiting.empty()) {
       Queued entry = std::move(stream.waiting.front());
       stream.waiting.pop_front();
       CUresult bad = context.error ? context.error : devices[context.device]->lost;
-      if (!bad) {
+      if (!bad && meeting) {
+        bad = meet(*meeting, hold);
+      } else if (!bad) {
         hold.unlock();
         bad = perform(entry.work, context);
         hold.lock();
@@ -32,7 +72,9 @@ void drain(Stream &stream, uint64_t upto, Hold &hold) {
     }
     stream.running = false;
     changed.notify_all();
+    if (!ready) return false;
   }
+  return true;
 }
 
 void drain_context(Context &context, Hold &hold) {
@@ -76,7 +118,7 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold) {
     return CUDA_SUCCESS;
   }
   Context &context = *stream->context;
-  Queued entry{std::move(work), std::move(stream->next_after)};
+  Queued entry{std::move(work), std::move(stream->next_after), nullptr};
   stream->next_after.clear();
   // The null stream waits for all streams that did not opt out, and they for it.
   if (stream == context.legacy) {
@@ -91,9 +133,13 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold) {
   } else if (!(stream->flags & CU_STREAM_NON_BLOCKING)) {
     entry.after.push_back({context.legacy, context.legacy->submitted});
   }
+  if (entry.work.join) {
+    entry.meeting = entry.work.join({stream, stream->submitted});
+    changed.notify_all();
+  }
   stream->waiting.push_back(std::move(entry));
   stream->submitted++;
-  if (!settings.lazy) drain(*stream, stream->submitted, hold);
+  if (!settings.lazy) drain(*stream, stream->submitted, hold, false);
   return CUDA_SUCCESS;
 }
 
@@ -139,6 +185,7 @@ API CUresult cuStreamSynchronize(void *handle) {
     for (const auto &s : std::set<std::shared_ptr<Stream>>(stream->context->streams))
       if (!(s->flags & CU_STREAM_NON_BLOCKING)) drain(*s, s->submitted, hold);
   drain(*stream, stream->submitted, hold);
+  close_memory();
   return usable(stream->context);
 }
 
@@ -150,6 +197,7 @@ API CUresult cuStreamQuery(void *handle) {
   if (!std::exchange(stream->queried, true)) return CUDA_ERROR_NOT_READY;
   stream->queried = false;
   drain(*stream, stream->submitted, hold);
+  close_memory();
   return usable(stream->context);
 }
 
@@ -246,6 +294,7 @@ API CUresult cuEventSynchronize(void *event_handle) {
   if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const Point point = event->point;
   if (point.first) drain(*point.first, point.second, hold);
+  close_memory();
   return usable(event->context);
 }
 

@@ -149,6 +149,11 @@ __attribute__((noinline)) void check_other(uintptr_t p, size_t n, size_t alignme
   report(Failure::illegal_address, p, n, kind, p < 65536 ? "a null pointer" : "no memory of a device");
 }
 
+// Stacks of fibres are aligned to their size.
+inline bool on_stack(uintptr_t p) {
+  return ((p ^ reinterpret_cast<uintptr_t>(__builtin_frame_address(0))) & ~(Engine::kStack - 1)) == 0;
+}
+
 template <size_t n>
 inline void check(uintptr_t p, Kind kind) {
   Engine &e = *engine;
@@ -179,14 +184,14 @@ inline void check(uintptr_t p, Kind kind) {
     if (__builtin_expect(!good, 0)) check_memory(p, n, n, kind);
     return;
   }
-  if (p - e.stack_base < Engine::kStack) return;
+  if (on_stack(p)) return;
   if (p - e.shared_base < e.shared_bytes) return check_shared(p, n, n, kind);
   check_other(p, n, n, kind);
 }
 
 void check_any(uintptr_t p, size_t n, Kind kind, size_t alignment = 1) {
   Engine &e = *engine;
-  if (p - e.stack_base < Engine::kStack) return;
+  if (on_stack(p)) return;
   if (p - e.shared_base < e.shared_bytes) return check_shared(p, n, alignment, kind);
   check_other(p, n, alignment, kind);
 }

@@ -15,8 +15,8 @@ extern "C" void emulator_switch(void **save, void *to);
 
 namespace emulator {
 
-thread_local Place place __attribute__((tls_model("initial-exec")));
-thread_local Engine *engine __attribute__((tls_model("initial-exec")));
+__thread Place place __attribute__((tls_model("initial-exec")));
+__thread Engine *engine __attribute__((tls_model("initial-exec")));
 
 namespace {
 std::mutex pool_lock;
@@ -47,8 +47,8 @@ Outcome Engine::run(const Launch &launch) {
   e->memory_bytes = memory.span;
   e->valid = memory.shadow.valid;
   e->written = memory.shadow.written;
-  place.grid_size = launch.grid;
-  place.block_size = launch.block;
+  place.grid_size = {launch.grid.x, launch.grid.y, launch.grid.z};
+  place.block_size = {launch.block.x, launch.block.y, launch.block.z};
   e->main_loop();
   switches_total += e->switches;
   e->switches = 0;
@@ -100,10 +100,11 @@ Fibre *Engine::new_fibre() {
     free_fibres_.pop_back();
   } else {
     if (fibres_.size() == stacks_.size() * kSlab) {
-      void *slab =
-          mmap(nullptr, kSlab * kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      // Stacks are aligned to their size, so that an address in one tells where it begins.
+      void *slab = mmap(nullptr, (kSlab + 1) * kStack, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (slab == MAP_FAILED) std::abort();
-      stacks_.push_back(static_cast<char *>(slab));
+      stacks_.push_back(reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(slab) + kStack - 1) / kStack * kStack));
     }
     fibres_.push_back(std::make_unique<Fibre>());
     fibre = fibres_.back().get();
@@ -120,13 +121,14 @@ Fibre *Engine::new_fibre() {
   return fibre;
 }
 
-void Engine::place_current() {
+inline void Engine::place_current() {
   place.thread = current->index;
-  Block &block = *current->block;
-  place.block = block.index;
-  shared_base = reinterpret_cast<uintptr_t>(block.shared.bytes);
-  shared_bytes = block.shared.used;
-  stack_base = reinterpret_cast<uintptr_t>(current->stack);
+  Block *const block = current->block;
+  if (block == placed_) return;
+  placed_ = block;
+  place.block = block->index;
+  shared_base = reinterpret_cast<uintptr_t>(block->shared.bytes);
+  shared_bytes = block->shared.used;
 }
 
 void Engine::switch_to(Fibre *fibre) {
@@ -146,11 +148,15 @@ void Engine::run_threads() {
 }
 
 void Engine::begin_thread(Fibre *fibre, Block *block) {
-  const int t = block->begun++;
-  const dim3 size = launch->block;
   fibre->block = block;
-  fibre->thread = t;
-  fibre->index = {t % size.x, t / size.x % size.y, t / (size.x * size.y)};
+  fibre->thread = block->begun++;
+  fibre->index = block->next;
+  const dim3 size = launch->block;
+  if (++block->next.x < size.x) return;
+  block->next.x = 0;
+  if (++block->next.y < size.y) return;
+  block->next.y = 0;
+  block->next.z++;
 }
 
 // The running thread has ended; its fibre goes on with the next thread that can begin, or makes room for one that waits.
@@ -259,6 +265,8 @@ Block *Engine::new_block() {
 
 void Engine::begin_block(Block *block, int64_t number) {
   const dim3 grid = launch->grid;
+  placed_ = nullptr;
+  block->next = {0, 0, 0};
   block->index = {unsigned(number % grid.x), unsigned(number / grid.x % grid.y), unsigned(number / grid.x / grid.y)};
   block->threads = launch->block.x * launch->block.y * launch->block.z;
   block->begun = block->ended = block->waiting = block->at_grid = block->votes = 0;

@@ -77,6 +77,7 @@ struct SharedMemory {
 
 struct Block {
   uint3 index{};
+  uint3 next{};  // the thread that begins next
   int threads = 0, begun = 0, ended = 0;
   int waiting = 0;  // at the barrier
   int at_grid = 0;
@@ -131,7 +132,6 @@ class Engine {
   uint8_t *written = nullptr;
   uintptr_t shared_base = 0;
   size_t shared_bytes = 0;
-  uintptr_t stack_base = 0;
 
   static constexpr size_t kStack = 64 << 10;
   size_t live_blocks() const { return live_.size(); }
@@ -153,6 +153,7 @@ class Engine {
   std::string stuck();
 
   void *main_top_ = nullptr;
+  Block *placed_ = nullptr;  // whose index and shared memory are in place
   std::vector<std::unique_ptr<Fibre>> fibres_;
   std::vector<Fibre *> free_fibres_;
   std::vector<std::unique_ptr<Block>> blocks_;
@@ -183,7 +184,7 @@ class Engine {
   } queue_;
 };
 
-extern thread_local Engine *engine __attribute__((tls_model("initial-exec")));
+extern __thread Engine *engine __attribute__((tls_model("initial-exec")));
 
 // Fibre switches since the library was loaded, for measurements.
 uint64_t total_switches();

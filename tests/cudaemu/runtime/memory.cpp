@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace emulator {
 
@@ -22,9 +23,9 @@ std::map<uintptr_t, size_t> pinned;
 std::mutex pinned_lock;
 
 // Memory of the devices is closed to the host: by a protection key, which opens it for one thread in a few cycles, or,
-// on processors without, by changing the protection of the pages while any thread is inside.
+// on processors without, by the protection of the pages, which is dear and therefore changed only where the host waits.
 int key = -1;
-bool by_pages = false;
+bool by_pages = false, open_by_pages = false;
 std::mutex access_lock;
 int inside = 0;
 thread_local int depth __attribute__((tls_model("initial-exec"))) = 0;
@@ -51,6 +52,8 @@ void make_arena(int devices, size_t capacity) {
     memories.push_back(
         std::make_unique<DeviceMemory>(i, arena_base + i * span_of_device, span_of_device, capacity,
                                        Shadow{valid + i * span_of_device / 8, written + i * span_of_device / 8}));
+  // Large pages make the closing and opening of much memory cheap.
+  madvise(reinterpret_cast<void *>(arena_base), arena_bytes, MADV_HUGEPAGE);
   madvise(reinterpret_cast<void *>(arena_base), arena_bytes, MADV_DONTFORK);
   const char *choice = std::getenv("DSSTNE_CUDAEMU_PROTECT");  // key, pages, none; default: the first that works
   const std::string protect = choice ? choice : "";
@@ -76,7 +79,8 @@ Access::Access() {
     pkey_set(key, 0);
   } else if (by_pages) {
     std::lock_guard hold(access_lock);
-    if (inside++ == 0) mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_READ | PROT_WRITE);
+    if (inside++ == 0 && !std::exchange(open_by_pages, true))
+      mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_READ | PROT_WRITE);
   }
 }
 
@@ -86,14 +90,22 @@ Access::~Access() {
     pkey_set(key, PKEY_DISABLE_ACCESS);
   } else if (by_pages) {
     std::lock_guard hold(access_lock);
-    if (--inside == 0) mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_NONE);
+    --inside;
   }
+}
+
+void close_memory() {
+  if (!by_pages) return;
+  std::lock_guard hold(access_lock);
+  if (inside == 0 && std::exchange(open_by_pages, false))
+    mprotect(reinterpret_cast<void *>(arena_base), arena_bytes, PROT_NONE);
 }
 
 DeviceMemory::DeviceMemory(int device, uintptr_t base, size_t span, size_t capacity, Shadow shadow)
     : base(base), span(span), shadow(shadow), device_(device), capacity_(capacity), cursor_(base + kGuard) {}
 
 uintptr_t DeviceMemory::allocate(size_t bytes) {
+  std::lock_guard hold(lock_);
   const size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (taken > capacity_ || live_ > capacity_ - taken) return 0;
   const size_t needed = taken + kGuard;
@@ -125,15 +137,27 @@ uintptr_t DeviceMemory::allocate(size_t bytes) {
 }
 
 void DeviceMemory::forget(uintptr_t address, size_t bytes) {
-  const size_t at = (address - base) / 8, count = (bytes + 7) / 8;
-  std::memset(shadow.valid + at, 0, count);
-  std::memset(shadow.written + at, 0, count);
-  const size_t pages = bytes / 4096 * 4096;  // allocations begin at multiples of 512: keep to whole pages inside
-  const uintptr_t first = (address + 4095) / 4096 * 4096;
-  if (pages >= 65536) madvise(reinterpret_cast<void *>(first), (address + bytes - first) / 4096 * 4096, MADV_DONTNEED);
+  // Memory goes back to the system where there is much of it; it is zero when next touched, and so is its shadow.
+  auto clear = [](uint8_t *first, size_t count) {
+    constexpr size_t kPage = 4096;
+    const uintptr_t from = (reinterpret_cast<uintptr_t>(first) + kPage - 1) / kPage * kPage;
+    const uintptr_t to = (reinterpret_cast<uintptr_t>(first) + count) / kPage * kPage;
+    if (count < 16 * kPage) {
+      std::memset(first, 0, count);
+      return;
+    }
+    std::memset(first, 0, from - reinterpret_cast<uintptr_t>(first));
+    madvise(reinterpret_cast<void *>(from), to - from, MADV_DONTNEED);
+    std::memset(reinterpret_cast<void *>(to), 0, reinterpret_cast<uintptr_t>(first) + count - to);
+  };
+  clear(shadow.valid + (address - base) / 8, (bytes + 7) / 8);
+  clear(shadow.written + (address - base) / 8, (bytes + 7) / 8);
+  const uintptr_t first = (address + 4095) / 4096 * 4096, end = (address + bytes) / 4096 * 4096;
+  if (bytes >= 65536) madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
 }
 
 bool DeviceMemory::release(uintptr_t address) {
+  std::lock_guard hold(lock_);
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return false;
   const Allocation gone = found->second;
@@ -150,6 +174,7 @@ void DeviceMemory::release_all() {
 }
 
 const Allocation *DeviceMemory::find(uintptr_t address) const {
+  std::lock_guard hold(lock_);
   auto next = allocations_.upper_bound(address);
   if (next == allocations_.begin()) return nullptr;
   const Allocation &a = std::prev(next)->second;
@@ -157,6 +182,7 @@ const Allocation *DeviceMemory::find(uintptr_t address) const {
 }
 
 std::string DeviceMemory::describe(uintptr_t address) const {
+  std::lock_guard hold(lock_);
   char text[256];
   auto say = [&](const char *where, size_t offset, const char *relation, const Allocation &a) {
     std::snprintf(text, sizeof text, "%zu bytes %s%s allocation %llu of device %d (%zu bytes at 0x%llx)", offset,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ class DeviceMemory {
   size_t live_ = 0;
   uint64_t made_ = 0;
   uintptr_t cursor_;  // allocations go round the range, so that what was freed lately is not used again soon
+  mutable std::recursive_mutex lock_;  // a failing kernel asks while others allocate
   std::map<uintptr_t, Allocation> allocations_;
   std::vector<Allocation> freed_;
 };
@@ -68,7 +70,9 @@ void add_pinned(uintptr_t address, size_t bytes);
 bool remove_pinned(uintptr_t address);
 bool is_pinned(uintptr_t address, size_t bytes);
 
-// While one lives, this thread may touch device memory; without, a touch is a fault.
+// While one lives, this thread may touch device memory. With a protection key a touch is a fault as soon as the thread has
+// none; by pages it is one for all threads from the next close_memory() on, when nobody is inside.
+void close_memory();
 class Access {
  public:
   Access();

@@ -6,15 +6,17 @@
 
 #include "vectors.h"
 
+// Of functions whose own loads and stores are not checked.
+#define EMULATOR_UNCHECKED __attribute__((no_sanitize("kernel-address")))
+
 namespace emulator {
 
 // The thread of the grid that runs now, as kernels see it. One record a host thread; a switch of fibres rewrites it.
 struct Place {
-  uint3 thread, block;
-  dim3 block_size, grid_size;
+  uint3 thread, block, block_size, grid_size;
 };
 
-extern thread_local Place place __attribute__((tls_model("initial-exec")));
+extern __thread Place place __attribute__((tls_model("initial-exec")));
 
 using Entry = void (*)(const void *args);
 
@@ -67,7 +69,7 @@ void check_write(void *p, size_t n);
 void check_atomic(void *p, size_t n);
 
 template <class T, class Change>
-__attribute__((no_sanitize("kernel-address"), noinline)) T atomic_update(T *p, Change change) {
+EMULATOR_UNCHECKED __attribute__((noinline)) T atomic_update(T *p, Change change) {
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (!__atomic_compare_exchange_n(p, &old, change(old), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }

@@ -1,0 +1,153 @@
+#include "meeting.h"
+
+#include <cstring>
+#include <map>
+
+#include "state.h"
+
+using namespace emulator;
+
+namespace {
+
+using Bytes = std::vector<char>;
+
+// The meetings of a clique that have not ended, by their number, and how many each rank has joined.
+struct Clique {
+  std::map<uint64_t, std::shared_ptr<Meeting>> open;
+  std::map<int, uint64_t> joined;
+};
+std::map<std::string, Clique> cliques;  // under the driver's lock
+
+std::shared_ptr<Meeting> attend(const std::string &name, int rank, int ranks) {
+  Clique &clique = cliques[name];
+  const uint64_t number = clique.joined[rank]++;
+  auto &meeting = clique.open[number];
+  if (!meeting) {
+    meeting = std::make_shared<Meeting>();
+    meeting->expected = ranks;
+  }
+  const std::shared_ptr<Meeting> kept = meeting;
+  if (++kept->joined == ranks) clique.open.erase(number);
+  return kept;
+}
+
+Bytes copy_of(const void *p, size_t n) { return Bytes(static_cast<const char *>(p), static_cast<const char *>(p) + n); }
+
+int submit_to(void *handle, Work work) {
+  Hold hold(lock);
+  CUresult why;
+  const std::shared_ptr<Stream> stream = stream_of(handle, why);
+  return why ? why : submit(stream, std::move(work), hold);
+}
+
+}  // namespace
+
+API int dsstne_cudaemu_meet(void *stream, const char *clique, int rank, int ranks, const void *record,
+                            size_t record_bytes, int (*all)(const void *const *records, int ranks)) {
+  Work work;
+  work.kind = Work::meeting;
+  work.join = [name = std::string(clique), rank, ranks, record = copy_of(record, record_bytes),
+               all](const Point &before) {
+    static std::map<Meeting *, std::shared_ptr<std::vector<Bytes>>> records;  // until the last has come
+    const std::shared_ptr<Meeting> meeting = attend(name, rank, ranks);
+    auto &kept = records[meeting.get()];
+    if (!kept) kept = std::make_shared<std::vector<Bytes>>(ranks);
+    (*kept)[rank] = record;
+    meeting->before.push_back(before);
+    if (meeting->joined == ranks) {
+      meeting->all = [kept = kept, all] {
+        Access open;
+        std::vector<const void *> pointers;
+        for (const Bytes &r : *kept) pointers.push_back(r.data());
+        return CUresult(all(pointers.data(), int(pointers.size())));
+      };
+      records.erase(meeting.get());
+    }
+    return meeting;
+  };
+  return submit_to(stream, std::move(work));
+}
+
+API int dsstne_cudaemu_send(void *stream, const char *clique, const void *from, size_t bytes) {
+  Work work;
+  work.kind = Work::meeting;
+  work.join = [name = std::string(clique), from, bytes](const Point &before) {
+    Clique &c = cliques[name];
+    const uint64_t number = c.joined[0]++;
+    auto &open = c.open[number];
+    if (!open) open = std::make_shared<Meeting>();
+    const std::shared_ptr<Meeting> received = open;
+    if (c.joined[1] > number) c.open.erase(number);
+    // The sender goes on by itself; the receiver needs what the sender's stream does up to here.
+    received->joined = 1;
+    received->before.push_back({before.first, before.second + 1});
+    auto sent = std::make_shared<Meeting>();
+    sent->joined = 1;
+    sent->all = [received, from, bytes] {
+      Access open;
+      received->payload = std::make_shared<Bytes>(copy_of(from, bytes));
+      return CUresult(CUDA_SUCCESS);
+    };
+    return sent;
+  };
+  return submit_to(stream, std::move(work));
+}
+
+API int dsstne_cudaemu_receive(void *stream, const char *clique, void *to, size_t bytes) {
+  Work work;
+  work.kind = Work::meeting;
+  work.join = [name = std::string(clique), to, bytes](const Point &) {
+    Clique &c = cliques[name];
+    const uint64_t number = c.joined[1]++;
+    auto &meeting = c.open[number];
+    if (!meeting) meeting = std::make_shared<Meeting>();
+    const std::shared_ptr<Meeting> kept = meeting;
+    kept->all = [to, bytes, meeting = std::weak_ptr<Meeting>(kept)]() -> CUresult {
+      const std::shared_ptr<Bytes> payload = meeting.lock()->payload;
+      if (!payload) return CUDA_ERROR_LAUNCH_FAILED;  // the sender failed
+      const Bytes &data = *payload;
+      if (data.size() != bytes) return CUDA_ERROR_INVALID_VALUE;
+      Access open;
+      std::memcpy(to, data.data(), bytes);
+      mark_written(reinterpret_cast<uintptr_t>(to), bytes);
+      return CUDA_SUCCESS;
+    };
+    if (kept->joined) c.open.erase(number);
+    return kept;
+  };
+  return submit_to(stream, std::move(work));
+}
+
+API void dsstne_cudaemu_abandon(const char *clique) {
+  Hold hold(lock);
+  const auto found = cliques.find(clique);
+  if (found == cliques.end()) return;
+  for (auto &[number, meeting] : found->second.open) {
+    meeting->all = [] { return CUresult(CUDA_SUCCESS); };
+    meeting->joined = meeting->expected;
+  }
+  cliques.erase(found);
+  changed.notify_all();
+}
+
+API int dsstne_cudaemu_work(void *stream, const char *name, const void *record, size_t record_bytes,
+                            int (*call)(const void *)) {
+  Work work;
+  work.kind = Work::host;
+  work.call = [name = std::string(name), record = copy_of(record, record_bytes), call] {
+    count("works." + name);
+    if (CUresult fault = fault_of_kernel(name.c_str())) return fault;
+    Access open;
+    return CUresult(call(record.data()));
+  };
+  return submit_to(stream, std::move(work));
+}
+
+API int dsstne_cudaemu_allocated(const void *address, size_t bytes) {
+  Hold hold(lock);
+  return is_allocated(reinterpret_cast<uintptr_t>(address), bytes);
+}
+API void dsstne_cudaemu_written(const void *address, size_t bytes) {
+  mark_written(reinterpret_cast<uintptr_t>(address), bytes);
+}
+API int dsstne_cudaemu_enter(const char *function) { return enter(function); }

@@ -1,0 +1,32 @@
+// What the stand-ins of other libraries ask of the emulator: work in a stream that may need parts from other streams.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+// One of `ranks` parts of a collective. Parts with the same clique meet in the order in which each rank submits its own:
+// the first with the first, and so on. `all` gets a copy of every rank's record and runs once; it may touch device memory.
+// What device memory it writes, it has to say with dsstne_cudaemu_written. Answers a CUresult.
+int dsstne_cudaemu_meet(void *stream, const char *clique, int rank, int ranks, const void *record, size_t record_bytes,
+                        int (*all)(const void *const *records, int ranks));
+
+// A message from one stream to another: the n-th send of a clique is received by its n-th receive.
+int dsstne_cudaemu_send(void *stream, const char *clique, const void *from, size_t bytes);
+int dsstne_cudaemu_receive(void *stream, const char *clique, void *to, size_t bytes);
+
+// Lets those who wait for others of a clique go on, with nothing done.
+void dsstne_cudaemu_abandon(const char *clique);
+
+// Work of one stream alone, which may touch device memory. The record is copied.
+int dsstne_cudaemu_work(void *stream, const char *name, const void *record, size_t record_bytes,
+                        int (*work)(const void *record));
+
+// Whether all of a range lies in one allocation; and that it was written.
+int dsstne_cudaemu_allocated(const void *address, size_t bytes);
+void dsstne_cudaemu_written(const void *address, size_t bytes);
+
+// Counts a call of a function, and answers the fault injected for it, or 0.
+int dsstne_cudaemu_enter(const char *function);
+}
