@@ -46,11 +46,8 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Precision != kernels.Float32 {
-		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\": this version computes in float32 there, not in %s", id, o.Precision)
-	}
 	if o.InstructionSet != "" && o.InstructionSet != "auto" {
 		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\" has no instruction set %q to choose", id, o.InstructionSet)
 	}
-	return open(info)
+	return open(info, o.Precision)
 }

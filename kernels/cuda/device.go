@@ -24,17 +24,18 @@ type device struct {
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
 	closed   bool
+	narrow   int32 // 1: products are of bfloat16
 }
 
 // open takes part in the device's primary context, loads the kernels and makes the stream.
-func open(info driver.DeviceInfo) (*device, error) {
+func open(info driver.DeviceInfo, precision kernels.Precision) (*device, error) {
 	context, err := driver.Open(info.ID)
 	if err != nil {
 		return nil, err
 	}
 	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
 	d.info.Available = -1
-	d.memory.device = d
+	d.memory.device, d.narrow = d, flag(precision == kernels.BFloat16)
 	err = d.do("opening", func() error {
 		if err := d.load(info.Capability); err != nil {
 			return err

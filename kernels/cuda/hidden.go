@@ -103,14 +103,15 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 		step, in, weight, out driver.Address
 		inputs, units         int64
 		epilogue              epilogueArgs
-		accumulate, launch    int32
+
+		accumulate, narrow, launch int32
 	}
 	return d.run("Dense", s, nil, func() error {
 		w := op.Weight
 		grid := driver.Dim{X: blocks(w.Rows, productTile), Y: blocks(s.Rows, productTile)}
 		return launch(d, "dense", grid, driver.Dim{X: productThreads}, &args{
 			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, epilogueOf(op.Epilogue),
-			flag(op.Accumulate), d.next(site{tensor: w.Name}),
+			flag(op.Accumulate), d.narrow, d.next(site{tensor: w.Name}),
 		})
 	})
 }
@@ -155,14 +156,14 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 // DenseBackward gives the gradient by the input, with the weight as it is, and updates the weight.
 func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
 	type args struct {
-		step, dz, in, din  driver.Address
-		weight             weightsArgs
-		accumulate, launch int32
+		step, dz, in, din          driver.Address
+		weight                     weightsArgs
+		accumulate, narrow, launch int32
 	}
 	return d.run("DenseBackward", s, nil, func() error {
 		w, threads := op.Weight, driver.Dim{X: productThreads}
 		a := args{
-			d.step.at, addressOf(op.DZ), addressOf(op.In), addressOf(op.DIn), weightsOf(w, op.Optimizer), flag(op.Accumulate), 0,
+			d.step.at, addressOf(op.DZ), addressOf(op.In), addressOf(op.DIn), weightsOf(w, op.Optimizer), flag(op.Accumulate), d.narrow, 0,
 		}
 		columns := blocks(w.Columns, productTile)
 		if op.DIn != nil {

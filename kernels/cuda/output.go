@@ -115,7 +115,7 @@ func (r *outputRun) logits() error {
 	type args struct {
 		step, h, weight, z          driver.Address
 		columns, tile, first, items int64
-		accumulate, launch          int32
+		accumulate, narrow, launch  int32
 	}
 	z := r.place(r.space.logits)
 	if len(r.op.Sources) == 0 {
@@ -126,7 +126,7 @@ func (r *outputRun) logits() error {
 		grid := driver.Dim{X: blocks(r.items, productTile), Y: blocks(r.step.Rows, productTile)}
 		err := launch(r.device, "logits", grid, driver.Dim{X: productThreads}, &args{
 			r.device.step.at, addressOf(source.H), addressOf(w.Value), z, w.Columns, r.space.tile, r.first, r.items, flag(n > 0),
-			r.next(site{}),
+			r.narrow, r.next(site{}),
 		})
 		if err != nil {
 			return err
@@ -257,7 +257,7 @@ func (r *outputRun) hidden(n int) error {
 	type args struct {
 		step, g, weight, dh         driver.Address
 		columns, tile, first, items int64
-		accumulate, launch          int32
+		accumulate, narrow, launch  int32
 	}
 	source := r.op.Sources[n]
 	if source.DH == nil {
@@ -271,7 +271,7 @@ func (r *outputRun) hidden(n int) error {
 	grid := driver.Dim{X: blocks(w.Columns, productTile), Y: blocks(r.step.Rows, productTile)}
 	return launch(r.device, "output_hidden", grid, driver.Dim{X: productThreads}, &args{
 		r.device.step.at, r.place(r.space.logits), addressOf(w.Value), to, w.Columns, r.space.tile, r.first, r.items,
-		flag(accumulate), r.next(site{tensor: w.Name, what: updateWords}),
+		flag(accumulate), r.narrow, r.next(site{tensor: w.Name, what: updateWords}),
 	})
 }
 
@@ -282,7 +282,7 @@ func (r *outputRun) weight(n int) error {
 		weight             weightsArgs
 		to                 itemGradientArgs
 		tile, first, items int64
-		launch             int32
+		narrow, launch     int32
 	}
 	type projectArgs struct {
 		step, strip, itemInverse driver.Address
@@ -302,7 +302,8 @@ func (r *outputRun) weight(n int) error {
 	where := site{tensor: source.Weight.Name, what: updateWords}
 	grid := driver.Dim{X: blocks(w.columns, productTile), Y: blocks(r.items, productTile)}
 	err := launch(r.device, "output_weight", grid, driver.Dim{X: productThreads}, &args{
-		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, w, to, r.space.tile, r.first, r.items, r.next(where),
+		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, w, to, r.space.tile, r.first, r.items,
+		r.narrow, r.next(where),
 	})
 	if err != nil || strip == 0 {
 		return err

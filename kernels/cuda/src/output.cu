@@ -14,7 +14,7 @@ struct LogitsArgs {
   const float *weight;  // [I, K]
   float *z;             // [B, tile]
   int64_t columns, tile, first, items;  // the tile's items: first .. first + items
-  int32_t accumulate, launch;
+  int32_t accumulate, narrow, launch;
 };
 
 // z[u, i] (+)= h_u . w_(first + i).
@@ -25,7 +25,7 @@ KERNEL_BOUNDS(logits, LogitsArgs, kProductThreads, 2) {
   const int64_t row = int64_t(blockIdx.y) * kTile;
   if (row >= step->rows || failed_before(step, a.launch)) return;
   product_tile<false, false>({a.h, a.columns, step->rows}, {a.weight + a.first * a.columns, a.columns, a.items}, a.columns, row,
-                             int64_t(blockIdx.x) * kTile, [&](int64_t u, int64_t i, const float *sum, int count) {
+                             int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t u, int64_t i, const float *sum, int count) {
                                float *z = a.z + u * a.tile + i;
                                for (int n = 0; n < count; n++) z[n] = a.accumulate ? z[n] + sum[n] : sum[n];
                              });
@@ -229,7 +229,7 @@ struct OutputHiddenArgs {
   const float *weight;  // [I, K]
   float *dh;            // [B, K]
   int64_t columns, tile, first, items;
-  int32_t accumulate, launch;
+  int32_t accumulate, narrow, launch;
 };
 
 // dh[u, :] (+)= sum over the tile's items of g_ui w_i, added to what earlier tiles have left, in their order.
@@ -240,7 +240,7 @@ KERNEL_BOUNDS(output_hidden, OutputHiddenArgs, kProductThreads, 2) {
   const int64_t row = int64_t(blockIdx.y) * kTile;
   if (row >= step->rows || failed_before(step, a.launch)) return;
   product_tile<false, true>({a.g, a.tile, step->rows}, {a.weight + a.first * a.columns, a.columns, a.columns}, a.items, row,
-                            int64_t(blockIdx.x) * kTile, [&](int64_t u, int64_t k, const float *sum, int count) {
+                            int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t u, int64_t k, const float *sum, int count) {
                               float *dh = a.dh + u * a.columns + k;
                               for (int n = 0; n < count; n++) {
                                 const float value = a.accumulate ? dh[n] + sum[n] : sum[n];
@@ -281,7 +281,7 @@ struct OutputWeightArgs {
   Weights weight;  // [I, K]
   ItemGradient to;
   int64_t tile, first, items;
-  int32_t launch;
+  int32_t narrow, launch;
 };
 
 // dw_i = sum over u of g_ui h_u, and the update of what the block has of it.
@@ -293,7 +293,7 @@ KERNEL_BOUNDS(output_weight, OutputWeightArgs, kProductThreads, 2) {
   if (failed_before(step, a.launch)) return;
   const Rates rates = rates_of(step, step->number);
   product_tile<true, true>({a.g, a.tile, a.items}, {a.h, columns, columns}, step->rows, int64_t(blockIdx.y) * kTile,
-                           int64_t(blockIdx.x) * kTile, [&](int64_t i, int64_t k, const float *sum, int count) {
+                           int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t i, int64_t k, const float *sum, int count) {
                              if (a.strip) {
                                for (int n = 0; n < count; n++) a.strip[i * columns + k + n] = sum[n];
                                return;
