@@ -31,10 +31,12 @@ DEVICE LossAndDelta loss_of(const Loss &l, float z, float t, float n, float log_
       const float scale = l.one_scale * t;
       return {scale * softplus(-z), scale * (p - 1.0f)};
     }
-    case kSoftmax:
+    case kSoftmax: {
       if (n == 0.0f) return {0.0f, 0.0f};
       if (l.normalize_rows) t = t / n, n = 1.0f;
-      return {t * (log_sum_exp - z), n * expf(z - log_sum_exp) - t};
+      const float x = z - log_sum_exp;  // at most 0 but for rounding, which may be large in bfloat16
+      return {t * (log_sum_exp - z), n * expf(x > 0.0f ? 0.0f : x) - t};
+    }
     default:
       return {0.5f * (z - t) * (z - t), z - t};
   }
