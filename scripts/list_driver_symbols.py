@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CU, OURS = "gorgonia.org/cu", "./kernels/cuda/driver"
 HEAD = """\
-/* symbols.h: the functions of libcuda that are called, by the names that it exports. Made by scripts/list_driver_symbols.py;
- * cuInit is left out, because its slot has another default. */
+/* symbols.h: the functions of libcuda that are called, by the names that it exports. Made by
+ * scripts/list_driver_symbols.py; cuInit is left out, because its slot has another default. */
 """
 
 

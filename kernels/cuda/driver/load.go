@@ -114,15 +114,14 @@ func noDevice() string {
 	return "the NVIDIA driver finds no device"
 }
 
-// devices is where the driver's device files are; tests have their own.
-var devices = "/dev"
+// access asks the system whether this process may open a file; tests have their own.
+var access = syscall.Access
 
 // notPermitted names the device file that this user may not open, if there is one.
 func notPermitted() string {
 	const readAndWrite = 4 | 2
-	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia0"} {
-		path := devices + "/" + name
-		if err := syscall.Access(path, readAndWrite); err == syscall.EACCES || err == syscall.EPERM {
+	for _, path := range []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"} {
+		if err := access(path, readAndWrite); err == syscall.EACCES || err == syscall.EPERM {
 			return fmt.Sprintf("no permission to use %s; ask for it, often by membership in the group that owns the file", path)
 		}
 	}

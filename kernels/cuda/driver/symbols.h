@@ -1,5 +1,5 @@
-/* symbols.h: the functions of libcuda that are called, by the names that it exports. Made by scripts/list_driver_symbols.py;
- * cuInit is left out, because its slot has another default. */
+/* symbols.h: the functions of libcuda that are called, by the names that it exports. Made by
+ * scripts/list_driver_symbols.py; cuInit is left out, because its slot has another default. */
 SYMBOL(cuArray3DCreate_v2)
 SYMBOL(cuArray3DGetDescriptor_v2)
 SYMBOL(cuArrayCreate_v2)

@@ -1,0 +1,250 @@
+//go:build !nocuda && linux && amd64
+
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What needs a driver that computes is tested on the emulator of tests/cudaemu, with the kernel "fill" of ../src.
+
+// emulator is the folder of the emulator's libcuda.so.1.
+func emulator(t *testing.T) string {
+	folder, err := filepath.Abs("../../../build/cudaemu")
+	require.NoError(t, err)
+	if _, err := os.Stat(filepath.Join(folder, "libcuda.so.1")); err != nil {
+		t.Skip("the emulator is not built; make test-go builds it")
+	}
+	return folder
+}
+
+// fillArgs is FillArgs of ../src/fill.cu, with the kind "constant".
+type fillArgs struct {
+	out           Address
+	rows, columns int64
+	_             uint64 // seed
+	_, _          uint32 // stream, kind
+	scale         float32
+}
+
+// workshop is a context with what a task needs in it.
+type workshop struct {
+	context *Context
+	stream  Stream
+	fill    Kernel
+	a, b    Address
+}
+
+const numbers = 1000
+
+// work runs a task in the context of a device.
+func work(id int, task func(w workshop)) {
+	c, err := Open(id)
+	must(err)
+	must(c.Do(func() error {
+		image, err := os.ReadFile("../images/compute_80.ptx")
+		must(err)
+		m, err := LoadModule(image)
+		must(err)
+		w := workshop{context: c}
+		w.fill, err = m.Function("fill")
+		must(err)
+		w.stream, err = NewStream()
+		must(err)
+		w.a, err = Alloc(4 * numbers)
+		must(err)
+		w.b, err = Alloc(4 * numbers)
+		must(err)
+		task(w)
+		must(Free(w.a))
+		must(Free(w.b))
+		must(w.stream.Close())
+		return m.Unload()
+	}))
+	must(c.Close())
+}
+
+func (w workshop) launch(scale float32) error {
+	return Launch(w.stream, w.fill, Dim{X: 4}, Dim{X: 256}, 0, &fillArgs{out: w.a, rows: 1, columns: numbers, scale: scale})
+}
+
+// value is a number out of the second buffer, all of which are to be equal.
+func (w workshop) value() float32 {
+	var host [numbers]float32
+	must(w.stream.Synchronize())
+	must(CopyToHost(unsafe.Pointer(&host), w.b, 4*numbers))
+	for _, x := range host {
+		if x != host[0] {
+			panic("the numbers differ")
+		}
+	}
+	return host[0]
+}
+
+func graphs() any {
+	var answer []any
+	work(0, func(w workshop) {
+		capture := func(scale float32, copies int) Graph {
+			g, err := w.stream.Capture(func() error {
+				must(w.launch(scale))
+				for range copies {
+					must(w.stream.Copy(w.b, w.a, 4*numbers))
+				}
+				return nil
+			})
+			must(err)
+			return g
+		}
+		must(w.stream.Fill32(w.b, 0, numbers))
+		g := capture(2.5, 1)
+		nodes, err := g.Nodes()
+		must(err)
+		answer = append(answer, nodes, w.value())
+		e, err := g.Instantiate()
+		must(err)
+		for range 3 {
+			must(e.Launch(w.stream))
+		}
+		answer = append(answer, w.value())
+		other := capture(-4, 1)
+		updated, err := e.Update(other)
+		must(err)
+		must(e.Launch(w.stream))
+		answer = append(answer, updated, w.value())
+		longer := capture(1, 2)
+		updated, err = e.Update(longer)
+		must(err)
+		answer = append(answer, updated)
+		_, err = w.stream.Capture(func() error { return newError("record", 1) })
+		answer = append(answer, err != nil)
+		must(w.launch(9)) // the stream works again
+		must(w.stream.Synchronize())
+		for _, g := range []Graph{g, other, longer} {
+			must(g.Close())
+		}
+		must(e.Close())
+	})
+	return answer
+}
+
+func TestACapturedGraphRunsAgainAndTakesOtherArguments(t *testing.T) {
+	require.Equal(t, `[2,0,2.5,true,-4,false,true]`, run(t, "graphs", emulator(t)))
+}
+
+func order() any {
+	var answer []any
+	work(0, func(w workshop) {
+		second, err := NewStream()
+		must(err)
+		before, err := NewEvent(true)
+		must(err)
+		after, err := NewEvent(true)
+		must(err)
+		host, err := HostAlloc(4 * numbers)
+		must(err)
+		must(w.stream.Record(before))
+		must(w.launch(3))
+		must(w.stream.Record(after))
+		must(second.Wait(after))
+		must(second.CopyToHostAsync(host, w.a, 4*numbers))
+		must(second.Synchronize())
+		happened, err := after.Happened()
+		must(err)
+		ms, err := Milliseconds(before, after)
+		must(err)
+		answer = append(answer, *(*float32)(host), happened, ms >= 0)
+		*(*float32)(host) = 5
+		must(second.CopyToDeviceAsync(w.b, host, 4))
+		must(second.Fill8(w.b+4, 0, 4*numbers-4))
+		must(second.Synchronize())
+		must(CopyToHost(host, w.b, 8))
+		answer = append(answer, *(*[2]float32)(host))
+		must(HostFree(host))
+		must(before.Close())
+		must(after.Close())
+		must(second.Close())
+		must(Synchronize())
+	})
+	return answer
+}
+
+func TestStreamsWaitForEventsAndCopyPinnedMemory(t *testing.T) {
+	require.Equal(t, `[3,true,true,[5,0]]`, run(t, "order", emulator(t)))
+}
+
+func peers() any {
+	var answer []any
+	work(0, func(first workshop) {
+		must(first.launch(7))
+		must(first.stream.Synchronize())
+		work(1, func(second workshop) {
+			reaches, err := second.context.Reaches(first.context)
+			must(err)
+			must(second.stream.CopyPeer(second.b, second.context, first.a, first.context, 4*numbers))
+			answer = append(answer, second.value())
+			if reaches {
+				must(second.context.EnablePeer(first.context))
+				must(second.context.EnablePeer(first.context))
+				must(second.stream.Fill32(second.b, 0, numbers))
+				must(second.stream.Copy(second.b, first.a, 4*numbers))
+			}
+			answer = append(answer, second.value())
+		})
+	})
+	return answer
+}
+
+func TestDevicesCopyFromEachOther(t *testing.T) {
+	require.Equal(t, `[7,7]`, run(t, "peers", emulator(t)))
+}
+
+func attributes() any {
+	var answer []any
+	work(0, func(w workshop) {
+		info, err := w.fill.Info()
+		must(err)
+		must(w.fill.AllowShared(64 << 10))
+		blocks, err := w.fill.BlocksPerMultiprocessor(256, 0)
+		must(err)
+		free, total, err := MemoryInfo()
+		must(err)
+		_, err = Alloc(total + 1)
+		answer = append(answer, info.MostThreads, blocks > 0, free > 0 && free <= total, err.(*Error).Kind() == OutOfMemory)
+	})
+	return answer
+}
+
+func TestAttributesOfKernelsAndMemoryAreTold(t *testing.T) {
+	require.Equal(t, `[256,true,true,true]`, run(t, "attributes", emulator(t)))
+}
+
+func lost() any {
+	var answer []any
+	c, err := Open(0)
+	must(err)
+	must(c.Do(func() error {
+		image, err := os.ReadFile("../images/compute_80.ptx")
+		must(err)
+		m, err := LoadModule(image)
+		must(err)
+		k, err := m.Function("fill")
+		must(err)
+		s, err := NewStream()
+		must(err)
+		must(Launch(s, k, Dim{X: 1}, Dim{X: 32}, 0, &fillArgs{out: 64, rows: 1, columns: 4})) // no one's memory
+		failed := s.Synchronize()
+		_, later := Alloc(4)
+		answer = append(answer, failed.(*Error).Name, failed.(*Error).Kind() == DeviceLost, later.(*Error).Kind() == DeviceLost)
+		return nil
+	}))
+	return answer
+}
+
+func TestAKernelThatFailsLosesTheDevice(t *testing.T) {
+	require.Equal(t, `["CUDA_ERROR_ILLEGAL_ADDRESS",true,true]`, run(t, "lost", emulator(t)))
+}
