@@ -282,8 +282,10 @@ func TestGradientsAreTheDerivativesOfTheLoss(t *testing.T) {
 		if d.Info().Kind == oracle(t).Info().Kind {
 			tolerance = referenceTolerance
 		}
-		for _, c := range netCases() {
-			require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
+		for n, c := range netCases() {
+			if n%7 == 0 || !spares(open, 1) { // 7: every loss, activation and kind of logits
+				require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
+			}
 		}
 	})
 }
