@@ -10,14 +10,13 @@ import (
 // of rows stay those of whole rows. Entries by item are shared with the batch, the others are copied, into out's slices if
 // they are large enough; the time grows with the batch's rows and with the entries in the range.
 func Shard(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
-	out.RowSum = batch.RowSum
 	ShardRows(batch, first, end, out)
 	shardItems(batch, int32(first), int32(end), out)
 }
 
-// ShardRows does so for the entries by row only; the batch may have no values.
+// ShardRows does so for a batch that has entries by row only, and perhaps no values.
 func ShardRows(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
-	out.Columns = end - first
+	out.Columns, out.RowSum = end-first, batch.RowSum
 	rows := len(batch.Offsets) - 1
 	out.Offsets = append(slices.Grow(out.Offsets[:0], rows+1), 0)
 	out.Indices, out.Values = out.Indices[:0], out.Values[:0]

@@ -118,6 +118,10 @@ func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(rankI
 					program.Part{Name: "batch", Of: "the device's copy of items to leave out", Bytes: size, Device: rank.Device.Info().Name})
 			}
 		}
+		if n := int64(len(p.Ranks)); n > 1 {
+			shards := program.ShardBytes(n*p.batchRows(r.rows), reader.Limit, true)
+			parts = append(parts, program.Part{Name: "batch", Of: "shards of items to leave out", Bytes: shards, Device: "host"})
+		}
 	}
 	b := p.cut(r.rows, further...)
 	b.skip = skip

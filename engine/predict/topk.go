@@ -14,6 +14,7 @@ import (
 type topK struct {
 	ranks  []program.Rank
 	shards []*shardTopK // those with items
+	taken  []int64      // by shard: how many of its best are among the merged
 	k      int64
 }
 
@@ -51,6 +52,7 @@ func (p *Predictor) newTopK(shards []program.Shard, f Filter, k, rows int64, par
 			parts = append(parts, program.Part{Name: "recommendations", Of: "a shard", Bytes: 8 * rows * s.op.K, Device: "host"})
 		}
 	}
+	t.taken = make([]int64, len(t.shards))
 	if err := program.Fits(p.Ranks[0].Device, p.limit, append(parts, p.held...)); err != nil {
 		return nil, err
 	}
@@ -132,7 +134,8 @@ func (t *topK) run(rows int64, exclude *kernels.SparseBatch, ids []int32, scores
 // merge takes the best of what the devices found for row u. Of equal scores the first device's comes first, whose items are
 // lower.
 func (t *topK) merge(u int64, ids []int32, scores []float32) {
-	var taken [64]int64 // by shard
+	taken := t.taken
+	clear(taken)
 	for n := range ids {
 		best, score := -1, float32(0)
 		for i, s := range t.shards {

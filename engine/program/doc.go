@@ -1,4 +1,5 @@
-// Package program turns a network, the shapes of its data and a device into an ordered list of kernel calls.
+// Package program turns a network, the shapes of its data and devices into an ordered list of kernel calls for each device.
+// With several, a list is what one rank does, collectives among its calls, and the ranks walk their lists at the same time.
 //
 // Build binds every buffer before the first step. What varies from step to step (step number, batch, learning rate) is in
 // the kernels.Step that each call reads, so running a step is walking the list. The same code, run with a memory that only

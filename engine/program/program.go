@@ -274,9 +274,10 @@ func (b *builder) build() error {
 // noteBatches plans the memory of the batches: whole ones, and what each of several ranks has of them, which is an equal part
 // as a rule; the sum over the ranks is exact.
 func (b *builder) noteBatches() {
+	rowsOnly := b.spec.Training == nil
 	for _, i := range b.slots {
 		layer, entries := &b.net.Layers[i], b.spec.Entries(i)
-		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.spec.Rows, entries, b.spec.Training == nil), Device: HostName(b.device)}
+		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.spec.Rows, entries, rowsOnly), Device: HostName(b.device)}
 		if b.alone() {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 			continue
@@ -285,7 +286,7 @@ func (b *builder) noteBatches() {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 		}
 		from, to := b.shardOf(entries)
-		b.p.memory.note("batch", "a shard of "+layer.Name, 4*(b.spec.Rows+4*(to-from)+2), false)
+		b.p.memory.note("batch", "a shard of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
 	}
 	var entries []int64
 	for _, i := range b.slots {
@@ -296,9 +297,6 @@ func (b *builder) noteBatches() {
 	}
 }
 
-// slot is the place of a layer's batch in Step.Sparse, -1 if it has none.
-func (b *builder) slot(layer int) int { return slices.Index(b.slots, layer) }
-
 // BatchBytes is the memory of a sparse batch: by row its offset and its sum, by entry 2 words, and to have the order by item
 // too, 4 words of the batch and 6 of the sort.
 func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
@@ -308,6 +306,18 @@ func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
 	}
 	return 4 * (2*rows + words*entries)
 }
+
+// ShardBytes is the memory of a shard of a batch, which shares with it the sums of rows and the entries by item.
+func ShardBytes(rows, entries int64, rowsOnly bool) int64 {
+	words := int64(4)
+	if rowsOnly {
+		words = 2
+	}
+	return 4 * (rows + words*entries)
+}
+
+// slot is the place of a layer's batch in Step.Sparse, -1 if it has none.
+func (b *builder) slot(layer int) int { return slices.Index(b.slots, layer) }
 
 func (b *builder) add(text string, run func(*kernels.Step) error) {
 	b.p.ops = append(b.p.ops, Op{Text: text, run: run})

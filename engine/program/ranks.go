@@ -105,8 +105,12 @@ func (b *builder) takeShards() {
 		layer, out := &b.net.Layers[i], &p.batches[slot]
 		p.step.Sparse[slot] = out
 		first, end := b.shardOf(layer.Size)
+		shard := csr.Shard
+		if b.spec.Training == nil {
+			shard = csr.ShardRows
+		}
 		b.add(fmt.Sprintf("Shard %d:%d of the batch of %s[%d]", first, end, layer.Name, layer.Size), func(*kernels.Step) error {
-			csr.Shard(p.whole[slot], first, end, out)
+			shard(p.whole[slot], first, end, out)
 			return nil
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"dsstne/engine/fault"
 	"dsstne/engine/program"
 	"dsstne/kernels"
 	"dsstne/tests/fixture"
@@ -153,6 +154,52 @@ func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing
 			}
 		}
 		require.Greater(t, calls, 60, "calls in which something went wrong")
+	}
+}
+
+// scarce is a device that refuses the n-th allocation of a group of them, and counts what is not given back.
+type scarce struct {
+	kernels.Device
+	n, held *int
+}
+
+type counted struct {
+	kernels.Buffer
+	held *int
+}
+
+func (c counted) Free() {
+	c.Buffer.Free()
+	*c.held--
+}
+
+func (s scarce) Alloc(n int64) (kernels.Buffer, error) {
+	if *s.n--; *s.n == 0 {
+		return nil, fault.New(fault.OutOfMemory, "refused")
+	}
+	b, err := s.Device.Alloc(n)
+	*s.held++
+	return counted{b, s.held}, err
+}
+
+func TestMemoryThatIsRefusedToAnyDeviceLeavesNothingBehind(t *testing.T) {
+	device := open(t, "cpu")
+	for at := 1; ; at++ {
+		countdown, held := at, 0
+		spec := specOf(t, device, wide, 30, 6, kernels.Adam)
+		spec.Ranks = ranksOf(t, "reference", 3)
+		for rank := range spec.Ranks {
+			spec.Ranks[rank].Device = scarce{spec.Ranks[rank].Device, &countdown, &held}
+		}
+		p, err := program.Build(spec)
+		if err == nil {
+			require.Greater(t, at, 100)
+			p.Free()
+			require.Zero(t, held)
+			return
+		}
+		require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
+		require.Zero(t, held, "allocation %d", at)
 	}
 }
 

@@ -29,6 +29,9 @@ func BenchmarkStep(b *testing.B) {
 				benchmarkStep(b, c.items, c.units, c.perRow, c.loss, fmt.Sprintf(`{"batch_size": %d, "threads": %d}`, c.batch, threads))
 			})
 		}
+		b.Run(fmt.Sprintf("I=%d/K=%d/B=%d/%s/devices=2", c.items, c.units, c.batch, c.loss), func(b *testing.B) {
+			benchmarkStep(b, c.items, c.units, c.perRow, c.loss, fmt.Sprintf(`{"batch_size": %d, "threads": 2, "devices": "cpu:2"}`, c.batch))
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -168,6 +169,25 @@ func TestADivergingRunOnSeveralDevicesKeepsFiniteWeightsAndCanGoOn(t *testing.T)
 			}
 		}
 	}
+}
+
+func TestCancelEndsARunOnSeveralDevicesBetweenSteps(t *testing.T) {
+	m := modelOf(t, deep)
+	trainer := training(t, m, options("cpu:4", optimizers["adam"], "float32"))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := trainer.Run(1<<40, 0)
+		ended <- err
+	}()
+	for trainer.Progress().Step == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	trainer.Cancel()
+	require.Equal(t, fault.Cancelled, fault.KindOf(<-ended))
+	steps := trainer.Progress().Step
+	same, _ := after(t, deep, options("cpu:4", optimizers["adam"], "float32"), steps)
+	require.Equal(t, same, values(m), "the model is that of %d whole steps", steps)
+	run(t, trainer, 1)
 }
 
 func TestDataThatAreChangedUnderOurFeetEndARunOnSeveralDevices(t *testing.T) {

@@ -101,6 +101,7 @@ def fit(
             (the input is X), or a pair (V_in, V_out) for other rows; as :func:`dsstne.evaluate` does by default.
         seed: Seed of everything random; the same seed gives the same bits, whatever the number of threads.
         devices: ``"auto"``, ``"cpu"``, ``"cuda:0"``, a list of such names, ...; nothing falls back silently.
+            ``"cpu:4"`` makes four virtual devices of the CPU and shares the items out among them (docs/training.md).
         precision: ``"float32"``, or ``"bfloat16"``: products of hidden values, weights and gradients take factors
             rounded to 8 bits and are summed in float32; weights and optimizer state stay float32. About 1.7 times as
             fast on CPUs with AVX512_BF16 and, with a warning, slower on others.

@@ -25,7 +25,7 @@ FOLDER = Path(__file__).resolve().parent
 
 # Adding a workload: a module in workloads/ with TITLE and lines(bench), and its name here. In the order of running.
 QUICK = ["startup", "output", "sparse", "topk", "small", "step", "memory", "gowalla"]
-FULL = [*QUICK, "softmax", "quality", "growth", "giant"]
+FULL = [*QUICK, "softmax", "devices", "quality", "growth", "giant"]
 
 
 def main() -> int:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Ours:
     """Trains a network on a matrix, with the trainer that `dsstne.fit` uses."""
 
-    def __init__(self, X: sparse.csr_array, network: Network, threads: int) -> None:
-        self.X, self.network, self.threads = X, network, threads
+    def __init__(self, X: sparse.csr_array, network: Network, threads: int, devices: str = "cpu") -> None:
+        self.X, self.network, self.threads, self.devices = X, network, threads, devices
         self.data = dsstne.Dataset(X)
         self.trainer: dsstne.Trainer | None = None
         self.start(0)
@@ -36,7 +36,7 @@ class Ours:
                 learning_rate=net.learning_rate,
                 batch_size=net.batch_size,
                 seed=seed,
-                devices="cpu",
+                devices=self.devices,
                 precision=net.precision,
                 threads=self.threads,
             )
