@@ -94,9 +94,9 @@ func (p Placement) check() error {
 	switch {
 	case cuda == 1 && len(p.Devices) == 1:
 		return nil
-	case cuda > 0 && kernels.Lookup("cuda") == nil:
+	case cuda == len(p.Devices) && kernels.Lookup("cuda") == nil:
 		return fault.New(fault.DeviceUnavailable, "device %q: %s", p.Devices[0], noCUDA)
-	case cuda == len(p.Devices):
+	case cuda == len(p.Devices) && cuda > 0:
 		return fault.New(fault.Unsupported, "devices names %d CUDA devices; this version computes on one of them", cuda)
 	case cuda > 0:
 		return fault.New(fault.InvalidArgument, "devices names %d devices, some CUDA and some CPU; one model is on one kind",
