@@ -49,14 +49,6 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 	return p, nil
 }
 
-// name is that of the device whose memory holds batches.
-func (p *Predictor) name() string {
-	if len(p.Ranks) > 1 {
-		return "host"
-	}
-	return p.Ranks[0].Device.Info().Name
-}
-
 // Bind gives an input layer its rows.
 func (p *Predictor) Bind(layer string, d *csr.Matrix) error {
 	i, err := p.Check(layer, d)

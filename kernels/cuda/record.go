@@ -49,7 +49,6 @@ type record struct {
 	results driver.Address
 	at      driver.Address
 	size    int64
-	used    int64 // bytes of the present staging
 }
 
 type staging struct {

@@ -79,8 +79,9 @@ want = work()
 live = {name: value for name, value in control.counts().items() if name.startswith("live")}
 functions = {"cuMemAlloc": OUT_OF_MEMORY, "cuMemHostAlloc": OUT_OF_MEMORY, "cuLaunchKernel": UNKNOWN,
              "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuStreamSynchronize": UNKNOWN,
-             "cuMemsetD32Async": UNKNOWN, "cuModuleLoadData": UNKNOWN, "cuStreamCreate": UNKNOWN, "cuModuleGetFunction": UNKNOWN,
-             "cuEventCreate": UNKNOWN, "cuEventRecord": UNKNOWN, "cuDevicePrimaryCtxRetain": UNKNOWN, "cuCtxPushCurrent": UNKNOWN}
+             "cuMemsetD32Async": UNKNOWN, "cuModuleLoadData": UNKNOWN, "cuStreamCreate": UNKNOWN,
+             "cuModuleGetFunction": UNKNOWN, "cuEventCreate": UNKNOWN, "cuEventRecord": UNKNOWN,
+             "cuDevicePrimaryCtxRetain": UNKNOWN, "cuCtxPushCurrent": UNKNOWN}
 raised = {}
 for function, code in functions.items():
     for n in range(1, 400):

@@ -22,7 +22,8 @@ KERNEL_BOUNDS(dense, DenseArgs, kProductThreads, 2) {
   const int64_t first = int64_t(blockIdx.y) * kTile;
   if (first >= step->rows || failed_before(step, a.launch)) return;
   product_tile<false, false>({a.in, a.inputs, step->rows}, {a.weight, a.inputs, a.units}, a.inputs, first,
-                             int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t u, int64_t unit, const float *sum, int count) {
+                             int64_t(blockIdx.x) * kTile, a.narrow,
+                             [&](int64_t u, int64_t unit, const float *sum, int count) {
                                for (int i = 0; i < count; i++) {
                                  float *out = a.out + u * a.units + unit + i;
                                  const float z = a.accumulate ? *out + sum[i] : sum[i];
@@ -106,7 +107,8 @@ KERNEL_BOUNDS(dense_backward_input, DenseBackwardArgs, kProductThreads, 2) {
   const int64_t first = int64_t(blockIdx.y) * kTile, units = a.weight.rows, inputs = a.weight.columns;
   if (first >= step->rows || failed_before(step, a.launch)) return;
   product_tile<false, true>({a.dz, units, step->rows}, {a.weight.value, inputs, inputs}, units, first,
-                            int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t u, int64_t k, const float *sum, int count) {
+                            int64_t(blockIdx.x) * kTile, a.narrow,
+                            [&](int64_t u, int64_t k, const float *sum, int count) {
                               for (int i = 0; i < count; i++) {
                                 float *din = a.din + u * inputs + k + i;
                                 const float value = a.accumulate ? *din + sum[i] : sum[i];
@@ -125,7 +127,8 @@ KERNEL_BOUNDS(dense_backward_weight, DenseBackwardArgs, kProductThreads, 2) {
   if (failed_before(step, a.launch)) return;
   const Rates rates = rates_of(step, step->number);
   product_tile<true, true>({a.dz, units, units}, {a.in, inputs, inputs}, step->rows, int64_t(blockIdx.y) * kTile,
-                           int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t unit, int64_t k, const float *sum, int count) {
+                           int64_t(blockIdx.x) * kTile, a.narrow,
+                           [&](int64_t unit, int64_t k, const float *sum, int count) {
                              for (int i = 0; i < count; i++)
                                update_element(step, a.launch, a.weight, rates, unit, unit * inputs + k + i, sum[i]);
                            });

@@ -17,20 +17,28 @@ DEVICE float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
 
 DEVICE float activate(int32_t kind, float z) {
   switch (kind) {
-    case kSigmoid: return sigmoid(z);
-    case kTanh: return tanhf(z);
-    case kReLU: return z < 0.0f ? 0.0f : z;  // NaN stays NaN
-    default: return z;
+    case kSigmoid:
+      return sigmoid(z);
+    case kTanh:
+      return tanhf(z);
+    case kReLU:
+      return z < 0.0f ? 0.0f : z;  // NaN stays NaN
+    default:
+      return z;
   }
 }
 
 // act'(z), told from a = act(z). ReLU has slope 0 at 0.
 DEVICE float slope(int32_t kind, float a) {
   switch (kind) {
-    case kSigmoid: return a * (1.0f - a);
-    case kTanh: return 1.0f - a * a;
-    case kReLU: return a == 0.0f ? 0.0f : 1.0f;
-    default: return 1.0f;
+    case kSigmoid:
+      return a * (1.0f - a);
+    case kTanh:
+      return 1.0f - a * a;
+    case kReLU:
+      return a == 0.0f ? 0.0f : 1.0f;
+    default:
+      return 1.0f;
   }
 }
 

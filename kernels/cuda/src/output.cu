@@ -10,9 +10,9 @@
 
 struct LogitsArgs {
   const StepRecord *step;
-  const float *h;       // [B, K]
+  const float *h;  // [B, K]
   const float *weight;  // [I, K]
-  float *z;             // [B, tile]
+  float *z;  // [B, tile]
   int64_t columns, tile, first, items;  // the tile's items: first .. first + items
   int32_t accumulate, narrow, launch;
 };
@@ -24,8 +24,9 @@ KERNEL_BOUNDS(logits, LogitsArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t row = int64_t(blockIdx.y) * kTile;
   if (row >= step->rows || failed_before(step, a.launch)) return;
-  product_tile<false, false>({a.h, a.columns, step->rows}, {a.weight + a.first * a.columns, a.columns, a.items}, a.columns, row,
-                             int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t u, int64_t i, const float *sum, int count) {
+  product_tile<false, false>({a.h, a.columns, step->rows}, {a.weight + a.first * a.columns, a.columns, a.items},
+                             a.columns, row, int64_t(blockIdx.x) * kTile, a.narrow,
+                             [&](int64_t u, int64_t i, const float *sum, int count) {
                                float *z = a.z + u * a.tile + i;
                                for (int n = 0; n < count; n++) z[n] = a.accumulate ? z[n] + sum[n] : sum[n];
                              });
@@ -56,9 +57,9 @@ KERNEL_BOUNDS(inverse_norms, InverseNormsArgs, 256, 4) {
 
 // What turns products into logits: a bias, and for cosine logits the lengths and the temperature.
 struct Finish {
-  const float *bias;            // [I], may be null
+  const float *bias;  // [I], may be null
   const float *hidden_inverse;  // [B], null: no cosines
-  const float *item_inverse;    // [items of the tile]
+  const float *item_inverse;  // [items of the tile]
   float temperature;
 };
 
@@ -71,8 +72,8 @@ enum { kFailLogit, kFailLoss };
 
 struct OutputStatsArgs {
   const StepRecord *step;
-  const float *z;   // [B, tile]
-  float *stats;     // [B, 2]: maximum, log-sum-exp; until the last tile the sum of exp(z - maximum) in place of the latter
+  const float *z;  // [B, tile]
+  float *stats;  // [B, 2]: maximum, log-sum-exp; until the last tile the sum of exp(z - maximum) in place of the latter
   Finish finish;
   int64_t tile, first, items;
   int32_t begins, ends, launch;
@@ -106,8 +107,7 @@ KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
   const float maximum = fmaxf(before, top);
   __syncthreads();
   float sum = 0.0f;
-  for (int64_t i = t; i < a.items; i += 256)
-    sum += expf(finish_logit(a.finish, z[i], u, a.first, i) - maximum);
+  for (int64_t i = t; i < a.items; i += 256) sum += expf(finish_logit(a.finish, z[i], u, a.first, i) - maximum);
   part[t] = sum;
   __syncthreads();
   for (int half = 128; half > 0; half /= 2) {
@@ -124,7 +124,7 @@ KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
 struct CombineStatsArgs {
   const StepRecord *step;
   const float *parts;  // [shards, B, 2]
-  float *stats;        // [B, 2]
+  float *stats;  // [B, 2]
   int64_t shards;
   int32_t launch;
 };
@@ -148,10 +148,10 @@ KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
 
 struct OutputLossArgs {
   const StepRecord *step;
-  float *z;            // [B, tile]: products in, gradients out
+  float *z;  // [B, tile]: products in, gradients out
   const float *stats;  // [B, 2], soft-max only
   float *bias_gradient;  // [items of the tile]
-  double *loss;          // [blocks]: each block's sum over the tiles so far
+  double *loss;  // [blocks]: each block's sum over the tiles so far
   Finish finish;
   int64_t tile, first, items;
   Loss kind;
@@ -191,7 +191,8 @@ KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
       if (!finite(l.loss) || !finite(dz)) fail(step, a.launch, kFailLoss);
       total += double(weight) * double(l.loss);
       gradient += dz;
-      if (a.finish.hidden_inverse) dz = dz / a.finish.temperature * a.finish.hidden_inverse[u] * a.finish.item_inverse[i];
+      if (a.finish.hidden_inverse)
+        dz = dz / a.finish.temperature * a.finish.hidden_inverse[u] * a.finish.item_inverse[i];
       *place = dz;
     }
   }
@@ -225,9 +226,9 @@ KERNEL(output_sum, OutputSumArgs) {
 
 struct OutputHiddenArgs {
   const StepRecord *step;
-  const float *g;       // [B, tile]
+  const float *g;  // [B, tile]
   const float *weight;  // [I, K]
-  float *dh;            // [B, K]
+  float *dh;  // [B, K]
   int64_t columns, tile, first, items;
   int32_t accumulate, narrow, launch;
 };
@@ -239,8 +240,9 @@ KERNEL_BOUNDS(output_hidden, OutputHiddenArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t row = int64_t(blockIdx.y) * kTile;
   if (row >= step->rows || failed_before(step, a.launch)) return;
-  product_tile<false, true>({a.g, a.tile, step->rows}, {a.weight + a.first * a.columns, a.columns, a.columns}, a.items, row,
-                            int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t u, int64_t k, const float *sum, int count) {
+  product_tile<false, true>({a.g, a.tile, step->rows}, {a.weight + a.first * a.columns, a.columns, a.columns}, a.items,
+                            row, int64_t(blockIdx.x) * kTile, a.narrow,
+                            [&](int64_t u, int64_t k, const float *sum, int count) {
                               float *dh = a.dh + u * a.columns + k;
                               for (int n = 0; n < count; n++) {
                                 const float value = a.accumulate ? dh[n] + sum[n] : sum[n];
@@ -252,12 +254,12 @@ KERNEL_BOUNDS(output_hidden, OutputHiddenArgs, kProductThreads, 2) {
 
 // Where an item's gradient goes: to the update, or with a weight that an input shares to the input's op.
 struct ItemGradient {
-  float *tied;        // [touched items, K], null: not shared
-  int32_t slot;       // of that input
+  float *tied;  // [touched items, K], null: not shared
+  int32_t slot;  // of that input
 };
 
-DEVICE void take_gradient(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, const ItemGradient &to,
-                          int64_t item, int64_t touched, int64_t k, float g) {
+DEVICE void take_gradient(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
+                          const ItemGradient &to, int64_t item, int64_t touched, int64_t k, float g) {
   if (touched < 0) {
     update_element(step, launch, w, rates, item, item * w.columns + k, g);
   } else if (finite(g)) {
@@ -277,7 +279,7 @@ struct OutputWeightArgs {
   const StepRecord *step;
   const float *g;  // [B, tile]
   const float *h;  // [B, K]
-  float *strip;    // [tile, K]: written instead, for cosine logits; else null
+  float *strip;  // [tile, K]: written instead, for cosine logits; else null
   Weights weight;  // [I, K]
   ItemGradient to;
   int64_t tile, first, items;
@@ -293,7 +295,8 @@ KERNEL_BOUNDS(output_weight, OutputWeightArgs, kProductThreads, 2) {
   if (failed_before(step, a.launch)) return;
   const Rates rates = rates_of(step, step->number);
   product_tile<true, true>({a.g, a.tile, a.items}, {a.h, columns, columns}, step->rows, int64_t(blockIdx.y) * kTile,
-                           int64_t(blockIdx.x) * kTile, a.narrow, [&](int64_t i, int64_t k, const float *sum, int count) {
+                           int64_t(blockIdx.x) * kTile, a.narrow,
+                           [&](int64_t i, int64_t k, const float *sum, int count) {
                              if (a.strip) {
                                for (int n = 0; n < count; n++) a.strip[i * columns + k + n] = sum[n];
                                return;
@@ -306,7 +309,7 @@ KERNEL_BOUNDS(output_weight, OutputWeightArgs, kProductThreads, 2) {
 
 struct OutputProjectArgs {
   const StepRecord *step;
-  const float *strip;         // [tile, K]
+  const float *strip;  // [tile, K]
   const float *item_inverse;  // [items of the tile]
   Weights weight;
   ItemGradient to;
@@ -338,10 +341,10 @@ KERNEL_BOUNDS(output_project_weight, OutputProjectArgs, 256, 4) {
 
 struct OutputProjectHiddenArgs {
   const StepRecord *step;
-  const float *h;               // [B, K]
-  const float *p;               // [B, K]
+  const float *h;  // [B, K]
+  const float *p;  // [B, K]
   const float *hidden_inverse;  // [B]
-  float *dh;                    // [B, K]
+  float *dh;  // [B, K]
   int64_t columns;
   int32_t accumulate, launch;
 };
@@ -364,7 +367,7 @@ KERNEL_BOUNDS(output_project_hidden, OutputProjectHiddenArgs, 256, 4) {
 struct OutputBiasArgs {
   const StepRecord *step;
   const float *gradient;  // [items of the tile]
-  Weights bias;           // [I, 1]
+  Weights bias;  // [I, 1]
   int64_t first, items;
   int32_t launch;
 };

@@ -24,8 +24,9 @@ DEVICE void fetch_slab(float *slab, const Operand &x, int64_t first, int64_t k, 
   for (int n = threadIdx.x; n < kTile * kSlab; n += kProductThreads) {
     const int i = transposed ? n % kTile : n / kSlab, j = transposed ? n / kTile : n % kSlab;
     const bool inside = first + i < x.extent && k + j < depth;
-    const float value =
-        !inside ? 0.0f : transposed ? x.data[(k + j) * x.stride + first + i] : x.data[(first + i) * x.stride + k + j];
+    const float value = !inside      ? 0.0f
+                        : transposed ? x.data[(k + j) * x.stride + first + i]
+                                     : x.data[(first + i) * x.stride + k + j];
     slab[j * kTilePitch + i] = narrow ? narrowed(value) : value;
   }
 }

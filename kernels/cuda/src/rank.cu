@@ -67,7 +67,8 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
         const int i = n / kRankSlab, j = n % kRankSlab;
         const bool column = k + j < source.columns;
         left[i][j] = column && row + i < a.rows ? source.h[(row + i) * source.columns + k + j] : 0.0f;
-        right[i][j] = column && item + i < a.items ? source.weight[(a.first + item + i) * source.columns + k + j] : 0.0f;
+        right[i][j] =
+            column && item + i < a.items ? source.weight[(a.first + item + i) * source.columns + k + j] : 0.0f;
       }
       __syncthreads();
       for (int j = 0; j < kRankSlab; j += kRankLanes) {

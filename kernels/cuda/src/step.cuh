@@ -12,8 +12,8 @@ struct SparseRecord {
   const int32_t *offsets;  // [rows + 1]
   const int32_t *indices;
   const float *values;
-  const float *row_sum;         // [rows]
-  const int32_t *items;         // [item_count], ascending
+  const float *row_sum;  // [rows]
+  const int32_t *items;  // [item_count], ascending
   const int32_t *item_offsets;  // [item_count + 1]
   const int32_t *item_rows;
   const float *item_values;
@@ -22,7 +22,7 @@ struct SparseRecord {
 
 struct StepResults {
   unsigned long long failure;  // 0, or what fail() makes of the first failure
-  double loss[64];             // by term
+  double loss[64];  // by term
 };
 
 struct StepRecord {
@@ -45,7 +45,8 @@ constexpr int64_t kNoRow = (int64_t(1) << 40) - 1;
 // Notes that a number of a launch is not finite. Of all failures the one of the first launch wins, there that of the first
 // kind, there that of the first row: an order that does not depend on timing. A bigger word is an earlier failure.
 DEVICE void fail(const StepRecord *step, int32_t launch, int32_t kind, int64_t row = kNoRow) {
-  atomicMax(&step->results->failure, ~((unsigned long long)launch << 42 | (unsigned long long)kind << 40 | (unsigned long long)row));
+  atomicMax(&step->results->failure,
+            ~((unsigned long long)launch << 42 | (unsigned long long)kind << 40 | (unsigned long long)row));
 }
 
 // Whether an earlier launch has failed; then nothing is computed and nothing changes any more.

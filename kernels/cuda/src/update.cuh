@@ -12,10 +12,10 @@ struct Optimizer {
 
 // A kernels.Weights with its optimizer; decay is 0 for a weight that is exempt.
 struct Weights {
-  float *value;     // [rows, columns]
+  float *value;  // [rows, columns]
   float *state[2];  // as many as the rule needs
   float *gradient;  // written instead of an update, if there is one
-  int32_t *last;    // [rows], may be null
+  int32_t *last;  // [rows], may be null
   int64_t rows;
   int64_t columns;
   Optimizer optimizer;
