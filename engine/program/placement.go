@@ -57,8 +57,8 @@ func (p Placement) Open() ([]Rank, error) {
 	if someGPU.MatchString(p.Devices[0]) {
 		return p.openGPU(p.Devices[0])
 	}
-	if p.Devices[0] == "auto" || p.Devices[0] == "all" {
-		if name := firstGPU(); autoChoosesCUDA && name != "" {
+	if autoChoosesCUDA && (p.Devices[0] == "auto" || p.Devices[0] == "all") {
+		if name := firstGPU(); name != "" {
 			return p.openGPU(name)
 		}
 	}
