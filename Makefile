@@ -15,7 +15,7 @@ SOURCES := go.mod go.sum capi/exports.map include/dsstne.h \
 C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
 # What the emulated CUDA driver is made of; nothing on other machines.
-ifeq ($(shell uname -sm),Linux x86_64)
+ifeq ($(shell uname -sm; command -v $(or $(CUDAEMU_CXX),g++) >/dev/null && echo g++),Linux x86_64 g++)
 include tests/cudaemu/Makefile
 endif
 
@@ -51,7 +51,7 @@ test-abi: build  ## tests of the C interface
 	@echo "== tests/abi"
 	@$(PY) -m pytest -q tests/abi
 
-test-python: build  ## tests of the Python package
+test-python: build $(EMULATOR_LIBRARIES)  ## tests of the Python package
 	@echo "== tests/python"
 	@$(PY) -m pytest -q tests/python
 

@@ -46,6 +46,9 @@ const (
 // An op returns *NotFiniteError when a loss, gradient or weight became NaN or infinite. Some rows are updated then and some
 // are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not finite is
 // reported at the latest by the op that reads it.
+//
+// An op that is called between Begin and End of its step may return before it is done; it is done when End returns, which
+// then tells the first error of all of them. An op that is called outside is done when it returns.
 type Device interface {
 	// Info describes the device, but for Available, which takes a look at the system.
 	Info() DeviceInfo
@@ -53,6 +56,19 @@ type Device interface {
 	Available() int64
 	// Alloc returns zeroed memory outside the Go heap for n elements of 4 bytes, or fault.OutOfMemory.
 	Alloc(n int64) (Buffer, error)
+	// Reaches tells whether ops can work in a buffer, which another device may have allocated.
+	Reaches(Buffer) bool
+	// Write copies elements from the host into a buffer of the device, from element at on; Read copies them back. See Bits for
+	// whole numbers.
+	Write(to Buffer, at int64, from []float32) error
+	Read(from Buffer, at int64, to []float32) error
+	// StepSize tells how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to
+	// rows rows and, by slot, up to entries stored entries; 0 where ops read the host's.
+	StepSize(rows int64, entries []int64) int64
+	// Begin makes a step's record and batches known to the device; the step does not change until End.
+	Begin(*Step) error
+	// End waits until the ops since Begin are done, adds what they have found to Step.Loss, and tells whether they succeeded.
+	End(*Step) error
 	// WorkspaceSize tells how many elements of scratch memory an op (a pointer to one of the structs of ops.go) needs for
 	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs. Ops without such a
 	// field need none.

@@ -223,8 +223,9 @@ type Scorer struct {
 // Scores writes the scores of every item: Out[u*Stride + i].
 type Scores struct {
 	Scorer
-	Out    []float32
-	Stride int64
+	Out       []float32
+	Stride    int64
+	Workspace Buffer
 }
 
 // TopK finds the K best items of each row, best first; of equal scores the lower item is better. NaN scores lose.

@@ -13,6 +13,14 @@ type access struct {
 	readers int
 	writer  bool
 	closed  bool
+	changes int64
+}
+
+// Changes counts how often somebody had the right to change weights: whoever keeps a copy of them compares it.
+func (m *Model) Changes() int64 {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	return m.access.changes
 }
 
 // Use announces a trainer or predictor that will hold on to the model's memory until it calls Unuse.
@@ -53,6 +61,7 @@ func (m *Model) TryWrite() (unlock func(), err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.writer = false
+		a.changes++
 	}), nil
 }
 

@@ -44,7 +44,12 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 			Name: "queries", Of: weight.Name, Bytes: 4 * rows * weight.Columns, Device: p.Ranks[rank].Device.Info().Name,
 		}
 	}
-	op, err := p.newTopK(shards, filter, k, rows, parts...)
+	copies, more, err := p.copyShards(shards)
+	defer copies.free()
+	if err != nil {
+		return err
+	}
+	op, err := p.newTopK(shards, filter, k, rows, append(parts, more...)...)
 	if err != nil {
 		return err
 	}
@@ -66,8 +71,11 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		own.Indices, own.Offsets = batch, own.Offsets[:0]
 		for u, q := range batch {
 			own.Offsets = append(own.Offsets, int32(u))
-			for _, rank := range h {
-				copy(rank.Float32()[int64(u)*weight.Columns:], weight.Value.Float32()[int64(q)*weight.Columns:(int64(q)+1)*weight.Columns])
+			row := weight.Value.Float32()[int64(q)*weight.Columns : (int64(q)+1)*weight.Columns]
+			for rank := range h {
+				if err := p.Ranks[rank].Device.Write(h[rank], int64(u)*weight.Columns, row); err != nil {
+					return err
+				}
 			}
 		}
 		own.Offsets = append(own.Offsets, int32(len(batch)))
@@ -81,6 +89,31 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		}
 	}
 	return nil
+}
+
+// copyShards gives devices that do not reach the model's memory copies of the rows that they rank.
+func (p *Predictor) copyShards(shards []program.Shard) (copies buffers, parts []program.Part, err error) {
+	for rank := range shards {
+		device, w := p.Ranks[rank].Device, shards[rank].Sources[0].Weight
+		if device.Reaches(w.Value) {
+			continue
+		}
+		part := program.Part{Name: "weights", Of: "the device's copy of " + w.Name, Bytes: 4 * w.Value.Len(), Device: device.Info().Name}
+		if err := program.Fits(device, p.limit, append([]program.Part{part}, p.held...)); err != nil {
+			return copies, nil, err
+		}
+		here, err := device.Alloc(w.Value.Len())
+		if err != nil {
+			return copies, nil, err
+		}
+		copies = append(copies, here)
+		if err := device.Write(here, 0, w.Value.Float32()); err != nil {
+			return copies, nil, err
+		}
+		part.Held = true
+		w.Value, parts = here, append(parts, part)
+	}
+	return copies, parts, nil
 }
 
 // itemWeight binds a weight by name; empty means the output layer's.

@@ -22,6 +22,7 @@ type Predictor struct {
 	planned   int64          // most rows of a batch: what the program has room for
 	held      []program.Part // memory that there is between calls
 	readers   []*csr.Reader  // by slot
+	loaded    int64          // the model's count of changes when the devices' copies were made
 	step      kernels.Step   // after the program's slots there is one for items to leave out
 	cancelled atomic.Bool
 }
@@ -44,16 +45,8 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 	p := &Predictor{
 		Binding: binding, batchSize: batchSize, limit: placement.Limit,
 	}
-	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: p.name(), Held: true}}
+	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: program.HostName(p.Ranks[0].Device), Held: true}}
 	return p, nil
-}
-
-// name is that of the device whose memory holds batches.
-func (p *Predictor) name() string {
-	if len(p.Ranks) > 1 {
-		return "host"
-	}
-	return p.Ranks[0].Device.Info().Name
 }
 
 // Bind gives an input layer its rows.
@@ -82,7 +75,7 @@ func (p *Predictor) Close() error {
 // prepare builds the forward program before the first call that needs rows.
 func (p *Predictor) prepare() error {
 	if p.program != nil {
-		return nil
+		return p.refresh()
 	}
 	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, network.Input)
 	if err != nil {
@@ -105,7 +98,21 @@ func (p *Predictor) prepare() error {
 		p.step.Sparse[slot] = &kernels.SparseBatch{}
 	}
 	p.step.Sparse[len(built.Slots)] = &kernels.SparseBatch{}
-	return nil
+	p.loaded = -1
+	return p.refresh()
+}
+
+// refresh copies the model's weights to devices that do not reach them, if they were changed.
+func (p *Predictor) refresh() error {
+	changes := p.Model.Changes()
+	if p.loaded == changes {
+		return nil
+	}
+	err := p.program.Load()
+	if err == nil {
+		p.loaded = changes
+	}
+	return err
 }
 
 // excluded is the batch of items to leave out.
@@ -175,28 +182,81 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 	if err := p.prepare(); err != nil {
 		return err
 	}
+	workspaces, err := p.scoreWorkspaces(i, p.batchRows(asked))
+	if err != nil {
+		return err
+	}
+	defer workspaces.free()
 	return p.batches(p.cut(asked), func(b *batch) error {
 		first, n := b.places[0], int64(len(b.rows))
 		out := dst[first*stride : (first+n)*stride]
 		if l.Kind == network.Output {
-			return p.scores(i, out, stride)
+			return p.scores(i, out, stride, workspaces)
 		}
-		h := p.program.Hidden(i).Float32()
-		for u := range n {
-			copy(out[u*stride:u*stride+l.Size], h[u*l.Size:(u+1)*l.Size])
-		}
-		return nil
+		return p.hidden(i, n, out, stride)
 	})
 }
 
+// hidden writes the activations of n rows.
+func (p *Predictor) hidden(layer int, n int64, out []float32, stride int64) error {
+	h, size := p.program.Hidden(layer), p.Net.Layers[layer].Size
+	if stride == size {
+		return p.Ranks[0].Device.Read(h, 0, out[:n*size])
+	}
+	for u := range n {
+		if err := p.Ranks[0].Device.Read(h, u*size, out[u*stride:u*stride+size]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // scores writes the scores of an output layer; each device those of its items.
-func (p *Predictor) scores(layer int, out []float32, stride int64) error {
+func (p *Predictor) scores(layer int, out []float32, stride int64, workspaces buffers) error {
 	shards := p.program.Shards(layer)
 	return program.Together(p.Ranks, func(rank int) error {
 		s := shards[rank]
 		if s.Items == 0 {
 			return nil
 		}
-		return p.Ranks[rank].Device.Scores(&kernels.Scores{Scorer: s.Scorer, Out: out[s.First:], Stride: stride}, &p.step)
+		return p.Ranks[rank].Device.Scores(&kernels.Scores{
+			Scorer: s.Scorer, Out: out[s.First:], Stride: stride, Workspace: workspaces[rank],
+		}, &p.step)
 	})
+}
+
+// buffers are freed together; nil ones are left alone.
+type buffers []kernels.Buffer
+
+func (b buffers) free() {
+	for _, buffer := range b {
+		if buffer != nil {
+			buffer.Free()
+		}
+	}
+}
+
+// scoreWorkspaces takes what the scores of up to rows rows need, by rank, if that fits into memory. A hidden layer needs none.
+func (p *Predictor) scoreWorkspaces(layer int, rows int64) (buffers, error) {
+	list, sizes := make(buffers, len(p.Ranks)), make([]int64, len(p.Ranks))
+	if p.Net.Layers[layer].Kind != network.Output {
+		return list, nil
+	}
+	var parts []program.Part
+	for rank, shard := range p.program.Shards(layer) {
+		device := p.Ranks[rank].Device
+		sizes[rank] = device.WorkspaceSize(&kernels.Scores{Scorer: shard.Scorer}, rows)
+		parts = append(parts, program.Part{Name: "workspace", Of: "the scores", Bytes: 4 * sizes[rank], Device: device.Info().Name})
+	}
+	if err := program.Fits(p.Ranks[0].Device, p.limit, append(parts, p.held...)); err != nil {
+		return list, err
+	}
+	for rank, size := range sizes {
+		var err error
+		if list[rank], err = p.Ranks[rank].Device.Alloc(size); err != nil {
+			list.free()
+			return nil, err
+		}
+	}
+	return list, nil
 }

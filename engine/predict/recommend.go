@@ -111,7 +111,13 @@ func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(rankI
 		batch := program.BatchBytes(p.batchRows(r.rows), reader.Limit, true)
 		parts = append(parts,
 			program.Part{Name: "data", Of: "items to leave out", Bytes: r.exclude.Bytes(), Device: "host", Held: true},
-			program.Part{Name: "batch", Of: "items to leave out", Bytes: batch, Device: p.name()})
+			program.Part{Name: "batch", Of: "items to leave out", Bytes: batch, Device: program.HostName(p.Ranks[0].Device)})
+		for _, rank := range p.Ranks {
+			if size := rank.Device.StepSize(p.batchRows(r.rows), []int64{reader.Limit}); size > 0 {
+				parts = append(parts,
+					program.Part{Name: "batch", Of: "the device's copy of items to leave out", Bytes: size, Device: rank.Device.Info().Name})
+			}
+		}
 		if n := int64(len(p.Ranks)); n > 1 {
 			shards := program.ShardBytes(n*p.batchRows(r.rows), reader.Limit, true)
 			parts = append(parts, program.Part{Name: "batch", Of: "shards of items to leave out", Bytes: shards, Device: "host"})

@@ -25,6 +25,7 @@ type Plan struct {
 	Available  int64    `json:"available"`       // what the device could still give, -1 if unknown
 	Limit      int64    `json:"limit,omitempty"` // memory_limit, if given
 	Operations []string `json:"operations"`
+	apart      bool     // the device has memory of its own, with which parts of the host's are not compared
 	// Devices are those that it runs on.
 	Devices []kernels.DeviceInfo `json:"devices"`
 }
@@ -75,7 +76,7 @@ func Fits(device kernels.Device, limit int64, parts []Part) error {
 // fits is check, but looks how much the system has only if that can matter: looking takes longer than many a call.
 func (p *Plan) fits(device kernels.Device) error {
 	const small = 1 << 24
-	p.Available = -1
+	p.Available, p.apart = -1, !reachesHost(device)
 	if p.fresh() > small {
 		p.Available = device.Available()
 	}
@@ -85,7 +86,7 @@ func (p *Plan) fits(device kernels.Device) error {
 // fresh adds up the parts that do not exist yet.
 func (p *Plan) fresh() (bytes int64) {
 	for _, part := range p.Parts {
-		if !part.Held {
+		if !part.Held && !(p.apart && part.Device == "host") {
 			bytes += part.Bytes
 		}
 	}

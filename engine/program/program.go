@@ -138,9 +138,24 @@ func (p *Program) Flush(step *kernels.Step) error {
 // each walks one of the lists of all ranks.
 func (p *Program) each(step *kernels.Step, list func(*part) []Op) error {
 	if len(p.parts) == 1 {
-		return walk(list(p.parts[0]), step)
+		return together(p.parts[0], list(p.parts[0]), step)
 	}
 	return Together(p.ranks, func(rank int) error { return p.parts[rank].run(list(p.parts[rank]), step) })
+}
+
+// together walks a list as one step of a device, which may put off the work until the end of it.
+func together(p *part, ops []Op, step *kernels.Step) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	if err := p.Device.Begin(step); err != nil {
+		return err
+	}
+	err := walk(ops, step)
+	if failure := p.Device.End(step); err == nil {
+		err = failure
+	}
+	return err
 }
 
 func walk(ops []Op, step *kernels.Step) error {
@@ -226,7 +241,7 @@ func (b *builder) build() error {
 	for _, t := range tensors {
 		b.tensors[t.Name] = t
 		if first, end := b.rowsOf(t); b.inPlace(t) {
-			m.note("weights", t.Name, 4*(end-first)*t.Columns, true)
+			m.parts = append(m.parts, Part{Name: "weights", Of: t.Name, Bytes: 4 * (end - first) * t.Columns, Device: HostName(b.device), Held: true})
 		}
 	}
 	if b.rank == 0 {
@@ -263,7 +278,7 @@ func (b *builder) noteBatches() {
 	rowsOnly := b.spec.Training == nil
 	for _, i := range b.slots {
 		layer, entries := &b.net.Layers[i], b.spec.Entries(i)
-		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.spec.Rows, entries, rowsOnly), Device: b.device.Info().Name}
+		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.spec.Rows, entries, rowsOnly), Device: HostName(b.device)}
 		if b.alone() {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 			continue
@@ -273,6 +288,13 @@ func (b *builder) noteBatches() {
 		}
 		from, to := b.shardOf(entries)
 		b.p.memory.note("batch", "a shard of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
+	}
+	var entries []int64
+	for _, i := range b.slots {
+		entries = append(entries, b.spec.Entries(i))
+	}
+	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
+		b.p.memory.note("batch", "the device's copies and the step's record", size, false)
 	}
 }
 

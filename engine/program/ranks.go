@@ -76,6 +76,7 @@ type part struct {
 	grads             map[string]kernels.Buffer
 	first             map[string]int64 // first row of the tensors of which there is a shard
 	memory            *memory
+	copies            []copied
 	// with several ranks: the step as this one sees it
 	step    kernels.Step
 	batches []kernels.SparseBatch

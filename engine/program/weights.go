@@ -27,15 +27,17 @@ func (b *builder) weight(name string) (*kernels.Weights, error) {
 	training, m := b.spec.Training, b.p.memory
 	switch {
 	case b.alone():
-		w.Value = whole
+		w.Value, err = b.place(name, whole, true)
 	case b.isSharded(t):
-		w.Value, b.p.first[name] = whole.Slice(first*t.Columns, w.Rows*t.Columns), first
+		w.Value, err = b.place(name, whole.Slice(first*t.Columns, w.Rows*t.Columns), true)
+		b.p.first[name] = first
 	case b.inPlace(t) || training == nil: // whoever only reads needs no copy
-		w.Value = whole
+		w.Value, err = b.place(name, whole, b.inPlace(t))
 	default:
-		if w.Value, err = m.alloc("weights", "a copy of "+name, w.Rows*t.Columns); err != nil {
-			return nil, err
-		}
+		w.Value, err = m.alloc("weights", "a copy of "+name, w.Rows*t.Columns)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if training == nil {
 		return w, nil

@@ -28,6 +28,9 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if err := t.prepare(); err != nil {
 		return t.Progress(), err
 	}
+	if err := t.program.Load(); err != nil {
+		return t.Progress(), err
+	}
 	if err := t.program.Begin(&t.step); err != nil {
 		return t.Progress(), err
 	}
@@ -44,9 +47,12 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 }
 
 // catchUp ends a run: rows that lag behind are brought up to date, so that whoever reads the weights finds them whole, also
-// after an error. No row needs the rates of these steps any more.
+// after an error, and devices' copies of them come back to the model. No row needs the rates of these steps any more.
 func (t *Trainer) catchUp() error {
 	err := t.program.Flush(&t.step)
+	if failure := t.program.Store(); err == nil {
+		err = failure
+	}
 	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
 	return err
 }

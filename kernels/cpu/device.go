@@ -77,6 +77,7 @@ func choose(name string) (*c.Table, error) {
 }
 
 type device struct {
+	kernels.HostMemory
 	name  string
 	table *c.Table
 	pool  *c.Pool
@@ -87,8 +88,6 @@ func (d *device) Info() kernels.DeviceInfo {
 }
 
 func (d *device) Available() int64 { return kernels.HostAvailable() }
-
-func (d *device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }
 
 func (d *device) WorkspaceSize(op any, rows int64) int64 {
 	return d.table.WorkspaceSize(op, rows, d.pool.Workers)

@@ -16,9 +16,6 @@ type backend struct{}
 
 func (backend) Name() string { return "cuda" }
 
-// notYet is why a device that could be used is not. Devices, and with it devices="auto", goes by it, too.
-const notYet = "this version of dsstne finds CUDA devices and does not compute on them"
-
 // Devices lists the devices. If there is none, the one entry says why.
 func (backend) Devices() []kernels.DeviceInfo {
 	found, err := driver.Devices()
@@ -33,24 +30,24 @@ func (backend) Devices() []kernels.DeviceInfo {
 }
 
 func describe(d driver.DeviceInfo) kernels.DeviceInfo {
-	info := kernels.DeviceInfo{
+	return kernels.DeviceInfo{
 		Name:       fmt.Sprintf("cuda:%d", d.ID),
 		Kind:       fmt.Sprintf("%s, compute capability %d.%d", d.Name, d.Capability/10, d.Capability%10),
 		Available:  d.Free,
-		Precisions: []string{"float32", "tensorfloat32", "bfloat16"},
+		Precisions: kernels.PrecisionWords[:1],
 		Used:       d.UsersText(),
 		Missing:    d.Unusable(),
 	}
-	if info.Missing == "" {
-		info.Missing = fmt.Sprintf("%s is there, but %s", d.Name, notYet)
-	}
-	return info
 }
 
 // Open makes a device ready.
-func (backend) Open(id int, _ kernels.Options) (kernels.Device, error) {
-	if _, err := driver.Check(id); err != nil {
+func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
+	info, err := driver.Check(id)
+	if err != nil {
 		return nil, err
 	}
-	return nil, fault.New(fault.Unsupported, "device \"cuda:%d\": %s; use \"cpu\"", id, notYet)
+	if o.InstructionSet != "" && o.InstructionSet != "auto" {
+		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\" has no instruction set %q to choose", id, o.InstructionSet)
+	}
+	return open(info, o.Precision)
 }

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// device opens the first device and loads the kernels that fit it.
-func device(t *testing.T) driver.Module {
+// firstDevice opens the first device and loads the kernels that fit it.
+func firstDevice(t *testing.T) driver.Module {
 	t.Helper()
 	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
 		t.Skip("neither the emulator (make test-go builds it) nor a device that was asked for (DSSTNE_TEST_DRIVER=real)")
@@ -70,7 +70,7 @@ type fillArgs struct {
 }
 
 func TestFillOnTheDeviceHasTheBitsOfTheEngine(t *testing.T) {
-	module := device(t) // whose context is this goroutine's: no subtests
+	module := firstDevice(t) // whose context is this goroutine's: no subtests
 	kernel, err := module.Function("fill")
 	require.NoError(t, err)
 	stream, err := driver.NewStream()

@@ -28,15 +28,13 @@ func (backend) Open(id int, _ kernels.Options) (kernels.Device, error) {
 }
 
 // device has no state: buffers belong to whoever allocated them.
-type device struct{}
+type device struct{ kernels.HostMemory }
 
 func (device) Info() kernels.DeviceInfo {
 	return kernels.DeviceInfo{Name: name, Kind: name, Available: -1, Threads: 1}
 }
 
 func (device) Available() int64 { return kernels.HostAvailable() }
-
-func (device) Alloc(n int64) (kernels.Buffer, error) { return kernels.AllocHost(n) }
 
 func (device) WorkspaceSize(any, int64) int64 { return 0 }
 

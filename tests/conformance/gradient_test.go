@@ -173,14 +173,15 @@ func (r *running) gradients() (g result, err error) {
 
 // quotient is (L(w + e) - L(w - e)) / 2e for number i of a weight.
 func (r *running) quotient(w *weight, i int, e float32) (float64, error) {
-	value := r.placed[w].Value.Float32()
-	defer func() { value[i] = w.value[i] }()
-	value[i] = w.value[i] + e
+	value := r.placed[w].Value
+	set := func(x float32) { write(value, int64(i), []float32{x}) }
+	defer set(w.value[i])
+	set(w.value[i] + e)
 	above, err := r.lossOf(r.forward...)
 	if err != nil {
 		return 0, err
 	}
-	value[i] = w.value[i] - e
+	set(w.value[i] - e)
 	below, err := r.lossOf(r.forward...)
 	return (above - below) / (2 * float64(e)), err
 }
@@ -209,7 +210,7 @@ func (n *net) smooth(d kernels.Device) (bool, error) {
 	if n.activation == kernels.ReLU {
 		for s, source := range r.output.Sources {
 			e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(2-s)}
-			for i, h := range source.H.Float32() {
+			for i, h := range contents(source.H) {
 				dropped := keep(e, n.step, int64(i)/gradientUnits, int64(i)%gradientUnits) == 0
 				if !dropped && h <= 0.25 {
 					return false, nil
@@ -281,8 +282,10 @@ func TestGradientsAreTheDerivativesOfTheLoss(t *testing.T) {
 		if d.Info().Kind == oracle(t).Info().Kind {
 			tolerance = referenceTolerance
 		}
-		for _, c := range netCases() {
-			require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
+		for n, c := range netCases() {
+			if n%7 == 0 || !spares(open, 1) { // 7: every loss, activation and kind of logits
+				require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
+			}
 		}
 	})
 }

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"math"
+	"slices"
+	"sync"
 
 	"dsstne/kernels"
 )
@@ -23,13 +25,39 @@ func (p *place) alloc(n int) kernels.Buffer {
 		panic(err)
 	}
 	p.buffers = append(p.buffers, b)
+	owners.Store(b, p.device)
 	return b
+}
+
+// owners are the devices of the buffers that are placed.
+var owners sync.Map
+
+func write(b kernels.Buffer, at int64, x []float32) {
+	owner, _ := owners.Load(b)
+	if err := owner.(kernels.Device).Write(b, at, x); err != nil {
+		panic(err)
+	}
+}
+
+// contents is a copy of a buffer.
+func contents(b kernels.Buffer) []float32 {
+	x := make([]float32, b.Len())
+	owner, _ := owners.Load(b)
+	if err := owner.(kernels.Device).Read(b, 0, x); err != nil {
+		panic(err)
+	}
+	return x
 }
 
 func (p *place) floats(x []float32) kernels.Buffer {
 	b := p.alloc(len(x))
-	copy(b.Float32(), x)
+	write(b, 0, x)
 	return b
+}
+
+// filled places n times the same number.
+func (p *place) filled(n int, x float32) kernels.Buffer {
+	return p.floats(slices.Repeat([]float32{x}, n))
 }
 
 // guarded places a batch-sized matrix with guard rows behind it.
@@ -47,15 +75,12 @@ func (p *place) workspace(op any, rows int64) kernels.Buffer {
 	if n == 0 {
 		return nil
 	}
-	b := p.alloc(int(n))
-	for i := range b.Float32() {
-		b.Float32()[i] = float32(math.NaN())
-	}
-	return b
+	return p.filled(int(n), float32(math.NaN()))
 }
 
 func (p *place) free() {
 	for _, b := range p.buffers {
+		owners.Delete(b)
 		b.Free()
 	}
 }
@@ -80,13 +105,10 @@ func (w *weight) place(p *place) *kernels.Weights {
 	}
 	if w.last != nil {
 		k.Last = p.alloc(len(w.last))
-		copy(k.Last.Int32(), w.last)
+		write(k.Last, 0, kernels.Bits(w.last))
 	}
 	if w.written {
-		k.Gradient = p.alloc(len(w.value))
-		for i := range k.Gradient.Float32() {
-			k.Gradient.Float32()[i] = guardValue
-		}
+		k.Gradient = p.filled(len(w.value), guardValue)
 	}
 	return k
 }
@@ -103,7 +125,7 @@ func (r *result) add(name string, b kernels.Buffer) {
 	if b == nil {
 		return
 	}
-	r.addFloats(name, b.Float32())
+	r.addFloats(name, contents(b))
 }
 
 func (r *result) addFloats(name string, x []float32) {
@@ -131,6 +153,8 @@ func (r *result) addWeights(w *kernels.Weights) {
 	r.add(w.Name+".state1", w.State[1])
 	r.add(w.Name+".gradient", w.Gradient)
 	if w.Last != nil {
-		r.addInts(w.Name+".last", w.Last.Int32())
+		last := make([]int32, w.Last.Len())
+		copy(kernels.Bits(last), contents(w.Last))
+		r.addInts(w.Name+".last", last)
 	}
 }

@@ -73,7 +73,7 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	if c.loss.NeedsStats() {
 		op.Stats = p.guarded(make([]float32, 2*c.step.Rows), 2)
 		if !c.onlyStats && !c.both {
-			copy(op.Stats.Float32(), c.statistics())
+			write(op.Stats, 0, c.statistics())
 		}
 	}
 	op.Workspace = p.workspace(op, c.step.Rows)

@@ -73,8 +73,10 @@ func groupsGiveTheSameBits(t *testing.T, p kernels.Precision, groups []group) {
 		for _, group := range groups {
 			t.Run(group.op, func(t *testing.T) {
 				t.Parallel()
-				for _, c := range group.cases() {
-					require.NoError(t, sameBits(c, open))
+				for n, c := range group.cases() {
+					if !spares(open, n) {
+						require.NoError(t, sameBits(c, open))
+					}
 				}
 			})
 		}

@@ -1,4 +1,8 @@
+"""Builds the emulator, and says why its tests are skipped where it cannot be built."""
+
+import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -6,19 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(Path(__file__).parent))
 
 unfit = None
 if sys.platform != "linux" or platform.machine() != "x86_64":
     unfit = "the emulator is for Linux on x86-64"
 elif "avx2" not in Path("/proc/cpuinfo").read_text():
     unfit = "the emulator is compiled for processors with AVX2"
-
-collect_ignore_glob = ["test_*"] if unfit else []
-
-
-def pytest_report_header():
-    return f"cudaemu: not run, {unfit}" if unfit else None
+elif not shutil.which(os.environ.get("CUDAEMU_CXX", "g++")):
+    unfit = "the emulator needs g++"
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,61 @@
+package program
+
+import "dsstne/kernels"
+
+// copied is a tensor of the model, or a shard of one, and the copy of it that a device computes with because it does not
+// reach the model's memory.
+type copied struct {
+	model, here kernels.Buffer
+	owned       bool // this device's copy is what the model gets at the end of a run
+}
+
+// place binds a tensor: as it is where the device reaches it, else a copy, which Load fills.
+func (b *builder) place(name string, model kernels.Buffer, owned bool) (kernels.Buffer, error) {
+	if b.device.Reaches(model) {
+		return model, nil
+	}
+	here, err := b.p.memory.alloc("weights", "the device's copy of "+name, model.Len())
+	b.p.copies = append(b.p.copies, copied{model, here, owned})
+	return here, err
+}
+
+// Load makes the devices' copies of the model equal to it: before a run, and after somebody else has changed the model.
+// Devices that reach the model's memory have none.
+func (p *Program) Load() error {
+	for _, part := range p.parts {
+		for _, c := range part.copies {
+			if err := part.Device.Write(c.here, 0, c.model.Float32()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Store brings the weights that devices have trained back to the model.
+func (p *Program) Store() error {
+	for _, part := range p.parts {
+		for _, c := range part.copies {
+			if !c.owned {
+				continue
+			}
+			if err := part.Device.Read(c.here, 0, c.model.Float32()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// HostName is what plans call the host's memory, seen from a device: the device itself if it computes there.
+func HostName(device kernels.Device) string {
+	if reachesHost(device) {
+		return device.Info().Name
+	}
+	return "host"
+}
+
+func reachesHost(device kernels.Device) bool {
+	nothing, err := kernels.AllocHost(0)
+	return err == nil && device.Reaches(nothing)
+}

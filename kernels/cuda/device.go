@@ -1,0 +1,177 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"runtime"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+// device computes on one CUDA device, in one stream. Every method enters the device's primary context and leaves it again, so
+// that the caller's thread keeps the context that was current on it.
+type device struct {
+	info    kernels.DeviceInfo
+	context *driver.Context
+	stream  driver.Stream
+	module  driver.Module
+	kernel  map[string]driver.Kernel
+	memory  pool
+	step    record
+	// launches are those since the step began: what a failure of one of them is about.
+	launches []site
+	closed   bool
+	narrow   int32 // 1: products are of bfloat16
+}
+
+// open takes part in the device's primary context, loads the kernels and makes the stream.
+func open(info driver.DeviceInfo, precision kernels.Precision) (*device, error) {
+	context, err := driver.Open(info.ID)
+	if err != nil {
+		return nil, err
+	}
+	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
+	d.info.Available = -1
+	d.memory.device, d.narrow = d, flag(precision == kernels.BFloat16)
+	err = d.do("opening", func() error {
+		if err := d.load(info.Capability); err != nil {
+			return err
+		}
+		d.stream, err = driver.NewStream()
+		if err != nil {
+			return errors.Join(err, d.module.Unload())
+		}
+		return nil
+	})
+	if err != nil {
+		_ = context.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// load loads the image for a compute capability and looks the kernels up.
+func (d *device) load(capability int) error {
+	name, image := imageFor(capability)
+	var err error
+	if d.module, err = driver.LoadModule(image); err != nil {
+		return fault.Wrap(err, "the kernels (%s) do not load", name)
+	}
+	for _, name := range kernelNames {
+		if d.kernel[name], err = d.module.Function(name); err != nil {
+			return errors.Join(fault.Wrap(err, "kernel %s", name), d.module.Unload())
+		}
+	}
+	return nil
+}
+
+// do runs a function inside the device's context and says of an error where it was.
+func (d *device) do(what string, work func() error) error {
+	if d.closed {
+		return fault.New(fault.InvalidState, "%s is closed", d.info.Name)
+	}
+	leave, err := d.context.Enter()
+	if err == nil {
+		defer leave()
+		err = work()
+	}
+	var driverError *driver.Error
+	if errors.As(err, &driverError) {
+		return fault.Wrap(err, "%s, %s", d.info.Name, what)
+	}
+	return err
+}
+
+func (d *device) Info() kernels.DeviceInfo { return d.info }
+
+// Available counts what the pool holds back, too.
+func (d *device) Available() int64 {
+	available := int64(-1)
+	_ = d.do("asking for free memory", func() error {
+		free, _, err := driver.MemoryInfo()
+		if err == nil {
+			available = free + d.memory.idle
+		}
+		return err
+	})
+	return available
+}
+
+// Close gives everything back but for buffers that are still held, which keep the context alive until they are freed.
+func (d *device) Close() error {
+	if d.closed {
+		return nil
+	}
+	err := d.do("closing", func() error {
+		// A lost device refuses all of this; what can be given back is, and the first refusal is told.
+		err := d.stream.Synchronize()
+		return errors.Join(err, d.step.free(), d.memory.trim(), d.stream.Close(), d.module.Unload())
+	})
+	d.closed = true
+	if d.memory.live == 0 {
+		err = errors.Join(err, d.context.Close())
+	}
+	var family *fault.Error
+	if errors.As(err, &family) {
+		return family
+	}
+	return err
+}
+
+// launch puts a kernel into the stream. The arguments are laid out as the kernel's struct.
+func launch[T any](d *device, name string, grid, block driver.Dim, args *T) error {
+	err := driver.Launch(d.stream, d.kernel[name], grid, block, 0, args)
+	runtime.KeepAlive(args)
+	if err != nil {
+		return fault.Wrap(err, "kernel %s", name)
+	}
+	return nil
+}
+
+// site is what a launch works on, for messages about numbers that are not finite: a word for each kind of failure.
+type site struct {
+	tensor string
+	what   [2]string
+	noRow  bool
+}
+
+var updateWords = [2]string{"the gradient", "the updated weight"}
+
+// next numbers a launch.
+func (d *device) next(s site) int32 {
+	d.launches = append(d.launches, s)
+	return int32(len(d.launches) - 1)
+}
+
+// notFinite turns the word that kernels leave (step.cuh, fail) into an error.
+func (d *device) notFinite(failure uint64) error {
+	if failure == 0 {
+		return nil
+	}
+	const noRow = 1<<40 - 1
+	word := ^failure
+	number, kind, row := int(word>>42), word>>40&3, int64(word&noRow)
+	if number >= len(d.launches) || kind > 1 {
+		return fault.New(fault.Internal, "%s: the failure record holds %#x", d.info.Name, failure)
+	}
+	s := d.launches[number]
+	if row == noRow || s.noRow {
+		row = -1
+	}
+	return &kernels.NotFiniteError{Tensor: s.tensor, What: s.what[kind], Row: row}
+}
+
+// blocks is how many blocks of a size cover a number of things.
+func blocks(n, size int64) uint32 { return uint32((n + size - 1) / size) }
+
+// grid2 spreads rows over y and, where they are more than y can count, z.
+func grid2(x uint32, rows int64) driver.Dim {
+	const most = 32768
+	if rows <= most {
+		return driver.Dim{X: x, Y: uint32(rows)}
+	}
+	return driver.Dim{X: x, Y: most, Z: blocks(rows, most)}
+}

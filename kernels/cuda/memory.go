@@ -1,0 +1,204 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"sync"
+	"unsafe"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+// pool keeps freed memory for the next who needs as much: cuMemAlloc and cuMemFree wait for the device. All work is in one
+// stream, so memory that is handed on is not touched before its former use is over.
+type pool struct {
+	device *device
+	mu     sync.Mutex
+	spare  map[int64][]driver.Address // by size
+	idle   int64                      // bytes that are spare
+	live   int64                      // buffers that are held
+}
+
+// sizeClass rounds a size up so that few sizes occur and at most an eighth is lost: 512 bytes, then eighths of powers of two.
+func sizeClass(bytes int64) int64 {
+	step := int64(512)
+	for step*16 <= bytes {
+		step *= 2
+	}
+	return (bytes + step - 1) / step * step
+}
+
+// take gives memory of a size class. When the device has none left, all that is spare is given back first.
+func (p *pool) take(size int64) (driver.Address, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if list := p.spare[size]; len(list) > 0 {
+		at := list[len(list)-1]
+		p.spare[size], p.idle = list[:len(list)-1], p.idle-size
+		return at, nil
+	}
+	at, err := driver.Alloc(size)
+	if fault.KindOf(err) == fault.OutOfMemory && p.idle > 0 {
+		if err := p.release(); err != nil {
+			return 0, err
+		}
+		at, err = driver.Alloc(size)
+	}
+	return at, err
+}
+
+func (p *pool) give(at driver.Address, size int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spare == nil {
+		p.spare = map[int64][]driver.Address{}
+	}
+	p.spare[size] = append(p.spare[size], at)
+	p.idle += size
+}
+
+// trim gives all spare memory back to the device.
+func (p *pool) trim() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.release()
+}
+
+func (p *pool) release() (err error) {
+	for size, list := range p.spare {
+		for _, at := range list {
+			err = errors.Join(err, driver.Free(at))
+		}
+		p.idle -= size * int64(len(list))
+		delete(p.spare, size)
+	}
+	return err
+}
+
+// buffer is memory of the device. The host has no view of it.
+type buffer struct {
+	device *device
+	at     driver.Address
+	n      int64
+	size   int64 // bytes taken from the pool
+}
+
+func (b *buffer) Len() int64         { return b.n }
+func (b *buffer) Float32() []float32 { return nil }
+func (b *buffer) Int32() []int32     { return nil }
+
+// Slice is a view; it has no size of its own to give back.
+func (b *buffer) Slice(from, n int64) kernels.Buffer {
+	return &buffer{device: b.device, at: b.at + driver.Address(4*from), n: n}
+}
+
+// Free gives the memory to the pool, or to the device if that was closed meanwhile.
+func (b *buffer) Free() {
+	d := b.device
+	if b.size == 0 {
+		return
+	}
+	at, size := b.at, b.size
+	b.at, b.n, b.size = 0, 0, 0
+	d.memory.live--
+	if !d.closed {
+		d.memory.give(at, size)
+		return
+	}
+	_ = d.context.Do(func() error { return driver.Free(at) })
+	if d.memory.live == 0 {
+		_ = d.context.Close()
+	}
+}
+
+// Alloc zeroes in the order of the stream.
+func (d *device) Alloc(n int64) (kernels.Buffer, error) {
+	if n < 0 || n > (1<<62)/4 {
+		return nil, fault.New(fault.InvalidArgument, "cannot allocate %d elements", n)
+	}
+	b := &buffer{device: d, n: n}
+	if n == 0 {
+		return b, nil
+	}
+	size := sizeClass(4 * n)
+	err := d.do("allocating", func() error {
+		at, err := d.memory.take(size)
+		if err != nil {
+			return fault.Wrap(err, "%d bytes", size)
+		}
+		if err := d.stream.Fill32(at, 0, n); err != nil {
+			d.memory.give(at, size)
+			return err
+		}
+		b.at, b.size = at, size
+		d.memory.live++
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Reaches: other devices' memory is not used in place.
+func (d *device) Reaches(b kernels.Buffer) bool {
+	own, is := b.(*buffer)
+	return is && own.device == d
+}
+
+// Write waits for the copy, since the source is the caller's.
+func (d *device) Write(to kernels.Buffer, at int64, from []float32) error {
+	if len(from) == 0 {
+		return nil
+	}
+	return d.do("writing to a buffer", func() error {
+		place, err := d.within(to, at, len(from))
+		if err != nil {
+			return err
+		}
+		if err := d.stream.CopyToDeviceAsync(place, unsafe.Pointer(&from[0]), 4*int64(len(from))); err != nil {
+			return err
+		}
+		return d.stream.Synchronize()
+	})
+}
+
+func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
+	if len(to) == 0 {
+		return nil
+	}
+	return d.do("reading a buffer", func() error {
+		place, err := d.within(from, at, len(to))
+		if err != nil {
+			return err
+		}
+		return d.toHost(unsafe.Pointer(&to[0]), place, 4*int64(len(to)))
+	})
+}
+
+// toHost copies when the stream's work is done, and waits.
+func (d *device) toHost(to unsafe.Pointer, from driver.Address, bytes int64) error {
+	if err := d.stream.CopyToHostAsync(to, from, bytes); err != nil {
+		return err
+	}
+	return d.stream.Synchronize()
+}
+
+// within is the address of n elements of a buffer, if it has them.
+func (d *device) within(b kernels.Buffer, at int64, n int) (driver.Address, error) {
+	if !d.Reaches(b) || at < 0 || at+int64(n) > b.Len() {
+		return 0, fault.New(fault.Internal, "%s: elements %d to %d of a buffer that has not got them", d.info.Name, at, at+int64(n))
+	}
+	return addressOf(b) + driver.Address(4*at), nil
+}
+
+// addressOf is where a buffer lies, 0 for none. Programs give a device only buffers that it reaches.
+func addressOf(b kernels.Buffer) driver.Address {
+	if b == nil {
+		return 0
+	}
+	return b.(*buffer).at
+}

@@ -1,0 +1,356 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"math"
+
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+// outputTile is how many items' logits there are at a time. It does not depend on the batch, so that results do not.
+const outputTile = 2048
+
+// The structs of src/output.cu that several kernels take.
+type (
+	finishArgs struct {
+		bias, hiddenInverse, itemInverse driver.Address
+		temperature                      float32
+	}
+	lossArgs struct {
+		kind, normalizeRows                                int32
+		weight, oneScale, zeroScale, oneTarget, zeroTarget float32
+	}
+	itemGradientArgs struct {
+		tied driver.Address
+		slot int32
+	}
+)
+
+// outputSpace is an output's workspace, in elements of 4 bytes: first what has 8 bytes.
+type outputSpace struct {
+	tile                                                      int64
+	loss, logits, bias, strip, hidden, hiddenInverse, inverse int64 // where they begin
+	total                                                     int64
+}
+
+func spaceOf(op *kernels.Output, rows int64) outputSpace {
+	s := outputSpace{tile: min(op.Items, outputTile)}
+	take := func(n int64) int64 {
+		at := s.total
+		s.total += (n + 3) / 4 * 4
+		return at
+	}
+	s.loss = take(2 * int64(blocks(s.tile, 32)))
+	s.logits = take(rows * s.tile)
+	s.bias = take(s.tile)
+	if op.Temperature != 0 {
+		columns := op.Sources[0].Weight.Columns
+		s.strip = take(s.tile * columns)
+		s.hidden = take(rows * columns)
+		s.hiddenInverse = take(rows)
+		s.inverse = take(s.tile)
+	}
+	return s
+}
+
+// outputRun is an output op on its way through the tiles.
+type outputRun struct {
+	*device
+	op     *kernels.Output
+	step   *kernels.Step
+	at     driver.Address // of the workspace
+	space  outputSpace
+	finish finishArgs
+	first  int64 // of the tile's items
+	items  int64
+}
+
+func (d *device) output(op *kernels.Output, s *kernels.Step) *outputRun {
+	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: spaceOf(op, s.Rows)}
+	r.finish.temperature = op.Temperature
+	if op.Bias != nil {
+		r.finish.bias = addressOf(op.Bias.Value)
+	}
+	if op.Temperature != 0 {
+		r.finish.hiddenInverse, r.finish.itemInverse = r.place(r.space.hiddenInverse), r.place(r.space.inverse)
+	}
+	return r
+}
+
+func (r *outputRun) place(element int64) driver.Address { return r.at + driver.Address(4*element) }
+
+// tiles computes the logits of each tile of items and calls each.
+func (r *outputRun) tiles(each func() error) error {
+	if r.op.Temperature != 0 {
+		source := r.op.Sources[0]
+		if err := r.inverseNorms(addressOf(source.H), r.finish.hiddenInverse, source.Weight.Columns, -1, r.step.Rows); err != nil {
+			return err
+		}
+	}
+	for r.first = 0; r.first < r.op.Items; r.first += r.space.tile {
+		r.items = min(r.space.tile, r.op.Items-r.first)
+		if err := r.logits(); err != nil {
+			return err
+		}
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *outputRun) inverseNorms(x, inverse driver.Address, columns, rows, most int64) error {
+	type args struct {
+		step, x, inverse driver.Address
+		columns, rows    int64
+		launch           int32
+	}
+	return launch(r.device, "inverse_norms", driver.Dim{X: blocks(most, 8)}, driver.Dim{X: 256},
+		&args{r.device.step.at, x, inverse, columns, rows, r.next(site{})})
+}
+
+func (r *outputRun) logits() error {
+	type args struct {
+		step, h, weight, z          driver.Address
+		columns, tile, first, items int64
+		accumulate, narrow, launch  int32
+	}
+	z := r.place(r.space.logits)
+	if len(r.op.Sources) == 0 {
+		return r.stream.Fill32(z, 0, r.step.Rows*r.space.tile)
+	}
+	for n, source := range r.op.Sources {
+		w := source.Weight
+		grid := driver.Dim{X: blocks(r.items, productTile), Y: blocks(r.step.Rows, productTile)}
+		err := launch(r.device, "logits", grid, driver.Dim{X: productThreads}, &args{
+			r.device.step.at, addressOf(source.H), addressOf(w.Value), z, w.Columns, r.space.tile, r.first, r.items, flag(n > 0),
+			r.narrow, r.next(site{}),
+		})
+		if err != nil {
+			return err
+		}
+		if r.op.Temperature != 0 {
+			rows := addressOf(w.Value) + driver.Address(4*r.first*w.Columns)
+			if err := r.inverseNorms(rows, r.finish.itemInverse, w.Columns, r.items, r.items); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var lossWords = [2]string{"a logit", "the loss"}
+
+// OutputStats computes maximum and log-sum-exp of each row.
+func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
+	type args struct {
+		step, z, stats       driver.Address
+		finish               finishArgs
+		tile, first, items   int64
+		begins, ends, launch int32
+	}
+	return d.run("OutputStats", s, nil, func() error {
+		if op.Items == 0 {
+			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Rows)
+		}
+		r := d.output(op, s)
+		return r.tiles(func() error {
+			return launch(d, "output_stats", driver.Dim{X: uint32(s.Rows)}, driver.Dim{X: 256}, &args{
+				d.step.at, r.place(r.space.logits), addressOf(op.Stats), r.finish, r.space.tile, r.first, r.items,
+				flag(r.first == 0), flag(r.first+r.items == op.Items), d.next(site{tensor: op.Name, what: lossWords, noRow: true}),
+			})
+		})
+	})
+}
+
+// CombineStats makes the statistics of all items out of those of shards.
+func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
+	type args struct {
+		step, parts, stats driver.Address
+		shards             int64
+		launch             int32
+	}
+	return d.run("CombineStats", s, nil, func() error {
+		return launch(d, "combine_stats", driver.Dim{X: blocks(s.Rows, 256)}, driver.Dim{X: 256}, &args{
+			d.step.at, addressOf(op.Parts), addressOf(op.Stats), op.Shards, d.next(site{}),
+		})
+	})
+}
+
+// OutputStep computes loss, gradients and updates.
+func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	slots := []int{op.Target}
+	if op.TiedInput >= 0 {
+		slots = append(slots, op.TiedInput)
+	}
+	return d.run("OutputStep", s, slots, func() error {
+		if op.Items == 0 {
+			return d.clearHidden(op, s.Rows)
+		}
+		r := d.output(op, s)
+		if err := r.tiles(r.gradients); err != nil {
+			return err
+		}
+		if op.Temperature != 0 && op.Sources[0].DH != nil {
+			if err := r.projectHidden(); err != nil {
+				return err
+			}
+		}
+		return r.sum()
+	})
+}
+
+// clearHidden is the gradient of an output without items.
+func (d *device) clearHidden(op *kernels.Output, rows int64) error {
+	for _, source := range op.Sources {
+		if source.DH == nil || source.Accumulate {
+			continue
+		}
+		if err := d.stream.Fill32(addressOf(source.DH), 0, rows*source.Weight.Columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gradients turns the tile's logits into gradients and uses them.
+func (r *outputRun) gradients() error {
+	if err := r.loss(); err != nil {
+		return err
+	}
+	for n := range r.op.Sources {
+		if err := r.hidden(n); err != nil {
+			return err
+		}
+		if err := r.weight(n); err != nil {
+			return err
+		}
+	}
+	return r.bias()
+}
+
+func (r *outputRun) loss() error {
+	type args struct {
+		step, z, stats, biasGradient, loss driver.Address
+		finish                             finishArgs
+		tile, first, items                 int64
+		kind                               lossArgs
+		slot, begins, launch               int32
+	}
+	l := r.op.Loss
+	stats := driver.Address(0)
+	if l.NeedsStats() {
+		stats = addressOf(r.op.Stats)
+	}
+	return launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, 32)}, driver.Dim{X: 256}, &args{
+		r.device.step.at, r.place(r.space.logits), stats, r.place(r.space.bias), r.place(r.space.loss), r.finish,
+		r.space.tile, r.first, r.items,
+		lossArgs{int32(l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget},
+		int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
+	})
+}
+
+// hidden adds the tile's part of the gradient by a source.
+func (r *outputRun) hidden(n int) error {
+	type args struct {
+		step, g, weight, dh         driver.Address
+		columns, tile, first, items int64
+		accumulate, narrow, launch  int32
+	}
+	source := r.op.Sources[n]
+	if source.DH == nil {
+		return nil
+	}
+	to, accumulate := addressOf(source.DH), source.Accumulate || r.first > 0
+	if r.op.Temperature != 0 {
+		to, accumulate = r.place(r.space.hidden), r.first > 0
+	}
+	w := source.Weight
+	grid := driver.Dim{X: blocks(w.Columns, productTile), Y: blocks(r.step.Rows, productTile)}
+	return launch(r.device, "output_hidden", grid, driver.Dim{X: productThreads}, &args{
+		r.device.step.at, r.place(r.space.logits), addressOf(w.Value), to, w.Columns, r.space.tile, r.first, r.items,
+		flag(accumulate), r.narrow, r.next(site{tensor: w.Name, what: updateWords}),
+	})
+}
+
+// weight makes the tile's gradient by a source's weight and updates it.
+func (r *outputRun) weight(n int) error {
+	type args struct {
+		step, g, h, strip  driver.Address
+		weight             weightsArgs
+		to                 itemGradientArgs
+		tile, first, items int64
+		narrow, launch     int32
+	}
+	type projectArgs struct {
+		step, strip, itemInverse driver.Address
+		weight                   weightsArgs
+		to                       itemGradientArgs
+		first, items             int64
+		launch                   int32
+	}
+	source, strip := r.op.Sources[n], driver.Address(0)
+	if r.op.Temperature != 0 {
+		strip = r.place(r.space.strip)
+	}
+	w, to := weightsOf(source.Weight, r.op.Optimizer), itemGradientArgs{}
+	if r.op.TiedInput >= 0 && n == 0 {
+		to = itemGradientArgs{addressOf(r.op.TiedGradient), int32(r.op.TiedInput)}
+	}
+	where := site{tensor: source.Weight.Name, what: updateWords}
+	grid := driver.Dim{X: blocks(w.columns, productTile), Y: blocks(r.items, productTile)}
+	err := launch(r.device, "output_weight", grid, driver.Dim{X: productThreads}, &args{
+		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, w, to, r.space.tile, r.first, r.items,
+		r.narrow, r.next(where),
+	})
+	if err != nil || strip == 0 {
+		return err
+	}
+	return launch(r.device, "output_project_weight", driver.Dim{X: blocks(r.items, 8)}, driver.Dim{X: 256},
+		&projectArgs{r.device.step.at, strip, r.finish.itemInverse, w, to, r.first, r.items, r.next(where)})
+}
+
+func (r *outputRun) bias() error {
+	type args struct {
+		step, gradient driver.Address
+		bias           weightsArgs
+		first, items   int64
+		launch         int32
+	}
+	if r.op.Bias == nil {
+		return nil
+	}
+	return launch(r.device, "output_bias", driver.Dim{X: blocks(r.items, 256)}, driver.Dim{X: 256}, &args{
+		r.device.step.at, r.place(r.space.bias), weightsOf(r.op.Bias, r.op.Optimizer), r.first, r.items,
+		r.next(site{tensor: r.op.Bias.Name, what: updateWords}),
+	})
+}
+
+// projectHidden ends the gradient by the source of cosine logits.
+func (r *outputRun) projectHidden() error {
+	type args struct {
+		step, h, p, inverse, dh driver.Address
+		columns                 int64
+		accumulate, launch      int32
+	}
+	source := r.op.Sources[0]
+	return launch(r.device, "output_project_hidden", driver.Dim{X: blocks(r.step.Rows, 8)}, driver.Dim{X: 256}, &args{
+		r.device.step.at, addressOf(source.H), r.place(r.space.hidden), r.finish.hiddenInverse, addressOf(source.DH),
+		source.Weight.Columns, flag(source.Accumulate), r.next(site{tensor: source.Weight.Name, what: updateWords}),
+	})
+}
+
+// sum adds up the loss.
+func (r *outputRun) sum() error {
+	type args struct {
+		step, loss   driver.Address
+		blocks       int64
+		term, launch int32
+	}
+	return launch(r.device, "output_sum", driver.Dim{X: 1}, driver.Dim{X: 32}, &args{
+		r.device.step.at, r.place(r.space.loss), int64(blocks(r.space.tile, 32)), int32(r.op.Term),
+		r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
+	})
+}

@@ -1,0 +1,135 @@
+// Hidden layers: products with a dense weight, and the way back through activation, dropout and bias.
+#include "epilogue.cuh"
+#include "product.cuh"
+#include "update.cuh"
+
+struct DenseArgs {
+  const StepRecord *step;
+  const float *in;      // [B, inputs]
+  const float *weight;  // [units, inputs]
+  float *out;           // [B, units]
+  int64_t inputs, units;
+  Epilogue epilogue;
+  int32_t accumulate, narrow, launch;
+};
+
+// out[u, :] (+)= in[u, :] W^T; then bias, activation, dropout.
+//
+// Block (x, y): units 64 x .., rows 64 y ... 2 B inputs units operations, (B + units) inputs 4 bytes, each read once for 64
+// results: bound by multiply-adds, or by shared memory, of which a thread reads 8 numbers for 16 of them.
+KERNEL_BOUNDS(dense, DenseArgs, kProductThreads, 2) {
+  const StepRecord *step = a.step;
+  const int64_t first = int64_t(blockIdx.y) * kTile;
+  if (first >= step->rows || failed_before(step, a.launch)) return;
+  product_tile<false, false>({a.in, a.inputs, step->rows}, {a.weight, a.inputs, a.units}, a.inputs, first,
+                             int64_t(blockIdx.x) * kTile, a.narrow,
+                             [&](int64_t u, int64_t unit, const float *sum, int count) {
+                               for (int i = 0; i < count; i++) {
+                                 float *out = a.out + u * a.units + unit + i;
+                                 const float z = a.accumulate ? *out + sum[i] : sum[i];
+                                 *out = finish_unit(step, a.epilogue, u, unit + i, z);
+                               }
+                             });
+}
+
+struct ActivateArgs {
+  const StepRecord *step;
+  float *out;  // [B, units]
+  int64_t units;
+  Epilogue epilogue;
+  int32_t launch;
+};
+
+// out = dropout(act(out + bias)), for sums that came from several devices. A thread has an element; 8 bytes each bound it.
+KERNEL_BOUNDS(activate_sums, ActivateArgs, 128, 8) {
+  const StepRecord *step = a.step;
+  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  if (k >= a.units || u >= step->rows || failed_before(step, a.launch)) return;
+  float *out = a.out + u * a.units + k;
+  *out = finish_unit(step, a.epilogue, u, k, *out);
+}
+
+struct BackwardArgs {
+  const StepRecord *step;
+  const float *h;  // [B, units]
+  float *dh;       // [B, units]
+  int64_t units;
+  Weights bias;  // value null: none
+  Epilogue epilogue;
+  int32_t launch;
+};
+
+constexpr int kBackwardRows = 16;
+
+// dz = dh mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
+//
+// A block has 32 units: 16 warps walk the rows 16 at a time, each lane with a unit, and the 16 sums of a unit are added in
+// the order of the warps. Reads h and dh, writes dz: 12 B units bytes, which bound it.
+KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 2) {
+  SHARED(float, sums, [kBackwardRows][33]);
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch)) return;
+  const int lane = lane_id(), warp = warp_id();
+  const int64_t k = int64_t(blockIdx.x) * 32 + lane;
+  float sum = 0.0f;
+  if (k < a.units) {
+    for (int64_t u = warp; u < step->rows; u += kBackwardRows) {
+      const int64_t at = u * a.units + k;
+      const float scale = kept(step, a.epilogue, u, k);
+      const float dz = scale == 0.0f ? 0.0f : a.dh[at] * scale * slope(a.epilogue.activation, a.h[at] / scale);
+      if (!finite(dz)) fail(step, a.launch, kFailGradient);
+      a.dh[at] = dz;
+      sum += dz;
+    }
+  }
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || k >= a.units || !a.bias.value) return;
+  sum = 0.0f;
+  for (int i = 0; i < kBackwardRows; i++) sum += sums[i][lane];
+  update_element(step, a.launch, a.bias, rates_of(step, step->number), k, k, sum);
+}
+
+struct DenseBackwardArgs {
+  const StepRecord *step;
+  const float *dz;  // [B, units]
+  const float *in;  // [B, inputs]
+  float *din;       // [B, inputs]
+  Weights weight;   // [units, inputs]
+  int32_t accumulate, narrow, launch;
+};
+
+// din[u, :] (+)= dz[u, :] W.
+//
+// Block (x, y): inputs 64 x .., rows 64 y ..; bytes and bounds as for dense.
+KERNEL_BOUNDS(dense_backward_input, DenseBackwardArgs, kProductThreads, 2) {
+  const StepRecord *step = a.step;
+  const int64_t first = int64_t(blockIdx.y) * kTile, units = a.weight.rows, inputs = a.weight.columns;
+  if (first >= step->rows || failed_before(step, a.launch)) return;
+  product_tile<false, true>({a.dz, units, step->rows}, {a.weight.value, inputs, inputs}, units, first,
+                            int64_t(blockIdx.x) * kTile, a.narrow,
+                            [&](int64_t u, int64_t k, const float *sum, int count) {
+                              for (int i = 0; i < count; i++) {
+                                float *din = a.din + u * inputs + k + i;
+                                const float value = a.accumulate ? *din + sum[i] : sum[i];
+                                if (!finite(value)) fail(step, a.launch, kFailGradient);
+                                *din = value;
+                              }
+                            });
+}
+
+// dW = dz^T in, and the update of what the block has of it, which is never stored.
+//
+// Block (x, y): inputs 64 x .., units 64 y ... 2 B inputs units operations; reads and writes W and its states once.
+KERNEL_BOUNDS(dense_backward_weight, DenseBackwardArgs, kProductThreads, 2) {
+  const StepRecord *step = a.step;
+  const int64_t units = a.weight.rows, inputs = a.weight.columns;
+  if (failed_before(step, a.launch)) return;
+  const Rates rates = rates_of(step, step->number);
+  product_tile<true, true>({a.dz, units, units}, {a.in, inputs, inputs}, step->rows, int64_t(blockIdx.y) * kTile,
+                           int64_t(blockIdx.x) * kTile, a.narrow,
+                           [&](int64_t unit, int64_t k, const float *sum, int count) {
+                             for (int i = 0; i < count; i++)
+                               update_element(step, a.launch, a.weight, rates, unit, unit * inputs + k + i, sum[i]);
+                           });
+}

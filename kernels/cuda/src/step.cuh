@@ -1,0 +1,69 @@
+// What varies from step to step and stands in device memory, so that a step is the same launches every time: the record that
+// the host writes before a step, and the results that it reads after it. kernels/cuda/record.go lays them out the same.
+#pragma once
+#include "device.cuh"
+
+struct Rates {
+  float learning_rate, scale1, scale2;  // kernels.Rates
+};
+
+// A kernels.SparseBatch, whose entries stand there in both orders.
+struct SparseRecord {
+  const int32_t *offsets;  // [rows + 1]
+  const int32_t *indices;
+  const float *values;
+  const float *row_sum;  // [rows]
+  const int32_t *items;  // [item_count], ascending
+  const int32_t *item_offsets;  // [item_count + 1]
+  const int32_t *item_rows;
+  const float *item_values;
+  int64_t item_count;
+};
+
+struct StepResults {
+  unsigned long long failure;  // 0, or what fail() makes of the first failure
+  double loss[64];  // by term
+};
+
+struct StepRecord {
+  const SparseRecord *slots;
+  const Rates *rates;  // of the steps rates_from ..  number
+  StepResults *results;
+  int64_t rates_from;
+  int64_t number;
+  int64_t rows;
+  uint64_t seed;
+  int32_t training;
+};
+
+DEVICE Rates rates_of(const StepRecord *step, int64_t number) { return step->rates[number - step->rates_from]; }
+
+DEVICE bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
+
+constexpr int64_t kNoRow = (int64_t(1) << 40) - 1;
+
+// Notes that a number of a launch is not finite. Of all failures the one of the first launch wins, there that of the first
+// kind, there that of the first row: an order that does not depend on timing. A bigger word is an earlier failure.
+DEVICE void fail(const StepRecord *step, int32_t launch, int32_t kind, int64_t row = kNoRow) {
+  atomicMax(&step->results->failure,
+            ~((unsigned long long)launch << 42 | (unsigned long long)kind << 40 | (unsigned long long)row));
+}
+
+// Whether an earlier launch has failed; then nothing is computed and nothing changes any more.
+DEVICE bool failed_before(const StepRecord *step, int32_t launch) {
+  const unsigned long long failure = step->results->failure;
+  return failure != 0 && int64_t(~failure >> 42) < launch;
+}
+
+// Where a sorted list has a value, -1 if it has not.
+DEVICE int64_t position(const int32_t *list, int64_t count, int32_t value) {
+  int64_t low = 0, high = count;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (list[middle] < value)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < count && list[low] == value ? low : -1;
+}

@@ -1,0 +1,39 @@
+package kernels
+
+import "unsafe"
+
+// HostMemory is embedded by devices that compute in the memory of the process: whatever the host can view, they reach, and
+// what the host writes is there at once.
+type HostMemory struct{}
+
+// Alloc is AllocHost.
+func (HostMemory) Alloc(n int64) (Buffer, error) { return AllocHost(n) }
+
+// Reaches is true for buffers that have a host view.
+func (HostMemory) Reaches(b Buffer) bool { return b.Len() == 0 || b.Float32() != nil }
+
+// Write copies into the host's view.
+func (HostMemory) Write(to Buffer, at int64, from []float32) error {
+	copy(to.Float32()[at:at+int64(len(from))], from)
+	return nil
+}
+
+// Read copies from the host's view.
+func (HostMemory) Read(from Buffer, at int64, to []float32) error {
+	copy(to, from.Float32()[at:at+int64(len(to))])
+	return nil
+}
+
+// StepSize is 0: ops read the step as it is.
+func (HostMemory) StepSize(int64, []int64) int64 { return 0 }
+
+// Begin has nothing to do.
+func (HostMemory) Begin(*Step) error { return nil }
+
+// End has nothing to wait for.
+func (HostMemory) End(*Step) error { return nil }
+
+// Bits views whole numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits.
+func Bits(x []int32) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}

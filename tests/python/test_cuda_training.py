@@ -1,0 +1,112 @@
+"""Training and recommending on a CUDA device: a real one, or the emulated driver that ``make test`` builds."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EMULATOR = Path(__file__).resolve().parents[2] / "build" / "cudaemu"
+
+# Rows of Gowalla. 2,000 take minutes on the emulated driver; DSSTNE_TEST_CUDA_ROWS=2000 tries them.
+ROWS = int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "60"))
+
+PROGRAM = """
+import json, lzma, os, sys
+import numpy as np, scipy.sparse, dsstne
+folder, count = sys.argv[1], int(sys.argv[2])
+with lzma.open(folder + "/train.txt.xz", "rt") as file:
+    rows = [[int(item) for item in line.split()[1:]] for _, line in zip(range(count), file)]
+indices = [item for row in rows for item in row]
+X = scipy.sparse.csr_matrix(
+    (np.ones(len(indices), np.float32), indices, np.cumsum([0] + [len(row) for row in rows])), shape=(count, 40981))
+X.sum_duplicates()
+result = {}
+models = {}
+for device in ("cpu", "cuda:0"):
+    models[device] = dsstne.fit(X, devices=device, hidden=[32], epochs=2, seed=0, progress=False)
+    result[device] = [entry["loss"] for entry in models[device].history]
+model = models["cuda:0"]
+lists = [model.recommend(X[:50], k=20, devices=device) for device in ("cpu", "cuda:0")]
+result["same ids"] = bool((lists[0][0] == lists[1][0]).all())
+result["scores off by"] = float(np.abs(lists[0][1] - lists[1][1]).max() / np.abs(lists[0][1]).max())
+print(json.dumps(result))
+"""
+
+
+def environment() -> dict[str, str]:
+    """That of a process that finds the emulated driver."""
+    if not (EMULATOR / "libcuda.so.1").exists():
+        pytest.skip("the emulated CUDA driver is not built: make emulator")
+    return {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR), "DSSTNE_CUDAEMU_QUIET": "1"}
+
+
+def run(program: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=environment(), text=True, capture_output=True, timeout=1500)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_training_on_a_cuda_device_equals_the_cpu(shared_data):
+    folder = shared_data / "gowalla-lightgcn"
+    if not folder.exists():
+        pytest.skip("Gowalla is not here")
+    result = json.loads(run(PROGRAM, str(folder), str(ROWS)))
+    for cuda, cpu in zip(result["cuda:0"], result["cpu"], strict=True):
+        assert cuda == pytest.approx(cpu, rel=1e-4)
+    assert result["same ids"]
+    assert result["scores off by"] < 1e-5  # the hidden values are sums in another order
+
+
+FAULTS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np, scipy.sparse, dsstne
+from emulator import Control
+control = Control()
+X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
+OUT_OF_MEMORY, UNKNOWN = 2, 999
+
+def work():
+    with dsstne.Dataset(X) as data:
+        model = dsstne.fit(data, devices="cuda:0", hidden=[8], loss="sigmoid", epochs=1, batch_size=20, progress=False)
+    return model.recommend(X[:3], k=5, devices="cuda:0")
+
+want = work()
+live = {name: value for name, value in control.counts().items() if name.startswith("live")}
+functions = {"cuMemAlloc": OUT_OF_MEMORY, "cuMemHostAlloc": OUT_OF_MEMORY, "cuLaunchKernel": UNKNOWN,
+             "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuStreamSynchronize": UNKNOWN,
+             "cuMemsetD32Async": UNKNOWN, "cuModuleLoadData": UNKNOWN, "cuStreamCreate": UNKNOWN,
+             "cuModuleGetFunction": UNKNOWN, "cuEventCreate": UNKNOWN, "cuEventRecord": UNKNOWN,
+             "cuDevicePrimaryCtxRetain": UNKNOWN, "cuCtxPushCurrent": UNKNOWN}
+raised = {}
+for function, code in functions.items():
+    for n in range(1, 400):
+        control.fail(function, n, code)
+        try:
+            work()
+            failed = False
+        except dsstne.OutOfMemoryError as error:
+            failed, kind = True, "memory"
+        except dsstne.DsstneError as error:
+            failed, kind = True, "device"
+        control.clear_faults()
+        if not failed:
+            break
+        assert code != OUT_OF_MEMORY or kind == "memory", (function, n)
+        raised[function] = raised.get(function, 0) + 1
+        now = {name: value for name, value in control.counts().items() if name.startswith("live")}
+        assert now == live, (function, n, now, live)
+        if function not in ("cuMemAlloc", "cuMemHostAlloc") and n >= 3:  # one beginning is like another
+            break
+again = work()
+assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
+assert set(raised) == set(functions), set(functions) - set(raised)
+"""
+
+
+def test_a_call_that_the_driver_refuses_is_an_error_and_leaks_nothing():
+    run(FAULTS, str(Path(__file__).resolve().parents[1] / "cudaemu"))
