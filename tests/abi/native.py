@@ -98,10 +98,12 @@ class Library:
 
     def text(self, name: str, *arguments: Any) -> Any:
         """The JSON that a function writes to its (buf, len), whose place is where the arguments end."""
-        length = c_size_t(0)
+        length, capacity = c_size_t(0), 0
         self.call(name, *arguments, None, byref(length))
-        buffer = ctypes.create_string_buffer(length.value)
-        self.call(name, *arguments, buffer, byref(length))
+        while length.value > capacity:  # it may grow between the calls: a step gets another digit
+            capacity = length.value
+            buffer = ctypes.create_string_buffer(capacity)
+            self.call(name, *arguments, buffer, byref(length))
         return json.loads(buffer.value)
 
     def open(self, name: str, *arguments: Any) -> int:
