@@ -49,18 +49,14 @@ var (
 // mostVirtual is how many virtual devices a CPU may be cut into.
 const mostVirtual = 64
 
-// Open makes the devices of a placement ready.
+// Open makes the devices of a placement ready. "auto" and "all" are the CPU until training has been proven on CUDA hardware
+// and not only on an emulated driver.
 func (p Placement) Open() ([]Rank, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
 	if someGPU.MatchString(p.Devices[0]) {
 		return p.openGPU(p.Devices[0])
-	}
-	if autoChoosesCUDA && (p.Devices[0] == "auto" || p.Devices[0] == "all") {
-		if name := firstGPU(); name != "" {
-			return p.openGPU(name)
-		}
 	}
 	count := 1
 	if _, number, found := strings.Cut(p.Devices[0], ":"); found {
@@ -108,30 +104,8 @@ func (p Placement) check() error {
 	return nil
 }
 
-// autoChoosesCUDA says whether "auto" and "all" prefer a CUDA device to the CPU. They will when training has been proven on
-// hardware and not only on an emulated driver; until then a CUDA device is used by whoever names it.
-const autoChoosesCUDA = false
-
-// firstGPU names the first CUDA device that can be used, if there is one.
-func firstGPU() string {
-	backend := kernels.Lookup("cuda")
-	if backend == nil {
-		return ""
-	}
-	for _, info := range backend.Devices() {
-		if info.Missing == "" {
-			return info.Name
-		}
-	}
-	return ""
-}
-
 // openGPU makes a CUDA device ready; "cuda" is the first one.
 func (p Placement) openGPU(name string) ([]Rank, error) {
-	backend := kernels.Lookup("cuda")
-	if backend == nil {
-		return nil, fault.New(fault.DeviceUnavailable, "device %q: %s", name, noCUDA)
-	}
 	id := 0
 	if _, number, found := strings.Cut(name, ":"); found {
 		var err error
@@ -139,7 +113,7 @@ func (p Placement) openGPU(name string) ([]Rank, error) {
 			return nil, fault.New(fault.InvalidArgument, "device %q: no machine has that many", name)
 		}
 	}
-	device, err := backend.Open(id, kernels.Options{Precision: p.Precision})
+	device, err := kernels.Lookup("cuda").Open(id, kernels.Options{Precision: p.Precision})
 	if err != nil {
 		return nil, err
 	}

@@ -138,13 +138,13 @@ func (p *Program) Flush(step *kernels.Step) error {
 // each walks one of the lists of all ranks.
 func (p *Program) each(step *kernels.Step, list func(*part) []Op) error {
 	if len(p.parts) == 1 {
-		return together(p.parts[0], list(p.parts[0]), step)
+		return oneStep(p.parts[0], list(p.parts[0]), step)
 	}
 	return Together(p.ranks, func(rank int) error { return p.parts[rank].run(list(p.parts[rank]), step) })
 }
 
-// together walks a list as one step of a device, which may put off the work until the end of it.
-func together(p *part, ops []Op, step *kernels.Step) error {
+// oneStep walks a list as one step of a device, which may put off the work until the end of it.
+func oneStep(p *part, ops []Op, step *kernels.Step) error {
 	if len(ops) == 0 {
 		return nil
 	}
