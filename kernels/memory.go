@@ -27,9 +27,6 @@ func (HostMemory) Read(from Buffer, at int64, to []float32) error {
 // StepSize is 0: ops read the step as it is.
 func (HostMemory) StepSize(int64, []int64) int64 { return 0 }
 
-// Run has nothing to do but the ops.
-func (HostMemory) Run(_ *List, _ *Step, walk func() error) error { return walk() }
-
 // Bits views whole numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits.
 func Bits(x []int32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
