@@ -5,7 +5,6 @@ package cuda
 import (
 	"dsstne/engine/fault"
 	"dsstne/kernels"
-	"dsstne/kernels/cuda/driver"
 	"dsstne/kernels/cuda/nccl"
 )
 
@@ -59,6 +58,3 @@ func (d *device) wait() error {
 	}
 	return err
 }
-
-// within checks that the memory is this device's own, of at least n numbers.
-func (d *device) exchanged(b kernels.Buffer, n int64) (driver.Address, error) { return d.within(b, 0, int(n)) }
