@@ -41,18 +41,12 @@ int dsstne_nccl_open(const char *path, char *text, size_t size) {
     const char *name;
     void **to;
   } functions[] = {
-      {"ncclGetVersion", (void **)&nccl.get_version},
-      {"ncclGetUniqueId", (void **)&nccl.get_unique_id},
-      {"ncclGroupStart", (void **)&nccl.group_start},
-      {"ncclGroupEnd", (void **)&nccl.group_end},
-      {"ncclCommInitRankConfig", (void **)&nccl.init},
-      {"ncclAllReduce", (void **)&nccl.all_reduce},
-      {"ncclAllGather", (void **)&nccl.all_gather},
-      {"ncclBroadcast", (void **)&nccl.broadcast},
-      {"ncclCommGetAsyncError", (void **)&nccl.async_error},
-      {"ncclCommAbort", (void **)&nccl.abort},
-      {"ncclGetErrorString", (void **)&nccl.words},
-      {"ncclGetLastError", (void **)&nccl.last},
+      {"ncclGetVersion", (void **)&nccl.get_version},        {"ncclGetUniqueId", (void **)&nccl.get_unique_id},
+      {"ncclGroupStart", (void **)&nccl.group_start},        {"ncclGroupEnd", (void **)&nccl.group_end},
+      {"ncclCommInitRankConfig", (void **)&nccl.init},       {"ncclAllReduce", (void **)&nccl.all_reduce},
+      {"ncclAllGather", (void **)&nccl.all_gather},          {"ncclBroadcast", (void **)&nccl.broadcast},
+      {"ncclCommGetAsyncError", (void **)&nccl.async_error}, {"ncclCommAbort", (void **)&nccl.abort},
+      {"ncclGetErrorString", (void **)&nccl.words},          {"ncclGetLastError", (void **)&nccl.last},
   };
   for (size_t i = 0; i != sizeof functions / sizeof *functions; i++) {
     if ((*functions[i].to = dlsym(library, functions[i].name))) continue;

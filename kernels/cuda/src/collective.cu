@@ -2,7 +2,7 @@
 #include "device.cuh"
 
 struct AddPartsArgs {
-  float *own;          // [count] this rank's numbers, which become the sums
+  float *own;  // [count] this rank's numbers, which become the sums
   const float *parts;  // [ranks - 1, stride] those of the others, in the order of the ranks
   int64_t count, stride;
   int32_t rank, ranks;
