@@ -23,6 +23,8 @@ type device struct {
 	memory  pool
 	step    steps
 	graphs  map[*graph]bool
+	member  membership // of a group; nil if the device is alone
+	joined  int        // how often the group was joined anew: what was captured before is of a group that is gone
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
 	closed   bool
@@ -141,6 +143,9 @@ func (d *device) Close() error {
 		err := errors.Join(d.copies.Synchronize(), d.stream.Synchronize())
 		for g := range d.graphs {
 			err = errors.Join(err, d.closeGraph(g))
+		}
+		if d.member != nil {
+			err = errors.Join(err, d.member.leave())
 		}
 		return errors.Join(err, d.step.free(), d.memory.trim(), d.closeStreams(), d.module.Unload())
 	})

@@ -14,19 +14,20 @@ type graph struct {
 	device *device
 	exec   driver.Exec
 	record driver.Address // that its launches read
+	joined int            // device.joined, when it was captured
 	sites  []site
 }
 
 // work puts a step's ops into the stream: one by one, or as the graph of their list, which is made for its first step.
 func (d *device) work(list *kernels.List, slot *slot, walk func() error) error {
-	if list == nil {
+	if list == nil || d.member != nil && !d.member.captures() {
 		d.launches = nil // not reused: those of the steps under way are asked for later
 		err := d.ops(walk)
 		slot.sites = d.launches
 		return err
 	}
 	g, _ := list.Kept.(*graph)
-	if g == nil || g.record != d.step.at {
+	if g == nil || g.record != d.step.at || g.joined != d.joined {
 		list.Free()
 		var err error
 		if g, err = d.capture(walk); err != nil {
@@ -53,7 +54,7 @@ func (d *device) capture(walk func() error) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &graph{device: d, record: d.step.at, sites: d.launches}
+	g := &graph{device: d, record: d.step.at, joined: d.joined, sites: d.launches}
 	g.exec, err = recorded.Instantiate()
 	if err != nil {
 		return nil, errors.Join(err, recorded.Close())

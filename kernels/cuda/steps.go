@@ -188,11 +188,7 @@ func (d *device) harvest(underWay int) error {
 	r := &d.step
 	for r.underWay > underWay {
 		slot := &r.slots[(r.next+len(r.slots)-r.underWay)%len(r.slots)]
-		done, err := slot.done.Happened()
-		if err == nil && !done {
-			err = slot.done.Synchronize()
-		}
-		if err != nil {
+		if err := d.watched(slot.wait); err != nil {
 			_ = d.clear()
 			return err
 		}
@@ -208,6 +204,15 @@ func (d *device) harvest(underWay int) error {
 		}
 	}
 	return nil
+}
+
+// wait returns when the step is done.
+func (s *slot) wait() error {
+	done, err := s.done.Happened()
+	if err == nil && !done {
+		err = s.done.Synchronize()
+	}
+	return err
 }
 
 // tell returns the failure of a step, when nothing is under way any more, and lets the next step begin as if it had not been.
