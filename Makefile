@@ -96,7 +96,7 @@ gpu-check: $(gpu_kit_here)  ## check this machine's CUDA devices, under nine min
 	@$(GPU_PYTHON) scripts/gpu_check.py
 
 gpu-bench: $(gpu_kit_here)  ## measure this machine's CUDA device beside PyTorch, under nine minutes; report in docs/gpu
-	@$(GPU_PYTHON) scripts/gpu_bench.py
+	@$(GPU_PYTHON) tests/bench/run_gpu.py
 
 FUZZ_TIME ?= 10m
 fuzz-long: build  ## every fuzz target for FUZZ_TIME (10m) each

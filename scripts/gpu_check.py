@@ -3,15 +3,14 @@
     make gpu-check                          # or, where there is no make: python3 scripts/gpu_check.py
     python3 scripts/gpu_check.py --only conformance --minutes 5
 
-It needs Python with NumPy, SciPy and pytest, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go nor a
-compiler. Each part is a process of its own with a time limit, so that one that crashes or hangs does not take the others
-along. The report is written to docs/gpu, or, about an emulated driver, to build/gpu/reports.
+It needs Python with NumPy, SciPy and pytest, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go
+nor a compiler. Each part is a process of its own with a time limit, so that one that crashes or hangs does not take the
+others along. The report is written to docs/gpu, or, about an emulated driver, to build/gpu/reports.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -24,10 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gpu_machine
-from gpu_machine import KIT, ROOT, Machine
+from gpu_machine import KIT, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gpu_machine import Machine
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SHOWN = 40  # lines of the output of what failed
@@ -186,13 +187,7 @@ def main() -> int:
     args = parser.parse_args()
     gpu_machine.need_kit()
     begin = time.monotonic()
-    command = [sys.executable, "-c", "import gpu_machine, json, dataclasses; m = gpu_machine.look();"]
-    command[-1] += "print(json.dumps(dataclasses.asdict(m)))"
-    described = json.loads(
-        subprocess.run(command, cwd=ROOT / "scripts", check=True, text=True, stdout=subprocess.PIPE).stdout
-    )
-    described["devices"] = [gpu_machine.Device(**device) for device in described["devices"]]
-    machine = Machine(**described)
+    machine = gpu_machine.look_elsewhere()
     print("\n".join(machine.lines()), flush=True)
     if not machine.devices:
         return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import datetime
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -99,6 +100,16 @@ def look() -> Machine:
     return machine
 
 
+def look_elsewhere() -> Machine:
+    """The same, from a process that then ends: this one stays without the driver."""
+    code = "import gpu_machine, json, dataclasses; print(json.dumps(dataclasses.asdict(gpu_machine.look())))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "scripts", check=True, text=True, stdout=subprocess.PIPE
+    )
+    described = json.loads(done.stdout)
+    return Machine(**{**described, "devices": [Device(**device) for device in described["devices"]]})
+
+
 def device(driver: ctypes.CDLL, number: int) -> Device:
     """Describes one device."""
     name, memory = ctypes.create_string_buffer(256), ctypes.c_size_t()
@@ -142,13 +153,9 @@ def cpu() -> str:
 
 def versions() -> dict[str, str]:
     """Of the interpreter and of packages, those that are installed."""
-    found = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {name: list(importlib.metadata.distributions(name=name)) for name in PACKAGES}
+    found = {name: there[0].version for name, there in installed.items() if there}
+    return {"Python": platform.python_version(), **found}
 
 
 def environment(**more: str) -> dict[str, str]:

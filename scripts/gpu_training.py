@@ -1,6 +1,6 @@
 """A small training, ranking and evaluation on a CUDA device, with every kind of op: what compute-sanitizer watches.
 
-    python scripts/gpu_training.py [cuda:0]
+python scripts/gpu_training.py [cuda:0]
 """
 
 from __future__ import annotations

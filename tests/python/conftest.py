@@ -53,7 +53,7 @@ def emulated_driver():
 
 @pytest.fixture
 def emulated(python, monkeypatch):
-    """Runs a program like `python`, with emulated devices and with `emulator.Control` to import; keywords are variables."""
+    """Runs a program like `python`, with emulated devices, `emulator.Control` to import and variables as keywords."""
     if os.environ.get("DSSTNE_TEST_DRIVER") == "real":
         pytest.skip("needs the emulated driver, which can be told to fail")
 

@@ -1,4 +1,4 @@
-"""What is promised of CUDA devices, on whatever devices there are: the emulated ones, or real ones under `make gpu-check`."""
+"""What is promised of CUDA devices, on whatever there are: emulated ones, or real ones under `make gpu-check`."""
 
 import json
 
@@ -60,7 +60,8 @@ def test_recommendations_and_metrics_of_a_model_are_those_of_the_cpu(device):
         "near = np.allclose(scores, other_scores, rtol=1e-5, atol=1e-6)\n"  # hidden values are sums in another order
         "metrics = [dsstne.evaluate(model, X, Y, ['recall@10', 'ndcg@10'], devices=d) for d in ('cpu', 'cuda:0')]\n"
         "embedded = [model.embed(X, devices=d) for d in ('cpu', 'cuda:0')]\n"
-        "print((ids == other_ids).mean() > 0.999, near, all(abs(metrics[0][m] - metrics[1][m]) < 0.01 for m in metrics[0]), np.allclose(*embedded, rtol=1e-5))"
+        "close = all(abs(value - metrics[1][name]) < 0.01 for name, value in metrics[0].items())\n"
+        "print((ids == other_ids).mean() > 0.999, near, close, np.allclose(*embedded, rtol=1e-5))"
     )
     assert out == "True True True True\n"
 
