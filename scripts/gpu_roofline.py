@@ -148,7 +148,7 @@ def table(lines: list[str]) -> str:
 
 
 ABOUT = """\
-Made by `scripts/gpu_roofline.py`. **{what}**
+Made by `scripts/gpu_roofline.py`, whose `--measured` fills the last column. **{what}**
 
 Limits (data sheet, dense): {limits}; memory {bandwidth} TB/s;
 {launch:.0f} us for the smallest kernel of a graph.
@@ -170,7 +170,7 @@ FOLLOWS = """\
 
 def page(measured: Measured) -> str:
     """The whole page."""
-    what = "Everything on this page is computed; nothing was measured: that is what the last column is for."
+    what = "Everything on this page is computed; nothing was measured."
     if measured.where:
         what = f"Computed, but for the last column, which `make gpu-bench` measured on {measured.where}."
     limits = ", ".join(f"{name} {rate / 1e12:.0f} TFLOP/s" for name, rate in RATES.items())

@@ -23,7 +23,7 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "python")]
 
 import gpu_machine  # noqa: E402
 from gpu.cases import CASES, Setting  # noqa: E402
