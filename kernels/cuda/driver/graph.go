@@ -16,13 +16,20 @@ func (s Stream) Capture(record func() error) (Graph, error) {
 		return Graph{}, err
 	}
 	ended := false
-	end := func() (g Graph, err error) {
+	end := func() (Graph, error) {
 		ended = true
-		err = failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g.g))
+		var g Graph
+		err := failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g.g))
+		if err != nil { // a refusal to end it must not leave the stream recording; where it has ended, nothing happens
+			var late Graph
+			if C.cuStreamEndCapture(s.c(), &late.g) == C.CUDA_SUCCESS && late.g != nil {
+				_ = late.Close()
+			}
+		}
 		return g, err
 	}
 	defer func() {
-		if !ended { // a panic: the stream must not go on recording
+		if !ended { // a panic
 			if g, _ := end(); g.g != nil {
 				_ = g.Close()
 			}
