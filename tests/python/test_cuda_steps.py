@@ -120,7 +120,8 @@ for device in ("cpu", "cuda:0"):
         except dsstne.NotFiniteError as error:
             told[device] = str(error)
         p = t.run(steps=1)  # the step after the one that failed
-        told[device] = [told[device].split(";")[0], p.step, p.epoch, p.examples, all(np.isfinite(x).all() for x in tensors(t.model).values())]
+        finite = all(np.isfinite(x).all() for x in tensors(t.model).values())
+        told[device] = [told[device].split(";")[0], p.step, p.epoch, p.examples, finite]
 print(json.dumps(told))
 """
 
@@ -168,10 +169,11 @@ def work(t):
 
 with trainer(X) as t:
     want = work(t)
-functions = {"cuStreamBeginCapture": UNKNOWN, "cuStreamEndCapture": INVALIDATED, "cuGraphInstantiate": OUT_OF_MEMORY,
-             "cuGraphDestroy": UNKNOWN, "cuGraphLaunch": UNKNOWN, "cuStreamWaitEvent": UNKNOWN, "cuMemcpyDtoDAsync": UNKNOWN,
-             "cuMemsetD8Async": UNKNOWN, "cuEventRecord": UNKNOWN, "cuEventQuery": UNKNOWN, "cuEventSynchronize": UNKNOWN,
-             "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuLaunchKernel": UNKNOWN}
+functions = {
+    "cuStreamBeginCapture": UNKNOWN, "cuStreamEndCapture": INVALIDATED, "cuGraphInstantiate": OUT_OF_MEMORY,
+    "cuGraphDestroy": UNKNOWN, "cuGraphLaunch": UNKNOWN, "cuStreamWaitEvent": UNKNOWN, "cuMemcpyDtoDAsync": UNKNOWN,
+    "cuMemsetD8Async": UNKNOWN, "cuEventRecord": UNKNOWN, "cuEventQuery": UNKNOWN, "cuEventSynchronize": UNKNOWN,
+    "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuLaunchKernel": UNKNOWN}
 live = {name: value for name, value in control.counts().items() if name.startswith("live")}
 raised = {}
 for function, code in functions.items():
