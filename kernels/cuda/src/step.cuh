@@ -26,9 +26,10 @@ struct StepResults {
 };
 
 struct StepRecord {
-  const SparseRecord *slots;
+  SparseRecord *slots;  // batches that the device makes write theirs
   const Rates *rates;  // of the steps rates_from ..  number
   StepResults *results;
+  const int64_t *order;  // [rows], the rows of the data that the batch is made of
   int64_t rates_from;
   int64_t number;
   int64_t rows;
