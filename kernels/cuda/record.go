@@ -14,7 +14,8 @@ import (
 // The structs of src/step.cuh.
 type (
 	stepRecord struct {
-		slots, rates, results driver.Address
+		slots, rates, results, order driver.Address
+
 		ratesFrom, number     int64
 		rows                  int64
 		seed                  uint64
@@ -270,7 +271,7 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 		}
 	}
 	head[0] = stepRecord{
-		slots: p.at + driver.Address(place), rates: put(p, s.Rates), results: results, ratesFrom: s.RatesFrom, number: s.Number,
+		slots: p.at + driver.Address(place), rates: put(p, s.Rates), results: results, order: put(p, s.Order), ratesFrom: s.RatesFrom, number: s.Number,
 		rows: s.Rows, seed: s.Seed,
 	}
 	if s.Training {

@@ -13,9 +13,9 @@
 struct KeptRows {
   const int64_t *offsets;  // [rows + 1]
   const int32_t *indices;  // ascending in each row, counted from the shard's first column
-  const float *values;     // null: all are 1
-  const double *norms;     // [rows], 1 over the L2 norm of the whole row; null: not scaled
-  const float *sums;       // [rows], of the whole row, scaled or not
+  const float *values;  // null: all are 1
+  const double *norms;  // [rows], 1 over the L2 norm of the whole row; null: not scaled
+  const float *sums;  // [rows], of the whole row, scaled or not
   int64_t rows;
   int64_t first;  // the shard's first column
 };
@@ -33,10 +33,10 @@ struct AssembleArgs {
   const StepRecord *step;
   KeptRows data;
   AssembledBatch batch;
-  int32_t *counts;            // [2], entries and items; -1 entries are more than there is room for
-  int32_t *entry_rows;        // [capacity], the row of each entry
-  int32_t *tile_counts;       // [digits][tiles], and then [tiles]
-  int32_t *digit_counts;      // [digits]
+  int32_t *counts;  // [2], entries and items; -1 entries are more than there is room for
+  int32_t *entry_rows;  // [capacity], the row of each entry
+  int32_t *tile_counts;  // [digits][tiles], and then [tiles]
+  int32_t *digit_counts;  // [digits]
   const int32_t *items_from;  // the keys before a pass of the sort, and the places that belong to them
   const int32_t *places_from;
   int32_t *items_to;
@@ -77,8 +77,7 @@ DEVICE bool keeps(const AssembleArgs &a, int64_t u, int64_t e, double factor, bo
   if (*value == 0.0f) return false;
   if (!denoise) return true;
   const uint32_t column = uint32_t(a.data.indices[e] + a.data.first);
-  const PhiloxWords words =
-      philox(a.step->seed, column >> 2, uint32_t(u), uint32_t(a.step->number), a.stream);
+  const PhiloxWords words = philox(a.step->seed, column >> 2, uint32_t(u), uint32_t(a.step->number), a.stream);
   uint32_t word = words.word[0];  // by comparison, so that the words stay in registers
   for (uint32_t i = 1; i < 4; i++) word = (column & 3) == i ? words.word[i] : word;
   return uniform(word) >= a.denoising;
@@ -91,7 +90,8 @@ KERNEL_BOUNDS(assemble_count, AssembleArgs, 32 * kAssembleWarps, 4) {
   int32_t *lengths = a.batch.offsets + 1;
   const bool denoise = denoises(a), all = !denoise && !a.data.norms;
   const int lane = lane_id();
-  for (int64_t u = int64_t(blockIdx.x) * kAssembleWarps + warp_id(); u < step->rows; u += int64_t(gridDim.x) * kAssembleWarps) {
+  for (int64_t u = int64_t(blockIdx.x) * kAssembleWarps + warp_id(); u < step->rows;
+       u += int64_t(gridDim.x) * kAssembleWarps) {
     const int64_t row = chosen_row(a, u);
     int64_t length = 0;
     if (row < 0) {
@@ -155,7 +155,8 @@ KERNEL_BOUNDS(assemble_scan, AssembleArgs, kScanThreads, 1) {
   a.counts[0] = fits ? int32_t(before) : -1;
   a.counts[1] = 0;
   const AssembledBatch &b = a.batch;
-  step->slots[a.slot] = {b.offsets, b.indices, b.values, b.row_sum, b.items, b.item_offsets, b.item_rows, b.item_values, 0};
+  step->slots[a.slot] = {b.offsets,      b.indices,   b.values,      b.row_sum, b.items,
+                         b.item_offsets, b.item_rows, b.item_values, 0};
 }
 
 // The entries of each row, one behind the other, and their sum in float64 in that order. A warp has a row; which entries stay
@@ -167,7 +168,8 @@ KERNEL_BOUNDS(assemble_fill, AssembleArgs, 32 * kAssembleWarps, 4) {
   float *values = a.batch.values, *sums = a.batch.row_sum;
   const bool denoise = denoises(a);
   const int lane = lane_id();
-  for (int64_t u = int64_t(blockIdx.x) * kAssembleWarps + warp_id(); u < step->rows; u += int64_t(gridDim.x) * kAssembleWarps) {
+  for (int64_t u = int64_t(blockIdx.x) * kAssembleWarps + warp_id(); u < step->rows;
+       u += int64_t(gridDim.x) * kAssembleWarps) {
     const int64_t row = chosen_row(a, u);
     if (row < 0) continue;
     const double factor = row_factor(a, row);
@@ -239,7 +241,7 @@ KERNEL_BOUNDS(sort_place, AssembleArgs, kSortThreads, 2) {
   if (tile >= tiles) return;
   constexpr int kWarps = kSortThreads / 32;
   SHARED(int, of_warp, [kWarps][kMostDigits]);  // entries with a digit in a warp, and then in the warps before
-  SHARED(int, begin, [kMostDigits]);            // where the tile's first entry with a digit goes
+  SHARED(int, begin, [kMostDigits]);  // where the tile's first entry with a digit goes
   const int lane = lane_id(), warp = warp_id(), digit = int(threadIdx.x);
   int64_t total;
   const int count = digit < a.digits ? a.digit_counts[digit] : 0;
