@@ -81,6 +81,7 @@ func (p *Predictor) prepare() error {
 	if err != nil {
 		return err
 	}
+	spec.Keep = nil // one pass over the rows would copy as much
 	built, err := program.Build(spec)
 	if err != nil {
 		return err

@@ -89,12 +89,15 @@ func (t *Trainer) advance(rate float64) error {
 	t.choose()
 	number := t.step.Number + 1
 	for slot := range t.feeds {
+		if t.program.Makes(slot) {
+			continue
+		}
 		f := &t.feeds[slot]
 		if err := f.reader.Batch(t.order, number, true, &f.batch); err != nil {
 			return fault.Wrap(err, "layer %q", t.Net.Layers[t.program.Slots[slot]].Name)
 		}
 	}
-	t.step.Number, t.step.Rows = number, int64(len(t.order))
+	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
 	t.step.Rates = append(t.step.Rates, t.settings.optimizer.RatesAt(number, rate))
 	clear(t.step.Loss)
 	err := t.program.Run(&t.step)
