@@ -1,6 +1,10 @@
 package program
 
-import "dsstne/kernels"
+import (
+	"slices"
+
+	"dsstne/kernels"
+)
 
 // copied is a tensor of the model, or a shard of one, and the copy of it that a device computes with because it does not
 // reach the model's memory.
@@ -32,19 +36,25 @@ func (p *Program) Load() error {
 	return nil
 }
 
-// Store brings the weights that devices have trained back to the model.
-func (p *Program) Store() error {
+// Copies tells whether devices compute with copies of the model's weights.
+func (p *Program) Copies() bool {
+	return slices.ContainsFunc(p.parts, func(p *part) bool { return len(p.copies) > 0 })
+}
+
+// Store brings the weights that devices have trained back to the model. After a failure it tells how many tensors are back.
+func (p *Program) Store() (stored int, err error) {
 	for _, part := range p.parts {
 		for _, c := range part.copies {
 			if !c.owned {
 				continue
 			}
 			if err := part.Device.Read(c.here, 0, c.model.Float32()); err != nil {
-				return err
+				return stored, err
 			}
+			stored++
 		}
 	}
-	return nil
+	return stored, nil
 }
 
 // HostName is what plans call the host's memory, seen from a device: the device itself if it computes there.

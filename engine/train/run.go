@@ -19,7 +19,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if math.IsNaN(maxSeconds) || math.IsInf(maxSeconds, 0) || maxSeconds < 0 {
 		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a finite number of at least 0", maxSeconds)
 	}
-	unlock, err := t.Model.TryWrite()
+	unlock, err := t.Model.TryWriteAs(t)
 	if err != nil {
 		return t.Progress(), err
 	}
@@ -28,7 +28,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if err := t.prepare(); err != nil {
 		return t.Progress(), err
 	}
-	if err := t.program.Load(); err != nil {
+	if err := t.load(); err != nil {
 		return t.Progress(), err
 	}
 	if err := t.program.Begin(&t.step); err != nil {
@@ -41,18 +41,18 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if flushErr := t.catchUp(); err == nil && flushErr != nil {
 		err = t.explain(flushErr)
 	}
+	if t.program.Copies() {
+		err = t.lend(err)
+	}
 	t.measure(t.seen-before, time.Since(start)) // with the catching up, which is part of the work
 	t.setRunning(false)
 	return t.Progress(), err
 }
 
 // catchUp ends a run: rows that lag behind are brought up to date, so that whoever reads the weights finds them whole, also
-// after an error, and devices' copies of them come back to the model. No row needs the rates of these steps any more.
+// after an error. No row needs the rates of these steps any more.
 func (t *Trainer) catchUp() error {
 	err := t.program.Flush(&t.step)
-	if failure := t.program.Store(); err == nil {
-		err = failure
-	}
 	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
 	return err
 }
