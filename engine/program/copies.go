@@ -9,6 +9,7 @@ import (
 // copied is a tensor of the model, or a shard of one, and the copy of it that a device computes with because it does not
 // reach the model's memory.
 type copied struct {
+	name        string
 	model, here kernels.Buffer
 	owned       bool // this device's copy is what the model gets at the end of a run
 }
@@ -19,7 +20,7 @@ func (b *builder) place(name string, model kernels.Buffer, owned bool) (kernels.
 		return model, nil
 	}
 	here, err := b.p.memory.alloc("weights", "the device's copy of "+name, model.Len())
-	b.p.copies = append(b.p.copies, copied{model, here, owned})
+	b.p.copies = append(b.p.copies, copied{name, model, here, owned})
 	return here, err
 }
 
@@ -31,6 +32,16 @@ func (p *Program) Load() error {
 			if err := part.Device.Write(c.here, 0, c.model.Float32()); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// Copy is a rank's copy of a tensor, or of its shard of one; nil if it has none.
+func (p *Program) Copy(rank int, name string) kernels.Buffer {
+	for _, c := range p.parts[rank].copies {
+		if c.name == name {
+			return c.here
 		}
 	}
 	return nil

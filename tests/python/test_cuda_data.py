@@ -149,3 +149,36 @@ except LOST:
 assert repr(trainer) == "Trainer(closed)"
 model.close()
 """)
+
+
+def test_predicting_again_reads_the_data_on_the_device():
+    run("""
+from dsstne._predictor import Predictor
+X = matrix(0.5, rows=100)
+model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu", input_scaling="l2")
+want = model.recommend(X, k=5, devices="cpu")
+with Predictor(model, X, rows=None, options=dict(devices="cuda:0", batch_size=32)) as predictor:
+    lists = []
+    copied = [counted(lambda: lists.append(predictor.recommend(5, None, None, False)))["host_to_device"] for _ in range(4)]
+assert copied[1] > copied[2] == copied[3] < copied[0] / 2, copied
+for ids, scores in lists:
+    assert (ids == lists[0][0]).all() and (scores == lists[0][1]).all()
+""")
+
+
+def test_neighbors_again_copy_no_weights():
+    run("""
+from dsstne._predictor import Predictor, WEIGHTS_ONLY
+X = matrix(0.2)
+model = untrained(X)
+queries = np.arange(5, dtype=np.int32)
+with Predictor(model, WEIGHTS_ONLY, options={"devices": "cuda:0"}) as predictor:
+    lists = []
+    work = lambda: lists.append(predictor.neighbors(None, queries, 3, None, {}))
+    copied = [counted(work)["host_to_device"] for _ in range(3)]
+    assert copied[1] == copied[2] == copied[0] - 4 * 80 * 64, copied
+    model.set_tensor("output.weight", np.roll(model.tensor("output.weight"), 1, axis=0))
+    assert counted(work)["host_to_device"] == copied[0]
+want = model.neighbors(queries, k=3, devices="cpu")
+assert (lists[3][0] == want[0]).all() and not (lists[0][0] == want[0]).all() and (lists[0][0] == lists[2][0]).all()
+""")
