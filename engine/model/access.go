@@ -108,7 +108,10 @@ func (m *Model) TryWriteAs(owner any) (unlock func(), err error) {
 		return nil, err
 	}
 	if err := m.fetch(owner); err != nil {
-		unlock()
+		// Nothing was changed, so this does not count: the owner must not take the model's old weights for newer ones.
+		m.access.mu.Lock()
+		defer m.access.mu.Unlock()
+		m.access.writer = false
 		return nil, err
 	}
 	return unlock, nil

@@ -193,7 +193,7 @@ func (t *Trainer) Close() error {
 		return nil
 	}
 	t.closed = true
-	err := t.Model.Return(t)
+	err := t.giveBack()
 	if t.program != nil {
 		t.program.Free()
 	}

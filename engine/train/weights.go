@@ -38,8 +38,17 @@ func (t *Trainer) lend(err error) error {
 	case fault.OK, fault.Cancelled, fault.NotFinite:
 		return err
 	}
-	if failure := t.Model.Return(t); failure != nil {
+	if failure := t.giveBack(); failure != nil {
 		err = fault.Wrap(err, "%v", failure)
+	}
+	return err
+}
+
+// giveBack ends the loan. If the weights cannot be had any more, the model is what it was when they were stored last.
+func (t *Trainer) giveBack() error {
+	err := t.Model.Return(t)
+	if err != nil {
+		t.Model.SetStep(t.weights.stored)
 	}
 	t.weights.loaded = 0
 	return err
@@ -53,13 +62,10 @@ func (t *Trainer) store() error {
 	switch step := t.weights.trained; {
 	case err == nil:
 		t.weights.stored = step
-		t.Model.SetStep(step)
 	case stored == 0:
-		t.Model.SetStep(t.weights.stored)
 		err = fault.Wrap(err, "the weights of step %d cannot be brought back from the device; the model has those of step %d",
 			step, t.weights.stored)
 	default:
-		t.Model.SetStep(t.weights.stored)
 		err = fault.Wrap(err, "the weights of step %d cannot be brought back from the device; the model has %d of its tensors, and "+
 			"the others of step %d", step, stored, t.weights.stored)
 	}
