@@ -33,7 +33,8 @@ type Step struct {
 	Seed     uint64
 	Sparse   []*SparseBatch // by slot: the batch of each bound input or target layer
 	Order    []int64        // the rows of the data that the batch is made of, where Assemble makes one
-	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays.
+	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays. They
+	// do not change but at the end, as long as RatesFrom does not.
 	Rates     []Rates
 	RatesFrom int64
 	Loss      []float64 // by output: sum over the batch of row weight times loss, added by OutputStep

@@ -192,3 +192,45 @@ with Predictor(model, WEIGHTS_ONLY, options={"devices": "cuda:0"}) as predictor:
 want = model.neighbors(queries, k=3, devices="cpu")
 assert (lists[3][0] == want[0]).all() and not (lists[0][0] == want[0]).all() and (lists[0][0] == lists[2][0]).all()
 """)
+
+
+def test_data_that_do_not_fit_are_copied_step_by_step_with_the_same_bits():
+    run("""
+X = matrix(0.5, rows=300)
+Y = matrix(0.1, rows=300)
+def train(**options):
+    model = untrained(X)
+    with dsstne.Trainer(model, X, Y, batch_size=16, devices="cuda:0", **options) as trainer:
+        plan = trainer.plan()
+        trainer.run(steps=3)
+        copied = counted(lambda: trainer.run(steps=1))["host_to_device"]
+    return plan, copied, tensors(model)
+kept, small, want = train()
+data = {part["of"]: part["bytes"] for part in kept["parts"] if part["name"] == "data" and part["device"] == "cuda:0"}
+assert len(data) == 2, kept
+assembled = [text for text in kept["operations"] if text.startswith("Assemble the batch of ")]
+assert [text.split("[")[0].split()[-1] for text in assembled] == ["input", "output"], kept["operations"]
+
+some, more, got = train(memory_limit=kept["bytes"] - 1)
+copies = [text for text in some["operations"] if text.startswith("Copy the batch of ")]
+assert len(copies) == 1 and copies[0].startswith("Copy the batch of input[80] from the host: the data take "), copies
+assert "and memory_limit is " in copies[0], copies
+assert same(want, got) and small < more
+
+none, most, got = train(memory_limit=some["bytes"] - 1)
+copies = [text for text in none["operations"] if text.startswith("Copy the batch of ")]
+assert len(copies) == 2 and none["bytes"] < some["bytes"] < kept["bytes"], none["operations"]
+assert same(want, got) and more < most
+""")
+
+
+def test_the_plan_is_what_is_allocated():
+    run("""
+X = matrix(0.5, rows=300)
+with dsstne.Trainer(untrained(X), X, batch_size=16, devices="cuda:0") as trainer:
+    before = control.count("live_bytes")
+    planned = sum(part["bytes"] for part in trainer.plan()["parts"] if part["device"] == "cuda:0")
+    trainer.run(steps=2)
+    taken = control.count("live_bytes") - before
+assert taken <= 1.2 * planned and planned <= 1.2 * taken, (taken, planned)
+""")
