@@ -133,7 +133,7 @@ func (p *Predictor) copyShard(rank int, w *kernels.Weights) error {
 	c := p.neighbors[key]
 	if c == nil {
 		part := program.Part{Name: "weights", Of: "the device's copy of " + w.Name, Bytes: 4 * w.Value.Len(), Device: device.Info().Name}
-		if err := program.Fits(device, p.limit, append([]program.Part{part}, p.held...)); err != nil {
+		if err := program.Fits(p.Ranks[rank:rank+1], p.limit, append([]program.Part{part}, p.held...)); err != nil {
 			return err
 		}
 		here, err := device.Alloc(w.Value.Len())

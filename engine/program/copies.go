@@ -52,8 +52,19 @@ func (p *Program) Copies() bool {
 	return slices.ContainsFunc(p.parts, func(p *part) bool { return len(p.copies) > 0 })
 }
 
-// Store brings the weights that devices have trained back to the model. After a failure it tells how many tensors are back.
+// Store brings the weights that devices have trained back to the model: all of them or, where a device does not answer any
+// more, none. Should one cease to answer meanwhile, it tells how many tensors are back.
 func (p *Program) Store() (stored int, err error) {
+	for _, part := range p.parts {
+		if len(part.copies) == 0 {
+			continue
+		}
+		if c := part.copies[0]; c.here.Len() > 0 {
+			if err := part.Device.Read(c.here, 0, make([]float32, 1)); err != nil {
+				return 0, err
+			}
+		}
+	}
 	for _, part := range p.parts {
 		for _, c := range part.copies {
 			if !c.owned {

@@ -58,6 +58,8 @@ func Describe(spec Spec) (*Plan, error) {
 		info.Available = -1
 		if n == 0 {
 			info.Available = p.Plan.Available
+		} else if !reachesHost(rank.Device) { // it has memory of its own
+			info.Available = rank.Device.Available()
 		}
 		p.Plan.Devices = append(p.Plan.Devices, info)
 	}
@@ -70,7 +72,7 @@ func Build(spec Spec) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := dry.Plan.fits(spec.Ranks[0].Device); err != nil {
+	if err := dry.Plan.fits(spec.Ranks); err != nil {
 		return nil, err
 	}
 	return build(spec, false)
