@@ -26,7 +26,7 @@ type Predictor struct {
 	readers   []*csr.Reader  // by slot
 	loaded    int64          // the model's count of changes when the devices' copies were made
 	neighbors map[neighborKey]*neighborCopy
-	step      kernels.Step   // after the program's slots there is one for items to leave out
+	step      kernels.Step // after the program's slots there is one for items to leave out
 	cancelled atomic.Bool
 }
 

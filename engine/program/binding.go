@@ -18,7 +18,7 @@ type Binding struct {
 	Model    *model.Model
 	datasets map[int]*csr.Matrix // by layer
 	kept     map[keptColumns]*kernels.Data
-	rows     atomic.Int64        // read while datasets are being bound
+	rows     atomic.Int64 // read while datasets are being bound
 }
 
 // NewBinding opens the devices and marks the model as used.

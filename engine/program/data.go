@@ -96,7 +96,9 @@ func (b *builder) keep(layer int) (*keptData, error) {
 }
 
 // keepsData tells whether a device can keep data at all.
-func keepsData(d kernels.Device) bool { return d.KeepSize(&kernels.Data{Rows: 1, Columns: 1, Entries: 1}) > 0 }
+func keepsData(d kernels.Device) bool {
+	return d.KeepSize(&kernels.Data{Rows: 1, Columns: 1, Entries: 1}) > 0
+}
 
 // assemble begins the list of a step with the batches that the device makes.
 func (b *builder) assemble() error {

@@ -47,12 +47,15 @@ func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 }
 
 // wait returns when the work in the stream is done, with the group's failure if there was one.
-func (d *device) wait() error {
+func (d *device) wait() error { return d.watched(d.stream.Synchronize) }
+
+// watched waits for work of the device.
+func (d *device) watched(wait func() error) error {
 	if d.member == nil {
-		return d.stream.Synchronize()
+		return wait()
 	}
 	end := d.member.watch()
-	err := d.stream.Synchronize()
+	err := wait()
 	if failure := end(); failure != nil {
 		return failure
 	}

@@ -197,8 +197,8 @@ assert (lists[3][0] == want[0]).all() and not (lists[0][0] == want[0]).all() and
 
 def test_data_that_do_not_fit_are_copied_step_by_step_with_the_same_bits():
     run("""
-X = matrix(0.5, rows=300)
-Y = matrix(0.1, rows=300)
+X = matrix(0.5, rows=3000)
+Y = matrix(0.1, rows=3000)
 def train(**options):
     model = untrained(X)
     with dsstne.Trainer(model, X, Y, batch_size=16, devices="cuda:0", **options) as trainer:

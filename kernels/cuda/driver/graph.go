@@ -15,9 +15,21 @@ func (s Stream) Capture(record func() error) (Graph, error) {
 	if err := failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), mode)); err != nil {
 		return Graph{}, err
 	}
+	ended := false
+	end := func() (g Graph, err error) {
+		ended = true
+		err = failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g.g))
+		return g, err
+	}
+	defer func() {
+		if !ended { // a panic: the stream must not go on recording
+			if g, _ := end(); g.g != nil {
+				_ = g.Close()
+			}
+		}
+	}()
 	recorded := record()
-	var g Graph
-	err := failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g.g))
+	g, err := end()
 	if recorded != nil {
 		if g.g != nil {
 			_ = g.Close()
