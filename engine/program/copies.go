@@ -53,10 +53,10 @@ func (p *Program) Copies() bool {
 }
 
 // Store brings the weights that devices have trained back to the model: all of them or, where a device does not answer any
-// more, none. Should one cease to answer meanwhile, it tells how many tensors are back.
+// more, none. After another failure it tells how many tensors are back.
 func (p *Program) Store() (stored int, err error) {
 	for _, part := range p.parts {
-		if len(part.copies) == 0 {
+		if len(p.parts) == 1 || len(part.copies) == 0 {
 			continue
 		}
 		if c := part.copies[0]; c.here.Len() > 0 {
