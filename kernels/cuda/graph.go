@@ -36,7 +36,11 @@ func (d *device) work(list *kernels.List, slot *slot, walk func() error) error {
 		list.Kept = g
 	}
 	slot.sites = g.sites
-	return g.exec.Launch(d.stream)
+	launch := func() error { return g.exec.Launch(d.stream) }
+	if d.member != nil {
+		return d.member.launch(launch)
+	}
+	return launch()
 }
 
 func (d *device) ops(walk func() error) error {

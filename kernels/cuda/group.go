@@ -14,6 +14,8 @@ type membership interface {
 	kernels.Communicator
 	// captures tells whether collectives may be captured into a graph.
 	captures() bool
+	// launch launches such a graph, unless the group was aborted: then what was captured is of communicators that are gone.
+	launch(graph func() error) error
 	// watch looks after the group while the device's work is waited for, until the function that it returns is called. That
 	// tells whether the group has failed, and with it whatever the device has computed since.
 	watch() (end func() error)
