@@ -67,6 +67,11 @@ type Device interface {
 	// StepSize tells how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to
 	// rows rows and, by slot, up to entries stored entries; 0 where ops read the host's.
 	StepSize(rows int64, entries []int64) int64
+	// KeepSize tells how many bytes of the device's memory a dataset takes that it keeps to make batches from (Assemble); 0 where
+	// ops read the host's.
+	KeepSize(*Data) int64
+	// Keep copies a dataset to the device.
+	Keep(*Data) (Resident, error)
 	// Run begins a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
 	// and collectives. Of a list that is not nil, a walk depends on the list alone, on no number of a step: a device may keep
 	// what it has done instead of calling it again. Step and batches may be changed when Run returns; the step itself may
@@ -84,6 +89,7 @@ type Device interface {
 
 	// Fill makes initial weights; the other ops are training and inference. See ops.go for the formulas.
 	Fill(*Fill) error
+	Assemble(*Assemble, *Step) error
 	Gather(*Gather, *Step) error
 	Dense(*Dense, *Step) error
 	Activate(*Activate, *Step) error

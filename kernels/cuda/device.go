@@ -147,7 +147,7 @@ func (d *device) Close() error {
 		if d.member != nil {
 			err = errors.Join(err, d.member.leave())
 		}
-		return errors.Join(err, d.step.free(), d.memory.trim(), d.closeStreams(), d.module.Unload())
+		return errors.Join(err, d.step.rates.free(), d.step.free(), d.memory.trim(), d.closeStreams(), d.module.Unload())
 	})
 	d.closed = true
 	if d.memory.live == 0 {
@@ -174,6 +174,7 @@ func launch[T any](d *device, name string, grid, block driver.Dim, args *T) erro
 type site struct {
 	tensor string
 	what   [2]string
+	err    [2]error // what is told instead, where it is something else that failed
 	noRow  bool
 }
 
@@ -194,6 +195,9 @@ func (d *device) notFinite(failure uint64, sites []site) error {
 		return fault.New(fault.Internal, "%s: the failure record holds %#x", d.info.Name, failure)
 	}
 	s := sites[number]
+	if err := s.err[kind]; err != nil {
+		return err
+	}
 	if row == noRow || s.noRow {
 		row = -1
 	}

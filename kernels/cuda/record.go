@@ -13,10 +13,10 @@ import (
 // The structs of src/step.cuh.
 type (
 	stepRecord struct {
-		slots, rates, results, losses  driver.Address
-		ratesFrom, number, rows, terms int64
-		seed                           uint64
-		training                       int32
+		slots, rates, results, losses, freshRates, order      driver.Address
+		ratesFrom, freshFrom, freshCount, number, rows, terms int64
+		seed                                                  uint64
+		training                                              int32
 	}
 	sparseRecord struct {
 		offsets, indices, values, rowSum         driver.Address
@@ -29,7 +29,7 @@ type (
 const (
 	// alignment of each array in the record, so that vectors of four can be read.
 	alignment = 16
-	// leastStaging has room for the record, the rates of a few thousand steps and as many losses beside the batches.
+	// leastStaging has room for the record and some losses beside the batches.
 	leastStaging = 1 << 16
 )
 
@@ -42,14 +42,14 @@ type record struct {
 	pinned      unsafe.Pointer
 }
 
-// StepSize counts the record and the areas, with room for the rates of a few thousand steps and as many losses.
+// StepSize counts the record and the areas, with room for some losses and rates.
 func (d *device) StepSize(rows int64, entries []int64) int64 {
 	return (2 + int64(len(d.step.slots))) * recordRoom(rows, entries)
 }
 
 // recordRoom is the size of a record with batches of up to so many rows and, by slot, entries.
 func recordRoom(rows int64, entries []int64) int64 {
-	size := int64(leastStaging)
+	size := int64(leastStaging) + 8*rows
 	for _, n := range entries {
 		size += int64(unsafe.Sizeof(sparseRecord{})) + 4*(2*rows+1) + 4*(2*n+2*n+1+2*n) + 8*alignment
 	}
@@ -65,9 +65,9 @@ func resultsSize(terms int) int64 {
 func aligned(size int64) int64 { return (size + 255) / 256 * 256 }
 
 // reserve makes room for a step, and for the others of its list.
-func (d *device) reserve(list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch) error {
+func (d *device) reserve(list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) error {
 	r := &d.step
-	size, terms := recordSize(s, batches), len(s.Loss)
+	size, terms := recordSize(s, batches, rates), len(s.Loss)
 	if list != nil {
 		size = max(size, recordRoom(s.Most(), list.Entries))
 	}
@@ -123,8 +123,8 @@ func (r *record) free() (err error) {
 }
 
 // recordSize is what a packer needs for a step.
-func recordSize(s *kernels.Step, batches []*kernels.SparseBatch) int64 {
-	p := packer{}
+func recordSize(s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) int64 {
+	p := packer{rates: rates}
 	p.step(s, batches, 0)
 	return p.used
 }
@@ -134,6 +134,8 @@ type packer struct {
 	to   []byte
 	at   driver.Address // of to on the device
 	used int64
+
+	rates freshRates
 }
 
 // put copies an array and tells where it will lie on the device.
@@ -166,7 +168,8 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 		}
 	}
 	head[0] = stepRecord{
-		slots: p.at + driver.Address(place), rates: put(p, s.Rates), results: results, ratesFrom: s.RatesFrom, number: s.Number,
+		slots: p.at + driver.Address(place), rates: p.rates.table, results: results, freshRates: put(p, p.rates.list), order: put(p, s.Order),
+		ratesFrom: s.RatesFrom, freshFrom: p.rates.from, freshCount: int64(len(p.rates.list)), number: s.Number,
 		rows: s.Rows, seed: s.Seed, losses: results + driver.Address(resultsSize(0)), terms: int64(len(s.Loss)),
 	}
 	if s.Training {

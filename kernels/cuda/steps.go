@@ -18,6 +18,7 @@ import (
 // steps are those under way, and what all of them share.
 type steps struct {
 	record
+	rates    rateTable
 	open     *kernels.Step // the one that is begun
 	slots    [kernels.MostUnderWay + 1]slot
 	next     int // slot of the next step
@@ -128,12 +129,17 @@ func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.S
 			return err
 		}
 	}
-	if err := d.reserve(list, s, batches); err != nil {
+	rates, err := r.rates.prepare(d, s)
+	if err != nil {
+		return err
+	}
+	r.rates.note(s, false)
+	if err := d.reserve(list, s, batches, rates); err != nil {
 		return err
 	}
 	slot := &r.slots[r.next]
 	slot.number, slot.rows, slot.terms = s.Number, s.Rows, len(s.Loss)
-	if err := d.send(slot, s, batches); err != nil {
+	if err := d.send(slot, s, batches, rates); err != nil {
 		return err
 	}
 	if err := d.work(list, slot, walk); err != nil {
@@ -145,14 +151,15 @@ func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.S
 	if err := d.stream.Record(slot.done); err != nil {
 		return err
 	}
+	r.rates.note(s, true)
 	begun, r.next, r.underWay = true, (r.next+1)%len(r.slots), r.underWay+1
 	return nil
 }
 
 // send packs record and batches and puts their way to the record into the streams. The slot's former step is done.
-func (d *device) send(slot *slot, s *kernels.Step, batches []*kernels.SparseBatch) error {
+func (d *device) send(slot *slot, s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) error {
 	r := &d.step
-	p := packer{to: unsafe.Slice((*byte)(slot.memory), r.size), at: r.at}
+	p := packer{to: unsafe.Slice((*byte)(slot.memory), r.size), at: r.at, rates: rates}
 	p.step(s, batches, r.results)
 	if err := d.copies.CopyToDeviceAsync(slot.area, slot.memory, p.used); err != nil {
 		return err
