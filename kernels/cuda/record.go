@@ -17,6 +17,7 @@ type (
 		slots, rates, results driver.Address
 		ratesFrom, number     int64
 		rows                  int64
+		first, whole          int64
 		seed                  uint64
 		training              int32
 	}
@@ -271,7 +272,7 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 	}
 	head[0] = stepRecord{
 		slots: p.at + driver.Address(place), rates: put(p, s.Rates), results: results, ratesFrom: s.RatesFrom, number: s.Number,
-		rows: s.Rows, seed: s.Seed,
+		rows: s.Rows, first: s.First, whole: s.WholeRows(), seed: s.Seed,
 	}
 	if s.Training {
 		head[0].training = 1

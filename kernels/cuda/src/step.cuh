@@ -32,6 +32,7 @@ struct StepRecord {
   int64_t rates_from;
   int64_t number;
   int64_t rows;
+  int64_t first, whole;  // the batch begins at row `first` of one that has `whole` rows
   uint64_t seed;
   int32_t training;
 };
