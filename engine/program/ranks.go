@@ -80,6 +80,7 @@ func (l *opList) add(text string, run func(*kernels.Step) error) {
 // part is what one rank has of a program: its lists of bound calls and the memory they work in.
 type part struct {
 	Rank
+	rank               int
 	begin, step, flush opList
 	rows               int64                  // of the largest batch
 	hidden             map[int]kernels.Buffer // output of each hidden layer, [B, K]
@@ -92,6 +93,7 @@ type part struct {
 	// cuts make batches out of a step's: the shards of one of several ranks, which has none of the whole ones. They come before
 	// the step's list, on the host.
 	cuts    []Op
+	of      int // the rank has an equal part of each batch's rows, one of so many; 0: all rows
 	batches []*kernels.SparseBatch
 }
 
@@ -105,6 +107,10 @@ func (p *part) runStep(step *kernels.Step) error {
 			}
 		}
 		own.Sparse = p.batches
+		if p.of > 0 {
+			first, end := shardOf(step.Rows, p.rank, p.of)
+			own.First, own.Whole, own.Rows = first, step.Rows, end-first
+		}
 	}
 	return p.walk(&p.step, &own)
 }
