@@ -100,6 +100,7 @@ type Device interface {
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error
 	Replay(*Replay, *Step) error
+	Update(*Update, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error
 }
@@ -109,7 +110,7 @@ const MostUnderWay = 2
 
 // Result is what a step has found.
 type Result struct {
-	Number, Rows int64     // of the step
+	Number, Rows int64     // of the step; of a part of a batch, the rows of the whole
 	Loss         []float64 // by output, as Step.Loss
 }
 

@@ -9,7 +9,7 @@ type HostSteps struct{ done, told []Result }
 func (h *HostSteps) Run(_ *List, s *Step, walk func() error) error {
 	err := walk()
 	if err == nil {
-		h.done = append(h.done, Result{Number: s.Number, Rows: s.Rows, Loss: slices.Clone(s.Loss)})
+		h.done = append(h.done, Result{Number: s.Number, Rows: s.WholeRows(), Loss: slices.Clone(s.Loss)})
 	}
 	return err
 }

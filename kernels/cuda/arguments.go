@@ -14,7 +14,7 @@ var kernelNames = []string{
 	"output_project_weight", "output_project_hidden", "output_bias", "squares", "scores", "select_best", "ranked",
 	"assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place", "items_count", "items_scan",
 	"items_write",
-	"add_parts",
+	"add_parts", "update_written",
 }
 
 // The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.

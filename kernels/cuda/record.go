@@ -15,6 +15,7 @@ type (
 	stepRecord struct {
 		slots, rates, results, losses, freshRates, order      driver.Address
 		ratesFrom, freshFrom, freshCount, number, rows, terms int64
+		first, whole                                          int64
 		seed                                                  uint64
 		training                                              int32
 	}
@@ -170,7 +171,8 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 	head[0] = stepRecord{
 		slots: p.at + driver.Address(place), rates: p.rates.table, results: results, freshRates: put(p, p.rates.list), order: put(p, s.Order),
 		ratesFrom: s.RatesFrom, freshFrom: p.rates.from, freshCount: int64(len(p.rates.list)), number: s.Number,
-		rows: s.Rows, seed: s.Seed, losses: results + driver.Address(resultsSize(0)), terms: int64(len(s.Loss)),
+		rows: s.Rows, terms: int64(len(s.Loss)), first: s.First, whole: s.WholeRows(), seed: s.Seed,
+		losses: results + driver.Address(resultsSize(0)),
 	}
 	if s.Training {
 		head[0].training = 1

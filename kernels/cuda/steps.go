@@ -138,7 +138,7 @@ func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.S
 		return err
 	}
 	slot := &r.slots[r.next]
-	slot.number, slot.rows, slot.terms = s.Number, s.Rows, len(s.Loss)
+	slot.number, slot.rows, slot.terms = s.Number, s.WholeRows(), len(s.Loss)
 	if err := d.send(slot, s, batches, rates); err != nil {
 		return err
 	}

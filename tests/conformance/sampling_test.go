@@ -111,10 +111,14 @@ func (s *sampler) step(o kernels.Optimizer, rows int64, batches ...*kernels.Spar
 	number, most := int64(3), rows+[]int64{0, 1, 70}[s.steps%3]
 	s.steps++
 	s.words = append(s.words, fmt.Sprintf("room for %d rows", most))
-	return &kernels.Step{
+	step := &kernels.Step{
 		Number: number, Rows: rows, MaxRows: most, Training: true, Seed: 0x1234567890abcdef, Sparse: batches, Loss: make([]float64, 2),
 		Rates: []kernels.Rates{{LearningRate: -1}, o.RatesAt(number, 0.05)}, RatesFrom: number - 1,
 	}
+	if s.IntN(3) == 0 { // a part of a batch
+		step.First, step.Whole = 5, rows+7
+	}
+	return step
 }
 
 // fresh is a copy of a step whose loss counts from zero.

@@ -37,6 +37,7 @@ struct StepRecord {
   int64_t number;
   int64_t rows;
   int64_t terms;
+  int64_t first, whole;  // the batch begins at row `first` of one that has `whole` rows
   uint64_t seed;
   int32_t training;
 };

@@ -1,4 +1,4 @@
-// Opbench runs one op of the CPU backend alone, on numbers it makes up, and tells how long it took.
+// Opbench runs one op of a backend alone, the CPU's if none is named, on numbers it makes up, and tells how long it took.
 //
 // It reads JSON lines: the first describes the op (see request), each further one, {"steps": n}, asks for n runs and is
 // answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered by
@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,6 +22,7 @@ import (
 // request describes an op: "output", "gather" or "scatter".
 type request struct {
 	Op             string  `json:"op"`
+	Backend        string  `json:"backend"`
 	Loss           string  `json:"loss"`
 	Optimizer      string  `json:"optimizer"`
 	Precision      string  `json:"precision"`
@@ -111,7 +113,11 @@ func prepare(r *request) (func(int) error, answer, error) {
 	if err != nil {
 		return nil, answer{}, err
 	}
-	d, err := kernels.Lookup("cpu").Open(0, kernels.Options{
+	backend := kernels.Lookup(cmp.Or(r.Backend, "cpu"))
+	if backend == nil {
+		return nil, answer{}, fmt.Errorf("this build has no backend %q", r.Backend)
+	}
+	d, err := backend.Open(0, kernels.Options{
 		Threads: r.Threads, InstructionSet: r.InstructionSet, Precision: kernels.Precision(precision),
 	})
 	if err != nil {
@@ -149,9 +155,10 @@ func prepare(r *request) (func(int) error, answer, error) {
 	if m.err != nil {
 		return nil, answer{}, m.err
 	}
+	var list kernels.List
 	return func(number int) error {
 		step.Sparse[0] = batches[number%len(batches)]
-		return run()
+		return d.Run(&list, step, run)
 	}, touched, nil
 }
 

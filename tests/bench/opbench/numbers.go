@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 
@@ -22,8 +23,14 @@ func (m *maker) filled(n int64, scale float32) kernels.Buffer {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	values := b.Float32()
+	if values == nil {
+		values = make([]float32, n)
+	}
 	for i := range values { // also where scale is 0, so that the pages exist
 		values[i] = scale * (random.Float32() - 0.5)
+	}
+	if b.Float32() == nil {
+		m.err = errors.Join(m.err, m.device.Write(b, 0, values))
 	}
 	return b
 }
