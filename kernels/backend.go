@@ -35,10 +35,12 @@ type Options struct {
 type Precision int32
 
 // Float32 multiplies the numbers as they are. BFloat16 rounds every factor to bfloat16 first (8 bits of precision, to nearest,
-// ties to even, numbers below the normal ones to zero) and adds the products in float32.
+// ties to even, numbers below the normal ones to zero) and adds the products in float32. TensorFloat32 multiplies numbers of
+// which a device of its kind reads the first ten bits of the mantissa, rounded or cut off, and adds the products in float32.
 const (
 	Float32 Precision = iota
 	BFloat16
+	TensorFloat32
 )
 
 // Device owns memory and runs ops. Methods are called from one goroutine at a time.

@@ -34,7 +34,7 @@ func describe(d driver.DeviceInfo) kernels.DeviceInfo {
 		Name:       fmt.Sprintf("cuda:%d", d.ID),
 		Kind:       fmt.Sprintf("%s, compute capability %d.%d", d.Name, d.Capability/10, d.Capability%10),
 		Available:  d.Free,
-		Precisions: kernels.PrecisionWords[:1],
+		Precisions: kernels.PrecisionWords,
 		Used:       d.UsersText(),
 		Missing:    d.Unusable(),
 	}

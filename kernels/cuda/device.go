@@ -24,7 +24,7 @@ type device struct {
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
 	closed   bool
-	narrow   int32 // 1: products are of bfloat16
+	narrow   int32 // kernels.Precision: what products are of
 }
 
 // open takes part in the device's primary context, loads the kernels and makes the stream.
@@ -35,7 +35,7 @@ func open(info driver.DeviceInfo, precision kernels.Precision) (*device, error) 
 	}
 	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
 	d.info.Available = -1
-	d.memory.device, d.narrow = d, flag(precision == kernels.BFloat16)
+	d.memory.device, d.narrow = d, int32(precision)
 	err = d.do("opening", func() error {
 		if err := d.load(info.Capability); err != nil {
 			return err

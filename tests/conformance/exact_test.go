@@ -140,21 +140,23 @@ func (c *outputCase) representable() bool {
 	return true
 }
 
-func TestNumbersOfFewBitsGiveTheBitsOfFloat32InBFloat16(t *testing.T) {
+func TestNumbersOfFewBitsGiveTheBitsOfFloat32AtEveryPrecision(t *testing.T) {
 	steps := exactOutputs(false)
 	for _, c := range steps {
 		require.True(t, c.(*outputCase).representable(), c.name())
 	}
 	cases := append(append(steps, exactOutputs(true)...), exactDense()...)
-	forEveryNarrowDevice(t, func(t *testing.T, narrow, wide opener) {
-		t.Parallel()
-		a, b := narrow(2), wide(2)
-		for _, c := range cases {
-			got, err := c.run(a)
-			require.NoError(t, err, c.name())
-			want, err := c.run(b)
-			require.NoError(t, err, c.name())
-			require.NoError(t, compare(got, want, nil), c.name())
-		}
-	})
+	for _, p := range []kernels.Precision{kernels.BFloat16, kernels.TensorFloat32} {
+		forEveryDeviceThatRounds(t, p, func(t *testing.T, narrow, wide opener) {
+			t.Parallel()
+			a, b := narrow(2), wide(2)
+			for _, c := range cases {
+				got, err := c.run(a)
+				require.NoError(t, err, c.name())
+				want, err := c.run(b)
+				require.NoError(t, err, c.name())
+				require.NoError(t, compare(got, want, nil), c.name())
+			}
+		})
+	}
 }
