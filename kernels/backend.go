@@ -8,6 +8,8 @@ type Backend interface {
 	Devices() []DeviceInfo
 	// Open makes device number id ready to use.
 	Open(id int, options Options) (Device, error)
+	// Join makes devices of the backend a group: a communicator for each, by rank.
+	Join([]Device) ([]Communicator, error)
 }
 
 // DeviceInfo describes a device for doctor and for error messages.
@@ -49,8 +51,8 @@ const (
 // are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not finite is
 // reported at the latest by the op that reads it.
 //
-// An op that is called between Begin and End of its step may return before it is done; it is done when End returns, which
-// then tells the first error of all of them. An op that is called outside is done when it returns.
+// An op that is called while its step runs (see Run) may return before it is done; it is done when Run returns, which then
+// tells the first error of all of them. An op that is called outside is done when it returns.
 type Device interface {
 	// Info describes the device, but for Available, which takes a look at the system.
 	Info() DeviceInfo
@@ -67,10 +69,11 @@ type Device interface {
 	// StepSize tells how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to
 	// rows rows and, by slot, up to entries stored entries; 0 where ops read the host's.
 	StepSize(rows int64, entries []int64) int64
-	// Begin makes a step's record and batches known to the device; the step does not change until End.
-	Begin(*Step) error
-	// End waits until the ops since Begin are done, adds what they have found to Step.Loss, and tells whether they succeeded.
-	End(*Step) error
+	// Run does a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
+	// and collectives. When it returns they are done, what they have found is added to Step.Loss, and it tells whether all
+	// succeeded. A walk depends on its list alone: on no number of a step, so that a device may keep what it has done instead
+	// of calling it again.
+	Run(list *List, step *Step, walk func() error) error
 	// WorkspaceSize tells how many elements of scratch memory an op (a pointer to one of the structs of ops.go) needs for
 	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs. Ops without such a
 	// field need none.
@@ -91,6 +94,17 @@ type Device interface {
 	Replay(*Replay, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error
+}
+
+// List stands for a list of ops that runs again and again on a device, and holds what the device keeps for it.
+type List struct{ Kept interface{ Free() } }
+
+// Free gives back what the device keeps.
+func (l *List) Free() {
+	if l.Kept != nil {
+		l.Kept.Free()
+		l.Kept = nil
+	}
 }
 
 // Buffer is memory of a device, counted in elements of 4 bytes.

@@ -27,11 +27,8 @@ func (HostMemory) Read(from Buffer, at int64, to []float32) error {
 // StepSize is 0: ops read the step as it is.
 func (HostMemory) StepSize(int64, []int64) int64 { return 0 }
 
-// Begin has nothing to do.
-func (HostMemory) Begin(*Step) error { return nil }
-
-// End has nothing to wait for.
-func (HostMemory) End(*Step) error { return nil }
+// Run has nothing to do but the ops.
+func (HostMemory) Run(_ *List, _ *Step, walk func() error) error { return walk() }
 
 // Bits views whole numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits.
 func Bits(x []int32) []float32 {

@@ -28,6 +28,7 @@ type Weights struct {
 type Step struct {
 	Number   int64 // counts from 1; random numbers and optimizers depend on it
 	Rows     int64 // B, examples in this batch
+	MaxRows  int64 // those of the largest batch, which buffers have room for; 0: Rows
 	Training bool  // false: no dropout, and ops that update must not be called
 	Seed     uint64
 	Sparse   []*SparseBatch // by slot: the batch of each bound input or target layer
@@ -36,6 +37,9 @@ type Step struct {
 	RatesFrom int64
 	Loss      []float64 // by output: sum over the batch of row weight times loss, added by OutputStep
 }
+
+// Most is the number of rows that buffers have room for.
+func (s *Step) Most() int64 { return max(s.Rows, s.MaxRows) }
 
 // RatesOf returns the optimizer's rates at step n.
 func (s *Step) RatesOf(n int64) Rates { return s.Rates[n-s.RatesFrom] }
@@ -207,7 +211,8 @@ type Output struct {
 // sum of exp(log-sum-exp) over the shards. A shard without items has -Inf twice.
 type CombineStats struct {
 	Shards int64
-	Parts  Buffer // [Shards, B, 2]
+	Stride int64  // rows of a shard's part, at least B
+	Parts  Buffer // [Shards, Stride, 2]
 	Stats  Buffer // [B, 2]
 }
 

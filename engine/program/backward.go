@@ -90,8 +90,8 @@ func (b *builder) combineStats(op *kernels.Output) error {
 		return err
 	}
 	to, device := b.p.Communicator, b.device
-	b.add("AllGather the statistics of "+op.Name, func(s *kernels.Step) error { return to.AllGather(op.Stats, parts, 2*s.Rows) })
-	all := &kernels.CombineStats{Shards: ranks, Parts: parts, Stats: op.Stats}
+	b.add("AllGather the statistics of "+op.Name, func(s *kernels.Step) error { return to.AllGather(op.Stats, parts, 2*s.MaxRows) })
+	all := &kernels.CombineStats{Shards: ranks, Stride: b.spec.Rows, Parts: parts, Stats: op.Stats}
 	b.add("CombineStats "+op.Name, func(s *kernels.Step) error { return device.CombineStats(all, s) })
 	return nil
 }

@@ -121,7 +121,7 @@ func (b *builder) gatherInTurn(op *kernels.Gather, layer, source string) {
 			ending = b.ending(epilogue)
 		}
 		b.add(fmt.Sprintf("Broadcast %s from %d%s", layer, root, ending), func(s *kernels.Step) error {
-			return to.Broadcast(op.Out, s.Rows*units, root)
+			return to.Broadcast(op.Out, s.MaxRows*units, root)
 		})
 	}
 }
@@ -142,10 +142,7 @@ func (b *builder) replays(op *kernels.Gather) {
 	rows := &kernels.Replay{Input: op.Input, Weight: op.Weight, Optimizer: b.spec.Training.Optimizer}
 	b.add("Replay the batch's rows of "+shape(op.Weight), func(s *kernels.Step) error { return device.Replay(rows, s) })
 	all := &kernels.Replay{Input: -1, Weight: op.Weight, Optimizer: b.spec.Training.Optimizer}
-	b.p.flush = append(b.p.flush, Op{
-		Text: "Replay all rows of " + shape(op.Weight),
-		run:  func(s *kernels.Step) error { return device.Replay(all, s) },
-	})
+	b.p.flush.add("Replay all rows of "+shape(op.Weight), func(s *kernels.Step) error { return device.Replay(all, s) })
 }
 
 func (b *builder) epilogue(i int) (*kernels.Epilogue, error) {

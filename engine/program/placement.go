@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -130,12 +131,29 @@ func (p Placement) openCPUs(count int) ([]Rank, error) {
 		}
 		ranks[rank].Device = device
 	}
-	if count > 1 {
-		for rank, to := range kernels.NewHostGroup(count) {
-			ranks[rank].Communicator = to
-		}
+	if err := join(kernels.Lookup("cpu"), ranks); err != nil {
+		return nil, err
 	}
 	return ranks, nil
+}
+
+// join makes several ranks a group, or closes them.
+func join(backend kernels.Backend, ranks []Rank) error {
+	if len(ranks) == 1 {
+		return nil
+	}
+	devices := make([]kernels.Device, len(ranks))
+	for rank := range ranks {
+		devices[rank] = ranks[rank].Device
+	}
+	group, err := backend.Join(devices)
+	if err != nil {
+		return errors.Join(err, Close(ranks))
+	}
+	for rank := range ranks {
+		ranks[rank].Communicator = group[rank]
+	}
+	return nil
 }
 
 // Close closes the devices; the first error is returned.

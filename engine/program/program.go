@@ -97,14 +97,13 @@ func (p *Program) describe(spec Spec) {
 		if len(p.parts) > 1 {
 			where = part.Device.Info().Name + ": "
 		}
-		for _, op := range part.begin {
-			plan.Operations = append(plan.Operations, where+"at the start of a run: "+op.Text)
-		}
-		for _, op := range part.ops {
-			plan.Operations = append(plan.Operations, where+op.Text)
-		}
-		for _, op := range part.flush {
-			plan.Operations = append(plan.Operations, where+"at the end of a run: "+op.Text)
+		for _, l := range []struct {
+			when string
+			ops  []Op
+		}{{"at the start of a run: ", part.begin.ops}, {"", part.cuts}, {"", part.step.ops}, {"at the end of a run: ", part.flush.ops}} {
+			for _, op := range l.ops {
+				plan.Operations = append(plan.Operations, where+l.when+op.Text)
+			}
 		}
 	}
 	for _, part := range plan.Parts {
@@ -114,57 +113,30 @@ func (p *Program) describe(spec Spec) {
 
 // Begin starts a run: what several ranks have of the model becomes what the model has now.
 func (p *Program) Begin(step *kernels.Step) error {
-	return p.each(step, func(p *part) []Op { return p.begin })
+	return p.each(func(p *part) error { return p.run(&p.begin, step) })
 }
 
 // Run walks the lists once. Losses are added in the order of the ranks.
 func (p *Program) Run(step *kernels.Step) error {
-	err := p.each(step, func(p *part) []Op { return p.ops })
-	if err == nil && len(p.parts) > 1 {
-		for _, part := range p.parts {
-			for term, loss := range part.step.Loss {
-				step.Loss[term] += loss
-			}
+	if err := p.each(func(p *part) error { return p.runStep(step) }); err != nil {
+		return err
+	}
+	for _, part := range p.parts {
+		for term, loss := range part.loss {
+			step.Loss[term] += loss
 		}
 	}
-	return err
+	return nil
 }
 
 // Flush brings weights that are updated lazily up to step.Number.
 func (p *Program) Flush(step *kernels.Step) error {
-	return p.each(step, func(p *part) []Op { return p.flush })
+	return p.each(func(p *part) error { return p.run(&p.flush, step) })
 }
 
-// each walks one of the lists of all ranks.
-func (p *Program) each(step *kernels.Step, list func(*part) []Op) error {
-	if len(p.parts) == 1 {
-		return oneStep(p.parts[0], list(p.parts[0]), step)
-	}
-	return Together(p.ranks, func(rank int) error { return p.parts[rank].run(list(p.parts[rank]), step) })
-}
-
-// oneStep walks a list as one step of a device, which may put off the work until the end of it.
-func oneStep(p *part, ops []Op, step *kernels.Step) error {
-	if len(ops) == 0 {
-		return nil
-	}
-	if err := p.Device.Begin(step); err != nil {
-		return err
-	}
-	err := walk(ops, step)
-	if failure := p.Device.End(step); err == nil {
-		err = failure
-	}
-	return err
-}
-
-func walk(ops []Op, step *kernels.Step) error {
-	for i := range ops {
-		if err := ops[i].run(step); err != nil {
-			return err
-		}
-	}
-	return nil
+// each does something on all ranks at the same time.
+func (p *Program) each(work func(*part) error) error {
+	return Together(p.ranks, func(rank int) error { return work(p.parts[rank]) })
 }
 
 // Hidden is the output of a hidden layer, [B, units], on the first rank; the others have the same bits.
@@ -188,6 +160,9 @@ func (p *Program) Gradient(rank int, tensor string) (gradient kernels.Buffer, fi
 // Free gives the program's memory back; the weights stay.
 func (p *Program) Free() {
 	for _, part := range p.parts {
+		for _, list := range []*opList{&part.begin, &part.step, &part.flush} {
+			list.kept.Free()
+		}
 		part.memory.free()
 	}
 }
@@ -214,7 +189,7 @@ func newBuilder(spec Spec, rank int, dry bool) *builder {
 	b := &builder{
 		spec: spec, rank: rank, device: spec.Ranks[rank].Device, net: spec.Network,
 		p: &part{
-			Rank: spec.Ranks[rank], hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
+			Rank: spec.Ranks[rank], rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
 			first: map[string]int64{}, memory: &memory{device: spec.Ranks[rank].Device, dry: dry},
 		},
 		tensors: map[string]network.Tensor{}, weights: map[string]*kernels.Weights{},
@@ -250,9 +225,9 @@ func (b *builder) build() error {
 	b.noteBatches()
 	if !b.alone() {
 		b.takeShards()
-		if b.spec.Training != nil {
-			b.p.step.Loss = make([]float64, len(b.net.Terms))
-		}
+	}
+	if b.spec.Training != nil {
+		b.p.loss = make([]float64, len(b.net.Terms))
 	}
 	if err := b.forward(); err != nil {
 		return err
@@ -320,9 +295,7 @@ func ShardBytes(rows, entries int64, rowsOnly bool) int64 {
 // slot is the place of a layer's batch in Step.Sparse, -1 if it has none.
 func (b *builder) slot(layer int) int { return slices.Index(b.slots, layer) }
 
-func (b *builder) add(text string, run func(*kernels.Step) error) {
-	b.p.ops = append(b.p.ops, Op{Text: text, run: run})
-}
+func (b *builder) add(text string, run func(*kernels.Step) error) { b.p.step.add(text, run) }
 
 // workspace reserves scratch memory for an op; all ops share one, since they run one after the other.
 func (b *builder) workspace(op any, take func(kernels.Buffer)) {

@@ -67,29 +67,69 @@ func guarded(work func(rank int) error, rank int) (err error) {
 	return work(rank)
 }
 
-// part is what one rank has of a program: its list of bound calls and the memory they work in.
-type part struct {
-	Rank
-	begin, ops, flush []Op
-	hidden            map[int]kernels.Buffer // output of each hidden layer, [B, K]
-	shard             map[int]Shard          // of each output layer
-	grads             map[string]kernels.Buffer
-	first             map[string]int64 // first row of the tensors of which there is a shard
-	memory            *memory
-	copies            []copied
-	// with several ranks: the step as this one sees it
-	step    kernels.Step
-	batches []kernels.SparseBatch
-	whole   []*kernels.SparseBatch // the step's batches, of which those of step are shards
+// opList is ops that run one after the other, and what the device keeps for them.
+type opList struct {
+	ops  []Op
+	kept kernels.List
 }
 
-// run walks one of the part's lists, over the shards of the step's batches.
-func (p *part) run(ops []Op, step *kernels.Step) error {
-	sparse, loss := p.step.Sparse, p.step.Loss
-	p.whole, p.step = step.Sparse, *step
-	p.step.Sparse, p.step.Loss = sparse, loss
-	clear(loss)
-	err := walk(ops, &p.step)
+func (l *opList) add(text string, run func(*kernels.Step) error) {
+	l.ops = append(l.ops, Op{Text: text, run: run})
+}
+
+// part is what one rank has of a program: its lists of bound calls and the memory they work in.
+type part struct {
+	Rank
+	begin, step, flush opList
+	rows               int64                  // of the largest batch
+	hidden             map[int]kernels.Buffer // output of each hidden layer, [B, K]
+	shard              map[int]Shard          // of each output layer
+	grads              map[string]kernels.Buffer
+	first              map[string]int64 // first row of the tensors of which there is a shard
+	memory             *memory
+	copies             []copied
+	loss               []float64 // of the last step, by term
+	// cuts make batches out of a step's: the shards of one of several ranks, which has none of the whole ones. They come before
+	// the step's list, on the host.
+	cuts    []Op
+	batches []*kernels.SparseBatch
+}
+
+// runStep walks the list of a step, over this rank's share of the batches.
+func (p *part) runStep(step *kernels.Step) error {
+	own := *step
+	if len(p.cuts) > 0 {
+		for _, cut := range p.cuts {
+			if err := cut.run(step); err != nil {
+				return err
+			}
+		}
+		own.Sparse = p.batches
+	}
+	return p.walk(&p.step, &own)
+}
+
+// run walks a list that needs no batches.
+func (p *part) run(list *opList, step *kernels.Step) error {
+	own := *step
+	own.Sparse = nil
+	return p.walk(list, &own)
+}
+
+func (p *part) walk(list *opList, step *kernels.Step) error {
+	if len(list.ops) == 0 {
+		return nil
+	}
+	clear(p.loss)
+	step.Loss, step.MaxRows = p.loss, p.rows
+	err := p.Device.Run(&list.kept, step, func() error {
+		for i := range list.ops {
+			if err := list.ops[i].run(step); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	var bad *kernels.NotFiniteError
 	if errors.As(err, &bad) && bad.Row >= 0 {
 		bad.Row += p.first[bad.Tensor]
@@ -97,21 +137,24 @@ func (p *part) run(ops []Op, step *kernels.Step) error {
 	return err
 }
 
-// takeShards begins the list of a rank with its shards of the batches.
+// takeShards gives a rank its shards of the batches.
 func (b *builder) takeShards() {
 	p := b.p
-	p.batches, p.step.Sparse = make([]kernels.SparseBatch, len(b.slots)), make([]*kernels.SparseBatch, len(b.slots))
+	p.batches = make([]*kernels.SparseBatch, len(b.slots))
 	for slot, i := range b.slots {
-		layer, out := &b.net.Layers[i], &p.batches[slot]
-		p.step.Sparse[slot] = out
+		layer, out := &b.net.Layers[i], &kernels.SparseBatch{}
+		p.batches[slot] = out
 		first, end := b.shardOf(layer.Size)
 		shard := csr.Shard
 		if b.spec.Training == nil {
 			shard = csr.ShardRows
 		}
-		b.add(fmt.Sprintf("Shard %d:%d of the batch of %s[%d]", first, end, layer.Name, layer.Size), func(*kernels.Step) error {
-			shard(p.whole[slot], first, end, out)
-			return nil
+		p.cuts = append(p.cuts, Op{
+			Text: fmt.Sprintf("Shard %d:%d of the batch of %s[%d]", first, end, layer.Name, layer.Size),
+			run: func(s *kernels.Step) error {
+				shard(s.Sparse[slot], first, end, out)
+				return nil
+			},
 		})
 	}
 }
@@ -119,7 +162,7 @@ func (b *builder) takeShards() {
 // allReduce sums a [B, units] buffer over the ranks.
 func (b *builder) allReduce(what string, buffer kernels.Buffer, units int64) {
 	to := b.p.Communicator
-	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.Rows*units) })
+	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.MaxRows*units) })
 }
 
 // shardOf is the range of rows that the builder's rank has of n.

@@ -85,7 +85,7 @@ func (b *builder) replicate(w *kernels.Weights) {
 		}
 		return nil
 	}
-	b.p.begin = append(b.p.begin, Op{Text: "Broadcast " + shape(w) + " and its state", run: broadcast})
+	b.p.begin.add("Broadcast "+shape(w)+" and its state", broadcast)
 }
 
 // isSharded: a weight or a bias whose rows are items is cut by rows, each rank has its own. Others are on every rank.

@@ -35,6 +35,11 @@ func (backend) Devices() []kernels.DeviceInfo {
 	}}
 }
 
+// Join needs nothing but the host's memory.
+func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
+	return kernels.NewHostGroup(len(devices)), nil
+}
+
 // Open starts the workers. Every id is the same CPU: several devices of it are virtual ones.
 func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	table, err := choose(o.InstructionSet)

@@ -14,12 +14,12 @@ func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
 	for u := range s.Rows {
 		maximum, largest := math.Inf(-1), math.Inf(-1)
 		for shard := range op.Shards {
-			at := 2 * (shard*s.Rows + u)
+			at := 2 * (shard*op.Stride + u)
 			maximum, largest = math.Max(maximum, float64(parts[at])), math.Max(largest, float64(parts[at+1]))
 		}
 		sum := 0.0
 		for shard := range op.Shards {
-			if part := float64(parts[2*(shard*s.Rows+u)+1]); !math.IsInf(part, -1) {
+			if part := float64(parts[2*(shard*op.Stride+u)+1]); !math.IsInf(part, -1) {
 				sum += math.Exp(part - largest)
 			}
 		}

@@ -68,7 +68,7 @@ type outputRun struct {
 }
 
 func (d *device) output(op *kernels.Output, s *kernels.Step) *outputRun {
-	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: spaceOf(op, s.Rows)}
+	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: spaceOf(op, s.Most())}
 	r.finish.temperature = op.Temperature
 	if op.Bias != nil {
 		r.finish.bias = addressOf(op.Bias.Value)
@@ -85,7 +85,7 @@ func (r *outputRun) place(element int64) driver.Address { return r.at + driver.A
 func (r *outputRun) tiles(each func() error) error {
 	if r.op.Temperature != 0 {
 		source := r.op.Sources[0]
-		if err := r.inverseNorms(addressOf(source.H), r.finish.hiddenInverse, source.Weight.Columns, -1, r.step.Rows); err != nil {
+		if err := r.inverseNorms(addressOf(source.H), r.finish.hiddenInverse, source.Weight.Columns, -1, r.step.Most()); err != nil {
 			return err
 		}
 	}
@@ -119,11 +119,11 @@ func (r *outputRun) logits() error {
 	}
 	z := r.place(r.space.logits)
 	if len(r.op.Sources) == 0 {
-		return r.stream.Fill32(z, 0, r.step.Rows*r.space.tile)
+		return r.stream.Fill32(z, 0, r.step.Most()*r.space.tile)
 	}
 	for n, source := range r.op.Sources {
 		w := source.Weight
-		grid := driver.Dim{X: blocks(r.items, productTile), Y: blocks(r.step.Rows, productTile)}
+		grid := driver.Dim{X: blocks(r.items, productTile), Y: blocks(r.step.Most(), productTile)}
 		err := launch(r.device, "logits", grid, driver.Dim{X: productThreads}, &args{
 			r.device.step.at, addressOf(source.H), addressOf(w.Value), z, w.Columns, r.space.tile, r.first, r.items, flag(n > 0),
 			r.narrow, r.next(site{}),
@@ -153,11 +153,11 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 	}
 	return d.run("OutputStats", s, nil, func() error {
 		if op.Items == 0 {
-			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Rows)
+			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Most())
 		}
 		r := d.output(op, s)
 		return r.tiles(func() error {
-			return launch(d, "output_stats", driver.Dim{X: uint32(s.Rows)}, driver.Dim{X: 256}, &args{
+			return launch(d, "output_stats", driver.Dim{X: uint32(s.Most())}, driver.Dim{X: 256}, &args{
 				d.step.at, r.place(r.space.logits), addressOf(op.Stats), r.finish, r.space.tile, r.first, r.items,
 				flag(r.first == 0), flag(r.first+r.items == op.Items), d.next(site{tensor: op.Name, what: lossWords, noRow: true}),
 			})
@@ -169,12 +169,12 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
 	type args struct {
 		step, parts, stats driver.Address
-		shards             int64
+		shards, stride     int64
 		launch             int32
 	}
 	return d.run("CombineStats", s, nil, func() error {
-		return launch(d, "combine_stats", driver.Dim{X: blocks(s.Rows, 256)}, driver.Dim{X: 256}, &args{
-			d.step.at, addressOf(op.Parts), addressOf(op.Stats), op.Shards, d.next(site{}),
+		return launch(d, "combine_stats", driver.Dim{X: blocks(s.Most(), 256)}, driver.Dim{X: 256}, &args{
+			d.step.at, addressOf(op.Parts), addressOf(op.Stats), op.Shards, op.Stride, d.next(site{}),
 		})
 	})
 }
@@ -187,7 +187,7 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	}
 	return d.run("OutputStep", s, slots, func() error {
 		if op.Items == 0 {
-			return d.clearHidden(op, s.Rows)
+			return d.clearHidden(op, s.Most())
 		}
 		r := d.output(op, s)
 		if err := r.tiles(r.gradients); err != nil {
@@ -268,7 +268,7 @@ func (r *outputRun) hidden(n int) error {
 		to, accumulate = r.place(r.space.hidden), r.first > 0
 	}
 	w := source.Weight
-	grid := driver.Dim{X: blocks(w.Columns, productTile), Y: blocks(r.step.Rows, productTile)}
+	grid := driver.Dim{X: blocks(w.Columns, productTile), Y: blocks(r.step.Most(), productTile)}
 	return launch(r.device, "output_hidden", grid, driver.Dim{X: productThreads}, &args{
 		r.device.step.at, r.place(r.space.logits), addressOf(w.Value), to, w.Columns, r.space.tile, r.first, r.items,
 		flag(accumulate), r.narrow, r.next(site{tensor: w.Name, what: updateWords}),
@@ -336,7 +336,7 @@ func (r *outputRun) projectHidden() error {
 		accumulate, launch      int32
 	}
 	source := r.op.Sources[0]
-	return launch(r.device, "output_project_hidden", driver.Dim{X: blocks(r.step.Rows, 8)}, driver.Dim{X: 256}, &args{
+	return launch(r.device, "output_project_hidden", driver.Dim{X: blocks(r.step.Most(), 8)}, driver.Dim{X: 256}, &args{
 		r.device.step.at, addressOf(source.H), r.place(r.space.hidden), r.finish.hiddenInverse, addressOf(source.DH),
 		source.Weight.Columns, flag(source.Accumulate), r.next(site{tensor: source.Weight.Name, what: updateWords}),
 	})

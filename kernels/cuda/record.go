@@ -42,7 +42,7 @@ const (
 // record is the memory of a step's record: two pinned copies on the host, of which one can be written while the other is
 // still on its way, and one on the device, at an address that stays the same as long as it is large enough.
 type record struct {
-	open    *kernels.Step // between Begin and End
+	open    *kernels.Step // the one that runs
 	staging [2]staging
 	turn    int
 	here    unsafe.Pointer // stepResults, pinned
@@ -67,27 +67,25 @@ func (d *device) StepSize(rows int64, entries []int64) int64 {
 	return sizeClass(size)
 }
 
-// Begin copies the record and all batches to the device.
-func (d *device) Begin(s *kernels.Step) error {
+// Run copies the record and all batches to the device, puts the ops into the stream and reads the results: the only time in a
+// step that the host waits.
+func (d *device) Run(_ *kernels.List, s *kernels.Step, walk func() error) error {
 	if d.step.open != nil {
 		return fault.New(fault.Internal, "%s: a step begins inside another", d.info.Name)
 	}
-	return d.do("beginning a step", func() error {
-		if err := d.begin(s, s.Sparse...); err != nil {
-			return err
-		}
-		d.step.open = s
-		return nil
-	})
+	if err := d.do("beginning a step", func() error { return d.begin(s, s.Sparse...) }); err != nil {
+		return err
+	}
+	d.step.open = s
+	defer func() { d.step.open = nil }()
+	err := walk()
+	if failure := d.do("ending a step", func() error { return d.end(s) }); err == nil {
+		err = failure
+	}
+	return err
 }
 
-// End reads the results: the only time in a step that the host waits.
-func (d *device) End(s *kernels.Step) error {
-	d.step.open = nil
-	return d.do("ending a step", func() error { return d.end(s) })
-}
-
-// run puts an op into the stream when its step has begun; otherwise it is a step of its own, with the batches that it needs.
+// run puts an op into the stream while its step runs; otherwise it is a step of its own, with the batches that it needs.
 func (d *device) run(what string, s *kernels.Step, slots []int, work func() error) error {
 	return d.do(what, func() error {
 		if d.step.open == s {

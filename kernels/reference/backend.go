@@ -20,6 +20,11 @@ func (backend) Devices() []kernels.DeviceInfo {
 	return []kernels.DeviceInfo{info}
 }
 
+// Join needs nothing but the host's memory.
+func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
+	return kernels.NewHostGroup(len(devices)), nil
+}
+
 func (backend) Open(id int, _ kernels.Options) (kernels.Device, error) {
 	if id != 0 {
 		return nil, fault.New(fault.DeviceUnavailable, "there is no device %s:%d; the only one is %s:0", name, id, name)

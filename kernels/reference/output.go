@@ -101,10 +101,10 @@ func (device) CombineStats(op *kernels.CombineStats, step *kernels.Step) error {
 	for u := range step.Rows {
 		maximum, sum := math.Inf(-1), 0.0
 		for shard := range op.Shards {
-			maximum = math.Max(maximum, float64(rowOf(op.Parts, shard*step.Rows+u, 2)[0]))
+			maximum = math.Max(maximum, float64(rowOf(op.Parts, shard*op.Stride+u, 2)[0]))
 		}
 		for shard := range op.Shards {
-			sum += math.Exp(float64(rowOf(op.Parts, shard*step.Rows+u, 2)[1]) - maximum)
+			sum += math.Exp(float64(rowOf(op.Parts, shard*op.Stride+u, 2)[1]) - maximum)
 		}
 		stats := rowOf(op.Stats, u, 2)
 		stats[0], stats[1] = float32(maximum), float32(maximum+math.Log(sum))

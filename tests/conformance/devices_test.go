@@ -64,7 +64,8 @@ type combineCase struct {
 	title  string
 	step   *kernels.Step
 	shards int64
-	parts  []float32 // [shards, B, 2]
+	stride int64
+	parts  []float32 // [shards, stride, 2]
 }
 
 func (c *combineCase) name() string { return c.title }
@@ -72,7 +73,7 @@ func (c *combineCase) name() string { return c.title }
 func (c *combineCase) run(d kernels.Device) (r result, err error) {
 	p := &place{device: d}
 	defer p.free()
-	op := &kernels.CombineStats{Shards: c.shards, Parts: p.floats(c.parts)}
+	op := &kernels.CombineStats{Shards: c.shards, Stride: c.stride, Parts: p.floats(c.parts)}
 	op.Stats = p.guarded(make([]float32, 2*c.step.Rows), 2)
 	err = d.CombineStats(op, c.step)
 	r.add("stats", op.Stats)
@@ -86,7 +87,7 @@ func (c *combineCase) bounds() map[string][]float64 {
 	for u := range c.step.Rows {
 		largest := 0.0
 		for shard := range c.shards {
-			if x := math.Abs(float64(c.parts[2*(shard*c.step.Rows+u)+1])); !math.IsInf(x, 0) {
+			if x := math.Abs(float64(c.parts[2*(shard*c.stride+u)+1])); !math.IsInf(x, 0) {
 				largest = max(largest, x)
 			}
 		}
@@ -101,7 +102,8 @@ func combineCases() (cases []opCase) {
 		rows := pick(s, "rows", int64(1), 7, 100)
 		c := &combineCase{step: s.step(kernels.Optimizer{}, rows), shards: pick(s, "shards", int64(1), 2, 3, 8, 64)}
 		size := pick(s, "size", 1.0, 100, 1e-30, 1e30)
-		maximum := s.normal(c.shards*rows, size)
+		c.stride = rows + pick(s, "rows that the batch has not got", int64(0), 3)
+		maximum := s.normal(c.shards*c.stride, size)
 		for n, high := range maximum {
 			c.parts = append(c.parts, high, high+float32(math.Log(1+float64(n%5))))
 		}
@@ -109,7 +111,7 @@ func combineCases() (cases []opCase) {
 			if pick(s, "items", true, true, false) {
 				continue
 			}
-			part := c.parts[2*shard*rows : 2*(shard+1)*rows]
+			part := c.parts[2*shard*c.stride : 2*(shard+1)*c.stride]
 			copy(part, slices.Repeat([]float32{float32(math.Inf(-1))}, len(part)))
 		}
 		c.title = s.title()

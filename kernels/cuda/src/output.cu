@@ -123,9 +123,9 @@ KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
 
 struct CombineStatsArgs {
   const StepRecord *step;
-  const float *parts;  // [shards, B, 2]
+  const float *parts;  // [shards, stride, 2]
   float *stats;  // [B, 2]
-  int64_t shards;
+  int64_t shards, stride;
   int32_t launch;
 };
 
@@ -137,11 +137,11 @@ KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
   if (u >= step->rows || failed_before(step, a.launch)) return;
   float maximum = -infinity(), top = -infinity(), sum = 0.0f;
   for (int64_t s = 0; s < a.shards; s++) {
-    const float *part = a.parts + 2 * (s * step->rows + u);
+    const float *part = a.parts + 2 * (s * a.stride + u);
     maximum = fmaxf(maximum, part[0]);
     top = fmaxf(top, part[1]);
   }
-  for (int64_t s = 0; s < a.shards && top > -infinity(); s++) sum += expf(a.parts[2 * (s * step->rows + u) + 1] - top);
+  for (int64_t s = 0; s < a.shards && top > -infinity(); s++) sum += expf(a.parts[2 * (s * a.stride + u) + 1] - top);
   a.stats[2 * u] = maximum;
   a.stats[2 * u + 1] = top > -infinity() ? top + logf(sum) : top;
 }
