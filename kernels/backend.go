@@ -30,6 +30,9 @@ type Options struct {
 	Of             int    // CPU only: the device is one of so many virtual ones that share the threads, at least one each
 	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
 	Precision      Precision
+	// Form is for tests and measurements on CUDA devices: how an output is computed where it can be done in that way, "simple",
+	// "fused" or "chunked"; empty: as is known to be best.
+	Form string
 }
 
 // Precision says what the products of hidden values, weights and gradients are made of. Weights, state, sums and everything

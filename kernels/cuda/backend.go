@@ -54,5 +54,5 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if o.InstructionSet != "" && o.InstructionSet != "auto" {
 		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\" has no instruction set %q to choose", id, o.InstructionSet)
 	}
-	return open(info, o.Precision)
+	return open(info, o)
 }

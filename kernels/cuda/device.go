@@ -25,17 +25,21 @@ type device struct {
 	launches []site
 	closed   bool
 	narrow   int32 // kernels.Precision: what products are of
+	form     string
+	// What the forms of the output depend on.
+	sharedBytes, multiprocessors int
 }
 
 // open takes part in the device's primary context, loads the kernels and makes the stream.
-func open(info driver.DeviceInfo, precision kernels.Precision) (*device, error) {
+func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 	context, err := driver.Open(info.ID)
 	if err != nil {
 		return nil, err
 	}
 	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
 	d.info.Available = -1
-	d.memory.device, d.narrow = d, int32(precision)
+	d.memory.device, d.narrow, d.form = d, int32(o.Precision), o.Form
+	d.sharedBytes, d.multiprocessors = info.SharedBytes, info.Multiprocessors
 	err = d.do("opening", func() error {
 		if err := d.load(info.Capability); err != nil {
 			return err
@@ -65,7 +69,7 @@ func (d *device) load(capability int) error {
 			return errors.Join(fault.Wrap(err, "kernel %s", name), d.module.Unload())
 		}
 	}
-	return nil
+	return d.loadFused()
 }
 
 // do runs a function inside the device's context and says of an error where it was.
@@ -123,7 +127,12 @@ func (d *device) Close() error {
 
 // launch puts a kernel into the stream. The arguments are laid out as the kernel's struct.
 func launch[T any](d *device, name string, grid, block driver.Dim, args *T) error {
-	err := driver.Launch(d.stream, d.kernel[name], grid, block, 0, args)
+	return launchShared(d, name, grid, block, 0, args)
+}
+
+// launchShared gives the kernel dynamic shared memory as well.
+func launchShared[T any](d *device, name string, grid, block driver.Dim, shared int, args *T) error {
+	err := driver.Launch(d.stream, d.kernel[name], grid, block, shared, args)
 	runtime.KeepAlive(args)
 	if err != nil {
 		return fault.Wrap(err, "kernel %s", name)

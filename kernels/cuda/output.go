@@ -28,6 +28,10 @@ type (
 	}
 )
 
+func lossOf(l kernels.Loss) lossArgs {
+	return lossArgs{int32(l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget}
+}
+
 // outputSpace is an output's workspace, in elements of 4 bytes: first what has 8 bytes.
 type outputSpace struct {
 	tile                                                      int64
@@ -67,7 +71,7 @@ type outputRun struct {
 	items  int64
 }
 
-func (d *device) output(op *kernels.Output, s *kernels.Step) *outputRun {
+func (d *device) simple(op *kernels.Output, s *kernels.Step) *outputRun {
 	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: spaceOf(op, s.Most())}
 	r.finish.temperature = op.Temperature
 	if op.Bias != nil {
@@ -101,14 +105,15 @@ func (r *outputRun) tiles(each func() error) error {
 	return nil
 }
 
-func (r *outputRun) inverseNorms(x, inverse driver.Address, columns, rows, most int64) error {
+// inverseNorms measures rows of a matrix: so many, or with -1 those of the batch, of which there are up to most.
+func (d *device) inverseNorms(x, inverse driver.Address, columns, rows, most int64) error {
 	type args struct {
 		step, x, inverse driver.Address
 		columns, rows    int64
 		launch           int32
 	}
-	return launch(r.device, "inverse_norms", driver.Dim{X: blocks(most, 8)}, driver.Dim{X: 256},
-		&args{r.device.step.at, x, inverse, columns, rows, r.next(site{})})
+	return launch(d, "inverse_norms", driver.Dim{X: blocks(most, 8)}, driver.Dim{X: 256},
+		&args{d.step.at, x, inverse, columns, rows, d.next(site{})})
 }
 
 func (r *outputRun) logits() error {
@@ -145,38 +150,45 @@ var lossWords = [2]string{"a logit", "the loss"}
 
 // OutputStats computes maximum and log-sum-exp of each row.
 func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
+	return d.run("OutputStats", s, nil, func() error {
+		if op.Items == 0 {
+			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Most())
+		}
+		return d.outputForm(op, s).statistics()
+	})
+}
+
+// statistics computes them a tile after the other.
+func (r *outputRun) statistics() error {
 	type args struct {
 		step, z, stats       driver.Address
 		finish               finishArgs
 		tile, first, items   int64
 		begins, ends, launch int32
 	}
-	return d.run("OutputStats", s, nil, func() error {
-		if op.Items == 0 {
-			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Most())
-		}
-		r := d.output(op, s)
-		return r.tiles(func() error {
-			return launch(d, "output_stats", driver.Dim{X: uint32(s.Most())}, driver.Dim{X: 256}, &args{
-				d.step.at, r.place(r.space.logits), addressOf(op.Stats), r.finish, r.space.tile, r.first, r.items,
-				flag(r.first == 0), flag(r.first+r.items == op.Items), d.next(site{tensor: op.Name, what: lossWords, noRow: true}),
-			})
+	return r.tiles(func() error {
+		return launch(r.device, "output_stats", driver.Dim{X: uint32(r.step.Most())}, driver.Dim{X: 256}, &args{
+			r.device.step.at, r.place(r.space.logits), addressOf(r.op.Stats), r.finish, r.space.tile, r.first, r.items,
+			flag(r.first == 0), flag(r.first+r.items == r.op.Items), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
 		})
 	})
 }
 
 // CombineStats makes the statistics of all items out of those of shards.
 func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
+	return d.run("CombineStats", s, nil, func() error {
+		return d.combineStats(addressOf(op.Parts), addressOf(op.Stats), op.Shards, op.Stride, s.Most())
+	})
+}
+
+func (d *device) combineStats(parts, stats driver.Address, count, stride, most int64) error {
 	type args struct {
 		step, parts, stats driver.Address
 		shards, stride     int64
 		launch             int32
 	}
-	return d.run("CombineStats", s, nil, func() error {
-		return launch(d, "combine_stats", driver.Dim{X: blocks(s.Most(), 256)}, driver.Dim{X: 256}, &args{
-			d.step.at, addressOf(op.Parts), addressOf(op.Stats), op.Shards, op.Stride, d.next(site{}),
-		})
-	})
+	return launch(d, "combine_stats", driver.Dim{X: blocks(most, 256)}, driver.Dim{X: 256},
+		&args{d.step.at, parts, stats, count, stride, d.next(site{})})
 }
 
 // OutputStep computes loss, gradients and updates.
@@ -189,17 +201,21 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 		if op.Items == 0 {
 			return d.clearHidden(op, s.Most())
 		}
-		r := d.output(op, s)
-		if err := r.tiles(r.gradients); err != nil {
+		return d.outputForm(op, s).gradients()
+	})
+}
+
+// gradients computes loss, gradients and updates, a tile after the other.
+func (r *outputRun) gradients() error {
+	if err := r.tiles(r.tileGradients); err != nil {
+		return err
+	}
+	if r.op.Temperature != 0 && r.op.Sources[0].DH != nil {
+		if err := r.projectHidden(); err != nil {
 			return err
 		}
-		if op.Temperature != 0 && op.Sources[0].DH != nil {
-			if err := r.projectHidden(); err != nil {
-				return err
-			}
-		}
-		return r.sum()
-	})
+	}
+	return r.sumLoss(r.op, r.place(r.space.loss), int64(blocks(r.space.tile, 32)))
 }
 
 // clearHidden is the gradient of an output without items.
@@ -215,8 +231,8 @@ func (d *device) clearHidden(op *kernels.Output, rows int64) error {
 	return nil
 }
 
-// gradients turns the tile's logits into gradients and uses them.
-func (r *outputRun) gradients() error {
+// tileGradients turns the tile's logits into gradients and uses them.
+func (r *outputRun) tileGradients() error {
 	if err := r.loss(); err != nil {
 		return err
 	}
@@ -247,7 +263,7 @@ func (r *outputRun) loss() error {
 	return launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, 32)}, driver.Dim{X: 256}, &args{
 		r.device.step.at, r.place(r.space.logits), stats, r.place(r.space.bias), r.place(r.space.loss), r.finish,
 		r.space.tile, r.first, r.items,
-		lossArgs{int32(l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget},
+		lossOf(l),
 		int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
 	})
 }
@@ -342,15 +358,14 @@ func (r *outputRun) projectHidden() error {
 	})
 }
 
-// sum adds up the loss.
-func (r *outputRun) sum() error {
+// sumLoss adds up the losses that blocks have found.
+func (d *device) sumLoss(op *kernels.Output, loss driver.Address, count int64) error {
 	type args struct {
 		step, loss   driver.Address
 		blocks       int64
 		term, launch int32
 	}
-	return launch(r.device, "output_sum", driver.Dim{X: 1}, driver.Dim{X: 32}, &args{
-		r.device.step.at, r.place(r.space.loss), int64(blocks(r.space.tile, 32)), int32(r.op.Term),
-		r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
+	return launch(d, "output_sum", driver.Dim{X: 1}, driver.Dim{X: 32}, &args{
+		d.step.at, loss, count, int32(op.Term), d.next(site{tensor: op.Name, what: lossWords, noRow: true}),
 	})
 }
