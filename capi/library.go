@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"dsstne/engine/program"
+	"dsstne/kernels"
 )
 
 // Set by the build with -ldflags "-X main.version=... -X main.commit=...".
@@ -34,9 +35,13 @@ func dsstne_configure(options *C.const_char, err *C.dsstne_error) C.dsstne_statu
 		}
 		threads := int(o.Int("threads", -1, threadCount))
 		set := o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
+		folders := o.Strings("libraries")
 		readInjection(o)
 		if err := o.Done(); err != nil {
 			return err
+		}
+		if folders != nil {
+			kernels.SetLibraryFolders(folders)
 		}
 		return program.Configure(threads, set)
 	})

@@ -118,9 +118,11 @@ uint32_t dsstne_abi_version(void);
 /* Product version, a static text. */
 const char *dsstne_version(void);
 
-/* Sets process-wide defaults: {"threads": n, "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable"}; what is
- * not given stays as it is. threads: CPU threads of later calls whose own options say nothing or 0; 0 = as many as the cgroup
- * and the affinity mask allow. instruction_set: widest one to use, for comparing them; it changes the bits of results. */
+/* Sets process-wide defaults: {"threads": n, "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable",
+ * "libraries": [folder, ...]}; what is not given stays as it is. threads: CPU threads of later calls whose own options say nothing or 0; 0 = as many as the cgroup
+ * and the affinity mask allow. instruction_set: widest one to use, for comparing them; it changes the bits of results.
+ * libraries: where NVIDIA's optional libraries are looked for when the system's loader does not find them, in the layout of its
+ * Python packages, as in nccl/lib/libnccl.so.2; what is loaded already stays. */
 dsstne_status dsstne_configure(const char *options, dsstne_error *err);
 
 /* JSON: version, abi, build, cpu, memory, backends, devices, and for each absent device the reason. Threads and instruction

@@ -1,18 +1,10 @@
 package kernels
 
-import "sync"
-
 // hostGroup joins devices whose buffers the host can reach. Each device's goroutine does its share of the work of a
 // collective, on the part of the numbers that has its rank.
 type hostGroup struct {
-	ranks int
-	seat  []Buffer // by rank: what it brought to the collective at hand
-
-	mu      sync.Mutex // guards what follows
-	changed *sync.Cond
-	arrived int
-	round   uint64
-	aborted bool
+	*Meeting
+	seat []Buffer // by rank: what it brought to the collective at hand
 }
 
 // hostRank is one rank's access to its group.
@@ -23,8 +15,7 @@ type hostRank struct {
 
 // NewHostGroup makes the communicators of so many devices in the host's memory, by rank.
 func NewHostGroup(ranks int) []Communicator {
-	g := &hostGroup{ranks: ranks, seat: make([]Buffer, ranks)}
-	g.changed = sync.NewCond(&g.mu)
+	g := &hostGroup{Meeting: NewMeeting(ranks), seat: make([]Buffer, ranks)}
 	list := make([]Communicator, ranks)
 	for rank := range list {
 		list[rank] = hostRank{g, rank}
@@ -32,36 +23,15 @@ func NewHostGroup(ranks int) []Communicator {
 	return list
 }
 
-// meet returns when all ranks have called it.
-func (g *hostGroup) meet() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.aborted {
-		return ErrAborted
-	}
-	round := g.round
-	if g.arrived++; g.arrived == g.ranks {
-		g.arrived, g.round = 0, round+1
-		g.changed.Broadcast()
-	}
-	for g.round == round && !g.aborted {
-		g.changed.Wait()
-	}
-	if g.round == round {
-		return ErrAborted
-	}
-	return nil
-}
-
 // together shows every rank what all have brought, and returns when all have done their share. Nobody's buffer is touched
 // before its rank has come or after it has left.
 func (r hostRank) together(brought Buffer, share func(rank int)) error {
 	r.seat[r.rank] = brought
-	if err := r.meet(); err != nil {
+	if err := r.Meet(); err != nil {
 		return err
 	}
 	share(r.rank)
-	return r.meet()
+	return r.Meet()
 }
 
 // AllReduce sums a share of the numbers on each rank: in rank 0's buffer, from where the sums are copied to the others.
@@ -106,17 +76,8 @@ func (r hostRank) Broadcast(b Buffer, n int64, root int) error {
 	})
 }
 
-func (g *hostGroup) Abort() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.aborted = true
-	g.changed.Broadcast()
-}
-
 func (g *hostGroup) Reset() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.aborted, g.arrived = false, 0
 	clear(g.seat)
+	g.Meeting.Reset()
 	return nil
 }

@@ -99,7 +99,7 @@ func (p *Predictor) copyShards(shards []program.Shard) (copies buffers, parts []
 			continue
 		}
 		part := program.Part{Name: "weights", Of: "the device's copy of " + w.Name, Bytes: 4 * w.Value.Len(), Device: device.Info().Name}
-		if err := program.Fits(device, p.limit, append([]program.Part{part}, p.held...)); err != nil {
+		if err := program.Fits(p.Ranks[rank:rank+1], p.limit, append([]program.Part{part}, p.held...)); err != nil {
 			return copies, nil, err
 		}
 		here, err := device.Alloc(w.Value.Len())

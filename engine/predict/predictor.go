@@ -248,7 +248,7 @@ func (p *Predictor) scoreWorkspaces(layer int, rows int64) (buffers, error) {
 		sizes[rank] = device.WorkspaceSize(&kernels.Scores{Scorer: shard.Scorer}, rows)
 		parts = append(parts, program.Part{Name: "workspace", Of: "the scores", Bytes: 4 * sizes[rank], Device: device.Info().Name})
 	}
-	if err := program.Fits(p.Ranks[0].Device, p.limit, append(parts, p.held...)); err != nil {
+	if err := program.Fits(p.Ranks, p.limit, append(parts, p.held...)); err != nil {
 		return list, err
 	}
 	for rank, size := range sizes {

@@ -53,7 +53,7 @@ func (p *Predictor) newTopK(shards []program.Shard, f Filter, k, rows int64, par
 		}
 	}
 	t.taken = make([]int64, len(t.shards))
-	if err := program.Fits(p.Ranks[0].Device, p.limit, append(parts, p.held...)); err != nil {
+	if err := program.Fits(p.Ranks, p.limit, append(parts, p.held...)); err != nil {
 		return nil, err
 	}
 	for n, s := range t.shards {

@@ -32,8 +32,19 @@ func (p *Program) Load() error {
 	return nil
 }
 
-// Store brings the weights that devices have trained back to the model.
+// Store brings the weights that devices have trained back to the model: all of them or, where a device does not answer any
+// more, none, so that the model is as it was at the start of the run.
 func (p *Program) Store() error {
+	for _, part := range p.parts {
+		if len(part.copies) == 0 {
+			continue
+		}
+		if c := part.copies[0]; c.here.Len() > 0 {
+			if err := part.Device.Read(c.here, 0, make([]float32, 1)); err != nil {
+				return err
+			}
+		}
+	}
 	for _, part := range p.parts {
 		for _, c := range part.copies {
 			if !c.owned {

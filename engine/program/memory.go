@@ -22,10 +22,9 @@ type Part struct {
 type Plan struct {
 	Parts      []Part   `json:"parts"`
 	Bytes      int64    `json:"bytes"`
-	Available  int64    `json:"available"`       // what the device could still give, -1 if unknown
+	Available  int64    `json:"available"`       // what the first device could still give, -1 if unknown
 	Limit      int64    `json:"limit,omitempty"` // memory_limit, if given
 	Operations []string `json:"operations"`
-	apart      bool     // the device has memory of its own, with which parts of the host's are not compared
 	// Devices are those that it runs on.
 	Devices []kernels.DeviceInfo `json:"devices"`
 }
@@ -64,47 +63,64 @@ func (m *memory) free() {
 }
 
 // Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet what the
-// device could still give: for memory that calls take beside a program.
-func Fits(device kernels.Device, limit int64, parts []Part) error {
+// devices could still give: for memory that calls take beside a program.
+func Fits(ranks []Rank, limit int64, parts []Part) error {
 	plan := Plan{Parts: parts, Limit: limit}
 	for _, part := range parts {
 		plan.Bytes += part.Bytes
 	}
-	return plan.fits(device)
+	return plan.fits(ranks)
 }
 
-// fits is check, but looks how much the system has only if that can matter: looking takes longer than many a call.
-func (p *Plan) fits(device kernels.Device) error {
-	const small = 1 << 24
-	p.Available, p.apart = -1, !reachesHost(device)
-	if p.fresh() > small {
-		p.Available = device.Available()
+// fits compares the plan with the limit (all parts) and with what is available (the parts that do not exist yet): in the
+// host's memory, which all devices that reach it share, or in that of each device that has its own.
+func (p *Plan) fits(ranks []Rank) error {
+	if p.Limit > 0 && p.Bytes > p.Limit {
+		return fault.New(fault.OutOfMemory, "this needs %s, memory_limit is %s; nothing was allocated. %s. %s",
+			size(p.Bytes), size(p.Limit), p.summary(), p.remedy())
 	}
-	return p.check()
+	p.Available = -1
+	if reachesHost(ranks[0].Device) {
+		return p.available("", ranks[0].Device)
+	}
+	for _, r := range ranks {
+		if err := p.available(r.Device.Info().Name, r.Device); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// fresh adds up the parts that do not exist yet.
-func (p *Plan) fresh() (bytes int64) {
+// available looks how much there is only if that can matter: looking takes longer than many a call.
+func (p *Plan) available(name string, device kernels.Device) error {
+	const small = 1 << 24
+	fresh := p.fresh(name)
+	if fresh <= small {
+		return nil
+	}
+	available := device.Available()
+	if p.Available < 0 {
+		p.Available = available
+	}
+	if available < 0 || fresh <= available {
+		return nil
+	}
+	where := ""
+	if name != "" {
+		where = " on " + name
+	}
+	return fault.New(fault.OutOfMemory, "this needs %s more memory%s, %s are available; nothing was allocated. %s. %s",
+		size(fresh), where, size(available), p.summary(), p.remedy())
+}
+
+// fresh adds up the parts that do not exist yet: those of a device, or all if none is named.
+func (p *Plan) fresh(device string) (bytes int64) {
 	for _, part := range p.Parts {
-		if !part.Held && !(p.apart && part.Device == "host") {
+		if !part.Held && (device == "" || part.Device == device) {
 			bytes += part.Bytes
 		}
 	}
 	return bytes
-}
-
-// check compares the plan with the limit (all parts) and with what is available (the parts that do not exist yet).
-func (p *Plan) check() error {
-	fresh := p.fresh()
-	switch {
-	case p.Limit > 0 && p.Bytes > p.Limit:
-		return fault.New(fault.OutOfMemory, "this needs %s, memory_limit is %s; nothing was allocated. %s. %s",
-			size(p.Bytes), size(p.Limit), p.summary(), p.remedy())
-	case p.Available >= 0 && fresh > p.Available:
-		return fault.New(fault.OutOfMemory, "this needs %s more memory, %s are available; nothing was allocated. %s. %s",
-			size(fresh), size(p.Available), p.summary(), p.remedy())
-	}
-	return nil
 }
 
 // remedy says what can be made smaller.

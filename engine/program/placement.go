@@ -49,14 +49,24 @@ var (
 // mostVirtual is how many virtual devices a CPU may be cut into.
 const mostVirtual = 64
 
-// Open makes the devices of a placement ready. "auto" and "all" are the CPU until training has been proven on CUDA hardware
-// and not only on an emulated driver.
+// Open makes the devices of a placement ready. "all" are all CUDA devices that can be used, or the CPU where there is none;
+// "auto" is the CPU until training has been proven on CUDA hardware and not only on an emulated driver.
 func (p Placement) Open() ([]Rank, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if someGPU.MatchString(p.Devices[0]) {
-		return p.openGPU(p.Devices[0])
+	switch name := p.Devices[0]; {
+	case name == "all":
+		if found := usableGPUs(); len(found) > 0 {
+			return p.openGPUs(found)
+		}
+		return p.openCPUs(1)
+	case someGPU.MatchString(name):
+		numbers, err := p.gpus()
+		if err != nil {
+			return nil, err
+		}
+		return p.openGPUs(numbers)
 	}
 	count := 1
 	if _, number, found := strings.Cut(p.Devices[0], ":"); found {
@@ -83,7 +93,8 @@ func (p Placement) check() error {
 		case (name == "auto" || name == "all") && len(p.Devices) > 1:
 			return fault.New(fault.InvalidArgument, "devices names %d devices, and %q, which stands alone", len(p.Devices), name)
 		case name != "auto" && name != "all" && !someCPU.MatchString(name):
-			return fault.New(fault.InvalidArgument, "devices is %q; it must be one of auto, all, cpu, cpu:4 (virtual devices), cuda:0%s",
+			return fault.New(fault.InvalidArgument,
+				"devices is %q; it must be one of auto, all, cpu, cpu:4 (virtual devices), cuda:0 or a list like [\"cuda:0\", \"cuda:1\"]%s",
 				name, strictjson.Suggestion(name, words))
 		}
 	}
@@ -93,9 +104,7 @@ func (p Placement) check() error {
 			len(p.Devices))
 	case cuda > 0 && kernels.Lookup("cuda") == nil:
 		return fault.New(fault.DeviceUnavailable, "device %q: %s", p.Devices[0], noCUDA)
-	case cuda > 1:
-		return fault.New(fault.Unsupported, "devices names %d CUDA devices; this version computes on one of them", cuda)
-	case cuda == 1:
+	case cuda > 0:
 		return nil
 	case len(p.Devices) > 1:
 		return fault.New(fault.InvalidArgument, "devices names %d devices, but a machine's CPU is one; %q makes %d virtual devices of it",
@@ -104,20 +113,70 @@ func (p Placement) check() error {
 	return nil
 }
 
-// openGPU makes a CUDA device ready; "cuda" is the first one.
-func (p Placement) openGPU(name string) ([]Rank, error) {
-	id := 0
-	if _, number, found := strings.Cut(name, ":"); found {
-		var err error
-		if id, err = strconv.Atoi(number); err != nil {
-			return nil, fault.New(fault.InvalidArgument, "device %q: no machine has that many", name)
+// usableGPUs are the numbers of the CUDA devices that can be used.
+func usableGPUs() (numbers []int) {
+	backend := kernels.Lookup("cuda")
+	if backend == nil {
+		return nil
+	}
+	for number, info := range backend.Devices() {
+		if info.Missing == "" {
+			numbers = append(numbers, number)
 		}
 	}
-	device, err := kernels.Lookup("cuda").Open(id, kernels.Options{Precision: p.Precision})
-	if err != nil {
+	return numbers
+}
+
+// gpus are the numbers of the CUDA devices that are named; "cuda" is the first one.
+func (p Placement) gpus() (numbers []int, err error) {
+	for _, name := range p.Devices {
+		n := 0
+		if _, number, found := strings.Cut(name, ":"); found {
+			if n, err = strconv.Atoi(number); err != nil {
+				return nil, fault.New(fault.InvalidArgument, "device %q: no machine has that many", name)
+			}
+		}
+		if slices.Contains(numbers, n) {
+			return nil, fault.New(fault.InvalidArgument, "devices names %d devices, \"cuda:%d\" twice", len(p.Devices), n)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+// openGPUs makes CUDA devices ready, the first of which is the first rank.
+func (p Placement) openGPUs(numbers []int) ([]Rank, error) {
+	backend, options := kernels.Lookup("cuda"), kernels.Options{Precision: p.Precision}
+	// Opening takes time. So one that cannot be had is tried first, and says why.
+	order, known := slices.Clone(numbers), backend.Devices()
+	slices.SortStableFunc(order, func(a, b int) int { return trouble(known, b) - trouble(known, a) })
+	opened := map[int]kernels.Device{}
+	for _, number := range order {
+		device, err := backend.Open(number, options)
+		if err != nil {
+			for _, other := range opened {
+				err = errors.Join(err, other.Close())
+			}
+			return nil, err
+		}
+		opened[number] = device
+	}
+	ranks := make([]Rank, len(numbers))
+	for rank, number := range numbers {
+		ranks[rank].Device = opened[number]
+	}
+	if err := join(backend, ranks); err != nil {
 		return nil, err
 	}
-	return []Rank{{Device: device}}, nil
+	return ranks, nil
+}
+
+// trouble is 1 for a device that is not there or cannot be used.
+func trouble(known []kernels.DeviceInfo, number int) int {
+	if number >= len(known) || known[number].Missing != "" {
+		return 1
+	}
+	return 0
 }
 
 // openCPUs makes the CPU ready as one device or as several.

@@ -54,6 +54,8 @@ func Describe(spec Spec) (*Plan, error) {
 		info.Available = -1
 		if n == 0 {
 			info.Available = p.Plan.Available
+		} else if !reachesHost(rank.Device) { // it has memory of its own
+			info.Available = rank.Device.Available()
 		}
 		p.Plan.Devices = append(p.Plan.Devices, info)
 	}
@@ -66,7 +68,7 @@ func Build(spec Spec) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := dry.Plan.fits(spec.Ranks[0].Device); err != nil {
+	if err := dry.Plan.fits(spec.Ranks); err != nil {
 		return nil, err
 	}
 	return build(spec, false)

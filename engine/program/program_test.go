@@ -149,13 +149,38 @@ func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *te
 func TestMemoryBesideAProgramCountsTowardsTheLimit(t *testing.T) {
 	device := open(t, "cpu")
 	held := program.Part{Name: "weights", Bytes: 600, Held: true}
-	require.NoError(t, program.Fits(device, 1000, []program.Part{held, {Name: "workspace", Bytes: 400}}))
-	err := program.Fits(device, 1000, []program.Part{held, {Name: "workspace", Bytes: 401}})
+	require.NoError(t, program.Fits([]program.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 400}}))
+	err := program.Fits([]program.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 401}})
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
 	require.ErrorContains(t, err, "needs 1 kB, memory_limit is 1 kB; nothing was allocated. Parts: weights 600 B, workspace 401 B")
 	require.NotContains(t, err.Error(), "optimizer")
-	require.Equal(t, fault.OutOfMemory, fault.KindOf(program.Fits(device, 0, []program.Part{{Name: "workspace", Bytes: 1 << 60}})))
-	require.NoError(t, program.Fits(device, 0, []program.Part{{Name: "weights", Bytes: 1 << 60, Held: true}}))
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(program.Fits([]program.Rank{{Device: device}}, 0, []program.Part{{Name: "workspace", Bytes: 1 << 60}})))
+	require.NoError(t, program.Fits([]program.Rank{{Device: device}}, 0, []program.Part{{Name: "weights", Bytes: 1 << 60, Held: true}}))
+}
+
+// apart is a device with memory of its own.
+type apart struct {
+	kernels.Device
+	name      string
+	available int64
+}
+
+func (a apart) Info() kernels.DeviceInfo    { return kernels.DeviceInfo{Name: a.name} }
+func (a apart) Available() int64            { return a.available }
+func (a apart) Reaches(kernels.Buffer) bool { return false }
+
+func TestMemoryOfDevicesThatHaveTheirOwnIsCountedForEach(t *testing.T) {
+	const much = 1 << 30
+	ranks := []program.Rank{{Device: apart{name: "a:0", available: much}}, {Device: apart{name: "a:1", available: 2 * much}}}
+	parts := []program.Part{
+		{Name: "weights", Bytes: much, Device: "a:0"}, {Name: "weights", Bytes: 2 * much, Device: "a:1"},
+		{Name: "batch", Bytes: 5 * much, Device: "host"},
+	}
+	require.NoError(t, program.Fits(ranks, 0, parts))
+	parts[1].Bytes++
+	err := program.Fits(ranks, 0, parts)
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
+	require.ErrorContains(t, err, "more memory on a:1")
 }
 
 func TestTheSystemIsAskedForItsMemoryOnceAndNotForSmallPrograms(t *testing.T) {

@@ -36,9 +36,9 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	}
 	t.setRunning(true)
 	defer t.setRunning(false)
-	start, before := time.Now(), t.seen
+	start, before, steps := time.Now(), t.seen, t.Model.Step()
 	err = t.loop(maxSteps, maxSeconds, start)
-	if flushErr := t.catchUp(); err == nil && flushErr != nil {
+	if flushErr := t.catchUp(steps); err == nil && flushErr != nil {
 		err = t.explain(flushErr)
 	}
 	t.measure(t.seen-before, time.Since(start)) // with the catching up, which is part of the work
@@ -47,11 +47,15 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 }
 
 // catchUp ends a run: rows that lag behind are brought up to date, so that whoever reads the weights finds them whole, also
-// after an error, and devices' copies of them come back to the model. No row needs the rates of these steps any more.
-func (t *Trainer) catchUp() error {
+// after an error, and devices' copies of them come back to the model. If they cannot, the model is what it was before the run,
+// when it had done so many steps. No row needs the rates of these steps any more.
+func (t *Trainer) catchUp(steps int64) error {
 	err := t.program.Flush(&t.step)
-	if failure := t.program.Store(); err == nil {
-		err = failure
+	if failure := t.program.Store(); failure != nil {
+		t.Model.SetStep(steps)
+		if err == nil {
+			err = failure
+		}
 	}
 	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
 	return err

@@ -40,11 +40,6 @@ func describe(d driver.DeviceInfo) kernels.DeviceInfo {
 	}
 }
 
-// Join is not there yet: one device computes.
-func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
-	return nil, fault.New(fault.Unsupported, "this version computes on one CUDA device, not on %d", len(devices))
-}
-
 // Open makes a device ready.
 func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	info, err := driver.Check(id)

@@ -21,6 +21,8 @@ type device struct {
 	kernel  map[string]driver.Kernel
 	memory  pool
 	step    record
+	member  membership // of a group; nil if the device is alone
+	joined  int        // how often the group was joined anew: what was captured before is of a group that is gone
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
 	closed   bool
@@ -112,6 +114,9 @@ func (d *device) Close() error {
 	err := d.do("closing", func() error {
 		// A lost device refuses all of this; what can be given back is, and the first refusal is told.
 		err := d.stream.Synchronize()
+		if d.member != nil {
+			err = errors.Join(err, d.member.leave())
+		}
 		return errors.Join(err, d.step.free(), d.memory.trim(), d.stream.Close(), d.module.Unload())
 	})
 	d.closed = true

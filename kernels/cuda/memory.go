@@ -184,7 +184,7 @@ func (d *device) toHost(to unsafe.Pointer, from driver.Address, bytes int64) err
 	if err := d.stream.CopyToHostAsync(to, from, bytes); err != nil {
 		return err
 	}
-	return d.stream.Synchronize()
+	return d.wait()
 }
 
 // within is the address of n elements of a buffer, if it has them.
@@ -193,6 +193,14 @@ func (d *device) within(b kernels.Buffer, at int64, n int) (driver.Address, erro
 		return 0, fault.New(fault.Internal, "%s: elements %d to %d of a buffer that has not got them", d.info.Name, at, at+int64(n))
 	}
 	return addressOf(b) + driver.Address(4*at), nil
+}
+
+// numbers is the address of the first n numbers of a buffer, 0 if there are none.
+func (d *device) numbers(b kernels.Buffer, n int64) (driver.Address, error) {
+	if n == 0 {
+		return 0, nil
+	}
+	return d.within(b, 0, int(n))
 }
 
 // addressOf is where a buffer lies, 0 for none. Programs give a device only buffers that it reaches.

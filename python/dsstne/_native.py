@@ -146,7 +146,14 @@ class _Library:
             function.restype, function.argtypes = result, arguments
             self.functions[name] = function
         array, schema = self.functions["release_array"], self.functions["release_schema"]
+        self._name_folders()
         self.release_callbacks = (ctypes.cast(array, c_void_p).value or 0, ctypes.cast(schema, c_void_p).value or 0)
+
+    def _name_folders(self) -> None:
+        """Tells where NVIDIA's packages have put libraries that several GPUs need, such as NCCL."""
+        folders = [str(folder) for entry in sys.path if (folder := Path(entry) / "nvidia").is_dir()]
+        error = _new_error()
+        _check(self.functions["configure"](json.dumps({"libraries": folders}).encode(), byref(error)), error)
 
     @staticmethod
     def _check_version(library: ctypes.CDLL, path: Path) -> None:

@@ -36,16 +36,16 @@ print(json.dumps(result))
 """
 
 
-def environment() -> dict[str, str]:
-    """That of a process that finds the emulated driver."""
+def environment(folder: Path = EMULATOR) -> dict[str, str]:
+    """That of a process that finds the emulated driver, in its folder or by a link from another."""
     if not (EMULATOR / "libcuda.so.1").exists():
         pytest.skip("the emulated CUDA driver is not built: make emulator")
-    return {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR), "DSSTNE_CUDAEMU_QUIET": "1"}
+    return {**os.environ, "LD_LIBRARY_PATH": str(folder), "DSSTNE_CUDAEMU_QUIET": "1"}
 
 
-def run(program: str, *arguments: str) -> str:
+def run(program: str, *arguments: str, folder: Path = EMULATOR) -> str:
     command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, env=environment(), text=True, capture_output=True, timeout=1500)
+    done = subprocess.run(command, env=environment(folder), text=True, capture_output=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -157,7 +157,7 @@ KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
   const SparseRecord &target = step->slots[a.slot];
   const int lane = lane_id(), warp = warp_id();
   const int64_t i = int64_t(blockIdx.x) * 32 + lane;
-  const float weight = a.kind.weight / float(step->rows);
+  const float weight = row_weight(step, a.kind);
   double total = 0.0;
   float gradient = 0.0f;
   if (i < a.items) {

@@ -264,7 +264,7 @@ DEVICE void fused_hidden(const FusedArgs &a) {
     start_entries(m, threadIdx.x, list, low, last);
   }
   Tiles::fetch_rows(Tiles::stays(), a.hidden, row);
-  const float weight = a.kind.weight / float(step->rows);
+  const float weight = row_weight(step, a.kind);
   float sum[2][K / 32][4] = {};
   double none = 0.0;
   for (int64_t tile = begin; tile < end; tile++) {
@@ -293,8 +293,7 @@ DEVICE void fused_weight(const FusedArgs &a) {
   if (failed_before(step, a.launch)) return;
   const SparseRecord &target = step->slots[a.slot];
   const Entries list{target.item_rows, target.item_values};
-  const float weight = a.kind.weight / float(step->rows);
-  const Rates rates = rates_of(step, step->number);
+  const float weight = row_weight(step, a.kind);
   const int lane = lane_id(), warp = warp_id();
   double loss = 0.0;
   for (int64_t item = int64_t(blockIdx.x) * kFusedTile; item < a.items; item += int64_t(gridDim.x) * kFusedTile) {
@@ -321,6 +320,7 @@ DEVICE void fused_weight(const FusedArgs &a) {
     }
     Tiles::store_sums(Tiles::sums(), Tiles::kSumPitch, sum);
     __syncthreads();
+    const Rates rates = rates_of(step, step->number);
 #pragma unroll 1
     for (int i = warp; i < kFusedTile && item + i < a.items; i += kFusedThreads / 32) {
       const int64_t columns = a.weight.columns, touched = touched_by(step, a.to, item + i);

@@ -1,0 +1,60 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/nccl"
+)
+
+// membership is a device's part in a group of devices that compute together. Its collectives put work into the device's
+// stream and return.
+type membership interface {
+	kernels.Communicator
+	// captures tells whether collectives may be captured into a graph.
+	captures() bool
+	// watch looks after the group while the device's work is waited for, until the function that it returns is called. That
+	// tells whether the group has failed, and with it whatever the device has computed since.
+	watch() (end func() error)
+	// leave ends the group. It may be called twice.
+	leave() error
+}
+
+// Join makes devices a group: by NCCL where there is one, else by copies from device to device.
+func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
+	group := make([]*device, len(devices))
+	for rank, d := range devices {
+		own, is := d.(*device)
+		if !is || own.member != nil {
+			return nil, fault.New(fault.Internal, "%s cannot be joined", d.Info().Name)
+		}
+		group[rank] = own
+	}
+	join := joinPeers
+	if nccl.Load() == nil {
+		join = joinNCCL
+	}
+	members, err := join(group)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]kernels.Communicator, len(group))
+	for rank, m := range members {
+		group[rank].member, list[rank] = m, m
+	}
+	return list, nil
+}
+
+// wait returns when the work in the stream is done, with the group's failure if there was one.
+func (d *device) wait() error {
+	if d.member == nil {
+		return d.stream.Synchronize()
+	}
+	end := d.member.watch()
+	err := d.stream.Synchronize()
+	if failure := end(); failure != nil {
+		return failure
+	}
+	return err
+}

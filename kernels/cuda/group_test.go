@@ -1,0 +1,220 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/nccl"
+)
+
+// groups are the ways to join devices.
+var groups = map[string]func([]*device) ([]membership, error){"NCCL": joinNCCL, "peer copies": joinPeers}
+
+// joined opens devices and joins them, each way in turn.
+func joined(t *testing.T, ranks int, test func(t *testing.T, group []*device)) {
+	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
+		t.Skip("neither the emulator (make test-go builds it) nor devices that were asked for (DSSTNE_TEST_DRIVER=real)")
+	}
+	if have := len(backend{}.Devices()); have < ranks {
+		t.Skipf("%d devices are needed, %d are here", ranks, have)
+	}
+	for _, name := range []string{"NCCL", "peer copies"} {
+		t.Run(name, func(t *testing.T) {
+			if err := nccl.Load(); name == "NCCL" && err != nil {
+				t.Skip(err)
+			}
+			group := make([]*device, ranks)
+			for rank := range group {
+				opened, err := backend{}.Open(rank, kernels.Options{})
+				require.NoError(t, err)
+				group[rank] = opened.(*device)
+				t.Cleanup(func() { require.NoError(t, opened.Close()) })
+			}
+			members, err := groups[name](group)
+			require.NoError(t, err)
+			for rank, m := range members {
+				group[rank].member = m
+			}
+			test(t, group)
+		})
+	}
+}
+
+// together does something on every rank at the same time, and answers what each said.
+func together(group []*device, work func(rank int, d *device) error) []error {
+	failures := make([]error, len(group))
+	var all sync.WaitGroup
+	for rank, d := range group {
+		all.Go(func() { failures[rank] = work(rank, d) })
+	}
+	all.Wait()
+	return failures
+}
+
+// numbersOf are different on every rank, of sizes whose sum depends on the order.
+func numbersOf(rank int, n int64) []float32 {
+	random := rand.New(rand.NewPCG(7, uint64(rank)))
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(random.NormFloat64() * math.Pow(10, float64(random.IntN(9))))
+	}
+	return list
+}
+
+// placed is a buffer with numbers in it, and one more that must stay.
+func placed(t *testing.T, d *device, x []float32) kernels.Buffer {
+	b, err := d.Alloc(int64(len(x)) + 1)
+	require.NoError(t, err)
+	t.Cleanup(b.Free)
+	require.NoError(t, d.Write(b, 0, append(append([]float32{}, x...), -7)))
+	return b
+}
+
+func read(t *testing.T, d *device, b kernels.Buffer) []float32 {
+	x := make([]float32, b.Len())
+	require.NoError(t, d.Read(b, 0, x))
+	require.EqualValues(t, -7, x[len(x)-1], "what lies behind the numbers")
+	return x[:len(x)-1]
+}
+
+func none(t *testing.T, failures []error) {
+	for rank, err := range failures {
+		require.NoError(t, err, "rank %d", rank)
+	}
+}
+
+func TestSumsOfSeveralDevicesAreAddedInTheOrderOfTheRanks(t *testing.T) {
+	for _, ranks := range []int{2, 3, 4} {
+		joined(t, ranks, func(t *testing.T, group []*device) {
+			for _, n := range []int64{0, 1, 3, 1000, 5003} {
+				want := make([]float32, n)
+				buffers := make([]kernels.Buffer, ranks)
+				for rank, d := range group {
+					x := numbersOf(rank, n)
+					buffers[rank] = placed(t, d, x)
+					for i := range want {
+						want[i] += x[i]
+					}
+				}
+				none(t, together(group, func(rank int, d *device) error { return d.member.AllReduce(buffers[rank], n) }))
+				for rank, d := range group {
+					require.Equal(t, want, read(t, d, buffers[rank]), "%d ranks, rank %d, %d numbers", ranks, rank, n)
+				}
+			}
+		})
+	}
+}
+
+func TestPartsAreGatheredAndTheRootsNumbersSpread(t *testing.T) {
+	const ranks, n = 3, 257
+	joined(t, ranks, func(t *testing.T, group []*device) {
+		parts, all := make([]kernels.Buffer, ranks), make([]kernels.Buffer, ranks)
+		var want []float32
+		for rank, d := range group {
+			parts[rank], all[rank] = placed(t, d, numbersOf(rank, n)), placed(t, d, make([]float32, ranks*n))
+			want = append(want, numbersOf(rank, n)...)
+		}
+		none(t, together(group, func(rank int, d *device) error { return d.member.AllGather(parts[rank], all[rank], n) }))
+		for root := range ranks {
+			none(t, together(group, func(rank int, d *device) error { return d.member.Broadcast(all[rank], int64(n-root), root) }))
+		}
+		for rank, d := range group {
+			require.Equal(t, want, read(t, d, all[rank]))
+			require.Equal(t, numbersOf(rank, n), read(t, d, parts[rank]))
+		}
+	})
+}
+
+func TestCollectivesFollowEachOtherWithoutWaiting(t *testing.T) {
+	const ranks, n, rounds = 4, 100, 50
+	joined(t, ranks, func(t *testing.T, group []*device) {
+		buffers := make([]kernels.Buffer, ranks)
+		for rank, d := range group {
+			buffers[rank] = placed(t, d, make([]float32, n))
+		}
+		none(t, together(group, func(rank int, d *device) error {
+			for round := range rounds {
+				one := make([]float32, n)
+				one[round] = float32(rank + round)
+				if err := d.Write(buffers[rank], 0, one); err != nil {
+					return err
+				}
+				for range 2 {
+					if err := d.member.AllReduce(buffers[rank], n); err != nil {
+						return err
+					}
+				}
+				got := make([]float32, n)
+				if err := d.Read(buffers[rank], 0, got); err != nil {
+					return err
+				}
+				if want := float32(ranks * (6 + ranks*round)); got[round] != want {
+					return fmt.Errorf("round %d: %v instead of %v", round, got[round], want)
+				}
+			}
+			return nil
+		}))
+	})
+}
+
+func TestAnAbortedGroupLetsEverybodyGoAndCanBeJoinedAgain(t *testing.T) {
+	const ranks, n = 3, 10
+	joined(t, ranks, func(t *testing.T, group []*device) {
+		buffers := make([]kernels.Buffer, ranks)
+		for rank, d := range group {
+			buffers[rank] = placed(t, d, numbersOf(rank, n))
+		}
+		broken := errors.New("broken")
+		for cause := range ranks {
+			failures := together(group, func(rank int, d *device) error {
+				err := broken
+				if rank != cause {
+					if err = d.member.AllReduce(buffers[rank], n); err == nil {
+						err = d.do("waiting", d.wait)
+					}
+				}
+				d.member.Abort()
+				return err
+			})
+			for rank, err := range failures {
+				if rank != cause {
+					require.ErrorIs(t, err, kernels.ErrAborted)
+				}
+			}
+			for _, d := range group {
+				require.ErrorIs(t, d.member.Broadcast(buffers[0], 0, 0), kernels.ErrAborted)
+				require.NoError(t, d.stream.Synchronize())
+			}
+			for _, d := range group {
+				require.NoError(t, d.member.Reset())
+			}
+			for rank, d := range group {
+				require.NoError(t, d.Write(buffers[rank], 0, numbersOf(rank, n)))
+			}
+			none(t, together(group, func(rank int, d *device) error { return d.member.Broadcast(buffers[rank], n, cause) }))
+			for rank, d := range group {
+				require.Equal(t, numbersOf(cause, n), read(t, d, buffers[rank]))
+			}
+		}
+	})
+}
+
+func TestBuffersThatAreNotTheDevicesOwnAreRefused(t *testing.T) {
+	joined(t, 2, func(t *testing.T, group []*device) {
+		b := placed(t, group[0], make([]float32, 5))
+		require.ErrorContains(t, group[1].member.AllReduce(b, 5), "has not got them")
+		require.ErrorContains(t, group[0].member.AllReduce(b, 7), "has not got them")
+		_, err := backend{}.Join([]kernels.Device{group[0], group[1]})
+		require.ErrorContains(t, err, "cannot be joined")
+	})
+}

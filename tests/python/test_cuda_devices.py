@@ -1,0 +1,256 @@
+"""One model on several CUDA devices: those of the emulated driver, joined by a stand-in for NCCL or by copies."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from test_cuda_training import EMULATOR, run
+
+CONTROL = str(Path(__file__).resolve().parents[1] / "cudaemu")
+
+DATA = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np, scipy.sparse, dsstne
+from emulator import Control
+control = Control()
+
+def matrix(rows, items, density=0.15):
+    X = scipy.sparse.random(rows, items, density, "csr", np.float32, random_state=np.random.default_rng(1))
+    X.data[:] = 1
+    return X
+
+def live():
+    return {name: value for name, value in control.counts().items() if name.startswith("live")}
+"""
+
+
+@pytest.fixture(params=["NCCL", "peer copies", "copies by way of the host"])
+def joined(request, tmp_path, monkeypatch):
+    """Runs a program whose devices are joined in one of the ways."""
+    if not (EMULATOR / "libcuda.so.1").exists():
+        pytest.skip("the emulated CUDA driver is not built: make emulator")
+    folder = EMULATOR
+    if request.param != "NCCL":
+        folder = tmp_path
+        (folder / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+    if request.param == "copies by way of the host":
+        monkeypatch.setenv("DSSTNE_CUDAEMU_PEERS", "0")
+    monkeypatch.setenv("DSSTNE_CUDAEMU_TIMEOUT", "60")
+
+    def program(code, **settings):
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        return run(DATA + code, CONTROL, folder=folder)
+
+    return program
+
+
+def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
+    result = json.loads(
+        joined("""
+X = matrix(70, 83)
+def fit(devices, **options):
+    return dsstne.fit(X, devices=devices, epochs=4, batch_size=32, seed=0, learning_rate=0.01, progress=False, **options)
+result = []
+for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": False, "dropout": 0.2}):
+    models = {str(d): fit(d, **options) for d in ("cpu", "cuda:0", ["cuda:0", "cuda:1"], ["cuda:3", "cuda:0", "cuda:2"], "all")}
+    result.append({name: [entry["loss"] for entry in model.history] for name, model in models.items()})
+    model = models["['cuda:0', 'cuda:1']"]
+    want, scores = model.recommend(X, k=20, devices="cuda:0"), model.predict(X, devices="cuda:0")
+    for devices in (["cuda:0", "cuda:1"], ["cuda:2", "cuda:1", "cuda:0"], "all"):
+        for one, many in zip(want, model.recommend(X, k=20, devices=devices)):
+            assert (one == many).all(), devices
+        assert (scores == model.predict(X, devices=devices)).all()
+        metrics = ["recall@5", "ndcg@9"]
+        assert dsstne.evaluate(model, X, X, metrics=metrics, devices=devices) == dsstne.evaluate(
+            model, X, X, metrics=metrics, devices="cuda:0")
+assert not control.messages()
+print(json.dumps(result))
+""")
+    )
+    for losses in result:
+        for devices, values in losses.items():
+            assert values == pytest.approx(losses["cpu"], rel=1e-4), devices
+
+
+def test_devices_without_items_do_no_harm(joined):
+    result = json.loads(
+        joined("""
+X = matrix(20, 3, 0.6)
+print(json.dumps([[entry["loss"] for entry in dsstne.fit(
+    X, devices=devices, hidden=[4], epochs=3, batch_size=7, progress=False).history] for devices in ("cpu", "all")]))
+assert not control.messages()
+""")
+    )
+    assert result[1] == pytest.approx(result[0], rel=1e-4)
+
+
+# What goes wrong on one of the devices, in a collective or elsewhere, while the others wait for it.
+FAULTS = """
+X = matrix(40, 60)
+NCCL = {"ncclAllReduce": 1, "ncclBroadcast": 1, "ncclAllGather": 1, "ncclCommInitRank": 2, "ncclCommGetAsyncError": 6}
+CUDA = {"cuLaunchKernel": 999, "cuMemcpyHtoDAsync": 999, "cuStreamSynchronize": 999, "cuEventRecord": 999}
+PEERS = {"cuMemcpyPeerAsync": 999, "cuStreamWaitEvent": 999, "cuEventCreate": 999, "cuMemAlloc": 2}
+with_nccl = "libnccl" in open("/proc/self/maps").read()
+
+def work():
+    with dsstne.Dataset(X) as data:
+        model = dsstne.fit(data, devices="all", hidden=[8], epochs=1, batch_size=20, progress=False)
+    return model.recommend(X[:3], k=5, devices="all")
+
+want = work()
+with_nccl = "libnccl" in open("/proc/self/maps").read()
+first = live()
+raised = set()
+for function, code in {**CUDA, **(NCCL if with_nccl else PEERS)}.items():
+    for n in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144):
+        control.fail(function, n, code)
+        try:
+            work()
+            failed = False
+        except dsstne.DsstneError as error:
+            failed = True
+            assert type(error).__name__ in ("DeviceFailedError", "OutOfMemoryError"), (function, n, error)
+            assert "group has failed" not in str(error), "the cause is told and not what followed"
+        control.clear_faults()
+        if not failed:
+            break
+        raised.add(function)
+        assert live() == first, (function, n, live(), first)
+expected = set(CUDA) | set(NCCL if with_nccl else PEERS)
+assert raised == expected, expected - raised
+again = work()
+assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
+"""
+
+
+def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined):
+    joined(FAULTS)
+
+
+def test_a_run_goes_on_after_a_failed_step(joined):
+    joined("""
+X = matrix(40, 60)
+with dsstne.Trainer(dsstne.fit(X, hidden=[8], epochs=1, progress=False), X, devices="all", batch_size=10) as trainer:
+    trainer.run(steps=1)
+    for n in (1, 4, 15):
+        control.fail("cuLaunchKernel", n, 999)
+        try:
+            trainer.run(steps=2)
+            raise SystemExit("nothing was raised")
+        except dsstne.DeviceFailedError:
+            pass
+        control.clear_faults()
+        trainer.run(steps=2)
+    model = trainer.model
+assert np.isfinite(model.tensor("hidden1.weight")).all()
+""")
+
+
+def test_a_lost_device_leaves_the_model_as_it_was_before_the_run(joined):
+    joined("""
+X = matrix(40, 60)
+model = dsstne.fit(X, hidden=[8], epochs=1, progress=False)
+before = {name: model.tensor(name).copy() for name in model.tensors}
+trainer = dsstne.Trainer(model, X, devices="all", batch_size=10)
+trainer.run(steps=1)
+before = {name: model.tensor(name).copy() for name in model.tensors}
+for n in (3, 30):
+    control.fail("kernel:scatter", n, 719)
+    try:
+        trainer.run(epochs=3)
+        raise SystemExit("nothing was raised")
+    except dsstne.DeviceFailedError as error:
+        assert "cuda:" in str(error), error
+for name, value in before.items():
+    assert (model.tensor(name) == value).all(), name
+try:
+    trainer.close()
+except dsstne.DeviceFailedError:
+    pass
+assert model.recommend(X, k=3, devices="cpu")[0].shape == (40, 3)
+""")
+
+
+@pytest.mark.parametrize(
+    ("devices", "kind", "words"),
+    [
+        ("cuda:7", "DeviceUnavailableError", 'device "cuda:7": it is not there; there are 4 devices, cuda:0 to cuda:3'),
+        (["cuda:0", "cuda:7"], "DeviceUnavailableError", "it is not there; there are 4 devices, cuda:0 to cuda:3"),
+        (["cuda:1", "cuda:1"], "InvalidArgumentError", 'names 2 devices, "cuda:1" twice'),
+        (["cuda", "cuda:0"], "InvalidArgumentError", 'names 2 devices, "cuda:0" twice'),
+        (["cuda:0", "cpu"], "InvalidArgumentError", "some CUDA and some CPU"),
+        (["all", "cuda:0"], "InvalidArgumentError", '"all", which stands alone'),
+        (["cuda:2", "cuda:0"], "DeviceUnavailableError", '"cuda:2": Emulated H100'),
+    ],
+)
+def test_devices_that_cannot_be_had_are_told_and_nothing_else_is_opened(devices, kind, words):
+    out = run(
+        DATA
+        + f"""
+X = matrix(20, 30)
+model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)
+control.library.cuInit(0)
+control.set_attribute(2, 20, 2)  # compute mode: prohibited
+try:
+    dsstne.Trainer(model, X, devices={devices!r})
+    print("nothing was raised")
+except dsstne.DsstneError as error:
+    print(type(error).__name__, error)
+print(control.count("calls.cuDevicePrimaryCtxRetain"), model.recommend(X, k=3)[0].shape)
+""",
+        CONTROL,
+    )
+    assert out.startswith(kind)
+    assert words in out
+    assert out.splitlines()[-1] == "0 (20, 3)"
+
+
+def test_all_leaves_out_devices_that_cannot_be_used():
+    out = run(
+        DATA
+        + """
+X = matrix(20, 30)
+model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)
+control.library.cuInit(0)
+def names():
+    with dsstne.Trainer(model, X, devices="all") as trainer:
+        return [device["name"] for device in trainer.plan()["devices"]]
+print(names())
+control.set_attribute(2, 20, 2)
+print(names())
+control.set_attribute(-1, 20, 2)
+print(names())
+""",
+        CONTROL,
+    )
+    assert out.splitlines() == [
+        "['cuda:0', 'cuda:1', 'cuda:2', 'cuda:3']",
+        "['cuda:0', 'cuda:1', 'cuda:3']",
+        "['cpu']",
+    ]
+
+
+@pytest.mark.skipif("DSSTNE_TEST_CUDA_ROWS" not in os.environ, reason="takes minutes: DSSTNE_TEST_CUDA_ROWS=2000 asks for it")
+def test_gowalla_on_four_devices_equals_the_cpu(joined, shared_data):
+    folder = shared_data / "gowalla-lightgcn"
+    if not folder.exists():
+        pytest.skip("Gowalla is not here")
+    joined(f"""
+import lzma
+count = {int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "0"))}
+with lzma.open("{folder}/train.txt.xz", "rt") as file:
+    rows = [[int(item) for item in line.split()[1:]] for _, line in zip(range(count), file)]
+indices = [item for row in rows for item in row]
+X = scipy.sparse.csr_matrix(
+    (np.ones(len(indices), np.float32), indices, np.cumsum([0] + [len(row) for row in rows])), shape=(count, 40981))
+X.sum_duplicates()
+cpu, all_of_them = (dsstne.fit(X, devices=devices, hidden=[32], epochs=2, progress=False) for devices in ("cpu", "all"))
+for one, many in zip(cpu.history, all_of_them.history):
+    assert abs(many["loss"] / one["loss"] - 1) < 1e-4
+for model in (cpu, all_of_them):
+    ids = [model.recommend(X, k=20, devices=devices)[0] for devices in ("cpu", "all")]
+    assert (ids[0] == ids[1]).all()
+""")
