@@ -12,31 +12,56 @@ type outputForm interface {
 
 // The words of kernels.Options.Form.
 const (
-	formSimple = "simple"
-	formFused  = "fused"
+	formSimple  = "simple"
+	formFused   = "fused"
+	formChunked = "chunked"
 )
 
-// formOf chooses the form for an output: it follows from the op's shape and the device's kind, so that bits do.
+// formOf chooses the form for an output: it follows from the op's shape, the device's kind and the library, so that bits do.
+// Until hardware has filled a table it is the chunked one where cuBLASLt is there, then the fused one where it serves the op.
 func (d *device) formOf(op *kernels.Output, rows int64) string {
-	if _, ok := d.fusedOf(op, rows); ok && d.form != formSimple {
-		return formFused
+	offers := []string{formChunked, formFused}
+	if d.form != "" {
+		offers = []string{d.form}
+	}
+	for _, form := range offers {
+		ok := false
+		switch form {
+		case formChunked:
+			_, _, ok = d.chunkedOf(op, rows)
+		case formFused:
+			_, ok = d.fusedOf(op, rows)
+		}
+		if ok {
+			return form
+		}
 	}
 	return formSimple
 }
 
 func (d *device) outputForm(op *kernels.Output, s *kernels.Step) outputForm {
-	if d.formOf(op, s.Most()) == formFused {
+	switch d.formOf(op, s.Most()) {
+	case formChunked:
+		space, products, _ := d.chunkedOf(op, s.Most())
+		return d.tiled(op, s, space, products)
+	case formFused:
 		shape, _ := d.fusedOf(op, s.Most())
 		return d.fused(op, s, shape)
 	}
-	return d.simple(op, s)
+	space, products := d.simpleOf(op, s.Most())
+	return d.tiled(op, s, space, products)
 }
 
 // outputWorkspace is what the form needs, in elements.
 func (d *device) outputWorkspace(op *kernels.Output, rows int64) int64 {
-	if d.formOf(op, rows) == formFused {
+	switch d.formOf(op, rows) {
+	case formChunked:
+		space, _, _ := d.chunkedOf(op, rows)
+		return space.total
+	case formFused:
 		shape, _ := d.fusedOf(op, rows)
 		return shape.total
 	}
-	return spaceOf(op, rows).total
+	space, _ := d.simpleOf(op, rows)
+	return space.total
 }

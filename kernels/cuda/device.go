@@ -8,6 +8,7 @@ import (
 
 	"dsstne/engine/fault"
 	"dsstne/kernels"
+	"dsstne/kernels/cuda/cublaslt"
 	"dsstne/kernels/cuda/driver"
 )
 
@@ -28,8 +29,10 @@ type device struct {
 	closed   bool
 	narrow   int32 // kernels.Precision: what products are of
 	form     string
-	// What the forms of the output depend on.
+	// What the forms of the output depend on; library is nil where there is none.
 	sharedBytes, multiprocessors int
+	cacheBytes                   int64
+	library                      *cublaslt.Handle
 }
 
 // open takes part in the device's primary context, loads the kernels and makes the stream.
@@ -41,12 +44,16 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
 	d.info.Available = -1
 	d.memory.device, d.narrow, d.form = d, int32(o.Precision), o.Form
-	d.sharedBytes, d.multiprocessors = info.SharedBytes, info.Multiprocessors
+	d.sharedBytes, d.multiprocessors, d.cacheBytes = info.SharedBytes, info.Multiprocessors, int64(info.L2Bytes)
 	err = d.do("opening", func() error {
 		if err := d.load(info.Capability); err != nil {
 			return err
 		}
-		d.stream, err = driver.NewStream()
+		if d.stream, err = driver.NewStream(); err == nil {
+			if err = d.loadLibrary(); err != nil {
+				err = errors.Join(err, d.stream.Close())
+			}
+		}
 		if err != nil {
 			return errors.Join(err, d.module.Unload())
 		}

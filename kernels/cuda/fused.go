@@ -31,8 +31,8 @@ type fusedShape struct {
 	blocks int64  // that walk the items for the update
 	shared int    // dynamic shared memory of a block, in bytes
 
+	space
 	hidden, hiddenInverse, parts, loss int64 // where they begin in the workspace, in elements
-	total                              int64
 }
 
 // fusedOf tells the shape, if the device and the op have the fused form: one source of up to 256 units, and no float32.
@@ -52,15 +52,10 @@ func (d *device) fusedOf(op *kernels.Output, rows int64) (s fusedShape, ok bool)
 	tiles, rowTiles := int64(blocks(op.Items, fusedTile)), int64(blocks(rows, fusedTile))
 	resident := 2 * int64(d.multiprocessors)
 	s.rows, s.splits, s.blocks = rowTiles*fusedTile, max(1, min(tiles, resident/rowTiles)), min(tiles, resident)
-	take := func(n int64) int64 {
-		at := s.total
-		s.total += (n + 3) / 4 * 4
-		return at
-	}
-	s.loss = take(2 * s.blocks)
-	s.hidden = take(s.rows * s.padded)
-	s.hiddenInverse = take(s.rows)
-	s.parts = take(s.splits * s.rows * s.padded)
+	s.loss = s.take(2 * s.blocks)
+	s.hidden = s.take(s.rows * s.padded)
+	s.hiddenInverse = s.take(s.rows)
+	s.parts = s.take(s.splits * s.rows * s.padded)
 	return s, true
 }
 
@@ -144,22 +139,23 @@ func (r *fusedRun) place(element int64) driver.Address {
 func (r *fusedRun) prepare() error {
 	source := r.op.Sources[0]
 	columns := source.Weight.Columns
-	err := r.packRows(addressOf(source.H), r.args.hidden, columns, r.shape.padded, r.shape.rows, kernels.Precision(r.narrow))
+	err := r.packRows(addressOf(source.H), r.args.hidden, -1, columns, r.shape.padded, r.shape.rows)
 	if err != nil || r.op.Temperature == 0 {
 		return err
 	}
 	return r.inverseNorms(addressOf(source.H), r.args.hiddenInverse, columns, -1, r.step.Most())
 }
 
-// packRows rounds rows of the batch and fills them up with zeros, to rows and columns that a product takes.
-func (d *device) packRows(x, to driver.Address, columns, padded, rows int64, p kernels.Precision) error {
+// packRows rounds rows of a matrix, so many or with -1 those of the batch, and fills them up with zeros, to rows and columns
+// that a product takes.
+func (d *device) packRows(x, to driver.Address, valid, columns, padded, rows int64) error {
 	type args struct {
-		step, x, to           driver.Address
-		columns, padded, rows int64
-		precision, launch     int32
+		step, x, to                  driver.Address
+		columns, padded, rows, valid int64
+		precision, launch            int32
 	}
 	return launch(d, "pack_rows", grid2(blocks(padded, 128), rows), driver.Dim{X: 128},
-		&args{d.step.at, x, to, columns, padded, rows, int32(p), d.next(site{})})
+		&args{d.step.at, x, to, columns, padded, rows, valid, d.narrow, d.next(site{})})
 }
 
 // walk launches a kernel of the form.
@@ -203,7 +199,8 @@ func (r *fusedRun) gradients() error {
 		if err := r.walk("hidden", r.rowTiles()); err != nil {
 			return err
 		}
-		err := r.mergeHidden(r.op, r.args.parts, r.args.hiddenInverse, r.shape.padded, r.shape.rows, r.shape.splits, r.step.Most())
+		err := r.mergeHidden(&r.op.Sources[0], r.args.parts, r.args.hiddenInverse, r.shape.padded, r.shape.rows, r.shape.splits,
+			r.step.Most())
 		if err != nil {
 			return err
 		}
@@ -214,14 +211,13 @@ func (r *fusedRun) gradients() error {
 	return r.sumLoss(r.op, r.args.loss, r.shape.blocks)
 }
 
-// mergeHidden adds up parts of the gradient by the only source, and ends it.
-func (d *device) mergeHidden(op *kernels.Output, parts, inverse driver.Address, padded, rows, count, most int64) error {
+// mergeHidden adds up parts of the gradient by a source, and ends it.
+func (d *device) mergeHidden(source *kernels.OutputSource, parts, inverse driver.Address, padded, rows, count, most int64) error {
 	type args struct {
 		step, h, parts, inverse, dh  driver.Address
 		columns, padded, rows, count int64
 		accumulate, launch           int32
 	}
-	source := op.Sources[0]
 	return launch(d, "output_merge_hidden", driver.Dim{X: blocks(most, 8)}, driver.Dim{X: 256}, &args{
 		d.step.at, addressOf(source.H), parts, inverse, addressOf(source.DH), source.Weight.Columns, padded, rows, count,
 		flag(source.Accumulate), d.next(site{tensor: source.Weight.Name, what: updateWords}),

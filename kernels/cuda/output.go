@@ -9,7 +9,8 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// outputTile is how many items' logits there are at a time. It does not depend on the batch, so that results do not.
+// outputTile is how many items' logits there are at a time in the simple form. It does not depend on the batch, so that results
+// do not.
 const outputTile = 2048
 
 // The structs of src/output.cu that several kernels take.
@@ -32,47 +33,65 @@ func lossOf(l kernels.Loss) lossArgs {
 	return lossArgs{int32(l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget}
 }
 
-// outputSpace is an output's workspace, in elements of 4 bytes: first what has 8 bytes.
+// outputSpace is the workspace of an output that goes tile by tile, in elements of 4 bytes: first what has 8 bytes.
 type outputSpace struct {
-	tile                                                      int64
-	loss, logits, bias, strip, hidden, hiddenInverse, inverse int64 // where they begin
-	total                                                     int64
+	space
+	tile                                       int64
+	loss, logits, bias, hiddenInverse, inverse int64 // where they begin
 }
 
-func spaceOf(op *kernels.Output, rows int64) outputSpace {
-	s := outputSpace{tile: min(op.Items, outputTile)}
-	take := func(n int64) int64 {
-		at := s.total
-		s.total += (n + 3) / 4 * 4
-		return at
-	}
-	s.loss = take(2 * int64(blocks(s.tile, 32)))
-	s.logits = take(rows * s.tile)
-	s.bias = take(s.tile)
+// space hands out places one behind the other, each aligned for what a product reads at once.
+type space struct{ total int64 }
+
+func (s *space) take(n int64) int64 {
+	const aligned = 64
+	at := s.total
+	s.total += (n + aligned - 1) / aligned * aligned
+	return at
+}
+
+func spaceOf(op *kernels.Output, rows, tile int64) outputSpace {
+	s := outputSpace{tile: tile}
+	s.loss = s.take(2 * int64(blocks(s.tile, 32)))
+	s.logits = s.take(rows * s.tile)
+	s.bias = s.take(s.tile)
 	if op.Temperature != 0 {
-		columns := op.Sources[0].Weight.Columns
-		s.strip = take(s.tile * columns)
-		s.hidden = take(rows * columns)
-		s.hiddenInverse = take(rows)
-		s.inverse = take(s.tile)
+		s.hiddenInverse = s.take(rows)
+		s.inverse = s.take(s.tile)
 	}
 	return s
+}
+
+// tileProducts makes the products of an output that goes tile by tile, those of src/product.cuh or a library's.
+type tileProducts interface {
+	// begin is called before the first tile.
+	begin(*outputRun) error
+	// logits makes those of the tile, but for what finishArgs tell.
+	logits(*outputRun) error
+	// hidden adds the tile's part of the gradient by a source, weight makes the gradient by the source's weight and updates it.
+	hidden(r *outputRun, n int) error
+	weight(r *outputRun, n int) error
+	// end is called after the last tile of a step.
+	end(*outputRun) error
 }
 
 // outputRun is an output op on its way through the tiles.
 type outputRun struct {
 	*device
-	op     *kernels.Output
-	step   *kernels.Step
-	at     driver.Address // of the workspace
-	space  outputSpace
-	finish finishArgs
-	first  int64 // of the tile's items
-	items  int64
+	op       *kernels.Output
+	step     *kernels.Step
+	at       driver.Address // of the workspace
+	space    outputSpace
+	products tileProducts
+	narrow16 driver.Address // of the gradients in bfloat16, if they are wanted so
+	padded   int64          // rows whose gradients are there, those beyond the batch as zeros; 0: of the batch only
+	finish   finishArgs
+	first    int64 // of the tile's items
+	items    int64
 }
 
-func (d *device) simple(op *kernels.Output, s *kernels.Step) *outputRun {
-	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: spaceOf(op, s.Most())}
+func (d *device) tiled(op *kernels.Output, s *kernels.Step, space outputSpace, products tileProducts) *outputRun {
+	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: space, products: products}
 	r.finish.temperature = op.Temperature
 	if op.Bias != nil {
 		r.finish.bias = addressOf(op.Bias.Value)
@@ -93,10 +112,20 @@ func (r *outputRun) tiles(each func() error) error {
 			return err
 		}
 	}
+	if err := r.products.begin(r); err != nil {
+		return err
+	}
 	for r.first = 0; r.first < r.op.Items; r.first += r.space.tile {
 		r.items = min(r.space.tile, r.op.Items-r.first)
-		if err := r.logits(); err != nil {
+		if err := r.products.logits(r); err != nil {
 			return err
+		}
+		if r.op.Temperature != 0 {
+			w := r.op.Sources[0].Weight
+			rows := addressOf(w.Value) + driver.Address(4*r.first*w.Columns)
+			if err := r.inverseNorms(rows, r.finish.itemInverse, w.Columns, r.items, r.items); err != nil {
+				return err
+			}
 		}
 		if err := each(); err != nil {
 			return err
@@ -114,36 +143,6 @@ func (d *device) inverseNorms(x, inverse driver.Address, columns, rows, most int
 	}
 	return launch(d, "inverse_norms", driver.Dim{X: blocks(most, 8)}, driver.Dim{X: 256},
 		&args{d.step.at, x, inverse, columns, rows, d.next(site{})})
-}
-
-func (r *outputRun) logits() error {
-	type args struct {
-		step, h, weight, z          driver.Address
-		columns, tile, first, items int64
-		accumulate, narrow, launch  int32
-	}
-	z := r.place(r.space.logits)
-	if len(r.op.Sources) == 0 {
-		return r.stream.Fill32(z, 0, r.step.Most()*r.space.tile)
-	}
-	for n, source := range r.op.Sources {
-		w := source.Weight
-		grid := driver.Dim{X: blocks(r.items, productTile), Y: blocks(r.step.Most(), productTile)}
-		err := launch(r.device, "logits", grid, driver.Dim{X: productThreads}, &args{
-			r.device.step.at, addressOf(source.H), addressOf(w.Value), z, w.Columns, r.space.tile, r.first, r.items, flag(n > 0),
-			r.narrow, r.next(site{}),
-		})
-		if err != nil {
-			return err
-		}
-		if r.op.Temperature != 0 {
-			rows := addressOf(w.Value) + driver.Address(4*r.first*w.Columns)
-			if err := r.inverseNorms(rows, r.finish.itemInverse, w.Columns, r.items, r.items); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 var lossWords = [2]string{"a logit", "the loss"}
@@ -210,12 +209,10 @@ func (r *outputRun) gradients() error {
 	if err := r.tiles(r.tileGradients); err != nil {
 		return err
 	}
-	if r.op.Temperature != 0 && r.op.Sources[0].DH != nil {
-		if err := r.projectHidden(); err != nil {
-			return err
-		}
+	if err := r.products.end(r); err != nil {
+		return err
 	}
-	return r.sumLoss(r.op, r.place(r.space.loss), int64(blocks(r.space.tile, 32)))
+	return r.sumLoss(r.op, r.place(r.space.loss), int64(blocks(min(r.space.tile, r.op.Items), 32)))
 }
 
 // clearHidden is the gradient of an output without items.
@@ -237,10 +234,10 @@ func (r *outputRun) tileGradients() error {
 		return err
 	}
 	for n := range r.op.Sources {
-		if err := r.hidden(n); err != nil {
+		if err := r.products.hidden(r, n); err != nil {
 			return err
 		}
-		if err := r.weight(n); err != nil {
+		if err := r.products.weight(r, n); err != nil {
 			return err
 		}
 	}
@@ -249,83 +246,20 @@ func (r *outputRun) tileGradients() error {
 
 func (r *outputRun) loss() error {
 	type args struct {
-		step, z, stats, biasGradient, loss driver.Address
-		finish                             finishArgs
-		tile, first, items                 int64
-		kind                               lossArgs
-		slot, begins, launch               int32
+		step, z, stats, biasGradient, loss, narrow driver.Address
+		finish                                     finishArgs
+		tile, first, items, rows                   int64
+		kind                                       lossArgs
+		slot, begins, launch                       int32
 	}
-	l := r.op.Loss
 	stats := driver.Address(0)
-	if l.NeedsStats() {
+	if r.op.Loss.NeedsStats() {
 		stats = addressOf(r.op.Stats)
 	}
 	return launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, 32)}, driver.Dim{X: 256}, &args{
-		r.device.step.at, r.place(r.space.logits), stats, r.place(r.space.bias), r.place(r.space.loss), r.finish,
-		r.space.tile, r.first, r.items,
-		lossOf(l),
-		int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
+		r.device.step.at, r.place(r.space.logits), stats, r.place(r.space.bias), r.place(r.space.loss), r.narrow16,
+		r.finish, r.space.tile, r.first, r.items, r.padded, lossOf(r.op.Loss), int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
 	})
-}
-
-// hidden adds the tile's part of the gradient by a source.
-func (r *outputRun) hidden(n int) error {
-	type args struct {
-		step, g, weight, dh         driver.Address
-		columns, tile, first, items int64
-		accumulate, narrow, launch  int32
-	}
-	source := r.op.Sources[n]
-	if source.DH == nil {
-		return nil
-	}
-	to, accumulate := addressOf(source.DH), source.Accumulate || r.first > 0
-	if r.op.Temperature != 0 {
-		to, accumulate = r.place(r.space.hidden), r.first > 0
-	}
-	w := source.Weight
-	grid := driver.Dim{X: blocks(w.Columns, productTile), Y: blocks(r.step.Most(), productTile)}
-	return launch(r.device, "output_hidden", grid, driver.Dim{X: productThreads}, &args{
-		r.device.step.at, r.place(r.space.logits), addressOf(w.Value), to, w.Columns, r.space.tile, r.first, r.items,
-		flag(accumulate), r.narrow, r.next(site{tensor: w.Name, what: updateWords}),
-	})
-}
-
-// weight makes the tile's gradient by a source's weight and updates it.
-func (r *outputRun) weight(n int) error {
-	type args struct {
-		step, g, h, strip  driver.Address
-		weight             weightsArgs
-		to                 itemGradientArgs
-		tile, first, items int64
-		narrow, launch     int32
-	}
-	type projectArgs struct {
-		step, strip, itemInverse driver.Address
-		weight                   weightsArgs
-		to                       itemGradientArgs
-		first, items             int64
-		launch                   int32
-	}
-	source, strip := r.op.Sources[n], driver.Address(0)
-	if r.op.Temperature != 0 {
-		strip = r.place(r.space.strip)
-	}
-	w, to := weightsOf(source.Weight, r.op.Optimizer), itemGradientArgs{}
-	if r.op.TiedInput >= 0 && n == 0 {
-		to = itemGradientArgs{addressOf(r.op.TiedGradient), int32(r.op.TiedInput)}
-	}
-	where := site{tensor: source.Weight.Name, what: updateWords}
-	grid := driver.Dim{X: blocks(w.columns, productTile), Y: blocks(r.items, productTile)}
-	err := launch(r.device, "output_weight", grid, driver.Dim{X: productThreads}, &args{
-		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, w, to, r.space.tile, r.first, r.items,
-		r.narrow, r.next(where),
-	})
-	if err != nil || strip == 0 {
-		return err
-	}
-	return launch(r.device, "output_project_weight", driver.Dim{X: blocks(r.items, 8)}, driver.Dim{X: 256},
-		&projectArgs{r.device.step.at, strip, r.finish.itemInverse, w, to, r.first, r.items, r.next(where)})
 }
 
 func (r *outputRun) bias() error {
@@ -344,18 +278,28 @@ func (r *outputRun) bias() error {
 	})
 }
 
-// projectHidden ends the gradient by the source of cosine logits.
-func (r *outputRun) projectHidden() error {
+// updateItems takes a strip of gradients by a source's weight, for cosine logits after their projection.
+func (r *outputRun) updateItems(n int, strip driver.Address, pitch int64) error {
 	type args struct {
-		step, h, p, inverse, dh driver.Address
-		columns                 int64
-		accumulate, launch      int32
+		step, strip, itemInverse driver.Address
+		weight                   weightsArgs
+		to                       itemGradientArgs
+		first, items, pitch      int64
+		launch                   int32
 	}
-	source := r.op.Sources[0]
-	return launch(r.device, "output_project_hidden", driver.Dim{X: blocks(r.step.Most(), 8)}, driver.Dim{X: 256}, &args{
-		r.device.step.at, addressOf(source.H), r.place(r.space.hidden), r.finish.hiddenInverse, addressOf(source.DH),
-		source.Weight.Columns, flag(source.Accumulate), r.next(site{tensor: source.Weight.Name, what: updateWords}),
+	w := r.op.Sources[n].Weight
+	return launch(r.device, "output_update", driver.Dim{X: blocks(r.items, 8)}, driver.Dim{X: 256}, &args{
+		r.device.step.at, strip, r.finish.itemInverse, weightsOf(w, r.op.Optimizer), r.tied(n), r.first, r.items, pitch,
+		r.next(site{tensor: w.Name, what: updateWords}),
 	})
+}
+
+// tied tells where the gradient by a source's weight goes if an input shares it.
+func (r *outputRun) tied(n int) itemGradientArgs {
+	if r.op.TiedInput < 0 || n > 0 {
+		return itemGradientArgs{}
+	}
+	return itemGradientArgs{addressOf(r.op.TiedGradient), int32(r.op.TiedInput)}
 }
 
 // sumLoss adds up the losses that blocks have found.

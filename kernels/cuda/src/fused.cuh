@@ -80,8 +80,7 @@ struct InTensorFloat32 {
   }
 
   DEVICE void store_gradients(float *row, int lane, float x, float y) {
-    *reinterpret_cast<float2 *>(row + 2 * lane) =
-        make_float2(__uint_as_float(to_tf32(x)), __uint_as_float(to_tf32(y)));
+    *reinterpret_cast<float2 *>(row + 2 * lane) = make_float2(__uint_as_float(to_tf32(x)), __uint_as_float(to_tf32(y)));
   }
 
   template <int K>

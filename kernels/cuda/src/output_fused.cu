@@ -20,18 +20,20 @@
 
 struct PackArgs {
   const StepRecord *step;
-  const float *x;  // [B, columns]
+  const float *x;  // [valid, columns]
   void *to;  // [rows, padded] of two or four bytes
   int64_t columns, padded, rows;
+  int64_t valid;  // rows that are there, -1: those of the batch
   int32_t precision, launch;
 };
 
-// Rounds rows of the batch; what is beyond the batch or the columns becomes zero. A thread has a number; 6 or 8 bytes each.
+// Rounds rows of a matrix; beyond what is there are zeros. A thread has a number; 6 or 8 bytes each bound it.
 KERNEL_BOUNDS(pack_rows, PackArgs, 128, 8) {
   const StepRecord *step = a.step;
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
   if (k >= a.padded || u >= a.rows || failed_before(step, a.launch)) return;
-  const float x = u < step->rows && k < a.columns ? a.x[u * a.columns + k] : 0.0f;
+  const bool inside = u < (a.valid < 0 ? step->rows : a.valid) && k < a.columns;
+  const float x = inside ? a.x[u * a.columns + k] : 0.0f;
   const int64_t at = u * a.padded + k;
   if (a.precision == kBFloat16)
     static_cast<uint16_t *>(a.to)[at] = to_bf16(normal(x));
@@ -347,13 +349,13 @@ DEVICE void fused_weight(const FusedArgs &a) {
   a.loss[blockIdx.x] = loss;
 }
 
-#define FUSED_KERNELS(name, P, K)                                                                                 \
-  KERNEL_BOUNDS(fused_stats_##name##_##K, FusedArgs, kFusedThreads, 2) { fused_stats<P, K>(a); }                  \
-  KERNEL_BOUNDS(fused_hidden_##name##_##K, FusedArgs, kFusedThreads, (sizeof(P::Element) * K > 512 ? 1 : 2)) {    \
-    fused_hidden<P, K>(a);                                                                                        \
-  }                                                                                                               \
-  KERNEL_BOUNDS(fused_weight_##name##_##K, FusedArgs, kFusedThreads, (sizeof(P::Element) * K > 512 ? 1 : 2)) {    \
-    fused_weight<P, K>(a);                                                                                        \
+#define FUSED_KERNELS(name, P, K)                                                                              \
+  KERNEL_BOUNDS(fused_stats_##name##_##K, FusedArgs, kFusedThreads, 2) { fused_stats<P, K>(a); }               \
+  KERNEL_BOUNDS(fused_hidden_##name##_##K, FusedArgs, kFusedThreads, (sizeof(P::Element) * K > 512 ? 1 : 2)) { \
+    fused_hidden<P, K>(a);                                                                                     \
+  }                                                                                                            \
+  KERNEL_BOUNDS(fused_weight_##name##_##K, FusedArgs, kFusedThreads, (sizeof(P::Element) * K > 512 ? 1 : 2)) { \
+    fused_weight<P, K>(a);                                                                                     \
   }
 
 FUSED_KERNELS(bfloat16, InBFloat16, 64)
