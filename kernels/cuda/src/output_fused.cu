@@ -64,6 +64,7 @@ constexpr int64_t kNoEntry = int64_t(1) << 40;
 struct FusedMargins {
   int64_t at[kFusedTile], end[kFusedTile], next[kFusedTile];
   double losses[kFusedThreads / 32];
+  float weight;  // of a row
   float log_sum_exp[kFusedTile], row_sum[kFusedTile], hidden_inverse[kFusedTile];
   float bias[kFusedTile], item_inverse[kFusedTile], bias_gradient[kFusedTile];
   float item_scale[kFusedTile];  // item_inverse over the temperature
@@ -105,6 +106,12 @@ struct Entries {
   const float *value;
 };
 
+template <bool by_items>
+DEVICE Entries entries_of(const FusedArgs &a) {
+  const SparseRecord &target = a.step->slots[a.slot];
+  return by_items ? Entries{target.item_rows, target.item_values} : Entries{target.indices, target.values};
+}
+
 DEVICE void start_entries(FusedMargins &m, int r, const Entries &list, int64_t at, int64_t end) {
   m.at[r] = at;
   m.end[r] = end;
@@ -139,12 +146,13 @@ DEVICE float finish_fused(const FusedArgs &a, const FusedMargins &m, float z, in
 // Logits become r dl/dz (for cosine logits over |h| |w| T), rounded, in their place. Of the tile that stays, rows are items with
 // `by_items` and rows of the batch without; then there is neither a loss nor a gradient by the bias. Between barriers.
 //
-// A warp has every eighth row, a lane two columns of it.
+// A warp has every eighth row, a lane two columns of it. What it needs is asked for anew in each tile: registers are short.
 template <class P, bool by_items>
-DEVICE void differentiate(const FusedArgs &a, FusedMargins &m, float *scores, const Entries &list, int64_t row,
-                          int64_t item, float weight, double &loss) {
+DEVICE void differentiate(const FusedArgs &a, FusedMargins &m, float *scores, int64_t row, int64_t item) {
   const int lane = lane_id();
   const int64_t rows = a.step->rows;
+  const float weight = m.weight;
+  const Entries list = entries_of<by_items>(a);
   float part = 0.0f;
 #pragma unroll 1
   for (int r = warp_id(); r < kFusedTile; r += kFusedThreads / 32) {
@@ -176,7 +184,9 @@ DEVICE void differentiate(const FusedArgs &a, FusedMargins &m, float *scores, co
     __syncwarp();
     P::store_gradients(place, lane, g[0], g[1]);
   }
-  loss += double(weight) * double(part);
+  if (!by_items) return;
+  for (int lanes = 16; lanes > 0; lanes /= 2) part += __shfl_xor_sync(kAllLanes, part, lanes);
+  if (lane == 0) m.losses[warp_id()] += double(weight) * double(part);
 }
 
 // The items of split y: tiles are shared out evenly.
@@ -249,10 +259,11 @@ DEVICE void fused_hidden(const FusedArgs &a) {
   const int64_t row = int64_t(blockIdx.x) * kFusedTile;
   if (row >= step->rows || failed_before(step, a.launch)) return;
   const int64_t begin = split_begins(a, blockIdx.y), end = split_begins(a, blockIdx.y + 1);
-  const SparseRecord &target = step->slots[a.slot];
-  const Entries list{target.indices, target.values};
   rows_at_hand(a, m, row, true);
+  if (threadIdx.x == 0) m.weight = row_weight(step, a.kind);
   if (threadIdx.x < kFusedTile) {
+    const SparseRecord &target = step->slots[a.slot];
+    const Entries list = entries_of<false>(a);
     const int64_t u = row + threadIdx.x;
     int64_t low = u < step->rows ? target.offsets[u] : 0, high = u < step->rows ? target.offsets[u + 1] : 0;
     const int64_t last = high;
@@ -266,9 +277,7 @@ DEVICE void fused_hidden(const FusedArgs &a) {
     start_entries(m, threadIdx.x, list, low, last);
   }
   Tiles::fetch_rows(Tiles::stays(), a.hidden, row);
-  const float weight = row_weight(step, a.kind);
   float sum[2][K / 32][4] = {};
-  double none = 0.0;
   for (int64_t tile = begin; tile < end; tile++) {
     const int64_t item = tile * kFusedTile;
     Tiles::fetch_items(Tiles::passes(), a.weight.value, a.weight.columns, item, a.items, a.fours);
@@ -277,7 +286,7 @@ DEVICE void fused_hidden(const FusedArgs &a) {
     __syncthreads();
     Tiles::multiply();
     __syncthreads();
-    differentiate<P, false>(a, m, Tiles::scores(), list, row, item, weight, none);
+    differentiate<P, false>(a, m, Tiles::scores(), row, item);
     __syncthreads();
     Tiles::accumulate(sum);
     __syncthreads();
@@ -293,15 +302,15 @@ DEVICE void fused_weight(const FusedArgs &a) {
   using Tiles = FusedTiles<P, K>;
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
-  const SparseRecord &target = step->slots[a.slot];
-  const Entries list{target.item_rows, target.item_values};
-  const float weight = row_weight(step, a.kind);
   const int lane = lane_id(), warp = warp_id();
-  double loss = 0.0;
+  if (threadIdx.x == 0) m.weight = row_weight(step, a.kind);
+  if (lane == 0) m.losses[warp] = 0.0;
   for (int64_t item = int64_t(blockIdx.x) * kFusedTile; item < a.items; item += int64_t(gridDim.x) * kFusedTile) {
     Tiles::fetch_items(Tiles::stays(), a.weight.value, a.weight.columns, item, a.items, a.fours);
     items_at_hand(a, m, item);
     if (threadIdx.x < kFusedTile) {
+      const SparseRecord &target = step->slots[a.slot];
+      const Entries list = entries_of<true>(a);
       const int64_t found =
           item + threadIdx.x < a.items ? position(target.items, target.item_count, int32_t(item + threadIdx.x)) : -1;
       start_entries(m, threadIdx.x, list, found < 0 ? 0 : target.item_offsets[found],
@@ -315,7 +324,7 @@ DEVICE void fused_weight(const FusedArgs &a) {
       __syncthreads();
       Tiles::multiply();
       __syncthreads();
-      differentiate<P, true>(a, m, Tiles::scores(), list, row, item, weight, loss);
+      differentiate<P, true>(a, m, Tiles::scores(), row, item);
       __syncthreads();
       Tiles::accumulate(sum);
       __syncthreads();
@@ -340,11 +349,8 @@ DEVICE void fused_weight(const FusedArgs &a) {
                      m.bias_gradient[threadIdx.x]);
     __syncthreads();
   }
-  for (int lanes = 16; lanes > 0; lanes /= 2) loss += __shfl_xor_sync(kAllLanes, loss, lanes);
-  if (lane == 0) m.losses[warp] = loss;
-  __syncthreads();
   if (threadIdx.x != 0) return;
-  loss = 0.0;
+  double loss = 0.0;
   for (int n = 0; n < kFusedThreads / 32; n++) loss += m.losses[n];
   a.loss[blockIdx.x] = loss;
 }
