@@ -28,7 +28,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-go test-abi test-python test-cudaemu lint bench bench-full fuzz-long wheel clean
+.PHONY: help build demo test test-go test-abi test-python test-cudaemu lint bench bench-full gpu-kit gpu-check gpu-bench fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -83,6 +83,20 @@ bench-full: build build/opbench $(BENCH)/installed  ## all benchmarks; takes lon
 build/opbench: $(SOURCES) $(wildcard tests/bench/opbench/*.go) $(BUILD_FILES) | $(VENV)/installed
 	@echo "building $@"
 	@mkdir -p build && $(find_go) && $$GO build -o $@ ./tests/bench/opbench
+
+# The machine with the GPU may have neither Go nor .venv: then build/gpu was brought along, and python3 has what is needed.
+GPU_PYTHON = $(shell python3 -c 'import numpy, pytest, scipy' 2>/dev/null && echo python3 || echo $(PY))
+gpu_kit_here = $(if $(wildcard $(VENV)/installed),gpu-kit)
+
+gpu-kit: build  ## what gpu-check and gpu-bench need elsewhere, in build/gpu
+	@echo "build/gpu"
+	@$(PY) scripts/gpu_kit.py
+
+gpu-check: $(gpu_kit_here)  ## check this machine's CUDA devices, under nine minutes; report in docs/gpu
+	@$(GPU_PYTHON) scripts/gpu_check.py
+
+gpu-bench: $(gpu_kit_here)  ## measure this machine's CUDA device beside PyTorch, under nine minutes; report in docs/gpu
+	@$(GPU_PYTHON) tests/bench/run_gpu.py
 
 FUZZ_TIME ?= 10m
 fuzz-long: build  ## every fuzz target for FUZZ_TIME (10m) each

@@ -1,17 +1,22 @@
 """What an H200 could do at best, on paper: the tables of docs/gpu-performance.md.
 
-    python scripts/gpu_roofline.py            # prints the page
-    python scripts/gpu_roofline.py --write    # writes it
+    python scripts/gpu_roofline.py                                        # prints the page
+    python scripts/gpu_roofline.py --write                                # writes it
+    python scripts/gpu_roofline.py --write --measured docs/gpu/bench-DEVICE-DATE.json
 
 Operations and bytes of each op are counted by its definition (kernels/ops.go); the time is that of whichever of the two
-takes longer. Nothing here is measured.
+takes longer. The last column is for what `make gpu-bench` measured on a device.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import statistics
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu-performance.md"
 
@@ -84,6 +89,32 @@ RANKED = [(27_278, 1024), (1_000_000, 256), (10_000_000, 256)]
 RANKED_ROWS = 512
 
 
+@dataclass
+class Measured:
+    """What a report of `make gpu-bench` says of the networks and shapes here; empty without one."""
+
+    cases: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    where: str = ""
+
+    def cell(self, title: str, op: str) -> str:
+        """The last column of a line."""
+        return ", ".join(self.cases.get((title, op), ()))
+
+
+def read(path: Path) -> Measured:
+    """Picks the steps, ops and rankings of this page from a report."""
+    report: dict[str, Any] = json.loads(path.read_text())
+    if report["emulated"]:
+        raise SystemExit(f"{path} is from an emulator, which says nothing about speed")
+    found = Measured(where=report["machine"]["devices"][0]["name"])
+    for case in report["cases"]:
+        parameters = case.get("parameters", {})
+        if "roofline" in parameters and case.get("ours"):
+            text = f"{time(statistics.median(case['ours']))} {parameters['precision']}"
+            found.cases.setdefault((parameters["roofline"], parameters.get("op", "a step")), []).append(text)
+    return found
+
+
 def least(flops: float, size: float, rate: float) -> tuple[float, str]:
     """The time at the limits, and what sets it."""
     compute, memory = flops / rate, size / BANDWIDTH
@@ -101,13 +132,13 @@ def amount(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def row(name: str, flops: float, size: float) -> str:
+def row(name: str, flops: float, size: float, measured: str = "") -> str:
     """A line of a table, with the time in each precision."""
     cells = [name, amount(flops / 1e9), amount(size / 1e6)]
     for rate in RATES.values():
         seconds, bound = least(flops, size, rate)
         cells.append(f"{time(seconds)} ({bound})")
-    return "| " + " | ".join([*cells, ""]) + " |"
+    return "| " + " | ".join([*cells, measured]) + " |"
 
 
 def table(lines: list[str]) -> str:
@@ -117,9 +148,10 @@ def table(lines: list[str]) -> str:
 
 
 ABOUT = """\
-Made by `scripts/gpu_roofline.py`. **Everything on this page is computed; nothing was measured.** The last column is
-for measurements. Limits (data sheet, dense): {limits}; memory
-{bandwidth} TB/s; {launch:.0f} us for the smallest kernel of a graph.
+Made by `scripts/gpu_roofline.py`, whose `--measured` fills the last column. **{what}**
+
+Limits (data sheet, dense): {limits}; memory {bandwidth} TB/s;
+{launch:.0f} us for the smallest kernel of a graph.
 
 Bytes are those that must pass through memory once: weights, states and rows of the batch. Logits stay in the
 second-level cache or in registers. In bfloat16 only products are narrow; weights and states are float32, which is what
@@ -136,27 +168,31 @@ FOLLOWS = """\
 - Ranking reads the weights once for a batch of rows: in bfloat16 it is bound by arithmetic from about 400 rows on."""
 
 
-def page() -> str:
+def page(measured: Measured) -> str:
     """The whole page."""
+    what = "Everything on this page is computed; nothing was measured."
+    if measured.where:
+        what = f"Computed, but for the last column, which `make gpu-bench` measured on {measured.where}."
     limits = ", ".join(f"{name} {rate / 1e12:.0f} TFLOP/s" for name, rate in RATES.items())
     parts = [
         "# What a GPU could do: the roofline of an H200, on paper",
-        ABOUT.format(limits=limits, bandwidth=BANDWIDTH / 1e12, launch=LAUNCH * 1e6),
+        ABOUT.format(what=what, limits=limits, bandwidth=BANDWIDTH / 1e12, launch=LAUNCH * 1e6),
     ]
     for network in NETWORKS:
         ops = network.ops()
-        lines = [row(op.name, op.flops, op.bytes) for op in ops]
+        lines = [row(op.name, op.flops, op.bytes, measured.cell(network.title, op.name)) for op in ops]
         total = [time(sum(least(op.flops, op.bytes, rate)[0] for op in ops)) for rate in RATES.values()]
         flops, size = sum(op.flops for op in ops), sum(op.bytes for op in ops)
-        lines.append(f"| **a step** | {amount(flops / 1e9)} | {amount(size / 1e6)} | " + " | ".join(total) + " | |")
+        total = [amount(flops / 1e9), amount(size / 1e6), *total, measured.cell(network.title, "a step")]
+        lines.append("| **a step** | " + " | ".join(total) + " |")
         parts += [
             f"## {network.title}",
             f"{network.entries} entries a row and {network.distinct:,} distinct items in a batch (assumed).",
             table(lines),
         ]
     lines = [
-        row(f"{items:,} items, {units} units", 2 * RANKED_ROWS * units * items, 4 * items * units)
-        for items, units in RANKED
+        row(title, 2 * RANKED_ROWS * units * items, 4 * items * units, measured.cell(title, "a step"))
+        for title, items, units in ((f"{items:,} items, {units} units", items, units) for items, units in RANKED)
     ]
     parts += [
         f"## Exact top-10 for {RANKED_ROWS} rows",
@@ -169,10 +205,15 @@ def page() -> str:
 
 def main() -> int:
     """Prints or writes the page."""
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(page())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write docs/{PAGE.name} instead of printing it")
+    parser.add_argument("--measured", type=Path, metavar="FILE", help="a JSON report of `make gpu-bench`")
+    args = parser.parse_args()
+    text = page(read(args.measured) if args.measured else Measured())
+    if args.write:
+        PAGE.write_text(text)
     else:
-        sys.stdout.write(page())
+        sys.stdout.write(text)
     return 0
 
 

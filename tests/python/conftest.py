@@ -1,5 +1,6 @@
-"""What several test files use: small matrices, and another Python process."""
+"""What several test files use: small matrices, other Python processes, and CUDA devices for them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from matrices import blocks
 
 import dsstne
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+EMULATOR = ROOT / "build" / "cudaemu"
 
 
 @pytest.fixture(scope="session", name="X")
@@ -33,6 +36,44 @@ def python():
             assert done.returncode == 0, done.stderr
             return done.stdout
         return done
+
+    return run
+
+
+def emulated_driver():
+    """Settings of a process that finds the emulated CUDA driver, which `make test` builds."""
+    if not (EMULATOR / "libcuda.so.1").exists():
+        pytest.skip("the emulated CUDA driver is not built: make emulator")
+    return {
+        "LD_LIBRARY_PATH": str(EMULATOR),
+        "DSSTNE_CUDAEMU_QUIET": "1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "cudaemu"), os.environ.get("PYTHONPATH", "")]),
+    }
+
+
+@pytest.fixture
+def emulated(python, monkeypatch):
+    """Runs a program like `python`, with emulated devices, `emulator.Control` to import and variables as keywords."""
+    if os.environ.get("DSSTNE_TEST_DRIVER") == "real":
+        pytest.skip("needs the emulated driver, which can be told to fail")
+
+    def run(code, *arguments, timeout=120, check=True, **settings):
+        for name, value in {**emulated_driver(), **settings}.items():
+            monkeypatch.setenv(name, value)
+        return python(code, *arguments, timeout=timeout, check=check)
+
+    return run
+
+
+@pytest.fixture
+def device(python, monkeypatch):
+    """Runs a program like `python`, with whatever CUDA devices there are: real ones if DSSTNE_TEST_DRIVER=real."""
+
+    def run(code, *arguments, timeout=120):
+        if os.environ.get("DSSTNE_TEST_DRIVER") != "real":
+            for name, value in emulated_driver().items():
+                monkeypatch.setenv(name, value)
+        return python(code, *arguments, timeout=timeout)
 
     return run
 

@@ -2,16 +2,12 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
-from test_cuda_training import EMULATOR, run
-
-CONTROL = str(Path(__file__).resolve().parents[1] / "cudaemu")
+from conftest import EMULATOR
 
 DATA = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
+import json
 import numpy as np, scipy.sparse, dsstne
 from emulator import Control
 control = Control()
@@ -27,24 +23,15 @@ def live():
 
 
 @pytest.fixture(params=["NCCL", "peer copies", "copies by way of the host"])
-def joined(request, tmp_path, monkeypatch):
+def joined(request, tmp_path, emulated):
     """Runs a program whose devices are joined in one of the ways."""
-    if not (EMULATOR / "libcuda.so.1").exists():
-        pytest.skip("the emulated CUDA driver is not built: make emulator")
-    folder = EMULATOR
+    settings = {"DSSTNE_CUDAEMU_TIMEOUT": "60"}
     if request.param != "NCCL":
-        folder = tmp_path
-        (folder / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+        (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+        settings["LD_LIBRARY_PATH"] = str(tmp_path)
     if request.param == "copies by way of the host":
-        monkeypatch.setenv("DSSTNE_CUDAEMU_PEERS", "0")
-    monkeypatch.setenv("DSSTNE_CUDAEMU_TIMEOUT", "60")
-
-    def program(code, **settings):
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        return run(DATA + code, CONTROL, folder=folder)
-
-    return program
+        settings["DSSTNE_CUDAEMU_PEERS"] = "0"
+    return lambda code: emulated(DATA + code, timeout=1500, **settings)
 
 
 def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
@@ -52,10 +39,12 @@ def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
         joined("""
 X = matrix(70, 83)
 def fit(devices, **options):
-    return dsstne.fit(X, devices=devices, epochs=4, batch_size=32, seed=0, learning_rate=0.01, progress=False, **options)
+    return dsstne.fit(
+        X, devices=devices, epochs=4, batch_size=32, seed=0, learning_rate=0.01, progress=False, **options)
 result = []
 for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": False, "dropout": 0.2}):
-    models = {str(d): fit(d, **options) for d in ("cpu", "cuda:0", ["cuda:0", "cuda:1"], ["cuda:3", "cuda:0", "cuda:2"], "all")}
+    devices = ("cpu", "cuda:0", ["cuda:0", "cuda:1"], ["cuda:3", "cuda:0", "cuda:2"], "all")
+    models = {str(d): fit(d, **options) for d in devices}
     result.append({name: [entry["loss"] for entry in model.history] for name, model in models.items()})
     model = models["['cuda:0', 'cuda:1']"]
     want, scores = model.recommend(X, k=20, devices="cuda:0"), model.predict(X, devices="cuda:0")
@@ -186,8 +175,8 @@ assert model.recommend(X, k=3, devices="cpu")[0].shape == (40, 3)
         (["cuda:2", "cuda:0"], "DeviceUnavailableError", '"cuda:2": Emulated H100'),
     ],
 )
-def test_devices_that_cannot_be_had_are_told_and_nothing_else_is_opened(devices, kind, words):
-    out = run(
+def test_devices_that_cannot_be_had_are_told_and_nothing_else_is_opened(emulated, devices, kind, words):
+    out = emulated(
         DATA
         + f"""
 X = matrix(20, 30)
@@ -200,16 +189,15 @@ try:
 except dsstne.DsstneError as error:
     print(type(error).__name__, error)
 print(control.count("calls.cuDevicePrimaryCtxRetain"), model.recommend(X, k=3)[0].shape)
-""",
-        CONTROL,
+"""
     )
     assert out.startswith(kind)
     assert words in out
     assert out.splitlines()[-1] == "0 (20, 3)"
 
 
-def test_all_leaves_out_devices_that_cannot_be_used():
-    out = run(
+def test_all_leaves_out_devices_that_cannot_be_used(emulated):
+    out = emulated(
         DATA
         + """
 X = matrix(20, 30)
@@ -223,8 +211,7 @@ control.set_attribute(2, 20, 2)
 print(names())
 control.set_attribute(-1, 20, 2)
 print(names())
-""",
-        CONTROL,
+"""
     )
     assert out.splitlines() == [
         "['cuda:0', 'cuda:1', 'cuda:2', 'cuda:3']",
@@ -233,7 +220,9 @@ print(names())
     ]
 
 
-@pytest.mark.skipif("DSSTNE_TEST_CUDA_ROWS" not in os.environ, reason="takes minutes: DSSTNE_TEST_CUDA_ROWS=2000 asks for it")
+@pytest.mark.skipif(
+    "DSSTNE_TEST_CUDA_ROWS" not in os.environ, reason="takes minutes: DSSTNE_TEST_CUDA_ROWS=2000 asks for it"
+)
 def test_gowalla_on_four_devices_equals_the_cpu(joined, shared_data):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.exists():

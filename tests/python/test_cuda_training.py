@@ -2,13 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-EMULATOR = Path(__file__).resolve().parents[2] / "build" / "cudaemu"
 
 # Rows of Gowalla. 2,000 take minutes on the emulated driver; DSSTNE_TEST_CUDA_ROWS=2000 tries them.
 ROWS = int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "60"))
@@ -36,25 +31,12 @@ print(json.dumps(result))
 """
 
 
-def environment(folder: Path = EMULATOR) -> dict[str, str]:
-    """That of a process that finds the emulated driver, in its folder or by a link from another."""
-    if not (EMULATOR / "libcuda.so.1").exists():
-        pytest.skip("the emulated CUDA driver is not built: make emulator")
-    return {**os.environ, "LD_LIBRARY_PATH": str(folder), "DSSTNE_CUDAEMU_QUIET": "1"}
-
-
-def run(program: str, *arguments: str, folder: Path = EMULATOR) -> str:
-    command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, env=environment(folder), text=True, capture_output=True, timeout=1500)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_training_on_a_cuda_device_equals_the_cpu(shared_data):
+@pytest.mark.device
+def test_training_on_a_cuda_device_equals_the_cpu(device, shared_data):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.exists():
         pytest.skip("Gowalla is not here")
-    result = json.loads(run(PROGRAM, str(folder), str(ROWS)))
+    result = json.loads(device(PROGRAM, folder, ROWS, timeout=1500))
     for cuda, cpu in zip(result["cuda:0"], result["cpu"], strict=True):
         assert cuda == pytest.approx(cpu, rel=1e-4)
     assert result["same ids"]
@@ -81,8 +63,6 @@ def test_reduced_precisions_train_to_nearly_the_same_loss():
 
 
 FAULTS = """
-import sys
-sys.path.insert(0, sys.argv[1])
 import numpy as np, scipy.sparse, dsstne
 from emulator import Control
 control = Control()
@@ -127,5 +107,5 @@ assert set(raised) == set(functions), set(functions) - set(raised)
 """
 
 
-def test_a_call_that_the_driver_refuses_is_an_error_and_leaks_nothing():
-    run(FAULTS, str(Path(__file__).resolve().parents[1] / "cudaemu"))
+def test_a_call_that_the_driver_refuses_is_an_error_and_leaks_nothing(emulated):
+    emulated(FAULTS, timeout=600)

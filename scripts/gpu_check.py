@@ -1,0 +1,213 @@
+"""Checks a machine's CUDA devices: kernels against the reference, the sanitizers, training, and PyTorch beside us.
+
+    make gpu-check                          # or, where there is no make: python3 scripts/gpu_check.py
+    python3 scripts/gpu_check.py --only conformance --minutes 5
+
+It needs Python with NumPy, SciPy and pytest, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go
+nor a compiler. Each part is a process of its own with a time limit, so that one that crashes or hangs does not take the
+others along. The report is written to docs/gpu, or, about an emulated driver, to build/gpu/reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gpu_machine
+from gpu_machine import KIT, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_machine import Machine
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+SHOWN = 40  # lines of the output of what failed
+
+
+@dataclass
+class Result:
+    """How a part ended."""
+
+    part: str
+    state: str  # "passed", "FAILED", "skipped", "not run"
+    seconds: float = 0.0
+    what: str = ""
+    skipped: list[str] = field(default_factory=list)  # tests, with their reasons
+    output: str = ""
+
+    @property
+    def fine(self) -> bool:
+        """Whether nothing is wrong; a part for which there was no time is not fine."""
+        return self.state in ("passed", "skipped")
+
+
+@dataclass
+class Part:
+    """A part of the check: a command, or why it is left out."""
+
+    name: str
+    command: list[str] = field(default_factory=list)
+    folder: Path = ROOT
+    seconds: float = 120.0  # at most
+    read: Callable[[Result, str], None] | None = None  # picks counts and reasons from the output
+    without: str = ""  # why it cannot be done here
+
+    def run(self, deadline: float) -> Result:
+        """Runs it, until its own limit or the deadline of the whole check."""
+        if self.without:
+            return Result(self.name, "skipped", what=self.without)
+        begin = time.monotonic()
+        limit = min(self.seconds, deadline - begin)
+        if limit < 1:
+            return Result(self.name, "not run", what="no time was left")
+        process = subprocess.Popen(
+            self.command,
+            cwd=self.folder,
+            env=gpu_machine.environment(),
+            text=True,
+            errors="replace",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that its children end with it
+        )
+        try:
+            output, _ = process.communicate(timeout=limit)
+            code = process.returncode
+            ending = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            code, ending = 1, f"stopped after {limit:.0f} s"
+        result = Result(self.name, "FAILED" if code else "passed", time.monotonic() - begin, output=output)
+        if self.read is not None:
+            self.read(result, output)
+        if code:
+            result.what = "; ".join(filter(None, [ending, result.what]))
+        return result
+
+
+def read_go(result: Result, output: str) -> None:
+    """Counts of `go test -v`, and what skipped tests say."""
+    ended = re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", output, re.MULTILINE)
+    count = {state: sum(found == state for found, _ in ended) for state in ("PASS", "FAIL", "SKIP")}
+    result.what = ", ".join(f"{n} {state.lower()}ed" for state, n in count.items() if n).replace("skiped", "skipped")
+    reasons = re.findall(r"^\s*--- SKIP: (\S+).*\n\s+(.*)$", output, re.MULTILINE)
+    result.skipped = [f"{name}: {reason}" for name, reason in reasons]
+    if result.state == "passed" and not count["PASS"]:
+        result.state, result.what = "FAILED", "no test was run"
+
+
+def read_pytest(result: Result, output: str) -> None:
+    """The last line of pytest, and what skipped tests say."""
+    lines = output.strip().splitlines() or [""]
+    result.what = lines[-1].strip("= ")
+    result.skipped = [line.removeprefix("SKIPPED ") for line in lines if line.startswith("SKIPPED ")]
+
+
+def read_sanitizer(result: Result, output: str) -> None:
+    """The summary, which a sanitizer writes whether or not it found something."""
+    found = re.findall(r"^=+ (.*(?:SUMMARY).*)$", output, re.MULTILINE)
+    result.what = found[-1].strip() if found else "no summary"
+    if not found or "Device not supported" in output:  # it did not come to work here: nothing has been checked
+        result.state = "FAILED"
+
+
+def read_last(result: Result, output: str) -> None:
+    """The last line says it all."""
+    result.what = (output.strip().splitlines() or [""])[-1] if result.state == "FAILED" else ""
+
+
+def parts(machine: Machine) -> list[Part]:
+    """What there is to check, the most telling first."""
+    python = sys.executable
+    training = [python, str(ROOT / "scripts" / "gpu_training.py")]
+    # The emulator is slow, and `make test` has the whole suite on it already.
+    tests = "TestEveryOpAgreesWithTheReference" if machine.emulated else "."
+    conformance = [str(KIT / "conformance.test"), "-test.v", "-test.run", f"{tests}/cuda"]
+    pytest = [python, "-m", "pytest", "-q", "-rs", "-W", "default", "-p", "no:cacheprovider", "-m", "device"]
+    marked = sorted(
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests" / "python").glob("test_*.py")
+        if "mark.device" in path.read_text()
+    )
+    found = [
+        Part("doctor", [python, "-c", "import dsstne; print(dsstne.doctor())"], seconds=60, read=read_last),
+        Part("kernels", [str(KIT / "cuda.test"), "-test.v"], ROOT / "kernels" / "cuda", 90, read_go),
+        Part("training", training, seconds=90, read=read_last),
+        Part("conformance", conformance, ROOT / "tests" / "conformance", 300, read_go),
+        Part("python", [*pytest, *marked], seconds=240, read=read_pytest),
+    ]
+    sanitizer = shutil.which("compute-sanitizer")
+    for tool in TOOLS:
+        without = "" if sanitizer else "compute-sanitizer is not installed"
+        if machine.emulated:
+            without = "the emulator checks the same: bounds, races, barriers, initialisation"
+        command = [sanitizer or "", "--tool", tool, "--error-exitcode", "9", *training]
+        found.append(Part(tool, command, seconds=100, read=read_sanitizer, without=without))
+    return found
+
+
+def report(machine: Machine, results: list[Result], seconds: float) -> str:
+    """The findings as Markdown."""
+    lines = [f"# CUDA devices checked: {machine.file_name}", ""]
+    if machine.emulated:
+        lines += ["**The driver is the emulator of tests/cudaemu: this says nothing about hardware.**", ""]
+    lines += ["By `scripts/gpu_check.py`.", "", *machine.lines(), ""]
+    lines += ["| part | | seconds | |", "|---|---|---|---|"]
+    lines += [f"| {r.part} | {r.state} | {r.seconds:.0f} | {r.what.replace('|', '/')} |" for r in results]
+    bad = [r.part for r in results if not r.fine]
+    lines += ["", f"{seconds:.0f} s in all; " + (f"not fine: {', '.join(bad)}." if bad else "all fine."), ""]
+    if skipped := [f"- {r.part}: {text}" for r in results for text in r.skipped]:
+        lines += ["## Skipped tests", "", *skipped, ""]
+    for r in results:
+        if not r.fine and r.output:
+            lines += [f"## The end of what {r.part} said", "", "```", *r.output.splitlines()[-SHOWN:], "```", ""]
+        elif r.part in ("doctor", "training"):
+            lines += [f"## {r.part}", "", "```", *r.output.splitlines(), "```", ""]
+    # A report is passed on: no folder names of the machine.
+    return "\n".join(lines).replace(str(ROOT), ".").replace(str(Path.home()), "~")
+
+
+def main() -> int:
+    """Runs the parts and writes the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="PART", help="this part; may be repeated")
+    parser.add_argument("--minutes", type=float, default=8.8, help="for all of it (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="folder of the report")
+    args = parser.parse_args()
+    gpu_machine.need_kit()
+    begin = time.monotonic()
+    machine = gpu_machine.look_elsewhere()
+    print("\n".join(machine.lines()), flush=True)
+    if not machine.devices:
+        return 1
+    wanted = [part for part in parts(machine) if not args.only or part.name in args.only]
+    if not wanted:
+        parser.error(f"there are {', '.join(part.name for part in parts(machine))}")
+    results: list[Result] = []
+    for part in wanted:
+        result = part.run(begin + 60 * args.minutes)
+        results.append(result)
+        print(f"{result.part:<12} {result.state:<8} {result.seconds:4.0f} s  {result.what}", flush=True)
+        if not result.fine:
+            print("\n".join("    " + line for line in result.output.splitlines()[-SHOWN:]), flush=True)
+    folder = args.out or machine.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"check-{machine.file_name}.md"
+    path.write_text(report(machine, results, time.monotonic() - begin))
+    print(f"{time.monotonic() - begin:.0f} s; the report is {path}")
+    return 0 if all(result.fine for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
