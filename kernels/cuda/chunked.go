@@ -50,6 +50,14 @@ func (d *device) chunk(items, rows, columns int64) int64 {
 	return max(64, min(most/64*64, (items+63)/64*64))
 }
 
+// paddedFor fills a number of columns up so that rows of a product's factors are aligned to 16 bytes.
+func paddedFor(columns int64, p kernels.Precision) int64 {
+	if p == kernels.BFloat16 {
+		return (columns + 7) / 8 * 8
+	}
+	return (columns + 3) / 4 * 4
+}
+
 // chunkedOf tells the form's workspace, if the library is there and has products of these shapes.
 func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *libraryProducts, ok bool) {
 	if d.library == nil || len(op.Sources) == 0 || op.Items == 0 {
@@ -58,12 +66,8 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 	precision, widest := kernels.Precision(d.narrow), int64(0)
 	p = &libraryProducts{rows: rows}
 	for _, source := range op.Sources {
-		step := int64(4)
-		if precision == kernels.BFloat16 {
-			step = 8
-		}
 		columns := source.Weight.Columns
-		padded := (columns + step - 1) / step * step
+		padded := paddedFor(columns, precision)
 		p.padded = append(p.padded, padded)
 		p.packs = append(p.packs, padded != columns || precision == kernels.BFloat16)
 		widest = max(widest, padded)

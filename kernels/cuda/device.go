@@ -30,9 +30,9 @@ type device struct {
 	narrow   int32 // kernels.Precision: what products are of
 	form     string
 	// What the forms of the output depend on; library is nil where there is none.
-	sharedBytes, multiprocessors int
-	cacheBytes                   int64
-	library                      *cublaslt.Handle
+	capability, sharedBytes, multiprocessors int
+	cacheBytes                               int64
+	library                                  *cublaslt.Handle
 }
 
 // open takes part in the device's primary context, loads the kernels and makes the stream.
@@ -44,7 +44,8 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
 	d.info.Available = -1
 	d.memory.device, d.narrow, d.form = d, int32(o.Precision), o.Form
-	d.sharedBytes, d.multiprocessors, d.cacheBytes = info.SharedBytes, info.Multiprocessors, int64(info.L2Bytes)
+	d.capability, d.sharedBytes, d.multiprocessors = info.Capability, info.SharedBytes, info.Multiprocessors
+	d.cacheBytes = int64(info.L2Bytes)
 	err = d.do("opening", func() error {
 		if err := d.load(info.Capability); err != nil {
 			return err

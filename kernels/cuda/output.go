@@ -280,18 +280,27 @@ func (r *outputRun) bias() error {
 
 // updateItems takes a strip of gradients by a source's weight, for cosine logits after their projection.
 func (r *outputRun) updateItems(n int, strip driver.Address, pitch int64) error {
-	type args struct {
-		step, strip, itemInverse driver.Address
-		weight                   weightsArgs
-		to                       itemGradientArgs
-		first, items, pitch      int64
-		launch                   int32
-	}
-	w := r.op.Sources[n].Weight
-	return launch(r.device, "output_update", driver.Dim{X: blocks(r.items, 8)}, driver.Dim{X: 256}, &args{
-		r.device.step.at, strip, r.finish.itemInverse, weightsOf(w, r.op.Optimizer), r.tied(n), r.first, r.items, pitch,
-		r.next(site{tensor: w.Name, what: updateWords}),
+	return r.update(r.op.Sources[n].Weight, r.op.Optimizer, &updateArgs{
+		strip: strip, itemInverse: r.finish.itemInverse, to: r.tied(n), first: r.first, items: r.items, pitch: pitch,
 	})
+}
+
+// updateRows takes the gradient by a whole weight.
+func (d *device) updateRows(w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, pitch int64) error {
+	return d.update(w, o, &updateArgs{strip: gradient, items: w.Rows, pitch: pitch})
+}
+
+type updateArgs struct {
+	step, strip, itemInverse driver.Address
+	weight                   weightsArgs
+	to                       itemGradientArgs
+	first, items, pitch      int64
+	launch                   int32
+}
+
+func (d *device) update(w *kernels.Weights, o kernels.Optimizer, a *updateArgs) error {
+	a.step, a.weight, a.launch = d.step.at, weightsOf(w, o), d.next(site{tensor: w.Name, what: updateWords})
+	return launch(d, "output_update", driver.Dim{X: blocks(a.items, 8)}, driver.Dim{X: 256}, a)
 }
 
 // tied tells where the gradient by a source's weight goes if an input shares it.

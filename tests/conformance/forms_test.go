@@ -62,6 +62,17 @@ func TestEveryFormOfTheOutputAgreesWithTheReference(t *testing.T) {
 	})
 }
 
+// Where the chunked form is asked for, the library makes the products of dense layers of all sizes, too.
+func TestDenseLayersAgreeWithTheReferenceInEveryForm(t *testing.T) {
+	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
+		t.Parallel()
+		d, reference := open(1), oracle(t)
+		for _, c := range some(append(forwardCases(true, p), denseBackwardCases(p)...), p) {
+			require.NoError(t, agree(c, d, reference))
+		}
+	})
+}
+
 func TestEveryFormOfTheOutputGivesTheSameBitsTwice(t *testing.T) {
 	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
 		t.Parallel()
@@ -77,7 +88,7 @@ func TestANumberThatIsNotFiniteStopsEveryFormOfTheOutput(t *testing.T) {
 	forEveryForm(t, func(t *testing.T, _ kernels.Precision, open opener) {
 		t.Parallel()
 		d := open(1)
-		for _, c := range plantedOutputs() {
+		for _, c := range append(plantedOutputs(), plantedBackwards()...) {
 			require.NoError(t, stops(c, d))
 		}
 	})
@@ -106,5 +117,17 @@ func TestRowsThatABatchHasNotGotChangeNoBitInAnyForm(t *testing.T) {
 		again, err := large.run(d)
 		require.NoError(t, err)
 		require.NoError(t, compare(again, got, nil))
+	})
+}
+
+func TestNoFormHasRoomForTheLogitsOfAllItems(t *testing.T) {
+	const rows, items = 512, 1 << 20
+	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
+		d := open(1)
+		for _, units := range []int64{1, 64, 100, 256, 1024} {
+			op := &kernels.Output{Items: items, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}, TiedInput: -1,
+				Sources: []kernels.OutputSource{{Weight: &kernels.Weights{Rows: items, Columns: units}}}}
+			require.Less(t, d.WorkspaceSize(op, rows), int64(rows*items/16), "%d units", units)
+		}
 	})
 }

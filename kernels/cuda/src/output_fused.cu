@@ -184,9 +184,10 @@ DEVICE void differentiate(const FusedArgs &a, FusedMargins &m, float *scores, in
     __syncwarp();
     P::store_gradients(place, lane, g[0], g[1]);
   }
-  if (!by_items) return;
-  for (int lanes = 16; lanes > 0; lanes /= 2) part += __shfl_xor_sync(kAllLanes, part, lanes);
-  if (lane == 0) m.losses[warp_id()] += double(weight) * double(part);
+  if constexpr (by_items) {
+    for (int lanes = 16; lanes > 0; lanes /= 2) part += __shfl_xor_sync(kAllLanes, part, lanes);
+    if (lane == 0) m.losses[warp_id()] += double(weight) * double(part);
+  }
 }
 
 // The items of split y: tiles are shared out evenly.
@@ -195,21 +196,20 @@ DEVICE int64_t split_begins(const FusedArgs &a, int64_t split) {
 }
 
 // Maximum and log-sum-exp of the logits of 64 rows over a split of the items, for combine_stats. Block (x, y): rows 64 x ..,
-// split y. A lane keeps its columns' maxima and sums of eight rows in registers; they meet at the end, in a fixed order.
+// split y. A warp has every eighth row; maximum and sum of a row go from tile to tile.
 template <class P, int K>
 DEVICE void fused_stats(const FusedArgs &a) {
   SHARED(FusedMargins, m, );
+  SHARED(float, top, [kFusedTile]);
+  SHARED(float, total, [kFusedTile]);
   using Tiles = FusedTiles<P, K>;
-  constexpr int kRows = kFusedTile * 32 / kFusedThreads;
   const StepRecord *step = a.step;
   const int64_t row = int64_t(blockIdx.x) * kFusedTile;
   if (row >= step->rows || failed_before(step, a.launch)) return;
   const int lane = lane_id();
   rows_at_hand(a, m, row, false);
+  if (threadIdx.x < kFusedTile) top[threadIdx.x] = -infinity(), total[threadIdx.x] = 0.0f;
   Tiles::fetch_rows(Tiles::stays(), a.hidden, row);
-  float top[kRows], sum[kRows];
-#pragma unroll
-  for (int n = 0; n < kRows; n++) top[n] = -infinity(), sum[n] = 0.0f;
   const int64_t end = split_begins(a, blockIdx.y + 1);
   for (int64_t tile = split_begins(a, blockIdx.y); tile < end; tile++) {
     const int64_t item = tile * kFusedTile;
@@ -219,35 +219,35 @@ DEVICE void fused_stats(const FusedArgs &a) {
     __syncthreads();
     Tiles::multiply();
     __syncthreads();
-#pragma unroll
-    for (int n = 0; n < kRows; n++) {
-      const int r = warp_id() + kFusedThreads / 32 * n;
+#pragma unroll 1
+    for (int r = warp_id(); r < kFusedTile; r += kFusedThreads / 32) {
       const float2 product = *reinterpret_cast<const float2 *>(Tiles::scores() + r * P::kScorePitch + 2 * lane);
+      float z[2] = {product.x, product.y};
 #pragma unroll
       for (int c = 0; c < 2; c++) {
         const int i = 2 * lane + c;
-        if (row + r >= step->rows || item + i >= a.items) continue;
-        const float z = finish_fused(a, m, c ? product.y : product.x, r, i);
-        if (!finite(z)) fail(step, a.launch, kFailLogit, item + i);
-        if (z > top[n]) {
-          sum[n] *= expf(top[n] - z);
-          top[n] = z;
-        }
-        sum[n] += expf(z - top[n]);
+        const bool inside = item + i < a.items;
+        z[c] = inside ? finish_fused(a, m, z[c], r, i) : -infinity();
+        if (inside && !finite(z[c]) && row + r < step->rows) fail(step, a.launch, kFailLogit, item + i);
+      }
+      const float before = top[r];
+      float maximum = fmaxf(before, fmaxf(z[0], z[1]));
+      for (int lanes = 16; lanes > 0; lanes /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, lanes));
+      float sum = expf(z[0] - maximum) + expf(z[1] - maximum);
+      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+      __syncwarp();
+      if (lane == 0) {
+        top[r] = maximum;
+        total[r] = total[r] * expf(before - maximum) + sum;
       }
     }
     __syncthreads();
   }
-#pragma unroll
-  for (int n = 0; n < kRows; n++) {
-    float maximum = top[n];
-    for (int lanes = 16; lanes > 0; lanes /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, lanes));
-    float total = top[n] > -infinity() ? sum[n] * expf(top[n] - maximum) : 0.0f;
-    for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(kAllLanes, total, lanes);
-    const int64_t u = row + warp_id() + kFusedThreads / 32 * n;
-    float *part = a.parts + 2 * (blockIdx.y * a.rows + u);
-    if (lane == 0 && u < step->rows) part[0] = maximum, part[1] = maximum + logf(total);
-  }
+  const int64_t u = row + threadIdx.x;
+  if (threadIdx.x >= kFusedTile || u >= step->rows) return;
+  float *part = a.parts + 2 * (blockIdx.y * a.rows + u);
+  part[0] = top[threadIdx.x];
+  part[1] = top[threadIdx.x] + logf(total[threadIdx.x]);
 }
 
 // dh of 64 rows over a split of the items, for output_merge_hidden. Block (x, y): rows 64 x .., split y.
