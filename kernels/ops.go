@@ -32,7 +32,9 @@ type Step struct {
 	Training bool  // false: no dropout, and ops that update must not be called
 	Seed     uint64
 	Sparse   []*SparseBatch // by slot: the batch of each bound input or target layer
-	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays.
+	Order    []int64        // the rows of the data that the batch is made of, where Assemble makes one
+	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays. They
+	// do not change but at the end, as long as RatesFrom does not.
 	Rates     []Rates
 	RatesFrom int64
 	Loss      []float64 // by output: sum over the batch of row weight times loss, added by OutputStep
@@ -58,6 +60,8 @@ type SparseBatch struct {
 	ItemOffsets []int32
 	ItemRows    []int32
 	ItemValues  []float32
+	// Kept is where Assemble puts the batch in a device's memory; the host has nothing of it then.
+	Kept Buffer
 }
 
 // Epilogue ends the forward computation of a layer: h = dropout(act(z + bias)).

@@ -89,22 +89,23 @@ type part struct {
 	memory             *memory
 	copies             []copied
 	loss               []float64 // of the last step, by term
-	// cuts make batches out of a step's: the shards of one of several ranks, which has none of the whole ones. They come before
-	// the step's list, on the host.
-	cuts    []Op
-	batches []*kernels.SparseBatch
+	// cuts make shards out of a step's batches, for one of several ranks. They come before the step's list, on the host.
+	cuts   []Op
+	shards []*kernels.SparseBatch // by slot
+	// kept are the datasets that the device keeps, made the batches that it makes of them, by slot; notes say of others why not.
+	kept  []*keptData
+	made  []*kernels.SparseBatch
+	notes []Op
+
+	batches []*kernels.SparseBatch // of the step
 }
 
 // runStep walks the list of a step, over this rank's share of the batches.
 func (p *part) runStep(step *kernels.Step) error {
 	own := *step
-	if len(p.cuts) > 0 {
-		for _, cut := range p.cuts {
-			if err := cut.run(step); err != nil {
-				return err
-			}
-		}
-		own.Sparse = p.batches
+	var err error
+	if own.Sparse, err = p.ownBatches(step); err != nil {
+		return err
 	}
 	return p.walk(&p.step, &own)
 }
@@ -140,10 +141,13 @@ func (p *part) walk(list *opList, step *kernels.Step) error {
 // takeShards gives a rank its shards of the batches.
 func (b *builder) takeShards() {
 	p := b.p
-	p.batches = make([]*kernels.SparseBatch, len(b.slots))
+	p.shards = make([]*kernels.SparseBatch, len(b.slots))
 	for slot, i := range b.slots {
+		if p.made[slot] != nil {
+			continue
+		}
 		layer, out := &b.net.Layers[i], &kernels.SparseBatch{}
-		p.batches[slot] = out
+		p.shards[slot] = out
 		first, end := b.shardOf(layer.Size)
 		shard := csr.Shard
 		if b.spec.Training == nil {
