@@ -67,6 +67,11 @@ type Device interface {
 	// StepSize tells how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to
 	// rows rows and, by slot, up to entries stored entries; 0 where ops read the host's.
 	StepSize(rows int64, entries []int64) int64
+	// KeepSize tells how many bytes of the device's memory a dataset takes that it keeps to make batches from (Assemble); 0 where
+	// ops read the host's.
+	KeepSize(*Data) int64
+	// Keep copies a dataset to the device.
+	Keep(*Data) (Resident, error)
 	// Run does a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
 	// and collectives. When it returns they are done, what they have found is added to Step.Loss, and it tells whether all
 	// succeeded. A walk depends on its list alone: on no number of a step, so that a device may keep what it has done instead
@@ -80,6 +85,7 @@ type Device interface {
 
 	// Fill makes initial weights; the other ops are training and inference. See ops.go for the formulas.
 	Fill(*Fill) error
+	Assemble(*Assemble, *Step) error
 	Gather(*Gather, *Step) error
 	Dense(*Dense, *Step) error
 	Activate(*Activate, *Step) error

@@ -29,13 +29,15 @@ type Step struct {
 	Number  int64 // counts from 1; random numbers and optimizers depend on it
 	Rows    int64 // B, examples in this batch
 	MaxRows int64 // those of the largest batch, which buffers have room for; 0: Rows
-	// A batch may be a part of a larger one: it begins at row First of it, and that has Whole rows, 0 for Rows. Dropout and the
-	// weight of a row in the loss are those of the whole.
+	// A batch may be a part of a larger one: it begins at row First of it, and that has Whole rows, 0 for Rows. Dropout, denoising
+	// and the weight of a row in the loss are those of the whole.
 	First, Whole int64
 	Training     bool // false: no dropout, and ops that update must not be called
 	Seed         uint64
 	Sparse       []*SparseBatch // by slot: the batch of each bound input or target layer
-	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays.
+	Order        []int64        // the rows of the data that the batch is made of, where Assemble makes one
+	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays. They
+	// do not change but at the end, as long as RatesFrom does not.
 	Rates     []Rates
 	RatesFrom int64
 	Loss      []float64 // by output: sum over the batch of row weight times loss, added by OutputStep
@@ -69,6 +71,8 @@ type SparseBatch struct {
 	ItemOffsets []int32
 	ItemRows    []int32
 	ItemValues  []float32
+	// Kept is where Assemble puts the batch in a device's memory; the host has nothing of it then.
+	Kept Buffer
 }
 
 // Epilogue ends the forward computation of a layer: h = dropout(act(z + bias)).

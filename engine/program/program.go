@@ -16,9 +16,13 @@ type Spec struct {
 	// Entries is the most stored entries a batch of a bound layer can have; BatchBytes what such a batch takes.
 	Entries func(layer int) int64
 	Data    []Part // the bound datasets, for the plan
-	Limit   int64  // memory_limit in bytes, 0 = none
 	// Parallel is how several ranks train.
 	Parallel Parallel
+	// Keep describes columns first .. end of what feeds a layer, for devices that keep it; the same of the same dataset. Nil: all
+	// batches are made on the host.
+	Keep  func(layer int, first, end int64) (*kernels.Data, error)
+	host  map[int]string // layers whose data stay on the host though Keep could be asked, and why
+	Limit int64          // memory_limit in bytes, 0 = none
 	// Training: nil builds the forward part only.
 	Training *Training
 }
@@ -46,8 +50,7 @@ type Program struct {
 
 // Describe plans without allocating.
 func Describe(spec Spec) (*Plan, error) {
-	spec.Parallel = spec.parallel()
-	p, err := build(spec, true)
+	_, p, err := placed(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +70,7 @@ func Describe(spec Spec) (*Plan, error) {
 
 // Build plans, compares the plan with the memory there is, allocates and binds.
 func Build(spec Spec) (*Program, error) {
-	spec.Parallel = spec.parallel()
-	dry, err := build(spec, true)
+	spec, dry, err := placed(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (p *Program) describe(spec Spec) {
 		for _, l := range []struct {
 			when string
 			ops  []Op
-		}{{"at the start of a run: ", part.begin.ops}, {"", part.cuts}, {"", part.step.ops}, {"at the end of a run: ", part.flush.ops}} {
+		}{{"at the start of a run: ", part.begin.ops}, {"", part.notes}, {"", part.cuts}, {"", part.step.ops}, {"at the end of a run: ", part.flush.ops}} {
 			for _, op := range l.ops {
 				plan.Operations = append(plan.Operations, where+l.when+op.Text)
 			}
@@ -172,6 +174,7 @@ func (p *Program) Free() {
 		for _, list := range []*opList{&part.begin, &part.step, &part.flush} {
 			list.kept.Free()
 		}
+		part.freeData()
 		part.memory.free()
 	}
 }
@@ -245,6 +248,9 @@ func (b *builder) build() error {
 	if b.rank == 0 {
 		m.parts = append(m.parts, b.spec.Data...)
 	}
+	if err := b.assemble(); err != nil {
+		return err
+	}
 	b.noteBatches()
 	if !b.alone() {
 		if b.data {
@@ -283,9 +289,14 @@ func (b *builder) build() error {
 // as a rule; the sum over the ranks is exact.
 func (b *builder) noteBatches() {
 	rowsOnly := b.spec.Training == nil
-	for _, i := range b.slots {
-		layer, entries := &b.net.Layers[i], b.spec.Entries(i)
-		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.batch, entries, rowsOnly), Device: HostName(b.device)}
+	var entries []int64
+	for slot, i := range b.slots {
+		if b.p.made[slot] != nil {
+			continue
+		}
+		layer, most := &b.net.Layers[i], b.spec.Entries(i)
+		entries = append(entries, most)
+		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.batch, most, rowsOnly), Device: HostName(b.device)}
 		if b.alone() {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 			continue
@@ -293,12 +304,8 @@ func (b *builder) noteBatches() {
 		if whole.Device = "host"; b.rank == 0 {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 		}
-		from, to := b.shardOf(entries)
+		from, to := b.shardOf(most)
 		b.p.memory.note("batch", "a part of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
-	}
-	var entries []int64
-	for _, i := range b.slots {
-		entries = append(entries, b.spec.Entries(i))
 	}
 	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
 		b.p.memory.note("batch", "the device's copies and the step's record", size, false)

@@ -90,27 +90,31 @@ type part struct {
 	memory             *memory
 	copies             []copied
 	loss               []float64 // of the last step, by term
-	// cuts make batches out of a step's: the shards of one of several ranks, which has none of the whole ones. They come before
-	// the step's list, on the host.
-	cuts    []Op
-	of      int // the rank has an equal part of each batch's rows, one of so many; 0: all rows
-	batches []*kernels.SparseBatch
+	// cuts make shards out of a step's batches, for one of several ranks. They come before the step's list, on the host.
+	cuts   []Op
+	shards []*kernels.SparseBatch // by slot
+	of     int                    // the rank has an equal part of each batch's rows, one of so many; 0: all rows
+	// kept are the datasets that the device keeps, made the batches that it makes of them, by slot; notes say of others why not.
+	kept  []*keptData
+	made  []*kernels.SparseBatch
+	notes []Op
+
+	batches []*kernels.SparseBatch // of the step
 }
 
 // runStep walks the list of a step, over this rank's share of the batches.
 func (p *part) runStep(step *kernels.Step) error {
 	own := *step
-	if len(p.cuts) > 0 {
-		for _, cut := range p.cuts {
-			if err := cut.run(step); err != nil {
-				return err
-			}
+	if p.of > 0 {
+		first, end := shardOf(step.Rows, p.rank, p.of)
+		own.First, own.Whole, own.Rows = first, step.Rows, end-first
+		if len(step.Order) > 0 {
+			own.Order = step.Order[first:end]
 		}
-		own.Sparse = p.batches
-		if p.of > 0 {
-			first, end := shardOf(step.Rows, p.rank, p.of)
-			own.First, own.Whole, own.Rows = first, step.Rows, end-first
-		}
+	}
+	var err error
+	if own.Sparse, err = p.ownBatches(step); err != nil {
+		return err
 	}
 	return p.walk(&p.step, &own)
 }
@@ -146,10 +150,13 @@ func (p *part) walk(list *opList, step *kernels.Step) error {
 // takeShards gives a rank its shards of the batches.
 func (b *builder) takeShards() {
 	p := b.p
-	p.batches = make([]*kernels.SparseBatch, len(b.slots))
+	p.shards = make([]*kernels.SparseBatch, len(b.slots))
 	for slot, i := range b.slots {
+		if p.made[slot] != nil {
+			continue
+		}
 		layer, out := &b.net.Layers[i], &kernels.SparseBatch{}
-		p.batches[slot] = out
+		p.shards[slot] = out
 		first, end := b.shardOf(layer.Size)
 		shard := csr.Shard
 		if b.spec.Training == nil {
@@ -169,6 +176,14 @@ func (b *builder) takeShards() {
 func (b *builder) allReduce(what string, buffer kernels.Buffer, units int64) {
 	to := b.p.Communicator
 	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.MaxRows*units) })
+}
+
+// itemsOf is the range of a layer's items that the builder's rank has.
+func (b *builder) itemsOf(n int64) (first, end int64) {
+	if b.sharded() {
+		return b.shardOf(n)
+	}
+	return 0, n
 }
 
 // shardOf is the range of rows that the builder's rank has of n.

@@ -140,6 +140,7 @@ func launch[T any](d *device, name string, grid, block driver.Dim, args *T) erro
 type site struct {
 	tensor string
 	what   [2]string
+	err    [2]error // what is told instead, where it is something else that failed
 	noRow  bool
 }
 
@@ -163,6 +164,9 @@ func (d *device) notFinite(failure uint64) error {
 		return fault.New(fault.Internal, "%s: the failure record holds %#x", d.info.Name, failure)
 	}
 	s := d.launches[number]
+	if err := s.err[kind]; err != nil {
+		return err
+	}
 	if row == noRow || s.noRow {
 		row = -1
 	}

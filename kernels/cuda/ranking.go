@@ -60,6 +60,8 @@ func (d *device) WorkspaceSize(op any, rows int64) int64 {
 		return spaceOfTopK(op, rows).total
 	case *kernels.Scores:
 		return spaceOfScores(op, rows).total
+	case *kernels.Assemble:
+		return spaceOfAssemble(&op.Places).total
 	default:
 		return 0
 	}

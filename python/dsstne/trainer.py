@@ -220,10 +220,14 @@ class Trainer:
 
         Raises:
             BusyError: It runs, in another thread; it stays open.
+            DeviceError: A device with memory of its own failed before the model had its newest weights; it keeps the ones before.
         """
-        self._handle.close()
-        for data in self._data:
-            data.close()
+        try:
+            self._handle.close()
+        finally:
+            if self._handle.closed:
+                for data in self._data:
+                    data.close()
 
     def __enter__(self) -> Trainer:
         return self
