@@ -101,6 +101,7 @@ type Device interface {
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error
 	Replay(*Replay, *Step) error
+	Update(*Update, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error
 }

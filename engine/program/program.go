@@ -21,6 +21,8 @@ type Spec struct {
 	Keep  func(layer int, first, end int64) (*kernels.Data, error)
 	host  map[int]string // layers whose data stay on the host though Keep could be asked, and why
 	Limit int64          // memory_limit in bytes, 0 = none
+	// Parallel is how several ranks train.
+	Parallel Parallel
 	// Training: nil builds the forward part only.
 	Training *Training
 }
@@ -97,6 +99,9 @@ func build(spec Spec, dry bool) (*Program, error) {
 func (p *Program) describe(spec Spec) {
 	plan := &p.Plan
 	plan.Limit, plan.Available = spec.Limit, -1
+	if len(spec.Ranks) > 1 && spec.Training != nil {
+		plan.Parallel = spec.Parallel.String()
+	}
 	for _, part := range p.parts {
 		plan.Parts = append(plan.Parts, part.memory.parts...)
 		where := ""
@@ -177,6 +182,8 @@ func (p *Program) Free() {
 // builder holds what Build needs while the list is made.
 type builder struct {
 	spec    Spec
+	batch   int64 // rows of the largest whole batch; spec.Rows are the most that the rank has of one
+	data    bool  // the rank has the whole model and a part of each batch
 	rank    int
 	device  kernels.Device
 	net     *network.Network
@@ -184,22 +191,31 @@ type builder struct {
 	slots   []int // as Program.Slots
 	tensors map[string]network.Tensor
 	weights map[string]*kernels.Weights
-	grad    map[int]kernels.Buffer // dL/d(output of a hidden layer), [B, K]
-	summed  map[int]bool           // grad holds something already
-	scratch []func(kernels.Buffer) // who wants the shared workspace
-	most    int64                  // its size
+	order   []string // of the weights, as they were bound
+	// of data-parallel training: all gradients, where each begins, and how many numbers they are
+	gradients    kernels.Buffer
+	gradientAt   map[string]int64
+	gradientSize int64
+	grad         map[int]kernels.Buffer // dL/d(output of a hidden layer), [B, K]
+	summed       map[int]bool           // grad holds something already
+	scratch      []func(kernels.Buffer) // who wants the shared workspace
+	most         int64                  // its size
 	// tiedGradient is where an output layer leaves its part of the gradient of the weight it shares, by the name of that weight
 	tiedGradient map[string]kernels.Buffer
 }
 
 func newBuilder(spec Spec, rank int, dry bool) *builder {
+	batch, data := spec.Rows, spec.Parallel == Data
+	if ranks := int64(len(spec.Ranks)); data {
+		spec.Rows = (batch + ranks - 1) / ranks
+	}
 	b := &builder{
-		spec: spec, rank: rank, device: spec.Ranks[rank].Device, net: spec.Network,
+		spec: spec, batch: batch, data: data, rank: rank, device: spec.Ranks[rank].Device, net: spec.Network,
 		p: &part{
-			Rank: spec.Ranks[rank], rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
+			Rank: spec.Ranks[rank], rank: rank, rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
 			first: map[string]int64{}, memory: &memory{device: spec.Ranks[rank].Device, dry: dry},
 		},
-		tensors: map[string]network.Tensor{}, weights: map[string]*kernels.Weights{},
+		tensors: map[string]network.Tensor{}, weights: map[string]*kernels.Weights{}, gradientAt: map[string]int64{},
 		grad: map[int]kernels.Buffer{}, summed: map[int]bool{}, tiedGradient: map[string]kernels.Buffer{},
 	}
 	// The batches are numbered: the inputs, then in training the targets.
@@ -213,6 +229,9 @@ func newBuilder(spec Spec, rank int, dry bool) *builder {
 
 // alone tells whether there is only one rank.
 func (b *builder) alone() bool { return len(b.spec.Ranks) == 1 }
+
+// sharded tells whether each of several ranks has a shard of the items.
+func (b *builder) sharded() bool { return !b.alone() && !b.data }
 
 func (b *builder) build() error {
 	tensors, err := b.net.Tensors()
@@ -234,10 +253,19 @@ func (b *builder) build() error {
 	}
 	b.noteBatches()
 	if !b.alone() {
-		b.takeShards()
+		if b.data {
+			b.takeRows()
+		} else {
+			b.takeShards()
+		}
 	}
 	if b.spec.Training != nil {
 		b.p.loss = make([]float64, len(b.net.Terms))
+	}
+	if b.data {
+		if err := b.allGradients(tensors); err != nil {
+			return err
+		}
 	}
 	if err := b.forward(); err != nil {
 		return err
@@ -268,7 +296,7 @@ func (b *builder) noteBatches() {
 		}
 		layer, most := &b.net.Layers[i], b.spec.Entries(i)
 		entries = append(entries, most)
-		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.spec.Rows, most, rowsOnly), Device: HostName(b.device)}
+		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.batch, most, rowsOnly), Device: HostName(b.device)}
 		if b.alone() {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 			continue
@@ -277,7 +305,7 @@ func (b *builder) noteBatches() {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 		}
 		from, to := b.shardOf(most)
-		b.p.memory.note("batch", "a shard of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
+		b.p.memory.note("batch", "a part of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
 	}
 	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
 		b.p.memory.note("batch", "the device's copies and the step's record", size, false)

@@ -118,6 +118,7 @@ func (t *Trainer) checkTargets(layer int, d *csr.Matrix) error {
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
 	spec, err := t.Spec(min(t.settings.batchSize, max(1, t.Rows())), t.settings.placement.Limit, network.Input, network.Output)
+	spec.Parallel = t.settings.parallel
 	spec.Training = &program.Training{Optimizer: t.settings.optimizer}
 	return spec, err
 }

@@ -152,6 +152,10 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 	return d.run(d.table.Replay(op, s))
 }
 
+func (d *device) Update(op *kernels.Update, s *kernels.Step) error {
+	return d.run(d.table.Update(op, s))
+}
+
 func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
 	return d.run(d.table.Scores(op, s, d.pool.Workers))
 }

@@ -13,7 +13,7 @@ var kernelNames = []string{
 	"dense_backward_input", "dense_backward_weight",
 	"logits", "inverse_norms", "output_stats", "combine_stats", "output_loss", "output_sum", "output_hidden", "output_weight",
 	"output_update", "output_bias", "pack_rows", "output_merge_hidden", "squares", "scores", "select_best", "ranked",
-	"add_parts",
+	"add_parts", "update_written",
 	"assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place", "items_count", "items_scan",
 	"items_write", "keep_rates",
 }

@@ -120,7 +120,6 @@ func (d *device) Close() error {
 		return nil
 	}
 	err := d.do("closing", func() error {
-		// A lost device refuses all of this; what can be given back is, and the first refusal is told.
 		err := d.stream.Synchronize()
 		if d.member != nil {
 			err = errors.Join(err, d.member.leave())
@@ -130,6 +129,9 @@ func (d *device) Close() error {
 	d.closed = true
 	if d.memory.live == 0 {
 		err = errors.Join(err, d.context.Close())
+	}
+	if driver.Lost(err) {
+		return nil // it refuses all of this, as who used it has been told; what it holds goes with its context
 	}
 	var family *fault.Error
 	if errors.As(err, &family) {

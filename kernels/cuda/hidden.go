@@ -97,6 +97,23 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 	})
 }
 
+// Update runs the optimizer with written gradients.
+func (d *device) Update(op *kernels.Update, s *kernels.Step) error {
+	type args struct {
+		step, gradient driver.Address
+		weight         weightsArgs
+		launch         int32
+	}
+	return d.run("Update", s, nil, func() error {
+		w := *op.Weight
+		w.Gradient = nil
+		grid := driver.Dim{X: max(1, min(blocks(w.Rows*w.Columns, 256), 1<<16))}
+		return launch(d, "update_written", grid, driver.Dim{X: 256}, &args{
+			d.step.at, addressOf(op.Weight.Gradient), weightsOf(&w, op.Optimizer), d.next(site{tensor: w.Name, what: updateWords}),
+		})
+	})
+}
+
 // Dense multiplies by a weight.
 func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 	type args struct {

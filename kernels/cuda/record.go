@@ -18,10 +18,11 @@ type (
 
 		ratesFrom, freshFrom, freshCount int64
 
-		number   int64
-		rows     int64
-		seed     uint64
-		training int32
+		number       int64
+		rows         int64
+		first, whole int64
+		seed         uint64
+		training     int32
 	}
 	sparseRecord struct {
 		offsets, indices, values, rowSum         driver.Address
@@ -290,7 +291,7 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 	head[0] = stepRecord{
 		slots: p.at + driver.Address(place), rates: p.rates.table, results: results, freshRates: put(p, p.rates.list), order: put(p, s.Order),
 		ratesFrom: s.RatesFrom, freshFrom: p.rates.from, freshCount: int64(len(p.rates.list)), number: s.Number,
-		rows: s.Rows, seed: s.Seed,
+		rows: s.Rows, first: s.First, whole: s.WholeRows(), seed: s.Seed,
 	}
 	if s.Training {
 		head[0].training = 1

@@ -71,6 +71,7 @@ class Trainer:
         seed: Seed of shuffling, denoising and dropout.
         shuffle: Visit the rows in a new order in each epoch.
         devices: See :func:`dsstne.fit`.
+        parallel: See :func:`dsstne.fit`.
         precision: See :func:`dsstne.fit`.
         threads: See :func:`dsstne.fit`.
         memory_limit: See :func:`dsstne.fit`.
@@ -102,6 +103,7 @@ class Trainer:
         seed: int = 0,
         shuffle: bool = True,
         devices: Any = "auto",
+        parallel: str = "auto",
         precision: str = "float32",
         threads: int | None = None,
         memory_limit: int | None = None,
@@ -117,6 +119,7 @@ class Trainer:
             "seed": seed,
             "shuffle": shuffle,
             "devices": devices,
+            "parallel": parallel,
             "precision": precision,
             "threads": threads,
             "memory_limit": memory_limit,

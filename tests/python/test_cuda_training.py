@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from conftest import EMULATOR
 
 # Rows of Gowalla. 2,000 take minutes on the emulated driver; DSSTNE_TEST_CUDA_ROWS=2000 tries them.
 ROWS = int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "60"))
@@ -55,8 +56,8 @@ print(json.dumps(losses))
 """
 
 
-def test_reduced_precisions_train_to_nearly_the_same_loss():
-    losses = json.loads(run(PRECISIONS))
+def test_reduced_precisions_train_to_nearly_the_same_loss(device):
+    losses = json.loads(device(PRECISIONS))
     assert len(set(losses.values())) == 3
     assert losses["tensorfloat32"] == pytest.approx(losses["float32"], rel=2e-3)
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=1e-2)

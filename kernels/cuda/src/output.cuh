@@ -19,7 +19,7 @@ DEVICE float finish_logit(const Finish &f, float z, int64_t u, int64_t first, in
 enum { kFailLogit, kFailLoss };
 
 // r, the weight of a row of the batch in loss and gradient.
-DEVICE float row_weight(const StepRecord *step, const Loss &kind) { return kind.weight / float(step->rows); }
+DEVICE float row_weight(const StepRecord *step, const Loss &kind) { return kind.weight / float(step->whole); }
 
 // Where an item's gradient goes: to the update, or with a weight that an input shares to the input's op.
 struct ItemGradient {

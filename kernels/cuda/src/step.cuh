@@ -35,6 +35,7 @@ struct StepRecord {
   int64_t fresh_from, fresh_count;
   int64_t number;
   int64_t rows;
+  int64_t first, whole;  // the batch begins at row `first` of one that has `whole` rows
   uint64_t seed;
   int32_t training;
 };
