@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from conftest import EMULATOR
+from emulated import EMULATOR
 
 # Rows of Gowalla. 2,000 take minutes on the emulated driver; DSSTNE_TEST_CUDA_ROWS=2000 tries them.
 ROWS = int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "60"))

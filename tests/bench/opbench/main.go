@@ -22,8 +22,6 @@ import (
 // request describes an op: "output", "gather" or "scatter".
 type request struct {
 	Op             string  `json:"op"`
-	Backend        string  `json:"backend"`
-	Form           string  `json:"form"` // see kernels.Options
 	Loss           string  `json:"loss"`
 	Optimizer      string  `json:"optimizer"`
 	Precision      string  `json:"precision"`
@@ -35,6 +33,8 @@ type request struct {
 	Batches        int     `json:"batches"` // that take turns, so that caches do not keep what the op reads
 	Threads        int     `json:"threads"`
 	InstructionSet string  `json:"instruction_set"`
+	Backend        string  `json:"backend"` // "cpu", if it is empty, or "cuda": its first device
+	Form           string  `json:"form"`    // see kernels.Options
 }
 
 // answer tells the seconds, and of sparse ops what their batches touch.
