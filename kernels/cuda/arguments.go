@@ -11,7 +11,8 @@ import (
 var kernelNames = []string{
 	"fill", "gather", "scatter", "replay", "dense", "activate_sums", "backward", "dense_backward_input", "dense_backward_weight",
 	"logits", "inverse_norms", "output_stats", "combine_stats", "output_loss", "output_sum", "output_hidden", "output_weight",
-	"output_project_weight", "output_project_hidden", "output_bias", "squares", "scores", "select_best", "ranked",
+	"output_project_weight", "output_project_hidden", "output_bias", "squares", "scores", "select_best", "ranked", "begin_screen",
+	"screen_32", "screen_128", "refine",
 }
 
 // The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.
