@@ -109,3 +109,23 @@ def test_a_device_that_is_not_there_is_an_error_in_words(device):
         "except dsstne.DeviceUnavailableError as error:\n    print(error)"
     )
     assert out.startswith('device "cuda:97": it is not there; ')
+
+
+def test_several_devices_train_to_the_loss_of_one_and_recommend_the_same(device):
+    out = device(
+        HEAD + "X = matrix(50, 70, 0.15)\n"
+        "names = [d['name'] for d in dsstne.doctor().engine['devices'] if d['name'].startswith('cuda')]\n"
+        "result = []\n"
+        "for devices in ['cpu'], names[:2], names:\n"
+        "    model = fitted(X, devices, hidden=[12])\n"
+        "    result.append([entry['loss'] for entry in model.history])\n"
+        "lists = [model.recommend(X, k=10, devices=devices) for devices in (names[:1], names)]\n"
+        "same = all((a == b).all() for a, b in zip(*lists))\n"
+        "print(json.dumps({'devices': len(names), 'losses': result, 'same': bool(same)}))"
+    )
+    result = json.loads(out)
+    if result["devices"] < 2:
+        pytest.skip("there is one device only")
+    for losses in result["losses"][1:]:
+        assert losses == pytest.approx(result["losses"][0], rel=1e-4)
+    assert result["same"]
