@@ -174,11 +174,9 @@ func (t *handleTable) close(handle uint64, name, call string, k kind) error {
 	}
 	closed := false
 	defer func() { t.leaveClose(handle, closed) }()
-	if err := o.close(); err != nil {
-		return err
-	}
-	closed = true
-	return nil
+	err = o.close()
+	closed = fault.KindOf(err) != fault.Busy // whoever is not busy has let go of everything, and may have something to tell
+	return err
 }
 
 func (t *handleTable) enterClose(handle uint64, name, call string, k kind) (object, error) {

@@ -30,6 +30,9 @@ type Options struct {
 	Of             int    // CPU only: the device is one of so many virtual ones that share the threads, at least one each
 	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
 	Precision      Precision
+	// Form is for tests and measurements on CUDA devices: how an output is computed where it can be done in that way, "simple",
+	// "fused" or "chunked"; empty: as is known to be best.
+	Form string
 }
 
 // Precision says what the products of hidden values, weights and gradients are made of. Weights, state, sums and everything
@@ -37,10 +40,12 @@ type Options struct {
 type Precision int32
 
 // Float32 multiplies the numbers as they are. BFloat16 rounds every factor to bfloat16 first (8 bits of precision, to nearest,
-// ties to even, numbers below the normal ones to zero) and adds the products in float32.
+// ties to even, numbers below the normal ones to zero) and adds the products in float32. TensorFloat32 multiplies numbers of
+// which a device of its kind reads the first ten bits of the mantissa, rounded or cut off, and adds the products in float32.
 const (
 	Float32 Precision = iota
 	BFloat16
+	TensorFloat32
 )
 
 // Device owns memory and runs ops. Methods are called from one goroutine at a time.
@@ -67,6 +72,11 @@ type Device interface {
 	// StepSize tells how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to
 	// rows rows and, by slot, up to entries stored entries; 0 where ops read the host's.
 	StepSize(rows int64, entries []int64) int64
+	// KeepSize tells how many bytes of the device's memory a dataset takes that it keeps to make batches from (Assemble); 0 where
+	// ops read the host's.
+	KeepSize(*Data) int64
+	// Keep copies a dataset to the device.
+	Keep(*Data) (Resident, error)
 	// Run does a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
 	// and collectives. When it returns they are done, what they have found is added to Step.Loss, and it tells whether all
 	// succeeded. A walk depends on its list alone: on no number of a step, so that a device may keep what it has done instead
@@ -80,6 +90,7 @@ type Device interface {
 
 	// Fill makes initial weights; the other ops are training and inference. See ops.go for the formulas.
 	Fill(*Fill) error
+	Assemble(*Assemble, *Step) error
 	Gather(*Gather, *Step) error
 	Dense(*Dense, *Step) error
 	Activate(*Activate, *Step) error
@@ -90,6 +101,7 @@ type Device interface {
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error
 	Replay(*Replay, *Step) error
+	Update(*Update, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error
 }

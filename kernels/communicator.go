@@ -3,8 +3,9 @@ package kernels
 import "errors"
 
 // Communicator is one device's way to the others of its group. A collective is called by all of them, each with its own
-// buffers, in the same order; it returns when the caller may use its buffers again. Devices are numbered; sums are added in
-// the order of the numbers, so their bits do not depend on who comes first, and are the same on all devices.
+// buffers, in the same order. When it returns, the caller's device may use its buffers in what it does next. Devices are numbered.
+// The order in which a sum is added follows from the devices, so its bits do not depend on who comes first, and are the same on
+// all of them.
 type Communicator interface {
 	// AllReduce replaces the first n numbers of every device's buffer by their sum over the devices.
 	AllReduce(b Buffer, n int64) error

@@ -1,6 +1,10 @@
 package kernels
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"dsstne/engine/fault"
+)
 
 // HostMemory is embedded by devices that compute in the memory of the process: whatever the host can view, they reach, and
 // what the host writes is there at once.
@@ -26,6 +30,17 @@ func (HostMemory) Read(from Buffer, at int64, to []float32) error {
 
 // StepSize is 0: ops read the step as it is.
 func (HostMemory) StepSize(int64, []int64) int64 { return 0 }
+
+// KeepSize is 0: batches are made on the host.
+func (HostMemory) KeepSize(*Data) int64 { return 0 }
+
+// Keep is not for devices that read the host's memory.
+func (HostMemory) Keep(*Data) (Resident, error) { return nil, errReadsHost }
+
+// Assemble is not for devices that read the host's memory.
+func (HostMemory) Assemble(*Assemble, *Step) error { return errReadsHost }
+
+var errReadsHost = fault.New(fault.Internal, "a device that computes in the host's memory keeps no data")
 
 // Run has nothing to do but the ops.
 func (HostMemory) Run(_ *List, _ *Step, walk func() error) error { return walk() }

@@ -26,13 +26,18 @@ type Weights struct {
 
 // Step is what changes from one step to the next. All ops of a step read the same record.
 type Step struct {
-	Number   int64 // counts from 1; random numbers and optimizers depend on it
-	Rows     int64 // B, examples in this batch
-	MaxRows  int64 // those of the largest batch, which buffers have room for; 0: Rows
-	Training bool  // false: no dropout, and ops that update must not be called
-	Seed     uint64
-	Sparse   []*SparseBatch // by slot: the batch of each bound input or target layer
-	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays.
+	Number  int64 // counts from 1; random numbers and optimizers depend on it
+	Rows    int64 // B, examples in this batch
+	MaxRows int64 // those of the largest batch, which buffers have room for; 0: Rows
+	// A batch may be a part of a larger one: it begins at row First of it, and that has Whole rows, 0 for Rows. Dropout and the
+	// weight of a row in the loss are those of the whole.
+	First, Whole int64
+	Training     bool // false: no dropout, and ops that update must not be called
+	Seed         uint64
+	Sparse       []*SparseBatch // by slot: the batch of each bound input or target layer
+	Order        []int64        // the rows of the data that the batch is made of, where Assemble makes one
+	// Rates[n - RatesFrom] are the rates of step n, up to this step; older steps are needed by replays. They
+	// do not change but at the end, as long as RatesFrom does not.
 	Rates     []Rates
 	RatesFrom int64
 	Loss      []float64 // by output: sum over the batch of row weight times loss, added by OutputStep
@@ -40,6 +45,14 @@ type Step struct {
 
 // Most is the number of rows that buffers have room for.
 func (s *Step) Most() int64 { return max(s.Rows, s.MaxRows) }
+
+// WholeRows is the number of rows of the batch that this step's is a part of, or is.
+func (s *Step) WholeRows() int64 {
+	if s.Whole == 0 {
+		return s.Rows
+	}
+	return s.Whole
+}
 
 // RatesOf returns the optimizer's rates at step n.
 func (s *Step) RatesOf(n int64) Rates { return s.Rates[n-s.RatesFrom] }
@@ -58,11 +71,13 @@ type SparseBatch struct {
 	ItemOffsets []int32
 	ItemRows    []int32
 	ItemValues  []float32
+	// Kept is where Assemble puts the batch in a device's memory; the host has nothing of it then.
+	Kept Buffer
 }
 
 // Epilogue ends the forward computation of a layer: h = dropout(act(z + bias)).
 // Dropped units are 0 and kept ones are multiplied by 1/(1-Dropout), in training only. Unit k of row u is dropped when
-// random.Uniform(seed, Stream, step, u, k) < Dropout, the same on every backend.
+// random.Uniform(seed, Stream, step, Step.First + u, k) < Dropout, the same on every backend.
 type Epilogue struct {
 	Bias       Buffer // [K], nil = none
 	Activation Activation
@@ -139,6 +154,13 @@ type Replay struct {
 	Optimizer Optimizer
 }
 
+// Update is the step of a weight whose Gradient was written before, and perhaps summed over devices: the optimizer on every
+// row, also on those whose gradient is zero.
+type Update struct {
+	Weight    *Weights
+	Optimizer Optimizer
+}
+
 // FillKind names a distribution of initial numbers.
 type FillKind int32
 
@@ -181,7 +203,7 @@ type OutputSource struct {
 //	loss  = sum over u of r_u sum over i of l(z_ui, t_ui)     added to Step.Loss[Term]
 //	dz_ui = r_u dl/dz;  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b
 //
-// with r_u = Loss.Weight / B. OutputStats computes what Softmax needs first: the maximum and the log-sum-exp of each row.
+// with r_u = Loss.Weight / Step.WholeRows(). OutputStats computes what Softmax needs first: the maximum and the log-sum-exp of each row.
 // Targets are sparse: t_ui = 0 where nothing is stored. See Loss for l and dl/dz.
 //
 // Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.

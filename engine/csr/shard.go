@@ -47,3 +47,31 @@ func shardItems(batch *kernels.SparseBatch, first, end int32, out *kernels.Spars
 	out.ItemOffsets[size] = last - entries
 	out.ItemRows, out.ItemValues = batch.ItemRows[entries:last], batch.ItemValues[entries:last]
 }
+
+// PartOf fills out with rows first up to end of a batch, which are counted from first there. Entries by row are shared with the
+// batch, those by item are copied, into out's slices if they are large enough.
+func PartOf(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
+	from, to := batch.Offsets[first], batch.Offsets[end]
+	out.Columns, out.RowSum = batch.Columns, batch.RowSum[first:end]
+	out.Indices, out.Values = batch.Indices[from:to], batch.Values[from:to]
+	out.Offsets = out.Offsets[:0]
+	for _, offset := range batch.Offsets[first : end+1] {
+		out.Offsets = append(out.Offsets, offset-from)
+	}
+	out.Items, out.ItemRows, out.ItemValues = out.Items[:0], out.ItemRows[:0], out.ItemValues[:0]
+	out.ItemOffsets = append(out.ItemOffsets[:0], 0)
+	for n, item := range batch.Items {
+		begin, stop := batch.ItemOffsets[n], batch.ItemOffsets[n+1]
+		rows := batch.ItemRows[begin:stop]
+		at, _ := slices.BinarySearch(rows, int32(first))
+		size, _ := slices.BinarySearch(rows[at:], int32(end))
+		if size == 0 {
+			continue
+		}
+		for _, row := range rows[at : at+size] {
+			out.ItemRows = append(out.ItemRows, row-int32(first))
+		}
+		out.Items, out.ItemValues = append(out.Items, item), append(out.ItemValues, batch.ItemValues[begin:stop][at:at+size]...)
+		out.ItemOffsets = append(out.ItemOffsets, int32(len(out.ItemRows)))
+	}
+}

@@ -14,6 +14,64 @@ type access struct {
 	writer  bool
 	closed  bool
 	changes int64
+	// loan: the newest weights lie elsewhere; fetching serves one fetch after the other.
+	loan     *loan
+	fetching sync.Mutex
+}
+
+// loan says who has the newest weights, and how they are brought to the model's memory.
+type loan struct {
+	owner any
+	fetch func() error
+}
+
+// Lend says that the newest weights lie in the memory of an owner's devices. Before anybody else reads or changes the model,
+// fetch brings them back, on the reader's goroutine; if that fails, so does the reading. The caller has the right to change
+// weights.
+func (m *Model) Lend(owner any, fetch func() error) {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	m.access.loan = &loan{owner, fetch}
+}
+
+// Return ends an owner's loan, if there is one, with a last fetch, whose failure is returned. After that the owner is not
+// called any more.
+func (m *Model) Return(owner any) error {
+	a := &m.access
+	a.fetching.Lock()
+	defer a.fetching.Unlock()
+	a.mu.Lock()
+	l := a.loan
+	a.mu.Unlock()
+	if l == nil || l.owner != owner {
+		return nil
+	}
+	err := l.fetch()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.loan = nil
+	return err
+}
+
+// fetch brings the newest weights back if they are elsewhere, but not from the caller itself. It waits for another fetch that
+// is under way, which is a copy of the weights and no more.
+func (m *Model) fetch(caller any) error {
+	a := &m.access
+	a.fetching.Lock()
+	defer a.fetching.Unlock()
+	a.mu.Lock()
+	l := a.loan
+	a.mu.Unlock()
+	if l == nil || l.owner == caller {
+		return nil
+	}
+	if err := l.fetch(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.loan = nil
+	return nil
 }
 
 // Changes counts how often somebody had the right to change weights: whoever keeps a copy of them compares it.
@@ -41,9 +99,25 @@ func (m *Model) Unuse() {
 }
 
 // TryWrite gives the right to change weights to one caller at a time, until unlock is called; calling unlock again does
-// nothing. It is fault.Busy while anybody reads or writes.
-func (m *Model) TryWrite() (unlock func(), err error) {
-	a := &m.access
+// nothing. It is fault.Busy while anybody reads or writes. The newest weights are in the model's memory then.
+func (m *Model) TryWrite() (unlock func(), err error) { return m.TryWriteAs(nil) }
+
+// TryWriteAs is TryWrite of somebody to whom the weights may be lent; they stay there then.
+func (m *Model) TryWriteAs(owner any) (unlock func(), err error) {
+	if unlock, err = m.access.write(); err != nil {
+		return nil, err
+	}
+	if err := m.fetch(owner); err != nil {
+		// Nothing was changed, so this does not count: the owner must not take the model's old weights for newer ones.
+		m.access.mu.Lock()
+		defer m.access.mu.Unlock()
+		m.access.writer = false
+		return nil, err
+	}
+	return unlock, nil
+}
+
+func (a *access) write() (unlock func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -66,9 +140,19 @@ func (m *Model) TryWrite() (unlock func(), err error) {
 }
 
 // TryRead gives the right to read weights to any number of callers at a time, each until it calls its unlock; calling
-// that again does nothing. It is fault.Busy while somebody writes.
+// that again does nothing. It is fault.Busy while somebody writes. The newest weights are in the model's memory then.
 func (m *Model) TryRead() (unlock func(), err error) {
-	a := &m.access
+	if unlock, err = m.access.read(); err != nil {
+		return nil, err
+	}
+	if err := m.fetch(nil); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+func (a *access) read() (unlock func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {

@@ -44,12 +44,10 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 			Name: "queries", Of: weight.Name, Bytes: 4 * rows * weight.Columns, Device: p.Ranks[rank].Device.Info().Name,
 		}
 	}
-	copies, more, err := p.copyShards(shards)
-	defer copies.free()
-	if err != nil {
+	if err := p.copyShards(shards); err != nil {
 		return err
 	}
-	op, err := p.newTopK(shards, filter, k, rows, append(parts, more...)...)
+	op, err := p.newTopK(shards, filter, k, rows, parts...)
 	if err != nil {
 		return err
 	}
@@ -91,29 +89,72 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 	return nil
 }
 
-// copyShards gives devices that do not reach the model's memory copies of the rows that they rank.
-func (p *Predictor) copyShards(shards []program.Shard) (copies buffers, parts []program.Part, err error) {
+// neighborCopy is a device's copy of the rows of a weight that it ranks, if it does not reach the model's memory. It stays for
+// the next call.
+type neighborCopy struct {
+	here   kernels.Buffer
+	part   program.Part
+	loaded int64 // the model's count of changes when it was made
+}
+
+type neighborKey struct {
+	rank   int
+	tensor string
+}
+
+// copyShards gives devices that do not reach the model's memory copies of the rows that they rank: the program's, if it has them.
+func (p *Predictor) copyShards(shards []program.Shard) error {
+	if p.program != nil {
+		if err := p.refresh(); err != nil {
+			return err
+		}
+	}
 	for rank := range shards {
 		device, w := p.Ranks[rank].Device, shards[rank].Sources[0].Weight
 		if device.Reaches(w.Value) {
 			continue
 		}
+		if p.program != nil {
+			if copied := p.program.Copy(rank, w.Name); copied != nil && copied.Len() == w.Value.Len() {
+				w.Value = copied
+				continue
+			}
+		}
+		if err := p.copyShard(rank, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyShard copies a rank's rows of a weight unless that was done since the model was changed.
+func (p *Predictor) copyShard(rank int, w *kernels.Weights) error {
+	device, key, changes := p.Ranks[rank].Device, neighborKey{rank, w.Name}, p.Model.Changes()
+	c := p.neighbors[key]
+	if c == nil {
 		part := program.Part{Name: "weights", Of: "the device's copy of " + w.Name, Bytes: 4 * w.Value.Len(), Device: device.Info().Name}
 		if err := program.Fits(p.Ranks[rank:rank+1], p.limit, append([]program.Part{part}, p.held...)); err != nil {
-			return copies, nil, err
+			return err
 		}
 		here, err := device.Alloc(w.Value.Len())
 		if err != nil {
-			return copies, nil, err
+			return err
 		}
-		copies = append(copies, here)
-		if err := device.Write(here, 0, w.Value.Float32()); err != nil {
-			return copies, nil, err
+		if p.neighbors == nil {
+			p.neighbors = map[neighborKey]*neighborCopy{}
 		}
 		part.Held = true
-		w.Value, parts = here, append(parts, part)
+		c = &neighborCopy{here: here, part: part, loaded: -1}
+		p.neighbors[key], p.held = c, append(p.held, part)
 	}
-	return copies, parts, nil
+	if c.loaded != changes {
+		if err := device.Write(c.here, 0, w.Value.Float32()); err != nil {
+			return err
+		}
+		c.loaded = changes
+	}
+	w.Value = c.here
+	return nil
 }
 
 // itemWeight binds a weight by name; empty means the output layer's.

@@ -19,11 +19,14 @@ type Predictor struct {
 	batchSize int64
 	limit     int64
 	program   *program.Program
+	keeping   bool           // the program was built so that devices keep the data, if they can
+	read      int64          // rows that were read on the host
 	planned   int64          // most rows of a batch: what the program has room for
 	held      []program.Part // memory that there is between calls
 	readers   []*csr.Reader  // by slot
 	loaded    int64          // the model's count of changes when the devices' copies were made
-	step      kernels.Step   // after the program's slots there is one for items to leave out
+	neighbors map[neighborKey]*neighborCopy
+	step      kernels.Step // after the program's slots there is one for items to leave out
 	cancelled atomic.Bool
 }
 
@@ -69,17 +72,28 @@ func (p *Predictor) Close() error {
 	if p.program != nil {
 		p.program.Free()
 	}
+	for _, c := range p.neighbors {
+		c.here.Free()
+	}
+	p.neighbors = nil
 	return p.Binding.Close()
 }
 
 // prepare builds the forward program before the first call that needs rows.
 func (p *Predictor) prepare() error {
-	if p.program != nil {
+	if p.program != nil && (p.keeping || !p.keepingPays()) {
 		return p.refresh()
 	}
 	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, network.Input)
 	if err != nil {
 		return err
+	}
+	if p.keeping = p.keepingPays(); !p.keeping {
+		spec.Keep = nil
+	}
+	if p.program != nil {
+		p.program.Free()
+		p.program, p.readers = nil, nil
 	}
 	built, err := program.Build(spec)
 	if err != nil {
@@ -88,6 +102,9 @@ func (p *Predictor) prepare() error {
 	p.program, p.planned, p.held = built, spec.Rows, slices.Clone(built.Plan.Parts)
 	for i := range p.held {
 		p.held[i].Held = true
+	}
+	for _, c := range p.neighbors {
+		p.held = append(p.held, c.part)
 	}
 	p.step = kernels.Step{Sparse: make([]*kernels.SparseBatch, len(built.Slots)+1)}
 	for slot, layer := range built.Slots {
@@ -101,6 +118,10 @@ func (p *Predictor) prepare() error {
 	p.loaded = -1
 	return p.refresh()
 }
+
+// keepingPays: data that a device keeps are copied whole, which is as much as one pass over the rows. So it pays when the rows
+// have been read once, in several batches, and more are asked for.
+func (p *Predictor) keepingPays() bool { return p.read >= p.Rows() && p.Rows() > p.batchSize }
 
 // refresh copies the model's weights to devices that do not reach them, if they were changed.
 func (p *Predictor) refresh() error {

@@ -92,8 +92,11 @@ func (p *Predictor) batches(b *batch, each func(*batch) error) error {
 		if p.cancelled.Load() {
 			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d rows", b.places[0], b.list.count)
 		}
-		p.step.Rows = int64(len(b.rows))
+		p.step.Rows, p.step.Order = int64(len(b.rows)), b.rows
 		for slot, reader := range b.readers {
+			if slot < len(p.program.Slots) && p.program.Makes(slot) {
+				continue
+			}
 			if err := reader.Batch(b.rows, 0, false, p.step.Sparse[slot]); err != nil {
 				return err
 			}
@@ -101,6 +104,7 @@ func (p *Predictor) batches(b *batch, each func(*batch) error) error {
 		if err := p.program.Run(&p.step); err != nil {
 			return err
 		}
+		p.read += p.step.Rows
 		if err := each(b); err != nil {
 			return err
 		}

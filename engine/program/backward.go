@@ -15,7 +15,7 @@ func (b *builder) backward() error {
 			return err
 		}
 	}
-	if !b.alone() {
+	if b.sharded() {
 		// What came from items is a sum over shards; what dense layers add later is whole on every rank.
 		for i, layer := range b.net.Layers {
 			if b.summed[i] {
@@ -29,6 +29,9 @@ func (b *builder) backward() error {
 				return err
 			}
 		}
+	}
+	if b.data {
+		b.exchangeGradients()
 	}
 	return nil
 }
@@ -81,7 +84,7 @@ func (b *builder) output(term int, t network.Term) error {
 
 // combineStats makes the statistics of several ranks' items those of all.
 func (b *builder) combineStats(op *kernels.Output) error {
-	if b.alone() {
+	if !b.sharded() {
 		return nil
 	}
 	ranks := int64(len(b.spec.Ranks))

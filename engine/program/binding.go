@@ -17,7 +17,8 @@ type Binding struct {
 	Ranks    []Rank
 	Model    *model.Model
 	datasets map[int]*csr.Matrix // by layer
-	rows     atomic.Int64        // read while datasets are being bound
+	kept     map[keptColumns]*kernels.Data
+	rows     atomic.Int64 // read while datasets are being bound
 }
 
 // NewBinding opens the devices and marks the model as used.
@@ -70,7 +71,7 @@ func (b *Binding) Rows() int64 { return b.rows.Load() }
 
 // Spec begins the specification of a program for batches of up to rows examples. Every layer of the kinds must be bound.
 func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
-	spec := Spec{Network: b.Net, Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights}
+	spec := Spec{Network: b.Net, Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights, Keep: b.keep}
 	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
 	entries, seen := map[int]int64{}, map[*csr.Matrix]bool{}
 	for i, l := range b.Net.Layers {
@@ -89,6 +90,33 @@ func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
 	}
 	spec.Entries = func(layer int) int64 { return entries[layer] }
 	return spec, nil
+}
+
+// keptColumns are columns of a dataset.
+type keptColumns struct {
+	dataset    *csr.Matrix
+	first, end int64
+}
+
+// keep describes columns of what is bound to a layer, for devices that keep it.
+func (b *Binding) keep(layer int, first, end int64) (*kernels.Data, error) {
+	columns := keptColumns{b.datasets[layer], first, end}
+	if data := b.kept[columns]; data != nil {
+		return data, nil
+	}
+	scaled := false
+	for i, l := range b.Net.Layers {
+		scaled = scaled || b.datasets[i] == columns.dataset && l.Scaling == network.L2
+	}
+	data, err := columns.dataset.Kept(first, end, scaled)
+	if err != nil {
+		return nil, err
+	}
+	if b.kept == nil {
+		b.kept = map[keptColumns]*kernels.Data{}
+	}
+	b.kept[columns] = &data
+	return &data, nil
 }
 
 // weights gives a program the model's tensors.

@@ -1,10 +1,15 @@
 package program
 
-import "dsstne/kernels"
+import (
+	"slices"
+
+	"dsstne/kernels"
+)
 
 // copied is a tensor of the model, or a shard of one, and the copy of it that a device computes with because it does not
 // reach the model's memory.
 type copied struct {
+	name        string
 	model, here kernels.Buffer
 	owned       bool // this device's copy is what the model gets at the end of a run
 }
@@ -15,7 +20,7 @@ func (b *builder) place(name string, model kernels.Buffer, owned bool) (kernels.
 		return model, nil
 	}
 	here, err := b.p.memory.alloc("weights", "the device's copy of "+name, model.Len())
-	b.p.copies = append(b.p.copies, copied{model, here, owned})
+	b.p.copies = append(b.p.copies, copied{name, model, here, owned})
 	return here, err
 }
 
@@ -32,16 +37,31 @@ func (p *Program) Load() error {
 	return nil
 }
 
+// Copy is a rank's copy of a tensor, or of its shard of one; nil if it has none.
+func (p *Program) Copy(rank int, name string) kernels.Buffer {
+	for _, c := range p.parts[rank].copies {
+		if c.name == name {
+			return c.here
+		}
+	}
+	return nil
+}
+
+// Copies tells whether devices compute with copies of the model's weights.
+func (p *Program) Copies() bool {
+	return slices.ContainsFunc(p.parts, func(p *part) bool { return len(p.copies) > 0 })
+}
+
 // Store brings the weights that devices have trained back to the model: all of them or, where a device does not answer any
-// more, none, so that the model is as it was at the start of the run.
-func (p *Program) Store() error {
+// more, none. After another failure it tells how many tensors are back.
+func (p *Program) Store() (stored int, err error) {
 	for _, part := range p.parts {
-		if len(part.copies) == 0 {
+		if len(p.parts) == 1 || len(part.copies) == 0 {
 			continue
 		}
 		if c := part.copies[0]; c.here.Len() > 0 {
 			if err := part.Device.Read(c.here, 0, make([]float32, 1)); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
@@ -51,11 +71,12 @@ func (p *Program) Store() error {
 				continue
 			}
 			if err := part.Device.Read(c.here, 0, c.model.Float32()); err != nil {
-				return err
+				return stored, err
 			}
+			stored++
 		}
 	}
-	return nil
+	return stored, nil
 }
 
 // HostName is what plans call the host's memory, seen from a device: the device itself if it computes there.

@@ -73,7 +73,7 @@ func (b *builder) forwardHidden(i int) error {
 func (b *builder) gather(op *kernels.Gather, layer, source string, last bool) {
 	b.replays(op)
 	switch {
-	case b.alone():
+	case !b.sharded():
 		b.addGather(op, layer, source)
 	case b.sumsShards():
 		b.gatherSums(op, layer, source, last)
@@ -88,7 +88,7 @@ func (b *builder) addGather(op *kernels.Gather, layer, source string) {
 
 // sumsShards: in training, several ranks gather at the same time and add up their sums. They come first then, since what
 // every rank computes must not be counted several times.
-func (b *builder) sumsShards() bool { return !b.alone() && b.spec.Training != nil }
+func (b *builder) sumsShards() bool { return b.sharded() && b.spec.Training != nil }
 
 func (b *builder) gatherSums(op *kernels.Gather, layer, source string, last bool) {
 	epilogue, units := op.Epilogue, op.Weight.Columns
@@ -168,7 +168,10 @@ func (b *builder) ending(e *kernels.Epilogue) string {
 
 func (b *builder) forwardOutput(i int) error {
 	layer := &b.net.Layers[i]
-	first, end := b.shardOf(layer.Size)
+	first, end := int64(0), layer.Size
+	if b.sharded() {
+		first, end = b.shardOf(layer.Size)
+	}
 	scorer := kernels.Scorer{Items: end - first, Temperature: layer.Temperature}
 	var err error
 	if scorer.Bias, err = b.biasOf(i); err != nil {

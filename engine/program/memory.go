@@ -25,6 +25,7 @@ type Plan struct {
 	Available  int64    `json:"available"`       // what the first device could still give, -1 if unknown
 	Limit      int64    `json:"limit,omitempty"` // memory_limit, if given
 	Operations []string `json:"operations"`
+	Parallel   string   `json:"parallel,omitempty"` // how several devices train: "model" or "data"
 	// Devices are those that it runs on.
 	Devices []kernels.DeviceInfo `json:"devices"`
 }

@@ -16,7 +16,13 @@ type Spec struct {
 	// Entries is the most stored entries a batch of a bound layer can have; BatchBytes what such a batch takes.
 	Entries func(layer int) int64
 	Data    []Part // the bound datasets, for the plan
-	Limit   int64  // memory_limit in bytes, 0 = none
+	// Keep describes columns first .. end of what feeds a layer, for devices that keep it; the same of the same dataset. Nil: all
+	// batches are made on the host.
+	Keep  func(layer int, first, end int64) (*kernels.Data, error)
+	host  map[int]string // layers whose data stay on the host though Keep could be asked, and why
+	Limit int64          // memory_limit in bytes, 0 = none
+	// Parallel is how several ranks train.
+	Parallel Parallel
 	// Training: nil builds the forward part only.
 	Training *Training
 }
@@ -44,7 +50,7 @@ type Program struct {
 
 // Describe plans without allocating.
 func Describe(spec Spec) (*Plan, error) {
-	p, err := build(spec, true)
+	_, p, err := placed(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +70,7 @@ func Describe(spec Spec) (*Plan, error) {
 
 // Build plans, compares the plan with the memory there is, allocates and binds.
 func Build(spec Spec) (*Program, error) {
-	dry, err := build(spec, true)
+	spec, dry, err := placed(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +99,9 @@ func build(spec Spec, dry bool) (*Program, error) {
 func (p *Program) describe(spec Spec) {
 	plan := &p.Plan
 	plan.Limit, plan.Available = spec.Limit, -1
+	if len(spec.Ranks) > 1 && spec.Training != nil {
+		plan.Parallel = spec.Parallel.String()
+	}
 	for _, part := range p.parts {
 		plan.Parts = append(plan.Parts, part.memory.parts...)
 		where := ""
@@ -102,7 +111,7 @@ func (p *Program) describe(spec Spec) {
 		for _, l := range []struct {
 			when string
 			ops  []Op
-		}{{"at the start of a run: ", part.begin.ops}, {"", part.cuts}, {"", part.step.ops}, {"at the end of a run: ", part.flush.ops}} {
+		}{{"at the start of a run: ", part.begin.ops}, {"", part.notes}, {"", part.cuts}, {"", part.step.ops}, {"at the end of a run: ", part.flush.ops}} {
 			for _, op := range l.ops {
 				plan.Operations = append(plan.Operations, where+l.when+op.Text)
 			}
@@ -165,6 +174,7 @@ func (p *Program) Free() {
 		for _, list := range []*opList{&part.begin, &part.step, &part.flush} {
 			list.kept.Free()
 		}
+		part.freeData()
 		part.memory.free()
 	}
 }
@@ -172,6 +182,8 @@ func (p *Program) Free() {
 // builder holds what Build needs while the list is made.
 type builder struct {
 	spec    Spec
+	batch   int64 // rows of the largest whole batch; spec.Rows are the most that the rank has of one
+	data    bool  // the rank has the whole model and a part of each batch
 	rank    int
 	device  kernels.Device
 	net     *network.Network
@@ -179,22 +191,31 @@ type builder struct {
 	slots   []int // as Program.Slots
 	tensors map[string]network.Tensor
 	weights map[string]*kernels.Weights
-	grad    map[int]kernels.Buffer // dL/d(output of a hidden layer), [B, K]
-	summed  map[int]bool           // grad holds something already
-	scratch []func(kernels.Buffer) // who wants the shared workspace
-	most    int64                  // its size
+	order   []string // of the weights, as they were bound
+	// of data-parallel training: all gradients, where each begins, and how many numbers they are
+	gradients    kernels.Buffer
+	gradientAt   map[string]int64
+	gradientSize int64
+	grad         map[int]kernels.Buffer // dL/d(output of a hidden layer), [B, K]
+	summed       map[int]bool           // grad holds something already
+	scratch      []func(kernels.Buffer) // who wants the shared workspace
+	most         int64                  // its size
 	// tiedGradient is where an output layer leaves its part of the gradient of the weight it shares, by the name of that weight
 	tiedGradient map[string]kernels.Buffer
 }
 
 func newBuilder(spec Spec, rank int, dry bool) *builder {
+	batch, data := spec.Rows, spec.Parallel == Data
+	if ranks := int64(len(spec.Ranks)); data {
+		spec.Rows = (batch + ranks - 1) / ranks
+	}
 	b := &builder{
-		spec: spec, rank: rank, device: spec.Ranks[rank].Device, net: spec.Network,
+		spec: spec, batch: batch, data: data, rank: rank, device: spec.Ranks[rank].Device, net: spec.Network,
 		p: &part{
-			Rank: spec.Ranks[rank], rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
+			Rank: spec.Ranks[rank], rank: rank, rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
 			first: map[string]int64{}, memory: &memory{device: spec.Ranks[rank].Device, dry: dry},
 		},
-		tensors: map[string]network.Tensor{}, weights: map[string]*kernels.Weights{},
+		tensors: map[string]network.Tensor{}, weights: map[string]*kernels.Weights{}, gradientAt: map[string]int64{},
 		grad: map[int]kernels.Buffer{}, summed: map[int]bool{}, tiedGradient: map[string]kernels.Buffer{},
 	}
 	// The batches are numbered: the inputs, then in training the targets.
@@ -208,6 +229,9 @@ func newBuilder(spec Spec, rank int, dry bool) *builder {
 
 // alone tells whether there is only one rank.
 func (b *builder) alone() bool { return len(b.spec.Ranks) == 1 }
+
+// sharded tells whether each of several ranks has a shard of the items.
+func (b *builder) sharded() bool { return !b.alone() && !b.data }
 
 func (b *builder) build() error {
 	tensors, err := b.net.Tensors()
@@ -224,12 +248,24 @@ func (b *builder) build() error {
 	if b.rank == 0 {
 		m.parts = append(m.parts, b.spec.Data...)
 	}
+	if err := b.assemble(); err != nil {
+		return err
+	}
 	b.noteBatches()
 	if !b.alone() {
-		b.takeShards()
+		if b.data {
+			b.takeRows()
+		} else {
+			b.takeShards()
+		}
 	}
 	if b.spec.Training != nil {
 		b.p.loss = make([]float64, len(b.net.Terms))
+	}
+	if b.data {
+		if err := b.allGradients(tensors); err != nil {
+			return err
+		}
 	}
 	if err := b.forward(); err != nil {
 		return err
@@ -253,9 +289,14 @@ func (b *builder) build() error {
 // as a rule; the sum over the ranks is exact.
 func (b *builder) noteBatches() {
 	rowsOnly := b.spec.Training == nil
-	for _, i := range b.slots {
-		layer, entries := &b.net.Layers[i], b.spec.Entries(i)
-		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.spec.Rows, entries, rowsOnly), Device: HostName(b.device)}
+	var entries []int64
+	for slot, i := range b.slots {
+		if b.p.made[slot] != nil {
+			continue
+		}
+		layer, most := &b.net.Layers[i], b.spec.Entries(i)
+		entries = append(entries, most)
+		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.batch, most, rowsOnly), Device: HostName(b.device)}
 		if b.alone() {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 			continue
@@ -263,12 +304,8 @@ func (b *builder) noteBatches() {
 		if whole.Device = "host"; b.rank == 0 {
 			b.p.memory.parts = append(b.p.memory.parts, whole)
 		}
-		from, to := b.shardOf(entries)
-		b.p.memory.note("batch", "a shard of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
-	}
-	var entries []int64
-	for _, i := range b.slots {
-		entries = append(entries, b.spec.Entries(i))
+		from, to := b.shardOf(most)
+		b.p.memory.note("batch", "a part of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
 	}
 	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
 		b.p.memory.note("batch", "the device's copies and the step's record", size, false)

@@ -125,6 +125,24 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 			require.LessOrEqual(t, total(&p.Plan)-total(single), int64((ranks-1)*16*4*2), name)
 		}
 		p.Free()
+
+		spec.Parallel = program.Data // each device has everything, and gradients
+		before := map[string]int64{}
+		for _, r := range spec.Ranks {
+			before[r.Device.Info().Name] = r.Device.(*counting).bytes
+		}
+		p, err = program.Build(spec)
+		require.NoError(t, err)
+		for _, r := range spec.Ranks {
+			name, bytes := r.Device.Info().Name, int64(0)
+			for _, part := range p.Plan.Parts {
+				if !part.Held && part.Name != "batch" && part.Device == name {
+					bytes += part.Bytes
+				}
+			}
+			require.Equal(t, bytes, r.Device.(*counting).bytes-before[name])
+		}
+		p.Free()
 	}
 }
 
@@ -274,7 +292,10 @@ func batchOf(t *testing.T, rows, columns int, seed uint64) *kernels.SparseBatch 
 func TestWrittenGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	for _, backend := range []string{"reference", "cpu"} {
 		for _, ranks := range []int{1, 3, 11} {
-			gradientsAgree(t, ranksOf(t, backend, ranks))
+			gradientsAgree(t, ranksOf(t, backend, ranks), program.Model)
+			if ranks > 1 {
+				gradientsAgree(t, ranksOf(t, backend, ranks), program.Data)
+			}
 		}
 	}
 }
@@ -291,7 +312,7 @@ func ranksOf(t *testing.T, backend string, count int) []program.Rank {
 	return ranks
 }
 
-func gradientsAgree(t *testing.T, ranks []program.Rank) {
+func gradientsAgree(t *testing.T, ranks []program.Rank, way program.Parallel) {
 	const rows = 6
 	m := fixture.Model(t, wide, nil)
 	spec := program.Spec{
@@ -300,7 +321,7 @@ func gradientsAgree(t *testing.T, ranks []program.Rank) {
 			tensor, err := m.Tensor(name)
 			return tensor.Buffer(), err
 		},
-		Training: &program.Training{WriteGradients: true},
+		Parallel: way, Training: &program.Training{WriteGradients: true},
 	}
 	p, err := program.Build(spec)
 	require.NoError(t, err)

@@ -80,6 +80,7 @@ func (l *opList) add(text string, run func(*kernels.Step) error) {
 // part is what one rank has of a program: its lists of bound calls and the memory they work in.
 type part struct {
 	Rank
+	rank               int
 	begin, step, flush opList
 	rows               int64                  // of the largest batch
 	hidden             map[int]kernels.Buffer // output of each hidden layer, [B, K]
@@ -89,22 +90,31 @@ type part struct {
 	memory             *memory
 	copies             []copied
 	loss               []float64 // of the last step, by term
-	// cuts make batches out of a step's: the shards of one of several ranks, which has none of the whole ones. They come before
-	// the step's list, on the host.
-	cuts    []Op
-	batches []*kernels.SparseBatch
+	// cuts make batches out of a step's: what one of several ranks has of them. They come before the step's list, on the host.
+	cuts []Op
+	own  []*kernels.SparseBatch // by slot: what they make
+	of   int                    // the rank has an equal part of each batch's rows, one of so many; 0: all rows
+	// kept are the datasets that the device keeps, made the batches that it makes of them, by slot; notes say of others why not.
+	kept  []*keptData
+	made  []*kernels.SparseBatch
+	notes []Op
+
+	batches []*kernels.SparseBatch // of the step
 }
 
 // runStep walks the list of a step, over this rank's share of the batches.
 func (p *part) runStep(step *kernels.Step) error {
 	own := *step
-	if len(p.cuts) > 0 {
-		for _, cut := range p.cuts {
-			if err := cut.run(step); err != nil {
-				return err
-			}
+	var err error
+	if own.Sparse, err = p.ownBatches(step); err != nil {
+		return err
+	}
+	if p.of > 0 {
+		first, end := shardOf(step.Rows, p.rank, p.of)
+		own.First, own.Whole, own.Rows = first, step.Rows, end-first
+		if len(own.Order) > 0 {
+			own.Order = own.Order[first:end]
 		}
-		own.Sparse = p.batches
 	}
 	return p.walk(&p.step, &own)
 }
@@ -140,10 +150,13 @@ func (p *part) walk(list *opList, step *kernels.Step) error {
 // takeShards gives a rank its shards of the batches.
 func (b *builder) takeShards() {
 	p := b.p
-	p.batches = make([]*kernels.SparseBatch, len(b.slots))
+	p.own = make([]*kernels.SparseBatch, len(b.slots))
 	for slot, i := range b.slots {
+		if p.made[slot] != nil {
+			continue
+		}
 		layer, out := &b.net.Layers[i], &kernels.SparseBatch{}
-		p.batches[slot] = out
+		p.own[slot] = out
 		first, end := b.shardOf(layer.Size)
 		shard := csr.Shard
 		if b.spec.Training == nil {

@@ -72,6 +72,10 @@ func (f faulty) Replay(op *kernels.Replay, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Replay(op, s))
 }
 
+func (f faulty) Update(op *kernels.Update, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Update(op, s))
+}
+
 func (f faulty) AllReduce(b kernels.Buffer, n int64) error {
 	if err := f.before(); err != nil {
 		return err
@@ -107,7 +111,11 @@ func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing
 	const ranks, rows = 3, 6
 	for what, failure := range failures {
 		calls := 0
-		for rank := range ranks {
+		for rank := range 2 * ranks {
+			way := program.Model
+			if rank >= ranks {
+				rank, way = rank-ranks, program.Data
+			}
 			for at := 1; ; at++ {
 				m := fixture.Model(t, wide, nil)
 				spec := program.Spec{
@@ -116,7 +124,7 @@ func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing
 						tensor, err := m.Tensor(name)
 						return tensor.Buffer(), err
 					},
-					Training: &program.Training{Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}},
+					Parallel: way, Training: &program.Training{Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}},
 				}
 				countdown := at
 				r := &spec.Ranks[rank]

@@ -20,6 +20,7 @@ func (b *builder) weight(name string) (*kernels.Weights, error) {
 	first, end := b.rowsOf(t)
 	w := &kernels.Weights{Name: name, Rows: end - first, Columns: t.Columns, NoDecay: t.Source < 0}
 	b.weights[name] = w
+	b.order = append(b.order, name)
 	whole, err := b.spec.Weights(name)
 	if err != nil {
 		return nil, err
@@ -54,9 +55,13 @@ func (b *builder) weight(name string) (*kernels.Weights, error) {
 // state allocates what a weight needs in training.
 func (b *builder) state(w *kernels.Weights, t network.Tensor) (err error) {
 	training, m, elements := b.spec.Training, b.p.memory, w.Rows*w.Columns
-	if training.WriteGradients {
+	if b.data {
+		w.Gradient = b.gradientOf(w)
+	} else if training.WriteGradients {
 		w.Gradient, err = m.alloc("gradients", w.Name, elements)
-		b.p.grads[w.Name] = w.Gradient
+	}
+	b.p.grads[w.Name] = w.Gradient
+	if err != nil || training.WriteGradients {
 		return err
 	}
 	for i := range training.Optimizer.States() {
@@ -90,6 +95,9 @@ func (b *builder) replicate(w *kernels.Weights) {
 
 // isSharded: a weight or a bias whose rows are items is cut by rows, each rank has its own. Others are on every rank.
 func (b *builder) isSharded(t network.Tensor) bool {
+	if !b.sharded() {
+		return false
+	}
 	isOutput := b.net.Layers[t.Layer].Kind == network.Output
 	return isOutput || (t.Source >= 0 && b.net.Layers[t.Source].Kind == network.Input)
 }
@@ -109,7 +117,7 @@ func (b *builder) inPlace(t network.Tensor) bool {
 
 // isLazy: only the rows that a batch touches are updated, and an update with gradient zero would change something.
 func (b *builder) isLazy(t network.Tensor) bool {
-	return t.Source >= 0 && b.net.Layers[t.Source].Kind == network.Input && b.sharedBy(t.Name) < 0 &&
+	return !b.data && t.Source >= 0 && b.net.Layers[t.Source].Kind == network.Input && b.sharedBy(t.Name) < 0 &&
 		b.spec.Training.Optimizer.MovesUntouched(true)
 }
 

@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -115,6 +116,14 @@ func options(devices, optimizer, precision string) string {
 	return fmt.Sprintf(`{"devices": %q, "batch_size": 50, "threads": 3, "optimizer": %s, "precision": %q}`, devices, optimizer, precision)
 }
 
+// ways are how several devices train.
+var ways = []string{"model", "data"}
+
+// by is options with the way in which several devices train.
+func by(way, options string) string {
+	return strings.Replace(options, "{", fmt.Sprintf(`{"parallel": %q, `, way), 1)
+}
+
 func TestOneStepOnSeveralDevicesIsThatOfOneButForTheOrderOfSums(t *testing.T) {
 	for name, definition := range networks {
 		m := modelOf(t, definition)
@@ -125,11 +134,13 @@ func TestOneStepOnSeveralDevicesIsThatOfOneButForTheOrderOfSums(t *testing.T) {
 			for kind, optimizer := range optimizers {
 				one, _ := after(t, definition, options("cpu", optimizer, precision), 1)
 				for _, devices := range []string{"cpu:2", "cpu:3", "cpu:4", "cpu:8"} {
-					many, _ := after(t, definition, options(devices, optimizer, precision), 1)
-					for i := range one {
-						gradient := math.Abs(float64(before[i]-plain[i])) / 0.1 // a step of SGD at a rate of 0.1
-						bound := stepError(kind, gradient, off, float64(before[i]))
-						require.InDelta(t, one[i], many[i], bound, "%s, %s, %s, %s: weight %d", name, kind, precision, devices, i)
+					for _, way := range ways {
+						many, _ := after(t, definition, by(way, options(devices, optimizer, precision)), 1)
+						for i := range one {
+							gradient := math.Abs(float64(before[i]-plain[i])) / 0.1 // a step of SGD at a rate of 0.1
+							bound := stepError(kind, gradient, off, float64(before[i]))
+							require.InDelta(t, one[i], many[i], bound, "%s, %s, %s, %s, %s: weight %d", name, kind, precision, devices, way, i)
+						}
 					}
 				}
 			}
@@ -153,8 +164,10 @@ func TestTheLossAfterTenEpochsIsThatOfOneDevice(t *testing.T) {
 			set := `{"devices": %q, "batch_size": 20, "optimizer": {"kind": "adam", "learning_rate": 0.01, "weight_decay": 0.0001}, "precision": %q}`
 			_, one := after(t, definition, fmt.Sprintf(set, "cpu", kind), steps)
 			for _, devices := range []string{"cpu:2", "cpu:3", "cpu:4", "cpu:8"} {
-				_, many := after(t, definition, fmt.Sprintf(set, devices, kind), steps)
-				require.InEpsilon(t, one.EpochLoss, many.EpochLoss, tolerance, "%s, %s, %s", name, kind, devices)
+				for _, way := range ways {
+					_, many := after(t, definition, by(way, fmt.Sprintf(set, devices, kind)), steps)
+					require.InEpsilon(t, one.EpochLoss, many.EpochLoss, tolerance, "%s, %s, %s, %s", name, kind, devices, way)
+				}
 			}
 		}
 	}
@@ -162,14 +175,16 @@ func TestTheLossAfterTenEpochsIsThatOfOneDevice(t *testing.T) {
 
 func TestSeveralDevicesGiveTheSameBitsForAnyNumberOfThreads(t *testing.T) {
 	for name, definition := range networks {
-		var first []float32
-		for _, threads := range []int{1, 2, 7, 16} {
-			set := fmt.Sprintf(`{"devices": "cpu:3", "batch_size": 32, "threads": %d, "optimizer": {"kind": "adam", "learning_rate": 0.01}}`, threads)
-			now, _ := after(t, definition, set, 9)
-			if first == nil {
-				first = now
+		for _, way := range ways {
+			var first []float32
+			for _, threads := range []int{1, 2, 7, 16} {
+				set := fmt.Sprintf(`{"devices": "cpu:3", "batch_size": 32, "threads": %d, "optimizer": {"kind": "adam", "learning_rate": 0.01}}`, threads)
+				now, _ := after(t, definition, by(way, set), 9)
+				if first == nil {
+					first = now
+				}
+				require.Equal(t, first, now, "%s, %s, %d threads", name, way, threads)
 			}
-			require.Equal(t, first, now, "%s, %d threads", name, threads)
 		}
 	}
 }
@@ -178,9 +193,9 @@ func TestShardsWithoutItemsDoNoHarm(t *testing.T) {
 	// 5 columns and 3 labels over 8 devices: most have none. Of 2 items over 64 devices 62 have none.
 	tiny := strings.ReplaceAll(fixture.Autoencoder("softmax", ""), `"auto"`, "2")
 	var losses []float64
-	for _, devices := range []string{"cpu", "cpu:8", "cpu:64"} {
+	for n, devices := range []string{"cpu", "cpu:8", "cpu:64", "cpu:8"} { // the last one: devices without rows
 		m := fixture.Model(t, tiny, nil)
-		trainer, err := train.Open(m, fmt.Appendf(nil, `{"devices": %q, "batch_size": 4}`, devices))
+		trainer, err := train.Open(m, []byte(by([]string{"model", "model", "model", "data"}[n], fmt.Sprintf(`{"devices": %q, "batch_size": 4}`, devices))))
 		require.NoError(t, err)
 		matrix := fixture.Matrix(t, 2, [][]int32{{0}, {0, 1}, {1}, {}, {0}})
 		require.NoError(t, trainer.Bind("input", matrix))
@@ -190,17 +205,43 @@ func TestShardsWithoutItemsDoNoHarm(t *testing.T) {
 	}
 	require.InEpsilon(t, losses[0], losses[1], 1e-4)
 	require.InEpsilon(t, losses[0], losses[2], 1e-4)
+	require.InEpsilon(t, losses[0], losses[3], 1e-4)
 }
 
 func TestARunInPiecesOnSeveralDevicesEqualsOneRun(t *testing.T) {
-	set := options("cpu:3", optimizers["adam"], "float32")
-	whole, _ := after(t, deep, set, 12)
-	m := modelOf(t, deep)
-	trainer := training(t, m, set)
-	for _, steps := range []uint64{1, 4, 7} {
-		run(t, trainer, steps)
+	for _, way := range ways {
+		set := by(way, options("cpu:3", optimizers["adam"], "float32"))
+		whole, _ := after(t, deep, set, 12)
+		m := modelOf(t, deep)
+		trainer := training(t, m, set)
+		for _, steps := range []uint64{1, 4, 7} {
+			run(t, trainer, steps)
+		}
+		require.Equal(t, whole, values(m))
 	}
-	require.Equal(t, whole, values(m))
+}
+
+func TestTheWayThatExchangesFewerNumbersIsChosen(t *testing.T) {
+	plan := func(set string) string {
+		text, err := training(t, modelOf(t, networks["softmax"]), set).Plan()
+		require.NoError(t, err)
+		var plan struct {
+			Parallel   string
+			Operations []string
+		}
+		require.NoError(t, json.Unmarshal(text, &plan))
+		exchanged := strings.Contains(strings.Join(plan.Operations, " "), "AllReduce the gradients of all weights")
+		require.Equal(t, plan.Parallel == "data", exchanged)
+		return plan.Parallel
+	}
+	// 123 items and 16 units have 4,075 weights; sums of 100 rows on N devices have 100 (2 x 16 + N) numbers.
+	require.Equal(t, "model", plan(`{"devices": "cpu:2", "batch_size": 100}`))
+	require.Equal(t, "model", plan(`{"devices": "cpu:8", "batch_size": 100}`))
+	require.Equal(t, "data", plan(`{"devices": "cpu:9", "batch_size": 100}`))
+	require.Equal(t, "model", plan(`{"devices": "cpu:9", "batch_size": 99}`))
+	require.Equal(t, "model", plan(`{"devices": "cpu:9", "batch_size": 100, "parallel": "model"}`))
+	require.Equal(t, "data", plan(`{"devices": "cpu:2", "batch_size": 5, "parallel": "data"}`))
+	require.Empty(t, plan(`{"devices": "cpu", "batch_size": 50, "parallel": "data"}`), "one device")
 }
 
 func TestWhatOthersChangeBetweenRunsReachesEveryDevice(t *testing.T) {

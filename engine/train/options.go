@@ -19,6 +19,7 @@ type settings struct {
 	seed         uint64
 	shuffle      bool
 	placement    program.Placement
+	parallel     program.Parallel
 }
 
 func readSettings(text []byte) (settings, error) {
@@ -32,6 +33,7 @@ func readSettings(text []byte) (settings, error) {
 		shuffle:   o.Bool("shuffle", true),
 		placement: program.ReadPlacement(o),
 	}
+	s.parallel = program.Parallel(max(0, slices.Index(program.ParallelWords, o.Word("parallel", "auto", program.ParallelWords...))))
 	readOptimizer(o.Object("optimizer"), &s)
 	s.schedule = readSchedule(o.Object("schedule"))
 	return s, o.Done()

@@ -19,7 +19,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if math.IsNaN(maxSeconds) || math.IsInf(maxSeconds, 0) || maxSeconds < 0 {
 		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a finite number of at least 0", maxSeconds)
 	}
-	unlock, err := t.Model.TryWrite()
+	unlock, err := t.Model.TryWriteAs(t)
 	if err != nil {
 		return t.Progress(), err
 	}
@@ -28,7 +28,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if err := t.prepare(); err != nil {
 		return t.Progress(), err
 	}
-	if err := t.program.Load(); err != nil {
+	if err := t.load(); err != nil {
 		return t.Progress(), err
 	}
 	if err := t.program.Begin(&t.step); err != nil {
@@ -36,10 +36,13 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	}
 	t.setRunning(true)
 	defer t.setRunning(false)
-	start, before, steps := time.Now(), t.seen, t.Model.Step()
+	start, before := time.Now(), t.seen
 	err = t.loop(maxSteps, maxSeconds, start)
-	if flushErr := t.catchUp(steps); err == nil && flushErr != nil {
+	if flushErr := t.catchUp(); err == nil && flushErr != nil {
 		err = t.explain(flushErr)
+	}
+	if t.program.Copies() {
+		err = t.lend(err)
 	}
 	t.measure(t.seen-before, time.Since(start)) // with the catching up, which is part of the work
 	t.setRunning(false)
@@ -47,16 +50,9 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 }
 
 // catchUp ends a run: rows that lag behind are brought up to date, so that whoever reads the weights finds them whole, also
-// after an error, and devices' copies of them come back to the model. If they cannot, the model is what it was before the run,
-// when it had done so many steps. No row needs the rates of these steps any more.
-func (t *Trainer) catchUp(steps int64) error {
+// after an error. No row needs the rates of these steps any more.
+func (t *Trainer) catchUp() error {
 	err := t.program.Flush(&t.step)
-	if failure := t.program.Store(); failure != nil {
-		t.Model.SetStep(steps)
-		if err == nil {
-			err = failure
-		}
-	}
 	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
 	return err
 }
@@ -93,12 +89,15 @@ func (t *Trainer) advance(rate float64) error {
 	t.choose()
 	number := t.step.Number + 1
 	for slot := range t.feeds {
+		if t.program.Makes(slot) {
+			continue
+		}
 		f := &t.feeds[slot]
 		if err := f.reader.Batch(t.order, number, true, &f.batch); err != nil {
 			return fault.Wrap(err, "layer %q", t.Net.Layers[t.program.Slots[slot]].Name)
 		}
 	}
-	t.step.Number, t.step.Rows = number, int64(len(t.order))
+	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
 	t.step.Rates = append(t.step.Rates, t.settings.optimizer.RatesAt(number, rate))
 	clear(t.step.Loss)
 	err := t.program.Run(&t.step)

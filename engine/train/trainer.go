@@ -26,6 +26,9 @@ type Trainer struct {
 	order   []int64
 	seen    int64 // examples of all runs
 
+	weights weights
+	closed  bool
+
 	cancelled atomic.Bool
 	mu        sync.Mutex // guards progress
 	progress  Progress
@@ -115,12 +118,15 @@ func (t *Trainer) checkTargets(layer int, d *csr.Matrix) error {
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
 	spec, err := t.Spec(min(t.settings.batchSize, max(1, t.Rows())), t.settings.placement.Limit, network.Input, network.Output)
+	spec.Parallel = t.settings.parallel
 	spec.Training = &program.Training{Optimizer: t.settings.optimizer}
 	return spec, err
 }
 
 // Plan tells the memory and the operations of a run as JSON, and allocates nothing.
 func (t *Trainer) Plan() ([]byte, error) {
+	t.weights.devices.Lock()
+	defer t.weights.devices.Unlock()
 	spec, err := t.spec()
 	if err != nil {
 		return nil, err
@@ -181,10 +187,19 @@ func (t *Trainer) stepsPerEpoch() int64 {
 // Cancel makes a running Run end at the end of its step; without one it does nothing.
 func (t *Trainer) Cancel() { t.cancelled.Store(true) }
 
-// Close gives memory, datasets and model back.
+// Close gives memory, datasets and model back, and the model its newest weights. If these cannot be had, it says so; the rest
+// is given back then, too. Closing twice does nothing.
 func (t *Trainer) Close() error {
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	err := t.giveBack()
 	if t.program != nil {
 		t.program.Free()
 	}
-	return t.Binding.Close()
+	if failure := t.Binding.Close(); err == nil {
+		err = failure
+	}
+	return err
 }

@@ -14,11 +14,15 @@ import (
 // The structs of src/step.cuh.
 type (
 	stepRecord struct {
-		slots, rates, results driver.Address
-		ratesFrom, number     int64
-		rows                  int64
-		seed                  uint64
-		training              int32
+		slots, rates, results, freshRates, order driver.Address
+
+		ratesFrom, freshFrom, freshCount int64
+
+		number       int64
+		rows         int64
+		first, whole int64
+		seed         uint64
+		training     int32
 	}
 	sparseRecord struct {
 		offsets, indices, values, rowSum         driver.Address
@@ -35,7 +39,7 @@ const (
 	mostLosses = 64
 	// alignment of each array in the record, so that vectors of four can be read.
 	alignment = 16
-	// leastStaging has room for the record and the rates of a few thousand steps beside the batches.
+	// leastStaging has room for the record beside the batches.
 	leastStaging = 1 << 16
 )
 
@@ -49,6 +53,7 @@ type record struct {
 	results driver.Address
 	at      driver.Address
 	size    int64
+	rates   rateTable
 }
 
 type staging struct {
@@ -111,7 +116,12 @@ func (d *device) begin(s *kernels.Step, batches ...*kernels.SparseBatch) error {
 		return fault.New(fault.Unsupported, "a network has up to %d losses on a CUDA device, this one has %d", mostLosses, len(s.Loss))
 	}
 	d.launches = d.launches[:0]
-	if err := r.reserve(d, recordSize(s, batches)); err != nil {
+	rates, err := r.rates.prepare(d, s)
+	if err != nil {
+		return err
+	}
+	r.rates.note(s, false)
+	if err := r.reserve(d, recordSize(s, batches, rates)); err != nil {
 		return err
 	}
 	stage := &r.staging[r.turn]
@@ -121,7 +131,7 @@ func (d *device) begin(s *kernels.Step, batches ...*kernels.SparseBatch) error {
 			return err
 		}
 	}
-	p := packer{to: unsafe.Slice((*byte)(stage.memory), stage.size), at: r.at}
+	p := packer{to: unsafe.Slice((*byte)(stage.memory), stage.size), at: r.at, rates: rates}
 	p.step(s, batches, r.results)
 	if err := d.stream.CopyToDeviceAsync(r.at, stage.memory, p.used); err != nil {
 		return err
@@ -130,7 +140,13 @@ func (d *device) begin(s *kernels.Step, batches ...*kernels.SparseBatch) error {
 	if err := d.stream.Record(stage.sent); err != nil {
 		return err
 	}
-	return d.stream.Fill8(r.results, 0, int64(unsafe.Sizeof(stepResults{})))
+	if err := d.stream.Fill8(r.results, 0, int64(unsafe.Sizeof(stepResults{}))); err != nil {
+		return err
+	}
+	type args struct{ step driver.Address }
+	err = launch(d, "keep_rates", driver.Dim{X: 1}, driver.Dim{X: 128}, &args{r.at})
+	r.rates.note(s, err == nil)
+	return err
 }
 
 func (d *device) end(s *kernels.Step) error {
@@ -222,13 +238,14 @@ func (r *record) free() (err error) {
 			err = errors.Join(err, driver.Free(at))
 		}
 	}
+	err = errors.Join(err, r.rates.free())
 	*r = record{}
 	return err
 }
 
 // recordSize is what pack needs for a step.
-func recordSize(s *kernels.Step, batches []*kernels.SparseBatch) int64 {
-	p := packer{}
+func recordSize(s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) int64 {
+	p := packer{rates: rates}
 	p.step(s, batches, 0)
 	return p.used
 }
@@ -238,6 +255,8 @@ type packer struct {
 	to   []byte
 	at   driver.Address // of to on the device
 	used int64
+
+	rates freshRates
 }
 
 // put copies an array and tells where it will lie on the device.
@@ -270,8 +289,9 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 		}
 	}
 	head[0] = stepRecord{
-		slots: p.at + driver.Address(place), rates: put(p, s.Rates), results: results, ratesFrom: s.RatesFrom, number: s.Number,
-		rows: s.Rows, seed: s.Seed,
+		slots: p.at + driver.Address(place), rates: p.rates.table, results: results, freshRates: put(p, p.rates.list), order: put(p, s.Order),
+		ratesFrom: s.RatesFrom, freshFrom: p.rates.from, freshCount: int64(len(p.rates.list)), number: s.Number,
+		rows: s.Rows, first: s.First, whole: s.WholeRows(), seed: s.Seed,
 	}
 	if s.Training {
 		head[0].training = 1

@@ -204,7 +204,7 @@ func (l *logits) loss(step *kernels.Step, item int64, z []float64) (float64, []f
 	for e, u := range rows {
 		targets[u] = float64(values[e])
 	}
-	weight := float64(op.Loss.Weight) / float64(step.Rows)
+	weight := float64(op.Loss.Weight) / float64(step.WholeRows())
 	total, dz := 0.0, make([]float64, l.rows)
 	for u := range z {
 		logSumExp := 0.0

@@ -122,6 +122,22 @@ func update(w *kernels.Weights, o kernels.Optimizer, step *kernels.Step, row int
 	return nil
 }
 
+// Update runs the optimizer with written gradients.
+func (device) Update(op *kernels.Update, step *kernels.Step) error {
+	w := *op.Weight
+	w.Gradient = nil
+	for row := range w.Rows {
+		g := make([]float64, w.Columns)
+		for k, x := range rowOf(op.Weight.Gradient, row, w.Columns) {
+			g[k] = float64(x)
+		}
+		if err := update(&w, op.Optimizer, step, row, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Replay makes the zero-gradient steps that rows have missed.
 func (device) Replay(op *kernels.Replay, step *kernels.Step) error {
 	if op.Weight.Last == nil {

@@ -392,8 +392,14 @@ class Handle:
         Raises:
             BusyError: Something still uses it; it stays open.
         """
-        if self._value and not is_forked():
-            call(self._kind + "_close", self._value)
+        try:
+            if self._value and not is_forked():
+                call(self._kind + "_close", self._value)
+        except BusyError:
+            raise
+        except DsstneError:  # it is closed, and had something to tell
+            self._value, self._owners = 0, None
+            raise
         self._value, self._owners = 0, None
 
     def __del__(self) -> None:

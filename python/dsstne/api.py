@@ -56,6 +56,7 @@ def fit(
     validation: Any = None,
     seed: int = 0,
     devices: Any = "auto",
+    parallel: str = "auto",
     precision: str = "float32",
     threads: int | None = None,
     memory_limit: int | None = None,
@@ -100,11 +101,15 @@ def fit(
         validation: Computes ``recall@20`` and ``ndcg@20`` after each epoch: a matrix of held-out items of the same rows
             (the input is X), or a pair (V_in, V_out) for other rows; as :func:`dsstne.evaluate` does by default.
         seed: Seed of everything random; the same seed gives the same bits, whatever the number of threads.
-        devices: ``"auto"``, ``"cpu"``, ``"cuda:0"``, a list of such names, ...; nothing falls back silently.
-            ``"cpu:4"`` makes four virtual devices of the CPU and shares the items out among them (docs/training.md).
+        devices: ``"auto"`` (in this version the CPU), ``"cpu"``, ``"cuda:0"``, ``["cuda:0", "cuda:1"]``; ``"all"``: all
+            CUDA devices that can be used, or the CPU where there is none. A named device that cannot be had is an
+            error. ``"cpu:4"`` makes four virtual devices of the CPU. See docs/training.md.
+        parallel: How several devices train: ``"model"`` shares the items out among them, ``"data"`` the rows of each
+            batch, ``"auto"`` does what exchanges fewer numbers.
         precision: ``"float32"``, or ``"bfloat16"``: products of hidden values, weights and gradients take factors
             rounded to 8 bits and are summed in float32; weights and optimizer state stay float32. About 1.7 times as
-            fast on CPUs with AVX512_BF16 and, with a warning, slower on others.
+            fast on CPUs with AVX512_BF16 and, with a warning, slower on others. CUDA devices have ``"tensorfloat32"``
+            as well, with 11 bits.
         threads: CPU threads; None = as many as the process may use.
         memory_limit: Bytes that the run may take; a plan that needs more is refused before anything is allocated.
         max_seconds: Stop after the step at which this much time has passed.
@@ -164,6 +169,7 @@ def fit(
             weight_decay=weight_decay,
             schedule=schedule,
             seed=seed,
+            parallel=parallel,
             precision=precision,
             **options,
         )

@@ -71,6 +71,7 @@ class Trainer:
         seed: Seed of shuffling, denoising and dropout.
         shuffle: Visit the rows in a new order in each epoch.
         devices: See :func:`dsstne.fit`.
+        parallel: See :func:`dsstne.fit`.
         precision: See :func:`dsstne.fit`.
         threads: See :func:`dsstne.fit`.
         memory_limit: See :func:`dsstne.fit`.
@@ -102,6 +103,7 @@ class Trainer:
         seed: int = 0,
         shuffle: bool = True,
         devices: Any = "auto",
+        parallel: str = "auto",
         precision: str = "float32",
         threads: int | None = None,
         memory_limit: int | None = None,
@@ -117,6 +119,7 @@ class Trainer:
             "seed": seed,
             "shuffle": shuffle,
             "devices": devices,
+            "parallel": parallel,
             "precision": precision,
             "threads": threads,
             "memory_limit": memory_limit,
@@ -217,10 +220,14 @@ class Trainer:
 
         Raises:
             BusyError: It runs, in another thread; it stays open.
+            DeviceError: A device with memory of its own failed before the model had its newest weights; it keeps the ones before.
         """
-        self._handle.close()
-        for data in self._data:
-            data.close()
+        try:
+            self._handle.close()
+        finally:
+            if self._handle.closed:
+                for data in self._data:
+                    data.close()
 
     def __enter__(self) -> Trainer:
         return self

@@ -67,6 +67,10 @@ func (b broken) Replay(op *kernels.Replay, s *kernels.Step) error {
 	return b.after(b.Device.Replay(op, s), op, s)
 }
 
+func (b broken) Update(op *kernels.Update, s *kernels.Step) error {
+	return b.after(b.Device.Update(op, s), op, s)
+}
+
 func (b broken) Scores(op *kernels.Scores, s *kernels.Step) error {
 	return b.after(b.Device.Scores(op, s), op, s)
 }
@@ -194,6 +198,12 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("state0", func(op *kernels.Replay, _ *kernels.Step) { offBuffer(op.Weight.State[0]) }),
 		defect("state1", func(op *kernels.Replay, _ *kernels.Step) { offBuffer(op.Weight.State[1]) }),
 		defect("last", func(op *kernels.Replay, _ *kernels.Step) { markWrongly(op.Weight) }),
+	},
+	"Update": {
+		defect("weight", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.Value) }),
+		defect("state0", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.State[0]) }),
+		defect("state1", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.State[1]) }),
+		defect("gradient", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.Gradient) }),
 	},
 	"Scores": {
 		defect("one ULP", func(op *kernels.Scores, _ *kernels.Step) { op.Out[0] = math.Nextafter32(op.Out[0], 1e38) }),

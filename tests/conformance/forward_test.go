@@ -123,7 +123,7 @@ func keep(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 	if !step.Training || e.Dropout == 0 {
 		return 1
 	}
-	if random.Uniform(step.Seed, e.Stream, step.Number, u, k) < e.Dropout {
+	if random.Uniform(step.Seed, e.Stream, step.Number, step.First+u, k) < e.Dropout {
 		return 0
 	}
 	return 1 / (1 - float64(e.Dropout))

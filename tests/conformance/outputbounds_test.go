@@ -143,7 +143,7 @@ func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 		p.lossBound = (math.Abs(x)+t)*e + e*e
 		p.dz, p.magnitude, p.bound = x-t, math.Abs(x)+t, e
 	}
-	r := float64(l.Weight) / float64(c.step.Rows)
+	r := float64(l.Weight) / float64(c.step.WholeRows())
 	return part{r * p.loss, r * p.lossMagnitude, r*(p.lossBound+4*unit*p.lossMagnitude) + underflow,
 		r * p.dz, r * p.magnitude, r*(p.bound+4*unit*p.magnitude) + underflow}
 }

@@ -107,10 +107,14 @@ func squares(x []float32) []float32 {
 // step is a training step with rates of the optimizer at a small learning rate.
 func (s *sampler) step(o kernels.Optimizer, rows int64, batches ...*kernels.SparseBatch) *kernels.Step {
 	number := int64(3)
-	return &kernels.Step{
+	step := &kernels.Step{
 		Number: number, Rows: rows, Training: true, Seed: 0x1234567890abcdef, Sparse: batches, Loss: make([]float64, 2),
 		Rates: []kernels.Rates{{LearningRate: -1}, o.RatesAt(number, 0.05)}, RatesFrom: number - 1,
 	}
+	if s.IntN(3) == 0 { // a part of a batch
+		step.First, step.Whole = 5, rows+7
+	}
+	return step
 }
 
 // fresh is a copy of a step whose loss counts from zero.

@@ -28,6 +28,7 @@ var opCases = []group{
 	{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(kernels.Float32) })},
 	{"Scatter", remembering(scatterCases)},
 	{"Replay", remembering(replayCases)},
+	{"Update", remembering(updateCases)},
 }
 
 // remembered is a case whose bounds, which take longer than the op, are computed once for all backends.

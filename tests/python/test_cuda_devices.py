@@ -45,6 +45,8 @@ result = []
 for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": False, "dropout": 0.2}):
     devices = ("cpu", "cuda:0", ["cuda:0", "cuda:1"], ["cuda:3", "cuda:0", "cuda:2"], "all")
     models = {str(d): fit(d, **options) for d in devices}
+    for d in devices[2:4]:
+        models[f"{d} by rows"] = fit(d, parallel="data", **options)
     result.append({name: [entry["loss"] for entry in model.history] for name, model in models.items()})
     model = models["['cuda:0', 'cuda:1']"]
     want, scores = model.recommend(X, k=20, devices="cuda:0"), model.predict(X, devices="cuda:0")
@@ -64,16 +66,18 @@ print(json.dumps(result))
             assert values == pytest.approx(losses["cpu"], rel=1e-4), devices
 
 
-def test_devices_without_items_do_no_harm(joined):
+def test_devices_without_items_or_rows_do_no_harm(joined):
     result = json.loads(
         joined("""
-X = matrix(20, 3, 0.6)
+X = matrix(22, 3, 0.6)  # 22 = 3 x 7 + 1: in the last step of an epoch, three of four have no row
 print(json.dumps([[entry["loss"] for entry in dsstne.fit(
-    X, devices=devices, hidden=[4], epochs=3, batch_size=7, progress=False).history] for devices in ("cpu", "all")]))
+    X, devices=devices, parallel=way, hidden=[4], epochs=3, batch_size=7, progress=False).history]
+    for devices, way in (("cpu", "auto"), ("all", "model"), ("all", "data"))]))
 assert not control.messages()
 """)
     )
     assert result[1] == pytest.approx(result[0], rel=1e-4)
+    assert result[2] == pytest.approx(result[0], rel=1e-4)
 
 
 # What goes wrong on one of the devices, in a collective or elsewhere, while the others wait for it.
@@ -86,7 +90,8 @@ with_nccl = "libnccl" in open("/proc/self/maps").read()
 
 def work():
     with dsstne.Dataset(X) as data:
-        model = dsstne.fit(data, devices="all", hidden=[8], epochs=1, batch_size=20, progress=False)
+        model = dsstne.fit(
+            data, devices="all", parallel=way, hidden=[8], epochs=1, batch_size=20, progress=False)
     return model.recommend(X[:3], k=5, devices="all")
 
 want = work()
@@ -109,14 +114,17 @@ for function, code in {**CUDA, **(NCCL if with_nccl else PEERS)}.items():
         raised.add(function)
         assert live() == first, (function, n, live(), first)
 expected = set(CUDA) | set(NCCL if with_nccl else PEERS)
+if way == "data":  # each has all items
+    expected -= {"ncclAllGather"}
 assert raised == expected, expected - raised
 again = work()
 assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
 """
 
 
-def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined):
-    joined(FAULTS)
+@pytest.mark.parametrize("parallel", ["model", "data"])
+def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined, parallel):
+    joined(f"way = {parallel!r}\n{FAULTS}")
 
 
 def test_a_run_goes_on_after_a_failed_step(joined):

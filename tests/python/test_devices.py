@@ -24,7 +24,20 @@ def fitted(X, devices, **options):
 def test_training_on_several_devices_reaches_the_loss_of_one(X, loss):
     one = fitted(X, "cpu", loss=loss).history[-1]["loss"]
     for devices in ("cpu:2", "cpu:3", ["cpu:8"]):
-        assert fitted(X, devices, loss=loss).history[-1]["loss"] == pytest.approx(one, rel=1e-4)
+        for parallel in ("auto", "model", "data"):
+            many = fitted(X, devices, loss=loss, parallel=parallel).history[-1]["loss"]
+            assert many == pytest.approx(one, rel=1e-4), (devices, parallel)
+
+
+def test_the_plan_tells_how_devices_train(X):
+    model = fitted(X, "cpu")
+    for parallel in ("model", "data"):
+        with dsstne.Trainer(model, X, devices="cpu:3", parallel=parallel) as trainer:
+            plan = trainer.plan()
+        assert plan["parallel"] == parallel
+        assert ("AllReduce the gradients of all weights" in str(plan["operations"])) == (parallel == "data")
+    with pytest.raises(dsstne.InvalidArgumentError, match='did you mean "data"'):
+        fitted(X, "cpu:2", parallel="date")
 
 
 def test_predictions_have_the_bits_of_one_device(X):

@@ -169,7 +169,7 @@ func (call *Call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t 
 func epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
 	out := C.epilogue_t{
 		bias: buffer(e.Bias), activation: C.int32_t(e.Activation), seed: C.uint64_t(s.Seed), stream: C.uint32_t(e.Stream),
-		step: C.uint32_t(s.Number),
+		step: C.uint32_t(s.Number), first: C.int64_t(s.First),
 	}
 	if s.Training {
 		out.dropout = C.float(e.Dropout)

@@ -63,6 +63,7 @@ typedef struct {
   uint64_t seed;
   uint32_t stream;
   uint32_t step;
+  int64_t first; /* row of the whole batch that row 0 is */
 } epilogue_t;
 
 typedef struct {
@@ -122,6 +123,15 @@ typedef struct {
   int64_t next;
 } replay_t;
 
+/* The optimizer on every row, with the gradient that was written, see kernels.Update. */
+typedef struct {
+  const float *gradient;
+  weights_t weight; /* without a gradient */
+  optimizer_t optimizer;
+  failure_t failure;
+  int64_t next;
+} update_t;
+
 typedef struct {
   int64_t rows, units;
   const float *h;
@@ -160,6 +170,7 @@ typedef struct {
   /* output */
   weights_t bias; /* value null = none */
   float temperature;
+  int64_t whole; /* rows of the batch that this is a part of, or is */
   loss_t loss;
   by_item_t target;
   const float *row_sum; /* [B] */
@@ -201,6 +212,7 @@ typedef struct {
   void (*gather)(gather_t *, int32_t worker);
   void (*scatter)(scatter_t *, int32_t worker);
   void (*replay)(replay_t *, int32_t worker);
+  void (*update)(update_t *, int32_t worker);
   void (*activate)(activate_t *, int32_t worker);
   void (*backward)(backward_t *, int32_t worker);
   void (*layer_pack)(layer_t *, int32_t worker);

@@ -126,7 +126,7 @@ static void pack_row(const layer_t *o, const layout_t *l, int64_t u, float *row)
       ws[l->scale + u] = scale;
       for (int64_t k = 0; k < l->K; k++) row[k] *= scale;
     }
-    weight = o->loss.weight / (float)l->B;
+    weight = o->loss.weight / (float)o->whole;
     total = o->row_sum ? o->row_sum[u] : 0;
     if (o->loss.normalize_rows) weight = total > 0 ? weight / total : 0;
   }

@@ -69,6 +69,17 @@ func (t *Table) Replay(op *kernels.Replay, s *kernels.Step) *Call {
 	return call
 }
 
+// Update translates the op.
+func (t *Table) Update(op *kernels.Update, s *kernels.Step) *Call {
+	call := &Call{alone: op.Weight.Rows*op.Weight.Columns < short/8}
+	w := *op.Weight
+	w.Gradient = nil
+	a := &C.update_t{gradient: buffer(op.Weight.Gradient), weight: call.weights(&w), optimizer: call.optimizer(op.Optimizer, s)}
+	call.failure = &a.failure
+	call.phase(C.phase_t(C.run_update), unsafe.Pointer(a))
+	return call
+}
+
 // Backward translates the op.
 func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
 	call := &Call{layer: op.Name}
@@ -94,7 +105,7 @@ func (t *Table) Activate(op *kernels.Activate, s *kernels.Step) *Call {
 // layer makes the arguments of a call on a layer.
 func (t *Table) layer(call *Call, rows int64, items int64, workspace kernels.Buffer, workers int) *C.layer_t {
 	a := &C.layer_t{
-		rows: C.int64_t(rows), items: C.int64_t(items), workspace: buffer(workspace), workers: C.int32_t(workers), tied_count: -1,
+		rows: C.int64_t(rows), whole: C.int64_t(max(1, rows)), items: C.int64_t(items), workspace: buffer(workspace), workers: C.int32_t(workers), tied_count: -1,
 		bias: C.weights_t{id: -1}, bfloat16: t.bfloat16,
 	}
 	call.failure = &a.failure
@@ -145,6 +156,7 @@ func (t *Table) output(call *Call, op *kernels.Output, s *kernels.Step, workers 
 	}
 	target := s.Sparse[op.Target]
 	a.bias, a.temperature = call.weights(op.Bias), C.float(op.Temperature)
+	a.whole = C.int64_t(s.WholeRows())
 	a.loss = C.loss_t{
 		kind: C.int32_t(op.Loss.Kind), normalize_rows: flag(op.Loss.NormalizeRows), weight: C.float(op.Loss.Weight),
 		one_scale: C.float(op.Loss.OneScale), zero_scale: C.float(op.Loss.ZeroScale),

@@ -70,7 +70,7 @@ INLINE vf uniform_24(vu word) { return __builtin_convertvector((vi)(word >> 8), 
 INLINE void dropout_factors(const epilogue_t *e, int64_t row, int64_t column, float factor[PHILOX_COLUMNS]) {
   vf keep = splat(1.0f / (1.0f - e->dropout)), limit = splat(e->dropout * 0x1p24f);
   vu x[4];
-  philox(e->seed, column, row, e->step, e->stream, x);
+  philox(e->seed, column, e->first + row, e->step, e->stream, x);
   transpose_fours(x);
   for (int v = 0; v < 4; v++) store(factor + v * LANES, (vf)((vi)keep & ~(uniform_24(x[v]) < limit)));
 }

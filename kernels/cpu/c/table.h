@@ -12,6 +12,7 @@
 #include "output.h"
 #include "dense.h"
 #include "backward.h"
+#include "written.h"
 #include "rank_exact.h"
 #include "rank_few.h"
 #include "rank_screen.h"
@@ -26,6 +27,7 @@ const kernels_t TABLE = {
     .gather = gather,
     .scatter = scatter,
     .replay = replay,
+    .update = update_written,
     .layer_pack = layer_pack,
     .dense_forward = dense_forward,
     .activate = activate_rows,

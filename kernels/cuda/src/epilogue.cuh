@@ -45,7 +45,8 @@ DEVICE float slope(int32_t kind, float a) {
 // The factor of dropout of unit k in row u: 0, or 1 / (1 - p).
 DEVICE float kept(const StepRecord *step, const Epilogue &e, int64_t u, int64_t k) {
   if (!step->training || e.dropout == 0.0f) return 1.0f;
-  const PhiloxWords x = philox(step->seed, uint32_t(k >> 2), uint32_t(u), uint32_t(step->number), e.stream);
+  const PhiloxWords x =
+      philox(step->seed, uint32_t(k >> 2), uint32_t(step->first + u), uint32_t(step->number), e.stream);
   const uint32_t word = k & 2 ? (k & 1 ? x.word[3] : x.word[2]) : (k & 1 ? x.word[1] : x.word[0]);
   return uniform(word) < e.dropout ? 0.0f : 1.0f / (1.0f - e.dropout);
 }

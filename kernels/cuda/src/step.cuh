@@ -26,12 +26,16 @@ struct StepResults {
 };
 
 struct StepRecord {
-  const SparseRecord *slots;
-  const Rates *rates;  // of the steps rates_from ..  number
+  SparseRecord *slots;  // batches that the device makes write theirs
+  Rates *rates;  // of the steps rates_from .. number; stays from step to step, and keep_rates adds what a step brings
   StepResults *results;
+  const Rates *fresh_rates;  // [fresh_count], for rates[fresh_from] on
+  const int64_t *order;  // [rows], the rows of the data that the batch is made of
   int64_t rates_from;
+  int64_t fresh_from, fresh_count;
   int64_t number;
   int64_t rows;
+  int64_t first, whole;  // the batch begins at row `first` of one that has `whole` rows
   uint64_t seed;
   int32_t training;
 };

@@ -1,0 +1,74 @@
+//go:build !nocuda && linux && amd64
+
+package train_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	_ "dsstne/kernels/cuda"
+)
+
+// emulator is the driver of tests/cudaemu, which `make test-go` builds.
+const emulator = "../../build/cudaemu"
+
+// The driver and NCCL are found as a process begins. So the test runs again in processes that find the emulated ones: with the
+// stand-in for NCCL, without it, and with devices that do not reach each other.
+func TestOneStepOnSeveralCUDADevicesIsThatOfTheCPUButForTheOrderOfSums(t *testing.T) {
+	if os.Getenv("DSSTNE_TEST_DRIVER") != "" {
+		oneStepOnCUDA(t)
+		return
+	}
+	folder, err := filepath.Abs(emulator)
+	require.NoError(t, err)
+	if _, err := os.Stat(folder + "/libcuda.so.1"); err != nil {
+		t.Skip("the emulated CUDA driver is not built: make emulator")
+	}
+	alone := t.TempDir()
+	require.NoError(t, os.Symlink(folder+"/libcuda.so.1", alone+"/libcuda.so.1"))
+	for name, settings := range map[string][]string{
+		"NCCL":                      {"LD_LIBRARY_PATH=" + folder},
+		"peer copies":               {"LD_LIBRARY_PATH=" + alone},
+		"copies by way of the host": {"LD_LIBRARY_PATH=" + alone, "DSSTNE_CUDAEMU_PEERS=0"},
+	} {
+		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		again.Env = append(append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator"), settings...)
+		output, err := again.CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, output)
+	}
+}
+
+func oneStepOnCUDA(t *testing.T) {
+	on := func(devices, optimizer string) string {
+		return fmt.Sprintf(`{"devices": %s, "batch_size": 50, "optimizer": %s}`, devices, optimizer)
+	}
+	lists := []string{`["cuda:0", "cuda:1"]`, `["cuda:2", "cuda:0", "cuda:1"]`, `"all"`}
+	number := 0
+	for _, name := range slices.Sorted(maps.Keys(networks)) {
+		definition := networks[name]
+		m := modelOf(t, definition)
+		before, off := values(m), gradientError(t, m, false)
+		plain, _ := after(t, definition, on(`"cpu"`, optimizers["sgd"]), 1)
+		for _, kind := range []string{"sgd", "adam"} {
+			one, _ := after(t, definition, on(`"cpu"`, optimizers[kind]), 1)
+			for _, way := range ways {
+				devices := lists[number%len(lists)] // each network with some, each list with many
+				number++
+				many, _ := after(t, definition, by(way, on(devices, optimizers[kind])), 1)
+				for i := range one {
+					gradient := math.Abs(float64(before[i]-plain[i])) / 0.1 // a step of SGD at a rate of 0.1
+					bound := stepError(kind, gradient, off, float64(before[i]))
+					require.InDelta(t, one[i], many[i], bound, "%s, %s, %s, %s: weight %d", name, kind, devices, way, i)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package train
+
+import (
+	"sync"
+
+	"dsstne/engine/fault"
+)
+
+// weights is the state of weights that stay on devices from run to run: the model lends them to the trainer.
+type weights struct {
+	devices sync.Mutex // held by what uses the devices beside Run: a reader of the model may have its weights fetched at any time
+	loaded  int64      // the model's count of changes, plus 1, when the devices had its weights
+	trained int64      // the model's step that the devices' weights are of
+	stored  int64      // and that of those in the model's memory
+}
+
+// load copies the model's weights to the devices unless they have them.
+func (t *Trainer) load() error {
+	changes := t.Model.Changes() + 1
+	if t.weights.loaded == changes || !t.program.Copies() {
+		return nil
+	}
+	t.weights.loaded, t.weights.stored = 0, t.Model.Step()
+	if err := t.program.Load(); err != nil {
+		return err
+	}
+	t.weights.loaded = changes
+	return nil
+}
+
+// lend ends a run: the weights stay on the devices until somebody asks the model for them. After a failure of a device they
+// are brought back while that is possible.
+func (t *Trainer) lend(err error) error {
+	t.weights.loaded = t.Model.Changes() + 2 // this run counts as a change when it ends
+	t.weights.trained = t.Model.Step()
+	t.Model.Lend(t, t.store)
+	switch fault.KindOf(err) {
+	case fault.OK, fault.Cancelled, fault.NotFinite:
+		return err
+	}
+	if failure := t.giveBack(); failure != nil {
+		err = fault.Wrap(err, "%v", failure)
+	}
+	return err
+}
+
+// giveBack ends the loan. If the weights cannot be had any more, the model is what it was when they were stored last.
+func (t *Trainer) giveBack() error {
+	err := t.Model.Return(t)
+	if err != nil {
+		t.Model.SetStep(t.weights.stored)
+	}
+	t.weights.loaded = 0
+	return err
+}
+
+// store brings the weights back to the model.
+func (t *Trainer) store() error {
+	t.weights.devices.Lock()
+	defer t.weights.devices.Unlock()
+	stored, err := t.program.Store()
+	switch step := t.weights.trained; {
+	case err == nil:
+		t.weights.stored = step
+	case stored == 0:
+		err = fault.Wrap(err, "the weights of step %d cannot be brought back from the device; the model has those of step %d",
+			step, t.weights.stored)
+	default:
+		err = fault.Wrap(err, "the weights of step %d cannot be brought back from the device; the model has %d of its tensors, and "+
+			"the others of step %d", step, stored, t.weights.stored)
+	}
+	return err
+}

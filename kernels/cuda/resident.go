@@ -1,0 +1,167 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"unsafe"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+// uploadBlock is the size of each of the two pinned buffers that a dataset passes through.
+const uploadBlock = 8 << 20
+
+// resident is a dataset that the device keeps.
+type resident struct {
+	device      *device
+	rows, first int64
+	whole       bool
+	// offsets are int64 [rows + 1]; norms float64 [rows] or nil; values nil where all are 1.
+	offsets, indices, values, sums, norms, scaledSums kernels.Buffer
+}
+
+// KeepSize tells the memory of Keep.
+func (d *device) KeepSize(data *kernels.Data) int64 {
+	size := int64(0)
+	for _, n := range keptElements(data) {
+		if n > 0 {
+			size += sizeClass(4 * n)
+		}
+	}
+	return size
+}
+
+// keptElements are the sizes of a resident's parts in elements of 4 bytes: offsets, indices, values, sums, norms, scaled sums.
+func keptElements(data *kernels.Data) [6]int64 {
+	n := [6]int64{2 * (data.Rows + 1), data.Entries, 0, data.Rows, 0, 0}
+	if data.Values {
+		n[2] = data.Entries
+	}
+	if data.Scaled {
+		n[4], n[5] = 2*data.Rows, data.Rows
+	}
+	return n
+}
+
+// Keep copies a dataset to the device, block by block through pinned memory.
+func (d *device) Keep(data *kernels.Data) (kernels.Resident, error) {
+	r := &resident{device: d, rows: data.Rows, first: data.First, whole: data.Whole}
+	parts := [6]*kernels.Buffer{&r.offsets, &r.indices, &r.values, &r.sums, &r.norms, &r.scaledSums}
+	for i, n := range keptElements(data) {
+		if n == 0 {
+			continue
+		}
+		b, err := d.Alloc(n)
+		if err != nil {
+			r.Free()
+			return nil, err
+		}
+		*parts[i] = b
+	}
+	err := d.do("copying a dataset", func() error {
+		u := &upload{device: d}
+		err := u.run(r, data)
+		return errors.Join(err, u.free())
+	})
+	if err != nil {
+		r.Free()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *resident) Free() {
+	for _, b := range []kernels.Buffer{r.offsets, r.indices, r.values, r.sums, r.norms, r.scaledSums} {
+		if b != nil {
+			b.Free()
+		}
+	}
+}
+
+// upload sends arrays through two pinned buffers in turn: one is filled while the other is on its way.
+type upload struct {
+	device *device
+	stage  [2]staging
+	turn   int
+	used   int64 // bytes of the buffer whose turn it is
+}
+
+func (u *upload) run(r *resident, data *kernels.Data) error {
+	for i := range u.stage {
+		var err error
+		if u.stage[i].sent, err = driver.NewEvent(false); err != nil {
+			return err
+		}
+		if u.stage[i].memory, err = driver.HostAlloc(uploadBlock); err != nil {
+			return err
+		}
+	}
+	var row, entry int64
+	offsets := []int64{0}
+	err := data.Blocks(func(b kernels.DataBlock) error {
+		rows, entries := int64(len(b.Lengths)), int64(len(b.Indices))
+		if row+rows > data.Rows || entry+entries > data.Entries {
+			return fault.New(fault.InvalidData, "the matrix grew while it was read: it must not be changed while it is in use")
+		}
+		for _, n := range b.Lengths {
+			offsets = append(offsets, offsets[len(offsets)-1]+int64(n))
+		}
+		err := errors.Join(
+			send(u, r.offsets, 2*row, offsets), send(u, r.indices, entry, b.Indices), send(u, r.values, entry, b.Values),
+			send(u, r.sums, row, b.Sums), send(u, r.norms, 2*row, b.Norms), send(u, r.scaledSums, row, b.ScaledSums))
+		row, entry = row+rows, entry+entries
+		offsets = append(offsets[:0], entry)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return send(u, r.offsets, 2*row, offsets)
+}
+
+// send copies an array into a buffer of the device, from element at on.
+func send[T any](u *upload, to kernels.Buffer, at int64, x []T) error {
+	if len(x) == 0 || to == nil {
+		return nil
+	}
+	from := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*int(unsafe.Sizeof(x[0])))
+	place := addressOf(to) + driver.Address(4*at)
+	for len(from) > 0 {
+		stage := &u.stage[u.turn]
+		if stage.busy {
+			if err := stage.sent.Synchronize(); err != nil {
+				return err
+			}
+			stage.busy = false
+		}
+		n := copy(unsafe.Slice((*byte)(stage.memory), uploadBlock)[u.used:], from)
+		if err := u.device.stream.CopyToDeviceAsync(place, unsafe.Add(stage.memory, u.used), int64(n)); err != nil {
+			return err
+		}
+		u.used, place, from = u.used+int64(n), place+driver.Address(n), from[n:]
+		if u.used == uploadBlock {
+			if err := u.device.stream.Record(stage.sent); err != nil {
+				return err
+			}
+			stage.busy, u.turn, u.used = true, 1-u.turn, 0
+		}
+	}
+	return nil
+}
+
+// free waits until everything has arrived, also after an error, and gives the pinned memory back.
+func (u *upload) free() error {
+	err := u.device.stream.Synchronize()
+	for i := range u.stage {
+		if u.stage[i].memory != nil {
+			err = errors.Join(err, driver.HostFree(u.stage[i].memory))
+		}
+		if u.stage[i].sent != (driver.Event{}) {
+			err = errors.Join(err, u.stage[i].sent.Close())
+		}
+	}
+	return err
+}

@@ -1,0 +1,342 @@
+// Batches made on the device, out of datasets that it keeps: what csr.Reader makes on the host, with the same bits.
+//
+//   assemble_count -> assemble_scan -> assemble_fill         the rows, one behind the other
+//   (sort_count -> sort_scan -> sort_place) a digit           a radix sort of the entries by item, lowest digit first
+//   items_count -> items_scan -> items_write                  the distinct items and their entries
+//
+// All grids follow from capacities; how many entries there are stands in device memory. With n entries the rows cost a read
+// of 8 n bytes (twice with scaling or denoising) and a write of 12 n, a digit 20 n read and 8 n written, the items 20 n and 8 n.
+#include "philox.cuh"
+#include "step.cuh"
+
+// A dataset, or a shard of its columns, that the device keeps.
+struct KeptRows {
+  const int64_t *offsets;  // [rows + 1]
+  const int32_t *indices;  // ascending in each row, counted from the shard's first column
+  const float *values;  // null: all are 1
+  const double *norms;  // [rows], 1 over the L2 norm of the whole row; null: not scaled
+  const float *sums;  // [rows], of the whole row, scaled or not
+  int64_t rows;
+  int64_t first;  // the shard's first column
+};
+
+// Where a batch goes: the arrays of a SparseRecord.
+struct AssembledBatch {
+  int32_t *offsets, *indices;
+  float *values, *row_sum;
+  int32_t *items, *item_offsets, *item_rows;
+  float *item_values;
+};
+
+// What all kernels of the op share.
+struct AssembleArgs {
+  const StepRecord *step;
+  KeptRows data;
+  AssembledBatch batch;
+  int32_t *counts;  // [2], entries and items; -1 entries are more than there is room for
+  int32_t *entry_rows;  // [capacity], the row of each entry
+  int32_t *tile_counts;  // [digits][tiles], and then [tiles]
+  int32_t *digit_counts;  // [digits]
+  const int32_t *items_from;  // the keys before a pass of the sort, and the places that belong to them
+  const int32_t *places_from;
+  int32_t *items_to;
+  int32_t *places_to;
+  int64_t capacity;  // entries that there is room for
+  int32_t slot, launch;
+  int32_t shift, digits;  // of a pass: how far the digit is shifted, and how many values it has
+  uint32_t stream;
+  float denoising;
+  int32_t whole;  // the device has all columns
+};
+
+constexpr int kAssembleWarps = 8;
+constexpr int kScanThreads = 1024;
+constexpr int kSortThreads = 256;
+constexpr int kSortRounds = 8;
+constexpr int kSortTile = kSortThreads * kSortRounds;
+constexpr int kMostDigits = 256;
+
+DEVICE bool denoises(const AssembleArgs &a) { return a.step->training && a.denoising > 0.0f; }
+
+// The row of the dataset that row u of the batch is; -1, and a failure, if there is no such row.
+DEVICE int64_t chosen_row(const AssembleArgs &a, int64_t u) {
+  const int64_t row = a.step->order[u];
+  return row >= 0 && row < a.data.rows ? row : -1;
+}
+
+// What each value of a row is multiplied by.
+DEVICE double row_factor(const AssembleArgs &a, int64_t row) {
+  double factor = a.data.norms ? a.data.norms[row] : 1.0;
+  if (denoises(a)) factor /= 1.0 - double(a.denoising);
+  return factor;
+}
+
+// Entry e, which belongs to row u of the batch, after scaling; whether it stays: one may be denoised, or underflow to zero.
+DEVICE bool keeps(const AssembleArgs &a, int64_t u, int64_t e, double factor, bool denoise, float *value) {
+  *value = float(double(a.data.values ? a.data.values[e] : 1.0f) * factor);
+  if (*value == 0.0f) return false;
+  if (!denoise) return true;
+  const uint32_t column = uint32_t(a.data.indices[e] + a.data.first);
+  const PhiloxWords words = philox(a.step->seed, column >> 2, uint32_t(a.step->first + u), uint32_t(a.step->number), a.stream);
+  uint32_t word = words.word[0];  // by comparison, so that the words stay in registers
+  for (uint32_t i = 1; i < 4; i++) word = (column & 3) == i ? words.word[i] : word;
+  return uniform(word) >= a.denoising;
+}
+
+// The length that each row has in the batch, to offsets[u + 1]. A warp has a row.
+KERNEL_BOUNDS(assemble_count, AssembleArgs, 32 * kAssembleWarps, 4) {
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch)) return;
+  int32_t *lengths = a.batch.offsets + 1;
+  const bool denoise = denoises(a), all = !denoise && !a.data.norms;
+  const int lane = lane_id();
+  for (int64_t u = int64_t(blockIdx.x) * kAssembleWarps + warp_id(); u < step->rows;
+       u += int64_t(gridDim.x) * kAssembleWarps) {
+    const int64_t row = chosen_row(a, u);
+    int64_t length = 0;
+    if (row < 0) {
+      if (lane == 0) fail(step, a.launch, 0, u);
+    } else if (all) {
+      length = a.data.offsets[row + 1] - a.data.offsets[row];
+    } else {
+      const double factor = row_factor(a, row);
+      const int64_t end = a.data.offsets[row + 1];
+      for (int64_t first = a.data.offsets[row]; first < end; first += 32) {
+        float value;
+        const bool kept = first + lane < end && keeps(a, u, first + lane, factor, denoise, &value);
+        length += __popc(__ballot_sync(kAllLanes, kept));
+      }
+    }
+    if (lane == 0) lengths[u] = int32_t(length);
+  }
+}
+
+// The sum of x over this thread and those before it in the block; *total over all of them. All threads call together.
+DEVICE int64_t sum_up_to(int64_t x, int64_t *total) {
+  SHARED(int64_t, of_warp, [32]);
+  const int lane = lane_id(), warp = warp_id(), warps = int(blockDim.x) / 32;
+  for (int i = 1; i < 32; i *= 2) {
+    const int64_t before = __shfl_up_sync(kAllLanes, x, i);
+    if (lane >= i) x += before;
+  }
+  if (lane == 31) of_warp[warp] = x;
+  __syncthreads();
+  int64_t before = 0, sum = 0;
+  for (int w = 0; w < warps; w++) {
+    if (w < warp) before += of_warp[w];
+    sum += of_warp[w];
+  }
+  *total = sum;
+  __syncthreads();
+  return x + before;
+}
+
+// Lengths become offsets, in one block; then the record of the slot says where the batch lies. More entries than there is
+// room for are a failure, and then the batch is empty.
+KERNEL_BOUNDS(assemble_scan, AssembleArgs, kScanThreads, 1) {
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch)) return;
+  int32_t *offsets = a.batch.offsets;
+  const int64_t rows = step->rows;
+  int64_t before = 0;
+  for (int64_t first = 0; first < rows; first += kScanThreads) {
+    const int64_t u = first + threadIdx.x;
+    int64_t total;
+    const int64_t sum = before + sum_up_to(u < rows ? offsets[u + 1] : 0, &total);
+    if (u < rows && sum <= a.capacity) offsets[u + 1] = int32_t(sum);
+    before += total;
+  }
+  const bool fits = before <= a.capacity;
+  if (!fits)
+    for (int64_t u = threadIdx.x; u < rows; u += kScanThreads) offsets[u + 1] = 0;
+  if (threadIdx.x > 0) return;
+  if (!fits) fail(step, a.launch, 1);
+  offsets[0] = 0;
+  a.counts[0] = fits ? int32_t(before) : -1;
+  a.counts[1] = 0;
+  const AssembledBatch &b = a.batch;
+  step->slots[a.slot] = {b.offsets,      b.indices,   b.values,      b.row_sum, b.items,
+                         b.item_offsets, b.item_rows, b.item_values, 0};
+}
+
+// The entries of each row, one behind the other, and their sum in float64 in that order. A warp has a row; which entries stay
+// is found again, which costs less than to keep it.
+KERNEL_BOUNDS(assemble_fill, AssembleArgs, 32 * kAssembleWarps, 4) {
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch) || a.counts[0] < 0) return;
+  int32_t *indices = a.batch.indices;
+  float *values = a.batch.values, *sums = a.batch.row_sum;
+  const bool denoise = denoises(a);
+  const int lane = lane_id();
+  for (int64_t u = int64_t(blockIdx.x) * kAssembleWarps + warp_id(); u < step->rows;
+       u += int64_t(gridDim.x) * kAssembleWarps) {
+    const int64_t row = chosen_row(a, u);
+    if (row < 0) continue;
+    const double factor = row_factor(a, row);
+    const int64_t end = a.data.offsets[row + 1];
+    int64_t to = a.batch.offsets[u];
+    double sum = 0.0;
+    for (int64_t first = a.data.offsets[row]; first < end; first += 32) {
+      float value = 0.0f;
+      const bool kept = first + lane < end && keeps(a, u, first + lane, factor, denoise, &value);
+      const unsigned lanes = __ballot_sync(kAllLanes, kept);
+      if (kept) {
+        const int64_t at = to + __popc(lanes & ((1u << lane) - 1u));
+        indices[at] = a.data.indices[first + lane];
+        values[at] = value;
+        if (a.entry_rows) a.entry_rows[at] = int32_t(u);
+      }
+      to += __popc(lanes);
+      if (denoise && a.whole) {
+        const float part = kept ? value : 0.0f;
+        for (int i = 0; i < 32; i++) sum += double(__shfl_sync(kAllLanes, part, i));
+      }
+    }
+    if (lane == 0 && (!denoise || a.whole)) sums[u] = denoise ? float(sum) : a.data.sums[row];
+  }
+}
+
+DEVICE int64_t tiles_of(int64_t entries) { return (entries + kSortTile - 1) / kSortTile; }
+
+DEVICE int digit_of(const AssembleArgs &a, int32_t item) { return int(uint32_t(item) >> a.shift) & (a.digits - 1); }
+
+// How often each digit occurs in a tile of the entries. A block has a tile.
+KERNEL_BOUNDS(sort_count, AssembleArgs, kSortThreads, 4) {
+  if (failed_before(a.step, a.launch)) return;
+  const int64_t entries = a.counts[0], tile = blockIdx.x, tiles = tiles_of(entries);
+  if (tile >= tiles) return;
+  SHARED(int, counts, [kMostDigits]);
+  counts[threadIdx.x] = 0;
+  __syncthreads();
+  for (int round = 0; round < kSortRounds; round++) {
+    const int64_t i = tile * kSortTile + round * kSortThreads + threadIdx.x;
+    if (i < entries) atomicAdd(&counts[digit_of(a, a.items_from[i])], 1);
+  }
+  __syncthreads();
+  if (int(threadIdx.x) < a.digits) a.tile_counts[int64_t(threadIdx.x) * tiles + tile] = counts[threadIdx.x];
+}
+
+// The counts of a digit become the numbers of its entries in earlier tiles, and their sum. A block has a digit.
+KERNEL_BOUNDS(sort_scan, AssembleArgs, kSortThreads, 4) {
+  if (failed_before(a.step, a.launch)) return;
+  const int64_t tiles = tiles_of(a.counts[0]);
+  int32_t *counts = a.tile_counts + blockIdx.x * tiles;
+  int64_t before = 0;
+  for (int64_t first = 0; first < tiles; first += kSortThreads) {
+    const int64_t tile = first + threadIdx.x;
+    const int32_t count = tile < tiles ? counts[tile] : 0;
+    int64_t total;
+    const int64_t sum = before + sum_up_to(count, &total);
+    if (tile < tiles) counts[tile] = int32_t(sum - count);
+    before += total;
+  }
+  if (threadIdx.x == 0) a.digit_counts[blockIdx.x] = int32_t(before);
+}
+
+// Moves the entries of a tile to where their digit has its place, in the order in which they stand. A warp has neighbouring
+// entries; lanes with the same digit find each other.
+KERNEL_BOUNDS(sort_place, AssembleArgs, kSortThreads, 2) {
+  if (failed_before(a.step, a.launch)) return;
+  const int64_t entries = a.counts[0], tile = blockIdx.x, tiles = tiles_of(entries);
+  if (tile >= tiles) return;
+  constexpr int kWarps = kSortThreads / 32;
+  SHARED(int, of_warp, [kWarps][kMostDigits]);  // entries with a digit in a warp, and then in the warps before
+  SHARED(int, begin, [kMostDigits]);  // where the tile's first entry with a digit goes
+  const int lane = lane_id(), warp = warp_id(), digit = int(threadIdx.x);
+  int64_t total;
+  const int count = digit < a.digits ? a.digit_counts[digit] : 0;
+  const int64_t before = sum_up_to(count, &total) - count;
+  begin[digit] = digit < a.digits ? int(before) + a.tile_counts[digit * tiles + tile] : 0;
+  for (int w = 0; w < kWarps; w++) of_warp[w][digit] = 0;
+  __syncthreads();
+  int32_t item[kSortRounds];
+  int rank[kSortRounds];
+  const int64_t first = tile * kSortTile + warp * (kSortRounds * 32) + lane;
+  for (int round = 0; round < kSortRounds; round++) {
+    const int64_t i = first + round * 32;
+    item[round] = i < entries ? a.items_from[i] : 0;
+    const int mine = i < entries ? digit_of(a, item[round]) : kMostDigits;
+    const unsigned same = __match_any_sync(kAllLanes, mine);
+    rank[round] = 0;
+    if (mine < kMostDigits) rank[round] = of_warp[warp][mine] + __popc(same & ((1u << lane) - 1u));
+    __syncwarp(kAllLanes);
+    if (mine < kMostDigits && __ffs(int(same)) - 1 == lane) of_warp[warp][mine] += __popc(same);
+    __syncwarp(kAllLanes);
+  }
+  __syncthreads();
+  int sum = 0;
+  for (int w = 0; w < kWarps; w++) {
+    const int of_this = of_warp[w][digit];
+    of_warp[w][digit] = sum;
+    sum += of_this;
+  }
+  __syncthreads();
+  for (int round = 0; round < kSortRounds; round++) {
+    const int64_t i = first + round * 32;
+    if (i >= entries) break;
+    const int mine = digit_of(a, item[round]);
+    const int64_t to = begin[mine] + of_warp[warp][mine] + rank[round];
+    a.items_to[to] = item[round];
+    a.places_to[to] = a.places_from ? a.places_from[i] : int32_t(i);
+  }
+}
+
+// Whether sorted entry i is the first of its item.
+DEVICE bool begins_item(const AssembleArgs &a, int64_t i, int64_t entries) {
+  return i < entries && (i == 0 || a.items_from[i] != a.items_from[i - 1]);
+}
+
+// How many items begin in a tile of the sorted entries. A block has a tile.
+KERNEL_BOUNDS(items_count, AssembleArgs, kSortThreads, 4) {
+  if (failed_before(a.step, a.launch)) return;
+  const int64_t entries = a.counts[0], tile = blockIdx.x;
+  if (tile >= tiles_of(entries)) return;
+  int64_t count = 0, total;
+  for (int round = 0; round < kSortRounds; round++)
+    count += begins_item(a, tile * kSortTile + round * kSortThreads + threadIdx.x, entries);
+  sum_up_to(count, &total);
+  if (threadIdx.x == 0) a.tile_counts[tile] = int32_t(total);
+}
+
+// These counts become those of the tiles before, in one block, and the batch's number of items is known.
+KERNEL_BOUNDS(items_scan, AssembleArgs, kScanThreads, 1) {
+  if (failed_before(a.step, a.launch)) return;
+  const int64_t tiles = tiles_of(a.counts[0]);
+  int64_t before = 0;
+  for (int64_t first = 0; first < tiles; first += kScanThreads) {
+    const int64_t tile = first + threadIdx.x;
+    const int32_t count = tile < tiles ? a.tile_counts[tile] : 0;
+    int64_t total;
+    const int64_t sum = before + sum_up_to(count, &total);
+    if (tile < tiles) a.tile_counts[tile] = int32_t(sum - count);
+    before += total;
+  }
+  if (threadIdx.x > 0) return;
+  a.counts[1] = int32_t(before);
+  a.batch.item_offsets[before] = max(a.counts[0], 0);
+  a.step->slots[a.slot].item_count = before;
+}
+
+// The items, where their entries begin, and the entries' rows and values. A block has a tile.
+KERNEL_BOUNDS(items_write, AssembleArgs, kSortThreads, 4) {
+  if (failed_before(a.step, a.launch)) return;
+  const int64_t entries = a.counts[0], tile = blockIdx.x;
+  if (tile >= tiles_of(entries)) return;
+  int32_t *items = a.batch.items, *offsets = a.batch.item_offsets;
+  int32_t *rows = a.batch.item_rows;
+  float *values = a.batch.item_values;
+  int64_t before = a.tile_counts[tile];
+  for (int round = 0; round < kSortRounds; round++) {
+    const int64_t i = tile * kSortTile + round * kSortThreads + threadIdx.x;
+    const bool begins = begins_item(a, i, entries);
+    int64_t total;
+    const int64_t n = before + sum_up_to(begins, &total) - 1;
+    if (begins) items[n] = a.items_from[i], offsets[n] = int32_t(i);
+    if (i < entries) {
+      const int32_t place = a.places_from[i];
+      rows[i] = a.entry_rows[place];
+      values[i] = a.batch.values[place];
+    }
+    before += total;
+  }
+}

@@ -1,0 +1,86 @@
+package kernels
+
+// Data is a dataset, or the columns of it that a device has a share of, as a device keeps it: rows in order, columns ascending
+// in each, without duplicates or stored zeros, values of float32.
+type Data struct {
+	Rows    int64
+	Columns int64 // the device's
+	First   int64 // the first of them in the dataset, from which they are counted
+	Entries int64 // at most so many are stored in them
+	Values  bool  // false: every value is 1
+	Scaled  bool  // blocks have Norms and ScaledSums
+	Whole   bool  // the device has all columns
+	// Blocks reads all rows, in order, and calls each for some of them at a time. An error of either ends it.
+	Blocks func(each func(DataBlock) error) error
+}
+
+// DataBlock is some rows of a Data, valid until the next block. Norms and sums are those of whole rows.
+type DataBlock struct {
+	Lengths    []int32 // by row: how many entries
+	Indices    []int32
+	Values     []float32
+	Sums       []float32 // by row: of the values
+	Norms      []float64 // by row: 1 over the L2 norm, 1 for an empty row
+	ScaledSums []float32 // by row: of the values times the norm
+}
+
+// MostEntries is what a batch can hold: places in it are int32.
+const MostEntries = 1<<31 - 1
+
+// Resident is a dataset in a device's memory.
+type Resident interface {
+	// Free gives the memory back.
+	Free()
+}
+
+// Assemble makes a batch of the rows Step.Order of a dataset that the device keeps, in both orders, the same numbers as
+// csr.Reader's: each row divided by its L2 norm with Scaled; in training entry (u, j) is left out when random.Uniform(seed,
+// Stream, step, u, j) < Denoising, where u is the row's place in the batch, and the others are divided by 1 - Denoising.
+// RowSum is that of whole rows. A shard of a denoised batch has none: only targets are asked for sums, and they are not denoised.
+type Assemble struct {
+	Name      string // of the layer, for error messages
+	Slot      int
+	Data      Resident
+	Scaled    bool
+	Denoising float32
+	Stream    uint32
+	Batch     Buffer // BatchPlaces tells its parts; the slot's Step.Sparse has it in Kept
+	Places    BatchPlaces
+	Workspace Buffer
+}
+
+// BatchPlaces tells where the parts of a batch lie in the buffer that Assemble fills, in elements of 4 bytes.
+type BatchPlaces struct {
+	Rows, Entries, Columns int64 // the most rows and entries of a batch, and its columns
+	RowsOnly               bool  // without the order by item
+
+	Counts  int64 // int32 [2]: how many entries and how many distinct items the batch has
+	Offsets int64 // as those of SparseBatch
+	Indices int64
+	Values  int64
+	RowSum  int64
+	Items   int64
+
+	ItemOffsets int64
+	ItemRows    int64
+	ItemValues  int64
+	Total       int64
+}
+
+// PlacesOf lays out a batch of up to rows rows and entries entries.
+func PlacesOf(rows, entries, columns int64, rowsOnly bool) BatchPlaces {
+	p := BatchPlaces{Rows: rows, Entries: entries, Columns: columns, RowsOnly: rowsOnly}
+	take := func(n int64) int64 {
+		at := p.Total
+		p.Total += (n + 3) / 4 * 4
+		return at
+	}
+	p.Counts, p.Offsets, p.RowSum = take(2), take(rows+1), take(rows)
+	p.Indices, p.Values = take(entries), take(entries)
+	if !rowsOnly {
+		items := min(entries, columns)
+		p.Items, p.ItemOffsets = take(items), take(items+1)
+		p.ItemRows, p.ItemValues = take(entries), take(entries)
+	}
+	return p
+}
