@@ -22,7 +22,6 @@ import (
 // request describes an op: "output", "gather" or "scatter".
 type request struct {
 	Op             string  `json:"op"`
-	Backend        string  `json:"backend"`
 	Loss           string  `json:"loss"`
 	Optimizer      string  `json:"optimizer"`
 	Precision      string  `json:"precision"`
@@ -34,6 +33,8 @@ type request struct {
 	Batches        int     `json:"batches"` // that take turns, so that caches do not keep what the op reads
 	Threads        int     `json:"threads"`
 	InstructionSet string  `json:"instruction_set"`
+	Backend        string  `json:"backend"` // "cpu", if it is empty, or "cuda": its first device
+	Form           string  `json:"form"`    // see kernels.Options
 }
 
 // answer tells the seconds, and of sparse ops what their batches touch.
@@ -118,7 +119,7 @@ func prepare(r *request) (func(int) error, answer, error) {
 		return nil, answer{}, fmt.Errorf("this build has no backend %q", r.Backend)
 	}
 	d, err := backend.Open(0, kernels.Options{
-		Threads: r.Threads, InstructionSet: r.InstructionSet, Precision: kernels.Precision(precision),
+		Threads: r.Threads, InstructionSet: r.InstructionSet, Precision: kernels.Precision(precision), Form: r.Form,
 	})
 	if err != nil {
 		return nil, answer{}, err
