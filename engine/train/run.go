@@ -52,9 +52,11 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 // catchUp ends a run: rows that lag behind are brought up to date, so that whoever reads the weights finds them whole, also
 // after an error. No row needs the rates of these steps any more.
 func (t *Trainer) catchUp() error {
-	err := t.program.Flush(&t.step)
+	if err := t.program.Flush(&t.step); err != nil {
+		return err // and rows that still lag behind will need the rates
+	}
 	t.step.Rates, t.step.RatesFrom = t.step.Rates[:0], t.step.Number+1
-	return err
+	return nil
 }
 
 func (t *Trainer) setRunning(running bool) {

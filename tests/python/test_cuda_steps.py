@@ -43,11 +43,9 @@ with trainer(X, hidden=(8, 5), optimizer="adam") as t:
     few, many = (counted(lambda: t.run(steps=n)) for n in (5, 13))
 each = {name: (many.get(name, 0) - few.get(name, 0)) / 8 for name in many}
 assert each["graph_launches"] == 1, each
-assert each["calls.cuGraphInstantiate"] == 0 if "calls.cuGraphInstantiate" in each else True
-assert each["calls.cuLaunchKernel"] == 0, "outside of the graph"
 assert each["launches"] > 10, "within it"
-assert each.get("allocations", 0) == 0 and each.get("frees", 0) == 0
-assert each["calls.cuStreamSynchronize"] == 0
+for name in ("calls.cuLaunchKernel", "calls.cuGraphInstantiate", "allocations", "frees", "calls.cuStreamSynchronize"):
+    assert each.get(name, 0) == 0, (name, "outside of the graph")
 assert each["copies.host_to_device"] == each["copies.device_to_device"] == each["copies.device_to_host"] == 1, each
 assert each["bytes.device_to_host"] == 24, "what has failed, and the loss"
 print(json.dumps(each))

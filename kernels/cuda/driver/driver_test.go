@@ -37,6 +37,7 @@ var tasks = map[string]func() any{
 	"launch":     launch,
 	"images":     images,
 	"graphs":     graphs,
+	"meanwhile":  meanwhile,
 	"order":      order,
 	"peers":      peers,
 	"attributes": attributes,

@@ -136,6 +136,43 @@ func TestACapturedGraphRunsAgainAndTakesOtherArguments(t *testing.T) {
 	require.Equal(t, `[2,0,2.5,true,-4,false,true]`, run(t, "graphs", emulator(t)))
 }
 
+// meanwhile tells what a thread may do while it captures, and what others may.
+func meanwhile() any {
+	var answer []any
+	work(0, func(w workshop) {
+		allocate := func() bool {
+			at, err := Alloc(100)
+			if err == nil {
+				must(Free(at))
+			}
+			return err == nil
+		}
+		g, err := w.stream.Capture(func() error {
+			others := make(chan bool)
+			go func() {
+				must(w.context.Do(func() error {
+					others <- allocate()
+					return nil
+				}))
+				close(others)
+			}()
+			answer = append(answer, <-others, allocate())
+			<-others
+			return w.launch(1)
+		})
+		must(err)
+		nodes, err := g.Nodes()
+		must(err)
+		must(g.Close())
+		answer = append(answer, nodes)
+	})
+	return answer
+}
+
+func TestACaptureRestrainsItsOwnThreadOnly(t *testing.T) {
+	require.Equal(t, `[true,false,1]`, run(t, "meanwhile", emulator(t)))
+}
+
 func order() any {
 	var answer []any
 	work(0, func(w workshop) {

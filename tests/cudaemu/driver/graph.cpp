@@ -16,6 +16,8 @@ API CUresult cuStreamBeginCapture_v2(void *handle, int mode) {
   if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   stream->capture = std::make_shared<Capture>();
   stream->capture->origin = stream.get();
+  stream->capture->mode = mode;
+  stream->capture->thread = std::this_thread::get_id();
   stream->frontier.clear();
   return CUDA_SUCCESS;
 }

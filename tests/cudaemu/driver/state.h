@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -108,6 +109,8 @@ struct Graph {
 struct Capture {
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
   Stream *origin = nullptr;
+  int mode = 0;  // 0: calls that could wait are refused in all threads, 1: in the thread that captures, 2: in none
+  std::thread::id thread;
   bool invalid = false;
 };
 struct Exec {
@@ -177,7 +180,7 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold);
 // Does a stream's work up to a number; false if that has to wait for others and `wait` is not set.
 bool drain(Stream &stream, uint64_t upto, Hold &hold, bool wait = true);
 void drain_context(Context &context, Hold &hold);
-bool capturing(const Context &context);
+bool capturing(const Context &context);  // so that the calling thread must not make calls that could wait
 
 }  // namespace emulator
 

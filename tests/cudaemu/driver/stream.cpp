@@ -84,8 +84,11 @@ void drain_context(Context &context, Hold &hold) {
 }
 
 bool capturing(const Context &context) {
-  for (const auto &s : context.streams)
-    if (s->capture) return true;
+  for (const auto &s : context.streams) {
+    if (!s->capture) continue;
+    const Capture &capture = *s->capture;
+    if (capture.mode == 0 || (capture.mode == 1 && capture.thread == std::this_thread::get_id())) return true;
+  }
   return false;
 }
 
