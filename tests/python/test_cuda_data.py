@@ -237,19 +237,24 @@ assert taken <= 1.2 * planned and planned <= 1.2 * taken, (taken, planned)
 """)
 
 
-def test_several_devices_make_their_shards_with_the_bits_of_the_host():
-    run("""
+@pytest.mark.parametrize("parallel", ["model", "data"])
+def test_several_devices_make_their_parts_of_batches_with_the_bits_of_the_host(parallel):
+    run(
+        f"parallel = {parallel!r}"
+        + """
 X = matrix(0.3, rows=12000)
 def train(**options):
     model = untrained(X, denoising=0.4, input_scaling="l2")
     devices = ["cuda:0", "cuda:1", "cuda:2"]
-    with dsstne.Trainer(model, X, batch_size=30, devices=devices, **options) as trainer:
+    with dsstne.Trainer(model, X, batch_size=31, devices=devices, parallel=parallel, **options) as trainer:
         plan = trainer.plan()
         trainer.run(steps=3)
+    assert plan["parallel"] == parallel
     return plan, tensors(model)
 kept, want = train()
 assert sum("Assemble the batch of " in text for text in kept["operations"]) == 2 * 3, kept["operations"]
 plan, got = train(memory_limit=kept["bytes"] - 1)
 assert not any("Assemble" in text for text in plan["operations"]), plan["operations"]
 assert same(want, got)
-""")
+"""
+    )
