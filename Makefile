@@ -28,7 +28,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-go test-abi test-python test-cudaemu lint bench bench-full gpu-kit gpu-check gpu-bench fuzz-long wheel clean
+.PHONY: help build demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full gpu-kit gpu-check gpu-bench fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -47,7 +47,7 @@ test-go: build $(EMULATOR_LIBRARY)  ## Go tests
 	@echo "== go test"
 	@$(find_go) && $$GO test ./...
 
-test-abi: build  ## tests of the C interface
+test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 	@echo "== tests/abi"
 	@$(PY) -m pytest -q tests/abi
 
@@ -58,6 +58,27 @@ test-python: build $(EMULATOR_LIBRARIES)  ## tests of the Python package
 test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"
 	@$(PY) -m pytest -q tests/cudaemu
+
+# Instrumented C is compiled by tests/sanitize/cc. Conformance with the sanitizers is that of the CPU's kernels; of an emulated
+# device all checks look at it, those for races between blocks included. The race detector doubles what a batch takes.
+SANITIZE_FUZZ_TIME ?= 5s
+undefined = -fsanitize=undefined -fno-sanitize-recover=undefined
+
+test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing
+	@echo "== race detector"
+	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $$GO test -race -skip TestABatchTakesWhatIsPlannedForIt ./engine/... ./kernels/...
+	@echo "== sanitizers of addresses and of undefined behaviour"
+	@$(find_go) && export CC=$(CURDIR)/tests/sanitize/cc SANITIZE_FLAGS="$(undefined)" ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none && \
+	  $$GO test -asan ./kernels/cpu/... && \
+	  $$GO test -asan -run '^TestEveryOpAgrees|^TestScoresAndTopKHave|^TestANumberThatIsNotFinite' ./tests/conformance
+	@echo "== fuzzing"
+	@$(MAKE) --no-print-directory fuzz-long FUZZ_TIME=$(SANITIZE_FUZZ_TIME)
+ifneq ($(EMULATOR_LIBRARY),)
+	@echo "== emulated device, all checks"
+	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave' ./tests/conformance
+	@DSSTNE_CUDAEMU_CHECKS=7 $(PY) -m pytest -q -m device tests/python
+endif
+	@echo; echo "make test-sanitize: all passed"
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@echo "== go vet, gofmt"

@@ -73,10 +73,7 @@ func (b *builder) keep(layer int) (*keptData, error) {
 	if stays || b.spec.Entries(layer) > kernels.MostEntries {
 		return nil, nil
 	}
-	first, end := int64(0), l.Size
-	if !b.data {
-		first, end = b.shardOf(l.Size)
-	}
+	first, end := b.itemsOf(l.Size)
 	data, err := b.spec.Keep(layer, first, end)
 	if err != nil {
 		return nil, fault.Wrap(err, "layer %q", l.Name)

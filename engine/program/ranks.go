@@ -172,6 +172,14 @@ func (b *builder) allReduce(what string, buffer kernels.Buffer, units int64) {
 	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.MaxRows*units) })
 }
 
+// itemsOf is the range of a layer's items that the builder's rank has.
+func (b *builder) itemsOf(n int64) (first, end int64) {
+	if b.sharded() {
+		return b.shardOf(n)
+	}
+	return 0, n
+}
+
 // shardOf is the range of rows that the builder's rank has of n.
 func (b *builder) shardOf(n int64) (first, end int64) { return shardOf(n, b.rank, len(b.spec.Ranks)) }
 

@@ -80,6 +80,22 @@ assert not control.messages()
     assert result[2] == pytest.approx(result[0], rel=1e-4)
 
 
+def test_nccl_is_found_in_the_folder_of_its_python_package(tmp_path, emulated):
+    library = tmp_path / "packages" / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
+    library.parent.mkdir(parents=True)
+    (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+    program = f"""
+sys.path.append({str(tmp_path / "packages")!r})
+dsstne.fit(matrix(20, 30), devices="all", hidden=[4], epochs=1, progress=False)
+print([line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line][:1])
+"""
+    for there in (False, True):
+        if there:
+            library.symlink_to(EMULATOR / "libnccl.so.2")
+        out = emulated("import sys" + DATA + program, LD_LIBRARY_PATH=str(tmp_path))
+        assert ("libnccl.so.2" in out) == there
+
+
 # What goes wrong on one of the devices, in a collective or elsewhere, while the others wait for it.
 FAULTS = """
 X = matrix(40, 60)

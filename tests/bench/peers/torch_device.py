@@ -153,9 +153,7 @@ class TorchDevice:
             yield
 
     def _captured(self, body: Callable[[], None]) -> Callable[[], None]:
-        """The body as a graph, where there are graphs."""
-        if self.device.type != "cuda":
-            return body
+        """The body as a graph."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -169,24 +167,26 @@ class TorchDevice:
         return graph.replay
 
     def _fastest(self) -> tuple[str, Callable[[], None], dict[str, float]]:
-        """Eager and compiled code; what does not work is not raced."""
+        """Eager and compiled code, as graphs if these work at all; what does not work is not raced."""
         losses: dict[str, Callable[[], Tensor]] = {
             "eager": self._loss,
             "compiled": torch.compile(self._loss, dynamic=False),
         }
-        tried: dict[str, float] = {}
+        ways = {"one CUDA graph a step": self._captured} if self.device.type == "cuda" else {}
         failed: list[str] = []
         self._put(self.batches[0])
-        for name, loss in losses.items():
-            try:
-                tried[name] = self._seconds(self._captured(self._body(loss)))
-            except Exception as error:
-                failed.append(f"{name}: {str(error).splitlines()[0]}")
-            self._forget()  # a graph keeps memory of its own
-        if not tried:
-            raise UnavailableError("PyTorch: " + "; ".join(failed))
-        best = min(tried, key=tried.__getitem__)
-        return best, self._captured(self._body(losses[best])), tried
+        for way, prepared in {**ways, "no graph": lambda body: body}.items():
+            tried: dict[str, float] = {}
+            for name, loss in losses.items():
+                try:
+                    tried[name] = self._seconds(prepared(self._body(loss)))
+                except Exception as error:
+                    failed.append(f"{name}, {way}: {(str(error).splitlines() or [repr(error)])[0]}")
+                self._forget()  # a graph keeps memory of its own
+            if tried:
+                best = min(tried, key=tried.__getitem__)
+                return f"{best}, {way}", prepared(self._body(losses[best])), tried
+        raise UnavailableError("PyTorch: " + "; ".join(failed))
 
     def _forget(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -239,8 +239,7 @@ class TorchDevice:
 
     def name(self) -> str:
         """The setting, in words."""
-        graphs = ", one CUDA graph a step" if self.device.type == "cuda" else ""
-        return f"PyTorch {torch.__version__.split('+')[0]}: {self.setting}{graphs}"
+        return f"PyTorch {torch.__version__.split('+')[0]}: {self.setting}"
 
 
 def make(*arguments: Any) -> TorchDevice:
