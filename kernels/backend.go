@@ -54,8 +54,8 @@ const (
 // are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not finite is
 // reported at the latest by the op that reads it.
 //
-// An op that is called while its step runs (see Run) may return before it is done; it is done when Run returns, which then
-// tells the first error of all of them. An op that is called outside is done when it returns.
+// An op that is called while its step runs (see Run) may return before it is done; Settle tells then how the step went. An op
+// that is called outside is done when it returns.
 type Device interface {
 	// Info describes the device, but for Available, which takes a look at the system.
 	Info() DeviceInfo
@@ -77,11 +77,15 @@ type Device interface {
 	KeepSize(*Data) int64
 	// Keep copies a dataset to the device.
 	Keep(*Data) (Resident, error)
-	// Run does a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
-	// and collectives. When it returns they are done, what they have found is added to Step.Loss, and it tells whether all
-	// succeeded. A walk depends on its list alone: on no number of a step, so that a device may keep what it has done instead
-	// of calling it again.
+	// Run begins a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
+	// and collectives. Of a list that is not nil, a walk depends on the list alone, on no number of a step: a device may keep
+	// what it has done instead of calling it again. Step and batches may be changed when Run returns; the step itself may
+	// still be under way then. After one that has failed those that were begun change no weight, until Settle has told of it.
 	Run(list *List, step *Step, walk func() error) error
+	// Settle waits until at most so many of the steps that Run has begun are under way, and returns the results of those that
+	// are done, in their order, each once; they are valid until the next call. If one has failed, its error comes after the
+	// results of the steps before it; then no step is under way any more, and those after it have changed nothing.
+	Settle(underWay int) ([]Result, error)
 	// WorkspaceSize tells how many elements of scratch memory an op (a pointer to one of the structs of ops.go) needs for
 	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs. Ops without such a
 	// field need none.
@@ -106,8 +110,21 @@ type Device interface {
 	TopK(*TopK, *Step) error
 }
 
+// MostUnderWay is how many steps may be under way while the next one is prepared.
+const MostUnderWay = 2
+
+// Result is what a step has found.
+type Result struct {
+	Number, Rows int64     // of the step; of a part of a batch, the rows of the whole
+	Loss         []float64 // by output, as Step.Loss
+}
+
 // List stands for a list of ops that runs again and again on a device, and holds what the device keeps for it.
-type List struct{ Kept interface{ Free() } }
+type List struct {
+	// Entries are, by slot, the most stored entries that a batch of the list's steps can have, where that is known.
+	Entries []int64
+	Kept    interface{ Free() }
+}
 
 // Free gives back what the device keeps.
 func (l *List) Free() {

@@ -35,7 +35,7 @@ type Resident interface {
 
 // Assemble makes a batch of the rows Step.Order of a dataset that the device keeps, in both orders, the same numbers as
 // csr.Reader's: each row divided by its L2 norm with Scaled; in training entry (u, j) is left out when random.Uniform(seed,
-// Stream, step, u, j) < Denoising, where u is the row's place in the batch, and the others are divided by 1 - Denoising.
+// Stream, step, u, j) < Denoising, where u is Step.First and the row's place in the batch, and the others are divided by 1 - Denoising.
 // RowSum is that of whole rows. A shard of a denoised batch has none: only targets are asked for sums, and they are not denoised.
 type Assemble struct {
 	Name      string // of the layer, for error messages

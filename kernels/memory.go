@@ -42,9 +42,6 @@ func (HostMemory) Assemble(*Assemble, *Step) error { return errReadsHost }
 
 var errReadsHost = fault.New(fault.Internal, "a device that computes in the host's memory keeps no data")
 
-// Run has nothing to do but the ops.
-func (HostMemory) Run(_ *List, _ *Step, walk func() error) error { return walk() }
-
 // Bits views whole numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits.
 func Bits(x []int32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))

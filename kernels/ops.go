@@ -29,8 +29,8 @@ type Step struct {
 	Number  int64 // counts from 1; random numbers and optimizers depend on it
 	Rows    int64 // B, examples in this batch
 	MaxRows int64 // those of the largest batch, which buffers have room for; 0: Rows
-	// A batch may be a part of a larger one: it begins at row First of it, and that has Whole rows, 0 for Rows. Dropout and the
-	// weight of a row in the loss are those of the whole.
+	// A batch may be a part of a larger one: it begins at row First of it, and that has Whole rows, 0 for Rows. Dropout, denoising
+	// and the weight of a row in the loss are those of the whole.
 	First, Whole int64
 	Training     bool // false: no dropout, and ops that update must not be called
 	Seed         uint64

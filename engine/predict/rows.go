@@ -104,6 +104,9 @@ func (p *Predictor) batches(b *batch, each func(*batch) error) error {
 		if err := p.program.Run(&p.step); err != nil {
 			return err
 		}
+		if _, err := p.program.Settle(0); err != nil {
+			return err
+		}
 		p.read += p.step.Rows
 		if err := each(b); err != nil {
 			return err

@@ -34,10 +34,15 @@ func (s *Spec) leave(dry *Program) bool {
 	for _, k := range kept {
 		largest = max(largest, k.bytes)
 	}
-	left := size(max(0, dry.Plan.Available-dry.Plan.fresh(s.Ranks[0].Device.Info().Name)+largest))
-	reason := fmt.Sprintf("the data take %s of the device's memory, %s are left beside the other parts", size(largest), left)
-	if dry.Plan.Limit > 0 && dry.Plan.Bytes > dry.Plan.Limit {
-		reason = fmt.Sprintf("the data take %s of the device's memory, and memory_limit is %s", size(largest), size(dry.Plan.Limit))
+	reason := fmt.Sprintf("the data take %s of the device's memory, ", size(largest))
+	left := max(0, dry.Plan.Available-dry.Plan.fresh(s.Ranks[0].Device.Info().Name)+largest)
+	switch {
+	case dry.Plan.Limit > 0 && dry.Plan.Bytes > dry.Plan.Limit:
+		reason += "and memory_limit is " + size(dry.Plan.Limit)
+	case left < largest:
+		reason += size(left) + " are left beside the other parts"
+	default:
+		reason += "which not every device has left"
 	}
 	for _, k := range kept {
 		if k.bytes == largest {
@@ -68,10 +73,7 @@ func (b *builder) keep(layer int) (*keptData, error) {
 	if stays || b.spec.Entries(layer) > kernels.MostEntries {
 		return nil, nil
 	}
-	first, end := int64(0), l.Size
-	if !b.data {
-		first, end = b.shardOf(l.Size)
-	}
+	first, end := b.itemsOf(l.Size)
 	data, err := b.spec.Keep(layer, first, end)
 	if err != nil {
 		return nil, fault.Wrap(err, "layer %q", l.Name)

@@ -124,25 +124,26 @@ func (p *Program) describe(spec Spec) {
 
 // Begin starts a run: what several ranks have of the model becomes what the model has now.
 func (p *Program) Begin(step *kernels.Step) error {
-	return p.each(func(p *part) error { return p.run(&p.begin, step) })
+	return p.once(func(part *part) error { return part.run(&part.begin, step) })
 }
 
-// Run walks the lists once. Losses are added in the order of the ranks.
+// Run begins a step by walking the lists once; Settle tells how it went.
 func (p *Program) Run(step *kernels.Step) error {
-	if err := p.each(func(p *part) error { return p.runStep(step) }); err != nil {
-		return err
-	}
-	for _, part := range p.parts {
-		for term, loss := range part.loss {
-			step.Loss[term] += loss
-		}
-	}
-	return nil
+	return p.each(func(p *part) error { return p.runStep(step) })
 }
 
-// Flush brings weights that are updated lazily up to step.Number.
+// Flush brings weights that are updated lazily up to step.Number. No step is under way.
 func (p *Program) Flush(step *kernels.Step) error {
-	return p.each(func(p *part) error { return p.run(&p.flush, step) })
+	return p.once(func(part *part) error { return part.run(&part.flush, step) })
+}
+
+// once does something on all ranks and waits for it.
+func (p *Program) once(work func(*part) error) error {
+	err := p.each(work)
+	if _, failure := p.Settle(0); err == nil {
+		err = failure
+	}
+	return err
 }
 
 // each does something on all ranks at the same time.
@@ -171,9 +172,7 @@ func (p *Program) Gradient(rank int, tensor string) (gradient kernels.Buffer, fi
 // Free gives the program's memory back; the weights stay.
 func (p *Program) Free() {
 	for _, part := range p.parts {
-		for _, list := range []*opList{&part.begin, &part.step, &part.flush} {
-			list.kept.Free()
-		}
+		part.stepList.Free()
 		part.freeData()
 		part.memory.free()
 	}
@@ -307,6 +306,7 @@ func (b *builder) noteBatches() {
 		from, to := b.shardOf(most)
 		b.p.memory.note("batch", "a part of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
 	}
+	b.p.stepList.Entries = entries
 	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
 		b.p.memory.note("batch", "the device's copies and the step's record", size, false)
 	}

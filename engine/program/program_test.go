@@ -331,10 +331,11 @@ func gradientsAgree(t *testing.T, ranks []program.Rank, way program.Parallel) {
 		step.Sparse = append(step.Sparse, batchOf(t, rows, int(m.Network().Layers[layer].Size), uint64(layer)))
 	}
 	loss := func() float64 {
-		clear(step.Loss)
 		require.NoError(t, p.Begin(&step))
 		require.NoError(t, p.Run(&step))
-		return step.Loss[0] + step.Loss[1]
+		results := must(p.Settle(0))
+		require.Len(t, results, 1)
+		return results[0].Loss[0] + results[0].Loss[1]
 	}
 	tensors, err := m.Network().Tensors()
 	require.NoError(t, err)

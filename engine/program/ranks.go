@@ -67,11 +67,8 @@ func guarded(work func(rank int) error, rank int) (err error) {
 	return work(rank)
 }
 
-// opList is ops that run one after the other, and what the device keeps for them.
-type opList struct {
-	ops  []Op
-	kept kernels.List
-}
+// opList is ops that run one after the other.
+type opList struct{ ops []Op }
 
 func (l *opList) add(text string, run func(*kernels.Step) error) {
 	l.ops = append(l.ops, Op{Text: text, run: run})
@@ -82,6 +79,7 @@ type part struct {
 	Rank
 	rank               int
 	begin, step, flush opList
+	stepList           kernels.List           // what the device keeps for step
 	rows               int64                  // of the largest batch
 	hidden             map[int]kernels.Buffer // output of each hidden layer, [B, K]
 	shard              map[int]Shard          // of each output layer
@@ -89,7 +87,7 @@ type part struct {
 	first              map[string]int64 // first row of the tensors of which there is a shard
 	memory             *memory
 	copies             []copied
-	loss               []float64 // of the last step, by term
+	loss               []float64 // of the step that is begun, by term
 	// cuts make batches out of a step's: what one of several ranks has of them. They come before the step's list, on the host.
 	cuts []Op
 	own  []*kernels.SparseBatch // by slot: what they make
@@ -116,35 +114,31 @@ func (p *part) runStep(step *kernels.Step) error {
 			own.Order = own.Order[first:end]
 		}
 	}
-	return p.walk(&p.step, &own)
+	return p.walk(&p.step, &p.stepList, &own)
 }
 
-// run walks a list that needs no batches.
+// run walks a list that needs no batches and is not walked often.
 func (p *part) run(list *opList, step *kernels.Step) error {
 	own := *step
 	own.Sparse = nil
-	return p.walk(list, &own)
+	return p.walk(list, nil, &own)
 }
 
-func (p *part) walk(list *opList, step *kernels.Step) error {
+// walk begins a step that walks a list; kept is where the device may keep what it makes of it.
+func (p *part) walk(list *opList, kept *kernels.List, step *kernels.Step) error {
 	if len(list.ops) == 0 {
 		return nil
 	}
 	clear(p.loss)
 	step.Loss, step.MaxRows = p.loss, p.rows
-	err := p.Device.Run(&list.kept, step, func() error {
+	return p.place(p.Device.Run(kept, step, func() error {
 		for i := range list.ops {
 			if err := list.ops[i].run(step); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	var bad *kernels.NotFiniteError
-	if errors.As(err, &bad) && bad.Row >= 0 {
-		bad.Row += p.first[bad.Tensor]
-	}
-	return err
+	}))
 }
 
 // takeShards gives a rank its shards of the batches.
@@ -176,6 +170,14 @@ func (b *builder) takeShards() {
 func (b *builder) allReduce(what string, buffer kernels.Buffer, units int64) {
 	to := b.p.Communicator
 	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.MaxRows*units) })
+}
+
+// itemsOf is the range of a layer's items that the builder's rank has.
+func (b *builder) itemsOf(n int64) (first, end int64) {
+	if b.sharded() {
+		return b.shardOf(n)
+	}
+	return 0, n
 }
 
 // shardOf is the range of rows that the builder's rank has of n.

@@ -93,6 +93,9 @@ func after(t testing.TB, definition, options string, steps uint64) ([]float32, t
 	t.Helper()
 	m := modelOf(t, definition)
 	p := run(t, training(t, m, options), steps)
+	done, err := m.TryRead() // after which weights that were on devices are in the model's memory
+	require.NoError(t, err)
+	defer done()
 	return values(m), p
 }
 

@@ -63,29 +63,40 @@ func (t *Trainer) setRunning(running bool) {
 	t.mu.Unlock()
 }
 
-// loop does steps until a limit, a cancel request or an error.
+// loop does steps until a limit, a cancel request or an error. The device may have some under way while the next one is
+// prepared; whatever ends the loop, all that were begun are done then, and it ends as if each had been done before the next.
 func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) error {
 	before := t.seen
-	for done := uint64(0); maxSteps == 0 || done < maxSteps; done++ {
+	t.settled = t.step.Number
+	settle := func(underWay int) error {
+		err := t.settle(underWay)
+		t.measure(t.seen-before, time.Since(start))
+		return err
+	}
+	var ended error
+	for begun := uint64(0); maxSteps == 0 || begun < maxSteps; begun++ {
 		if t.cancelled.Load() {
-			return fault.New(fault.Cancelled, "training was cancelled after step %d; the model is usable", t.step.Number)
+			ended = fault.New(fault.Cancelled, "training was cancelled after step %d; the model is usable", t.step.Number)
+			break
 		}
 		if maxSeconds > 0 && time.Since(start).Seconds() >= maxSeconds {
-			return nil
+			break
 		}
-		rate := t.settings.learningRate * t.settings.schedule.at(t.step.Number+1)
-		if err := t.advance(rate); err != nil {
+		if ended = t.advance(); ended != nil {
+			break
+		}
+		if err := settle(kernels.MostUnderWay); err != nil {
 			return err
 		}
-		t.seen += t.step.Rows
-		t.report(rate)
-		t.measure(t.seen-before, time.Since(start))
 	}
-	return nil
+	if err := settle(0); err != nil {
+		return err
+	}
+	return ended
 }
 
-// advance does one step.
-func (t *Trainer) advance(rate float64) error {
+// advance begins a step.
+func (t *Trainer) advance() error {
 	t.choose()
 	number := t.step.Number + 1
 	for slot := range t.feeds {
@@ -98,14 +109,34 @@ func (t *Trainer) advance(rate float64) error {
 		}
 	}
 	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
-	t.step.Rates = append(t.step.Rates, t.settings.optimizer.RatesAt(number, rate))
-	clear(t.step.Loss)
-	err := t.program.Run(&t.step)
-	if err != nil {
+	t.step.Rates = append(t.step.Rates, t.settings.optimizer.RatesAt(number, t.rate(number)))
+	if err := t.program.Run(&t.step); err != nil {
 		return t.explain(err)
 	}
-	t.Model.SetStep(t.Model.Step() + 1)
 	return nil
+}
+
+// rate is the learning rate of a step.
+func (t *Trainer) rate(number int64) float64 {
+	return t.settings.learningRate * t.settings.schedule.at(number)
+}
+
+// settle waits until at most so many steps are under way, and counts those that are done. If one has failed, it is the last
+// one that was begun, as far as anybody sees: those after it have changed nothing.
+func (t *Trainer) settle(underWay int) error {
+	results, err := t.program.Settle(underWay)
+	for _, r := range results {
+		t.settled = r.Number
+		t.seen += r.Rows
+		t.Model.SetStep(t.Model.Step() + 1)
+		t.report(r)
+	}
+	if err == nil {
+		return nil
+	}
+	t.step.Number = min(t.step.Number, t.settled+1)
+	t.step.Rates = t.step.Rates[:max(0, t.step.Number-t.step.RatesFrom+1)]
+	return t.explain(err)
 }
 
 // choose fills order with the rows of the next step: position p of the epoch is row p, or its image under the epoch's
@@ -125,26 +156,26 @@ func (t *Trainer) choose() {
 }
 
 // report updates the progress after a step.
-func (t *Trainer) report(rate float64) {
+func (t *Trainer) report(r kernels.Result) {
 	var loss float64
-	for _, l := range t.step.Loss {
+	for _, l := range r.Loss {
 		loss += l
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	steps, p := t.stepsPerEpoch(), &t.progress
-	if epoch := (t.step.Number - 1) / steps; epoch != t.lossEpoch { // a step that failed may have been the last of its epoch
+	if epoch := (r.Number - 1) / steps; epoch != t.lossEpoch { // a step that failed may have been the last of its epoch
 		t.lossEpoch, t.lossSum, t.lossExamples = epoch, 0, 0
 	}
-	t.lossSum += loss * float64(t.step.Rows)
-	t.lossExamples += t.step.Rows
-	p.Step, p.Epoch = uint64(t.step.Number), uint64(t.step.Number/steps)
-	p.Examples = uint64(t.step.Number % steps * t.settings.batchSize)
+	t.lossSum += loss * float64(r.Rows)
+	t.lossExamples += r.Rows
+	p.Step, p.Epoch = uint64(r.Number), uint64(r.Number/steps)
+	p.Examples = uint64(r.Number % steps * t.settings.batchSize)
 	p.Loss = t.lossSum / float64(t.lossExamples)
 	if p.Examples == 0 {
 		p.EpochLoss = p.Loss
 	}
-	p.LearningRate = rate
+	p.LearningRate = t.rate(r.Number)
 }
 
 // measure updates the rate of the running or last run.

@@ -24,6 +24,7 @@ type Trainer struct {
 	feeds   []feed // by slot of the program
 	step    kernels.Step
 	order   []int64
+	settled int64 // number of the last step of the run whose result is known
 	seen    int64 // examples of all runs
 
 	weights weights

@@ -16,22 +16,23 @@ type weights struct {
 
 // load copies the model's weights to the devices unless they have them.
 func (t *Trainer) load() error {
-	changes := t.Model.Changes() + 1
-	if t.weights.loaded == changes || !t.program.Copies() {
+	if !t.program.Copies() {
 		return nil
 	}
-	t.weights.loaded, t.weights.stored = 0, t.Model.Step()
-	if err := t.program.Load(); err != nil {
-		return err
+	changes := t.Model.Changes() + 1
+	if t.weights.loaded != changes {
+		t.weights.loaded, t.weights.stored = 0, t.Model.Step()
+		if err := t.program.Load(); err != nil {
+			return err
+		}
 	}
-	t.weights.loaded = changes
+	t.weights.loaded = changes + 1 // the run counts as a change when it ends, however it ends
 	return nil
 }
 
 // lend ends a run: the weights stay on the devices until somebody asks the model for them. After a failure of a device they
 // are brought back while that is possible.
 func (t *Trainer) lend(err error) error {
-	t.weights.loaded = t.Model.Changes() + 2 // this run counts as a change when it ends
 	t.weights.trained = t.Model.Step()
 	t.Model.Lend(t, t.store)
 	switch fault.KindOf(err) {

@@ -86,6 +86,7 @@ func choose(name string) (*c.Table, error) {
 
 type device struct {
 	kernels.HostMemory
+	kernels.HostSteps
 	name  string
 	table *c.Table
 	pool  *c.Pool

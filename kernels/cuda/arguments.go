@@ -9,13 +9,14 @@ import (
 
 // kernelNames are the kernels that are looked up when a device is opened.
 var kernelNames = []string{
-	"fill", "gather", "scatter", "replay", "dense", "dense_finish", "activate_sums", "backward",
+	"begin_step", "fill", "gather", "scatter", "replay", "dense", "dense_finish", "activate_sums", "backward",
 	"dense_backward_input", "dense_backward_weight",
 	"logits", "inverse_norms", "output_stats", "combine_stats", "output_loss", "output_sum", "output_hidden", "output_weight",
 	"output_update", "output_bias", "pack_rows", "output_merge_hidden", "squares", "scores", "select_best", "ranked",
-	"add_parts", "update_written",
 	"assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place", "items_count", "items_scan",
-	"items_write", "keep_rates",
+	"items_write",
+	"add_parts", "update_written",
+	"begin_screen", "screen_32", "screen_128", "refine",
 }
 
 // The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.

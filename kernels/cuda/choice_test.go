@@ -3,10 +3,39 @@
 package cuda
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"dsstne/kernels"
 )
+
+func TestAFormServesWhatItCan(t *testing.T) {
+	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
+		t.Skip("neither the emulator (make test-go builds it) nor devices that were asked for (DSSTNE_TEST_DRIVER=real)")
+	}
+	source := func(units int64) kernels.OutputSource {
+		return kernels.OutputSource{Weight: &kernels.Weights{Rows: 5000, Columns: units}}
+	}
+	form := func(asked string, p kernels.Precision, sources ...kernels.OutputSource) string {
+		opened, err := backend{}.Open(0, kernels.Options{Precision: p, Form: asked})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, opened.Close()) }()
+		if d := opened.(*device); asked != formChunked || d.library != nil {
+			return d.formOf(&kernels.Output{Items: 5000, Sources: sources}, 100)
+		}
+		return asked // there is no library on this machine
+	}
+	require.Equal(t, formFused, form(formFused, kernels.BFloat16, source(256)))
+	require.Equal(t, formFused, form(formFused, kernels.TensorFloat32, source(1)))
+	require.Equal(t, formSimple, form(formFused, kernels.Float32, source(64)))
+	require.Equal(t, formSimple, form(formFused, kernels.BFloat16, source(257)))
+	require.Equal(t, formSimple, form(formFused, kernels.BFloat16, source(8), source(8)))
+	require.Equal(t, formSimple, form(formSimple, kernels.BFloat16, source(64)))
+	require.Equal(t, formChunked, form(formChunked, kernels.Float32, source(1000), source(3)))
+	require.Equal(t, formSimple, form(formChunked, kernels.Float32))
+}
 
 func TestTheFormIsThatOfTheNearestMeasuredShape(t *testing.T) {
 	table := readForms("# a comment\n90 bfloat16 64 512 fused\n90 bfloat16 1024 512 chunked\n\n80 bfloat16 64 512 simple\n")

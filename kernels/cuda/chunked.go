@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"dsstne/engine/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/cublaslt"
 	"dsstne/kernels/cuda/driver"
@@ -40,7 +41,20 @@ func (d *device) loadLibrary() (err error) {
 	if (d.form == "" || d.form == formChunked) && cublaslt.Load(driver.Version()) == nil {
 		d.library, err = cublaslt.New()
 	}
-	return err
+	return d.named(err)
+}
+
+// multiply puts a product of the library into the stream; what is there counts with beta.
+func (d *device) multiply(s cublaslt.Shape, a, b driver.Address, beta float32, to, scratch driver.Address) error {
+	return d.named(d.library.Multiply(s, a, b, beta, to, scratch, libraryBytes, d.stream))
+}
+
+// named says of an error of the library on which device it was.
+func (d *device) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.Wrap(err, "%s", d.info.Name)
 }
 
 // chunk is how many items' logits there are at a time: as many as take a quarter of the second-level cache, with a strip of
@@ -123,7 +137,7 @@ func (p *libraryProducts) multiply(r *outputRun, shape cublaslt.Shape, a, b driv
 	if add {
 		beta = 1
 	}
-	return r.library.Multiply(shape, a, b, beta, to, r.place(p.scratch), libraryBytes, r.stream)
+	return r.device.multiply(shape, a, b, beta, to, r.place(p.scratch))
 }
 
 // begin rounds the hidden values.

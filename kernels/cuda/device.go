@@ -17,11 +17,13 @@ import (
 type device struct {
 	info    kernels.DeviceInfo
 	context *driver.Context
-	stream  driver.Stream
+	stream  driver.Stream // of ops, which follow each other
+	copies  driver.Stream // of what the host sends for steps to come
 	module  driver.Module
 	kernel  map[string]driver.Kernel
 	memory  pool
-	step    record
+	step    steps
+	graphs  map[*graph]bool
 	member  membership // of a group; nil if the device is alone
 	joined  int        // how often the group was joined anew: what was captured before is of a group that is gone
 	// launches are those since the step began: what a failure of one of them is about.
@@ -41,7 +43,7 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
+	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}, graphs: map[*graph]bool{}}
 	d.info.Available = -1
 	d.memory.device, d.narrow, d.form = d, int32(o.Precision), o.Form
 	d.capability, d.sharedBytes, d.multiprocessors = info.Capability, info.SharedBytes, info.Multiprocessors
@@ -50,13 +52,11 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 		if err := d.load(info.Capability); err != nil {
 			return err
 		}
-		if d.stream, err = driver.NewStream(); err == nil {
-			if err = d.loadLibrary(); err != nil {
-				err = errors.Join(err, d.stream.Close())
-			}
+		if err = d.openStreams(); err == nil {
+			err = d.loadLibrary()
 		}
 		if err != nil {
-			return errors.Join(err, d.module.Unload())
+			return errors.Join(err, d.closeStreams(), d.module.Unload())
 		}
 		return nil
 	})
@@ -65,6 +65,36 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// openStreams makes the streams and the events of steps.
+func (d *device) openStreams() (err error) {
+	for _, stream := range []*driver.Stream{&d.stream, &d.copies} {
+		if *stream, err = driver.NewStream(); err != nil {
+			return err
+		}
+	}
+	for _, event := range d.step.events() {
+		if *event, err = driver.NewEvent(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeStreams closes those that there are.
+func (d *device) closeStreams() (err error) {
+	for _, event := range d.step.events() {
+		if *event != (driver.Event{}) {
+			err = errors.Join(err, event.Close())
+		}
+	}
+	for _, stream := range []driver.Stream{d.copies, d.stream} {
+		if stream != (driver.Stream{}) {
+			err = errors.Join(err, stream.Close())
+		}
+	}
+	return err
 }
 
 // load loads the image for a compute capability and looks the kernels up.
@@ -120,11 +150,14 @@ func (d *device) Close() error {
 		return nil
 	}
 	err := d.do("closing", func() error {
-		err := d.stream.Synchronize()
+		err := errors.Join(d.copies.Synchronize(), d.stream.Synchronize())
+		for g := range d.graphs {
+			err = errors.Join(err, d.closeGraph(g))
+		}
 		if d.member != nil {
 			err = errors.Join(err, d.member.leave())
 		}
-		return errors.Join(err, d.step.free(), d.memory.trim(), d.stream.Close(), d.module.Unload())
+		return errors.Join(err, d.step.rates.free(), d.step.free(), d.memory.trim(), d.closeStreams(), d.module.Unload())
 	})
 	d.closed = true
 	if d.memory.live == 0 {
@@ -172,17 +205,14 @@ func (d *device) next(s site) int32 {
 }
 
 // notFinite turns the word that kernels leave (step.cuh, fail) into an error.
-func (d *device) notFinite(failure uint64) error {
-	if failure == 0 {
-		return nil
-	}
+func (d *device) notFinite(failure uint64, sites []site) error {
 	const noRow = 1<<40 - 1
 	word := ^failure
 	number, kind, row := int(word>>42), word>>40&3, int64(word&noRow)
-	if number >= len(d.launches) || kind > 1 {
+	if number >= len(sites) || kind > 1 {
 		return fault.New(fault.Internal, "%s: the failure record holds %#x", d.info.Name, failure)
 	}
-	s := d.launches[number]
+	s := sites[number]
 	if err := s.err[kind]; err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ type membership interface {
 	kernels.Communicator
 	// captures tells whether collectives may be captured into a graph.
 	captures() bool
+	// launch launches such a graph, unless the group was aborted: then what was captured is of communicators that are gone.
+	launch(graph func() error) error
 	// watch looks after the group while the device's work is waited for, until the function that it returns is called. That
 	// tells whether the group has failed, and with it whatever the device has computed since.
 	watch() (end func() error)
@@ -47,12 +49,15 @@ func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 }
 
 // wait returns when the work in the stream is done, with the group's failure if there was one.
-func (d *device) wait() error {
+func (d *device) wait() error { return d.watched(d.stream.Synchronize) }
+
+// watched waits for work of the device.
+func (d *device) watched(wait func() error) error {
 	if d.member == nil {
-		return d.stream.Synchronize()
+		return wait()
 	}
 	end := d.member.watch()
-	err := d.stream.Synchronize()
+	err := wait()
 	if failure := end(); failure != nil {
 		return failure
 	}

@@ -7,10 +7,15 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// productTile and productThreads are kTile and kProductThreads of src/product.cuh.
+// A grid covers the largest batch, since a captured step is launched for every batch; what there is not ends early. How many
+// items a batch touches is known to the device only: blocks go on to further items until there are none, and there are as
+// many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
+	// productTile and productThreads are kTile and kProductThreads of src/product.cuh.
 	productTile    = 64
 	productThreads = 256
+	mostScattered  = 4096
+	mostReplaying  = 2048
 )
 
 // Fill writes initial numbers.
@@ -46,7 +51,7 @@ func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 	}
 	return d.run("Gather", s, []int{op.Input}, func() error {
 		w := op.Weight
-		return launch(d, "gather", grid2(blocks(w.Columns, 128), s.Rows), driver.Dim{X: 128}, &args{
+		return launch(d, "gather", grid2(blocks(w.Columns, 128), s.Most()), driver.Dim{X: 128}, &args{
 			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, epilogueOf(op.Epilogue), int32(op.Input),
 			flag(op.Accumulate), d.next(site{tensor: w.Name}),
 		})
@@ -67,7 +72,7 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 				return err
 			}
 		}
-		grid := driver.Dim{X: blocks(w.Columns, 128), Y: uint32(max(1, min(len(s.Sparse[op.Input].Items), 32768)))}
+		grid := driver.Dim{X: blocks(w.Columns, 128), Y: uint32(min(max(1, w.Rows), mostScattered))}
 		return launch(d, "scatter", grid, driver.Dim{X: 128}, &args{
 			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), weightsOf(w, op.Optimizer), int32(op.Input),
 			d.next(site{tensor: w.Name, what: updateWords}),
@@ -86,12 +91,11 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 		return nil
 	}
 	var slots []int
-	rows := op.Weight.Rows
 	if op.Input >= 0 {
-		slots, rows = []int{op.Input}, int64(len(s.Sparse[op.Input].Items))
+		slots = []int{op.Input}
 	}
 	return d.run("Replay", s, slots, func() error {
-		return launch(d, "replay", driver.Dim{X: min(blocks(rows, 8), 1<<16)}, driver.Dim{X: 256}, &args{
+		return launch(d, "replay", driver.Dim{X: min(max(1, blocks(op.Weight.Rows, 8)), mostReplaying)}, driver.Dim{X: 256}, &args{
 			d.step.at, weightsOf(op.Weight, op.Optimizer), int32(op.Input), d.next(site{tensor: op.Weight.Name, what: updateWords}),
 		})
 	})
@@ -128,7 +132,7 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 		if p, ok := d.denseOf(w, s.Most()); ok {
 			return p.forward(d, op)
 		}
-		grid := driver.Dim{X: blocks(w.Rows, productTile), Y: blocks(s.Rows, productTile)}
+		grid := driver.Dim{X: blocks(w.Rows, productTile), Y: blocks(s.Most(), productTile)}
 		return launch(d, "dense", grid, driver.Dim{X: productThreads}, &args{
 			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, epilogueOf(op.Epilogue),
 			flag(op.Accumulate), d.narrow, d.next(site{tensor: w.Name}),
@@ -145,7 +149,7 @@ func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
 		launch    int32
 	}
 	return d.run("Activate", s, nil, func() error {
-		return launch(d, "activate_sums", grid2(blocks(op.Units, 128), s.Rows), driver.Dim{X: 128}, &args{
+		return launch(d, "activate_sums", grid2(blocks(op.Units, 128), s.Most()), driver.Dim{X: 128}, &args{
 			d.step.at, addressOf(op.Out), op.Units, epilogueOf(&op.Epilogue), d.next(site{}),
 		})
 	})
@@ -191,7 +195,7 @@ func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error
 		columns := blocks(w.Columns, productTile)
 		if op.DIn != nil {
 			a.launch = d.next(site{tensor: w.Name, what: updateWords})
-			err := launch(d, "dense_backward_input", driver.Dim{X: columns, Y: blocks(s.Rows, productTile)}, threads, &a)
+			err := launch(d, "dense_backward_input", driver.Dim{X: columns, Y: blocks(s.Most(), productTile)}, threads, &a)
 			if err != nil {
 				return err
 			}

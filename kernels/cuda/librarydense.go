@@ -58,7 +58,7 @@ func (d *device) denseWorkspace(w *kernels.Weights, rows int64) int64 {
 }
 
 func (p *libraryDense) multiply(d *device, shape cublaslt.Shape, a, b, to driver.Address, workspace kernels.Buffer) error {
-	return d.library.Multiply(shape, a, b, 0, to, placeOf(workspace, p.scratch), libraryBytes, d.stream)
+	return d.multiply(shape, a, b, 0, to, placeOf(workspace, p.scratch))
 }
 
 func placeOf(workspace kernels.Buffer, element int64) driver.Address {

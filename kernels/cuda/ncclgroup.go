@@ -17,7 +17,7 @@ import (
 type ncclGroup struct {
 	devices []*device
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.RWMutex // guards what follows
 	ranks   []*nccl.Communicator
 	aborted bool
 	failure error // of a collective, in the background
@@ -59,6 +59,16 @@ func (r ncclRank) String() string { return "NCCL " + nccl.Version() }
 
 // captures: a collective is a launch like others.
 func (ncclRank) captures() bool { return true }
+
+// launch: nobody ends the communicators between the look at them and the launch.
+func (r ncclRank) launch(graph func() error) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.aborted {
+		return kernels.ErrAborted
+	}
+	return graph()
+}
 
 // put puts a collective into the rank's stream.
 func (r ncclRank) put(what string, work func(*nccl.Communicator) error) error {

@@ -76,6 +76,8 @@ func (*peerRank) String() string { return "peer copies" }
 // captures: where a rank's numbers are, and what it waits for, is agreed upon by the host in each collective.
 func (*peerRank) captures() bool { return false }
 
+func (*peerRank) launch(graph func() error) error { return graph() }
+
 // watch: who has failed does not come to the meeting, and devices do not wait for what was not put into a stream.
 func (*peerRank) watch() func() error { return func() error { return nil } }
 

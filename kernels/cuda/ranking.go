@@ -22,28 +22,33 @@ const (
 type rankSpace struct {
 	rows, items                                                int64 // of a block of scores
 	hiddenSquares, itemSquares, lists, allowed, scores, ranked int64 // where they begin
+	hiddenNorm, limit, count, candidates                       int64 // for screening
 	total                                                      int64
+}
+
+func (r *rankSpace) take(n int64) int64 {
+	at := r.total
+	r.total += (n + 3) / 4 * 4
+	return at
 }
 
 func spaceOfRanking(s *kernels.Scorer, rows, items, k int64, allowed bool) rankSpace {
 	r := rankSpace{rows: rows, items: items}
-	take := func(n int64) int64 {
-		at := r.total
-		r.total += (n + 3) / 4 * 4
-		return at
-	}
 	if s.Temperature != 0 {
-		r.hiddenSquares, r.itemSquares = take(2*rows), take(2*items)
+		r.hiddenSquares, r.itemSquares = r.take(2*rows), r.take(2*items)
 	}
-	r.lists = take(2 * 2 * rows * k)
+	r.lists = r.take(2 * 2 * rows * k)
 	if allowed {
-		r.allowed = take(2 * ((s.Items + 63) / 64))
+		r.allowed = r.take(2 * ((s.Items + 63) / 64))
 	}
-	r.scores, r.ranked = take(rows*items), take(2*rows*k)
+	r.scores, r.ranked = r.take(rows*items), r.take(2*rows*k)
 	return r
 }
 
 func spaceOfTopK(op *kernels.TopK, rows int64) rankSpace {
+	if screens(op) {
+		return spaceOfScreening(op, min(rows, rankRows))
+	}
 	return spaceOfRanking(&op.Scorer, min(rows, rankRows), min(op.Items, rankItems), op.K, op.Allowed != nil)
 }
 
@@ -84,19 +89,33 @@ type scoresArgs struct {
 	temperature                           float32
 }
 
+// sourcesOf are the sources of a scorer, from a row of the batch on.
+func sourcesOf(s *kernels.Scorer, row int64) (list [kernels.MaxSources]sourceArgs, err error) {
+	if len(s.Sources) > kernels.MaxSources {
+		return list, fault.New(fault.Unsupported, "an output has up to %d sources, this one has %d", kernels.MaxSources, len(s.Sources))
+	}
+	for n, source := range s.Sources {
+		columns := source.Weight.Columns
+		list[n] = sourceArgs{addressOf(source.H) + driver.Address(4*row*columns), addressOf(source.Weight.Value), columns}
+	}
+	return list, nil
+}
+
+// placed tells where an element of the workspace lies on the device.
+func (rankSpace) placed(workspace driver.Address) func(element int64) driver.Address {
+	return func(element int64) driver.Address { return workspace + driver.Address(4*element) }
+}
+
 // score computes the scores of rows row .. row + rows of the batch and items first .. first + items into the workspace.
 func (d *device) score(s *kernels.Scorer, space rankSpace, workspace driver.Address, row, rows, first, items int64) error {
-	place := func(element int64) driver.Address { return workspace + driver.Address(4*element) }
+	place := space.placed(workspace)
 	a := scoresArgs{
 		out: place(space.scores), rows: rows, first: first, items: items, stride: space.items, sources: int32(len(s.Sources)),
 		temperature: s.Temperature,
 	}
-	if len(s.Sources) > kernels.MaxSources {
-		return fault.New(fault.Unsupported, "an output has up to %d sources, this one has %d", kernels.MaxSources, len(s.Sources))
-	}
-	for n, source := range s.Sources {
-		columns := source.Weight.Columns
-		a.source[n] = sourceArgs{addressOf(source.H) + driver.Address(4*row*columns), addressOf(source.Weight.Value), columns}
+	var err error
+	if a.source, err = sourcesOf(s, row); err != nil {
+		return err
 	}
 	if s.Bias != nil {
 		a.bias = addressOf(s.Bias.Value)
@@ -180,32 +199,21 @@ func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
 
 // rank ranks a block of rows and copies their items and scores to the host.
 func (d *device) rank(op *kernels.TopK, space rankSpace, workspace, allowed driver.Address, row, rows int64) error {
-	type selectArgs struct {
-		step, scores, allowed              driver.Address
-		list                               [2]driver.Address
-		rows, row, first, items, stride, k int64
-		exclude                            int32
-	}
 	type rankedArgs struct {
 		list, ids, scores driver.Address
 		count             int64
 	}
-	place := func(element int64) driver.Address { return workspace + driver.Address(4*element) }
+	place := space.placed(workspace)
 	lists := [2]driver.Address{place(space.lists), place(space.lists + 2*rows*op.K)}
 	if err := d.stream.Fill32(lists[0], 0, 2*rows*op.K); err != nil {
 		return err
 	}
-	for first := int64(0); first < op.Items; first += space.items {
-		items := min(space.items, op.Items-first)
-		if err := d.score(&op.Scorer, space, workspace, row, rows, first, items); err != nil {
-			return err
-		}
-		err := launch(d, "select_best", driver.Dim{X: uint32(rows)}, driver.Dim{X: 256}, &selectArgs{
-			d.step.at, place(space.scores), allowed, lists, rows, row, first, items, space.items, op.K, int32(op.Exclude),
-		})
-		if err != nil {
-			return err
-		}
+	best := d.bestOfAll
+	if screens(op) {
+		best = d.bestOfScreened
+	}
+	if err := best(op, space, workspace, allowed, lists, row, rows); err != nil {
+		return err
 	}
 	count := rows * op.K
 	ids, scores := place(space.ranked), place(space.ranked+count)
@@ -217,4 +225,27 @@ func (d *device) rank(op *kernels.TopK, space rankSpace, workspace, allowed driv
 		return err
 	}
 	return d.toHost(unsafe.Pointer(&op.Scores[row*op.K]), scores, 4*count)
+}
+
+// bestOfAll computes all scores, a tile of items after the other, and keeps the best of each row in lists[0].
+func (d *device) bestOfAll(op *kernels.TopK, space rankSpace, workspace, allowed driver.Address, lists [2]driver.Address, row, rows int64) error {
+	type args struct {
+		step, scores, allowed              driver.Address
+		list                               [2]driver.Address
+		rows, row, first, items, stride, k int64
+		exclude                            int32
+	}
+	for first := int64(0); first < op.Items; first += space.items {
+		items := min(space.items, op.Items-first)
+		if err := d.score(&op.Scorer, space, workspace, row, rows, first, items); err != nil {
+			return err
+		}
+		err := launch(d, "select_best", driver.Dim{X: uint32(rows)}, driver.Dim{X: 256}, &args{
+			d.step.at, space.placed(workspace)(space.scores), allowed, lists, rows, row, first, items, space.items, op.K, int32(op.Exclude),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 const leastRates = 1024
 
 // rateTable holds the rates of a run's steps on the device, which replays look up. A step brings those that are not there yet,
-// as a rule its own; a kernel (keep_rates) puts them there.
+// as a rule its own; a kernel (begin_step) puts them there.
 type rateTable struct {
 	at   driver.Address
 	room int64

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"unsafe"
 
-	"dsstne/engine/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -14,236 +13,117 @@ import (
 // The structs of src/step.cuh.
 type (
 	stepRecord struct {
-		slots, rates, results, freshRates, order driver.Address
-
-		ratesFrom, freshFrom, freshCount int64
-
-		number       int64
-		rows         int64
-		first, whole int64
-		seed         uint64
-		training     int32
+		slots, rates, results, losses, freshRates, order      driver.Address
+		ratesFrom, freshFrom, freshCount, number, rows, terms int64
+		first, whole                                          int64
+		seed                                                  uint64
+		training                                              int32
 	}
 	sparseRecord struct {
 		offsets, indices, values, rowSum         driver.Address
 		items, itemOffsets, itemRows, itemValues driver.Address
 		itemCount                                int64
 	}
-	stepResults struct {
-		failure uint64
-		loss    [mostLosses]float64
-	}
+	stepResults struct{ failure, stopped uint64 } // and the losses, float64 each
 )
 
 const (
-	mostLosses = 64
 	// alignment of each array in the record, so that vectors of four can be read.
 	alignment = 16
-	// leastStaging has room for the record beside the batches.
+	// leastStaging has room for the record and some losses beside the batches.
 	leastStaging = 1 << 16
 )
 
-// record is the memory of a step's record: two pinned copies on the host, of which one can be written while the other is
-// still on its way, and one on the device, at an address that stays the same as long as it is large enough.
+// record is the memory of steps: on the device the results, the record of the step that computes, which stays where it is as
+// long as it is large enough, and an area for each slot; on the host, pinned, results and records of all slots.
 type record struct {
-	open    *kernels.Step // the one that runs
-	staging [2]staging
-	turn    int
-	here    unsafe.Pointer // stepResults, pinned
-	results driver.Address
-	at      driver.Address
-	size    int64
-	rates   rateTable
+	results, at driver.Address // results are where the device's memory begins
+	size        int64          // of a record
+	terms       int
+	pinned      unsafe.Pointer
 }
 
-type staging struct {
-	memory unsafe.Pointer
-	size   int64
-	sent   driver.Event
-	busy   bool
-}
-
-// StepSize counts what pack writes for batches without gaps, and the results.
+// StepSize counts the record and the areas, with room for some losses and rates.
 func (d *device) StepSize(rows int64, entries []int64) int64 {
-	size := int64(leastStaging) + int64(unsafe.Sizeof(stepResults{}))
+	return (2 + int64(len(d.step.slots))) * recordRoom(rows, entries)
+}
+
+// recordRoom is the size of a record with batches of up to so many rows and, by slot, entries.
+func recordRoom(rows int64, entries []int64) int64 {
+	size := int64(leastStaging) + 8*rows
 	for _, n := range entries {
 		size += int64(unsafe.Sizeof(sparseRecord{})) + 4*(2*rows+1) + 4*(2*n+2*n+1+2*n) + 8*alignment
 	}
-	return sizeClass(size)
+	return aligned(size)
 }
 
-// Run copies the record and all batches to the device, puts the ops into the stream and reads the results: the only time in a
-// step that the host waits.
-func (d *device) Run(_ *kernels.List, s *kernels.Step, walk func() error) error {
-	if d.step.open != nil {
-		return fault.New(fault.Internal, "%s: a step begins inside another", d.info.Name)
-	}
-	if err := d.do("beginning a step", func() error { return d.begin(s, s.Sparse...) }); err != nil {
-		return err
-	}
-	d.step.open = s
-	defer func() { d.step.open = nil }()
-	err := walk()
-	if failure := d.do("ending a step", func() error { return d.end(s) }); err == nil {
-		err = failure
-	}
-	return err
+// resultsSize is the size of the results of a step.
+func resultsSize(terms int) int64 {
+	return int64(unsafe.Sizeof(stepResults{})) + int64(terms)*int64(unsafe.Sizeof(float64(0)))
 }
 
-// run puts an op into the stream while its step runs; otherwise it is a step of its own, with the batches that it needs.
-func (d *device) run(what string, s *kernels.Step, slots []int, work func() error) error {
-	return d.do(what, func() error {
-		if d.step.open == s {
-			return work()
-		}
-		batches := make([]*kernels.SparseBatch, len(s.Sparse))
-		for _, slot := range slots {
-			batches[slot] = s.Sparse[slot]
-		}
-		if err := d.begin(s, batches...); err != nil {
-			return err
-		}
-		if err := work(); err != nil {
-			return errors.Join(err, d.stream.Synchronize())
-		}
-		return d.end(s)
-	})
-}
+// aligned makes every part begin at a multiple of 256, as allocations do.
+func aligned(size int64) int64 { return (size + 255) / 256 * 256 }
 
-func (d *device) begin(s *kernels.Step, batches ...*kernels.SparseBatch) error {
+// reserve makes room for a step, and for the others of its list.
+func (d *device) reserve(list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) error {
 	r := &d.step
-	if len(s.Loss) > mostLosses {
-		return fault.New(fault.Unsupported, "a network has up to %d losses on a CUDA device, this one has %d", mostLosses, len(s.Loss))
+	size, terms := recordSize(s, batches, rates), len(s.Loss)
+	if list != nil {
+		size = max(size, recordRoom(s.Most(), list.Entries))
 	}
-	d.launches = d.launches[:0]
-	rates, err := r.rates.prepare(d, s)
-	if err != nil {
-		return err
-	}
-	r.rates.note(s, false)
-	if err := r.reserve(d, recordSize(s, batches, rates)); err != nil {
-		return err
-	}
-	stage := &r.staging[r.turn]
-	r.turn = 1 - r.turn
-	if stage.busy {
-		if err := stage.sent.Synchronize(); err != nil {
-			return err
-		}
-	}
-	p := packer{to: unsafe.Slice((*byte)(stage.memory), stage.size), at: r.at, rates: rates}
-	p.step(s, batches, r.results)
-	if err := d.stream.CopyToDeviceAsync(r.at, stage.memory, p.used); err != nil {
-		return err
-	}
-	stage.busy = true
-	if err := d.stream.Record(stage.sent); err != nil {
-		return err
-	}
-	if err := d.stream.Fill8(r.results, 0, int64(unsafe.Sizeof(stepResults{}))); err != nil {
-		return err
-	}
-	type args struct{ step driver.Address }
-	err = launch(d, "keep_rates", driver.Dim{X: 1}, driver.Dim{X: 128}, &args{r.at})
-	r.rates.note(s, err == nil)
-	return err
-}
-
-func (d *device) end(s *kernels.Step) error {
-	r := &d.step
-	if err := d.toHost(r.here, r.results, int64(unsafe.Sizeof(stepResults{}))); err != nil {
-		return err
-	}
-	results := (*stepResults)(r.here)
-	for term := range s.Loss {
-		s.Loss[term] += results.loss[term]
-	}
-	return d.notFinite(results.failure)
-}
-
-// reserve makes room for a record of a size.
-func (r *record) reserve(d *device, size int64) error {
-	if r.results == 0 {
-		if err := r.first(); err != nil {
-			return err
-		}
-	}
-	if size <= r.size {
+	if r.at != 0 && size <= r.size && terms <= r.terms {
 		return nil
 	}
-	size = sizeClass(max(size, leastStaging))
-	if err := d.stream.Synchronize(); err != nil {
+	if err := d.harvest(0); err != nil {
 		return err
 	}
-	for i := range r.staging {
-		memory, err := driver.HostAlloc(size)
-		if err != nil {
-			return err
-		}
-		old := r.staging[i].memory
-		r.staging[i].memory, r.staging[i].size, r.staging[i].busy = memory, size, false
-		if old != nil {
-			if err := driver.HostFree(old); err != nil {
-				return err
-			}
-		}
+	// Half as much again, so that what grows a little with every step does not move with every step.
+	if size > r.size {
+		size = max(size, r.size+r.size/2, leastStaging)
 	}
-	if r.at != 0 {
-		old := r.at
-		r.at, r.size = 0, 0
-		if err := driver.Free(old); err != nil {
-			return err
-		}
-	}
-	at, err := driver.Alloc(size)
-	if err != nil {
+	size, terms = aligned(max(size, r.size)), max(terms, r.terms)
+	if err := r.free(); err != nil {
 		return err
 	}
-	r.at, r.size = at, size
+	return d.allocate(size, terms)
+}
+
+// allocate takes the memory, and points the slots to their parts of it.
+func (d *device) allocate(size int64, terms int) (err error) {
+	r := &d.step
+	slots, head := int64(len(r.slots)), aligned(resultsSize(terms))
+	if r.pinned, err = driver.HostAlloc(slots * (head + size)); err != nil {
+		return err
+	}
+	if r.results, err = driver.Alloc(head + (1+slots)*size); err != nil {
+		return errors.Join(err, r.free())
+	}
+	if err := d.stream.Fill8(r.results, 0, head); err != nil {
+		return errors.Join(err, r.free())
+	}
+	r.at, r.size, r.terms = r.results+driver.Address(head), size, terms
+	for i := range r.slots {
+		slot, n := &r.slots[i], int64(i)
+		slot.answer = unsafe.Add(r.pinned, n*(head+size))
+		slot.memory, slot.area = unsafe.Add(slot.answer, head), r.at+driver.Address((1+n)*size)
+	}
 	return nil
 }
 
-// first takes what does not depend on the size.
-func (r *record) first() (err error) {
-	for i := range r.staging {
-		if r.staging[i].sent == (driver.Event{}) {
-			if r.staging[i].sent, err = driver.NewEvent(false); err != nil {
-				return err
-			}
-		}
-	}
-	if r.here == nil {
-		if r.here, err = driver.HostAlloc(int64(unsafe.Sizeof(stepResults{}))); err != nil {
-			return err
-		}
-	}
-	r.results, err = driver.Alloc(int64(unsafe.Sizeof(stepResults{})))
-	return err
-}
-
+// free gives the memory back; nothing is under way.
 func (r *record) free() (err error) {
-	for i := range r.staging {
-		if r.staging[i].memory != nil {
-			err = errors.Join(err, driver.HostFree(r.staging[i].memory))
-		}
-		if r.staging[i].sent != (driver.Event{}) {
-			err = errors.Join(err, r.staging[i].sent.Close())
-		}
+	if r.pinned != nil {
+		err = driver.HostFree(r.pinned)
 	}
-	if r.here != nil {
-		err = errors.Join(err, driver.HostFree(r.here))
+	if r.results != 0 {
+		err = errors.Join(err, driver.Free(r.results))
 	}
-	for _, at := range []driver.Address{r.results, r.at} {
-		if at != 0 {
-			err = errors.Join(err, driver.Free(at))
-		}
-	}
-	err = errors.Join(err, r.rates.free())
 	*r = record{}
 	return err
 }
 
-// recordSize is what pack needs for a step.
+// recordSize is what a packer needs for a step.
 func recordSize(s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) int64 {
 	p := packer{rates: rates}
 	p.step(s, batches, 0)
@@ -291,7 +171,8 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 	head[0] = stepRecord{
 		slots: p.at + driver.Address(place), rates: p.rates.table, results: results, freshRates: put(p, p.rates.list), order: put(p, s.Order),
 		ratesFrom: s.RatesFrom, freshFrom: p.rates.from, freshCount: int64(len(p.rates.list)), number: s.Number,
-		rows: s.Rows, first: s.First, whole: s.WholeRows(), seed: s.Seed,
+		rows: s.Rows, terms: int64(len(s.Loss)), first: s.First, whole: s.WholeRows(), seed: s.Seed,
+		losses: results + driver.Address(resultsSize(0)),
 	}
 	if s.Training {
 		head[0].training = 1

@@ -84,9 +84,15 @@ func (r *resident) Free() {
 // upload sends arrays through two pinned buffers in turn: one is filled while the other is on its way.
 type upload struct {
 	device *device
-	stage  [2]staging
+	stage  [2]pinned
 	turn   int
 	used   int64 // bytes of the buffer whose turn it is
+}
+
+type pinned struct {
+	memory unsafe.Pointer
+	sent   driver.Event
+	busy   bool
 }
 
 func (u *upload) run(r *resident, data *kernels.Data) error {

@@ -29,11 +29,14 @@ func (backend) Open(id int, _ kernels.Options) (kernels.Device, error) {
 	if id != 0 {
 		return nil, fault.New(fault.DeviceUnavailable, "there is no device %s:%d; the only one is %s:0", name, id, name)
 	}
-	return device{}, nil
+	return &device{}, nil
 }
 
-// device has no state: buffers belong to whoever allocated them.
-type device struct{ kernels.HostMemory }
+// device has no state but results: buffers belong to whoever allocated them.
+type device struct {
+	kernels.HostMemory
+	kernels.HostSteps
+}
 
 func (device) Info() kernels.DeviceInfo {
 	return kernels.DeviceInfo{Name: name, Kind: name, Available: -1, Threads: 1}

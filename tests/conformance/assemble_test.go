@@ -18,6 +18,7 @@ type assembleCase struct {
 	name      string
 	parts     csr.Parts
 	order     []int64
+	before    int64 // rows of a larger batch that come before these
 	scaled    bool
 	denoising float32
 	shards    int64
@@ -148,6 +149,16 @@ func TestABatchMadeOnTheDeviceHasTheBitsOfTheReader(t *testing.T) {
 				require.NoError(t, err, c.name)
 				requireSameBatch(t, want, got, fmt.Sprintf("%s, items %d to %d", c.name, first, end))
 			}
+			if c.rowsOnly {
+				continue
+			}
+			part, from, to := c, int64(len(c.order))/3, int64(len(c.order))-1
+			part.order, part.before = c.order[from:to], from
+			want := &kernels.SparseBatch{}
+			csr.PartOf(whole, from, to, want)
+			got, err := assembled(d, m, part, 0, m.Columns(), entries)
+			require.NoError(t, err, c.name)
+			requireSameBatch(t, want, got, fmt.Sprintf("%s, rows %d to %d", c.name, from, to))
 		}
 	})
 }
@@ -180,7 +191,7 @@ func assembled(d kernels.Device, m *csr.Matrix, c assembleCase, first, end, entr
 	op.Batch = p.floats(make([]float32, op.Places.Total))
 	op.Workspace = p.workspace(op, op.Places.Rows)
 	step := &kernels.Step{
-		Number: 5, Rows: int64(len(c.order)), MaxRows: op.Places.Rows, Training: true, Seed: 0x1234567890abcdef, RatesFrom: 5,
+		Number: 5, Rows: int64(len(c.order)), MaxRows: op.Places.Rows, First: c.before, Training: true, Seed: 0x1234567890abcdef, RatesFrom: 5,
 		Order: c.order, Sparse: []*kernels.SparseBatch{nil, {Kept: op.Batch}},
 	}
 	if err := d.Assemble(op, step); err != nil {

@@ -140,7 +140,7 @@ func (c *denseBackwardCase) run(d kernels.Device) (r result, err error) {
 	if c.din != nil {
 		op.DIn = p.guarded(c.din, c.weight.columns)
 	}
-	op.Workspace = p.workspace(op, c.step.Rows)
+	op.Workspace = p.workspace(op, c.step.Most())
 	err = d.DenseBackward(op, c.step)
 	r.add("din", op.DIn)
 	r.add("in", op.In)
@@ -223,7 +223,7 @@ func (c *scatterCase) run(d kernels.Device) (r result, err error) {
 	if c.tied != nil {
 		op.TiedGradient = p.guarded(c.tied, c.weight.columns)
 	}
-	op.Workspace = p.workspace(op, c.step.Rows)
+	op.Workspace = p.workspace(op, c.step.Most())
 	err = d.Scatter(op, c.step)
 	r.add("dz", op.DZ)
 	r.addWeights(op.Weight)

@@ -62,12 +62,12 @@ func exactOutputs(onlyStats bool) (cases []opCase) {
 		for _, temperature := range []float32{0, 1} {
 			b, items, units := shape[0], shape[1], shape[2]
 			c := &outputCase{onlyStats: onlyStats, items: items, temperature: temperature, optimizer: s.optimizer()}
-			c.loss = kernels.Loss{Kind: kernels.Squared, Weight: float32(b) / 4} // a quarter for each row
+			target := ones(s.batch(b, items, pick(s, "target", batchKinds...), false))
+			c.step = s.step(c.optimizer, b, s.batch(b, items, pick(s, "input", batchKinds...), true), target)
+			c.loss = kernels.Loss{Kind: kernels.Squared, Weight: float32(c.step.WholeRows()) / 4} // a quarter for each row
 			if onlyStats {
 				c.loss = kernels.Loss{Kind: kernels.Softmax, Weight: 1}
 			}
-			target := ones(s.batch(b, items, pick(s, "target", batchKinds...), false))
-			c.step = s.step(c.optimizer, b, s.batch(b, items, pick(s, "input", batchKinds...), true), target)
 			sources, written := 1, pick(s, "written", false, false, true)
 			if temperature == 0 {
 				sources = pick(s, "sources", 1, 2, 1, 3)

@@ -68,7 +68,7 @@ func (c *forwardCase) run(d kernels.Device) (r result, err error) {
 		err = d.Gather(&kernels.Gather{Input: 1, Weight: w, Out: out, Accumulate: c.accumulate, Epilogue: e}, c.step)
 	} else {
 		op := &kernels.Dense{In: p.guarded(c.in, c.weight.columns), Weight: w, Out: out, Accumulate: c.accumulate, Epilogue: e}
-		op.Workspace = p.workspace(op, c.step.Rows)
+		op.Workspace = p.workspace(op, c.step.Most())
 		err = d.Dense(op, c.step)
 	}
 	r.add("out", out)

@@ -113,7 +113,7 @@ func (n *net) on(d kernels.Device) *running {
 
 	gather := &kernels.Gather{Input: 0, Weight: r.placed[n.in], Out: h1, Epilogue: &e1}
 	dense := &kernels.Dense{In: h1, Weight: r.placed[n.dense], Out: h2, Epilogue: &e2}
-	dense.Workspace = p.workspace(dense, gradientRows)
+	dense.Workspace = p.workspace(dense, n.step.Most())
 	output := &kernels.Output{
 		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, TiedInput: -1,
 		Bias:    r.placed[n.biasOut],
@@ -125,13 +125,13 @@ func (n *net) on(d kernels.Device) *running {
 	if n.tied {
 		output.TiedInput, output.TiedGradient = 0, p.alloc(gradientItems*gradientUnits)
 	}
-	output.Workspace = p.workspace(output, gradientRows)
+	output.Workspace = p.workspace(output, n.step.Most())
 	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}
 	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
-	denseBack.Workspace = p.workspace(denseBack, gradientRows)
+	denseBack.Workspace = p.workspace(denseBack, n.step.Most())
 	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: r.placed[n.bias1]}
 	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: r.placed[n.in], TiedGradient: output.TiedGradient}
-	scatter.Workspace = p.workspace(scatter, gradientRows)
+	scatter.Workspace = p.workspace(scatter, n.step.Most())
 
 	r.output = output
 	r.forward = []func(*kernels.Step) error{

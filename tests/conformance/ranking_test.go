@@ -166,6 +166,21 @@ var adversaries = []adversary{
 			}
 		}
 	}},
+	// All products are rounded down as far as can be, to the same number. The first items are not among the best.
+	{"rounded down", roundedDown},
+	// As they are, products are a little more than half of the last place of a bias of 1; rounded down they are a little less.
+	{"half a place of the bias", func(s *sampler, h, w []float32, columns int64) {
+		roundedDown(s, h, w, columns)
+		for i := range w {
+			if int64(i)%columns == 0 {
+				w[i] *= 63.875 - float32(columns-1)
+			}
+		}
+		for u := int64(0); u < int64(len(h)); u += columns {
+			h[u] = 1
+		}
+		scaleBy(w, 0x1p-30)
+	}},
 	{"norms of all sizes", func(s *sampler, h, w []float32, columns int64) {
 		for _, x := range [][]float32{h, w} {
 			for from := int64(0); from < int64(len(x)); from += columns {
@@ -194,6 +209,22 @@ var adversaries = []adversary{
 			w[i] *= float32(1 + int64(i)/columns)
 		}
 	}},
+}
+
+func roundedDown(s *sampler, h, w []float32, columns int64) {
+	for i := range h {
+		h[i] = 1 + 0.98/256
+	}
+	for i := range w {
+		w[i] = 1 + float32(0.9+0.09*s.Float64())/256
+		switch {
+		case int64(i)%columns != 0:
+		case i < len(w)/4:
+			w[i] = 0.5
+		default:
+			w[i] = 1
+		}
+	}
 }
 
 func scaleBy(x []float32, f float32) {
@@ -282,9 +313,39 @@ func (c *rankingCase) draw(s *sampler) {
 	}
 }
 
+// screeningCases are large enough for every backend to look at a rough score first: each adversary with each kind of score.
+func screeningCases() (cases []opCase) {
+	s := newSampler(23)
+	for n, a := range adversaries {
+		for m, kind := range []string{"plain", "ties in the bias", "two sources", "cosine"} {
+			c := &rankingCase{title: a.name + ", " + kind, rows: []int64{3, 34}[(n+m)%2], items: 1500, columns: 40, k: 10}
+			sources := 1
+			switch kind {
+			case "ties in the bias":
+				c.bias = make([]float32, c.items)
+				for i := range c.bias {
+					c.bias[i] = float32(s.IntN(2))
+				}
+			case "two sources":
+				sources = 2
+			case "cosine":
+				c.temperature = 0.5
+			}
+			for range sources {
+				h, w := s.normal(c.rows*c.columns, 1), s.normal(c.items*c.columns, 1)
+				a.fill(s, h, w, c.columns)
+				c.sources = append(c.sources, [2][]float32{h, w})
+			}
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
 var rankingOps = []group{
 	{"Scores", remembering(func() []opCase { return rankingCases(false) })},
 	{"TopK", remembering(func() []opCase { return rankingCases(true) })},
+	{"TopK of many items", remembering(screeningCases)},
 }
 
 func TestScoresAndTopKHaveTheBitsOfTheReference(t *testing.T) {

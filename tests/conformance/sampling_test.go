@@ -16,6 +16,7 @@ type sampler struct {
 	decks map[string][]int
 	dealt map[string]int // how often a feature was drawn, less the number of its values
 	words []string       // what was drawn, for the case's name
+	steps int            // how many were made
 }
 
 func newSampler(seed uint64) *sampler {
@@ -104,11 +105,14 @@ func squares(x []float32) []float32 {
 	return x
 }
 
-// step is a training step with rates of the optimizer at a small learning rate.
+// step is a training step with rates of the optimizer at a small learning rate. Other batches of its program are larger, by
+// nothing, by a row or by more than a tile has: what an op does must not depend on that.
 func (s *sampler) step(o kernels.Optimizer, rows int64, batches ...*kernels.SparseBatch) *kernels.Step {
-	number := int64(3)
+	number, most := int64(3), rows+[]int64{0, 1, 70}[s.steps%3]
+	s.steps++
+	s.words = append(s.words, fmt.Sprintf("room for %d rows", most))
 	step := &kernels.Step{
-		Number: number, Rows: rows, Training: true, Seed: 0x1234567890abcdef, Sparse: batches, Loss: make([]float64, 2),
+		Number: number, Rows: rows, MaxRows: most, Training: true, Seed: 0x1234567890abcdef, Sparse: batches, Loss: make([]float64, 2),
 		Rates: []kernels.Rates{{LearningRate: -1}, o.RatesAt(number, 0.05)}, RatesFrom: number - 1,
 	}
 	if s.IntN(3) == 0 { // a part of a batch

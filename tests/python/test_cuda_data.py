@@ -196,8 +196,8 @@ assert (lists[3][0] == want[0]).all() and not (lists[0][0] == want[0]).all() and
 
 def test_data_that_do_not_fit_are_copied_step_by_step_with_the_same_bits():
     run("""
-X = matrix(0.5, rows=300)
-Y = matrix(0.1, rows=300)
+X = matrix(0.5, rows=3000)
+Y = matrix(0.1, rows=3000)
 def train(**options):
     model = untrained(X)
     with dsstne.Trainer(model, X, Y, batch_size=16, devices="cuda:0", **options) as trainer:
@@ -233,4 +233,22 @@ with dsstne.Trainer(untrained(X), X, batch_size=16, devices="cuda:0") as trainer
     trainer.run(steps=2)
     taken = control.count("live_bytes") - before
 assert taken <= 1.2 * planned and planned <= 1.2 * taken, (taken, planned)
+""")
+
+
+def test_several_devices_make_their_shards_with_the_bits_of_the_host():
+    run("""
+X = matrix(0.3, rows=3000)
+def train(**options):
+    model = untrained(X, denoising=0.4, input_scaling="l2")
+    devices = ["cuda:0", "cuda:1", "cuda:2"]
+    with dsstne.Trainer(model, X, batch_size=30, devices=devices, **options) as trainer:
+        plan = trainer.plan()
+        trainer.run(steps=3)
+    return plan, tensors(model)
+kept, want = train()
+assert sum("Assemble the batch of " in text for text in kept["operations"]) == 2 * 3, kept["operations"]
+plan, got = train(memory_limit=kept["bytes"] - 1)
+assert not any("Assemble" in text for text in plan["operations"]), plan["operations"]
+assert same(want, got)
 """)

@@ -80,6 +80,22 @@ assert not control.messages()
     assert result[2] == pytest.approx(result[0], rel=1e-4)
 
 
+def test_nccl_is_found_in_the_folder_of_its_python_package(tmp_path, emulated):
+    library = tmp_path / "packages" / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
+    library.parent.mkdir(parents=True)
+    (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+    program = f"""
+sys.path.append({str(tmp_path / "packages")!r})
+dsstne.fit(matrix(20, 30), devices="all", hidden=[4], epochs=1, progress=False)
+print([line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line][:1])
+"""
+    for there in (False, True):
+        if there:
+            library.symlink_to(EMULATOR / "libnccl.so.2")
+        out = emulated("import sys" + DATA + program, LD_LIBRARY_PATH=str(tmp_path))
+        assert ("libnccl.so.2" in out) == there
+
+
 # What goes wrong on one of the devices, in a collective or elsewhere, while the others wait for it.
 FAULTS = """
 X = matrix(40, 60)
@@ -132,8 +148,10 @@ def test_a_run_goes_on_after_a_failed_step(joined):
 X = matrix(40, 60)
 with dsstne.Trainer(dsstne.fit(X, hidden=[8], epochs=1, progress=False), X, devices="all", batch_size=10) as trainer:
     trainer.run(steps=1)
-    for n in (1, 4, 15):
-        control.fail("cuLaunchKernel", n, 999)
+    # A step is a graph where collectives are launches, and many launches otherwise.
+    with_nccl = "libnccl" in open("/proc/self/maps").read()
+    for n in (1, 4, 7) if with_nccl else (1, 4, 15):
+        control.fail("cuGraphLaunch" if with_nccl else "cuLaunchKernel", n, 999)
         try:
             trainer.run(steps=2)
             raise SystemExit("nothing was raised")

@@ -111,21 +111,24 @@ def test_a_device_that_is_not_there_is_an_error_in_words(device):
     assert out.startswith('device "cuda:97": it is not there; ')
 
 
-def test_several_devices_train_to_the_loss_of_one_and_recommend_the_same(device):
+def test_all_devices_train_and_rank_one_model_together(device):
     out = device(
-        HEAD + "X = matrix(50, 70, 0.15)\n"
-        "names = [d['name'] for d in dsstne.doctor().engine['devices'] if d['name'].startswith('cuda')]\n"
-        "result = []\n"
-        "for devices in ['cpu'], names[:2], names:\n"
-        "    model = fitted(X, devices, hidden=[12])\n"
-        "    result.append([entry['loss'] for entry in model.history])\n"
-        "lists = [model.recommend(X, k=10, devices=devices) for devices in (names[:1], names)]\n"
-        "same = all((a == b).all() for a, b in zip(*lists))\n"
-        "print(json.dumps({'devices': len(names), 'losses': result, 'same': bool(same)}))"
+        HEAD + "X = matrix(70, 83, 0.15)\n"
+        "devices = [d['name'] for d in dsstne.doctor().engine['devices'] if d['name'].startswith('cuda:')]\n"
+        "result = {'devices': len(devices)}\n"
+        "if len(devices) > 1:\n"
+        "    cpu = fitted(X, 'cpu', hidden=[9, 7])\n"
+        "    result['cpu'] = cpu.history[-1]['loss']\n"
+        "    for parallel in ('model', 'data'):\n"
+        "        models = [fitted(X, devices, hidden=[9, 7], parallel=parallel) for _ in range(2)]\n"
+        "        result[parallel] = models[0].history[-1]['loss']\n"
+        "        assert all(models[0].tensor(n).tobytes() == models[1].tensor(n).tobytes() for n in cpu.tensors)\n"
+        "    for one, all_of_them in zip(*(cpu.recommend(X, k=20, devices=d) for d in (devices[:1], devices))):\n"
+        "        assert one.tobytes() == all_of_them.tobytes()\n"
+        "print(json.dumps(result))"
     )
     result = json.loads(out)
     if result["devices"] < 2:
-        pytest.skip("there is one device only")
-    for losses in result["losses"][1:]:
-        assert losses == pytest.approx(result["losses"][0], rel=1e-4)
-    assert result["same"]
+        pytest.skip("there is one device")
+    for parallel in ("model", "data"):
+        assert result[parallel] == pytest.approx(result["cpu"], rel=1e-4)

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from emulated import EMULATOR
 
 # Rows of Gowalla. 2,000 take minutes on the emulated driver; DSSTNE_TEST_CUDA_ROWS=2000 tries them.
 ROWS = int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "60"))
@@ -55,11 +56,36 @@ print(json.dumps(losses))
 """
 
 
-def test_reduced_precisions_train_to_nearly_the_same_loss():
-    losses = json.loads(run(PRECISIONS))
+def test_reduced_precisions_train_to_nearly_the_same_loss(device):
+    losses = json.loads(device(PRECISIONS))
     assert len(set(losses.values())) == 3
     assert losses["tensorfloat32"] == pytest.approx(losses["float32"], rel=2e-3)
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=1e-2)
+
+
+FORMS = """
+import sys
+import numpy as np, scipy.sparse, dsstne
+from emulator import Control
+control = Control()
+X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
+
+def counted(precision):
+    control.reset_counts()
+    dsstne.fit(X, devices="cuda:0", hidden=[8], epochs=1, batch_size=20, progress=False, precision=precision)
+    counts = control.counts()
+    fused = sum(n for name, n in counts.items() if name.startswith("launches.fused_"))
+    return counts.get("works.cublasLtMatmul", 0), fused, counts.get("launches.output_hidden", 0)
+
+print([[n > 0 for n in counted(precision)] for precision in ("float32", "bfloat16", "tensorfloat32")])
+"""
+
+
+def test_cublas_is_used_where_it_is_found_and_missed_by_nobody(emulated, tmp_path):
+    assert emulated(FORMS).strip() == str([[True, False, False]] * 3)
+    (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+    without = emulated(FORMS, LD_LIBRARY_PATH=str(tmp_path)).strip()
+    assert without == str([[False, False, True], [False, True, False], [False, True, False]])
 
 
 FAULTS = """
@@ -67,7 +93,7 @@ import numpy as np, scipy.sparse, dsstne
 from emulator import Control
 control = Control()
 X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
-OUT_OF_MEMORY, UNKNOWN = 2, 999
+OUT_OF_MEMORY, UNKNOWN, NOT_INITIALIZED, EXECUTION_FAILED = 2, 999, 1, 13
 
 def work():
     with dsstne.Dataset(X) as data:
@@ -80,7 +106,8 @@ functions = {"cuMemAlloc": OUT_OF_MEMORY, "cuMemHostAlloc": OUT_OF_MEMORY, "cuLa
              "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuStreamSynchronize": UNKNOWN,
              "cuMemsetD32Async": UNKNOWN, "cuModuleLoadData": UNKNOWN, "cuStreamCreate": UNKNOWN,
              "cuModuleGetFunction": UNKNOWN, "cuEventCreate": UNKNOWN, "cuEventRecord": UNKNOWN,
-             "cuDevicePrimaryCtxRetain": UNKNOWN, "cuCtxPushCurrent": UNKNOWN}
+             "cuDevicePrimaryCtxRetain": UNKNOWN, "cuCtxPushCurrent": UNKNOWN,
+             "cublasLtCreate": NOT_INITIALIZED, "cublasLtMatmul": EXECUTION_FAILED}
 raised = {}
 for function, code in functions.items():
     for n in range(1, 400):

@@ -91,7 +91,7 @@ func failure(what string, status C.int) error {
 	if status == 0 {
 		return nil
 	}
-	kind := fault.Internal
+	kind := fault.DeviceFailed
 	if status == 3 { // CUBLAS_STATUS_ALLOC_FAILED
 		kind = fault.OutOfMemory
 	}

@@ -15,9 +15,28 @@ func (s Stream) Capture(record func() error) (Graph, error) {
 	if err := failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), mode)); err != nil {
 		return Graph{}, err
 	}
+	ended := false
+	end := func() (Graph, error) {
+		ended = true
+		var g Graph
+		err := failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g.g))
+		if err != nil { // a refusal to end it must not leave the stream recording; where it has ended, nothing happens
+			var late Graph
+			if C.cuStreamEndCapture(s.c(), &late.g) == C.CUDA_SUCCESS && late.g != nil {
+				_ = late.Close()
+			}
+		}
+		return g, err
+	}
+	defer func() {
+		if !ended { // a panic
+			if g, _ := end(); g.g != nil {
+				_ = g.Close()
+			}
+		}
+	}()
 	recorded := record()
-	var g Graph
-	err := failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g.g))
+	g, err := end()
 	if recorded != nil {
 		if g.g != nil {
 			_ = g.Close()

@@ -142,7 +142,8 @@ struct FusedTiles {
 
   // Rows of a weight, rounded; zeros beyond its end.
   DEVICE void fetch_items(Element *to, const float *weight, int64_t columns, int64_t first, int64_t items, bool fours) {
-    constexpr int kFours = K / 4, kAtOnce = K > 128 ? 2 : 4;  // as many as there are registers for
+    constexpr int kFours = K / 4;
+    [[maybe_unused]] constexpr int kAtOnce = K > 128 ? 2 : 4;  // as many as there are registers for
 #pragma unroll kAtOnce
     for (int n = threadIdx.x; n < kFusedTile * kFours; n += kFusedThreads) {
       const int i = n / kFours, k = n % kFours * 4;

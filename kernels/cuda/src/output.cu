@@ -216,7 +216,7 @@ KERNEL(output_sum, OutputSumArgs) {
   double total = 0.0;
   for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b];
   if (!(fabs(total) <= 1.7976931348623157e308)) fail(a.step, a.launch, kFailLoss);
-  a.step->results->loss[a.term] += total;
+  a.step->losses[a.term] += total;
 }
 
 struct OutputHiddenArgs {

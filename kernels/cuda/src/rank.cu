@@ -1,13 +1,7 @@
 // Scores, defined to the bit (kernels/dot.go), and the best of them.
-#include "device.cuh"
-#include "step.cuh"
+#include "rank.cuh"
 
-constexpr int kRankTile = 32, kRankSlab = 32, kRankLanes = 8;
-
-// kernels.Dot's order of adding its eight lanes.
-DEVICE double sum_lanes(const double *lane) {
-  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
+constexpr int kRankTile = 32, kRankSlab = 32;
 
 struct SquaresArgs {
   const float *x;
@@ -30,12 +24,6 @@ KERNEL_BOUNDS(squares, SquaresArgs, 256, 4) {
   for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
   if (row < a.rows && lane == 0) a.squares[row] = sum;
 }
-
-struct ScoreSource {
-  const float *h;       // [rows, K], from the block's first row on
-  const float *weight;  // [I, K]
-  int64_t columns;
-};
 
 struct ScoresArgs {
   ScoreSource source[8];
@@ -97,17 +85,6 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
   }
 }
 
-// An item and its score as a number that is greater the better the item: the score's order, then the lower item, then, as it
-// is the score's and not its place's, the sign of a zero. 0 is no item.
-DEVICE uint64_t rank_key(float score, int64_t item) {
-  const uint32_t bits = __float_as_uint(score == 0.0f ? 0.0f : score);
-  const uint32_t order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  const uint32_t negative_zero = __float_as_uint(score) == 0x80000000u ? 1 : 0;
-  return uint64_t(order) << 32 | uint64_t(0x7fffffffu - uint32_t(item)) << 1 | negative_zero;
-}
-
-constexpr int kSelectThreads = 256, kSelectRoom = 2048;
-
 struct SelectArgs {
   const StepRecord *step;
   const float *scores;      // [rows, stride] of items first .. first + items
@@ -117,84 +94,21 @@ struct SelectArgs {
   int32_t exclude;          // slot, -1: none
 };
 
-// Merges the falling lists x[0 .. n) and y[0 .. m) into out[0 .. k); what is missing is 0. Every thread finds its places'
-// origins by bisection.
-DEVICE void merge_lists(const uint64_t *x, int64_t n, const uint64_t *y, int64_t m, uint64_t *out, int64_t k) {
-  for (int64_t place = threadIdx.x; place < k; place += kSelectThreads) {
-    // i of the first `place` come from x: the fewest such that the next of y is not better than the last of these.
-    int64_t low = place > m ? place - m : 0, high = place < n ? place : n;
-    while (low < high) {
-      const int64_t i = (low + high) / 2;
-      if (x[i] > y[place - 1 - i])
-        low = i + 1;
-      else
-        high = i;
-    }
-    const int64_t i = low, j = place - low;
-    const uint64_t from_x = i < n ? x[i] : 0, from_y = j < m ? y[j] : 0;
-    out[place] = from_x > from_y ? from_x : from_y;
-  }
-}
-
 // The best k of what was best before and of a tile of scores.
 //
-// A block has a row of the batch. Whatever beats the k-th best so far is collected in shared memory, in any order since no
-// two keys are equal; when that is full it is sorted (bitonic) and merged with the list. Reads 4 bytes a score; soon few
-// scores get any further. Any k: the list lies in global memory.
+// A block has a row of the batch. Reads 4 bytes a score; soon few scores get any further. Any k: the list lies in global memory.
 KERNEL_BOUNDS(select_best, SelectArgs, kSelectThreads, 4) {
-  SHARED(uint64_t, found, [kSelectRoom]);
-  SHARED(int, count, [1]);
   const int64_t u = blockIdx.x;
   if (u >= a.rows) return;
-  uint64_t *best = a.list[0] + u * a.k, *other = a.list[1] + u * a.k;
-  const int32_t *seen = nullptr;
-  int64_t seen_count = 0;
-  if (a.exclude >= 0) {
-    const SparseRecord &batch = a.step->slots[a.exclude];
-    seen = batch.indices + batch.offsets[a.row + u];
-    seen_count = batch.offsets[a.row + u + 1] - batch.offsets[a.row + u];
-  }
-  if (threadIdx.x == 0) count[0] = 0;
-  __syncthreads();
-  bool swapped = false;
-  for (int64_t from = 0; from < a.items; from += kSelectThreads) {
-    const int64_t i = from + threadIdx.x, item = a.first + i;
-    const uint64_t least = (swapped ? other : best)[a.k - 1];
-    const float score = i < a.items ? a.scores[u * a.stride + i] : 0.0f;
-    if (i < a.items && score == score) {
-      const uint64_t key = rank_key(score, item);
-      const bool allowed = !a.allowed || (a.allowed[item / 64] >> (item % 64) & 1) != 0;
-      if (key > least && allowed && position(seen, seen_count, int32_t(item)) < 0) found[atomicAdd(&count[0], 1)] = key;
-    }
-    __syncthreads();
-    const int n = count[0];
-    const bool full = n > kSelectRoom - kSelectThreads, last = from + kSelectThreads >= a.items;
-    if (!full && !(last && n > 0)) {
-      __syncthreads();
-      continue;
-    }
-    int size = 1;
-    while (size < n) size *= 2;
-    for (int t = n + threadIdx.x; t < size; t += kSelectThreads) found[t] = 0;
-    __syncthreads();
-    for (int run = 2; run <= size; run *= 2) {
-      for (int step = run / 2; step > 0; step /= 2) {
-        for (int t = threadIdx.x; t < size / 2; t += kSelectThreads) {
-          const int low = t / step * 2 * step + t % step, high = low + step;
-          const bool falling = (low & run) == 0;
-          const uint64_t x = found[low], y = found[high];
-          if ((x < y) == falling) found[low] = y, found[high] = x;
-        }
-        __syncthreads();
-      }
-    }
-    merge_lists(found, n, swapped ? other : best, a.k, swapped ? best : other, a.k);
-    swapped = !swapped;
-    if (threadIdx.x == 0) count[0] = 0;
-    __syncthreads();
-  }
-  if (swapped)
-    for (int64_t place = threadIdx.x; place < a.k; place += kSelectThreads) best[place] = other[place];
+  const Permitted may = permitted(a.step, a.exclude, a.allowed, a.row + u);
+  keep_best({a.list[0] + u * a.k, a.list[1] + u * a.k, a.k}, (a.items + kSelectThreads - 1) / kSelectThreads,
+            [&](int64_t round, uint64_t least) -> uint64_t {
+              const int64_t i = round * kSelectThreads + threadIdx.x, item = a.first + i;
+              const float score = i < a.items ? a.scores[u * a.stride + i] : 0.0f;
+              if (i >= a.items || score != score) return 0;
+              const uint64_t key = rank_key(score, item);
+              return key > least && may_have(may, item) ? key : 0;
+            });
 }
 
 struct RankedArgs {
@@ -208,9 +122,6 @@ struct RankedArgs {
 KERNEL_BOUNDS(ranked, RankedArgs, 256, 4) {
   const int64_t n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (n >= a.count) return;
-  const uint64_t key = a.list[n];
-  const uint32_t order = uint32_t(key >> 32);
-  const uint32_t bits = order & 0x80000000u ? order ^ 0x80000000u : ~order;
-  a.ids[n] = key == 0 ? -1 : int32_t(0x7fffffffu - (uint32_t(key) >> 1));
-  a.scores[n] = key == 0 ? -infinity() : key & 1 ? -0.0f : __uint_as_float(bits);
+  a.ids[n] = item_of(a.list[n]);
+  a.scores[n] = score_of(a.list[n]);
 }

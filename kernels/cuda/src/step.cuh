@@ -21,20 +21,22 @@ struct SparseRecord {
 };
 
 struct StepResults {
-  unsigned long long failure;  // 0, or what fail() makes of the first failure
-  double loss[64];  // by term
+  unsigned long long failure;  // 0, or what fail() makes of the first failure; stays until the host has seen it
+  unsigned long long stopped;  // 1: that was in an earlier step
 };
 
 struct StepRecord {
   SparseRecord *slots;  // batches that the device makes write theirs
-  Rates *rates;  // of the steps rates_from .. number; stays from step to step, and keep_rates adds what a step brings
+  Rates *rates;  // of the steps rates_from .. number; stays from step to step, and begin_step adds what a step brings
   StepResults *results;
+  double *losses;  // [terms], behind the results
   const Rates *fresh_rates;  // [fresh_count], for rates[fresh_from] on
   const int64_t *order;  // [rows], the rows of the data that the batch is made of
   int64_t rates_from;
   int64_t fresh_from, fresh_count;
   int64_t number;
   int64_t rows;
+  int64_t terms;
   int64_t first, whole;  // the batch begins at row `first` of one that has `whole` rows
   uint64_t seed;
   int32_t training;
@@ -53,10 +55,11 @@ DEVICE void fail(const StepRecord *step, int32_t launch, int32_t kind, int64_t r
             ~((unsigned long long)launch << 42 | (unsigned long long)kind << 40 | (unsigned long long)row));
 }
 
-// Whether an earlier launch has failed; then nothing is computed and nothing changes any more.
+// Whether an earlier step, or an earlier launch of this one, has failed; then nothing is computed and no weight changes any
+// more. Steps follow each other before the host sees how they went.
 DEVICE bool failed_before(const StepRecord *step, int32_t launch) {
   const unsigned long long failure = step->results->failure;
-  return failure != 0 && int64_t(~failure >> 42) < launch;
+  return failure != 0 && (step->results->stopped != 0 || int64_t(~failure >> 42) < launch);
 }
 
 // Where a sorted list has a value, -1 if it has not.

@@ -1,0 +1,150 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"math"
+
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+const (
+	screenItems = 128 // kScreenItems of src/screen.cu
+	// leastFirst is how many items are scored before the others are screened, at least; and four times k, so that the limit
+	// that they give is one that few of the others reach.
+	leastFirst = 512
+	// growth is how many times as many items as all waves before it a wave has.
+	growth = 3
+)
+
+// firstWave is how many tiles of items are scored without screening.
+func firstWave(k int64) int64 { return int64(blocks(max(leastFirst, 4*k), screenItems)) }
+
+// screens tells whether TopK computes low-precision products first: where most items need no score then.
+func screens(op *kernels.TopK) bool {
+	sources := len(op.Sources)
+	return sources > 0 && sources <= kernels.MaxSources && op.Items >= 2*screenItems*firstWave(op.K)
+}
+
+// candidateRoom is for how many candidates of a row in a wave there is room: a few times those that are expected.
+func candidateRoom(k int64) int64 { return 512 + 8*k }
+
+func spaceOfScreening(op *kernels.TopK, rows int64) rankSpace {
+	r := rankSpace{rows: rows}
+	r.hiddenSquares = r.take(2 * rows)
+	r.lists = r.take(2 * 2 * rows * op.K)
+	if op.Allowed != nil {
+		r.allowed = r.take(2 * ((op.Items + 63) / 64))
+	}
+	r.hiddenNorm, r.limit, r.count = r.take(rows), r.take(rows), r.take(rows)
+	r.candidates, r.ranked = r.take(rows*candidateRoom(op.K)), r.take(2*rows*op.K)
+	return r
+}
+
+// wave is Wave of src/screen.cu.
+type wave struct{ begin, count, tiles, stride, items int64 }
+
+// wavesOf cuts the items into waves. The stride has no factor in common with the number of tiles, so that every tile is in one
+// wave, and is near the golden section of it, so that the first tiles come from all over.
+func wavesOf(items, k int64) []wave {
+	tiles := int64(blocks(items, screenItems))
+	stride := max(1, int64(0.6180339887498949*float64(tiles)))
+	for commonDivisor(stride, tiles) != 1 {
+		stride++
+	}
+	var list []wave
+	for begin, count := int64(0), firstWave(k); begin < tiles; {
+		count = min(count, tiles-begin)
+		list = append(list, wave{begin, count, tiles, stride, items})
+		begin += count
+		count = growth * begin
+	}
+	return list
+}
+
+func commonDivisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// screenBounds are the constants of the error of low-precision products, see src/screen.cu.
+func screenBounds(sources []kernels.OutputSource) (relative, floor, widens float64) {
+	columns := 0.0
+	for _, source := range sources {
+		columns += float64(source.Weight.Columns)
+	}
+	return math.Exp2(-7) + math.Exp2(-15) + columns*math.Exp2(-21), columns * math.Exp2(-112), columns*math.Exp2(-24) + math.Exp2(-20)
+}
+
+// bestOfScreened scores only the items that may be among the best.
+func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, workspace, allowed driver.Address, lists [2]driver.Address, row, rows int64) error {
+	type beginArgs struct {
+		source                           [kernels.MaxSources]sourceArgs
+		hiddenSquares, hiddenNorm, count driver.Address
+		floor                            float64
+		rows                             int64
+		sources                          int32
+	}
+	type screenArgs struct {
+		step                                                driver.Address
+		source                                              [kernels.MaxSources]sourceArgs
+		bias, allowed, hiddenNorm, limit, candidates, count driver.Address
+		wave                                                wave
+		rows, row                                           int64
+		sources, exclude, room                              int32
+		temperature, relative, floor, widens                float32
+	}
+	type refineArgs struct {
+		step                                                   driver.Address
+		source                                                 [kernels.MaxSources]sourceArgs
+		bias, allowed, hiddenSquares, limit, candidates, count driver.Address
+		list                                                   [2]driver.Address
+		wave                                                   wave
+		rows, row, k                                           int64
+		sources, exclude, room, all                            int32
+		temperature                                            float32
+	}
+	source, err := sourcesOf(&op.Scorer, row)
+	if err != nil {
+		return err
+	}
+	place, threads := space.placed(workspace), driver.Dim{X: 256}
+	sources, exclude, room := int32(len(op.Sources)), int32(op.Exclude), int32(candidateRoom(op.K))
+	relative, floor, widens := screenBounds(op.Sources)
+	bias := driver.Address(0)
+	if op.Bias != nil {
+		bias = addressOf(op.Bias.Value)
+	}
+	err = launch(d, "begin_screen", driver.Dim{X: blocks(rows, 32)}, threads, &beginArgs{
+		source, place(space.hiddenSquares), place(space.hiddenNorm), place(space.count), floor, rows, sources,
+	})
+	if err != nil {
+		return err
+	}
+	kernel, high := "screen_128", int64(128)
+	if rows <= 32 {
+		kernel, high = "screen_32", 32
+	}
+	for n, w := range wavesOf(op.Items, op.K) {
+		if n > 0 {
+			err := launch(d, kernel, driver.Dim{X: uint32(w.count), Y: blocks(rows, high)}, threads, &screenArgs{
+				d.step.at, source, bias, allowed, place(space.hiddenNorm), place(space.limit), place(space.candidates), place(space.count),
+				w, rows, row, sources, exclude, room, op.Temperature, float32(relative), float32(floor), float32(widens),
+			})
+			if err != nil {
+				return err
+			}
+		}
+		err := launch(d, "refine", driver.Dim{X: uint32(rows)}, threads, &refineArgs{
+			d.step.at, source, bias, allowed, place(space.hiddenSquares), place(space.limit), place(space.candidates), place(space.count),
+			lists, w, rows, row, op.K, sources, exclude, room, flag(n == 0), op.Temperature,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

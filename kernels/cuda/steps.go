@@ -1,0 +1,247 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"unsafe"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+// A step on its way: the host packs its record and batches into pinned memory; the stream of copies takes them to an area of
+// the device; the stream of ops copies them from there to the record, does the ops and copies the results back. So the next
+// step is packed and copied while this one computes. The host waits only for a step that is as old as there are slots.
+
+// steps are those under way, and what all of them share.
+type steps struct {
+	record
+	rates    rateTable
+	open     *kernels.Step // the one that is begun
+	slots    [kernels.MostUnderWay + 1]slot
+	next     int // slot of the next step
+	underWay int // so many slots before it are taken
+	done     []kernels.Result
+	told     []kernels.Result
+	failed   error // of the first step that failed, until Settle has told
+}
+
+// slot is what a step has of its own until it is done.
+type slot struct {
+	memory, answer unsafe.Pointer // pinned: record and batches; results
+	area           driver.Address // on the device: what was in memory
+	copied, done   driver.Event
+	number, rows   int64
+	terms          int
+	sites          []site
+}
+
+func (r *steps) events() (list []*driver.Event) {
+	for i := range r.slots {
+		list = append(list, &r.slots[i].copied, &r.slots[i].done)
+	}
+	return list
+}
+
+// Run begins a step, by launching the graph that the list was captured as.
+func (d *device) Run(list *kernels.List, s *kernels.Step, walk func() error) error {
+	r := &d.step
+	if r.open != nil {
+		return fault.New(fault.Internal, "%s: a step begins inside another", d.info.Name)
+	}
+	if r.failed != nil {
+		return nil // like those that were begun before this was known
+	}
+	r.open = s
+	defer func() { r.open = nil }()
+	var walked error
+	err := d.do("a step", func() error {
+		return d.begin(list, s, s.Sparse, func() error {
+			walked = walk()
+			return walked
+		})
+	})
+	if walked != nil {
+		return walked
+	}
+	return err
+}
+
+// run puts an op into the stream while its step is begun; otherwise it is a step of its own, with the batches that it needs.
+func (d *device) run(what string, s *kernels.Step, slots []int, work func() error) error {
+	return d.do(what, func() error {
+		switch d.step.open {
+		case s:
+			return work()
+		case nil:
+			return d.alone(s, slots, work)
+		}
+		return fault.New(fault.Internal, "an op of one step is called inside another")
+	})
+}
+
+// alone does an op as a step, and waits for it.
+func (d *device) alone(s *kernels.Step, slots []int, work func() error) error {
+	r := &d.step
+	if err := d.harvest(0); err != nil {
+		return err
+	}
+	if r.failed != nil {
+		return fault.New(fault.Internal, "a step before has failed, and nobody has asked: %v", r.failed)
+	}
+	batches := make([]*kernels.SparseBatch, len(s.Sparse))
+	for _, slot := range slots {
+		batches[slot] = s.Sparse[slot]
+	}
+	before := len(r.done)
+	if err := d.begin(nil, s, batches, work); err != nil {
+		return err
+	}
+	if err := d.harvest(0); err != nil {
+		return err
+	}
+	if r.failed != nil {
+		return d.tell()
+	}
+	for term, loss := range r.done[before].Loss {
+		s.Loss[term] += loss
+	}
+	r.done = r.done[:before]
+	return nil
+}
+
+// begin sends a step's record and batches, and puts its ops and the way of its results into the stream.
+func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, walk func() error) (err error) {
+	r, begun := &d.step, false
+	defer func() {
+		if begun {
+			return
+		}
+		// What is in the streams already uses the slot, which the next step will take, and may have found a failure.
+		if after := errors.Join(d.harvest(0), d.clear()); err == nil {
+			err = after
+		}
+	}()
+	if r.underWay == len(r.slots) {
+		if err := d.harvest(r.underWay - 1); err != nil {
+			return err
+		}
+	}
+	rates, err := r.rates.prepare(d, s)
+	if err != nil {
+		return err
+	}
+	r.rates.note(s, false)
+	if err := d.reserve(list, s, batches, rates); err != nil {
+		return err
+	}
+	slot := &r.slots[r.next]
+	slot.number, slot.rows, slot.terms = s.Number, s.WholeRows(), len(s.Loss)
+	if err := d.send(slot, s, batches, rates); err != nil {
+		return err
+	}
+	if err := d.work(list, slot, walk); err != nil {
+		return err
+	}
+	if err := d.stream.CopyToHostAsync(slot.answer, r.results, resultsSize(slot.terms)); err != nil {
+		return err
+	}
+	if err := d.stream.Record(slot.done); err != nil {
+		return err
+	}
+	r.rates.note(s, true)
+	begun, r.next, r.underWay = true, (r.next+1)%len(r.slots), r.underWay+1
+	return nil
+}
+
+// send packs record and batches and puts their way to the record into the streams. The slot's former step is done.
+func (d *device) send(slot *slot, s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) error {
+	r := &d.step
+	p := packer{to: unsafe.Slice((*byte)(slot.memory), r.size), at: r.at, rates: rates}
+	p.step(s, batches, r.results)
+	if err := d.copies.CopyToDeviceAsync(slot.area, slot.memory, p.used); err != nil {
+		return err
+	}
+	if err := d.copies.Record(slot.copied); err != nil {
+		return err
+	}
+	if err := d.stream.Wait(slot.copied); err != nil {
+		return err
+	}
+	return d.stream.Copy(r.at, slot.area, p.used)
+}
+
+// Settle waits for the oldest steps.
+func (d *device) Settle(underWay int) (results []kernels.Result, err error) {
+	r := &d.step
+	if r.underWay > underWay || r.failed != nil {
+		err = d.do("waiting for a step", func() error {
+			err := d.harvest(underWay)
+			if err == nil && r.failed != nil {
+				err = d.tell()
+			}
+			return err
+		})
+	}
+	r.done, r.told = r.told[:0], r.done
+	return r.told, err
+}
+
+// harvest waits until so many steps are under way and takes the results of the others. An error is one of the device: nothing
+// is known then of the steps that were under way.
+func (d *device) harvest(underWay int) error {
+	r := &d.step
+	for r.underWay > underWay {
+		slot := &r.slots[(r.next+len(r.slots)-r.underWay)%len(r.slots)]
+		if err := d.watched(slot.wait); err != nil {
+			_ = d.clear()
+			return err
+		}
+		r.underWay--
+		results := (*stepResults)(slot.answer)
+		switch {
+		case r.failed != nil: // this one has changed nothing
+		case results.failure != 0:
+			r.failed = d.notFinite(results.failure, slot.sites)
+		default:
+			loss := unsafe.Slice((*float64)(unsafe.Add(slot.answer, unsafe.Sizeof(*results))), slot.terms)
+			r.done = append(r.done, kernels.Result{Number: slot.number, Rows: slot.rows, Loss: append([]float64(nil), loss...)})
+		}
+	}
+	return nil
+}
+
+// wait returns when the step is done.
+func (s *slot) wait() error {
+	done, err := s.done.Happened()
+	if err == nil && !done {
+		err = s.done.Synchronize()
+	}
+	return err
+}
+
+// tell returns the failure of a step, when nothing is under way any more, and lets the next step begin as if it had not been.
+func (d *device) tell() error {
+	if err := d.harvest(0); err != nil {
+		return err
+	}
+	failed := d.step.failed
+	d.step.failed = nil
+	if err := d.clear(); err != nil {
+		return err
+	}
+	return failed
+}
+
+// clear waits for the streams, and takes the note of a failure away.
+func (d *device) clear() error {
+	r := &d.step
+	r.underWay = 0
+	err := errors.Join(d.copies.Synchronize(), d.stream.Synchronize())
+	if r.results != 0 {
+		err = errors.Join(err, d.stream.Fill8(r.results, 0, resultsSize(0)))
+	}
+	return err
+}

@@ -1,0 +1,258 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/random"
+	"dsstne/kernels"
+)
+
+// The list of a small network on a device, and how its steps are begun. Batches differ in rows and entries, the last one has
+// fewer rows than the others.
+
+const (
+	listItems = 90
+	listUnits = 9
+	listRows  = 70
+	listTerms = 100 // far more than its one loss needs
+)
+
+type listRun struct {
+	device  kernels.Device
+	place   *place
+	ops     []func(*kernels.Step) error
+	list    kernels.List
+	weights []*kernels.Weights
+	steps   []*kernels.Step
+}
+
+// newListRun places the network and makes so many steps.
+func newListRun(d kernels.Device, steps int) *listRun {
+	s := newSampler(51)
+	o := kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9, WeightDecay: 0.01}
+	in := s.weight("in", listItems, listUnits, 0.3, o)
+	in.last = make([]int32, listItems)
+	out, bias := s.weight("out", listItems, listUnits, 0.3, o), s.weight("bias", listUnits, 1, 0.3, o)
+	p := &place{device: d}
+	r := &listRun{device: d, place: p, weights: []*kernels.Weights{in.place(p), out.place(p), bias.place(p)}}
+	h, dh := p.alloc(listRows*listUnits), p.alloc(listRows*listUnits)
+	end := kernels.Epilogue{Bias: r.weights[2].Value, Activation: kernels.Tanh, Dropout: 0.2, Stream: random.StreamDropout}
+	replay := &kernels.Replay{Input: 0, Weight: r.weights[0], Optimizer: o}
+	gather := &kernels.Gather{Input: 0, Weight: r.weights[0], Out: h, Epilogue: &end}
+	output := &kernels.Output{
+		Name: "output", Target: 1, Term: listTerms - 1, Items: listItems, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}, Optimizer: o,
+		Sources: []kernels.OutputSource{{H: h, DH: dh, Weight: r.weights[1]}}, Stats: p.alloc(2 * listRows), TiedInput: -1,
+	}
+	output.Workspace = p.workspace(output, listRows)
+	back := &kernels.Backward{Name: "hidden", H: h, DH: dh, Units: listUnits, Epilogue: end, Bias: r.weights[2], Optimizer: o}
+	scatter := &kernels.Scatter{Input: 0, DZ: dh, Weight: r.weights[0], Optimizer: o}
+	scatter.Workspace = p.workspace(scatter, listRows)
+	r.ops = []func(*kernels.Step) error{
+		func(s *kernels.Step) error { return d.Replay(replay, s) },
+		func(s *kernels.Step) error { return d.Gather(gather, s) },
+		func(s *kernels.Step) error { return d.OutputStats(output, s) },
+		func(s *kernels.Step) error { return d.OutputStep(output, s) },
+		func(s *kernels.Step) error { return d.Backward(back, s) },
+		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
+	}
+	rates := schedule(o, int64(steps))
+	for n := range steps {
+		rows := []int64{3, 64, 70, 65}[n%4]
+		if n == steps-1 {
+			rows = 1
+		}
+		kind := batchKinds[n%len(batchKinds)]
+		r.steps = append(r.steps, &kernels.Step{
+			Number: int64(n) + 1, Rows: rows, MaxRows: listRows, Training: true, Seed: 5, Rates: rates[:n+1], RatesFrom: 1,
+			Sparse: []*kernels.SparseBatch{s.batch(rows, listItems, kind, true), s.batch(rows, listItems, "sparse", false)},
+		})
+	}
+	return r
+}
+
+// walk calls the ops of a step, each inside of Run or on its own.
+func (r *listRun) walk(step *kernels.Step) error {
+	for _, op := range r.ops {
+		if err := op(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone does all steps op by op and returns the losses.
+func (r *listRun) alone() (losses []float64, err error) {
+	for _, step := range r.steps {
+		step.Loss = make([]float64, listTerms)
+		if err := r.walk(step); err != nil {
+			return losses, err
+		}
+		losses = append(losses, step.Loss[listTerms-1])
+	}
+	return losses, nil
+}
+
+// begun begins all steps, of which so many may be under way, and returns the losses of those that went well.
+func (r *listRun) begun(list *kernels.List, underWay int) (losses []float64, err error) {
+	settle := func(underWay int) error {
+		results, err := r.device.Settle(underWay)
+		for _, result := range results {
+			if want := r.steps[len(losses)]; result.Number != want.Number || result.Rows != want.Rows {
+				return errors.New("the results are not in order")
+			}
+			losses = append(losses, result.Loss[listTerms-1])
+		}
+		return err
+	}
+	for _, step := range r.steps {
+		own := *step // which may change as soon as the step is begun
+		own.Loss = make([]float64, listTerms)
+		if err = r.device.Run(list, &own, func() error { return r.walk(&own) }); err != nil {
+			break
+		}
+		own = kernels.Step{}
+		if err := settle(underWay); err != nil {
+			return losses, err
+		}
+	}
+	if failure := settle(0); failure != nil {
+		return losses, failure
+	}
+	return losses, err
+}
+
+func (r *listRun) contents() (all result) {
+	for _, w := range r.weights {
+		all.addWeights(w)
+	}
+	return all
+}
+
+func (r *listRun) free() {
+	r.list.Free()
+	r.place.free()
+}
+
+// spoil makes the loss of a step infinite.
+func (r *listRun) spoil(n int) {
+	target := r.steps[n].Sparse[1]
+	target.Values, target.ItemValues = slices.Clone(target.Values), slices.Clone(target.ItemValues)
+	target.Values[0], target.ItemValues[0] = infinite, infinite
+	for u := range target.RowSum {
+		target.RowSum[u] = infinite
+	}
+}
+
+func TestStepsThatFollowEachOtherUnseenAreThoseThatAreWaitedFor(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		d := open(2)
+		one := newListRun(d, 10)
+		defer one.free()
+		want, err := one.alone()
+		require.NoError(t, err)
+		require.Len(t, want, 10)
+		for _, kept := range []bool{false, true} {
+			for _, underWay := range []int{0, 1, kernels.MostUnderWay, 99} {
+				for _, known := range []bool{false, true} { // how large batches can be; otherwise what is kept has to be made anew
+					r := newListRun(d, 10)
+					list := &r.list
+					if !kept {
+						list = nil
+					} else if known {
+						r.list.Entries = []int64{listRows * listItems, listRows * listItems}
+					}
+					got, err := r.begun(list, underWay)
+					require.NoError(t, err)
+					require.Equal(t, want, got, "kept %v, %d under way, sizes known %v", kept, underWay, known)
+					require.NoError(t, compare(r.contents(), one.contents(), nil))
+					r.free()
+				}
+			}
+		}
+	})
+}
+
+func TestAStepThatFailsStopsThoseBehindIt(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		d := open(1)
+		for _, bad := range []int{0, 1, 4, 8, 9} {
+			one := newListRun(d, 10)
+			one.spoil(bad)
+			want, failed := one.alone()
+			var stopped, again *kernels.NotFiniteError
+			require.ErrorAs(t, failed, &stopped)
+			require.Len(t, want, bad)
+			atFailure := one.contents()
+			one.steps = one.steps[bad+1:]
+			wantAfter, err := one.alone()
+			require.NoError(t, err)
+			for _, underWay := range []int{0, 1, kernels.MostUnderWay, 99} {
+				r := newListRun(d, 10)
+				r.spoil(bad)
+				got, err := r.begun(&r.list, underWay)
+				require.ErrorAs(t, err, &again)
+				require.Equal(t, stopped, again)
+				require.Equal(t, want, got, "the losses of the steps before step %d, %d under way", bad, underWay)
+				require.NoError(t, compare(r.contents(), atFailure, nil))
+				r.steps = r.steps[bad+1:]
+				after, err := r.begun(&r.list, underWay)
+				require.NoError(t, err, "what was told is over")
+				require.Equal(t, wantAfter, after)
+				require.NoError(t, compare(r.contents(), one.contents(), nil))
+				r.free()
+			}
+			one.free()
+		}
+	})
+}
+
+func TestAWalkThatFailsOrPanicsLeavesTheDeviceUsable(t *testing.T) {
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		d := open(1)
+		one := newListRun(d, 4)
+		defer one.free()
+		want, err := one.alone()
+		require.NoError(t, err)
+		broken := errors.New("broken")
+		for _, panics := range []bool{false, true} {
+			for at := range one.ops {
+				r := newListRun(d, 4)
+				// A list that was not kept yet: nothing of it was done where it is kept first.
+				err := func() (err error) {
+					defer func() {
+						if p := recover(); p != nil {
+							err = p.(error)
+						}
+					}()
+					step := *r.steps[0]
+					step.Loss = make([]float64, listTerms)
+					return d.Run(&r.list, &step, func() error {
+						for _, op := range r.ops[:at] {
+							if err := op(&step); err != nil {
+								return err
+							}
+						}
+						if panics {
+							panic(broken)
+						}
+						return broken
+					})
+				}()
+				require.ErrorIs(t, err, broken)
+				results, err := d.Settle(0)
+				require.NoError(t, err)
+				require.Empty(t, results)
+				if d.Info().Name == "cuda:0" {
+					got, err := r.begun(&r.list, 1)
+					require.NoError(t, err)
+					require.Equal(t, want, got)
+				}
+				r.free()
+			}
+		}
+	})
+}

@@ -1,0 +1,212 @@
+"""How steps follow each other on a CUDA device, by the counters and faults of the emulated driver."""
+
+import json
+
+import pytest
+
+PRELUDE = """
+import json
+import numpy as np, scipy.sparse, dsstne
+from emulator import Control
+control = Control()
+
+def matrix(rows=70, items=60, density=0.2):
+    X = scipy.sparse.random(rows, items, density, "csr", np.float32, random_state=np.random.default_rng(1))
+    X.data[:] = 1
+    return X
+
+def trainer(X, devices="cuda:0", hidden=(8,), loss="softmax", **options):
+    model = dsstne.fit(X, hidden=list(hidden), loss=loss, epochs=0, progress=False)
+    return dsstne.Trainer(model, X, devices=devices, **{"batch_size": 20, "learning_rate": 0.01, **options})
+
+def counted(work):
+    control.reset_counts()
+    work()
+    return control.counts()
+
+def tensors(model):
+    return {name: model.tensor(name).copy() for name in model.tensors}
+"""
+
+
+@pytest.fixture
+def program(emulated):
+    """Runs a program on the emulator; late: work is done when somebody waits for it."""
+    return lambda code, late=False: emulated(PRELUDE + code, DSSTNE_CUDAEMU_LAZY=str(int(late)))
+
+
+# What a run takes beside its steps is taken twice, in runs of other lengths, and told apart from what each step takes.
+EACH_STEP = """
+X = matrix()
+with trainer(X, hidden=(8, 5), optimizer="adam") as t:
+    t.run(steps=3)  # an epoch has 4, the last of which is smaller
+    few, many = (counted(lambda: t.run(steps=n)) for n in (5, 13))
+each = {name: (many.get(name, 0) - few.get(name, 0)) / 8 for name in many}
+assert each["graph_launches"] == 1, each
+assert each["calls.cuGraphInstantiate"] == 0 if "calls.cuGraphInstantiate" in each else True
+assert each["calls.cuLaunchKernel"] == 0, "outside of the graph"
+assert each["launches"] > 10, "within it"
+assert each.get("allocations", 0) == 0 and each.get("frees", 0) == 0
+assert each["calls.cuStreamSynchronize"] == 0
+assert each["copies.host_to_device"] == each["copies.device_to_device"] == each["copies.device_to_host"] == 1, each
+assert each["bytes.device_to_host"] == 24, "what has failed, and the loss"
+print(json.dumps(each))
+assert not control.messages()
+"""
+
+
+def test_a_step_is_one_launch_of_a_graph_and_waits_for_nothing(program):
+    each = json.loads(program(EACH_STEP))
+    assert each.get("synchronisations", 0) == 0
+
+
+def test_the_host_waits_for_a_step_only_when_others_are_under_way(program):
+    each = json.loads(program(EACH_STEP, late=True))
+    # Work is done when somebody waits for it: for the results of the oldest step, and for nothing else.
+    assert each["synchronisations"] <= each["calls.cuEventSynchronize"] == 1
+
+
+def test_work_that_is_done_late_gives_the_same_bits(program):
+    code = """
+X = matrix()
+result = []
+for options in ({}, {"optimizer": {"kind": "momentum"}, "weight_decay": 0.01}, {"hidden": (9, 5), "loss": "sigmoid"}):
+    with trainer(X, **options) as t:
+        losses = [t.run(steps=n).loss for n in (1, 2, 9)]
+        result.append([losses, {name: x.tolist() for name, x in tensors(t.model).items()}])
+assert not control.messages()
+print(json.dumps(result))
+"""
+    at_once = program(code)
+    assert program(code, late=True) == at_once
+
+
+def test_a_run_gives_the_bits_of_as_many_runs_of_one_step(program):
+    program("""
+X = matrix()
+with trainer(X) as one, trainer(X) as many:
+    for _ in range(11):
+        want = one.run(steps=1)
+    got = many.run(steps=11)
+    for name in ("step", "epoch", "examples", "loss", "epoch_loss", "learning_rate"):
+        assert getattr(want, name) == getattr(got, name), name
+    a, b = tensors(one.model), tensors(many.model)
+assert all((a[name] == b[name]).all() for name in a)
+""")
+
+
+def test_no_buffer_has_a_number_for_each_example_and_item(program):
+    program("""
+rows, items = 64, 12000
+X = matrix(rows, items, 0.002)
+for loss in ("softmax", "sigmoid"):
+    with trainer(X, hidden=(4,), loss=loss, batch_size=rows) as t:
+        t.run(steps=2)
+        live = control.counts()["live_bytes"]
+    # All that there is on the device, of which weights and their states are 2.3 MB.
+    assert live < 4 * rows * items + 2.4e6, (loss, live)
+""")
+
+
+FAILING = """
+X = matrix()
+X.data[X.indptr[45]] = 3e38
+told = {}
+for device in ("cpu", "cuda:0"):
+    with trainer(X, devices=device, loss="squared", shuffle=False) as t:
+        try:
+            t.run(steps=40)
+            told[device] = "nothing"
+        except dsstne.NotFiniteError as error:
+            told[device] = str(error)
+        p = t.run(steps=1)  # the step after the one that failed
+        finite = all(np.isfinite(x).all() for x in tensors(t.model).values())
+        told[device] = [told[device].split(";")[0], p.step, p.epoch, p.examples, finite]
+print(json.dumps(told))
+"""
+
+
+def test_a_step_that_fails_is_told_by_its_number_when_others_are_under_way(program):
+    for late in (False, True):
+        told = json.loads(program(FAILING, late))
+        assert told["cuda:0"] == told["cpu"]
+        assert "stopped at step 3 " in told["cpu"][0]
+
+
+def test_a_run_that_is_interrupted_ends_with_the_steps_that_were_begun(program):
+    program("""
+class Enough(Exception):
+    pass
+
+def interrupt(progress):
+    if progress.step >= 10:
+        raise Enough
+
+X = matrix()
+with trainer(X, batch_size=1) as t:
+    try:
+        t.run(steps=10**9, on_progress=interrupt)
+        raise SystemExit("it went on")
+    except Enough:
+        pass
+    done = t.progress.step
+    assert done >= 10
+    with trainer(X, batch_size=1) as again:
+        again.run(steps=done)
+        a, b = tensors(t.model), tensors(again.model)
+        assert again.progress.loss == t.progress.loss
+assert all((a[name] == b[name]).all() for name in a)
+""")
+
+
+FAULTS = """
+X = matrix(40)
+UNKNOWN, OUT_OF_MEMORY, INVALIDATED = 999, 2, 901
+
+def work(t):
+    t.run(steps=4)
+    return tensors(t.model)
+
+with trainer(X) as t:
+    want = work(t)
+functions = {
+    "cuStreamBeginCapture": UNKNOWN, "cuStreamEndCapture": INVALIDATED, "cuGraphInstantiate": OUT_OF_MEMORY,
+    "cuGraphDestroy": UNKNOWN, "cuGraphLaunch": UNKNOWN, "cuStreamWaitEvent": UNKNOWN, "cuMemcpyDtoDAsync": UNKNOWN,
+    "cuMemsetD8Async": UNKNOWN, "cuEventRecord": UNKNOWN, "cuEventQuery": UNKNOWN, "cuEventSynchronize": UNKNOWN,
+    "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuLaunchKernel": UNKNOWN}
+live = {name: value for name, value in control.counts().items() if name.startswith("live")}
+raised = {}
+for function, code in functions.items():
+    for n in (1, 2, 3, 5, 8):
+        with trainer(X) as t:
+            control.fail(function, n, code)
+            try:
+                work(t)
+            except dsstne.OutOfMemoryError as error:
+                kind = OUT_OF_MEMORY
+            except dsstne.DeviceFailedError as error:
+                kind = UNKNOWN
+            else:
+                break
+            finally:
+                control.clear_faults()
+            raised[function] = n
+            assert (kind == OUT_OF_MEMORY) == (code == OUT_OF_MEMORY), (function, n)
+            assert all(np.isfinite(x).all() for x in work(t).values()), "it goes on"
+        del t
+        now = {name: value for name, value in control.counts().items() if name.startswith("live")}
+        assert now == live, (function, n, now, live)
+assert control.count("live_graphs") == 0
+with trainer(X) as t:
+    again = work(t)
+    assert control.count("live_graphs") == 1
+assert control.count("live_graphs") == 0, "a program that is freed frees its graph"
+assert all((want[name] == again[name]).all() for name in want)
+print(json.dumps(sorted(set(functions) - set(raised))))
+"""
+
+
+def test_a_graph_that_the_driver_refuses_is_an_error_and_the_device_goes_on(program):
+    # A fault in what is asked for late only, or in what only a device that works late is asked for, is not reached.
+    assert json.loads(program(FAULTS)) == ["cuEventSynchronize"]
+    assert json.loads(program(FAULTS, late=True)) == []
