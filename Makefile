@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 LIBRARY := python/dsstne/_lib/libdsstne.so
 BUILD_FILES := pyproject.toml hatch_build.py scripts/compile_kernels.py
 SOURCES := go.mod go.sum capi/exports.map include/dsstne.h \
-           $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh')
+           $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' -o -name 'forms.txt')
 C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
 # What the emulated CUDA driver is made of; nothing on other machines.

@@ -30,6 +30,9 @@ type Options struct {
 	Of             int    // CPU only: the device is one of so many virtual ones that share the threads, at least one each
 	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
 	Precision      Precision
+	// Form is for tests and measurements on CUDA devices: how an output is computed where it can be done in that way, "simple",
+	// "fused" or "chunked"; empty: as is known to be best.
+	Form string
 }
 
 // Precision says what the products of hidden values, weights and gradients are made of. Weights, state, sums and everything
@@ -37,10 +40,12 @@ type Options struct {
 type Precision int32
 
 // Float32 multiplies the numbers as they are. BFloat16 rounds every factor to bfloat16 first (8 bits of precision, to nearest,
-// ties to even, numbers below the normal ones to zero) and adds the products in float32.
+// ties to even, numbers below the normal ones to zero) and adds the products in float32. TensorFloat32 multiplies numbers of
+// which a device of its kind reads the first ten bits of the mantissa, rounded or cut off, and adds the products in float32.
 const (
 	Float32 Precision = iota
 	BFloat16
+	TensorFloat32
 )
 
 // Device owns memory and runs ops. Methods are called from one goroutine at a time.

@@ -4,7 +4,7 @@ package kernels
 var (
 	ActivationWords = []string{Linear: "linear", Sigmoid: "sigmoid", Tanh: "tanh", ReLU: "relu"}
 	LossWords       = []string{SigmoidCrossEntropy: "sigmoid", ScaledMarginal: "scaled_marginal", Softmax: "softmax", Squared: "squared"}
-	PrecisionWords  = []string{Float32: "float32", BFloat16: "bfloat16"}
+	PrecisionWords  = []string{Float32: "float32", BFloat16: "bfloat16", TensorFloat32: "tensorfloat32"}
 	OptimizerWords  = []string{SGD: "sgd", Momentum: "momentum", Nesterov: "nesterov", RMSProp: "rmsprop", Adam: "adam", AdamW: "adamw"}
 )
 

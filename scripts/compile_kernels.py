@@ -3,6 +3,8 @@
 ``python scripts/compile_kernels.py`` makes ``kernels/cuda/images`` from ``kernels/cuda/src``, or leaves it alone if it
 is up to date; the build of the library calls it. All ``.cu`` files are one translation unit, so there is one image for
 each architecture; it is found by name, and a digest of everything that it depends on stands beside it.
+
+``--resources sm_80 sm_90a`` makes nothing, and prints registers, shared memory and spills of each kernel.
 """
 
 from __future__ import annotations
@@ -78,10 +80,11 @@ def compiler() -> ctypes.CDLL | None:
     return ctypes.CDLL(str(folder / "lib" / "libnvrtc.so.12")) if folder else None
 
 
-def compile_for(nvrtc: ctypes.CDLL, target: str) -> bytes:
-    """The image of one architecture."""
+def compile_for(nvrtc: ctypes.CDLL, target: str, *, verbose: bool = False) -> bytes:
+    """The image of one architecture; what the compiler has to say goes to stderr."""
     unit = "".join(f'#include "{path.name}"\n' for path in sorted(SOURCES.glob("*.cu")))
     options = [*FLAGS, f"--gpu-architecture={target}", f"--include-path={SOURCES}"]
+    options += ["--ptxas-options=-v"] if verbose else []
     program = ctypes.c_void_p()
     created = nvrtc.nvrtcCreateProgram(ctypes.byref(program), unit.encode(), b"kernels.cu", 0, None, None)
     if created != 0:
@@ -138,10 +141,22 @@ def ensure_images() -> None:
     write(DIGEST, wanted.encode() + b"\n")
 
 
+def print_resources(targets: list[str]) -> None:
+    """Prints what each kernel takes, as the assembler tells it."""
+    nvrtc = compiler()
+    if nvrtc is None:
+        raise CompileError("the CUDA compiler is missing: pip install " + " ".join(WHEELS))
+    for target in targets:
+        compile_for(nvrtc, target, verbose=True)
+
+
 def main() -> int:
     """The command."""
     try:
-        ensure_images()
+        if sys.argv[1:2] == ["--resources"]:
+            print_resources(sys.argv[2:] or list(TARGETS[:-1]))
+        else:
+            ensure_images()
     except CompileError as error:
         print(error, file=sys.stderr)
         return 1

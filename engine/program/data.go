@@ -68,7 +68,10 @@ func (b *builder) keep(layer int) (*keptData, error) {
 	if stays || b.spec.Entries(layer) > kernels.MostEntries {
 		return nil, nil
 	}
-	first, end := b.itemsOf(l.Size)
+	first, end := int64(0), l.Size
+	if !b.data {
+		first, end = b.shardOf(l.Size)
+	}
 	data, err := b.spec.Keep(layer, first, end)
 	if err != nil {
 		return nil, fault.Wrap(err, "layer %q", l.Name)
@@ -141,7 +144,7 @@ func assembleText(op *kernels.Assemble, layer *network.Layer, training bool) str
 // Makes tells whether the devices make the batches of a slot, out of the rows in Step.Order: all of them do or none.
 func (p *Program) Makes(slot int) bool { return p.parts[0].made[slot] != nil }
 
-// ownBatches are the batches of a step as the rank sees them: those that its device makes, its shards, and others as they are.
+// ownBatches are the batches of a step as the rank sees them: those that its device makes, what it cuts out of whole ones, and others as they are.
 func (p *part) ownBatches(step *kernels.Step) ([]*kernels.SparseBatch, error) {
 	p.batches = append(p.batches[:0], step.Sparse...)
 	for _, cut := range p.cuts {
@@ -152,8 +155,8 @@ func (p *part) ownBatches(step *kernels.Step) ([]*kernels.SparseBatch, error) {
 	for slot, made := range p.made {
 		if made != nil {
 			p.batches[slot] = made
-		} else if p.shards != nil {
-			p.batches[slot] = p.shards[slot]
+		} else if p.own != nil {
+			p.batches[slot] = p.own[slot]
 		}
 	}
 	return p.batches, nil

@@ -168,7 +168,10 @@ func (b *builder) ending(e *kernels.Epilogue) string {
 
 func (b *builder) forwardOutput(i int) error {
 	layer := &b.net.Layers[i]
-	first, end := b.itemsOf(layer.Size)
+	first, end := int64(0), layer.Size
+	if b.sharded() {
+		first, end = b.shardOf(layer.Size)
+	}
 	scorer := kernels.Scorer{Items: end - first, Temperature: layer.Temperature}
 	var err error
 	if scorer.Bias, err = b.biasOf(i); err != nil {

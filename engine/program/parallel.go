@@ -121,13 +121,13 @@ func (b *builder) exchangeGradients() {
 // takeRows gives a rank its rows of the batches.
 func (b *builder) takeRows() {
 	p := b.p
-	p.of, p.shards = len(b.spec.Ranks), make([]*kernels.SparseBatch, len(b.slots))
+	p.of, p.own = len(b.spec.Ranks), make([]*kernels.SparseBatch, len(b.slots))
 	for slot, i := range b.slots {
 		if p.made[slot] != nil {
 			continue
 		}
 		out := &kernels.SparseBatch{}
-		p.shards[slot] = out
+		p.own[slot] = out
 		p.cuts = append(p.cuts, Op{
 			Text: fmt.Sprintf("Part %d of %d of the rows of the batch of %s", b.rank+1, p.of, b.net.Layers[i].Name),
 			run: func(s *kernels.Step) error {

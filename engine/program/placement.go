@@ -33,12 +33,11 @@ func ReadPlacement(o *strictjson.Object) Placement {
 	} else {
 		p.Devices = []string{o.String("devices", "auto")}
 	}
-	const onlyCUDA = "tensorfloat32"
-	word := o.Word("precision", "float32", append([]string{onlyCUDA}, kernels.PrecisionWords...)...)
-	if word == onlyCUDA {
+	word := o.Word("precision", "float32", kernels.PrecisionWords...)
+	p.Precision = kernels.Precision(max(0, slices.Index(kernels.PrecisionWords, word)))
+	if p.Precision == kernels.TensorFloat32 && !slices.ContainsFunc(p.Devices, someGPU.MatchString) {
 		o.Fail("precision", "is %q, which only CUDA devices have; on the CPU use bfloat16 or float32", word)
 	}
-	p.Precision = kernels.Precision(max(0, slices.Index(kernels.PrecisionWords, word)))
 	return p
 }
 

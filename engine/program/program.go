@@ -16,13 +16,13 @@ type Spec struct {
 	// Entries is the most stored entries a batch of a bound layer can have; BatchBytes what such a batch takes.
 	Entries func(layer int) int64
 	Data    []Part // the bound datasets, for the plan
-	// Parallel is how several ranks train.
-	Parallel Parallel
 	// Keep describes columns first .. end of what feeds a layer, for devices that keep it; the same of the same dataset. Nil: all
 	// batches are made on the host.
 	Keep  func(layer int, first, end int64) (*kernels.Data, error)
 	host  map[int]string // layers whose data stay on the host though Keep could be asked, and why
 	Limit int64          // memory_limit in bytes, 0 = none
+	// Parallel is how several ranks train.
+	Parallel Parallel
 	// Training: nil builds the forward part only.
 	Training *Training
 }

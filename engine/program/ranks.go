@@ -90,10 +90,10 @@ type part struct {
 	memory             *memory
 	copies             []copied
 	loss               []float64 // of the last step, by term
-	// cuts make shards out of a step's batches, for one of several ranks. They come before the step's list, on the host.
-	cuts   []Op
-	shards []*kernels.SparseBatch // by slot
-	of     int                    // the rank has an equal part of each batch's rows, one of so many; 0: all rows
+	// cuts make batches out of a step's: what one of several ranks has of them. They come before the step's list, on the host.
+	cuts []Op
+	own  []*kernels.SparseBatch // by slot: what they make
+	of   int                    // the rank has an equal part of each batch's rows, one of so many; 0: all rows
 	// kept are the datasets that the device keeps, made the batches that it makes of them, by slot; notes say of others why not.
 	kept  []*keptData
 	made  []*kernels.SparseBatch
@@ -105,16 +105,16 @@ type part struct {
 // runStep walks the list of a step, over this rank's share of the batches.
 func (p *part) runStep(step *kernels.Step) error {
 	own := *step
-	if p.of > 0 {
-		first, end := shardOf(step.Rows, p.rank, p.of)
-		own.First, own.Whole, own.Rows = first, step.Rows, end-first
-		if len(step.Order) > 0 {
-			own.Order = step.Order[first:end]
-		}
-	}
 	var err error
 	if own.Sparse, err = p.ownBatches(step); err != nil {
 		return err
+	}
+	if p.of > 0 {
+		first, end := shardOf(step.Rows, p.rank, p.of)
+		own.First, own.Whole, own.Rows = first, step.Rows, end-first
+		if len(own.Order) > 0 {
+			own.Order = own.Order[first:end]
+		}
 	}
 	return p.walk(&p.step, &own)
 }
@@ -150,13 +150,13 @@ func (p *part) walk(list *opList, step *kernels.Step) error {
 // takeShards gives a rank its shards of the batches.
 func (b *builder) takeShards() {
 	p := b.p
-	p.shards = make([]*kernels.SparseBatch, len(b.slots))
+	p.own = make([]*kernels.SparseBatch, len(b.slots))
 	for slot, i := range b.slots {
 		if p.made[slot] != nil {
 			continue
 		}
 		layer, out := &b.net.Layers[i], &kernels.SparseBatch{}
-		p.shards[slot] = out
+		p.own[slot] = out
 		first, end := b.shardOf(layer.Size)
 		shard := csr.Shard
 		if b.spec.Training == nil {
@@ -176,14 +176,6 @@ func (b *builder) takeShards() {
 func (b *builder) allReduce(what string, buffer kernels.Buffer, units int64) {
 	to := b.p.Communicator
 	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.MaxRows*units) })
-}
-
-// itemsOf is the range of a layer's items that the builder's rank has.
-func (b *builder) itemsOf(n int64) (first, end int64) {
-	if b.sharded() {
-		return b.shardOf(n)
-	}
-	return 0, n
 }
 
 // shardOf is the range of rows that the builder's rank has of n.

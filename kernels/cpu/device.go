@@ -46,6 +46,9 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Precision == kernels.TensorFloat32 {
+		return nil, fault.New(fault.Unsupported, "a CPU has no products of %s; bfloat16 and float32 are what it has", o.Precision)
+	}
 	threads := o.Threads
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0) // follows the cgroup and the affinity mask
@@ -60,7 +63,7 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 
 func precisions(t *c.Table) []string {
 	if t != nil && t.BFloat16() {
-		return kernels.PrecisionWords
+		return kernels.PrecisionWords[:2]
 	}
 	return kernels.PrecisionWords[:1]
 }

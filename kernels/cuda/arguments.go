@@ -9,9 +9,10 @@ import (
 
 // kernelNames are the kernels that are looked up when a device is opened.
 var kernelNames = []string{
-	"fill", "gather", "scatter", "replay", "dense", "activate_sums", "backward", "dense_backward_input", "dense_backward_weight",
+	"fill", "gather", "scatter", "replay", "dense", "dense_finish", "activate_sums", "backward",
+	"dense_backward_input", "dense_backward_weight",
 	"logits", "inverse_norms", "output_stats", "combine_stats", "output_loss", "output_sum", "output_hidden", "output_weight",
-	"output_project_weight", "output_project_hidden", "output_bias", "squares", "scores", "select_best", "ranked",
+	"output_update", "output_bias", "pack_rows", "output_merge_hidden", "squares", "scores", "select_best", "ranked",
 	"add_parts", "update_written",
 	"assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place", "items_count", "items_scan",
 	"items_write", "keep_rates",

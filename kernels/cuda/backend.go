@@ -34,7 +34,7 @@ func describe(d driver.DeviceInfo) kernels.DeviceInfo {
 		Name:       fmt.Sprintf("cuda:%d", d.ID),
 		Kind:       fmt.Sprintf("%s, compute capability %d.%d", d.Name, d.Capability/10, d.Capability%10),
 		Available:  d.Free,
-		Precisions: kernels.PrecisionWords[:1],
+		Precisions: kernels.PrecisionWords,
 		Used:       d.UsersText(),
 		Missing:    d.Unusable(),
 	}
@@ -49,5 +49,5 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if o.InstructionSet != "" && o.InstructionSet != "auto" {
 		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\" has no instruction set %q to choose", id, o.InstructionSet)
 	}
-	return open(info, o.Precision)
+	return open(info, o)
 }

@@ -8,6 +8,7 @@ import (
 
 	"dsstne/engine/fault"
 	"dsstne/kernels"
+	"dsstne/kernels/cuda/cublaslt"
 	"dsstne/kernels/cuda/driver"
 )
 
@@ -26,23 +27,34 @@ type device struct {
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
 	closed   bool
-	narrow   int32 // 1: products are of bfloat16
+	narrow   int32 // kernels.Precision: what products are of
+	form     string
+	// What the forms of the output depend on; library is nil where there is none.
+	capability, sharedBytes, multiprocessors int
+	cacheBytes                               int64
+	library                                  *cublaslt.Handle
 }
 
 // open takes part in the device's primary context, loads the kernels and makes the stream.
-func open(info driver.DeviceInfo, precision kernels.Precision) (*device, error) {
+func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 	context, err := driver.Open(info.ID)
 	if err != nil {
 		return nil, err
 	}
 	d := &device{info: describe(info), context: context, kernel: map[string]driver.Kernel{}}
 	d.info.Available = -1
-	d.memory.device, d.narrow = d, flag(precision == kernels.BFloat16)
+	d.memory.device, d.narrow, d.form = d, int32(o.Precision), o.Form
+	d.capability, d.sharedBytes, d.multiprocessors = info.Capability, info.SharedBytes, info.Multiprocessors
+	d.cacheBytes = int64(info.L2Bytes)
 	err = d.do("opening", func() error {
 		if err := d.load(info.Capability); err != nil {
 			return err
 		}
-		d.stream, err = driver.NewStream()
+		if d.stream, err = driver.NewStream(); err == nil {
+			if err = d.loadLibrary(); err != nil {
+				err = errors.Join(err, d.stream.Close())
+			}
+		}
 		if err != nil {
 			return errors.Join(err, d.module.Unload())
 		}
@@ -67,7 +79,7 @@ func (d *device) load(capability int) error {
 			return errors.Join(fault.Wrap(err, "kernel %s", name), d.module.Unload())
 		}
 	}
-	return nil
+	return d.loadFused()
 }
 
 // do runs a function inside the device's context and says of an error where it was.
@@ -108,7 +120,6 @@ func (d *device) Close() error {
 		return nil
 	}
 	err := d.do("closing", func() error {
-		// A lost device refuses all of this; what can be given back is, and the first refusal is told.
 		err := d.stream.Synchronize()
 		if d.member != nil {
 			err = errors.Join(err, d.member.leave())
@@ -119,6 +130,9 @@ func (d *device) Close() error {
 	if d.memory.live == 0 {
 		err = errors.Join(err, d.context.Close())
 	}
+	if driver.Lost(err) {
+		return nil // it refuses all of this, as who used it has been told; what it holds goes with its context
+	}
 	var family *fault.Error
 	if errors.As(err, &family) {
 		return family
@@ -128,7 +142,12 @@ func (d *device) Close() error {
 
 // launch puts a kernel into the stream. The arguments are laid out as the kernel's struct.
 func launch[T any](d *device, name string, grid, block driver.Dim, args *T) error {
-	err := driver.Launch(d.stream, d.kernel[name], grid, block, 0, args)
+	return launchShared(d, name, grid, block, 0, args)
+}
+
+// launchShared gives the kernel dynamic shared memory as well.
+func launchShared[T any](d *device, name string, grid, block driver.Dim, shared int, args *T) error {
+	err := driver.Launch(d.stream, d.kernel[name], grid, block, shared, args)
 	runtime.KeepAlive(args)
 	if err != nil {
 		return fault.Wrap(err, "kernel %s", name)

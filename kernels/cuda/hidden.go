@@ -125,6 +125,9 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 	}
 	return d.run("Dense", s, nil, func() error {
 		w := op.Weight
+		if p, ok := d.denseOf(w, s.Most()); ok {
+			return p.forward(d, op)
+		}
 		grid := driver.Dim{X: blocks(w.Rows, productTile), Y: blocks(s.Rows, productTile)}
 		return launch(d, "dense", grid, driver.Dim{X: productThreads}, &args{
 			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, epilogueOf(op.Epilogue),
@@ -179,6 +182,9 @@ func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error
 	}
 	return d.run("DenseBackward", s, nil, func() error {
 		w, threads := op.Weight, driver.Dim{X: productThreads}
+		if p, ok := d.denseOf(w, s.Most()); ok {
+			return p.backward(d, op)
+		}
 		a := args{
 			d.step.at, addressOf(op.DZ), addressOf(op.In), addressOf(op.DIn), weightsOf(w, op.Optimizer), flag(op.Accumulate), d.narrow, 0,
 		}

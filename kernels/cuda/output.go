@@ -9,7 +9,8 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// outputTile is how many items' logits there are at a time. It does not depend on the batch, so that results do not.
+// outputTile is how many items' logits there are at a time in the simple form. It does not depend on the batch, so that results
+// do not.
 const outputTile = 2048
 
 // The structs of src/output.cu that several kernels take.
@@ -28,47 +29,69 @@ type (
 	}
 )
 
-// outputSpace is an output's workspace, in elements of 4 bytes: first what has 8 bytes.
-type outputSpace struct {
-	tile                                                      int64
-	loss, logits, bias, strip, hidden, hiddenInverse, inverse int64 // where they begin
-	total                                                     int64
+func lossOf(l kernels.Loss) lossArgs {
+	return lossArgs{int32(l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget}
 }
 
-func spaceOf(op *kernels.Output, rows int64) outputSpace {
-	s := outputSpace{tile: min(op.Items, outputTile)}
-	take := func(n int64) int64 {
-		at := s.total
-		s.total += (n + 3) / 4 * 4
-		return at
-	}
-	s.loss = take(2 * int64(blocks(s.tile, 32)))
-	s.logits = take(rows * s.tile)
-	s.bias = take(s.tile)
+// outputSpace is the workspace of an output that goes tile by tile, in elements of 4 bytes: first what has 8 bytes.
+type outputSpace struct {
+	space
+	tile                                       int64
+	loss, logits, bias, hiddenInverse, inverse int64 // where they begin
+}
+
+// space hands out places one behind the other, each aligned for what a product reads at once.
+type space struct{ total int64 }
+
+func (s *space) take(n int64) int64 {
+	const aligned = 64
+	at := s.total
+	s.total += (n + aligned - 1) / aligned * aligned
+	return at
+}
+
+func spaceOf(op *kernels.Output, rows, tile int64) outputSpace {
+	s := outputSpace{tile: tile}
+	s.loss = s.take(2 * int64(blocks(s.tile, 32)))
+	s.logits = s.take(rows * s.tile)
+	s.bias = s.take(s.tile)
 	if op.Temperature != 0 {
-		columns := op.Sources[0].Weight.Columns
-		s.strip = take(s.tile * columns)
-		s.hidden = take(rows * columns)
-		s.hiddenInverse = take(rows)
-		s.inverse = take(s.tile)
+		s.hiddenInverse = s.take(rows)
+		s.inverse = s.take(s.tile)
 	}
 	return s
+}
+
+// tileProducts makes the products of an output that goes tile by tile, those of src/product.cuh or a library's.
+type tileProducts interface {
+	// begin is called before the first tile.
+	begin(*outputRun) error
+	// logits makes those of the tile, but for what finishArgs tell.
+	logits(*outputRun) error
+	// hidden adds the tile's part of the gradient by a source, weight makes the gradient by the source's weight and updates it.
+	hidden(r *outputRun, n int) error
+	weight(r *outputRun, n int) error
+	// end is called after the last tile of a step.
+	end(*outputRun) error
 }
 
 // outputRun is an output op on its way through the tiles.
 type outputRun struct {
 	*device
-	op     *kernels.Output
-	step   *kernels.Step
-	at     driver.Address // of the workspace
-	space  outputSpace
-	finish finishArgs
-	first  int64 // of the tile's items
-	items  int64
+	op       *kernels.Output
+	step     *kernels.Step
+	at       driver.Address // of the workspace
+	space    outputSpace
+	products tileProducts
+	narrow16 driver.Address // of the gradients in bfloat16, if they are wanted so
+	padded   int64          // rows whose gradients are there, those beyond the batch as zeros; 0: of the batch only
+	finish   finishArgs
+	first    int64 // of the tile's items
+	items    int64
 }
 
-func (d *device) output(op *kernels.Output, s *kernels.Step) *outputRun {
-	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: spaceOf(op, s.Most())}
+func (d *device) tiled(op *kernels.Output, s *kernels.Step, space outputSpace, products tileProducts) *outputRun {
+	r := &outputRun{device: d, op: op, step: s, at: addressOf(op.Workspace), space: space, products: products}
 	r.finish.temperature = op.Temperature
 	if op.Bias != nil {
 		r.finish.bias = addressOf(op.Bias.Value)
@@ -89,10 +112,20 @@ func (r *outputRun) tiles(each func() error) error {
 			return err
 		}
 	}
+	if err := r.products.begin(r); err != nil {
+		return err
+	}
 	for r.first = 0; r.first < r.op.Items; r.first += r.space.tile {
 		r.items = min(r.space.tile, r.op.Items-r.first)
-		if err := r.logits(); err != nil {
+		if err := r.products.logits(r); err != nil {
 			return err
+		}
+		if r.op.Temperature != 0 {
+			w := r.op.Sources[0].Weight
+			rows := addressOf(w.Value) + driver.Address(4*r.first*w.Columns)
+			if err := r.inverseNorms(rows, r.finish.itemInverse, w.Columns, r.items, r.items); err != nil {
+				return err
+			}
 		}
 		if err := each(); err != nil {
 			return err
@@ -101,82 +134,60 @@ func (r *outputRun) tiles(each func() error) error {
 	return nil
 }
 
-func (r *outputRun) inverseNorms(x, inverse driver.Address, columns, rows, most int64) error {
+// inverseNorms measures rows of a matrix: so many, or with -1 those of the batch, of which there are up to most.
+func (d *device) inverseNorms(x, inverse driver.Address, columns, rows, most int64) error {
 	type args struct {
 		step, x, inverse driver.Address
 		columns, rows    int64
 		launch           int32
 	}
-	return launch(r.device, "inverse_norms", driver.Dim{X: blocks(most, 8)}, driver.Dim{X: 256},
-		&args{r.device.step.at, x, inverse, columns, rows, r.next(site{})})
-}
-
-func (r *outputRun) logits() error {
-	type args struct {
-		step, h, weight, z          driver.Address
-		columns, tile, first, items int64
-		accumulate, narrow, launch  int32
-	}
-	z := r.place(r.space.logits)
-	if len(r.op.Sources) == 0 {
-		return r.stream.Fill32(z, 0, r.step.Most()*r.space.tile)
-	}
-	for n, source := range r.op.Sources {
-		w := source.Weight
-		grid := driver.Dim{X: blocks(r.items, productTile), Y: blocks(r.step.Most(), productTile)}
-		err := launch(r.device, "logits", grid, driver.Dim{X: productThreads}, &args{
-			r.device.step.at, addressOf(source.H), addressOf(w.Value), z, w.Columns, r.space.tile, r.first, r.items, flag(n > 0),
-			r.narrow, r.next(site{}),
-		})
-		if err != nil {
-			return err
-		}
-		if r.op.Temperature != 0 {
-			rows := addressOf(w.Value) + driver.Address(4*r.first*w.Columns)
-			if err := r.inverseNorms(rows, r.finish.itemInverse, w.Columns, r.items, r.items); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return launch(d, "inverse_norms", driver.Dim{X: blocks(most, 8)}, driver.Dim{X: 256},
+		&args{d.step.at, x, inverse, columns, rows, d.next(site{})})
 }
 
 var lossWords = [2]string{"a logit", "the loss"}
 
 // OutputStats computes maximum and log-sum-exp of each row.
 func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
+	return d.run("OutputStats", s, nil, func() error {
+		if op.Items == 0 {
+			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Most())
+		}
+		return d.outputForm(op, s).statistics()
+	})
+}
+
+// statistics computes them a tile after the other.
+func (r *outputRun) statistics() error {
 	type args struct {
 		step, z, stats       driver.Address
 		finish               finishArgs
 		tile, first, items   int64
 		begins, ends, launch int32
 	}
-	return d.run("OutputStats", s, nil, func() error {
-		if op.Items == 0 {
-			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Most())
-		}
-		r := d.output(op, s)
-		return r.tiles(func() error {
-			return launch(d, "output_stats", driver.Dim{X: uint32(s.Most())}, driver.Dim{X: 256}, &args{
-				d.step.at, r.place(r.space.logits), addressOf(op.Stats), r.finish, r.space.tile, r.first, r.items,
-				flag(r.first == 0), flag(r.first+r.items == op.Items), d.next(site{tensor: op.Name, what: lossWords, noRow: true}),
-			})
+	return r.tiles(func() error {
+		return launch(r.device, "output_stats", driver.Dim{X: uint32(r.step.Most())}, driver.Dim{X: 256}, &args{
+			r.device.step.at, r.place(r.space.logits), addressOf(r.op.Stats), r.finish, r.space.tile, r.first, r.items,
+			flag(r.first == 0), flag(r.first+r.items == r.op.Items), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
 		})
 	})
 }
 
 // CombineStats makes the statistics of all items out of those of shards.
 func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
+	return d.run("CombineStats", s, nil, func() error {
+		return d.combineStats(addressOf(op.Parts), addressOf(op.Stats), op.Shards, op.Stride, s.Most())
+	})
+}
+
+func (d *device) combineStats(parts, stats driver.Address, count, stride, most int64) error {
 	type args struct {
 		step, parts, stats driver.Address
 		shards, stride     int64
 		launch             int32
 	}
-	return d.run("CombineStats", s, nil, func() error {
-		return launch(d, "combine_stats", driver.Dim{X: blocks(s.Most(), 256)}, driver.Dim{X: 256}, &args{
-			d.step.at, addressOf(op.Parts), addressOf(op.Stats), op.Shards, op.Stride, d.next(site{}),
-		})
-	})
+	return launch(d, "combine_stats", driver.Dim{X: blocks(most, 256)}, driver.Dim{X: 256},
+		&args{d.step.at, parts, stats, count, stride, d.next(site{})})
 }
 
 // OutputStep computes loss, gradients and updates.
@@ -189,17 +200,19 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 		if op.Items == 0 {
 			return d.clearHidden(op, s.Most())
 		}
-		r := d.output(op, s)
-		if err := r.tiles(r.gradients); err != nil {
-			return err
-		}
-		if op.Temperature != 0 && op.Sources[0].DH != nil {
-			if err := r.projectHidden(); err != nil {
-				return err
-			}
-		}
-		return r.sum()
+		return d.outputForm(op, s).gradients()
 	})
+}
+
+// gradients computes loss, gradients and updates, a tile after the other.
+func (r *outputRun) gradients() error {
+	if err := r.tiles(r.tileGradients); err != nil {
+		return err
+	}
+	if err := r.products.end(r); err != nil {
+		return err
+	}
+	return r.sumLoss(r.op, r.place(r.space.loss), int64(blocks(min(r.space.tile, r.op.Items), 32)))
 }
 
 // clearHidden is the gradient of an output without items.
@@ -215,16 +228,16 @@ func (d *device) clearHidden(op *kernels.Output, rows int64) error {
 	return nil
 }
 
-// gradients turns the tile's logits into gradients and uses them.
-func (r *outputRun) gradients() error {
+// tileGradients turns the tile's logits into gradients and uses them.
+func (r *outputRun) tileGradients() error {
 	if err := r.loss(); err != nil {
 		return err
 	}
 	for n := range r.op.Sources {
-		if err := r.hidden(n); err != nil {
+		if err := r.products.hidden(r, n); err != nil {
 			return err
 		}
-		if err := r.weight(n); err != nil {
+		if err := r.products.weight(r, n); err != nil {
 			return err
 		}
 	}
@@ -233,83 +246,20 @@ func (r *outputRun) gradients() error {
 
 func (r *outputRun) loss() error {
 	type args struct {
-		step, z, stats, biasGradient, loss driver.Address
-		finish                             finishArgs
-		tile, first, items                 int64
-		kind                               lossArgs
-		slot, begins, launch               int32
+		step, z, stats, biasGradient, loss, narrow driver.Address
+		finish                                     finishArgs
+		tile, first, items, rows                   int64
+		kind                                       lossArgs
+		slot, begins, launch                       int32
 	}
-	l := r.op.Loss
 	stats := driver.Address(0)
-	if l.NeedsStats() {
+	if r.op.Loss.NeedsStats() {
 		stats = addressOf(r.op.Stats)
 	}
 	return launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, 32)}, driver.Dim{X: 256}, &args{
-		r.device.step.at, r.place(r.space.logits), stats, r.place(r.space.bias), r.place(r.space.loss), r.finish,
-		r.space.tile, r.first, r.items,
-		lossArgs{int32(l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget},
-		int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
+		r.device.step.at, r.place(r.space.logits), stats, r.place(r.space.bias), r.place(r.space.loss), r.narrow16,
+		r.finish, r.space.tile, r.first, r.items, r.padded, lossOf(r.op.Loss), int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
 	})
-}
-
-// hidden adds the tile's part of the gradient by a source.
-func (r *outputRun) hidden(n int) error {
-	type args struct {
-		step, g, weight, dh         driver.Address
-		columns, tile, first, items int64
-		accumulate, narrow, launch  int32
-	}
-	source := r.op.Sources[n]
-	if source.DH == nil {
-		return nil
-	}
-	to, accumulate := addressOf(source.DH), source.Accumulate || r.first > 0
-	if r.op.Temperature != 0 {
-		to, accumulate = r.place(r.space.hidden), r.first > 0
-	}
-	w := source.Weight
-	grid := driver.Dim{X: blocks(w.Columns, productTile), Y: blocks(r.step.Most(), productTile)}
-	return launch(r.device, "output_hidden", grid, driver.Dim{X: productThreads}, &args{
-		r.device.step.at, r.place(r.space.logits), addressOf(w.Value), to, w.Columns, r.space.tile, r.first, r.items,
-		flag(accumulate), r.narrow, r.next(site{tensor: w.Name, what: updateWords}),
-	})
-}
-
-// weight makes the tile's gradient by a source's weight and updates it.
-func (r *outputRun) weight(n int) error {
-	type args struct {
-		step, g, h, strip  driver.Address
-		weight             weightsArgs
-		to                 itemGradientArgs
-		tile, first, items int64
-		narrow, launch     int32
-	}
-	type projectArgs struct {
-		step, strip, itemInverse driver.Address
-		weight                   weightsArgs
-		to                       itemGradientArgs
-		first, items             int64
-		launch                   int32
-	}
-	source, strip := r.op.Sources[n], driver.Address(0)
-	if r.op.Temperature != 0 {
-		strip = r.place(r.space.strip)
-	}
-	w, to := weightsOf(source.Weight, r.op.Optimizer), itemGradientArgs{}
-	if r.op.TiedInput >= 0 && n == 0 {
-		to = itemGradientArgs{addressOf(r.op.TiedGradient), int32(r.op.TiedInput)}
-	}
-	where := site{tensor: source.Weight.Name, what: updateWords}
-	grid := driver.Dim{X: blocks(w.columns, productTile), Y: blocks(r.items, productTile)}
-	err := launch(r.device, "output_weight", grid, driver.Dim{X: productThreads}, &args{
-		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, w, to, r.space.tile, r.first, r.items,
-		r.narrow, r.next(where),
-	})
-	if err != nil || strip == 0 {
-		return err
-	}
-	return launch(r.device, "output_project_weight", driver.Dim{X: blocks(r.items, 8)}, driver.Dim{X: 256},
-		&projectArgs{r.device.step.at, strip, r.finish.itemInverse, w, to, r.first, r.items, r.next(where)})
 }
 
 func (r *outputRun) bias() error {
@@ -328,29 +278,47 @@ func (r *outputRun) bias() error {
 	})
 }
 
-// projectHidden ends the gradient by the source of cosine logits.
-func (r *outputRun) projectHidden() error {
-	type args struct {
-		step, h, p, inverse, dh driver.Address
-		columns                 int64
-		accumulate, launch      int32
-	}
-	source := r.op.Sources[0]
-	return launch(r.device, "output_project_hidden", driver.Dim{X: blocks(r.step.Most(), 8)}, driver.Dim{X: 256}, &args{
-		r.device.step.at, addressOf(source.H), r.place(r.space.hidden), r.finish.hiddenInverse, addressOf(source.DH),
-		source.Weight.Columns, flag(source.Accumulate), r.next(site{tensor: source.Weight.Name, what: updateWords}),
+// updateItems takes a strip of gradients by a source's weight, for cosine logits after their projection.
+func (r *outputRun) updateItems(n int, strip driver.Address, pitch int64) error {
+	return r.update(r.op.Sources[n].Weight, r.op.Optimizer, &updateArgs{
+		strip: strip, itemInverse: r.finish.itemInverse, to: r.tied(n), first: r.first, items: r.items, pitch: pitch,
 	})
 }
 
-// sum adds up the loss.
-func (r *outputRun) sum() error {
+// updateRows takes the gradient by a whole weight.
+func (d *device) updateRows(w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, pitch int64) error {
+	return d.update(w, o, &updateArgs{strip: gradient, items: w.Rows, pitch: pitch})
+}
+
+type updateArgs struct {
+	step, strip, itemInverse driver.Address
+	weight                   weightsArgs
+	to                       itemGradientArgs
+	first, items, pitch      int64
+	launch                   int32
+}
+
+func (d *device) update(w *kernels.Weights, o kernels.Optimizer, a *updateArgs) error {
+	a.step, a.weight, a.launch = d.step.at, weightsOf(w, o), d.next(site{tensor: w.Name, what: updateWords})
+	return launch(d, "output_update", driver.Dim{X: blocks(a.items, 8)}, driver.Dim{X: 256}, a)
+}
+
+// tied tells where the gradient by a source's weight goes if an input shares it.
+func (r *outputRun) tied(n int) itemGradientArgs {
+	if r.op.TiedInput < 0 || n > 0 {
+		return itemGradientArgs{}
+	}
+	return itemGradientArgs{addressOf(r.op.TiedGradient), int32(r.op.TiedInput)}
+}
+
+// sumLoss adds up the losses that blocks have found.
+func (d *device) sumLoss(op *kernels.Output, loss driver.Address, count int64) error {
 	type args struct {
 		step, loss   driver.Address
 		blocks       int64
 		term, launch int32
 	}
-	return launch(r.device, "output_sum", driver.Dim{X: 1}, driver.Dim{X: 32}, &args{
-		r.device.step.at, r.place(r.space.loss), int64(blocks(r.space.tile, 32)), int32(r.op.Term),
-		r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
+	return launch(d, "output_sum", driver.Dim{X: 1}, driver.Dim{X: 32}, &args{
+		d.step.at, loss, count, int32(op.Term), d.next(site{tensor: op.Name, what: lossWords, noRow: true}),
 	})
 }

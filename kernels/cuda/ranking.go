@@ -55,7 +55,11 @@ func spaceOfScores(op *kernels.Scores, rows int64) rankSpace {
 func (d *device) WorkspaceSize(op any, rows int64) int64 {
 	switch op := op.(type) {
 	case *kernels.Output:
-		return spaceOf(op, rows).total
+		return d.outputWorkspace(op, rows)
+	case *kernels.Dense:
+		return d.denseWorkspace(op.Weight, rows)
+	case *kernels.DenseBackward:
+		return d.denseWorkspace(op.Weight, rows)
 	case *kernels.TopK:
 		return spaceOfTopK(op, rows).total
 	case *kernels.Scores:

@@ -18,12 +18,11 @@ type (
 
 		ratesFrom, freshFrom, freshCount int64
 
-		number   int64
-		rows     int64
-		first    int64
-		whole    int64
-		seed     uint64
-		training int32
+		number       int64
+		rows         int64
+		first, whole int64
+		seed         uint64
+		training     int32
 	}
 	sparseRecord struct {
 		offsets, indices, values, rowSum         driver.Address

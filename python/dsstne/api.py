@@ -108,7 +108,8 @@ def fit(
             batch, ``"auto"`` does what exchanges fewer numbers.
         precision: ``"float32"``, or ``"bfloat16"``: products of hidden values, weights and gradients take factors
             rounded to 8 bits and are summed in float32; weights and optimizer state stay float32. About 1.7 times as
-            fast on CPUs with AVX512_BF16 and, with a warning, slower on others.
+            fast on CPUs with AVX512_BF16 and, with a warning, slower on others. CUDA devices have ``"tensorfloat32"``
+            as well, with 11 bits.
         threads: CPU threads; None = as many as the process may use.
         memory_limit: Bytes that the run may take; a plan that needs more is refused before anything is allocated.
         max_seconds: Stop after the step at which this much time has passed.

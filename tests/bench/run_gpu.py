@@ -26,8 +26,9 @@ ROOT = FOLDER.parents[1]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "python")]
 
 import gpu_machine  # noqa: E402
-from gpu.cases import CASES, Setting  # noqa: E402
+from gpu.cases import CASES  # noqa: E402
 from gpu.report import limit_lines, page, shown  # noqa: E402
+from gpu.setting import Setting  # noqa: E402
 from measure.alternate import Contestant  # noqa: E402
 
 MARK = "record: "  # begins a line of a case's output that is for this program
@@ -124,7 +125,7 @@ def main() -> int:
     folder = args.out or (gpu_machine.KIT / "reports" if args.tiny else machine.folder())
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"bench-{machine.file_name}{'-tiny' * args.tiny}.md"
-    about = [SMOKE, ""] * args.tiny + ["By `tests/bench/run_gpu.py`.", "", *machine.lines()]
+    about = ["By `tests/bench/run_gpu.py`.", "", *machine.lines()]
     title = f"Benchmarks on a CUDA device: {machine.file_name}"
     text = page(title, about, limits, records, untold).replace(str(ROOT), ".").replace(str(Path.home()), "~")
     path.write_text(f"{SMOKE}\n\n{text}" if args.tiny else text)

@@ -8,6 +8,7 @@ import (
 	_ "dsstne/kernels/cpu"
 	_ "dsstne/kernels/reference"
 
+	"dsstne/engine/fault"
 	"dsstne/kernels"
 )
 
@@ -38,7 +39,7 @@ func forEveryBackend(t *testing.T, test func(t *testing.T, open opener)) {
 	forEveryBackendAt(t, kernels.Float32, test)
 }
 
-// forEveryBackendAt does so at a precision, which some of them emulate.
+// forEveryBackendAt does so at a precision, which some of them emulate and others refuse.
 func forEveryBackendAt(t *testing.T, p kernels.Precision, test func(t *testing.T, open opener)) {
 	for _, b := range kernels.Registered() {
 		if devices := b.Devices(); len(devices) == 0 || devices[0].Missing != "" {
@@ -47,8 +48,8 @@ func forEveryBackendAt(t *testing.T, p kernels.Precision, test func(t *testing.T
 		}
 		kinds := map[string]bool{}
 		for _, set := range instructionSets {
-			d, err := b.Open(0, kernels.Options{Threads: 1, InstructionSet: set})
-			if err != nil && set != "auto" {
+			d, err := b.Open(0, kernels.Options{Threads: 1, InstructionSet: set, Precision: p})
+			if err != nil && (set != "auto" || p == kernels.TensorFloat32 && fault.KindOf(err) == fault.Unsupported) {
 				continue // not on this machine
 			}
 			require.NoError(t, err)

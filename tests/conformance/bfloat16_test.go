@@ -17,13 +17,17 @@ import (
 //
 // Finite differences say nothing here: between two neighbours of bfloat16 the loss does not move with a weight.
 
-// narrowCases are the cases of the ops that a precision concerns.
-var narrowCases = []group{
-	{"Dense", remembering(func() []opCase { return forwardCases(true, kernels.BFloat16) })},
-	{"OutputStats", remembering(func() []opCase { return outputCases(true, kernels.BFloat16) })},
-	{"OutputStep", remembering(func() []opCase { return outputCases(false, kernels.BFloat16) })},
-	{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(kernels.BFloat16) })},
+// casesAt are the cases of the ops that a precision concerns.
+func casesAt(p kernels.Precision) []group {
+	return []group{
+		{"Dense", remembering(func() []opCase { return forwardCases(true, p) })},
+		{"OutputStats", remembering(func() []opCase { return outputCases(true, p) })},
+		{"OutputStep", remembering(func() []opCase { return outputCases(false, p) })},
+		{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(p) })},
+	}
 }
+
+var narrowCases = casesAt(kernels.BFloat16)
 
 func TestEveryOpAgreesWithTheReferenceInBFloat16(t *testing.T) {
 	groupsAgree(t, kernels.BFloat16, narrowCases)
@@ -31,6 +35,11 @@ func TestEveryOpAgreesWithTheReferenceInBFloat16(t *testing.T) {
 
 func TestEveryOpGivesTheSameBitsWithAnyNumberOfThreadsInBFloat16(t *testing.T) {
 	groupsGiveTheSameBits(t, kernels.BFloat16, narrowCases)
+}
+
+// TF32 only CUDA devices have. What is said above of bfloat16 holds for it too.
+func TestEveryOpAgreesWithTheReferenceInTensorFloat32(t *testing.T) {
+	groupsAgree(t, kernels.TensorFloat32, casesAt(kernels.TensorFloat32))
 }
 
 func TestANumberThatIsNotFiniteStopsTheOpInBFloat16(t *testing.T) {
@@ -81,15 +90,19 @@ func TestAFactorThatIsRoundedToInfinityStopsTheOp(t *testing.T) {
 // forEveryNarrowDevice runs a test on each device that rounds factors: not on the reference. wide opens the same device at
 // float32.
 func forEveryNarrowDevice(t *testing.T, test func(t *testing.T, narrow, wide opener)) {
+	forEveryDeviceThatRounds(t, kernels.BFloat16, test)
+}
+
+func forEveryDeviceThatRounds(t *testing.T, p kernels.Precision, test func(t *testing.T, narrow, wide opener)) {
 	for _, b := range kernels.Registered() {
 		if b.Name() == "reference" {
 			continue
 		}
 		for _, set := range instructionSets {
-			if d, err := b.Open(0, kernels.Options{Threads: 1, InstructionSet: set}); err == nil {
+			if d, err := b.Open(0, kernels.Options{Threads: 1, InstructionSet: set, Precision: p}); err == nil {
 				require.NoError(t, d.Close())
 				t.Run(b.Name()+" "+set, func(t *testing.T) {
-					test(t, openerOf(t, b, set, kernels.BFloat16), openerOf(t, b, set, kernels.Float32))
+					test(t, openerOf(t, b, set, p), openerOf(t, b, set, kernels.Float32))
 				})
 			}
 		}

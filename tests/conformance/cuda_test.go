@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	again := exec.Command(os.Args[0], os.Args[1:]...)
-	again.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "DSSTNE_CUDAEMU_QUIET=1", "LD_LIBRARY_PATH="+folder)
+	again.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "DSSTNE_CUDAEMU_QUIET=1", "LD_LIBRARY_PATH="+folder,
+		"DSSTNE_CUDAEMU_L2=1048576") // so that items are cut into several chunks
 	again.Stdin, again.Stdout, again.Stderr = os.Stdin, os.Stdout, os.Stderr
 	var ended *exec.ExitError
 	if err := again.Run(); errors.As(err, &ended) {

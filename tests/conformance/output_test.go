@@ -76,7 +76,7 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 			write(op.Stats, 0, c.statistics())
 		}
 	}
-	op.Workspace = p.workspace(op, c.step.Rows)
+	op.Workspace = p.workspace(op, c.step.Most())
 	step := fresh(c.step)
 	if c.onlyStats || c.both {
 		err = d.OutputStats(op, step)

@@ -12,10 +12,16 @@ const unit = 1.0 / (1 << 24)
 // unit16 is that of bfloat16.
 const unit16 = 1.0 / (1 << 8)
 
+// unit19 is that of TF32, whose factors may also be cut off.
+const unit19 = 1.0 / (1 << 10)
+
 // narrowing is what rounding both factors to a precision may do to their product, relative to it.
 func narrowing(p kernels.Precision) float64 {
-	if p == kernels.BFloat16 {
+	switch p {
+	case kernels.BFloat16:
 		return unit16 * (2 + unit16)
+	case kernels.TensorFloat32:
+		return unit19 * (2 + unit19)
 	}
 	return 0
 }

@@ -95,6 +95,25 @@ def test_a_race_is_found_also_where_the_order_of_threads_hides_it(driver):
     assert "shared memory that thread 0 of the block wrote since the last barrier" in said
 
 
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        (1, ["block (1, 0, 0)", "writes 4 bytes", "which block (0, 0, 0) has written with no barrier of the grid"]),
+        (2, ["block (0, 0, 0) has read"]),
+        (3, ["block (1, 0, 0)", "reads 4 bytes", "which block (0, 0, 0) has written"]),
+    ],
+)
+def test_a_race_between_blocks_is_found_when_asked_for(driver, mistake, words):
+    driver.set("checks", 2)  # races within blocks only
+    run(driver, "planted_blocks", mistake, threads=32, grid=2)
+    driver.set("checks", 6)
+    assert np.array_equal(run(driver, "planted_blocks", 0, threads=32, grid=2), np.arange(64))
+    answered, said = run(driver, "planted_blocks", mistake, threads=32, grid=2)
+    assert answered == LAUNCH_FAILED
+    for word in words:
+        assert word in said
+
+
 def test_memory_that_was_freed_is_named(driver):
     x = driver.upload(bytes(256))
     y = driver.alloc(256)

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from emulated import emulated_driver
 from matrices import blocks
 
 import dsstne
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
-EMULATOR = ROOT / "build" / "cudaemu"
 
 
 @pytest.fixture(scope="session", name="X")
@@ -38,17 +38,6 @@ def python():
         return done
 
     return run
-
-
-def emulated_driver():
-    """Settings of a process that finds the emulated CUDA driver, which `make test` builds."""
-    if not (EMULATOR / "libcuda.so.1").exists():
-        pytest.skip("the emulated CUDA driver is not built: make emulator")
-    return {
-        "LD_LIBRARY_PATH": str(EMULATOR),
-        "DSSTNE_CUDAEMU_QUIET": "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "cudaemu"), os.environ.get("PYTHONPATH", "")]),
-    }
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from conftest import EMULATOR
+from emulated import EMULATOR
 
 DATA = """
 import json

@@ -43,6 +43,25 @@ def test_training_on_a_cuda_device_equals_the_cpu(device, shared_data):
     assert result["scores off by"] < 1e-5  # the hidden values are sums in another order
 
 
+PRECISIONS = """
+import json
+import numpy as np, scipy.sparse, dsstne
+X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
+losses = {}
+for precision in "float32", "tensorfloat32", "bfloat16":
+    model = dsstne.fit(X, devices="cuda:0", hidden=[8], epochs=2, batch_size=20, progress=False, precision=precision)
+    losses[precision] = model.history[-1]["loss"]
+print(json.dumps(losses))
+"""
+
+
+def test_reduced_precisions_train_to_nearly_the_same_loss():
+    losses = json.loads(run(PRECISIONS))
+    assert len(set(losses.values())) == 3
+    assert losses["tensorfloat32"] == pytest.approx(losses["float32"], rel=2e-3)
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=1e-2)
+
+
 FAULTS = """
 import numpy as np, scipy.sparse, dsstne
 from emulator import Control

@@ -6,6 +6,7 @@ package driver
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -61,6 +62,12 @@ func (e *Error) Kind() Kind {
 		return Unavailable
 	}
 	return Other
+}
+
+// Lost tells whether an error says that a device has failed or gone, so that nothing can be asked of it any more.
+func Lost(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Kind() == DeviceLost || e.Kind() == Unavailable)
 }
 
 // As makes a driver's error one of the engine's family, which is what fault.KindOf asks for.

@@ -77,8 +77,7 @@ DEVICE bool keeps(const AssembleArgs &a, int64_t u, int64_t e, double factor, bo
   if (*value == 0.0f) return false;
   if (!denoise) return true;
   const uint32_t column = uint32_t(a.data.indices[e] + a.data.first);
-  const uint32_t row = uint32_t(a.step->first + u);
-  const PhiloxWords words = philox(a.step->seed, column >> 2, row, uint32_t(a.step->number), a.stream);
+  const PhiloxWords words = philox(a.step->seed, column >> 2, uint32_t(a.step->first + u), uint32_t(a.step->number), a.stream);
   uint32_t word = words.word[0];  // by comparison, so that the words stay in registers
   for (uint32_t i = 1; i < 4; i++) word = (column & 3) == i ? words.word[i] : word;
   return uniform(word) >= a.denoising;

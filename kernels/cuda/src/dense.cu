@@ -32,6 +32,25 @@ KERNEL_BOUNDS(dense, DenseArgs, kProductThreads, 2) {
                              });
 }
 
+struct DenseFinishArgs {
+  const StepRecord *step;
+  const float *sums;  // [B, pitch]
+  float *out;         // [B, units]
+  int64_t units, pitch;
+  Epilogue epilogue;
+  int32_t accumulate, launch;
+};
+
+// out = dropout(act(sums (+ out) + bias)), for sums that a library made. A thread has an element; 8 or 12 bytes each bound it.
+KERNEL_BOUNDS(dense_finish, DenseFinishArgs, 128, 8) {
+  const StepRecord *step = a.step;
+  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  if (k >= a.units || u >= step->rows || failed_before(step, a.launch)) return;
+  float *out = a.out + u * a.units + k;
+  const float sum = a.sums[u * a.pitch + k];
+  *out = finish_unit(step, a.epilogue, u, k, a.accumulate ? *out + sum : sum);
+}
+
 struct ActivateArgs {
   const StepRecord *step;
   float *out;  // [B, units]

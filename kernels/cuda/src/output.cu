@@ -4,9 +4,8 @@
 // With cosine logits, c the cosine of h_u and w_i, T the temperature and g_ui = dz_ui / (|h_u| |w_i| T),
 //   p_u = sum over i of g_ui w_i, dh_u = p_u - (h_u . p_u) h_u / |h_u|^2, and dw_i likewise,
 // so the same products serve, and a pass over their rows follows.
-#include "loss.cuh"
+#include "output.cuh"
 #include "product.cuh"
-#include "update.cuh"
 
 struct LogitsArgs {
   const StepRecord *step;
@@ -54,21 +53,6 @@ KERNEL_BOUNDS(inverse_norms, InverseNormsArgs, 256, 4) {
   for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
   if (lane_id() == 0) a.inverse[row] = sum == 0.0 ? 0.0f : float(1.0 / sqrt(sum));
 }
-
-// What turns products into logits: a bias, and for cosine logits the lengths and the temperature.
-struct Finish {
-  const float *bias;  // [I], may be null
-  const float *hidden_inverse;  // [B], null: no cosines
-  const float *item_inverse;  // [items of the tile]
-  float temperature;
-};
-
-DEVICE float finish_logit(const Finish &f, float z, int64_t u, int64_t first, int64_t i) {
-  if (f.hidden_inverse) z = z * f.hidden_inverse[u] * f.item_inverse[i] / f.temperature;
-  return f.bias ? z + f.bias[first + i] : z;
-}
-
-enum { kFailLogit, kFailLoss };
 
 struct OutputStatsArgs {
   const StepRecord *step;
@@ -152,8 +136,10 @@ struct OutputLossArgs {
   const float *stats;  // [B, 2], soft-max only
   float *bias_gradient;  // [items of the tile]
   double *loss;  // [blocks]: each block's sum over the tiles so far
+  uint16_t *narrow;  // [rows, tile]: receives the gradients instead, in bfloat16; may be null
   Finish finish;
   int64_t tile, first, items;
+  int64_t rows;  // gradients of rows from the batch's end up to here are made zero
   Loss kind;
   int32_t slot, begins, launch;
 };
@@ -164,7 +150,7 @@ constexpr int kLossRows = 8;
 //
 // A block has 32 items: 8 warps walk the rows of the batch 8 at a time, each lane with an item, and go along the item's
 // stored targets. Sums of a lane are in rising rows, then over the warps, then over the items, in float64 for the loss.
-// Reads and writes 4 bytes a logit.
+// Reads 4 bytes a logit and writes 4, or 2.
 KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
   SHARED(double, losses, [kLossRows][32]);
   SHARED(float, gradients, [kLossRows][33]);
@@ -173,7 +159,7 @@ KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
   const SparseRecord &target = step->slots[a.slot];
   const int lane = lane_id(), warp = warp_id();
   const int64_t i = int64_t(blockIdx.x) * 32 + lane;
-  const float weight = a.kind.weight / float(step->whole);
+  const float weight = row_weight(step, a.kind);
   double total = 0.0;
   float gradient = 0.0f;
   if (i < a.items) {
@@ -193,7 +179,16 @@ KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
       gradient += dz;
       if (a.finish.hidden_inverse)
         dz = dz / a.finish.temperature * a.finish.hidden_inverse[u] * a.finish.item_inverse[i];
-      *place = dz;
+      if (a.narrow)
+        a.narrow[u * a.tile + i] = to_bf16(normal(dz));
+      else
+        *place = dz;
+    }
+    for (int64_t u = (step->rows + kLossRows - 1 - warp) / kLossRows * kLossRows + warp; u < a.rows; u += kLossRows) {
+      if (a.narrow)
+        a.narrow[u * a.tile + i] = 0;
+      else
+        a.z[u * a.tile + i] = 0.0f;
     }
   }
   losses[warp][lane] = total;
@@ -252,29 +247,6 @@ KERNEL_BOUNDS(output_hidden, OutputHiddenArgs, kProductThreads, 2) {
                             });
 }
 
-// Where an item's gradient goes: to the update, or with a weight that an input shares to the input's op.
-struct ItemGradient {
-  float *tied;  // [touched items, K], null: not shared
-  int32_t slot;  // of that input
-};
-
-DEVICE void take_gradient(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
-                          const ItemGradient &to, int64_t item, int64_t touched, int64_t k, float g) {
-  if (touched < 0) {
-    update_element(step, launch, w, rates, item, item * w.columns + k, g);
-  } else if (finite(g)) {
-    to.tied[touched * w.columns + k] = g;
-  } else {
-    fail(step, launch, kFailGradient, item);
-  }
-}
-
-DEVICE int64_t touched_by(const StepRecord *step, const ItemGradient &to, int64_t item) {
-  if (!to.tied) return -1;
-  const SparseRecord &input = step->slots[to.slot];
-  return position(input.items, input.item_count, int32_t(item));
-}
-
 struct OutputWeightArgs {
   const StepRecord *step;
   const float *g;  // [B, tile]
@@ -307,61 +279,30 @@ KERNEL_BOUNDS(output_weight, OutputWeightArgs, kProductThreads, 2) {
                            });
 }
 
-struct OutputProjectArgs {
+struct OutputUpdateArgs {
   const StepRecord *step;
-  const float *strip;  // [tile, K]
-  const float *item_inverse;  // [items of the tile]
+  const float *strip;  // [tile, pitch]
+  const float *item_inverse;  // [items of the tile], null: no cosines
   Weights weight;
   ItemGradient to;
-  int64_t first, items;
+  int64_t first, items, pitch;
   int32_t launch;
 };
 
-// The sum of products of the lanes of a warp.
-DEVICE float warp_dot(const float *x, const float *y, int64_t columns) {
-  float sum = 0.0f;
-  for (int64_t k = lane_id(); k < columns; k += 32) sum = fmaf(x[k], y[k], sum);
-  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  return sum;
-}
-
-// Cosine logits: dw_i = q_i - (w_i . q_i) w_i / |w_i|^2, then the update. A warp has an item. Bound by memory.
-KERNEL_BOUNDS(output_project_weight, OutputProjectArgs, 256, 4) {
+// The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2. A warp has an item. Bound by memory.
+KERNEL_BOUNDS(output_update, OutputUpdateArgs, 256, 4) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
   const int64_t i = int64_t(blockIdx.x) * 8 + warp_id(), columns = a.weight.columns;
   if (i >= a.items) return;
   const int64_t item = a.first + i, touched = touched_by(step, a.to, item);
-  const float *q = a.strip + i * columns, *w = a.weight.value + item * columns;
+  const float *q = a.strip + i * a.pitch, *w = a.weight.value + item * columns;
   const Rates rates = rates_of(step, step->number);
-  const float along = warp_dot(w, q, columns) * a.item_inverse[i];
+  const float inverse = a.item_inverse ? a.item_inverse[i] : 0.0f;
+  const float along = a.item_inverse ? warp_dot(w, q, columns) * inverse : 0.0f;
   for (int64_t k = lane_id(); k < columns; k += 32)
-    take_gradient(step, a.launch, a.weight, rates, a.to, item, touched, k, q[k] - along * (w[k] * a.item_inverse[i]));
-}
-
-struct OutputProjectHiddenArgs {
-  const StepRecord *step;
-  const float *h;  // [B, K]
-  const float *p;  // [B, K]
-  const float *hidden_inverse;  // [B]
-  float *dh;  // [B, K]
-  int64_t columns;
-  int32_t accumulate, launch;
-};
-
-// Cosine logits: dh_u (+)= p_u - (h_u . p_u) h_u / |h_u|^2. A warp has a row of the batch. Bound by memory.
-KERNEL_BOUNDS(output_project_hidden, OutputProjectHiddenArgs, 256, 4) {
-  const StepRecord *step = a.step;
-  const int64_t u = int64_t(blockIdx.x) * 8 + warp_id();
-  if (u >= step->rows || failed_before(step, a.launch)) return;
-  const float *h = a.h + u * a.columns, *p = a.p + u * a.columns;
-  const float inverse = a.hidden_inverse[u], along = warp_dot(h, p, a.columns) * inverse;
-  for (int64_t k = lane_id(); k < a.columns; k += 32) {
-    float *dh = a.dh + u * a.columns + k;
-    const float g = p[k] - along * (h[k] * inverse), value = a.accumulate ? *dh + g : g;
-    if (!finite(value)) fail(step, a.launch, kFailGradient);
-    *dh = value;
-  }
+    take_gradient(step, a.launch, a.weight, rates, a.to, item, touched, k,
+                  a.item_inverse ? q[k] - along * (w[k] * inverse) : q[k]);
 }
 
 struct OutputBiasArgs {

@@ -1,5 +1,5 @@
 // C[m, n] = sum over k of A[m, k] B[k, n] in float32, one 64 x 64 tile a block of 256 threads. With `narrow` the factors are
-// rounded to bfloat16 first, as kernels.BFloat16 defines it; that saves no time here.
+// rounded to bfloat16 or TF32 first, as kernels.Precision defines it; that saves no time here.
 //
 // Slabs of 16 k go through shared memory, transposed where they have to be, so that global reads run along rows of what is
 // stored; a thread keeps 4 x 4 sums in registers, added in rising k. An element of A or B is read once for 64 results.
@@ -15,25 +15,33 @@ struct Operand {
   int64_t extent;  // of i; beyond it are zeros
 };
 
-// x as products in bfloat16 see it: rounded to nearest even, numbers below the normal ones to zero.
-DEVICE float narrowed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : from_bf16(to_bf16(x)); }
+enum { kFloat32, kBFloat16, kTensorFloat32 };  // kernels.Precision
+
+// x without the numbers below the normal ones, which products in bfloat16 take for zero.
+DEVICE float normal(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
+
+// x as products of a precision see it.
+DEVICE float narrowed(float x, int32_t precision) {
+  if (precision == kTensorFloat32) return __uint_as_float(to_tf32(x));
+  return precision == kBFloat16 ? from_bf16(to_bf16(normal(x))) : x;
+}
 
 // Fetches rows first .. first + 63 of an operand, columns k .. k + 15, to slab[k][row].
 template <bool transposed>
-DEVICE void fetch_slab(float *slab, const Operand &x, int64_t first, int64_t k, int64_t depth, bool narrow) {
+DEVICE void fetch_slab(float *slab, const Operand &x, int64_t first, int64_t k, int64_t depth, int32_t narrow) {
   for (int n = threadIdx.x; n < kTile * kSlab; n += kProductThreads) {
     const int i = transposed ? n % kTile : n / kSlab, j = transposed ? n / kTile : n % kSlab;
     const bool inside = first + i < x.extent && k + j < depth;
     const float value = !inside      ? 0.0f
                         : transposed ? x.data[(k + j) * x.stride + first + i]
                                      : x.data[(first + i) * x.stride + k + j];
-    slab[j * kTilePitch + i] = narrow ? narrowed(value) : value;
+    slab[j * kTilePitch + i] = narrowed(value, narrow);
   }
 }
 
 // Computes the tile at (m, n) and calls store(row, column, sums, count) for runs of up to four columns that are inside.
 template <bool a_transposed, bool b_transposed, class Store>
-DEVICE void product_tile(const Operand &a, const Operand &b, int64_t depth, int64_t m, int64_t n, bool narrow,
+DEVICE void product_tile(const Operand &a, const Operand &b, int64_t depth, int64_t m, int64_t n, int32_t narrow,
                          Store store) {
   SHARED(float4, left, [kSlab][kTilePitch / 4]);  // so that a thread reads its four numbers at once
   SHARED(float4, right, [kSlab][kTilePitch / 4]);

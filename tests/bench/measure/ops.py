@@ -1,4 +1,4 @@
-"""One op of the CPU backend alone: `opbench`, a Go program beside this folder, as a contestant."""
+"""One op of a backend alone: `opbench`, a Go program beside this folder, as a contestant."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 
 from measure.alternate import UnavailableError
 
-PROGRAM = Path(__file__).resolve().parents[3] / "build" / "opbench"
+BUILD = Path(__file__).resolve().parents[3] / "build"
+PROGRAMS = (BUILD / "opbench", BUILD / "gpu" / "opbench")  # the second came along to a machine without Go
 
 
 class Op:
     """An op in a process of its own; the keywords are those of opbench's `request`."""
 
     def __init__(self, **request: Any) -> None:
-        if not PROGRAM.exists():
+        program = next((path for path in PROGRAMS[:: -1 if "backend" in request else 1] if path.exists()), None)
+        if program is None:
             raise SystemExit("build/opbench is not there; run `make bench`, or `make build/opbench` alone")
-        self._process = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             touched = self._ask(request)
         except BaseException:

@@ -1,4 +1,4 @@
-// Opbench runs one op of the CPU backend alone, on numbers it makes up, and tells how long it took.
+// Opbench runs one op of a backend alone, the CPU's if none is named, on numbers it makes up, and tells how long it took.
 //
 // It reads JSON lines: the first describes the op (see request), each further one, {"steps": n}, asks for n runs and is
 // answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered by
@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -32,6 +33,8 @@ type request struct {
 	Batches        int     `json:"batches"` // that take turns, so that caches do not keep what the op reads
 	Threads        int     `json:"threads"`
 	InstructionSet string  `json:"instruction_set"`
+	Backend        string  `json:"backend"` // "cpu", if it is empty, or "cuda": its first device
+	Form           string  `json:"form"`    // see kernels.Options
 }
 
 // answer tells the seconds, and of sparse ops what their batches touch.
@@ -111,8 +114,12 @@ func prepare(r *request) (func(int) error, answer, error) {
 	if err != nil {
 		return nil, answer{}, err
 	}
-	d, err := kernels.Lookup("cpu").Open(0, kernels.Options{
-		Threads: r.Threads, InstructionSet: r.InstructionSet, Precision: kernels.Precision(precision),
+	backend := kernels.Lookup(cmp.Or(r.Backend, "cpu"))
+	if backend == nil {
+		return nil, answer{}, fmt.Errorf("this build has no backend %q", r.Backend)
+	}
+	d, err := backend.Open(0, kernels.Options{
+		Threads: r.Threads, InstructionSet: r.InstructionSet, Precision: kernels.Precision(precision), Form: r.Form,
 	})
 	if err != nil {
 		return nil, answer{}, err
@@ -149,9 +156,10 @@ func prepare(r *request) (func(int) error, answer, error) {
 	if m.err != nil {
 		return nil, answer{}, m.err
 	}
+	var list kernels.List
 	return func(number int) error {
 		step.Sparse[0] = batches[number%len(batches)]
-		return run()
+		return d.Run(&list, step, run)
 	}, touched, nil
 }
 

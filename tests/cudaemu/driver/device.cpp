@@ -44,7 +44,7 @@ std::unordered_map<int, int> attributes(int ordinal) {
       {34, 0},   // concurrent kernels, ECC, PCI bus and device
       {36, 2619000},
       {37, 5120},
-      {38, 50 << 20},
+      {38, int(number("DSSTNE_CUDAEMU_L2", 50 << 20))},
       {39, 2048},   // memory kHz and bits, L2, threads of a multiprocessor
       {40, 3},
       {41, 1},

@@ -83,6 +83,15 @@ KERNEL(planted_grid, WaitArgs) {
   grid_barrier(a.counter);
 }
 
+// Each block adds its part of x to its own part of y, or to what others touch, too.
+KERNEL(planted_blocks, PlantedArgs) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  a.y[i] = a.x[i];
+  if (a.mistake == 1) a.y[threadIdx.x] = 1;  // all blocks write the same
+  if (a.mistake == 2) a.y[i] += a.y[(i + blockDim.x) % a.count];  // of a block that may not have written yet
+  if (a.mistake == 3 && blockIdx.x > 0) a.y[i] = a.y[i - blockDim.x];  // of one that may not have been there
+}
+
 // Results that need a warp's lanes to see each other's stores to shared memory.
 KERNEL(planted_warp, PlantedArgs) {
   SHARED(float, tile, [64]);

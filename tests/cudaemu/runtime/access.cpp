@@ -21,8 +21,6 @@ unsigned checks = kUninitialised | kRaces;
 
 namespace {
 
-enum class Kind { read, write, atomic };
-
 const char *verb(Kind kind) { return kind == Kind::read ? "reads" : kind == Kind::write ? "writes" : "changes"; }
 
 [[noreturn]] __attribute__((noinline, cold)) void report(Failure failure, uintptr_t p, size_t n, Kind kind,
@@ -182,6 +180,7 @@ inline void check(uintptr_t p, Kind kind) {
       }
     }
     if (__builtin_expect(!good, 0)) check_memory(p, n, n, kind);
+    if (__builtin_expect(e.touches != nullptr, 0)) check_blocks(p, n, kind);
     return;
   }
   if (on_stack(p)) return;
@@ -194,6 +193,7 @@ void check_any(uintptr_t p, size_t n, Kind kind, size_t alignment = 1) {
   if (on_stack(p)) return;
   if (p - e.shared_base < e.shared_bytes) return check_shared(p, n, alignment, kind);
   check_other(p, n, alignment, kind);
+  if (e.touches) check_blocks(p, n, kind);
 }
 
 size_t natural(size_t n) { return n == 1 || n == 2 || n == 4 || n == 8 || n == 16 ? n : 1; }

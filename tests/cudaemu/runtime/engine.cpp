@@ -47,6 +47,7 @@ Outcome Engine::run(const Launch &launch) {
   e->memory_bytes = memory.span;
   e->valid = memory.shadow.valid;
   e->written = memory.shadow.written;
+  e->begin_interval();
   place.grid_size = {launch.grid.x, launch.grid.y, launch.grid.z};
   place.block_size = {launch.block.x, launch.block.y, launch.block.z};
   e->main_loop();

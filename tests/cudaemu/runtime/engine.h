@@ -15,6 +15,7 @@
 namespace emulator {
 
 struct Block;
+struct Touch;
 
 struct AsyncCopy {
   void *to;
@@ -125,6 +126,11 @@ class Engine {
   uint64_t switches = 0;
   uint32_t next_interval = 1;
 
+  // For races between blocks, if they are looked for; a launch and each barrier of the grid begin an interval.
+  Touch *touches = nullptr;
+  uint32_t touch_interval = 0;
+  void begin_interval();
+
   // Windows that the access checks look at first.
   uintptr_t memory_base = 0;
   size_t memory_bytes = 0;
@@ -192,8 +198,11 @@ uint64_t total_switches();
 // Makes a block's shared memory empty, for a kernel with so many bytes of dynamic shared memory.
 void clear_shared(SharedMemory &shared, const Registration *kernel, size_t dynamic);
 
-// What the checks look for; all by default.
-enum Check : unsigned { kUninitialised = 1, kRaces = 2 };
+// What the checks look for; the first two by default.
+enum Check : unsigned { kUninitialised = 1, kRaces = 2, kBlockRaces = 4 };
 extern unsigned checks;
+
+enum class Kind { read, write, atomic };
+void check_blocks(uintptr_t p, size_t n, Kind kind);  // of device memory; only if touches is set
 
 }  // namespace emulator

@@ -70,6 +70,7 @@ void grid_barrier(unsigned *counter) {
 }
 
 void Engine::release_grid() {
+  begin_interval();
   for (Block *b : live_) {
     for (Fibre *f : b->at_grid_barrier) ready(f);
     b->at_grid_barrier.clear();

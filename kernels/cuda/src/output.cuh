@@ -1,0 +1,53 @@
+// What the forms of the output layer have in common.
+#pragma once
+#include "loss.cuh"
+#include "update.cuh"
+
+// What turns products into logits: a bias, and for cosine logits the lengths and the temperature.
+struct Finish {
+  const float *bias;  // [I], may be null
+  const float *hidden_inverse;  // [B], null: no cosines
+  const float *item_inverse;  // [items of the tile]
+  float temperature;
+};
+
+DEVICE float finish_logit(const Finish &f, float z, int64_t u, int64_t first, int64_t i) {
+  if (f.hidden_inverse) z = z * f.hidden_inverse[u] * f.item_inverse[i] / f.temperature;
+  return f.bias ? z + f.bias[first + i] : z;
+}
+
+enum { kFailLogit, kFailLoss };
+
+// r, the weight of a row of the batch in loss and gradient.
+DEVICE float row_weight(const StepRecord *step, const Loss &kind) { return kind.weight / float(step->whole); }
+
+// Where an item's gradient goes: to the update, or with a weight that an input shares to the input's op.
+struct ItemGradient {
+  float *tied;  // [touched items, K], null: not shared
+  int32_t slot;  // of that input
+};
+
+DEVICE void take_gradient(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
+                          const ItemGradient &to, int64_t item, int64_t touched, int64_t k, float g) {
+  if (touched < 0) {
+    update_element(step, launch, w, rates, item, item * w.columns + k, g);
+  } else if (finite(g)) {
+    to.tied[touched * w.columns + k] = g;
+  } else {
+    fail(step, launch, kFailGradient, item);
+  }
+}
+
+DEVICE int64_t touched_by(const StepRecord *step, const ItemGradient &to, int64_t item) {
+  if (!to.tied) return -1;
+  const SparseRecord &input = step->slots[to.slot];
+  return position(input.items, input.item_count, int32_t(item));
+}
+
+// The sum of products of the lanes of a warp.
+DEVICE float warp_dot(const float *x, const float *y, int64_t columns) {
+  float sum = 0.0f;
+  for (int64_t k = lane_id(); k < columns; k += 32) sum = fmaf(x[k], y[k], sum);
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+  return sum;
+}

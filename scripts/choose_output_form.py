@@ -1,0 +1,112 @@
+"""Measures the forms of the output op on the first CUDA device, and writes kernels/cuda/forms.txt.
+
+    make build/opbench && python scripts/choose_output_form.py            # or --print, which writes nothing
+
+Lines of other devices in the table stay. cuBLASLt has to be where the loader finds it (LD_LIBRARY_PATH). A form counts as
+faster when it is so by the fastest of several turns, in which the forms take part one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = ROOT / "build" / "opbench"
+TABLE = ROOT / "kernels" / "cuda" / "forms.txt"
+
+UNITS = (32, 64, 128, 256, 512, 1024)
+ROWS = (64, 256, 1024, 4096)
+FORMS = {
+    "float32": ("simple", "chunked"),
+    "tensorfloat32": ("simple", "fused", "chunked"),
+    "bfloat16": ("simple", "fused", "chunked"),
+}
+
+
+class Contestant:
+    """A form in a process of its own."""
+
+    def __init__(self, form: str, items: int, precision: str, units: int, rows: int) -> None:
+        self._process = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        request = {"op": "output", "backend": "cuda", "form": form, "loss": "softmax", "optimizer": "adam"}
+        shape = {"precision": precision, "units": units, "rows": rows, "items": items, "row_length": 30}
+        self._ask({**request, **shape})
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline() or '{"error": "opbench died"}')
+        if "error" in answer:
+            raise SystemExit(answer["error"])
+        return answer
+
+    def seconds(self, steps: int) -> float:
+        """Of a step, on the average of some."""
+        return float(self._ask({"steps": steps})["seconds"]) / steps
+
+    def end(self) -> None:
+        """Lets the process go."""
+        self._process.communicate()
+
+
+def fastest(precision: str, units: int, rows: int, items: int, turns: int) -> tuple[str, dict[str, float]]:
+    """The form with the fastest turn, and the seconds of each."""
+    # The fused form serves up to 256 units; asked for more it would be another form under its name.
+    forms = [form for form in FORMS[precision] if form != "fused" or units <= 256]
+    contestants = {form: Contestant(form, items, precision, units, rows) for form in forms}
+    steps = {}
+    for form, contestant in contestants.items():
+        contestant.seconds(2)
+        steps[form] = max(1, min(100, int(0.05 / contestant.seconds(1))))
+    best = dict.fromkeys(forms, float("inf"))
+    for _ in range(turns):
+        for form, contestant in contestants.items():
+            best[form] = min(best[form], contestant.seconds(steps[form]))
+    for contestant in contestants.values():
+        contestant.end()
+    return min(best, key=best.__getitem__), best
+
+
+def capability() -> int:
+    """Compute capability of the first device, times ten, as the doctor tells it."""
+    import dsstne
+
+    for device in dsstne.doctor()["devices"]:
+        if device["name"] == "cuda:0":
+            major, minor = device["kind"].rsplit(" ", 1)[1].split(".")
+            return 10 * int(major) + int(minor)
+    raise SystemExit("there is no CUDA device here")
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--units", type=int, nargs="*", default=UNITS)
+    parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
+    parser.add_argument("--print", action="store_true", help="leave the table alone")
+    options = parser.parse_args()
+    kind, lines = capability(), []
+    for precision in FORMS:
+        for units in options.units:
+            for rows in options.rows:
+                form, seconds = fastest(precision, units, rows, options.items, options.turns)
+                lines.append(f"{kind} {precision} {units} {rows} {form}\n")
+                told = ", ".join(f"{name} {1e3 * s:.3f} ms" for name, s in seconds.items())
+                print(f"{precision}, {units} units, {rows} rows: {told}", flush=True)
+    if not options.print:
+        others = [line for line in TABLE.read_text().splitlines(keepends=True) if not line.startswith(f"{kind} ")]
+        TABLE.write_text("".join(others + lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

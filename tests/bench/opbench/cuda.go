@@ -1,0 +1,5 @@
+//go:build !nocuda && linux && amd64
+
+package main
+
+import _ "dsstne/kernels/cuda"

@@ -1,0 +1,133 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/kernels"
+)
+
+// A CUDA device has several forms of the output op, see kernels.Options.Form, and takes the one that is known to be best. The
+// tests here ask for each of the others; an op that a form does not serve is done in another, so nothing is left out.
+
+// forms are those that a precision has.
+func forms(p kernels.Precision) []string {
+	if p == kernels.Float32 {
+		return []string{"simple", "chunked"}
+	}
+	return []string{"simple", "fused", "chunked"}
+}
+
+// forEveryForm runs a test with devices of each form at each precision.
+func forEveryForm(t *testing.T, test func(t *testing.T, p kernels.Precision, open opener)) {
+	b := kernels.Lookup("cuda")
+	if b == nil {
+		t.Skip("CUDA is left out")
+	}
+	if devices := b.Devices(); len(devices) == 0 || devices[0].Missing != "" {
+		t.Skipf("CUDA cannot be used here: %+v", devices)
+	}
+	for _, p := range []kernels.Precision{kernels.Float32, kernels.BFloat16, kernels.TensorFloat32} {
+		for _, form := range forms(p) {
+			t.Run(p.String()+" "+form, func(t *testing.T) {
+				test(t, p, func(threads int) kernels.Device {
+					d, err := b.Open(0, kernels.Options{Threads: threads, Precision: p, Form: form})
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = d.Close() })
+					return d
+				})
+			})
+		}
+	}
+}
+
+// some are the cases to try on an emulated device: those of a form that the suite has not asked for anyway.
+func some(cases []opCase, p kernels.Precision) (list []opCase) {
+	for n, c := range cases {
+		if n%4 == int(p) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func TestEveryFormOfTheOutputAgreesWithTheReference(t *testing.T) {
+	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
+		t.Parallel()
+		d, reference := open(1), oracle(t)
+		for _, c := range some(append(outputCases(false, p), outputCases(true, p)...), p) {
+			require.NoError(t, agree(c, d, reference))
+		}
+	})
+}
+
+// Where the chunked form is asked for, the library makes the products of dense layers of all sizes, too.
+func TestDenseLayersAgreeWithTheReferenceInEveryForm(t *testing.T) {
+	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
+		t.Parallel()
+		d, reference := open(1), oracle(t)
+		for _, c := range some(append(forwardCases(true, p), denseBackwardCases(p)...), p) {
+			require.NoError(t, agree(c, d, reference))
+		}
+	})
+}
+
+func TestEveryFormOfTheOutputGivesTheSameBitsTwice(t *testing.T) {
+	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
+		t.Parallel()
+		for n, c := range some(outputCases(false, p), p) {
+			if n%4 == 0 {
+				require.NoError(t, sameBits(c, open))
+			}
+		}
+	})
+}
+
+func TestANumberThatIsNotFiniteStopsEveryFormOfTheOutput(t *testing.T) {
+	forEveryForm(t, func(t *testing.T, _ kernels.Precision, open opener) {
+		t.Parallel()
+		d := open(1)
+		for _, c := range append(plantedOutputs(), plantedBackwards()...) {
+			require.NoError(t, stops(c, d))
+		}
+	})
+}
+
+// The batch may be smaller than the largest one: nothing of it may show, and bits follow from the largest.
+func TestRowsThatABatchHasNotGotChangeNoBitInAnyForm(t *testing.T) {
+	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
+		t.Parallel()
+		d := open(1)
+		c := plainOutput(kernels.Loss{Kind: kernels.Softmax, Weight: 1}, 0)
+		c.both = true
+		large := *c
+		step := *c.step
+		step.MaxRows = 3 * plantedRows
+		large.step = &step
+		want, err := c.run(d)
+		require.NoError(t, err)
+		got, err := large.run(d)
+		require.NoError(t, err)
+		o := *c
+		o.precision = p
+		bounds := o.bounds()
+		bounds["stats"] = o.statsBounds(o.logits())
+		require.NoError(t, compare(got, want, bounds))
+		again, err := large.run(d)
+		require.NoError(t, err)
+		require.NoError(t, compare(again, got, nil))
+	})
+}
+
+func TestNoFormHasRoomForTheLogitsOfAllItems(t *testing.T) {
+	const rows, items = 512, 1 << 20
+	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
+		d := open(1)
+		for _, units := range []int64{1, 64, 100, 256, 1024} {
+			op := &kernels.Output{Items: items, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}, TiedInput: -1,
+				Sources: []kernels.OutputSource{{Weight: &kernels.Weights{Rows: items, Columns: units}}}}
+			require.Less(t, d.WorkspaceSize(op, rows), int64(rows*items/16), "%d units", units)
+		}
+	})
+}

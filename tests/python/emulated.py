@@ -1,0 +1,20 @@
+"""Where the emulated CUDA driver is."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EMULATOR = ROOT / "build" / "cudaemu"
+
+
+def emulated_driver():
+    """Settings of a process that finds the emulated CUDA driver, which `make test` builds."""
+    if not (EMULATOR / "libcuda.so.1").exists():
+        pytest.skip("the emulated CUDA driver is not built: make emulator")
+    return {
+        "LD_LIBRARY_PATH": str(EMULATOR),
+        "DSSTNE_CUDAEMU_QUIET": "1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "cudaemu"), os.environ.get("PYTHONPATH", "")]),
+    }
