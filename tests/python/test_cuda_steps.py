@@ -95,14 +95,16 @@ assert all((a[name] == b[name]).all() for name in a)
 
 def test_no_buffer_has_a_number_for_each_example_and_item(program):
     program("""
-rows, items = 64, 12000
+rows, items = 320, 12000
+control.library.cuInit(0)
+control.set_attribute(-1, 38, 1 << 20)  # the size of the second-level cache, in a quarter of which logits stay
 X = matrix(rows, items, 0.002)
 for loss in ("softmax", "sigmoid"):
     with trainer(X, hidden=(4,), loss=loss, batch_size=rows) as t:
         t.run(steps=2)
         live = control.counts()["live_bytes"]
-    # All that there is on the device, of which weights and their states are 2.3 MB.
-    assert live < 4 * rows * items + 2.4e6, (loss, live)
+    # All that there is on the device, of which cuBLASLt's workspace is 8.4 MB, weights and their states 2.3 MB.
+    assert live < 4 * rows * items, (loss, live)
 """)
 
 
