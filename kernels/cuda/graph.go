@@ -10,30 +10,29 @@ import (
 )
 
 // graph is a list of ops that was captured: what its steps do, in one launch. All that differs between them is in the record.
+// The first step of a list is not captured: libraries load code when they meet a shape, and a capture does not allow that.
 type graph struct {
 	device *device
+	ready  bool // there is an exec
 	exec   driver.Exec
 	record driver.Address // that its launches read
 	joined int            // device.joined, when it was captured
 	sites  []site
 }
 
-// work puts a step's ops into the stream: one by one, or as the graph of their list, which is made for its first step.
+// work puts a step's ops into the stream: one by one, or as the graph of their list, which is made for its second step.
 func (d *device) work(list *kernels.List, slot *slot, walk func() error) error {
-	if list == nil || d.member != nil && !d.member.captures() {
+	g := d.graphOf(list)
+	if g == nil {
 		d.launches = nil // not reused: those of the steps under way are asked for later
 		err := d.ops(walk)
 		slot.sites = d.launches
 		return err
 	}
-	g, _ := list.Kept.(*graph)
-	if g == nil || g.record != d.step.at || g.joined != d.joined {
-		list.Free()
-		var err error
-		if g, err = d.capture(walk); err != nil {
+	if !g.ready {
+		if err := d.capture(g, walk); err != nil {
 			return err
 		}
-		list.Kept = g
 	}
 	slot.sites = g.sites
 	launch := func() error { return g.exec.Launch(d.stream) }
@@ -41,6 +40,24 @@ func (d *device) work(list *kernels.List, slot *slot, walk func() error) error {
 		return d.member.launch(launch)
 	}
 	return launch()
+}
+
+// graphOf is the graph of a list, perhaps one that is to be captured yet; nil if its ops are to be put into the stream one by one.
+func (d *device) graphOf(list *kernels.List) *graph {
+	if list == nil || d.member != nil && !d.member.captures() {
+		return nil
+	}
+	g, _ := list.Kept.(*graph)
+	if g != nil && g.record == d.step.at && g.joined == d.joined {
+		return g
+	}
+	list.Free()
+	next := &graph{device: d, record: d.step.at, joined: d.joined}
+	d.graphs[next], list.Kept = true, next
+	if g != nil { // the code is there
+		return next
+	}
+	return nil
 }
 
 func (d *device) ops(walk func() error) error {
@@ -51,23 +68,19 @@ func (d *device) ops(walk func() error) error {
 	return walk()
 }
 
-// capture makes a graph of the ops that a walk puts into the stream, none of which is done.
-func (d *device) capture(walk func() error) (*graph, error) {
+// capture makes the graph of the ops that a walk puts into the stream, none of which is done.
+func (d *device) capture(g *graph, walk func() error) error {
 	d.launches = nil
 	recorded, err := d.stream.Capture(func() error { return d.ops(walk) })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	g := &graph{device: d, record: d.step.at, joined: d.joined, sites: d.launches}
-	g.exec, err = recorded.Instantiate()
+	exec, err := recorded.Instantiate()
 	if err != nil {
-		return nil, errors.Join(err, recorded.Close())
+		return errors.Join(err, recorded.Close())
 	}
-	d.graphs[g] = true
-	if err := recorded.Close(); err != nil {
-		return nil, errors.Join(err, d.closeGraph(g))
-	}
-	return g, nil
+	g.exec, g.ready, g.sites = exec, true, d.launches
+	return recorded.Close()
 }
 
 // Free gives the graph back, when no step is under way that it was launched for.
@@ -87,5 +100,8 @@ func (g *graph) Free() {
 
 func (d *device) closeGraph(g *graph) error {
 	delete(d.graphs, g)
+	if !g.ready {
+		return nil
+	}
 	return g.exec.Close()
 }

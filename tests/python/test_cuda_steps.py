@@ -210,3 +210,11 @@ def test_a_graph_that_the_driver_refuses_is_an_error_and_the_device_goes_on(prog
     # A fault in what is asked for late only, or in what only a device that works late is asked for, is not reached.
     assert json.loads(program(FAULTS)) == ["cuEventSynchronize"]
     assert json.loads(program(FAULTS, late=True)) == []
+
+
+def test_a_list_is_captured_when_its_libraries_have_met_its_shapes(program):
+    program("""
+with trainer(matrix()) as t:
+    launched = [counted(lambda: t.run(steps=1)).get("calls.cuGraphLaunch", 0) for _ in range(3)]
+assert launched[0] == 0 and launched[1] == launched[2] >= 1, launched
+""")
