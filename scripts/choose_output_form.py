@@ -2,8 +2,8 @@
 
     make build/opbench && python scripts/choose_output_form.py            # or --print, which writes nothing
 
-Lines of other devices in the table stay. cuBLASLt has to be where the loader finds it (LD_LIBRARY_PATH). A form counts as
-faster when it is so by the fastest of several turns, in which the forms take part one after the other.
+Lines of other devices in the table stay. cuBLASLt has to be where the loader finds it (LD_LIBRARY_PATH). The fastest
+form is the one with the fastest of several turns, in which the forms take part one after the other.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def capability() -> int:
     """Compute capability of the first device, times ten, as the doctor tells it."""
     import dsstne
 
-    for device in dsstne.doctor()["devices"]:
+    for device in dsstne.doctor().engine["devices"]:
         if device["name"] == "cuda:0":
             major, minor = device["kind"].rsplit(" ", 1)[1].split(".")
             return 10 * int(major) + int(minor)

@@ -5,7 +5,7 @@
 
 It needs Python with NumPy, SciPy and pytest, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go
 nor a compiler. Each part is a process of its own with a time limit, so that one that crashes or hangs does not take the
-others along. The report is written to docs/gpu, or, about an emulated driver, to build/gpu/reports.
+others along. The report is written to docs/gpu, or, about an emulated driver, to build/kit/reports.
 """
 
 from __future__ import annotations

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import gzip
 import importlib.metadata
 import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-KIT = ROOT / "build" / "gpu"
+KIT, PACKED = ROOT / "build" / "kit", ROOT / "build" / "gpu"  # as it is used, and as it travels
 PACKAGES = (
     "numpy",
     "scipy",
@@ -172,9 +174,16 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def need_kit() -> None:
-    """Ends the program where build/gpu was not brought along."""
+    """Unpacks what was brought along; ends the program where nothing was."""
+    KIT.mkdir(parents=True, exist_ok=True)
+    for packed in PACKED.glob("*.gz"):
+        path = KIT / packed.stem
+        if not path.exists() or path.stat().st_mtime < packed.stat().st_mtime:
+            with gzip.open(packed) as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target)
+            path.chmod(0o755)
     if not (KIT / "libdsstne.so").exists():
-        sys.exit(f"{KIT} is not there: run `make gpu-kit` where Go is, and copy the folder along")
+        sys.exit(f"{PACKED} is not there: run `make gpu-kit` where Go is, and copy the folder along")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"dsstne/engine/fault"
 	"dsstne/kernels"
@@ -48,6 +50,9 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	}
 	if o.InstructionSet != "" && o.InstructionSet != "auto" {
 		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\" has no instruction set %q to choose", id, o.InstructionSet)
+	}
+	if forms := []string{"", formSimple, formFused, formChunked}; !slices.Contains(forms, o.Form) {
+		return nil, fault.New(fault.InvalidArgument, "%q is no form of the output op; there are %s", o.Form, strings.Join(forms[1:], ", "))
 	}
 	return open(info, o)
 }

@@ -35,6 +35,8 @@ func TestAFormServesWhatItCan(t *testing.T) {
 	require.Equal(t, formSimple, form(formSimple, kernels.BFloat16, source(64)))
 	require.Equal(t, formChunked, form(formChunked, kernels.Float32, source(1000), source(3)))
 	require.Equal(t, formSimple, form(formChunked, kernels.Float32))
+	_, err := backend{}.Open(0, kernels.Options{Form: "fast"})
+	require.ErrorContains(t, err, "there are simple, fused, chunked")
 }
 
 func TestTheFormIsThatOfTheNearestMeasuredShape(t *testing.T) {

@@ -220,7 +220,8 @@ class Trainer:
 
         Raises:
             BusyError: It runs, in another thread; it stays open.
-            DeviceError: A device with memory of its own failed before the model had its newest weights; it keeps the ones before.
+            DeviceFailedError: A device with memory of its own failed before the model had its newest weights; the model
+                keeps the ones before.
         """
         try:
             self._handle.close()

@@ -169,7 +169,8 @@ model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu", inpu
 want = model.recommend(X, k=5, devices="cpu")
 with Predictor(model, X, rows=None, options=dict(devices="cuda:0", batch_size=32)) as predictor:
     lists = []
-    copied = [counted(lambda: lists.append(predictor.recommend(5, None, None, False)))["host_to_device"] for _ in range(4)]
+    work = lambda: lists.append(predictor.recommend(5, None, None, False))
+    copied = [counted(work)["host_to_device"] for _ in range(4)]
 assert copied[1] > copied[2] == copied[3] < copied[0] / 2, copied
 for ids, scores in lists:
     assert (ids == lists[0][0]).all() and (scores == lists[0][1]).all()
@@ -236,19 +237,24 @@ assert taken <= 1.2 * planned and planned <= 1.2 * taken, (taken, planned)
 """)
 
 
-def test_several_devices_make_their_shards_with_the_bits_of_the_host():
-    run("""
-X = matrix(0.3, rows=3000)
+@pytest.mark.parametrize("parallel", ["model", "data"])
+def test_several_devices_make_their_parts_of_batches_with_the_bits_of_the_host(parallel):
+    run(
+        f"parallel = {parallel!r}"
+        + """
+X = matrix(0.3, rows=12000)
 def train(**options):
     model = untrained(X, denoising=0.4, input_scaling="l2")
     devices = ["cuda:0", "cuda:1", "cuda:2"]
-    with dsstne.Trainer(model, X, batch_size=30, devices=devices, **options) as trainer:
+    with dsstne.Trainer(model, X, batch_size=31, devices=devices, parallel=parallel, **options) as trainer:
         plan = trainer.plan()
         trainer.run(steps=3)
+    assert plan["parallel"] == parallel
     return plan, tensors(model)
 kept, want = train()
 assert sum("Assemble the batch of " in text for text in kept["operations"]) == 2 * 3, kept["operations"]
 plan, got = train(memory_limit=kept["bytes"] - 1)
 assert not any("Assemble" in text for text in plan["operations"]), plan["operations"]
 assert same(want, got)
-""")
+"""
+    )

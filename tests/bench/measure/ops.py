@@ -10,7 +10,7 @@ from typing import Any
 from measure.alternate import UnavailableError
 
 BUILD = Path(__file__).resolve().parents[3] / "build"
-PROGRAMS = (BUILD / "opbench", BUILD / "gpu" / "opbench")  # the second came along to a machine without Go
+PROGRAMS = (BUILD / "opbench", BUILD / "kit" / "opbench")  # the second came along to a machine without Go
 
 
 class Op:
