@@ -43,7 +43,7 @@ demo: build  ## train on real data and print recommendations
 test: test-go test-abi test-python test-cudaemu  ## all tests
 	@echo; echo "make test: all passed"
 
-test-go: build $(EMULATOR_LIBRARY)  ## Go tests
+test-go: build $(EMULATOR_LIBRARIES)  ## Go tests
 	@echo "== go test"
 	@$(find_go) && $$GO test ./...
 

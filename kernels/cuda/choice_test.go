@@ -22,10 +22,11 @@ func TestAFormServesWhatItCan(t *testing.T) {
 		opened, err := backend{}.Open(0, kernels.Options{Precision: p, Form: asked})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, opened.Close()) }()
-		if d := opened.(*device); asked != formChunked || d.library != nil {
-			return d.formOf(&kernels.Output{Items: 5000, Sources: sources}, 100)
+		d := opened.(*device)
+		if asked == formChunked && d.library == nil {
+			t.Skip("there is no cuBLASLt on this machine")
 		}
-		return asked // there is no library on this machine
+		return d.formOf(&kernels.Output{Items: 5000, Sources: sources}, 100)
 	}
 	require.Equal(t, formFused, form(formFused, kernels.BFloat16, source(256)))
 	require.Equal(t, formFused, form(formFused, kernels.TensorFloat32, source(1)))
@@ -33,10 +34,10 @@ func TestAFormServesWhatItCan(t *testing.T) {
 	require.Equal(t, formSimple, form(formFused, kernels.BFloat16, source(257)))
 	require.Equal(t, formSimple, form(formFused, kernels.BFloat16, source(8), source(8)))
 	require.Equal(t, formSimple, form(formSimple, kernels.BFloat16, source(64)))
-	require.Equal(t, formChunked, form(formChunked, kernels.Float32, source(1000), source(3)))
-	require.Equal(t, formSimple, form(formChunked, kernels.Float32))
 	_, err := backend{}.Open(0, kernels.Options{Form: "fast"})
 	require.ErrorContains(t, err, "there are simple, fused, chunked")
+	require.Equal(t, formChunked, form(formChunked, kernels.Float32, source(1000), source(3)))
+	require.Equal(t, formSimple, form(formChunked, kernels.Float32))
 }
 
 func TestTheFormIsThatOfTheNearestMeasuredShape(t *testing.T) {
