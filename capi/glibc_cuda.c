@@ -11,6 +11,7 @@
   __attribute__((visibility("hidden"))) type name parameters { return oldest_##name arguments; }
 
 PASS_ON(void *, dlopen, (const char *file, int mode), (file, mode))
+PASS_ON(int, dlclose, (void *library), (library))
 PASS_ON(void *, dlsym, (void *restrict library, const char *restrict name), (library, name))
 PASS_ON(char *, dlerror, (void), ())
 
