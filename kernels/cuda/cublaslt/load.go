@@ -11,8 +11,6 @@ import "C"
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"unsafe"
@@ -21,16 +19,13 @@ import (
 	"dsstne/kernels"
 )
 
-// library is a file that may be loaded, and where NVIDIA's packages have it.
-type library struct{ file, folder string }
-
-// libraries for the driver's version, the newest first: one for CUDA 13 needs a driver for it.
-func libraries(driver int) []library {
-	twelve := library{"libcublasLt.so.12", "cublas/lib"}
-	if driver < 13000 {
-		return []library{twelve}
+// libraries for the driver's version: one for CUDA 13 needs a driver for it.
+func libraries(driver int) []kernels.LibraryFile {
+	list := []kernels.LibraryFile{{Name: "libcublasLt.so.12", Folder: "cublas/lib"}}
+	if driver >= 13000 {
+		list = append(list, kernels.LibraryFile{Name: "libcublasLt.so.13", Folder: "cu13/lib"})
 	}
-	return []library{twelve, {"libcublasLt.so.13", "cu13/lib"}}
+	return list
 }
 
 var load struct {
@@ -42,7 +37,7 @@ var load struct {
 // in a sentence why there is none. The answer stays the same for the life of the process.
 func Load(driver int) error {
 	load.Do(func() {
-		if reason := open(driver); reason != "" {
+		if reason := kernels.OpenLibrary(libraries(driver), "nvidia-cublas-cu12", open); reason != "" {
 			load.err = fault.New(fault.DeviceUnavailable, "%s", reason)
 		}
 	})
@@ -52,38 +47,16 @@ func Load(driver int) error {
 // Version of the loaded library, as it counts: 120900.
 func Version() int { return int(C.dsstne_lt_version()) }
 
-// open opens the library, or says why it could not.
-func open(driver int) string {
-	var candidates []string
-	for _, l := range libraries(driver) {
-		candidates = append(candidates, l.file)
+// open opens a library, or says why it could not.
+func open(path string) string {
+	text := make([]byte, 512)
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	if C.dsstne_lt_open(name, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))) == 0 {
+		return ""
 	}
-	for _, folder := range kernels.LibraryFolders() {
-		for _, l := range libraries(driver) {
-			path := filepath.Join(folder, l.folder, l.file)
-			if _, err := os.Stat(path); err == nil {
-				candidates = append(candidates, path)
-			}
-		}
-	}
-	var reason string
-	for _, path := range candidates {
-		text := make([]byte, 512)
-		name := C.CString(path)
-		failed := C.dsstne_lt_open(name, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))) != 0
-		C.free(unsafe.Pointer(name))
-		if !failed {
-			return ""
-		}
-		words, _, _ := strings.Cut(string(text), "\x00")
-		if reason == "" || !strings.Contains(words, "No such file") {
-			reason = words
-		}
-	}
-	if strings.Contains(reason, "No such file") {
-		return "libcublasLt was not found; the package nvidia-cublas-cu12 has it"
-	}
-	return "libcublasLt does not load: " + reason
+	words, _, _ := strings.Cut(string(text), "\x00")
+	return words
 }
 
 // failure is what a function of the library says, nil if it succeeded.

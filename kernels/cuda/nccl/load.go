@@ -11,8 +11,6 @@ import "C"
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"unsafe"
@@ -21,10 +19,8 @@ import (
 	"dsstne/kernels"
 )
 
-const (
-	file   = "libnccl.so.2"
-	oldest = 21400 // the first version whose communicators can be non-blocking
-)
+// oldest is the first version whose communicators can be non-blocking.
+const oldest = 21400
 
 var load struct {
 	sync.Once
@@ -36,7 +32,8 @@ var load struct {
 // in a sentence why there is none. The answer stays the same for the life of the process.
 func Load() error {
 	load.Do(func() {
-		if reason := open(); reason != "" {
+		files := []kernels.LibraryFile{{Name: "libnccl.so.2", Folder: "nccl/lib"}}
+		if reason := kernels.OpenLibrary(files, "nvidia-nccl-cu12", open); reason != "" {
 			load.err = fault.New(fault.DeviceUnavailable, "%s", reason)
 		}
 	})
@@ -48,33 +45,17 @@ func Version() string {
 	return fmt.Sprintf("%d.%d.%d", load.version/10000, load.version/100%100, load.version%100)
 }
 
-// open opens the library, or says why it could not.
-func open() string {
-	candidates := []string{file}
-	for _, folder := range kernels.LibraryFolders() {
-		path := filepath.Join(folder, "nccl", "lib", file)
-		if _, err := os.Stat(path); err == nil {
-			candidates = append(candidates, path)
-		}
-	}
-	var reason string
-	for _, path := range candidates {
-		text := make([]byte, 512)
-		name := C.CString(path)
-		failed := C.dsstne_nccl_open(name, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))) != 0
-		C.free(unsafe.Pointer(name))
-		if !failed {
-			return tooOld(path)
-		}
+// open opens a library, or says why it is of no use.
+func open(path string) string {
+	text := make([]byte, 512)
+	name := C.CString(path)
+	failed := C.dsstne_nccl_open(name, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))) != 0
+	C.free(unsafe.Pointer(name))
+	if failed {
 		words, _, _ := strings.Cut(string(text), "\x00")
-		if reason == "" || !strings.Contains(words, "No such file") {
-			reason = words
-		}
+		return words
 	}
-	if strings.Contains(reason, "No such file") {
-		return "libnccl.so.2 was not found; the package nvidia-nccl-cu12 has it"
-	}
-	return "libnccl.so.2 does not load: " + reason
+	return tooOld(path)
 }
 
 // tooOld looks at the version of the library that was opened.
