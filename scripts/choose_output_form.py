@@ -9,14 +9,14 @@ form is the one with the fastest of several turns, in which the forms take part 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = ROOT / "build" / "opbench"
+sys.path.insert(0, str(ROOT / "tests" / "bench"))
+from measure.alternate import UnavailableError  # noqa: E402
+from measure.ops import Op  # noqa: E402
+
 TABLE = ROOT / "kernels" / "cuda" / "forms.txt"
 
 UNITS = (32, 64, 128, 256, 512, 1024)
@@ -28,49 +28,23 @@ FORMS = {
 }
 
 
-class Contestant:
-    """A form in a process of its own."""
-
-    def __init__(self, form: str, items: int, precision: str, units: int, rows: int) -> None:
-        self._process = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        request = {"op": "output", "backend": "cuda", "form": form, "loss": "softmax", "optimizer": "adam"}
-        shape = {"precision": precision, "units": units, "rows": rows, "items": items, "row_length": 30}
-        self._ask({**request, **shape})
-
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline() or '{"error": "opbench died"}')
-        if "error" in answer:
-            raise SystemExit(answer["error"])
-        return answer
-
-    def seconds(self, steps: int) -> float:
-        """Of a step, on the average of some."""
-        return float(self._ask({"steps": steps})["seconds"]) / steps
-
-    def end(self) -> None:
-        """Lets the process go."""
-        self._process.communicate()
-
-
 def fastest(precision: str, units: int, rows: int, items: int, turns: int) -> tuple[str, dict[str, float]]:
     """The form with the fastest turn, and the seconds of each."""
     # The fused form serves up to 256 units; asked for more it would be another form under its name.
     forms = [form for form in FORMS[precision] if form != "fused" or units <= 256]
-    contestants = {form: Contestant(form, items, precision, units, rows) for form in forms}
+    request = {"op": "output", "backend": "cuda", "loss": "softmax", "optimizer": "adam", "row_length": 30}
+    shape = {"precision": precision, "units": units, "rows": rows, "items": items}
+    contestants = {form: Op(form=form, **request, **shape) for form in forms}
     steps = {}
     for form, contestant in contestants.items():
-        contestant.seconds(2)
-        steps[form] = max(1, min(100, int(0.05 / contestant.seconds(1))))
+        contestant.run(2)
+        steps[form] = max(1, min(100, int(0.05 / contestant.run(1))))
     best = dict.fromkeys(forms, float("inf"))
     for _ in range(turns):
         for form, contestant in contestants.items():
-            best[form] = min(best[form], contestant.seconds(steps[form]))
+            best[form] = min(best[form], contestant.run(steps[form]))
     for contestant in contestants.values():
-        contestant.end()
+        contestant.close()
     return min(best, key=best.__getitem__), best
 
 
@@ -109,4 +83,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UnavailableError as error:
+        sys.exit(str(error))

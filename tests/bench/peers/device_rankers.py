@@ -9,6 +9,8 @@ import numpy as np
 from measure.alternate import UnavailableError
 from measure.synthetic import interactions
 
+from peers.rankers import model_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -57,20 +59,9 @@ class OurDeviceRanker(DeviceRanker):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        from scipy import sparse
-
         import dsstne
 
-        items, units = self.W.shape
-        layers = [
-            {"name": "input", "kind": "input", "size": self.rows},
-            {"name": "hidden", "kind": "hidden", "size": units, "activation": "linear", "bias": False},
-            {"name": "output", "kind": "output", "size": items, "bias": False},
-        ]
-        self.model = dsstne.Model({"layers": layers})
-        self.model.set_tensor("hidden.weight", self.H)
-        self.model.set_tensor("output.weight", self.W)
-        self.X = dsstne.Dataset(sparse.eye_array(self.rows, format="csr", dtype=np.float32))
+        self.model, self.X = model_of(self.W, self.H)
         self.exclude = dsstne.Dataset(self.seen)
 
     def lists(self) -> tuple[np.ndarray, np.ndarray]:

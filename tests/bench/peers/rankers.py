@@ -16,6 +16,23 @@ if TYPE_CHECKING:
 Lists = tuple[np.ndarray, np.ndarray]  # ids and scores, [rows, k]
 
 
+def model_of(W: np.ndarray, H: np.ndarray) -> tuple[Any, Any]:
+    """A model whose hidden vectors are H, and its input: row u holds item u alone."""
+    from scipy import sparse
+
+    import dsstne
+
+    layers = [
+        {"name": "input", "kind": "input", "size": len(H)},
+        {"name": "hidden", "kind": "hidden", "size": W.shape[1], "activation": "linear", "bias": False},
+        {"name": "output", "kind": "output", "size": len(W), "bias": False},
+    ]
+    model = dsstne.Model({"layers": layers})
+    model.set_tensor("hidden.weight", H)
+    model.set_tensor("output.weight", W)
+    return model, dsstne.Dataset(sparse.eye_array(len(H), format="csr", dtype=np.float32))
+
+
 class Ranker:
     """Ranks rows of H against W; `lists` is what a contestant does, `run` times it."""
 
@@ -58,18 +75,7 @@ class OurRanker(Ranker):
         super().__init__(*arguments)
         import dsstne
 
-        items, units = self.W.shape
-        layers = [
-            {"name": "input", "kind": "input", "size": self.rows},
-            {"name": "hidden", "kind": "hidden", "size": units, "activation": "linear", "bias": False},
-            {"name": "output", "kind": "output", "size": items, "bias": False},
-        ]
-        self.model = dsstne.Model({"layers": layers})
-        self.model.set_tensor("hidden.weight", self.H)
-        self.model.set_tensor("output.weight", self.W)
-        from scipy import sparse
-
-        self.X = dsstne.Dataset(sparse.eye_array(self.rows, format="csr", dtype=np.float32))
+        self.model, self.X = model_of(self.W, self.H)
         self.exclude = dsstne.Dataset(self.seen)
 
     def lists(self, rows: int) -> Lists:
