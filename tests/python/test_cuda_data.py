@@ -161,20 +161,101 @@ model.close()
 """)
 
 
-def test_predicting_again_reads_the_data_on_the_device():
+def test_as_many_rows_as_there_are_come_from_the_data_on_the_device():
     run("""
 from dsstne._predictor import Predictor
 X = matrix(0.5, rows=100)
 model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu", input_scaling="l2")
-want = model.recommend(X, k=5, devices="cpu")
-with Predictor(model, X, rows=None, options=dict(devices="cuda:0", batch_size=32)) as predictor:
-    lists = []
-    work = lambda: lists.append(predictor.recommend(5, None, None, False))
-    copied = [counted(work)["host_to_device"] for _ in range(4)]
-assert copied[1] > copied[2] == copied[3] < copied[0] / 2, copied
+lists = []
+for rows in (None, np.arange(50)):
+    with Predictor(model, X, rows=rows, options=dict(devices="cuda:0", batch_size=32)) as predictor:
+        work = lambda: lists.append(predictor.recommend(5, None, None, False))
+        copied = [counted(work)["host_to_device"] for _ in range(4)]
+    if rows is None:
+        assert copied[1] == copied[2] == copied[3] < copied[0] / 2, copied
+    else:  # half of the rows, and then the other half if they are as many
+        assert copied[1] > copied[0] > 2 * copied[2] == 2 * copied[3], copied
 for ids, scores in lists:
-    assert (ids == lists[0][0]).all() and (scores == lists[0][1]).all()
+    assert (ids == lists[0][0][: len(ids)]).all() and (scores == lists[0][1][: len(ids)]).all()
 """)
+
+
+EVALUATION = """
+from dsstne._predictor import Predictor
+X, Y, Z = (matrix(density, rows=100) for density in (0.5, 0.2, 0.3))
+model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu")
+
+def evaluation(metrics, devices="cuda:0", exclude="input", rows=None, per_row=None, **options):
+    rows = None if rows is None else np.asarray(rows)
+    options = dict(devices=devices, batch_size=32, **options)
+    with Predictor(model, X, rows=rows, options=options) as predictor:
+        result = []
+        copied = counted(lambda: result.append(predictor.evaluate(Y, exclude, metrics, None, False, per_row)))
+    return result[0], copied
+"""
+
+
+def test_evaluating_copies_back_sums_and_no_items():
+    run(
+        EVALUATION
+        + """
+want = {k: evaluation([f"ndcg@{k}"], "cpu")[0] for k in (1, 70)}
+(few, a), (many, b) = (evaluation([f"ndcg@{k}"]) for k in (1, 70))
+assert (few, many) == (want[1], want[70])
+batches = 4
+assert a["device_to_host"] == b["device_to_host"] == 16 * batches + 16 * 2, (a, b)
+per_row, other = (np.empty((100, 2)) for _ in range(2))
+metrics = ["map@70", "mrr@5"]
+got, copied = evaluation(metrics, per_row=per_row)
+assert got == evaluation(metrics, "cpu", per_row=other)[0] and np.array_equal(per_row, other, equal_nan=True)
+assert copied["device_to_host"] == 16 * batches + 16 * 3 + per_row.nbytes, copied
+"""
+    )
+
+
+def test_items_to_leave_out_and_targets_come_from_the_data_on_the_device():
+    run(
+        EVALUATION
+        + """
+metrics = ["recall@5", "coverage@5"]
+for devices in (["cuda:0"], ["cuda:0", "cuda:1", "cuda:2"]):
+    for exclude in (None, "input", Z):
+        once, thrice = (evaluation(metrics, devices, exclude, list(range(100)) * n) for n in (1, 3))
+        assert once[0]["metrics"] == thrice[0]["metrics"] == evaluation(metrics, "cpu", exclude)[0]["metrics"]
+        each = (thrice[1]["host_to_device"] - once[1]["host_to_device"]) / 6  # batches of 32 more, at most
+        assert each < 700 * len(devices), (exclude, each)
+        if exclude is None:
+            nothing = once[1]["host_to_device"]
+        elif exclude is not Z:
+            assert once[1]["host_to_device"] == nothing, "it is there already"
+some = evaluation(metrics, exclude=Z, rows=range(40))  # fewer rows than there are: copied as they are wanted
+assert some[0]["metrics"] == evaluation(metrics, "cpu", Z, range(40))[0]["metrics"]
+"""
+    )
+
+
+def test_what_does_not_fit_beside_a_ranking_is_copied_batch_by_batch_with_the_same_bits():
+    run(
+        EVALUATION
+        + """
+X, Y, Z = (matrix(density, rows=600) for density in (0.4, 0.3, 0.3))
+metrics = ["recall@5", "ndcg@20"]
+want, _ = evaluation(metrics, "cpu", Z)
+refused, least, copied = 0, 1 << 23, {}
+while least - refused > 1000:
+    limit = least if not copied else (refused + least) // 2
+    try:
+        got, moved = evaluation(metrics, exclude=Z, memory_limit=limit)
+    except dsstne.OutOfMemoryError as error:
+        assert "nothing was allocated" in str(error)
+        refused = limit
+    else:
+        assert got == want
+        least, copied[limit] = limit, moved["host_to_device"]
+# Of X, Y and Z first one stays on the host, and so on.
+assert len(set(copied.values())) > 2, copied
+"""
+    )
 
 
 def test_neighbors_again_copy_no_weights():
