@@ -61,7 +61,6 @@ func (f Filter) bits(first, count int64) []uint64 {
 // ranking ranks the items of an output layer, for the rows of a call.
 type ranking struct {
 	p        *Predictor
-	shards   []program.Shard // of the output layer, by device
 	items    int64
 	rows     rowList
 	filter   Filter
@@ -110,12 +109,12 @@ func (r *ranking) read(slot int, d *csr.Matrix, what string) (*program.Feed, err
 	}
 	r.used = append(r.used, d)
 	f := &program.Feed{Name: what, Columns: d.Columns(), Entries: r.entries(d)}
-	if p.keeping {
+	// Of fewer rows than there are, copying it whole would take longer than copying what is asked for.
+	if f.Shared = r.rows.count < p.Rows(); p.keeping && (p.IsBound(d) || !f.Shared) {
 		f.Keep = func(first, end int64) (*kernels.Data, error) {
 			data, err := p.KeptColumns(d, first, end)
 			return data, fault.Wrap(err, "the dataset of %s", what)
 		}
-		f.Shared = r.rows.count < p.Rows() // else copying it whole would take longer than copying what is asked for
 	}
 	r.readers[slot] = &csr.Reader{Matrix: d, Limit: f.Entries, RowsOnly: true}
 	if !p.IsBound(d) {

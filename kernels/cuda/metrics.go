@@ -29,13 +29,13 @@ func (d *device) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
 // RankingMetrics counts the metrics, some at a time.
 func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) error {
 	type metric struct {
-		cut, seen    int64
-		kind, unused int32
+		cut, seen int64
+		kind, _   int32
 	}
 	type args struct {
 		step, ids, discounts, values, totals, counted driver.Address
 		k, stride                                     int64
-		metrics, target, launch, unused               int32
+		metrics, target, launch, _                    int32
 		metric                                        [mostMetrics]metric
 	}
 	return d.run("RankingMetrics", s, []int{op.Target}, func() error {
