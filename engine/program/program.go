@@ -19,8 +19,8 @@ type Spec struct {
 	// Keep describes columns first .. end of what feeds a layer, for devices that keep it; the same of the same dataset. Nil: all
 	// batches are made on the host.
 	Keep  func(layer int, first, end int64) (*kernels.Data, error)
-	host  map[int]string // layers whose data stay on the host though Keep could be asked, and why
-	Limit int64          // memory_limit in bytes, 0 = none
+	host  map[string]string // names of the feeds whose data stay on the host though they could be kept, and why
+	Limit int64             // memory_limit in bytes, 0 = none
 	// Parallel is how several ranks train.
 	Parallel Parallel
 	// Training: nil builds the forward part only.
@@ -199,6 +199,7 @@ type builder struct {
 	summed       map[int]bool           // grad holds something already
 	scratch      []func(kernels.Buffer) // who wants the shared workspace
 	most         int64                  // its size
+	others       []*keptData            // datasets that the device keeps for another list, which comes first
 	// tiedGradient is where an output layer leaves its part of the gradient of the weight it shares, by the name of that weight
 	tiedGradient map[string]kernels.Buffer
 }
@@ -247,8 +248,11 @@ func (b *builder) build() error {
 	if b.rank == 0 {
 		m.parts = append(m.parts, b.spec.Data...)
 	}
-	if err := b.assemble(); err != nil {
-		return err
+	b.p.made = make([]*kernels.SparseBatch, len(b.slots))
+	for slot, layer := range b.slots {
+		if err := b.assemble(slot, b.feedOf(layer)); err != nil {
+			return err
+		}
 	}
 	b.noteBatches()
 	if !b.alone() {
@@ -284,31 +288,35 @@ func (b *builder) build() error {
 	return nil
 }
 
-// noteBatches plans the memory of the batches: whole ones, and what each of several ranks has of them, which is an equal part
-// as a rule; the sum over the ranks is exact.
+// noteBatches plans the memory of the batches that come from the host.
 func (b *builder) noteBatches() {
-	rowsOnly := b.spec.Training == nil
 	var entries []int64
 	for slot, i := range b.slots {
-		if b.p.made[slot] != nil {
-			continue
+		if b.p.made[slot] == nil {
+			f := b.feedOf(i)
+			b.noteBatch(f, b.spec.Training == nil)
+			entries = append(entries, f.Entries)
 		}
-		layer, most := &b.net.Layers[i], b.spec.Entries(i)
-		entries = append(entries, most)
-		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.batch, most, rowsOnly), Device: HostName(b.device)}
-		if b.alone() {
-			b.p.memory.parts = append(b.p.memory.parts, whole)
-			continue
-		}
-		if whole.Device = "host"; b.rank == 0 {
-			b.p.memory.parts = append(b.p.memory.parts, whole)
-		}
-		from, to := b.shardOf(most)
-		b.p.memory.note("batch", "a part of "+layer.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
 	}
 	b.p.stepList.Entries = entries
 	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
 		b.p.memory.note("batch", "the device's copies and the step's record", size, false)
+	}
+}
+
+// noteBatch plans the memory of a feed's batches on the host: whole ones, and what each of several ranks has of them, which is
+// an equal part as a rule; the sum over the ranks is exact.
+func (b *builder) noteBatch(f Feed, rowsOnly bool) {
+	whole := Part{Name: "batch", Of: f.Name, Bytes: BatchBytes(b.batch, f.Entries, rowsOnly), Device: HostName(b.device)}
+	if !b.alone() {
+		whole.Device = "host"
+	}
+	if b.rank == 0 {
+		b.p.memory.parts = append(b.p.memory.parts, whole)
+	}
+	if !b.alone() && !f.whole {
+		from, to := b.shardOf(f.Entries)
+		b.p.memory.note("batch", "a part of "+f.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
 	}
 }
 

@@ -10,14 +10,18 @@ import (
 // as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first step that failed comes after
 // the results of the steps before it.
 func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
-	if len(p.parts) == 1 {
-		results, err := p.parts[0].Device.Settle(underWay)
-		return results, p.parts[0].place(err)
+	return settleParts(p.ranks, p.parts, underWay)
+}
+
+func settleParts(ranks []Rank, parts []*part, underWay int) ([]kernels.Result, error) {
+	if len(parts) == 1 {
+		results, err := parts[0].Device.Settle(underWay)
+		return results, parts[0].place(err)
 	}
 	// A rank does not know of the failure of another: the next step begins when this one has gone well on all.
-	found, failures := make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))
-	err := Together(p.ranks, func(rank int) error {
-		found[rank], failures[rank] = p.parts[rank].Device.Settle(0)
+	found, failures := make([][]kernels.Result, len(parts)), make([]error, len(parts))
+	err := Together(ranks, func(rank int) error {
+		found[rank], failures[rank] = parts[rank].Device.Settle(0)
 		var bad *kernels.NotFiniteError
 		if errors.As(failures[rank], &bad) {
 			return nil // it was in step with the others to the end
@@ -46,7 +50,7 @@ func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	if first < 0 {
 		return results, nil
 	}
-	return results, p.parts[first].place(failures[first])
+	return results, parts[first].place(failures[first])
 }
 
 // place turns the row of an error from one of the shard into one of the tensor.
