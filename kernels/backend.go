@@ -90,6 +90,8 @@ type Device interface {
 	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs. Ops without such a
 	// field need none.
 	WorkspaceSize(op any, rows int64) int64
+	// Trim gives memory back that is kept for later allocations.
+	Trim()
 	Close() error
 
 	// Fill makes initial weights; the other ops are training and inference. See ops.go for the formulas.

@@ -24,9 +24,7 @@ type Predictor struct {
 	planned   int64          // most rows of a batch: what the program has room for
 	held      []program.Part // memory that there is between calls
 	readers   []*csr.Reader  // by slot
-	loaded    int64          // the model's count of changes when the devices' copies were made
-	neighbors map[neighborKey]*neighborCopy
-	step      kernels.Step // after the program's slots there are those for items to leave out and for targets
+	step      kernels.Step   // after the program's slots there are those for items to leave out and for targets
 	cancelled atomic.Bool
 }
 
@@ -41,7 +39,7 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 	if err := o.Done(); err != nil {
 		return nil, err
 	}
-	binding, err := program.NewBinding(m, placement)
+	binding, err := program.NewBinding(m, placement, true)
 	if err != nil {
 		return nil, err
 	}
@@ -72,10 +70,6 @@ func (p *Predictor) Close() error {
 	if p.program != nil {
 		p.program.Free()
 	}
-	for _, c := range p.neighbors {
-		c.here.Free()
-	}
-	p.neighbors = nil
 	return p.Binding.Close()
 }
 
@@ -83,7 +77,7 @@ func (p *Predictor) Close() error {
 func (p *Predictor) prepare(asked rowList) error {
 	pays := p.keepingPays(asked)
 	if p.program != nil && (p.keeping || !pays) {
-		return p.refresh()
+		return p.Copies().Refresh()
 	}
 	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, network.Input)
 	if err != nil {
@@ -104,9 +98,6 @@ func (p *Predictor) prepare(asked rowList) error {
 	for i := range p.held {
 		p.held[i].Held = true
 	}
-	for _, c := range p.neighbors {
-		p.held = append(p.held, c.part)
-	}
 	p.step = kernels.Step{Sparse: []*kernels.SparseBatch{{}, {}}}
 	for _, layer := range built.Slots {
 		p.readers = append(p.readers, &csr.Reader{
@@ -115,27 +106,13 @@ func (p *Predictor) prepare(asked rowList) error {
 		})
 		p.step.Sparse = append(p.step.Sparse, &kernels.SparseBatch{})
 	}
-	p.loaded = -1
-	return p.refresh()
+	return p.Copies().Refresh()
 }
 
 // keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are have been,
 // or are to be, copied otherwise.
 func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
-}
-
-// refresh copies the model's weights to devices that do not reach them, if they were changed.
-func (p *Predictor) refresh() error {
-	changes := p.Model.Changes()
-	if p.loaded == changes {
-		return nil
-	}
-	err := p.program.Load()
-	if err == nil {
-		p.loaded = changes
-	}
-	return err
 }
 
 // begin takes the model for reading; the caller calls the returned function at the end.

@@ -19,6 +19,14 @@ func (b *builder) place(name string, model kernels.Buffer, owned bool) (kernels.
 	if b.device.Reaches(model) {
 		return model, nil
 	}
+	if copies := b.spec.Copies; copies != nil {
+		held := copies.Has(b.rank, name, model.Len())
+		b.p.memory.note("weights", "the device's copy of "+name, 4*model.Len(), held)
+		if b.p.memory.dry {
+			return nil, nil
+		}
+		return copies.Of(b.rank, b.device, name, model)
+	}
 	here, err := b.p.memory.alloc("weights", "the device's copy of "+name, model.Len())
 	b.p.copies = append(b.p.copies, copied{name, model, here, owned})
 	return here, err

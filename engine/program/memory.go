@@ -104,6 +104,9 @@ func (p *Plan) available(name string, device kernels.Device) error {
 		return nil
 	}
 	available := device.Available()
+	if available >= 0 && fresh > available && name != "" && makeRoom() {
+		available = device.Available()
+	}
 	if p.Available < 0 {
 		p.Available = available
 	}

@@ -12,6 +12,7 @@ type Spec struct {
 	Network *network.Network
 	Ranks   []Rank                                    // the devices, at least one
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
+	Copies  *Copies                                   // where devices keep copies of them, of which the caller takes care; nil: the program does
 	Rows    int64                                     // the largest batch, B
 	// Entries is the most stored entries a batch of a bound layer can have; BatchBytes what such a batch takes.
 	Entries func(layer int) int64

@@ -65,7 +65,7 @@ func Open(m *model.Model, options []byte) (*Trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	binding, err := program.NewBinding(m, s.placement)
+	binding, err := program.NewBinding(m, s.placement, false)
 	if err != nil {
 		return nil, err
 	}

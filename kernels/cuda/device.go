@@ -144,6 +144,9 @@ func (d *device) Available() int64 {
 	return available
 }
 
+// Trim gives the pool's spare memory back.
+func (d *device) Trim() { _ = d.do("giving memory back", d.memory.trim) }
+
 // Close gives everything back but for buffers that are still held, which keep the context alive until they are freed.
 func (d *device) Close() error {
 	if d.closed {

@@ -46,14 +46,18 @@ def python():
 
 @pytest.fixture
 def emulated(python, monkeypatch):
-    """Runs a program like `python`, with emulated devices, `emulator.Control` to import and variables as keywords."""
+    """Runs a program like `python`, with emulated devices, `emulator.Control` to import and variables as keywords.
+
+    Nothing is left open after a call, so that a program can count and disturb the opening, unless with keep=True.
+    """
     if os.environ.get("DSSTNE_TEST_DRIVER") == "real":
         pytest.skip("needs the emulated driver, which can be told to fail")
 
-    def run(code, *arguments, timeout=120, check=True, **settings):
+    def run(code, *arguments, timeout=120, check=True, keep=False, **settings):
         for name, value in {**emulated_driver(), **settings}.items():
             monkeypatch.setenv(name, value)
-        return python(code, *arguments, timeout=timeout, check=check)
+        closing = "" if keep else "import dsstne\ndsstne.keep_devices(False)\n"
+        return python(closing + code, *arguments, timeout=timeout, check=check)
 
     return run
 

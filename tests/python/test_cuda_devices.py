@@ -92,7 +92,7 @@ print([line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line
     for there in (False, True):
         if there:
             library.symlink_to(EMULATOR / "libnccl.so.2")
-        out = emulated("import sys" + DATA + program, LD_LIBRARY_PATH=str(tmp_path))
+        out = emulated("import sys" + DATA + program, keep=True, LD_LIBRARY_PATH=str(tmp_path))
         assert ("libnccl.so.2" in out) == there
 
 
