@@ -109,7 +109,7 @@ func (p *Predictor) prepare() error {
 	p.step = kernels.Step{Sparse: make([]*kernels.SparseBatch, len(built.Slots)+1)}
 	for slot, layer := range built.Slots {
 		p.readers = append(p.readers, &csr.Reader{
-			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer),
+			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer, spec.Rows),
 			RowsOnly: true,
 		})
 		p.step.Sparse[slot] = &kernels.SparseBatch{}

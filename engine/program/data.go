@@ -70,7 +70,7 @@ func (b *builder) keep(layer int) (*keptData, error) {
 		return nil, nil
 	}
 	_, stays := b.spec.host[layer]
-	if stays || b.spec.Entries(layer) > kernels.MostEntries {
+	if stays || b.entriesOf(layer) > kernels.MostEntries {
 		return nil, nil
 	}
 	first, end := b.itemsOf(l.Size)
@@ -119,7 +119,7 @@ func (b *builder) assemble() error {
 		op := &kernels.Assemble{
 			Name: layer.Name, Slot: slot, Data: k.resident, Scaled: layer.Scaling == network.L2, Denoising: layer.Denoising,
 			Stream: random.StreamDenoising | uint32(i),
-			Places: kernels.PlacesOf(b.spec.Rows, b.spec.Entries(i), k.data.Columns, b.spec.Training == nil),
+			Places: kernels.PlacesOf(b.spec.Rows, b.entriesOf(i), k.data.Columns, b.spec.Training == nil),
 		}
 		if op.Batch, err = p.memory.alloc("batch", layer.Name, op.Places.Total); err != nil {
 			return err
