@@ -56,7 +56,7 @@ def emulated(python, monkeypatch):
 
 @pytest.fixture(params=["NCCL", "peer copies", "copies by way of the host"])
 def joined(request, tmp_path, emulated):
-    """Runs a program like `emulated`, with devices joined in one of the ways; late: work is done when somebody waits."""
+    """Runs a program like `emulated`, with devices joined in one of the ways; late: work waits for somebody."""
     settings = {"DSSTNE_CUDAEMU_TIMEOUT": "60"}
     if request.param != "NCCL":
         (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
