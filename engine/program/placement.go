@@ -2,6 +2,7 @@ package program
 
 import (
 	"errors"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,7 +36,7 @@ func ReadPlacement(o *strictjson.Object) Placement {
 	}
 	word := o.Word("precision", "float32", kernels.PrecisionWords...)
 	p.Precision = kernels.Precision(max(0, slices.Index(kernels.PrecisionWords, word)))
-	if p.Precision == kernels.TensorFloat32 && !slices.ContainsFunc(p.Devices, someGPU.MatchString) {
+	if p.Precision == kernels.TensorFloat32 && !p.onGPU() {
 		o.Fail("precision", "is %q, which only CUDA devices have; on the CPU use bfloat16 or float32", word)
 	}
 	return p
@@ -49,18 +50,30 @@ var (
 // mostVirtual is how many virtual devices a CPU may be cut into.
 const mostVirtual = 64
 
-// Open makes the devices of a placement ready. "all" are all CUDA devices that can be used, or the CPU where there is none;
-// "auto" is the CPU until training has been proven on CUDA hardware and not only on an emulated driver.
+// Open makes the devices of a placement ready. "all" are all CUDA devices that can be used, "first" is the first of them; without
+// one either is the CPU. "auto" is "all", but "first" in a process that is one of several on the machine. Devices that were not
+// named are tried before their first use.
 func (p Placement) Open() ([]Rank, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
 	switch name := p.Devices[0]; {
-	case name == "all":
-		if found := usableGPUs(); len(found) > 0 {
-			return p.openGPUs(found)
+	case unnamed(name):
+		if !p.onGPU() {
+			return p.openCPUs(1)
 		}
-		return p.openCPUs(1)
+		found := usableGPUs()
+		if rank, is := localRank(); is && name == "auto" || name == "first" {
+			found = found[rank%len(found):][:1]
+		}
+		ranks, err := p.openGPUs(found)
+		if err != nil {
+			return nil, err
+		}
+		if err := tried(ranks, p.Precision); err != nil {
+			return nil, errors.Join(err, Close(ranks))
+		}
+		return ranks, nil
 	case someGPU.MatchString(name):
 		numbers, err := p.gpus()
 		if err != nil {
@@ -80,9 +93,26 @@ func (p Placement) Open() ([]Rank, error) {
 	return p.openCPUs(count)
 }
 
+// onGPU tells whether the placement is, or can be, on CUDA devices.
+func (p Placement) onGPU() bool {
+	if unnamed(p.Devices[0]) {
+		return len(usableGPUs()) > 0
+	}
+	return slices.ContainsFunc(p.Devices, someGPU.MatchString)
+}
+
+// unnamed tells whether the engine chooses the devices.
+func unnamed(name string) bool { return name == "auto" || name == "all" || name == "first" }
+
+// localRank is the number of this process among those on the machine that were started together, as torchrun tells it.
+func localRank() (rank int, is bool) {
+	rank, err := strconv.Atoi(os.Getenv("LOCAL_RANK"))
+	return max(0, rank), err == nil
+}
+
 // check refuses what cannot be opened, with the reason.
 func (p Placement) check() error {
-	words := []string{"auto", "all", "cpu", "cuda:0"}
+	words := []string{"auto", "all", "first", "cpu", "cuda:0"}
 	cuda := 0
 	for i, name := range p.Devices {
 		switch {
@@ -90,11 +120,11 @@ func (p Placement) check() error {
 			return fault.New(fault.InvalidArgument, "devices names %d devices, %q twice", len(p.Devices), name)
 		case someGPU.MatchString(name):
 			cuda++
-		case (name == "auto" || name == "all") && len(p.Devices) > 1:
+		case unnamed(name) && len(p.Devices) > 1:
 			return fault.New(fault.InvalidArgument, "devices names %d devices, and %q, which stands alone", len(p.Devices), name)
-		case name != "auto" && name != "all" && !someCPU.MatchString(name):
+		case !unnamed(name) && !someCPU.MatchString(name):
 			return fault.New(fault.InvalidArgument,
-				"devices is %q; it must be one of auto, all, cpu, cpu:4 (virtual devices), cuda:0 or a list like [\"cuda:0\", \"cuda:1\"]%s",
+				"devices is %q; it must be one of auto, all, first, cpu, cpu:4 (virtual devices), cuda:0 or a list like [\"cuda:0\", \"cuda:1\"]%s",
 				name, strictjson.Suggestion(name, words))
 		}
 	}

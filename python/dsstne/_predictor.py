@@ -61,6 +61,7 @@ class Predictor:
             if rows is not None:
                 self.rows = numbers(rows, self.count, "rows", np.int64)
                 self.count = len(self.rows)
+            options = {**options, "devices": _options.devices(options.get("devices"))}
             if options.get("batch_size") is not None:  # no more workspace than these rows need
                 size = _checks.integer(options["batch_size"], "batch_size", 1)
                 options = {**options, "batch_size": min(size, self.count or size)}

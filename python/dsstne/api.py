@@ -101,8 +101,9 @@ def fit(
         validation: Computes ``recall@20`` and ``ndcg@20`` after each epoch: a matrix of held-out items of the same rows
             (the input is X), or a pair (V_in, V_out) for other rows; as :func:`dsstne.evaluate` does by default.
         seed: Seed of everything random; the same seed gives the same bits, whatever the number of threads.
-        devices: ``"auto"`` (in this version the CPU), ``"cpu"``, ``"cuda:0"``, ``["cuda:0", "cuda:1"]``; ``"all"``: all
-            CUDA devices that can be used, or the CPU where there is none. A named device that cannot be had is an
+        devices: ``"auto"``: all CUDA devices that can be used, after a trial, or the CPU where there is none; in a
+            worker of Dask, Ray or torchrun ``"first"``, the first of them (torchrun: that of the local rank). Also
+            ``"all"``, ``"cpu"``, ``"cuda:0"``, ``["cuda:0", "cuda:1"]``. A named device that cannot be had is an
             error. ``"cpu:4"`` makes four virtual devices of the CPU. See docs/training.md.
         parallel: How several devices train: ``"model"`` shares the items out among them, ``"data"`` the rows of each
             batch, ``"auto"`` does what exchanges fewer numbers.

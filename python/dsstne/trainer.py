@@ -118,7 +118,7 @@ class Trainer:
             "batch_size": batch_size,
             "seed": seed,
             "shuffle": shuffle,
-            "devices": devices,
+            "devices": _options.devices(devices),
             "parallel": parallel,
             "precision": precision,
             "threads": threads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,10 @@ import pytest
 
 import header
 from native import Blocks, Library
+
+# What names no CUDA device is tested on the CPU, also on a machine that has some. The emulator shows its own anyway.
+if os.environ.get("DSSTNE_TEST_DRIVER") != "real":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 sys.path.insert(0, str(header.ROOT))
 

@@ -24,6 +24,10 @@ func (p *place) alloc(n int) kernels.Buffer {
 	if err != nil {
 		panic(err)
 	}
+	if n > 0 && b.Float32() != nil { // memory of the host
+		b.Free()
+		b = newEdged(int64(n))
+	}
 	p.buffers = append(p.buffers, b)
 	owners.Store(b, p.device)
 	return b

@@ -11,6 +11,10 @@ from matrices import blocks
 
 import dsstne
 
+# What names no CUDA device is tested on the CPU, also on a machine that has some. The emulator shows its own anyway.
+if os.environ.get("DSSTNE_TEST_DRIVER") != "real":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
 

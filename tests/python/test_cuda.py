@@ -47,9 +47,9 @@ def with_driver(driver, python, monkeypatch):
 def test_computing_on_the_cpu_never_touches_the_driver(with_driver, tmp_path):
     out = with_driver(
         "for precision in 'float32', 'bfloat16':\n"
-        "    model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, precision=precision)\n"
-        "model.recommend(X, k=3)\n"
-        "dsstne.evaluate(model, X, X, metrics=['recall@5'])\n"
+        "    model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, precision=precision, devices='cpu')\n"
+        "model.recommend(X, k=3, devices='cpu')\n"
+        "dsstne.evaluate(model, X, X, metrics=['recall@5'], devices='cpu')\n"
         "print(loaded())",
         FAKE_LOG=str(tmp_path / "log"),
     )
@@ -83,14 +83,6 @@ def test_a_device_that_cannot_be_had_is_an_error_in_words(with_driver, device, r
         "except dsstne.DsstneError as error:\n    print(type(error).__name__, error)"
     )
     assert out.startswith(reason)
-
-
-def test_automatic_devices_are_the_cpu_until_cuda_is_proven_on_hardware(with_driver):
-    out = with_driver(
-        "model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices='auto')\n"
-        "print(model.recommend(X, k=3)[0].shape, loaded())"
-    )
-    assert out.strip() == "(40, 3) False"
 
 
 def test_the_users_current_context_stays_current(with_driver):

@@ -49,8 +49,8 @@ INLINE void sine_cosine8(vd8 x, vd8 *sine, vd8 *cosine) {
 INLINE void normal_numbers(vu x[4], float deviation) {
   uint32_t first[2 * LANES], second[2 * LANES];
   float out[2][2 * LANES];
-  *(vu *)first = x[0], *(vu *)(first + LANES) = x[2];
-  *(vu *)second = x[1], *(vu *)(second + LANES) = x[3];
+  store((float *)first, (vf)x[0]), store((float *)(first + LANES), (vf)x[2]);
+  store((float *)second, (vf)x[1]), store((float *)(second + LANES), (vf)x[3]);
   for (int i = 0; i < 2 * LANES; i += 8) {
     vd8 a = __builtin_convertvector(*(vu8_any *)(first + i), vd8), sine, cosine;
     vd8 b = __builtin_convertvector(*(vu8_any *)(second + i), vd8);

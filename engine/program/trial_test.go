@@ -1,0 +1,75 @@
+package program
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/fault"
+	"dsstne/kernels"
+	_ "dsstne/kernels/cpu"
+)
+
+// spoiled is a device of which one op is a little off.
+type spoiled struct {
+	kernels.Device
+	op     string
+	factor float32
+}
+
+func (s *spoiled) spoil(op string, x []float32) {
+	for i := range x {
+		if op == s.op {
+			x[i] *= s.factor
+		}
+	}
+}
+
+func (s *spoiled) Gather(op *kernels.Gather, step *kernels.Step) error {
+	err := s.Device.Gather(op, step)
+	s.spoil("Gather", op.Out.Float32())
+	return err
+}
+
+func (s *spoiled) Scatter(op *kernels.Scatter, step *kernels.Step) error {
+	s.spoil("Scatter", op.DZ.Float32())
+	return s.Device.Scatter(op, step)
+}
+
+func (s *spoiled) OutputStep(op *kernels.Output, step *kernels.Step) error {
+	err := s.Device.OutputStep(op, step)
+	s.spoil("OutputStep", op.Bias.Value.Float32())
+	return err
+}
+
+func (s *spoiled) Scores(op *kernels.Scores, step *kernels.Step) error {
+	err := s.Device.Scores(op, step)
+	s.spoil("Scores", op.Out[:1])
+	return err
+}
+
+func TestATrialFindsDevicesThatComputeSomethingElse(t *testing.T) {
+	for _, precision := range []kernels.Precision{kernels.Float32, kernels.BFloat16} {
+		for _, ranks := range []int{1, 3} {
+			for _, op := range []string{"", "Gather", "Scatter", "OutputStep", "Scores"} {
+				list := make([]Rank, ranks)
+				group := kernels.NewHostGroup(ranks)
+				for rank := range list {
+					d, err := kernels.Lookup("cpu").Open(rank, kernels.Options{Threads: 1, Of: ranks, Precision: precision})
+					require.NoError(t, err)
+					list[rank] = Rank{Device: d, Communicator: group[rank]}
+				}
+				defer func() { require.NoError(t, Close(list)) }()
+				last := list[ranks-1].Device
+				list[ranks-1].Device = &spoiled{Device: last, op: op, factor: 1.2}
+				err := compared(list, precision)
+				if op == "" {
+					require.NoError(t, err, "%d ranks, %s", ranks, precision)
+					continue
+				}
+				require.Equal(t, fault.DeviceUnavailable, fault.KindOf(err), "%d ranks, %s, %s", ranks, precision, op)
+				require.ErrorContains(t, err, "on the CPU")
+			}
+		}
+	}
+}
