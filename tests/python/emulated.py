@@ -33,7 +33,7 @@ def matrix(rows=70, items=60, density=0.2):
     return X
 
 def trainer(X, devices="cuda:0", hidden=(8,), loss="softmax", **options):
-    model = dsstne.fit(X, hidden=list(hidden), loss=loss, epochs=0, progress=False)
+    model = dsstne.fit(X, hidden=list(hidden), loss=loss, epochs=0, progress=False, devices="cpu")
     return dsstne.Trainer(model, X, devices=devices, **{"batch_size": 20, "learning_rate": 0.01, **options})
 
 def counted(work):

@@ -142,7 +142,8 @@ def test_a_run_goes_on_after_a_failed_step(joined):
         DATA
         + """
 X = matrix(40, 60)
-with dsstne.Trainer(dsstne.fit(X, hidden=[8], epochs=1, progress=False), X, devices="all", batch_size=10) as trainer:
+model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
+with dsstne.Trainer(model, X, devices="all", batch_size=10) as trainer:
     trainer.run(steps=1)
     # A step is a graph where collectives are launches, and many launches otherwise.
     with_nccl = "libnccl" in open("/proc/self/maps").read()
@@ -166,7 +167,7 @@ def test_a_lost_device_leaves_the_model_as_it_was_before_the_run(joined):
         DATA
         + """
 X = matrix(40, 60)
-model = dsstne.fit(X, hidden=[8], epochs=1, progress=False)
+model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
 before = {name: model.tensor(name).copy() for name in model.tensors}
 trainer = dsstne.Trainer(model, X, devices="all", batch_size=10)
 trainer.run(steps=1)
@@ -206,7 +207,7 @@ def test_devices_that_cannot_be_had_are_told_and_nothing_else_is_opened(emulated
         DATA
         + f"""
 X = matrix(20, 30)
-model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)
+model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices="cpu")
 control.library.cuInit(0)
 control.set_attribute(2, 20, 2)  # compute mode: prohibited
 try:
@@ -227,7 +228,7 @@ def test_all_leaves_out_devices_that_cannot_be_used(emulated):
         DATA
         + """
 X = matrix(20, 30)
-model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)
+model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices="cpu")
 control.library.cuInit(0)
 def names():
     with dsstne.Trainer(model, X, devices="all") as trainer:

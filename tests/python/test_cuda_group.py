@@ -58,7 +58,7 @@ for devices in (["cuda:1", "cuda:0"], devices_of(4)):
             Y = Y.tocsr()
             seen = []
             for steps in (1, 30):
-                model = dsstne.fit(X, hidden=[8, 5], loss="squared", epochs=0, progress=False)
+                model = dsstne.fit(X, hidden=[8, 5], loss="squared", epochs=0, progress=False, devices="cpu")
                 with dsstne.Trainer(model, X, Y, devices=devices, parallel=way, batch_size=10, shuffle=False) as t:
                     try:
                         for _ in range(30 // steps):
@@ -142,7 +142,7 @@ LOST = """
 X = matrix(60, 50)
 for way in ("model", "data"):
     for lost in range(3):
-        model = dsstne.fit(X, hidden=[8], epochs=0, progress=False)
+        model = dsstne.fit(X, hidden=[8], epochs=0, progress=False, devices="cpu")
         t = dsstne.Trainer(model, X, devices=devices_of(3), parallel=way, batch_size=10)
         t.run(steps=2)
         before = tensors(model)
