@@ -109,6 +109,8 @@ type Device interface {
 	Update(*Update, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error
+	MergeTopK(*MergeTopK, *Step) error
+	RankingMetrics(*RankingMetrics, *Step) error
 }
 
 // MostUnderWay is how many steps may be under way while the next one is prepared.

@@ -42,7 +42,15 @@ func (HostMemory) Assemble(*Assemble, *Step) error { return errReadsHost }
 
 var errReadsHost = fault.New(fault.Internal, "a device that computes in the host's memory keeps no data")
 
-// Bits views whole numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits.
-func Bits(x []int32) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+// Bits views other numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits: two for a
+// number of 8 bytes.
+func Bits[T int32 | uint64 | float64](x []T) []float32 {
+	var one T
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)/4))
+}
+
+// View is the host's view of a buffer that holds numbers of 8 bytes; nil where Buffer.Float32 is.
+func View[T uint64 | float64](b Buffer) []T {
+	x := b.Float32()
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), len(x)/2)
 }

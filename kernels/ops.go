@@ -256,15 +256,46 @@ type Scores struct {
 }
 
 // TopK finds the K best items of each row, best first; of equal scores the lower item is better. NaN scores lose.
-// IDs are -1 and scores -Inf where nothing is left.
+// IDs are -1 and scores -Inf where nothing is left. Items may be 0, where a device has no share of them.
 type TopK struct {
 	Scorer
-	K int64
+	K     int64
+	First int64 // what IDs count the items from: the number that the first one has among those of all devices
 	// Exclude, if >= 0, is the slot whose stored items are left out, row by row.
 	Exclude int
-	// Allowed, if not nil, has a bit per item (bit i%64 of word i/64): only items whose bit is set take part.
-	Allowed   []uint64
-	IDs       []int32   // [B, K]
-	Scores    []float32 // [B, K]
+	// Allowed, if not nil, has a bit per item (bit i%64 of word i/64, of uint64): only items whose bit is set take part.
+	Allowed   Buffer
+	IDs       Buffer // int32 [B, K]
+	Scores    Buffer // [B, K]
 	Workspace Buffer
+}
+
+// MergeTopK makes the K best items of all out of those of shards of them, each in the order of TopK and of IDs that no other
+// has: best first, of equal scores the lower item, -1 and -Inf where nothing is left. It is what TopK finds on one device, to the bit.
+type MergeTopK struct {
+	Shards int64
+	Each   int64  // how many a shard's lists have
+	Stride int64  // rows of a shard's part, at least B
+	Parts  Buffer // [Shards, 2, Stride, Each]: int32 IDs, then scores
+	K      int64
+	IDs    Buffer // int32 [B, K]
+	Scores Buffer // [B, K]
+}
+
+// RankingMetrics compares the first recommendations of each row with the row's targets, which are the stored items of slot
+// Target. Values are defined to the bit: see MetricKind for the formulas, in float64, sums in the order of the ranks.
+//
+//	Values[u, m] = Metrics[m] of row u; NaN without targets, and for coverage
+//	Totals      += over the rows with targets, as MetricTotals lays them out: their number, the sums of Values as FixedPoint,
+//	               and for coverage the items recommended
+type RankingMetrics struct {
+	Metrics []Metric
+	Items   int64
+	K       int64  // length of the lists: the largest cut-off or, if that is less, Items
+	IDs     Buffer // int32 [B, K], distinct, best first, up to the first that is negative
+	Target  int
+	// Discounts are those of DiscountTable(K): a logarithm has not the same bits in every library.
+	Discounts Buffer
+	Values    Buffer // float64 [B, metrics], nil: not wanted
+	Totals    Buffer
 }

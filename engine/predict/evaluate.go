@@ -6,7 +6,6 @@ import (
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
 	"dsstne/engine/program"
-	"dsstne/kernels"
 )
 
 // Result is what Evaluate finds: how many rows had targets, and the mean of each metric over them.
@@ -40,19 +39,12 @@ func (p *Predictor) Evaluate(layer string, targets, exclude *csr.Matrix, rows []
 	if err := p.checkItems(targets, r.items, "targets"); err != nil {
 		return Result{}, err
 	}
-	if err := targets.Use(); err != nil {
+	if r.spec.Targets, err = r.read(1, targets, "targets"); err != nil {
 		return Result{}, err
 	}
-	defer targets.Unuse()
-	e := evaluation{
-		ranking: r, targets: targets, metrics: int64(len(list)), perRow: perRow, k: min(LargestK(list), r.items),
-		sum: NewAccumulator(list, r.items, r.eligible),
-	}
-	defer e.free()
-	if err := e.run(); err != nil {
-		return Result{}, err
-	}
-	return Result{Rows: e.sum.Rows(), Values: e.sum.Values()}, nil
+	r.spec.Metrics, r.spec.PerRow, r.spec.K = list, perRow != nil, min(LargestK(list), r.items)
+	e := evaluation{ranking: r, targets: targets, metrics: int64(len(list)), perRow: perRow}
+	return e.run()
 }
 
 // evaluation is the state of one Evaluate.
@@ -61,18 +53,27 @@ type evaluation struct {
 	targets *csr.Matrix
 	metrics int64 // how many
 	perRow  []float64
-	k       int64          // recommendations that are looked at: there may be fewer items than a metric counts
-	ids     kernels.Buffer // [rows of a batch, k]
-	scores  kernels.Buffer
-	entries csr.Entries
-	sum     *Accumulator
+	list    *program.Ranking
 }
 
-func (e *evaluation) run() error {
-	n := e.p.batchRows(e.rows) * e.k
-	return e.ranking.run(e.k, e.skip, e.batch,
-		program.Part{Name: "data", Of: "targets", Bytes: e.targets.Bytes(), Device: "host", Held: true},
-		program.Part{Name: "recommendations", Bytes: 8 * n, Device: "host"})
+func (e *evaluation) run() (result Result, err error) {
+	if e.list, err = program.NewRanking(e.spec); err != nil {
+		return result, err
+	}
+	defer e.list.Free()
+	var each func(*batch) error
+	if e.perRow != nil {
+		each = e.writeValues
+	}
+	if err := e.ranking.run(e.list, e.skip, each); err != nil {
+		return result, err
+	}
+	layout, totals, err := e.list.Totals()
+	result.Rows = layout.Rows(totals)
+	for m := range layout.Metrics {
+		result.Values = append(result.Values, layout.Mean(totals, m, e.eligible))
+	}
+	return result, err
 }
 
 // skip leaves out the rows without targets, whose values are NaN.
@@ -80,58 +81,25 @@ func (e *evaluation) skip(place, row int64) bool {
 	if e.targets.RowLength(row) > 0 {
 		return false
 	}
-	values := e.values(place)
-	for m := range values {
-		values[m] = math.NaN()
+	if e.perRow != nil {
+		values := e.values(place)
+		for m := range values {
+			values[m] = math.NaN()
+		}
 	}
 	return true
 }
 
-// values is where the values of a row go, nil if they are not wanted.
+// values is where the values of a row go.
 func (e *evaluation) values(place int64) []float64 {
-	if e.perRow == nil {
-		return nil
-	}
 	return e.perRow[place*e.metrics : (place+1)*e.metrics]
 }
 
-// batch ranks and scores one batch of rows.
-func (e *evaluation) batch(rank rankInto, b *batch) error {
-	if err := e.alloc(b.most * e.k); err != nil {
-		return err
+// writeValues hands out the values of a batch.
+func (e *evaluation) writeValues(b *batch) error {
+	found, err := e.list.Values(int64(len(b.rows)))
+	for n, place := range b.places {
+		copy(e.values(place), found[int64(n)*e.metrics:])
 	}
-	n := int64(len(b.rows)) * e.k
-	ids := e.ids.Int32()[:n]
-	if err := rank(ids, e.scores.Float32()[:n]); err != nil {
-		return err
-	}
-	for u, row := range b.rows {
-		e.entries.Reset()
-		if err := e.targets.AppendRow(&e.entries, row); err != nil {
-			return err
-		}
-		ranked := ids[int64(u)*e.k:][:e.k]
-		e.sum.Add(ranked, e.entries.Indices, e.values(b.places[u]))
-	}
-	return nil
-}
-
-// alloc takes the memory for the recommendations of a batch, outside the Go heap, before the first one.
-func (e *evaluation) alloc(n int64) (err error) {
-	if e.ids != nil {
-		return nil
-	}
-	if e.ids, err = kernels.AllocHost(n); err != nil {
-		return err
-	}
-	e.scores, err = kernels.AllocHost(n)
 	return err
-}
-
-func (e *evaluation) free() {
-	for _, buffer := range []kernels.Buffer{e.ids, e.scores} {
-		if buffer != nil {
-			buffer.Free()
-		}
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/fault"
+	"dsstne/kernels"
+	_ "dsstne/kernels/cpu"
 )
 
 // slowMetric is every definition written out by rank, with nothing shared and nothing clever. The test's own copy of the
@@ -82,7 +84,7 @@ func randomRow(r *rand.Rand) (ranked, targets []int32) {
 	return ranked, targets
 }
 
-func mustParse(t *testing.T, texts ...string) []Metric {
+func mustParse(t *testing.T, texts ...string) []kernels.Metric {
 	metrics, err := ParseMetrics(texts)
 	require.NoError(t, err)
 	return metrics
@@ -96,21 +98,86 @@ func requireInvalid(t *testing.T, err error, words ...string) {
 	}
 }
 
-var rowMetrics = metricNames[:Coverage]
+var rowMetrics = metricNames[:kernels.MetricCoverage]
+
+// tally adds up rows on a device, one at a time, as Evaluate does with batches.
+type tally struct {
+	t        testing.TB
+	device   kernels.Device
+	layout   kernels.MetricTotals
+	eligible int64
+	totals   kernels.Buffer
+}
+
+func newTally(t testing.TB, metrics []kernels.Metric, items, eligible int64) *tally {
+	device, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1})
+	require.NoError(t, err)
+	a := &tally{t: t, device: device, layout: kernels.MetricTotals{Metrics: metrics, Items: items}, eligible: eligible}
+	a.totals, err = kernels.AllocHost(2 * a.layout.Size())
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		a.totals.Free()
+		require.NoError(t, device.Close())
+	})
+	return a
+}
+
+// add takes a row and returns its values.
+func (a *tally) add(ranked, targets []int32) []float64 {
+	k := max(1, int64(len(ranked)), min(LargestK(a.layout.Metrics), int64(len(targets))))
+	host := func(x []float32) kernels.Buffer {
+		b, err := kernels.AllocHost(int64(len(x)))
+		require.NoError(a.t, err)
+		copy(b.Float32(), x)
+		return b
+	}
+	list := append(slices.Clone(ranked), slices.Repeat([]int32{-1}, int(k)-len(ranked))...)
+	op := &kernels.RankingMetrics{
+		Metrics: a.layout.Metrics, Items: a.layout.Items, K: k, IDs: host(kernels.Bits(list)), Discounts: host(kernels.Bits(kernels.DiscountTable(k))),
+		Values: host(make([]float32, 2*len(a.layout.Metrics))), Totals: a.totals,
+	}
+	defer func() {
+		for _, b := range []kernels.Buffer{op.IDs, op.Discounts, op.Values} {
+			b.Free()
+		}
+	}()
+	batch := &kernels.SparseBatch{Offsets: []int32{0, int32(len(targets))}, Indices: targets}
+	require.NoError(a.t, a.device.RankingMetrics(op, &kernels.Step{Rows: 1, Sparse: []*kernels.SparseBatch{batch}}))
+	return slices.Clone(kernels.View[float64](op.Values))
+}
+
+func (a *tally) rows() int64 { return a.layout.Rows(kernels.View[uint64](a.totals)) }
+
+func (a *tally) means() (list []float64) {
+	for m := range a.layout.Metrics {
+		list = append(list, a.layout.Mean(kernels.View[uint64](a.totals), m, a.eligible))
+	}
+	return list
+}
+
+// valueOf is a metric of one row.
+func valueOf(t testing.TB, m kernels.Metric, ranked, targets []int32) float64 {
+	return newTally(t, []kernels.Metric{m}, 5000, 5000).add(ranked, targets)[0]
+}
 
 func TestEveryMetricEqualsItsDefinitionByRank(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
+	var metrics []kernels.Metric
+	for kind := range rowMetrics {
+		for _, k := range []int64{1, 2, 5, 20, 40, 50} {
+			metrics = append(metrics, kernels.Metric{Kind: kernels.MetricKind(kind), K: k})
+		}
+	}
+	a := newTally(t, metrics, 60, 60)
 	for range 2000 {
 		ranked, targets := randomRow(r)
 		if len(targets) == 0 {
 			continue
 		}
-		for kind, name := range rowMetrics {
-			for _, k := range []int64{1, 2, 5, 20, 40, 50} {
-				m := Metric{Kind: MetricKind(kind), K: k}
-				// Both sides round up to 50 additions differently.
-				require.InDelta(t, slowMetric(name, int(k), ranked, targets), m.Row(ranked, targets), 1e-14, "%v", m)
-			}
+		for m, value := range a.add(ranked, targets) {
+			metric := metrics[m]
+			// Both sides round up to 50 additions differently.
+			require.InDelta(t, slowMetric(metricNames[metric.Kind], int(metric.K), ranked, targets), value, 1e-14, "%v", metric)
 		}
 	}
 }
@@ -134,7 +201,7 @@ func TestMetricsOfOneRowByHand(t *testing.T) {
 		"ndcg@5":             (0.6309297535714574 + 0.43067655807339306) / (1 + 0.6309297535714574 + 0.5),
 		"ndcg@2":             0.6309297535714574 / (1 + 0.6309297535714574),
 	} {
-		require.InDelta(t, want, mustParse(t, text)[0].Row(ranked, targets), 1e-15, text)
+		require.InDelta(t, want, valueOf(t, mustParse(t, text)[0], ranked, targets), 1e-15, text)
 	}
 }
 
@@ -145,7 +212,7 @@ func TestAPerfectRankingIsOneByEveryMeasureOfOrder(t *testing.T) {
 	}
 	for _, text := range []string{"ndcg@1", "ndcg@3000", "ndcg@4000", "map@3000", "mrr@3000", "truncated_recall@20",
 		"precision@3000"} {
-		require.Equal(t, 1.0, mustParse(t, text)[0].Row(targets, targets), text)
+		require.Equal(t, 1.0, valueOf(t, mustParse(t, text)[0], targets, targets), text)
 	}
 }
 
@@ -155,28 +222,29 @@ func TestNDCGBeyondTheTableOfDiscountsFollowsTheFormula(t *testing.T) {
 		ranked[i] = int32(i)
 	}
 	m := mustParse(t, "ndcg@2000")[0]
-	require.InDelta(t, 1/math.Log2(1501), m.Row(ranked, []int32{1499}), 1e-15)
+	require.InDelta(t, 1/math.Log2(1501), valueOf(t, m, ranked, []int32{1499}), 1e-15)
 }
 
 func TestPrecisionCountsMissingRecommendationsAsMisses(t *testing.T) {
-	require.Equal(t, 0.25, mustParse(t, "precision@4")[0].Row([]int32{3, -1, -1, -1}, []int32{3}))
+	require.Equal(t, 0.25, valueOf(t, mustParse(t, "precision@4")[0], []int32{3, -1, -1, -1}, []int32{3}))
 }
 
 func TestARowWithoutTargetsHasNoValue(t *testing.T) {
 	for _, name := range rowMetrics {
-		require.True(t, math.IsNaN(mustParse(t, name+"@5")[0].Row([]int32{1, 2}, nil)), name)
+		require.True(t, math.IsNaN(valueOf(t, mustParse(t, name+"@5")[0], []int32{1, 2}, nil)), name)
 	}
 }
 
 func TestCoverageHasNoValueForOneRow(t *testing.T) {
-	require.True(t, math.IsNaN(mustParse(t, "coverage@5")[0].Row([]int32{1, 2}, []int32{1})))
+	require.True(t, math.IsNaN(valueOf(t, mustParse(t, "coverage@5")[0], []int32{1, 2}, []int32{1})))
 }
 
-func TestAMetricIsWrittenAsItIsRead(t *testing.T) {
-	for _, name := range metricNames {
+func TestEveryKindOfMetricHasItsName(t *testing.T) {
+	require.Len(t, metricNames, int(kernels.MetricCoverage)+1)
+	for kind, name := range metricNames {
 		m, err := ParseMetric(name + "@20")
 		require.NoError(t, err)
-		require.Equal(t, name+"@20", m.String())
+		require.Equal(t, kernels.Metric{Kind: kernels.MetricKind(kind), K: 20}, m)
 	}
 }
 
@@ -218,96 +286,69 @@ func TestTheLargestCutOffIsTheLengthOfTheRanking(t *testing.T) {
 }
 
 func TestTheMeanIsOverRowsWithTargets(t *testing.T) {
-	a := NewAccumulator(mustParse(t, "recall@2"), 10, 10)
-	a.Add([]int32{1, 2}, []int32{1}, nil)
-	a.Add([]int32{1, 2}, nil, nil)
-	a.Add([]int32{1, 2}, []int32{3}, nil)
-	require.EqualValues(t, 2, a.Rows())
-	require.Equal(t, []float64{0.5}, a.Values())
+	a := newTally(t, mustParse(t, "recall@2"), 10, 10)
+	a.add([]int32{1, 2}, []int32{1})
+	a.add([]int32{1, 2}, nil)
+	a.add([]int32{1, 2}, []int32{3})
+	require.EqualValues(t, 2, a.rows())
+	require.Equal(t, []float64{0.5}, a.means())
 }
 
 func TestThereIsNoMeanWithoutRows(t *testing.T) {
-	a := NewAccumulator(mustParse(t, "recall@2", "coverage@2"), 10, 10)
-	require.True(t, math.IsNaN(a.Values()[0]))
-	require.True(t, math.IsNaN(a.Values()[1]))
+	a := newTally(t, mustParse(t, "recall@2", "coverage@2"), 10, 10)
+	require.True(t, math.IsNaN(a.means()[0]))
+	require.True(t, math.IsNaN(a.means()[1]))
 }
 
 func TestValuesOfARowAreWrittenOut(t *testing.T) {
-	a := NewAccumulator(mustParse(t, "recall@2", "coverage@2"), 10, 10)
-	perRow := make([]float64, 2)
-	a.Add([]int32{1, 2}, []int32{1, 5}, perRow)
+	a := newTally(t, mustParse(t, "recall@2", "coverage@2"), 10, 10)
+	perRow := a.add([]int32{1, 2}, []int32{1, 5})
 	require.Equal(t, 0.5, perRow[0])
 	require.True(t, math.IsNaN(perRow[1]))
 }
 
 func TestCoverageCountsDistinctItemsWithinTheCutOff(t *testing.T) {
-	a := NewAccumulator(mustParse(t, "coverage@2", "coverage@3"), 100, 8)
-	a.Add([]int32{1, 2, 64}, []int32{1}, nil)
-	a.Add([]int32{2, 99, -1}, []int32{1}, nil)
-	require.Equal(t, []float64{3.0 / 8, 4.0 / 8}, a.Values())
+	a := newTally(t, mustParse(t, "coverage@2", "coverage@3"), 100, 8)
+	a.add([]int32{1, 2, 64}, []int32{1})
+	a.add([]int32{2, 99, -1}, []int32{1})
+	require.Equal(t, []float64{3.0 / 8, 4.0 / 8}, a.means())
 }
 
 // accumulate adds the rows in a given order.
-func accumulate(metrics []Metric, order []int) []float64 {
-	a := NewAccumulator(metrics, 60, 60)
+func accumulate(t *testing.T, metrics []kernels.Metric, order []int) []float64 {
+	a := newTally(t, metrics, 60, 60)
 	for _, row := range order {
 		ranked, targets := randomRow(rand.New(rand.NewPCG(uint64(row), 9)))
-		a.Add(ranked, targets, nil)
+		a.add(ranked, targets)
 	}
-	return a.Values()
+	return a.means()
 }
 
 func TestMeansHaveTheSameBitsInAnyOrder(t *testing.T) {
 	metrics := mustParse(t, "precision@3", "recall@20", "truncated_recall@20", "ndcg@20", "hit_rate@5", "mrr@20", "map@20",
 		"coverage@2")
 	r := rand.New(rand.NewPCG(0, 0))
-	want := accumulate(metrics, r.Perm(500))
+	want := accumulate(t, metrics, r.Perm(500))
 	for range 8 {
-		require.Equal(t, want, accumulate(metrics, r.Perm(500)))
+		require.Equal(t, want, accumulate(t, metrics, r.Perm(500)))
 	}
 }
 
 func TestMeansAreThoseOfTheRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	metrics := mustParse(t, "ndcg@20", "map@20", "recall@20")
-	a := NewAccumulator(metrics, 60, 60)
-	sums, perRow := make([]float64, 3), make([]float64, 3)
+	a := newTally(t, metrics, 60, 60)
+	sums := make([]float64, 3)
 	for range 1000 {
 		ranked, targets := randomRow(r)
-		a.Add(ranked, targets, perRow)
-		for i, value := range perRow {
+		for i, value := range a.add(ranked, targets) {
 			if len(targets) > 0 {
 				sums[i] += value
 			}
 		}
 	}
-	for i, mean := range a.Values() {
+	for i, mean := range a.means() {
 		// The plain sum of 1,000 numbers below 1 is off by at most 1000^2 / 2 rounding errors, the mean by 500.
-		require.InDelta(t, sums[i]/float64(a.Rows()), mean, 500*0x1p-53)
-	}
-}
-
-func TestTheSumOfManyRowsIsExact(t *testing.T) {
-	s := fixedPoint{high: 1 << 38} // 2^40 rows of 1
-	s.add(0x1p-40)
-	require.Equal(t, 0x1p40, s.float64()) // 2^-40 is there, but lies below float64's last bit
-	require.Equal(t, fixedPoint{high: 1 << 38, low: 1 << 22}, s)
-}
-
-func TestASumCarries(t *testing.T) {
-	var s fixedPoint
-	for range 6 {
-		s.add(1)
-	}
-	require.Equal(t, fixedPoint{high: 1, low: 1 << 63}, s)
-	require.Equal(t, 6.0, s.float64())
-}
-
-func BenchmarkAdd(b *testing.B) {
-	metrics, _ := ParseMetrics([]string{"recall@20", "ndcg@20", "coverage@20"})
-	a := NewAccumulator(metrics, 60, 60)
-	ranked, targets := randomRow(rand.New(rand.NewPCG(1, 1)))
-	for b.Loop() {
-		a.Add(ranked, targets, nil)
+		require.InDelta(t, sums[i]/float64(a.rows()), mean, 500*0x1p-53)
 	}
 }

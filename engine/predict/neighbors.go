@@ -47,11 +47,17 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 	if err := p.copyShards(shards); err != nil {
 		return err
 	}
-	op, err := p.newTopK(shards, filter, k, rows, parts...)
+	spec := program.RankingSpec{
+		Ranks: p.Ranks, Shards: shards, Rows: rows, K: k, Allowed: filter.allowed(), Limit: p.limit, Held: append(parts, p.held...),
+	}
+	if !o.IncludeSelf {
+		spec.Exclude = &program.Feed{Name: "queries", Columns: weight.Rows, Entries: rows}
+	}
+	list, err := program.NewRanking(spec)
 	if err != nil {
 		return err
 	}
-	defer op.free()
+	defer list.Free()
 	h := make([]kernels.Buffer, len(shards))
 	for rank := range shards {
 		if h[rank], err = p.Ranks[rank].Device.Alloc(rows * weight.Columns); err != nil {
@@ -77,16 +83,25 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 			}
 		}
 		own.Offsets = append(own.Offsets, int32(len(batch)))
-		var exclude *kernels.SparseBatch
-		if !o.IncludeSelf {
-			exclude = own
-		}
 		from, to := first*k, (first+int64(len(batch)))*k
-		if err := op.run(int64(len(batch)), exclude, ids[from:to], scores[from:to]); err != nil {
+		if err := p.nearest(list, own, ids[from:to], scores[from:to]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// nearest ranks a batch of queries, of which own has each one's own number.
+func (p *Predictor) nearest(list *program.Ranking, own *kernels.SparseBatch, ids []int32, scores []float32) error {
+	rows := int64(len(own.Indices))
+	err := list.Run(&kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{own, {}}})
+	if err == nil {
+		err = list.Best(rows, ids, scores)
+	}
+	if _, failure := list.Settle(0); err == nil {
+		err = failure
+	}
+	return err
 }
 
 // neighborCopy is a device's copy of the rows of a weight that it ranks, if it does not reach the model's memory. It stays for

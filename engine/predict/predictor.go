@@ -26,7 +26,7 @@ type Predictor struct {
 	readers   []*csr.Reader  // by slot
 	loaded    int64          // the model's count of changes when the devices' copies were made
 	neighbors map[neighborKey]*neighborCopy
-	step      kernels.Step // after the program's slots there is one for items to leave out
+	step      kernels.Step // after the program's slots there are those for items to leave out and for targets
 	cancelled atomic.Bool
 }
 
@@ -80,15 +80,16 @@ func (p *Predictor) Close() error {
 }
 
 // prepare builds the forward program before the first call that needs rows.
-func (p *Predictor) prepare() error {
-	if p.program != nil && (p.keeping || !p.keepingPays()) {
+func (p *Predictor) prepare(asked rowList) error {
+	pays := p.keepingPays(asked)
+	if p.program != nil && (p.keeping || !pays) {
 		return p.refresh()
 	}
 	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, network.Input)
 	if err != nil {
 		return err
 	}
-	if p.keeping = p.keepingPays(); !p.keeping {
+	if p.keeping = pays; !pays {
 		spec.Keep = nil
 	}
 	if p.program != nil {
@@ -106,22 +107,23 @@ func (p *Predictor) prepare() error {
 	for _, c := range p.neighbors {
 		p.held = append(p.held, c.part)
 	}
-	p.step = kernels.Step{Sparse: make([]*kernels.SparseBatch, len(built.Slots)+1)}
-	for slot, layer := range built.Slots {
+	p.step = kernels.Step{Sparse: []*kernels.SparseBatch{{}, {}}}
+	for _, layer := range built.Slots {
 		p.readers = append(p.readers, &csr.Reader{
 			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer, spec.Rows),
 			RowsOnly: true,
 		})
-		p.step.Sparse[slot] = &kernels.SparseBatch{}
+		p.step.Sparse = append(p.step.Sparse, &kernels.SparseBatch{})
 	}
-	p.step.Sparse[len(built.Slots)] = &kernels.SparseBatch{}
 	p.loaded = -1
 	return p.refresh()
 }
 
-// keepingPays: data that a device keeps are copied whole, which is as much as one pass over the rows. So it pays when the rows
-// have been read once, in several batches, and more are asked for.
-func (p *Predictor) keepingPays() bool { return p.read >= p.Rows() && p.Rows() > p.batchSize }
+// keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are have been,
+// or are to be, copied otherwise.
+func (p *Predictor) keepingPays(asked rowList) bool {
+	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
+}
 
 // refresh copies the model's weights to devices that do not reach them, if they were changed.
 func (p *Predictor) refresh() error {
@@ -135,9 +137,6 @@ func (p *Predictor) refresh() error {
 	}
 	return err
 }
-
-// excluded is the batch of items to leave out.
-func (p *Predictor) excluded() *kernels.SparseBatch { return p.step.Sparse[len(p.readers)] }
 
 // begin takes the model for reading; the caller calls the returned function at the end.
 func (p *Predictor) begin() (func(), error) {
@@ -200,7 +199,7 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 		return fault.New(fault.InvalidArgument, "dst holds %d floats, %d rows of %d need %d", len(dst), asked.count, stride,
 			asked.count*stride)
 	}
-	if err := p.prepare(); err != nil {
+	if err := p.prepare(asked); err != nil {
 		return err
 	}
 	workspaces, err := p.scoreWorkspaces(i, p.batchRows(asked))
@@ -208,7 +207,10 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 		return err
 	}
 	defer workspaces.free()
-	return p.batches(p.cut(asked), func(b *batch) error {
+	return p.batches(p.program, p.cut(asked), func(b *batch) error {
+		if _, err := p.program.Settle(0); err != nil {
+			return err
+		}
 		first, n := b.places[0], int64(len(b.rows))
 		out := dst[first*stride : (first+n)*stride]
 		if l.Kind == network.Output {

@@ -34,11 +34,16 @@ func (f Filter) check(items int64) (left int64, err error) {
 	return left, nil
 }
 
-// bits has a bit for each of the count items from first on, whether it takes part; nil for every item.
-func (f Filter) bits(first, count int64) []uint64 {
+// allowed is bits, nil for every item.
+func (f Filter) allowed() func(first, count int64) []uint64 {
 	if f.Items == nil {
 		return nil
 	}
+	return f.bits
+}
+
+// bits has a bit for each of the count items from first on, whether it takes part.
+func (f Filter) bits(first, count int64) []uint64 {
 	words := make([]uint64, (count+63)/64)
 	for _, item := range f.Items {
 		if at := int64(item) - first; at >= 0 && at < count {
@@ -56,17 +61,18 @@ func (f Filter) bits(first, count int64) []uint64 {
 // ranking ranks the items of an output layer, for the rows of a call.
 type ranking struct {
 	p        *Predictor
-	shards   []program.Shard // of the output layer, by device
 	items    int64
 	rows     rowList
 	filter   Filter
-	eligible int64 // items that are left
-	exclude  *csr.Matrix
+	eligible int64         // items that are left
+	used     []*csr.Matrix // beside those that are bound
+	readers  []*csr.Reader // of the items to leave out and of the targets; nil ones are not read
+	spec     program.RankingSpec
 }
 
 // newRanking checks what Recommend and Evaluate have in common. The ranking is to be closed.
 func (p *Predictor) newRanking(layer string, rows []int64, exclude *csr.Matrix, filter Filter) (*ranking, error) {
-	r := &ranking{p: p, exclude: exclude, filter: filter}
+	r := &ranking{p: p, filter: filter, readers: make([]*csr.Reader, 2)}
 	var err error
 	if r.rows, err = p.listed(rows); err != nil {
 		return nil, err
@@ -82,74 +88,70 @@ func (p *Predictor) newRanking(layer string, rows []int64, exclude *csr.Matrix, 
 	if err := p.checkItems(exclude, r.items, "items to leave out"); err != nil {
 		return nil, err
 	}
-	if err := p.prepare(); err != nil {
+	if err := p.prepare(r.rows); err != nil {
 		return nil, err
 	}
-	r.shards = p.program.Shards(output)
+	r.spec = program.RankingSpec{
+		Ranks: p.Ranks, Forward: p.program, Shards: p.program.Shards(output), Rows: p.batchRows(r.rows), Limit: p.limit, Held: p.held,
+		Allowed: filter.allowed(),
+	}
 	if exclude != nil {
-		err = exclude.Use()
+		r.spec.Exclude, err = r.read(0, exclude, "items to leave out")
 	}
 	return r, err
 }
 
-func (r *ranking) close() {
-	if r.exclude != nil {
-		r.exclude.Unuse()
-		// The next call may have no such items, and should not hold memory for these.
-		*r.p.excluded() = kernels.SparseBatch{}
-	}
-}
-
-// run finds the k best items, and calls each for every batch, with the function that ranks it. Rows for which skip, if not
-// nil, is true are left out; parts is the memory that the caller takes.
-func (r *ranking) run(k int64, skip func(place, row int64) bool, each func(rankInto, *batch) error, parts ...program.Part) error {
+// read makes the rows of a dataset those of a slot behind the program's.
+func (r *ranking) read(slot int, d *csr.Matrix, what string) (*program.Feed, error) {
 	p := r.p
-	var further []*csr.Reader
-	if r.exclude != nil {
-		reader := &csr.Reader{Matrix: r.exclude, Limit: r.excluded(), RowsOnly: true}
-		further = append(further, reader)
-		batch := program.BatchBytes(p.batchRows(r.rows), reader.Limit, true)
-		parts = append(parts,
-			program.Part{Name: "data", Of: "items to leave out", Bytes: r.exclude.Bytes(), Device: "host", Held: true},
-			program.Part{Name: "batch", Of: "items to leave out", Bytes: batch, Device: program.HostName(p.Ranks[0].Device)})
-		for _, rank := range p.Ranks {
-			if size := rank.Device.StepSize(p.batchRows(r.rows), []int64{reader.Limit}); size > 0 {
-				parts = append(parts,
-					program.Part{Name: "batch", Of: "the device's copy of items to leave out", Bytes: size, Device: rank.Device.Info().Name})
-			}
-		}
-		if n := int64(len(p.Ranks)); n > 1 {
-			shards := program.ShardBytes(n*p.batchRows(r.rows), reader.Limit, true)
-			parts = append(parts, program.Part{Name: "batch", Of: "shards of items to leave out", Bytes: shards, Device: "host"})
+	if err := d.Use(); err != nil {
+		return nil, err
+	}
+	r.used = append(r.used, d)
+	f := &program.Feed{Name: what, Columns: d.Columns(), Entries: r.entries(d)}
+	// Of fewer rows than there are, copying it whole would take longer than copying what is asked for.
+	if f.Shared = r.rows.count < p.Rows(); p.keeping && (p.IsBound(d) || !f.Shared) {
+		f.Keep = func(first, end int64) (*kernels.Data, error) {
+			data, err := p.KeptColumns(d, first, end)
+			return data, fault.Wrap(err, "the dataset of %s", what)
 		}
 	}
-	b := p.cut(r.rows, further...)
-	b.skip = skip
-	op, err := p.newTopK(r.shards, r.filter, k, b.most, parts...)
-	if err != nil {
-		return err
+	r.readers[slot] = &csr.Reader{Matrix: d, Limit: f.Entries, RowsOnly: true}
+	if !p.IsBound(d) {
+		r.spec.Held = append(r.spec.Held[:len(r.spec.Held):len(r.spec.Held)],
+			program.Part{Name: "data", Of: what, Bytes: d.Bytes(), Device: "host", Held: true})
 	}
-	defer op.free()
-	var exclude *kernels.SparseBatch
-	if r.exclude != nil {
-		exclude = p.excluded()
-	}
-	into := func(ids []int32, scores []float32) error { return op.run(p.step.Rows, exclude, ids, scores) }
-	return p.batches(b, func(b *batch) error { return each(into, b) })
+	return f, nil
 }
 
-// rankInto ranks the items for the rows of a batch.
-type rankInto func(ids []int32, scores []float32) error
-
-// excluded is the most items to leave out that a batch can have.
-func (r *ranking) excluded() (n int64) {
+// entries is the most stored entries that a batch has of a dataset.
+func (r *ranking) entries(d *csr.Matrix) (n int64) {
 	if r.rows.count > r.p.planned {
-		return r.exclude.MaxBatchEntries(r.p.planned)
+		return d.MaxBatchEntries(r.p.planned)
 	}
 	for place := range r.rows.count {
-		n += r.exclude.RowLength(r.rows.at(place))
+		n += d.RowLength(r.rows.at(place))
 	}
 	return n
+}
+
+func (r *ranking) close() {
+	for _, d := range r.used {
+		d.Unuse()
+		r.p.Forget(d)
+	}
+	// The next call may have no such items, and should not hold memory for these.
+	for slot := range r.readers {
+		*r.p.step.Sparse[len(r.p.readers)+slot] = kernels.SparseBatch{}
+	}
+}
+
+// run finds the k best items of the rows, batch by batch, and calls each, if not nil, when one has begun. Rows for which skip,
+// if not nil, is true are left out.
+func (r *ranking) run(list *program.Ranking, skip func(place, row int64) bool, each func(*batch) error) error {
+	b := r.p.cut(r.rows, r.readers...)
+	b.skip = skip
+	return r.p.batches(list, b, each)
 }
 
 // checkItems compares a dataset of items to leave out, or of targets, with the bound rows and the items.
@@ -178,8 +180,15 @@ func (p *Predictor) Recommend(layer string, rows []int64, exclude *csr.Matrix, f
 		return err
 	}
 	defer r.close()
-	return r.run(k, nil, func(rank rankInto, b *batch) error {
-		from, to := b.places[0]*k, (b.places[0]+int64(len(b.rows)))*k
-		return rank(ids[from:to], scores[from:to])
+	r.spec.K = k
+	list, err := program.NewRanking(r.spec)
+	if err != nil {
+		return err
+	}
+	defer list.Free()
+	return r.run(list, nil, func(b *batch) error {
+		n := int64(len(b.rows))
+		from, to := b.places[0]*k, (b.places[0]+n)*k
+		return list.Best(n, ids[from:to], scores[from:to])
 	})
 }

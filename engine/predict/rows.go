@@ -3,6 +3,7 @@ package predict
 import (
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
+	"dsstne/kernels"
 )
 
 // rowList is the rows of a call: those that the caller chose, or all.
@@ -42,7 +43,7 @@ type batch struct {
 
 	list    rowList
 	most    int64
-	readers []*csr.Reader
+	readers []*csr.Reader               // by slot; nil ones are not read
 	skip    func(place, row int64) bool // rows that are left out; may be nil
 	next    int64                       // place in the list
 	entries []int64                     // so far, by reader
@@ -78,6 +79,9 @@ func (b *batch) advance() bool {
 // fits counts the entries of a row, unless they are too many beside those of the rows before.
 func (b *batch) fits(row int64) bool {
 	for i, r := range b.readers {
+		if r == nil {
+			continue
+		}
 		b.entries[i] += r.Matrix.RowLength(row)
 		if len(b.rows) > 0 && r.Limit > 0 && b.entries[i] > r.Limit {
 			return false
@@ -86,29 +90,44 @@ func (b *batch) fits(row int64) bool {
 	return true
 }
 
-// batches computes the hidden layers for the rows, batch by batch, and calls each.
-func (p *Predictor) batches(b *batch, each func(*batch) error) error {
+// steps is a list that batches are run through: the program, or a ranking behind it.
+type steps interface {
+	Makes(slot int) bool
+	Run(*kernels.Step) error
+	Settle(underWay int) ([]kernels.Result, error)
+}
+
+// batches runs a list for the rows, batch by batch, and calls each, if not nil, when one has begun: each waits for it, in order
+// to read the results. Without it the next batch is made while the device computes. At the end nothing is under way.
+func (p *Predictor) batches(list steps, b *batch, each func(*batch) error) (err error) {
+	defer func() {
+		if _, failure := list.Settle(0); err == nil {
+			err = failure
+		}
+	}()
 	for b.advance() {
 		if p.cancelled.Load() {
 			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d rows", b.places[0], b.list.count)
 		}
 		p.step.Rows, p.step.Order = int64(len(b.rows)), b.rows
 		for slot, reader := range b.readers {
-			if slot < len(p.program.Slots) && p.program.Makes(slot) {
+			if reader == nil || list.Makes(slot) {
 				continue
 			}
 			if err := reader.Batch(b.rows, 0, false, p.step.Sparse[slot]); err != nil {
 				return err
 			}
 		}
-		if err := p.program.Run(&p.step); err != nil {
-			return err
-		}
-		if _, err := p.program.Settle(0); err != nil {
+		if err := list.Run(&p.step); err != nil {
 			return err
 		}
 		p.read += p.step.Rows
-		if err := each(b); err != nil {
+		if each != nil {
+			if err := each(b); err != nil {
+				return err
+			}
+		}
+		if _, err := list.Settle(kernels.MostUnderWay); err != nil {
 			return err
 		}
 	}

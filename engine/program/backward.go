@@ -64,7 +64,7 @@ func (b *builder) output(term int, t network.Term) error {
 	if layer.Shared != "" {
 		tensor := b.tensors[layer.Shared]
 		op.TiedInput = b.slot(tensor.Source)
-		touched := min(b.entriesOf(tensor.Source), scorer.Items)
+		touched := min(b.entriesOf(b.feedOf(tensor.Source)), scorer.Items)
 		if op.TiedGradient, err = m.alloc("tied gradients", layer.Shared, touched*tensor.Columns); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -111,15 +112,20 @@ type keptColumns struct {
 
 // keep describes columns of what is bound to a layer, for devices that keep it.
 func (b *Binding) keep(layer int, first, end int64) (*kernels.Data, error) {
-	columns := keptColumns{b.datasets[layer], first, end}
+	return b.KeptColumns(b.datasets[layer], first, end)
+}
+
+// KeptColumns describes columns of a dataset, for devices that keep it: the same of the same, whatever it feeds.
+func (b *Binding) KeptColumns(d *csr.Matrix, first, end int64) (*kernels.Data, error) {
+	columns := keptColumns{d, first, end}
 	if data := b.kept[columns]; data != nil {
 		return data, nil
 	}
 	scaled := false
 	for i, l := range b.Net.Layers {
-		scaled = scaled || b.datasets[i] == columns.dataset && l.Scaling == network.L2
+		scaled = scaled || b.datasets[i] == d && l.Scaling == network.L2
 	}
-	data, err := columns.dataset.Kept(first, end, scaled)
+	data, err := d.Kept(first, end, scaled)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +134,23 @@ func (b *Binding) keep(layer int, first, end int64) (*kernels.Data, error) {
 	}
 	b.kept[columns] = &data
 	return &data, nil
+}
+
+// IsBound tells whether a dataset is bound to a layer.
+func (b *Binding) IsBound(d *csr.Matrix) bool {
+	for _, bound := range b.datasets {
+		if bound == d {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget ends what KeptColumns remembers of a dataset, unless it is bound.
+func (b *Binding) Forget(d *csr.Matrix) {
+	if !b.IsBound(d) {
+		maps.DeleteFunc(b.kept, func(k keptColumns, _ *kernels.Data) bool { return k.dataset == d })
+	}
 }
 
 // weights gives a program the model's tensors.

@@ -76,11 +76,15 @@ func (m *memory) free() {
 // Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet what the
 // devices could still give: for memory that calls take beside a program.
 func Fits(ranks []Rank, limit int64, parts []Part) error {
-	plan := Plan{Parts: parts, Limit: limit}
+	return planOf(limit, parts).fits(ranks)
+}
+
+func planOf(limit int64, parts []Part) *Plan {
+	plan := &Plan{Parts: parts, Limit: limit}
 	for _, part := range parts {
 		plan.Bytes += part.Bytes
 	}
-	return plan.fits(ranks)
+	return plan
 }
 
 // fits compares the plan with the limit (all parts) and with what is available (the parts that do not exist yet): in the

@@ -19,8 +19,8 @@ type Spec struct {
 	// Keep describes columns first .. end of what feeds a layer, for devices that keep it; the same of the same dataset. Nil: all
 	// batches are made on the host.
 	Keep  func(layer int, first, end int64) (*kernels.Data, error)
-	host  map[int]string // layers whose data stay on the host though Keep could be asked, and why
-	Limit int64          // memory_limit in bytes, 0 = none
+	host  map[string]string // names of the feeds whose data stay on the host though they could be kept, and why
+	Limit int64             // memory_limit in bytes, 0 = none
 	// Parallel is how several ranks train.
 	Parallel Parallel
 	// Training: nil builds the forward part only.
@@ -208,6 +208,7 @@ type builder struct {
 	scratch      []func(kernels.Buffer) // who wants the shared workspace
 	most         int64                  // its size
 	doubt        bool                   // ops have taken something from other ranks, and nobody has asked whether these are well
+	others       []*keptData            // datasets that the device keeps for another list, which comes first
 	// tiedGradient is where an output layer leaves its part of the gradient of the weight it shares, by the name of that weight
 	tiedGradient map[string]kernels.Buffer
 }
@@ -261,8 +262,11 @@ func (b *builder) build() error {
 			m.note("exchange", "the group of devices", held, true)
 		}
 	}
-	if err := b.assemble(); err != nil {
-		return err
+	b.p.made = make([]*kernels.SparseBatch, len(b.slots))
+	for slot, layer := range b.slots {
+		if err := b.assemble(slot, b.feedOf(layer)); err != nil {
+			return err
+		}
 	}
 	b.noteBatches()
 	if !b.alone() {
@@ -298,39 +302,51 @@ func (b *builder) build() error {
 	return nil
 }
 
-// entriesOf is the most stored entries that the rank's part of a layer's batch can have: those of the fullest rows, of which
-// there are as many as the rank has of a batch; or all of the batch, unless its items are too few for that.
-func (b *builder) entriesOf(layer int) int64 {
-	first, end := b.itemsOf(b.net.Layers[layer].Size)
-	return min(b.spec.Entries(layer, b.spec.Rows), b.spec.Rows*(end-first))
+// entriesOf is the most stored entries that the rank's part of a batch can have: those of the fullest rows, of which there are
+// as many as the rank has of a batch; or all of the batch, unless its items are too few for that.
+func (b *builder) entriesOf(f Feed) int64 {
+	first, end := b.itemsOf(f.Columns)
+	if f.whole {
+		first, end = 0, f.Columns
+	}
+	most := f.Entries
+	if b.data {
+		most = f.part
+	}
+	return min(most, b.spec.Rows*(end-first))
 }
 
 // noteBatches plans the memory of the batches: on the host whole ones, and what each of several ranks has of them, of which the
 // sum over the ranks is exact; and what each device has room for.
 func (b *builder) noteBatches() {
-	rowsOnly := b.spec.Training == nil
 	var entries []int64
 	for slot, i := range b.slots {
-		if b.p.made[slot] != nil {
-			continue
+		if b.p.made[slot] == nil {
+			f := b.feedOf(i)
+			b.noteBatch(f, b.spec.Training == nil)
+			entries = append(entries, b.entriesOf(f))
 		}
-		layer, most := &b.net.Layers[i], b.spec.Entries(i, b.batch)
-		entries = append(entries, b.entriesOf(i))
-		whole := Part{Name: "batch", Of: layer.Name, Bytes: BatchBytes(b.batch, most, rowsOnly), Device: HostName(b.device)}
-		if b.alone() {
-			b.p.memory.parts = append(b.p.memory.parts, whole)
-			continue
-		}
-		if whole.Device = "host"; b.rank == 0 {
-			b.p.memory.parts = append(b.p.memory.parts, whole)
-		}
-		from, to := b.shardOf(most)
-		cut := Part{Name: "batch", Of: "a part of " + layer.Name, Bytes: ShardBytes(b.spec.Rows, to-from, rowsOnly), Device: HostName(b.device)}
-		b.p.memory.parts = append(b.p.memory.parts, cut)
 	}
 	b.p.stepList.Entries = entries
 	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
 		b.p.memory.note("batch", "the device's copies and the step's record", size, false)
+	}
+}
+
+// noteBatch plans the memory of a feed's batches on the host: whole ones, and what each of several ranks has of them, which is
+// an equal part as a rule; the sum over the ranks is exact.
+func (b *builder) noteBatch(f Feed, rowsOnly bool) {
+	whole := Part{Name: "batch", Of: f.Name, Bytes: BatchBytes(b.batch, f.Entries, rowsOnly), Device: HostName(b.device)}
+	if !b.alone() {
+		whole.Device = "host"
+	}
+	if b.rank == 0 {
+		b.p.memory.parts = append(b.p.memory.parts, whole)
+	}
+	if !b.alone() && !f.whole {
+		from, to := b.shardOf(f.Entries)
+		cut := Part{Name: "batch", Of: "a part of " + f.Name, Bytes: ShardBytes(b.spec.Rows, to-from, rowsOnly), Device: HostName(b.device)}
+		b.p.memory.parts = append(b.p.memory.parts, cut)
 	}
 }
 

@@ -74,10 +74,20 @@ func (l *opList) add(text string, run func(*kernels.Step) error) {
 	l.ops = append(l.ops, Op{Text: text, run: run})
 }
 
+func (l *opList) run(step *kernels.Step) error {
+	for i := range l.ops {
+		if err := l.ops[i].run(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // part is what one rank has of a program: its lists of bound calls and the memory they work in.
 type part struct {
 	Rank
 	rank               int
+	forward            *part // whose step comes first
 	begin, step, flush opList
 	stepList           kernels.List           // what the device keeps for step
 	rows               int64                  // of the largest batch
@@ -132,38 +142,40 @@ func (p *part) walk(list *opList, kept *kernels.List, step *kernels.Step) error 
 	clear(p.loss)
 	step.Loss, step.MaxRows = p.loss, p.rows
 	return p.place(p.Device.Run(kept, step, func() error {
-		for i := range list.ops {
-			if err := list.ops[i].run(step); err != nil {
+		if p.forward != nil {
+			if err := p.forward.step.run(step); err != nil {
 				return err
 			}
 		}
-		return nil
+		return list.run(step)
 	}))
 }
 
 // takeShards gives a rank its shards of the batches.
 func (b *builder) takeShards() {
-	p := b.p
-	p.own = make([]*kernels.SparseBatch, len(b.slots))
+	b.p.own = make([]*kernels.SparseBatch, len(b.slots))
 	for slot, i := range b.slots {
-		if p.made[slot] != nil {
-			continue
+		if b.p.made[slot] == nil {
+			b.takeShard(slot, b.feedOf(i))
 		}
-		layer, out := &b.net.Layers[i], &kernels.SparseBatch{}
-		p.own[slot] = out
-		first, end := b.shardOf(layer.Size)
-		shard := csr.Shard
-		if b.spec.Training == nil {
-			shard = csr.ShardRows
-		}
-		p.cuts = append(p.cuts, Op{
-			Text: fmt.Sprintf("Shard %d:%d of the batch of %s[%d]", first, end, layer.Name, layer.Size),
-			run: func(s *kernels.Step) error {
-				shard(s.Sparse[slot], first, end, out)
-				return nil
-			},
-		})
 	}
+}
+
+func (b *builder) takeShard(slot int, f Feed) {
+	out := &kernels.SparseBatch{}
+	b.p.own[slot] = out
+	first, end := b.shardOf(f.Columns)
+	shard := csr.Shard
+	if b.spec.Training == nil {
+		shard = csr.ShardRows
+	}
+	b.p.cuts = append(b.p.cuts, Op{
+		Text: fmt.Sprintf("Shard %d:%d of the batch of %s[%d]", first, end, f.Name, f.Columns),
+		run: func(s *kernels.Step) error {
+			shard(s.Sparse[slot], first, end, out)
+			return nil
+		},
+	})
 }
 
 // allReduce sums a [B, units] buffer over the ranks.

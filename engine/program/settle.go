@@ -10,13 +10,20 @@ import (
 // as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first step that failed comes after
 // the results of the steps before it; with it the others were ended, on all ranks.
 func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
-	if len(p.parts) == 1 {
-		results, err := p.parts[0].Device.Settle(underWay)
-		return results, p.parts[0].place(err)
+	broken := p.broken
+	p.broken = nil
+	return settleParts(p.ranks, p.parts, underWay, broken)
+}
+
+// settleParts settles the lists of some ranks; broken is why the last step was not begun on all of them.
+func settleParts(ranks []Rank, parts []*part, underWay int, broken error) ([]kernels.Result, error) {
+	if len(parts) == 1 {
+		results, err := parts[0].Device.Settle(underWay)
+		return results, parts[0].place(err)
 	}
-	s := settled{p, make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))}
+	s := settled{ranks, parts, make([][]kernels.Result, len(parts)), make([]error, len(parts))}
 	err := s.wait(underWay)
-	if err != nil || p.broken != nil || s.first() >= 0 {
+	if err != nil || broken != nil || s.first() >= 0 {
 		if after := s.wait(0); err == nil {
 			err = after
 		}
@@ -26,19 +33,19 @@ func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	switch {
 	case err != nil:
 	case cause >= 0 && !errors.Is(s.failures[cause], kernels.ErrAborted):
-		err = p.parts[cause].place(s.failures[cause])
-	case p.broken != nil:
-		err = p.broken
+		err = parts[cause].place(s.failures[cause])
+	case broken != nil:
+		err = broken
 	case cause >= 0:
 		err = s.failures[cause]
 	}
-	p.broken = nil
 	return results, err
 }
 
 // settled is what the ranks have told of their steps.
 type settled struct {
-	*Program
+	ranks    []Rank
+	parts    []*part
 	found    [][]kernels.Result // by rank
 	failures []error            // of a step, by rank
 }

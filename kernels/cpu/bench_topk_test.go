@@ -23,7 +23,7 @@ func topK(d kernels.Device, rows, units, items, k int64, popular bool) (*kernels
 		}
 		return b
 	}
-	op := &kernels.TopK{K: k, IDs: make([]int32, rows*k), Scores: make([]float32, rows*k)}
+	op := &kernels.TopK{K: k, IDs: filled(d, rows*k, 0), Scores: filled(d, rows*k, 0)}
 	op.Items = items
 	op.Sources = []kernels.OutputSource{{H: normal(rows * units), Weight: &kernels.Weights{Rows: items, Columns: units, Value: normal(items * units)}}}
 	if popular {

@@ -90,7 +90,7 @@ func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 			fill(w[:x.units], x.rival)
 			fill(w[best*x.units:][:x.units], x.favorite)
 			require.NoError(t, d.TopK(op, step))
-			for _, id := range op.IDs {
+			for _, id := range op.IDs.Int32() {
 				require.Equal(t, int32(best), id, "%s, %s", c.Select(level).Name(), name)
 			}
 			require.NoError(t, d.Close())

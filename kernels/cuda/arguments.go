@@ -16,7 +16,7 @@ var kernelNames = []string{
 	"assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place", "items_count", "items_scan",
 	"items_write",
 	"add_parts", "update_written",
-	"begin_screen", "screen_32", "screen_128", "refine",
+	"begin_screen", "screen_32", "screen_128", "refine", "merge_top_k", "ranking_metrics",
 }
 
 // The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.

@@ -20,10 +20,10 @@ const (
 
 // rankSpace is the workspace of Scores and TopK, in elements of 4 bytes: first what has 8 bytes.
 type rankSpace struct {
-	rows, items                                                int64 // of a block of scores
-	hiddenSquares, itemSquares, lists, allowed, scores, ranked int64 // where they begin
-	hiddenNorm, limit, count, candidates                       int64 // for screening
-	total                                                      int64
+	rows, items                               int64 // of a block of scores
+	hiddenSquares, itemSquares, lists, scores int64 // where they begin
+	hiddenNorm, limit, count, candidates      int64 // for screening
+	total                                     int64
 }
 
 func (r *rankSpace) take(n int64) int64 {
@@ -32,16 +32,13 @@ func (r *rankSpace) take(n int64) int64 {
 	return at
 }
 
-func spaceOfRanking(s *kernels.Scorer, rows, items, k int64, allowed bool) rankSpace {
+func spaceOfRanking(s *kernels.Scorer, rows, items, k int64) rankSpace {
 	r := rankSpace{rows: rows, items: items}
 	if s.Temperature != 0 {
 		r.hiddenSquares, r.itemSquares = r.take(2*rows), r.take(2*items)
 	}
 	r.lists = r.take(2 * 2 * rows * k)
-	if allowed {
-		r.allowed = r.take(2 * ((s.Items + 63) / 64))
-	}
-	r.scores, r.ranked = r.take(rows*items), r.take(2*rows*k)
+	r.scores = r.take(rows * items)
 	return r
 }
 
@@ -49,11 +46,11 @@ func spaceOfTopK(op *kernels.TopK, rows int64) rankSpace {
 	if screens(op) {
 		return spaceOfScreening(op, min(rows, rankRows))
 	}
-	return spaceOfRanking(&op.Scorer, min(rows, rankRows), min(op.Items, rankItems), op.K, op.Allowed != nil)
+	return spaceOfRanking(&op.Scorer, min(rows, rankRows), min(op.Items, rankItems), op.K)
 }
 
 func spaceOfScores(op *kernels.Scores, rows int64) rankSpace {
-	return spaceOfRanking(&op.Scorer, max(1, min(rows, scoreRoom/max(1, op.Items))), op.Items, 0, false)
+	return spaceOfRanking(&op.Scorer, max(1, min(rows, scoreRoom/max(1, op.Items))), op.Items, 0)
 }
 
 // WorkspaceSize tells what the ops need, see kernels.Device.
@@ -82,9 +79,10 @@ type sourceArgs struct {
 }
 
 type scoresArgs struct {
+	step                                  driver.Address
 	source                                [kernels.MaxSources]sourceArgs
 	bias, hiddenSquares, itemSquares, out driver.Address
-	rows, first, items, stride            int64
+	rows, row, first, items, stride       int64
 	sources                               int32
 	temperature                           float32
 }
@@ -106,11 +104,11 @@ func (rankSpace) placed(workspace driver.Address) func(element int64) driver.Add
 	return func(element int64) driver.Address { return workspace + driver.Address(4*element) }
 }
 
-// score computes the scores of rows row .. row + rows of the batch and items first .. first + items into the workspace.
+// score computes the scores of rows row .. row + rows of the batch, if it has them, and items first .. first + items into the workspace.
 func (d *device) score(s *kernels.Scorer, space rankSpace, workspace driver.Address, row, rows, first, items int64) error {
 	place := space.placed(workspace)
 	a := scoresArgs{
-		out: place(space.scores), rows: rows, first: first, items: items, stride: space.items, sources: int32(len(s.Sources)),
+		step: d.step.at, out: place(space.scores), rows: rows, row: row, first: first, items: items, stride: space.items, sources: int32(len(s.Sources)),
 		temperature: s.Temperature,
 	}
 	var err error
@@ -124,23 +122,24 @@ func (d *device) score(s *kernels.Scorer, space rankSpace, workspace driver.Addr
 		a.hiddenSquares, a.itemSquares = place(space.hiddenSquares), place(space.itemSquares)
 		x := a.source[0]
 		if first == 0 {
-			if err := d.squares(x.h, a.hiddenSquares, rows, x.columns); err != nil {
+			if err := d.squares(d.step.at, x.h, a.hiddenSquares, rows, row, x.columns); err != nil {
 				return err
 			}
 		}
-		if err := d.squares(x.weight+driver.Address(4*first*x.columns), a.itemSquares, items, x.columns); err != nil {
+		if err := d.squares(0, x.weight+driver.Address(4*first*x.columns), a.itemSquares, items, 0, x.columns); err != nil {
 			return err
 		}
 	}
 	return launch(d, "scores", driver.Dim{X: blocks(items, rankTile), Y: blocks(rows, rankTile)}, driver.Dim{X: 256}, &a)
 }
 
-func (d *device) squares(x, to driver.Address, rows, columns int64) error {
+// squares takes the squares of the norms of so many rows; of a step's, from one of them on, if there is one.
+func (d *device) squares(step, x, to driver.Address, rows, row, columns int64) error {
 	type args struct {
-		x, squares    driver.Address
-		rows, columns int64
+		step, x, squares   driver.Address
+		rows, row, columns int64
 	}
-	return launch(d, "squares", driver.Dim{X: blocks(rows, 32)}, driver.Dim{X: 256}, &args{x, to, rows, columns})
+	return launch(d, "squares", driver.Dim{X: blocks(rows, 32)}, driver.Dim{X: 256}, &args{step, x, to, rows, row, columns})
 }
 
 // Scores writes all scores, a block of rows after the other.
@@ -176,20 +175,13 @@ func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
 	if op.Exclude >= 0 {
 		slots = []int{op.Exclude}
 	}
-	if op.K == 0 || s.Rows == 0 {
+	if op.K == 0 {
 		return nil
 	}
 	return d.run("TopK", s, slots, func() error {
-		space, workspace := spaceOfTopK(op, s.Rows), addressOf(op.Workspace)
-		allowed := driver.Address(0)
-		if len(op.Allowed) > 0 {
-			allowed = workspace + driver.Address(4*space.allowed)
-			if err := d.stream.CopyToDeviceAsync(allowed, unsafe.Pointer(&op.Allowed[0]), 8*int64(len(op.Allowed))); err != nil {
-				return err
-			}
-		}
-		for row := int64(0); row < s.Rows; row += space.rows {
-			if err := d.rank(op, space, workspace, allowed, row, min(space.rows, s.Rows-row)); err != nil {
+		space, most := spaceOfTopK(op, s.Most()), s.Most()
+		for row := int64(0); row < most; row += space.rows {
+			if err := d.rank(op, space, row, min(space.rows, most-row)); err != nil {
 				return err
 			}
 		}
@@ -197,13 +189,13 @@ func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
 	})
 }
 
-// rank ranks a block of rows and copies their items and scores to the host.
-func (d *device) rank(op *kernels.TopK, space rankSpace, workspace, allowed driver.Address, row, rows int64) error {
+// rank ranks a block of rows, as far as the batch has them.
+func (d *device) rank(op *kernels.TopK, space rankSpace, row, rows int64) error {
 	type rankedArgs struct {
-		list, ids, scores driver.Address
-		count             int64
+		step, list, ids, scores driver.Address
+		rows, row, k, first     int64
 	}
-	place := space.placed(workspace)
+	place := space.placed(addressOf(op.Workspace))
 	lists := [2]driver.Address{place(space.lists), place(space.lists + 2*rows*op.K)}
 	if err := d.stream.Fill32(lists[0], 0, 2*rows*op.K); err != nil {
 		return err
@@ -212,36 +204,32 @@ func (d *device) rank(op *kernels.TopK, space rankSpace, workspace, allowed driv
 	if screens(op) {
 		best = d.bestOfScreened
 	}
-	if err := best(op, space, workspace, allowed, lists, row, rows); err != nil {
+	if err := best(op, space, lists, row, rows); err != nil {
 		return err
 	}
-	count := rows * op.K
-	ids, scores := place(space.ranked), place(space.ranked+count)
-	a := &rankedArgs{lists[0], ids, scores, count}
-	if err := launch(d, "ranked", driver.Dim{X: blocks(count, 256)}, driver.Dim{X: 256}, a); err != nil {
-		return err
-	}
-	if err := d.toHost(unsafe.Pointer(&op.IDs[row*op.K]), ids, 4*count); err != nil {
-		return err
-	}
-	return d.toHost(unsafe.Pointer(&op.Scores[row*op.K]), scores, 4*count)
+	from := driver.Address(4 * row * op.K)
+	return launch(d, "ranked", driver.Dim{X: blocks(rows*op.K, 256)}, driver.Dim{X: 256}, &rankedArgs{
+		d.step.at, lists[0], addressOf(op.IDs) + from, addressOf(op.Scores) + from, rows, row, op.K, op.First,
+	})
 }
 
 // bestOfAll computes all scores, a tile of items after the other, and keeps the best of each row in lists[0].
-func (d *device) bestOfAll(op *kernels.TopK, space rankSpace, workspace, allowed driver.Address, lists [2]driver.Address, row, rows int64) error {
+func (d *device) bestOfAll(op *kernels.TopK, space rankSpace, lists [2]driver.Address, row, rows int64) error {
 	type args struct {
 		step, scores, allowed              driver.Address
 		list                               [2]driver.Address
 		rows, row, first, items, stride, k int64
-		exclude                            int32
+		exclude, launch                    int32
 	}
+	workspace := addressOf(op.Workspace)
 	for first := int64(0); first < op.Items; first += space.items {
 		items := min(space.items, op.Items-first)
 		if err := d.score(&op.Scorer, space, workspace, row, rows, first, items); err != nil {
 			return err
 		}
 		err := launch(d, "select_best", driver.Dim{X: uint32(rows)}, driver.Dim{X: 256}, &args{
-			d.step.at, space.placed(workspace)(space.scores), allowed, lists, rows, row, first, items, space.items, op.K, int32(op.Exclude),
+			d.step.at, space.placed(workspace)(space.scores), addressOf(op.Allowed), lists, rows, row, first, items, space.items, op.K,
+			int32(op.Exclude), d.next(site{}),
 		})
 		if err != nil {
 			return err

@@ -34,11 +34,8 @@ func spaceOfScreening(op *kernels.TopK, rows int64) rankSpace {
 	r := rankSpace{rows: rows}
 	r.hiddenSquares = r.take(2 * rows)
 	r.lists = r.take(2 * 2 * rows * op.K)
-	if op.Allowed != nil {
-		r.allowed = r.take(2 * ((op.Items + 63) / 64))
-	}
 	r.hiddenNorm, r.limit, r.count = r.take(rows), r.take(rows), r.take(rows)
-	r.candidates, r.ranked = r.take(rows*candidateRoom(op.K)), r.take(2*rows*op.K)
+	r.candidates = r.take(rows * candidateRoom(op.K))
 	return r
 }
 
@@ -80,12 +77,13 @@ func screenBounds(sources []kernels.OutputSource) (relative, floor, widens float
 }
 
 // bestOfScreened scores only the items that may be among the best.
-func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, workspace, allowed driver.Address, lists [2]driver.Address, row, rows int64) error {
+func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, lists [2]driver.Address, row, rows int64) error {
 	type beginArgs struct {
+		step                             driver.Address
 		source                           [kernels.MaxSources]sourceArgs
 		hiddenSquares, hiddenNorm, count driver.Address
 		floor                            float64
-		rows                             int64
+		rows, row                        int64
 		sources                          int32
 	}
 	type screenArgs struct {
@@ -94,7 +92,7 @@ func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, workspace, al
 		bias, allowed, hiddenNorm, limit, candidates, count driver.Address
 		wave                                                wave
 		rows, row                                           int64
-		sources, exclude, room                              int32
+		sources, exclude, room, launch                      int32
 		temperature, relative, floor, widens                float32
 	}
 	type refineArgs struct {
@@ -104,14 +102,14 @@ func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, workspace, al
 		list                                                   [2]driver.Address
 		wave                                                   wave
 		rows, row, k                                           int64
-		sources, exclude, room, all                            int32
+		sources, exclude, room, all, launch                    int32
 		temperature                                            float32
 	}
 	source, err := sourcesOf(&op.Scorer, row)
 	if err != nil {
 		return err
 	}
-	place, threads := space.placed(workspace), driver.Dim{X: 256}
+	place, threads, allowed := space.placed(addressOf(op.Workspace)), driver.Dim{X: 256}, addressOf(op.Allowed)
 	sources, exclude, room := int32(len(op.Sources)), int32(op.Exclude), int32(candidateRoom(op.K))
 	relative, floor, widens := screenBounds(op.Sources)
 	bias := driver.Address(0)
@@ -119,7 +117,7 @@ func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, workspace, al
 		bias = addressOf(op.Bias.Value)
 	}
 	err = launch(d, "begin_screen", driver.Dim{X: blocks(rows, 32)}, threads, &beginArgs{
-		source, place(space.hiddenSquares), place(space.hiddenNorm), place(space.count), floor, rows, sources,
+		d.step.at, source, place(space.hiddenSquares), place(space.hiddenNorm), place(space.count), floor, rows, row, sources,
 	})
 	if err != nil {
 		return err
@@ -132,7 +130,7 @@ func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, workspace, al
 		if n > 0 {
 			err := launch(d, kernel, driver.Dim{X: uint32(w.count), Y: blocks(rows, high)}, threads, &screenArgs{
 				d.step.at, source, bias, allowed, place(space.hiddenNorm), place(space.limit), place(space.candidates), place(space.count),
-				w, rows, row, sources, exclude, room, op.Temperature, float32(relative), float32(floor), float32(widens),
+				w, rows, row, sources, exclude, room, d.next(site{}), op.Temperature, float32(relative), float32(floor), float32(widens),
 			})
 			if err != nil {
 				return err
@@ -140,7 +138,7 @@ func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, workspace, al
 		}
 		err := launch(d, "refine", driver.Dim{X: uint32(rows)}, threads, &refineArgs{
 			d.step.at, source, bias, allowed, place(space.hiddenSquares), place(space.limit), place(space.candidates), place(space.count),
-			lists, w, rows, row, op.K, sources, exclude, room, flag(n == 0), op.Temperature,
+			lists, w, rows, row, op.K, sources, exclude, room, flag(n == 0), d.next(site{}), op.Temperature,
 		})
 		if err != nil {
 			return err

@@ -1,9 +1,9 @@
 package reference
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"sort"
 
 	"dsstne/kernels"
 )
@@ -41,6 +41,10 @@ func (device) Scores(op *kernels.Scores, step *kernels.Step) error {
 
 // TopK sorts all items that take part. An item whose score is NaN takes no place at all.
 func (device) TopK(op *kernels.TopK, step *kernels.Step) error {
+	var allowed []uint64
+	if op.Allowed != nil {
+		allowed = kernels.View[uint64](op.Allowed)
+	}
 	for u := range step.Rows {
 		scores := scoresOf(&op.Scorer, u)
 		var excluded []int32
@@ -48,21 +52,54 @@ func (device) TopK(op *kernels.TopK, step *kernels.Step) error {
 			batch := step.Sparse[op.Exclude]
 			excluded = batch.Indices[batch.Offsets[u]:batch.Offsets[u+1]]
 		}
-		var items []int32
+		var found []ranked
 		for i, score := range scores {
 			_, seen := slices.BinarySearch(excluded, int32(i))
-			allowed := op.Allowed == nil || op.Allowed[i/64]>>(i%64)&1 == 1
-			if allowed && !seen && !math.IsNaN(float64(score)) {
-				items = append(items, int32(i))
+			may := allowed == nil || allowed[i/64]>>(i%64)&1 == 1
+			if may && !seen && !math.IsNaN(float64(score)) {
+				found = append(found, ranked{int32(op.First) + int32(i), score})
 			}
 		}
-		sort.SliceStable(items, func(a, b int) bool { return scores[items[a]] > scores[items[b]] })
-		for n := range op.K {
-			op.IDs[u*op.K+n], op.Scores[u*op.K+n] = -1, float32(math.Inf(-1))
-			if n < int64(len(items)) {
-				op.IDs[u*op.K+n], op.Scores[u*op.K+n] = items[n], scores[items[n]]
+		listBest(found, op.IDs.Int32()[u*op.K:(u+1)*op.K], op.Scores.Float32()[u*op.K:(u+1)*op.K])
+	}
+	return nil
+}
+
+// ranked is an item with its score.
+type ranked struct {
+	item  int32
+	score float32
+}
+
+// listBest writes the best of what was found.
+func listBest(found []ranked, ids []int32, scores []float32) {
+	slices.SortFunc(found, func(a, b ranked) int {
+		if a.score != b.score {
+			return cmp.Compare(b.score, a.score)
+		}
+		return cmp.Compare(a.item, b.item)
+	})
+	for n := range ids {
+		ids[n], scores[n] = -1, float32(math.Inf(-1))
+		if n < len(found) {
+			ids[n], scores[n] = found[n].item, found[n].score
+		}
+	}
+}
+
+// MergeTopK sorts what all shards have found.
+func (device) MergeTopK(op *kernels.MergeTopK, step *kernels.Step) error {
+	for u := range step.Rows {
+		var found []ranked
+		for shard := range op.Shards {
+			for n := range op.Each {
+				id := (2*shard*op.Stride+u)*op.Each + n
+				if item := op.Parts.Int32()[id]; item >= 0 {
+					found = append(found, ranked{item, op.Parts.Float32()[id+op.Stride*op.Each]})
+				}
 			}
 		}
+		listBest(found, op.IDs.Int32()[u*op.K:(u+1)*op.K], op.Scores.Float32()[u*op.K:(u+1)*op.K])
 	}
 	return nil
 }

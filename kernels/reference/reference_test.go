@@ -128,10 +128,10 @@ func TestARowThatNothingMovesIsOnlyMarkedByAReplay(t *testing.T) {
 
 func TestTheLowerItemWinsATie(t *testing.T) {
 	w := &kernels.Weights{Rows: 3, Columns: 1, Value: buffer(t, 1, 2, 2)}
-	op := &kernels.TopK{K: 2, Exclude: -1, IDs: make([]int32, 2), Scores: make([]float32, 2)}
+	op := &kernels.TopK{K: 2, Exclude: -1, IDs: buffer(t, 0, 0), Scores: buffer(t, 0, 0)}
 	op.Items, op.Sources = 3, []kernels.OutputSource{{H: buffer(t, 1), Weight: w}}
 	require.NoError(t, device{}.TopK(op, &kernels.Step{Rows: 1}))
-	require.Equal(t, []int32{1, 2}, op.IDs)
+	require.Equal(t, []int32{1, 2}, op.IDs.Int32())
 }
 
 func TestDropoutZeroesAndRescalesUnits(t *testing.T) {

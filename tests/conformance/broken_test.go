@@ -79,6 +79,14 @@ func (b broken) TopK(op *kernels.TopK, s *kernels.Step) error {
 	return b.after(b.Device.TopK(op, s), op, s)
 }
 
+func (b broken) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
+	return b.after(b.Device.MergeTopK(op, s), op, s)
+}
+
+func (b broken) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) error {
+	return b.after(b.Device.RankingMetrics(op, s), op, s)
+}
+
 // off makes the largest number a ten-thousandth too large.
 func off(x []float32) {
 	largest := 0
@@ -139,12 +147,17 @@ func markWrongly(w *kernels.Weights) {
 
 // topKDefects are those of TopK, whichever of its ways a backend takes.
 var topKDefects = []map[string]func(any, *kernels.Step){
-	defect("one ULP", func(op *kernels.TopK, _ *kernels.Step) { op.Scores[0] = math.Nextafter32(op.Scores[0], 1e38) }),
-	defect("swapped tie", func(op *kernels.TopK, _ *kernels.Step) {
-		if op.K > 1 && op.Scores[0] == op.Scores[1] {
-			op.IDs[0], op.IDs[1] = op.IDs[1], op.IDs[0]
-		}
-	}),
+	defect("one ULP", func(op *kernels.TopK, _ *kernels.Step) { oneULP(op.Scores) }),
+	defect("swapped tie", func(op *kernels.TopK, _ *kernels.Step) { swapTie(op.K, op.IDs.Int32(), op.Scores.Float32()) }),
+	defect("row behind the batch", func(op *kernels.TopK, step *kernels.Step) { op.IDs.Int32()[step.Rows*op.K] = 0 }),
+}
+
+func oneULP(b kernels.Buffer) { b.Float32()[0] = math.Nextafter32(b.Float32()[0], 1e38) }
+
+func swapTie(k int64, ids []int32, scores []float32) {
+	if k > 1 && scores[0] == scores[1] {
+		ids[0], ids[1] = ids[1], ids[0]
+	}
 }
 
 // defects are, by op, all the ways in which it can be wrong by one number.
@@ -220,6 +233,32 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("padding", func(op *kernels.Scores, _ *kernels.Step) { op.Out[op.Items] = 0 }),
 	},
 	"TopK": topKDefects, "TopK of many items": topKDefects,
+	"MergeTopK": {
+		defect("one ULP", func(op *kernels.MergeTopK, _ *kernels.Step) { oneULP(op.Scores) }),
+		defect("swapped tie", func(op *kernels.MergeTopK, _ *kernels.Step) { swapTie(op.K, op.IDs.Int32(), op.Scores.Float32()) }),
+		defect("row behind the batch", func(op *kernels.MergeTopK, step *kernels.Step) { op.IDs.Int32()[step.Rows*op.K] = 0 }),
+	},
+	"RankingMetrics": {
+		defect("value", func(op *kernels.RankingMetrics, _ *kernels.Step) { flipLast(op.Values, 0) }),
+		defect("row behind the batch", func(op *kernels.RankingMetrics, step *kernels.Step) {
+			if op.Values != nil {
+				kernels.View[float64](op.Values)[step.Rows*int64(len(op.Metrics))] = 0
+			}
+		}),
+		defect("sum", func(op *kernels.RankingMetrics, _ *kernels.Step) { flipLast(op.Totals, 0) }),
+		defect("carry", func(op *kernels.RankingMetrics, _ *kernels.Step) { flipLast(op.Totals, 1) }),
+		defect("rows", func(op *kernels.RankingMetrics, _ *kernels.Step) { flipLast(op.Totals, int64(2*len(op.Metrics))) }),
+		defect("coverage", func(op *kernels.RankingMetrics, _ *kernels.Step) {
+			flipLast(op.Totals, kernels.MetricTotals{Metrics: op.Metrics}.Size())
+		}),
+	},
+}
+
+// flipLast flips the last bit of a number of 8 bytes.
+func flipLast(b kernels.Buffer, at int64) {
+	if b != nil && 2*at < b.Len() {
+		kernels.View[uint64](b)[at] ^= 1
+	}
 }
 
 // caught tells whether a case list finds a device to disagree with the reference.

@@ -13,7 +13,7 @@
 // With products of bfloat16 (bfloat16_test.go, exact_test.go) the bounds are wide, and two more claims are tested: numbers of
 // few bits give the bits of float32, and others are rounded as package kernels says.
 //
-// Scores and top-k have no bounds: they are defined to the bit.
+// Scores, top-k, its merge and ranking metrics have no bounds: they are defined to the bit.
 //
 // To put a backend under test add its import to backends_test.go. A backend that cannot be opened on the machine at hand is
 // skipped with its reason.

@@ -20,6 +20,7 @@ type rankingCase struct {
 	bias        []float32
 	temperature float32
 	k           int64
+	first       int64
 	exclude     *kernels.SparseBatch
 	allowed     []uint64
 }
@@ -38,7 +39,7 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	if c.bias != nil {
 		scorer.Bias = (&weight{name: "bias", rows: c.items, columns: 1, value: c.bias}).place(p)
 	}
-	step := &kernels.Step{Number: 1, Rows: c.rows, Sparse: []*kernels.SparseBatch{nil, c.exclude}}
+	step := &kernels.Step{Number: 1, Rows: c.rows, MaxRows: c.rows + guardRows, Sparse: []*kernels.SparseBatch{nil, c.exclude}}
 	if c.k == 0 {
 		op := &kernels.Scores{Scorer: scorer, Stride: c.items + 3, Out: guards((c.items + 3) * (c.rows + guardRows))}
 		op.Workspace = p.workspace(op, c.rows)
@@ -52,16 +53,19 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 		return r, err
 	}
 	op := &kernels.TopK{
-		Scorer: scorer, K: c.k, Exclude: -1, Allowed: c.allowed,
-		IDs: make([]int32, c.k*(c.rows+guardRows)), Scores: guards(c.k * (c.rows + guardRows)),
+		Scorer: scorer, K: c.k, First: c.first, Exclude: -1,
+		IDs: p.guarded(guards(c.k*c.rows), c.k), Scores: p.guarded(guards(c.k*c.rows), c.k),
+	}
+	if c.allowed != nil {
+		op.Allowed = p.floats(kernels.Bits(c.allowed))
 	}
 	if c.exclude != nil {
 		op.Exclude = 1
 	}
-	op.Workspace = p.workspace(op, c.rows)
+	op.Workspace = p.workspace(op, step.Most())
 	err = d.TopK(op, step)
-	r.addInts("ids", op.IDs)
-	r.addFloats("scores", op.Scores)
+	r.addInts("ids", integers(contents(op.IDs)))
+	r.add("scores", op.Scores)
 	return r, err
 }
 
@@ -243,7 +247,11 @@ func rankingCases(topK bool) (cases []opCase) {
 	for _, a := range adversaries {
 		for range 9 {
 			s.words = []string{a.name}
-			shape := pick(s, "shape", append(rankingShapes, [3]int64{})...)
+			shapes := append(rankingShapes, [3]int64{})
+			if topK { // of a device that has no share of the items
+				shapes = append(shapes, [3]int64{6, 0, 12})
+			}
+			shape := pick(s, "shape", shapes...)
 			if shape[0] == 0 {
 				shape = [3]int64{1 + int64(s.IntN(70)), 1 + int64(s.IntN(1200)), 1 + int64(s.IntN(200))}
 				s.words = append(s.words, fmt.Sprint(shape))
@@ -256,7 +264,9 @@ func rankingCases(topK bool) (cases []opCase) {
 			}
 			for range sources {
 				h, w := s.normal(c.rows*c.columns, 1), s.normal(c.items*c.columns, 1)
-				a.fill(s, h, w, c.columns)
+				if c.items > 0 {
+					a.fill(s, h, w, c.columns)
+				}
 				c.sources = append(c.sources, [2][]float32{h, w})
 			}
 			switch pick(s, "bias", "none", "normal", "ties", "dominating", "not finite") {
@@ -264,7 +274,11 @@ func rankingCases(topK bool) (cases []opCase) {
 				c.bias = s.normal(c.items, 1e4)
 			case "not finite":
 				c.bias = s.normal(c.items, 1)
-				c.bias[0], c.bias[c.items/2], c.bias[c.items-1] = float32(math.Inf(-1)), float32(math.NaN()), float32(math.Inf(1))
+				for n, x := range []float64{math.Inf(-1), math.NaN(), math.Inf(1)} {
+					if c.items > 0 {
+						c.bias[[]int64{0, c.items / 2, c.items - 1}[n]] = float32(x)
+					}
+				}
 			case "normal":
 				c.bias = s.normal(c.items, 1)
 			case "ties":
@@ -294,10 +308,11 @@ func (c *rankingCase) draw(s *sampler) {
 	case "100":
 		c.k = 100
 	case "items":
-		c.k = c.items
+		c.k = max(1, c.items)
 	case "more":
 		c.k = c.items + 5
 	}
+	c.first = pick(s, "first", int64(0), 1000)
 	if kind := pick(s, "exclude", "none", "sparse", "gaps", "full", "empty"); kind != "none" {
 		c.exclude = s.batch(c.rows, c.items, kind, true)
 	}

@@ -29,6 +29,8 @@ var opCases = []group{
 	{"Scatter", remembering(scatterCases)},
 	{"Replay", remembering(replayCases)},
 	{"Update", remembering(updateCases)},
+	{"MergeTopK", remembering(mergeCases)},
+	{"RankingMetrics", remembering(metricsCases)},
 }
 
 // remembered is a case whose bounds, which take longer than the op, are computed once for all backends.

@@ -124,8 +124,6 @@ for function, code in {**CUDA, **(NCCL if with_nccl else PEERS)}.items():
         raised.add(function)
         assert live() == first, (function, n, live(), first)
 expected = set(CUDA) | set(NCCL if with_nccl else PEERS)
-if way == "data":  # each has all items
-    expected -= {"ncclAllGather"}
 assert raised == expected, expected - raised
 again = work()
 assert (again[0] == want[0]).all() and (again[1] == want[1]).all()

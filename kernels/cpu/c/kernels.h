@@ -196,6 +196,7 @@ typedef struct {
   int64_t k; /* top-k */
   const int32_t *exclude_offsets, *exclude_items;
   const uint64_t *allowed;
+  int32_t first_id; /* of item 0 */
   int32_t *ids; /* [B, k] */
   float *scores;
   float *workspace;

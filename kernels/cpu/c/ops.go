@@ -227,14 +227,13 @@ func (t *Table) TopK(op *kernels.TopK, s *kernels.Step, workers int) *Call {
 		workers = 1
 	}
 	a := t.rank(call, &op.Scorer, s, op.Workspace, workers)
-	a.k, a.ids, a.scores = C.int64_t(op.K), call.ints(op.IDs), call.floats(op.Scores)
+	a.k, a.first_id, a.ids, a.scores = C.int64_t(op.K), C.int32_t(op.First), (*C.int32_t)(unsafe.Pointer(buffer(op.IDs))), buffer(op.Scores)
 	if op.Exclude >= 0 {
 		b := s.Sparse[op.Exclude]
 		a.exclude_offsets, a.exclude_items = call.ints(b.Offsets), call.ints(b.Indices)
 	}
-	if len(op.Allowed) > 0 {
-		call.pin.Pin(&op.Allowed[0])
-		a.allowed = (*C.uint64_t)(unsafe.Pointer(&op.Allowed[0]))
+	if op.Allowed != nil && op.Items > 0 {
+		a.allowed = (*C.uint64_t)(unsafe.Pointer(buffer(op.Allowed)))
 	}
 	size := block(s.Rows)
 	for first := int64(0); first < s.Rows; first += size {

@@ -152,6 +152,9 @@ static void top_k_screen(rank_t *r, int32_t worker) {
 /* Third round: the lists. */
 static void top_k_finish(rank_t *r, int32_t worker) {
   const lists_t l = block_of(r, worker).lists;
-  for (int64_t v = l.n * worker / r->workers; v < l.n * (worker + 1) / r->workers; v++)
-    heap_sort(r->scores + (l.first + v) * r->k, r->ids + (l.first + v) * r->k, l.count[v], r->k);
+  for (int64_t v = l.n * worker / r->workers; v < l.n * (worker + 1) / r->workers; v++) {
+    int32_t *ids = r->ids + (l.first + v) * r->k;
+    heap_sort(r->scores + (l.first + v) * r->k, ids, l.count[v], r->k);
+    for (int64_t i = 0; i < l.count[v]; i++) ids[i] += r->first_id;
+  }
 }

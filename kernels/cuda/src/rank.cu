@@ -4,9 +4,10 @@
 constexpr int kRankTile = 32, kRankSlab = 32;
 
 struct SquaresArgs {
+  const StepRecord *step;  // null: all rows are there
   const float *x;
   double *squares;  // [rows]
-  int64_t rows, columns;
+  int64_t rows, row, columns;  // row: of the batch, of the first row here
 };
 
 // x_r . x_r by kernels.Dot. Eight threads have a row, each one of Dot's lanes; exchanging sums with the lane 4, then 2, then 1
@@ -14,24 +15,26 @@ struct SquaresArgs {
 KERNEL_BOUNDS(squares, SquaresArgs, 256, 4) {
   const int lane = threadIdx.x % kRankLanes;
   const int64_t row = int64_t(blockIdx.x) * (256 / kRankLanes) + threadIdx.x / kRankLanes;
+  const int64_t rows = a.step ? rows_from(a.step, a.row, a.rows) : a.rows;
   double sum = 0.0;
-  if (row < a.rows) {
+  if (row < rows) {
     for (int64_t k = lane; k < a.columns; k += kRankLanes) {
       const double x = a.x[row * a.columns + k];
       sum = fma(x, x, sum);
     }
   }
   for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  if (row < a.rows && lane == 0) a.squares[row] = sum;
+  if (row < rows && lane == 0) a.squares[row] = sum;
 }
 
 struct ScoresArgs {
+  const StepRecord *step;
   ScoreSource source[8];
   const float *bias;             // [I], may be null
   const double *hidden_squares;  // [rows], null: no cosines
   const double *item_squares;    // [items of the tile]
   float *out;                    // [rows, stride]
-  int64_t rows, first, items, stride;  // items first .. first + items
+  int64_t rows, row, first, items, stride;  // rows from that one of the batch on; items first .. first + items
   int32_t sources;
   float temperature;
 };
@@ -46,6 +49,8 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
   SHARED(float, right, [kRankTile][kRankSlab + 1]);
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
   const int64_t row = int64_t(blockIdx.y) * kRankTile, item = int64_t(blockIdx.x) * kRankTile;
+  const int64_t rows = rows_from(a.step, a.row, a.rows);
+  if (row >= rows) return;
   double total[2][2] = {};
   for (int s = 0; s < a.sources; s++) {
     const ScoreSource &source = a.source[s];
@@ -54,7 +59,7 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
       for (int n = threadIdx.x; n < kRankTile * kRankSlab; n += 256) {
         const int i = n / kRankSlab, j = n % kRankSlab;
         const bool column = k + j < source.columns;
-        left[i][j] = column && row + i < a.rows ? source.h[(row + i) * source.columns + k + j] : 0.0f;
+        left[i][j] = column && row + i < rows ? source.h[(row + i) * source.columns + k + j] : 0.0f;
         right[i][j] =
             column && item + i < a.items ? source.weight[(a.first + item + i) * source.columns + k + j] : 0.0f;
       }
@@ -74,7 +79,7 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
   for (int p = 0; p < 2; p++) {
     for (int q = 0; q < 2; q++) {
       const int64_t u = row + y + 16 * p, i = item + x + 16 * q;
-      if (u >= a.rows || i >= a.items) continue;
+      if (u >= rows || i >= a.items) continue;
       double score = total[p][q];
       if (a.hidden_squares) {
         const double norm = sqrt(a.hidden_squares[u]) * sqrt(a.item_squares[i]);
@@ -92,6 +97,7 @@ struct SelectArgs {
   uint64_t *list[2];        // [rows, k], falling; the best so far stand in list[0]
   int64_t rows, row, first, items, stride, k;  // row: of the batch, of the first row here
   int32_t exclude;          // slot, -1: none
+  int32_t launch;
 };
 
 // The best k of what was best before and of a tile of scores.
@@ -99,7 +105,7 @@ struct SelectArgs {
 // A block has a row of the batch. Reads 4 bytes a score; soon few scores get any further. Any k: the list lies in global memory.
 KERNEL_BOUNDS(select_best, SelectArgs, kSelectThreads, 4) {
   const int64_t u = blockIdx.x;
-  if (u >= a.rows) return;
+  if (u >= rows_from(a.step, a.row, a.rows) || failed_before(a.step, a.launch)) return;
   const Permitted may = permitted(a.step, a.exclude, a.allowed, a.row + u);
   keep_best({a.list[0] + u * a.k, a.list[1] + u * a.k, a.k}, (a.items + kSelectThreads - 1) / kSelectThreads,
             [&](int64_t round, uint64_t least) -> uint64_t {
@@ -112,16 +118,72 @@ KERNEL_BOUNDS(select_best, SelectArgs, kSelectThreads, 4) {
 }
 
 struct RankedArgs {
-  const uint64_t *list;
-  int32_t *ids;
+  const StepRecord *step;
+  const uint64_t *list;  // [rows, k]
+  int32_t *ids;          // [rows, k]
   float *scores;
-  int64_t count;
+  int64_t rows, row, k, first;  // row: of the batch, of the first row here; first: the number of item 0
 };
 
 // Keys to items and scores; -1 and -Inf where nothing is left.
 KERNEL_BOUNDS(ranked, RankedArgs, 256, 4) {
   const int64_t n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (n >= a.count) return;
-  a.ids[n] = item_of(a.list[n]);
+  if (n >= rows_from(a.step, a.row, a.rows) * a.k) return;
+  const int32_t item = item_of(a.list[n]);
+  a.ids[n] = item < 0 ? item : item + int32_t(a.first);
   a.scores[n] = score_of(a.list[n]);
+}
+
+struct MergeTopKArgs {
+  const StepRecord *step;
+  const int32_t *parts;  // [shards, 2, stride, each], items and then the bits of scores
+  int32_t *ids;          // [B, k]
+  float *scores;
+  int64_t shards, stride, each, k;
+};
+
+// The key at place n of a shard's list.
+DEVICE uint64_t key_at(const int32_t *items, const int32_t *scores, int64_t n) {
+  return items[n] < 0 ? 0 : rank_key(__int_as_float(scores[n]), items[n]);
+}
+
+// How many of a falling list are better than a key; those that are missing are 0.
+DEVICE int64_t better_than(const int32_t *items, const int32_t *scores, int64_t n, uint64_t key) {
+  int64_t low = 0, high = n;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (key_at(items, scores, middle) > key)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+// The best k of what the shards have found, kernels.MergeTopK.
+//
+// A block has a row, a thread an item at a time: its place is how many are better in all lists, by bisection. Reads 8 bytes an
+// item, and for each some from every other list, out of the first-level cache; writes 8 bytes a place.
+KERNEL_BOUNDS(merge_top_k, MergeTopKArgs, 256, 4) {
+  const int64_t u = blockIdx.x, whole = a.stride * a.each;
+  if (u >= a.step->rows) return;
+  const int32_t *row = a.parts + u * a.each;
+  int64_t found = 0;
+  for (int64_t shard = 0; shard < a.shards; shard++)
+    found += better_than(row + 2 * shard * whole, row + (2 * shard + 1) * whole, a.each, 0);
+  for (int64_t place = found + threadIdx.x; place < a.k; place += blockDim.x) {
+    a.ids[u * a.k + place] = -1;
+    a.scores[u * a.k + place] = -infinity();
+  }
+  for (int64_t n = threadIdx.x; n < a.shards * a.each; n += blockDim.x) {
+    const int64_t own = n / a.each, at = n % a.each;
+    const uint64_t key = key_at(row + 2 * own * whole, row + (2 * own + 1) * whole, at);
+    if (key == 0) continue;
+    int64_t place = at;
+    for (int64_t shard = 0; shard < a.shards && place < a.k; shard++)
+      if (shard != own) place += better_than(row + 2 * shard * whole, row + (2 * shard + 1) * whole, a.each, key);
+    if (place >= a.k) continue;
+    a.ids[u * a.k + place] = item_of(key);
+    a.scores[u * a.k + place] = score_of(key);
+  }
 }

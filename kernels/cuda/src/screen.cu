@@ -25,12 +25,13 @@ struct Wave {
 DEVICE int64_t tile_of(const Wave &w, int64_t place) { return (w.begin + place) * w.stride % w.tiles; }
 
 struct BeginScreenArgs {
+  const StepRecord *step;
   ScoreSource source[8];
   double *hidden_squares;  // [rows]: h_u . h_u, by kernels.Dot if there is one source
   float *hidden_norm;  // [rows]: at least |h_u|
   int32_t *count;  // [rows]
   double floor;
-  int64_t rows;
+  int64_t rows, row;  // row: of the batch, of the first row here
   int32_t sources;
 };
 
@@ -38,18 +39,19 @@ struct BeginScreenArgs {
 KERNEL_BOUNDS(begin_screen, BeginScreenArgs, 256, 4) {
   const int lane = threadIdx.x % kRankLanes;
   const int64_t row = int64_t(blockIdx.x) * (256 / kRankLanes) + threadIdx.x / kRankLanes;
+  const int64_t rows = rows_from(a.step, a.row, a.rows);
   double total = 0.0;
   for (int s = 0; s < a.sources; s++) {
     const ScoreSource &source = a.source[s];
     double sum = 0.0;
-    for (int64_t k = lane; row < a.rows && k < source.columns; k += kRankLanes) {
+    for (int64_t k = lane; row < rows && k < source.columns; k += kRankLanes) {
       const double x = source.h[row * source.columns + k];
       sum = fma(x, x, sum);
     }
     for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
     total += sum;
   }
-  if (row >= a.rows || lane != 0) return;
+  if (row >= rows || lane != 0) return;
   a.hidden_squares[row] = total;
   a.hidden_norm[row] = float(sqrt(total + a.floor) * (1.0 + 1e-6));
   a.count[row] = 0;
@@ -66,7 +68,7 @@ struct ScreenArgs {
   int32_t *count;  // [rows]: of candidates, also of those that found no room
   Wave wave;
   int64_t rows, row;  // row: of the batch, of the first row here
-  int32_t sources, exclude, room;
+  int32_t sources, exclude, room, launch;
   float temperature;
   float error;  // of z~, relative to |h| |w|
   float floor;  // what the squares of a norm have added
@@ -89,13 +91,13 @@ struct Fetched {
 };
 
 template <int kRows>
-DEVICE void fetch(Fetched<kRows> &to, const ScreenArgs &a, const ScoreSource &source, int64_t row, int64_t item,
-                  int64_t k) {
+DEVICE void fetch(Fetched<kRows> &to, const ScreenArgs &a, const ScoreSource &source, int64_t rows, int64_t row,
+                  int64_t item, int64_t k) {
   const int place = threadIdx.x / 8;
   const int64_t column = k + threadIdx.x % 8 * 4;
   for (int i = 0; i < kRows / 32; i++) {
     const int64_t u = row + place + 32 * i;
-    to.h[i] = u < a.rows ? four_of(source.h + u * source.columns, column, source.columns) : float4{};
+    to.h[i] = u < rows ? four_of(source.h + u * source.columns, column, source.columns) : float4{};
   }
   for (int i = 0; i < kScreenItems / 32; i++) {
     const int64_t n = item + place + 32 * i;
@@ -133,11 +135,13 @@ DEVICE void screen_tile(const ScreenArgs &a) {
   const int lane = lane_id(), place = threadIdx.x / 8, quarter = threadIdx.x % 8;
   const int warp_row = warp_id() % kRowWarps * 32, warp_item = warp_id() / kRowWarps * kItems;
   const int64_t row = int64_t(blockIdx.y) * kRows, item = tile_of(a.wave, blockIdx.x) * kScreenItems;
+  const int64_t rows = rows_from(a.step, a.row, a.rows);
+  if (row >= rows || failed_before(a.step, a.launch)) return;
   float sum[2][kColumns][4] = {}, squares[kScreenItems / 32] = {};
   int source = 0, stage = 0;
   int64_t k = 0;
   Fetched<kRows> next;
-  fetch(next, a, a.source[0], row, item, 0);
+  fetch(next, a, a.source[0], rows, row, item, 0);
   while (source < a.sources) {
     for (int i = 0; i < kRows / 32; i++)
       reinterpret_cast<uint2 *>(left[stage][place + 32 * i])[quarter] = narrow_four(next.h[i]);
@@ -149,7 +153,7 @@ DEVICE void screen_tile(const ScreenArgs &a) {
     __syncthreads();
     k += kScreenSlab;
     if (k >= a.source[source].columns) k = 0, source++;
-    if (source < a.sources) fetch(next, a, a.source[source], row, item, k);
+    if (source < a.sources) fetch(next, a, a.source[source], rows, row, item, k);
     for (int part = 0; part < 2; part++) {
       uint32_t h[2][4];
       for (int m = 0; m < 2; m++) ldmatrix_x4(h[m], &left[stage][warp_row + 16 * m + lane % 16][2 * part + lane / 16]);
@@ -172,7 +176,7 @@ DEVICE void screen_tile(const ScreenArgs &a) {
   for (int m = 0; m < 2; m++) {
     for (int half = 0; half < 2; half++) {
       const int64_t u = row + warp_row + 16 * m + 8 * half + lane / 4;
-      if (u >= a.rows) continue;
+      if (u >= rows) continue;
       const float h_norm = a.hidden_norm[u], limit = a.limit[u];
       for (int n = 0; n < kColumns; n++) {
         for (int c = 0; c < 2; c++) {
@@ -205,7 +209,7 @@ struct RefineArgs {
   uint64_t *list[2];  // [rows, k]
   Wave wave;
   int64_t rows, row, k;
-  int32_t sources, exclude, room, all;
+  int32_t sources, exclude, room, all, launch;
   float temperature;
 };
 
@@ -237,7 +241,7 @@ DEVICE float score_of_item(const RefineArgs &a, int64_t u, int64_t item) {
 // A block has a row, and scores 32 items at a time. 4 K bytes an item, from device memory where candidates are few.
 KERNEL_BOUNDS(refine, RefineArgs, kSelectThreads, 4) {
   const int64_t u = blockIdx.x;
-  if (u >= a.rows) return;
+  if (u >= rows_from(a.step, a.row, a.rows) || failed_before(a.step, a.launch)) return;
   const int32_t found = a.count[u];
   const bool all = a.all || found > a.room;
   const Permitted may = permitted(a.step, a.exclude, a.allowed, a.row + u);

@@ -63,6 +63,12 @@ DEVICE bool failed_before(const StepRecord *step, int32_t launch) {
   return failure != 0 && (step->results->stopped != 0 || int64_t(~failure >> 42) < launch);
 }
 
+// How many rows of the step there are from row `first` on, of at most `most`.
+DEVICE int64_t rows_from(const StepRecord *step, int64_t first, int64_t most) {
+  const int64_t left = step->rows - first;
+  return left < 0 ? 0 : left < most ? left : most;
+}
+
 // Where a sorted list has a value, -1 if it has not.
 DEVICE int64_t position(const int32_t *list, int64_t count, int32_t value) {
   int64_t low = 0, high = count;

@@ -1,0 +1,148 @@
+package cpu
+
+import (
+	"math"
+	"slices"
+
+	"dsstne/kernels"
+)
+
+// MergeTopK takes the best of what stands first in the shards' lists, again and again.
+func (d *device) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
+	items, values := op.Parts.Int32(), op.Parts.Float32()
+	behind := op.Stride * op.Each // from an item to its score
+	next, end := make([]int64, op.Shards), make([]int64, op.Shards)
+	for u := range s.Rows {
+		for shard := range op.Shards {
+			next[shard] = (2*shard*op.Stride + u) * op.Each
+			end[shard] = next[shard] + op.Each
+		}
+		ids, scores := op.IDs.Int32()[u*op.K:(u+1)*op.K], op.Scores.Float32()[u*op.K:(u+1)*op.K]
+		for n := range ids {
+			best := int64(-1) // where it stands
+			from := 0
+			for shard, at := range next {
+				if at == end[shard] || items[at] < 0 {
+					continue
+				}
+				x, y := values[at+behind], float32(0)
+				if best >= 0 {
+					y = values[best+behind]
+				}
+				if best < 0 || x > y || x == y && items[at] < items[best] {
+					best, from = at, shard
+				}
+			}
+			if best < 0 {
+				ids[n], scores[n] = -1, float32(math.Inf(-1))
+				continue
+			}
+			ids[n], scores[n] = items[best], values[best+behind]
+			next[from]++
+		}
+	}
+	return nil
+}
+
+// RankingMetrics finds the hits of a row once for all metrics.
+func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) error {
+	targets, totals := s.Sparse[op.Target], kernels.View[uint64](op.Totals)
+	layout, count := kernels.MetricTotals{Metrics: op.Metrics, Items: op.Items}, int64(len(op.Metrics))
+	seen := make([][]uint64, count)
+	for n, m := range op.Metrics {
+		if m.Kind == kernels.MetricCoverage {
+			seen[n] = totals[layout.Seen(n):]
+		}
+	}
+	sums := make([]kernels.FixedPoint, count)
+	for n := range sums {
+		sums[n] = kernels.FixedPoint{Low: totals[2*n], High: totals[2*n+1]}
+	}
+	var values []float64
+	if op.Values != nil {
+		values = kernels.View[float64](op.Values)
+	}
+	row := rowMetrics{discounts: kernels.View[float64](op.Discounts), k: op.K}
+	for u := range s.Rows {
+		row.find(op.IDs.Int32()[u*op.K:(u+1)*op.K], targets.Indices[targets.Offsets[u]:targets.Offsets[u+1]])
+		if row.targets > 0 {
+			totals[2*count]++
+		}
+		for n, m := range op.Metrics {
+			value := kernels.NoValue
+			switch {
+			case row.targets == 0:
+			case m.Kind == kernels.MetricCoverage:
+				for _, item := range row.list[:min(int64(len(row.list)), m.K)] {
+					seen[n][item>>6] |= 1 << (item & 63)
+				}
+			default:
+				value = row.value(m)
+				sums[n].Add(value)
+			}
+			if values != nil {
+				values[u*count+int64(n)] = value
+			}
+		}
+	}
+	for n, sum := range sums {
+		totals[2*n], totals[2*n+1] = sum.Low, sum.High
+	}
+	return nil
+}
+
+// rowMetrics is what the metrics of a row are made of.
+type rowMetrics struct {
+	discounts []float64 // of DiscountTable
+	k         int64
+	list      []int32 // up to its end
+	hits      []int32 // which of them are hits, counted from 0
+	targets   int64
+}
+
+// find looks for the hits of a row.
+func (r *rowMetrics) find(list, targets []int32) {
+	r.hits, r.targets, r.list = r.hits[:0], int64(len(targets)), list
+	for i, item := range list {
+		if item < 0 {
+			r.list = list[:i]
+			break
+		}
+		if _, hit := slices.BinarySearch(targets, item); hit {
+			r.hits = append(r.hits, int32(i))
+		}
+	}
+}
+
+// value is a metric of a row that has targets.
+func (r *rowMetrics) value(m kernels.Metric) float64 {
+	hits, _ := slices.BinarySearch(r.hits, int32(min(m.K, math.MaxInt32)))
+	reachable := min(m.K, r.targets)
+	switch m.Kind {
+	case kernels.MetricPrecision:
+		return float64(hits) / float64(m.K)
+	case kernels.MetricRecall:
+		return float64(hits) / float64(r.targets)
+	case kernels.MetricTruncatedRecall:
+		return float64(hits) / float64(reachable)
+	case kernels.MetricHitRate:
+		return float64(min(hits, 1))
+	case kernels.MetricNDCG:
+		gain := 0.0
+		for _, i := range r.hits[:hits] {
+			gain += r.discounts[i]
+		}
+		return gain / r.discounts[r.k+reachable]
+	case kernels.MetricMRR:
+		if hits == 0 {
+			return 0
+		}
+		return 1 / float64(r.hits[0]+1)
+	default: // MAP
+		precisions := 0.0
+		for n, i := range r.hits[:hits] {
+			precisions += float64(n+1) / float64(i+1)
+		}
+		return precisions / float64(reachable)
+	}
+}

@@ -1,0 +1,190 @@
+"""Ranking and metrics on CUDA devices: what is copied and waited for, and what may fail, by the emulated driver."""
+
+import json
+
+import pytest
+
+PRELUDE = """
+import json
+import numpy as np, scipy.sparse, dsstne
+from dsstne._predictor import Predictor
+from emulator import Control
+control = Control()
+
+def matrix(density, rows=100, columns=80):
+    random = np.random.default_rng(1)
+    return scipy.sparse.random(rows, columns, density, "csr", np.float32, random_state=random)
+
+X, Y, Z = (matrix(density) for density in (0.5, 0.2, 0.3))
+model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu")
+
+def counted(work):
+    control.reset_counts()
+    result = work()
+    return result, control.counts()
+
+def predictor(devices="cuda:0", rows=None, **options):
+    options = {"devices": devices, "batch_size": 32, **options}
+    return Predictor(model, X, rows=None if rows is None else np.asarray(rows), options=options)
+
+def evaluation(metrics, devices="cuda:0", exclude="input", rows=None, per_row=None, **options):
+    with predictor(devices, rows, **options) as p:
+        result, counts = counted(lambda: p.evaluate(Y, exclude, metrics, None, False, per_row))
+    return result, {name: counts.get(f"bytes.{name}", 0) for name in ("host_to_device", "device_to_host")}
+"""
+
+
+@pytest.fixture
+def program(emulated):
+    """Runs a program on the emulator; late: work is done when somebody waits for it."""
+    return lambda code, late=False: emulated(PRELUDE + code, DSSTNE_CUDAEMU_LAZY=str(int(late)))
+
+
+def test_evaluating_copies_back_sums_and_no_items(program):
+    program("""
+want = {k: evaluation([f"ndcg@{k}"], "cpu")[0] for k in (1, 70)}
+(few, a), (many, b) = (evaluation([f"ndcg@{k}"]) for k in (1, 70))
+assert (few, many) == (want[1], want[70])
+batches = 4
+assert a["device_to_host"] == b["device_to_host"] == 16 * batches + 16 * 2, (a, b)
+per_row, other = (np.empty((100, 2)) for _ in range(2))
+metrics = ["map@70", "mrr@5"]
+got, copied = evaluation(metrics, per_row=per_row)
+assert got == evaluation(metrics, "cpu", per_row=other)[0] and np.array_equal(per_row, other, equal_nan=True)
+assert copied["device_to_host"] == 16 * batches + 16 * 3 + per_row.nbytes, copied
+""")
+
+
+def test_items_to_leave_out_and_targets_come_from_the_data_on_the_device(program):
+    program("""
+metrics = ["recall@5", "coverage@5"]
+for devices in (["cuda:0"], ["cuda:0", "cuda:1", "cuda:2"]):
+    for exclude in (None, "input", Z):
+        once, thrice = (evaluation(metrics, devices, exclude, list(range(100)) * n) for n in (1, 3))
+        assert once[0]["metrics"] == thrice[0]["metrics"] == evaluation(metrics, "cpu", exclude)[0]["metrics"]
+        each = (thrice[1]["host_to_device"] - once[1]["host_to_device"]) / 6  # batches of 32 more, at most
+        assert each < 700 * len(devices), (exclude, each)
+        if exclude is None:
+            nothing = once[1]["host_to_device"]
+        elif exclude is not Z:
+            assert once[1]["host_to_device"] == nothing, "it is there already"
+some = evaluation(metrics, exclude=Z, rows=range(40))  # fewer rows than there are: copied as they are wanted
+assert some[0]["metrics"] == evaluation(metrics, "cpu", Z, range(40))[0]["metrics"]
+""")
+
+
+def test_what_does_not_fit_beside_a_ranking_is_copied_batch_by_batch_with_the_same_bits(program):
+    program("""
+X, Y, Z = (matrix(density, rows=600) for density in (0.4, 0.3, 0.3))
+metrics = ["recall@5", "ndcg@20"]
+want, _ = evaluation(metrics, "cpu", Z)
+refused, least, copied = 0, 1 << 23, {}
+while least - refused > 1000:
+    limit = least if not copied else (refused + least) // 2
+    try:
+        got, moved = evaluation(metrics, exclude=Z, memory_limit=limit)
+    except dsstne.OutOfMemoryError as error:
+        assert "nothing was allocated" in str(error)
+        refused = limit
+    else:
+        assert got == want
+        least, copied[limit] = limit, moved["host_to_device"]
+# Of X, Y and Z first one stays on the host, and so on.
+assert len(set(copied.values())) > 2, copied
+""")
+
+
+EACH_BATCH = """
+def each(work):
+    # What a call takes beside its batches is taken twice, with 4 and with 10 batches.
+    few, many = ({}, {})
+    for counts, times in ((few, 1), (many, 3)):
+        with predictor(rows=list(range(100)) * times) as p:
+            counts.update(counted(lambda: work(p))[1])
+    return {name: (many.get(name, 0) - few.get(name, 0)) / 6 for name in many}
+
+metrics = ["recall@5", "coverage@7"]
+per_row = np.empty((300, 2))
+found = {
+    "recommend": each(lambda p: p.recommend(5, Z, None, False)),
+    "evaluate": each(lambda p: p.evaluate(Y, Z, metrics, None, False, None)),
+    "evaluate by row": each(lambda p: p.evaluate(Y, Z, metrics, None, False, per_row[:p.count])),
+}
+for what, counts in found.items():
+    assert counts["graph_launches"] == 1, (what, counts)
+    for name in ("calls.cuLaunchKernel", "calls.cuGraphInstantiate", "allocations", "frees"):
+        assert counts.get(name, 0) == 0, (what, name)
+    assert counts["copies.host_to_device"] == 1, (what, counts)
+    assert counts["copies.device_to_host"] == (1 if what == "evaluate" else 2), (what, counts)
+print(json.dumps({what: counts.get("synchronisations", 0) for what, counts in found.items()}))
+assert not control.messages()
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_batch_is_one_launch_of_a_graph_and_is_waited_for_once_at_most(program, late):
+    waited = json.loads(program(EACH_BATCH, late))
+    assert waited == {"recommend": 1, "evaluate": int(late), "evaluate by row": 1}
+
+
+def test_work_that_is_done_late_ranks_the_same(program):
+    code = """
+metrics = ["recall@5", "ndcg@20", "coverage@7"]
+result = []
+for devices in (["cuda:0"], ["cuda:0", "cuda:1", "cuda:2"]):
+    with predictor(devices) as p:
+        ids, scores = p.recommend(30, Z, np.arange(3, 60, dtype=np.int32), False)
+    per_row = np.empty((100, 3))
+    got = evaluation(metrics, devices, Z, per_row=per_row)[0], evaluation(metrics, devices)[0]
+    result.append([ids.tolist(), scores.tolist(), got, np.nan_to_num(per_row).tolist()])
+assert result[0] == result[1]
+print(json.dumps(result[0]))
+assert not control.messages()
+"""
+    assert program(code) == program(code, late=True)
+
+
+def test_a_ranking_that_the_driver_refuses_is_an_error_and_the_predictor_goes_on(program):
+    program("""
+UNKNOWN, OUT_OF_MEMORY = 999, 2
+functions = {
+    "cuMemAlloc": OUT_OF_MEMORY, "cuMemHostAlloc": OUT_OF_MEMORY, "cuGraphInstantiate": OUT_OF_MEMORY,
+    "cuGraphLaunch": UNKNOWN,
+    "cuLaunchKernel": UNKNOWN, "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuMemcpyDtoDAsync": UNKNOWN,
+    "cuMemsetD32Async": UNKNOWN, "cuStreamSynchronize": UNKNOWN, "cuEventRecord": UNKNOWN}
+live = lambda: {name: value for name, value in control.counts().items() if name.startswith("live")}
+metrics = ["recall@5", "coverage@7"]
+want = evaluation(metrics, exclude=Z)[0]
+first = live()
+for function, code in functions.items():
+    for n in (1, 2, 3, 5, 8, 13, 21):
+        with predictor() as p:
+            control.fail(function, n, code)
+            try:
+                p.evaluate(Y, Z, metrics, None, False, None)
+            except (dsstne.OutOfMemoryError, dsstne.DeviceFailedError) as error:
+                assert isinstance(error, dsstne.OutOfMemoryError) == (code == OUT_OF_MEMORY), (function, n, error)
+            else:
+                assert n > 1, (function, "was not reached")
+                break
+            finally:
+                control.clear_faults()
+            assert p.evaluate(Y, Z, metrics, None, False, None) == want, (function, n)
+        assert live() == first, (function, n, live(), first)
+assert not control.messages()
+""")
+
+
+def test_a_lost_device_ends_a_ranking(program):
+    program("""
+with predictor(rows=list(range(100)) * 3) as p:
+    p.evaluate(Y, Z, ["recall@5"], None, False, None)
+    control.lose(0)
+    for call in (lambda: p.evaluate(Y, Z, ["recall@5"], None, False, None), lambda: p.recommend(3, None, None, False)):
+        try:
+            call()
+            raise SystemExit("no error")
+        except (dsstne.DeviceFailedError, dsstne.DeviceUnavailableError):
+            pass
+assert evaluation(["recall@5"], "cpu")[0]["rows"] == 100
+""")
