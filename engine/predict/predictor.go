@@ -101,7 +101,7 @@ func (p *Predictor) prepare(asked rowList) error {
 	p.step = kernels.Step{Sparse: []*kernels.SparseBatch{{}, {}}}
 	for _, layer := range built.Slots {
 		p.readers = append(p.readers, &csr.Reader{
-			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer),
+			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer, spec.Rows),
 			RowsOnly: true,
 		})
 		p.step.Sparse = append(p.step.Sparse, &kernels.SparseBatch{})

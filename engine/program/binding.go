@@ -83,7 +83,11 @@ func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
 		Network: b.Net, Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights, Copies: b.opened.copies, Keep: b.keep,
 	}
 	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
-	entries, seen := map[int]int64{}, map[*csr.Matrix]bool{}
+	type part struct {
+		layer int
+		rows  int64
+	}
+	entries, seen := map[part]int64{}, map[*csr.Matrix]bool{}
 	for i, l := range b.Net.Layers {
 		d := b.datasets[i]
 		switch {
@@ -92,13 +96,20 @@ func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
 		case d == nil:
 			return spec, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
 		}
-		entries[i] = d.MaxBatchEntries(rows)
 		if !seen[d] { // one that feeds several layers counts once
 			seen[d] = true
 			spec.Data = append(spec.Data, Part{Name: "data", Of: l.Name, Bytes: d.Bytes(), Device: "host", Held: true})
 		}
 	}
-	spec.Entries = func(layer int) int64 { return entries[layer] }
+	spec.Entries = func(layer int, rows int64) int64 {
+		asked := part{layer, rows}
+		most, known := entries[asked]
+		if !known {
+			most = b.datasets[layer].MaxBatchEntries(rows)
+			entries[asked] = most
+		}
+		return most
+	}
 	return spec, nil
 }
 

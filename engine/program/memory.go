@@ -56,6 +56,16 @@ func (m *memory) alloc(name, of string, elements int64) (kernels.Buffer, error) 
 	return b, nil
 }
 
+// answers is the error of a device that does not.
+func (m *memory) answers() error {
+	for _, b := range m.buffers {
+		if b.Len() > 0 {
+			return m.device.Read(b, 0, make([]float32, 1))
+		}
+	}
+	return nil
+}
+
 func (m *memory) free() {
 	for _, b := range m.buffers {
 		b.Free()
