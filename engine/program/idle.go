@@ -105,9 +105,12 @@ func closeIdle(which func(*opened) bool) {
 	})
 }
 
-// healthy tells whether all devices answer, and nothing is under way on them.
+// healthy tells whether all devices answer, nothing is under way on them, and they are joined.
 func (o *opened) healthy() bool {
 	for _, r := range o.ranks {
+		if r.Communicator != nil && r.Communicator.Reset() != nil {
+			return false
+		}
 		if _, err := r.Device.Settle(0); err != nil || r.Device.Available() < 0 {
 			return false
 		}
