@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"dsstne/engine/program"
+	"dsstne/engine/strictjson"
 	"dsstne/kernels"
 )
 
@@ -36,9 +37,14 @@ func dsstne_configure(options *C.const_char, err *C.dsstne_error) C.dsstne_statu
 		threads := int(o.Int("threads", -1, threadCount))
 		set := o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
 		folders := o.Strings("libraries")
+		told := o.Type("keep_devices") != strictjson.Missing
+		keep := o.Bool("keep_devices", true)
 		readInjection(o)
 		if err := o.Done(); err != nil {
 			return err
+		}
+		if told {
+			program.KeepIdle(keep)
 		}
 		if folders != nil {
 			kernels.SetLibraryFolders(folders)

@@ -119,10 +119,12 @@ uint32_t dsstne_abi_version(void);
 const char *dsstne_version(void);
 
 /* Sets process-wide defaults: {"threads": n, "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable",
- * "libraries": [folder, ...]}; what is not given stays as it is. threads: CPU threads of later calls whose own options say nothing or 0; 0 = as many as the cgroup
- * and the affinity mask allow. instruction_set: widest one to use, for comparing them; it changes the bits of results.
+ * "libraries": [folder, ...], "keep_devices": true}; what is not given stays as it is. threads: CPU threads of later calls whose
+ * own options say nothing or 0; 0 = as many as the cgroup and the affinity mask allow. instruction_set: widest one to use, for comparing them; it changes the bits of results.
  * libraries: where NVIDIA's optional libraries are looked for when the system's loader does not find them, in the layout of its
- * Python packages, as in nccl/lib/libnccl.so.2; what is loaded already stays. */
+ * Python packages, as in nccl/lib/libnccl.so.2; what is loaded already stays. keep_devices: CUDA devices of a trainer or predictor
+ * that is closed stay open for the next one, and a predictor's with the weights, until memory is short or the model is closed;
+ * false closes those that nobody uses, and keeps none from then on. */
 dsstne_status dsstne_configure(const char *options, dsstne_error *err);
 
 /* JSON: version, abi, build, cpu, memory, backends, devices, and for each absent device the reason. Threads and instruction

@@ -80,7 +80,8 @@ type Device interface {
 	// Run begins a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
 	// and collectives. Of a list that is not nil, a walk depends on the list alone, on no number of a step: a device may keep
 	// what it has done instead of calling it again. Step and batches may be changed when Run returns; the step itself may
-	// still be under way then. After one that has failed those that were begun change no weight, until Settle has told of it.
+	// still be under way then. After one that has failed those that were begun change no weight, until Settle has told of it; of
+	// devices that were joined, those of all from where they agree (Communicator.Agree).
 	Run(list *List, step *Step, walk func() error) error
 	// Settle waits until at most so many of the steps that Run has begun are under way, and returns the results of those that
 	// are done, in their order, each once; they are valid until the next call. If one has failed, its error comes after the
@@ -90,6 +91,8 @@ type Device interface {
 	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs. Ops without such a
 	// field need none.
 	WorkspaceSize(op any, rows int64) int64
+	// Trim gives memory back that is kept for later allocations.
+	Trim()
 	Close() error
 
 	// Fill makes initial weights; the other ops are training and inference. See ops.go for the formulas.

@@ -13,11 +13,18 @@ type Communicator interface {
 	AllGather(part, all Buffer, n int64) error
 	// Broadcast copies the first n numbers of the root's buffer to those of the others.
 	Broadcast(b Buffer, n int64, root int) error
+	// Agree makes a step that has failed on one of the devices so far a failed one on all: their next ops, and the steps behind,
+	// change no weight, and Settle tells of ErrAborted where nothing else has failed. A list has it between what comes from other
+	// devices and the first op that changes a weight by it. Who fails in an op that is done when it returns leaves
+	// then, so such devices have nothing to do.
+	Agree(*Step) error
 	// Abort makes the collectives of all devices that are not through, and those to come, fail with ErrAborted: for a device
-	// that leaves before the end. It may be called from any goroutine.
+	// that leaves before the end. It may be called from any goroutine. A step that is under way agrees to nothing any more.
 	Abort()
 	// Reset ends that. No device may be in a collective.
 	Reset() error
+	// Memory is how many bytes of the device's memory the group has taken.
+	Memory() int64
 }
 
 // ErrAborted is what a collective returns when another device of the group has failed.

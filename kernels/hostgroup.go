@@ -76,6 +76,12 @@ func (r hostRank) Broadcast(b Buffer, n int64, root int) error {
 	})
 }
 
+// Agree has nothing to do: a rank that has failed is not here.
+func (hostRank) Agree(*Step) error { return nil }
+
+// Memory: what is brought is all there is.
+func (hostRank) Memory() int64 { return 0 }
+
 func (g *hostGroup) Reset() error {
 	clear(g.seat)
 	g.Meeting.Reset()

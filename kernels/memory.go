@@ -28,6 +28,9 @@ func (HostMemory) Read(from Buffer, at int64, to []float32) error {
 	return nil
 }
 
+// Trim has nothing to give back.
+func (HostMemory) Trim() {}
+
 // StepSize is 0: ops read the step as it is.
 func (HostMemory) StepSize(int64, []int64) int64 { return 0 }
 

@@ -17,6 +17,8 @@ type access struct {
 	// loan: the newest weights lie elsewhere; fetching serves one fetch after the other.
 	loan     *loan
 	fetching sync.Mutex
+	// closing is called after the memory was given back, by who wants to know.
+	closing map[any]func()
 }
 
 // loan says who has the newest weights, and how they are brought to the model's memory.
@@ -173,19 +175,42 @@ func (a *access) read() (unlock func(), err error) {
 // twice does nothing.
 func (m *Model) Close() error {
 	a := &m.access
+	if closed, err := m.close(); !closed {
+		return err
+	}
+	for _, tell := range a.closing {
+		tell()
+	}
+	a.closing = nil
+	return nil
+}
+
+// AtClose has a function called when the model is closed, one for each who wants to know. The caller has called Use.
+func (m *Model) AtClose(who any, tell func()) {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	if m.access.closing == nil {
+		m.access.closing = map[any]func(){}
+	}
+	m.access.closing[who] = tell
+}
+
+// close gives the memory back, if it was not before.
+func (m *Model) close() (closed bool, err error) {
+	a := &m.access
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.closed:
-		return nil
+		return false, nil
 	case a.writer || a.readers > 0:
-		return fault.New(fault.Busy, "the model is being read or changed by another call; wait for it or cancel it")
+		return false, fault.New(fault.Busy, "the model is being read or changed by another call; wait for it or cancel it")
 	case a.uses > 0:
-		return fault.New(fault.Busy, "the model is used by %d open trainer(s) or predictor(s); close them first", a.uses)
+		return false, fault.New(fault.Busy, "the model is used by %d open trainer(s) or predictor(s); close them first", a.uses)
 	}
 	a.closed = true
 	m.free()
-	return nil
+	return true, nil
 }
 
 func errClosed() error { return fault.New(fault.InvalidState, "the model is closed") }

@@ -104,72 +104,28 @@ func (p *Predictor) nearest(list *program.Ranking, own *kernels.SparseBatch, ids
 	return err
 }
 
-// neighborCopy is a device's copy of the rows of a weight that it ranks, if it does not reach the model's memory. It stays for
-// the next call.
-type neighborCopy struct {
-	here   kernels.Buffer
-	part   program.Part
-	loaded int64 // the model's count of changes when it was made
-}
-
-type neighborKey struct {
-	rank   int
-	tensor string
-}
-
-// copyShards gives devices that do not reach the model's memory copies of the rows that they rank: the program's, if it has them.
+// copyShards gives devices that do not reach the model's memory copies of the rows that they rank.
 func (p *Predictor) copyShards(shards []program.Shard) error {
-	if p.program != nil {
-		if err := p.refresh(); err != nil {
-			return err
-		}
-	}
+	copies := p.Copies()
 	for rank := range shards {
 		device, w := p.Ranks[rank].Device, shards[rank].Sources[0].Weight
 		if device.Reaches(w.Value) {
 			continue
 		}
-		if p.program != nil {
-			if copied := p.program.Copy(rank, w.Name); copied != nil && copied.Len() == w.Value.Len() {
-				w.Value = copied
-				continue
+		if !copies.Has(rank, w.Name, w.Value.Len()) {
+			part := program.Part{Name: "weights", Of: "the device's copy of " + w.Name, Bytes: 4 * w.Value.Len(), Device: device.Info().Name}
+			if err := program.Fits(p.Ranks[rank:rank+1], p.limit, append([]program.Part{part}, p.held...)); err != nil {
+				return err
 			}
+			part.Held = true
+			p.held = append(p.held, part)
 		}
-		if err := p.copyShard(rank, w); err != nil {
+		var err error
+		if w.Value, err = copies.Of(rank, device, w.Name, w.Value); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// copyShard copies a rank's rows of a weight unless that was done since the model was changed.
-func (p *Predictor) copyShard(rank int, w *kernels.Weights) error {
-	device, key, changes := p.Ranks[rank].Device, neighborKey{rank, w.Name}, p.Model.Changes()
-	c := p.neighbors[key]
-	if c == nil {
-		part := program.Part{Name: "weights", Of: "the device's copy of " + w.Name, Bytes: 4 * w.Value.Len(), Device: device.Info().Name}
-		if err := program.Fits(p.Ranks[rank:rank+1], p.limit, append([]program.Part{part}, p.held...)); err != nil {
-			return err
-		}
-		here, err := device.Alloc(w.Value.Len())
-		if err != nil {
-			return err
-		}
-		if p.neighbors == nil {
-			p.neighbors = map[neighborKey]*neighborCopy{}
-		}
-		part.Held = true
-		c = &neighborCopy{here: here, part: part, loaded: -1}
-		p.neighbors[key], p.held = c, append(p.held, part)
-	}
-	if c.loaded != changes {
-		if err := device.Write(c.here, 0, w.Value.Float32()); err != nil {
-			return err
-		}
-		c.loaded = changes
-	}
-	w.Value = c.here
-	return nil
+	return copies.Refresh()
 }
 
 // itemWeight binds a weight by name; empty means the output layer's.

@@ -25,9 +25,7 @@ type Predictor struct {
 	held      []program.Part // memory that there is between calls
 	readers   []*csr.Reader  // by slot
 	further   [2]csr.Reader  // of the slots behind these; large, so they stay
-	loaded    int64          // the model's count of changes when the devices' copies were made
-	neighbors map[neighborKey]*neighborCopy
-	step      kernels.Step // after the program's slots there are those for items to leave out and for targets
+	step      kernels.Step   // after the program's slots there are those for items to leave out and for targets
 	cancelled atomic.Bool
 }
 
@@ -42,7 +40,7 @@ func Open(m *model.Model, options []byte) (*Predictor, error) {
 	if err := o.Done(); err != nil {
 		return nil, err
 	}
-	binding, err := program.NewBinding(m, placement)
+	binding, err := program.NewBinding(m, placement, true)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +71,6 @@ func (p *Predictor) Close() error {
 	if p.program != nil {
 		p.program.Free()
 	}
-	for _, c := range p.neighbors {
-		c.here.Free()
-	}
-	p.neighbors = nil
 	return p.Binding.Close()
 }
 
@@ -84,7 +78,7 @@ func (p *Predictor) Close() error {
 func (p *Predictor) prepare(asked rowList) error {
 	pays := p.keepingPays(asked)
 	if p.program != nil && (p.keeping || !pays) {
-		return p.refresh()
+		return p.Copies().Refresh()
 	}
 	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, network.Input)
 	if err != nil {
@@ -105,38 +99,21 @@ func (p *Predictor) prepare(asked rowList) error {
 	for i := range p.held {
 		p.held[i].Held = true
 	}
-	for _, c := range p.neighbors {
-		p.held = append(p.held, c.part)
-	}
 	p.step = kernels.Step{Sparse: []*kernels.SparseBatch{{}, {}}}
 	for _, layer := range built.Slots {
 		p.readers = append(p.readers, &csr.Reader{
-			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer),
+			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer, spec.Rows),
 			RowsOnly: true,
 		})
 		p.step.Sparse = append(p.step.Sparse, &kernels.SparseBatch{})
 	}
-	p.loaded = -1
-	return p.refresh()
+	return p.Copies().Refresh()
 }
 
 // keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are have been,
 // or are to be, copied otherwise.
 func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
-}
-
-// refresh copies the model's weights to devices that do not reach them, if they were changed.
-func (p *Predictor) refresh() error {
-	changes := p.Model.Changes()
-	if p.loaded == changes {
-		return nil
-	}
-	err := p.program.Load()
-	if err == nil {
-		p.loaded = changes
-	}
-	return err
 }
 
 // begin takes the model for reading; the caller calls the returned function at the end.

@@ -23,6 +23,7 @@ func (b *builder) backward() error {
 			}
 		}
 	}
+	b.agree()
 	for i := len(b.net.Layers) - 1; i >= 0; i-- {
 		if b.net.Layers[i].Kind == network.Hidden {
 			if err := b.backwardHidden(i); err != nil {
@@ -63,7 +64,7 @@ func (b *builder) output(term int, t network.Term) error {
 	if layer.Shared != "" {
 		tensor := b.tensors[layer.Shared]
 		op.TiedInput = b.slot(tensor.Source)
-		touched := min(b.spec.Entries(tensor.Source), scorer.Items)
+		touched := min(b.entriesOf(b.feedOf(tensor.Source)), scorer.Items)
 		if op.TiedGradient, err = m.alloc("tied gradients", layer.Shared, touched*tensor.Columns); err != nil {
 			return err
 		}
@@ -78,6 +79,7 @@ func (b *builder) output(term int, t network.Term) error {
 			return err
 		}
 	}
+	b.agree()
 	b.add("OutputStep "+b.outputText(op, layer), func(s *kernels.Step) error { return device.OutputStep(op, s) })
 	return nil
 }
@@ -94,6 +96,7 @@ func (b *builder) combineStats(op *kernels.Output) error {
 	}
 	to, device := b.p.Communicator, b.device
 	b.add("AllGather the statistics of "+op.Name, func(s *kernels.Step) error { return to.AllGather(op.Stats, parts, 2*s.MaxRows) })
+	b.doubt = true
 	all := &kernels.CombineStats{Shards: ranks, Stride: b.spec.Rows, Parts: parts, Stats: op.Stats}
 	b.add("CombineStats "+op.Name, func(s *kernels.Step) error { return device.CombineStats(all, s) })
 	return nil

@@ -17,19 +17,26 @@ type Binding struct {
 	Net      *network.Network
 	Ranks    []Rank
 	Model    *model.Model
+	opened   *opened
 	datasets map[int]*csr.Matrix // by layer
 	kept     map[keptColumns]*kernels.Data
 	rows     atomic.Int64 // read while datasets are being bound
 }
 
-// NewBinding opens the devices and marks the model as used.
-func NewBinding(m *model.Model, p Placement) (*Binding, error) {
-	ranks, err := p.Open()
+// NewBinding opens the devices and marks the model as used. Whoever reads the model has Copies then.
+func NewBinding(m *model.Model, p Placement, reads bool) (*Binding, error) {
+	o, err := p.open()
 	if err != nil {
 		return nil, err
 	}
+	if !reads || o.copies != nil && o.copies.model != m {
+		o.leaveModel()
+	}
+	if reads && o.copies == nil {
+		o.copies = &Copies{model: m}
+	}
 	m.Use()
-	b := &Binding{Net: m.Network(), Ranks: ranks, Model: m, datasets: map[int]*csr.Matrix{}}
+	b := &Binding{Net: m.Network(), Ranks: o.ranks, Model: m, opened: o, datasets: map[int]*csr.Matrix{}}
 	b.rows.Store(-1)
 	return b, nil
 }
@@ -72,9 +79,15 @@ func (b *Binding) Rows() int64 { return b.rows.Load() }
 
 // Spec begins the specification of a program for batches of up to rows examples. Every layer of the kinds must be bound.
 func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
-	spec := Spec{Network: b.Net, Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights, Keep: b.keep}
+	spec := Spec{
+		Network: b.Net, Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights, Copies: b.opened.copies, Keep: b.keep,
+	}
 	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
-	entries, seen := map[int]int64{}, map[*csr.Matrix]bool{}
+	type part struct {
+		layer int
+		rows  int64
+	}
+	entries, seen := map[part]int64{}, map[*csr.Matrix]bool{}
 	for i, l := range b.Net.Layers {
 		d := b.datasets[i]
 		switch {
@@ -83,13 +96,20 @@ func (b *Binding) Spec(rows, limit int64, kinds ...network.Kind) (Spec, error) {
 		case d == nil:
 			return spec, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
 		}
-		entries[i] = d.MaxBatchEntries(rows)
 		if !seen[d] { // one that feeds several layers counts once
 			seen[d] = true
 			spec.Data = append(spec.Data, Part{Name: "data", Of: l.Name, Bytes: d.Bytes(), Device: "host", Held: true})
 		}
 	}
-	spec.Entries = func(layer int) int64 { return entries[layer] }
+	spec.Entries = func(layer int, rows int64) int64 {
+		asked := part{layer, rows}
+		most, known := entries[asked]
+		if !known {
+			most = b.datasets[layer].MaxBatchEntries(rows)
+			entries[asked] = most
+		}
+		return most
+	}
 	return spec, nil
 }
 
@@ -151,12 +171,16 @@ func (b *Binding) weights(name string) (kernels.Buffer, error) {
 	return tensor.Buffer(), nil
 }
 
+// Copies are what the devices have of the model; nil where it is trained.
+func (b *Binding) Copies() *Copies { return b.opened.copies }
+
 // Close gives datasets, model and devices back.
 func (b *Binding) Close() error {
 	for _, d := range b.datasets {
 		d.Unuse()
 	}
 	b.datasets = nil
+	err := b.opened.rest()
 	b.Model.Unuse()
-	return Close(b.Ranks)
+	return err
 }

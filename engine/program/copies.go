@@ -19,6 +19,14 @@ func (b *builder) place(name string, model kernels.Buffer, owned bool) (kernels.
 	if b.device.Reaches(model) {
 		return model, nil
 	}
+	if copies := b.spec.Copies; copies != nil {
+		held := copies.Has(b.rank, name, model.Len())
+		b.p.memory.note("weights", "the device's copy of "+name, 4*model.Len(), held)
+		if b.p.memory.dry {
+			return nil, nil
+		}
+		return copies.Of(b.rank, b.device, name, model)
+	}
 	here, err := b.p.memory.alloc("weights", "the device's copy of "+name, model.Len())
 	b.p.copies = append(b.p.copies, copied{name, model, here, owned})
 	return here, err
@@ -53,16 +61,15 @@ func (p *Program) Copies() bool {
 }
 
 // Store brings the weights that devices have trained back to the model: all of them or, where a device does not answer any
-// more, none. After another failure it tells how many tensors are back.
+// more, none, since nobody knows what the others have got from it before that was seen. After another failure it tells how many
+// tensors are back.
 func (p *Program) Store() (stored int, err error) {
 	for _, part := range p.parts {
-		if len(p.parts) == 1 || len(part.copies) == 0 {
+		if len(p.parts) == 1 {
 			continue
 		}
-		if c := part.copies[0]; c.here.Len() > 0 {
-			if err := part.Device.Read(c.here, 0, make([]float32, 1)); err != nil {
-				return 0, err
-			}
+		if err := part.memory.answers(); err != nil {
+			return 0, err
 		}
 	}
 	for _, part := range p.parts {

@@ -23,6 +23,7 @@ type Feed struct {
 	Shared    bool
 	text      string // what Name is in sentences
 	whole     bool   // every rank has all columns
+	part      int64  // the most stored entries that a rank's rows of a batch have, where ranks share out the rows
 	scaled    bool
 	denoising float32
 	stream    uint32
@@ -32,7 +33,7 @@ type Feed struct {
 func (b *builder) feedOf(layer int) Feed {
 	l := &b.net.Layers[layer]
 	f := Feed{
-		Name: l.Name, Columns: l.Size, Entries: b.spec.Entries(layer), text: "what feeds " + l.Name, scaled: l.Scaling == network.L2,
+		Name: l.Name, Columns: l.Size, Entries: b.spec.Entries(layer, b.batch), part: b.spec.Entries(layer, b.spec.Rows), text: "what feeds " + l.Name, scaled: l.Scaling == network.L2,
 		denoising: l.Denoising, stream: random.StreamDenoising | uint32(layer),
 	}
 	if keep := b.spec.Keep; keep != nil {
@@ -98,7 +99,7 @@ type keptData struct {
 // keep makes the device keep the data of a feed; nil if they stay on the host.
 func (b *builder) keep(f Feed) (*keptData, error) {
 	_, stays := b.spec.host[f.Name]
-	if f.Keep == nil || stays || f.Entries > kernels.MostEntries || !keepsData(b.device) {
+	if f.Keep == nil || stays || b.entriesOf(f) > kernels.MostEntries || !keepsData(b.device) {
 		return nil, nil
 	}
 	first, end := b.itemsOf(f.Columns)
@@ -154,7 +155,7 @@ func (b *builder) assemble(slot int, f Feed) error {
 	}
 	op := &kernels.Assemble{
 		Name: f.Name, Slot: slot, Data: k.resident, Scaled: f.scaled, Denoising: f.denoising, Stream: f.stream,
-		Places: kernels.PlacesOf(b.spec.Rows, f.Entries, k.data.Columns, b.spec.Training == nil),
+		Places: kernels.PlacesOf(b.spec.Rows, b.entriesOf(f), k.data.Columns, b.spec.Training == nil),
 	}
 	if op.Batch, err = p.memory.alloc("batch", f.Name, op.Places.Total); err != nil {
 		return err

@@ -90,6 +90,16 @@ func (m *memory) allocAll(wants ...want) ([]kernels.Buffer, error) {
 	return list, nil
 }
 
+// answers is the error of a device that does not.
+func (m *memory) answers() error {
+	for _, b := range m.buffers {
+		if b.Len() > 0 {
+			return m.device.Read(b, 0, make([]float32, 1))
+		}
+	}
+	return nil
+}
+
 func (m *memory) free() {
 	for _, b := range m.buffers {
 		b.Free()
@@ -138,6 +148,9 @@ func (p *Plan) available(name string, device kernels.Device) error {
 		return nil
 	}
 	available := device.Available()
+	if available >= 0 && fresh > available && name != "" && makeRoom() {
+		available = device.Available()
+	}
 	if p.Available < 0 {
 		p.Available = available
 	}

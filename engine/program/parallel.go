@@ -109,6 +109,8 @@ func (b *builder) exchangeGradients() {
 	if b.spec.Training.WriteGradients {
 		return
 	}
+	b.doubt = true
+	b.agree()
 	for _, name := range b.order {
 		op := &kernels.Update{Weight: b.weights[name], Optimizer: b.spec.Training.Optimizer}
 		b.add("Update "+shape(op.Weight), func(s *kernels.Step) error { return device.Update(op, s) })

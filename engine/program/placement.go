@@ -2,6 +2,7 @@ package program
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -54,6 +55,15 @@ const mostVirtual = 64
 // one either is the CPU. "auto" is "all", but "first" in a process that is one of several on the machine. Devices that were not
 // named are tried before their first use.
 func (p Placement) Open() ([]Rank, error) {
+	o, err := p.open()
+	if err != nil {
+		return nil, err
+	}
+	o.leaveModel()
+	return o.ranks, nil
+}
+
+func (p Placement) open() (*opened, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -66,14 +76,14 @@ func (p Placement) Open() ([]Rank, error) {
 		if rank, is := localRank(); is && name == "auto" || name == "first" {
 			found = found[rank%len(found):][:1]
 		}
-		ranks, err := p.openGPUs(found)
+		o, err := p.openGPUs(found)
 		if err != nil {
 			return nil, err
 		}
-		if err := tried(ranks, p.Precision); err != nil {
-			return nil, errors.Join(err, Close(ranks))
+		if err := tried(o.ranks, p.Precision); err != nil {
+			return nil, errors.Join(err, o.close())
 		}
-		return ranks, nil
+		return o, nil
 	case someGPU.MatchString(name):
 		numbers, err := p.gpus()
 		if err != nil {
@@ -175,30 +185,36 @@ func (p Placement) gpus() (numbers []int, err error) {
 }
 
 // openGPUs makes CUDA devices ready, the first of which is the first rank.
-func (p Placement) openGPUs(numbers []int) ([]Rank, error) {
+func (p Placement) openGPUs(numbers []int) (*opened, error) {
 	backend, options := kernels.Lookup("cuda"), kernels.Options{Precision: p.Precision}
 	// Opening takes time. So one that cannot be had is tried first, and says why.
 	order, known := slices.Clone(numbers), backend.Devices()
 	slices.SortStableFunc(order, func(a, b int) int { return trouble(known, b) - trouble(known, a) })
-	opened := map[int]kernels.Device{}
+	key := fmt.Sprint(numbers, p.Precision)
+	if trouble(known, order[0]) == 0 { // in a forked process, say, nothing that is idle may be touched
+		if o := wake(key); o != nil {
+			return o, nil
+		}
+	}
+	done := map[int]kernels.Device{}
 	for _, number := range order {
 		device, err := backend.Open(number, options)
 		if err != nil {
-			for _, other := range opened {
+			for _, other := range done {
 				err = errors.Join(err, other.Close())
 			}
 			return nil, err
 		}
-		opened[number] = device
+		done[number] = device
 	}
 	ranks := make([]Rank, len(numbers))
 	for rank, number := range numbers {
-		ranks[rank].Device = opened[number]
+		ranks[rank].Device = done[number]
 	}
 	if err := join(backend, ranks); err != nil {
 		return nil, err
 	}
-	return ranks, nil
+	return &opened{ranks: ranks, key: key}, nil
 }
 
 // trouble is 1 for a device that is not there or cannot be used.
@@ -210,7 +226,7 @@ func trouble(known []kernels.DeviceInfo, number int) int {
 }
 
 // openCPUs makes the CPU ready as one device or as several.
-func (p Placement) openCPUs(count int) ([]Rank, error) {
+func (p Placement) openCPUs(count int) (*opened, error) {
 	ranks := make([]Rank, count)
 	for rank := range ranks {
 		device, err := openCPU(rank, count, p.Threads, p.Precision)
@@ -223,7 +239,7 @@ func (p Placement) openCPUs(count int) ([]Rank, error) {
 	if err := join(kernels.Lookup("cpu"), ranks); err != nil {
 		return nil, err
 	}
-	return ranks, nil
+	return &opened{ranks: ranks}, nil
 }
 
 // join makes several ranks a group, or closes them.

@@ -12,9 +12,10 @@ type Spec struct {
 	Network *network.Network
 	Ranks   []Rank                                    // the devices, at least one
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
+	Copies  *Copies                                   // where devices keep copies of them, of which the caller takes care; nil: the program does
 	Rows    int64                                     // the largest batch, B
-	// Entries is the most stored entries a batch of a bound layer can have; BatchBytes what such a batch takes.
-	Entries func(layer int) int64
+	// Entries is the most stored entries that so many rows of what feeds a layer can have; BatchBytes what such a batch takes.
+	Entries func(layer int, rows int64) int64
 	Data    []Part // the bound datasets, for the plan
 	// Keep describes columns first .. end of what feeds a layer, for devices that keep it; the same of the same dataset. Nil: all
 	// batches are made on the host.
@@ -46,6 +47,8 @@ type Program struct {
 	Slots []int // layer that each slot of Step.Sparse feeds: the inputs and, in training, the outputs
 	ranks []Rank
 	parts []*part // by rank
+	// broken is why the last step was not begun on all ranks, until Settle has told.
+	broken error
 }
 
 // Describe plans without allocating.
@@ -127,9 +130,14 @@ func (p *Program) Begin(step *kernels.Step) error {
 	return p.once(func(part *part) error { return part.run(&part.begin, step) })
 }
 
-// Run begins a step by walking the lists once; Settle tells how it went.
+// Run begins a step by walking the lists once; Settle tells how it went, and of an error again: steps that were under way may
+// have been ended by it.
 func (p *Program) Run(step *kernels.Step) error {
-	return p.each(func(p *part) error { return p.runStep(step) })
+	err := p.each(func(p *part) error { return p.runStep(step) })
+	if len(p.parts) > 1 {
+		p.broken = err
+	}
+	return err
 }
 
 // Flush brings weights that are updated lazily up to step.Number. No step is under way.
@@ -139,6 +147,7 @@ func (p *Program) Flush(step *kernels.Step) error {
 
 // once does something on all ranks and waits for it.
 func (p *Program) once(work func(*part) error) error {
+	p.broken = nil
 	err := p.each(work)
 	if _, failure := p.Settle(0); err == nil {
 		err = failure
@@ -199,6 +208,7 @@ type builder struct {
 	summed       map[int]bool           // grad holds something already
 	scratch      []func(kernels.Buffer) // who wants the shared workspace
 	most         int64                  // its size
+	doubt        bool                   // ops have taken something from other ranks, and nobody has asked whether these are well
 	others       []*keptData            // datasets that the device keeps for another list, which comes first
 	// tiedGradient is where an output layer leaves its part of the gradient of the weight it shares, by the name of that weight
 	tiedGradient map[string]kernels.Buffer
@@ -248,6 +258,11 @@ func (b *builder) build() error {
 	if b.rank == 0 {
 		m.parts = append(m.parts, b.spec.Data...)
 	}
+	if !b.alone() {
+		if held := b.p.Communicator.Memory(); held > 0 {
+			m.note("exchange", "the group of devices", held, true)
+		}
+	}
 	b.p.made = make([]*kernels.SparseBatch, len(b.slots))
 	for slot, layer := range b.slots {
 		if err := b.assemble(slot, b.feedOf(layer)); err != nil {
@@ -288,14 +303,29 @@ func (b *builder) build() error {
 	return nil
 }
 
-// noteBatches plans the memory of the batches that come from the host.
+// entriesOf is the most stored entries that the rank's part of a batch can have: those of the fullest rows, of which there are
+// as many as the rank has of a batch; or all of the batch, unless its items are too few for that.
+func (b *builder) entriesOf(f Feed) int64 {
+	first, end := b.itemsOf(f.Columns)
+	if f.whole {
+		first, end = 0, f.Columns
+	}
+	most := f.Entries
+	if b.data {
+		most = f.part
+	}
+	return min(most, b.spec.Rows*(end-first))
+}
+
+// noteBatches plans the memory of the batches: on the host whole ones, and what each of several ranks has of them, of which the
+// sum over the ranks is exact; and what each device has room for.
 func (b *builder) noteBatches() {
 	var entries []int64
 	for slot, i := range b.slots {
 		if b.p.made[slot] == nil {
 			f := b.feedOf(i)
 			b.noteBatch(f, b.spec.Training == nil)
-			entries = append(entries, f.Entries)
+			entries = append(entries, b.entriesOf(f))
 		}
 	}
 	b.p.stepList.Entries = entries
@@ -316,7 +346,8 @@ func (b *builder) noteBatch(f Feed, rowsOnly bool) {
 	}
 	if !b.alone() && !f.whole {
 		from, to := b.shardOf(f.Entries)
-		b.p.memory.note("batch", "a part of "+f.Name, ShardBytes(b.spec.Rows, to-from, rowsOnly), false)
+		cut := Part{Name: "batch", Of: "a part of " + f.Name, Bytes: ShardBytes(b.spec.Rows, to-from, rowsOnly), Device: HostName(b.device)}
+		b.p.memory.parts = append(b.p.memory.parts, cut)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/fault"
+	"dsstne/engine/model"
 	"dsstne/engine/program"
 	"dsstne/kernels"
 	_ "dsstne/kernels/cpu"
@@ -49,7 +50,7 @@ func specOf(t *testing.T, device kernels.Device, definition string, items, rows 
 	m := fixture.Model(t, definition, sizes)
 	t.Cleanup(func() { _ = m.Close() })
 	return program.Spec{
-		Network: m.Network(), Ranks: []program.Rank{{Device: device}}, Rows: rows, Entries: func(int) int64 { return 20 * rows },
+		Network: m.Network(), Ranks: []program.Rank{{Device: device}}, Rows: rows, Entries: func(int, int64) int64 { return 20 * rows },
 		Weights: func(name string) (kernels.Buffer, error) {
 			tensor, err := m.Tensor(name)
 			if err != nil {
@@ -264,8 +265,10 @@ func TestTheOperationsOfSeveralDevicesReadLikeTheStep(t *testing.T) {
 		"reference: OutputStats output[51] <- output.weight[51, 16], softmax",
 		"reference: AllGather the statistics of output",
 		"reference: CombineStats output",
+		"reference: Agree that all devices are well",
 		"reference: OutputStep output[51] <- output.weight[51, 16], softmax",
 		"reference: AllReduce the gradient of hidden1[16]",
+		"reference: Agree that all devices are well",
 		"reference: Backward hidden1, tanh, dropout 0.1",
 		"reference: Scatter hidden1.weight[51, 16]",
 		"reference: at the end of a run: Replay all rows of hidden1.weight[51, 16]",
@@ -312,24 +315,39 @@ func ranksOf(t *testing.T, backend string, count int) []program.Rank {
 	return ranks
 }
 
-func gradientsAgree(t *testing.T, ranks []program.Rank, way program.Parallel) {
-	const rows = 6
+// wideRows are the rows of its batches.
+const wideRows = 6
+
+// wideOn is the network with layers of all kinds on some ranks.
+func wideOn(t *testing.T, ranks []program.Rank, way program.Parallel, training program.Training) (*model.Model, program.Spec) {
 	m := fixture.Model(t, wide, nil)
-	spec := program.Spec{
-		Network: m.Network(), Ranks: ranks, Rows: rows, Entries: func(int) int64 { return 4 * rows },
+	return m, program.Spec{
+		Network: m.Network(), Ranks: ranks, Rows: wideRows, Entries: func(_ int, rows int64) int64 { return 4 * rows },
 		Weights: func(name string) (kernels.Buffer, error) {
 			tensor, err := m.Tensor(name)
 			return tensor.Buffer(), err
 		},
-		Parallel: way, Training: &program.Training{WriteGradients: true},
+		Parallel: way, Training: &training,
 	}
+}
+
+// wideStep is the first step of such a program.
+func wideStep(t *testing.T, p *program.Program, m *model.Model, learningRate float32) kernels.Step {
+	step := kernels.Step{
+		Number: 1, Rows: wideRows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: []kernels.Rates{{LearningRate: learningRate}},
+	}
+	for _, layer := range p.Slots {
+		step.Sparse = append(step.Sparse, batchOf(t, wideRows, int(m.Network().Layers[layer].Size), uint64(layer)))
+	}
+	return step
+}
+
+func gradientsAgree(t *testing.T, ranks []program.Rank, way program.Parallel) {
+	m, spec := wideOn(t, ranks, way, program.Training{WriteGradients: true})
 	p, err := program.Build(spec)
 	require.NoError(t, err)
 	defer p.Free()
-	step := kernels.Step{Number: 1, Rows: rows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: make([]kernels.Rates, 1)}
-	for _, layer := range p.Slots {
-		step.Sparse = append(step.Sparse, batchOf(t, rows, int(m.Network().Layers[layer].Size), uint64(layer)))
-	}
+	step := wideStep(t, p, m, 0)
 	loss := func() float64 {
 		require.NoError(t, p.Begin(&step))
 		require.NoError(t, p.Run(&step))

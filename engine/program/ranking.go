@@ -282,7 +282,7 @@ func (r *Ranking) Run(step *kernels.Step) error {
 
 // Settle is Program.Settle.
 func (r *Ranking) Settle(underWay int) ([]kernels.Result, error) {
-	return settleParts(r.spec.Ranks, r.parts, underWay)
+	return settleParts(r.spec.Ranks, r.parts, underWay, nil)
 }
 
 // Best copies what the last step has found for so many rows. It waits for the step, and Settle tells how that went.

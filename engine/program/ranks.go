@@ -182,6 +182,16 @@ func (b *builder) takeShard(slot int, f Feed) {
 func (b *builder) allReduce(what string, buffer kernels.Buffer, units int64) {
 	to := b.p.Communicator
 	b.add(fmt.Sprintf("AllReduce %s[%d]", what, units), func(s *kernels.Step) error { return to.AllReduce(buffer, s.MaxRows*units) })
+	b.doubt = true
+}
+
+// agree comes before the ops that change weights by what other ranks have found: no weight is changed by the sums of a step that
+// has failed on one of them. Replay needs none, since it takes nothing from others.
+func (b *builder) agree() {
+	if b.doubt {
+		b.add("Agree that all devices are well", b.p.Communicator.Agree)
+		b.doubt = false
+	}
 }
 
 // itemsOf is the range of a layer's items that the builder's rank has.

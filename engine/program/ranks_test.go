@@ -108,7 +108,7 @@ var failures = map[string]func() error{
 }
 
 func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing.T) {
-	const ranks, rows = 3, 6
+	const ranks = 3
 	for what, failure := range failures {
 		calls := 0
 		for rank := range 2 * ranks {
@@ -117,27 +117,15 @@ func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing
 				rank, way = rank-ranks, program.Data
 			}
 			for at := 1; ; at++ {
-				m := fixture.Model(t, wide, nil)
-				spec := program.Spec{
-					Network: m.Network(), Ranks: ranksOf(t, "cpu", ranks), Rows: rows, Entries: func(int) int64 { return 4 * rows },
-					Weights: func(name string) (kernels.Buffer, error) {
-						tensor, err := m.Tensor(name)
-						return tensor.Buffer(), err
-					},
-					Parallel: way, Training: &program.Training{Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}},
-				}
+				momentum := program.Training{Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}}
+				m, spec := wideOn(t, ranksOf(t, "cpu", ranks), way, momentum)
 				countdown := at
 				r := &spec.Ranks[rank]
 				broken := faulty{r.Device, r.Communicator, &countdown, failure}
 				r.Device, r.Communicator = broken, broken
 				p, err := program.Build(spec)
 				require.NoError(t, err)
-				step := kernels.Step{
-					Number: 1, Rows: rows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: []kernels.Rates{{LearningRate: 0.1}},
-				}
-				for _, layer := range p.Slots {
-					step.Sparse = append(step.Sparse, batchOf(t, rows, int(m.Network().Layers[layer].Size), uint64(layer)))
-				}
+				step := wideStep(t, p, m, 0.1)
 				err = p.Begin(&step)
 				if err == nil {
 					err = p.Run(&step)

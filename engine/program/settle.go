@@ -8,49 +8,99 @@ import (
 
 // Settle waits until at most so many steps that Run has begun are under way, and returns the results of those that are done,
 // as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first step that failed comes after
-// the results of the steps before it.
+// the results of the steps before it; with it the others were ended, on all ranks.
 func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
-	return settleParts(p.ranks, p.parts, underWay)
+	broken := p.broken
+	p.broken = nil
+	return settleParts(p.ranks, p.parts, underWay, broken)
 }
 
-func settleParts(ranks []Rank, parts []*part, underWay int) ([]kernels.Result, error) {
+// settleParts settles the lists of some ranks; broken is why the last step was not begun on all of them.
+func settleParts(ranks []Rank, parts []*part, underWay int, broken error) ([]kernels.Result, error) {
 	if len(parts) == 1 {
 		results, err := parts[0].Device.Settle(underWay)
 		return results, parts[0].place(err)
 	}
-	// A rank does not know of the failure of another: the next step begins when this one has gone well on all.
-	found, failures := make([][]kernels.Result, len(parts)), make([]error, len(parts))
-	err := Together(ranks, func(rank int) error {
-		found[rank], failures[rank] = parts[rank].Device.Settle(0)
+	s := settled{ranks, parts, make([][]kernels.Result, len(parts)), make([]error, len(parts))}
+	err := s.wait(underWay)
+	if err != nil || broken != nil || s.first() >= 0 {
+		if after := s.wait(0); err == nil {
+			err = after
+		}
+	}
+	results := s.common()
+	cause := s.first()
+	switch {
+	case err != nil:
+	case cause >= 0 && !errors.Is(s.failures[cause], kernels.ErrAborted):
+		err = parts[cause].place(s.failures[cause])
+	case broken != nil:
+		err = broken
+	case cause >= 0:
+		err = s.failures[cause]
+	}
+	return results, err
+}
+
+// settled is what the ranks have told of their steps.
+type settled struct {
+	ranks    []Rank
+	parts    []*part
+	found    [][]kernels.Result // by rank
+	failures []error            // of a step, by rank
+}
+
+// wait asks every rank. Its error is one of a device, with which nothing is known of the steps that were under way there; a rank
+// whose step has failed was in step with the others to the end.
+func (s *settled) wait(underWay int) error {
+	return Together(s.ranks, func(rank int) error {
+		results, err := s.parts[rank].Device.Settle(underWay)
+		s.found[rank] = append(s.found[rank], results...)
 		var bad *kernels.NotFiniteError
-		if errors.As(failures[rank], &bad) {
-			return nil // it was in step with the others to the end
+		if errors.As(err, &bad) || errors.Is(err, kernels.ErrAborted) {
+			if s.failures[rank] == nil {
+				s.failures[rank] = err
+			}
+			return nil
 		}
-		return failures[rank]
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	// Where ranks differ, a step has failed on one of them, or was begun on some only.
-	common, first := len(found[0]), -1
-	for rank := range found {
-		common = min(common, len(found[rank]))
-		if failures[rank] != nil && (first < 0 || len(found[rank]) < len(found[first])) {
-			first = rank
+}
+
+// first is the rank whose step failed before those of others, or in the same step but not because another has failed; -1 if
+// none has.
+func (s *settled) first() int {
+	first := -1
+	for rank, err := range s.failures {
+		if err == nil {
+			continue
 		}
+		if first >= 0 {
+			before := len(s.found[rank]) - len(s.found[first])
+			if before > 0 || before == 0 && (errors.Is(err, kernels.ErrAborted) || !errors.Is(s.failures[first], kernels.ErrAborted)) {
+				continue
+			}
+		}
+		first = rank
 	}
-	results := found[0][:common]
-	for _, more := range found[1:] {
+	return first
+}
+
+// common are the results of the steps that all ranks have done.
+func (s *settled) common() []kernels.Result {
+	count := len(s.found[0])
+	for _, list := range s.found[1:] {
+		count = min(count, len(list))
+	}
+	results := s.found[0][:count]
+	for _, more := range s.found[1:] {
 		for i := range results {
 			for term, loss := range more[i].Loss {
 				results[i].Loss[term] += loss
 			}
 		}
 	}
-	if first < 0 {
-		return results, nil
-	}
-	return results, parts[first].place(failures[first])
+	return results
 }
 
 // place turns the row of an error from one of the shard into one of the tensor.

@@ -123,7 +123,7 @@ func trial(ranks []Rank) (list []found, err error) {
 	}
 	optimizer := kernels.Optimizer{Kind: kernels.SGD} // others divide by what may be nearly zero
 	p, err := Build(Spec{
-		Network: net, Ranks: ranks, Rows: trialRows, Entries: func(int) int64 { return trialRows * trialEntries },
+		Network: net, Ranks: ranks, Rows: trialRows, Entries: func(_ int, rows int64) int64 { return rows * trialEntries },
 		Weights:  func(name string) (kernels.Buffer, error) { return weights[name], nil },
 		Training: &Training{Optimizer: optimizer},
 	})

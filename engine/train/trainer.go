@@ -65,7 +65,7 @@ func Open(m *model.Model, options []byte) (*Trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	binding, err := program.NewBinding(m, s.placement)
+	binding, err := program.NewBinding(m, s.placement, false)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (t *Trainer) prepare() error {
 		l := &t.Net.Layers[layer]
 		t.feeds[slot].reader = &csr.Reader{
 			Matrix: t.Dataset(layer), Scaling: l.Scaling == network.L2, Denoising: l.Denoising, Seed: t.settings.seed,
-			Stream: random.StreamDenoising | uint32(layer), Limit: spec.Entries(layer),
+			Stream: random.StreamDenoising | uint32(layer), Limit: spec.Entries(layer, spec.Rows),
 		}
 		t.step.Sparse[slot] = &t.feeds[slot].batch
 	}

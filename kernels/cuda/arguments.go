@@ -9,7 +9,7 @@ import (
 
 // kernelNames are the kernels that are looked up when a device is opened.
 var kernelNames = []string{
-	"begin_step", "fill", "gather", "scatter", "replay", "dense", "dense_finish", "activate_sums", "backward",
+	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "dense", "dense_finish", "activate_sums", "backward",
 	"dense_backward_input", "dense_backward_weight",
 	"logits", "inverse_norms", "output_stats", "combine_stats", "output_loss", "output_sum", "output_hidden", "output_weight",
 	"output_update", "output_bias", "pack_rows", "output_merge_hidden", "squares", "scores", "select_best", "ranked",

@@ -15,17 +15,18 @@ import (
 // device computes on one CUDA device, in one stream. Every method enters the device's primary context and leaves it again, so
 // that the caller's thread keeps the context that was current on it.
 type device struct {
-	info    kernels.DeviceInfo
-	context *driver.Context
-	stream  driver.Stream // of ops, which follow each other
-	copies  driver.Stream // of what the host sends for steps to come
-	module  driver.Module
-	kernel  map[string]driver.Kernel
-	memory  pool
-	step    steps
-	graphs  map[*graph]bool
-	member  membership // of a group; nil if the device is alone
-	joined  int        // how often the group was joined anew: what was captured before is of a group that is gone
+	info      kernels.DeviceInfo
+	context   *driver.Context
+	stream    driver.Stream // of ops, which follow each other
+	copies    driver.Stream // of what the host sends for steps to come
+	module    driver.Module
+	kernel    map[string]driver.Kernel
+	memory    pool
+	step      steps
+	graphs    map[*graph]bool
+	member    membership // of a group; nil if the device is alone
+	agreement agreement  // how steps hear of failures of the others
+	joined    int        // how often the group was joined anew: what was captured before is of a group that is gone
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
 	closed   bool
@@ -144,6 +145,9 @@ func (d *device) Available() int64 {
 	return available
 }
 
+// Trim gives the pool's spare memory back.
+func (d *device) Trim() { _ = d.do("giving memory back", d.memory.trim) }
+
 // Close gives everything back but for buffers that are still held, which keep the context alive until they are freed.
 func (d *device) Close() error {
 	if d.closed {
@@ -155,7 +159,7 @@ func (d *device) Close() error {
 			err = errors.Join(err, d.closeGraph(g))
 		}
 		if d.member != nil {
-			err = errors.Join(err, d.member.leave())
+			err = errors.Join(err, d.member.leave(), d.agreement.free())
 		}
 		return errors.Join(err, d.step.rates.free(), d.step.free(), d.memory.trim(), d.closeStreams(), d.module.Unload())
 	})

@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"errors"
+
 	"dsstne/engine/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/nccl"
@@ -37,8 +39,23 @@ func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 	if nccl.Load() == nil {
 		join = joinNCCL
 	}
+	return joinBy(join, group)
+}
+
+func joinBy(join func([]*device) ([]membership, error), group []*device) ([]kernels.Communicator, error) {
+	for rank, d := range group {
+		if err := d.do("joining the devices", d.agreement.take); err != nil {
+			for _, other := range group[:rank+1] {
+				err = errors.Join(err, other.do("leaving a group", other.agreement.free))
+			}
+			return nil, err
+		}
+	}
 	members, err := join(group)
 	if err != nil {
+		for _, d := range group {
+			err = errors.Join(err, d.do("leaving a group", d.agreement.free))
+		}
 		return nil, err
 	}
 	list := make([]kernels.Communicator, len(group))
@@ -49,17 +66,21 @@ func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 }
 
 // wait returns when the work in the stream is done, with the group's failure if there was one.
-func (d *device) wait() error { return d.watched(d.stream.Synchronize) }
-
-// watched waits for work of the device.
-func (d *device) watched(wait func() error) error {
-	if d.member == nil {
-		return wait()
-	}
-	end := d.member.watch()
-	err := wait()
-	if failure := end(); failure != nil {
-		return failure
+func (d *device) wait() error {
+	group, err := d.watched(d.stream.Synchronize)
+	if err == nil {
+		err = group
 	}
 	return err
+}
+
+// watched waits for work of the device. If the group has failed meanwhile, the work is done, but what it has computed since may
+// be anything.
+func (d *device) watched(wait func() error) (group, err error) {
+	if d.member == nil {
+		return nil, wait()
+	}
+	end := d.member.watch()
+	err = wait()
+	return end(), err
 }

@@ -40,11 +40,8 @@ func joined(t *testing.T, ranks int, test func(t *testing.T, group []*device)) {
 				group[rank] = opened.(*device)
 				t.Cleanup(func() { require.NoError(t, opened.Close()) })
 			}
-			members, err := groups[name](group)
+			_, err := joinBy(groups[name], group)
 			require.NoError(t, err)
-			for rank, m := range members {
-				group[rank].member = m
-			}
 			test(t, group)
 		})
 	}

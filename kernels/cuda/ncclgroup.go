@@ -10,12 +10,14 @@ import (
 
 	"dsstne/engine/fault"
 	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
 	"dsstne/kernels/cuda/nccl"
 )
 
 // ncclGroup is a group of devices that NCCL joins. Nobody waits on the host: a collective is work in each device's stream.
 type ncclGroup struct {
 	devices []*device
+	taken   []int64 // by rank: memory of the device
 
 	mu      sync.RWMutex // guards what follows
 	ranks   []*nccl.Communicator
@@ -40,8 +42,35 @@ func joinNCCL(devices []*device) ([]membership, error) {
 	return list, nil
 }
 
-// join makes the communicators.
+// join makes the communicators, and measures what the library takes of the devices' memory. What it takes later, with the first
+// collective of a kind, and what others take or give back meanwhile, is not known.
 func (g *ncclGroup) join() error {
+	before := g.free()
+	if err := g.communicators(); err != nil {
+		return err
+	}
+	g.taken = make([]int64, len(before))
+	for rank, after := range g.free() {
+		if after > 0 {
+			g.taken[rank] = max(0, before[rank]-after)
+		}
+	}
+	return nil
+}
+
+// free is how many bytes of each device are free, 0 where it does not say.
+func (g *ncclGroup) free() []int64 {
+	list := make([]int64, len(g.devices))
+	for rank, d := range g.devices {
+		_ = d.do("asking for free memory", func() (err error) {
+			list[rank], _, err = driver.MemoryInfo()
+			return err
+		})
+	}
+	return list
+}
+
+func (g *ncclGroup) communicators() error {
 	enter := make([]func() (func(), error), len(g.devices))
 	for rank, d := range g.devices {
 		enter[rank] = d.context.Enter
@@ -120,7 +149,13 @@ func (r ncclRank) Broadcast(b kernels.Buffer, n int64, root int) error {
 	})
 }
 
-// Abort ends all communicators: a kernel of the library that waits for another rank returns.
+func (r ncclRank) Memory() int64 { return r.taken[r.rank] + wordSize }
+
+// Agree asks all ranks by a sum.
+func (r ncclRank) Agree(s *kernels.Step) error { return r.devices[r.rank].agree(s, len(r.devices), r) }
+
+// Abort ends all communicators: a kernel of the library that waits for another rank returns, and what is behind it in the
+// stream goes on with sums that are none. So the devices are told before.
 func (g *ncclGroup) Abort() { g.abort(nil) }
 
 func (g *ncclGroup) abort(failure error) {
@@ -130,6 +165,9 @@ func (g *ncclGroup) abort(failure error) {
 		g.failure = failure
 	}
 	g.aborted = true
+	for _, d := range g.devices {
+		d.agreement.say(true)
+	}
 	for _, c := range g.ranks {
 		c.Abort()
 	}
@@ -142,11 +180,18 @@ func (g *ncclGroup) Reset() error {
 	if !g.aborted {
 		return nil
 	}
+	// Steps that are under way must not see the word change.
+	for _, d := range g.devices {
+		if err := d.do("joining the devices again", d.stream.Synchronize); err != nil {
+			return err
+		}
+	}
 	if err := g.join(); err != nil {
 		return err
 	}
 	for _, d := range g.devices {
 		d.joined++
+		d.agreement.say(false)
 	}
 	g.aborted, g.failure = false, nil
 	return nil

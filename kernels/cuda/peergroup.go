@@ -67,9 +67,14 @@ func (r *peerRank) take() (err error) {
 	if r.done[r.rank], err = driver.NewEvent(false); err != nil {
 		return err
 	}
-	r.scratch, err = driver.Alloc(4 * pieceSize * int64(len(r.devices)-1))
+	r.scratch, err = driver.Alloc(r.scratchSize())
 	return err
 }
+
+func (r *peerRank) scratchSize() int64 { return 4 * pieceSize * int64(len(r.devices)-1) }
+
+// Memory is that for the numbers of others.
+func (r *peerRank) Memory() int64 { return r.scratchSize() + wordSize }
 
 func (*peerRank) String() string { return "peer copies" }
 
@@ -199,7 +204,12 @@ func (r *peerRank) Broadcast(b kernels.Buffer, n int64, root int) error {
 	})
 }
 
+// Agree asks all ranks by a sum.
+func (r *peerRank) Agree(s *kernels.Step) error { return r.own.agree(s, len(r.devices), r) }
+
+// Reset waits for copies that ranks had begun when another left. A device that does not answer says so when it is used.
 func (r *peerRank) Reset() error {
+	_ = r.own.do("joining the devices again", r.own.stream.Synchronize)
 	r.Meeting.Reset()
 	return nil
 }

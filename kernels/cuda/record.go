@@ -27,6 +27,9 @@ type (
 	stepResults struct{ failure, stopped uint64 } // and the losses, float64 each
 )
 
+// otherFailed is what stands for the failure of another device of the group.
+const otherFailed = 1
+
 const (
 	// alignment of each array in the record, so that vectors of four can be read.
 	alignment = 16
@@ -43,9 +46,10 @@ type record struct {
 	pinned      unsafe.Pointer
 }
 
-// StepSize counts the record and the areas, with room for some losses and rates.
+// StepSize counts the record and the areas, and what the rates of a run of up to leastRates steps and the results take.
 func (d *device) StepSize(rows int64, entries []int64) int64 {
-	return (2 + int64(len(d.step.slots))) * recordRoom(rows, entries)
+	rates := sizeClass(leastRates * int64(unsafe.Sizeof(kernels.Rates{})))
+	return (1+int64(len(d.step.slots)))*recordRoom(rows, entries) + rates + aligned(resultsSize(1))
 }
 
 // recordRoom is the size of a record with batches of up to so many rows and, by slot, entries.
@@ -68,9 +72,10 @@ func aligned(size int64) int64 { return (size + 255) / 256 * 256 }
 // reserve makes room for a step, and for the others of its list.
 func (d *device) reserve(list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) error {
 	r := &d.step
-	size, terms := recordSize(s, batches, rates), len(s.Loss)
+	size, terms, room := recordSize(s, batches, rates), len(s.Loss), int64(0)
 	if list != nil {
-		size = max(size, recordRoom(s.Most(), list.Entries))
+		room = recordRoom(s.Most(), list.Entries)
+		size = max(size, room)
 	}
 	if r.at != 0 && size <= r.size && terms <= r.terms {
 		return nil
@@ -79,14 +84,18 @@ func (d *device) reserve(list *kernels.List, s *kernels.Step, batches []*kernels
 		return err
 	}
 	// Half as much again, so that what grows a little with every step does not move with every step.
-	if size > r.size {
+	if size > r.size && size > room {
 		size = max(size, r.size+r.size/2, leastStaging)
 	}
 	size, terms = aligned(max(size, r.size)), max(terms, r.terms)
 	if err := r.free(); err != nil {
 		return err
 	}
-	return d.allocate(size, terms)
+	err := d.allocate(size, terms)
+	if err == nil && r.failed != nil { // nobody has been told yet
+		err = d.stream.Fill8(r.results, 0xff, resultsSize(0))
+	}
+	return err
 }
 
 // allocate takes the memory, and points the slots to their parts of it.

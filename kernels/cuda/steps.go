@@ -51,9 +51,6 @@ func (d *device) Run(list *kernels.List, s *kernels.Step, walk func() error) err
 	if r.open != nil {
 		return fault.New(fault.Internal, "%s: a step begins inside another", d.info.Name)
 	}
-	if r.failed != nil {
-		return nil // like those that were begun before this was known
-	}
 	r.open = s
 	defer func() { r.open = nil }()
 	var walked error
@@ -179,8 +176,13 @@ func (d *device) Settle(underWay int) (results []kernels.Result, err error) {
 	if r.underWay > underWay || r.failed != nil {
 		err = d.do("waiting for a step", func() error {
 			err := d.harvest(underWay)
-			if err == nil && r.failed != nil {
-				err = d.tell()
+			if err != nil {
+				_ = d.harvest(0)
+			}
+			if r.failed != nil {
+				if failure := d.tell(); err == nil {
+					err = failure
+				}
 			}
 			return err
 		})
@@ -189,20 +191,29 @@ func (d *device) Settle(underWay int) (results []kernels.Result, err error) {
 	return r.told, err
 }
 
-// harvest waits until so many steps are under way and takes the results of the others. An error is one of the device: nothing
-// is known then of the steps that were under way.
-func (d *device) harvest(underWay int) error {
+// harvest waits until so many steps are under way and takes the results of the others. An error is one of the device or of its
+// group; nothing is known of the steps that were under way if the device does not answer any more.
+func (d *device) harvest(underWay int) (broken error) {
 	r := &d.step
 	for r.underWay > underWay {
 		slot := &r.slots[(r.next+len(r.slots)-r.underWay)%len(r.slots)]
-		if err := d.watched(slot.wait); err != nil {
-			_ = d.clear()
-			return err
+		group, err := d.watched(slot.wait)
+		if err != nil {
+			if _, lost := d.watched(d.stream.Synchronize); lost != nil {
+				_ = d.clear()
+				return err
+			}
+			group = err
+		}
+		if broken == nil {
+			broken = group
 		}
 		r.underWay--
 		results := (*stepResults)(slot.answer)
 		switch {
 		case r.failed != nil: // this one has changed nothing
+		case results.failure == otherFailed:
+			r.failed = kernels.ErrAborted
 		case results.failure != 0:
 			r.failed = d.notFinite(results.failure, slot.sites)
 		default:
@@ -210,7 +221,7 @@ func (d *device) harvest(underWay int) error {
 			r.done = append(r.done, kernels.Result{Number: slot.number, Rows: slot.rows, Loss: append([]float64(nil), loss...)})
 		}
 	}
-	return nil
+	return broken
 }
 
 // wait returns when the step is done.
@@ -239,7 +250,8 @@ func (d *device) tell() error {
 func (d *device) clear() error {
 	r := &d.step
 	r.underWay = 0
-	err := errors.Join(d.copies.Synchronize(), d.stream.Synchronize())
+	_, err := d.watched(d.stream.Synchronize)
+	err = errors.Join(d.copies.Synchronize(), err)
 	if r.results != 0 {
 		err = errors.Join(err, d.stream.Fill8(r.results, 0, resultsSize(0)))
 	}

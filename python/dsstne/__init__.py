@@ -76,6 +76,7 @@ __all__ = [
     "errors",
     "evaluate",
     "fit",
+    "keep_devices",
     "load",
     "plots",
     "popularity",
@@ -89,6 +90,7 @@ _MODULES = {
     "doctor": "diagnosis",
     "evaluate": "evaluation",
     "fit": "api",
+    "keep_devices": "devices",
     "load": "model",
     "popularity": "api",
 }

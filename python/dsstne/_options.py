@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,31 +47,3 @@ def text_argument(text: str, what: str) -> bytes:
     if "\0" in text:
         raise InvalidArgumentError(f"{what} {text!r} holds a NUL character")
     return text.encode("utf-8", "surrogateescape")
-
-
-def devices(wanted: Any) -> Any:
-    """Returns the devices to ask the engine for: in a worker of Dask or Ray, "auto" is "first".
-
-    A machine has several workers, and each is shown its own device first, or only that. The engine itself looks for a
-    process that torchrun has started.
-    """
-    automatic = wanted is None or (isinstance(wanted, str) and wanted == "auto")
-    return "first" if automatic and (_in_dask_worker() or _in_ray_worker()) else wanted
-
-
-def _in_dask_worker() -> bool:
-    distributed = sys.modules.get("distributed")
-    try:
-        return distributed is not None and distributed.get_worker() is not None
-    except (AttributeError, ValueError):  # it is being imported; there is no worker here
-        return False
-
-
-def _in_ray_worker() -> bool:
-    ray = sys.modules.get("ray")
-    try:
-        if ray is None or not ray.is_initialized():
-            return False
-        return bool(ray.get_runtime_context().worker.mode == ray.WORKER_MODE)
-    except AttributeError:
-        return False

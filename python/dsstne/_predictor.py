@@ -10,6 +10,7 @@ import numpy as np
 
 from dsstne import _checks, _native, _options
 from dsstne._layers import Bound, check_columns, check_rows, nearest, numbers
+from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Predictor:
             if rows is not None:
                 self.rows = numbers(rows, self.count, "rows", np.int64)
                 self.count = len(self.rows)
-            options = {**options, "devices": _options.devices(options.get("devices"))}
+            options = {**options, "devices": chosen(options.get("devices"))}
             if options.get("batch_size") is not None:  # no more workspace than these rows need
                 size = _checks.integer(options["batch_size"], "batch_size", 1)
                 options = {**options, "batch_size": min(size, self.count or size)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _native, _options
 from dsstne._layers import Bound, check_rows
+from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Trainer:
             "batch_size": batch_size,
             "seed": seed,
             "shuffle": shuffle,
-            "devices": _options.devices(devices),
+            "devices": chosen(devices),
             "parallel": parallel,
             "precision": precision,
             "threads": threads,

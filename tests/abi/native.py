@@ -178,9 +178,11 @@ class Blocks:
         self.dataset = library.dataset(self.matrix)
         sizes = json.dumps({"seed": 1, "sizes": {"input": items, "output": items}}).encode()
         self.model = library.open("model_create", network(), sizes)
-        options = json.dumps({"batch_size": 20, "optimizer": {"kind": "adam", "learning_rate": 0.01}, "seed": 1})
+        options = json.dumps(
+            {"batch_size": 20, "optimizer": {"kind": "adam", "learning_rate": 0.01}, "seed": 1, "devices": "cpu"}
+        )
         self.trainer = library.open("trainer_open", self.model, options.encode())
-        self.predictor = library.open("predictor_open", self.model, None)
+        self.predictor = library.open("predictor_open", self.model, b'{"devices": "cpu"}')
         for layer in (b"input", b"output"):
             library.call("trainer_bind", self.trainer, layer, self.dataset)
         library.call("predictor_bind", self.predictor, b"input", self.dataset)

@@ -21,6 +21,7 @@ from native import *
 from emulator import Control
 
 library = Library(Path(sys.argv[1]))
+library.call("configure", b'{"keep_devices": false}')
 control = Control()
 blocks = Blocks(library)
 

@@ -178,3 +178,38 @@ def test_misuse_and_injected_faults_are_answered(nccl, driver):
         assert nccl.code("ncclAllReduce", nccl.ranks[1].upload(np.ones(8)), x, 8, *args) == 4, "another device's memory"
         driver.fail("ncclAllReduce", 1, 2)
         assert nccl.code("ncclAllReduce", x, x, 8, *args) == 2
+
+
+IN_PROGRESS, INVALID_USAGE = 7, 5
+
+
+class Id(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_char * 128),)
+
+
+def test_calls_of_a_communicator_that_does_not_block_are_in_progress_for_a_while(nccl):
+    library, r = nccl.library, nccl.ranks[0]
+    unique, made, state = Id(), ctypes.c_uint64(), ctypes.c_int(-1)
+    assert library.ncclGetUniqueId(ctypes.byref(unique)) == 0
+
+    def ended():
+        assert library.ncclCommGetAsyncError(made, ctypes.byref(state)) == 0
+        return state.value != IN_PROGRESS
+
+    with r:
+        x = r.driver.upload(np.ones(8, np.float32).tobytes())
+        config = pack("QIIi", 24, 0xCAFEBEEF, 21400, 0)
+        answer = library.ncclCommInitRankConfig(ctypes.byref(made), 1, unique, 0, config)
+        assert answer == IN_PROGRESS
+        arguments = ("ncclAllReduce", x, x, 8, FLOAT32, SUM, made.value, r.stream)
+        assert nccl.code(*arguments) == INVALID_USAGE
+        assert not ended()
+        while not ended():
+            pass
+        assert nccl.code(*arguments) == IN_PROGRESS
+        while not ended():
+            pass
+        assert state.value == 0
+    assert np.array_equal(r.read(x, 8), np.ones(8))
+    assert library.ncclCommAbort(made) == IN_PROGRESS
+    assert library.ncclCommGetAsyncError(made, ctypes.byref(state)) == 4, "it is gone"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from emulated import emulated_driver
+from emulated import EMULATOR, emulated_driver
 from matrices import blocks
 
 import dsstne
@@ -46,16 +46,32 @@ def python():
 
 @pytest.fixture
 def emulated(python, monkeypatch):
-    """Runs a program like `python`, with emulated devices, `emulator.Control` to import and variables as keywords."""
+    """Runs a program like `python`, with emulated devices, `emulator.Control` to import and variables as keywords.
+
+    Nothing is left open after a call, so that a program can count and disturb the opening, unless with keep=True.
+    """
     if os.environ.get("DSSTNE_TEST_DRIVER") == "real":
         pytest.skip("needs the emulated driver, which can be told to fail")
 
-    def run(code, *arguments, timeout=120, check=True, **settings):
+    def run(code, *arguments, timeout=120, check=True, keep=False, **settings):
         for name, value in {**emulated_driver(), **settings}.items():
             monkeypatch.setenv(name, value)
-        return python(code, *arguments, timeout=timeout, check=check)
+        closing = "" if keep else "import dsstne\ndsstne.keep_devices(False)\n"
+        return python(closing + code, *arguments, timeout=timeout, check=check)
 
     return run
+
+
+@pytest.fixture(params=["NCCL", "peer copies", "copies by way of the host"])
+def joined(request, tmp_path, emulated):
+    """Runs a program like `emulated`, with devices joined in one of the ways; late: work waits for somebody."""
+    settings = {"DSSTNE_CUDAEMU_TIMEOUT": "60"}
+    if request.param != "NCCL":
+        (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+        settings["LD_LIBRARY_PATH"] = str(tmp_path)
+    if request.param == "copies by way of the host":
+        settings["DSSTNE_CUDAEMU_PEERS"] = "0"
+    return lambda code, late=False: emulated(code, timeout=1500, DSSTNE_CUDAEMU_LAZY=str(int(late)), **settings)
 
 
 @pytest.fixture

@@ -61,12 +61,12 @@ def test_a_worker_of_dask_is_recognised(python):
     distributed = pytest.importorskip("distributed")
     assert distributed
     out = python(
-        "from distributed import Client, LocalCluster\nfrom dsstne import _options\n"
+        "from distributed import Client, LocalCluster\nfrom dsstne.devices import chosen\n"
         "if __name__ == '__main__':\n"
-        "    print(_options.devices('auto'))\n"
+        "    print(chosen('auto'))\n"
         "    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:\n"
         "        with Client(cluster) as client:\n"
-        "            print(client.submit(_options.devices, 'auto').result())\n"
+        "            print(client.submit(chosen, 'auto').result())\n"
     )
     assert out.split() == ["auto", "first"]
 

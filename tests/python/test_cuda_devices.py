@@ -22,21 +22,11 @@ def live():
 """
 
 
-@pytest.fixture(params=["NCCL", "peer copies", "copies by way of the host"])
-def joined(request, tmp_path, emulated):
-    """Runs a program whose devices are joined in one of the ways."""
-    settings = {"DSSTNE_CUDAEMU_TIMEOUT": "60"}
-    if request.param != "NCCL":
-        (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
-        settings["LD_LIBRARY_PATH"] = str(tmp_path)
-    if request.param == "copies by way of the host":
-        settings["DSSTNE_CUDAEMU_PEERS"] = "0"
-    return lambda code: emulated(DATA + code, timeout=1500, **settings)
-
-
 def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
     result = json.loads(
-        joined("""
+        joined(
+            DATA
+            + """
 X = matrix(70, 83)
 def fit(devices, **options):
     return dsstne.fit(
@@ -59,7 +49,8 @@ for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": 
             model, X, X, metrics=metrics, devices="cuda:0")
 assert not control.messages()
 print(json.dumps(result))
-""")
+"""
+        )
     )
     for losses in result:
         for devices, values in losses.items():
@@ -68,13 +59,16 @@ print(json.dumps(result))
 
 def test_devices_without_items_or_rows_do_no_harm(joined):
     result = json.loads(
-        joined("""
+        joined(
+            DATA
+            + """
 X = matrix(22, 3, 0.6)  # 22 = 3 x 7 + 1: in the last step of an epoch, three of four have no row
 print(json.dumps([[entry["loss"] for entry in dsstne.fit(
     X, devices=devices, parallel=way, hidden=[4], epochs=3, batch_size=7, progress=False).history]
     for devices, way in (("cpu", "auto"), ("all", "model"), ("all", "data"))]))
 assert not control.messages()
-""")
+"""
+        )
     )
     assert result[1] == pytest.approx(result[0], rel=1e-4)
     assert result[2] == pytest.approx(result[0], rel=1e-4)
@@ -92,7 +86,7 @@ print([line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line
     for there in (False, True):
         if there:
             library.symlink_to(EMULATOR / "libnccl.so.2")
-        out = emulated("import sys" + DATA + program, LD_LIBRARY_PATH=str(tmp_path))
+        out = emulated("import sys" + DATA + program, keep=True, LD_LIBRARY_PATH=str(tmp_path))
         assert ("libnccl.so.2" in out) == there
 
 
@@ -138,13 +132,16 @@ assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
 
 @pytest.mark.parametrize("parallel", ["model", "data"])
 def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined, parallel):
-    joined(f"way = {parallel!r}\n{FAULTS}")
+    joined(f"{DATA}way = {parallel!r}\n{FAULTS}")
 
 
 def test_a_run_goes_on_after_a_failed_step(joined):
-    joined("""
+    joined(
+        DATA
+        + """
 X = matrix(40, 60)
-with dsstne.Trainer(dsstne.fit(X, hidden=[8], epochs=1, progress=False), X, devices="all", batch_size=10) as trainer:
+model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
+with dsstne.Trainer(model, X, devices="all", batch_size=10) as trainer:
     trainer.run(steps=1)
     # A step is a graph where collectives are launches, and many launches otherwise.
     with_nccl = "libnccl" in open("/proc/self/maps").read()
@@ -159,13 +156,16 @@ with dsstne.Trainer(dsstne.fit(X, hidden=[8], epochs=1, progress=False), X, devi
         trainer.run(steps=2)
     model = trainer.model
 assert np.isfinite(model.tensor("hidden1.weight")).all()
-""")
+"""
+    )
 
 
 def test_a_lost_device_leaves_the_model_as_it_was_before_the_run(joined):
-    joined("""
+    joined(
+        DATA
+        + """
 X = matrix(40, 60)
-model = dsstne.fit(X, hidden=[8], epochs=1, progress=False)
+model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
 before = {name: model.tensor(name).copy() for name in model.tensors}
 trainer = dsstne.Trainer(model, X, devices="all", batch_size=10)
 trainer.run(steps=1)
@@ -184,7 +184,8 @@ try:
 except dsstne.DeviceFailedError:
     pass
 assert model.recommend(X, k=3, devices="cpu")[0].shape == (40, 3)
-""")
+"""
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_devices_that_cannot_be_had_are_told_and_nothing_else_is_opened(emulated
         DATA
         + f"""
 X = matrix(20, 30)
-model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)
+model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices="cpu")
 control.library.cuInit(0)
 control.set_attribute(2, 20, 2)  # compute mode: prohibited
 try:
@@ -225,7 +226,7 @@ def test_all_leaves_out_devices_that_cannot_be_used(emulated):
         DATA
         + """
 X = matrix(20, 30)
-model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)
+model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices="cpu")
 control.library.cuInit(0)
 def names():
     with dsstne.Trainer(model, X, devices="all") as trainer:
@@ -251,7 +252,7 @@ def test_gowalla_on_four_devices_equals_the_cpu(joined, shared_data):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.exists():
         pytest.skip("Gowalla is not here")
-    joined(f"""
+    joined(f"""{DATA}
 import lzma
 count = {int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "0"))}
 with lzma.open("{folder}/train.txt.xz", "rt") as file:

@@ -100,7 +100,7 @@ def test_the_text_of_out_of_memory_on_a_device_names_the_largest_parts(emulated)
 def test_a_plan_that_does_not_fit_allocates_nothing(emulated):
     out = emulated(
         HEAD + "wide = scipy.sparse.random(40, 20_000, 0.01, 'csr', np.float32, random_state=1)\n"
-        "dsstne.fit(wide, hidden=[64], epochs=0)\n"
+        "dsstne.fit(wide, hidden=[64], epochs=0, devices='cpu')\n"
         "def fit():\n    dsstne.fit(wide, devices='cuda:0', hidden=[64], epochs=1, progress=False)\n"
         "error = raises(fit, dsstne.OutOfMemoryError)\n"
         "print(error)\n"

@@ -3,36 +3,13 @@
 import json
 
 import pytest
-
-PRELUDE = """
-import json
-import numpy as np, scipy.sparse, dsstne
-from emulator import Control
-control = Control()
-
-def matrix(rows=70, items=60, density=0.2):
-    X = scipy.sparse.random(rows, items, density, "csr", np.float32, random_state=np.random.default_rng(1))
-    X.data[:] = 1
-    return X
-
-def trainer(X, devices="cuda:0", hidden=(8,), loss="softmax", **options):
-    model = dsstne.fit(X, hidden=list(hidden), loss=loss, epochs=0, progress=False)
-    return dsstne.Trainer(model, X, devices=devices, **{"batch_size": 20, "learning_rate": 0.01, **options})
-
-def counted(work):
-    control.reset_counts()
-    work()
-    return control.counts()
-
-def tensors(model):
-    return {name: model.tensor(name).copy() for name in model.tensors}
-"""
+from emulated import TRAINING
 
 
 @pytest.fixture
 def program(emulated):
     """Runs a program on the emulator; late: work is done when somebody waits for it."""
-    return lambda code, late=False: emulated(PRELUDE + code, DSSTNE_CUDAEMU_LAZY=str(int(late)))
+    return lambda code, late=False: emulated(TRAINING + code, DSSTNE_CUDAEMU_LAZY=str(int(late)))
 
 
 # What a run takes beside its steps is taken twice, in runs of other lengths, and told apart from what each step takes.

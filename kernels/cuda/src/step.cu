@@ -1,4 +1,4 @@
-// The beginning of every step.
+// The beginning of every step, and how the steps of several devices hear of a failure.
 #include "step.cuh"
 
 struct BeginStepArgs {
@@ -13,4 +13,25 @@ KERNEL_BOUNDS(begin_step, BeginStepArgs, 128, 1) {
   for (int64_t t = threadIdx.x; t < step->terms; t += blockDim.x) step->losses[t] = 0.0;
   for (int64_t i = threadIdx.x; i < step->fresh_count; i += blockDim.x)
     step->rates[step->fresh_from + i] = step->fresh_rates[i];
+}
+
+struct AgreeArgs {
+  const StepRecord *step;
+  float *well;
+  const volatile uint32_t *aborted;  // in the host's memory; may be null
+  int32_t ranks;
+};
+
+// well <- 1 if nothing has failed, else 0. The ranks' numbers are added up then. One thread.
+KERNEL_BOUNDS(tell_well, AgreeArgs, 32, 1) {
+  if (threadIdx.x == 0) *a.well = a.step->results->failure == 0 ? 1.0f : 0.0f;
+}
+
+// Stops the step unless all ranks are well. A sum that was ended by the host, and sums before it, are worth nothing, whatever
+// they are: the host's word is there before it ends them, so that it is read here. One thread; a word of the host's memory.
+KERNEL_BOUNDS(hear_well, AgreeArgs, 32, 1) {
+  if (threadIdx.x != 0 || (*a.well == float(a.ranks) && !(a.aborted && *a.aborted))) return;
+  StepResults *results = a.step->results;
+  if (results->failure == 0) results->failure = kOther;
+  results->stopped = 1;
 }

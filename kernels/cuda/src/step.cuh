@@ -21,7 +21,7 @@ struct SparseRecord {
 };
 
 struct StepResults {
-  unsigned long long failure;  // 0, or what fail() makes of the first failure; stays until the host has seen it
+  unsigned long long failure;  // 0, kOther, or what fail() makes of the first failure; stays until the host has seen it
   unsigned long long stopped;  // 1: that was in an earlier step
 };
 
@@ -47,6 +47,7 @@ DEVICE Rates rates_of(const StepRecord *step, int64_t number) { return step->rat
 DEVICE bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
 
 constexpr int64_t kNoRow = (int64_t(1) << 40) - 1;
+constexpr unsigned long long kOther = 1;  // another device has failed; less than any failure of this one
 
 // Notes that a number of a launch is not finite. Of all failures the one of the first launch wins, there that of the first
 // kind, there that of the first row: an order that does not depend on timing. A bigger word is an earlier failure.

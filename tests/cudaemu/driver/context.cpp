@@ -46,6 +46,7 @@ CUresult destroy_contents(Context &context, Hold &hold) {
     device_memory(context.device).release(a);
   }
   context.allocations.clear();
+  unpin_all(context);
   for (Module *m : std::set<Module *>(context.modules)) modules.remove(m);
   context.modules.clear();
   std::erase_if(events.live, [&](const auto &e) { return e.second->context == &context; });

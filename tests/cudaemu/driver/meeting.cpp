@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "../runtime/memory.h"
 #include "state.h"
 
 using namespace emulator;
@@ -141,6 +142,17 @@ API int dsstne_cudaemu_work(void *stream, const char *name, const void *record, 
     return CUresult(call(record.data()));
   };
   return submit_to(stream, std::move(work));
+}
+
+API uint64_t dsstne_cudaemu_take(int device, size_t bytes) {
+  Hold hold(lock);
+  const uintptr_t address = device_memory(device).allocate(bytes);
+  if (address) count("live_bytes", int64_t(bytes));
+  return address;
+}
+API void dsstne_cudaemu_give(int device, uint64_t address, size_t bytes) {
+  Hold hold(lock);
+  if (device_memory(device).release(address)) count("live_bytes", -int64_t(bytes));
 }
 
 API int dsstne_cudaemu_allocated(const void *address, size_t bytes) {

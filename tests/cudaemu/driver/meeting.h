@@ -27,6 +27,10 @@ int dsstne_cudaemu_work(void *stream, const char *name, const void *record, size
 int dsstne_cudaemu_allocated(const void *address, size_t bytes);
 void dsstne_cudaemu_written(const void *address, size_t bytes);
 
+// Memory of a device that the library takes for itself, 0 if it does not fit; and gives back.
+uint64_t dsstne_cudaemu_take(int device, size_t bytes);
+void dsstne_cudaemu_give(int device, uint64_t address, size_t bytes);
+
 // Counts a call of a function, and answers the fault injected for it, or 0.
 int dsstne_cudaemu_enter(const char *function);
 }

@@ -10,7 +10,28 @@
 using namespace emulator;
 
 namespace {
-std::unordered_map<void *, std::pair<size_t, bool>> pinned;  // bytes, and whether it was allocated here
+
+struct Pinned {
+  size_t bytes;
+  bool allocated;  // here, and not registered
+  Context *owner;
+};
+std::unordered_map<void *, Pinned> pinned;
+
+void unpin(void *p, const Pinned &entry) {
+  remove_pinned(reinterpret_cast<uintptr_t>(p));
+  count("live_host_bytes", -int64_t(entry.bytes));
+  munmap(p, entry.bytes);
+}
+
+}  // namespace
+
+void emulator::unpin_all(Context &owner) {
+  std::erase_if(pinned, [&](const auto &entry) {
+    if (entry.second.owner != &owner || !entry.second.allocated) return false;
+    unpin(entry.first, entry.second);
+    return true;
+  });
 }
 
 API CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
@@ -76,7 +97,7 @@ API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  pinned[p] = {bytes, true};
+  pinned[p] = {bytes, true, context};
   add_pinned(reinterpret_cast<uintptr_t>(p), bytes);
   count("host_allocations");
   count("live_host_bytes", int64_t(bytes));
@@ -88,11 +109,9 @@ API CUresult cuMemAllocHost_v2(void **out, size_t bytes) { return cuMemHostAlloc
 API CUresult cuMemFreeHost(void *p) {
   ENTER_CONTEXT(cuMemFreeHost);
   const auto found = pinned.find(p);
-  if (found == pinned.end() || !found->second.second) return CUDA_ERROR_INVALID_VALUE;
+  if (found == pinned.end() || !found->second.allocated) return CUDA_ERROR_INVALID_VALUE;
   drain_context(*context, hold);
-  remove_pinned(reinterpret_cast<uintptr_t>(p));
-  count("live_host_bytes", -int64_t(found->second.first));
-  munmap(p, found->second.first);
+  unpin(p, found->second);
   pinned.erase(found);
   return CUDA_SUCCESS;
 }
@@ -101,7 +120,7 @@ API CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned) {
   ENTER_CONTEXT(cuMemHostRegister);
   if (!p || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (pinned.count(p)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  pinned[p] = {bytes, false};
+  pinned[p] = {bytes, false, context};
   add_pinned(reinterpret_cast<uintptr_t>(p), bytes);
   return CUDA_SUCCESS;
 }
@@ -109,7 +128,7 @@ API CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned) {
 API CUresult cuMemHostUnregister(void *p) {
   ENTER_CONTEXT(cuMemHostUnregister);
   const auto found = pinned.find(p);
-  if (found == pinned.end() || found->second.second) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (found == pinned.end() || found->second.allocated) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   drain_context(*context, hold);
   remove_pinned(reinterpret_cast<uintptr_t>(p));
   pinned.erase(found);

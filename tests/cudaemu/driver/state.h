@@ -174,6 +174,7 @@ bool is_context(const void *handle);
 CUresult usable(Context *context);  // no context, lost device, or an error that stays
 void make_ready(Context &context);  // its null stream
 CUresult destroy_contents(Context &context, Hold &hold);
+void unpin_all(Context &owner);  // gives back the pinned host memory of a context that goes
 
 std::shared_ptr<Stream> stream_of(void *handle, CUresult &why);
 CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../driver/meeting.h"
@@ -19,7 +20,25 @@ CUresult cuPointerGetAttribute(void *out, int attribute, CUdeviceptr address);
 
 namespace {
 
-enum Result { success, unhandled_cuda_error, system_error, internal_error, invalid_argument, invalid_usage };
+enum Result {
+  success,
+  unhandled_cuda_error,
+  system_error,
+  internal_error,
+  invalid_argument,
+  invalid_usage,
+  remote_error,
+  in_progress
+};
+
+constexpr size_t kOwnMemory = 1 << 20;  // of a communicator, on its device
+
+// ncclConfig_t, as far as it is looked at.
+struct Config {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+};
 
 struct UniqueId {
   char bytes[128];
@@ -28,8 +47,18 @@ struct UniqueId {
 struct Communicator {
   std::string clique;
   int rank, ranks, device;
+  bool blocking;
+  uint64_t memory;
   bool aborted = false;
   int async_error = success;
+  int unready = 0;  // so often it is asked for its state before a call that is in progress has ended
+
+  // What a call answers whose work is done in the background.
+  int begun() {
+    if (blocking) return success;
+    unready = 2;
+    return in_progress;
+  }
 };
 
 enum class Kind { all_reduce, reduce, all_gather, reduce_scatter, broadcast };
@@ -59,6 +88,7 @@ std::set<std::pair<std::string, int>> taken;  // ranks of cliques
 uint64_t made = 0;
 thread_local int depth = 0;
 thread_local std::vector<Call> group;
+thread_local int ending = success;  // what the group's end answers if nothing fails
 
 // All ranks have come: from copies of what they brought, in the order of the ranks.
 int together(const void *const *records, int ranks) {
@@ -131,6 +161,7 @@ int submit(const char *name, Communicator *c, void *stream, Part part, int peer 
   {
     std::lock_guard hold(lock);
     if (!live.count(c) || c->aborted) return invalid_argument;
+    if (c->unready) return invalid_usage;  // another call is in progress
   }
   if (int(part.type) < 0 || int(part.type) > 9 || nccl::size_of(part.type) == 0 || int(part.operation) > 4)
     return invalid_argument;
@@ -143,18 +174,27 @@ int submit(const char *name, Communicator *c, void *stream, Part part, int peer 
   if (writes && !on_device(*c, part.to, bytes * (part.kind == Kind::all_gather ? c->ranks : 1)))
     return invalid_argument;
   group.push_back({c, stream, part, peer, send});
-  if (depth > 0) return success;
+  if (depth > 0) {
+    if (!c->blocking) ending = in_progress;
+    return success;
+  }
   const Call call = group.back();
   group.clear();
-  return perform(call);
+  const int bad = perform(call);
+  return bad ? bad : c->begun();
 }
 
-int make(Communicator **out, int ranks, const std::string &clique, int rank, int device) {
+int make(Communicator **out, int ranks, const std::string &clique, int rank, int device, bool blocking = true) {
   if (ranks < 1 || rank < 0 || rank >= ranks) return invalid_argument;
   std::lock_guard hold(lock);
   if (!taken.insert({clique, rank}).second) return invalid_usage;
-  *out = new Communicator{clique, rank, ranks, device};
+  const uint64_t memory = dsstne_cudaemu_take(device, kOwnMemory);
+  if (!memory) return unhandled_cuda_error;
+  *out = new Communicator{clique, rank, ranks, device, blocking, memory};
   live.insert(*out);
+  const int answer = (*out)->begun();
+  if (depth == 0) return answer;
+  if (!blocking) ending = in_progress;
   return success;
 }
 
@@ -169,14 +209,15 @@ API int ncclGetUniqueId(UniqueId *id) {
   return success;
 }
 
-API int ncclCommInitRank(Communicator **out, int ranks, UniqueId id, int rank) {
+// In a group, all is done when each is called.
+API int ncclCommInitRankConfig(Communicator **out, int ranks, UniqueId id, int rank, const Config *config) {
   if (const int fault = dsstne_cudaemu_enter("ncclCommInitRank")) return fault;
   CUdevice device;
   if (cuCtxGetDevice(&device)) return unhandled_cuda_error;
-  return make(out, ranks, id.bytes, rank, device);
+  return make(out, ranks, id.bytes, rank, device, !config || config->blocking);
 }
-API int ncclCommInitRankConfig(Communicator **out, int ranks, UniqueId id, int rank, void *) {
-  return ncclCommInitRank(out, ranks, id, rank);
+API int ncclCommInitRank(Communicator **out, int ranks, UniqueId id, int rank) {
+  return ncclCommInitRankConfig(out, ranks, id, rank, nullptr);
 }
 
 API int ncclCommInitAll(Communicator **out, int ranks, const int *list) {
@@ -193,17 +234,21 @@ API int ncclCommFinalize(Communicator *) { return success; }
 API int ncclCommDestroy(Communicator *c) {
   std::lock_guard hold(lock);
   if (!live.erase(c)) return invalid_argument;
+  dsstne_cudaemu_give(c->device, c->memory, kOwnMemory);
   delete c;
   return success;
 }
 
 API int ncclCommAbort(Communicator *c) {
+  bool blocking;
   {
     std::lock_guard hold(lock);
     if (!live.count(c)) return invalid_argument;
+    blocking = c->blocking;
   }
   dsstne_cudaemu_abandon(c->clique.c_str());
-  return ncclCommDestroy(c);
+  const int bad = ncclCommDestroy(c);
+  return bad || blocking ? bad : int(in_progress);
 }
 
 API int ncclCommCount(const Communicator *c, int *ranks) { return *ranks = c->ranks, success; }
@@ -212,8 +257,10 @@ API int ncclCommCuDevice(const Communicator *c, int *device) { return *device = 
 
 // A fault injected for this function is an error that happened in the background.
 API int ncclCommGetAsyncError(Communicator *c, int *error) {
-  if (const int fault = dsstne_cudaemu_enter("ncclCommGetAsyncError")) c->async_error = fault;
-  *error = c->async_error;
+  std::lock_guard hold(lock);
+  if (!live.count(c)) return invalid_argument;
+  if (const int fault = dsstne_cudaemu_enter("ncclCommGetAsyncError")) c->async_error = fault, c->unready = 0;
+  *error = c->unready > 0 ? c->unready--, int(in_progress) : c->async_error;
   return success;
 }
 
@@ -233,12 +280,14 @@ API int ncclGroupEnd() {
   if (--depth > 0) return success;
   if (const int fault = dsstne_cudaemu_enter("ncclGroupEnd")) return group.clear(), fault;
   const std::vector<Call> calls = std::move(group);
+  const int answer = std::exchange(ending, success);
   group.clear();
   for (const bool sends : {true, false})
     for (const Call &c : calls)
       if ((c.peer >= 0 && c.send) == sends)
         if (const int bad = perform(c)) return bad;
-  return success;
+  for (const Call &c : calls) c.communicator->begun();
+  return answer;
 }
 
 using nccl::Operation;

@@ -1,0 +1,205 @@
+package program
+
+import (
+	"slices"
+	"sync"
+
+	"dsstne/engine/model"
+	"dsstne/kernels"
+)
+
+// Opening CUDA devices takes tenths of a second each, joining them longer, and copying a large model's weights to them as long.
+// So a placement that is closed stays open, idle, with the weights that it has been given for reading, until the next one of
+// the same kind takes it: whoever asks a model again and again pays once. It goes when memory is short, when its model is closed
+// (the weights), or when the process ends.
+
+// mostIdle is how many idle placements are kept; the oldest are closed.
+const mostIdle = 4
+
+// opened is a placement that is ready to use.
+type opened struct {
+	ranks  []Rank
+	key    string  // what equal placements have in common; empty if it is not to be kept
+	copies *Copies // what its devices have of a model; may be nil
+}
+
+var idle struct {
+	sync.Mutex
+	off  bool
+	list []*opened
+}
+
+// KeepIdle says whether placements that are closed stay open for the next one; those that are idle are closed if not.
+func KeepIdle(keep bool) {
+	idle.Lock()
+	defer idle.Unlock()
+	idle.off = !keep
+	if idle.off {
+		closeIdle(func(*opened) bool { return true })
+	}
+}
+
+// wake takes an idle placement. Those whose devices do not answer any more are closed: while one is open, so is their context.
+func wake(key string) *opened {
+	idle.Lock()
+	defer idle.Unlock()
+	closeIdle(func(o *opened) bool { return !o.healthy() })
+	for n, o := range idle.list {
+		if o.key == key {
+			idle.list = slices.Delete(idle.list, n, n+1)
+			return o
+		}
+	}
+	return nil
+}
+
+// rest closes a placement, or keeps it.
+func (o *opened) rest() error {
+	idle.Lock()
+	defer idle.Unlock()
+	if o.key == "" || idle.off || !o.healthy() {
+		return o.close()
+	}
+	if o.copies != nil {
+		m := o.copies.model
+		m.AtClose(&idle, func() { forget(m) })
+	}
+	o.trim()
+	idle.list = append(idle.list, o)
+	if len(idle.list) > mostIdle {
+		oldest := idle.list[0]
+		closeIdle(func(o *opened) bool { return o == oldest })
+	}
+	return nil
+}
+
+// forget frees what idle placements have of a model.
+func forget(m *model.Model) {
+	idle.Lock()
+	defer idle.Unlock()
+	for _, o := range idle.list {
+		if o.copies != nil && o.copies.model == m {
+			o.leaveModel()
+			o.trim()
+		}
+	}
+}
+
+// makeRoom closes all that is idle, and tells whether that was anything.
+func makeRoom() bool {
+	idle.Lock()
+	defer idle.Unlock()
+	found := len(idle.list) > 0
+	closeIdle(func(*opened) bool { return true })
+	return found
+}
+
+// closeIdle closes some of those that are idle. What they say does not matter: nobody uses them.
+func closeIdle(which func(*opened) bool) {
+	idle.list = slices.DeleteFunc(idle.list, func(o *opened) bool {
+		if which(o) {
+			_ = o.close()
+			return true
+		}
+		return false
+	})
+}
+
+// healthy tells whether all devices answer, and nothing is under way on them.
+func (o *opened) healthy() bool {
+	for _, r := range o.ranks {
+		if _, err := r.Device.Settle(0); err != nil || r.Device.Available() < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// trim gives spare memory back.
+func (o *opened) trim() {
+	for _, r := range o.ranks {
+		r.Device.Trim()
+	}
+}
+
+// leaveModel frees the copies.
+func (o *opened) leaveModel() {
+	if o.copies != nil {
+		o.copies.free()
+		o.copies = nil
+	}
+}
+
+func (o *opened) close() error {
+	o.leaveModel()
+	return Close(o.ranks)
+}
+
+// Copies are what devices that do not reach a model's memory have of its weights, for reading. They are made when they are first
+// asked for, and stay as long as the devices are open for the model.
+type Copies struct {
+	model *model.Model
+	list  map[copyKey]*weightCopy
+}
+
+type copyKey struct {
+	rank   int
+	tensor string
+}
+
+// weightCopy is a rank's copy of a tensor, or of its shard of one.
+type weightCopy struct {
+	device      kernels.Device
+	model, here kernels.Buffer
+	loaded      int64 // the model's count of changes when it was made
+}
+
+// Has tells whether there is a copy of as many numbers.
+func (c *Copies) Has(rank int, tensor string, n int64) bool {
+	known := c.list[copyKey{rank, tensor}]
+	return known != nil && known.here.Len() == n
+}
+
+// Of gives a rank's copy of what the model has in a buffer; Refresh brings its numbers.
+func (c *Copies) Of(rank int, device kernels.Device, tensor string, from kernels.Buffer) (kernels.Buffer, error) {
+	key := copyKey{rank, tensor}
+	if !c.Has(rank, tensor, from.Len()) {
+		if known := c.list[key]; known != nil { // items have come, or gone
+			known.here.Free()
+			delete(c.list, key)
+		}
+		here, err := device.Alloc(from.Len())
+		if err != nil {
+			return nil, err
+		}
+		if c.list == nil {
+			c.list = map[copyKey]*weightCopy{}
+		}
+		c.list[key] = &weightCopy{device: device, here: here, loaded: -1}
+	}
+	known := c.list[key]
+	known.model = from
+	return known.here, nil
+}
+
+// Refresh copies what was changed since the copies were made. The caller has the right to read the model.
+func (c *Copies) Refresh() error {
+	changes := c.model.Changes()
+	for _, known := range c.list {
+		if known.loaded == changes {
+			continue
+		}
+		if err := known.device.Write(known.here, 0, known.model.Float32()); err != nil {
+			return err
+		}
+		known.loaded = changes
+	}
+	return nil
+}
+
+func (c *Copies) free() {
+	for _, known := range c.list {
+		known.here.Free()
+	}
+	c.list = nil
+}

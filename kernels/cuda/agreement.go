@@ -1,0 +1,69 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"sync/atomic"
+	"unsafe"
+
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+// agreement is what a device of a group needs to hear of failures of the others. Each adds 1 to a sum if it is well; whoever does
+// not find as many as there are devices goes on without changing a weight, and so does everybody in a group that was aborted,
+// whose sums may be anything.
+type agreement struct {
+	well    driver.Address
+	aborted unsafe.Pointer // a word in pinned memory
+}
+
+// wordSize is what the pinned word and the sum take.
+const wordSize = 256
+
+func (a *agreement) take() (err error) {
+	if a.aborted, err = driver.HostAlloc(wordSize); err != nil {
+		return err
+	}
+	a.say(false)
+	a.well, err = driver.Alloc(wordSize)
+	return err
+}
+
+// say tells the device's work whether the group was aborted.
+func (a *agreement) say(aborted bool) {
+	if a.aborted != nil {
+		atomic.StoreUint32((*uint32)(a.aborted), uint32(flag(aborted)))
+	}
+}
+
+func (a *agreement) free() (err error) {
+	if a.aborted != nil {
+		err = driver.HostFree(a.aborted)
+	}
+	if a.well != 0 {
+		err = errors.Join(err, driver.Free(a.well))
+	}
+	*a = agreement{}
+	return err
+}
+
+// agree puts the question into the stream, and what follows from the answer.
+func (d *device) agree(s *kernels.Step, ranks int, to kernels.Communicator) error {
+	type args struct {
+		step, well, aborted driver.Address
+		ranks               int32
+	}
+	return d.run("agreeing", s, nil, func() error {
+		word := driver.Address(uintptr(d.agreement.aborted))
+		a := &args{d.step.at, d.agreement.well, word, int32(ranks)}
+		if err := launch(d, "tell_well", driver.Dim{X: 1}, driver.Dim{X: 32}, a); err != nil {
+			return err
+		}
+		if err := to.AllReduce(&buffer{device: d, at: d.agreement.well, n: 1}, 1); err != nil {
+			return err
+		}
+		return launch(d, "hear_well", driver.Dim{X: 1}, driver.Dim{X: 32}, a)
+	})
+}

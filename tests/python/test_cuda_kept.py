@@ -1,0 +1,154 @@
+"""Devices stay open between calls, with the weights that they were given, by the counters of the emulated driver."""
+
+import pytest
+
+PRELUDE = """
+import json, os, threading
+import numpy as np, scipy.sparse, dsstne
+from emulator import Control
+control = Control()
+X = scipy.sparse.random(30, 400, 0.1, "csr", np.float32, random_state=np.random.default_rng(1))
+device = "cuda:0"
+
+def fitted():
+    return dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu")
+
+def asked(model, devices=None):
+    return model.recommend(X[:4], k=5, devices=devices or device)[0]
+
+def counted(work):
+    control.reset_counts()
+    work()
+    return control.counts()
+
+def uploaded(work):
+    return counted(work).get("bytes.host_to_device", 0)
+
+def live():
+    return control.counts()["live_bytes"]
+
+model = fitted()
+weights = 4 * model.parameters
+"""
+
+
+@pytest.fixture(params=["cuda:0", "all"])
+def kept(request, emulated):
+    """Runs a program that keeps its devices."""
+    return lambda code: emulated(PRELUDE + f"device = {request.param!r}\n" + code, keep=True)
+
+
+def test_a_model_that_answers_again_is_not_copied_again(kept):
+    kept(
+        "first = uploaded(lambda: asked(model))\n"
+        "again = counted(lambda: asked(model))\n"
+        "assert first > weights > 4 * again['bytes.host_to_device'], (first, again, weights)\n"
+        "assert again.get('calls.cuDevicePrimaryCtxRetain', 0) == again.get('calls.cuModuleLoadData', 0) == 0, again\n"
+        "similar = uploaded(lambda: model.similar_items([1, 2], k=3, devices=device))\n"
+        "assert 4 * similar < weights, similar\n"
+        "assert (asked(model) == asked(model, 'cpu')).all()\n"
+    )
+
+
+def test_weights_that_were_changed_are_copied_again(kept):
+    kept(
+        "asked(model)\n"
+        "model.set_tensor('output.weight', -model.tensor('output.weight'))\n"
+        "assert uploaded(lambda: asked(model)) > weights\n"
+        "assert (asked(model) == asked(model, 'cpu')).all()\n"
+        "with dsstne.Trainer(model, X, learning_rate=0.1, devices=device) as trainer:\n"
+        "    trainer.run(epochs=2)\n"
+        "    assert (asked(model) == asked(model, 'cpu')).all()\n"
+        "assert (asked(model) == asked(model, 'cpu')).all()\n"
+    )
+
+
+def test_another_model_takes_the_devices_over(kept):
+    kept(
+        "other = fitted()\n"
+        "other.set_tensor('output.weight', -model.tensor('output.weight'))\n"
+        "for _ in range(2):\n"
+        "    for one in model, other:\n"
+        "        assert (asked(one) == asked(one, 'cpu')).all()\n"
+        "        held = live()\n"
+        "asked(model)\n"
+        "assert live() == held\n"
+    )
+
+
+def test_memory_comes_back_with_the_model_and_when_nothing_is_to_be_kept(kept):
+    kept(
+        "asked(model)\n"
+        "held = live()\n"
+        "model.close()\n"
+        "assert held - live() >= weights, (held, live(), weights)\n"
+        "dsstne.keep_devices(False)\n"
+        "assert live() == 0\n"
+        "other = fitted()\n"
+        "asked(other)\n"
+        "assert live() == 0\n"
+        "dsstne.keep_devices(True)\n"
+        "asked(other)\n"
+        "assert live() > 0\n"
+    )
+
+
+def test_what_is_kept_goes_when_memory_is_short(emulated):
+    emulated(
+        PRELUDE + "wide = dsstne.fit(scipy.sparse.random(9, 60_000, 0.1, 'csr', np.float32), hidden=[100], epochs=0,\n"
+        "    progress=False, devices='cpu')\n"  # 48 MB
+        "def ask(device): return wide.similar_items([1, 2], k=3, devices=device)[0]\n"
+        "ask('cuda:0')\n"
+        "assert live() > 24_000_000\n"
+        "for _ in range(3):\n"
+        "    assert (ask(['cuda:0', 'cuda:1']) == ask('cpu')).all()\n"
+        "    assert (ask('cuda:0') == ask('cpu')).all()\n"
+        "wider = dsstne.fit(scipy.sparse.random(9, 60_000, 0.1, 'csr', np.float32), hidden=[100], epochs=0,\n"
+        "    progress=False, devices='cpu')\n"
+        "assert wider.similar_items([1, 2], k=3, devices='cuda:0')[0].shape == (2, 3)\n",
+        keep=True,
+        DSSTNE_CUDAEMU_MEMORY=str(60 << 20),
+    )
+
+
+def test_devices_that_fail_are_not_kept(kept):
+    kept(
+        "asked(model)\n"
+        "for function, code in ('kernel:*', 719), ('cuMemcpyHtoDAsync', 700), ('cuLaunchKernel', 999):\n"
+        "    control.fail(function, 1, code)\n"
+        "    try:\n        asked(model)\n    except dsstne.DeviceFailedError:\n        pass\n"
+        "    else:\n        raise AssertionError(function)\n"
+        "    control.clear_faults()\n"
+        "    assert (asked(model) == asked(model, 'cpu')).all(), function\n"
+    )
+
+
+def test_calls_at_the_same_time_have_devices_of_their_own(kept):
+    kept(
+        "want, found = asked(model, 'cpu'), []\n"
+        "def work():\n    found.extend((asked(model) == want).all() for _ in range(5))\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "assert found == [True] * 20\n"
+    )
+
+
+def test_a_forked_process_does_not_touch_what_is_kept(kept):
+    out = kept(
+        "asked(model)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    try:\n        asked(model)\n    except dsstne.DsstneError as error:\n        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "assert (asked(model) == asked(model, 'cpu')).all()\n"
+    )
+    assert "fork" in out
+
+
+def test_keep_devices_takes_a_truth_value(emulated):
+    out = emulated(
+        PRELUDE + "try:\n    dsstne.keep_devices(None)\nexcept dsstne.InvalidArgumentError as error:\n    print(error)"
+    )
+    assert out.strip() == "keep is None; it must be True or False"
