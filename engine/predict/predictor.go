@@ -24,6 +24,7 @@ type Predictor struct {
 	planned   int64          // most rows of a batch: what the program has room for
 	held      []program.Part // memory that there is between calls
 	readers   []*csr.Reader  // by slot
+	further   [2]csr.Reader  // of the slots behind these; large, so they stay
 	step      kernels.Step   // after the program's slots there are those for items to leave out and for targets
 	cancelled atomic.Bool
 }

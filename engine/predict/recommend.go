@@ -116,7 +116,8 @@ func (r *ranking) read(slot int, d *csr.Matrix, what string) (*program.Feed, err
 			return data, fault.Wrap(err, "the dataset of %s", what)
 		}
 	}
-	r.readers[slot] = &csr.Reader{Matrix: d, Limit: f.Entries, RowsOnly: true}
+	r.readers[slot] = &p.further[slot]
+	r.readers[slot].Matrix, r.readers[slot].Limit, r.readers[slot].RowsOnly = d, f.Entries, true
 	if !p.IsBound(d) {
 		r.spec.Held = append(r.spec.Held[:len(r.spec.Held):len(r.spec.Held)],
 			program.Part{Name: "data", Of: what, Bytes: d.Bytes(), Device: "host", Held: true})
@@ -143,6 +144,7 @@ func (r *ranking) close() {
 	// The next call may have no such items, and should not hold memory for these.
 	for slot := range r.readers {
 		*r.p.step.Sparse[len(r.p.readers)+slot] = kernels.SparseBatch{}
+		r.p.further[slot].Matrix = nil
 	}
 }
 

@@ -80,15 +80,12 @@ func faces(net *network.Network, layer network.Layer, kind network.Kind) bool {
 	return false
 }
 
-// gradientAlignment is in numbers: every gradient begins where vectors of any device may.
-const gradientAlignment = 64
-
 // allGradients takes one buffer for the gradients of all weights, which is exchanged in one go.
 func (b *builder) allGradients(tensors []network.Tensor) (err error) {
 	size := int64(0)
 	for _, t := range tensors {
 		b.gradientAt[t.Name] = size
-		size += (t.Rows*t.Columns + gradientAlignment - 1) / gradientAlignment * gradientAlignment
+		size += aligned(t.Rows * t.Columns)
 	}
 	b.gradientSize = size
 	b.gradients, err = b.p.memory.alloc("gradients", "all weights", size)

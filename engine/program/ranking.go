@@ -90,13 +90,6 @@ func (r *Ranking) build(dry bool) error {
 		if err := r.rank(b); err != nil {
 			return err
 		}
-		workspace, err := b.p.memory.alloc("workspace", "the ranking", b.most)
-		if err != nil {
-			return err
-		}
-		for _, take := range b.scratch {
-			take(workspace)
-		}
 	}
 	return nil
 }
@@ -168,23 +161,27 @@ func (r *Ranking) rank(b *builder) error {
 	if b.sharded() {
 		k = each
 	}
-	found, err := m.alloc("recommendations", "", 2*s.Rows*k)
-	if err != nil {
-		return err
-	}
 	exclude, _ := s.slots()
 	op := &kernels.TopK{Scorer: shard.Scorer, K: k, First: shard.First, Exclude: -1}
 	if s.Exclude != nil {
 		op.Exclude = exclude
 	}
-	op.IDs, op.Scores = halves(found)
+	b.workspace(op, func(buffer kernels.Buffer) { op.Workspace = buffer })
+	own, err := m.allocAll(want{"recommendations", "", 2 * s.Rows * k}, want{"workspace", "the ranking", b.most})
+	if err != nil {
+		return err
+	}
+	found := own[0]
+	for _, take := range b.scratch {
+		take(own[1])
+	}
+	op.IDs, op.Scores = r.halves(found, k)
 	if s.Allowed != nil {
 		bits := func() []float32 { return kernels.Bits(s.Allowed(shard.First, shard.Items)) }
 		if op.Allowed, err = b.constants("filter", 2*((shard.Items+63)/64), bits); err != nil {
 			return err
 		}
 	}
-	b.workspace(op, func(buffer kernels.Buffer) { op.Workspace = buffer })
 	b.add(fmt.Sprintf("TopK %d of %d items", k, shard.Items), func(s *kernels.Step) error { return device.TopK(op, s) })
 	if b.sharded() {
 		if found, err = r.merge(b, found, each); err != nil {
@@ -203,12 +200,12 @@ func (r *Ranking) rank(b *builder) error {
 	return nil
 }
 
-// halves are the items and the scores of lists.
-func halves(lists kernels.Buffer) (ids, scores kernels.Buffer) {
+// halves are the items and the scores of lists of k.
+func (r *Ranking) halves(lists kernels.Buffer, k int64) (ids, scores kernels.Buffer) {
 	if lists == nil { // a dry builder
 		return nil, nil
 	}
-	n := lists.Len() / 2
+	n := r.spec.Rows * k
 	return lists.Slice(0, n), lists.Slice(n, n)
 }
 
@@ -238,7 +235,7 @@ func (r *Ranking) merge(b *builder, part kernels.Buffer, each int64) (kernels.Bu
 		return nil, err
 	}
 	op := &kernels.MergeTopK{Shards: ranks, Each: each, Stride: s.Rows, Parts: all, K: s.K}
-	op.IDs, op.Scores = halves(merged)
+	op.IDs, op.Scores = r.halves(merged, s.K)
 	b.add(fmt.Sprintf("MergeTopK %d of %d x %d", s.K, ranks, each), func(s *kernels.Step) error { return device.MergeTopK(op, s) })
 	return merged, nil
 }
@@ -248,7 +245,7 @@ func (r *Ranking) count(b *builder) (err error) {
 	s, m, device := &r.spec, b.p.memory, b.device
 	_, targets := s.slots()
 	op := &kernels.RankingMetrics{Metrics: s.Metrics, Items: r.items, K: s.K, Target: targets}
-	op.IDs, _ = halves(r.ids)
+	op.IDs, _ = r.halves(r.ids, s.K)
 	table := func() []float32 { return kernels.Bits(kernels.DiscountTable(s.K)) }
 	if op.Discounts, err = b.constants("discounts", 2*(2*s.K+1), table); err != nil {
 		return err
