@@ -26,7 +26,6 @@ type device struct {
 	graphs    map[*graph]bool
 	member    membership // of a group; nil if the device is alone
 	agreement agreement  // how steps hear of failures of the others
-	joined    int        // how often the group was joined anew: what was captured before is of a group that is gone
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
 	closed   bool
@@ -155,9 +154,7 @@ func (d *device) Close() error {
 	}
 	err := d.do("closing", func() error {
 		err := errors.Join(d.copies.Synchronize(), d.stream.Synchronize())
-		for g := range d.graphs {
-			err = errors.Join(err, d.closeGraph(g))
-		}
+		err = errors.Join(err, d.closeGraphs())
 		if d.member != nil {
 			err = errors.Join(err, d.member.leave(), d.agreement.free())
 		}

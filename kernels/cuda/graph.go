@@ -16,7 +16,6 @@ type graph struct {
 	ready  bool // there is an exec
 	exec   driver.Exec
 	record driver.Address // that its launches read
-	joined int            // device.joined, when it was captured
 	sites  []site
 }
 
@@ -48,11 +47,11 @@ func (d *device) graphOf(list *kernels.List) *graph {
 		return nil
 	}
 	g, _ := list.Kept.(*graph)
-	if g != nil && g.record == d.step.at && g.joined == d.joined {
+	if d.graphs[g] && g.record == d.step.at { // it is not when the group was joined anew
 		return g
 	}
 	list.Free()
-	next := &graph{device: d, record: d.step.at, joined: d.joined}
+	next := &graph{device: d, record: d.step.at}
 	d.graphs[next], list.Kept = true, next
 	if g != nil { // the code is there
 		return next
@@ -87,7 +86,7 @@ func (d *device) capture(g *graph, walk func() error) error {
 func (g *graph) Free() {
 	d := g.device
 	if !d.graphs[g] {
-		return // the device was closed
+		return // the device was closed, or its group ended
 	}
 	_ = d.do("freeing a graph", func() error {
 		var err error
@@ -96,6 +95,14 @@ func (g *graph) Free() {
 		}
 		return errors.Join(err, d.closeGraph(g))
 	})
+}
+
+// closeGraphs gives all graphs back, when nothing is under way. Lists that keep one have it captured anew.
+func (d *device) closeGraphs() (err error) {
+	for g := range d.graphs {
+		err = errors.Join(err, d.closeGraph(g))
+	}
+	return err
 }
 
 func (d *device) closeGraph(g *graph) error {

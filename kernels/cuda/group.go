@@ -4,6 +4,8 @@ package cuda
 
 import (
 	"errors"
+	"sync/atomic"
+	"time"
 
 	"dsstne/engine/fault"
 	"dsstne/kernels"
@@ -16,7 +18,7 @@ type membership interface {
 	kernels.Communicator
 	// captures tells whether collectives may be captured into a graph.
 	captures() bool
-	// launch launches such a graph, unless the group was aborted: then what was captured is of communicators that are gone.
+	// launch launches such a graph, unless the group was aborted.
 	launch(graph func() error) error
 	// watch looks after the group while the device's work is waited for, until the function that it returns is called. That
 	// tells whether the group has failed, and with it whatever the device has computed since.
@@ -83,4 +85,29 @@ func (d *device) watched(wait func() error) (group, err error) {
 	end := d.member.watch()
 	err = wait()
 	return end(), err
+}
+
+// watchInterval is how often a group is looked at while it is waited for. What goes wrong in the background is rare, and
+// would be waited for in vain.
+const watchInterval = 100 * time.Millisecond
+
+// repeat looks again and again, until something is found or end is called, which looks once more.
+func repeat(interval time.Duration, look func() error) (end func() error) {
+	var ended atomic.Bool
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Hour, func() {
+		if look() != nil || ended.Load() {
+			return
+		}
+		timer.Reset(interval)
+		if ended.Load() { // since it was asked, so the end may not have met this timer
+			timer.Stop()
+		}
+	})
+	timer.Reset(interval)
+	return func() error {
+		ended.Store(true)
+		timer.Stop()
+		return look()
+	}
 }

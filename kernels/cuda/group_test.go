@@ -9,7 +9,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -203,6 +205,41 @@ func TestAnAbortedGroupLetsEverybodyGoAndCanBeJoinedAgain(t *testing.T) {
 				require.Equal(t, numbersOf(cause, n), read(t, d, buffers[rank]))
 			}
 		}
+	})
+}
+
+func TestNobodyLooksAgainAfterTheEnd(t *testing.T) {
+	var looks atomic.Int32
+	inside, let := make(chan struct{}), make(chan struct{})
+	end := repeat(time.Millisecond, func() error {
+		if looks.Add(1) == 3 {
+			close(inside)
+			<-let
+		}
+		return nil
+	})
+	<-inside // the timer is not set, so that stopping it does nothing
+	require.NoError(t, end())
+	close(let)
+	time.Sleep(20 * time.Millisecond)
+	require.EqualValues(t, 4, looks.Load(), "those of the timer and that of the end")
+}
+
+func TestALaunchThatWaitsDoesNotKeepOthersFromAborting(t *testing.T) {
+	joined(t, 2, func(t *testing.T, group []*device) {
+		aborted := make(chan struct{})
+		require.NoError(t, group[0].member.launch(func() error {
+			go func() {
+				group[1].member.Abort()
+				close(aborted)
+			}()
+			select {
+			case <-aborted:
+				return nil
+			case <-time.After(10 * time.Second):
+				return errors.New("it waits")
+			}
+		}))
 	})
 }
 

@@ -21,8 +21,11 @@ type ncclGroup struct {
 
 	mu      sync.RWMutex // guards what follows
 	ranks   []*nccl.Communicator
-	aborted bool
-	failure error // of a collective, in the background
+	aborted bool          // the communicators are no more
+	failure error         // of a collective, in the background
+	apart   error         // why the group could not be joined again
+	gone    chan struct{} // closed when the library has ended communicators that were aborted
+	left    bool
 }
 
 type ncclRank struct {
@@ -46,7 +49,8 @@ func joinNCCL(devices []*device) ([]membership, error) {
 // collective of a kind, and what others take or give back meanwhile, is not known.
 func (g *ncclGroup) join() error {
 	before := g.free()
-	if err := g.communicators(); err != nil {
+	ranks, err := g.communicators()
+	if err != nil {
 		return err
 	}
 	g.taken = make([]int64, len(before))
@@ -55,6 +59,12 @@ func (g *ncclGroup) join() error {
 			g.taken[rank] = max(0, before[rank]-after)
 		}
 	}
+	for _, d := range g.devices {
+		d.agreement.say(false)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ranks, g.aborted, g.failure, g.apart = ranks, false, nil, nil
 	return nil
 }
 
@@ -70,18 +80,19 @@ func (g *ncclGroup) free() []int64 {
 	return list
 }
 
-func (g *ncclGroup) communicators() error {
+func (g *ncclGroup) communicators() (ranks []*nccl.Communicator, err error) {
 	enter := make([]func() (func(), error), len(g.devices))
 	for rank, d := range g.devices {
 		enter[rank] = d.context.Enter
 	}
 	// On one thread, which is in some context of ours: the library changes the current device, and gives it back or not.
-	return g.devices[0].do("joining the devices", func() (err error) {
-		if g.ranks, err = nccl.Join(enter); err != nil {
+	err = g.devices[0].do("joining the devices", func() (err error) {
+		if ranks, err = nccl.Join(enter); err != nil {
 			return fault.Wrap(err, "%d devices cannot be joined", len(g.devices))
 		}
 		return nil
 	})
+	return ranks, err
 }
 
 func (r ncclRank) String() string { return "NCCL " + nccl.Version() }
@@ -89,26 +100,36 @@ func (r ncclRank) String() string { return "NCCL " + nccl.Version() }
 // captures: a collective is a launch like others.
 func (ncclRank) captures() bool { return true }
 
-// launch: nobody ends the communicators between the look at them and the launch.
-func (r ncclRank) launch(graph func() error) error {
+// communicator is the rank's, or an error says why there is none.
+func (r ncclRank) communicator() (*nccl.Communicator, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if r.aborted {
-		return kernels.ErrAborted
+	switch {
+	case !r.aborted:
+		return r.ranks[r.rank], nil
+	case r.apart != nil:
+		return nil, r.apart
+	}
+	return nil, kernels.ErrAborted
+}
+
+// launch: a group that is aborted meanwhile does no harm, since what the graph refers to lives as long as it. So nobody who wants
+// to abort it has to wait for a launch, which itself may wait for room in its queue, and for another rank.
+func (r ncclRank) launch(graph func() error) error {
+	if _, err := r.communicator(); err != nil {
+		return err
 	}
 	return graph()
 }
 
 // put puts a collective into the rank's stream.
 func (r ncclRank) put(what string, work func(*nccl.Communicator) error) error {
-	r.mu.Lock()
-	c, aborted := r.ranks[r.rank], r.aborted
-	r.mu.Unlock()
-	if aborted {
-		return kernels.ErrAborted
+	c, err := r.communicator()
+	if err != nil {
+		return err
 	}
 	d := r.devices[r.rank]
-	err := d.do(what, func() error { return work(c) })
+	err = d.do(what, func() error { return work(c) })
 	if err != nil && !errors.Is(err, kernels.ErrAborted) {
 		return fault.Wrap(err, "%s, %s", d.info.Name, what)
 	}
@@ -155,7 +176,8 @@ func (r ncclRank) Memory() int64 { return r.taken[r.rank] + wordSize }
 func (r ncclRank) Agree(s *kernels.Step) error { return r.devices[r.rank].agree(s, len(r.devices), r) }
 
 // Abort ends all communicators: a kernel of the library that waits for another rank returns, and what is behind it in the
-// stream goes on with sums that are none. So the devices are told before.
+// stream goes on with sums that are none. So the devices are told before. The library does not return from this before the graphs
+// are gone, so it is asked in the background, for all ranks at once: the kernel of one may wait for another.
 func (g *ncclGroup) Abort() { g.abort(nil) }
 
 func (g *ncclGroup) abort(failure error) {
@@ -164,55 +186,79 @@ func (g *ncclGroup) abort(failure error) {
 	if g.failure == nil {
 		g.failure = failure
 	}
+	if g.aborted {
+		return
+	}
 	g.aborted = true
 	for _, d := range g.devices {
 		d.agreement.say(true)
 	}
-	for _, c := range g.ranks {
-		c.Abort()
+	g.gone = make(chan struct{})
+	go ended(g.ranks, g.gone)
+}
+
+// ended returns when the library has ended the communicators of all ranks.
+func ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
+	defer func() { _ = recover() }() // then gone stays open, and who waits for it says so
+	var all sync.WaitGroup
+	for _, c := range ranks {
+		all.Go(c.Abort)
+	}
+	all.Wait()
+	close(gone)
+}
+
+// patience is how long the library may take to end communicators that nothing refers to any more.
+const patience = time.Minute
+
+// end waits until communicators that were aborted are gone. The library keeps them for as long as there are graphs that were
+// captured with them, so these are given back on all devices, when what is under way has ended.
+func (g *ncclGroup) end() error {
+	var err error
+	for _, d := range g.devices {
+		if !d.closed {
+			err = errors.Join(err, d.do("ending a group", func() error {
+				return errors.Join(d.stream.Synchronize(), d.closeGraphs())
+			}))
+		}
+	}
+	if err != nil {
+		return err // the library may wait for ever for a device that does not answer
+	}
+	select {
+	case <-g.gone:
+		return nil
+	case <-time.After(patience):
+		return fault.New(fault.DeviceFailed, "NCCL has not ended its communicators within %v", patience)
 	}
 }
 
-// Reset joins the devices anew: communicators that were aborted are gone.
+// Reset joins the devices anew, if the group was aborted. If it fails, the group stays so, and says why when it is used.
 func (g *ncclGroup) Reset() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.aborted {
+	g.mu.RLock()
+	aborted := g.aborted
+	g.mu.RUnlock()
+	if !aborted {
 		return nil
 	}
-	// Steps that are under way must not see the word change.
-	for _, d := range g.devices {
-		if err := d.do("joining the devices again", d.stream.Synchronize); err != nil {
-			return err
-		}
+	err := g.end()
+	if err == nil {
+		err = g.join()
 	}
-	if err := g.join(); err != nil {
-		return err
+	if err != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.apart = err
 	}
-	for _, d := range g.devices {
-		d.joined++
-		d.agreement.say(false)
-	}
-	g.aborted, g.failure = false, nil
-	return nil
+	return err
 }
 
-// watchInterval is how often a group is looked at while it is waited for. What goes wrong in the background is rare, and
-// would be waited for in vain.
-const watchInterval = 100 * time.Millisecond
+func (r ncclRank) watch() (end func() error) { return repeat(watchInterval, r.look) }
 
-func (r ncclRank) watch() (end func() error) {
-	var timer *time.Timer
-	timer = time.AfterFunc(time.Hour, func() {
-		if r.look() == nil {
-			timer.Reset(watchInterval)
-		}
-	})
-	timer.Reset(watchInterval)
-	return func() error {
-		timer.Stop()
-		return r.look()
-	}
+func (r ncclRank) now() (c *nccl.Communicator, aborted bool, failure error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.ranks[r.rank], r.aborted, r.failure
 }
 
 // look asks the library about the rank's communicator; if it has failed, all are ended.
@@ -222,27 +268,29 @@ func (r ncclRank) look() (err error) {
 			err = fault.New(fault.Internal, "panic: %s", fmt.Sprint(p))
 		}
 	}()
-	r.mu.Lock()
-	c, aborted, failure := r.ranks[r.rank], r.aborted, r.failure
-	r.mu.Unlock()
-	if failure != nil {
+	c, aborted, failure := r.now()
+	switch {
+	case failure != nil:
 		return failure
-	}
-	if aborted {
+	case aborted:
 		return kernels.ErrAborted
 	}
-	if err := c.Check(); err != nil {
-		if !errors.Is(err, kernels.ErrAborted) {
-			err = fault.Wrap(err, "%s", r.devices[r.rank].info.Name)
-			r.abort(err)
-		}
-		return err
+	if err = c.Check(); err != nil && !errors.Is(err, kernels.ErrAborted) {
+		err = fault.Wrap(err, "%s", r.devices[r.rank].info.Name)
+		r.abort(err)
 	}
-	return nil
+	return err
 }
 
-// leave ends the communicators, with the first of the devices that is closed.
+// leave ends the communicators, with the first of the devices that is closed. One that is lost says so when it is used.
 func (g *ncclGroup) leave() error {
+	if g.left {
+		return nil
+	}
+	g.left = true
 	g.Abort()
+	if err := g.end(); !driver.Lost(err) {
+		return err
+	}
 	return nil
 }

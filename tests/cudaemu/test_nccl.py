@@ -1,6 +1,7 @@
 """The stand-in for NCCL: collectives of several emulated devices."""
 
 import ctypes
+import threading
 
 import numpy as np
 import pytest
@@ -137,19 +138,54 @@ def test_sends_and_receives_around_a_ring(nccl):
 
 def test_collectives_in_captured_graphs_meet_at_each_launch(nccl, driver):
     x = {r: r.upload(np.ones(8)) for r in nccl.ranks}
-    execs = {}
-    for r in nccl.ranks:
-        with r:
-            driver("cuStreamBeginCapture_v2", r.stream, 1)
-            nccl.all_reduce(r, x[r], 8)
-            graph = ctypes.c_uint64()
-            driver("cuStreamEndCapture", r.stream, ctypes.byref(graph))
-            execs[r] = driver.out("cuGraphInstantiateWithFlags", graph.value, 0)
+    execs = {r: captured(nccl, driver, r, x[r]) for r in nccl.ranks}
     for _ in range(2):
         for r in nccl.ranks:
             with r:
                 driver("cuGraphLaunch", execs[r], r.stream)
     assert all(np.all(r.read(x[r], 8) == RANKS**2) for r in nccl.ranks)
+    for executable in execs.values():
+        driver("cuGraphExecDestroy", executable)
+
+
+def captured(nccl, driver, rank, x):
+    with rank:
+        driver("cuStreamBeginCapture_v2", rank.stream, 1)
+        nccl.all_reduce(rank, x, 8)
+        graph = ctypes.c_uint64()
+        driver("cuStreamEndCapture", rank.stream, ctypes.byref(graph))
+        executable = driver.out("cuGraphInstantiateWithFlags", graph.value, 0)
+        driver("cuGraphDestroy", graph.value)
+    return executable
+
+
+@pytest.mark.parametrize("function", ["ncclCommAbort", "ncclCommDestroy"])
+def test_a_communicator_ends_when_no_captured_graph_refers_to_it(nccl, driver, function):
+    first = nccl.ranks[0]
+    executable = captured(nccl, driver, first, first.upload(np.ones(8)))
+    ending = threading.Thread(target=nccl, args=(function, first.communicator))
+    ending.start()
+    ending.join(0.2)
+    assert ending.is_alive()
+    if function == "ncclCommAbort":
+        with first:
+            driver("cuGraphLaunch", executable, first.stream)  # nobody is waited for any more
+            driver("cuStreamSynchronize", first.stream)
+    driver("cuGraphExecDestroy", executable)
+    ending.join(10)
+    assert not ending.is_alive()
+    assert not driver.messages()
+
+
+def test_a_graph_that_stays_is_an_error_and_no_hang(nccl, driver, monkeypatch):
+    monkeypatch.setenv("DSSTNE_CUDAEMU_TIMEOUT", "0")
+    first = nccl.ranks[0]
+    executable = captured(nccl, driver, first, first.upload(np.ones(8)))
+    assert nccl.code("ncclCommAbort", first.communicator) == 1
+    assert "a communicator cannot end: 1 captured collectives refer to it" in driver.messages()
+    with first:
+        assert driver.code("cuStreamSynchronize", first.stream) == 702
+    driver("cuGraphExecDestroy", executable)
 
 
 def test_a_rank_that_never_comes_is_an_error_and_no_hang(nccl, driver, monkeypatch):

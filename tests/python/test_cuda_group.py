@@ -126,6 +126,7 @@ for function in functions:
         now = {name: value for name, value in control.counts().items() if name.startswith("live")}
         assert now == held, (function, n, now, held)
 assert raised == set(functions), set(functions) - raised
+assert not control.messages()
 print(parts)
 """
 
@@ -135,6 +136,42 @@ print(parts)
 )
 def test_after_a_failure_no_weight_is_made_of_wrong_sums(joined, count, way, late):
     joined(f"{HEAD}count, way = {count}, {way!r}\n{FAULTS}", late)
+
+
+# The group is asked to join again when a run has failed, when the next one has, and when the devices are to be kept.
+NOT_JOINED_AGAIN = """
+X = matrix(60, 50)
+options = {"devices": devices_of(3), "parallel": way, "batch_size": 10}
+functions = ("ncclCommInitRank", "ncclGroupEnd")
+for broken, code in (("cuGraphLaunch", 999), ("ncclAllReduce", 3)):
+    for function in functions:
+        for n in (1, 3):
+            with trainer(X, **options) as t:
+                t.run(steps=1 if broken == "ncclAllReduce" else 4)
+                control.fail(broken, 1, code)
+                for k in range(3):  # as often as it is tried again
+                    control.fail(function, n + k, 2)
+                for attempt in range(4):
+                    try:
+                        t.run(steps=2)
+                        assert attempt > 0, (broken, function, n)
+                        break
+                    except (dsstne.DeviceFailedError, dsstne.DeviceUnavailableError) as error:
+                        assert broken in str(error) or attempt > 0, (broken, function, n, error)
+                control.clear_faults()
+                t.run(steps=2)
+                assert all(np.isfinite(x).all() for x in tensors(t.model).values())
+            model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices=devices_of(3), parallel=way)
+            assert all(np.isfinite(x).all() for x in tensors(model).values())
+assert not control.messages()
+"""
+
+
+@pytest.mark.parametrize("joined", ["NCCL"], indirect=True)
+@pytest.mark.parametrize("way", ["model", "data"])
+def test_a_group_that_cannot_be_joined_again_is_an_error_and_joined_later(joined, way):
+    for late in (False, True):
+        joined(f"{HEAD}way = {way!r}\n{NOT_JOINED_AGAIN}", late)
 
 
 LOST = """

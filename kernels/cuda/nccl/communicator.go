@@ -158,14 +158,16 @@ func (c *Communicator) settled(name string, code C.int) error {
 	return nil
 }
 
-// Abort ends the communicator: what it has in its stream ends without a result, and later calls fail with ErrAborted. It
-// may be called twice.
+// Abort ends the communicator: what it has in its stream ends without a result, and later calls fail with ErrAborted. That is
+// so at once, but the library waits in this call until all graphs are gone that collectives were captured into. It may be
+// called twice.
 func (c *Communicator) Abort() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.c != nil {
-		C.dsstne_nccl_abort(c.c) // the communicator is gone, whatever the answer is
-		c.c = nil
+	ended := c.c
+	c.c = nil // nobody finds it any more
+	c.mu.Unlock()
+	if ended != nil {
+		C.dsstne_nccl_abort(ended) // the communicator is gone, whatever the answer is
 	}
 }
 

@@ -12,15 +12,23 @@ namespace {
 
 using Bytes = std::vector<char>;
 
-// The meetings of a clique that have not ended, by their number, and how many each rank has joined.
+// The meetings of a clique that have not ended, by their number, how many each rank has joined, and what captured ones hold.
 struct Clique {
   std::map<uint64_t, std::shared_ptr<Meeting>> open;
   std::map<int, uint64_t> joined;
+  std::map<int, std::shared_ptr<void>> captured;  // by rank
+  bool abandoned = false;
 };
 std::map<std::string, Clique> cliques;  // under the driver's lock
 
 std::shared_ptr<Meeting> attend(const std::string &name, int rank, int ranks) {
   Clique &clique = cliques[name];
+  if (clique.abandoned) {
+    auto alone = std::make_shared<Meeting>();
+    alone->joined = alone->expected;
+    alone->all = [] { return CUresult(CUDA_SUCCESS); };
+    return alone;
+  }
   const uint64_t number = clique.joined[rank]++;
   auto &meeting = clique.open[number];
   if (!meeting) {
@@ -51,8 +59,10 @@ API int dsstne_cudaemu_meet(void *stream, const char *clique, int rank, int rank
                all](const Point &before) {
     static std::map<Meeting *, std::shared_ptr<std::vector<Bytes>>> records;  // until the last has come
     const std::shared_ptr<Meeting> meeting = attend(name, rank, ranks);
+    if (meeting->joined == meeting->expected && meeting->all) return meeting;  // the clique was abandoned
     auto &kept = records[meeting.get()];
-    if (!kept) kept = std::make_shared<std::vector<Bytes>>(ranks);
+    if (!kept || int(kept->size()) != ranks)
+      kept = std::make_shared<std::vector<Bytes>>(ranks);  // or of one that was abandoned
     (*kept)[rank] = record;
     meeting->before.push_back(before);
     if (meeting->joined == ranks) {
@@ -66,7 +76,32 @@ API int dsstne_cudaemu_meet(void *stream, const char *clique, int rank, int rank
     }
     return meeting;
   };
-  return submit_to(stream, std::move(work));
+  Hold hold(lock);
+  CUresult why;
+  const std::shared_ptr<Stream> to = stream_of(stream, why);
+  if (why) return why;
+  if (to->capture) {
+    auto &held = cliques[clique].captured[rank];
+    if (!held) held = std::make_shared<int>();
+    work.holds = held;
+  }
+  return submit(to, std::move(work), hold);
+}
+
+API int dsstne_cudaemu_released(const char *clique, int rank, int device) {
+  const auto end = std::chrono::steady_clock::now() + patience();
+  Hold hold(lock);
+  for (;;) {
+    const auto found = cliques.find(clique);
+    const long graphs = found == cliques.end() ? 0 : found->second.captured[rank].use_count() - 1;
+    CUresult &error = devices[device]->primary.error;
+    if (graphs <= 0 || error) return CUDA_SUCCESS;
+    if (std::chrono::steady_clock::now() >= end) {
+      tell("a communicator cannot end: " + std::to_string(graphs) + " captured collectives refer to it");
+      return error = CUDA_ERROR_LAUNCH_TIMEOUT;
+    }
+    changed.wait_for(hold, std::chrono::milliseconds(5));  // nobody tells of graphs that go
+  }
 }
 
 API int dsstne_cudaemu_send(void *stream, const char *clique, const void *from, size_t bytes) {
@@ -121,13 +156,13 @@ API int dsstne_cudaemu_receive(void *stream, const char *clique, void *to, size_
 
 API void dsstne_cudaemu_abandon(const char *clique) {
   Hold hold(lock);
-  const auto found = cliques.find(clique);
-  if (found == cliques.end()) return;
+  const auto found = cliques.try_emplace(clique).first;
   for (auto &[number, meeting] : found->second.open) {
     meeting->all = [] { return CUresult(CUDA_SUCCESS); };
     meeting->joined = meeting->expected;
   }
-  cliques.erase(found);
+  found->second.open.clear();
+  found->second.abandoned = true;
   changed.notify_all();
 }
 

@@ -16,7 +16,11 @@ int dsstne_cudaemu_meet(void *stream, const char *clique, int rank, int ranks, c
 int dsstne_cudaemu_send(void *stream, const char *clique, const void *from, size_t bytes);
 int dsstne_cudaemu_receive(void *stream, const char *clique, void *to, size_t bytes);
 
-// Lets those who wait for others of a clique go on, with nothing done.
+// Waits until no graph has a part that a rank captured, nor is one under way that was launched from one. If that lasts too
+// long it is an error, which stays with the device.
+int dsstne_cudaemu_released(const char *clique, int rank, int device);
+
+// Lets those who wait for others of a clique go on, with nothing done, now and for ever.
 void dsstne_cudaemu_abandon(const char *clique);
 
 // Work of one stream alone, which may touch device memory. The record is copied.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -76,6 +77,7 @@ struct Work {
   int element = 1;  // its bytes
   std::function<CUresult()> call;
   std::function<std::shared_ptr<Meeting>(const Point &before)> join;  // of a meeting, called when submitted
+  std::shared_ptr<void> holds;  // what a captured meeting refers to, for as long as a graph has it or it is under way
 };
 
 CUresult perform(const Work &work, Context &context);
@@ -181,6 +183,7 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold);
 // Does a stream's work up to a number; false if that has to wait for others and `wait` is not set.
 bool drain(Stream &stream, uint64_t upto, Hold &hold, bool wait = true);
 void drain_context(Context &context, Hold &hold);
+std::chrono::seconds patience();  // how long others may be waited for that never come
 bool capturing(const Context &context);  // so that the calling thread must not make calls that could wait
 
 }  // namespace emulator

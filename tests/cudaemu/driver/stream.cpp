@@ -8,13 +8,12 @@ using namespace emulator;
 
 namespace emulator {
 
-namespace {
-
-// How long a meeting may wait for a stream that never comes.
 std::chrono::seconds patience() {
   const char *text = std::getenv("DSSTNE_CUDAEMU_TIMEOUT");
   return std::chrono::seconds(text ? std::atol(text) : 10);
 }
+
+namespace {
 
 // Does the work of all who meet; the lock is let go meanwhile. Whoever comes second waits for the first.
 CUresult meet(Meeting &meeting, Hold &hold) {

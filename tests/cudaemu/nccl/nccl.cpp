@@ -231,12 +231,19 @@ API int ncclCommInitAll(Communicator **out, int ranks, const int *list) {
 
 API int ncclCommFinalize(Communicator *) { return success; }
 
+// Like the library, waits for captured graphs: each collective in one holds a reference to its communicator.
 API int ncclCommDestroy(Communicator *c) {
+  {
+    std::lock_guard hold(lock);
+    if (!live.count(c)) return invalid_argument;
+    c->aborted = true;  // nothing is submitted any more
+  }
+  const int bad = dsstne_cudaemu_released(c->clique.c_str(), c->rank, c->device) ? unhandled_cuda_error : success;
   std::lock_guard hold(lock);
   if (!live.erase(c)) return invalid_argument;
   dsstne_cudaemu_give(c->device, c->memory, kOwnMemory);
   delete c;
-  return success;
+  return bad;
 }
 
 API int ncclCommAbort(Communicator *c) {
