@@ -53,7 +53,7 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 
 test-python: build $(EMULATOR_LIBRARIES)  ## tests of the Python package
 	@echo "== tests/python"
-	@$(PY) -m pytest -q tests/python
+	@$(PY) -m pytest -q -m "not slow" tests/python
 
 test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"
@@ -76,7 +76,7 @@ test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefine
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
 	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave' ./tests/conformance
-	@DSSTNE_CUDAEMU_CHECKS=7 $(PY) -m pytest -q -m device tests/python
+	@DSSTNE_CUDAEMU_CHECKS=7 $(PY) -m pytest -q -m "device or slow" tests/python
 endif
 	@echo; echo "make test-sanitize: all passed"
 

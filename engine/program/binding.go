@@ -25,7 +25,11 @@ type Binding struct {
 
 // NewBinding opens the devices and marks the model as used. Whoever reads the model has Copies then.
 func NewBinding(m *model.Model, p Placement, reads bool) (*Binding, error) {
-	o, err := p.open()
+	reader := m
+	if !reads {
+		reader = nil
+	}
+	o, err := p.open(reader)
 	if err != nil {
 		return nil, err
 	}

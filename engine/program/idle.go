@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"dsstne/engine/fault"
 	"dsstne/engine/model"
 	"dsstne/kernels"
 )
@@ -39,18 +40,34 @@ func KeepIdle(keep bool) {
 	}
 }
 
-// wake takes an idle placement. Those whose devices do not answer any more are closed: while one is open, so is their context.
-func wake(key string) *opened {
+// wake takes an idle placement, if there is one with copies of the model, or else without copies. Those whose devices do not
+// answer any more are closed: while one is open, so is their context.
+func wake(key string, m *model.Model) *opened {
 	idle.Lock()
 	defer idle.Unlock()
 	closeIdle(func(o *opened) bool { return !o.healthy() })
+	best := -1
 	for n, o := range idle.list {
-		if o.key == key {
-			idle.list = slices.Delete(idle.list, n, n+1)
-			return o
+		if o.key == key && (best < 0 || o.suits(m) > idle.list[best].suits(m)) {
+			best = n
 		}
 	}
-	return nil
+	if best < 0 {
+		return nil
+	}
+	o := idle.list[best]
+	idle.list = slices.Delete(idle.list, best, best+1)
+	return o
+}
+
+func (o *opened) suits(m *model.Model) int {
+	switch {
+	case o.copies == nil:
+		return 1
+	case o.copies.model == m:
+		return 2
+	}
+	return 0
 }
 
 // rest closes a placement, or keeps it.
@@ -92,6 +109,15 @@ func makeRoom() bool {
 	found := len(idle.list) > 0
 	closeIdle(func(*opened) bool { return true })
 	return found
+}
+
+// withRoom tries again without what is idle when memory has run out.
+func withRoom[T any](build func() (T, error)) (T, error) {
+	built, err := build()
+	if fault.KindOf(err) == fault.OutOfMemory && makeRoom() {
+		return build()
+	}
+	return built, err
 }
 
 // closeIdle closes some of those that are idle. What they say does not matter: nobody uses them.
@@ -145,9 +171,11 @@ type Copies struct {
 	list  map[copyKey]*weightCopy
 }
 
+// copyKey: some ask for a rank's shard of a tensor where others ask for the whole.
 type copyKey struct {
 	rank   int
 	tensor string
+	n      int64
 }
 
 // weightCopy is a rank's copy of a tensor, or of its shard of one.
@@ -159,18 +187,13 @@ type weightCopy struct {
 
 // Has tells whether there is a copy of as many numbers.
 func (c *Copies) Has(rank int, tensor string, n int64) bool {
-	known := c.list[copyKey{rank, tensor}]
-	return known != nil && known.here.Len() == n
+	return c.list[copyKey{rank, tensor, n}] != nil
 }
 
 // Of gives a rank's copy of what the model has in a buffer; Refresh brings its numbers.
 func (c *Copies) Of(rank int, device kernels.Device, tensor string, from kernels.Buffer) (kernels.Buffer, error) {
-	key := copyKey{rank, tensor}
-	if !c.Has(rank, tensor, from.Len()) {
-		if known := c.list[key]; known != nil { // items have come, or gone
-			known.here.Free()
-			delete(c.list, key)
-		}
+	key := copyKey{rank, tensor, from.Len()}
+	if c.list[key] == nil {
 		here, err := device.Alloc(from.Len())
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"dsstne/engine/fault"
+	"dsstne/engine/model"
 	"dsstne/engine/strictjson"
 	"dsstne/kernels"
 )
@@ -55,7 +56,7 @@ const mostVirtual = 64
 // one either is the CPU. "auto" is "all", but "first" in a process that is one of several on the machine. Devices that were not
 // named are tried before their first use.
 func (p Placement) Open() ([]Rank, error) {
-	o, err := p.open()
+	o, err := p.open(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -63,20 +64,21 @@ func (p Placement) Open() ([]Rank, error) {
 	return o.ranks, nil
 }
 
-func (p Placement) open() (*opened, error) {
+// open is Open for somebody who will read a model; nil: who will not.
+func (p Placement) open(reads *model.Model) (*opened, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
 	switch name := p.Devices[0]; {
 	case unnamed(name):
-		if !p.onGPU() {
+		found := usableGPUs()
+		if len(found) == 0 {
 			return p.openCPUs(1)
 		}
-		found := usableGPUs()
 		if rank, is := localRank(); is && name == "auto" || name == "first" {
 			found = found[rank%len(found):][:1]
 		}
-		o, err := p.openGPUs(found)
+		o, err := p.openGPUs(found, reads)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +91,7 @@ func (p Placement) open() (*opened, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p.openGPUs(numbers)
+		return p.openGPUs(numbers, reads)
 	}
 	count := 1
 	if _, number, found := strings.Cut(p.Devices[0], ":"); found {
@@ -185,14 +187,18 @@ func (p Placement) gpus() (numbers []int, err error) {
 }
 
 // openGPUs makes CUDA devices ready, the first of which is the first rank.
-func (p Placement) openGPUs(numbers []int) (*opened, error) {
+func (p Placement) openGPUs(numbers []int, reads *model.Model) (*opened, error) {
+	return withRoom(func() (*opened, error) { return p.tryGPUs(numbers, reads) })
+}
+
+func (p Placement) tryGPUs(numbers []int, reads *model.Model) (*opened, error) {
 	backend, options := kernels.Lookup("cuda"), kernels.Options{Precision: p.Precision}
 	// Opening takes time. So one that cannot be had is tried first, and says why.
 	order, known := slices.Clone(numbers), backend.Devices()
 	slices.SortStableFunc(order, func(a, b int) int { return trouble(known, b) - trouble(known, a) })
 	key := fmt.Sprint(numbers, p.Precision)
 	if trouble(known, order[0]) == 0 { // in a forked process, say, nothing that is idle may be touched
-		if o := wake(key); o != nil {
+		if o := wake(key, reads); o != nil {
 			return o, nil
 		}
 	}

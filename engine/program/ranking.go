@@ -63,12 +63,14 @@ func NewRanking(spec RankingSpec) (*Ranking, error) {
 			return nil, misfit
 		}
 	}
-	r := &Ranking{spec: spec, items: items}
-	if err := r.build(false); err != nil {
-		r.Free()
-		return nil, err
-	}
-	return r, nil
+	return withRoom(func() (*Ranking, error) {
+		r := &Ranking{spec: spec, items: items}
+		if err := r.build(false); err != nil {
+			r.Free()
+			return nil, err
+		}
+		return r, nil
+	})
 }
 
 // Slots are those of the items to leave out and of the targets.
@@ -277,7 +279,7 @@ func (r *Ranking) Makes(slot int) bool {
 
 // Run begins a step with the forward list, if there is one; its batch may have up to Rows rows.
 func (r *Ranking) Run(step *kernels.Step) error {
-	return Together(r.spec.Ranks, func(rank int) error { return r.parts[rank].runStep(step) })
+	return inOrder(r.spec.Ranks, func(rank int) error { return r.parts[rank].runStep(step) })
 }
 
 // Settle is Program.Settle.

@@ -57,6 +57,19 @@ func settle(ranks []Rank, failures []error) error {
 	return cause
 }
 
+// enqueuing is held while the ranks of a group put a step into the streams of devices. Two groups may have devices in common, and
+// each waits there for its collectives: these must come in the same order on all devices.
+var enqueuing sync.Mutex
+
+// inOrder is Together for work that has collectives.
+func inOrder(ranks []Rank, work func(rank int) error) error {
+	if len(ranks) > 1 && !reachesHost(ranks[0].Device) {
+		enqueuing.Lock()
+		defer enqueuing.Unlock()
+	}
+	return Together(ranks, work)
+}
+
 // guarded turns a panic into an error: one in a goroutine would end the process.
 func guarded(work func(rank int) error, rank int) (err error) {
 	defer func() {
@@ -141,12 +154,17 @@ func (p *part) walk(list *opList, kept *kernels.List, step *kernels.Step) error 
 	}
 	clear(p.loss)
 	step.Loss, step.MaxRows = p.loss, p.rows
+	if p.forward == nil {
+		return p.place(p.Device.Run(kept, step, func() error { return list.run(step) }))
+	}
+	step.MaxRows = max(p.rows, p.forward.rows)
 	return p.place(p.Device.Run(kept, step, func() error {
-		if p.forward != nil {
-			if err := p.forward.step.run(step); err != nil {
-				return err
-			}
+		// Bits follow from the most rows: those of the forward list must not depend on what comes behind it.
+		step.MaxRows = p.forward.rows
+		if err := p.forward.step.run(step); err != nil {
+			return err
 		}
+		step.MaxRows = p.rows
 		return list.run(step)
 	}))
 }

@@ -27,48 +27,53 @@ const (
 		{"name": "output", "kind": "output", "sources": ["second"], "size": 150}], "loss": "softmax"}`
 )
 
-// trials are the outcomes of this process, by devices and precision.
+// trials are the outcomes of this process, by devices and precision: what was found to differ, empty if nothing was.
 var trials struct {
 	sync.Mutex
-	outcomes map[string]error
+	differ map[string]string
 }
 
-// tried compares devices with the CPU, once.
+// tried compares devices with the CPU, once. Whatever else goes wrong, such as a lack of memory, may go well the next time.
 func tried(ranks []Rank, precision kernels.Precision) error {
 	names := make([]string, len(ranks))
 	for n, r := range ranks {
 		names[n] = r.Device.Info().Name
 	}
-	key := strings.Join(names, ", ")
+	where := strings.Join(names, ", ")
+	key := where + precision.String()
 	trials.Lock()
 	defer trials.Unlock()
-	err, known := trials.outcomes[key+precision.String()]
+	differs, known := trials.differ[key]
 	if !known {
-		if err = compared(ranks, precision); err != nil {
-			err = fault.Wrap(err, `a trial of %s, before its first use, failed; devices="cpu" computes without it`, key)
+		var err error
+		if differs, err = compared(ranks, precision); err != nil {
+			return fault.Wrap(err, `a trial of %s, before its first use, failed; devices="cpu" computes without it`, where)
 		}
-		if trials.outcomes == nil {
-			trials.outcomes = map[string]error{}
+		if trials.differ == nil {
+			trials.differ = map[string]string{}
 		}
-		trials.outcomes[key+precision.String()] = err
+		trials.differ[key] = differs
 	}
-	return err
+	if differs == "" {
+		return nil
+	}
+	return fault.New(fault.DeviceUnavailable, `a trial of %s, before its first use, failed: %s; devices="cpu" computes without it`, where, differs)
 }
 
-// compared does the trial on the devices and on the CPU.
-func compared(ranks []Rank, precision kernels.Precision) error {
+// compared does the trial on the devices and on the CPU, and tells what differs.
+func compared(ranks []Rank, precision kernels.Precision) (differs string, err error) {
 	cpu, err := openCPU(0, 1, 1, kernels.Float32)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = cpu.Close() }()
 	want, err := trial([]Rank{{Device: cpu}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	got, err := trial(ranks)
 	if err != nil {
-		return err
+		return "", err
 	}
 	// Sums in another order differ by some units of float32 in each of the steps; factors of 8 bits by 2^-9 each.
 	tolerance := 1e-4
@@ -82,11 +87,11 @@ func compared(ranks []Rank, precision kernels.Precision) error {
 		}
 		for i, x := range field.numbers {
 			if y := got[n].numbers[i]; !(math.Abs(x-y) <= tolerance*largest) {
-				return fault.New(fault.DeviceUnavailable, "%s[%d] is %g, and %g on the CPU", field.name, i, y, x)
+				return fmt.Sprintf("%s[%d] is %g, and %g on the CPU", field.name, i, y, x), nil
 			}
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // found is what a trial gives by name: losses, weights, scores.

@@ -144,8 +144,15 @@ func (d *device) Available() int64 {
 	return available
 }
 
-// Trim gives the pool's spare memory back.
-func (d *device) Trim() { _ = d.do("giving memory back", d.memory.trim) }
+// Trim gives back the pool's spare memory and, where none is under way, that of steps.
+func (d *device) Trim() {
+	_ = d.do("giving memory back", func() (err error) {
+		if d.step.underWay == 0 {
+			err = errors.Join(d.copies.Synchronize(), d.stream.Synchronize(), d.step.rates.free(), d.step.free())
+		}
+		return errors.Join(err, d.memory.trim())
+	})
+}
 
 // Close gives everything back but for buffers that are still held, which keep the context alive until they are freed.
 func (d *device) Close() error {

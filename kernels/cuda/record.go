@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"math/bits"
 	"unsafe"
 
 	"dsstne/kernels"
@@ -61,6 +62,16 @@ func recordRoom(rows int64, entries []int64) int64 {
 	return aligned(size)
 }
 
+// ratesRoom is what many rates that a step brings take beyond what recordRoom has for some. The devices of a group bring the same
+// rates, so their records move in the same step, and with them what was captured: collectives are captured on all or on none.
+func ratesRoom(n int) int64 {
+	bytes := int64(n) * int64(unsafe.Sizeof(kernels.Rates{}))
+	if bytes <= leastStaging/2 {
+		return 0
+	}
+	return 1 << bits.Len64(uint64(bytes))
+}
+
 // resultsSize is the size of the results of a step.
 func resultsSize(terms int) int64 {
 	return int64(unsafe.Sizeof(stepResults{})) + int64(terms)*int64(unsafe.Sizeof(float64(0)))
@@ -74,7 +85,7 @@ func (d *device) reserve(list *kernels.List, s *kernels.Step, batches []*kernels
 	r := &d.step
 	size, terms, room := recordSize(s, batches, rates), len(s.Loss), int64(0)
 	if list != nil {
-		room = recordRoom(s.Most(), list.Entries)
+		room = recordRoom(s.Most(), list.Entries) + ratesRoom(len(rates.list))
 		size = max(size, room)
 	}
 	if r.at != 0 && size <= r.size && terms <= r.terms {

@@ -62,7 +62,7 @@ def emulated(python, monkeypatch):
     return run
 
 
-@pytest.fixture(params=["NCCL", "peer copies", "copies by way of the host"])
+@pytest.fixture(params=["NCCL", "peer copies", pytest.param("copies by way of the host", marks=pytest.mark.slow)])
 def joined(request, tmp_path, emulated):
     """Runs a program like `emulated`, with devices joined in one of the ways; late: work waits for somebody."""
     settings = {"DSSTNE_CUDAEMU_TIMEOUT": "60"}

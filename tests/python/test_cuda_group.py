@@ -80,7 +80,7 @@ assert not control.messages()
 """
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_step_that_fails_on_one_device_ends_all_as_if_each_had_been_done_before_the_next(joined, late):
     joined(HEAD + NOT_FINITE, late)
 
@@ -132,7 +132,13 @@ print(parts)
 
 
 @pytest.mark.parametrize(
-    ("count", "way", "late"), [(2, "model", False), (4, "model", True), (3, "data", False), (2, "data", True)]
+    ("count", "way", "late"),
+    [
+        (2, "model", False),
+        (2, "data", True),
+        pytest.param(4, "model", True, marks=pytest.mark.slow),
+        pytest.param(3, "data", False, marks=pytest.mark.slow),
+    ],
 )
 def test_after_a_failure_no_weight_is_made_of_wrong_sums(joined, count, way, late):
     joined(f"{HEAD}count, way = {count}, {way!r}\n{FAULTS}", late)
