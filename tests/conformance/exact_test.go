@@ -165,7 +165,10 @@ func TestNumbersOfFewBitsGiveTheBitsOfFloat32AtEveryPrecision(t *testing.T) {
 		forEveryDeviceThatRounds(t, p, func(t *testing.T, narrow, wide opener) {
 			t.Parallel()
 			a, b := narrow(2), wide(2)
-			for _, c := range cases {
+			for n, c := range cases {
+				if spares(narrow, n) {
+					continue
+				}
 				got, err := c.run(a)
 				require.NoError(t, err, c.name())
 				want, err := c.run(b)
