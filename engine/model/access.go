@@ -17,8 +17,8 @@ type access struct {
 	// loan: the newest weights lie elsewhere; fetching serves one fetch after the other.
 	loan     *loan
 	fetching sync.Mutex
-	// closing is called after the memory was given back, by who wants to know.
-	closing map[any]func()
+	// closing, if not nil, is called after the memory was given back.
+	closing func()
 }
 
 // loan says who has the newest weights, and how they are brought to the model's memory.
@@ -174,25 +174,18 @@ func (a *access) read() (unlock func(), err error) {
 // Close gives the memory back. It is fault.Busy while a trainer or predictor uses the model or a call works on it; closing
 // twice does nothing.
 func (m *Model) Close() error {
-	a := &m.access
-	if closed, err := m.close(); !closed {
-		return err
+	closed, err := m.close()
+	if closed && m.access.closing != nil {
+		m.access.closing()
 	}
-	for _, tell := range a.closing {
-		tell()
-	}
-	a.closing = nil
-	return nil
+	return err
 }
 
-// AtClose has a function called when the model is closed, one for each who wants to know. The caller has called Use.
-func (m *Model) AtClose(who any, tell func()) {
+// AtClose has a function called when the model is closed, in the place of the one before. The caller has called Use.
+func (m *Model) AtClose(tell func()) {
 	m.access.mu.Lock()
 	defer m.access.mu.Unlock()
-	if m.access.closing == nil {
-		m.access.closing = map[any]func(){}
-	}
-	m.access.closing[who] = tell
+	m.access.closing = tell
 }
 
 // close gives the memory back, if it was not before.

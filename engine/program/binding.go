@@ -33,12 +33,6 @@ func NewBinding(m *model.Model, p Placement, reads bool) (*Binding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !reads || o.copies != nil && o.copies.model != m {
-		o.leaveModel()
-	}
-	if reads && o.copies == nil {
-		o.copies = &Copies{model: m}
-	}
 	m.Use()
 	b := &Binding{Net: m.Network(), Ranks: o.ranks, Model: m, opened: o, datasets: map[int]*csr.Matrix{}}
 	b.rows.Store(-1)

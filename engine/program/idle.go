@@ -6,7 +6,6 @@ import (
 
 	"dsstne/engine/fault"
 	"dsstne/engine/model"
-	"dsstne/kernels"
 )
 
 // Opening CUDA devices takes tenths of a second each, joining them longer, and copying a large model's weights to them as long.
@@ -79,7 +78,7 @@ func (o *opened) rest() error {
 	}
 	if o.copies != nil {
 		m := o.copies.model
-		m.AtClose(&idle, func() { forget(m) })
+		m.AtClose(func() { forget(m) })
 	}
 	o.trim()
 	idle.list = append(idle.list, o)
@@ -151,6 +150,16 @@ func (o *opened) trim() {
 	}
 }
 
+// serve makes the copies those of the model that will be read; nil: there are to be none.
+func (o *opened) serve(reads *model.Model) {
+	if o.copies != nil && o.copies.model != reads {
+		o.leaveModel()
+	}
+	if reads != nil && o.copies == nil {
+		o.copies = &Copies{model: reads}
+	}
+}
+
 // leaveModel frees the copies.
 func (o *opened) leaveModel() {
 	if o.copies != nil {
@@ -162,70 +171,4 @@ func (o *opened) leaveModel() {
 func (o *opened) close() error {
 	o.leaveModel()
 	return Close(o.ranks)
-}
-
-// Copies are what devices that do not reach a model's memory have of its weights, for reading. They are made when they are first
-// asked for, and stay as long as the devices are open for the model.
-type Copies struct {
-	model *model.Model
-	list  map[copyKey]*weightCopy
-}
-
-// copyKey: some ask for a rank's shard of a tensor where others ask for the whole.
-type copyKey struct {
-	rank   int
-	tensor string
-	n      int64
-}
-
-// weightCopy is a rank's copy of a tensor, or of its shard of one.
-type weightCopy struct {
-	device      kernels.Device
-	model, here kernels.Buffer
-	loaded      int64 // the model's count of changes when it was made
-}
-
-// Has tells whether there is a copy of as many numbers.
-func (c *Copies) Has(rank int, tensor string, n int64) bool {
-	return c.list[copyKey{rank, tensor, n}] != nil
-}
-
-// Of gives a rank's copy of what the model has in a buffer; Refresh brings its numbers.
-func (c *Copies) Of(rank int, device kernels.Device, tensor string, from kernels.Buffer) (kernels.Buffer, error) {
-	key := copyKey{rank, tensor, from.Len()}
-	if c.list[key] == nil {
-		here, err := device.Alloc(from.Len())
-		if err != nil {
-			return nil, err
-		}
-		if c.list == nil {
-			c.list = map[copyKey]*weightCopy{}
-		}
-		c.list[key] = &weightCopy{device: device, here: here, loaded: -1}
-	}
-	known := c.list[key]
-	known.model = from
-	return known.here, nil
-}
-
-// Refresh copies what was changed since the copies were made. The caller has the right to read the model.
-func (c *Copies) Refresh() error {
-	changes := c.model.Changes()
-	for _, known := range c.list {
-		if known.loaded == changes {
-			continue
-		}
-		if err := known.device.Write(known.here, 0, known.model.Float32()); err != nil {
-			return err
-		}
-		known.loaded = changes
-	}
-	return nil
-}
-
-func (c *Copies) free() {
-	for _, known := range c.list {
-		known.here.Free()
-	}
-	c.list = nil
 }

@@ -60,12 +60,20 @@ func (p Placement) Open() ([]Rank, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.leaveModel()
 	return o.ranks, nil
 }
 
 // open is Open for somebody who will read a model; nil: who will not.
 func (p Placement) open(reads *model.Model) (*opened, error) {
+	o, err := p.choose(reads)
+	if err == nil {
+		o.serve(reads)
+	}
+	return o, err
+}
+
+// choose opens devices, or takes those that suit who will read a model.
+func (p Placement) choose(reads *model.Model) (*opened, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}

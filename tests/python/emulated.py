@@ -43,4 +43,11 @@ def counted(work):
 
 def tensors(model):
     return {name: model.tensor(name).copy() for name in model.tensors}
+
+class Enough(Exception):
+    pass
+
+def interrupt(progress):
+    if progress.step >= 10:
+        raise Enough
 """

@@ -215,13 +215,6 @@ def test_a_run_on_several_devices_that_is_interrupted_ends_with_whole_steps(join
     joined(
         HEAD
         + """
-class Enough(Exception):
-    pass
-
-def interrupt(progress):
-    if progress.step >= 10:
-        raise Enough
-
 X = matrix()
 for way in ("model", "data"):
     with trainer(X, batch_size=2, devices=devices_of(3), parallel=way) as t:

@@ -112,13 +112,6 @@ def test_a_step_that_fails_is_told_by_its_number_when_others_are_under_way(progr
 
 def test_a_run_that_is_interrupted_ends_with_the_steps_that_were_begun(program):
     program("""
-class Enough(Exception):
-    pass
-
-def interrupt(progress):
-    if progress.step >= 10:
-        raise Enough
-
 X = matrix()
 with trainer(X, batch_size=1) as t:
     try:
