@@ -126,7 +126,7 @@ fuzz-long: build  ## every fuzz target for FUZZ_TIME (10m) each
 	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' capi engine kernels tests); do \
 	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \
 	    echo "== $$target in $$(dirname $$file)"; \
-	    $$GO test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) ./$$(dirname $$file); \
+	    $$GO test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 20x ./$$(dirname $$file); \
 	  done; \
 	done
 

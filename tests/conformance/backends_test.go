@@ -24,6 +24,17 @@ func openerOf(t testing.TB, b kernels.Backend, instructionSet string, p kernels.
 	}
 }
 
+// reusing opens a device once for each number of threads, for tests that run one op after another.
+func (open opener) reusing() opener {
+	devices := map[int]kernels.Device{}
+	return func(threads int) kernels.Device {
+		if devices[threads] == nil {
+			devices[threads] = open(threads)
+		}
+		return devices[threads]
+	}
+}
+
 // oracle opens the reference.
 func oracle(t testing.TB) kernels.Device {
 	return openerOf(t, kernels.Lookup("reference"), "", kernels.Float32)(1)

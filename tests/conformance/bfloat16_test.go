@@ -44,6 +44,7 @@ func TestEveryOpAgreesWithTheReferenceInTensorFloat32(t *testing.T) {
 
 func TestANumberThatIsNotFiniteStopsTheOpInBFloat16(t *testing.T) {
 	forEveryBackendAt(t, kernels.BFloat16, func(t *testing.T, open opener) {
+		open = open.reusing()
 		for _, c := range append(plantedOutputs(), plantedBackwards()...) {
 			for _, threads := range []int{1, 3} {
 				require.NoError(t, stops(c, open(threads)))
@@ -79,6 +80,7 @@ func TestAFactorThatIsRoundedToInfinityStopsTheOp(t *testing.T) {
 		list = append(list, planted{fmt.Sprintf("gradient, %+v", o), &d})
 	}
 	forEveryNarrowDevice(t, func(t *testing.T, narrow, _ opener) {
+		narrow = narrow.reusing()
 		for _, c := range list {
 			for _, threads := range []int{1, 3} {
 				require.NoError(t, stops(c, narrow(threads)))

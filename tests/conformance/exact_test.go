@@ -164,6 +164,7 @@ func TestNumbersOfFewBitsGiveTheBitsOfFloat32AtEveryPrecision(t *testing.T) {
 	for _, p := range []kernels.Precision{kernels.BFloat16, kernels.TensorFloat32} {
 		forEveryDeviceThatRounds(t, p, func(t *testing.T, narrow, wide opener) {
 			t.Parallel()
+			narrow = narrow.reusing()
 			a, b := narrow(2), wide(2)
 			for n, c := range cases {
 				if spares(narrow, n) {

@@ -282,22 +282,24 @@ func TestGradientsAreTheDerivativesOfTheLoss(t *testing.T) {
 		if d.Info().Kind == oracle(t).Info().Kind {
 			tolerance = referenceTolerance
 		}
-		for n, c := range netCases() {
-			if n%7 == 0 || !spares(open, 1) { // 7: every loss, activation and kind of logits
-				require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
-			}
+		for _, c := range netCases() {
+			require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
 		}
 	})
 }
 
+// smoothSeeds are those found before, for another backend.
+var smoothSeeds = map[netCase]uint64{}
+
 // smoothNet tries seeds until no kink is near.
 func smoothNet(t *testing.T, c netCase) *net {
 	reference := oracle(t)
-	for seed := range uint64(20000) {
+	for seed := smoothSeeds[c]; seed < 20000; seed++ {
 		n := newNet(c, seed)
 		smooth, err := n.smooth(reference)
 		require.NoError(t, err)
 		if smooth {
+			smoothSeeds[c] = seed
 			return n
 		}
 	}

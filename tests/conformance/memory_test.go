@@ -16,16 +16,22 @@ const guardValue = float32(-54321)
 // place allocates the buffers of one run of a case and frees them together.
 type place struct {
 	device  kernels.Device
+	host    bool // the device's memory is the host's
 	buffers []kernels.Buffer
 }
 
 func (p *place) alloc(n int) kernels.Buffer {
-	b, err := p.device.Alloc(int64(n))
-	if err != nil {
-		panic(err)
+	var b kernels.Buffer
+	if !p.host || n == 0 {
+		var err error
+		if b, err = p.device.Alloc(int64(n)); err != nil {
+			panic(err)
+		}
+		if p.host = n > 0 && b.Float32() != nil; p.host {
+			b.Free()
+		}
 	}
-	if n > 0 && b.Float32() != nil { // memory of the host
-		b.Free()
+	if p.host && n > 0 {
 		b = newEdged(int64(n))
 	}
 	p.buffers = append(p.buffers, b)

@@ -144,6 +144,7 @@ func stops(c planted, d kernels.Device) error {
 
 func TestANumberThatIsNotFiniteStopsTheOpAndLeavesWeightsFinite(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
+		open = open.reusing()
 		for _, c := range append(plantedOutputs(), plantedBackwards()...) {
 			for _, threads := range []int{1, 3} {
 				require.NoError(t, stops(c, open(threads)))

@@ -391,6 +391,7 @@ func inParallel(t *testing.T, test func(t *testing.T, group group, mine func(n i
 func TestScoresAndTopKGiveTheSameBitsWithAnyNumberOfThreads(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		inParallel(t, func(t *testing.T, group group, mine func(n int) bool) {
+			open := open.reusing()
 			for n, c := range group.cases() {
 				if mine(n) && !spares(open, n) {
 					require.NoError(t, sameBits(c, open))
@@ -419,6 +420,7 @@ func inOrder(ids, scores []float64) error {
 
 func TestTopKIsInOrderAndOfTiesTheLowerItemComesFirst(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
+		open = open.reusing()
 		for n, each := range rankingCases(true) {
 			if spares(open, n) {
 				continue

@@ -186,8 +186,9 @@ func splitReplayAgrees(d kernels.Device, o kernels.Optimizer) error {
 
 func TestAReplayInPiecesGivesTheBitsOfOneAtOnce(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
+		d := open(1)
 		for _, o := range everyOptimizer() {
-			require.NoError(t, splitReplayAgrees(open(1), o), "%+v", o)
+			require.NoError(t, splitReplayAgrees(d, o), "%+v", o)
 		}
 	})
 }

@@ -124,10 +124,15 @@ uintptr_t DeviceMemory::allocate(size_t bytes) {
     }
     return at + needed <= base + span ? at : 0;
   };
+  if (since_lap_ > kLap) {
+    cursor_ = base + kGuard;
+    since_lap_ = 0;
+  }
   uintptr_t at = fits(cursor_);
   if (at == 0) at = fits((base + kAlignment - 1) / kAlignment * kAlignment + kGuard);
   if (at == 0) return 0;
   cursor_ = at + needed;
+  since_lap_ += needed;
   allocations_[at] = {at, bytes, ++made_};
   live_ += taken;
   uint8_t *const valid = shadow.valid + (at - base) / 8;

@@ -47,7 +47,11 @@ class DeviceMemory {
   const size_t capacity_;
   size_t live_ = 0;
   uint64_t made_ = 0;
-  uintptr_t cursor_;  // allocations go round the range, so that what was freed lately is not used again soon
+  // Allocations go round, so that what was freed lately is not used again soon. A lap is short, though: pages that were
+  // touched stay, and to close and to open memory page by page takes the longer the more of them there are.
+  uintptr_t cursor_;
+  size_t since_lap_ = 0;
+  static constexpr size_t kLap = size_t(16) << 20;
   mutable std::recursive_mutex lock_;  // a failing kernel asks while others allocate
   std::map<uintptr_t, Allocation> allocations_;
   std::vector<Allocation> freed_;
