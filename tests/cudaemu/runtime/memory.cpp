@@ -133,6 +133,9 @@ uintptr_t DeviceMemory::allocate(size_t bytes) {
   if (at == 0) return 0;
   cursor_ = at + needed;
   since_lap_ += needed;
+  // What was freed here is no longer what lies around the new allocation.
+  std::erase_if(freed_,
+                [&](const Allocation &a) { return a.address < at + needed && at < a.address + a.bytes + kGuard; });
   allocations_[at] = {at, bytes, ++made_};
   live_ += taken;
   uint8_t *const valid = shadow.valid + (at - base) / 8;
