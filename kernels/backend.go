@@ -16,6 +16,7 @@ type Backend interface {
 type DeviceInfo struct {
 	Name      string `json:"name"`              // "cpu", "cuda:0"
 	Kind      string `json:"kind"`              // instruction set or GPU model: equal kinds give equal bits
+	Memory    int64  `json:"memory,omitempty"`  // bytes of its own; 0 for the CPU, whose memory is the machine's
 	Available int64  `json:"available"`         // bytes that could be allocated, -1 if unknown or not looked up
 	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
 	// Precisions are those that the device has instructions for; others that it takes are emulated, which saves no time.

@@ -35,6 +35,7 @@ func describe(d driver.DeviceInfo) kernels.DeviceInfo {
 	return kernels.DeviceInfo{
 		Name:       fmt.Sprintf("cuda:%d", d.ID),
 		Kind:       fmt.Sprintf("%s, compute capability %d.%d", d.Name, d.Capability/10, d.Capability%10),
+		Memory:     d.Memory,
 		Available:  d.Free,
 		Precisions: kernels.PrecisionWords,
 		Used:       d.UsersText(),

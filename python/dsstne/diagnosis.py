@@ -93,6 +93,8 @@ def _word(name: str, value: Any) -> str:
         return name if value else f"no {name}"
     if isinstance(value, list):
         return f"{name} {' '.join(map(str, value))}"
+    if name == "available" and value < 0:  # unknown
+        return ""
     if isinstance(value, int) and value >= 1 << 20:
         return f"{name} {value / (1 << 30):.1f} GiB"
     return f"{name} {value}"

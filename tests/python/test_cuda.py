@@ -61,7 +61,7 @@ def test_doctor_asks_the_driver_and_shows_its_devices(with_driver):
     out = with_driver("print(loaded())\nprint(dsstne.doctor())\nprint(loaded())")
     assert out.startswith("False")
     assert out.strip().endswith("True")
-    assert "cuda:0: kind Fake 0, compute capability 9.0" in out
+    assert "cuda:0: kind Fake 0, compute capability 9.0, memory 8.0 GiB, precisions" in out  # what is free nobody tells
     assert "cuda:1: kind Fake 1, compute capability 9.0" in out
 
 
