@@ -26,7 +26,12 @@ func TestAFormServesWhatItCan(t *testing.T) {
 		if asked == formChunked && d.library == nil {
 			t.Skip("there is no cuBLASLt on this machine")
 		}
-		return d.formOf(&kernels.Output{Items: 5000, Sources: sources}, 100)
+		form := ""
+		require.NoError(t, d.do("planning", func() error {
+			form = d.formOf(&kernels.Output{Items: 5000, Sources: sources}, 100)
+			return nil
+		}))
+		return form
 	}
 	require.Equal(t, formFused, form(formFused, kernels.BFloat16, source(256)))
 	require.Equal(t, formFused, form(formFused, kernels.TensorFloat32, source(1)))

@@ -44,6 +44,16 @@ func (d *device) loadLibrary() (err error) {
 	return d.named(err)
 }
 
+// closeLibrary gives back what the library holds for the device, when nothing is under way.
+func (d *device) closeLibrary() error {
+	if d.library == nil {
+		return nil
+	}
+	library := d.library
+	d.library = nil
+	return d.named(library.Close())
+}
+
 // multiply puts a product of the library into the stream; what is there counts with beta.
 func (d *device) multiply(s cublaslt.Shape, a, b driver.Address, beta float32, to, scratch driver.Address) error {
 	return d.named(d.library.Multiply(s, a, b, beta, to, scratch, libraryBytes, d.stream))

@@ -24,6 +24,7 @@ type device struct {
 	memory    pool
 	step      steps
 	graphs    map[*graph]bool
+	capturing *graph     // that is made just now
 	member    membership // of a group; nil if the device is alone
 	agreement agreement  // how steps hear of failures of the others
 	// launches are those since the step began: what a failure of one of them is about.
@@ -56,7 +57,7 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 			err = d.loadLibrary()
 		}
 		if err != nil {
-			return errors.Join(err, d.closeStreams(), d.module.Unload())
+			return errors.Join(err, d.closeLibrary(), d.closeStreams(), d.module.Unload())
 		}
 		return nil
 	})
@@ -165,7 +166,8 @@ func (d *device) Close() error {
 		if d.member != nil {
 			err = errors.Join(err, d.member.leave(), d.agreement.free())
 		}
-		return errors.Join(err, d.step.rates.free(), d.step.free(), d.memory.trim(), d.closeStreams(), d.module.Unload())
+		err = errors.Join(err, d.step.rates.free(), d.step.free(), d.memory.trim(), d.closeLibrary())
+		return errors.Join(err, d.closeStreams(), d.module.Unload())
 	})
 	d.closed = true
 	if d.memory.live == 0 {
@@ -186,8 +188,15 @@ func launch[T any](d *device, name string, grid, block driver.Dim, args *T) erro
 	return launchShared(d, name, grid, block, 0, args)
 }
 
+// mostY is how many blocks a grid has in y at most.
+const mostY = 65535
+
 // launchShared gives the kernel dynamic shared memory as well.
 func launchShared[T any](d *device, name string, grid, block driver.Dim, shared int, args *T) error {
+	if grid.Y > mostY {
+		return fault.New(fault.Unsupported, "kernel %s would need %d blocks of rows or units, and %d is the most: take a smaller batch, or "+
+			"fewer units in a layer", name, grid.Y, mostY)
+	}
 	err := driver.Launch(d.stream, d.kernel[name], grid, block, shared, args)
 	runtime.KeepAlive(args)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 type graph struct {
 	device *device
 	ready  bool // there is an exec
+	joint  bool // with collectives in it
 	exec   driver.Exec
 	record driver.Address // that its launches read
 	sites  []site
@@ -35,7 +36,7 @@ func (d *device) work(list *kernels.List, slot *slot, walk func() error) error {
 	}
 	slot.sites = g.sites
 	launch := func() error { return g.exec.Launch(d.stream) }
-	if d.member != nil {
+	if g.joint {
 		return d.member.launch(launch)
 	}
 	return launch()
@@ -50,10 +51,11 @@ func (d *device) graphOf(list *kernels.List) *graph {
 	if d.graphs[g] && g.record == d.step.at { // it is not when the group was joined anew
 		return g
 	}
+	known := d.graphs[g] // the code is there; not after a group has ended, so that all ranks of the next one begin alike
 	list.Free()
 	next := &graph{device: d, record: d.step.at}
 	d.graphs[next], list.Kept = true, next
-	if g != nil { // the code is there
+	if known {
 		return next
 	}
 	return nil
@@ -69,8 +71,9 @@ func (d *device) ops(walk func() error) error {
 
 // capture makes the graph of the ops that a walk puts into the stream, none of which is done.
 func (d *device) capture(g *graph, walk func() error) error {
-	d.launches = nil
+	d.launches, d.capturing = nil, g
 	recorded, err := d.stream.Capture(func() error { return d.ops(walk) })
+	d.capturing = nil
 	if err != nil {
 		return err
 	}

@@ -228,6 +228,9 @@ func TestNobodyLooksAgainAfterTheEnd(t *testing.T) {
 func TestALaunchThatWaitsDoesNotKeepOthersFromAborting(t *testing.T) {
 	joined(t, 2, func(t *testing.T, group []*device) {
 		aborted := make(chan struct{})
+		other := make(chan error)
+		go func() { other <- group[1].member.launch(func() error { return nil }) }()
+		defer func() { <-other }()
 		require.NoError(t, group[0].member.launch(func() error {
 			go func() {
 				group[1].member.Abort()

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -68,6 +69,9 @@ func (p *pool) trim() error {
 }
 
 func (p *pool) release() (err error) {
+	if p.idle > 0 { // it may be in use by what is still in the stream
+		err = p.device.stream.Synchronize()
+	}
 	for size, list := range p.spare {
 		for _, at := range list {
 			err = errors.Join(err, driver.Free(at))
@@ -159,6 +163,7 @@ func (d *device) Write(to kernels.Buffer, at int64, from []float32) error {
 		if err != nil {
 			return err
 		}
+		defer runtime.KeepAlive(from)
 		if err := d.stream.CopyToDeviceAsync(place, unsafe.Pointer(&from[0]), 4*int64(len(from))); err != nil {
 			return err
 		}
@@ -175,6 +180,7 @@ func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
 		if err != nil {
 			return err
 		}
+		defer runtime.KeepAlive(to)
 		return d.toHost(unsafe.Pointer(&to[0]), place, 4*int64(len(to)))
 	})
 }

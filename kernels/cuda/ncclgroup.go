@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unsafe"
 
 	"dsstne/engine/fault"
 	"dsstne/kernels"
@@ -14,9 +15,14 @@ import (
 	"dsstne/kernels/cuda/nccl"
 )
 
-// ncclGroup is a group of devices that NCCL joins. Nobody waits on the host: a collective is work in each device's stream.
+// ncclGroup is a group of devices that NCCL joins. A collective is work in each device's stream, where a kernel waits for those of
+// the other ranks. Until it ends, the driver may keep back whoever loads code, instantiates a graph or allocates, and with them
+// the rank that is waited for (NCCL's documentation warns of graphs of several devices in one process, and XLA has met both). So
+// the ranks meet on the host when all that is done, before the first of them launches; and behind a collective that is not
+// in a graph, before the first goes on. Nobody waits there for work of a device.
 type ncclGroup struct {
 	devices []*device
+	meeting *kernels.Meeting
 	taken   []int64 // by rank: memory of the device
 
 	mu      sync.RWMutex // guards what follows
@@ -34,7 +40,7 @@ type ncclRank struct {
 }
 
 func joinNCCL(devices []*device) ([]membership, error) {
-	g := &ncclGroup{devices: devices}
+	g := &ncclGroup{devices: devices, meeting: kernels.NewMeeting(len(devices))}
 	if err := g.join(); err != nil {
 		return nil, err
 	}
@@ -65,6 +71,7 @@ func (g *ncclGroup) join() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ranks, g.aborted, g.failure, g.apart = ranks, false, nil, nil
+	g.meeting.Reset()
 	return nil
 }
 
@@ -88,7 +95,8 @@ func (g *ncclGroup) communicators() (ranks []*nccl.Communicator, err error) {
 	// On one thread, which is in some context of ours: the library changes the current device, and gives it back or not.
 	err = g.devices[0].do("joining the devices", func() (err error) {
 		if ranks, err = nccl.Join(enter); err != nil {
-			return fault.Wrap(err, "%d devices cannot be joined", len(g.devices))
+			return fault.Wrap(err, "%d devices cannot be joined by NCCL %s (without libnccl.so.2 they copy to each other)",
+				len(g.devices), nccl.Version())
 		}
 		return nil
 	})
@@ -119,17 +127,30 @@ func (r ncclRank) launch(graph func() error) error {
 	if _, err := r.communicator(); err != nil {
 		return err
 	}
+	if err := r.meeting.Meet(); err != nil {
+		return err
+	}
 	return graph()
 }
 
-// put puts a collective into the rank's stream.
-func (r ncclRank) put(what string, work func(*nccl.Communicator) error) error {
+// put puts a collective of n numbers into the rank's stream.
+func (r ncclRank) put(what string, n int64, work func(*nccl.Communicator, unsafe.Pointer) error) error {
 	c, err := r.communicator()
-	if err != nil {
+	if err != nil || n == 0 {
 		return err
 	}
 	d := r.devices[r.rank]
-	err = d.do(what, func() error { return work(c) })
+	meet := r.meeting.Meet
+	if d.capturing != nil {
+		d.capturing.joint = true
+		meet = func() error { return nil }
+	}
+	if err := meet(); err != nil {
+		return err
+	}
+	if err = d.do(what, func() error { return work(c, d.stream.Handle()) }); err == nil {
+		err = meet()
+	}
 	if err != nil && !errors.Is(err, kernels.ErrAborted) {
 		return fault.Wrap(err, "%s, %s", d.info.Name, what)
 	}
@@ -137,36 +158,37 @@ func (r ncclRank) put(what string, work func(*nccl.Communicator) error) error {
 }
 
 func (r ncclRank) AllReduce(b kernels.Buffer, n int64) error {
-	return r.put("all-reduce", func(c *nccl.Communicator) error {
-		at, err := r.devices[r.rank].numbers(b, n)
-		if err != nil || n == 0 {
-			return err
-		}
-		return c.AllReduce(uint64(at), n, r.devices[r.rank].stream.Handle())
+	at, err := r.devices[r.rank].numbers(b, n)
+	if err != nil {
+		return err
+	}
+	return r.put("all-reduce", n, func(c *nccl.Communicator, stream unsafe.Pointer) error {
+		return c.AllReduce(uint64(at), n, stream)
 	})
 }
 
 func (r ncclRank) AllGather(part, all kernels.Buffer, n int64) error {
-	return r.put("all-gather", func(c *nccl.Communicator) error {
-		from, err := r.devices[r.rank].numbers(part, n)
-		if err != nil {
-			return err
-		}
-		to, err := r.devices[r.rank].numbers(all, n*int64(len(r.devices)))
-		if err != nil || n == 0 {
-			return err
-		}
-		return c.AllGather(uint64(from), uint64(to), n, r.devices[r.rank].stream.Handle())
+	d := r.devices[r.rank]
+	from, err := d.numbers(part, n)
+	if err != nil {
+		return err
+	}
+	to, err := d.numbers(all, n*int64(len(r.devices)))
+	if err != nil {
+		return err
+	}
+	return r.put("all-gather", n, func(c *nccl.Communicator, stream unsafe.Pointer) error {
+		return c.AllGather(uint64(from), uint64(to), n, stream)
 	})
 }
 
 func (r ncclRank) Broadcast(b kernels.Buffer, n int64, root int) error {
-	return r.put("broadcast", func(c *nccl.Communicator) error {
-		at, err := r.devices[r.rank].numbers(b, n)
-		if err != nil || n == 0 {
-			return err
-		}
-		return c.Broadcast(uint64(at), n, root, r.devices[r.rank].stream.Handle())
+	at, err := r.devices[r.rank].numbers(b, n)
+	if err != nil {
+		return err
+	}
+	return r.put("broadcast", n, func(c *nccl.Communicator, stream unsafe.Pointer) error {
+		return c.Broadcast(uint64(at), n, root, stream)
 	})
 }
 
@@ -190,19 +212,26 @@ func (g *ncclGroup) abort(failure error) {
 		return
 	}
 	g.aborted = true
+	g.meeting.Abort()
 	for _, d := range g.devices {
 		d.agreement.say(true)
 	}
 	g.gone = make(chan struct{})
-	go ended(g.ranks, g.gone)
+	go g.ended(g.ranks, g.gone)
 }
 
-// ended returns when the library has ended the communicators of all ranks.
-func ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
+// ended returns when the library has ended the communicators of all ranks. It is asked in the rank's context: without one it
+// would take device 0 for the current one, and a context there.
+func (g *ncclGroup) ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
 	defer func() { _ = recover() }() // then gone stays open, and who waits for it says so
 	var all sync.WaitGroup
-	for _, c := range ranks {
-		all.Go(c.Abort)
+	for rank, c := range ranks {
+		all.Go(func() {
+			if leave, err := g.devices[rank].context.Enter(); err == nil { // the context of a device that is lost is none
+				defer leave()
+			}
+			c.Abort()
+		})
 	}
 	all.Wait()
 	close(gone)

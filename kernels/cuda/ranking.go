@@ -50,11 +50,19 @@ func spaceOfTopK(op *kernels.TopK, rows int64) rankSpace {
 }
 
 func spaceOfScores(op *kernels.Scores, rows int64) rankSpace {
-	return spaceOfRanking(&op.Scorer, max(1, min(rows, scoreRoom/max(1, op.Items))), op.Items, 0)
+	return spaceOfRanking(&op.Scorer, max(1, min(rows, scoreRoom/max(1, op.Items), mostY*rankTile)), op.Items, 0)
 }
 
-// WorkspaceSize tells what the ops need, see kernels.Device.
-func (d *device) WorkspaceSize(op any, rows int64) int64 {
+// WorkspaceSize tells what the ops need, see kernels.Device. cuBLASLt is asked in the device's context, to which its handle belongs.
+func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
+	_ = d.do("planning", func() error {
+		size = d.workspaceSize(op, rows)
+		return nil
+	})
+	return size
+}
+
+func (d *device) workspaceSize(op any, rows int64) int64 {
 	switch op := op.(type) {
 	case *kernels.Output:
 		return d.outputWorkspace(op, rows)

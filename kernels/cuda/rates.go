@@ -49,7 +49,7 @@ func begins(list, with []kernels.Rates) bool {
 	return len(with) == 0 || &list[0] == &with[0] || slices.Equal(list[:len(with)], with)
 }
 
-// grow moves the table. The driver frees the old one when the steps under way are done.
+// grow moves the table. The steps under way look into the old one, which is therefore freed after them.
 func (t *rateTable) grow(d *device, room int64) error {
 	const size = int64(unsafe.Sizeof(kernels.Rates{}))
 	at, err := driver.Alloc(sizeClass(room * size))
@@ -62,7 +62,7 @@ func (t *rateTable) grow(d *device, room int64) error {
 	old := t.at
 	t.at, t.room = at, room
 	if old != 0 {
-		err = errors.Join(err, driver.Free(old))
+		err = errors.Join(err, d.wait(), driver.Free(old))
 	}
 	return err
 }

@@ -92,7 +92,7 @@ func TestAnUpdateHasTheBitsOfTheOpThatWroteTheGradient(t *testing.T) {
 }
 
 func TestAPartOfABatchWithoutRowsWritesGradientsOfZero(t *testing.T) {
-	forEveryBackend(t, func(t *testing.T, open opener) {
+	partWithoutRows := func(t *testing.T, open opener) {
 		d := open(2)
 		s, sgd := newSampler(17), kernels.Optimizer{}
 		none := batchOf(23, nil)
@@ -136,5 +136,9 @@ func TestAPartOfABatchWithoutRowsWritesGradientsOfZero(t *testing.T) {
 			}
 		}
 		require.Zero(t, step.Loss[0])
+	}
+	forEveryBackend(t, partWithoutRows)
+	t.Run("forms", func(t *testing.T) {
+		forEveryForm(t, func(t *testing.T, _ kernels.Precision, open opener) { partWithoutRows(t, open) })
 	})
 }

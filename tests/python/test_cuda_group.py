@@ -266,3 +266,25 @@ for where in ("device", "host"):
 @pytest.mark.parametrize(("count", "way"), [(2, "model"), (4, "model"), (3, "data")])
 def test_the_plan_is_what_the_devices_hold(joined, count, way):
     joined(f"{HEAD}count, way = {count}, {way!r}\n{PLAN}")
+
+
+NO_OTHER_DEVICE = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+
+def used(device):
+    flags, active = ctypes.c_uint(), ctypes.c_int()
+    assert cuda.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) == 0
+    return active.value
+
+with trainer(matrix(), devices=["cuda:2", "cuda:3"], parallel="model") as t:
+    t.run(steps=3)
+    assert [used(device) for device in range(4)] == [0, 0, 1, 1]
+assert [used(device) for device in range(4)] == [0, 0, 0, 0], "a context on a device that nobody asked for, or is left"
+assert not control.messages()
+print("none")
+"""
+
+
+def test_devices_that_were_not_asked_for_are_left_alone(joined):
+    assert joined(HEAD + NO_OTHER_DEVICE).strip() == "none"

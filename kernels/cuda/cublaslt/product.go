@@ -16,6 +16,7 @@ import (
 type Handle struct {
 	h        C.dsstne_lt_handle
 	products map[Shape]*C.dsstne_lt_product
+	refused  map[Shape]error // what cannot be planned stays so: how an op is computed, and in what memory, follows from it
 }
 
 // Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x K.
@@ -29,10 +30,13 @@ type Shape struct {
 
 // New makes a handle in the current context. The library must have been loaded.
 func New() (*Handle, error) {
-	h := &Handle{products: map[Shape]*C.dsstne_lt_product{}}
+	h := &Handle{products: map[Shape]*C.dsstne_lt_product{}, refused: map[Shape]error{}}
 	var what *C.char
 	status := C.dsstne_lt_create(&h.h, &what)
-	return h, failure(C.GoString(what), status)
+	if err := failure(C.GoString(what), status); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // Close gives everything back.
@@ -46,8 +50,8 @@ func (h *Handle) Close() error {
 
 // Plan makes a product ready that may use so many bytes of workspace. Every shape is planned once, with one workspace.
 func (h *Handle) Plan(s Shape, workspace int64) error {
-	if h.products[s] != nil {
-		return nil
+	if h.products[s] != nil || h.refused[s] != nil {
+		return h.refused[s]
 	}
 	// cudaDataType and cublasComputeType_t
 	input, compute := C.int(0), C.int(68)
@@ -66,6 +70,7 @@ func (h *Handle) Plan(s Shape, workspace int64) error {
 	var what *C.char
 	status := C.dsstne_lt_plan(h.h, &shape, C.uint64_t(workspace), p, &what)
 	if err := failure(C.GoString(what), status); err != nil {
+		h.refused[s] = err
 		return err
 	}
 	h.products[s] = p

@@ -12,7 +12,9 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"gorgonia.org/cu"
 
@@ -150,8 +152,13 @@ func present(count int) string {
 	return fmt.Sprintf("it is not there; there are %d devices, cuda:0 to cuda:%d", count, count-1)
 }
 
+// askingNVML is held while the library is asked, which is opened then.
+var askingNVML sync.Mutex
+
 // addUsage asks who uses the device's memory.
 func (d *DeviceInfo) addUsage() {
+	askingNVML.Lock()
+	defer askingNVML.Unlock()
 	bus := make([]byte, 32)
 	var usage C.dsstne_device_usage
 	if C.cuDeviceGetPCIBusId((*C.char)(ptr(bus)), C.int(len(bus)), C.CUdevice(d.handle)) != C.CUDA_SUCCESS ||
@@ -182,11 +189,19 @@ func (d DeviceInfo) Unusable() string {
 			OldestCapability/10, OldestCapability%10)
 	case d.Mode == Prohibited:
 		return d.Name + " is in compute mode \"prohibited\", in which nobody may use it"
-	case d.Mode == Exclusive && len(d.Users) > 0 && !d.ours: // in a container, our own number is not the one that is told
+	case d.Mode == Exclusive && len(d.Users) > 0 && !d.ours && !d.shared(): // in a container, our own number is not the one that is told
 		return fmt.Sprintf("%s is in compute mode \"exclusive process\" and in use by %s", d.Name, d.Users[0])
 	}
 	return ""
 }
+
+// shared tells whether the one process that may use the device is the server of MPS, which computes for all.
+func (d DeviceInfo) shared() bool {
+	return slices.ContainsFunc(d.Users, func(u User) bool { return strings.HasPrefix(u.Name, mpsServer) })
+}
+
+// mpsServer is nvidia-cuda-mps-server, of which the system keeps 15 letters.
+const mpsServer = "nvidia-cuda-mps"
 
 // usageWords tells how the device is used: its mode, free memory and users.
 func (d DeviceInfo) usageWords() string {

@@ -181,6 +181,8 @@ func TestADeviceThatCannotBeUsedSaysWhy(t *testing.T) {
 	} {
 		require.Equal(t, reason, info.Unusable())
 	}
+	fits.Users = []User{{PID: 4710, Name: "nvidia-cuda-mps", Bytes: 3 << 20}}
+	require.Empty(t, fits.Unusable(), "the server of MPS has the device, for all")
 	require.Equal(t, "python (pid 4711, 1.5 GiB) and a process of another container or user (pid 12)", DeviceInfo{Users: users}.UsersText())
 }
 

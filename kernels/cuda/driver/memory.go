@@ -17,7 +17,7 @@ func Alloc(bytes int64) (Address, error) {
 	return Address(at), err
 }
 
-// Free gives memory of Alloc back, after waiting for work that may use it.
+// Free gives memory of Alloc back, which no work under way may use.
 func Free(at Address) error { return failure("cuMemFree", C.cuMemFree(C.CUdeviceptr(at))) }
 
 // HostAlloc takes pinned memory of the host, which copies reach without a detour; all contexts may use it.

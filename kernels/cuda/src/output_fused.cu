@@ -329,6 +329,7 @@ DEVICE void fused_weight(const FusedArgs &a) {
       Tiles::accumulate(sum);
       __syncthreads();
     }
+    __syncthreads();  // the sums lie where the items were fetched to, and a batch without rows has not waited yet
     Tiles::store_sums(Tiles::sums(), Tiles::kSumPitch, sum);
     __syncthreads();
     const Rates rates = rates_of(step, step->number);

@@ -9,9 +9,13 @@
 #include "../driver/meeting.h"
 #include "../driver/types.h"
 
+extern "C" {
+CUresult cuCtxGetDevice(CUdevice *device);
+}
+
 namespace {
 
-enum Status { success = 0, invalid_value = 7, execution_failed = 13, not_supported = 15 };
+enum Status { success = 0, not_initialized = 1, invalid_value = 7, execution_failed = 13, not_supported = 15 };
 enum { kFloat32 = 0, kBfloat16 = 14 };  // cudaDataType
 enum { kCompute32 = 68, kPedantic32 = 69, kBf16 = 75, kTf32 = 77 };  // cublasComputeType_t
 
@@ -149,13 +153,24 @@ int put(T &field, const void *value, size_t bytes) {
   return success;
 }
 
+// A handle belongs to the device that was current when it was made. Elsewhere the library's answers are another device's.
+int elsewhere(const void *handle) {
+  int device = 0;
+  return cuCtxGetDevice(&device) != 0 || device != *static_cast<const int *>(handle) ? not_initialized : success;
+}
+
 }  // namespace
 
 API int cublasLtCreate(void **handle) {
   if (const int fault = dsstne_cudaemu_enter("cublasLtCreate")) return fault;
-  return *handle = new char, success;
+  int device = 0;
+  if (cuCtxGetDevice(&device) != 0) return not_initialized;
+  return *handle = new int(device), success;
 }
-API int cublasLtDestroy(void *handle) { return delete static_cast<char *>(handle), success; }
+API int cublasLtDestroy(void *handle) {
+  if (const int bad = elsewhere(handle)) return bad;
+  return delete static_cast<int *>(handle), success;
+}
 API size_t cublasLtGetVersion() { return 120900; }
 
 API const char *cublasLtGetStatusString(int status) {
@@ -220,10 +235,12 @@ API int cublasLtMatmulPreferenceSetAttribute(size_t *workspace, int attribute, c
   return attribute == 1 ? put(*workspace, value, bytes) : success;  // 1: the most workspace
 }
 
-API int cublasLtMatmulAlgoGetHeuristic(void *, const Description *e, const Layout *a, const Layout *b, const Layout *c,
-                                       const Layout *d, const size_t *, int wanted, Heuristic *out, int *found) {
+API int cublasLtMatmulAlgoGetHeuristic(void *handle, const Description *e, const Layout *a, const Layout *b,
+                                       const Layout *c, const Layout *d, const size_t *, int wanted, Heuristic *out,
+                                       int *found) {
   *found = 0;
   if (const int fault = dsstne_cudaemu_enter("cublasLtMatmulAlgoGetHeuristic")) return fault;
+  if (const int bad = elsewhere(handle)) return bad;
   if (wanted < 1) return invalid_value;
   if (const int bad = check(*e, *a, *b, *c, *d)) return bad;
   std::memset(out, 0, sizeof *out);
@@ -231,11 +248,12 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, const Description *e, const Layou
   return success;
 }
 
-API int cublasLtMatmul(void *, const Description *e, const void *alpha, const void *at_a, const Layout *a,
+API int cublasLtMatmul(void *handle, const Description *e, const void *alpha, const void *at_a, const Layout *a,
                        const void *at_b, const Layout *b, const void *beta, const void *at_c, const Layout *c,
                        void *at_d, const Layout *d, const Algorithm *, void *workspace, size_t workspace_bytes,
                        void *stream) {
   if (const int fault = dsstne_cudaemu_enter("cublasLtMatmul")) return fault;
+  if (const int bad = elsewhere(handle)) return bad;
   if (const int bad = check(*e, *a, *b, *c, *d)) return bad;
   Product p{*e,
             *a,

@@ -15,6 +15,7 @@
 
 extern "C" {
 CUresult cuCtxGetDevice(CUdevice *device);
+CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device);
 CUresult cuPointerGetAttribute(void *out, int attribute, CUdeviceptr address);
 }
 
@@ -254,6 +255,10 @@ API int ncclCommAbort(Communicator *c) {
     blocking = c->blocking;
   }
   dsstne_cudaemu_abandon(c->clique.c_str());
+  // Like the library, saves the current device and sets it again: without a context that is device 0, where one is made.
+  CUdevice current;
+  void *context;
+  if (cuCtxGetDevice(&current)) cuDevicePrimaryCtxRetain(&context, 0);
   const int bad = ncclCommDestroy(c);
   return bad || blocking ? bad : int(in_progress);
 }
