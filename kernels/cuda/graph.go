@@ -48,10 +48,10 @@ func (d *device) graphOf(list *kernels.List) *graph {
 		return nil
 	}
 	g, _ := list.Kept.(*graph)
-	if d.graphs[g] && g.record == d.step.at { // it is not when the group was joined anew
+	known := d.graphs[g]                // the code is there; not after a group has ended: all ranks of the next one begin alike
+	if known && g.record == d.step.at { // otherwise the record has moved
 		return g
 	}
-	known := d.graphs[g] // the code is there; not after a group has ended, so that all ranks of the next one begin alike
 	list.Free()
 	next := &graph{device: d, record: d.step.at}
 	d.graphs[next], list.Kept = true, next
