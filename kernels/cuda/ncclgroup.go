@@ -237,11 +237,16 @@ func (g *ncclGroup) ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
 	close(gone)
 }
 
-// patience is how long the library may take to end communicators that nothing refers to any more.
-const patience = time.Minute
+// How long the library may take to end communicators that nothing refers to any more; less if a device is lost, for which it may
+// wait for ever.
+const (
+	patience = time.Minute
+	moment   = 200 * time.Millisecond
+)
 
 // end waits until communicators that were aborted are gone. The library keeps them for as long as there are graphs that were
-// captured with them, so these are given back on all devices, when what is under way has ended.
+// captured with them, so these are given back on all devices, when what is under way has ended. A device that fails in this is no
+// reason not to wait: the others want their memory back.
 func (g *ncclGroup) end() error {
 	var err error
 	for _, d := range g.devices {
@@ -251,14 +256,15 @@ func (g *ncclGroup) end() error {
 			}))
 		}
 	}
-	if err != nil {
-		return err // the library may wait for ever for a device that does not answer
+	limit := patience
+	if driver.Lost(err) {
+		limit = moment
 	}
 	select {
 	case <-g.gone:
-		return nil
-	case <-time.After(patience):
-		return fault.New(fault.DeviceFailed, "NCCL has not ended its communicators within %v", patience)
+		return err
+	case <-time.After(limit):
+		return errors.Join(err, fault.New(fault.DeviceFailed, "NCCL has not ended its communicators within %v", limit))
 	}
 }
 

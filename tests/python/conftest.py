@@ -71,7 +71,9 @@ def joined(request, tmp_path, emulated):
         settings["LD_LIBRARY_PATH"] = str(tmp_path)
     if request.param == "copies by way of the host":
         settings["DSSTNE_CUDAEMU_PEERS"] = "0"
-    return lambda code, late=False: emulated(code, timeout=1500, DSSTNE_CUDAEMU_LAZY=str(int(late)), **settings)
+    return lambda code, late=False, **more: emulated(
+        code, timeout=1500, DSSTNE_CUDAEMU_LAZY=str(int(late)), **settings, **more
+    )
 
 
 @pytest.fixture

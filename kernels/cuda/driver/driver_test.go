@@ -4,6 +4,7 @@ package driver
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -285,4 +286,13 @@ func TestARefusedImageComesWithTheCompilersWords(t *testing.T) {
 func TestRefusedMemoryIsOutOfMemoryForTheEngine(t *testing.T) {
 	require.Equal(t, `["cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)",1,9]`,
 		run(t, "memory", fake(t), "FAKE_FAIL=cuMemAlloc_v2=2"))
+}
+
+func TestOneLostDeviceAmongOtherErrorsIsNoticed(t *testing.T) {
+	unknown, failed := &Error{Code: 999}, fault.Wrap(&Error{Code: 719}, "kernel fill")
+	for _, err := range []error{failed, errors.Join(unknown, failed), errors.Join(failed, unknown)} {
+		require.True(t, Lost(err), err)
+	}
+	require.False(t, Lost(errors.Join(unknown, errors.New("other"))))
+	require.False(t, Lost(nil))
 }

@@ -64,10 +64,15 @@ func (e *Error) Kind() Kind {
 	return Other
 }
 
-// Lost tells whether an error says that a device has failed or gone, so that nothing can be asked of it any more.
-func Lost(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && (e.Kind() == DeviceLost || e.Kind() == Unavailable)
+// Lost tells whether an error, or one of several that are joined, says that a device has failed or gone, so that nothing can be
+// asked of it any more.
+func Lost(err error) bool { return errors.Is(err, errLost) }
+
+var errLost = errors.New("a device is lost")
+
+// Is answers Lost.
+func (e *Error) Is(target error) bool {
+	return target == errLost && (e.Kind() == DeviceLost || e.Kind() == Unavailable)
 }
 
 // As makes a driver's error one of the engine's family, which is what fault.KindOf asks for.

@@ -1,11 +1,14 @@
 // A stand-in for libnccl.so.2: the collectives of the emulated devices of one process. Sums are taken in the order of the
 // ranks, in float32 for bfloat16.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -255,6 +258,8 @@ API int ncclCommAbort(Communicator *c) {
     blocking = c->blocking;
   }
   dsstne_cudaemu_abandon(c->clique.c_str());
+  if (const char *text = std::getenv("DSSTNE_CUDAEMU_ABORT"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(text)));
   // Like the library, saves the current device and sets it again: without a context that is device 0, where one is made.
   CUdevice current;
   void *context;
