@@ -112,6 +112,9 @@ def memory(name):
     assert holds(shared, shared_value), name
     ask("cuCtxPopCurrent_v2", None)
 
+"""
+
+UNDISTURBED = """
 memory("the beginning")
 check(state, lambda name: (ask("cuStreamSynchronize", stream), memory(name)))
 ask("cuStreamSynchronize", stream)
@@ -163,11 +166,34 @@ print("as it was")
 
 @pytest.mark.device
 def test_another_user_of_the_driver_finds_everything_as_it_was(device):
-    assert device(CALLS + DRIVER_USER) == "as it was\n"
+    assert device(CALLS + DRIVER_USER + UNDISTURBED) == "as it was\n"
 
 
 def test_it_does_so_when_its_work_waits_for_somebody_to_wait_for_it(emulated):
-    assert emulated(CALLS + DRIVER_USER, DSSTNE_CUDAEMU_LAZY="1") == "as it was\n"
+    assert emulated(CALLS + DRIVER_USER + UNDISTURBED, DSSTNE_CUDAEMU_LAZY="1") == "as it was\n"
+
+
+# A capture in the mode that forbids all threads of the process to allocate, to free and to ask for events, as PyTorch's does:
+# the forbidden call fails, and breaks the capture.
+CAPTURE = """
+at = answer("cuMemAlloc_v2", ctypes.c_uint64, ctypes.c_size_t(4 * WORDS))
+ask("cuStreamBeginCapture_v2", stream, 0)
+ask("cuMemsetD32Async", ctypes.c_uint64(at), 5, ctypes.c_size_t(WORDS), stream)
+for call in CALLS.values():
+    call()
+graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
+ask("cuStreamEndCapture", stream, ctypes.byref(graph))
+ask("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_uint64(0))
+ask("cuGraphLaunch", ready, stream)
+ask("cuStreamSynchronize", stream)
+assert holds(at, 5)
+print("captured")
+"""
+
+
+@pytest.mark.device
+def test_a_capture_of_another_user_is_neither_broken_nor_in_the_way(device):
+    assert device(CALLS + DRIVER_USER + CAPTURE) == "captured\n"
 
 
 @pytest.mark.device

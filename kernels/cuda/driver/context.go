@@ -2,7 +2,35 @@
 
 package driver
 
-// #include <cuda.h>
+/*
+#include <cuda.h>
+
+// The thread's mode before, or -1 if there is nothing to restore. A thread that captures for us stays restrained.
+static int relax(void) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (cuThreadExchangeStreamCaptureMode(&mode)) return -1;
+  if (mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) return (int)mode;
+  cuThreadExchangeStreamCaptureMode(&mode);
+  return -1;
+}
+
+static void restrain(int before) {
+  CUstreamCaptureMode mode = (CUstreamCaptureMode)before;
+  if (before >= 0) cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+static CUresult enter(CUcontext c, int *mode) {
+  const CUresult failed = cuCtxPushCurrent(c);
+  if (!failed) *mode = relax();
+  return failed;
+}
+
+static void leave(int mode) {
+  restrain(mode);
+  CUcontext c;
+  cuCtxPopCurrent(&c); // fails only if the context is lost, and then nothing is left to restore
+}
+*/
 import "C"
 
 import (
@@ -16,11 +44,10 @@ import (
 
 // Context is a device's primary context, which all libraries of a process share.
 type Context struct {
-	id      int
-	device  cu.Device
-	context cu.CUContext
-	c       C.CUcontext
-	close   sync.Once
+	id     int
+	device cu.Device
+	c      C.CUcontext
+	close  sync.Once
 }
 
 // Open takes part in the primary context of a device.
@@ -30,23 +57,11 @@ func Open(id int) (*Context, error) {
 		return nil, err
 	}
 	c := &Context{id: id, device: cu.Device(info.handle)}
-	if c.context, err = c.device.RetainPrimaryCtx(); err != nil {
-		return nil, fault.Wrap(wrapped("cuDevicePrimaryCtxRetain", err), "device \"cuda:%d\", %s", id, info.usageWords())
-	}
-	leave, err := c.Enter()
-	if err != nil {
-		_ = c.device.ReleasePrimaryCtx()
-		return nil, err
-	}
-	defer leave()
-	if err := failure("cuCtxGetCurrent", C.cuCtxGetCurrent(&c.c)); err != nil {
-		_ = c.device.ReleasePrimaryCtx()
-		return nil, err
+	if err := failure("cuDevicePrimaryCtxRetain", C.cuDevicePrimaryCtxRetain(&c.c, C.CUdevice(info.handle))); err != nil {
+		return nil, fault.Wrap(err, "device \"cuda:%d\", %s", id, info.usageWords())
 	}
 	return c, nil
 }
-
-func (c *Context) raw() C.CUcontext { return c.c }
 
 // ID is the number of the device.
 func (c *Context) ID() int { return c.id }
@@ -59,14 +74,19 @@ func (c *Context) Close() (err error) {
 
 // Enter makes the context the current one of this thread, to which it binds the goroutine, until the function that it
 // returns is called. It may be entered again meanwhile. The context that was current before is current afterwards.
+//
+// Another user of the process may be capturing a stream of theirs meanwhile, in the mode that forbids all threads to allocate or to
+// ask for an event (PyTorch's default): such a call would fail, and their capture with it. Streams here have nothing to do with
+// theirs, so the thread is let off.
 func (c *Context) Enter() (leave func(), err error) {
 	runtime.LockOSThread()
-	if err := cu.PushCurrentCtx(c.context); err != nil {
+	var mode C.int
+	if err := failure("cuCtxPushCurrent", C.enter(c.c, &mode)); err != nil {
 		runtime.UnlockOSThread()
-		return func() {}, wrapped("cuCtxPushCurrent", err)
+		return func() {}, err
 	}
 	return func() {
-		_, _ = cu.PopCurrentCtx() // fails only if the context is lost, and then nothing is left to restore
+		C.leave(mode)
 		runtime.UnlockOSThread()
 	}, nil
 }
@@ -93,7 +113,7 @@ func (c *Context) Reaches(peer *Context) (bool, error) {
 // EnablePeer lets kernels and copies on the device use the memory of another directly; doing it again is no error.
 func (c *Context) EnablePeer(peer *Context) error {
 	return c.Do(func() error {
-		err := wrapped("cuCtxEnablePeerAccess", peer.context.EnablePeerAccess(0))
+		err := failure("cuCtxEnablePeerAccess", C.cuCtxEnablePeerAccess(peer.c, 0))
 		if e, ok := err.(*Error); ok && e.Code == C.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
 			return nil
 		}

@@ -212,11 +212,13 @@ func contexts() any {
 	must(err)
 	users, err := first.device.RetainPrimaryCtx()
 	must(err)
+	others, err := second.device.RetainPrimaryCtx()
+	must(err)
 	var seen []string
 	see := func() {
 		c, err := cu.CurrentContext()
 		must(err)
-		name := map[cu.CUContext]string{{}: "none", first.context: "first", second.context: "second"}[c]
+		name := map[cu.CUContext]string{{}: "none", users: "first", others: "second"}[c]
 		seen = append(seen, name)
 	}
 	see()

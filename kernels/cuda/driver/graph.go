@@ -12,6 +12,11 @@ type Graph struct{ g C.CUgraph }
 // Only calls on this thread are restrained meanwhile; those of the user's other threads go on.
 func (s Stream) Capture(record func() error) (Graph, error) {
 	mode := C.CUstreamCaptureMode(C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+	before := mode // of the thread, which Context.Enter has let off
+	if err := failure("cuThreadExchangeStreamCaptureMode", C.cuThreadExchangeStreamCaptureMode(&before)); err != nil {
+		return Graph{}, err
+	}
+	defer func() { C.cuThreadExchangeStreamCaptureMode(&before) }()
 	if err := failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), mode)); err != nil {
 		return Graph{}, err
 	}

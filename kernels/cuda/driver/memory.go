@@ -64,8 +64,8 @@ func (s Stream) Copy(to, from Address, bytes int64) error {
 
 // CopyPeer copies between two devices in the order of a stream, by way of the host where they cannot reach each other.
 func (s Stream) CopyPeer(to Address, toContext *Context, from Address, fromContext *Context, bytes int64) error {
-	return failure("cuMemcpyPeerAsync", C.cuMemcpyPeerAsync(C.CUdeviceptr(to), toContext.raw(), C.CUdeviceptr(from),
-		fromContext.raw(), C.size_t(bytes), s.c()))
+	return failure("cuMemcpyPeerAsync", C.cuMemcpyPeerAsync(C.CUdeviceptr(to), toContext.c, C.CUdeviceptr(from),
+		fromContext.c, C.size_t(bytes), s.c()))
 }
 
 // Fill8 sets bytes, in the order of a stream.

@@ -200,7 +200,7 @@ API CUresult cuCtxSetCacheConfig(int) {
 API CUresult cuCtxSynchronize() {
   ENTER_CONTEXT(cuCtxSynchronize);
   count("synchronisations");
-  if (capturing(*context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (restrained()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   drain_context(*context, hold);
   close_memory();
   return usable(context);

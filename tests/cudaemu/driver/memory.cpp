@@ -45,7 +45,7 @@ API CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
 API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
   ENTER_CONTEXT(cuMemAlloc);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (capturing(*context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (restrained()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const uintptr_t address = device_memory(context->device).allocate(bytes);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
   context->allocations.insert(address);
@@ -66,6 +66,7 @@ API CUresult cuMemFree_v2(CUdeviceptr address) {
     tell("cuMemFree of 0x" + std::to_string(address) + ": " + device_memory(device).describe(address));
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (restrained()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   drain_context(*context, hold);  // freeing waits for all that was submitted
   if (CUresult bad = usable(context)) return bad;
   count("frees");
@@ -95,6 +96,7 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevicep
 API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned) {
   ENTER_CONTEXT(cuMemHostAlloc);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (restrained()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   pinned[p] = {bytes, true, context};
@@ -110,6 +112,7 @@ API CUresult cuMemFreeHost(void *p) {
   ENTER_CONTEXT(cuMemFreeHost);
   const auto found = pinned.find(p);
   if (found == pinned.end() || !found->second.allocated) return CUDA_ERROR_INVALID_VALUE;
+  if (restrained()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   drain_context(*context, hold);
   unpin(p, found->second);
   pinned.erase(found);

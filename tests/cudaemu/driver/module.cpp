@@ -60,6 +60,7 @@ CUresult read_image(const void *data, int device, std::string &image) {
 API CUresult cuModuleLoadData(Module **out, const void *data) {
   ENTER_CONTEXT(cuModuleLoadData);
   if (!data) return CUDA_ERROR_INVALID_VALUE;
+  if (restrained()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   auto module = std::make_shared<Module>();
   if (CUresult bad = read_image(data, context->device, module->image)) return bad;
   module->context = context;

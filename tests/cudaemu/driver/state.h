@@ -184,7 +184,8 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold);
 bool drain(Stream &stream, uint64_t upto, Hold &hold, bool wait = true);
 void drain_context(Context &context, Hold &hold);
 std::chrono::seconds patience();  // how long others may be waited for that never come
-bool capturing(const Context &context);  // so that the calling thread must not make calls that could wait
+// Whether a capture forbids the calling thread to make calls that could wait, or allocate; it is broken by the attempt.
+bool restrained();
 
 }  // namespace emulator
 

@@ -82,13 +82,32 @@ void drain_context(Context &context, Hold &hold) {
   if (context.legacy) drain(*context.legacy, context.legacy->submitted, hold);
 }
 
-bool capturing(const Context &context) {
-  for (const auto &s : context.streams) {
-    if (!s->capture) continue;
-    const Capture &capture = *s->capture;
-    if (capture.mode == 0 || (capture.mode == 1 && capture.thread == std::this_thread::get_id())) return true;
-  }
-  return false;
+namespace {
+thread_local int restraint = 0;  // as a capture's mode: by captures of all threads, by those of this one, by none
+}
+
+bool restrained() {
+  const auto by = [](Capture &capture) {
+    const bool own = capture.thread == std::this_thread::get_id();
+    const bool forbids = restraint < 2 && (own ? capture.mode < 2 : capture.mode == 0 && restraint == 0);
+    capture.invalid = capture.invalid || forbids;
+    return forbids;
+  };
+  bool forbidden = false;
+  const auto look = [&](const Context &context) {
+    for (const auto &s : context.streams)
+      if (s->capture) forbidden = by(*s->capture) || forbidden;
+  };
+  for (const auto &d : devices) look(d->primary);
+  for (const auto &c : contexts.live) look(*c.second);
+  return forbidden;
+}
+
+API CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+  ENTER(cuThreadExchangeStreamCaptureMode);
+  if (*mode < 0 || *mode > 2) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(*mode, restraint);
+  return CUDA_SUCCESS;
 }
 
 std::shared_ptr<Stream> stream_of(void *handle, CUresult &why) {
@@ -283,7 +302,7 @@ API CUresult cuEventRecordWithFlags(void *event_handle, void *handle, unsigned) 
 
 API CUresult cuEventQuery(void *event_handle) {
   ENTER_EVENT(cuEventQuery);
-  if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (restrained() || event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!event->point.first || event->point.first->done >= event->point.second) return CUDA_SUCCESS;
   if (!std::exchange(event->queried, true)) return CUDA_ERROR_NOT_READY;
   drain(*event->point.first, event->point.second, hold);
