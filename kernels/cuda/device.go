@@ -85,6 +85,7 @@ func (d *device) openStreams() (err error) {
 
 // closeStreams closes those that there are.
 func (d *device) closeStreams() (err error) {
+	d.leaveTurns()
 	for _, event := range d.step.events() {
 		if *event != (driver.Event{}) {
 			err = errors.Join(err, event.Close())

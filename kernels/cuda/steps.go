@@ -139,6 +139,9 @@ func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.S
 	if err := d.send(slot, s, batches, rates); err != nil {
 		return err
 	}
+	if err := d.waitTurn(); err != nil {
+		return err
+	}
 	if err := d.work(list, slot, walk); err != nil {
 		return err
 	}
@@ -148,6 +151,7 @@ func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.S
 	if err := d.stream.Record(slot.done); err != nil {
 		return err
 	}
+	d.passTurn(slot.done)
 	r.rates.note(s, true)
 	begun, r.next, r.underWay = true, (r.next+1)%len(r.slots), r.underWay+1
 	return nil

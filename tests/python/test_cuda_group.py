@@ -43,6 +43,34 @@ def test_a_step_is_one_launch_of_a_graph_on_each_device_and_waits_for_nothing(jo
         assert each.get("synchronisations", 0) <= max(0, each.get("calls.cuEventSynchronize", 0)) <= 1
 
 
+# A kernel of NCCL holds its place on the device while it waits for other ranks, so those of two groups are kept apart.
+TWO_GROUPS = """
+X = matrix()
+options = {"hidden": (8, 5), "parallel": "model"}
+with trainer(X, devices=devices_of(3), **options) as a:
+    a.run(steps=12)
+    want = tensors(a.model)
+with trainer(X, devices=devices_of(3), **options) as a, trainer(X, devices=["cuda:2", "cuda:1"], **options) as b:
+    for t in (a, b):
+        t.run(steps=4)
+    in_rows = counted(lambda: (a.run(steps=1), a.run(steps=1), a.run(steps=1), b.run(steps=1), b.run(steps=1)))
+    b.run(steps=1)
+    in_turn = counted(lambda: (a.run(steps=1), b.run(steps=1), a.run(steps=1), b.run(steps=1), a.run(steps=1)))
+    a.run(steps=2)
+    assert a.progress.step == 12, a.progress
+    assert all((x == want[name]).all() for name, x in tensors(a.model).items())
+waits = "calls.cuStreamWaitEvent"
+changes, devices_in_common = 5 - 2, 2
+print((in_turn[waits] - in_rows[waits]) / changes / devices_in_common)
+assert not control.messages()
+"""
+
+
+@pytest.mark.parametrize(("joined", "waits"), [("NCCL", 1), ("peer copies", 0)], indirect=["joined"])
+def test_steps_of_two_groups_do_not_meet_on_a_device(joined, waits):
+    assert float(joined(HEAD + TWO_GROUPS, True)) == waits
+
+
 # A target that is too large for the loss, in a step and on a rank: one that has the item, or the row.
 NOT_FINITE = """
 X = matrix(70, 60)
