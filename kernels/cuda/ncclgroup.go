@@ -123,14 +123,17 @@ func (r ncclRank) communicator() (*nccl.Communicator, error) {
 
 // launch: a group that is aborted meanwhile does no harm, since what the graph refers to lives as long as it. So nobody who wants
 // to abort it has to wait for a launch, which itself may wait for room in its queue, and for another rank.
-func (r ncclRank) launch(graph func() error) error {
+func (r ncclRank) launch(work func() error) error {
 	if _, err := r.communicator(); err != nil {
 		return err
 	}
 	if err := r.meeting.Meet(); err != nil {
 		return err
 	}
-	return graph()
+	if err := r.devices[r.rank].takeTurn(); err != nil {
+		return err
+	}
+	return work()
 }
 
 // put puts a collective of n numbers into the rank's stream.
@@ -140,16 +143,14 @@ func (r ncclRank) put(what string, n int64, work func(*nccl.Communicator, unsafe
 		return err
 	}
 	d := r.devices[r.rank]
-	meet := r.meeting.Meet
+	collective := func() error {
+		return d.do(what, func() error { return work(c, d.stream.Handle()) })
+	}
 	if d.capturing != nil {
 		d.capturing.joint = true
-		meet = func() error { return nil }
-	}
-	if err := meet(); err != nil {
-		return err
-	}
-	if err = d.do(what, func() error { return work(c, d.stream.Handle()) }); err == nil {
-		err = meet()
+		err = collective()
+	} else if err = r.launch(collective); err == nil {
+		err = r.meeting.Meet()
 	}
 	if err != nil && !errors.Is(err, kernels.ErrAborted) {
 		return fault.Wrap(err, "%s, %s", d.info.Name, what)

@@ -21,8 +21,9 @@ type steps struct {
 	rates    rateTable
 	open     *kernels.Step // the one that is begun
 	slots    [kernels.MostUnderWay + 1]slot
-	next     int // slot of the next step
-	underWay int // so many slots before it are taken
+	next     int  // slot of the next step
+	underWay int  // so many slots before it are taken
+	joint    bool // the open step has collectives that wait in a kernel
 	done     []kernels.Result
 	told     []kernels.Result
 	failed   error // of the first step that failed, until Settle has told
@@ -139,9 +140,7 @@ func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.S
 	if err := d.send(slot, s, batches, rates); err != nil {
 		return err
 	}
-	if err := d.waitTurn(); err != nil {
-		return err
-	}
+	r.joint = false
 	if err := d.work(list, slot, walk); err != nil {
 		return err
 	}

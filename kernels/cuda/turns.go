@@ -8,9 +8,9 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// turns are the groups' steps that were begun last, by the number of the device. Kernels of two groups that wait for their other
+// turns are the last steps with collectives of NCCL, by the number of the device. Kernels of two groups that wait for their other
 // ranks must not meet on a device: each could hold the place that the other waits for elsewhere (NCCL's documentation, "Using
-// multiple NCCL communicators concurrently"). Groups put their steps into the streams one after the other, so it is
+// multiple NCCL communicators concurrently"). Groups put such steps into the streams one after the other, so it is
 // enough that a step waits on each device for the one before, if that was another group's.
 var turns = struct {
 	sync.Mutex
@@ -22,11 +22,12 @@ type turn struct {
 	done   driver.Event
 }
 
-// waitTurn is called before the ops of a step are put into the stream.
-func (d *device) waitTurn() error {
-	if !d.waitsOnDevice() {
+// takeTurn is called before a collective, or a graph that has some, is put into the stream.
+func (d *device) takeTurn() error {
+	if d.step.joint {
 		return nil
 	}
+	d.step.joint = true
 	turns.Lock()
 	defer turns.Unlock()
 	if last, is := turns.last[d.context.ID()]; is && last.device != d {
@@ -37,7 +38,7 @@ func (d *device) waitTurn() error {
 
 // passTurn is called when a step is in the stream, with the event of its end.
 func (d *device) passTurn(done driver.Event) {
-	if !d.waitsOnDevice() {
+	if !d.step.joint {
 		return
 	}
 	turns.Lock()
@@ -53,6 +54,3 @@ func (d *device) leaveTurns() {
 		delete(turns.last, d.context.ID())
 	}
 }
-
-// waitsOnDevice tells whether collectives wait in a kernel; copies wait in the stream, and hold no place meanwhile.
-func (d *device) waitsOnDevice() bool { return d.member != nil && d.member.captures() }

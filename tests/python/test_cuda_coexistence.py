@@ -173,8 +173,8 @@ def test_it_does_so_when_its_work_waits_for_somebody_to_wait_for_it(emulated):
     assert emulated(CALLS + DRIVER_USER + UNDISTURBED, DSSTNE_CUDAEMU_LAZY="1") == "as it was\n"
 
 
-# A capture in the mode that forbids all threads of the process to allocate, to free and to ask for events, as PyTorch's does:
-# the forbidden call fails, and breaks the capture.
+# A capture in the mode that forbids all threads of the process to allocate, to free and to ask for events, as PyTorch's
+# does: the forbidden call fails, and breaks the capture.
 CAPTURE = """
 at = answer("cuMemAlloc_v2", ctypes.c_uint64, ctypes.c_size_t(4 * WORDS))
 ask("cuStreamBeginCapture_v2", stream, 0)
