@@ -61,7 +61,7 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 	h := make([]kernels.Buffer, len(shards))
 	for rank := range shards {
 		if h[rank], err = p.Ranks[rank].Device.Alloc(rows * weight.Columns); err != nil {
-			return err
+			return list.Plan.Explain(err)
 		}
 		defer h[rank].Free()
 		shards[rank].Sources[0].H = h[rank]
@@ -122,7 +122,7 @@ func (p *Predictor) copyShards(shards []program.Shard) error {
 		}
 		var err error
 		if w.Value, err = copies.Of(rank, device, w.Name, w.Value); err != nil {
-			return err
+			return (&program.Plan{Parts: p.held}).Explain(err)
 		}
 	}
 	return copies.Refresh()

@@ -215,7 +215,7 @@ func (p *Predictor) hidden(layer int, n int64, out []float32, stride int64) erro
 // scores writes the scores of an output layer; each device those of its items.
 func (p *Predictor) scores(layer int, out []float32, stride int64, workspaces buffers) error {
 	shards := p.program.Shards(layer)
-	return program.Together(p.Ranks, func(rank int) error {
+	return p.program.Plan.Explain(program.Together(p.Ranks, func(rank int) error {
 		s := shards[rank]
 		if s.Items == 0 {
 			return nil
@@ -223,7 +223,7 @@ func (p *Predictor) scores(layer int, out []float32, stride int64, workspaces bu
 		return p.Ranks[rank].Device.Scores(&kernels.Scores{
 			Scorer: s.Scorer, Out: out[s.First:], Stride: stride, Workspace: workspaces[rank],
 		}, &p.step)
-	})
+	}))
 }
 
 // buffers are freed together; nil ones are left alone.
@@ -256,7 +256,7 @@ func (p *Predictor) scoreWorkspaces(layer int, rows int64) (buffers, error) {
 		var err error
 		if list[rank], err = p.Ranks[rank].Device.Alloc(size); err != nil {
 			list.free()
-			return nil, err
+			return nil, p.program.Plan.Explain(err)
 		}
 	}
 	return list, nil

@@ -107,6 +107,14 @@ func (m *memory) free() {
 	m.buffers = nil
 }
 
+// Explain adds what memory is wanted for to an error that says that some was refused, though the plan had fitted.
+func (p *Plan) Explain(err error) error {
+	if fault.KindOf(err) != fault.OutOfMemory || strings.Contains(err.Error(), summaryBegins) {
+		return err
+	}
+	return &fault.Error{Kind: fault.OutOfMemory, Message: err.Error() + ". " + p.summary() + ". " + p.remedy(), Cause: err}
+}
+
 // Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet what the
 // devices could still give: for memory that calls take beside a program.
 func Fits(ranks []Rank, limit int64, parts []Part) error {
@@ -185,6 +193,8 @@ func (p *Plan) remedy() string {
 	return "Smaller: batch_size, hidden, tied=True"
 }
 
+const summaryBegins = "Parts: "
+
 // summary adds up the parts by name, largest first: "Parts: optimizer state 1.2 GB, weights 0.6 GB".
 func (p *Plan) summary() string {
 	total := map[string]int64{}
@@ -199,7 +209,7 @@ func (p *Plan) summary() string {
 	for i, name := range names {
 		names[i] = name + " " + size(total[name])
 	}
-	return "Parts: " + strings.Join(names, ", ")
+	return summaryBegins + strings.Join(names, ", ")
 }
 
 // size writes a number of bytes for people, in decimal units.

@@ -80,7 +80,8 @@ func Build(spec Spec) (*Program, error) {
 	if err := dry.Plan.fits(spec.Ranks); err != nil {
 		return nil, err
 	}
-	return withRoom(func() (*Program, error) { return build(spec, false) })
+	built, err := withRoom(func() (*Program, error) { return build(spec, false) })
+	return built, dry.Plan.Explain(err)
 }
 
 // build makes the lists of all ranks; a dry program has no memory.
@@ -157,7 +158,7 @@ func (p *Program) once(work func(*part) error) error {
 
 // each does something on all ranks at the same time.
 func (p *Program) each(work func(*part) error) error {
-	return inOrder(p.ranks, func(rank int) error { return work(p.parts[rank]) })
+	return p.Plan.Explain(inOrder(p.ranks, func(rank int) error { return work(p.parts[rank]) }))
 }
 
 // Hidden is the output of a hidden layer, [B, units], on the first rank; the others have the same bits.

@@ -29,6 +29,7 @@ type RankingSpec struct {
 // on the first rank. That one counts alone: counting is little beside ranking, and so nobody needs to gather sums.
 type Ranking struct {
 	spec    RankingSpec
+	Plan    *Plan // without the operations
 	items   int64
 	parts   []*part
 	ids     kernels.Buffer // [2, Rows, K] on the first rank: int32 items, then scores
@@ -45,6 +46,7 @@ func NewRanking(spec RankingSpec) (*Ranking, error) {
 		return nil, fault.New(fault.InvalidArgument, "k is %d; it must be from 1 to %d, the number of items", spec.K, items)
 	}
 	spec.host = map[string]string{}
+	var plan *Plan
 	for {
 		dry := &Ranking{spec: spec, items: items}
 		if err := dry.build(true); err != nil {
@@ -54,7 +56,7 @@ func NewRanking(spec RankingSpec) (*Ranking, error) {
 		for _, p := range dry.parts {
 			parts = append(parts, p.memory.parts...)
 		}
-		plan := planOf(spec.Limit, parts)
+		plan = planOf(spec.Limit, parts)
 		misfit := plan.fits(spec.Ranks)
 		if misfit == nil {
 			break
@@ -63,14 +65,15 @@ func NewRanking(spec RankingSpec) (*Ranking, error) {
 			return nil, misfit
 		}
 	}
-	return withRoom(func() (*Ranking, error) {
-		r := &Ranking{spec: spec, items: items}
+	built, err := withRoom(func() (*Ranking, error) {
+		r := &Ranking{spec: spec, Plan: plan, items: items}
 		if err := r.build(false); err != nil {
 			r.Free()
 			return nil, err
 		}
 		return r, nil
 	})
+	return built, plan.Explain(err)
 }
 
 // Slots are those of the items to leave out and of the targets.
@@ -279,7 +282,7 @@ func (r *Ranking) Makes(slot int) bool {
 
 // Run begins a step with the forward list, if there is one; its batch may have up to Rows rows.
 func (r *Ranking) Run(step *kernels.Step) error {
-	return inOrder(r.spec.Ranks, func(rank int) error { return r.parts[rank].runStep(step) })
+	return r.Plan.Explain(inOrder(r.spec.Ranks, func(rank int) error { return r.parts[rank].runStep(step) }))
 }
 
 // Settle is Program.Settle.

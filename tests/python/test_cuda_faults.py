@@ -4,6 +4,7 @@ All on the emulated driver, which can be told to fail. Each program first does i
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,16 @@ def fit():
 def recommend():
     model.recommend(X[:3], k=5, devices="cuda:0")
 
-for what in fit, recommend:
+def predict():
+    model.predict(X[:3], devices="cuda:0")
+
+def neighbors():
+    model.neighbors([1, 2], k=3, devices="cuda:0")
+
+def evaluate():
+    dsstne.evaluate(model, X, X, ["recall@5"], devices="cuda:0")
+
+for what in fit, recommend, predict, neighbors, evaluate:
     for function in "cuMemAlloc", "cuMemHostAlloc":
         for n in range(1, 400):
             control.fail(function, n, OUT_OF_MEMORY)
@@ -64,7 +74,7 @@ for what in fit, recommend:
             if error is None:
                 break
             assert live() == held, (what.__name__, function, n, live(), held)
-            assert "cuda:0" in str(error), error
+            assert "cuda:0" in str(error) and "Parts: " in str(error), (what.__name__, function, n, error)
             if what is fit and error.plan is not None:
                 parts = {part["name"] for part in error.plan["parts"] if part["device"] == "cuda:0"}
                 assert {"weights", "optimizer state", "batch", "workspace"} <= parts, parts
@@ -80,10 +90,9 @@ assert (again[0] == want[0]).all() and (again[1] == want[1]).all() and same(fitt
 def test_every_allocation_may_fail_and_the_error_lists_the_plan(emulated):
     lines = emulated(HEAD + EVERY_ALLOCATION).splitlines()
     assert [line.rsplit(" ", 1)[0] for line in lines] == [
-        "fit cuMemAlloc",
-        "fit cuMemHostAlloc",
-        "recommend cuMemAlloc",
-        "recommend cuMemHostAlloc",
+        f"{what} {function}"
+        for what in ("fit", "recommend", "predict", "neighbors", "evaluate")
+        for function in ("cuMemAlloc", "cuMemHostAlloc")
     ]
 
 
@@ -93,8 +102,10 @@ def test_the_text_of_out_of_memory_on_a_device_names_the_largest_parts(emulated)
         "error = raises(fitted, dsstne.OutOfMemoryError)\n"
         "print(error)\nprint(len(error.plan['parts']) > 10)"
     )
-    assert "out of memory" in out
-    assert out.endswith("True\n")
+    text, listed = out.strip().rsplit("\n", 1)
+    assert "cuda:0" in text and "cuMemAlloc: out of memory" in text
+    assert re.search(r"\. Parts: [a-z ]+ [\d.]+ MB, .*weights [\d.]+ kB.*\. Smaller: batch_size", text), text
+    assert listed == "True"
 
 
 def test_a_plan_that_does_not_fit_allocates_nothing(emulated):
