@@ -14,15 +14,23 @@ def program(emulated):
 
 # What a run takes beside its steps is taken twice, in runs of other lengths, and told apart from what each step takes.
 EACH_STEP = """
-X = matrix()
-with trainer(X, hidden=(8, 5), optimizer="adam") as t:
-    t.run(steps=3)  # an epoch has 4, the last of which is smaller
+X = matrix(5000 if streams else 70)
+options = {"hidden": (8, 5), "optimizer": "adam"}
+if streams:  # the data do not fit, and are more than what batches take
+    with trainer(X, **options) as t:
+        options["memory_limit"] = t.plan()["bytes"] - 1
+with trainer(X, **options) as t:
+    copied = [text for text in t.plan()["operations"] if text.startswith("Copy the batch of ")]
+    assert bool(copied) == streams, t.plan()["operations"]
+    t.run(steps=3)  # an epoch has 4, the last of which is smaller, or 250
     few, many = (counted(lambda: t.run(steps=n)) for n in (5, 13))
 each = {name: (many.get(name, 0) - few.get(name, 0)) / 8 for name in many}
 assert each["graph_launches"] == 1, each
 assert each["launches"] > 10, "within it"
 for name in ("calls.cuLaunchKernel", "calls.cuGraphInstantiate", "allocations", "frees", "calls.cuStreamSynchronize"):
     assert each.get(name, 0) == 0, (name, "outside of the graph")
+# What the host sends goes on while the step before computes, and is waited for by the device.
+assert each["calls.cuStreamWaitEvent"] == 1 and each.get("copies.host_to_device_behind_kernels", 0) == 0, each
 assert each["copies.host_to_device"] == each["copies.device_to_device"] == each["copies.device_to_host"] == 1, each
 assert each["bytes.device_to_host"] == 24, "what has failed, and the loss"
 print(json.dumps(each))
@@ -30,13 +38,15 @@ assert not control.messages()
 """
 
 
-def test_a_step_is_one_launch_of_a_graph_and_waits_for_nothing(program):
-    each = json.loads(program(EACH_STEP))
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_step_is_one_launch_of_a_graph_and_waits_for_nothing(program, streams):
+    each = json.loads(program(f"streams = {streams}\n{EACH_STEP}"))
     assert each.get("synchronisations", 0) == 0
 
 
-def test_the_host_waits_for_a_step_only_when_others_are_under_way(program):
-    each = json.loads(program(EACH_STEP, late=True))
+@pytest.mark.parametrize("streams", [False, True])
+def test_the_host_waits_for_a_step_only_when_others_are_under_way(program, streams):
+    each = json.loads(program(f"streams = {streams}\n{EACH_STEP}", late=True))
     # Work is done when somebody waits for it: for the results of the oldest step, and for nothing else.
     assert each["synchronisations"] <= each["calls.cuEventSynchronize"] == 1
 

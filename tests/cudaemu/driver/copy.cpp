@@ -46,6 +46,7 @@ CUresult copy(const std::shared_ptr<Stream> &stream, Work work, Return returns, 
     const char *from = reinterpret_cast<const char *>(work.from);
     work.bytes.assign(from, from + from_bytes);
   }
+  if (stream->computes && !std::strcmp(kind_of(work), "host_to_device")) count("copies.host_to_device_behind_kernels");
   // A device cannot write to memory that may be moved: the driver waits and copies itself.
   const bool wait = returns == Return::when_done || (!stream->capture && where(work.to, to_bytes) == Where::host);
   if (wait && stream->capture) {

@@ -135,6 +135,7 @@ API CUresult cuGraphLaunch(void *exec_handle, void *handle) {
   if (!exec) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   count("graph_launches");
+  stream->computes = true;
   // One piece of work, but that meetings with other streams stand by themselves.
   const std::shared_ptr<const std::vector<Node>> nodes = exec->nodes;
   for (size_t i = 0; i < nodes->size();) {

@@ -128,6 +128,7 @@ CUresult launch(Function *f, Work work, void *handle, void **params, void **extr
     return CUDA_ERROR_INVALID_VALUE;
   }
   work.bytes.assign(args, args + bytes);
+  stream->computes = true;
   return submit(stream, std::move(work), hold);
 }
 

@@ -96,6 +96,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
   uint64_t submitted = 0, done = 0;
   bool running = false;
   bool queried = false;
+  bool computes = false;  // kernels were put into it
   std::vector<Point> next_after;  // events that the next work waits for
   std::shared_ptr<Capture> capture;
   std::vector<int> frontier;  // of the captured graph
