@@ -49,6 +49,9 @@ CALLS = {
     "embed": lambda: kept["model"].embed(X[:5], devices="cuda:0"),
     "neighbors": lambda: kept["model"].neighbors([1, 2], k=3, devices="cuda:0"),
     "evaluate": lambda: dsstne.evaluate(kept["model"], X, X, ["recall@5"], devices="cuda:0"),
+    "fit on all devices": lambda: fit("all"),
+    "recommend by all devices": lambda: kept["model"].recommend(X, k=5, devices="all"),
+    "give kept devices back": lambda: dsstne.keep_devices(False),
     "save and load": saved,
     "close the model": lambda: closing("model"),
 }

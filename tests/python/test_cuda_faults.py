@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from emulated import emulated_driver
@@ -103,7 +104,8 @@ def test_the_text_of_out_of_memory_on_a_device_names_the_largest_parts(emulated)
         "print(error)\nprint(len(error.plan['parts']) > 10)"
     )
     text, listed = out.strip().rsplit("\n", 1)
-    assert "cuda:0" in text and "cuMemAlloc: out of memory" in text
+    assert "cuda:0" in text
+    assert "cuMemAlloc: out of memory" in text
     assert re.search(r"\. Parts: [a-z ]+ [\d.]+ MB, .*weights [\d.]+ kB.*\. Smaller: batch_size", text), text
     assert listed == "True"
 
@@ -192,13 +194,15 @@ def test_a_device_lost_in_the_middle_of_a_run_ends_it_and_the_model_stays(emulat
         "trainer = dsstne.Trainer(model, X, batch_size=20, devices='cuda:0')\n"
         "def lose():\n"
         "    while trainer.progress.step < 3:\n        time.sleep(0.001)\n"
-        "    control.lose(0)\n"
+        "    control.lose(0)\n    lost.append(time.perf_counter())\n"
+        "lost = []\n"
         "thread = threading.Thread(target=lose)\n"
         "thread.start()\n"
-        "begin = time.perf_counter()\n"
         "try:\n    trainer.run(epochs=10**6)\n"
         "except (dsstne.DeviceFailedError, dsstne.DeviceUnavailableError) as error:\n    print(error)\n"
+        "told = time.perf_counter()\n"
         "thread.join()\n"
+        "assert told - lost[0] < 1, 'too late'\n"
         "print(trainer.progress.step >= 3)\n"
         "trainer.close()\n"
         "print(model.recommend(X, k=3, devices='cpu')[0].shape, np.isfinite(model.tensor('output.weight')).all())\n"
@@ -236,6 +240,22 @@ def test_a_device_that_cannot_be_used_is_an_error_that_says_why(emulated, settin
     assert out.endswith("(40, 3)\n")
 
 
+def test_kernels_that_do_not_fit_the_device_are_an_error_that_says_so(emulated):
+    out = emulated(
+        HEAD + "model = fitted('cpu')\n"
+        "control.library.cuInit(0)\n"
+        "control.fail('cuModuleLoadData', 1, 209)\n"
+        "print(raises(fitted, dsstne.UnsupportedError))\n"
+        "control.clear_faults()\n"
+        "print(live().get('live_bytes', 0), same(fitted(), fitted()))\n"
+        "print(model.recommend(X, k=3, devices='cuda:0')[0].shape)"
+    )
+    text, rest = out.split("\n", 1)
+    assert text.startswith("cuda:0, opening: the kernels (sm_90a.cubin) do not load: ")
+    assert "(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)" in text
+    assert rest == "0 True\n(40, 3)\n"
+
+
 @pytest.mark.parametrize(("mode", "words"), [(2, '"prohibited"'), (3, '"exclusive process"')])
 def test_a_device_whose_mode_keeps_us_out_says_so(emulated, mode, words):
     out = emulated(
@@ -270,29 +290,34 @@ def test_a_child_forked_after_a_device_was_used_gets_a_clear_error_and_the_paren
     assert out == "ForkError\nForkError\n0 True True\n"
 
 
-def test_ctrl_c_in_an_epoch_ends_it_and_the_model_and_the_device_stay_usable():
+@pytest.mark.parametrize("devices", ["cuda:0", "all"])
+def test_ctrl_c_in_an_epoch_ends_it_at_once_and_the_model_and_the_devices_stay_usable(devices):
     settings = emulated_driver()
     program = HEAD + (
         "model = fitted('cpu')\n"
-        "trainer = dsstne.Trainer(model, X, batch_size=20, devices='cuda:0')\n"
+        "trainer = dsstne.Trainer(model, X, batch_size=20, devices=sys.argv[1])\n"
         "told = []\n"
         "def tell(now):\n"
         "    if now.step > 3 and not told:\n        told.append(now)\n        print('go', flush=True)\n"
         "try:\n    trainer.run(epochs=10**6, on_progress=tell)\n"
-        "except KeyboardInterrupt:\n    print('stopped')\n"
+        "except KeyboardInterrupt:\n    print('stopped', flush=True)\n"
         "step = trainer.progress.step\n"
         "print(trainer.run(steps=2).step - step)\n"
         "trainer.close()\n"
-        "print(np.isfinite(model.tensor('output.weight')).all(), model.recommend(X, k=3, devices='cuda:0')[0].shape)\n"
+        "print(np.isfinite(model.tensor('output.weight')).all())\n"
+        "print(model.recommend(X, k=3, devices=sys.argv[1])[0].shape)\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env={**os.environ, **settings}
+        [sys.executable, "-c", program, devices], stdout=subprocess.PIPE, text=True, env={**os.environ, **settings}
     )
     assert process.stdout.readline() == "go\n"
+    begin = time.perf_counter()
     process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "stopped\n"
+    assert time.perf_counter() - begin < 1
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert out == "stopped\n2\nTrue (40, 3)\n"
+    assert out == "2\nTrue\n(40, 3)\n"
 
 
 def test_an_index_that_changed_to_one_out_of_range_never_reaches_a_kernel(emulated):
