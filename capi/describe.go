@@ -35,6 +35,7 @@ func describeLibrary() ([]byte, error) {
 		Memory   memory               `json:"memory"`
 		Backends []string             `json:"backends"`
 		Devices  []kernels.DeviceInfo `json:"devices"`
+		Extras   []kernels.Extra      `json:"extras"`
 	}{
 		Version:  version,
 		ABI:      abiText(),
@@ -43,6 +44,7 @@ func describeLibrary() ([]byte, error) {
 		Memory:   readMemory(devices),
 		Backends: backends,
 		Devices:  devices,
+		Extras:   program.Extras(),
 	})
 }
 

@@ -127,8 +127,8 @@ const char *dsstne_version(void);
  * false closes those that nobody uses, and keeps none from then on. */
 dsstne_status dsstne_configure(const char *options, dsstne_error *err);
 
-/* JSON: version, abi, build, cpu, memory, backends, devices, and for each absent device the reason. Threads and instruction
- * set are those that dsstne_configure has set. */
+/* JSON: version, abi, build, cpu, memory, backends, devices, and for each absent device the reason; extras: libraries of others that
+ * CUDA devices use, and for each absent one the reason. Threads and instruction set are those that dsstne_configure has set. */
 dsstne_status dsstne_describe(char *buf, size_t *len, dsstne_error *err);
 
 /* Asks the call that runs on this handle (a trainer or a predictor) to end at the next safe point, with

@@ -6,10 +6,20 @@ type Backend interface {
 	Name() string
 	// Devices lists what is there; the reason of an absent device is in its Missing field.
 	Devices() []DeviceInfo
+	// Extras lists libraries of others that its devices use where they are installed; none if it has no device.
+	Extras() []Extra
 	// Open makes device number id ready to use.
 	Open(id int, options Options) (Device, error)
 	// Join makes devices of the backend a group: a communicator for each, by rank.
 	Join([]Device) ([]Communicator, error)
+}
+
+// Extra describes a library that a backend can do without.
+type Extra struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	For     string `json:"for"`               // what it does
+	Missing string `json:"missing,omitempty"` // why it is not used, and what is done instead
 }
 
 // DeviceInfo describes a device for doctor and for error messages.

@@ -74,6 +74,15 @@ func Devices() []kernels.DeviceInfo {
 	return list
 }
 
+// Extras are those of the backends that compute for users.
+func Extras() []kernels.Extra {
+	list := []kernels.Extra{}
+	for _, b := range kernels.Registered() {
+		list = append(list, b.Extras()...)
+	}
+	return list
+}
+
 // configured is the description of the CPU with the defaults of Configure.
 func configured(info kernels.DeviceInfo) kernels.DeviceInfo {
 	device, err := openCPU(0, 1, 0, kernels.Float32)

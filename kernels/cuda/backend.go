@@ -9,7 +9,9 @@ import (
 
 	"dsstne/engine/fault"
 	"dsstne/kernels"
+	"dsstne/kernels/cuda/cublaslt"
 	"dsstne/kernels/cuda/driver"
+	"dsstne/kernels/cuda/nccl"
 )
 
 func init() { kernels.Register(backend{}) }
@@ -27,6 +29,33 @@ func (backend) Devices() []kernels.DeviceInfo {
 	list := make([]kernels.DeviceInfo, len(found))
 	for i, device := range found {
 		list[i] = describe(device)
+	}
+	return list
+}
+
+// Extras looks for the libraries as the opening and the joining of devices do.
+func (backend) Extras() []kernels.Extra {
+	found, err := driver.Devices()
+	if err != nil {
+		return nil
+	}
+	found = slices.DeleteFunc(found, func(d driver.DeviceInfo) bool { return d.Unusable() != "" })
+	var list []kernels.Extra
+	add := func(name, purpose, otherwise string, load func() error, version func() string) {
+		e := kernels.Extra{Name: name, For: purpose}
+		if err := load(); err == nil {
+			e.Version = version()
+		} else {
+			e.Missing = err.Error() + "; " + otherwise
+		}
+		list = append(list, e)
+	}
+	if len(found) > 0 {
+		add("cuBLASLt", "products of dense matrices", "kernels of dsstne do these without it, which takes longer in float32",
+			func() error { return cublaslt.Load(driver.Version()) }, cublaslt.Version)
+	}
+	if len(found) > 1 {
+		add("NCCL", "exchange between devices", "devices copy to each other without it", nccl.Load, nccl.Version)
 	}
 	return list
 }

@@ -20,6 +20,9 @@ func (backend) Devices() []kernels.DeviceInfo {
 	return []kernels.DeviceInfo{info}
 }
 
+// Extras lists none.
+func (backend) Extras() []kernels.Extra { return nil }
+
 // Join needs nothing but the host's memory.
 func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 	return kernels.NewHostGroup(len(devices)), nil

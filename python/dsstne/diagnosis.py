@@ -19,7 +19,8 @@ class Report:
     Attributes:
         versions: Versions of dsstne, Python, NumPy and SciPy.
         library: Path of the native library.
-        engine: What the library says of itself: version, cpu, memory, backends, devices; empty if it does not load.
+        engine: What the library says of itself: version, cpu, memory, backends, devices,
+            extras (libraries of others that CUDA devices use); empty if it does not load.
         problems: What is wrong, each with what to do about it.
     """
 
@@ -46,6 +47,8 @@ class Report:
 
 def doctor() -> Report:
     """Looks at the installation: versions, library, instruction set, threads, memory, devices and why one is absent.
+
+    Where there are CUDA devices, it also tells which of the libraries that they can use are installed: cuBLASLt, NCCL.
 
     Returns:
         A :class:`Report`. It is complete even where the library cannot be loaded: that is then one of its problems.

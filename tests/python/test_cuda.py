@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from emulated import EMULATOR
 
 import dsstne
 
@@ -63,6 +64,23 @@ def test_doctor_asks_the_driver_and_shows_its_devices(with_driver):
     assert out.strip().endswith("True")
     assert "cuda:0: kind Fake 0, compute capability 9.0, memory 8.0 GiB, precisions" in out  # what is free nobody tells
     assert "cuda:1: kind Fake 1, compute capability 9.0" in out
+
+
+def test_doctor_says_which_libraries_devices_use(emulated, tmp_path):
+    report = "import dsstne\nprint(dsstne.doctor())"
+    out = emulated(report)
+    assert "extra     cuBLASLt: version 12.9.0, for products of dense matrices\n" in out
+    assert "extra     NCCL: version 2.27.0, for exchange between devices" in out
+    (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+    (tmp_path / "libnccl.so.2").write_text("nothing")
+    out = emulated(report, LD_LIBRARY_PATH=str(tmp_path))
+    assert (
+        "cuBLASLt: not available: libcublasLt.so.12 was not found; the package nvidia-cublas-cu12 has it" in out
+    )
+    assert "NCCL: not available: libnccl.so.2 does not load: " in out
+    assert "; devices copy to each other without it" in out
+    assert "NCCL" not in emulated(report, DSSTNE_CUDAEMU_DEVICES="1")
+    assert "extra" not in emulated(report, DSSTNE_CUDAEMU_DEVICES="0")
 
 
 def test_doctor_says_that_a_driver_is_too_old(with_driver):

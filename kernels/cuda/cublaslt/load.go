@@ -44,8 +44,11 @@ func Load(driver int) error {
 	return load.err
 }
 
-// Version of the loaded library, as it counts: 120900.
-func Version() int { return int(C.dsstne_lt_version()) }
+// Version of the loaded library for people: "12.9.1".
+func Version() string {
+	v := int(C.dsstne_lt_version())
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+}
 
 // open opens a library, or says why it could not.
 func open(path string) string {
