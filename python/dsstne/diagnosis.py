@@ -100,4 +100,6 @@ def _word(name: str, value: Any) -> str:
         return ""
     if isinstance(value, int) and value >= 1 << 20:
         return f"{name} {value / (1 << 30):.1f} GiB"
+    if name == "used":
+        return f"used by {value}"
     return f"{name} {value}"

@@ -1,5 +1,6 @@
 """The CUDA driver is left alone until somebody asks for its devices, and then treated with good manners."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from emulated import EMULATOR
 
 import dsstne
 
-SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "cuda" / "driver" / "testdata" / "driver.c"
+SOURCES = Path(__file__).resolve().parents[2] / "kernels" / "cuda" / "driver" / "testdata"
 
 DATA = (
     "import dsstne, warnings\n"
@@ -28,16 +29,20 @@ def driver(tmp_path_factory):
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("driver")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libcuda.so.1", SOURCE], check=True)
+    compile_library(folder / "libcuda.so.1", "driver.c")
     return folder
+
+
+def compile_library(path, source):
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", path, SOURCES / source], check=True)
 
 
 @pytest.fixture
 def with_driver(driver, python, monkeypatch):
     """Runs code in a process that finds the driver."""
 
-    def run(code, **settings):
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    def run(code, folder=driver, **settings):
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         return python(DATA + code)
@@ -81,6 +86,18 @@ def test_doctor_says_which_libraries_devices_use(emulated, tmp_path):
     assert "; devices copy to each other without it" in out
     assert "NCCL" not in emulated(report, DSSTNE_CUDAEMU_DEVICES="1")
     assert "extra" not in emulated(report, DSSTNE_CUDAEMU_DEVICES="0")
+
+
+def test_doctor_says_by_whom_memory_is_used(with_driver, driver, tmp_path):
+    compile_library(tmp_path / "libnvidia-ml.so.1", "nvml.c")
+    (tmp_path / "libcuda.so.1").symlink_to(driver / "libcuda.so.1")
+    processes = f"0:64 {os.getpid()}:1536 4194305:-1"  # the one that asks, this one, one that is not to be seen
+    name = Path("/proc/self/comm").read_text().strip()
+    out = with_driver("print(dsstne.doctor())", tmp_path, FAKE_NVML_PROCESSES=processes)
+    (line,) = (line for line in out.splitlines() if "cuda:0" in line)
+    assert ", memory 8.0 GiB, available 3.0 GiB, precisions" in line
+    stranger = "a process of another container or user (pid 4194305)"
+    assert line.endswith(f", used by {name} (pid {os.getpid()}, 1.5 GiB) and {stranger}")
 
 
 def test_doctor_says_that_a_driver_is_too_old(with_driver):

@@ -46,6 +46,7 @@ type DeviceInfo struct {
 	Free            int64 // bytes, -1 if unknown
 	Mode            Mode
 	Users           []User // processes that compute on it, this one left out, as far as is known
+	Others          int    // how many more there are
 
 	handle int
 	ours   bool // this process has a context on it
@@ -171,10 +172,8 @@ func (d *DeviceInfo) addUsage() {
 	if int64(usage.total)-d.Memory < d.Memory/8 { // otherwise the device is a part of that one
 		d.Free = max(0, min(d.Memory, int64(usage.free)))
 	}
+	d.Others = int(usage.others)
 	for _, user := range usage.user[:usage.users] {
-		if int(user.pid) == os.Getpid() {
-			continue
-		}
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", user.pid))
 		bytes := int64(user.bytes)
 		d.Users = append(d.Users, User{PID: int(user.pid), Name: strings.TrimSpace(string(name)), Bytes: max(-1, bytes)})
@@ -223,6 +222,9 @@ func (d DeviceInfo) UsersText() string {
 	var words []string
 	for _, user := range d.Users {
 		words = append(words, user.String())
+	}
+	if d.Others > 0 {
+		words = append(words, fmt.Sprintf("%d more", d.Others))
 	}
 	return strings.Join(words, " and ")
 }

@@ -43,6 +43,8 @@ var tasks = map[string]func() any{
 	"peers":      peers,
 	"attributes": attributes,
 	"lost":       lost,
+	"usage":      usage,
+	"wait":       wait,
 	"memory": func() any {
 		c, err := Open(0)
 		must(err)
@@ -88,15 +90,21 @@ func TestMain(m *testing.M) {
 // fake makes the driver of testdata and returns its folder.
 func fake(t *testing.T, options ...string) string {
 	t.Helper()
+	folder := t.TempDir()
+	compile(t, folder, "libcuda.so.1", "driver.c", options...)
+	return folder
+}
+
+// compile makes a library of a source in testdata.
+func compile(t *testing.T, folder, library, source string, options ...string) {
+	t.Helper()
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler")
 	}
-	folder := t.TempDir()
-	arguments := append(options, "-shared", "-fPIC", "-o", filepath.Join(folder, "libcuda.so.1"), "testdata/driver.c")
+	arguments := append(options, "-shared", "-fPIC", "-o", filepath.Join(folder, library), filepath.Join("testdata", source))
 	output, err := exec.Command(compiler, arguments...).CombinedOutput()
 	require.NoError(t, err, string(output))
-	return folder
 }
 
 // run runs a task in a process of its own, with a driver in folder.

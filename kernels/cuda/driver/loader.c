@@ -5,7 +5,9 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NO_DEVICE = 100, NOT_SUPPORTED = 801 }; /* CUresult */
 
@@ -81,20 +83,42 @@ static int open_nvml(void) {
   return nvml.by_bus_id ? 0 : -1;
 }
 
+/* Lists the processes that compute on a device, to be freed; NULL if they are not told. Too little room is an answer that says
+ * how many there are, and there may be more of them when it is asked again. */
+static nvml_process *list_processes(void *device, unsigned *count) {
+  enum { INSUFFICIENT_SIZE = 7, ATTEMPTS = 4, SPARE = 64 };
+  nvml_process *list = NULL;
+  int code = nvml.processes ? INSUFFICIENT_SIZE : -1;
+  *count = 0;
+  for (int i = 0; i < ATTEMPTS && code == INSUFFICIENT_SIZE; i++) {
+    const size_t room = (size_t)*count + SPARE;
+    free(list);
+    if (!(list = malloc(room * sizeof *list))) return NULL;
+    *count = (unsigned)room;
+    code = nvml.processes(device, count, list);
+  }
+  if (code == 0) return list;
+  free(list);
+  return NULL;
+}
+
 int dsstne_driver_usage(const char *bus_id, dsstne_device_usage *usage) {
   void *device;
   nvml_memory memory;
   memset(usage, 0, sizeof *usage);
   if (open_nvml() || nvml.by_bus_id(bus_id, &device) || nvml.memory(device, &memory)) return -1;
   usage->total = memory.total, usage->used = memory.used, usage->free = memory.free;
-  nvml_process processes[64];
-  unsigned count = sizeof processes / sizeof *processes;
-  if (!nvml.processes || nvml.processes(device, &count, processes)) return 0;
-  const unsigned fit = sizeof usage->user / sizeof *usage->user;
-  usage->users = (int32_t)(count < fit ? count : fit);
-  for (int i = 0; i < usage->users; i++) {
-    usage->user[i].pid = processes[i].pid;
-    usage->user[i].bytes = processes[i].bytes;
+  unsigned count;
+  nvml_process *list = list_processes(device, &count);
+  for (unsigned i = 0; list && i < count; i++) {
+    if (list[i].pid == (unsigned)getpid()) continue;
+    if (usage->users == sizeof usage->user / sizeof *usage->user) {
+      usage->others++;
+      continue;
+    }
+    usage->user[usage->users].pid = list[i].pid;
+    usage->user[usage->users++].bytes = list[i].bytes;
   }
+  free(list);
   return 0;
 }

@@ -16,7 +16,7 @@ int dsstne_driver_init(void);
 /* What NVIDIA's management library tells of a device, without a context on it. */
 typedef struct {
   uint64_t total, used, free; /* bytes */
-  int32_t users;              /* processes that compute on the device, as far as they fit below */
+  int32_t users, others; /* processes that compute on the device, this one left out: those below, and how many more */
   struct {
     uint32_t pid;
     uint64_t bytes; /* all ones: unknown */
