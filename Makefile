@@ -14,13 +14,18 @@ SOURCES := go.mod go.sum capi/exports.map include/dsstne.h \
            $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' -o -name 'forms.txt')
 C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
-# What the emulated CUDA driver is made of; nothing on other machines.
-ifeq ($(shell uname -sm; command -v $(or $(CUDAEMU_CXX),g++) >/dev/null && echo g++),Linux x86_64 g++)
+# What the emulated CUDA driver is made of; other machines have none.
+ifeq ($(shell uname -sm; command -v $(or $(CUDAEMU_CXX),g++) >/dev/null && echo g++ || :),Linux x86_64 g++)
 include tests/cudaemu/Makefile
+else
+emulator:
+	@echo "the emulated CUDA driver needs 64-bit x86 Linux and g++" >&2; exit 1
 endif
 
 # The same Go with the same settings for every target: what the build of the library uses.
 find_go = settings=$$($(PY) hatch_build.py --print-environment) && eval "$$settings"
+# The tags of a build without CUDA, which is also that of other machines than 64-bit x86.
+without_cuda = -tags "$$(DSSTNE_CUDA=0 $(PY) -c 'import hatch_build as h; print(",".join(h.build_tags()))')"
 staticcheck = $$GO tool -modfile=tools/go.mod staticcheck
 
 DSSTNE_CUDA ?= 1
@@ -28,7 +33,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full gpu-kit gpu-check gpu-bench fuzz-long wheel clean
+.PHONY: help build emulator demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full gpu-kit gpu-check gpu-bench fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -40,12 +45,14 @@ build: $(LIBRARY)  ## make .venv with the package in it, and the library
 demo: build  ## train on real data and print recommendations
 	@$(PY) examples/demo.py --curve build/learning-curve.png
 
-test: test-go test-abi test-python test-cudaemu  ## all tests
+test: test-go test-abi test-python test-cudaemu  ## the tests; the slowest are in test-sanitize
 	@echo; echo "make test: all passed"
 
 test-go: build $(EMULATOR_LIBRARIES)  ## Go tests
 	@echo "== go test"
 	@$(find_go) && $$GO test ./...
+	@echo "== go test without CUDA"
+	@$(find_go) && $$GO test $(without_cuda) ./capi
 
 test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 	@echo "== tests/abi"
@@ -65,7 +72,7 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 SANITIZE_FUZZ_TIME ?= 5s
 sanitizers = -fsanitize=address,undefined
 
-test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing
+test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing, slow tests
 	@echo "== race detector"
 	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $$GO test -race -skip TestABatchTakesWhatIsPlannedForIt ./engine/... ./kernels/...
 	@echo "== sanitizers of addresses and of undefined behaviour"
@@ -83,7 +90,7 @@ endif
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@echo "== go vet, gofmt"
-	@$(find_go) && $$GO vet ./... && $$GO vet -tags "faultinject,$$TAGS" ./capi
+	@$(find_go) && $$GO vet ./... && $$GO vet -tags "faultinject,$$TAGS" ./capi && $$GO vet $(without_cuda) ./...
 	@$(find_go) && bad=$$("$$($$GO env GOROOT)/bin/gofmt" -l capi engine kernels tests) && \
 	  if [ -n "$$bad" ]; then echo "not formatted by gofmt:"; echo "$$bad"; exit 1; fi
 	@echo "== staticcheck"
