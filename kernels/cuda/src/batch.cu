@@ -5,7 +5,7 @@
 //   items_count -> items_scan -> items_write                  the distinct items and their entries
 //
 // All grids follow from capacities; how many entries there are stands in device memory. With n entries the rows cost a read
-// of 8 n bytes (twice with scaling or denoising) and a write of 12 n, a digit 20 n read and 8 n written, the items 20 n and 8 n.
+// of 8 n bytes (twice with scaling or denoising) and a write of 12 n, a digit 12 n read and 8 n written, the items 20 n and 8 n.
 #include "philox.cuh"
 #include "step.cuh"
 
@@ -84,7 +84,11 @@ DEVICE bool keeps(const AssembleArgs &a, int64_t u, int64_t e, double factor, bo
   return uniform(word) >= a.denoising;
 }
 
-// The length that each row has in the batch, to offsets[u + 1]. A warp has a row.
+// lengths[u] = how many entries of row u stay, to offsets[u + 1].
+//
+// Mapping: a warp has a row; lanes take 32 neighbouring entries and count by ballot. Where all stay, one lane subtracts offsets.
+// Bytes: reads up to 32 a row and, with scaling or denoising, up to 8 an entry (its value, its column); writes 4 a row.
+// Source: kernels/data.go, Assemble; scheme: own.
 KERNEL_BOUNDS(assemble_count, AssembleArgs, 32 * kAssembleWarps, 4) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
@@ -132,8 +136,12 @@ DEVICE int64_t sum_up_to(int64_t x, int64_t *total) {
   return x + before;
 }
 
-// Lengths become offsets, in one block; then the record of the slot says where the batch lies. More entries than there is
-// room for are a failure, and then the batch is empty.
+// offsets[u] = lengths[0] + ... + lengths[u - 1]; then the record of the slot says where the batch lies. More entries than there
+// is room for are a failure, and then the batch is empty.
+//
+// Mapping: one block, 1,024 rows at a time; a warp's sums by shuffles over doubling distances, then over the warps.
+// Bytes: reads and writes 4 a row.
+// Source: kernels/ops.go, SparseBatch; scheme: own.
 KERNEL_BOUNDS(assemble_scan, AssembleArgs, kScanThreads, 1) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
@@ -160,8 +168,12 @@ KERNEL_BOUNDS(assemble_scan, AssembleArgs, kScanThreads, 1) {
                          b.item_offsets, b.item_rows, b.item_values, 0};
 }
 
-// The entries of each row, one behind the other, and their sum in float64 in that order. A warp has a row; which entries stay
-// is found again, which costs less than to keep it.
+// The entries of row u that stay, one behind the other, x_uj times the row's factor, and their sum in float64 in that order.
+//
+// Mapping: a warp has a row; a lane's entry goes behind those of the lanes before it, counted by ballot. Which entries stay is
+// found again, which costs less than to keep it.
+// Bytes: reads up to 40 a row and 8 an entry of the data (4 where all values are 1), writes 12 an entry that stays and 4 a row.
+// Source: kernels/data.go, Assemble; scheme: own.
 KERNEL_BOUNDS(assemble_fill, AssembleArgs, 32 * kAssembleWarps, 4) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch) || a.counts[0] < 0) return;
@@ -201,7 +213,11 @@ DEVICE int64_t tiles_of(int64_t entries) { return (entries + kSortTile - 1) / kS
 
 DEVICE int digit_of(const AssembleArgs &a, int32_t item) { return int(uint32_t(item) >> a.shift) & (a.digits - 1); }
 
-// How often each digit occurs in a tile of the entries. A block has a tile.
+// tile_counts[d][t] = how many entries of tile t have digit d.
+//
+// Mapping: a block has a tile of 2,048 entries, and counts in shared memory.
+// Bytes: reads 4 an entry, writes 4 a digit and tile.
+// Source: own; a radix sort from the lowest digit up, in three launches a digit: count, scan, place.
 KERNEL_BOUNDS(sort_count, AssembleArgs, kSortThreads, 4) {
   if (failed_before(a.step, a.launch)) return;
   const int64_t entries = a.counts[0], tile = blockIdx.x, tiles = tiles_of(entries);
@@ -217,7 +233,11 @@ KERNEL_BOUNDS(sort_count, AssembleArgs, kSortThreads, 4) {
   if (int(threadIdx.x) < a.digits) a.tile_counts[int64_t(threadIdx.x) * tiles + tile] = counts[threadIdx.x];
 }
 
-// The counts of a digit become the numbers of its entries in earlier tiles, and their sum. A block has a digit.
+// tile_counts[d][t] <- tile_counts[d][0] + ... + tile_counts[d][t - 1]; digit_counts[d] = the sum over all tiles.
+//
+// Mapping: a block has a digit, 256 tiles at a time.
+// Bytes: reads and writes 4 a digit and tile.
+// Source: own, see sort_count.
 KERNEL_BOUNDS(sort_scan, AssembleArgs, kSortThreads, 4) {
   if (failed_before(a.step, a.launch)) return;
   const int64_t tiles = tiles_of(a.counts[0]);
@@ -234,8 +254,14 @@ KERNEL_BOUNDS(sort_scan, AssembleArgs, kSortThreads, 4) {
   if (threadIdx.x == 0) a.digit_counts[blockIdx.x] = int32_t(before);
 }
 
-// Moves the entries of a tile to where their digit has its place, in the order in which they stand. A warp has neighbouring
-// entries; lanes with the same digit find each other.
+// An entry with digit d goes behind all with smaller digits, those with d in earlier tiles, and those with d before it in its
+// tile: the sort is stable.
+//
+// Mapping: a block has a tile, a warp 256 neighbouring entries of it, 32 at a time; lanes with the same digit find each other by
+// match.
+// Bytes: reads 8 an entry (4 in the first pass) and 8 a digit and tile, writes 8 an entry, to as many places as there are
+// digits.
+// Source: own, see sort_count.
 KERNEL_BOUNDS(sort_place, AssembleArgs, kSortThreads, 2) {
   if (failed_before(a.step, a.launch)) return;
   const int64_t entries = a.counts[0], tile = blockIdx.x, tiles = tiles_of(entries);
@@ -287,7 +313,11 @@ DEVICE bool begins_item(const AssembleArgs &a, int64_t i, int64_t entries) {
   return i < entries && (i == 0 || a.items_from[i] != a.items_from[i - 1]);
 }
 
-// How many items begin in a tile of the sorted entries. A block has a tile.
+// tile_counts[t] = how many items begin in tile t of the sorted entries.
+//
+// Mapping: a block has a tile of 2,048 entries, a thread one of 256 at a time.
+// Bytes: reads 4 an entry (and its neighbour's, from the cache), writes 4 a tile.
+// Source: own; the counts of a compaction in three launches: count, scan, write.
 KERNEL_BOUNDS(items_count, AssembleArgs, kSortThreads, 4) {
   if (failed_before(a.step, a.launch)) return;
   const int64_t entries = a.counts[0], tile = blockIdx.x;
@@ -299,7 +329,11 @@ KERNEL_BOUNDS(items_count, AssembleArgs, kSortThreads, 4) {
   if (threadIdx.x == 0) a.tile_counts[tile] = int32_t(total);
 }
 
-// These counts become those of the tiles before, in one block, and the batch's number of items is known.
+// tile_counts[t] <- tile_counts[0] + ... + tile_counts[t - 1], and the batch's number of items is known.
+//
+// Mapping: one block, 1,024 tiles at a time.
+// Bytes: reads and writes 4 a tile.
+// Source: own, see items_count.
 KERNEL_BOUNDS(items_scan, AssembleArgs, kScanThreads, 1) {
   if (failed_before(a.step, a.launch)) return;
   const int64_t tiles = tiles_of(a.counts[0]);
@@ -318,7 +352,11 @@ KERNEL_BOUNDS(items_scan, AssembleArgs, kScanThreads, 1) {
   a.step->slots[a.slot].item_count = before;
 }
 
-// The items, where their entries begin, and the entries' rows and values. A block has a tile.
+// items[n] and item_offsets[n] of the n-th distinct item, and row and value of each entry, in the order by item.
+//
+// Mapping: a block has a tile; n is the number of beginnings in the tiles before and, by a scan, in this one.
+// Bytes: reads 16 an entry, of which 8 lie anywhere; writes 8 an entry and 8 an item.
+// Source: kernels/ops.go, SparseBatch; scheme: own, see items_count.
 KERNEL_BOUNDS(items_write, AssembleArgs, kSortThreads, 4) {
   if (failed_before(a.step, a.launch)) return;
   const int64_t entries = a.counts[0], tile = blockIdx.x;

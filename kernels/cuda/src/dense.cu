@@ -15,8 +15,10 @@ struct DenseArgs {
 
 // out[u, :] (+)= in[u, :] W^T; then bias, activation, dropout.
 //
-// Block (x, y): units 64 x .., rows 64 y ... 2 B inputs units operations, (B + units) inputs 4 bytes, each read once for 64
-// results: bound by multiply-adds, or by shared memory, of which a thread reads 8 numbers for 16 of them.
+// Mapping: block (x, y) has units 64 x .., rows 64 y ...
+// Bytes: (B + units) inputs 4, each read once for 64 results, and B units 4 written. 2 B inputs units operations: bound by
+// multiply-adds, or by shared memory, of which a thread reads 8 numbers for 16 of them.
+// Source: kernels/ops.go, Dense; scheme: product.cuh, own.
 KERNEL_BOUNDS(dense, DenseArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t first = int64_t(blockIdx.y) * kTile;
@@ -41,7 +43,11 @@ struct DenseFinishArgs {
   int32_t accumulate, launch;
 };
 
-// out = dropout(act(sums (+ out) + bias)), for sums that a library made. A thread has an element; 8 or 12 bytes each bound it.
+// out = dropout(act(sums (+ out) + bias)), for sums that a library made.
+//
+// Mapping: a thread has an element.
+// Bytes: 8 or, with out, 12 an element, which bound it.
+// Source: kernels/ops.go, Epilogue; scheme: own.
 KERNEL_BOUNDS(dense_finish, DenseFinishArgs, 128, 8) {
   const StepRecord *step = a.step;
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
@@ -59,7 +65,11 @@ struct ActivateArgs {
   int32_t launch;
 };
 
-// out = dropout(act(out + bias)), for sums that came from several devices. A thread has an element; 8 bytes each bound it.
+// out = dropout(act(out + bias)), for sums that came from several devices.
+//
+// Mapping: a thread has an element.
+// Bytes: 8 an element, which bound it.
+// Source: kernels/ops.go, Activate; scheme: own.
 KERNEL_BOUNDS(activate_sums, ActivateArgs, 128, 8) {
   const StepRecord *step = a.step;
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
@@ -82,8 +92,10 @@ constexpr int kBackwardRows = 16;
 
 // dz = dh mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
 //
-// A block has 32 units: 16 warps walk the rows 16 at a time, each lane with a unit, and the 16 sums of a unit are added in
-// the order of the warps. Reads h and dh, writes dz: 12 B units bytes, which bound it.
+// Mapping: a block has 32 units: 16 warps walk the rows 16 at a time, each lane with a unit, and the 16 sums of a unit are added
+// in the order of the warps.
+// Bytes: reads h and dh, writes dz: 12 B units, which bound it.
+// Source: kernels/ops.go, Backward; scheme: own.
 KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 2) {
   SHARED(float, sums, [kBackwardRows][33]);
   const StepRecord *step = a.step;
@@ -120,7 +132,9 @@ struct DenseBackwardArgs {
 
 // din[u, :] (+)= dz[u, :] W.
 //
-// Block (x, y): inputs 64 x .., rows 64 y ..; bytes and bounds as for dense.
+// Mapping: block (x, y) has inputs 64 x .., rows 64 y ...
+// Bytes: (B + inputs) units 4, each read once for 64 results, and B inputs 4 written; bounds as for dense.
+// Source: kernels/ops.go, DenseBackward; scheme: product.cuh, own.
 KERNEL_BOUNDS(dense_backward_input, DenseBackwardArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t first = int64_t(blockIdx.y) * kTile, units = a.weight.rows, inputs = a.weight.columns;
@@ -139,7 +153,10 @@ KERNEL_BOUNDS(dense_backward_input, DenseBackwardArgs, kProductThreads, 2) {
 
 // dW = dz^T in, and the update of what the block has of it, which is never stored.
 //
-// Block (x, y): inputs 64 x .., units 64 y ... 2 B inputs units operations; reads and writes W and its states once.
+// Mapping: block (x, y) has inputs 64 x .., units 64 y ...
+// Bytes: (units + inputs) B 4, each read once for 64 results; reads and writes W and its states once. 2 B inputs units
+// operations.
+// Source: kernels/ops.go, DenseBackward; scheme: product.cuh, own.
 KERNEL_BOUNDS(dense_backward_weight, DenseBackwardArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t units = a.weight.rows, inputs = a.weight.columns;

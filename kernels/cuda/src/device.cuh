@@ -8,6 +8,10 @@
 //     if (i < a.count) a.x[i] *= a.factor;                              // the arguments are visible as `a`
 //   }
 //
+// The comment above a kernel, or above the template that it is made from, has its mathematics, and lines that begin with
+// "Mapping: " (who computes what), "Bytes: " (what is moved in global memory) and "Source: "; tests/architecture looks for them.
+// B is the rows of a batch, I the items, K the columns of a weight.
+//
 // Beside this file, kernels use what NVRTC has built in: threadIdx, blockIdx, blockDim, gridDim, vector types, __syncthreads,
 // __syncwarp, __shfl_*_sync, __ballot_sync, __any_sync, __all_sync, atomics on integers (never on floats: sums have a
 // fixed order), float32 mathematics, __ldg, bit casts and counts. Conversions between bits and numbers are to be written

@@ -1,12 +1,6 @@
-// Initial weights: out[r][c] = s, -s + 2 s U, or s N, where U and N are Philox's uniform and normal numbers at step 0, place
-// (r, c). The same bits as engine/random's: integer arithmetic, then float32 or float64 operations in the same order; nothing
-// is fused, because the kernels are compiled without contraction.
-//
-// A thread makes four neighbouring columns, which share one run of Philox. Blocks of 256 walk the fours of all rows.
-// Writes 4 bytes a number and reads nothing. Uniform numbers are bound by that, normal ones by float64 arithmetic; both are
-// needed once in a training run.
-//
-// Logarithm: fdlibm's; sine and cosine: Cephes'. engine/random/normal.go explains them.
+// Initial weights: the same bits as engine/random's. Integer arithmetic, then float32 or float64 operations in the same order;
+// nothing is fused, because the kernels are compiled without contraction. engine/random/normal.go explains logarithm, sine and
+// cosine.
 #include "device.cuh"
 #include "philox.cuh"
 
@@ -84,6 +78,12 @@ DEVICE void fill_normal_pair(uint32_t first, uint32_t second, float deviation, f
   *y = float(0.0 + double(deviation) * (radius * sine));
 }
 
+// out[r][c] = s, -s + 2 s U, or s N, where U and N are Philox's uniform and normal numbers at step 0, place (r, c).
+//
+// Mapping: a thread makes four neighbouring columns, which share one run of Philox. Blocks of 256 walk the fours of all rows.
+// Bytes: writes 4 a number and reads nothing. Uniform numbers are bound by that, normal ones by float64 arithmetic; both are
+// needed once in a training run.
+// Source: kernels/ops.go, Fill; generator: philox.cuh; logarithm: fdlibm's; sine and cosine: Cephes'.
 KERNEL_BOUNDS(fill, FillArgs, 256, 1) {
   const int64_t fours = (a.columns + 3) / 4, all = a.rows * fours;
   for (int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; at < all; at += int64_t(gridDim.x) * blockDim.x) {

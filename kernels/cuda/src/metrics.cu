@@ -59,9 +59,11 @@ DEVICE void add_fixed(unsigned long long *sum, double value) {
 
 // For a hit at rank i: hits, gain += d_i, precisions += hits / i, in the order of the ranks; then the formulas of MetricKind.
 //
-// A warp has a row, a lane a metric. 32 places of the list at a time, each lane looks its item up in the targets by bisection,
-// and every lane goes through the hits. Reads 4 bytes a place, of some targets for each, 8 bytes a hit; adds 16 bytes a row and
-// metric to a word that all rows share, in the second-level cache. Few operations beside those of the ranking.
+// Mapping: a warp has a row, a lane a metric. 32 places of the list at a time, each lane looks its item up in the targets by
+// bisection, and every lane goes through the hits.
+// Bytes: reads 4 a place, of some targets for each, 8 a hit; adds 16 a row and metric to a word that all rows share, in the
+// second-level cache. Few operations beside those of the ranking.
+// Source: kernels/metrics.go, MetricKind and FixedPoint; scheme: own.
 KERNEL_BOUNDS(ranking_metrics, MetricsArgs, 32 * kMetricWarps, 4) {
   const StepRecord *step = a.step;
   const int64_t u = int64_t(blockIdx.x) * kMetricWarps + warp_id();

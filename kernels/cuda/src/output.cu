@@ -18,7 +18,9 @@ struct LogitsArgs {
 
 // z[u, i] (+)= h_u . w_(first + i).
 //
-// Block (x, y): items 64 x .., rows 64 y .. of the batch. 2 B K operations an item; W is read once for every 64 rows.
+// Mapping: block (x, y) has items 64 x .., rows 64 y .. of the batch.
+// Bytes: W is read once for every 64 rows, h for every 64 items; 4 a logit written. 2 B K operations an item.
+// Source: kernels/ops.go, Output; scheme: product.cuh, own.
 KERNEL_BOUNDS(logits, LogitsArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t row = int64_t(blockIdx.y) * kTile;
@@ -39,7 +41,11 @@ struct InverseNormsArgs {
   int32_t launch;
 };
 
-// 1 / |x_r| from sums in float64. A warp has a row. Reads the rows once, which bounds it.
+// 1 / |x_r| from sums in float64.
+//
+// Mapping: a warp has a row.
+// Bytes: reads the rows once, 4 K each, which bounds it; writes 4 a row.
+// Source: kernels/ops.go, Output, cosine logits; scheme: own.
 KERNEL_BOUNDS(inverse_norms, InverseNormsArgs, 256, 4) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
@@ -63,10 +69,12 @@ struct OutputStatsArgs {
   int32_t begins, ends, launch;
 };
 
-// Maximum and sum of exponentials of each row, carried from tile to tile.
+// m_u = max over i of z_ui, s_u = sum over i of exp(z_ui - m_u), carried from tile to tile; in the end m_u and m_u + ln s_u.
 //
-// A block of 256 threads has a row of the batch; sums are added by halves in a fixed order. Reads 4 bytes a logit, from the
-// second-level cache where the tile fits.
+// Mapping: a block of 256 threads has a row of the batch; sums are added by halves in a fixed order.
+// Bytes: reads 4 a logit twice, from the second-level cache where the tile fits.
+// Source: kernels/ops.go, OutputStats; carrying m and s: Milakov and Gimelshein, Online normalizer calculation for softmax,
+// 2018.
 KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
   SHARED(float, part, [256]);
   const StepRecord *step = a.step;
@@ -113,8 +121,12 @@ struct CombineStatsArgs {
   int32_t launch;
 };
 
-// The statistics of all items from those of shards of them: the largest maximum, and ln of the sum of exp(log-sum-exp). A shard
-// without items has -Inf twice. A thread has a row.
+// m_u = max over the shards of theirs; ln sum over all items = ln of the sum over the shards of exp(log-sum-exp). A shard
+// without items has -Inf twice.
+//
+// Mapping: a thread has a row of the batch.
+// Bytes: reads 8 a shard and row, 4 of them twice, and writes 8 a row.
+// Source: kernels/ops.go, CombineStats; scheme: own.
 KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
   const StepRecord *step = a.step;
   const int64_t u = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -148,9 +160,11 @@ constexpr int kLossRows = 8;
 
 // z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
 //
-// A block has 32 items: 8 warps walk the rows of the batch 8 at a time, each lane with an item, and go along the item's
+// Mapping: a block has 32 items: 8 warps walk the rows of the batch 8 at a time, each lane with an item, and go along the item's
 // stored targets. Sums of a lane are in rising rows, then over the warps, then over the items, in float64 for the loss.
-// Reads 4 bytes a logit and writes 4, or 2.
+// Bytes: reads 4 a logit and writes 4, or 2.
+// Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
+// targets; gradients in the logits' place as in llm.c's fused_classifier.
 KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
   SHARED(double, losses, [kLossRows][32]);
   SHARED(float, gradients, [kLossRows][33]);
@@ -210,7 +224,11 @@ struct OutputSumArgs {
   int32_t term, launch;
 };
 
-// Adds the blocks' losses, in their order, to the step's result. One thread: there are a few dozen.
+// Step.Loss[term] += the blocks' losses, in their order.
+//
+// Mapping: one thread: there are a few dozen.
+// Bytes: reads 8 a block.
+// Source: kernels/ops.go, Output; scheme: own.
 KERNEL(output_sum, OutputSumArgs) {
   if (threadIdx.x != 0 || failed_before(a.step, a.launch)) return;
   double total = 0.0;
@@ -230,7 +248,9 @@ struct OutputHiddenArgs {
 
 // dh[u, :] (+)= sum over the tile's items of g_ui w_i, added to what earlier tiles have left, in their order.
 //
-// Block (x, y): columns 64 x .., rows 64 y ... 2 B K operations an item; dh is read and written once a tile.
+// Mapping: block (x, y) has columns 64 x .., rows 64 y ...
+// Bytes: g is read once for every 64 columns, W for every 64 rows; dh is read and written once a tile. 2 B K operations an item.
+// Source: kernels/ops.go, Output; scheme: product.cuh, own.
 KERNEL_BOUNDS(output_hidden, OutputHiddenArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t row = int64_t(blockIdx.y) * kTile;
@@ -260,7 +280,10 @@ struct OutputWeightArgs {
 
 // dw_i = sum over u of g_ui h_u, and the update of what the block has of it.
 //
-// Block (x, y): columns 64 x .., items 64 y ... 2 B K operations an item; reads and writes W and its states once.
+// Mapping: block (x, y) has columns 64 x .., items 64 y ...
+// Bytes: g is read once for every 64 columns, h for every 64 items; reads and writes W and its states once. 2 B K operations an
+// item.
+// Source: kernels/ops.go, Output; scheme: product.cuh, own.
 KERNEL_BOUNDS(output_weight, OutputWeightArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t columns = a.weight.columns;
@@ -289,7 +312,12 @@ struct OutputUpdateArgs {
   int32_t launch;
 };
 
-// The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2. A warp has an item. Bound by memory.
+// The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2.
+//
+// Mapping: a warp has an item.
+// Bytes: reads 4 K of q an item, reads and writes 4 (1 + states) K of W, and for cosine logits reads both again, from the cache:
+// bound by that.
+// Source: kernels/ops.go, Output, and kernels/optimizer.go; cosine logits: above; scheme: own.
 KERNEL_BOUNDS(output_update, OutputUpdateArgs, 256, 4) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
@@ -313,7 +341,11 @@ struct OutputBiasArgs {
   int32_t launch;
 };
 
-// The update of the tile's biases, a thread each.
+// b_i, state = rule(b_i, state, sum over u of r dl/dz_ui), for the tile's items.
+//
+// Mapping: a thread has an item.
+// Bytes: reads 4 of the gradient, reads and writes 4 (1 + states) an item.
+// Source: kernels/ops.go, Output, and kernels/optimizer.go; scheme: own.
 KERNEL_BOUNDS(output_bias, OutputBiasArgs, 256, 4) {
   const StepRecord *step = a.step;
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

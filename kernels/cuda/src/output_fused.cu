@@ -27,7 +27,11 @@ struct PackArgs {
   int32_t precision, launch;
 };
 
-// Rounds rows of a matrix; beyond what is there are zeros. A thread has a number; 6 or 8 bytes each bound it.
+// x rounded to a precision; zeros beyond what is there.
+//
+// Mapping: a thread has a number.
+// Bytes: 6 or 8 a number, which bound it.
+// Source: kernels.Precision; scheme: own.
 KERNEL_BOUNDS(pack_rows, PackArgs, 128, 8) {
   const StepRecord *step = a.step;
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
@@ -195,8 +199,12 @@ DEVICE int64_t split_begins(const FusedArgs &a, int64_t split) {
   return (a.items + kFusedTile - 1) / kFusedTile * split / a.splits;
 }
 
-// Maximum and log-sum-exp of the logits of 64 rows over a split of the items, for combine_stats. Block (x, y): rows 64 x ..,
-// split y. A warp has every eighth row; maximum and sum of a row go from tile to tile.
+// m_u = max over i of z_ui and ln of the sum over i of exp(z_ui), i in a split of the items, for combine_stats.
+//
+// Mapping: block (x, y) has rows 64 x .., split y. A warp has every eighth row; maximum and sum of a row go from tile to tile.
+// Bytes: W is read once for every 64 rows, mostly from the second-level cache, the rounded h once for every split; writes 8 a
+// row and split. 2 B K I operations.
+// Source: kernels/ops.go, OutputStats; carrying maximum and sum: as output_stats; scheme: own.
 template <class P, int K>
 DEVICE void fused_stats(const FusedArgs &a) {
   SHARED(FusedMargins, m, );
@@ -250,7 +258,12 @@ DEVICE void fused_stats(const FusedArgs &a) {
   part[1] = top[threadIdx.x] + logf(total[threadIdx.x]);
 }
 
-// dh of 64 rows over a split of the items, for output_merge_hidden. Block (x, y): rows 64 x .., split y.
+// dh_u = sum over i of g_ui w_i, i in a split of the items, for output_merge_hidden.
+//
+// Mapping: block (x, y) has rows 64 x .., split y; the sums of its rows stay in registers.
+// Bytes: W is read once for every 64 rows, mostly from the second-level cache, the rounded h once for every split; writes 4 K a
+// row and split. 4 B K I operations.
+// Source: kernels/ops.go, Output; scheme: own; logits are computed anew, as in Cut Cross-Entropy (ICLR 2025).
 template <class P, int K>
 DEVICE void fused_hidden(const FusedArgs &a) {
   SHARED(FusedMargins, m, );
@@ -294,8 +307,13 @@ DEVICE void fused_hidden(const FusedArgs &a) {
   Tiles::store_sums(a.parts + (blockIdx.y * a.rows + row) * K, K, sum);
 }
 
-// dW of 64 items at a time and their update, loss, gradient by the bias and its update. Blocks take every gridDim.x-th tile of
-// items; W and its states are read and written once.
+// dw_i = sum over u of g_ui h_u and the update of w_i; loss; gradient by the bias and its update.
+//
+// Mapping: a block has 64 items at a time, every gridDim.x-th tile; the sums of its items stay in registers while the batch
+// passes.
+// Bytes: W and its states are read and written once; the rounded h, 2 or 4 B K, is read once for every 64 items, from the
+// second-level cache. 4 B K I operations.
+// Source: kernels/ops.go, Output, and kernels/optimizer.go; scheme: own, see fused_hidden.
 template <class P, int K>
 DEVICE void fused_weight(const FusedArgs &a) {
   SHARED(FusedMargins, m, );
@@ -382,8 +400,11 @@ struct MergeHiddenArgs {
   int32_t accumulate, launch;
 };
 
-// dh (+)= the sum of the parts in their order; for cosine logits the projection of it, see output.cu. A warp has a row of the
-// batch. Reads count + 1 times 4 B K bytes, which bound it.
+// dh (+)= the sum of the parts in their order; for cosine logits the projection of it, see output.cu.
+//
+// Mapping: a warp has a row of the batch.
+// Bytes: reads count + 1 times 4 B K, which bounds it; writes 8 B K.
+// Source: kernels/ops.go, Output; scheme: own.
 KERNEL_BOUNDS(output_merge_hidden, MergeHiddenArgs, 256, 4) {
   const StepRecord *step = a.step;
   const int64_t u = int64_t(blockIdx.x) * 8 + warp_id();

@@ -10,8 +10,12 @@ struct SquaresArgs {
   int64_t rows, row, columns;  // row: of the batch, of the first row here
 };
 
-// x_r . x_r by kernels.Dot. Eight threads have a row, each one of Dot's lanes; exchanging sums with the lane 4, then 2, then 1
-// away adds them in Dot's order. Reads the rows once, which bounds it.
+// x_r . x_r by kernels.Dot.
+//
+// Mapping: eight threads have a row, each one of Dot's lanes; exchanging sums with the lane 4, then 2, then 1 away adds them in
+// Dot's order.
+// Bytes: reads 4 K a row, which bounds it, and writes 8.
+// Source: kernels/dot.go, Dot; scheme: own.
 KERNEL_BOUNDS(squares, SquaresArgs, 256, 4) {
   const int lane = threadIdx.x % kRankLanes;
   const int64_t row = int64_t(blockIdx.x) * (256 / kRankLanes) + threadIdx.x / kRankLanes;
@@ -41,9 +45,11 @@ struct ScoresArgs {
 
 // score_ui = float32(sum over sources of Dot(h_u, w_i) + b_i), or over |h_u| |w_i| T: kernels.Score.
 //
-// Block (x, y): 32 items, 32 rows; a thread has 2 x 2 pairs with eight lanes each. Slabs of 32 numbers go through shared
-// memory; products of float32 are exact in float64, so that fused sums have Dot's bits. 2 K float64 operations a score,
-// which bound it: about 30 TFLOP/s where float64 has half float32's rate, a 64th of that where it has not.
+// Mapping: block (x, y) has 32 items, 32 rows; a thread has 2 x 2 pairs with eight lanes each. Slabs of 32 numbers go through
+// shared memory; products of float32 are exact in float64, so that fused sums have Dot's bits.
+// Bytes: 4 K a row and an item, each read once for 32 scores, and 4 a score written. 2 K float64 operations a score, which bound
+// it: about 30 TFLOP/s where float64 has half float32's rate, a 64th of that where it has not.
+// Source: kernels/dot.go, Dot and Score; scheme: own.
 KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
   SHARED(float, left, [kRankTile][kRankSlab + 1]);
   SHARED(float, right, [kRankTile][kRankSlab + 1]);
@@ -102,7 +108,10 @@ struct SelectArgs {
 
 // The best k of what was best before and of a tile of scores.
 //
-// A block has a row of the batch. Reads 4 bytes a score; soon few scores get any further. Any k: the list lies in global memory.
+// Mapping: a block has a row of the batch. Any k: the list lies in global memory.
+// Bytes: reads 4 a score; soon few scores get any further.
+// Source: kernels/ops.go, TopK; scheme: as DSSTNE's kCalculateTopK (what is better than the least so far is collected in shared
+// memory, and sorted when that is full), with a block and a list of any length where that has a warp and registers.
 KERNEL_BOUNDS(select_best, SelectArgs, kSelectThreads, 4) {
   const int64_t u = blockIdx.x;
   if (u >= rows_from(a.step, a.row, a.rows) || failed_before(a.step, a.launch)) return;
@@ -125,7 +134,11 @@ struct RankedArgs {
   int64_t rows, row, k, first;  // row: of the batch, of the first row here; first: the number of item 0
 };
 
-// Keys to items and scores; -1 and -Inf where nothing is left.
+// The item and the score of each key; -1 and -Inf where nothing is left.
+//
+// Mapping: a thread has a place of a row's list.
+// Bytes: reads 8 a place and writes 8.
+// Source: kernels/ops.go, TopK; keys: rank_key in rank.cuh.
 KERNEL_BOUNDS(ranked, RankedArgs, 256, 4) {
   const int64_t n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (n >= rows_from(a.step, a.row, a.rows) * a.k) return;
@@ -160,10 +173,11 @@ DEVICE int64_t better_than(const int32_t *items, const int32_t *scores, int64_t 
   return low;
 }
 
-// The best k of what the shards have found, kernels.MergeTopK.
+// The best k of what the shards have found: place of an item = how many in all lists are better.
 //
-// A block has a row, a thread an item at a time: its place is how many are better in all lists, by bisection. Reads 8 bytes an
-// item, and for each some from every other list, out of the first-level cache; writes 8 bytes a place.
+// Mapping: a block has a row, a thread an item at a time, whose place it finds by bisection in the other lists.
+// Bytes: reads 8 an item, and for each some from every other list, out of the first-level cache; writes 8 a place.
+// Source: kernels/ops.go, MergeTopK; scheme: own.
 KERNEL_BOUNDS(merge_top_k, MergeTopKArgs, 256, 4) {
   const int64_t u = blockIdx.x, whole = a.stride * a.each;
   if (u >= a.step->rows) return;

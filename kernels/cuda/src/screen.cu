@@ -35,7 +35,11 @@ struct BeginScreenArgs {
   int32_t sources;
 };
 
-// The norms of the hidden values of all sources together. Eight threads have a row, as in squares.
+// s_u = h_u . h_u, over all sources together; norm_u = (s_u + floor)^(1/2), made a little larger; no candidates yet.
+//
+// Mapping: eight threads have a row, as in squares.
+// Bytes: reads 4 K a row, which bounds it, and writes 16.
+// Source: kernels/dot.go, Dot; what the norm is for: the error above.
 KERNEL_BOUNDS(begin_screen, BeginScreenArgs, 256, 4) {
   const int lane = threadIdx.x % kRankLanes;
   const int64_t row = int64_t(blockIdx.x) * (256 / kRankLanes) + threadIdx.x / kRankLanes;
@@ -121,11 +125,14 @@ DEVICE bool may_reach(const ScreenArgs &a, float z, float h_norm, float w_norm, 
   return !(z + bias + (1.001f * error + 1e-6f * (fabsf(z) + fabsf(bias))) < limit);
 }
 
-// The wave's tile x against rows kRows y ..: 8 warps of 32 rows each by 16 or 64 items, slabs of 32 units in shared memory,
-// which the next one is fetched for meanwhile. Numbers are rounded as they are fetched, and the squares of the items' added.
+// z~_ui of the wave's items in bfloat16; an item whose z~ may reach the row's limit goes to the row's candidates.
 //
-// 2 K operations of bfloat16 a pair. W is read once for all rows in device memory, and once for every kRows in the
-// second-level cache: at 512 rows 256 operations a byte, bound by arithmetic; at one row bound by memory. Scores are not written.
+// Mapping: block (x, y) has the wave's tile x, rows kRows y ..: 8 warps of 32 rows each by 16 or 64 items, slabs of 32 units in
+// shared memory, which the next one is fetched for meanwhile. Numbers are rounded as they are fetched, and the squares of the
+// items' added.
+// Bytes: W is read once for all rows in device memory, and once for every kRows in the second-level cache: at 512 rows 256
+// operations a byte, bound by arithmetic; at one row bound by memory. 2 K operations of bfloat16 a pair. Scores are not written.
+// Source: the bound above; scheme: own.
 template <int kRows>
 DEVICE void screen_tile(const ScreenArgs &a) {
   constexpr int kRowWarps = kRows / 32, kItems = kScreenItems * kRowWarps / 8, kColumns = kItems / 8;
@@ -238,7 +245,9 @@ DEVICE float score_of_item(const RefineArgs &a, int64_t u, int64_t item) {
 
 // Scores the candidates of a wave, or all of its items, and keeps the best; then the row is ready for the next wave.
 //
-// A block has a row, and scores 32 items at a time. 4 K bytes an item, from device memory where candidates are few.
+// Mapping: a block has a row, and scores 32 items at a time, each by eight threads.
+// Bytes: 4 K an item, from device memory where candidates are few.
+// Source: kernels/dot.go, Dot and Score; keeping the best: as select_best.
 KERNEL_BOUNDS(refine, RefineArgs, kSelectThreads, 4) {
   const int64_t u = blockIdx.x;
   if (u >= rows_from(a.step, a.row, a.rows) || failed_before(a.step, a.launch)) return;

@@ -13,8 +13,11 @@ struct GatherArgs {
 
 // h_u = sum over the stored entries j of row u of x_uj W[j, :], in rising j; then bias, activation, dropout.
 //
-// Block (x, y): columns 128 x .. of row y of the batch; a thread has one column, so that a warp reads 128 bytes of a weight
-// row at a time, four rows under way. Reads nnz K 4 bytes of W and writes B K 4: bound by them.
+// Mapping: block (x, y) has columns 128 x .. of row y of the batch; a thread has one column, so that a warp reads 128 bytes of a
+// weight row at a time, four rows under way.
+// Bytes: reads nnz K 4 of W and writes B K 4: bound by them.
+// Source: kernels/ops.go, Gather; scheme: as DSSTNE's kCalculateSparseZ, whose warps too go along weight rows, without its lists
+// in shared memory.
 KERNEL_BOUNDS(gather, GatherArgs, 128, 8) {
   const StepRecord *step = a.step;
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
@@ -43,9 +46,12 @@ struct ScatterArgs {
 // dW[j, :] = sum over the rows u with item j of x_uj dz[u, :], in rising u, plus the output layer's part where the weight is
 // tied; then the update of row j. Rows that the batch does not touch are not looked at.
 //
-// Block (x, y): columns 128 x .. of the batch's item number y. An item is one block's alone, so no two add to the same
-// number. Reads nnz K 4 bytes of dz, mostly from the second-level cache, and reads and writes the touched rows of W and
-// its states: bound by these.
+// Mapping: block (x, y) has columns 128 x .. of the batch's item number y. An item is one block's alone, so no two add to the
+// same number.
+// Bytes: reads nnz K 4 of dz, mostly from the second-level cache, and reads and writes the touched rows of W and its states:
+// bound by these.
+// Source: kernels/ops.go, Scatter; scheme: as DSSTNE's kCalculateSparseTransposedWeightGradient, which has a block for every
+// item, touched or not, and stores the gradient.
 KERNEL_BOUNDS(scatter, ScatterArgs, 128, 8) {
   const StepRecord *step = a.step;
   const SparseRecord &batch = step->slots[a.slot];
@@ -71,11 +77,14 @@ struct ReplayArgs {
   int32_t launch;
 };
 
-// The steps that a row has missed, each with gradient zero and the rates of its time. A row without decay whose states are
-// all zero stays as it is.
+// The steps that a row has missed, each with gradient zero and the rates of its time. A row without decay whose states are all
+// zero stays as it is.
 //
-// A warp has a row: it reads the row and its states once, makes all missed steps in registers, 32 columns at a time, and
-// writes them once. Bound by that memory for few missed steps and by arithmetic for many.
+// Mapping: a warp has a row: it reads the row and its states, makes all missed steps in registers, 32 columns at a time, and
+// writes them once.
+// Bytes: reads the states of a row that is behind, unless there is decay; reads and writes 4 (1 + states) K of one that moves:
+// bound by that for few missed steps and by arithmetic for many.
+// Source: kernels/ops.go, Replay; scheme: own.
 KERNEL_BOUNDS(replay, ReplayArgs, 256, 4) {
   const StepRecord *step = a.step;
   const Weights &w = a.weight;

@@ -10,7 +10,9 @@ struct UpdateWrittenArgs {
 
 // w, state = rule(w, state, gradient), for every element.
 //
-// A thread has an element at a time. Reads the gradient, reads and writes the weight and its states once: bound by that.
+// Mapping: a thread has an element at a time.
+// Bytes: reads 4 of the gradient, reads and writes 4 (1 + states) of the weight an element: bound by that.
+// Source: kernels/ops.go, Update, and kernels/optimizer.go; scheme: a thread an element, as DSSTNE's updates of weights.
 KERNEL_BOUNDS(update_written, UpdateWrittenArgs, 256, 8) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
