@@ -255,3 +255,15 @@ func TestBuffersThatAreNotTheDevicesOwnAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "cannot be joined")
 	})
 }
+
+func TestAPanicWhileCommunicatorsEndIsNotTakenForTheirEnd(t *testing.T) {
+	g, gone := &ncclGroup{devices: []*device{nil}}, make(chan struct{})
+	g.ended([]*nccl.Communicator{nil}, gone) // in a goroutine, where a panic that nobody recovers ends the process
+	select {
+	case <-gone:
+		require.Fail(t, "it is said to have ended")
+	default:
+	}
+	g.ended(nil, gone)
+	<-gone
+}

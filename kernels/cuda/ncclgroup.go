@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -222,12 +223,17 @@ func (g *ncclGroup) abort(failure error) {
 }
 
 // ended returns when the library has ended the communicators of all ranks. It is asked in the rank's context: without one it
-// would take device 0 for the current one, and a context there.
+// would take device 0 for the current one, and a context there. If one panics, gone stays open, and who waits for it says so.
 func (g *ncclGroup) ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
-	defer func() { _ = recover() }() // then gone stays open, and who waits for it says so
 	var all sync.WaitGroup
+	var panics atomic.Bool
 	for rank, c := range ranks {
 		all.Go(func() {
+			defer func() {
+				if recover() != nil {
+					panics.Store(true)
+				}
+			}()
 			if leave, err := g.devices[rank].context.Enter(); err == nil { // the context of a device that is lost is none
 				defer leave()
 			}
@@ -235,7 +241,9 @@ func (g *ncclGroup) ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
 		})
 	}
 	all.Wait()
-	close(gone)
+	if !panics.Load() {
+		close(gone)
+	}
 }
 
 // How long the library may take to end communicators that nothing refers to any more; less if a device is lost, for which it may

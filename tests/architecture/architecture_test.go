@@ -185,8 +185,8 @@ func TestEveryGoroutineRecovers(t *testing.T) {
 		bodies := functionBodies(files)
 		for _, s := range files {
 			ast.Inspect(s.file, func(n ast.Node) bool {
-				if started, ok := n.(*ast.GoStmt); ok {
-					require.True(t, recovers(started.Call, bodies, 3),
+				if started := startedBy(n); started != nil {
+					require.True(t, recovers(started, bodies, 3),
 						"%s: a panic in this goroutine would end the process; defer a recover in it", set.Position(n.Pos()))
 				}
 				return true
@@ -195,15 +195,37 @@ func TestEveryGoroutineRecovers(t *testing.T) {
 	}
 }
 
-// functionBodies finds the functions and methods of a package by name.
+// startedBy is the call that runs in a goroutine of its own: that of a go statement, or of the function given to WaitGroup.Go.
+func startedBy(n ast.Node) *ast.CallExpr {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		return n.Call
+	case *ast.CallExpr:
+		if method, ok := n.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Go" && len(n.Args) == 1 {
+			return &ast.CallExpr{Fun: n.Args[0]}
+		}
+	}
+	return nil
+}
+
+// functionBodies finds the functions and methods of a package by name, also those that a variable holds.
 func functionBodies(files []source) map[string]*ast.BlockStmt {
 	bodies := map[string]*ast.BlockStmt{}
 	for _, s := range files {
-		for _, declaration := range s.file.Decls {
-			if function, ok := declaration.(*ast.FuncDecl); ok && function.Body != nil {
-				bodies[function.Name.Name] = function.Body
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Body != nil {
+					bodies[n.Name.Name] = n.Body
+				}
+			case *ast.AssignStmt:
+				name, isName := n.Lhs[0].(*ast.Ident)
+				if function, ok := n.Rhs[0].(*ast.FuncLit); ok && isName && bodies[name.Name] == nil {
+					bodies[name.Name] = function.Body
+				}
 			}
-		}
+			return true
+		})
 	}
 	return bodies
 }
