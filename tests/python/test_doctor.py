@@ -20,11 +20,14 @@ def test_doctor_is_readable_and_complete():
     assert all(len(line.split(None, 1)) == 2 for line in text.split("\n"))
 
 
-def test_doctor_says_why_a_device_is_absent():
+def test_doctor_shows_a_cuda_device_or_says_why_there_is_none():
     report = dsstne.doctor()
-    absent = [device for device in report.engine["devices"] if device.get("missing")]
-    for device in absent:
-        assert f"{device['name']}: not available: {device['missing']}" in str(report)
+    found = [device for device in report.engine["devices"] if device["name"].split(":")[0] == "cuda"]
+    assert found
+    for device in found:
+        reason = f"not available: {device['missing']}" if device.get("missing") else f"kind {device['kind']}, "
+        assert f"{device['name']}: {reason}" in str(report)
+        assert len(reason.split()) > 3, "a reason is a sentence"
 
 
 @pytest.mark.parametrize("arguments", [["-m", "dsstne", "doctor"], ["-m", "dsstne", "--version"]])
