@@ -79,9 +79,7 @@ def test_doctor_says_which_libraries_devices_use(emulated, tmp_path):
     (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
     (tmp_path / "libnccl.so.2").write_text("nothing")
     out = emulated(report, LD_LIBRARY_PATH=str(tmp_path))
-    assert (
-        "cuBLASLt: not available: libcublasLt.so.12 was not found; the package nvidia-cublas-cu12 has it" in out
-    )
+    assert "cuBLASLt: not available: libcublasLt.so.12 was not found; the package nvidia-cublas-cu12 has it" in out
     assert "NCCL: not available: libnccl.so.2 does not load: " in out
     assert "; devices copy to each other without it" in out
     assert "NCCL" not in emulated(report, DSSTNE_CUDAEMU_DEVICES="1")
