@@ -51,7 +51,7 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 	@echo "== tests/abi"
 	@$(PY) -m pytest -q tests/abi
 
-test-python: build $(EMULATOR_LIBRARIES)  ## tests of the Python package
+test-python: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests of the Python package
 	@echo "== tests/python"
 	@$(PY) -m pytest -q -m "not slow" tests/python
 
