@@ -58,7 +58,7 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 	@echo "== tests/abi"
 	@$(PY) -m pytest -q tests/abi
 
-test-python: build $(EMULATOR_LIBRARIES)  ## tests of the Python package
+test-python: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests of the Python package
 	@echo "== tests/python"
 	@$(PY) -m pytest -q -m "not slow" tests/python
 
@@ -114,7 +114,9 @@ build/opbench: $(SOURCES) $(wildcard tests/bench/opbench/*.go) $(BUILD_FILES) | 
 	@mkdir -p build && $(find_go) && $$GO build -o $@ ./tests/bench/opbench
 
 # The machine with the GPU may have neither Go nor .venv: then build/gpu was brought along, and python3 has what is needed.
-GPU_PYTHON = $(shell python3 -c 'import numpy, pytest, scipy' 2>/dev/null && echo python3 || echo $(PY))
+# A python3 that lacks something (pytest is for a part of gpu-check only) is better than none.
+gpu_python = $(shell python3 -c 'import sys; [__import__(name) for name in sys.argv[1:]]' $(1) 2>/dev/null && echo python3 \
+  || { test -x $(PY) && echo $(PY); } || echo python3)
 gpu_kit_here = $(if $(wildcard $(VENV)/installed),gpu-kit)
 
 gpu-kit: build  ## what gpu-check and gpu-bench need elsewhere, in build/gpu
@@ -122,10 +124,10 @@ gpu-kit: build  ## what gpu-check and gpu-bench need elsewhere, in build/gpu
 	@$(PY) scripts/gpu_kit.py
 
 gpu-check: $(gpu_kit_here)  ## check this machine's CUDA devices, under nine minutes; report in docs/gpu
-	@$(GPU_PYTHON) scripts/gpu_check.py
+	@$(call gpu_python,numpy scipy pytest) scripts/gpu_check.py
 
 gpu-bench: $(gpu_kit_here)  ## measure this machine's CUDA device beside PyTorch, under nine minutes; report in docs/gpu
-	@$(GPU_PYTHON) tests/bench/run_gpu.py
+	@$(call gpu_python,numpy scipy) tests/bench/run_gpu.py
 
 FUZZ_TIME ?= 10m
 fuzz-long: build  ## every fuzz target for FUZZ_TIME (10m) each

@@ -2,8 +2,9 @@
 
     make build/opbench && python scripts/choose_output_form.py            # or --print, which writes nothing
 
-Lines of other devices in the table stay. cuBLASLt has to be where the loader finds it (LD_LIBRARY_PATH). The fastest
-form is the one with the fastest of several turns, in which the forms take part one after the other.
+Where there is no Go, build/gpu of `make gpu-kit` brings opbench along. Times of an emulated driver can be printed, not
+written. Lines of other devices in the table stay. cuBLASLt has to be where the loader finds it (LD_LIBRARY_PATH). The
+fastest form is the one with the fastest of several turns, in which the forms take part one after the other.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "bench"))
+import gpu_machine  # noqa: E402
 from measure.alternate import UnavailableError  # noqa: E402
 from measure.ops import Op  # noqa: E402
 
@@ -48,17 +50,6 @@ def fastest(precision: str, units: int, rows: int, items: int, turns: int) -> tu
     return min(best, key=best.__getitem__), best
 
 
-def capability() -> int:
-    """Compute capability of the first device, times ten, as the doctor tells it."""
-    import dsstne
-
-    for device in dsstne.doctor().engine["devices"]:
-        if device["name"] == "cuda:0":
-            major, minor = device["kind"].rsplit(" ", 1)[1].split(".")
-            return 10 * int(major) + int(minor)
-    raise SystemExit("there is no CUDA device here")
-
-
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,7 +59,14 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
     parser.add_argument("--print", action="store_true", help="leave the table alone")
     options = parser.parse_args()
-    kind, lines = capability(), []
+    gpu_machine.unpack_kit()
+    machine = gpu_machine.look_elsewhere()
+    if not machine.devices:
+        parser.error(f"there is no CUDA device here: {machine.problem}")
+    if machine.emulated and not options.print:
+        parser.error("the driver is the emulator, whose times say nothing of hardware: only --print makes sense")
+    major, minor = machine.devices[0].capability.split(".")
+    kind, lines = 10 * int(major) + int(minor), []
     for precision in FORMS:
         for units in options.units:
             for rows in options.rows:

@@ -3,14 +3,17 @@
     make gpu-check                          # or, where there is no make: python3 scripts/gpu_check.py
     python3 scripts/gpu_check.py --only conformance --minutes 5
 
-It needs Python with NumPy, SciPy and pytest, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go
-nor a compiler. Each part is a process of its own with a time limit, so that one that crashes or hangs does not take the
-others along. The report is written to docs/gpu, or, about an emulated driver, to build/kit/reports.
+It needs Python with NumPy and SciPy, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go nor a
+compiler. pytest runs one of the parts, which is skipped without it. Each part is a process of its own with a time
+limit, so that one that crashes or hangs does not take the others along. The report is written to docs/gpu, or, about an
+emulated driver, to build/kit/reports; a part that is checked again on the same day replaces what it said of that part.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import importlib.util
 import os
 import re
 import shutil
@@ -20,9 +23,10 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gpu_machine
+import gpu_reports
 from gpu_machine import KIT, ROOT
 
 if TYPE_CHECKING:
@@ -49,6 +53,12 @@ class Result:
     def fine(self) -> bool:
         """Whether nothing is wrong; a part for which there was no time is not fine."""
         return self.state in ("passed", "skipped")
+
+    def told(self) -> Result:
+        """Without the output that no report shows."""
+        lines = self.output.splitlines()
+        shown = lines[-SHOWN:] if not self.fine else lines if self.part in ("doctor", "training") else []
+        return dataclasses.replace(self, output="\n".join(shown))
 
 
 @dataclass
@@ -140,12 +150,13 @@ def parts(machine: Machine) -> list[Part]:
         for path in (ROOT / "tests" / "python").glob("test_*.py")
         if "mark.device" in path.read_text()
     )
+    no_pytest = "" if importlib.util.find_spec("pytest") else "pytest is not installed"
     found = [
         Part("doctor", [python, "-c", "import dsstne; print(dsstne.doctor())"], seconds=60, read=read_last),
         Part("kernels", [str(KIT / "cuda.test"), "-test.v"], ROOT / "kernels" / "cuda", 90, read_go),
         Part("training", training, seconds=90, read=read_last),
         Part("conformance", conformance, ROOT / "tests" / "conformance", 300, read_go),
-        Part("python", [*pytest, *marked], seconds=240, read=read_pytest),
+        Part("python", [*pytest, *marked], seconds=240, read=read_pytest, without=no_pytest),
     ]
     sanitizer = shutil.which("compute-sanitizer")
     for tool in TOOLS:
@@ -157,7 +168,17 @@ def parts(machine: Machine) -> list[Part]:
     return found
 
 
-def report(machine: Machine, results: list[Result], seconds: float) -> str:
+def merged(names: list[str], earlier: dict[str, Any], results: list[Result]) -> list[Result]:
+    """A result for each part: the newest, but one that was not run takes nobody's place."""
+    found = {name: Result(name, "not run", what="nobody asked for it") for name in names}
+    before = [Result(**entry) for entry in earlier.get("parts", ())]
+    for result in (*before, *results):
+        if result.part in found and (result.state != "not run" or found[result.part].state == "not run"):
+            found[result.part] = result
+    return list(found.values())
+
+
+def page(machine: Machine, results: list[Result]) -> str:
     """The findings as Markdown."""
     lines = [f"# CUDA devices checked: {machine.file_name}", ""]
     if machine.emulated:
@@ -166,16 +187,15 @@ def report(machine: Machine, results: list[Result], seconds: float) -> str:
     lines += ["| part | | seconds | |", "|---|---|---|---|"]
     lines += [f"| {r.part} | {r.state} | {r.seconds:.0f} | {r.what.replace('|', '/')} |" for r in results]
     bad = [r.part for r in results if not r.fine]
-    lines += ["", f"{seconds:.0f} s in all; " + (f"not fine: {', '.join(bad)}." if bad else "all fine."), ""]
+    seconds = sum(r.seconds for r in results)
+    lines += ["", f"{seconds:.0f} s in all; " + (f"not passed: {', '.join(bad)}." if bad else "all fine."), ""]
     if skipped := [f"- {r.part}: {text}" for r in results for text in r.skipped]:
         lines += ["## Skipped tests", "", *skipped, ""]
     for r in results:
-        if not r.fine and r.output:
-            lines += [f"## The end of what {r.part} said", "", "```", *r.output.splitlines()[-SHOWN:], "```", ""]
-        elif r.part in ("doctor", "training"):
-            lines += [f"## {r.part}", "", "```", *r.output.splitlines(), "```", ""]
-    # A report is passed on: no folder names of the machine.
-    return "\n".join(lines).replace(str(ROOT), ".").replace(str(Path.home()), "~")
+        if r.output:
+            title = r.part if r.fine else f"The end of what {r.part} said"
+            lines += [f"## {title}", "", "```", *r.output.splitlines(), "```", ""]
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -191,20 +211,25 @@ def main() -> int:
     print("\n".join(machine.lines()), flush=True)
     if not machine.devices:
         return 1
-    wanted = [part for part in parts(machine) if not args.only or part.name in args.only]
-    if not wanted:
-        parser.error(f"there are {', '.join(part.name for part in parts(machine))}")
+    there = parts(machine)
+    names = [part.name for part in there]
+    if unknown := set(args.only) - set(names):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    path = (args.out or machine.folder()) / f"check-{machine.file_name}.md"
+    earlier = gpu_reports.earlier(path)
     results: list[Result] = []
-    for part in wanted:
+    for part in there:
+        if args.only and part.name not in args.only:
+            continue
         result = part.run(begin + 60 * args.minutes)
-        results.append(result)
+        results.append(result.told())
         print(f"{result.part:<12} {result.state:<8} {result.seconds:4.0f} s  {result.what}", flush=True)
         if not result.fine:
             print("\n".join("    " + line for line in result.output.splitlines()[-SHOWN:]), flush=True)
-    folder = args.out or machine.folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"check-{machine.file_name}.md"
-    path.write_text(report(machine, results, time.monotonic() - begin))
+    known = merged(names, earlier, results)
+    values = {"emulated": machine.emulated, "machine": dataclasses.asdict(machine)}
+    values["parts"] = [dataclasses.asdict(result) for result in known]
+    gpu_reports.write(path, page(machine, known), values)
     print(f"{time.monotonic() - begin:.0f} s; the report is {path}")
     return 0 if all(result.fine for result in results) else 1
 

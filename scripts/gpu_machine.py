@@ -173,8 +173,8 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
-def need_kit() -> None:
-    """Unpacks what was brought along; ends the program where nothing was."""
+def unpack_kit() -> None:
+    """Unpacks what was brought along, if anything was."""
     KIT.mkdir(parents=True, exist_ok=True)
     for packed in PACKED.glob("*.gz"):
         path = KIT / packed.stem
@@ -182,6 +182,11 @@ def need_kit() -> None:
             with gzip.open(packed) as source, path.open("wb") as target:
                 shutil.copyfileobj(source, target)
             path.chmod(0o755)
+
+
+def need_kit() -> None:
+    """Unpacks what was brought along; ends the program where nothing was."""
+    unpack_kit()
     if not (KIT / "libdsstne.so").exists():
         sys.exit(f"{PACKED} is not there: run `make gpu-kit` where Go is, and copy the folder along")
 

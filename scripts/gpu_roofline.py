@@ -23,7 +23,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu-performance.md"
 # NVIDIA H200 SXM, data sheet, dense matrices: operations a second and bytes a second.
 RATES = {"float32": 67e12, "TF32": 494e12, "bfloat16": 989e12}
 BANDWIDTH = 4.8e12
-LAUNCH = 3e-6  # what a kernel costs inside a graph, whatever it does; a common figure
+LAUNCH = 3e-6  # what a kernel costs inside a graph, whatever it does: an assumption
 STATES = {"SGD": 0, "momentum": 1, "Adam": 2}
 
 
@@ -151,7 +151,7 @@ ABOUT = """\
 Made by `scripts/gpu_roofline.py`, whose `--measured` fills the last column. **{what}**
 
 Limits (data sheet, dense): {limits}; memory {bandwidth} TB/s;
-{launch:.0f} us for the smallest kernel of a graph.
+{launch:.0f} us for the smallest kernel of a graph, which is not from the data sheet but assumed.
 
 Bytes are those that must pass through memory once: weights, states and rows of the batch. Logits stay in the
 second-level cache or in registers. In bfloat16 only products are narrow; weights and states are float32, which is what
@@ -196,7 +196,8 @@ def page(measured: Measured) -> str:
     ]
     parts += [
         f"## Exact top-10 for {RANKED_ROWS} rows",
-        "Screening; the few exact scores of survivors are not counted.",
+        "Screening; the few exact scores of survivors are not counted. dsstne screens with bfloat16 products of\n"
+        "float32 weights, whatever the precision of the model, so that column is its limit.",
         table(lines),
     ]
     parts.append(FOLLOWS)

@@ -6,6 +6,7 @@
 
 It needs Python with NumPy, SciPy and (for the peer) PyTorch, a driver, and the folder build/gpu that `make gpu-kit`
 fills. Each case is a process of its own with a time limit; what fails or does not fit is told, and the others go on.
+All cases take longer than a call: a further one on the same day, with --only, adds its cases to the report.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ ROOT = FOLDER.parents[1]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "python")]
 
 import gpu_machine  # noqa: E402
-from gpu.cases import CASES  # noqa: E402
-from gpu.report import limit_lines, page, shown  # noqa: E402
+import gpu_reports  # noqa: E402
+from gpu.cases import CASES, Case  # noqa: E402
+from gpu.report import NO_TIME, limit_lines, merged, page, shown  # noqa: E402
 from gpu.setting import Setting  # noqa: E402
 from measure.alternate import Contestant  # noqa: E402
 
@@ -76,6 +78,28 @@ def run(name: str, seconds: float, arguments: argparse.Namespace, limits: dict[s
     return [json.loads(line.removeprefix(MARK)) for line in output.splitlines() if line.startswith(MARK)], trouble
 
 
+def run_all(
+    chosen: list[Case], deadline: float, arguments: argparse.Namespace, limits: dict[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The records of the cases, and by case why there are none or not all."""
+    records: list[dict[str, Any]] = []
+    untold: dict[str, str] = {}
+    for case in chosen:
+        left = deadline - time.monotonic()
+        if left < min(20, case.seconds / 3):
+            untold[case.name] = NO_TIME
+            continue
+        print(case.name, flush=True)
+        lines, trouble = run(case.name, min(left, case.seconds), arguments, limits)
+        for record in lines:
+            print(shown(record), flush=True)
+        records += lines
+        if trouble:
+            untold[case.name] = trouble
+            print(f"    {case.name}: {trouble}", flush=True)
+    return records, untold
+
+
 def main() -> int:
     """Runs the cases and writes the reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,45 +124,26 @@ def main() -> int:
     if not chosen:
         parser.error(f"there are {', '.join(case.name for case in CASES)}")
 
-    deadline = time.monotonic() + 60 * args.minutes
-    found, trouble = run(LIMITS, 90, args, {})
-    limits = found[0] if found else {"missing": [trouble]}
-    print("\n".join(limit_lines(limits)), flush=True)
-    records: list[dict[str, Any]] = []
-    untold: list[str] = []
-    failed = bool(trouble)
-    for case in chosen:
-        left = deadline - time.monotonic()
-        if left < min(20, case.seconds / 3):
-            untold.append(f"{case.name}: no time was left")
-            continue
-        print(case.name, flush=True)
-        lines, trouble = run(case.name, min(left, case.seconds), args, limits)
-        for record in lines:
-            print(shown(record), flush=True)
-        records += lines
-        if trouble:
-            untold.append(f"{case.name}: {trouble}")
-            failed = True
-            print(f"    {untold[-1]}", flush=True)
-
     folder = args.out or (gpu_machine.KIT / "reports" if args.tiny else machine.folder())
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"bench-{machine.file_name}{'-tiny' * args.tiny}.md"
-    about = ["By `tests/bench/run_gpu.py`.", "", *machine.lines()]
-    title = f"Benchmarks on a CUDA device: {machine.file_name}"
-    text = page(title, about, limits, records, untold).replace(str(ROOT), ".").replace(str(Path.home()), "~")
-    path.write_text(f"{SMOKE}\n\n{text}" if args.tiny else text)
-    everything = {
+    earlier = gpu_reports.earlier(path)
+    deadline = time.monotonic() + 60 * args.minutes
+    measured, trouble = run(LIMITS, 90, args, {})
+    limits = measured[0] if measured else {"missing": [trouble]}
+    print("\n".join(limit_lines(limits)), flush=True)
+    records, untold = run_all(chosen, deadline, args, limits)
+    found = {
         "emulated": machine.emulated or args.tiny,
         "machine": dataclasses.asdict(machine),
         "limits": limits,
         "cases": records,
         "not measured": untold,
     }
-    path.with_suffix(".json").write_text(json.dumps(everything, indent=1) + "\n")
+    everything = merged(earlier, found, [case.name for case in CASES])
+    about = [*[SMOKE, ""] * args.tiny, "By `tests/bench/run_gpu.py`.", "", *machine.lines()]
+    gpu_reports.write(path, page(f"Benchmarks on a CUDA device: {machine.file_name}", about, everything), everything)
     print(f"the reports are {path} and {path.with_suffix('.json').name}")
-    return 1 if failed else 0
+    return 1 if trouble or set(untold.values()) - {NO_TIME} else 0
 
 
 if __name__ == "__main__":

@@ -12,31 +12,58 @@ if TYPE_CHECKING:
 
 HEAD = ("", "dsstne", "peer", "ratio", "TFLOP/s", "GB/s", "share of the roofline", "memory", "peer's memory")
 
+NO_TIME = "no time was left"
+
 ABOUT = """\
 Medians, ranges in brackets, over turns that alternate. A step is the slope between a short and a longer run, so that
 what begins and ends a run is left out; an epoch has both in it. Operations and bytes are those of the paper roofline
 (`scripts/gpu_roofline.py`): what must be computed and pass through memory. The share is the time which that takes at
-the measured limits, over ours. Memory: what the device has taken; in brackets without weights and state."""
+the limits measured in the same call, over ours. Rankings are exact, but nearly all of their operations are the bfloat16
+products that screen items, so their share is of the limit of bfloat16. Memory: what the device has taken; in brackets
+without weights and state. Calls of a day share this report: versions and limits are those of the last."""
 
 
-def page(title: str, about: list[str], limits: dict[str, Any], records: list[dict[str, Any]], untold: list[str]) -> str:
+def merged(earlier: dict[str, Any], found: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """A report with what an earlier one of the same name, if any, says of other cases.
+
+    A line that was measured again takes the place of the earlier one; a case that failed or had no time leaves it.
+
+    Args:
+        earlier: the report before this call.
+        found: the report on this call.
+        names: of all cases, in their order.
+    """
+    every = (*earlier.get("cases", ()), *found["cases"])
+    records = {(r["workload"], r["case"]): r for r in every if r["workload"] in names}
+    again = {r["workload"] for r in found["cases"]}
+    untold = {name: why for name, why in earlier.get("not measured", {}).items() if name not in again}
+    known = {*untold, *(r["workload"] for r in records.values())}
+    untold |= {name: why for name, why in found["not measured"].items() if why != NO_TIME or name not in known}
+    limits = dict(found["limits"])
+    for kind in ("flops", "bandwidth"):
+        limits[kind] = {**earlier.get("limits", {}).get(kind, {}), **limits.get(kind, {})}
+    ordered = sorted(records.values(), key=lambda record: names.index(record["workload"]))
+    return {**found, "limits": limits, "cases": ordered, "not measured": untold}
+
+
+def page(title: str, about: list[str], report: dict[str, Any]) -> str:
     """The report as Markdown.
 
     Args:
         title: of the page.
         about: lines on machine and command.
-        limits: what gpu.limits found.
-        records: of the lines.
-        untold: cases that were not measured, with the reason.
+        report: limits, records of the lines, and the cases that were not measured, with the reason.
     """
-    lines = [f"# {title}", "", *about, "", "## The card's limits, measured", "", *limit_lines(limits), ""]
+    records = report["cases"]
+    lines = [f"# {title}", "", *about, "", "## The card's limits, measured", "", *limit_lines(report["limits"]), ""]
     lines += ["## Cases", "", row(HEAD), "|---" * len(HEAD) + "|"]
     lines += [row(cells(record)) for record in records if not record.get("unavailable")]
     lines += ["", ABOUT, ""]
     notes = [(r["case"], "; ".join(filter(None, [r.get("peer_name", ""), r.get("note", "")]))) for r in records]
     if told := [f"- {case}: {note}" for case, note in notes if note]:
         lines += ["## Peers and notes", "", *told, ""]
-    untold = [f"{r['case']}: {r['unavailable']}" for r in records if r.get("unavailable")] + untold
+    untold = [f"{r['case']}: {r['unavailable']}" for r in records if r.get("unavailable")]
+    untold += [f"{name}: {why}" for name, why in report["not measured"].items()]
     if untold:
         lines += ["## Not measured", "", *(f"- {text}" for text in untold), ""]
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -102,11 +103,12 @@ class CuvsRanker(DeviceRanker):
     """cuVS's brute force by inner product; it leaves nothing out, which is less to do."""
 
     def __init__(self, *arguments: Any) -> None:
-        try:
-            import cupy
-            from cuvs.neighbors import brute_force
-        except ImportError as error:
-            raise UnavailableError("cuVS is not installed") from error
+        missing = [name for name in ("cupy", "cuvs") if importlib.util.find_spec(name) is None]
+        if missing:
+            raise UnavailableError(f"cuVS cannot take part: not installed: {', '.join(missing)}")
+        import cupy
+        from cuvs.neighbors import brute_force
+
         super().__init__(*arguments)
         self.cupy, self.brute_force = cupy, brute_force
         self.index = brute_force.build(cupy.asarray(self.W), metric="inner_product")

@@ -1,0 +1,27 @@
+"""Reports on a machine's CUDA devices: a page for people beside all values as JSON, to which later calls add.
+
+What there is to do can take longer than one call on a borrowed machine may, so a call with --only goes on where the one
+before it on that day ended.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def earlier(page: Path) -> dict[str, Any]:
+    """The values beside a page of this name; none if there is no such page yet."""
+    values = page.with_suffix(".json")
+    found: dict[str, Any] = json.loads(values.read_text()) if values.exists() else {}
+    return found
+
+
+def write(page: Path, text: str, values: dict[str, Any]) -> None:
+    """Writes both. A report is passed on: it names no folders of the machine."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    for path, content in ((page.with_suffix(".json"), json.dumps(values, indent=1) + "\n"), (page, text)):
+        path.write_text(content.replace(str(ROOT), ".").replace(str(Path.home()), "~"))
