@@ -83,6 +83,8 @@ test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefine
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
 	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
+	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -count=1 \
+	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower)/^(cuda|.*float)' ./tests/conformance
 	@DSSTNE_CUDAEMU_CHECKS=7 $(PY) -m pytest -q -m device tests/python
 	@$(PY) -m pytest -q -m slow tests/python
 endif

@@ -1,7 +1,6 @@
 """One model on several CUDA devices: those of the emulated driver, joined by a stand-in for NCCL or by copies."""
 
 import json
-import os
 
 import pytest
 from emulated import EMULATOR
@@ -246,16 +245,18 @@ print(names())
     ]
 
 
-@pytest.mark.skipif(
-    "DSSTNE_TEST_CUDA_ROWS" not in os.environ, reason="takes minutes: DSSTNE_TEST_CUDA_ROWS=2000 asks for it"
+@pytest.mark.parametrize(
+    ("joined", "rows"),
+    [("NCCL", 60), pytest.param("NCCL", 2000, marks=pytest.mark.slow)],
+    indirect=["joined"],
 )
-def test_gowalla_on_four_devices_equals_the_cpu(joined, shared_data):
+def test_gowalla_on_four_devices_equals_the_cpu(joined, rows, shared_data):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.exists():
         pytest.skip("Gowalla is not here")
     joined(f"""{DATA}
 import lzma
-count = {int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "0"))}
+count = {rows}
 with lzma.open("{folder}/train.txt.xz", "rt") as file:
     rows = [[int(item) for item in line.split()[1:]] for _, line in zip(range(count), file)]
 indices = [item for row in rows for item in row]
@@ -266,6 +267,7 @@ cpu, all_of_them = (dsstne.fit(X, devices=devices, hidden=[32], epochs=2, progre
 for one, many in zip(cpu.history, all_of_them.history):
     assert abs(many["loss"] / one["loss"] - 1) < 1e-4
 for model in (cpu, all_of_them):
-    ids = [model.recommend(X, k=20, devices=devices)[0] for devices in ("cpu", "all")]
-    assert (ids[0] == ids[1]).all()
+    one, many = (model.recommend(X, k=20, devices=devices) for devices in ("cpu", "all"))
+    assert (one[0] == many[0]).all()
+    assert np.allclose(one[1], many[1], rtol=1e-5, atol=1e-5 * np.abs(one[1]).max())
 """)
