@@ -160,17 +160,12 @@ func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
 			if err := d.score(&op.Scorer, space, workspace, row, rows, 0, op.Items); err != nil {
 				return err
 			}
-			if op.Stride == op.Items {
-				if err := d.toHost(unsafe.Pointer(&op.Out[row*op.Stride]), scores, 4*rows*op.Items); err != nil {
-					return err
-				}
-				continue
+			to := unsafe.Pointer(&op.Out[row*op.Stride])
+			if err := d.stream.CopyRowsToHostAsync(to, 4*op.Stride, scores, 4*op.Items, rows); err != nil {
+				return err
 			}
-			for u := range rows {
-				from := scores + driver.Address(4*u*op.Items)
-				if err := d.toHost(unsafe.Pointer(&op.Out[(row+u)*op.Stride]), from, 4*op.Items); err != nil {
-					return err
-				}
+			if err := d.wait(); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -316,3 +316,18 @@ print("none")
 
 def test_devices_that_were_not_asked_for_are_left_alone(joined):
     assert joined(HEAD + NO_OTHER_DEVICE).strip() == "none"
+
+
+def test_scores_of_a_batch_come_in_one_copy_from_each_device(joined):
+    out = joined(
+        HEAD
+        + """
+X = matrix()
+model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
+want = model.predict(X, devices="cuda:0")
+assert (model.predict(X, devices="all") == want).all()
+counts = counted(lambda: model.predict(X, devices="all"))
+print(counts["bytes.device_to_host"] // want.nbytes, counts["calls.cuMemcpy2DAsync"], counts["copies.device_to_host"] < 20)
+"""
+    )
+    assert out == "1 4 True\n"

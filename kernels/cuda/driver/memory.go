@@ -2,7 +2,17 @@
 
 package driver
 
-// #include <cuda.h>
+/*
+#include <cuda.h>
+
+static CUresult copy_rows(void *to, size_t pitch, CUdeviceptr from, size_t width, size_t rows, CUstream s) {
+  CUDA_MEMCPY2D c = {0};
+  c.srcMemoryType = CU_MEMORYTYPE_DEVICE, c.srcDevice = from, c.srcPitch = width;
+  c.dstMemoryType = CU_MEMORYTYPE_HOST, c.dstHost = to, c.dstPitch = pitch;
+  c.WidthInBytes = width, c.Height = rows;
+  return cuMemcpy2DAsync(&c, s);
+}
+*/
 import "C"
 
 import "unsafe"
@@ -55,6 +65,12 @@ func (s Stream) CopyToDeviceAsync(to Address, from unsafe.Pointer, bytes int64) 
 // CopyToHostAsync copies in the order of a stream, to pinned memory.
 func (s Stream) CopyToHostAsync(to unsafe.Pointer, from Address, bytes int64) error {
 	return failure("cuMemcpyDtoHAsync", C.cuMemcpyDtoHAsync(to, C.CUdeviceptr(from), C.size_t(bytes), s.c()))
+}
+
+// CopyRowsToHostAsync copies rows of so many bytes, one behind the other on the device, to places in the host's memory that are
+// pitch bytes apart, in the order of the stream.
+func (s Stream) CopyRowsToHostAsync(to unsafe.Pointer, pitch int64, from Address, width, rows int64) error {
+	return failure("cuMemcpy2DAsync", C.copy_rows(to, C.size_t(pitch), C.CUdeviceptr(from), C.size_t(width), C.size_t(rows), s.c()))
 }
 
 // Copy copies within the device, or between devices that were given access to each other, in the order of a stream.
