@@ -10,6 +10,7 @@ fastest form is the one with the fastest of several turns, in which the forms ta
 from __future__ import annotations
 
 import argparse
+import ctypes
 import sys
 from pathlib import Path
 
@@ -50,6 +51,17 @@ def fastest(precision: str, units: int, rows: int, items: int, turns: int) -> tu
     return min(best, key=best.__getitem__), best
 
 
+def library() -> bool:
+    """Whether the loader finds cuBLASLt; what is asked for as chunked would be another form without it."""
+    for name in ("libcublasLt.so.12", "libcublasLt.so.13"):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return True
+    return False
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -65,6 +77,8 @@ def main() -> int:
         parser.error(f"there is no CUDA device here: {machine.problem}")
     if machine.emulated and not options.print:
         parser.error("the driver is the emulator, whose times say nothing of hardware: only --print makes sense")
+    if not library():
+        parser.error("the loader does not find cuBLASLt, which the chunked form is made of; see LD_LIBRARY_PATH")
     major, minor = machine.devices[0].capability.split(".")
     kind, lines = 10 * int(major) + int(minor), []
     for precision in FORMS:

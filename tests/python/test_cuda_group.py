@@ -327,7 +327,8 @@ model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
 want = model.predict(X, devices="cuda:0")
 assert (model.predict(X, devices="all") == want).all()
 counts = counted(lambda: model.predict(X, devices="all"))
-print(counts["bytes.device_to_host"] // want.nbytes, counts["calls.cuMemcpy2DAsync"], counts["copies.device_to_host"] < 20)
+moved, calls, copies = (counts[n] for n in ("bytes.device_to_host", "calls.cuMemcpy2DAsync", "copies.device_to_host"))
+print(moved // want.nbytes, calls, copies < 20)
 """
     )
     assert out == "1 4 True\n"

@@ -1,12 +1,12 @@
 """The scripts for a machine with a GPU, on the emulator: a mistake in one is not to be found out on a borrowed card."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 import venv
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
@@ -19,7 +19,7 @@ import dsstne
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@dataclass
+@dataclasses.dataclass
 class Machine:
     """A copy of the tracked files with build/gpu; there is a Python with NumPy and SciPy, and neither Go nor .venv."""
 
@@ -161,6 +161,14 @@ def test_times_of_the_emulator_are_not_written_into_the_table_of_forms(machine):
     assert done.returncode == 2
     assert "only --print" in done.stderr
     assert table.read_text() == before
+
+
+def test_forms_are_not_compared_without_the_library_of_one_of_them(machine, tmp_path):
+    (tmp_path / "libcuda.so.1").symlink_to(Path(machine.environment["LD_LIBRARY_PATH"]) / "libcuda.so.1")
+    machine = dataclasses.replace(machine, environment={**machine.environment, "LD_LIBRARY_PATH": str(tmp_path)})
+    done = machine.script("scripts/choose_output_form.py", "--print", "--items", 40, "--turns", 1)
+    assert done.returncode == 2
+    assert "the loader does not find cuBLASLt" in done.stderr
 
 
 def test_the_page_of_the_roofline_is_what_its_script_writes(bench):
