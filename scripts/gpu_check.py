@@ -198,8 +198,15 @@ def page(machine: Machine, results: list[Result]) -> str:
     return "\n".join(lines)
 
 
+def report(path: Path, machine: Machine, results: list[Result]) -> None:
+    """Writes page and values."""
+    values = {"emulated": machine.emulated, "machine": dataclasses.asdict(machine)}
+    values["parts"] = [dataclasses.asdict(result) for result in results]
+    gpu_reports.write(path, page(machine, results), values)
+
+
 def main() -> int:
-    """Runs the parts and writes the report."""
+    """Runs the parts, and writes the report after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="PART", help="this part; may be repeated")
     parser.add_argument("--minutes", type=float, default=8.8, help="for all of it (default: %(default)s)")
@@ -223,13 +230,11 @@ def main() -> int:
             continue
         result = part.run(begin + 60 * args.minutes)
         results.append(result.told())
+        # Now, since the call may be ended before the next part is.
+        report(path, machine, merged(names, earlier, results))
         print(f"{result.part:<12} {result.state:<8} {result.seconds:4.0f} s  {result.what}", flush=True)
         if not result.fine:
             print("\n".join("    " + line for line in result.output.splitlines()[-SHOWN:]), flush=True)
-    known = merged(names, earlier, results)
-    values = {"emulated": machine.emulated, "machine": dataclasses.asdict(machine)}
-    values["parts"] = [dataclasses.asdict(result) for result in known]
-    gpu_reports.write(path, page(machine, known), values)
     print(f"{time.monotonic() - begin:.0f} s; the report is {path}")
     return 0 if all(result.fine for result in results) else 1
 

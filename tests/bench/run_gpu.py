@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,28 +81,28 @@ def run(name: str, seconds: float, arguments: argparse.Namespace, limits: dict[s
 
 def run_all(
     chosen: list[Case], deadline: float, arguments: argparse.Namespace, limits: dict[str, Any]
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The records of the cases, and by case why there are none or not all."""
+) -> Iterator[tuple[list[dict[str, Any]], dict[str, str]]]:
+    """After each case: the records so far, and by case why there are none or not all."""
     records: list[dict[str, Any]] = []
     untold: dict[str, str] = {}
     for case in chosen:
         left = deadline - time.monotonic()
         if left < min(20, case.seconds / 3):
             untold[case.name] = NO_TIME
-            continue
-        print(case.name, flush=True)
-        lines, trouble = run(case.name, min(left, case.seconds), arguments, limits)
-        for record in lines:
-            print(shown(record), flush=True)
-        records += lines
-        if trouble:
-            untold[case.name] = trouble
-            print(f"    {case.name}: {trouble}", flush=True)
-    return records, untold
+        else:
+            print(case.name, flush=True)
+            lines, trouble = run(case.name, min(left, case.seconds), arguments, limits)
+            for record in lines:
+                print(shown(record), flush=True)
+            records += lines
+            if trouble:
+                untold[case.name] = trouble
+                print(f"    {case.name}: {trouble}", flush=True)
+        yield records, untold
 
 
 def main() -> int:
-    """Runs the cases and writes the reports."""
+    """Runs the cases, and writes the reports after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="CASE", help="cases with this in their names")
     parser.add_argument("--minutes", type=float, default=8.8, help="for all of it (default: %(default)s)")
@@ -131,17 +132,19 @@ def main() -> int:
     measured, trouble = run(LIMITS, 90, args, {})
     limits = measured[0] if measured else {"missing": [trouble]}
     print("\n".join(limit_lines(limits)), flush=True)
-    records, untold = run_all(chosen, deadline, args, limits)
-    found = {
-        "emulated": machine.emulated or args.tiny,
-        "machine": dataclasses.asdict(machine),
-        "limits": limits,
-        "cases": records,
-        "not measured": untold,
-    }
-    everything = merged(earlier, found, [case.name for case in CASES])
+    title = f"Benchmarks on a CUDA device: {machine.file_name}"
     about = [*[SMOKE, ""] * args.tiny, "By `tests/bench/run_gpu.py`.", "", *machine.lines()]
-    gpu_reports.write(path, page(f"Benchmarks on a CUDA device: {machine.file_name}", about, everything), everything)
+    for records, untold in run_all(chosen, deadline, args, limits):
+        found = {
+            "emulated": machine.emulated or args.tiny,
+            "machine": dataclasses.asdict(machine),
+            "limits": limits,
+            "cases": records,
+            "not measured": untold,
+        }
+        everything = merged(earlier, found, [case.name for case in CASES])
+        # Now, since the call may be ended before the next case is.
+        gpu_reports.write(path, page(title, about, everything), everything)
     print(f"the reports are {path} and {path.with_suffix('.json').name}")
     return 1 if trouble or set(untold.values()) - {NO_TIME} else 0
 

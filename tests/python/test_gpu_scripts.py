@@ -142,6 +142,21 @@ def test_checks_run_from_the_kit_and_a_second_call_adds_to_the_report(machine, t
         assert str(machine.root.parent) not in text
 
 
+def test_a_call_that_is_killed_leaves_a_report_of_what_was_done(machine, tmp_path):
+    python = shutil.which("python3", path=machine.environment["PATH"])
+    command = [python, "scripts/gpu_check.py", "--only", "doctor", "--only", "training", "--out", str(tmp_path)]
+    with subprocess.Popen(
+        command, cwd=machine.root, env=machine.environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        while not process.stdout.readline().startswith("doctor "):
+            assert process.poll() is None
+        process.kill()
+    _, values = report_in(tmp_path)
+    state = {part["part"]: part["state"] for part in values["parts"]}
+    assert state["doctor"] == "passed"
+    assert state["conformance"] == "not run"
+
+
 def test_forms_of_the_output_are_timed_from_the_kit_and_the_table_stays(machine, opbench):
     table = machine.root / "kernels" / "cuda" / "forms.txt"
     before = table.read_text()
