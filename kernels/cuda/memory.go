@@ -181,16 +181,11 @@ func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
 			return err
 		}
 		defer runtime.KeepAlive(to)
-		return d.toHost(unsafe.Pointer(&to[0]), place, 4*int64(len(to)))
+		if err := d.stream.CopyToHostAsync(unsafe.Pointer(&to[0]), place, 4*int64(len(to))); err != nil {
+			return err
+		}
+		return d.wait()
 	})
-}
-
-// toHost copies when the stream's work is done, and waits.
-func (d *device) toHost(to unsafe.Pointer, from driver.Address, bytes int64) error {
-	if err := d.stream.CopyToHostAsync(to, from, bytes); err != nil {
-		return err
-	}
-	return d.wait()
 }
 
 // within is the address of n elements of a buffer, if it has them.

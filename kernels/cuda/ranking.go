@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"runtime"
 	"unsafe"
 
 	"dsstne/engine/fault"
@@ -153,6 +154,7 @@ func (d *device) squares(step, x, to driver.Address, rows, row, columns int64) e
 // Scores writes all scores, a block of rows after the other.
 func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
 	return d.run("Scores", s, nil, func() error {
+		defer runtime.KeepAlive(op.Out)
 		space, workspace := spaceOfScores(op, s.Rows), addressOf(op.Workspace)
 		scores := workspace + driver.Address(4*space.scores)
 		for row := int64(0); row < s.Rows; row += space.rows {

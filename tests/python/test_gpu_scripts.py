@@ -76,8 +76,9 @@ def machine(tmp_path_factory):
 
 @pytest.fixture
 def opbench(machine):
-    if not (machine.root / "build" / "gpu" / "opbench.gz").exists():
+    if not (ROOT / "build" / "opbench").exists():
         pytest.skip("build/opbench is not built: make build/opbench")
+    assert (machine.root / "build" / "gpu" / "opbench.gz").exists(), "it was not packed"
 
 
 @pytest.fixture
