@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 LIBRARY := python/dsstne/_lib/libdsstne.so
 BUILD_FILES := pyproject.toml hatch_build.py scripts/compile_kernels.py
 SOURCES := go.mod go.sum capi/exports.map include/dsstne.h \
-           $(shell find capi engine kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' -o -name 'forms.txt')
+           $(shell find capi engine internal kernels \( -name '*.go' ! -name '*_test.go' \) -o -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' -o -name 'forms.txt')
 C_SOURCES = $(shell find capi include kernels tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
 # What the emulated CUDA driver is made of; other machines have none.
@@ -26,6 +26,8 @@ endif
 find_go = settings=$$($(PY) hatch_build.py --print-environment) && eval "$$settings"
 # The tags of a build without CUDA, which is also that of other machines than 64-bit x86.
 without_cuda = -tags "$$(DSSTNE_CUDA=0 $(PY) -c 'import hatch_build as h; print(",".join(h.build_tags()))')"
+# Two tests at a time: most wait for a device now and then, or compute on one thread.
+pytest = $(PY) -m pytest -q -n 2 --dist worksteal
 staticcheck = $$GO tool -modfile=tools/go.mod staticcheck
 
 DSSTNE_CUDA ?= 1
@@ -50,7 +52,7 @@ test: test-go test-abi test-python test-cudaemu  ## the tests; the slowest are i
 
 test-go: build $(EMULATOR_LIBRARIES)  ## Go tests
 	@echo "== go test"
-	@$(find_go) && $$GO test ./...
+	@$(find_go) && $$GO test -timeout 30m ./...
 	@echo "== go test without CUDA"
 	@$(find_go) && $$GO test $(without_cuda) ./capi
 
@@ -60,7 +62,7 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 
 test-python: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests of the Python package
 	@echo "== tests/python"
-	@$(PY) -m pytest -q -m "not slow" tests/python
+	@$(pytest) -m "not slow" tests/python
 
 test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"
@@ -74,26 +76,26 @@ sanitizers = -fsanitize=address,undefined
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing, slow tests
 	@echo "== race detector"
-	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $$GO test -race -skip TestABatchTakesWhatIsPlannedForIt ./engine/... ./kernels/...
+	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $$GO test -race -timeout 30m -skip TestABatchTakesWhatIsPlannedForIt ./engine/... ./kernels/...
 	@echo "== sanitizers of addresses and of undefined behaviour"
 	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc CGO_CFLAGS="$$CGO_CFLAGS $(sanitizers) -fno-sanitize-recover=undefined" \
-	  CGO_LDFLAGS="$(sanitizers)" ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none $$GO test ./kernels/cpu/... ./tests/conformance
+	  CGO_LDFLAGS="$(sanitizers)" ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none $$GO test -timeout 30m ./kernels/cpu/... ./tests/conformance
 	@echo "== fuzzing"
 	@$(MAKE) --no-print-directory fuzz-long FUZZ_TIME=$(SANITIZE_FUZZ_TIME)
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
-	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
-	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -count=1 \
-	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower)/^(cuda|.*float)' ./tests/conformance
-	@DSSTNE_CUDAEMU_CHECKS=7 $(PY) -m pytest -q -m device tests/python
-	@$(PY) -m pytest -q -m slow tests/python
+	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
+	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
+	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
+	@DSSTNE_CUDAEMU_CHECKS=7 $(pytest) -m device tests/python
+	@$(pytest) -m slow tests/python
 endif
 	@echo; echo "make test-sanitize: all passed"
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@echo "== go vet, gofmt"
 	@$(find_go) && $$GO vet ./... && $$GO vet -tags "faultinject,$$TAGS" ./capi && $$GO vet $(without_cuda) ./...
-	@$(find_go) && bad=$$("$$($$GO env GOROOT)/bin/gofmt" -l capi engine kernels tests) && \
+	@$(find_go) && bad=$$("$$($$GO env GOROOT)/bin/gofmt" -l capi engine internal kernels tests) && \
 	  if [ -n "$$bad" ]; then echo "not formatted by gofmt:"; echo "$$bad"; exit 1; fi
 	@echo "== staticcheck"
 	@$(find_go) && $(staticcheck) ./... && $(staticcheck) -tags "faultinject,$$TAGS" ./capi
@@ -134,7 +136,7 @@ gpu-bench: $(gpu_kit_here)  ## measure this machine's CUDA device beside PyTorch
 FUZZ_TIME ?= 10m
 fuzz-long: build  ## every fuzz target for FUZZ_TIME (10m) each
 	@$(find_go) && set -e; \
-	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' capi engine kernels tests); do \
+	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' capi engine internal kernels tests); do \
 	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \
 	    echo "== $$target in $$(dirname $$file)"; \
 	    $$GO test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 20x ./$$(dirname $$file); \

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/engine/options"
+	"dsstne/internal/fault"
 )
 
 // textIn copies a text of the caller; null is the empty text.
@@ -23,10 +24,18 @@ func textIn(text *C.const_char, name string) (string, error) {
 	return s, nil
 }
 
-// optionsIn is textIn for JSON options.
-func optionsIn(options *C.const_char) ([]byte, error) {
-	s, err := textIn(options, "options")
-	return []byte(s), err
+// optionsIn reads JSON options; null means all defaults.
+func optionsIn[T any](text *C.const_char, read func([]byte) (T, error)) (o T, err error) {
+	s, err := textIn(text, "options")
+	if err != nil {
+		return o, err
+	}
+	return read([]byte(s))
+}
+
+// rankingIn reads the JSON options of a call that ranks some items.
+func rankingIn(text *C.const_char, items []int32, read func([]byte, []int32) (options.Ranking, error)) (options.Ranking, error) {
+	return optionsIn(text, func(s []byte) (options.Ranking, error) { return read(s, items) })
 }
 
 // requiredText is textIn for a text that may be neither null nor empty.

@@ -75,7 +75,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/cdata"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // importMatrix moves from both structs and gives a matrix over the same memory, not validated yet. The schema is released

@@ -3,7 +3,7 @@ package main
 import (
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // schemaNode and arrayNode are copies of the structs of the Arrow C Data Interface. Each field is read from the caller's

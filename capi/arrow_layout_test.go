@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // pairs is the schema and the array of list<struct<int32, float32>> with the rows [(1, 0.5), (2, 1)], [], [(0, 2)].

@@ -7,15 +7,23 @@ import (
 	"unsafe"
 
 	"dsstne/engine/csr"
+	"dsstne/engine/options"
 )
 
-type dataset struct{ *csr.Matrix }
+// matrix is what a dataset can be: arrays of the caller, or a mapped file.
+type matrix interface {
+	csr.Source
+	Layout() csr.Layout
+	Close() error
+}
+
+type dataset struct{ matrix }
 
 func (*dataset) kind() kind     { return datasetKind }
 func (d *dataset) close() error { return d.Close() }
 
 //export dsstne_dataset_open
-func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, options *C.const_char,
+func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, optionText *C.const_char,
 	out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
 	// Whatever happens, both structs end up released; after a success there is nothing left for this to do.
 	defer discardArrow(schema, array)
@@ -23,21 +31,26 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 		if err := notNull(out, "out"); err != nil {
 			return err
 		}
-		columns, check, err := readDatasetOptions(options)
+		o, err := optionsIn(optionText, options.ReadDataset)
 		if err != nil {
 			return err
 		}
-		var matrix *csr.Matrix
-		err = here(func() (err error) {
-			matrix, err = openMatrix(schema, array, columns, check)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		*out = C.dsstne_dataset(handles.add(&dataset{matrix}))
-		return nil
+		return openDataset(out, func() (matrix, error) { return openMatrix(schema, array, o.Columns, o.Check) })
 	})
+}
+
+// openDataset opens a matrix and gives it a handle.
+func openDataset(out *C.dsstne_dataset, open func() (matrix, error)) error {
+	var opened matrix
+	err := here(func() (err error) {
+		opened, err = open()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	*out = C.dsstne_dataset(handles.add(&dataset{opened}))
+	return nil
 }
 
 // openMatrix takes over the array and checks every entry.
@@ -67,20 +80,20 @@ func dsstne_dataset_get_info(handle C.dsstne_dataset, info *C.dsstne_dataset_inf
 			return err
 		}
 		return with(uint64(handle), "dataset", "dsstne_dataset_get_info", sharing, func(d *dataset) error {
-			offsets, indices, values := d.Addresses()
+			layout, statistics := d.Layout(), d.Statistics()
 			structOut(info, &C.dsstne_dataset_info{
-				index_bits:  C.uint32_t(d.IndexBits()),
-				offset_bits: C.uint32_t(d.OffsetBits()),
-				value_bits:  C.uint32_t(d.ValueBits()),
+				index_bits:  C.uint32_t(layout.IndexBits),
+				offset_bits: C.uint32_t(layout.OffsetBits),
+				value_bits:  C.uint32_t(layout.ValueBits),
 				rows:        C.int64_t(d.Rows()),
 				columns:     C.int64_t(d.Columns()),
-				non_zeros:   C.int64_t(d.NonZeros()),
-				bytes:       C.int64_t(d.Bytes()),
-				minimum:     C.double(d.Minimum()),
-				maximum:     C.double(d.Maximum()),
-				offsets:     offsets,
-				indices:     indices,
-				values:      values,
+				non_zeros:   C.int64_t(statistics.NonZeros),
+				bytes:       C.int64_t(statistics.Bytes),
+				minimum:     C.double(statistics.Minimum),
+				maximum:     C.double(statistics.Maximum),
+				offsets:     layout.Offsets,
+				indices:     layout.Indices,
+				values:      layout.Values,
 			}, info.struct_size)
 			return nil
 		})

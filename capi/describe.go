@@ -8,9 +8,9 @@ import (
 	"math"
 	"runtime"
 
+	"dsstne/engine/devices"
 	"dsstne/engine/model"
 	"dsstne/engine/predict"
-	"dsstne/engine/program"
 	"dsstne/kernels"
 )
 
@@ -24,15 +24,18 @@ func describeLibrary() ([]byte, error) {
 	}
 	var backends []string
 	for _, backend := range kernels.Registered() {
-		backends = append(backends, backend.Name())
+		if _, absent := backend.(kernels.Absent); !absent {
+			backends = append(backends, backend.Name())
+		}
 	}
-	devices := program.Devices()
+	list := devices.List()
+	host := list[0]
 	return json.Marshal(struct {
 		Version  string               `json:"version"`
 		ABI      string               `json:"abi"`
 		Build    build                `json:"build"`
-		CPU      processor            `json:"cpu"`
-		Memory   memory               `json:"memory"`
+		CPU      kernels.Processor    `json:"cpu"`
+		Memory   kernels.MemorySizes  `json:"memory"`
 		Backends []string             `json:"backends"`
 		Devices  []kernels.DeviceInfo `json:"devices"`
 		Extras   []kernels.Extra      `json:"extras"`
@@ -40,11 +43,11 @@ func describeLibrary() ([]byte, error) {
 		Version:  version,
 		ABI:      abiText(),
 		Build:    build{runtime.Version(), C.DSSTNE_COMPILER, runtime.GOOS + "/" + runtime.GOARCH, commit},
-		CPU:      readProcessor(devices),
-		Memory:   readMemory(devices),
+		CPU:      kernels.ReadProcessor(host),
+		Memory:   kernels.ReadMemory(host),
 		Backends: backends,
-		Devices:  devices,
-		Extras:   program.Extras(),
+		Devices:  list,
+		Extras:   devices.Extras(),
 	})
 }
 
@@ -55,24 +58,43 @@ func describeModel(m *model.Model) ([]byte, error) {
 		DType string  `json:"dtype"`
 		Shape []int64 `json:"shape"`
 		Layer string  `json:"layer,omitempty"`
+		Role  string  `json:"role,omitempty"`
 	}
-	net := m.Network()
-	tensors := []tensor{}
-	for _, t := range m.Tensors() {
+	type layer struct {
+		Name string `json:"name"`
+		Kind string `json:"kind"`
+		Size int64  `json:"size"`
+	}
+	form := m.Form()
+	ports, tensors, layers := form.Ports(), []tensor{}, []layer{}
+	for _, port := range ports {
+		layers = append(layers, layer{port.Name, port.Kind, port.Size})
+	}
+	specs, err := form.Specs()
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range m.Tensors() {
 		entry := tensor{Name: t.Name, DType: t.DType.String(), Shape: t.Shape}
 		if t.Layer >= 0 {
-			entry.Layer = net.Layers[t.Layer].Name
+			entry.Layer, entry.Role = ports[t.Layer].Name, specs[i].Role.String()
 		}
 		tensors = append(tensors, entry)
 	}
+	definition, network := json.RawMessage(form.JSON()), json.RawMessage("null")
+	if m.Network() != nil {
+		network = definition
+	}
 	return json.Marshal(struct {
 		Network    json.RawMessage   `json:"network"`
+		Definition json.RawMessage   `json:"definition"`
+		Layers     []layer           `json:"layers"`
 		Parameters int64             `json:"parameters"`
 		Bytes      int64             `json:"bytes"`
 		Step       int64             `json:"step"`
 		Attributes map[string]string `json:"attributes"`
 		Tensors    []tensor          `json:"tensors"`
-	}{net.JSON(), m.Parameters(), m.Bytes(), m.Step(), m.Attributes(), tensors})
+	}{network, definition, layers, m.Parameters(), m.Bytes(), m.Step(), m.Attributes(), tensors})
 }
 
 // describeResult is the text of dsstne_predictor_evaluate. A mean over no rows is null: JSON has no NaN.

@@ -7,7 +7,7 @@
 //	func dsstne_model_save(model C.dsstne_model, path, options *C.const_char, err *C.dsstne_error) C.dsstne_status {
 //		return guard("dsstne_model_save", err, func() error {
 //			... read the arguments ...
-//			return with(model, "model", reading, func(m *model.Model) error {
+//			return with(model, "model", "dsstne_model_save", sharing, func(m *model.Model) error {
 //				return hop(func() error { return m.Save(...) })
 //			})
 //		})

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"strings"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // guard runs the body of the export called name, writes its error to out and returns its status. A panic in the body
@@ -41,6 +41,14 @@ func here(body func() error) (err error) {
 	}()
 	enterGoroutine()
 	return body()
+}
+
+// fanOut is hop for several ranks, which hand over to each other in every step or batch, and here for one.
+func fanOut(ranks int, body func() error) error {
+	if ranks > 1 {
+		return hop(body)
+	}
+	return here(body)
 }
 
 // defect describes a recovered panic and where it came from; it must be called from the deferred function itself.

@@ -3,7 +3,7 @@ package main
 import (
 	"sync"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // kind is what a handle stands for.
@@ -31,8 +31,8 @@ type use int
 
 const (
 	watching use = iota // beside any other call, also on a poisoned handle: progress, describe, cancel
-	sharing             // beside watching and sharing calls: a dataset or model that is an argument
-	reading             // alone
+	sharing             // beside watching and sharing calls: a dataset or model that is read, or is an argument
+	reading             // alone: a predictor computes in its one workspace
 	changing            // alone, and a defect during the call poisons the handle
 )
 

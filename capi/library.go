@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"sync"
 
-	"dsstne/engine/program"
-	"dsstne/engine/strictjson"
+	"dsstne/engine/devices"
+	"dsstne/engine/options"
 	"dsstne/kernels"
 )
 
@@ -28,28 +28,21 @@ func dsstne_abi_version() C.uint32_t { return C.DSSTNE_ABI_VERSION }
 func dsstne_version() *C.const_char { return (*C.const_char)(versionText()) }
 
 //export dsstne_configure
-func dsstne_configure(options *C.const_char, err *C.dsstne_error) C.dsstne_status {
+func dsstne_configure(optionText *C.const_char, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_configure", err, func() error {
-		o, err := readOptions(options, "library options")
+		o, err := optionsIn(optionText, func(text []byte) (options.Library, error) {
+			return options.ReadLibrary(text, readInjection)
+		})
 		if err != nil {
 			return err
 		}
-		threads := int(o.Int("threads", -1, threadCount))
-		set := o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
-		folders := o.Strings("libraries")
-		told := o.Type("keep_devices") != strictjson.Missing
-		keep := o.Bool("keep_devices", true)
-		readInjection(o)
-		if err := o.Done(); err != nil {
-			return err
+		if o.KeepDevices != nil {
+			devices.KeepIdle(*o.KeepDevices)
 		}
-		if told {
-			program.KeepIdle(keep)
+		if o.Folders != nil {
+			kernels.SetLibraryFolders(o.Folders)
 		}
-		if folders != nil {
-			kernels.SetLibraryFolders(folders)
-		}
-		return program.Configure(threads, set)
+		return devices.Configure(o.Threads, o.InstructionSet)
 	})
 }
 

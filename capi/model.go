@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"dsstne/engine/model"
-	"dsstne/engine/network"
+	"dsstne/engine/options"
 )
 
 type modelObject struct{ *model.Model }
@@ -16,42 +16,35 @@ func (*modelObject) kind() kind     { return modelKind }
 func (m *modelObject) close() error { return m.Close() }
 
 //export dsstne_model_create
-func dsstne_model_create(definition, options *C.const_char, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
+func dsstne_model_create(definition, optionText *C.const_char, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_create", err, func() error {
 		text, err := requiredText(definition, "definition")
 		if err := first(err, notNull(out, "out")); err != nil {
 			return err
 		}
-		o, err := readModelOptions(options)
+		o, err := optionsIn(optionText, options.ReadModel)
 		if err != nil {
 			return err
 		}
 		return openModel(out, func() (*model.Model, error) {
-			net, err := network.Parse([]byte(text))
+			form, err := model.ReadForm([]byte(text), o.Sizes)
 			if err != nil {
 				return nil, err
 			}
-			if net, err = net.WithSizes(o.sizes); err != nil {
-				return nil, err
-			}
-			return model.Create(net, o.create)
+			return model.Create(form, o.Create)
 		})
 	})
 }
 
 //export dsstne_model_load
-func dsstne_model_load(path, options *C.const_char, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
+func dsstne_model_load(path, optionText *C.const_char, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_load", err, func() error {
 		file, err := requiredText(path, "path")
 		if err := first(err, notNull(out, "out")); err != nil {
 			return err
 		}
-		o, err := readOptions(options, "load options")
+		threads, err := optionsIn(optionText, options.ReadLoad)
 		if err != nil {
-			return err
-		}
-		threads := readThreads(o)
-		if err := o.Done(); err != nil {
 			return err
 		}
 		return openModel(out, func() (*model.Model, error) { return model.Load(file, threads) })
@@ -73,17 +66,17 @@ func openModel(out *C.dsstne_model, open func() (*model.Model, error)) error {
 }
 
 //export dsstne_model_save
-func dsstne_model_save(handle C.dsstne_model, path, options *C.const_char, err *C.dsstne_error) C.dsstne_status {
+func dsstne_model_save(handle C.dsstne_model, path, optionText *C.const_char, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_save", err, func() error {
 		file, err := requiredText(path, "path")
 		if err != nil {
 			return err
 		}
-		attributes, err := readAttributes(options)
+		attributes, err := optionsIn(optionText, options.ReadAttributes)
 		if err != nil {
 			return err
 		}
-		return with(uint64(handle), "model", "dsstne_model_save", reading, func(m *modelObject) error {
+		return with(uint64(handle), "model", "dsstne_model_save", sharing, func(m *modelObject) error {
 			return hop(func() error { return m.Save(file, attributes) })
 		})
 	})
@@ -101,7 +94,7 @@ func dsstne_model_get_tensor(handle C.dsstne_model, name *C.const_char, dst unsa
 		if err != nil {
 			return err
 		}
-		return with(uint64(handle), "model", "dsstne_model_get_tensor", reading, func(m *modelObject) error {
+		return with(uint64(handle), "model", "dsstne_model_get_tensor", sharing, func(m *modelObject) error {
 			return hop(func() error { return m.GetTensor(tensor, memory) })
 		})
 	})
@@ -121,6 +114,18 @@ func dsstne_model_set_tensor(handle C.dsstne_model, name *C.const_char, src *C.c
 		}
 		return with(uint64(handle), "model", "dsstne_model_set_tensor", changing, func(m *modelObject) error {
 			return hop(func() error { return m.SetTensor(tensor, memory) })
+		})
+	})
+}
+
+//export dsstne_model_copy
+func dsstne_model_copy(handle C.dsstne_model, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_model_copy", err, func() error {
+		if err := notNull(out, "out"); err != nil {
+			return err
+		}
+		return with(uint64(handle), "model", "dsstne_model_copy", sharing, func(m *modelObject) error {
+			return openModel(out, m.Copy)
 		})
 	})
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
-	"dsstne/engine/program"
+	"dsstne/engine/devices"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -31,20 +31,20 @@ func TestABuildWithoutCUDASaysSoWhereDevicesAreListed(t *testing.T) {
 
 func TestABuildWithoutCUDASaysSoWhereADeviceIsAskedFor(t *testing.T) {
 	for _, name := range []string{"cuda", "cuda:0", "cuda:7"} {
-		_, err := program.Placement{Devices: []string{name}}.Open()
+		_, err := devices.Placement{Devices: []string{name}}.Open(nil)
 		require.ErrorContains(t, err, reason, name)
 		require.Equal(t, fault.DeviceUnavailable, fault.KindOf(err), name)
 	}
-	_, err := program.Placement{Devices: []string{"cuda:0", "cuda:1"}}.Open()
+	_, err := devices.Placement{Devices: []string{"cuda:0", "cuda:1"}}.Open(nil)
 	require.ErrorContains(t, err, "no CUDA backend")
 }
 
 func TestABuildWithoutCUDAComputesOnTheCPUUnlessToldOtherwise(t *testing.T) {
-	for _, devices := range [][]string{{"auto"}, {"all"}} {
-		ranks, err := program.Placement{Devices: devices}.Open()
-		require.NoError(t, err, devices)
-		require.Len(t, ranks, 1, devices)
-		require.Equal(t, "cpu", ranks[0].Device.Info().Name, devices)
-		require.NoError(t, program.Close(ranks))
+	for _, words := range [][]string{{"auto"}, {"all"}} {
+		opened, err := devices.Placement{Devices: words}.Open(nil)
+		require.NoError(t, err, words)
+		require.Len(t, opened.Ranks, 1, words)
+		require.Equal(t, "cpu", opened.Ranks[0].Device.Info().Name, words)
+		require.NoError(t, opened.Rest())
 	}
 }

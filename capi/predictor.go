@@ -7,8 +7,9 @@ import (
 	"unsafe"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/engine/options"
 	"dsstne/engine/predict"
+	"dsstne/internal/fault"
 )
 
 type predictor struct{ *predict.Predictor }
@@ -17,17 +18,17 @@ func (*predictor) kind() kind     { return predictorKind }
 func (p *predictor) close() error { return p.Close() }
 
 //export dsstne_predictor_open
-func dsstne_predictor_open(model C.dsstne_model, options *C.const_char, out *C.dsstne_predictor,
+func dsstne_predictor_open(model C.dsstne_model, optionText *C.const_char, out *C.dsstne_predictor,
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_predictor_open", err, func() error {
-		text, err := optionsIn(options)
+		o, err := optionsIn(optionText, options.ReadPredictor)
 		if err := first(err, notNull(out, "out")); err != nil {
 			return err
 		}
 		return with(uint64(model), "model", "dsstne_predictor_open", sharing, func(m *modelObject) error {
 			var p *predict.Predictor
 			err := here(func() (err error) {
-				p, err = predict.Open(m.Model, text)
+				p, err = predict.Open(m.Model, o)
 				return err
 			})
 			if err != nil {
@@ -49,8 +50,27 @@ func dsstne_predictor_bind(handle C.dsstne_predictor, layer *C.const_char, data 
 		}
 		return with(uint64(handle), "predictor", "dsstne_predictor_bind", changing, func(p *predictor) error {
 			return with(uint64(data), "dataset", "dsstne_predictor_bind", sharing, func(d *dataset) error {
-				return p.Bind(name, d.Matrix)
+				return p.Bind(name, d.matrix)
 			})
+		})
+	})
+}
+
+//export dsstne_predictor_plan
+func dsstne_predictor_plan(handle C.dsstne_predictor, optionText *C.const_char, buf *C.char, length *C.size_t,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_predictor_plan", err, func() error {
+		o, err := optionsIn(optionText, options.ReadPlan)
+		if err := first(err, notNull(length, "len")); err != nil {
+			return err
+		}
+		return with(uint64(handle), "predictor", "dsstne_predictor_plan", reading, func(p *predictor) error {
+			text, err := p.Plan(o.Layer, o.K)
+			if err != nil {
+				return err
+			}
+			textOut(text, buf, length)
+			return nil
 		})
 	})
 }
@@ -79,7 +99,7 @@ func dsstne_predictor_predict(handle C.dsstne_predictor, layer *C.const_char, ro
 
 //export dsstne_predictor_recommend
 func dsstne_predictor_recommend(handle C.dsstne_predictor, rows *C.const_int64, nRows C.int64_t, exclude C.dsstne_dataset,
-	items *C.const_int32, nItems, k C.int64_t, options *C.const_char, ids *C.int32_t, scores *C.float,
+	items *C.const_int32, nItems, k C.int64_t, optionText *C.const_char, ids *C.int32_t, scores *C.float,
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_predictor_recommend", err, func() error {
 		chosen, err := optionalSlice((*int64)(rows), int64(nRows), "n_rows")
@@ -90,7 +110,7 @@ func dsstne_predictor_recommend(handle C.dsstne_predictor, rows *C.const_int64, 
 		if err != nil {
 			return err
 		}
-		o, err := readRecommendOptions(options, listed)
+		o, err := rankingIn(optionText, listed, options.ReadRecommend)
 		if err != nil {
 			return err
 		}
@@ -99,8 +119,8 @@ func dsstne_predictor_recommend(handle C.dsstne_predictor, rows *C.const_int64, 
 			return err
 		}
 		return predicting(handle, "dsstne_predictor_recommend", chosen, int64(nRows), func(p *predictor) error {
-			return withOptionalMatrix(exclude, "exclude", "dsstne_predictor_recommend", func(seen *csr.Matrix) error {
-				return p.Recommend(o.layer, chosen, seen, o.filter, int64(k), top.ids, top.scores)
+			return withOptionalMatrix(exclude, "exclude", "dsstne_predictor_recommend", func(seen csr.Source) error {
+				return p.Recommend(o.Layer, chosen, seen, o.Filter, int64(k), top.ids, top.scores)
 			})
 		})
 	})
@@ -108,7 +128,7 @@ func dsstne_predictor_recommend(handle C.dsstne_predictor, rows *C.const_int64, 
 
 //export dsstne_predictor_neighbors
 func dsstne_predictor_neighbors(handle C.dsstne_predictor, tensor *C.const_char, queries *C.const_int32, nQueries C.int64_t,
-	items *C.const_int32, nItems, k C.int64_t, options *C.const_char, ids *C.int32_t, scores *C.float,
+	items *C.const_int32, nItems, k C.int64_t, optionText *C.const_char, ids *C.int32_t, scores *C.float,
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_predictor_neighbors", err, func() error {
 		name, err := textIn(tensor, "tensor")
@@ -123,7 +143,7 @@ func dsstne_predictor_neighbors(handle C.dsstne_predictor, tensor *C.const_char,
 		if err != nil {
 			return err
 		}
-		o, err := readNeighborOptions(options, listed)
+		o, err := rankingIn(optionText, listed, options.ReadNeighbors)
 		if err != nil {
 			return err
 		}
@@ -132,8 +152,8 @@ func dsstne_predictor_neighbors(handle C.dsstne_predictor, tensor *C.const_char,
 			return err
 		}
 		return with(uint64(handle), "predictor", "dsstne_predictor_neighbors", reading, func(p *predictor) error {
-			return here(func() error {
-				return p.Neighbors(name, asked, o.filter, o.neighbors, int64(k), top.ids, top.scores)
+			return fanOut(len(p.Ranks), func() error {
+				return p.Neighbors(name, asked, o.Filter, o.Neighbors, int64(k), top.ids, top.scores)
 			})
 		})
 	})
@@ -141,7 +161,7 @@ func dsstne_predictor_neighbors(handle C.dsstne_predictor, tensor *C.const_char,
 
 //export dsstne_predictor_evaluate
 func dsstne_predictor_evaluate(handle C.dsstne_predictor, targets, exclude C.dsstne_dataset, rows *C.const_int64,
-	nRows C.int64_t, items *C.const_int32, nItems C.int64_t, options *C.const_char, buf *C.char, length *C.size_t,
+	nRows C.int64_t, items *C.const_int32, nItems C.int64_t, optionText *C.const_char, buf *C.char, length *C.size_t,
 	perRow *C.double, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_predictor_evaluate", err, func() error {
 		chosen, err := optionalSlice((*int64)(rows), int64(nRows), "n_rows")
@@ -152,26 +172,26 @@ func dsstne_predictor_evaluate(handle C.dsstne_predictor, targets, exclude C.dss
 		if err != nil {
 			return err
 		}
-		o, err := readEvaluateOptions(options, listed)
+		o, err := rankingIn(optionText, listed, options.ReadEvaluate)
 		if err != nil {
 			return err
 		}
 		var values []float64
 		if perRow != nil {
-			values, err = table((*float64)(perRow), int64(nRows), int64(len(o.metrics)), "per_row", "n_rows", "metrics")
+			values, err = table((*float64)(perRow), int64(nRows), int64(len(o.Metrics)), "per_row", "n_rows", "metrics")
 			if err != nil {
 				return err
 			}
 		}
 		const call = "dsstne_predictor_evaluate"
 		return predicting(handle, call, chosen, int64(nRows), func(p *predictor) error {
-			return withMatrix(targets, "targets", call, func(wanted *csr.Matrix) error {
-				return withOptionalMatrix(exclude, "exclude", call, func(seen *csr.Matrix) error {
-					result, err := p.Evaluate(o.layer, wanted, seen, chosen, o.filter, o.metrics, values)
+			return withMatrix(targets, "targets", call, func(wanted csr.Source) error {
+				return withOptionalMatrix(exclude, "exclude", call, func(seen csr.Source) error {
+					result, err := p.Evaluate(o.Layer, wanted, seen, chosen, o.Filter, o.Metrics, values)
 					if err != nil {
 						return err
 					}
-					text, err := describeResult(o.metrics, result)
+					text, err := describeResult(o.Metrics, result)
 					if err != nil {
 						return err
 					}
@@ -197,17 +217,17 @@ func predicting(handle C.dsstne_predictor, call string, chosen []int64, n int64,
 			return fault.New(fault.InvalidArgument,
 				"rows is null, which means every row, but n_rows is %d and the bound datasets have %d rows", n, bound)
 		}
-		return here(func() error { return body(p) })
+		return fanOut(len(p.Ranks), func() error { return body(p) })
 	})
 }
 
 // withMatrix runs body with the matrix of a dataset that is an argument of a call.
-func withMatrix(handle C.dsstne_dataset, name, call string, body func(*csr.Matrix) error) error {
-	return with(uint64(handle), name, call, sharing, func(d *dataset) error { return body(d.Matrix) })
+func withMatrix(handle C.dsstne_dataset, name, call string, body func(csr.Source) error) error {
+	return with(uint64(handle), name, call, sharing, func(d *dataset) error { return body(d.matrix) })
 }
 
 // withOptionalMatrix is withMatrix for a handle that may be 0, which gives nil.
-func withOptionalMatrix(handle C.dsstne_dataset, name, call string, body func(*csr.Matrix) error) error {
+func withOptionalMatrix(handle C.dsstne_dataset, name, call string, body func(csr.Source) error) error {
 	if handle == 0 {
 		return body(nil)
 	}

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // statuses maps kinds of errors to the ABI's codes. It is written out, although the numbers agree, because the compiler

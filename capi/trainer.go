@@ -6,8 +6,9 @@ import "C"
 import (
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/engine/options"
 	"dsstne/engine/train"
+	"dsstne/internal/fault"
 )
 
 type trainer struct{ *train.Trainer }
@@ -16,15 +17,15 @@ func (*trainer) kind() kind     { return trainerKind }
 func (t *trainer) close() error { return t.Close() }
 
 //export dsstne_trainer_open
-func dsstne_trainer_open(model C.dsstne_model, options *C.const_char, out *C.dsstne_trainer,
+func dsstne_trainer_open(model C.dsstne_model, optionText *C.const_char, out *C.dsstne_trainer,
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_trainer_open", err, func() error {
-		text, err := optionsIn(options)
+		o, err := optionsIn(optionText, options.ReadTrainer)
 		if err := first(err, notNull(out, "out")); err != nil {
 			return err
 		}
 		return with(uint64(model), "model", "dsstne_trainer_open", sharing, func(m *modelObject) error {
-			t, err := train.Open(m.Model, text)
+			t, err := train.Open(m.Model, o)
 			if err != nil {
 				return err
 			}
@@ -44,7 +45,7 @@ func dsstne_trainer_bind(handle C.dsstne_trainer, layer *C.const_char, data C.ds
 		}
 		return with(uint64(handle), "trainer", "dsstne_trainer_bind", changing, func(t *trainer) error {
 			return with(uint64(data), "dataset", "dsstne_trainer_bind", sharing, func(d *dataset) error {
-				return hop(func() error { return t.Bind(name, d.Matrix) })
+				return hop(func() error { return t.Bind(name, d.matrix) })
 			})
 		})
 	})
@@ -77,7 +78,11 @@ func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds
 			}
 		}
 		return with(uint64(handle), "trainer", "dsstne_trainer_run", changing, func(t *trainer) error {
-			p, err := t.Run(uint64(maxSteps), float64(maxSeconds))
+			var p train.Progress
+			err := fanOut(len(t.Ranks), func() (err error) {
+				p, err = t.Run(uint64(maxSteps), float64(maxSeconds))
+				return err
+			})
 			switch fault.KindOf(err) {
 			case fault.OK, fault.Cancelled, fault.NotFinite:
 				progressOut(p, progress)

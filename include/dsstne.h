@@ -2,7 +2,7 @@
  *
  * Concepts
  *   A dataset is a sparse matrix in compressed row form, borrowed from the caller through the Arrow C Data Interface and
- *   never copied. A model is a network definition with its weights. A trainer improves a model with datasets that are
+ *   never copied. A model is a network, or another way to score, with its weights. A trainer improves a model with datasets that are
  *   bound to the model's layers. A predictor computes scores, top-k lists, neighbours and metrics from a model.
  *
  * Conventions
@@ -19,13 +19,15 @@
  *   No function calls back into the caller, and nothing here has to be freed by the caller.
  *
  * Threads
- *   Any function may be called from any thread. Calls that use one handle at the same time are refused with DSSTNE_BUSY,
- *   except dsstne_cancel, the *_progress and the *_describe functions, which are always allowed. A process that forks
- *   after its first call must not call any function in the child.
+ *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time; other
+ *   calls that use one handle at the same time are refused with DSSTNE_BUSY, except dsstne_cancel, the *_progress and the
+ *   *_describe functions, which are always allowed. dsstne_trainer_run and dsstne_model_set_tensor change the model. A
+ *   process that forks after its first call must not call any function in the child.
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs; every struct begins with its size as the caller knows it (struct_size). This is ABI 1.0.
+ *   structs; every struct begins with its size as the caller knows it (struct_size). This is ABI 1.1.
+ *   1.1 adds dsstne_model_copy and dsstne_predictor_plan.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -37,7 +39,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 0)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 1)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -150,10 +152,10 @@ typedef struct dsstne_dataset_info {
   int64_t rows;
   int64_t columns;
   int64_t non_zeros;     /* stored entries */
-  int64_t bytes;         /* of the borrowed arrays */
+  int64_t bytes;         /* of the arrays */
   double minimum;        /* smallest and largest stored value; 0 when there is none */
   double maximum;
-  const void *offsets;   /* first row offset, first index and first value in the caller's own memory */
+  const void *offsets;   /* first row offset, first index and first value in the caller's own memory; null for a file */
   const void *indices;
   const void *values;    /* null when value_bits is 0 */
 } dsstne_dataset_info;
@@ -165,6 +167,7 @@ typedef struct dsstne_dataset_info {
  * Options: {"columns": n (required), "allow_not_finite": false, "threads": n}. */
 dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray *array, const char *options,
                                   dsstne_dataset *out, dsstne_error *err);
+
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
 /* Refused with DSSTNE_BUSY while it is bound to an open trainer or predictor. */
@@ -172,7 +175,12 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* ---- model ---- */
 
-/* Builds a model from a network definition (JSON, see docs/network.md). Options: {"seed": 0, "threads": n,
+/* Builds a model from a network definition (JSON, see docs/network.md), or from the definition of a model that scores by weights
+ * between items, x W + b: {"kind": "item_weights", "items": n, "weight": "dense"|"csr"|"none", "entries": n, "bias": false}.
+ * entries is the number of stored entries, for "csr" only. Such a model has a layer "input" and a layer "output" of n items, and
+ * tensors that begin as zeros: "weight" (F32 [n, n]), or "weight.offsets" (I64 [n + 1]), "weight.indices" (I32, ascending in each
+ * row) and "weight.values" (F32), and "bias" (F32 [n, 1]). A stored weight is checked whole before it is used or saved:
+ * DSSTNE_INVALID_DATA. It is not trained. Options: {"seed": 0, "threads": n,
  * "sizes": {"layer": n, ...}, "memory_limit": bytes, "step": 0}: sizes replaces "auto" in the definition; step is the
  * number of steps that the weights have seen, for a model that is put together by dsstne_model_set_tensor. Weights that do
  * not fit into memory_limit, or into the available memory, are refused before anything is allocated. */
@@ -186,18 +194,27 @@ dsstne_status dsstne_model_load(const char *path, const char *options, dsstne_mo
  * by dsstne_model_describe; without the key, or with null options, they stay what they are. */
 dsstne_status dsstne_model_save(dsstne_model model, const char *path, const char *options, dsstne_error *err);
 
-/* JSON: {"network": definition, "parameters": n, "bytes": n, "step": n, "attributes": {...},
- * "tensors": [{"name", "dtype", "shape", "layer"}]}. */
+/* JSON: {"network": definition, "definition": {...}, "layers": [{"name", "kind", "size"}], "parameters": n, "bytes": n, "step": n,
+ * "attributes": {...}, "tensors": [{"name", "dtype", "shape", "layer", "role"}]}. network is null for a model that is not one;
+ * definition is what dsstne_model_create makes the same model of. role is "weight" (trained) or "fixed" (given). */
 dsstne_status dsstne_model_describe(dsstne_model model, char *buf, size_t *len, dsstne_error *err);
 
-/* Copies a whole tensor out or in; bytes must be its size. dtype is "F32", "U8" or "I64" as in the description.
+/* Copies a whole tensor out or in; bytes must be its size. dtype is "F32", "U8", "I64" or "I32" as in the description.
  * Setting "items.bytes" (U8) and then "items.offsets" (I64, one more than items) gives the items names; both may have any
- * size; all other names must exist. Set values must be finite. */
+ * size; threads that name the items of one model must take turns. All other names must exist. Set values must be finite. */
 dsstne_status dsstne_model_get_tensor(dsstne_model model, const char *name, void *dst, size_t bytes, dsstne_error *err);
 dsstne_status dsstne_model_set_tensor(dsstne_model model, const char *name, const void *src, size_t bytes,
                                       dsstne_error *err);
 
-/* Refused with DSSTNE_BUSY while a trainer or predictor uses it. */
+/* Makes a model with the same network, weights, step, attributes and names of items. This takes hardly any time and
+ * memory: both models share the tensors until one of them is changed. dsstne_model_set_tensor then copies the tensor that
+ * it sets, and dsstne_trainer_run copies all shared weights before its first step; the other model stays as it is. Until
+ * then dsstne_trainer_plan lists these weights as parts ("a private copy of <tensor>"), and a run for which they do not
+ * fit is DSSTNE_OUT_OF_MEMORY. The models may be used at the same time and closed in any order. Refused with DSSTNE_BUSY
+ * while the model is trained or changed. Since ABI 1.1. */
+dsstne_status dsstne_model_copy(dsstne_model model, dsstne_model *out, dsstne_error *err);
+
+/* Refused with DSSTNE_BUSY while a trainer or predictor uses it. Memory that copies share is freed with the last one. */
 dsstne_status dsstne_model_close(dsstne_model model, dsstne_error *err);
 
 /* ---- trainer ---- */
@@ -216,7 +233,7 @@ typedef struct dsstne_progress {
   double seconds;              /* of the running or last run */
 } dsstne_progress;
 
-/* Options: {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...}, "batch_size": 512, "seed": 0,
+/* Models that are not networks are DSSTNE_INVALID_ARGUMENT. Options: {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...}, "batch_size": 512, "seed": 0,
  * "shuffle": true, "devices": "auto", "precision": "float32", "threads": n, "memory_limit": bytes} (docs/training.md). */
 dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstne_trainer *out, dsstne_error *err);
 
@@ -244,6 +261,11 @@ dsstne_status dsstne_predictor_open(dsstne_model model, const char *options, dss
 dsstne_status dsstne_predictor_bind(dsstne_predictor predictor, const char *layer, dsstne_dataset dataset,
                                     dsstne_error *err);
 
+/* JSON of what recommending k items takes and does, as dsstne_trainer_plan has it; allocates nothing. Inputs that no dataset is
+ * bound to count as batches without entries. Options: {"k": 10, "layer": "name"}. Since ABI 1.1. */
+dsstne_status dsstne_predictor_plan(dsstne_predictor predictor, const char *options, char *buf, size_t *len,
+                                    dsstne_error *err);
+
 /* In the four calls below, rows (n_rows of them) chooses examples of the bound datasets in any order; null means all, and
  * n_rows is then their number. */
 
@@ -261,7 +283,8 @@ dsstne_status dsstne_predictor_recommend(dsstne_predictor predictor, const int64
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
 
 /* The k nearest rows of a weight (null = the output layer's, so items) for each query row, the query itself left out.
- * Options: {"metric": "cosine"|"dot", "items": "allow"|"deny", "include_self": false}. */
+ * "entry" ranks the entries of the query's row instead, of a weight between items.
+ * Options: {"metric": "cosine"|"dot"|"entry", "items": "allow"|"deny", "include_self": false}. */
 dsstne_status dsstne_predictor_neighbors(dsstne_predictor predictor, const char *tensor, const int32_t *queries,
                                          int64_t n_queries, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);

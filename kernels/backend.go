@@ -1,9 +1,13 @@
 package kernels
 
+import "dsstne/internal/fault"
+
 // Backend is one way to compute: "reference", "cpu", "cuda".
 type Backend interface {
-	// Name is the word used in a device specification such as "cpu" or "cuda:0".
+	// Name is the word of its devices: "cpu", or "cuda" of "cuda:0".
 	Name() string
+	// Role says what its devices are for.
+	Role() Role
 	// Devices lists what is there; the reason of an absent device is in its Missing field.
 	Devices() []DeviceInfo
 	// Extras lists libraries of others that its devices use where they are installed; none if it has no device.
@@ -12,6 +16,44 @@ type Backend interface {
 	Open(id int, options Options) (Device, error)
 	// Join makes devices of the backend a group: a communicator for each, by rank.
 	Join([]Device) ([]Communicator, error)
+}
+
+// Role is what the devices of a backend are for, and how they are numbered.
+type Role int
+
+// An Accelerator's devices are used wherever there are any; a number behind its name is that of a device. The Host is used where
+// there is none; a number behind its name makes so many virtual devices of the one that there is. An Oracle is for tests.
+const (
+	Accelerator Role = iota
+	Host
+	Oracle
+)
+
+// Absent stands for a backend that a build leaves out.
+type Absent struct{ Backend, Reason string }
+
+// Name is the word of its devices.
+func (a Absent) Name() string { return a.Backend }
+
+// Role is that of an accelerator: every build has a host.
+func (Absent) Role() Role { return Accelerator }
+
+// Devices says why there are none.
+func (a Absent) Devices() []DeviceInfo {
+	return []DeviceInfo{{Name: a.Backend, Available: -1, Missing: a.Reason}}
+}
+
+// Extras lists none.
+func (Absent) Extras() []Extra { return nil }
+
+// Open says why it cannot.
+func (a Absent) Open(int, Options) (Device, error) {
+	return nil, fault.New(fault.DeviceUnavailable, "%s", a.Reason)
+}
+
+// Join is never reached.
+func (a Absent) Join([]Device) ([]Communicator, error) {
+	return nil, fault.New(fault.DeviceUnavailable, "%s", a.Reason)
 }
 
 // Extra describes a library that a backend can do without.
@@ -59,56 +101,61 @@ const (
 	TensorFloat32
 )
 
-// Device owns memory and runs ops. Methods are called from one goroutine at a time.
+// Device owns memory and does operations. Methods are called from one goroutine at a time. A device with memory of its own is
+// also a Separate.
 //
-// An op returns *NotFiniteError when a loss, gradient or weight became NaN or infinite. Some rows are updated then and some
-// are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not finite is
-// reported at the latest by the op that reads it.
+// An operation returns *NotFiniteError when a loss, gradient or weight became NaN or infinite. Some rows are updated then and
+// some are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not
+// finite is reported at the latest by the operation that reads it.
 //
-// An op that is called while its step runs (see Run) may return before it is done; Settle tells then how the step went. An op
-// that is called outside is done when it returns.
+// An operation that is called while its step runs (see Run) may return before it is done; Settle reports the outcome of the
+// step. An operation that is called outside a step is done when it returns.
 type Device interface {
-	// Info describes the device, but for Available, which takes a look at the system.
+	Memory
+	Stepper
+	Operations
+	// Info describes the device, except for Available, which needs a look at the system.
 	Info() DeviceInfo
+	Close() error
+}
+
+// Memory is the memory that a device computes in.
+type Memory interface {
 	// Available is how many bytes could be allocated now, -1 if unknown.
 	Available() int64
 	// Alloc returns zeroed memory outside the Go heap for n elements of 4 bytes, or fault.OutOfMemory.
 	Alloc(n int64) (Buffer, error)
-	// Reaches tells whether ops can work in a buffer, which another device may have allocated.
+	// Reaches reports whether operations can work in a buffer, which another device may have allocated.
 	Reaches(Buffer) bool
 	// Write copies elements from the host into a buffer of the device, from element at on; Read copies them back. See Bits for
 	// whole numbers.
 	Write(to Buffer, at int64, from []float32) error
 	Read(from Buffer, at int64, to []float32) error
-	// StepSize tells how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to
-	// rows rows and, by slot, up to entries stored entries; 0 where ops read the host's.
-	StepSize(rows int64, entries []int64) int64
-	// KeepSize tells how many bytes of the device's memory a dataset takes that it keeps to make batches from (Assemble); 0 where
-	// ops read the host's.
-	KeepSize(*Data) int64
-	// Keep copies a dataset to the device.
-	Keep(*Data) (Resident, error)
-	// Run begins a step: it makes the step's record and batches known to the device and calls walk, which calls the list's ops
-	// and collectives. Of a list that is not nil, a walk depends on the list alone, on no number of a step: a device may keep
-	// what it has done instead of calling it again. Step and batches may be changed when Run returns; the step itself may
-	// still be under way then. After one that has failed those that were begun change no weight, until Settle has told of it; of
-	// devices that were joined, those of all from where they agree (Communicator.Agree).
-	Run(list *List, step *Step, walk func() error) error
-	// Settle waits until at most so many of the steps that Run has begun are under way, and returns the results of those that
+	// Trim gives memory back that is kept for later allocations.
+	Trim()
+}
+
+// Stepper runs lists of operations.
+type Stepper interface {
+	// Run begins a step: it makes the step's record and batches known to the device and does the list on rank, whose device
+	// this is. What a list does depends on the list alone, on no number of a step: a device may keep what it has prepared for
+	// a list instead of doing its operations one by one again. Step and batches may be changed when Run returns; the step
+	// itself may still be under way then. After a step that has failed, those that were begun change no weight, until Settle has
+	// reported it; on devices that were joined, those of all from where they agree (Communicator.Agree).
+	Run(rank Rank, list *List, step *Step) error
+	// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of those that
 	// are done, in their order, each once; they are valid until the next call. If one has failed, its error comes after the
 	// results of the steps before it; then no step is under way any more, and those after it have changed nothing.
 	Settle(underWay int) ([]Result, error)
-	// WorkspaceSize tells how many elements of scratch memory an op (a pointer to one of the structs of ops.go) needs for
-	// batches of up to rows examples; the op's Workspace field must hold at least that many when it runs. Ops without such a
-	// field need none.
+	// WorkspaceSize is the number of elements of scratch memory that an operation needs for batches of up to rows examples; its
+	// Workspace field must hold at least that many when it runs. Operations without such a field need none.
 	WorkspaceSize(op any, rows int64) int64
-	// Trim gives memory back that is kept for later allocations.
-	Trim()
-	Close() error
+}
 
-	// Fill makes initial weights; the other ops are training and inference. See ops.go for the formulas.
+// Operations are what every device computes. The structs have the formulas. Fill makes initial weights; the others are training
+// and inference.
+type Operations interface {
 	Fill(*Fill) error
-	Assemble(*Assemble, *Step) error
 	Gather(*Gather, *Step) error
 	Dense(*Dense, *Step) error
 	Activate(*Activate, *Step) error
@@ -126,6 +173,30 @@ type Device interface {
 	RankingMetrics(*RankingMetrics, *Step) error
 }
 
+// Separate is a device whose memory the host cannot reach. Steps and weights are copied to it.
+type Separate interface {
+	Device
+	// StepSize is how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to rows
+	// rows and, by slot, up to entries stored entries.
+	StepSize(rows int64, entries []int64) int64
+}
+
+// Keeper is a device that can keep datasets in its memory, and make batches of them there.
+type Keeper interface {
+	Device
+	// KeepSize is how many bytes of the device's memory a dataset takes.
+	KeepSize(*Data) int64
+	// Keep copies a dataset to the device.
+	Keep(*Data) (Resident, error)
+	Assemble(*Assemble, *Step) error
+}
+
+// ReachesHost reports whether a device computes in the host's memory.
+func ReachesHost(d Device) bool {
+	_, separate := d.(Separate)
+	return !separate
+}
+
 // MostUnderWay is how many steps may be under way while the next one is prepared.
 const MostUnderWay = 2
 
@@ -133,21 +204,6 @@ const MostUnderWay = 2
 type Result struct {
 	Number, Rows int64     // of the step; of a part of a batch, the rows of the whole
 	Loss         []float64 // by output, as Step.Loss
-}
-
-// List stands for a list of ops that runs again and again on a device, and holds what the device keeps for it.
-type List struct {
-	// Entries are, by slot, the most stored entries that a batch of the list's steps can have, where that is known.
-	Entries []int64
-	Kept    interface{ Free() }
-}
-
-// Free gives back what the device keeps.
-func (l *List) Free() {
-	if l.Kept != nil {
-		l.Kept.Free()
-		l.Kept = nil
-	}
 }
 
 // Buffer is memory of a device, counted in elements of 4 bytes.

@@ -1,6 +1,9 @@
 package kernels
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Communicator is one device's way to the others of its group. A collective is called by all of them, each with its own
 // buffers, in the same order. When it returns, the caller's device may use its buffers in what it does next. Devices are numbered.
@@ -29,3 +32,62 @@ type Communicator interface {
 
 // ErrAborted is what a collective returns when another device of the group has failed.
 var ErrAborted = errors.New("another device of the group has failed")
+
+// Count is how many numbers of a buffer a collective takes: PerRow for each row that the buffers of the list have room for, and
+// Fixed ones.
+type Count struct{ PerRow, Fixed int64 }
+
+func (c Count) of(s *Step) int64 { return c.PerRow*s.MaxRows + c.Fixed }
+
+// AllReduce sums a buffer over the ranks.
+type AllReduce struct {
+	What   string
+	Count  Count
+	Buffer Buffer
+}
+
+// Do sums.
+func (o *AllReduce) Do(r Rank, s *Step) error {
+	return r.Communicator.AllReduce(o.Buffer, o.Count.of(s))
+}
+
+func (o *AllReduce) String() string {
+	return fmt.Sprintf("AllReduce %s[%d]", o.What, o.Count.PerRow+o.Count.Fixed)
+}
+
+// AllGather collects the ranks' parts, one behind the other, on all of them.
+type AllGather struct {
+	What      string
+	Count     Count // of a part
+	Part, All Buffer
+}
+
+// Do collects.
+func (o *AllGather) Do(r Rank, s *Step) error {
+	return r.Communicator.AllGather(o.Part, o.All, o.Count.of(s))
+}
+
+func (o *AllGather) String() string { return "AllGather " + o.What }
+
+// Broadcast copies a buffer of the rank Root to the others.
+type Broadcast struct {
+	What   string
+	Count  Count
+	Buffer Buffer
+	Root   int
+}
+
+// Do copies.
+func (o *Broadcast) Do(r Rank, s *Step) error {
+	return r.Communicator.Broadcast(o.Buffer, o.Count.of(s), o.Root)
+}
+
+func (o *Broadcast) String() string { return fmt.Sprintf("Broadcast %s from %d", o.What, o.Root) }
+
+// Agree comes before the first operation that changes weights by numbers from other ranks; see Communicator.Agree.
+type Agree struct{}
+
+// Do agrees.
+func (Agree) Do(r Rank, s *Step) error { return r.Communicator.Agree(s) }
+
+func (Agree) String() string { return "Agree that all devices are well" }

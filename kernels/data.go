@@ -1,5 +1,7 @@
 package kernels
 
+import "fmt"
+
 // Data is a dataset, or the columns of it that a device has a share of, as a device keeps it: rows in order, columns ascending
 // in each, without duplicates or stored zeros, values of float32.
 type Data struct {
@@ -47,6 +49,20 @@ type Assemble struct {
 	Batch     Buffer // BatchPlaces tells its parts; the slot's Step.Sparse has it in Kept
 	Places    BatchPlaces
 	Workspace Buffer
+}
+
+// Do makes the batch.
+func (o *Assemble) Do(r Rank, s *Step) error { return r.Device.(Keeper).Assemble(o, s) }
+
+func (o *Assemble) String() string {
+	text := fmt.Sprintf("Assemble the batch of %s[%d] out of the device's copy of the data", o.Name, o.Places.Columns)
+	if o.Scaled {
+		text += ", scaled"
+	}
+	if o.Denoising > 0 {
+		text += fmt.Sprintf(", denoising %g", o.Denoising)
+	}
+	return text
 }
 
 // BatchPlaces tells where the parts of a batch lie in the buffer that Assemble fills, in elements of 4 bytes.

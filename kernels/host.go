@@ -6,15 +6,23 @@ import (
 	"syscall"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
-// hostBuffer is memory of the process outside the Go heap, in huge pages where the system has them.
-type hostBuffer struct {
-	mu     sync.Mutex
-	mapped []byte
-	bytes  []byte // within mapped
-	n      int64
+// HostBuffer is memory of the process outside the Go heap, in huge pages where the system has them. Several buffers may
+// have the same memory until one of them is written, see Share.
+type HostBuffer struct {
+	mu    sync.Mutex // guards pages against Share, Own and Free at the same time
+	pages *pages     // nil: none
+	n     int64
+}
+
+// pages are memory that the system gave.
+type pages struct {
+	mapped  []byte
+	bytes   []byte       // within mapped
+	users   atomic.Int64 // buffers that have it
+	copying sync.Mutex   // held by the one that is getting memory of its own
 }
 
 // hugePage is the size from which transparent huge pages can help.
@@ -38,14 +46,22 @@ var largeBuffers atomic.Int64
 func nextShift() int64 { return largeBuffers.Add(1) * pageShift % pageSize }
 
 // AllocHost returns zeroed memory for n elements of 4 bytes outside the Go heap. Pages are taken when first written.
-func AllocHost(n int64) (Buffer, error) {
+func AllocHost(n int64) (*HostBuffer, error) {
 	if n < 0 || n > (1<<62)/4 {
 		return nil, fault.New(fault.InvalidArgument, "cannot allocate %d elements", n)
 	}
-	b := &hostBuffer{n: n}
 	if n == 0 {
-		return b, nil
+		return &HostBuffer{}, nil
 	}
+	p, err := newPages(n)
+	if err != nil {
+		return nil, err
+	}
+	return &HostBuffer{pages: p, n: n}, nil
+}
+
+// newPages returns zeroed pages for n elements, with one user.
+func newPages(n int64) (*pages, error) {
 	size, shift := n*4, int64(0)
 	if size >= hugePage {
 		shift = nextShift()
@@ -58,31 +74,97 @@ func AllocHost(n int64) (Buffer, error) {
 		// Only advice: a kernel without huge pages refuses it and nothing is lost but speed.
 		_ = syscall.Madvise(mapped, madvHugepage)
 	}
-	b.mapped, b.bytes = mapped, mapped[shift:]
-	return b, nil
+	p := &pages{mapped: mapped, bytes: mapped[shift:]}
+	p.users.Store(1)
+	return p, nil
 }
 
-func (b *hostBuffer) Len() int64 { return b.n }
+// leave gives the memory back if the caller was its last user.
+func (p *pages) leave() {
+	if p.users.Add(-1) == 0 {
+		// An error here would mean that the address was not ours; there is nothing to be done about it.
+		_ = syscall.Munmap(p.mapped)
+	}
+}
 
-func (b *hostBuffer) Float32() []float32 {
-	if len(b.bytes) == 0 {
+// Share returns another buffer with the same memory, which goes back to the system when the last of them is freed.
+// Whoever is about to write one of them calls its Own before.
+func (b *HostBuffer) Share() *HostBuffer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pages != nil {
+		b.pages.users.Add(1)
+	}
+	return &HostBuffer{pages: b.pages, n: b.n}
+}
+
+// IsShared reports whether another buffer has the same memory.
+func (b *HostBuffer) IsShared() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pages != nil && b.pages.users.Load() > 1
+}
+
+// Own gives the buffer a copy of the memory for itself if another buffer has it too. Views by Slice are of the copy from
+// then on; those by Float32 and Int32 are not. Nobody may use this buffer meanwhile; the others may be read.
+func (b *HostBuffer) Own() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	shared := b.pages
+	if shared == nil {
 		return nil
 	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(&b.bytes[0])), b.n)
-}
-
-func (b *hostBuffer) Int32() []int32 {
-	if len(b.bytes) == 0 {
+	// Of two buffers that ask at the same time, one gets a copy and the other keeps the memory.
+	shared.copying.Lock()
+	defer shared.copying.Unlock()
+	if shared.users.Load() == 1 {
 		return nil
 	}
-	return unsafe.Slice((*int32)(unsafe.Pointer(&b.bytes[0])), b.n)
+	p, err := newPages(b.n)
+	if err != nil {
+		return err
+	}
+	copy(p.bytes, shared.bytes)
+	b.pages = p
+	shared.leave()
+	return nil
 }
 
-func (b *hostBuffer) Slice(from, n int64) Buffer { return hostView{b, from, n} }
+// Len is the number of elements.
+func (b *HostBuffer) Len() int64 { return b.n }
 
-// hostView is a part of a hostBuffer.
+// Float32 is a view of the memory, nil if there is none.
+func (b *HostBuffer) Float32() []float32 {
+	if b.pages == nil {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b.pages.bytes[0])), b.n)
+}
+
+// Int32 is a view of the memory, nil if there is none.
+func (b *HostBuffer) Int32() []int32 {
+	if b.pages == nil {
+		return nil
+	}
+	return unsafe.Slice((*int32)(unsafe.Pointer(&b.pages.bytes[0])), b.n)
+}
+
+// Slice is a view of a part.
+func (b *HostBuffer) Slice(from, n int64) Buffer { return hostView{b, from, n} }
+
+// Free gives the memory back, unless other buffers have it too.
+func (b *HostBuffer) Free() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pages != nil {
+		b.pages.leave()
+		b.pages, b.n = nil, 0
+	}
+}
+
+// hostView is a part of a HostBuffer.
 type hostView struct {
-	of      *hostBuffer
+	of      *HostBuffer
 	from, n int64
 }
 
@@ -105,13 +187,3 @@ func (v hostView) Int32() []int32 {
 func (v hostView) Slice(from, n int64) Buffer { return hostView{v.of, v.from + from, n} }
 
 func (v hostView) Free() {}
-
-func (b *hostBuffer) Free() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.mapped != nil {
-		// An error here would mean that the address was not ours; there is nothing to be done about it.
-		_ = syscall.Munmap(b.mapped)
-		b.mapped, b.bytes, b.n = nil, nil, 0
-	}
-}

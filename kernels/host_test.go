@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -34,5 +35,80 @@ func TestAFreedBufferIsEmpty(t *testing.T) {
 		b.Free()
 		require.Zero(t, b.Len())
 		require.Empty(t, b.Float32())
+	}
+}
+
+// numbered is a buffer of 0, 1, 2 and so on.
+func numbered(t *testing.T, n int64) *kernels.HostBuffer {
+	b, err := kernels.AllocHost(n)
+	require.NoError(t, err)
+	for i := range b.Float32() {
+		b.Float32()[i] = float32(i)
+	}
+	return b
+}
+
+func TestASharedBufferKeepsItsNumbersUntilTheLastIsFreed(t *testing.T) {
+	first := numbered(t, 1000)
+	second := first.Share()
+	third := second.Share()
+	require.Same(t, &first.Float32()[0], &third.Float32()[0])
+	first.Free()
+	first.Free() // a second call must not count for another buffer
+	require.True(t, third.IsShared())
+	second.Free()
+	require.False(t, third.IsShared())
+	require.EqualValues(t, 999, third.Float32()[999])
+	third.Free()
+	require.Empty(t, third.Float32())
+}
+
+func TestWhoOwnsItsMemoryWritesForNobodyElse(t *testing.T) {
+	for _, n := range []int64{1, 1000, 1 << 20} { // the last one in huge pages
+		one := numbered(t, n)
+		other, alone := one.Share(), numbered(t, n)
+		view := other.Slice(n-1, 1)
+		require.NoError(t, other.Own())
+		require.False(t, one.IsShared() || other.IsShared())
+		view.Float32()[0] = -1
+		require.EqualValues(t, -1, other.Float32()[n-1], "a view by Slice is of the buffer's own memory")
+		require.Equal(t, alone.Float32(), one.Float32())
+		require.Equal(t, alone.Float32()[:n-1], other.Float32()[:n-1])
+		for _, b := range []*kernels.HostBuffer{one, other, alone} {
+			place := &b.Float32()[0]
+			require.NoError(t, b.Own())
+			require.Same(t, place, &b.Float32()[0], "there is nobody to copy for")
+			b.Free()
+		}
+	}
+}
+
+func TestOfBuffersThatOwnAtTheSameTimeOneKeepsTheMemory(t *testing.T) {
+	for range 50 {
+		list := []*kernels.HostBuffer{numbered(t, 5000)}
+		place := &list[0].Float32()[0]
+		for range 3 {
+			list = append(list, list[0].Share())
+		}
+		var wait sync.WaitGroup
+		for n, b := range list {
+			wait.Go(func() {
+				if err := b.Own(); err != nil {
+					t.Error(err)
+				}
+				b.Float32()[0] = float32(n)
+			})
+		}
+		wait.Wait()
+		kept := 0
+		for n, b := range list {
+			require.EqualValues(t, n, b.Float32()[0])
+			require.EqualValues(t, 4999, b.Float32()[4999])
+			if &b.Float32()[0] == place {
+				kept++
+			}
+			b.Free()
+		}
+		require.Equal(t, 1, kept)
 	}
 }

@@ -1,5 +1,7 @@
 package kernels
 
+import "math"
+
 // LossKind names an output loss.
 type LossKind int32
 
@@ -27,6 +29,17 @@ type Loss struct {
 	OneTarget     float32
 	ZeroTarget    float32
 }
+
+// targets are, by kind, the lowest and the highest target that the loss gives a meaning to.
+var targets = [][2]float64{
+	SigmoidCrossEntropy: {0, 1},
+	ScaledMarginal:      {0, math.Inf(1)},
+	Softmax:             {0, math.Inf(1)},
+	Squared:             {math.Inf(-1), math.Inf(1)},
+}
+
+// Targets are the lowest and the highest target that the loss gives a meaning to.
+func (l Loss) Targets() (low, high float64) { return targets[l.Kind][0], targets[l.Kind][1] }
 
 // NeedsStats tells whether OutputStats must run before OutputStep.
 func (l Loss) NeedsStats() bool { return l.Kind == Softmax }

@@ -55,10 +55,3 @@ func (m *Meeting) Reset() {
 	defer m.mu.Unlock()
 	m.aborted, m.arrived = false, 0
 }
-
-// Aborted tells whether Abort was called since the last Reset.
-func (m *Meeting) Aborted() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.aborted
-}

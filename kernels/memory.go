@@ -1,17 +1,19 @@
 package kernels
 
-import (
-	"unsafe"
-
-	"dsstne/engine/fault"
-)
+import "unsafe"
 
 // HostMemory is embedded by devices that compute in the memory of the process: whatever the host can view, they reach, and
 // what the host writes is there at once.
 type HostMemory struct{}
 
 // Alloc is AllocHost.
-func (HostMemory) Alloc(n int64) (Buffer, error) { return AllocHost(n) }
+func (HostMemory) Alloc(n int64) (Buffer, error) {
+	b, err := AllocHost(n)
+	if err != nil {
+		return nil, err // b, which is nil, would be a Buffer that is not
+	}
+	return b, nil
+}
 
 // Reaches is true for buffers that have a host view.
 func (HostMemory) Reaches(b Buffer) bool { return b.Len() == 0 || b.Float32() != nil }
@@ -31,20 +33,6 @@ func (HostMemory) Read(from Buffer, at int64, to []float32) error {
 // Trim has nothing to give back.
 func (HostMemory) Trim() {}
 
-// StepSize is 0: ops read the step as it is.
-func (HostMemory) StepSize(int64, []int64) int64 { return 0 }
-
-// KeepSize is 0: batches are made on the host.
-func (HostMemory) KeepSize(*Data) int64 { return 0 }
-
-// Keep is not for devices that read the host's memory.
-func (HostMemory) Keep(*Data) (Resident, error) { return nil, errReadsHost }
-
-// Assemble is not for devices that read the host's memory.
-func (HostMemory) Assemble(*Assemble, *Step) error { return errReadsHost }
-
-var errReadsHost = fault.New(fault.Internal, "a device that computes in the host's memory keeps no data")
-
 // Bits views other numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits: two for a
 // number of 8 bytes.
 func Bits[T int32 | uint64 | float64](x []T) []float32 {
@@ -53,7 +41,7 @@ func Bits[T int32 | uint64 | float64](x []T) []float32 {
 }
 
 // View is the host's view of a buffer that holds numbers of 8 bytes; nil where Buffer.Float32 is.
-func View[T uint64 | float64](b Buffer) []T {
+func View[T uint64 | int64 | float64](b Buffer) []T {
 	x := b.Float32()
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), len(x)/2)
 }

@@ -38,22 +38,26 @@ type Rates struct {
 	Scale2       float32 // Adam's 1/(1-Beta2^step), else 1
 }
 
-// States is the number of state values a weight needs.
-func (o Optimizer) States() int {
-	switch o.Kind {
-	case SGD:
-		return 0
-	case Momentum, Nesterov, RMSProp:
-		return 1
-	default:
-		return 2
-	}
+// optimizers are, by kind, how many states a weight has, and whether a zero gradient can change a weight or its state.
+var optimizers = []struct {
+	states int
+	moves  bool
+}{
+	SGD:      {0, false},
+	Momentum: {1, true},
+	Nesterov: {1, true},
+	RMSProp:  {1, true},
+	Adam:     {2, true},
+	AdamW:    {2, true},
 }
+
+// States is the number of state values a weight needs.
+func (o Optimizer) States() int { return optimizers[o.Kind].states }
 
 // MovesUntouched tells whether a zero gradient can change a weight or its state, so that rows a batch does not touch must
 // be replayed. decay: whether weight decay applies to the tensor.
 func (o Optimizer) MovesUntouched(decay bool) bool {
-	return o.Kind != SGD || (decay && o.WeightDecay != 0)
+	return optimizers[o.Kind].moves || (decay && o.WeightDecay != 0)
 }
 
 // RatesAt gives the rates of a step (counted from 1) at a learning rate.

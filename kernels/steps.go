@@ -6,8 +6,8 @@ import "slices"
 type HostSteps struct{ done, told []Result }
 
 // Run does a step.
-func (h *HostSteps) Run(_ *List, s *Step, walk func() error) error {
-	err := walk()
+func (h *HostSteps) Run(rank Rank, list *List, s *Step) error {
+	err := list.Do(rank, s)
 	if err == nil {
 		h.done = append(h.done, Result{Number: s.Number, Rows: s.WholeRows(), Loss: slices.Clone(s.Loss)})
 	}

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+KINDS = ROOT / "kernels" / "kinds.h"
 SOURCES = ROOT / "kernels" / "cuda" / "src"
 IMAGES = ROOT / "kernels" / "cuda" / "images"
 DIGEST = IMAGES / "digest"
@@ -40,8 +41,8 @@ class CompileError(Exception):
 def digest() -> str:
     """A digest of what the images are made of: the sources, and this file with its flags and versions."""
     total = hashlib.sha256()
-    for path in [Path(__file__), *sorted(SOURCES.iterdir())]:
-        if path.suffix in (".py", ".cu", ".cuh"):
+    for path in [Path(__file__), KINDS, *sorted(SOURCES.iterdir())]:
+        if path.suffix in (".py", ".h", ".cu", ".cuh"):
             content = path.read_bytes()
             total.update(f"{path.name} {len(content)}\n".encode() + content)
     return total.hexdigest()

@@ -41,7 +41,7 @@ func benchmarkBatch(b *testing.B, rows, entries int64, denoising float32) {
 	if err := m.Validate(csr.ValidateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	r := csr.Reader{Matrix: m, Scaling: true, Denoising: denoising, Seed: 1, Stream: 3}
+	r := csr.Reader{Source: m, Scaling: true, Denoising: denoising, Seed: 1, Stream: 3}
 	var out kernels.SparseBatch
 	batch := make([]int64, rows)
 	b.ReportAllocs()
@@ -70,7 +70,7 @@ func BenchmarkValidate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(m.Bytes())
+	b.SetBytes(m.Statistics().Bytes)
 	for b.Loop() {
 		if err := m.Validate(csr.ValidateOptions{}); err != nil {
 			b.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -55,13 +55,13 @@ func fuzzBatch(t *testing.T, m *csr.Matrix, readable bool) {
 	for i := range rows {
 		rows[i] = int64(i)
 	}
-	r := csr.Reader{Matrix: m, Scaling: true, Denoising: 0.5}
+	r := csr.Reader{Source: m, Scaling: true, Denoising: 0.5}
 	var out kernels.SparseBatch
 	err := r.Batch(rows, 1, true, &out)
 	require.Equal(t, readable, err == nil)
 	requireOrdersAgree(t, &out)
-	_, _, _, _ = m.FirstOutside(0, 1)
-	require.LessOrEqual(t, m.MaxBatchEntries(1), m.MaxBatchEntries(2))
+	_, _, _, _ = csr.FirstOutside(m, 0, 1)
+	require.LessOrEqual(t, csr.MaxBatchEntries(m, 1), csr.MaxBatchEntries(m, 2))
 }
 
 // fuzzParts makes numbers out of bytes; small ones are likely and extreme ones possible.

@@ -7,20 +7,21 @@ const selectBits = 12
 
 // MaxBatchEntries is the number of stored entries of the rows longest rows together: what a batch of that many different
 // rows can hold at most. A batch that repeats rows can hold more.
-func (m *Matrix) MaxBatchEntries(rows int64) int64 {
-	if rows >= m.rows {
-		return m.nonZeros
+func MaxBatchEntries(s Source, rows int64) int64 {
+	statistics, all := s.Statistics(), s.Rows()
+	if rows >= all {
+		return statistics.NonZeros
 	}
 	if rows <= 0 {
 		return 0
 	}
 	// Radix selection of the rows-th largest length, highest digit first: memory does not grow with the matrix.
 	var threshold, above, sum int64 // lengths above the digits decided so far: how many, and their sum
-	for shift := selectBits * ((bits.Len64(uint64(m.longest)) - 1) / selectBits); shift >= 0; shift -= selectBits {
+	for shift := selectBits * ((bits.Len64(uint64(statistics.Longest)) - 1) / selectBits); shift >= 0; shift -= selectBits {
 		var count, total [1 << selectBits]int64
-		for i := range m.rows {
+		for i := range all {
 			// Clipped, because the offsets may have been changed since they were validated.
-			length := min(m.RowLength(i), m.longest)
+			length := min(s.RowLength(i), statistics.Longest)
 			if length>>(shift+selectBits) == threshold {
 				digit := length >> shift & (1<<selectBits - 1)
 				count[digit]++

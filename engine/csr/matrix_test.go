@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // small is the matrix
@@ -91,30 +91,30 @@ func TestARefusedMatrixIsNotReleased(t *testing.T) {
 func TestShapesAreReported(t *testing.T) {
 	m := opened(t, small())
 	require.Equal(t, []int64{3, 10, 5, 2, 0, 3},
-		[]int64{m.Rows(), m.Columns(), m.NonZeros(), m.RowLength(0), m.RowLength(1), m.RowLength(2)})
+		[]int64{m.Rows(), m.Columns(), m.Statistics().NonZeros, m.RowLength(0), m.RowLength(1), m.RowLength(2)})
 }
 
 func TestBytesAreThoseOfTheArrays(t *testing.T) {
-	require.Equal(t, int64(4*4+5*4+5*4), opened(t, small()).Bytes())
+	require.Equal(t, int64(4*4+5*4+5*4), opened(t, small()).Statistics().Bytes)
 }
 
 func TestWidthsAreReported(t *testing.T) {
 	m := opened(t, csr.Parts{Columns: 3, Offsets64: []int64{0, 1}, Indices32: []int32{1}, Values64: []float64{1}})
-	require.Equal(t, []int{64, 32, 64}, []int{m.OffsetBits(), m.IndexBits(), m.ValueBits()})
+	l := m.Layout()
+	require.Equal(t, []int{64, 32, 64}, []int{l.OffsetBits, l.IndexBits, l.ValueBits})
 }
 
 func TestAddressesAreTheOwners(t *testing.T) {
 	p := small()
-	offsets, indices, values := opened(t, p).Addresses()
+	l := opened(t, p).Layout()
 	require.Equal(t, []unsafe.Pointer{unsafe.Pointer(&p.Offsets32[0]), unsafe.Pointer(&p.Indices32[0]),
-		unsafe.Pointer(&p.Values32[0])}, []unsafe.Pointer{offsets, indices, values})
+		unsafe.Pointer(&p.Values32[0])}, []unsafe.Pointer{l.Offsets, l.Indices, l.Values})
 }
 
 func TestNoValuesHaveNoAddress(t *testing.T) {
 	p := small()
 	p.Values32 = nil
-	_, _, values := opened(t, p).Addresses()
-	require.Nil(t, values)
+	require.Nil(t, opened(t, p).Layout().Values)
 }
 
 func TestNoOffsetsAreZeroRows(t *testing.T) {

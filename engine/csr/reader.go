@@ -4,14 +4,14 @@ import (
 	"math"
 	"slices"
 
-	"dsstne/engine/fault"
-	"dsstne/engine/random"
+	"dsstne/internal/fault"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
-// Reader makes batches of a matrix. It keeps scratch memory from batch to batch and serves one goroutine at a time.
+// Reader makes batches of a source. It keeps scratch memory from batch to batch and serves one goroutine at a time.
 type Reader struct {
-	Matrix *Matrix
+	Source Source
 	// Scaling divides each row by its L2 norm, taken over the whole row before denoising. Empty rows stay empty.
 	Scaling bool
 	// Denoising is the probability that an entry is left out in training; the others are divided by 1-Denoising.
@@ -25,19 +25,20 @@ type Reader struct {
 	RowsOnly bool
 
 	entries  Entries
+	rows     []int64  // of the batch; Source.Read overwrites them
 	payload  []uint64 // by entry of the batch: row and bits of the value
 	keys     [2][]uint64
 	counters [maxPasses][1 << maxDigit]int32
 }
 
-// Batch fills out with rows of the matrix, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in training when
+// Batch fills out with rows of the source, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in training when
 // random.Uniform(Seed, Stream, step, u, j) < Denoising, where u is the row's place in the batch. out's slices are used again
 // if they are large enough. A row may appear more than once. After a failure out is empty.
 func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.SparseBatch) error {
 	if !(r.Denoising >= 0 && r.Denoising < 1) {
 		return fault.New(fault.InvalidArgument, "denoising is a probability below 1, not %v", r.Denoising)
 	}
-	out.Columns = r.Matrix.columns
+	out.Columns = r.Source.Columns()
 	err := r.fill(rows, step, training, out)
 	if err != nil {
 		out.Offsets = append(out.Offsets[:0], 0)
@@ -49,7 +50,7 @@ func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.Spa
 	return err
 }
 
-// fill reads the rows one after another into the row order of out.
+// fill reads the rows into the row order of out.
 func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.SparseBatch) error {
 	n, err := r.size(rows)
 	if err != nil {
@@ -58,48 +59,53 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 	out.Offsets = append(slices.Grow(out.Offsets[:0], len(rows)+1), 0)
 	out.RowSum = slices.Grow(out.RowSum[:0], len(rows))
 	e := &r.entries
-	e.Indices = slices.Grow(out.Indices[:0], n)
-	e.Values = slices.Grow(out.Values[:0], n)
+	e.Indices, e.Values, e.Ends = slices.Grow(out.Indices[:0], n), slices.Grow(out.Values[:0], n), e.Ends[:0]
+	e.limit = n + 1
 	defer func() {
 		out.Indices, out.Values = e.Indices, e.Values
 		e.Indices, e.Values = nil, nil
 	}()
+	r.rows = append(r.rows[:0], rows...)
+	if err := r.Source.Read(r.rows, e); err != nil {
+		return err
+	}
 	denoise := training && r.Denoising > 0
-	for u, row := range rows {
-		begin := len(e.Indices)
-		if err := r.Matrix.AppendRow(e, row); err != nil {
-			return err
-		}
-		if len(e.Indices) > n {
-			return fault.New(fault.InvalidData, "row %d grew while it was read: the matrix must not be changed while it is in use", row)
-		}
+	begin, filled := 0, 0 // of the row in what was read, and of what is left of the rows before
+	for u, end := range e.Ends {
+		indices, values := e.Indices[begin:end], e.Values[begin:end]
+		begin = end
 		factor := 1.0
 		if r.Scaling {
-			factor = inverseNorm(e.Values[begin:])
+			factor = inverseNorm(values)
 		}
 		if denoise {
 			factor /= 1 - float64(r.Denoising)
-			r.dropEntries(e, begin, step, int64(u))
+			kept := r.dropEntries(indices, values, step, int64(u))
+			indices, values = indices[:kept], values[:kept]
 		}
-		sum, zeros := multiply(e.Values[begin:], factor)
+		sum, zeros := multiply(values, factor)
 		if zeros { // by underflow, beside a value that is 1e38 times as large
-			kept := begin + dropZeros(e.Indices[begin:], e.Values[begin:])
-			e.Indices, e.Values = e.Indices[:kept], e.Values[:kept]
+			kept := dropZeros(indices, values)
+			indices, values = indices[:kept], values[:kept]
 		}
-		out.Offsets = append(out.Offsets, int32(len(e.Indices)))
+		copy(e.Indices[filled:], indices)
+		copy(e.Values[filled:], values)
+		filled += len(indices)
+		out.Offsets = append(out.Offsets, int32(filled))
 		out.RowSum = append(out.RowSum, sum)
 	}
+	e.Indices, e.Values = e.Indices[:filled], e.Values[:filled]
 	return nil
 }
 
 // size counts the stored entries of the batch.
 func (r *Reader) size(rows []int64) (int, error) {
-	n := int64(0)
+	n, all := int64(0), r.Source.Rows()
 	for _, row := range rows {
-		if row < 0 || row >= r.Matrix.rows {
-			return 0, fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, r.Matrix.rows)
+		if row < 0 || row >= all {
+			return 0, fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, all)
 		}
-		n += r.Matrix.RowLength(row)
+		n += r.Source.RowLength(row)
 	}
 	if n > math.MaxInt32 {
 		return 0, fault.New(fault.InvalidArgument, "a batch of %d rows holds %d entries, more than %d; choose a smaller batch size",
@@ -147,22 +153,20 @@ func multiply(values []float32, factor float64) (sum float32, zeros bool) {
 	return float32(total), zeros
 }
 
-// dropEntries leaves out entries from begin on, at random.
-func (r *Reader) dropEntries(e *Entries, begin int, step, u int64) {
+// dropEntries leaves out entries of a row, at random; it returns how many entries are left.
+func (r *Reader) dropEntries(indices []int32, values []float32, step, u int64) (kept int) {
 	var numbers [64]float32
-	kept := begin
-	for first := begin; first < len(e.Indices); first += len(numbers) {
-		end := min(first+len(numbers), len(e.Indices))
-		indices, values := e.Indices[first:end], e.Values[first:end]
-		random.UniformAt(numbers[:len(indices)], r.Seed, r.Stream, step, u, indices)
-		for i, column := range indices {
-			e.Indices[kept], e.Values[kept] = column, values[i]
+	for first := 0; first < len(indices); first += len(numbers) {
+		end := min(first+len(numbers), len(indices))
+		random.UniformAt(numbers[:end-first], r.Seed, r.Stream, step, u, indices[first:end])
+		for i := first; i < end; i++ {
+			indices[kept], values[kept] = indices[i], values[i]
 			keep := 0
-			if numbers[i] >= r.Denoising {
+			if numbers[i-first] >= r.Denoising {
 				keep = 1 // and not kept++: no processor can predict such a branch
 			}
 			kept += keep
 		}
 	}
-	e.Indices, e.Values = e.Indices[:kept], e.Values[:kept]
+	return kept
 }

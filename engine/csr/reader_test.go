@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
-	"dsstne/engine/random"
+	"dsstne/internal/fault"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -65,7 +65,7 @@ func requireOrdersAgree(t testing.TB, b *kernels.SparseBatch) {
 }
 
 func TestABatchHoldsItsRows(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, small())}, 2, 1, 0)
+	b := batchOf(t, &csr.Reader{Source: opened(t, small())}, 2, 1, 0)
 	require.Equal(t, &kernels.SparseBatch{
 		Columns: 10, Offsets: []int32{0, 3, 3, 5}, Indices: []int32{0, 2, 9, 2, 5}, Values: []float32{3, 4, -5, 1, 2},
 		RowSum: []float32{2, 0, 3},
@@ -75,7 +75,7 @@ func TestABatchHoldsItsRows(t *testing.T) {
 }
 
 func TestABatchOfRowsOnlyHasNoOrderByItem(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, small()), RowsOnly: true}, 2, 1, 0)
+	b := batchOf(t, &csr.Reader{Source: opened(t, small()), RowsOnly: true}, 2, 1, 0)
 	require.Equal(t, &kernels.SparseBatch{
 		Columns: 10, Offsets: []int32{0, 3, 3, 5}, Indices: []int32{0, 2, 9, 2, 5}, Values: []float32{3, 4, -5, 1, 2},
 		RowSum: []float32{2, 0, 3},
@@ -83,19 +83,19 @@ func TestABatchOfRowsOnlyHasNoOrderByItem(t *testing.T) {
 }
 
 func TestARowMayAppearTwiceInABatch(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, small())}, 0, 0)
+	b := batchOf(t, &csr.Reader{Source: opened(t, small())}, 0, 0)
 	require.Equal(t, []int32{2, 5, 2, 5}, b.Indices)
 	require.Equal(t, []int32{0, 1, 0, 1}, b.ItemRows)
 }
 
 func TestABatchOfNoRowsIsEmpty(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, small())})
+	b := batchOf(t, &csr.Reader{Source: opened(t, small())})
 	require.Equal(t, []int32{0}, b.Offsets)
 	require.Equal(t, []int32{0}, b.ItemOffsets)
 }
 
 func TestABatchOfEmptyRowsHasNoItems(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, small()), Scaling: true, Denoising: 0.5}, 1, 1)
+	b := batchOf(t, &csr.Reader{Source: opened(t, small()), Scaling: true, Denoising: 0.5}, 1, 1)
 	require.Equal(t, []int32{0, 0, 0}, b.Offsets)
 	require.Equal(t, []float32{0, 0}, b.RowSum)
 	require.Empty(t, b.Items)
@@ -109,27 +109,27 @@ func TestBothOrdersHoldTheSameEntries(t *testing.T) {
 		for i := range rows {
 			rows[i] = rng.Int64N(m.Rows())
 		}
-		requireOrdersAgree(t, batchOf(t, &csr.Reader{Matrix: m, Scaling: true, Denoising: 0.3, Seed: 9}, rows...))
+		requireOrdersAgree(t, batchOf(t, &csr.Reader{Source: m, Scaling: true, Denoising: 0.3, Seed: 9}, rows...))
 	}
 }
 
 func TestTheLargestItemIsFound(t *testing.T) {
 	p := csr.Parts{Columns: math.MaxInt32, Offsets32: []int32{0, 2}, Indices32: []int32{math.MaxInt32 - 1, 0}}
-	require.Equal(t, []int32{0, math.MaxInt32 - 1}, batchOf(t, &csr.Reader{Matrix: opened(t, p)}, 0).Items)
+	require.Equal(t, []int32{0, math.MaxInt32 - 1}, batchOf(t, &csr.Reader{Source: opened(t, p)}, 0).Items)
 }
 
 func TestScalingGivesRowsOfLengthOne(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, single([]int32{1, 2}, []float32{3, -4})), Scaling: true}, 0)
+	b := batchOf(t, &csr.Reader{Source: opened(t, single([]int32{1, 2}, []float32{3, -4})), Scaling: true}, 0)
 	require.Equal(t, []float32{0.6, -0.8}, b.Values)
 }
 
 func TestScalingSumsDuplicatesFirst(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, single([]int32{1, 2, 1}, []float32{1, 4, 2})), Scaling: true}, 0)
+	b := batchOf(t, &csr.Reader{Source: opened(t, single([]int32{1, 2, 1}, []float32{1, 4, 2})), Scaling: true}, 0)
 	require.Equal(t, []float32{0.6, 0.8}, b.Values)
 }
 
 func TestValuesThatScaleToZeroAreDropped(t *testing.T) {
-	b := batchOf(t, &csr.Reader{Matrix: opened(t, single([]int32{1, 2}, []float32{1e-40, 1e30})), Scaling: true}, 0)
+	b := batchOf(t, &csr.Reader{Source: opened(t, single([]int32{1, 2}, []float32{1e-40, 1e30})), Scaling: true}, 0)
 	require.Equal(t, []int32{2}, b.Indices)
 }
 
@@ -138,7 +138,7 @@ func TestDenoisingDropsWhereTheStreamSaysSo(t *testing.T) {
 	for i := range p.Indices32 {
 		p.Indices32[i] = int32(i)
 	}
-	r := csr.Reader{Matrix: opened(t, p), Denoising: 0.25, Seed: 7, Stream: random.StreamDenoising | 2}
+	r := csr.Reader{Source: opened(t, p), Denoising: 0.25, Seed: 7, Stream: random.StreamDenoising | 2}
 	var out kernels.SparseBatch
 	require.NoError(t, r.Batch([]int64{0, 0}, 42, true, &out))
 	var want []int32
@@ -154,7 +154,7 @@ func TestDenoisingDropsWhereTheStreamSaysSo(t *testing.T) {
 
 func TestKeptValuesMakeUpForDroppedOnes(t *testing.T) {
 	m := opened(t, small())
-	r := csr.Reader{Matrix: m, Denoising: 0.5}
+	r := csr.Reader{Source: m, Denoising: 0.5}
 	for _, value := range batchOf(t, &r, 0, 0, 0, 0, 0, 0, 0, 0).Values {
 		require.Contains(t, []float32{2, 4}, value)
 	}
@@ -162,14 +162,14 @@ func TestKeptValuesMakeUpForDroppedOnes(t *testing.T) {
 
 func TestScalingIsByTheWholeRow(t *testing.T) {
 	m := opened(t, single([]int32{1, 2}, []float32{3, 4}))
-	r := csr.Reader{Matrix: m, Scaling: true, Denoising: 0.5}
+	r := csr.Reader{Source: m, Scaling: true, Denoising: 0.5}
 	for _, value := range batchOf(t, &r, 0, 0, 0, 0, 0, 0, 0, 0).Values {
 		require.Contains(t, []float32{1.2, 1.6}, value)
 	}
 }
 
 func TestNothingIsDroppedOutsideOfTraining(t *testing.T) {
-	r := csr.Reader{Matrix: opened(t, small()), Denoising: 0.9}
+	r := csr.Reader{Source: opened(t, small()), Denoising: 0.9}
 	var out kernels.SparseBatch
 	require.NoError(t, r.Batch([]int64{0, 2}, 1, false, &out))
 	require.Equal(t, []float32{1, 2, 3, 4, -5}, out.Values)
@@ -177,24 +177,24 @@ func TestNothingIsDroppedOutsideOfTraining(t *testing.T) {
 
 func TestADenoisingThatIsNoProbabilityIsRefused(t *testing.T) {
 	for _, p := range []float32{-0.1, 1, float32(math.NaN())} {
-		r := csr.Reader{Matrix: opened(t, small()), Denoising: p}
+		r := csr.Reader{Source: opened(t, small()), Denoising: p}
 		refusal(t, fault.InvalidArgument, r.Batch([]int64{0}, 1, true, new(kernels.SparseBatch)))
 	}
 }
 
 func TestABatchWithARowThatIsNotThereIsRefused(t *testing.T) {
-	r := csr.Reader{Matrix: opened(t, small())}
+	r := csr.Reader{Source: opened(t, small())}
 	refusal(t, fault.InvalidArgument, r.Batch([]int64{0, 3}, 1, true, new(kernels.SparseBatch)))
 }
 
 func TestABatchBeyondTheLimitIsInvalidData(t *testing.T) {
-	r := csr.Reader{Matrix: opened(t, small()), Limit: 4}
+	r := csr.Reader{Source: opened(t, small()), Limit: 4}
 	require.Contains(t, refusal(t, fault.InvalidData, r.Batch([]int64{0, 2}, 1, true, new(kernels.SparseBatch))), "at most 4")
 }
 
 func TestAFailedBatchIsEmpty(t *testing.T) {
 	p := small()
-	r := csr.Reader{Matrix: opened(t, p)}
+	r := csr.Reader{Source: opened(t, p)}
 	out := batchOf(t, &r, 0, 2)
 	p.Indices32[4] = 10
 	refusal(t, fault.InvalidData, r.Batch([]int64{0, 2}, 1, true, out))
@@ -203,7 +203,7 @@ func TestAFailedBatchIsEmpty(t *testing.T) {
 }
 
 func TestAReaderWorksAfterAFailure(t *testing.T) {
-	r := csr.Reader{Matrix: opened(t, small())}
+	r := csr.Reader{Source: opened(t, small())}
 	out := new(kernels.SparseBatch)
 	require.Error(t, r.Batch([]int64{9}, 1, true, out))
 	require.NoError(t, r.Batch([]int64{0}, 1, true, out))
@@ -212,7 +212,7 @@ func TestAReaderWorksAfterAFailure(t *testing.T) {
 
 func TestBatchesAreMadeInTheSameMemory(t *testing.T) {
 	m := opened(t, randomParts(1, 100, 5000))
-	r := csr.Reader{Matrix: m, Scaling: true, Denoising: 0.5}
+	r := csr.Reader{Source: m, Scaling: true, Denoising: 0.5}
 	rows, out := make([]int64, 100), new(kernels.SparseBatch)
 	for i := range rows {
 		rows[i] = int64(i)

@@ -1,23 +1,39 @@
 package csr
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // Entries are stored entries of one or more rows: column and value.
 type Entries struct {
 	Indices []int32
 	Values  []float32
+	Ends    []int // by row that Source.Read has appended: where its entries end
 
-	keys []uint64 // room to sort a row
+	limit int      // one more than the stored entries that the rows have together; 0: any number
+	keys  []uint64 // room to sort a row
 }
 
 // Reset empties e and keeps its memory.
-func (e *Entries) Reset() { e.Indices, e.Values = e.Indices[:0], e.Values[:0] }
+func (e *Entries) Reset() { e.Indices, e.Values, e.Ends = e.Indices[:0], e.Values[:0], e.Ends[:0] }
+
+// Read appends rows to dst, see Source.
+func (m *Matrix) Read(rows []int64, dst *Entries) error {
+	return m.guarded(func() error { return m.readRows(rows, dst) })
+}
+
+func (m *Matrix) readRows(rows []int64, dst *Entries) error {
+	for _, row := range rows {
+		if err := m.AppendRow(dst, row); err != nil {
+			return err
+		}
+		dst.Ends = append(dst.Ends, len(dst.Indices))
+	}
+	return nil
+}
 
 // AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an entry
 // only says that a column is there, counted once), zeros dropped, values rounded to float32.
@@ -32,12 +48,16 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 		return err
 	}
 	at, n := len(dst.Indices), int(end-begin)
+	if dst.limit > 0 && at+n >= dst.limit {
+		return fault.New(fault.InvalidData, "row %d grew while it was read: the matrix must not be changed while it is in use",
+			m.firstRow+row)
+	}
 	dst.Indices = slices.Grow(dst.Indices, n)[:at+n]
 	dst.Values = slices.Grow(dst.Values, n)[:at+n]
 	indices, values := dst.Indices[at:], dst.Values[at:]
 	m.copyEntries(indices, values, begin)
 
-	order, bad := inspect(indices, values, uint32(m.columns), m.allowNotFinite)
+	order, bad := inspect(indices, values, uint32(m.columns), m.statistics.AllowNotFinite)
 	if bad >= 0 {
 		dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
 		if uint32(indices[bad]) >= uint32(m.columns) {
@@ -47,18 +67,18 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	}
 	kept := n
 	if order.unsorted {
-		kept = dst.sortRow(indices, values, m.hasValues)
+		kept = dst.sortRow(indices, values, m.statistics.HasValues)
 	}
 	if order.unsorted || order.zeros {
 		kept = dropZeros(indices[:kept], values[:kept])
 	}
 	dst.Indices, dst.Values = dst.Indices[:at+kept], dst.Values[:at+kept]
-	if order.unsorted && !m.allowNotFinite {
+	if order.unsorted && !m.statistics.AllowNotFinite {
 		if i := firstNotFinite(values[:kept]); i >= 0 {
 			column := indices[i]
 			dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
 			return fault.New(fault.InvalidData, "row %d, column %d: the sum of the values stored there is too large for float32; "+
-				"scale the values down", row, column)
+				"scale the values down", m.firstRow+row, column)
 		}
 	}
 	return nil
@@ -156,49 +176,4 @@ func dropZeros(indices []int32, values []float32) int {
 		}
 	}
 	return kept
-}
-
-// outside is an entry that FirstOutside looks for.
-type outside struct {
-	row, column int64
-	value       float64
-}
-
-func (o outside) Error() string {
-	return fmt.Sprintf("row %d, column %d is %g", o.row, o.column, o.value)
-}
-
-// FirstOutside finds the first entry, by row and then column, that is not in low .. high, after duplicates are summed; NaN is
-// outside of every range. Rows that have become unreadable are passed over: reading them reports why. It reads on all
-// processors; which entry is the first does not depend on them.
-func (m *Matrix) FirstOutside(low, high float64) (row, column int64, value float64, found bool) {
-	if m.canonical && !m.allowNotFinite && m.minimum >= low && m.maximum <= high {
-		return 0, 0, 0, false
-	}
-	err := m.eachRow(0, func() (func(int64) error, func()) {
-		var e Entries
-		return func(row int64) error { return m.outsideOf(&e, row, low, high) }, func() {}
-	})
-	if err == nil {
-		return 0, 0, 0, false
-	}
-	first, found := err.(outside)
-	if !found {
-		panic(err) // a panic of one of the goroutines
-	}
-	return first.row, first.column, first.value, true
-}
-
-// outsideOf returns the first entry of a row that is not in low .. high as an error; e is room to read the row.
-func (m *Matrix) outsideOf(e *Entries, row int64, low, high float64) error {
-	e.Reset()
-	if m.AppendRow(e, row) != nil {
-		return nil
-	}
-	for i, v := range e.Values {
-		if !(float64(v) >= low && float64(v) <= high) {
-			return outside{row, int64(e.Indices[i]), float64(v)}
-		}
-	}
-	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // rowOf is one row in canonical form.
@@ -163,19 +163,19 @@ func TestAFailureLeavesTheEntriesAsTheyWere(t *testing.T) {
 }
 
 func TestValuesInsideTheRangeAreNotReported(t *testing.T) {
-	_, _, _, found := opened(t, small()).FirstOutside(-5, 4)
+	_, _, _, found := csr.FirstOutside(opened(t, small()), -5, 4)
 	require.False(t, found)
 }
 
 func TestTheFirstValueOutsideTheRangeIsReported(t *testing.T) {
-	row, column, value, found := opened(t, small()).FirstOutside(0, 3)
+	row, column, value, found := csr.FirstOutside(opened(t, small()), 0, 3)
 	require.True(t, found)
 	require.Equal(t, []any{int64(2), int64(2), 4.0}, []any{row, column, value})
 }
 
 func TestASumOfDuplicatesOutsideTheRangeIsReported(t *testing.T) {
 	p := single([]int32{4, 8, 4}, []float32{1, 1, 1})
-	row, column, value, found := opened(t, p).FirstOutside(0, 1)
+	row, column, value, found := csr.FirstOutside(opened(t, p), 0, 1)
 	require.True(t, found)
 	require.Equal(t, []any{int64(0), int64(4), 2.0}, []any{row, column, value})
 }
@@ -184,7 +184,7 @@ func TestNaNIsOutsideOfEveryRange(t *testing.T) {
 	m, err := csr.New(single([]int32{4, 8}, []float32{1, float32(math.NaN())}))
 	require.NoError(t, err)
 	require.NoError(t, m.Validate(csr.ValidateOptions{AllowNotFinite: true}))
-	_, column, _, found := m.FirstOutside(math.Inf(-1), math.Inf(1))
+	_, column, _, found := csr.FirstOutside(m, math.Inf(-1), math.Inf(1))
 	require.True(t, found)
 	require.Equal(t, int64(8), column)
 }
@@ -202,7 +202,7 @@ func TestTheFirstOfManyOutsideIsReportedForAnyNumberOfThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, threads := range []int{1, 2, 8} {
 		runtime.GOMAXPROCS(threads)
-		row, column, value, found := m.FirstOutside(0, 1)
+		row, column, value, found := csr.FirstOutside(m, 0, 1)
 		require.Equal(t, []any{int64(bad), int64(0), 2.0, true}, []any{row, column, value, found})
 	}
 }

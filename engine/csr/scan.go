@@ -5,21 +5,26 @@ import (
 	"runtime"
 	"sync"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // blockEntries is about how many entries a thread reads before it looks for more work.
 const blockEntries = 1 << 16
 
-// eachRow visits the rows on up to threads goroutines (0: as many as the process has processors) and returns the error of
-// the first row, in order, whose visit fails, whatever the number of threads. Each goroutine asks for a visitor of its own
-// and for what to do at its end.
-func (m *Matrix) eachRow(threads int, visitor func() (visit func(row int64) error, done func())) error {
+// blockRows is how many rows are read at a time, so that a block has about blockEntries entries.
+func blockRows(rows, nonZeros int64) int64 {
+	return max(1, rows*blockEntries/(nonZeros+rows+1))
+}
+
+// eachBlock visits all rows, block by block, on up to threads goroutines (0: as many as the process has processors) and
+// returns the error of the first block, in order, whose visit fails, whatever the number of threads. Each goroutine asks for a
+// visitor of its own and for what to do at its end.
+func eachBlock(rows, nonZeros int64, threads int, visitor func() (visit func(first, end int64) error, done func())) error {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	block := max(1, m.rows*blockEntries/(m.nonZeros+m.rows+1))
-	s := &scan{rows: m.rows, block: block, blocks: (m.rows + block - 1) / block, failed: math.MaxInt64}
+	block := blockRows(rows, nonZeros)
+	s := &scan{rows: rows, block: block, blocks: (rows + block - 1) / block, failed: math.MaxInt64}
 	work := func() {
 		visit, done := visitor()
 		defer done()
@@ -38,7 +43,7 @@ func (m *Matrix) eachRow(threads int, visitor func() (visit func(row int64) erro
 	return s.err
 }
 
-// scan is the state that the goroutines of one eachRow share.
+// scan is the state that the goroutines of one eachBlock share.
 type scan struct {
 	rows   int64
 	block  int64 // rows per block
@@ -69,7 +74,7 @@ func (s *scan) fail(block int64, err error) {
 	}
 }
 
-func (s *scan) work(visit func(row int64) error) {
+func (s *scan) work(visit func(first, end int64) error) {
 	block := int64(0)
 	defer func() {
 		// A panic in a goroutine of its own would end the process, so it becomes the error of its block.
@@ -82,11 +87,8 @@ func (s *scan) work(visit func(row int64) error) {
 		if block, more = s.take(); !more {
 			return
 		}
-		for row := block * s.block; row < min((block+1)*s.block, s.rows); row++ {
-			if err := visit(row); err != nil {
-				s.fail(block, err)
-				break
-			}
+		if err := visit(block*s.block, min((block+1)*s.block, s.rows)); err != nil {
+			s.fail(block, err)
 		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // ValidateOptions chooses what is accepted.
@@ -13,28 +13,18 @@ type ValidateOptions struct {
 	Threads        int  // 0: as many as the process has processors
 }
 
-// summary is what Validate finds out about the whole matrix.
-type summary struct {
-	minimum, maximum float64
-	longest          int64
-	canonical        bool // every row has strictly ascending columns: no duplicates
-	allowNotFinite   bool
-}
-
-// Minimum is the smallest stored value, 0 if there is none. NaN does not count.
-func (m *Matrix) Minimum() float64 { return m.minimum }
-
-// Maximum is the largest stored value, 0 if there is none. NaN does not count.
-func (m *Matrix) Maximum() float64 { return m.maximum }
-
 // Validate reads everything once and fails with fault.InvalidData at the first row, and in it the first entry in stored
 // order, that is not valid, whatever the number of threads.
 func (m *Matrix) Validate(o ValidateOptions) error {
 	var mu sync.Mutex // guards all
 	all := nothing()
-	err := m.eachRow(o.Threads, func() (func(int64) error, func()) {
+	all.NonZeros, all.Bytes, all.HasValues = m.statistics.NonZeros, m.statistics.Bytes, m.statistics.HasValues
+	all.AllowNotFinite = o.AllowNotFinite
+	err := eachBlock(m.rows, all.NonZeros, o.Threads, func() (func(first, end int64) error, func()) {
 		found := nothing()
-		visit := func(row int64) error { return m.checkRow(row, o.AllowNotFinite, &found) }
+		visit := func(first, end int64) error {
+			return m.guarded(func() error { return m.checkRows(first, end, o.AllowNotFinite, &found) })
+		}
 		return visit, func() {
 			mu.Lock()
 			defer mu.Unlock()
@@ -44,31 +34,49 @@ func (m *Matrix) Validate(o ValidateOptions) error {
 	if err != nil {
 		return err
 	}
-	m.summary = all
-	m.allowNotFinite = o.AllowNotFinite
-	if m.minimum > m.maximum {
-		m.minimum, m.maximum = 0, 0
+	m.statistics = all
+	return nil
+}
+
+// nothing is the statistics of no rows, to merge others into.
+func nothing() Statistics {
+	return Statistics{Minimum: math.Inf(1), Maximum: math.Inf(-1), Canonical: true}
+}
+
+// merge makes s the statistics of its rows and o's.
+func (s *Statistics) merge(o Statistics) {
+	s.NonZeros, s.Bytes = s.NonZeros+o.NonZeros, s.Bytes+o.Bytes
+	s.Longest = max(s.Longest, o.Longest)
+	s.Minimum, s.Maximum = math.Min(s.Minimum, o.Minimum), math.Max(s.Maximum, o.Maximum)
+	s.HasValues = s.HasValues || o.HasValues
+	s.Canonical = s.Canonical && o.Canonical
+	s.AllowNotFinite = s.AllowNotFinite || o.AllowNotFinite
+}
+
+// ofValues is s with extremes of 0 where there is no value.
+func (s Statistics) ofValues() Statistics {
+	if s.Minimum > s.Maximum {
+		s.Minimum, s.Maximum = 0, 0
+	}
+	return s
+}
+
+// checkRows checks rows where they lie and adds what it finds to s.
+func (m *Matrix) checkRows(first, end int64, allow bool, s *Statistics) error {
+	for row := first; row < end; row++ {
+		if err := m.checkRow(row, allow, s); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func nothing() summary {
-	return summary{minimum: math.Inf(1), maximum: math.Inf(-1), canonical: true}
-}
-
-func (s *summary) merge(o summary) {
-	s.minimum, s.maximum = math.Min(s.minimum, o.minimum), math.Max(s.maximum, o.maximum)
-	s.longest = max(s.longest, o.longest)
-	s.canonical = s.canonical && o.canonical
-}
-
-// checkRow checks one row where it lies and adds what it finds to s.
-func (m *Matrix) checkRow(row int64, allow bool, s *summary) error {
+func (m *Matrix) checkRow(row int64, allow bool, s *Statistics) error {
 	begin, end, err := m.bounds(row)
 	if err != nil || begin == end {
 		return err
 	}
-	s.longest = max(s.longest, end-begin)
+	s.Longest = max(s.Longest, end-begin)
 	var badIndex int
 	var ascending bool
 	if m.indices64 != nil {
@@ -76,7 +84,7 @@ func (m *Matrix) checkRow(row int64, allow bool, s *summary) error {
 	} else {
 		badIndex, ascending = checkIndices(m.indices32[begin:end], m.columns)
 	}
-	s.canonical = s.canonical && ascending
+	s.Canonical = s.Canonical && ascending
 	badValue := -1
 	switch {
 	case m.values64 != nil:
@@ -84,7 +92,7 @@ func (m *Matrix) checkRow(row int64, allow bool, s *summary) error {
 	case m.values32 != nil:
 		badValue = checkValues(m.values32[begin:end], allow, s)
 	default:
-		s.minimum, s.maximum = min(s.minimum, 1), max(s.maximum, 1)
+		s.Minimum, s.Maximum = min(s.Minimum, 1), max(s.Maximum, 1)
 	}
 	if badIndex >= 0 && (badValue < 0 || badIndex <= badValue) {
 		return m.indexError(row, begin+int64(badIndex))
@@ -111,12 +119,12 @@ func checkIndices[I int32 | int64](indices []I, columns int64) (bad int, ascendi
 }
 
 // checkValues finds the first value that may not be, or -1, and the extremes of the others.
-func checkValues[V float32 | float64](values []V, allow bool, s *summary) int {
+func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int {
 	if low, high, fine := extremes(values); fine {
-		s.minimum, s.maximum = min(s.minimum, float64(low)), max(s.maximum, float64(high))
+		s.Minimum, s.Maximum = min(s.Minimum, float64(low)), max(s.Maximum, float64(high))
 		return -1
 	}
-	low, high := V(s.minimum), V(s.maximum)
+	low, high := V(s.Minimum), V(s.Maximum)
 	for i, value := range values {
 		if !fits(float64(value), allow) {
 			return i
@@ -128,7 +136,7 @@ func checkValues[V float32 | float64](values []V, allow bool, s *summary) int {
 			high = value
 		}
 	}
-	s.minimum, s.maximum = float64(low), float64(high)
+	s.Minimum, s.Maximum = float64(low), float64(high)
 	return -1
 }
 
@@ -174,9 +182,12 @@ const largest = 0x1.ffffffp127
 
 // stored reads entry i for an error message.
 func (m *Matrix) stored(i int64) (column int64, value float64) {
-	if m.indices64 != nil {
+	switch {
+	case m.indices64 != nil:
 		column = m.indices64[i]
-	} else {
+	case m.unsigned:
+		column = int64(uint32(m.indices32[i]))
+	default:
 		column = int64(m.indices32[i])
 	}
 	switch {
@@ -197,15 +208,15 @@ func (m *Matrix) indexError(row, entry int64) error {
 		advice = "columns are counted from 0"
 	}
 	return fault.New(fault.InvalidData, "row %d holds column %d, but the matrix has %d columns (0..%d); %s",
-		row, column, m.columns, m.columns-1, advice)
+		m.firstRow+row, column, m.columns, m.columns-1, advice)
 }
 
 func (m *Matrix) valueError(row, entry int64) error {
 	column, value := m.stored(entry)
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return fault.New(fault.InvalidData, "row %d, column %d holds %v; values must be finite: "+
-			"remove the entry, or replace its value (or allow such values with allow_not_finite)", row, column, value)
+			"remove the entry, or replace its value (or allow such values with allow_not_finite)", m.firstRow+row, column, value)
 	}
 	return fault.New(fault.InvalidData, "row %d, column %d holds %v, which is too large for float32 (%.2g); "+
-		"scale the values down", row, column, value, math.MaxFloat32)
+		"scale the values down", m.firstRow+row, column, value, math.MaxFloat32)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -106,24 +106,24 @@ func TestTheFirstOffendingRowIsReportedWithAnyNumberOfThreads(t *testing.T) {
 
 func TestExtremesAreThoseOfTheStoredValues(t *testing.T) {
 	m := opened(t, small())
-	require.Equal(t, []float64{-5, 4}, []float64{m.Minimum(), m.Maximum()})
+	require.Equal(t, []float64{-5, 4}, []float64{m.Statistics().Minimum, m.Statistics().Maximum})
 }
 
 func TestExtremesOfFloat64AreNotRounded(t *testing.T) {
 	m := opened(t, csr.Parts{Columns: 2, Offsets32: []int32{0, 2}, Indices32: []int32{0, 1}, Values64: []float64{0.1, 0.2}})
-	require.Equal(t, []float64{0.1, 0.2}, []float64{m.Minimum(), m.Maximum()})
+	require.Equal(t, []float64{0.1, 0.2}, []float64{m.Statistics().Minimum, m.Statistics().Maximum})
 }
 
 func TestExtremesWithoutValuesAreOne(t *testing.T) {
 	p := small()
 	p.Values32 = nil
 	m := opened(t, p)
-	require.Equal(t, []float64{1, 1}, []float64{m.Minimum(), m.Maximum()})
+	require.Equal(t, []float64{1, 1}, []float64{m.Statistics().Minimum, m.Statistics().Maximum})
 }
 
 func TestExtremesOfNothingAreZero(t *testing.T) {
 	m := opened(t, csr.Parts{Columns: 3, Offsets32: []int32{0, 0, 0}, Indices32: []int32{}})
-	require.Equal(t, []float64{0, 0}, []float64{m.Minimum(), m.Maximum()})
+	require.Equal(t, []float64{0, 0}, []float64{m.Statistics().Minimum, m.Statistics().Maximum})
 }
 
 func TestEntriesOutsideTheOffsetsAreNotRead(t *testing.T) {
@@ -145,20 +145,20 @@ func TestTheLongestRowsBoundABatch(t *testing.T) {
 	m := opened(t, p)
 	slices.Sort(lengths)
 	slices.Reverse(lengths)
-	want, got := []int64{0}, []int64{m.MaxBatchEntries(0)}
+	want, got := []int64{0}, []int64{csr.MaxBatchEntries(m, 0)}
 	for i, length := range lengths {
-		want, got = append(want, want[i]+length), append(got, m.MaxBatchEntries(int64(i+1)))
+		want, got = append(want, want[i]+length), append(got, csr.MaxBatchEntries(m, int64(i+1)))
 	}
 	require.Equal(t, want, got)
 }
 
 func TestABatchOfMoreRowsThanThereAreHoldsEverything(t *testing.T) {
-	require.Equal(t, int64(5), opened(t, small()).MaxBatchEntries(512))
+	require.Equal(t, int64(5), csr.MaxBatchEntries(opened(t, small()), 512))
 }
 
 func TestABatchOfEmptyRowsHoldsNothing(t *testing.T) {
 	m := opened(t, csr.Parts{Columns: 3, Offsets32: make([]int32, 9)})
-	require.Zero(t, m.MaxBatchEntries(3))
+	require.Zero(t, csr.MaxBatchEntries(m, 3))
 }
 
 func TestExtremesAreThoseOfAPlainLoopForAnyBits(t *testing.T) {
@@ -186,9 +186,9 @@ func TestExtremesAreThoseOfAPlainLoopForAnyBits(t *testing.T) {
 			err = m.Validate(csr.ValidateOptions{})
 			require.Equal(t, good, err == nil, "%v", values32)
 			if good {
-				require.Equal(t, low, m.Minimum())
-				require.Equal(t, high, m.Maximum())
-				require.False(t, math.Signbit(m.Minimum()) && m.Minimum() == 0)
+				require.Equal(t, low, m.Statistics().Minimum)
+				require.Equal(t, high, m.Statistics().Maximum)
+				require.False(t, math.Signbit(m.Statistics().Minimum) && m.Statistics().Minimum == 0)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestDescendingAndEqualColumnsAreNotCanonicalAndFarOnesAreRefused(t *testing
 		require.NoError(t, err)
 		require.NoError(t, m.Validate(csr.ValidateOptions{}))
 		out := new(kernels.SparseBatch)
-		require.NoError(t, (&csr.Reader{Matrix: m}).Batch([]int64{0}, 0, false, out))
+		require.NoError(t, (&csr.Reader{Source: m}).Batch([]int64{0}, 0, false, out))
 		require.True(t, slices.IsSorted(out.Indices))
 	}
 	for _, bad := range []int64{9, -1, math.MaxInt64, math.MinInt64, 1 << 32} {

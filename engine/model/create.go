@@ -1,26 +1,25 @@
 package model
 
 import (
-	"math"
-
-	"dsstne/engine/fault"
 	"dsstne/engine/network"
-	"dsstne/engine/random"
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
 // Options of Create.
 type Options struct {
-	Seed    uint64 // the weights are a function of network and seed alone
+	Seed    uint64 // the weights are a function of form and seed alone
 	Threads int    // 0: as many as the process may use
 	Limit   int64  // bytes that the weights may take, 0: what is available
 	Step    int64  // steps the weights have seen, for a model that is put together from another's tensors
 }
 
-// Create makes a model with fresh weights, the same bits for any number of threads. Weights that do not fit into memory are
-// fault.OutOfMemory before anything is allocated.
-func Create(net *network.Network, o Options) (*Model, error) {
-	m, specs, err := allocate(net, o.Threads, o.Limit)
+// Create makes a model with fresh weights, or zeros where the form has none to begin with: the same bits for any
+// number of threads. Weights that do not fit into memory are fault.OutOfMemory before anything is allocated.
+func Create(form Form, o Options) (*Model, error) {
+	m, specs, err := allocate(form, o.Threads, o.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +31,20 @@ func Create(net *network.Network, o Options) (*Model, error) {
 	return m, nil
 }
 
-// checkMemory compares the bytes of the weights with a limit, or with what is available.
-func checkMemory(tensors []network.Tensor, limit int64) error {
-	// In float64: sizes of absurd networks do not fit into int64, and no precision is needed to refuse them.
+// looksUp is from how many bytes on the available memory is looked up, which takes longer than making fewer weights.
+const looksUp = 1 << 24
+
+// checkMemory compares the bytes of the tensors with a limit, or with what is available.
+func checkMemory(form Form, tensors []tensor.Spec, limit int64) error {
 	var total float64
 	largest := tensors[0]
 	for _, t := range tensors {
-		total += 4 * float64(t.Rows) * float64(t.Columns)
-		if float64(t.Rows)*float64(t.Columns) > float64(largest.Rows)*float64(largest.Columns) {
+		total += t.Bytes()
+		if t.Bytes() > largest.Bytes() {
 			largest = t
 		}
 	}
-	const small = 1 << 24 // looking how much the system has takes longer than making so few weights
-	if limit == 0 && total < small {
+	if limit == 0 && total < looksUp {
 		return nil
 	}
 	what := "memory_limit"
@@ -54,28 +54,32 @@ func checkMemory(tensors []network.Tensor, limit int64) error {
 		}
 		limit, what = available, "the available memory"
 	}
-	if total > float64(limit) {
-		return fault.New(fault.OutOfMemory, "the weights need %.4g GB, %s is %.4g GB; nothing was allocated. "+
-			"The largest is %s [%d, %d] with %.4g GB. Smaller: hidden, fewer items, tied=True", total/1e9, what, float64(limit)/1e9,
-			largest.Name, largest.Rows, largest.Columns, 4*float64(largest.Rows)*float64(largest.Columns)/1e9)
+	if total <= float64(limit) {
+		return nil
 	}
-	return nil
+	hint := ""
+	if _, isNetwork := form.(*network.Network); isNetwork {
+		hint = ". Smaller: hidden, fewer items, tied=True"
+	}
+	return fault.New(fault.OutOfMemory, "the weights need %.4g GB, %s is %.4g GB; nothing was allocated. "+
+		"The largest is %s %s with %.4g GB%s", total/1e9, what, float64(limit)/1e9, largest.Name,
+		tensor.ShapeText(largest.Shape), largest.Bytes()/1e9, hint)
 }
 
-// allocate makes a model whose weights are all zero; limit as in Options.
-func allocate(net *network.Network, threads int, limit int64) (*Model, []network.Tensor, error) {
-	specs, err := net.Tensors()
+// allocate makes a model whose tensors are all zero; limit as in Options.
+func allocate(form Form, threads int, limit int64) (*Model, []tensor.Spec, error) {
+	specs, err := form.Specs()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkMemory(specs, limit); err != nil {
+	if err := checkMemory(form, specs, limit); err != nil {
 		return nil, nil, err
 	}
-	m := &Model{network: net, threads: threads}
+	m := &Model{form: form, threads: threads}
 	for _, spec := range specs {
-		t, err := newTensor(spec.Name, F32, []int64{spec.Rows, spec.Columns}, spec.Layer)
+		t, err := tensor.New(spec.Name, spec.DType, spec.Shape, spec.Layer)
 		if err != nil {
-			freeTensors(m.tensors)
+			m.free()
 			return nil, nil, err
 		}
 		m.tensors = append(m.tensors, t)
@@ -84,7 +88,7 @@ func allocate(net *network.Network, threads int, limit int64) (*Model, []network
 }
 
 // fill writes the initial numbers of every tensor. The weights lie in the host's memory, so the CPU makes them.
-func (m *Model) fill(specs []network.Tensor, o Options) error {
+func (m *Model) fill(specs []tensor.Spec, o Options) error {
 	backend := kernels.Lookup("cpu")
 	if backend == nil {
 		return fault.New(fault.Internal, "there is no backend \"cpu\" to make weights with")
@@ -95,52 +99,16 @@ func (m *Model) fill(specs []network.Tensor, o Options) error {
 	}
 	defer func() { _ = device.Close() }()
 	for i, spec := range specs {
-		kind, scale, err := begin(spec)
-		if err != nil {
-			return err
-		}
-		if kind == kernels.FillConstant && scale == 0 {
+		if spec.Fill == kernels.FillConstant && spec.Scale == 0 {
 			continue // as it was allocated
 		}
-		err = device.Fill(&kernels.Fill{
-			Kind: kind, Scale: float32(scale), Seed: o.Seed, Stream: random.StreamInit | uint32(i), Rows: spec.Rows,
-			Columns: spec.Columns, Out: m.tensors[i].buffer,
+		err := device.Fill(&kernels.Fill{
+			Kind: spec.Fill, Scale: float32(spec.Scale), Seed: o.Seed, Stream: random.StreamInit | uint32(i),
+			Rows: spec.Shape[0], Columns: spec.Shape[1], Out: m.tensors[i].Buffer(),
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// begin says how a tensor begins: s is the initializer's scale, in and out the units on both sides.
-//
-//	xavier_uniform U(-r, r), r = s sqrt(6/(in+out))    xavier_normal N(0, s^2 2/(in+out))    uniform U(-s, s)
-//	he_uniform     U(-r, r), r = s sqrt(6/in)          he_normal     N(0, s^2 2/in)          normal  N(0, s^2)
-//
-// A bias is the constant Initializer.Bias.
-func begin(spec network.Tensor) (kernels.FillKind, float64, error) {
-	init := spec.Initializer
-	scale, in, out := float64(init.Scale), float64(spec.FanIn), float64(spec.FanOut)
-	if spec.Source < 0 {
-		return kernels.FillConstant, float64(init.Bias), nil
-	}
-	switch init.Kind {
-	case network.XavierUniform:
-		return kernels.FillUniform, scale * math.Sqrt(6/(in+out)), nil
-	case network.XavierNormal:
-		return kernels.FillNormal, scale * math.Sqrt(2/(in+out)), nil
-	case network.HeUniform:
-		return kernels.FillUniform, scale * math.Sqrt(6/in), nil
-	case network.HeNormal:
-		return kernels.FillNormal, scale * math.Sqrt(2/in), nil
-	case network.Uniform:
-		return kernels.FillUniform, scale, nil
-	case network.Normal:
-		return kernels.FillNormal, scale, nil
-	case network.Constant:
-		return kernels.FillConstant, scale, nil
-	default:
-		return 0, 0, fault.New(fault.Internal, "%s: initializer %d is unknown", spec.Name, init.Kind)
-	}
 }

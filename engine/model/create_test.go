@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 func TestInitialWeightsHaveTheSameBitsForAnyNumberOfThreads(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"dsstne/engine/fault"
-	"dsstne/engine/network"
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
 )
 
 // Names of items are two tensors, as in Arrow: the name of item i is items.bytes[items.offsets[i]:items.offsets[i+1]].
@@ -27,7 +27,7 @@ func (m *Model) stageItemBytes(src []byte) error {
 func (m *Model) setItemOffsets(src []byte) error {
 	if len(src)%8 != 0 {
 		return fault.New(fault.InvalidArgument, "%s has 8 bytes an element, %s bytes are not a multiple of that",
-			itemOffsets, grouped(int64(len(src))))
+			itemOffsets, fault.Grouped(int64(len(src))))
 	}
 	offsets := make([]int64, len(src)/8)
 	for i := range offsets {
@@ -43,23 +43,23 @@ func (m *Model) setItemOffsets(src []byte) error {
 		}
 		text = slices.Clone(present.Bytes())
 	}
-	if err := checkItems(m.network, offsets, text); err != nil {
+	if err := checkItems(m.form, offsets, text); err != nil {
 		return err
 	}
 	return m.replaceItems(src, text)
 }
 
-// checkItems tells in words why names cannot be those of the network's items.
-func checkItems(net *network.Network, offsets []int64, text []byte) error {
-	if err := checkItemCount(net, int64(len(offsets))-1); err != nil {
+// checkItems tells in words why names cannot be those of the form's items.
+func checkItems(form Form, offsets []int64, text []byte) error {
+	if err := checkItemCount(form, int64(len(offsets))-1); err != nil {
 		return err
 	}
 	if offsets[0] != 0 {
 		return fault.New(fault.InvalidArgument, "%s begins with %d instead of 0", itemOffsets, offsets[0])
 	}
 	if last := offsets[len(offsets)-1]; last != int64(len(text)) {
-		return fault.New(fault.InvalidArgument, "%s ends with %s, but %s has %s bytes", itemOffsets, grouped(last), itemBytes,
-			grouped(int64(len(text))))
+		return fault.New(fault.InvalidArgument, "%s ends with %s, but %s has %s bytes", itemOffsets, fault.Grouped(last), itemBytes,
+			fault.Grouped(int64(len(text))))
 	}
 	for i := 1; i < len(offsets); i++ {
 		if offsets[i] < offsets[i-1] || offsets[i] > int64(len(text)) {
@@ -74,10 +74,10 @@ func checkItems(net *network.Network, offsets []int64, text []byte) error {
 }
 
 // checkItemCount wants as many names as an output layer has units.
-func checkItemCount(net *network.Network, count int64) error {
+func checkItemCount(form Form, count int64) error {
 	outputs := ""
-	for _, layer := range net.Layers {
-		if layer.Kind != network.Output {
+	for _, layer := range form.Ports() {
+		if !layer.Scores {
 			continue
 		}
 		if layer.Size == count {
@@ -86,37 +86,37 @@ func checkItemCount(net *network.Network, count int64) error {
 		if outputs != "" {
 			outputs += ", "
 		}
-		outputs += layer.Name + " has " + grouped(layer.Size)
+		outputs += layer.Name + " has " + fault.Grouped(layer.Size)
 	}
 	if count < 0 {
 		return fault.New(fault.InvalidArgument, "%s is empty; it needs one element more than there are items (%s)",
 			itemOffsets, outputs)
 	}
 	return fault.New(fault.InvalidArgument, "%s names were given, but output layer %s; %s needs one element more than that",
-		grouped(count), outputs, itemOffsets)
+		fault.Grouped(count), outputs, itemOffsets)
 }
 
 // replaceItems makes two new tensors the model's and frees the ones before.
 func (m *Model) replaceItems(offsets, text []byte) error {
-	cuts, err := newTensor(itemOffsets, I64, []int64{int64(len(offsets) / 8)}, -1)
+	cuts, err := tensor.New(itemOffsets, tensor.I64, []int64{int64(len(offsets) / 8)}, -1)
 	if err != nil {
 		return err
 	}
-	names, err := newTensor(itemBytes, U8, []int64{int64(len(text))}, -1)
+	names, err := tensor.New(itemBytes, tensor.U8, []int64{int64(len(text))}, -1)
 	if err != nil {
-		cuts.buffer.Free()
+		cuts.Free()
 		return err
 	}
 	copy(cuts.Bytes(), offsets)
 	copy(names.Bytes(), text)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := make([]*Tensor, 0, len(m.tensors)+2)
+	kept := make([]*tensor.Tensor, 0, len(m.tensors)+2)
 	for _, t := range m.tensors {
 		if t.Layer >= 0 {
 			kept = append(kept, t)
 		} else {
-			t.buffer.Free()
+			t.Free()
 		}
 	}
 	m.tensors = append(kept, cuts, names)

@@ -6,27 +6,25 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"dsstne/engine/fault"
-	"dsstne/engine/network"
 	"dsstne/engine/strictjson"
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
 )
 
-// Model is a network with its weights. All methods may be called at the same time from several goroutines.
+// Model is a form with its tensors. All methods may be called at the same time from several goroutines.
 type Model struct {
-	network *network.Network
+	form    Form
 	threads int
 	step    atomic.Int64
+	checked atomic.Int64 // the count of changes, plus 1, when Check last found the tensors in order
 
 	access access
 
-	mu         sync.RWMutex // guards what follows
-	tensors    []*Tensor    // weights in the order of the network, then names of items if there are any
+	mu         sync.RWMutex     // guards what follows
+	tensors    []*tensor.Tensor // those of the form in its order, then names of items if there are any
 	attributes map[string]string
 	staged     []byte // bytes of names that wait for their offsets
 }
-
-// Network is the definition; it must not be changed.
-func (m *Model) Network() *network.Network { return m.network }
 
 // Step is the number of updates that the weights have seen.
 func (m *Model) Step() int64 { return m.step.Load() }
@@ -41,15 +39,15 @@ func (m *Model) Attributes() map[string]string {
 	return maps.Clone(m.attributes)
 }
 
-// Tensors lists the weights in the order of network.Tensors, then "items.offsets" and "items.bytes" if items have names.
-func (m *Model) Tensors() []*Tensor {
+// Tensors lists the tensors of the form in its order, then "items.offsets" and "items.bytes" if items have names.
+func (m *Model) Tensors() []*tensor.Tensor {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return slices.Clone(m.tensors)
 }
 
 // Tensor finds a tensor by name; fault.NotFound names the nearest.
-func (m *Model) Tensor(name string) (*Tensor, error) {
+func (m *Model) Tensor(name string) (*tensor.Tensor, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	names := make([]string, len(m.tensors))
@@ -66,11 +64,11 @@ func (m *Model) Tensor(name string) (*Tensor, error) {
 	return nil, fault.New(fault.NotFound, "the model has no tensor %q%s", name, strictjson.Suggestion(name, names))
 }
 
-// Parameters counts the trainable numbers.
+// Parameters counts the float32 numbers, which are all that is trained or given.
 func (m *Model) Parameters() int64 {
 	var n int64
 	for _, t := range m.Tensors() {
-		if t.DType == F32 {
+		if t.DType == tensor.F32 {
 			n += t.Elements()
 		}
 	}
@@ -81,7 +79,7 @@ func (m *Model) Parameters() int64 {
 func (m *Model) Bytes() int64 {
 	var n int64
 	for _, t := range m.Tensors() {
-		n += t.size
+		n += t.Size()
 	}
 	return n
 }
@@ -97,15 +95,16 @@ func (m *Model) GetTensor(name string, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	if int64(len(dst)) != t.size {
+	if int64(len(dst)) != t.Size() {
 		return sizeMismatch(t, int64(len(dst)))
 	}
 	copy(dst, t.Bytes())
 	return nil
 }
 
-// SetTensor replaces a whole tensor by src, little-endian and row-major. Weights must exist, have the size of src and
-// stay finite. "items.bytes" and then "items.offsets" may have any size and give the items names (see items.go).
+// SetTensor replaces a whole tensor by src, little-endian and row-major. Tensors other than names must exist and have
+// the size of src, and float32 numbers must be finite. "items.bytes" and then "items.offsets" may have any size and
+// give the items names (see items.go).
 func (m *Model) SetTensor(name string, src []byte) error {
 	unlock, err := m.TryWrite()
 	if err != nil {
@@ -122,31 +121,32 @@ func (m *Model) SetTensor(name string, src []byte) error {
 	if err != nil {
 		return err
 	}
-	if int64(len(src)) != t.size {
+	if int64(len(src)) != t.Size() {
 		return sizeMismatch(t, int64(len(src)))
 	}
-	if at := firstNotFinite(src); at >= 0 {
-		return notFinite(t, at, src[4*at:])
+	if t.DType == tensor.F32 {
+		if err := t.CheckFinite(0, src); err != nil {
+			return err
+		}
+	}
+	if err := own(t); err != nil {
+		return err
 	}
 	copy(t.Bytes(), src)
 	return nil
 }
 
-func sizeMismatch(t *Tensor, given int64) error {
+func sizeMismatch(t *tensor.Tensor, given int64) error {
 	return fault.New(fault.InvalidArgument, "%s is %s %s, %s bytes, but %s bytes (%s elements) were given",
-		t.Name, t.DType, shapeText(t.Shape), grouped(t.size), grouped(given), grouped(given/t.DType.Size()))
+		t.Name, t.DType, tensor.ShapeText(t.Shape), fault.Grouped(t.Size()), fault.Grouped(given), fault.Grouped(given/t.DType.Size()))
 }
 
 // free gives all memory back; the tensors' views are nil from then on.
 func (m *Model) free() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	freeTensors(m.tensors)
-	m.staged = nil
-}
-
-func freeTensors(tensors []*Tensor) {
-	for _, t := range tensors {
-		t.buffer.Free()
+	for _, t := range m.tensors {
+		t.Free()
 	}
+	m.staged = nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
 	"dsstne/engine/network"
+	"dsstne/internal/fault"
 	_ "dsstne/kernels/cpu"
 )
 
@@ -125,21 +125,6 @@ func TestARefusedTensorLeavesTheOldValues(t *testing.T) {
 	require.Equal(t, before, tensorBytes(t, m, "hidden1.bias"))
 }
 
-func TestFirstNotFiniteFindsEveryPlace(t *testing.T) {
-	bad := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.Float32frombits(0xff800001)}
-	for n := 1; n < 70; n++ {
-		for at := range n {
-			values := make([]float32, n)
-			for i := range values {
-				values[i] = math.Float32frombits(0xff7fffff) // the lowest finite number: nothing may carry over
-			}
-			require.EqualValues(t, -1, firstNotFinite(floatBytes(values...)))
-			values[at] = bad[(n+at)%len(bad)]
-			require.EqualValues(t, at, firstNotFinite(floatBytes(values...)))
-		}
-	}
-}
-
 func TestOneWriterShutsOutEverybodyElse(t *testing.T) {
 	m := create(t, smallDefinition, 1)
 	unlock, err := m.TryWrite()
@@ -195,21 +180,4 @@ func TestViewsOfAClosedModelAreNil(t *testing.T) {
 	m := create(t, smallDefinition, 1)
 	require.NoError(t, m.Close())
 	require.Nil(t, m.Tensors()[0].Float32())
-}
-
-func TestAPanicInAPartIsAnError(t *testing.T) {
-	err := inParallel(2, 3, func(part int) error { panic("no luck") })
-	requireFault(t, err, fault.Internal, "no luck")
-}
-
-func TestTheLowestPartThatFailsIsReported(t *testing.T) {
-	for range 200 {
-		err := inParallel(4, 64, func(part int) error {
-			if part >= 5 {
-				return fault.New(fault.IO, "part %d", part)
-			}
-			return nil
-		})
-		require.EqualError(t, err, "part 5")
-	}
 }

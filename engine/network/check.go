@@ -1,9 +1,6 @@
 package network
 
-import (
-	"dsstne/engine/strictjson"
-	"dsstne/kernels"
-)
+import "dsstne/engine/strictjson"
 
 // check applies the rules that take more than one layer to decide, reporting at the objects the layers were read from.
 func check(n *Network, document *strictjson.Object, objects []*strictjson.Object) {
@@ -11,28 +8,15 @@ func check(n *Network, document *strictjson.Object, objects []*strictjson.Object
 		document.Fail("layers", "has no output layer; a network needs at least one")
 	}
 	for i := range n.Layers {
-		if l := &n.Layers[i]; l.Kind == Output {
-			checkOutput(n, i, objects[i])
-		}
+		n.Layers[i].kind.check(n, i, objects[i])
 	}
 	checkReach(n, objects)
 	checkTensorNames(n, objects)
 }
 
-func checkOutput(n *Network, i int, o *strictjson.Object) {
+// checkShared decides whether a layer can use another's weight.
+func (n *Network) checkShared(i int, o *strictjson.Object) {
 	l := &n.Layers[i]
-	if len(l.Sources) > kernels.MaxSources {
-		o.Fail("sources", "has %d layers; an output takes at most %d", len(l.Sources), kernels.MaxSources)
-	}
-	if len(l.Sources) == 0 && !l.Bias {
-		o.Fail("sources", "is empty and there is no bias, so the layer has nothing to learn")
-	}
-	if l.Temperature != 0 && len(l.Sources) != 1 {
-		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", l.Temperature, len(l.Sources))
-	}
-	if l.Shared == "" {
-		return
-	}
 	if len(l.Sources) != 1 {
 		o.Fail("shared", "is %q, which needs exactly one source, but the layer has %d", l.Shared, len(l.Sources))
 		return
@@ -44,7 +28,7 @@ func checkOutput(n *Network, i int, o *strictjson.Object) {
 		return
 	}
 	for j := range i {
-		if n.Layers[j].Kind == Output && n.Layers[j].Shared == l.Shared {
+		if n.Layers[j].Shared == l.Shared {
 			o.Fail("shared", "is %q, which the output %q shares already; a weight has one gradient, so one output can share it",
 				l.Shared, n.Layers[j].Name)
 			return
@@ -59,7 +43,7 @@ func checkOutput(n *Network, i int, o *strictjson.Object) {
 func (n *Network) owner(name string) (layer, source int) {
 	for i := range n.Layers {
 		for _, s := range n.Layers[i].Sources {
-			if n.Layers[s].Kind == Input && n.WeightName(i, s) == name {
+			if n.Layers[s].Reads() && n.WeightName(i, s) == name {
 				return i, s
 			}
 		}
@@ -72,7 +56,7 @@ func (n *Network) shareable() []string {
 	var list []string
 	for i := range n.Layers {
 		for _, s := range n.Layers[i].Sources {
-			if n.Layers[s].Kind == Input {
+			if n.Layers[s].Reads() {
 				list = append(list, n.WeightName(i, s))
 			}
 		}
@@ -97,7 +81,7 @@ func (n *Network) shapeConflict(output, owner, source int) string {
 func checkReach(n *Network, objects []*strictjson.Object) {
 	used := make([]bool, len(n.Layers))
 	for i := len(n.Layers) - 1; i >= 0; i-- {
-		used[i] = used[i] || n.Layers[i].Kind == Output
+		used[i] = used[i] || n.Layers[i].Scores()
 		if used[i] {
 			for _, source := range n.Layers[i].Sources {
 				used[source] = true

@@ -8,26 +8,43 @@ import (
 	"dsstne/kernels"
 )
 
-// The canonical definition; a key that a layer's kind has no use for is nil.
+// definition is the canonical definition.
 type definition struct {
-	Name   string            `json:"name"`
-	Layers []layerDefinition `json:"layers"`
-	Loss   []lossDefinition  `json:"loss"`
+	Name   string           `json:"name"`
+	Layers []fields         `json:"layers"`
+	Loss   []lossDefinition `json:"loss"`
 }
 
-type layerDefinition struct {
-	Name        string                 `json:"name"`
-	Kind        string                 `json:"kind"`
-	Sources     *[]string              `json:"sources,omitempty"`
-	Size        any                    `json:"size"`
-	Scaling     string                 `json:"scaling,omitempty"`
-	Denoising   *float32               `json:"denoising,omitempty"`
-	Activation  string                 `json:"activation,omitempty"`
-	Dropout     *float32               `json:"dropout,omitempty"`
-	Bias        *bool                  `json:"bias,omitempty"`
-	Temperature *float32               `json:"temperature,omitempty"`
-	Shared      string                 `json:"shared,omitempty"`
-	Initializer *initializerDefinition `json:"initializer,omitempty"`
+// fields are keys and values in a fixed order.
+type fields []field
+
+type field struct {
+	key   string
+	value any
+}
+
+// MarshalJSON writes the fields that have a value.
+func (f fields) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	for _, entry := range f {
+		if entry.value == nil {
+			continue
+		}
+		value, err := plainJSON(entry.value)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&out, "%c%q:%s", separator(out.Len()), entry.key, value)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+func separator(written int) byte {
+	if written == 0 {
+		return '{'
+	}
+	return ','
 }
 
 type initializerDefinition struct {
@@ -40,6 +57,7 @@ type lossDefinition struct {
 	Layer         string   `json:"layer"`
 	Kind          string   `json:"kind"`
 	Weight        float32  `json:"weight"`
+	Schedule      any      `json:"schedule,omitempty"`
 	NormalizeRows *bool    `json:"normalize_rows,omitempty"`
 	OneScale      *float32 `json:"one_scale,omitempty"`
 	ZeroScale     *float32 `json:"zero_scale,omitempty"`
@@ -50,51 +68,74 @@ type lossDefinition struct {
 // JSON returns the canonical definition, with every default written out. Equal networks give equal bytes, and Parse of them
 // gives the same network.
 func (n *Network) JSON() []byte {
-	d := definition{Name: n.Name, Layers: []layerDefinition{}, Loss: []lossDefinition{}}
+	d := definition{Name: n.Name, Layers: []fields{}, Loss: []lossDefinition{}}
 	for i := range n.Layers {
 		d.Layers = append(d.Layers, n.defineLayer(&n.Layers[i]))
 	}
 	for _, term := range n.Terms {
-		d.Loss = append(d.Loss, defineLoss(n.Layers[term.Layer].Name, term.Loss))
+		d.Loss = append(d.Loss, defineTerm(n.Layers[term.Layer].Name, term))
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(d); err != nil {
+	text, err := plainJSON(d)
+	if err != nil {
 		// Only a number that is not finite can do this, and Parse lets none in.
 		panic(fmt.Sprintf("network: %v", err))
 	}
-	return bytes.TrimSpace(out.Bytes())
+	return text
 }
 
-func (n *Network) defineLayer(l *Layer) layerDefinition {
-	d := layerDefinition{Name: l.Name, Kind: l.Kind.String(), Size: l.Size}
-	if l.Size == 0 {
-		d.Size = "auto"
+// plainJSON leaves <, > and & readable.
+func plainJSON(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSpace(out.Bytes()), err
+}
+
+func (n *Network) defineLayer(l *Layer) fields {
+	list := fields{{"name", l.Name}, {"kind", l.kind.word()}}
+	for _, key := range l.kind.keys() {
+		list = append(list, field{key, l.kind.define(n, l, key)})
 	}
-	if l.Kind == Input {
-		d.Scaling, d.Denoising = l.Scaling.String(), &l.Denoising
+	return list
+}
+
+// defineCommon is the value of a key that several kinds of layers have.
+func (n *Network) defineCommon(l *Layer, key string) any {
+	switch key {
+	case "sources":
+		sources := make([]string, len(l.Sources))
+		for i, source := range l.Sources {
+			sources[i] = n.Layers[source].Name
+		}
+		return sources
+	case "size":
+		return sizeOf(l)
+	case "bias":
+		return l.Bias
+	case "initializer":
+		d := initializerDefinition{Bias: l.Initializer.Bias}
+		if l.Shared == "" {
+			d.Kind, d.Scale = l.Initializer.Kind.String(), &l.Initializer.Scale
+		}
 		return d
 	}
-	sources := make([]string, len(l.Sources))
-	for i, source := range l.Sources {
-		sources[i] = n.Layers[source].Name
-	}
-	d.Sources, d.Bias = &sources, &l.Bias
-	if l.Kind == Hidden {
-		d.Activation, d.Dropout = kernels.ActivationWords[l.Activation], &l.Dropout
-	} else {
-		d.Temperature, d.Shared = &l.Temperature, l.Shared
-	}
-	d.Initializer = &initializerDefinition{Bias: l.Initializer.Bias}
-	if l.Shared == "" {
-		d.Initializer.Kind, d.Initializer.Scale = l.Initializer.Kind.String(), &l.Initializer.Scale
-	}
-	return d
+	panic("network: unknown key " + key)
 }
 
-func defineLoss(layer string, loss kernels.Loss) lossDefinition {
+func sizeOf(l *Layer) any {
+	if l.Size == 0 {
+		return "auto"
+	}
+	return l.Size
+}
+
+func defineTerm(layer string, term Term) lossDefinition {
+	loss := term.Loss
 	d := lossDefinition{Layer: layer, Kind: kernels.LossWords[loss.Kind], Weight: loss.Weight}
+	if !term.Schedule.IsConstant() {
+		d.Schedule = term.Schedule
+	}
 	switch loss.Kind {
 	case kernels.Softmax:
 		d.NormalizeRows = &loss.NormalizeRows

@@ -3,6 +3,7 @@ package network
 import (
 	"slices"
 
+	"dsstne/engine/schedule"
 	"dsstne/engine/strictjson"
 	"dsstne/kernels"
 )
@@ -11,7 +12,7 @@ import (
 func terms(document *strictjson.Object, layers []Layer) []Term {
 	var outputs []int
 	for i := range layers {
-		if layers[i].Kind == Output {
+		if layers[i].Scores() {
 			outputs = append(outputs, i)
 		}
 	}
@@ -20,42 +21,46 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 	if len(outputs) == 0 {
 		return nil
 	}
-	losses := map[int]kernels.Loss{}
+	given := map[int]Term{}
 	switch form {
 	case strictjson.Missing:
 	case strictjson.StringType:
 		kind := kernels.LossKind(slices.Index(kernels.LossWords, document.Word("loss", kernels.LossWords[kernels.Softmax], kernels.LossWords...)))
 		for _, output := range outputs {
-			losses[output] = defaultLoss(kind)
+			given[output] = Term{Loss: defaultLoss(kind)}
 		}
 	case strictjson.ObjectType:
-		addTerm(document.Object("loss"), layers, outputs, losses)
+		addTerm(document.Object("loss"), layers, outputs, given)
 	case strictjson.ListType:
 		for _, o := range document.Objects("loss") {
-			addTerm(o, layers, outputs, losses)
+			addTerm(o, layers, outputs, given)
 		}
 	default:
 		document.Fail("loss", "is %v; it must be a word, an object or a list of objects", form)
 	}
 	var list []Term
 	for _, output := range outputs {
-		loss, given := losses[output]
-		if !given {
-			loss = defaultLoss(kernels.Softmax)
+		term, found := given[output]
+		if !found {
+			term.Loss = defaultLoss(kernels.Softmax)
 		}
-		list = append(list, Term{Layer: output, Loss: loss})
+		term.Layer = output
+		list = append(list, term)
 	}
 	return list
 }
 
 // addTerm reads one term.
-func addTerm(o *strictjson.Object, layers []Layer, outputs []int, losses map[int]kernels.Loss) {
-	loss := readLoss(o)
+func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]Term) {
+	term := Term{Loss: readLoss(o)}
+	if o.Has("schedule") {
+		term.Schedule = schedule.Read(o.Object("schedule"))
+	}
 	output := -1
 	switch {
 	case o.Has("layer"):
 		name := o.String("layer", "")
-		if output = slices.IndexFunc(layers, func(l Layer) bool { return l.Name == name && l.Kind == Output }); output < 0 {
+		if output = slices.IndexFunc(layers, func(l Layer) bool { return l.Name == name && l.Scores() }); output < 0 {
 			o.Fail("layer", "is %q; no output layer has this name%s", name, strictjson.Suggestion(name, outputNames(layers, outputs)))
 		}
 	case len(outputs) == 1:
@@ -63,11 +68,11 @@ func addTerm(o *strictjson.Object, layers []Layer, outputs []int, losses map[int
 	default:
 		o.Require("layer")
 	}
-	if _, given := losses[output]; given {
+	if _, found := given[output]; found {
 		o.Fail("", "is a second loss for the layer %q; every output has one", layers[output].Name)
 	}
 	if output >= 0 {
-		losses[output] = loss
+		given[output] = term
 	}
 }
 

@@ -3,48 +3,38 @@ package network
 import (
 	"slices"
 
-	"dsstne/engine/fault"
+	"dsstne/engine/program"
+	"dsstne/engine/schedule"
 	"dsstne/engine/strictjson"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
-// Kind says what a layer is for.
-type Kind int
-
-// Input layers take rows of a dataset, hidden layers compute, output layers score items.
-const (
-	Input Kind = iota
-	Hidden
-	Output
-)
-
-// Scaling is what happens to a row of an input layer before anything else.
-type Scaling int
-
-// L2 divides a row by its Euclidean norm; a row of zeros stays.
-const (
-	NoScaling Scaling = iota
-	L2
-)
-
-// Layer is one layer of a network; fields that its kind has no use for are zero.
+// Layer is one layer of a network. What it does is a matter of its kind (kind.go).
 type Layer struct {
 	Name    string
-	Kind    Kind
-	Size    int64 // columns of the dataset (input and output) or units (hidden); 0 = "auto", filled by WithSizes
-	Sources []int // indices of earlier layers; not nil but empty on an output that is only a bias
+	Size    int64 // columns of a dataset, or units; 0 = "auto", filled by WithSizes
+	Sources []int // indices of earlier layers; not nil but empty on a layer that is only a bias
 
-	Activation kernels.Activation // hidden
-	Bias       bool               // hidden and output
-	Dropout    float32            // hidden: share of the units that training drops, 0 <= p < 1
+	// Layers with weights:
+	Bias        bool
+	Shared      string // name of another layer's tensor that is its weight too; empty = it has its own
+	Initializer Initializer
 
-	Scaling   Scaling // input
-	Denoising float32 // input: share of the stored entries that training drops, 0 <= p < 1
+	kind kind
+}
 
-	Temperature float32 // output: divisor of cosine logits; 0 = the logits are dot products
-	Shared      string  // output: name of the tensor that is its weight too; empty = it has its own
+// Reads reports whether the layer takes the rows of a dataset in training and inference.
+func (l *Layer) Reads() bool { return l.kind.reads() }
 
-	Initializer Initializer // hidden and output
+// Scores reports whether the layer gives scores to items. In training it takes targets.
+func (l *Layer) Scores() bool { return l.kind.scores() }
+
+// Scaled reports whether the rows that the layer reads are divided by their L2 norm.
+func (l *Layer) Scaled() bool {
+	var f program.Feed
+	l.kind.feed(l, &f)
+	return f.Scaled
 }
 
 // InitializerKind names a distribution of initial weights.
@@ -68,10 +58,26 @@ type Initializer struct {
 	Bias  float32 // every element of the bias
 }
 
-// Term is the loss of one output layer.
+// Term is a part of the loss: that of one output layer, with a weight that may change from step to step.
 type Term struct {
-	Layer int // index of the output
-	Loss  kernels.Loss
+	Layer    int // index of the output
+	Loss     kernels.Loss
+	Schedule schedule.Schedule // factor of the weight
+}
+
+// TermFactors are the factors of the terms' weights at a step, counted from 1; nil if no term has a schedule.
+func (n *Network) TermFactors(step int64) []float32 {
+	var factors []float32
+	for i, t := range n.Terms {
+		if t.Schedule.IsConstant() {
+			continue
+		}
+		if factors == nil {
+			factors = slices.Repeat([]float32{1}, len(n.Terms))
+		}
+		factors[i] = float32(t.Schedule.At(step))
+	}
+	return factors
 }
 
 // Network is a checked definition. Terms holds one entry for each output, in the order of the layers.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"dsstne/engine/strictjson"
-	"dsstne/kernels"
 )
 
 const (
@@ -55,10 +54,6 @@ type reader struct {
 	incomplete bool
 }
 
-// layerKeys are the keys that some kind of layer has.
-var layerKeys = []string{"name", "kind", "size", "sources", "scaling", "denoising", "activation", "bias", "dropout",
-	"temperature", "shared", "initializer"}
-
 // checkName refuses a name that cannot be used in a tensor's name, or is taken.
 func (r *reader) checkName(o *strictjson.Object, i int) {
 	name := r.known[i]
@@ -84,65 +79,20 @@ func (r *reader) checkName(o *strictjson.Object, i int) {
 // layer reads one layer, given those before it.
 func (r *reader) layer(o *strictjson.Object, earlier []Layer) Layer {
 	l := Layer{Name: o.String("name", "")}
-	l.Kind = Kind(slices.Index(kindWords, o.Word("kind", kindWords[Input], kindWords...)))
-	switch {
-	case !o.Has("kind"):
-		for _, key := range layerKeys {
-			o.Has(key)
+	words := kindWords()
+	word := o.Word("kind", words[0], words...)
+	l.kind = kinds[max(0, slices.Index(words, word))]()
+	if !o.Has("kind") { // which will be reported, and no key without a kind
+		for _, make := range kinds {
+			for _, key := range make().keys() {
+				o.Has(key)
+			}
 		}
-	case l.Kind == Input:
-		readInput(o, &l)
-	case l.Kind == Hidden:
-		r.readHidden(o, &l, earlier)
-	default:
-		r.readOutput(o, &l, earlier)
+		return l
 	}
+	l.kind.read(r, o, &l, earlier)
+	refuseOthers(o)
 	return l
-}
-
-func readInput(o *strictjson.Object, l *Layer) {
-	l.Size = dataSize(o)
-	l.Scaling = Scaling(slices.Index(scalingWords, o.Word("scaling", scalingWords[NoScaling], scalingWords...)))
-	l.Denoising = o.Float32("denoising", 0, strictjson.Fraction)
-	o.Refuse("sources", "is given, but an input layer takes its rows from a dataset")
-	o.Refuse("dropout", `is given, but an input layer has none; its entries are dropped by "denoising"`)
-	for _, key := range []string{"activation", "bias", "initializer", "temperature", "shared"} {
-		o.Refuse(key, "is given, but an input layer has none")
-	}
-}
-
-func (r *reader) readHidden(o *strictjson.Object, l *Layer, earlier []Layer) {
-	o.Require("size")
-	if o.Type("size") == strictjson.StringType && o.String("size", "") == "auto" {
-		o.Fail("size", `is "auto", which is for layers that meet the data; a hidden layer needs its number of units`)
-	}
-	l.Size = o.Int("size", 0, strictjson.Between(1, largest))
-	l.Sources = r.sources(o, l, earlier)
-	activation := o.Word("activation", kernels.ActivationWords[kernels.Tanh], kernels.ActivationWords...)
-	l.Activation = kernels.Activation(slices.Index(kernels.ActivationWords, activation))
-	l.Bias = o.Bool("bias", true)
-	l.Dropout = o.Float32("dropout", 0, strictjson.Fraction)
-	l.Initializer = initializer(o, l)
-	for _, key := range []string{"scaling", "denoising"} {
-		o.Refuse(key, "is given, but only input layers have it")
-	}
-	for _, key := range []string{"temperature", "shared"} {
-		o.Refuse(key, "is given, but only output layers have it")
-	}
-}
-
-func (r *reader) readOutput(o *strictjson.Object, l *Layer, earlier []Layer) {
-	l.Size = dataSize(o)
-	l.Sources = r.sources(o, l, earlier)
-	l.Bias = o.Bool("bias", true)
-	l.Temperature = o.Float32("temperature", 0, strictjson.NotNegative)
-	l.Shared = o.String("shared", "")
-	l.Initializer = initializer(o, l)
-	o.Refuse("activation", "is given, but an output layer has none; its loss decides")
-	o.Refuse("dropout", "is given, but an output layer has none; it belongs on the hidden layers before it")
-	for _, key := range []string{"scaling", "denoising"} {
-		o.Refuse(key, "is given, but only input layers have it")
-	}
 }
 
 // dataSize reads the size of a layer that meets the data; 0 is "auto", which is the default.

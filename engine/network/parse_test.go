@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -31,10 +31,10 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 		`{"name": "output", "kind": "output"}`))
 	require.Equal(t, &Network{
 		Layers: []Layer{
-			{Name: "input", Kind: Input},
-			{Name: "hidden1", Kind: Hidden, Size: 8, Sources: []int{0}, Activation: kernels.Tanh, Bias: true,
+			{Name: "input", kind: &inputLayer{}},
+			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.Tanh}, Size: 8, Sources: []int{0}, Bias: true,
 				Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
-			{Name: "output", Kind: Output, Sources: []int{1}, Bias: true, Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
+			{Name: "output", kind: &outputLayer{}, Sources: []int{1}, Bias: true, Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
 		},
 		Terms: []Term{{Layer: 2, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}}},
 	}, n)
@@ -52,11 +52,11 @@ func TestEveryKeyIsRead(t *testing.T) {
 	require.Equal(t, &Network{
 		Name: "all",
 		Layers: []Layer{
-			{Name: "input", Kind: Input, Size: 100, Scaling: L2, Denoising: 0.5},
-			{Name: "more", Kind: Input},
-			{Name: "hidden1", Kind: Hidden, Size: 8, Sources: []int{1, 0}, Activation: kernels.ReLU, Dropout: 0.25,
+			{Name: "input", kind: &inputLayer{scaling: L2, denoising: 0.5}, Size: 100},
+			{Name: "more", kind: &inputLayer{}},
+			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.ReLU, dropout: 0.25}, Size: 8, Sources: []int{1, 0},
 				Initializer: Initializer{Kind: Constant, Scale: -0.5}},
-			{Name: "output", Kind: Output, Size: 100, Sources: []int{2}, Bias: true, Temperature: 0.1, Shared: "hidden1.weight.input",
+			{Name: "output", kind: &outputLayer{temperature: 0.1}, Size: 100, Sources: []int{2}, Bias: true, Shared: "hidden1.weight.input",
 				Initializer: Initializer{Kind: XavierUniform, Scale: 1, Bias: -10.2}},
 		},
 		Terms: []Term{{Layer: 3, Loss: kernels.Loss{Kind: kernels.ScaledMarginal, Weight: 2, OneScale: 30, ZeroScale: 3, OneTarget: 1}}},
@@ -71,20 +71,20 @@ func TestAnExplicitEmptyListOfSourcesIsAnOutputOfBiasOnly(t *testing.T) {
 func TestAWordAsLossIsForEveryOutput(t *testing.T) {
 	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}], "loss": "squared"}`)
 	squared := kernels.Loss{Kind: kernels.Squared, Weight: 1}
-	require.Equal(t, []Term{{2, squared}, {3, squared}}, n.Terms)
+	require.Equal(t, []Term{{Layer: 2, Loss: squared}, {Layer: 3, Loss: squared}}, n.Terms)
 }
 
 func TestLossTermsFollowTheOrderOfTheLayers(t *testing.T) {
 	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}],
 		"loss": [{"layer": "more", "kind": "sigmoid"}, {"layer": "output", "kind": "softmax", "normalize_rows": true}]}`)
-	require.Equal(t, []Term{{2, kernels.Loss{Kind: kernels.Softmax, Weight: 1, NormalizeRows: true}},
-		{3, kernels.Loss{Kind: kernels.SigmoidCrossEntropy, Weight: 1}}}, n.Terms)
+	require.Equal(t, []Term{{Layer: 2, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1, NormalizeRows: true}},
+		{Layer: 3, Loss: kernels.Loss{Kind: kernels.SigmoidCrossEntropy, Weight: 1}}}, n.Terms)
 }
 
 func TestAnOutputThatTheLossesDoNotNameHasSoftmax(t *testing.T) {
 	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}],
 		"loss": [{"layer": "more", "kind": "sigmoid"}]}`)
-	require.Equal(t, Term{2, kernels.Loss{Kind: kernels.Softmax, Weight: 1}}, n.Terms[0])
+	require.Equal(t, Term{Layer: 2, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}}, n.Terms[0])
 }
 
 func TestALossInAListOfOneNeedsNoLayer(t *testing.T) {
@@ -111,5 +111,16 @@ func TestLayerNamesTheNearest(t *testing.T) {
 }
 
 func TestConstantsShowTheirWords(t *testing.T) {
-	require.Equal(t, []string{"output", "l2", "he_normal"}, []string{Output.String(), L2.String(), HeNormal.String()})
+	require.Equal(t, "he_normal", HeNormal.String())
+}
+
+func TestTheWeightOfALossMayFollowASchedule(t *testing.T) {
+	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}],
+		"loss": [{"layer": "more", "weight": 0.5, "schedule": {"kind": "linear", "steps": 4, "minimum": 0.5}}]}`)
+	require.Equal(t, []float32{1, 1}, n.TermFactors(1))
+	require.Equal(t, []float32{1, 0.75}, n.TermFactors(3))
+	require.Equal(t, []float32{1, 0.5}, n.TermFactors(100))
+	require.Equal(t, n, parse(t, string(n.JSON())))
+	require.Contains(t, string(n.JSON()), `"weight":0.5,"schedule":{"kind":"linear","minimum":0.5,"steps":4,"warmup_steps":0}`)
+	require.Nil(t, parse(t, layers(in+hidden+out)).TermFactors(1))
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // TestRulesAreEnforced holds a broken definition for every rule, and the message that follows "network definition: ".
@@ -80,13 +80,13 @@ func TestRulesAreEnforced(t *testing.T) {
 		"input dropout": {input(`, "dropout": 0.5`),
 			`layers[0].dropout is given, but an input layer has none; its entries are dropped by "denoising"`},
 		"input activation": {input(`, "activation": "tanh"`),
-			`layers[0].activation is given, but an input layer has none`},
-		"input bias": {input(`, "bias": true`), `layers[0].bias is given, but an input layer has none`},
+			`layers[0].activation is given, but only hidden layers have it`},
+		"input bias": {input(`, "bias": true`), `layers[0].bias is given, but only hidden and output layers have it`},
 		"input initializer": {input(`, "initializer": {}`),
-			`layers[0].initializer is given, but an input layer has none`},
+			`layers[0].initializer is given, but only hidden and output layers have it`},
 		"input temperature": {input(`, "temperature": 1`),
-			`layers[0].temperature is given, but an input layer has none`},
-		"input shared": {input(`, "shared": "x"`), `layers[0].shared is given, but an input layer has none`},
+			`layers[0].temperature is given, but only output layers have it`},
+		"input shared": {input(`, "shared": "x"`), `layers[0].shared is given, but only output layers have it`},
 
 		"hidden size missing": {unit(``), `layers[1].size is missing`},
 		"hidden size auto": {unit(`, "size": "auto"`),

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // WithSizes returns the network with the sizes that are "auto" filled from the data: columns by name of the layer. A layer

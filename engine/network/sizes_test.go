@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 const auto = `{"name": "input", "kind": "input"}, {"name": "hidden1", "kind": "hidden", "size": 8}, ` +

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"dsstne/engine/strictjson"
 )
@@ -25,13 +27,10 @@ func (r *reader) sources(o *strictjson.Object, l *Layer, earlier []Layer) []int 
 		if slices.Contains(sources, source) {
 			o.FailAt("sources", i, "is %q for the second time", name)
 		}
-		if !canFeed(earlier[source].Kind, l.Kind) {
-			o.FailAt("sources", i, "is %q, an %v layer; %s", name, earlier[source].Kind, feeders(l.Kind))
+		if !l.kind.accepts(earlier[source].kind) {
+			o.FailAt("sources", i, "is %q, %s layer; %s", name, withArticle(earlier[source].kind.word()), feeders(l.kind))
 		}
 		sources = append(sources, source)
-	}
-	if len(sources) == 0 && l.Kind == Hidden {
-		o.Fail("sources", "is empty; a hidden layer needs at least one")
 	}
 	return sources
 }
@@ -44,9 +43,9 @@ func (r *reader) defaultSource(o *strictjson.Object, l *Layer, earlier []Layer) 
 	case last < 0:
 		o.Fail("sources", "is not given and there is no layer before this one; the first layer is an input layer as a rule")
 		return nil
-	case !canFeed(earlier[last].Kind, l.Kind):
-		o.Fail("sources", "must be given, because the layer before, %q, is an %v layer; %s", earlier[last].Name,
-			earlier[last].Kind, feeders(l.Kind))
+	case !l.kind.accepts(earlier[last].kind):
+		o.Fail("sources", "must be given, because the layer before, %q, is %s layer; %s", earlier[last].Name,
+			withArticle(earlier[last].kind.word()), feeders(l.kind))
 		return nil
 	}
 	return []int{last}
@@ -62,7 +61,7 @@ func (r *reader) failUnknown(o *strictjson.Object, i int, name string, l *Layer,
 	default:
 		var candidates []string
 		for j := range earlier {
-			if canFeed(earlier[j].Kind, l.Kind) {
+			if l.kind.accepts(earlier[j].kind) {
 				candidates = append(candidates, earlier[j].Name)
 			}
 		}
@@ -70,16 +69,20 @@ func (r *reader) failUnknown(o *strictjson.Object, i int, name string, l *Layer,
 	}
 }
 
-// canFeed tells whether a layer of one kind may be the source of another: an output's weight is laid out for dense hidden
-// vectors, so an input cannot feed it directly.
-func canFeed(source, layer Kind) bool {
-	return source == Hidden || source == Input && layer == Hidden
+// feeders says which kinds of layers a kind accepts as sources.
+func feeders(of kind) string {
+	var words []string
+	for _, make := range kinds {
+		if source := make(); of.accepts(source) {
+			words = append(words, source.word())
+		}
+	}
+	return fmt.Sprintf("the sources of %s layer are %s layers", withArticle(of.word()), strings.Join(words, " or "))
 }
 
-// feeders says what canFeed allows.
-func feeders(layer Kind) string {
-	if layer == Hidden {
-		return "the sources of a hidden layer are input or hidden layers"
+func withArticle(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
 	}
-	return "the sources of an output layer are hidden layers"
+	return "a " + word
 }

@@ -1,7 +1,10 @@
 package network
 
 import (
-	"dsstne/engine/fault"
+	"slices"
+
+	"dsstne/engine/program"
+	"dsstne/internal/fault"
 )
 
 // Bias is the Source of a tensor that is a bias.
@@ -11,10 +14,9 @@ const Bias = -1
 // or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and between a hidden
 // layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
 type Tensor struct {
-	Name          string
-	Layer         int // the layer it belongs to
-	Source        int // the layer it weighs, or Bias
-	Rows, Columns int64
+	program.Tensor
+	Layer  int // the layer it belongs to
+	Source int // the layer it weighs, or Bias
 	// Initializer is the layer's; that of a bias is Constant, with the bias value as Scale and as Bias.
 	Initializer   Initializer
 	FanIn, FanOut int64 // sizes of source and layer; 0 and the size of the layer for a bias
@@ -47,19 +49,28 @@ func (n *Network) tensors() []Tensor {
 				continue
 			}
 			source := &n.Layers[s]
-			t := Tensor{Name: n.WeightName(i, s), Layer: i, Source: s, Rows: l.Size, Columns: source.Size,
-				Initializer: l.Initializer, FanIn: source.Size, FanOut: l.Size}
-			if source.Kind == Input {
+			t := Tensor{Layer: i, Source: s, Initializer: l.Initializer, FanIn: source.Size, FanOut: l.Size}
+			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), l.Size, source.Size, true
+			t.ByItem = source.Reads() || l.Scores()
+			if source.Reads() {
 				t.Rows, t.Columns = source.Size, l.Size
+				t.Touched = !n.isShared(t.Name)
 			}
 			add(t)
 		}
 		if l.Bias {
 			begin := Initializer{Kind: Constant, Scale: l.Initializer.Bias, Bias: l.Initializer.Bias}
-			add(Tensor{Name: l.Name + ".bias", Layer: i, Source: Bias, Rows: l.Size, Columns: 1, Initializer: begin, FanOut: l.Size})
+			t := Tensor{Layer: i, Source: Bias, Initializer: begin, FanOut: l.Size}
+			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", l.Size, 1, l.Scores()
+			add(t)
 		}
 	}
 	return list
+}
+
+// isShared reports whether another layer has a tensor as its weight.
+func (n *Network) isShared(tensor string) bool {
+	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Shared == tensor })
 }
 
 // WeightName is the name of the tensor between a layer and one of its sources, which is another layer's if it is shared.

@@ -5,7 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/engine/program"
+	"dsstne/internal/fault"
 )
 
 // tensors lists the tensors of a definition whose sizes are all given.
@@ -19,11 +20,17 @@ func tensors(t *testing.T, text string) []Tensor {
 func TestTensorsOfAnAutoencoder(t *testing.T) {
 	xavier := Initializer{Kind: XavierUniform, Scale: 1}
 	zero := Initializer{Kind: Constant}
+	weight := func(name string, touched bool) program.Tensor {
+		return program.Tensor{Name: name, Rows: 100, Columns: 8, ByItem: true, Touched: touched, Decays: true}
+	}
+	bias := func(name string, units int64, byItem bool) program.Tensor {
+		return program.Tensor{Name: name, Rows: units, Columns: 1, ByItem: byItem}
+	}
 	require.Equal(t, []Tensor{
-		{Name: "hidden1.weight", Layer: 1, Source: 0, Rows: 100, Columns: 8, Initializer: xavier, FanIn: 100, FanOut: 8, Index: 0},
-		{Name: "hidden1.bias", Layer: 1, Source: Bias, Rows: 8, Columns: 1, Initializer: zero, FanOut: 8, Index: 1},
-		{Name: "output.weight", Layer: 2, Source: 1, Rows: 100, Columns: 8, Initializer: xavier, FanIn: 8, FanOut: 100, Index: 2},
-		{Name: "output.bias", Layer: 2, Source: Bias, Rows: 100, Columns: 1, Initializer: zero, FanOut: 100, Index: 3},
+		{Tensor: weight("hidden1.weight", true), Layer: 1, Source: 0, Initializer: xavier, FanIn: 100, FanOut: 8, Index: 0},
+		{Tensor: bias("hidden1.bias", 8, false), Layer: 1, Source: Bias, Initializer: zero, FanOut: 8, Index: 1},
+		{Tensor: weight("output.weight", false), Layer: 2, Source: 1, Initializer: xavier, FanIn: 8, FanOut: 100, Index: 2},
+		{Tensor: bias("output.bias", 100, true), Layer: 2, Source: Bias, Initializer: zero, FanOut: 100, Index: 3},
 	}, tensors(t, layers(in+hidden+out)))
 }
 

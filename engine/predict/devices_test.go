@@ -10,6 +10,7 @@ import (
 	"dsstne/engine/model"
 	"dsstne/engine/predict"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 // answers are the bits of everything that a predictor can be asked.
@@ -44,7 +45,7 @@ func sized(t *testing.T, definition string) *model.Model {
 
 func ask(t *testing.T, m *model.Model, options string) (a answers) {
 	t.Helper()
-	p, err := predict.Open(m, []byte(options))
+	p, err := openers.Predictor(m, []byte(options))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
 	data, targets := fixture.Blocks(t, rows, oddItems, 4, 6, 3), fixture.Blocks(t, rows, oddItems, 4, 5, 4)
@@ -64,7 +65,7 @@ func ask(t *testing.T, m *model.Model, options string) (a answers) {
 	require.NoError(t, p.Recommend("", nil, data, few, k, a.IDsOfSome, some))
 	weight := m.Tensors()[0].Name
 	require.NoError(t, p.Neighbors(weight, []int32{0, 2, 1}, predict.Filter{Items: []int32{1}, Deny: true},
-		predict.NeighborOptions{Cosine: true}, min(k, m.Tensors()[0].Shape[0]), a.Neighbors, similar))
+		predict.NeighborOptions{Measure: predict.Cosine}, min(k, m.Tensors()[0].Shape[0]), a.Neighbors, similar))
 	perRow := make([]float64, 3*rows)
 	result, err := p.Evaluate("", targets, data, nil, predict.Filter{Items: []int32{5, 9}, Deny: true},
 		[]string{"recall@20", "ndcg@7", "coverage@3"}, perRow)
@@ -98,7 +99,7 @@ func TestTiesBetweenDevicesGoToTheLowerItem(t *testing.T) {
 			clear(tensor.Float32())
 		}
 	}
-	p, err := predict.Open(m, []byte(`{"devices": "cpu:4"}`))
+	p, err := openers.Predictor(m, []byte(`{"devices": "cpu:4"}`))
 	require.NoError(t, err)
 	require.NoError(t, p.Bind("input", fixture.Matrix(t, oddItems, [][]int32{{3}})))
 	const k = 50

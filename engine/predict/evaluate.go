@@ -4,8 +4,7 @@ import (
 	"math"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
-	"dsstne/engine/program"
+	"dsstne/internal/fault"
 )
 
 // Result is what Evaluate finds: how many rows had targets, and the mean of each metric over them.
@@ -17,7 +16,7 @@ type Result struct {
 // Evaluate ranks every item of an output layer (empty: the only one) for the rows and compares the best with the items stored
 // in the same row of targets. perRow, if not nil, gets a value for each row and metric, row by row; NaN for rows without
 // targets.
-func (p *Predictor) Evaluate(layer string, targets, exclude *csr.Matrix, rows []int64, filter Filter, metrics []string,
+func (p *Predictor) Evaluate(layer string, targets, exclude csr.Source, rows []int64, filter Filter, metrics []string,
 	perRow []float64) (Result, error) {
 	list, err := ParseMetrics(metrics)
 	if err != nil {
@@ -31,44 +30,44 @@ func (p *Predictor) Evaluate(layer string, targets, exclude *csr.Matrix, rows []
 		return Result{}, err
 	}
 	defer done()
-	r, err := p.newRanking(layer, rows, exclude, filter)
+	r, err := p.newCall(layer, rows, exclude, filter)
 	if err != nil {
 		return Result{}, err
 	}
 	defer r.close()
-	if err := p.checkItems(targets, r.items, "targets"); err != nil {
+	if err := p.checkItems(targets, r.items(), "targets"); err != nil {
 		return Result{}, err
 	}
-	if r.spec.Targets, err = r.read(1, targets, "targets"); err != nil {
+	if r.targets, err = r.read(1, targets, "targets"); err != nil {
 		return Result{}, err
 	}
-	r.spec.Metrics, r.spec.PerRow, r.spec.K = list, perRow != nil, min(LargestK(list), r.items)
-	e := evaluation{ranking: r, targets: targets, metrics: int64(len(list)), perRow: perRow}
+	r.metrics, r.perRow, r.k = list, perRow != nil, min(LargestK(list), r.items())
+	e := evaluation{call: r, held: targets, count: int64(len(list)), perRow: perRow}
 	return e.run()
 }
 
 // evaluation is the state of one Evaluate.
 type evaluation struct {
-	*ranking
-	targets *csr.Matrix
-	metrics int64 // how many
-	perRow  []float64
-	list    *program.Ranking
+	*call
+	held   csr.Source // the targets
+	count  int64      // of metrics
+	perRow []float64
 }
 
 func (e *evaluation) run() (result Result, err error) {
-	if e.list, err = program.NewRanking(e.spec); err != nil {
+	list, err := e.program(e.spec)
+	if err != nil {
 		return result, err
 	}
-	defer e.list.Free()
+	defer list.Free()
 	var each func(*batch) error
 	if e.perRow != nil {
 		each = e.writeValues
 	}
-	if err := e.ranking.run(e.list, e.skip, each); err != nil {
+	if err := e.call.run(list, e.skip, each); err != nil {
 		return result, err
 	}
-	layout, totals, err := e.list.Totals()
+	layout, totals, err := e.sums()
 	result.Rows = layout.Rows(totals)
 	for m := range layout.Metrics {
 		result.Values = append(result.Values, layout.Mean(totals, m, e.eligible))
@@ -78,7 +77,7 @@ func (e *evaluation) run() (result Result, err error) {
 
 // skip leaves out the rows without targets, whose values are NaN.
 func (e *evaluation) skip(place, row int64) bool {
-	if e.targets.RowLength(row) > 0 {
+	if e.held.RowLength(row) > 0 {
 		return false
 	}
 	if e.perRow != nil {
@@ -92,14 +91,14 @@ func (e *evaluation) skip(place, row int64) bool {
 
 // values is where the values of a row go.
 func (e *evaluation) values(place int64) []float64 {
-	return e.perRow[place*e.metrics : (place+1)*e.metrics]
+	return e.perRow[place*e.count : (place+1)*e.count]
 }
 
 // writeValues hands out the values of a batch.
 func (e *evaluation) writeValues(b *batch) error {
-	found, err := e.list.Values(int64(len(b.rows)))
+	found, err := e.rowMetrics(int64(len(b.rows)))
 	for n, place := range b.places {
-		copy(e.values(place), found[int64(n)*e.metrics:])
+		copy(e.values(place), found[int64(n)*e.count:])
 	}
 	return err
 }

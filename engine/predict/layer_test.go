@@ -7,6 +7,7 @@ import (
 
 	"dsstne/engine/predict"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 const twoOutputs = `{"layers": [
@@ -18,7 +19,7 @@ const twoOutputs = `{"layers": [
 
 func TestAnyOfSeveralOutputsCanBeRanked(t *testing.T) {
 	m := fixture.Model(t, twoOutputs, nil)
-	p, err := predict.Open(m, nil)
+	p, err := openers.Predictor(m, nil)
 	require.NoError(t, err)
 	data, tags := fixture.Blocks(t, rows, items, 4, 6, 3), fixture.Blocks(t, rows, 9, 3, 2, 4)
 	require.NoError(t, p.Bind("input", data))
@@ -39,7 +40,7 @@ func TestAnyOfSeveralOutputsCanBeRanked(t *testing.T) {
 	ask := func(layer string) error { return p.Recommend(layer, nil, nil, predict.Filter{}, 1, ids, scores) }
 	require.ErrorContains(t, ask(""), `several output layers, such as "items" and "tags"; name one`)
 	require.ErrorContains(t, ask("tag"), `did you mean "tags"?`)
-	require.ErrorContains(t, ask("hidden1"), `layer "hidden1" is no output layer`)
+	require.ErrorContains(t, ask("hidden1"), `layer "hidden1" is not an output layer`)
 	_, err = p.Evaluate("items", tags, nil, nil, predict.Filter{}, []string{"recall@9"}, nil)
 	require.ErrorContains(t, err, "the dataset of targets has 9 columns, the output layer has 130 units")
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
 	"dsstne/engine/predict"
+	"dsstne/internal/fault"
 	"dsstne/tests/fixture"
 )
 
@@ -17,7 +17,7 @@ func TestTheLimitHoldsForWhatACallTakes(t *testing.T) {
 	p := on(t, data, `{"threads": 1, "batch_size": 16384, "memory_limit": 400000}`)
 	other := fixture.Blocks(t, rows, items, 4, 120, 3) // 43,200 items to leave out, 8 bytes each
 	ids, scores := make([]int32, rows*5), make([]float32, rows*5)
-	recommend := func(exclude *csr.Matrix) error {
+	recommend := func(exclude csr.Source) error {
 		return p.Recommend("", nil, exclude, predict.Filter{}, 5, ids, scores)
 	}
 	evaluate := func(metric string) error {

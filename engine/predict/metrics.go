@@ -6,13 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"dsstne/engine/fault"
 	"dsstne/engine/strictjson"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
-
-// metricNames are the kinds of metrics, by number.
-var metricNames = []string{"precision", "recall", "truncated_recall", "ndcg", "hit_rate", "mrr", "map", "coverage"}
 
 // otherNames are words that other tools use; they are suggested, never taken, because each tool means something else.
 var otherNames = map[string]string{
@@ -25,7 +22,7 @@ var otherNames = map[string]string{
 // ParseMetric reads "recall@20"; the error of an unknown name suggests the nearest.
 func ParseMetric(text string) (kernels.Metric, error) {
 	name, cut, hasCut := strings.Cut(text, "@")
-	kind := slices.Index(metricNames, name)
+	kind := slices.Index(kernels.MetricWords, name)
 	if kind < 0 {
 		return kernels.Metric{}, unknownMetric(text, name, cut)
 	}
@@ -66,10 +63,10 @@ func LargestK(metrics []kernels.Metric) int64 {
 }
 
 func unknownMetric(text, name, cut string) error {
-	known := strings.Join(metricNames, ", ")
+	known := strings.Join(kernels.MetricWords, ", ")
 	nearest, ok := otherNames[strings.ToLower(name)]
 	if !ok {
-		nearest = strictjson.Nearest(strings.ToLower(name), metricNames)
+		nearest = strictjson.Nearest(strings.ToLower(name), kernels.MetricWords)
 	}
 	if nearest == "" {
 		return fault.New(fault.InvalidArgument, "metric %q is unknown; there are %s, each with a cut-off such as @20", text, known)

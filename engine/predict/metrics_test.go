@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	_ "dsstne/kernels/cpu"
 )
@@ -98,7 +98,7 @@ func requireInvalid(t *testing.T, err error, words ...string) {
 	}
 }
 
-var rowMetrics = metricNames[:kernels.MetricCoverage]
+var rowMetrics = kernels.MetricWords[:kernels.MetricCoverage]
 
 // tally adds up rows on a device, one at a time, as Evaluate does with batches.
 type tally struct {
@@ -177,7 +177,8 @@ func TestEveryMetricEqualsItsDefinitionByRank(t *testing.T) {
 		for m, value := range a.add(ranked, targets) {
 			metric := metrics[m]
 			// Both sides round up to 50 additions differently.
-			require.InDelta(t, slowMetric(metricNames[metric.Kind], int(metric.K), ranked, targets), value, 1e-14, "%v", metric)
+			want := slowMetric(metric.Kind.String(), int(metric.K), ranked, targets)
+			require.InDelta(t, want, value, 1e-14, "%v", metric)
 		}
 	}
 }
@@ -240,8 +241,8 @@ func TestCoverageHasNoValueForOneRow(t *testing.T) {
 }
 
 func TestEveryKindOfMetricHasItsName(t *testing.T) {
-	require.Len(t, metricNames, int(kernels.MetricCoverage)+1)
-	for kind, name := range metricNames {
+	require.Len(t, kernels.MetricWords, int(kernels.MetricCoverage)+1)
+	for kind, name := range kernels.MetricWords {
 		m, err := ParseMetric(name + "@20")
 		require.NoError(t, err)
 		require.Equal(t, kernels.Metric{Kind: kernels.MetricKind(kind), K: 20}, m)

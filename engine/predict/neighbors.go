@@ -1,18 +1,43 @@
 package predict
 
 import (
-	"dsstne/engine/fault"
+	"dsstne/engine/devices"
 	"dsstne/engine/program"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
+)
+
+// Measure is how near a row is to a query.
+type Measure int
+
+// Cosine and Dot compare rows of a matrix. Entry is the entry of a matrix between items, in the row of the query.
+const (
+	Cosine Measure = iota
+	Dot
+	Entry
 )
 
 // NeighborOptions choose the measure of nearness.
 type NeighborOptions struct {
-	Cosine      bool // else the dot product
+	Measure     Measure
 	IncludeSelf bool
 }
 
-// Neighbors writes the k nearest rows of a weight for each query row of it, see dsstne_predictor_neighbors. It needs no
+// search is a call that ranks the rows of a matrix, or the entries of its rows.
+type search struct {
+	p       *Predictor
+	measure Measure
+	matrix  program.Matrix
+	shards  []program.Shard
+	dense   []float32           // the matrix whose rows are queries; nil: they are sparse
+	stored  storedRows          // rows as sparse queries
+	h       []kernels.Buffer    // by rank: dense queries
+	own     kernels.SparseBatch // each query's own number
+	queries kernels.SparseBatch // sparse ones
+	free    []kernels.Buffer
+}
+
+// Neighbors writes the k nearest rows of a matrix for each query row of it, see dsstne_predictor_neighbors. It needs no
 // bound datasets.
 func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o NeighborOptions, k int64, ids []int32,
 	scores []float32) error {
@@ -21,82 +46,136 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		return err
 	}
 	defer done()
-	weight, err := p.itemWeight(tensor)
+	m, err := p.matrix(tensor)
 	if err != nil {
 		return err
 	}
+	if o.Measure == Entry && !m.ByItems {
+		return fault.New(fault.InvalidArgument, "the entries of %q are not weights between items; use cosine or dot", m.Name)
+	}
 	for n, q := range queries {
-		if q < 0 || int64(q) >= weight.Rows {
-			return fault.New(fault.InvalidArgument, "queries[%d] is %d; %s has rows 0 to %d", n, q, weight.Name, weight.Rows-1)
+		if q < 0 || int64(q) >= m.Rows {
+			return fault.New(fault.InvalidArgument, "queries[%d] is %d; %s has rows 0 to %d", n, q, m.Name, m.Rows-1)
 		}
+	}
+	if _, err := filter.check(m.Rows); err != nil {
+		return err
 	}
 	rows := max(1, min(p.batchSize, int64(len(queries))))
-	if _, err := filter.check(weight.Rows); err != nil {
+	s := &search{p: p, measure: o.Measure, matrix: m}
+	defer func() { buffers(s.free).free() }()
+	parts, err := s.prepare(rows)
+	if err != nil {
 		return err
 	}
-	shards := program.ShardsOf(weight, len(p.Ranks))
-	parts := make([]program.Part, len(shards))
-	for rank := range shards {
-		if o.Cosine {
-			shards[rank].Temperature = 1
-		}
-		parts[rank] = program.Part{
-			Name: "queries", Of: weight.Name, Bytes: 4 * rows * weight.Columns, Device: p.Ranks[rank].Device.Info().Name,
-		}
-	}
-	if err := p.copyShards(shards); err != nil {
-		return err
-	}
-	spec := program.RankingSpec{
-		Ranks: p.Ranks, Shards: shards, Rows: rows, K: k, Allowed: filter.allowed(), Limit: p.limit, Held: append(parts, p.held...),
-	}
+	r := &ranking{shards: s.shards, k: k, allowed: filter.allowed()}
+	spec := p.rankingSpec(rows)
+	spec.Held = append(parts, p.held...)
 	if !o.IncludeSelf {
-		spec.Exclude = &program.Feed{Name: "queries", Columns: weight.Rows, Entries: rows}
+		r.exclude = program.Feed{Layer: -1, Name: "queries", Columns: m.Rows, Entries: func(int64) int64 { return rows }}
 	}
-	list, err := program.NewRanking(spec)
+	if s.dense == nil {
+		r.queries = program.Feed{
+			Layer: -1, Name: "rows of the queries", Columns: m.Columns, Whole: true,
+			Entries: func(int64) int64 { return rows * s.stored.most },
+		}
+	}
+	list, err := r.program(spec)
 	if err != nil {
 		return err
 	}
 	defer list.Free()
-	h := make([]kernels.Buffer, len(shards))
-	for rank := range shards {
-		if h[rank], err = p.Ranks[rank].Device.Alloc(rows * weight.Columns); err != nil {
-			return list.Plan.Explain(err)
-		}
-		defer h[rank].Free()
-		shards[rank].Sources[0].H = h[rank]
+	if err := s.allocate(rows, list); err != nil {
+		return err
 	}
-	own := &kernels.SparseBatch{Columns: weight.Rows}
 	for first := int64(0); first < int64(len(queries)); first += rows {
 		if p.cancelled.Load() {
 			return fault.New(fault.Cancelled, "the call was cancelled after %d of %d queries", first, len(queries))
 		}
 		batch := queries[first:min(first+rows, int64(len(queries)))]
-		own.Indices, own.Offsets = batch, own.Offsets[:0]
-		for u, q := range batch {
-			own.Offsets = append(own.Offsets, int32(u))
-			row := weight.Value.Float32()[int64(q)*weight.Columns : (int64(q)+1)*weight.Columns]
-			for rank := range h {
-				if err := p.Ranks[rank].Device.Write(h[rank], int64(u)*weight.Columns, row); err != nil {
-					return err
-				}
-			}
-		}
-		own.Offsets = append(own.Offsets, int32(len(batch)))
 		from, to := first*k, (first+int64(len(batch)))*k
-		if err := p.nearest(list, own, ids[from:to], scores[from:to]); err != nil {
+		if err := s.fill(batch); err != nil {
+			return err
+		}
+		if err := s.nearest(r, list, ids[from:to], scores[from:to]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nearest ranks a batch of queries, of which own has each one's own number.
-func (p *Predictor) nearest(list *program.Ranking, own *kernels.SparseBatch, ids []int32, scores []float32) error {
-	rows := int64(len(own.Indices))
-	err := list.Run(&kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{own, {}}})
+// prepare makes the shards that are ranked, and says what memory that takes beside the ranking's.
+func (s *search) prepare(rows int64) ([]program.Part, error) {
+	if s.matrix.Sparse || s.measure == Entry {
+		return s.prepareSparse()
+	}
+	p, m := s.p, s.matrix
+	data, err := p.Model.Tensor(m.Name)
+	if err != nil {
+		return nil, err
+	}
+	s.dense = data.Float32()
+	weight := &kernels.Weights{Name: m.Name, Rows: m.Rows, Columns: m.Columns, Value: data.Buffer()}
+	s.shards = program.ShardsOf(weight, len(p.Ranks))
+	parts := make([]program.Part, len(s.shards))
+	for rank := range s.shards {
+		if s.measure == Cosine {
+			s.shards[rank].Temperature = 1
+		}
+		parts[rank] = program.Part{
+			Name: "queries", Of: m.Name, Bytes: 4 * rows * m.Columns, Device: p.Ranks[rank].Device.Info().Name,
+		}
+		w := s.shards[rank].Sources[0].Weight
+		if w.Value, err = p.here(rank, w.Name, w.Value); err != nil {
+			return nil, err
+		}
+	}
+	return parts, p.Copies().Refresh()
+}
+
+// allocate takes the memory of dense queries.
+func (s *search) allocate(rows int64, list *program.Program) (err error) {
+	if s.dense == nil {
+		return nil
+	}
+	s.h = make([]kernels.Buffer, len(s.shards))
+	for rank := range s.shards {
+		if s.h[rank], err = s.p.Ranks[rank].Device.Alloc(rows * s.matrix.Columns); err != nil {
+			return list.Plan.Explain(err)
+		}
+		s.free = append(s.free, s.h[rank])
+		s.shards[rank].Sources[0].H = s.h[rank]
+	}
+	return nil
+}
+
+// fill makes a batch of queries.
+func (s *search) fill(batch []int32) error {
+	s.own.Columns, s.own.Indices, s.own.Offsets = s.matrix.Rows, batch, s.own.Offsets[:0]
+	for u := range len(batch) + 1 {
+		s.own.Offsets = append(s.own.Offsets, int32(u))
+	}
+	if s.dense == nil {
+		return s.stored.fill(batch, &s.queries)
+	}
+	columns := s.matrix.Columns
+	for u, q := range batch {
+		row := s.dense[int64(q)*columns : (int64(q)+1)*columns]
+		for rank := range s.h {
+			if err := s.p.Ranks[rank].Device.Write(s.h[rank], int64(u)*columns, row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// nearest ranks a batch of queries.
+func (s *search) nearest(r *ranking, list *program.Program, ids []int32, scores []float32) error {
+	rows := int64(len(s.own.Indices))
+	err := list.Run(&kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{&s.own, {}, &s.queries}})
 	if err == nil {
-		err = list.Best(rows, ids, scores)
+		err = r.best(rows, ids, scores)
 	}
 	if _, failure := list.Settle(0); err == nil {
 		err = failure
@@ -104,56 +183,53 @@ func (p *Predictor) nearest(list *program.Ranking, own *kernels.SparseBatch, ids
 	return err
 }
 
-// copyShards gives devices that do not reach the model's memory copies of the rows that they rank.
-func (p *Predictor) copyShards(shards []program.Shard) error {
-	copies := p.Copies()
-	for rank := range shards {
-		device, w := p.Ranks[rank].Device, shards[rank].Sources[0].Weight
-		if device.Reaches(w.Value) {
-			continue
-		}
-		if !copies.Has(rank, w.Name, w.Value.Len()) {
-			part := program.Part{Name: "weights", Of: "the device's copy of " + w.Name, Bytes: 4 * w.Value.Len(), Device: device.Info().Name}
-			if err := program.Fits(p.Ranks[rank:rank+1], p.limit, append([]program.Part{part}, p.held...)); err != nil {
-				return err
-			}
-			part.Held = true
-			p.held = append(p.held, part)
-		}
-		var err error
-		if w.Value, err = copies.Of(rank, device, w.Name, w.Value); err != nil {
-			return (&program.Plan{Parts: p.held}).Explain(err)
-		}
+// here gives a device that does not reach the model's memory a copy of a tensor, or of its shard of one. Refresh
+// fills it.
+func (p *Predictor) here(rank int, name string, value kernels.Buffer) (kernels.Buffer, error) {
+	device, copies := p.Ranks[rank].Device, p.Copies()
+	if device.Reaches(value) {
+		return value, nil
 	}
-	return copies.Refresh()
+	if !copies.Has(rank, name, value.Len()) {
+		part := program.Part{
+			Name: "weights", Of: "the device's copy of " + name, Bytes: 4 * value.Len(), Device: device.Info().Name,
+		}
+		parts := append([]program.Part{part}, p.held...)
+		if err := program.Fits(p.Ranks[rank:rank+1], p.limit, parts, devices.MakeRoom); err != nil {
+			return nil, err
+		}
+		part.Held = true
+		p.held = append(p.held, part)
+	}
+	here, err := copies.Of(rank, device, name, value)
+	if err != nil {
+		return nil, (&program.Plan{Parts: p.held}).Explain(err)
+	}
+	return here, nil
 }
 
-// itemWeight binds a weight by name; empty means the output layer's.
-func (p *Predictor) itemWeight(name string) (*kernels.Weights, error) {
+// matrix finds a matrix by name; empty means the output layer's.
+func (p *Predictor) matrix(name string) (program.Matrix, error) {
 	if name == "" {
 		output, err := p.output("")
 		if err != nil {
-			return nil, err
+			return program.Matrix{}, err
 		}
-		l := &p.Net.Layers[output]
-		if len(l.Sources) != 1 {
-			return nil, fault.New(fault.InvalidArgument, "layer %q has %d weights; name the tensor whose rows are to be compared",
-				l.Name, len(l.Sources))
+		l := &p.Ports[output]
+		if len(l.Weights) != 1 {
+			return program.Matrix{}, fault.New(fault.InvalidArgument,
+				"layer %q has %d weights; name the tensor whose rows are to be compared", l.Name, len(l.Weights))
 		}
-		name = p.Net.WeightName(output, l.Sources[0])
+		name = l.Weights[0]
 	}
-	tensors, err := p.Net.Tensors()
-	if err != nil {
-		return nil, err
-	}
-	data, err := p.Model.Tensor(name)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range tensors {
-		if t.Name == name && t.Source >= 0 {
-			return &kernels.Weights{Name: name, Rows: t.Rows, Columns: t.Columns, Value: data.Buffer()}, nil
+	for _, m := range p.Model.Form().Matrices() {
+		if m.Name == name {
+			return m, nil
 		}
 	}
-	return nil, fault.New(fault.InvalidArgument, "tensor %q is no weight matrix; neighbours are rows of one", name)
+	if _, err := p.Model.Tensor(name); err != nil {
+		return program.Matrix{}, err
+	}
+	return program.Matrix{}, fault.New(fault.InvalidArgument,
+		"tensor %q is no weight matrix; neighbours are rows of one", name)
 }

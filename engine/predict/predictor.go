@@ -5,17 +5,17 @@ import (
 	"sync/atomic"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/engine/devices"
 	"dsstne/engine/model"
-	"dsstne/engine/network"
 	"dsstne/engine/program"
-	"dsstne/engine/strictjson"
+	"dsstne/engine/session"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
 // Predictor serves one call at a time; Cancel may be called meanwhile.
 type Predictor struct {
-	*program.Binding
+	*session.Binding
 	batchSize int64
 	limit     int64
 	program   *program.Program
@@ -29,36 +29,33 @@ type Predictor struct {
 	cancelled atomic.Bool
 }
 
-// Open reads the options (JSON: batch_size, devices, threads, precision, memory_limit) and makes the device ready.
-func Open(m *model.Model, options []byte) (*Predictor, error) {
-	o, err := strictjson.Parse(options, "predictor options")
-	if err != nil {
-		return nil, err
-	}
-	batchSize := o.Int("batch_size", 512, strictjson.Between(1, 1<<20))
-	placement := program.ReadPlacement(o)
-	if err := o.Done(); err != nil {
-		return nil, err
-	}
-	binding, err := program.NewBinding(m, placement, true)
+// Options are those of a predictor.
+type Options struct {
+	BatchSize int64
+	Placement devices.Placement
+}
+
+// Open makes the devices ready.
+func Open(m *model.Model, o Options) (*Predictor, error) {
+	binding, err := session.New(m, o.Placement, true)
 	if err != nil {
 		return nil, err
 	}
 	p := &Predictor{
-		Binding: binding, batchSize: batchSize, limit: placement.Limit,
+		Binding: binding, batchSize: o.BatchSize, limit: o.Placement.Limit,
 	}
 	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: program.HostName(p.Ranks[0].Device), Held: true}}
 	return p, nil
 }
 
 // Bind gives an input layer its rows.
-func (p *Predictor) Bind(layer string, d *csr.Matrix) error {
+func (p *Predictor) Bind(layer string, d csr.Source) error {
 	i, err := p.Check(layer, d)
 	if err != nil {
 		return err
 	}
-	if p.Net.Layers[i].Kind != network.Input {
-		return fault.New(fault.InvalidArgument, "layer %q is no input layer; only inputs take a dataset here", layer)
+	if !p.Ports[i].Reads {
+		return fault.New(fault.InvalidArgument, "layer %q is not an input layer; only inputs take a dataset here", layer)
 	}
 	return p.Hold(i, d)
 }
@@ -80,13 +77,11 @@ func (p *Predictor) prepare(asked rowList) error {
 	if p.program != nil && (p.keeping || !pays) {
 		return p.Copies().Refresh()
 	}
-	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, network.Input)
+	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, nil, pays)
 	if err != nil {
 		return err
 	}
-	if p.keeping = pays; !pays {
-		spec.Keep = nil
-	}
+	p.keeping = pays
 	if p.program != nil {
 		p.program.Free()
 		p.program, p.readers = nil, nil
@@ -100,11 +95,8 @@ func (p *Predictor) prepare(asked rowList) error {
 		p.held[i].Held = true
 	}
 	p.step = kernels.Step{Sparse: []*kernels.SparseBatch{{}, {}}}
-	for _, layer := range built.Slots {
-		p.readers = append(p.readers, &csr.Reader{
-			Matrix: p.Dataset(layer), Scaling: p.Net.Layers[layer].Scaling == network.L2, Limit: spec.Entries(layer, spec.Rows),
-			RowsOnly: true,
-		})
+	for _, f := range built.Feeds() {
+		p.readers = append(p.readers, p.Reader(&f, spec.Rows, 0, false))
 		p.step.Sparse = append(p.step.Sparse, &kernels.SparseBatch{})
 	}
 	return p.Copies().Refresh()
@@ -116,29 +108,38 @@ func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
 }
 
-// begin takes the model for reading; the caller calls the returned function at the end.
+// begin takes the model for reading, if its tensors are in order; the caller calls the returned function at the end.
 func (p *Predictor) begin() (func(), error) {
 	p.cancelled.Store(false)
-	return p.Model.TryRead()
+	done, err := p.Model.TryRead()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Model.Check(); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
 }
 
 // output finds an output layer by name; empty means the only one.
 func (p *Predictor) output(name string) (int, error) {
 	if name != "" {
-		i, err := p.Net.Layer(name)
-		if err == nil && p.Net.Layers[i].Kind != network.Output {
-			err = fault.New(fault.InvalidArgument, "layer %q is no output layer; only outputs rank items", name)
+		i, err := p.Layer(name)
+		if err == nil && !p.Ports[i].Scores {
+			err = fault.New(fault.InvalidArgument, "layer %q is not an output layer; only outputs rank items", name)
 		}
 		return i, err
 	}
 	found := -1
-	for i, l := range p.Net.Layers {
-		if l.Kind != network.Output {
+	for i := range p.Ports {
+		l := &p.Ports[i]
+		if !l.Scores {
 			continue
 		}
 		if found >= 0 {
-			return 0, fault.New(fault.InvalidArgument, "the network has several output layers, such as %q and %q; name one",
-				p.Net.Layers[found].Name, l.Name)
+			return 0, fault.New(fault.InvalidArgument, "the model has several output layers, such as %q and %q; name one",
+				p.Ports[found].Name, l.Name)
 		}
 		found = i
 	}
@@ -157,13 +158,13 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 	if layer == "" {
 		i, err = p.output("")
 	} else {
-		i, err = p.Net.Layer(layer)
+		i, err = p.Layer(layer)
 	}
 	if err != nil {
 		return err
 	}
-	l := &p.Net.Layers[i]
-	if l.Kind == network.Input {
+	l := &p.Ports[i]
+	if l.Reads {
 		return fault.New(fault.InvalidArgument, "layer %q is an input; ask for a hidden or an output layer", layer)
 	}
 	if stride < l.Size {
@@ -191,8 +192,8 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 		}
 		first, n := b.places[0], int64(len(b.rows))
 		out := dst[first*stride : (first+n)*stride]
-		if l.Kind == network.Output {
-			return p.scores(i, out, stride, workspaces)
+		if l.Scores {
+			return p.scores(i, b.rows, out, stride, workspaces)
 		}
 		return p.hidden(i, n, out, stride)
 	})
@@ -200,7 +201,7 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 
 // hidden writes the activations of n rows.
 func (p *Predictor) hidden(layer int, n int64, out []float32, stride int64) error {
-	h, size := p.program.Hidden(layer), p.Net.Layers[layer].Size
+	h, size := p.program.Hidden(layer), p.Ports[layer].Size
 	if stride == size {
 		return p.Ranks[0].Device.Read(h, 0, out[:n*size])
 	}
@@ -212,10 +213,16 @@ func (p *Predictor) hidden(layer int, n int64, out []float32, stride int64) erro
 	return nil
 }
 
-// scores writes the scores of an output layer; each device those of its items.
-func (p *Predictor) scores(layer int, out []float32, stride int64, workspaces buffers) error {
+// scores writes the scores of an output layer for the rows of the last step; each device those of its items.
+func (p *Predictor) scores(layer int, rows []int64, out []float32, stride int64, workspaces buffers) error {
 	shards := p.program.Shards(layer)
-	return p.program.Plan.Explain(program.Together(p.Ranks, func(rank int) error {
+	// What reads the rows needs them from the host: a batch that devices have made belongs to the step that is over.
+	if s := shards[0].Sparse; s != nil && p.program.Makes(s.Input) {
+		if err := p.readers[s.Input].Batch(rows, 0, false, p.step.Sparse[s.Input]); err != nil {
+			return err
+		}
+	}
+	return p.program.Plan.Explain(p.program.Together(func(rank int) error {
 		s := shards[rank]
 		if s.Items == 0 {
 			return nil
@@ -240,7 +247,7 @@ func (b buffers) free() {
 // scoreWorkspaces takes what the scores of up to rows rows need, by rank, if that fits into memory. A hidden layer needs none.
 func (p *Predictor) scoreWorkspaces(layer int, rows int64) (buffers, error) {
 	list, sizes := make(buffers, len(p.Ranks)), make([]int64, len(p.Ranks))
-	if p.Net.Layers[layer].Kind != network.Output {
+	if !p.Ports[layer].Scores {
 		return list, nil
 	}
 	var parts []program.Part
@@ -249,7 +256,7 @@ func (p *Predictor) scoreWorkspaces(layer int, rows int64) (buffers, error) {
 		sizes[rank] = device.WorkspaceSize(&kernels.Scores{Scorer: shard.Scorer}, rows)
 		parts = append(parts, program.Part{Name: "workspace", Of: "the scores", Bytes: 4 * sizes[rank], Device: device.Info().Name})
 	}
-	if err := program.Fits(p.Ranks, p.limit, append(parts, p.held...)); err != nil {
+	if err := program.Fits(p.Ranks, p.limit, append(parts, p.held...), devices.MakeRoom); err != nil {
 		return list, err
 	}
 	for rank, size := range sizes {

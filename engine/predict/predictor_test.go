@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
 	"dsstne/engine/predict"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	_ "dsstne/kernels/cpu"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 func opened(t *testing.T, extra, options string) (*predict.Predictor, *csr.Matrix) {
 	t.Helper()
 	m := fixture.Model(t, fixture.Autoencoder("softmax", extra), map[string]int64{"input": items, "output": items})
-	p, err := predict.Open(m, []byte(options))
+	p, err := openers.Predictor(m, []byte(options))
 	require.NoError(t, err)
 	data := fixture.Blocks(t, rows, items, 4, 6, 3)
 	require.NoError(t, p.Bind("input", data))
@@ -58,7 +59,7 @@ func sorted(row []float32, keep func(item int32) bool) (list []int32) {
 	return list
 }
 
-func recommend(t *testing.T, p *predict.Predictor, exclude *csr.Matrix, f predict.Filter, k int64) ([]int32, []float32) {
+func recommend(t *testing.T, p *predict.Predictor, exclude csr.Source, f predict.Filter, k int64) ([]int32, []float32) {
 	t.Helper()
 	ids, values := make([]int32, rows*k), make([]float32, rows*k)
 	require.NoError(t, p.Recommend("", nil, exclude, f, k, ids, values))
@@ -144,15 +145,16 @@ func TestHiddenActivationsComeOutRowByRow(t *testing.T) {
 
 func TestNeighboursAreTheNearestRowsOfTheWeight(t *testing.T) {
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
-	p, err := predict.Open(m, nil)
+	p, err := openers.Predictor(m, nil)
 	require.NoError(t, err)
 	w, err := m.Tensor("output.weight")
 	require.NoError(t, err)
 	row := func(i int32) []float32 { return w.Float32()[i*16 : i*16+16] }
-	for _, cosine := range []bool{false, true} {
+	for measure, cosine := range map[predict.Measure]bool{predict.Dot: false, predict.Cosine: true} {
 		ids, values := make([]int32, 2*6), make([]float32, 2*6)
 		queries := []int32{129, 4}
-		require.NoError(t, p.Neighbors("", queries, predict.Filter{}, predict.NeighborOptions{Cosine: cosine}, 6, ids, values))
+		o := predict.NeighborOptions{Measure: measure}
+		require.NoError(t, p.Neighbors("", queries, predict.Filter{}, o, 6, ids, values))
 		for n, q := range queries {
 			near := make([]float32, items)
 			for i := range near {
@@ -233,7 +235,7 @@ func TestWrongQuestionsGetClearAnswers(t *testing.T) {
 	small := fixture.Blocks(t, 5, items, 2, 3, 1)
 	narrow := fixture.Blocks(t, rows, 50, 2, 3, 1)
 	ids, values := make([]int32, 1000), make([]float32, rows*items)
-	ask := func(rows []int64, exclude *csr.Matrix, f predict.Filter, k int64) error {
+	ask := func(rows []int64, exclude csr.Source, f predict.Filter, k int64) error {
 		return p.Recommend("", rows, exclude, f, k, ids, values)
 	}
 	_, badMetric := p.Evaluate("", data, nil, nil, predict.Filter{}, []string{"ndgc@5"}, nil)
@@ -261,7 +263,7 @@ func TestWrongQuestionsGetClearAnswers(t *testing.T) {
 
 func TestWithoutABoundDatasetAQuestionIsRefused(t *testing.T) {
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
-	p, err := predict.Open(m, nil)
+	p, err := openers.Predictor(m, nil)
 	require.NoError(t, err)
 	err = p.Recommend("", nil, nil, predict.Filter{}, 1, nil, nil)
 	require.Equal(t, fault.InvalidState, fault.KindOf(err))

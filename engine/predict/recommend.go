@@ -4,8 +4,9 @@ import (
 	"math/bits"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/engine/devices"
 	"dsstne/engine/program"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -58,85 +59,89 @@ func (f Filter) bits(first, count int64) []uint64 {
 	return words
 }
 
-// ranking ranks the items of an output layer, for the rows of a call.
-type ranking struct {
+// call ranks the items of an output layer, for the rows of a call.
+type call struct {
+	ranking
 	p        *Predictor
-	items    int64
-	rows     rowList
-	filter   Filter
+	rowList  rowList
 	eligible int64         // items that are left
-	used     []*csr.Matrix // beside those that are bound
+	used     []csr.Source  // beside those that are bound
 	readers  []*csr.Reader // of the items to leave out and of the targets; nil ones are not read
-	spec     program.RankingSpec
+	spec     program.Spec
 }
 
-// newRanking checks what Recommend and Evaluate have in common. The ranking is to be closed.
-func (p *Predictor) newRanking(layer string, rows []int64, exclude *csr.Matrix, filter Filter) (*ranking, error) {
-	r := &ranking{p: p, filter: filter, readers: make([]*csr.Reader, 2)}
+// newCall checks what Recommend and Evaluate have in common. The call is to be closed.
+func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filter Filter) (*call, error) {
+	r := &call{p: p, readers: make([]*csr.Reader, 2)}
 	var err error
-	if r.rows, err = p.listed(rows); err != nil {
+	if r.rowList, err = p.listed(rows); err != nil {
 		return nil, err
 	}
 	output, err := p.output(layer)
 	if err != nil {
 		return nil, err
 	}
-	r.items = p.Net.Layers[output].Size
-	if r.eligible, err = filter.check(r.items); err != nil {
+	items := p.Ports[output].Size
+	if r.eligible, err = filter.check(items); err != nil {
 		return nil, err
 	}
-	if err := p.checkItems(exclude, r.items, "items to leave out"); err != nil {
+	if err := p.checkItems(exclude, items, "items to leave out"); err != nil {
 		return nil, err
 	}
-	if err := p.prepare(r.rows); err != nil {
+	if err := p.prepare(r.rowList); err != nil {
 		return nil, err
 	}
-	r.spec = program.RankingSpec{
-		Ranks: p.Ranks, Forward: p.program, Shards: p.program.Shards(output), Rows: p.batchRows(r.rows), Limit: p.limit, Held: p.held,
-		Allowed: filter.allowed(),
-	}
+	r.shards, r.allowed = p.program.Shards(output), filter.allowed()
+	r.spec = p.rankingSpec(p.batchRows(r.rowList))
+	r.spec.Follows = p.program
 	if exclude != nil {
-		r.spec.Exclude, err = r.read(0, exclude, "items to leave out")
+		r.exclude, err = r.read(0, exclude, "items to leave out")
 	}
 	return r, err
 }
 
+// rankingSpec begins the specification of a ranking.
+func (p *Predictor) rankingSpec(rows int64) program.Spec {
+	return program.Spec{Ranks: p.Ranks, Rows: rows, Limit: p.limit, Held: p.held, MakeRoom: devices.MakeRoom}
+}
+
 // read makes the rows of a dataset those of a slot behind the program's.
-func (r *ranking) read(slot int, d *csr.Matrix, what string) (*program.Feed, error) {
+func (r *call) read(slot int, d csr.Source, what string) (f program.Feed, err error) {
 	p := r.p
 	if err := d.Use(); err != nil {
-		return nil, err
+		return f, err
 	}
 	r.used = append(r.used, d)
-	f := &program.Feed{Name: what, Columns: d.Columns(), Entries: r.entries(d)}
+	entries := r.entries(d)
+	f = program.Feed{Layer: -1, Name: what, Text: what, Columns: d.Columns(), Entries: func(int64) int64 { return entries }}
 	// Of fewer rows than there are, copying it whole would take longer than copying what is asked for.
-	if f.Shared = r.rows.count < p.Rows(); p.keeping && (p.IsBound(d) || !f.Shared) {
+	if f.Shared = r.rowList.count < p.Rows(); p.keeping && (p.IsBound(d) || !f.Shared) {
 		f.Keep = func(first, end int64) (*kernels.Data, error) {
-			data, err := p.KeptColumns(d, first, end)
+			data, err := p.Resident(d, first, end)
 			return data, fault.Wrap(err, "the dataset of %s", what)
 		}
 	}
 	r.readers[slot] = &p.further[slot]
-	r.readers[slot].Matrix, r.readers[slot].Limit, r.readers[slot].RowsOnly = d, f.Entries, true
+	r.readers[slot].Source, r.readers[slot].Limit, r.readers[slot].RowsOnly = d, entries, true
 	if !p.IsBound(d) {
 		r.spec.Held = append(r.spec.Held[:len(r.spec.Held):len(r.spec.Held)],
-			program.Part{Name: "data", Of: what, Bytes: d.Bytes(), Device: "host", Held: true})
+			program.Part{Name: "data", Of: what, Bytes: d.Statistics().Bytes, Device: "host", Held: true})
 	}
 	return f, nil
 }
 
 // entries is the most stored entries that a batch has of a dataset.
-func (r *ranking) entries(d *csr.Matrix) (n int64) {
-	if r.rows.count > r.p.planned {
-		return d.MaxBatchEntries(r.p.planned)
+func (r *call) entries(d csr.Source) (n int64) {
+	if r.rowList.count > r.p.planned {
+		return csr.MaxBatchEntries(d, r.p.planned)
 	}
-	for place := range r.rows.count {
-		n += d.RowLength(r.rows.at(place))
+	for place := range r.rowList.count {
+		n += d.RowLength(r.rowList.at(place))
 	}
 	return n
 }
 
-func (r *ranking) close() {
+func (r *call) close() {
 	for _, d := range r.used {
 		d.Unuse()
 		r.p.Forget(d)
@@ -144,20 +149,20 @@ func (r *ranking) close() {
 	// The next call may have no such items, and should not hold memory for these.
 	for slot := range r.readers {
 		*r.p.step.Sparse[len(r.p.readers)+slot] = kernels.SparseBatch{}
-		r.p.further[slot].Matrix = nil
+		r.p.further[slot].Source = nil
 	}
 }
 
 // run finds the k best items of the rows, batch by batch, and calls each, if not nil, when one has begun. Rows for which skip,
 // if not nil, is true are left out.
-func (r *ranking) run(list *program.Ranking, skip func(place, row int64) bool, each func(*batch) error) error {
-	b := r.p.cut(r.rows, r.readers...)
+func (r *call) run(list *program.Program, skip func(place, row int64) bool, each func(*batch) error) error {
+	b := r.p.cut(r.rowList, r.readers...)
 	b.skip = skip
 	return r.p.batches(list, b, each)
 }
 
 // checkItems compares a dataset of items to leave out, or of targets, with the bound rows and the items.
-func (p *Predictor) checkItems(d *csr.Matrix, items int64, what string) error {
+func (p *Predictor) checkItems(d csr.Source, items int64, what string) error {
 	switch {
 	case d == nil:
 		return nil
@@ -170,20 +175,20 @@ func (p *Predictor) checkItems(d *csr.Matrix, items int64, what string) error {
 }
 
 // Recommend writes the k best items of each row, see dsstne_predictor_recommend. An empty layer is the only output layer.
-func (p *Predictor) Recommend(layer string, rows []int64, exclude *csr.Matrix, filter Filter, k int64, ids []int32,
+func (p *Predictor) Recommend(layer string, rows []int64, exclude csr.Source, filter Filter, k int64, ids []int32,
 	scores []float32) error {
 	done, err := p.begin()
 	if err != nil {
 		return err
 	}
 	defer done()
-	r, err := p.newRanking(layer, rows, exclude, filter)
+	r, err := p.newCall(layer, rows, exclude, filter)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	r.spec.K = k
-	list, err := program.NewRanking(r.spec)
+	r.k = k
+	list, err := r.program(r.spec)
 	if err != nil {
 		return err
 	}
@@ -191,6 +196,6 @@ func (p *Predictor) Recommend(layer string, rows []int64, exclude *csr.Matrix, f
 	return r.run(list, nil, func(b *batch) error {
 		n := int64(len(b.rows))
 		from, to := b.places[0]*k, (b.places[0]+n)*k
-		return list.Best(n, ids[from:to], scores[from:to])
+		return r.best(n, ids[from:to], scores[from:to])
 	})
 }

@@ -2,7 +2,8 @@ package predict
 
 import (
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/engine/program"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -82,7 +83,7 @@ func (b *batch) fits(row int64) bool {
 		if r == nil {
 			continue
 		}
-		b.entries[i] += r.Matrix.RowLength(row)
+		b.entries[i] += r.Source.RowLength(row)
 		if len(b.rows) > 0 && r.Limit > 0 && b.entries[i] > r.Limit {
 			return false
 		}
@@ -90,16 +91,9 @@ func (b *batch) fits(row int64) bool {
 	return true
 }
 
-// steps is a list that batches are run through: the program, or a ranking behind it.
-type steps interface {
-	Makes(slot int) bool
-	Run(*kernels.Step) error
-	Settle(underWay int) ([]kernels.Result, error)
-}
-
 // batches runs a list for the rows, batch by batch, and calls each, if not nil, when one has begun: each waits for it, in order
 // to read the results. Without it the next batch is made while the device computes. At the end nothing is under way.
-func (p *Predictor) batches(list steps, b *batch, each func(*batch) error) (err error) {
+func (p *Predictor) batches(list *program.Program, b *batch, each func(*batch) error) (err error) {
 	defer func() {
 		if _, failure := list.Settle(0); err == nil {
 			err = failure

@@ -9,13 +9,14 @@ import (
 	"dsstne/engine/csr"
 	"dsstne/engine/predict"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 // on opens a predictor on a matrix.
 func on(t *testing.T, data *csr.Matrix, options string) *predict.Predictor {
 	t.Helper()
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
-	p, err := predict.Open(m, []byte(options))
+	p, err := openers.Predictor(m, []byte(options))
 	require.NoError(t, err)
 	require.NoError(t, p.Bind("input", data))
 	t.Cleanup(func() {

@@ -5,7 +5,7 @@ import (
 	"sort"
 	"strings"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -56,39 +56,8 @@ func (m *memory) alloc(name, of string, elements int64) (kernels.Buffer, error) 
 	return b, nil
 }
 
-// want is memory that is asked for together with other.
-type want struct {
-	name, of string
-	elements int64
-}
-
 // aligned rounds a number of elements up, so that what follows begins where vectors of any device may.
 func aligned(elements int64) int64 { return (elements + 63) / 64 * 64 }
-
-// allocAll takes memory as one, which spares calls that take a few microseconds the system's work for each part.
-func (m *memory) allocAll(wants ...want) ([]kernels.Buffer, error) {
-	list, total := make([]kernels.Buffer, len(wants)), int64(0)
-	for i := range wants {
-		w := &wants[i]
-		w.elements = aligned(w.elements)
-		m.note(w.name, w.of, 4*w.elements, false)
-		total += w.elements
-	}
-	if m.dry {
-		return list, nil
-	}
-	all, err := m.device.Alloc(total)
-	if err != nil {
-		return list, fault.Wrap(err, "%s of %s", wants[0].name, wants[0].of)
-	}
-	m.buffers = append(m.buffers, all)
-	at := int64(0)
-	for i, w := range wants {
-		list[i] = all.Slice(at, w.elements)
-		at += w.elements
-	}
-	return list, nil
-}
 
 // answers is the error of a device that does not.
 func (m *memory) answers() error {
@@ -109,39 +78,35 @@ func (m *memory) free() {
 
 // Explain adds what memory is wanted for to an error that says that some was refused, though the plan had fitted.
 func (p *Plan) Explain(err error) error {
-	if fault.KindOf(err) != fault.OutOfMemory || strings.Contains(err.Error(), summaryBegins) {
+	if !isOutOfMemory(err) || strings.Contains(err.Error(), summaryBegins) {
 		return err
 	}
 	return &fault.Error{Kind: fault.OutOfMemory, Message: err.Error() + ". " + p.summary() + ". " + p.remedy(), Cause: err}
 }
 
-// Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet what the
-// devices could still give: for memory that calls take beside a program.
-func Fits(ranks []Rank, limit int64, parts []Part) error {
-	return planOf(limit, parts).fits(ranks)
-}
-
-func planOf(limit int64, parts []Part) *Plan {
+// Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet exceed what
+// the devices could still give: for memory that calls take beside a program. See Spec for makeRoom.
+func Fits(ranks []kernels.Rank, limit int64, parts []Part, makeRoom func() bool) error {
 	plan := &Plan{Parts: parts, Limit: limit}
 	for _, part := range parts {
 		plan.Bytes += part.Bytes
 	}
-	return plan
+	return plan.fits(ranks, makeRoom)
 }
 
 // fits compares the plan with the limit (all parts) and with what is available (the parts that do not exist yet): in the
 // host's memory, which all devices that reach it share, or in that of each device that has its own.
-func (p *Plan) fits(ranks []Rank) error {
+func (p *Plan) fits(ranks []kernels.Rank, makeRoom func() bool) error {
 	if p.Limit > 0 && p.Bytes > p.Limit {
 		return fault.New(fault.OutOfMemory, "this needs %s, memory_limit is %s; nothing was allocated. %s. %s",
 			size(p.Bytes), size(p.Limit), p.summary(), p.remedy())
 	}
 	p.Available = -1
-	if reachesHost(ranks[0].Device) {
-		return p.available("", ranks[0].Device)
+	if kernels.ReachesHost(ranks[0].Device) {
+		return p.available("", ranks[0].Device, nil)
 	}
 	for _, r := range ranks {
-		if err := p.available(r.Device.Info().Name, r.Device); err != nil {
+		if err := p.available(r.Device.Info().Name, r.Device, makeRoom); err != nil {
 			return err
 		}
 	}
@@ -149,14 +114,14 @@ func (p *Plan) fits(ranks []Rank) error {
 }
 
 // available looks how much there is only if that can matter: looking takes longer than many a call.
-func (p *Plan) available(name string, device kernels.Device) error {
+func (p *Plan) available(name string, device kernels.Device, makeRoom func() bool) error {
 	const small = 1 << 24
 	fresh := p.fresh(name)
 	if fresh <= small {
 		return nil
 	}
 	available := device.Available()
-	if available >= 0 && fresh > available && name != "" && makeRoom() {
+	if available >= 0 && fresh > available && makeRoom != nil && makeRoom() {
 		available = device.Available()
 	}
 	if p.Available < 0 {
@@ -172,6 +137,8 @@ func (p *Plan) available(name string, device kernels.Device) error {
 	return fault.New(fault.OutOfMemory, "this needs %s more memory%s, %s are available; nothing was allocated. %s. %s",
 		size(fresh), where, size(available), p.summary(), p.remedy())
 }
+
+func isOutOfMemory(err error) bool { return fault.KindOf(err) == fault.OutOfMemory }
 
 // fresh adds up the parts that do not exist yet: those of a device, or all if none is named.
 func (p *Plan) fresh(device string) (bytes int64) {

@@ -1,59 +1,71 @@
 package program
 
 import (
-	"slices"
-
-	"dsstne/engine/network"
 	"dsstne/kernels"
 )
 
 // Spec is what a program is made from.
 type Spec struct {
-	Network *network.Network
-	Ranks   []Rank                                    // the devices, at least one
+	Computation Computation
+	// Ranks are those of this process, at least one; First is the number of the first among the World ranks that compute
+	// together (0: those of this process are all).
+	Ranks        []kernels.Rank
+	First, World int
+	Rows         int64 // the largest batch, B
+	// Follows is the program whose list comes first in a step, nil for none.
+	Follows *Program
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
-	Copies  *Copies                                   // where devices keep copies of them, of which the caller takes care; nil: the program does
-	Rows    int64                                     // the largest batch, B
-	// Entries is the most stored entries that so many rows of what feeds a layer can have; BatchBytes what such a batch takes.
-	Entries func(layer int, rows int64) int64
-	Data    []Part // the bound datasets, for the plan
-	// Keep describes columns first .. end of what feeds a layer, for devices that keep it; the same of the same dataset. Nil: all
-	// batches are made on the host.
-	Keep  func(layer int, first, end int64) (*kernels.Data, error)
-	host  map[string]string // names of the feeds whose data stay on the host though they could be kept, and why
-	Limit int64             // memory_limit in bytes, 0 = none
-	// Parallel is how several ranks train.
-	Parallel Parallel
-	// Training: nil builds the forward part only.
+	Copies  Copies                                    // devices' copies of weights, owned by the caller; nil: by the program
+	Held    []Part                                    // for the plan: the bound datasets, and private copies that the caller makes of shared weights
+	Limit   int64                                     // memory_limit in bytes, 0 = none
+	// MakeRoom frees memory that nobody uses at the moment, and reports whether there was any. It may be nil.
+	MakeRoom func() bool
+	Parallel Parallel // how several ranks train
 	Training *Training
+
+	onHost map[string]string // names of the feeds whose data stay on the host though they could be kept, and why
 }
 
-// Training is what the backward part needs.
+// Training is what operations that update weights need; without it they are not listed.
 type Training struct {
 	Optimizer kernels.Optimizer
-	// WriteGradients leaves the weights alone and writes whole gradients (see Program.Gradient).
-	WriteGradients bool
 }
 
-// Op is one bound kernel call.
-type Op struct {
-	Text string
-	run  func(*kernels.Step) error
+// Computation lists operations.
+type Computation interface {
+	// Build adds the operations of one rank, and everything that they need. It may be called several times.
+	Build(*Builder)
 }
 
-// Program is a list of bound calls for each rank, and the memory they work in.
+// Copies are copies of a model's weights in the memory of devices that do not reach the model's own.
+type Copies interface {
+	// Has reports whether a rank's device has a copy of so many numbers of a tensor.
+	Has(rank int, tensor string, n int64) bool
+	// Of gives a rank's copy of what the model has in a buffer.
+	Of(rank int, device kernels.Device, tensor string, from kernels.Buffer) (kernels.Buffer, error)
+}
+
+// world is the number of ranks that compute together.
+func (s *Spec) world() int { return max(s.World, len(s.Ranks)) }
+
+// Program is a list of operations for each rank of this process, and the memory they work in.
 type Program struct {
 	Plan  Plan
-	Slots []int // layer that each slot of Step.Sparse feeds: the inputs and, in training, the outputs
-	ranks []Rank
-	parts []*part // by rank
-	// broken is why the last step was not begun on all ranks, until Settle has told.
+	team  *Team
+	parts []*part // by rank of this process
+	// broken is why the last step was not begun on all ranks, until Settle has reported it.
 	broken error
 }
 
-// Describe plans without allocating.
-func Describe(spec Spec) (*Plan, error) {
+// Draft plans without allocating: what it returns has a plan, and cannot run. Other drafts may follow it.
+func Draft(spec Spec) (*Program, error) {
 	_, p, err := placed(spec)
+	return p, err
+}
+
+// Describe is the plan of a draft, with the devices.
+func Describe(spec Spec) (*Plan, error) {
+	p, err := Draft(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +75,7 @@ func Describe(spec Spec) (*Plan, error) {
 		info.Available = -1
 		if n == 0 {
 			info.Available = p.Plan.Available
-		} else if !reachesHost(rank.Device) { // it has memory of its own
+		} else if !kernels.ReachesHost(rank.Device) {
 			info.Available = rank.Device.Available()
 		}
 		p.Plan.Devices = append(p.Plan.Devices, info)
@@ -77,19 +89,42 @@ func Build(spec Spec) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := dry.Plan.fits(spec.Ranks); err != nil {
+	if err := dry.Plan.fits(spec.Ranks, spec.MakeRoom); err != nil {
 		return nil, err
 	}
-	built, err := withRoom(func() (*Program, error) { return build(spec, false) })
-	return built, dry.Plan.Explain(err)
+	p, err := build(spec, false)
+	if isOutOfMemory(err) && spec.MakeRoom != nil && spec.MakeRoom() {
+		p, err = build(spec, false)
+	}
+	return p, dry.Plan.Explain(err)
+}
+
+// placed decides how ranks train and which data devices keep, and returns the dry program for that. Where not all data fit, the
+// largest dataset stays on the host, and so on.
+func placed(spec Spec) (Spec, *Program, error) {
+	spec.onHost = map[string]string{}
+	var err error
+	if spec.Parallel, err = spec.parallel(); err != nil {
+		return spec, nil, err
+	}
+	for {
+		dry, err := build(spec, true)
+		if err != nil {
+			return spec, nil, err
+		}
+		if len(dry.parts[0].kept) == 0 || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil ||
+			!leaveOnHost(spec.onHost, &dry.Plan, dry.parts[0]) {
+			return spec, dry, nil
+		}
+	}
 }
 
 // build makes the lists of all ranks; a dry program has no memory.
 func build(spec Spec, dry bool) (*Program, error) {
-	p := &Program{ranks: spec.Ranks}
-	for rank := range spec.Ranks {
-		b := newBuilder(spec, rank, dry)
-		p.parts, p.Slots = append(p.parts, b.p), b.slots
+	p := &Program{team: NewTeam(spec.Ranks)}
+	for local := range spec.Ranks {
+		b := newBuilder(spec, local, dry)
+		p.parts = append(p.parts, b.part)
 		if err := b.build(); err != nil {
 			p.Free()
 			return nil, err
@@ -103,7 +138,7 @@ func build(spec Spec, dry bool) (*Program, error) {
 func (p *Program) describe(spec Spec) {
 	plan := &p.Plan
 	plan.Limit, plan.Available = spec.Limit, -1
-	if len(spec.Ranks) > 1 && spec.Training != nil {
+	if spec.world() > 1 && spec.Training != nil {
 		plan.Parallel = spec.Parallel.String()
 	}
 	for _, part := range p.parts {
@@ -112,14 +147,17 @@ func (p *Program) describe(spec Spec) {
 		if len(p.parts) > 1 {
 			where = part.Device.Info().Name + ": "
 		}
-		for _, l := range []struct {
-			when string
-			ops  []Op
-		}{{"at the start of a run: ", part.begin.ops}, {"", part.notes}, {"", part.cuts}, {"", part.step.ops}, {"at the end of a run: ", part.flush.ops}} {
-			for _, op := range l.ops {
-				plan.Operations = append(plan.Operations, where+l.when+op.Text)
+		plan.list(where+"at the start of a run: ", part.begin)
+		for _, note := range part.notes {
+			plan.Operations = append(plan.Operations, where+note)
+		}
+		for _, b := range part.batches {
+			if b.share != nil {
+				plan.Operations = append(plan.Operations, where+b.share.String())
 			}
 		}
+		plan.list(where, part.step)
+		plan.list(where+"at the end of a run: ", part.flush)
 	}
 	for _, part := range plan.Parts {
 		plan.Bytes += part.Bytes
@@ -131,8 +169,8 @@ func (p *Program) Begin(step *kernels.Step) error {
 	return p.once(func(part *part) error { return part.run(&part.begin, step) })
 }
 
-// Run begins a step by walking the lists once; Settle tells how it went, and of an error again: steps that were under way may
-// have been ended by it.
+// Run begins a step by walking the lists once; Settle reports its outcome, also after an error: that may have ended steps that
+// were under way.
 func (p *Program) Run(step *kernels.Step) error {
 	err := p.each(func(p *part) error { return p.runStep(step) })
 	if len(p.parts) > 1 {
@@ -158,10 +196,22 @@ func (p *Program) once(work func(*part) error) error {
 
 // each does something on all ranks at the same time.
 func (p *Program) each(work func(*part) error) error {
-	return p.Plan.Explain(inOrder(p.ranks, func(rank int) error { return work(p.parts[rank]) }))
+	return p.Plan.Explain(p.team.InOrder(func(local int) error { return work(p.parts[local]) }))
 }
 
-// Hidden is the output of a hidden layer, [B, units], on the first rank; the others have the same bits.
+// Together does something on all ranks at the same time, which has no collectives.
+func (p *Program) Together(work func(local int) error) error { return p.team.Together(work) }
+
+// Feeds are the feeds of the batches in Step.Sparse, by slot.
+func (p *Program) Feeds() []Feed {
+	list := make([]Feed, len(p.parts[0].batches))
+	for n, b := range p.parts[0].batches {
+		list[n] = b.feed
+	}
+	return list
+}
+
+// Hidden is the dense value of a layer, [B, units], on the first rank; the others have the same bits. Nil: it has none.
 func (p *Program) Hidden(layer int) kernels.Buffer { return p.parts[0].hidden[layer] }
 
 // Shards are the inference side of an output layer, by rank.
@@ -173,214 +223,12 @@ func (p *Program) Shards(layer int) []Shard {
 	return list
 }
 
-// Gradient is what a rank has of the written gradient of a tensor, nil unless Training.WriteGradients: all rows, or those of
-// its shard, which begins at row first.
-func (p *Program) Gradient(rank int, tensor string) (gradient kernels.Buffer, first int64) {
-	return p.parts[rank].grads[tensor], p.parts[rank].first[tensor]
-}
-
 // Free gives the program's memory back; the weights stay.
 func (p *Program) Free() {
 	for _, part := range p.parts {
-		part.stepList.Free()
+		part.step.Free()
 		part.freeData()
 		part.memory.free()
 	}
-}
-
-// builder holds what Build needs while the list is made.
-type builder struct {
-	spec    Spec
-	batch   int64 // rows of the largest whole batch; spec.Rows are the most that the rank has of one
-	data    bool  // the rank has the whole model and a part of each batch
-	rank    int
-	device  kernels.Device
-	net     *network.Network
-	p       *part
-	slots   []int // as Program.Slots
-	tensors map[string]network.Tensor
-	weights map[string]*kernels.Weights
-	order   []string // of the weights, as they were bound
-	// of data-parallel training: all gradients, where each begins, and how many numbers they are
-	gradients    kernels.Buffer
-	gradientAt   map[string]int64
-	gradientSize int64
-	grad         map[int]kernels.Buffer // dL/d(output of a hidden layer), [B, K]
-	summed       map[int]bool           // grad holds something already
-	scratch      []func(kernels.Buffer) // who wants the shared workspace
-	most         int64                  // its size
-	doubt        bool                   // ops have taken something from other ranks, and nobody has asked whether these are well
-	others       []*keptData            // datasets that the device keeps for another list, which comes first
-	// tiedGradient is where an output layer leaves its part of the gradient of the weight it shares, by the name of that weight
-	tiedGradient map[string]kernels.Buffer
-}
-
-func newBuilder(spec Spec, rank int, dry bool) *builder {
-	batch, data := spec.Rows, spec.Parallel == Data
-	if ranks := int64(len(spec.Ranks)); data {
-		spec.Rows = (batch + ranks - 1) / ranks
-	}
-	b := &builder{
-		spec: spec, batch: batch, data: data, rank: rank, device: spec.Ranks[rank].Device, net: spec.Network,
-		p: &part{
-			Rank: spec.Ranks[rank], rank: rank, rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{}, grads: map[string]kernels.Buffer{},
-			first: map[string]int64{}, memory: &memory{device: spec.Ranks[rank].Device, dry: dry},
-		},
-		tensors: map[string]network.Tensor{}, weights: map[string]*kernels.Weights{}, gradientAt: map[string]int64{},
-		grad: map[int]kernels.Buffer{}, summed: map[int]bool{}, tiedGradient: map[string]kernels.Buffer{},
-	}
-	// The batches are numbered: the inputs, then in training the targets.
-	for i, layer := range b.net.Layers {
-		if layer.Kind == network.Input || (layer.Kind == network.Output && spec.Training != nil) {
-			b.slots = append(b.slots, i)
-		}
-	}
-	return b
-}
-
-// alone tells whether there is only one rank.
-func (b *builder) alone() bool { return len(b.spec.Ranks) == 1 }
-
-// sharded tells whether each of several ranks has a shard of the items.
-func (b *builder) sharded() bool { return !b.alone() && !b.data }
-
-func (b *builder) build() error {
-	tensors, err := b.net.Tensors()
-	if err != nil {
-		return err
-	}
-	m := b.p.memory
-	for _, t := range tensors {
-		b.tensors[t.Name] = t
-		if first, end := b.rowsOf(t); b.inPlace(t) {
-			m.parts = append(m.parts, Part{Name: "weights", Of: t.Name, Bytes: 4 * (end - first) * t.Columns, Device: HostName(b.device), Held: true})
-		}
-	}
-	if b.rank == 0 {
-		m.parts = append(m.parts, b.spec.Data...)
-	}
-	if !b.alone() {
-		if held := b.p.Communicator.Memory(); held > 0 {
-			m.note("exchange", "the group of devices", held, true)
-		}
-	}
-	b.p.made = make([]*kernels.SparseBatch, len(b.slots))
-	for slot, layer := range b.slots {
-		if err := b.assemble(slot, b.feedOf(layer)); err != nil {
-			return err
-		}
-	}
-	b.noteBatches()
-	if !b.alone() {
-		if b.data {
-			b.takeRows()
-		} else {
-			b.takeShards()
-		}
-	}
-	if b.spec.Training != nil {
-		b.p.loss = make([]float64, len(b.net.Terms))
-	}
-	if b.data {
-		if err := b.allGradients(tensors); err != nil {
-			return err
-		}
-	}
-	if err := b.forward(); err != nil {
-		return err
-	}
-	if b.spec.Training != nil {
-		if err := b.backward(); err != nil {
-			return err
-		}
-	}
-	workspace, err := m.alloc("workspace", "the ops in turn", b.most)
-	if err != nil {
-		return err
-	}
-	for _, take := range b.scratch {
-		take(workspace)
-	}
-	return nil
-}
-
-// entriesOf is the most stored entries that the rank's part of a batch can have: those of the fullest rows, of which there are
-// as many as the rank has of a batch; or all of the batch, unless its items are too few for that.
-func (b *builder) entriesOf(f Feed) int64 {
-	first, end := b.itemsOf(f.Columns)
-	if f.whole {
-		first, end = 0, f.Columns
-	}
-	most := f.Entries
-	if b.data {
-		most = f.part
-	}
-	return min(most, b.spec.Rows*(end-first))
-}
-
-// noteBatches plans the memory of the batches: on the host whole ones, and what each of several ranks has of them, of which the
-// sum over the ranks is exact; and what each device has room for.
-func (b *builder) noteBatches() {
-	var entries []int64
-	for slot, i := range b.slots {
-		if b.p.made[slot] == nil {
-			f := b.feedOf(i)
-			b.noteBatch(f, b.spec.Training == nil)
-			entries = append(entries, b.entriesOf(f))
-		}
-	}
-	b.p.stepList.Entries = entries
-	if size := b.device.StepSize(b.spec.Rows, entries); size > 0 {
-		b.p.memory.note("batch", "the device's copies and the step's record", size, false)
-	}
-}
-
-// noteBatch plans the memory of a feed's batches on the host: whole ones, and what each of several ranks has of them, which is
-// an equal part as a rule; the sum over the ranks is exact.
-func (b *builder) noteBatch(f Feed, rowsOnly bool) {
-	whole := Part{Name: "batch", Of: f.Name, Bytes: BatchBytes(b.batch, f.Entries, rowsOnly), Device: HostName(b.device)}
-	if !b.alone() {
-		whole.Device = "host"
-	}
-	if b.rank == 0 {
-		b.p.memory.parts = append(b.p.memory.parts, whole)
-	}
-	if !b.alone() && !f.whole {
-		from, to := b.shardOf(f.Entries)
-		cut := Part{Name: "batch", Of: "a part of " + f.Name, Bytes: ShardBytes(b.spec.Rows, to-from, rowsOnly), Device: HostName(b.device)}
-		b.p.memory.parts = append(b.p.memory.parts, cut)
-	}
-}
-
-// BatchBytes is the memory of a sparse batch: by row its offset and its sum, by entry 2 words, and to have the order by item
-// too, 4 words of the batch and 6 of the sort.
-func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
-	words := int64(12)
-	if rowsOnly {
-		words = 2
-	}
-	return 4 * (2*rows + words*entries)
-}
-
-// ShardBytes is the memory of a shard of a batch, which shares with it the sums of rows and the entries by item.
-func ShardBytes(rows, entries int64, rowsOnly bool) int64 {
-	words := int64(4)
-	if rowsOnly {
-		words = 2
-	}
-	return 4 * (rows + words*entries)
-}
-
-// slot is the place of a layer's batch in Step.Sparse, -1 if it has none.
-func (b *builder) slot(layer int) int { return slices.Index(b.slots, layer) }
-
-func (b *builder) add(text string, run func(*kernels.Step) error) { b.p.step.add(text, run) }
-
-// workspace reserves scratch memory for an op; all ops share one, since they run one after the other.
-func (b *builder) workspace(op any, take func(kernels.Buffer)) {
-	n := b.device.WorkspaceSize(op, b.spec.Rows)
-	if n > 0 {
-		b.most = max(b.most, n)
-		b.scratch = append(b.scratch, take)
-	}
+	p.team.Close()
 }

@@ -3,15 +3,17 @@ package program_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
 	"dsstne/engine/model"
+	"dsstne/engine/network"
 	"dsstne/engine/program"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	_ "dsstne/kernels/cpu"
 	_ "dsstne/kernels/reference"
@@ -42,6 +44,13 @@ func open(t *testing.T, backend string) *counting {
 	return &counting{Device: d}
 }
 
+// computation is that of a model's network, fed by batches with so many entries in a row.
+func computation(m *model.Model, each int64) network.Computation {
+	return network.Computation{Network: m.Network(), Bind: func(f *program.Feed) {
+		f.Entries = func(rows int64) int64 { return each * rows }
+	}}
+}
+
 func specOf(t *testing.T, device kernels.Device, definition string, items, rows int64, optimizer kernels.OptimizerKind) program.Spec {
 	sizes := map[string]int64{"input": items, "output": items}
 	if definition == wide { // has all its sizes
@@ -50,7 +59,7 @@ func specOf(t *testing.T, device kernels.Device, definition string, items, rows 
 	m := fixture.Model(t, definition, sizes)
 	t.Cleanup(func() { _ = m.Close() })
 	return program.Spec{
-		Network: m.Network(), Ranks: []program.Rank{{Device: device}}, Rows: rows, Entries: func(int, int64) int64 { return 20 * rows },
+		Computation: computation(m, 20), Ranks: []kernels.Rank{{Device: device}}, Rows: rows,
 		Weights: func(name string) (kernels.Buffer, error) {
 			tensor, err := m.Tensor(name)
 			if err != nil {
@@ -98,7 +107,7 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 			d, err := backend.Open(rank, kernels.Options{Threads: 2, Of: ranks})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = d.Close() })
-			spec.Ranks = append(spec.Ranks, program.Rank{Device: &counting{Device: d}, Communicator: to})
+			spec.Ranks = append(spec.Ranks, kernels.Rank{Device: &counting{Device: d}, Communicator: to})
 		}
 		p, err := program.Build(spec)
 		require.NoError(t, err)
@@ -168,13 +177,13 @@ func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *te
 func TestMemoryBesideAProgramCountsTowardsTheLimit(t *testing.T) {
 	device := open(t, "cpu")
 	held := program.Part{Name: "weights", Bytes: 600, Held: true}
-	require.NoError(t, program.Fits([]program.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 400}}))
-	err := program.Fits([]program.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 401}})
+	require.NoError(t, program.Fits([]kernels.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 400}}, nil))
+	err := program.Fits([]kernels.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 401}}, nil)
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
 	require.ErrorContains(t, err, "needs 1 kB, memory_limit is 1 kB; nothing was allocated. Parts: weights 600 B, workspace 401 B")
 	require.NotContains(t, err.Error(), "optimizer")
-	require.Equal(t, fault.OutOfMemory, fault.KindOf(program.Fits([]program.Rank{{Device: device}}, 0, []program.Part{{Name: "workspace", Bytes: 1 << 60}})))
-	require.NoError(t, program.Fits([]program.Rank{{Device: device}}, 0, []program.Part{{Name: "weights", Bytes: 1 << 60, Held: true}}))
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(program.Fits([]kernels.Rank{{Device: device}}, 0, []program.Part{{Name: "workspace", Bytes: 1 << 60}}, nil)))
+	require.NoError(t, program.Fits([]kernels.Rank{{Device: device}}, 0, []program.Part{{Name: "weights", Bytes: 1 << 60, Held: true}}, nil))
 }
 
 // apart is a device with memory of its own.
@@ -188,16 +197,18 @@ func (a apart) Info() kernels.DeviceInfo    { return kernels.DeviceInfo{Name: a.
 func (a apart) Available() int64            { return a.available }
 func (a apart) Reaches(kernels.Buffer) bool { return false }
 
+func (a apart) StepSize(int64, []int64) int64 { return 0 }
+
 func TestMemoryOfDevicesThatHaveTheirOwnIsCountedForEach(t *testing.T) {
 	const much = 1 << 30
-	ranks := []program.Rank{{Device: apart{name: "a:0", available: much}}, {Device: apart{name: "a:1", available: 2 * much}}}
+	ranks := []kernels.Rank{{Device: apart{name: "a:0", available: much}}, {Device: apart{name: "a:1", available: 2 * much}}}
 	parts := []program.Part{
 		{Name: "weights", Bytes: much, Device: "a:0"}, {Name: "weights", Bytes: 2 * much, Device: "a:1"},
 		{Name: "batch", Bytes: 5 * much, Device: "host"},
 	}
-	require.NoError(t, program.Fits(ranks, 0, parts))
+	require.NoError(t, program.Fits(ranks, 0, parts, nil))
 	parts[1].Bytes++
-	err := program.Fits(ranks, 0, parts)
+	err := program.Fits(ranks, 0, parts, nil)
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
 	require.ErrorContains(t, err, "more memory on a:1")
 }
@@ -228,10 +239,10 @@ func TestABatchTakesWhatIsPlannedForIt(t *testing.T) {
 	for _, rowsOnly := range []bool{false, true} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		reader := csr.Reader{Matrix: m, RowsOnly: rowsOnly}
+		reader := csr.Reader{Source: m, RowsOnly: rowsOnly}
 		require.NoError(t, reader.Batch(list, 0, false, &kernels.SparseBatch{}))
 		runtime.ReadMemStats(&after)
-		require.InEpsilon(t, program.BatchBytes(rows, m.NonZeros(), rowsOnly), after.TotalAlloc-before.TotalAlloc, 0.1)
+		require.InEpsilon(t, program.BatchBytes(rows, m.Statistics().NonZeros, rowsOnly), after.TotalAlloc-before.TotalAlloc, 0.1)
 	}
 }
 
@@ -255,7 +266,8 @@ func TestTheOperationsOfSeveralDevicesReadLikeTheStep(t *testing.T) {
 	plan, err := program.Describe(spec)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"reference: at the start of a run: Broadcast hidden1.bias[16, 1] and its state",
+		"reference: at the start of a run: Broadcast hidden1.bias[16, 1] from 0",
+		"reference: at the start of a run: Broadcast the state of hidden1.bias[16, 1] from 0",
 		"reference: Shard 50:101 of the batch of input[101]",
 		"reference: Shard 50:101 of the batch of output[101]",
 		"reference: Replay the batch's rows of hidden1.weight[51, 16]",
@@ -292,7 +304,7 @@ func batchOf(t *testing.T, rows, columns int, seed uint64) *kernels.SparseBatch 
 	return fixture.Batch(t, m)
 }
 
-func TestWrittenGradientsAgreeWithFiniteDifferences(t *testing.T) {
+func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	for _, backend := range []string{"reference", "cpu"} {
 		for _, ranks := range []int{1, 3, 11} {
 			gradientsAgree(t, ranksOf(t, backend, ranks), program.Model)
@@ -304,8 +316,8 @@ func TestWrittenGradientsAgreeWithFiniteDifferences(t *testing.T) {
 }
 
 // ranksOf opens a backend's device several times.
-func ranksOf(t *testing.T, backend string, count int) []program.Rank {
-	ranks := make([]program.Rank, count)
+func ranksOf(t *testing.T, backend string, count int) []kernels.Rank {
+	ranks := make([]kernels.Rank, count)
 	for n, to := range kernels.NewHostGroup(count) {
 		ranks[n].Device = open(t, backend)
 		if count > 1 {
@@ -319,10 +331,10 @@ func ranksOf(t *testing.T, backend string, count int) []program.Rank {
 const wideRows = 6
 
 // wideOn is the network with layers of all kinds on some ranks.
-func wideOn(t *testing.T, ranks []program.Rank, way program.Parallel, training program.Training) (*model.Model, program.Spec) {
+func wideOn(t *testing.T, ranks []kernels.Rank, way program.Parallel, training program.Training) (*model.Model, program.Spec) {
 	m := fixture.Model(t, wide, nil)
 	return m, program.Spec{
-		Network: m.Network(), Ranks: ranks, Rows: wideRows, Entries: func(_ int, rows int64) int64 { return 4 * rows },
+		Computation: computation(m, 4), Ranks: ranks, Rows: wideRows,
 		Weights: func(name string) (kernels.Buffer, error) {
 			tensor, err := m.Tensor(name)
 			return tensor.Buffer(), err
@@ -336,60 +348,53 @@ func wideStep(t *testing.T, p *program.Program, m *model.Model, learningRate flo
 	step := kernels.Step{
 		Number: 1, Rows: wideRows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: []kernels.Rates{{LearningRate: learningRate}},
 	}
-	for _, layer := range p.Slots {
-		step.Sparse = append(step.Sparse, batchOf(t, wideRows, int(m.Network().Layers[layer].Size), uint64(layer)))
+	for _, f := range p.Feeds() {
+		step.Sparse = append(step.Sparse, batchOf(t, wideRows, int(f.Columns), uint64(f.Layer)))
 	}
 	return step
 }
 
-func gradientsAgree(t *testing.T, ranks []program.Rank, way program.Parallel) {
-	m, spec := wideOn(t, ranks, way, program.Training{WriteGradients: true})
+// gradientsAgree takes a step of gradient descent with a learning rate of 1, which changes weights by their gradients.
+func gradientsAgree(t *testing.T, ranks []kernels.Rank, way program.Parallel) {
+	m, spec := wideOn(t, ranks, way, program.Training{})
 	p, err := program.Build(spec)
 	require.NoError(t, err)
 	defer p.Free()
-	step := wideStep(t, p, m, 0)
-	loss := func() float64 {
+	before := map[string][]float32{}
+	for _, tensor := range m.Tensors() {
+		before[tensor.Name] = slices.Clone(tensor.Float32())
+	}
+	require.Len(t, before, 13)
+	run := func(learningRate float32) float64 {
+		step := wideStep(t, p, m, learningRate)
 		require.NoError(t, p.Begin(&step))
 		require.NoError(t, p.Run(&step))
 		results := must(p.Settle(0))
 		require.Len(t, results, 1)
 		return results[0].Loss[0] + results[0].Loss[1]
 	}
-	tensors, err := m.Network().Tensors()
-	require.NoError(t, err)
-	require.Len(t, tensors, 13)
-	for _, tensor := range tensors {
-		values := must(m.Tensor(tensor.Name)).Float32()
+	run(1)
+	gradients := map[string][]float32{}
+	for name, values := range before {
+		now := must(m.Tensor(name)).Float32()
+		for i, value := range values {
+			gradients[name] = append(gradients[name], value-now[i])
+		}
+		copy(now, values)
+	}
+	for name, gradient := range gradients {
+		values := must(m.Tensor(name)).Float32()
 		for i := 0; i < len(values); i += 1 + len(values)/9 {
-			loss()
-			gradient := gradientAt(t, p, len(ranks), tensor.Name, int64(i), tensor.Columns)
 			// The loss is about 5 and rounded to float32 in places: a step of 0.01 leaves errors of some 1e-4.
 			const h = 0.01
-			before := values[i]
-			values[i] = before + h
-			above := loss()
-			values[i] = before - h
-			below := loss()
-			values[i] = before
-			require.InDelta(t, (above-below)/(2*h), gradient, 1e-3, fmt.Sprintf("%d ranks: %s[%d]", len(ranks), tensor.Name, i))
+			values[i] = before[name][i] + h
+			above := run(0)
+			values[i] = before[name][i] - h
+			below := run(0)
+			values[i] = before[name][i]
+			require.InDelta(t, (above-below)/(2*h), gradient[i], 1e-3, fmt.Sprintf("%d ranks: %s[%d]", len(ranks), name, i))
 		}
 	}
-}
-
-// gradientAt finds a number of a written gradient on the rank that has it. Those that several have must be equal.
-func gradientAt(t *testing.T, p *program.Program, ranks int, tensor string, i, columns int64) float64 {
-	var found []float32
-	for rank := range ranks {
-		written, first := p.Gradient(rank, tensor)
-		if at := i - first*columns; at >= 0 && at < written.Len() {
-			found = append(found, written.Float32()[at])
-		}
-	}
-	require.NotEmpty(t, found)
-	for _, other := range found {
-		require.Equal(t, found[0], other, tensor)
-	}
-	return float64(found[0])
 }
 
 func must[T any](value T, err error) T {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
 	"dsstne/engine/program"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/tests/fixture"
 )
@@ -199,16 +199,18 @@ func TestMemoryThatIsRefusedToAnyDeviceLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestNoGoroutineOutlivesAStep(t *testing.T) {
+func TestNoGoroutineOutlivesATeam(t *testing.T) {
 	ranks := ranksOf(t, "reference", 5)
 	before := runtime.NumGoroutine()
 	for range 20 {
-		_ = program.Together(ranks, func(rank int) error {
+		team := program.NewTeam(ranks)
+		_ = team.Together(func(rank int) error {
 			if rank == 3 {
 				return errBroken
 			}
 			return ranks[rank].Communicator.AllReduce(must(kernels.AllocHost(1)), 1)
 		})
+		team.Close()
 	}
 	for n := 0; n < 1e6 && runtime.NumGoroutine() > before; n++ {
 		runtime.Gosched() // one that has done its work may not be quite gone
@@ -218,8 +220,10 @@ func TestNoGoroutineOutlivesAStep(t *testing.T) {
 
 func TestTheCauseIsToldAndNotWhatFollowedFromIt(t *testing.T) {
 	ranks := ranksOf(t, "reference", 4)
+	team := program.NewTeam(ranks)
+	defer team.Close()
 	for cause := range ranks {
-		err := program.Together(ranks, func(rank int) error {
+		err := team.Together(func(rank int) error {
 			if rank == cause {
 				return fmt.Errorf("rank %d: %w", rank, errBroken)
 			}
@@ -228,7 +232,7 @@ func TestTheCauseIsToldAndNotWhatFollowedFromIt(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("rank %d: %v", cause, errBroken))
 	}
 	// and when it was dealt with, collectives work again
-	require.NoError(t, program.Together(ranks, func(rank int) error {
+	require.NoError(t, team.Together(func(rank int) error {
 		b := must(kernels.AllocHost(3))
 		copy(b.Float32(), []float32{1, float32(rank), 7})
 		if err := ranks[rank].Communicator.AllReduce(b, 2); err != nil {

@@ -6,22 +6,17 @@ import (
 	"dsstne/kernels"
 )
 
-// Settle waits until at most so many steps that Run has begun are under way, and returns the results of those that are done,
-// as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first step that failed comes after
-// the results of the steps before it; with it the others were ended, on all ranks.
+// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of those that are
+// done, as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first step that failed comes
+// after the results of the steps before it; with it the others were ended, on all ranks.
 func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	broken := p.broken
 	p.broken = nil
-	return settleParts(p.ranks, p.parts, underWay, broken)
-}
-
-// settleParts settles the lists of some ranks; broken is why the last step was not begun on all of them.
-func settleParts(ranks []Rank, parts []*part, underWay int, broken error) ([]kernels.Result, error) {
-	if len(parts) == 1 {
-		results, err := parts[0].Device.Settle(underWay)
-		return results, parts[0].place(err)
+	if len(p.parts) == 1 {
+		results, err := p.parts[0].Device.Settle(underWay)
+		return results, p.parts[0].locate(err)
 	}
-	s := settled{ranks, parts, make([][]kernels.Result, len(parts)), make([]error, len(parts))}
+	s := settled{p.team, p.parts, make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))}
 	err := s.wait(underWay)
 	if err != nil || broken != nil || s.first() >= 0 {
 		if after := s.wait(0); err == nil {
@@ -33,7 +28,7 @@ func settleParts(ranks []Rank, parts []*part, underWay int, broken error) ([]ker
 	switch {
 	case err != nil:
 	case cause >= 0 && !errors.Is(s.failures[cause], kernels.ErrAborted):
-		err = parts[cause].place(s.failures[cause])
+		err = p.parts[cause].locate(s.failures[cause])
 	case broken != nil:
 		err = broken
 	case cause >= 0:
@@ -42,9 +37,9 @@ func settleParts(ranks []Rank, parts []*part, underWay int, broken error) ([]ker
 	return results, err
 }
 
-// settled is what the ranks have told of their steps.
+// settled is what the ranks have reported of their steps.
 type settled struct {
-	ranks    []Rank
+	team     *Team
 	parts    []*part
 	found    [][]kernels.Result // by rank
 	failures []error            // of a step, by rank
@@ -53,7 +48,7 @@ type settled struct {
 // wait asks every rank. Its error is one of a device, with which nothing is known of the steps that were under way there; a rank
 // whose step has failed was in step with the others to the end.
 func (s *settled) wait(underWay int) error {
-	return Together(s.ranks, func(rank int) error {
+	ask := func(rank int) error {
 		results, err := s.parts[rank].Device.Settle(underWay)
 		s.found[rank] = append(s.found[rank], results...)
 		var bad *kernels.NotFiniteError
@@ -64,7 +59,17 @@ func (s *settled) wait(underWay int) error {
 			return nil
 		}
 		return err
-	})
+	}
+	if !kernels.ReachesHost(s.parts[0].Device) {
+		return s.team.Together(ask)
+	}
+	var err error
+	for rank := range s.parts { // nobody waits
+		if failure := ask(rank); err == nil {
+			err = failure
+		}
+	}
+	return err
 }
 
 // first is the rank whose step failed before those of others, or in the same step but not because another has failed; -1 if
@@ -101,13 +106,4 @@ func (s *settled) common() []kernels.Result {
 		}
 	}
 	return results
-}
-
-// place turns the row of an error from one of the shard into one of the tensor.
-func (p *part) place(err error) error {
-	var bad *kernels.NotFiniteError
-	if errors.As(err, &bad) && bad.Row >= 0 {
-		bad.Row += p.first[bad.Tensor]
-	}
-	return err
 }

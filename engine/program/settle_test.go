@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
 	"dsstne/engine/program"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 

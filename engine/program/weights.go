@@ -1,142 +1,242 @@
 package program
 
 import (
-	"fmt"
+	"slices"
 
-	"dsstne/engine/fault"
-	"dsstne/engine/network"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
-// weight binds a tensor, with optimizer state in training. A tensor that is asked for twice (shared) is one.
-func (b *builder) weight(name string) (*kernels.Weights, error) {
-	if w := b.weights[name]; w != nil {
-		return w, nil
+// Tensor is a weight of a model, as a program sees it.
+type Tensor struct {
+	Name          string
+	Rows, Columns int64
+	ByItem        bool // rows are items: each of several ranks has a share of them
+	// Touched: a step reads and updates only the rows of the items in its batch.
+	Touched bool
+	Decays  bool // weight decay applies
+}
+
+// weight is a tensor that is bound on a rank.
+type weight struct {
+	Tensor
+	first, end int64 // the rank's rows
+	bound      *kernels.Weights
+	partial    kernels.Buffer // what one of its users has found of its gradient, for the user that updates it
+}
+
+// gradients is one buffer for the gradients of all weights of data-parallel training, which is exchanged in one go.
+type gradients struct {
+	buffer kernels.Buffer
+	size   int64
+	at     map[string]int64
+}
+
+// Tensors says, once and before anything else, which weights the program computes with.
+func (b *Builder) Tensors(list []Tensor) {
+	b.tensors = list
+	for _, t := range list {
+		w := &weight{Tensor: t, end: t.Rows}
+		if b.isSharded(t) {
+			w.first, w.end = ShardOf(t.Rows, b.rank, b.World())
+		}
+		b.weights[t.Name] = w
+		b.part.parameters += t.Rows * t.Columns
+		if b.inPlace(t) {
+			size := 4 * (w.end - w.first) * t.Columns
+			b.Note(Part{Name: "weights", Of: t.Name, Bytes: size, Device: HostName(b.device), Held: true})
+		}
 	}
-	t, found := b.tensors[name]
-	if !found {
-		return nil, fault.New(fault.Internal, "network has no tensor %q", name)
+}
+
+// gradientBuffer takes the memory for all gradients.
+func (b *Builder) gradientBuffer() {
+	g := &b.gradients
+	g.at = map[string]int64{}
+	for _, t := range b.tensors {
+		g.at[t.Name] = g.size
+		g.size += aligned(t.Rows * t.Columns)
 	}
-	first, end := b.rowsOf(t)
-	w := &kernels.Weights{Name: name, Rows: end - first, Columns: t.Columns, NoDecay: t.Source < 0}
-	b.weights[name] = w
-	b.order = append(b.order, name)
-	whole, err := b.spec.Weights(name)
+	g.buffer = b.Alloc("gradients", "all weights", g.size)
+}
+
+// Weight binds a tensor, in training with the state of the optimizer. A tensor that is asked for twice is one.
+func (b *Builder) Weight(name string) *kernels.Weights {
+	w := b.weights[name]
+	if w == nil {
+		b.Fail(fault.New(fault.Internal, "the program has no tensor %q", name))
+		return &kernels.Weights{}
+	}
+	if w.bound == nil {
+		b.order = append(b.order, w)
+		w.bound = &kernels.Weights{Name: name, Rows: w.end - w.first, Columns: w.Columns, NoDecay: !w.Decays}
+		b.value(w)
+		if b.Training() != nil {
+			b.state(w)
+			if b.World() > 1 && !b.isSharded(w.Tensor) {
+				b.replicate(w)
+			}
+		}
+	}
+	return w.bound
+}
+
+// value binds the numbers of a weight.
+func (b *Builder) value(w *weight) {
+	whole, err := b.spec.Weights(w.Name)
 	if err != nil {
-		return nil, err
+		b.Fail(err)
+		return
 	}
-	training, m := b.spec.Training, b.p.memory
 	switch {
-	case b.alone():
-		w.Value, err = b.place(name, whole, true)
-	case b.isSharded(t):
-		w.Value, err = b.place(name, whole.Slice(first*t.Columns, w.Rows*t.Columns), true)
-		b.p.first[name] = first
-	case b.inPlace(t) || training == nil: // whoever only reads needs no copy
-		w.Value, err = b.place(name, whole, b.inPlace(t))
+	case b.isSharded(w.Tensor):
+		w.bound.Value = b.place(w.Name, whole.Slice(w.first*w.Columns, (w.end-w.first)*w.Columns), true)
+		b.part.first[w.Name] = w.first
+	case b.inPlace(w.Tensor) || b.Training() == nil: // a rank that only reads needs no copy
+		w.bound.Value = b.place(w.Name, whole, b.inPlace(w.Tensor))
 	default:
-		w.Value, err = m.alloc("weights", "a copy of "+name, w.Rows*t.Columns)
+		w.bound.Value = b.Alloc("weights", "a copy of "+w.Name, w.Rows*w.Columns)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if training == nil {
-		return w, nil
-	}
-	if err := b.state(w, t); err != nil {
-		return nil, err
-	}
-	if !b.alone() && !b.isSharded(t) {
-		b.replicate(w)
-	}
-	return w, nil
 }
 
 // state allocates what a weight needs in training.
-func (b *builder) state(w *kernels.Weights, t network.Tensor) (err error) {
-	training, m, elements := b.spec.Training, b.p.memory, w.Rows*w.Columns
-	if b.data {
-		w.Gradient = b.gradientOf(w)
-	} else if training.WriteGradients {
-		w.Gradient, err = m.alloc("gradients", w.Name, elements)
+func (b *Builder) state(w *weight) {
+	optimizer, elements := b.Training().Optimizer, w.bound.Rows*w.Columns
+	if g := &b.gradients; g.buffer != nil {
+		w.bound.Gradient = g.buffer.Slice(g.at[w.Name], elements)
 	}
-	b.p.grads[w.Name] = w.Gradient
-	if err != nil || training.WriteGradients {
-		return err
+	for i := range optimizer.States() {
+		w.bound.State[i] = b.Alloc("optimizer state", w.Name, elements)
 	}
-	for i := range training.Optimizer.States() {
-		if w.State[i], err = m.alloc("optimizer state", w.Name, elements); err != nil {
-			return err
-		}
+	if b.IsLazy(w.Name) {
+		w.bound.Last = b.Alloc("steps of last updates", w.Name, w.bound.Rows)
 	}
-	if b.isLazy(t) {
-		w.Last, err = m.alloc("steps of last updates", w.Name, w.Rows)
-	}
-	return err
 }
 
 // replicate makes what all ranks have of a weight equal to what the first has, at the start of a run. After that they compute
 // the same bits.
-func (b *builder) replicate(w *kernels.Weights) {
-	to, n, buffers := b.p.Communicator, w.Rows*w.Columns, []kernels.Buffer{w.Value}
-	if !b.spec.Training.WriteGradients {
-		buffers = append(buffers, w.State[:b.spec.Training.Optimizer.States()]...)
+func (b *Builder) replicate(w *weight) {
+	n := kernels.Count{Fixed: w.Rows * w.Columns}
+	add(&b.part.begin, &kernels.Broadcast{What: w.bound.String(), Buffer: w.bound.Value, Count: n})
+	for _, state := range w.bound.State[:b.Training().Optimizer.States()] {
+		add(&b.part.begin, &kernels.Broadcast{What: "the state of " + w.bound.String(), Buffer: state, Count: n})
 	}
-	broadcast := func(*kernels.Step) error {
-		for _, buffer := range buffers {
-			if err := to.Broadcast(buffer, n, 0); err != nil {
+}
+
+// isSharded reports whether a weight is cut by rows, of which each rank has its own. Others are on every rank.
+func (b *Builder) isSharded(t Tensor) bool { return b.Sharded() && t.ByItem }
+
+// inPlace reports whether the rank computes with the model's own memory. Where several change the same rows, only the first does.
+func (b *Builder) inPlace(t Tensor) bool { return b.isSharded(t) || b.first() }
+
+// IsLazy reports whether rows of a weight that a batch does not touch are left behind, though an update with gradient zero would
+// change something: they must catch up (kernels.Replay) before they are read.
+func (b *Builder) IsLazy(name string) bool {
+	w := b.weights[name]
+	return w != nil && b.Training() != nil && !b.byRows() && w.Touched && b.Training().Optimizer.MovesUntouched(true)
+}
+
+// CatchUp brings the rows of a lazy weight up to date: those that the batch of a slot touches before they are read, and all
+// at the end of a run.
+func (b *Builder) CatchUp(w *kernels.Weights, slot int) {
+	if b.IsLazy(w.Name) {
+		optimizer := b.Training().Optimizer
+		b.Add(&kernels.Replay{Input: slot, Weight: w, Optimizer: optimizer})
+		add(&b.part.flush, &kernels.Replay{Input: -1, Weight: w, Optimizer: optimizer})
+	}
+}
+
+// LeaveGradient takes memory for n numbers of a weight's gradient, which an operation that does not update the weight leaves for
+// the one that does, and PartialGradient is what was left: a weight with several users has one update in a step.
+func (b *Builder) LeaveGradient(name string, n int64) kernels.Buffer {
+	w := b.weights[name]
+	w.partial = b.Alloc("tied gradients", name, n)
+	return w.partial
+}
+
+// PartialGradient is what another operation of the step has left; nil if there is none.
+func (b *Builder) PartialGradient(name string) kernels.Buffer { return b.weights[name].partial }
+
+// exchangeGradients makes the written gradients of the ranks' rows those of the whole batch, from which every rank makes the
+// same step.
+func (b *Builder) exchangeGradients() {
+	g := &b.gradients
+	all := &kernels.AllReduce{What: "the gradients of all weights", Buffer: g.buffer, Count: kernels.Count{Fixed: g.size}}
+	b.Add(all)
+	b.unconfirmed = true
+	b.Agree()
+	for _, w := range b.order {
+		b.Add(&kernels.Update{Weight: w.bound, Optimizer: b.Training().Optimizer})
+	}
+}
+
+// copied is a tensor of the model, or a shard of one, and the copy of it that a device computes with because it does not
+// reach the model's memory.
+type copied struct {
+	model, here kernels.Buffer
+	owned       bool // this device's copy is what the model gets at the end of a run
+}
+
+// place binds a tensor: as it is where the device reaches it, else a copy, which Load fills.
+func (b *Builder) place(name string, model kernels.Buffer, owned bool) kernels.Buffer {
+	if b.device.Reaches(model) {
+		return model
+	}
+	m := b.part.memory
+	if copies := b.spec.Copies; copies != nil {
+		m.note("weights", "the device's copy of "+name, 4*model.Len(), copies.Has(b.rank, name, model.Len()))
+		if m.dry || b.err != nil {
+			return nil
+		}
+		here, err := copies.Of(b.rank, b.device, name, model)
+		b.Fail(err)
+		return here
+	}
+	here := b.Alloc("weights", "the device's copy of "+name, model.Len())
+	b.part.copies = append(b.part.copies, copied{model, here, owned})
+	return here
+}
+
+// Load makes the devices' copies of the model equal to it: before a run, and after somebody else has changed the model.
+// Devices that reach the model's memory have none.
+func (p *Program) Load() error {
+	for _, part := range p.parts {
+		for _, c := range part.copies {
+			if err := part.Device.Write(c.here, 0, c.model.Float32()); err != nil {
 				return err
 			}
 		}
-		return nil
 	}
-	b.p.begin.add("Broadcast "+shape(w)+" and its state", broadcast)
+	return nil
 }
 
-// isSharded: a weight or a bias whose rows are items is cut by rows, each rank has its own. Others are on every rank.
-func (b *builder) isSharded(t network.Tensor) bool {
-	if !b.sharded() {
-		return false
-	}
-	isOutput := b.net.Layers[t.Layer].Kind == network.Output
-	return isOutput || (t.Source >= 0 && b.net.Layers[t.Source].Kind == network.Input)
+// HasCopies reports whether devices compute with copies of the model's weights.
+func (p *Program) HasCopies() bool {
+	return slices.ContainsFunc(p.parts, func(p *part) bool { return len(p.copies) > 0 })
 }
 
-// rowsOf is the range of a tensor's rows that the builder's rank has.
-func (b *builder) rowsOf(t network.Tensor) (first, end int64) {
-	if b.isSharded(t) {
-		return b.shardOf(t.Rows)
-	}
-	return 0, t.Rows
-}
-
-// inPlace: the rank computes with the model's own memory. Where several change the same rows, only the first rank does.
-func (b *builder) inPlace(t network.Tensor) bool {
-	return b.isSharded(t) || b.rank == 0
-}
-
-// isLazy: only the rows that a batch touches are updated, and an update with gradient zero would change something.
-func (b *builder) isLazy(t network.Tensor) bool {
-	return !b.data && t.Source >= 0 && b.net.Layers[t.Source].Kind == network.Input && b.sharedBy(t.Name) < 0 &&
-		b.spec.Training.Optimizer.MovesUntouched(true)
-}
-
-// sharedBy is the output layer that shares a tensor, -1 if none does.
-func (b *builder) sharedBy(name string) int {
-	for i, layer := range b.net.Layers {
-		if layer.Shared == name {
-			return i
+// Store brings the weights that devices have trained back to the model: all of them or, where a device does not answer any
+// more, none, since nobody knows what the others have got from it before that was seen. After another failure it returns how
+// many tensors are back.
+func (p *Program) Store() (stored int, err error) {
+	for _, part := range p.parts {
+		if len(p.parts) == 1 {
+			continue
+		}
+		if err := part.memory.answers(); err != nil {
+			return 0, err
 		}
 	}
-	return -1
-}
-
-// biasOf binds a layer's bias, nil if it has none.
-func (b *builder) biasOf(layer int) (*kernels.Weights, error) {
-	if !b.net.Layers[layer].Bias {
-		return nil, nil
+	for _, part := range p.parts {
+		for _, c := range part.copies {
+			if !c.owned {
+				continue
+			}
+			if err := part.Device.Read(c.here, 0, c.model.Float32()); err != nil {
+				return stored, err
+			}
+			stored++
+		}
 	}
-	return b.weight(b.net.Layers[layer].Name + ".bias")
+	return stored, nil
 }
-
-func shape(w *kernels.Weights) string { return fmt.Sprintf("%s[%d, %d]", w.Name, w.Rows, w.Columns) }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // Object is a JSON object that is being read. An Object that was not given reads as empty; there is no nil Object.
@@ -54,6 +54,15 @@ func (o *Object) Refuse(key, reason string, args ...any) {
 	}
 	// Known, but not worth listing among the valid keys.
 	delete(o.values, key)
+}
+
+// RefuseOthers refuses those of some keys that nobody has asked for: they have no meaning for what was read.
+func (o *Object) RefuseOthers(what string, keys ...string) {
+	for _, key := range keys {
+		if !o.Asked(key) {
+			o.Refuse(key, "has no meaning for %s", what)
+		}
+	}
 }
 
 // Fail reports an error of the caller's own at a key of this object, or at the object itself if key is empty. The message,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // open parses a text that is right.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // deepest is how many lists and objects may stand inside each other.

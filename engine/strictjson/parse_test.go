@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // unreadable parses a text that is wrong and returns the message.

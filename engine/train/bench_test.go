@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/train"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 // BenchmarkStep takes steps of small networks, where what surrounds the kernels weighs most.
@@ -53,7 +53,7 @@ func benchmarkStep(b *testing.B, items, units, perRow int, loss, options string)
 		slices.Sort(lists[row])
 	}
 	data := fixture.Matrix(b, int64(items), lists)
-	trainer, err := train.Open(m, []byte(options))
+	trainer, err := openers.Trainer(m, []byte(options))
 	require.NoError(b, err)
 	require.NoError(b, trainer.Bind("input", data))
 	require.NoError(b, trainer.Bind("output", data))

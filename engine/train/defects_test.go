@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
 	"dsstne/engine/model"
 	"dsstne/engine/predict"
-	"dsstne/engine/train"
+	"dsstne/internal/fault"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 // What DSSTNE did wrong on several GPUs, each as a claim of what must hold here.
@@ -25,7 +25,7 @@ func compared(t *testing.T, definition, devices, rest string, matrices data, ste
 	t.Helper()
 	for _, where := range []string{"cpu", devices} {
 		m := modelOf(t, definition)
-		trainer, err := train.Open(m, []byte(`{"devices": "`+where+`"`+rest+`}`))
+		trainer, err := openers.Trainer(m, []byte(`{"devices": "`+where+`"`+rest+`}`))
 		require.NoError(t, err)
 		for name, matrix := range matrices {
 			require.NoError(t, trainer.Bind(name, matrix))
@@ -49,7 +49,7 @@ func TestWeightsOfANarrowInputLearnOnSeveralDevices(t *testing.T) {
 	narrow = strings.Replace(narrow, `"name": "input", "kind": "input", "size": "auto"`, `"name": "input", "kind": "input", "size": 10`, 1)
 	m := fixture.Model(t, narrow, map[string]int64{"output": manyItems})
 	before := slices.Clone(tensor(t, m, "hidden1.weight"))
-	trainer, err := train.Open(m, []byte(`{"devices": "cpu:4", "optimizer": {"kind": "sgd", "learning_rate": 0.1}}`))
+	trainer, err := openers.Trainer(m, []byte(`{"devices": "cpu:4", "optimizer": {"kind": "sgd", "learning_rate": 0.1}}`))
 	require.NoError(t, err)
 	require.NoError(t, trainer.Bind("input", fixture.Blocks(t, someRows, 10, 1, 3, 1)))
 	require.NoError(t, trainer.Bind("output", fixture.Blocks(t, someRows, manyItems, 4, 6, 3)))
@@ -95,7 +95,7 @@ func TestSoftMaxIsOverTheItemsOfAllDevices(t *testing.T) {
 		"initializer": {"kind": "constant", "scale": 0}}]`, 1)
 	matrix := fixture.Matrix(t, manyItems, [][]int32{{3}, {50}, {122}})
 	m := modelOf(t, zero)
-	trainer, err := train.Open(m, []byte(`{"devices": "cpu:8"}`))
+	trainer, err := openers.Trainer(m, []byte(`{"devices": "cpu:8"}`))
 	require.NoError(t, err)
 	require.NoError(t, trainer.Bind("input", matrix))
 	require.NoError(t, trainer.Bind("output", matrix))
@@ -200,7 +200,7 @@ func TestDataThatAreChangedUnderOurFeetEndARunOnSeveralDevices(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, matrix.Validate(csr.ValidateOptions{Threads: 1}))
 	m := modelOf(t, fixture.Autoencoder("softmax", ""))
-	trainer, err := train.Open(m, []byte(`{"devices": "cpu:4", "batch_size": 20}`))
+	trainer, err := openers.Trainer(m, []byte(`{"devices": "cpu:4", "batch_size": 20}`))
 	require.NoError(t, err)
 	require.NoError(t, trainer.Bind("input", matrix))
 	require.NoError(t, trainer.Bind("output", matrix))
@@ -219,7 +219,7 @@ func TestAModelTrainedOnSeveralDevicesPredictsAlikeOnOne(t *testing.T) {
 	run(t, training(t, m, options("cpu:3", optimizers["adam"], "float32")), 10)
 	var first []int32
 	for _, devices := range []string{"cpu", "cpu:5"} {
-		p, err := predict.Open(m, []byte(`{"devices": "`+devices+`"}`))
+		p, err := openers.Predictor(m, []byte(`{"devices": "`+devices+`"}`))
 		require.NoError(t, err)
 		require.NoError(t, p.Bind("input", matrix))
 		ids := make([]int32, 10*someRows)

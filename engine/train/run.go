@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"dsstne/engine/fault"
-	"dsstne/engine/random"
+	"dsstne/internal/fault"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -28,6 +28,9 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if err := t.prepare(); err != nil {
 		return t.Progress(), err
 	}
+	if err := t.own(); err != nil {
+		return t.Progress(), err
+	}
 	if err := t.load(); err != nil {
 		return t.Progress(), err
 	}
@@ -41,7 +44,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if flushErr := t.catchUp(); err == nil && flushErr != nil {
 		err = t.explain(flushErr)
 	}
-	if t.program.Copies() {
+	if t.program.HasCopies() {
 		err = t.lend(err)
 	}
 	t.measure(t.seen-before, time.Since(start)) // with the catching up, which is part of the work
@@ -107,11 +110,12 @@ func (t *Trainer) advance() error {
 		}
 		f := &t.feeds[slot]
 		if err := f.reader.Batch(t.order, number, true, &f.batch); err != nil {
-			return fault.Wrap(err, "layer %q", t.Net.Layers[t.program.Slots[slot]].Name)
+			return fault.Wrap(err, "layer %q", f.name)
 		}
 	}
+	t.step.TermFactors = t.net.TermFactors(number)
 	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
-	t.step.Rates = append(t.step.Rates, t.settings.optimizer.RatesAt(number, t.rate(number)))
+	t.step.Rates = append(t.step.Rates, t.options.Optimizer.RatesAt(number, t.rate(number)))
 	if err := t.program.Run(&t.step); err != nil {
 		return t.explain(err)
 	}
@@ -120,7 +124,7 @@ func (t *Trainer) advance() error {
 
 // rate is the learning rate of a step.
 func (t *Trainer) rate(number int64) float64 {
-	return t.settings.learningRate * t.settings.schedule.at(number)
+	return t.options.LearningRate * t.options.Schedule.At(number)
 }
 
 // settle waits until at most so many steps are under way, and counts those that are done. If one has failed, it is the last
@@ -145,15 +149,15 @@ func (t *Trainer) settle(underWay int) error {
 // permutation.
 func (t *Trainer) choose() {
 	steps := t.stepsPerEpoch()
-	epoch, first := t.step.Number/steps, t.step.Number%steps*t.settings.batchSize
+	epoch, first := t.step.Number/steps, t.step.Number%steps*t.options.BatchSize
 	t.order = t.order[:0]
-	permutation := random.NewPermutation(t.settings.seed, epoch, t.Rows())
-	for p := first; p < min(first+t.settings.batchSize, t.Rows()); p++ {
-		if t.settings.shuffle {
-			t.order = append(t.order, permutation.At(p))
-		} else {
-			t.order = append(t.order, p)
+	permutation := random.NewPermutation(t.options.Seed, epoch, t.Rows())
+	for p := first; p < min(first+t.options.BatchSize, t.Rows()); p++ {
+		row := p
+		if !t.options.KeepOrder {
+			row = permutation.At(p)
 		}
+		t.order = append(t.order, row)
 	}
 }
 
@@ -172,7 +176,7 @@ func (t *Trainer) report(r kernels.Result) {
 	t.lossSum += loss * float64(r.Rows)
 	t.lossExamples += r.Rows
 	p.Step, p.Epoch = uint64(r.Number), uint64(r.Number/steps)
-	p.Examples = uint64(r.Number % steps * t.settings.batchSize)
+	p.Examples = uint64(r.Number % steps * t.options.BatchSize)
 	p.Loss = t.lossSum / float64(t.lossExamples)
 	if p.Examples == 0 {
 		p.EpochLoss = p.Loss
@@ -197,5 +201,5 @@ func (t *Trainer) explain(err error) error {
 	return fault.From(fault.NotFinite, err,
 		"training stopped at step %d (epoch %d); the model keeps its last finite weights. "+
 			"Try a learning_rate below %g, a warm-up, input_scaling=\"l2\" or smaller values in the data",
-		t.step.Number, (t.step.Number-1)/t.stepsPerEpoch()+1, t.settings.learningRate)
+		t.step.Number, (t.step.Number-1)/t.stepsPerEpoch()+1, t.options.LearningRate)
 }

@@ -2,23 +2,25 @@ package train
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
 	"dsstne/engine/model"
 	"dsstne/engine/network"
 	"dsstne/engine/program"
-	"dsstne/engine/random"
+	"dsstne/engine/session"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
 // Trainer improves one model. Run is for one goroutine at a time; Progress and Cancel may be called from any.
 type Trainer struct {
-	*program.Binding
-	settings settings
+	*session.Binding
+	net     *network.Network
+	options Options
 
 	program *program.Program
 	feeds   []feed // by slot of the program
@@ -41,6 +43,7 @@ type Trainer struct {
 
 // feed makes the batches of one layer.
 type feed struct {
+	name   string
 	reader *csr.Reader
 	batch  kernels.SparseBatch
 }
@@ -59,23 +62,24 @@ type Progress struct {
 	Seconds           float64
 }
 
-// Open reads the options (JSON, docs/training.md) and makes the device ready.
-func Open(m *model.Model, options []byte) (*Trainer, error) {
-	s, err := readSettings(options)
-	if err != nil {
-		return nil, err
+// Open makes the devices ready.
+func Open(m *model.Model, o Options) (*Trainer, error) {
+	net := m.Network()
+	if net == nil {
+		return nil, fault.New(fault.InvalidArgument,
+			"the model is not a network, so there is nothing to train; its tensors are given")
 	}
-	binding, err := program.NewBinding(m, s.placement, false)
+	binding, err := session.New(m, o.Placement, false)
 	if err != nil {
 		return nil, err
 	}
 	return &Trainer{
-		Binding: binding, settings: s, progress: Progress{Loss: math.NaN(), EpochLoss: math.NaN()},
+		Binding: binding, net: net, options: o, progress: Progress{Loss: math.NaN(), EpochLoss: math.NaN()},
 	}, nil
 }
 
 // Bind feeds an input layer, or the targets of an output layer, with a dataset, which stays in use until Close.
-func (t *Trainer) Bind(layer string, d *csr.Matrix) error {
+func (t *Trainer) Bind(layer string, d csr.Source) error {
 	i, err := t.Check(layer, d)
 	switch {
 	case err != nil:
@@ -84,7 +88,7 @@ func (t *Trainer) Bind(layer string, d *csr.Matrix) error {
 		return fault.New(fault.InvalidState, "the trainer has begun; datasets are bound before the first run")
 	case d.Rows() == 0:
 		return fault.New(fault.InvalidData, "the dataset for layer %q has no rows; there is nothing to learn from", layer)
-	case d.NonZeros() == 0:
+	case d.Statistics().NonZeros == 0:
 		return fault.New(fault.InvalidData, "all %d rows of the dataset for layer %q are empty; there is nothing to learn from",
 			d.Rows(), layer)
 	}
@@ -95,19 +99,20 @@ func (t *Trainer) Bind(layer string, d *csr.Matrix) error {
 }
 
 // checkTargets refuses values that an output's loss gives no meaning to.
-func (t *Trainer) checkTargets(layer int, d *csr.Matrix) error {
-	for _, term := range t.Net.Terms {
+func (t *Trainer) checkTargets(layer int, d csr.Source) error {
+	for _, term := range t.net.Terms {
 		if term.Layer != layer {
 			continue
 		}
-		high, allowed := math.Inf(1), "at least 0"
-		switch term.Loss.Kind {
-		case kernels.Squared:
+		low, high := term.Loss.Targets()
+		if math.IsInf(low, -1) && math.IsInf(high, 1) {
 			return nil
-		case kernels.SigmoidCrossEntropy:
-			high, allowed = 1, "from 0 to 1"
 		}
-		if row, column, value, found := d.FirstOutside(0, high); found {
+		allowed := fmt.Sprintf("at least %g", low)
+		if !math.IsInf(high, 1) {
+			allowed = fmt.Sprintf("from %g to %g", low, high)
+		}
+		if row, column, value, found := csr.FirstOutside(d, low, high); found {
 			return fault.New(fault.InvalidData,
 				"row %d, column %d: the target is %g; this loss needs targets %s. Scale the values, use X.astype(bool) or loss=\"squared\"",
 				row, column, value, allowed)
@@ -118,9 +123,10 @@ func (t *Trainer) checkTargets(layer int, d *csr.Matrix) error {
 
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
-	spec, err := t.Spec(min(t.settings.batchSize, max(1, t.Rows())), t.settings.placement.Limit, network.Input, network.Output)
-	spec.Parallel = t.settings.parallel
-	spec.Training = &program.Training{Optimizer: t.settings.optimizer}
+	training := &program.Training{Optimizer: t.options.Optimizer}
+	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), t.options.Placement.Limit, training, true)
+	spec.Held = append(spec.Held, t.privateCopies()...)
+	spec.Parallel = t.options.Parallel
 	return spec, err
 }
 
@@ -150,20 +156,17 @@ func (t *Trainer) prepare() error {
 	}
 	p, err := program.Build(spec)
 	if err != nil {
-		return err
+		return explainSharing(err, spec.Held)
 	}
 	t.program = p
-	t.feeds = make([]feed, len(p.Slots))
+	feeds := p.Feeds()
+	t.feeds = make([]feed, len(feeds))
 	t.step = kernels.Step{
-		Training: true, RatesFrom: 1, Seed: t.settings.seed, Sparse: make([]*kernels.SparseBatch, len(p.Slots)),
-		Loss: make([]float64, len(t.Net.Terms)),
+		Training: true, RatesFrom: 1, Seed: t.options.Seed, Sparse: make([]*kernels.SparseBatch, len(feeds)),
 	}
-	for slot, layer := range p.Slots {
-		l := &t.Net.Layers[layer]
-		t.feeds[slot].reader = &csr.Reader{
-			Matrix: t.Dataset(layer), Scaling: l.Scaling == network.L2, Denoising: l.Denoising, Seed: t.settings.seed,
-			Stream: random.StreamDenoising | uint32(layer), Limit: spec.Entries(layer, spec.Rows),
-		}
+	for slot := range feeds {
+		t.feeds[slot].name = feeds[slot].Name
+		t.feeds[slot].reader = t.Reader(&feeds[slot], spec.Rows, t.options.Seed, true)
 		t.step.Sparse[slot] = &t.feeds[slot].batch
 	}
 	t.order = make([]int64, 0, spec.Rows)
@@ -182,7 +185,7 @@ func (t *Trainer) Progress() Progress {
 }
 
 func (t *Trainer) stepsPerEpoch() int64 {
-	return (t.Rows() + t.settings.batchSize - 1) / t.settings.batchSize
+	return (t.Rows() + t.options.BatchSize - 1) / t.options.BatchSize
 }
 
 // Cancel makes a running Run end at the end of its step; without one it does nothing.

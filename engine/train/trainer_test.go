@@ -4,17 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
 	"dsstne/engine/model"
 	"dsstne/engine/train"
+	"dsstne/internal/fault"
 	_ "dsstne/kernels/cpu"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 func opened(t testing.TB, definition, options string) (*train.Trainer, *model.Model) {
 	t.Helper()
 	m := fixture.Model(t, definition, map[string]int64{"input": items, "output": items})
-	trainer, err := train.Open(m, []byte(options))
+	trainer, err := openers.Trainer(m, []byte(options))
 	require.NoError(t, err)
 	data := fixture.Blocks(t, rows, items, 4, 6, 3)
 	require.NoError(t, trainer.Bind("input", data))
@@ -117,7 +119,7 @@ func TestCancelEndsARunAndKeepsTheModelUsable(t *testing.T) {
 	for trainer.Progress().Step == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	_, err := train.Open(m, nil)
+	_, err := openers.Trainer(m, nil)
 	require.NoError(t, err) // a second trainer may be opened meanwhile
 	m.Unuse()
 	trainer.Cancel()
@@ -163,7 +165,7 @@ func TestADivergingRunNamesTensorStepAndRemedyAndKeepsFiniteWeights(t *testing.T
 func TestARunAfterADivergedOneFindsNoRowBehind(t *testing.T) {
 	// Decay of 1 at a rate of 10 multiplies a row that no batch touches by -9 in each step.
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
-	trainer, err := train.Open(m, []byte(`{"batch_size": 1, "optimizer": {"kind": "sgd", "learning_rate": 10, "weight_decay": 1}}`))
+	trainer, err := openers.Trainer(m, []byte(`{"batch_size": 1, "optimizer": {"kind": "sgd", "learning_rate": 10, "weight_decay": 1}}`))
 	require.NoError(t, err)
 	data := fixture.Matrix(t, items, [][]int32{{3, 4}, {5, 6}})
 	require.NoError(t, trainer.Bind("input", data))
@@ -180,7 +182,7 @@ func TestARunAfterADivergedOneFindsNoRowBehind(t *testing.T) {
 
 func TestTwoTrainersAddToTheStepsOfTheirModel(t *testing.T) {
 	a, m := opened(t, fixture.Autoencoder("softmax", ""), "")
-	b, err := train.Open(m, nil)
+	b, err := openers.Trainer(m, nil)
 	require.NoError(t, err)
 	data := fixture.Blocks(t, rows, items, 4, 6, 3)
 	require.NoError(t, b.Bind("input", data))
@@ -196,7 +198,7 @@ func TestALastBatchThatIsSmallerNeedsNoMoreThanWasPlanned(t *testing.T) {
 	definition := `{"layers": [{"name": "input", "kind": "input", "size": "auto"}, {"name": "hidden1", "kind": "hidden", "size": 256},
 		{"name": "output", "kind": "output", "size": "auto"}]}`
 	m := fixture.Model(t, definition, map[string]int64{"input": 1682, "output": 1682})
-	trainer, err := train.Open(m, []byte(`{"threads": 8}`))
+	trainer, err := openers.Trainer(m, []byte(`{"threads": 8}`))
 	require.NoError(t, err)
 	data := fixture.Blocks(t, 943, 1682, 2, 5, 1)
 	require.NoError(t, trainer.Bind("input", data))
@@ -216,7 +218,7 @@ func TestWhileARunHasTheModelAnotherIsBusy(t *testing.T) {
 
 func TestBindRefuses(t *testing.T) {
 	m := fixture.Model(t, fixture.Autoencoder("sigmoid", ""), map[string]int64{"input": items, "output": items})
-	trainer, err := train.Open(m, nil)
+	trainer, err := openers.Trainer(m, nil)
 	require.NoError(t, err)
 	require.NoError(t, trainer.Bind("input", fixture.Blocks(t, rows, items, 4, 6, 1)))
 	data := fixture.Valued(t, rows, items, 3, 1)
@@ -241,7 +243,7 @@ func TestBindRefuses(t *testing.T) {
 
 func TestABoundDatasetIsBusyUntilTheTrainerIsClosed(t *testing.T) {
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
-	trainer, err := train.Open(m, nil)
+	trainer, err := openers.Trainer(m, nil)
 	require.NoError(t, err)
 	data := fixture.Blocks(t, rows, items, 4, 6, 1)
 	require.NoError(t, trainer.Bind("input", data))
@@ -279,8 +281,21 @@ func TestOptionsAreRefusedWithTheNearestWord(t *testing.T) {
 		`{"devices": ["cpu", "cpu"]}`:                     "names 2 devices",
 		`{"schedule": {"kind": "constant", "steps": 5}}`:  `has no meaning for the schedule "constant"`,
 	} {
-		_, err := train.Open(m, []byte(options))
+		_, err := openers.Trainer(m, []byte(options))
 		require.ErrorContains(t, err, message)
 		require.Equal(t, fault.InvalidArgument, fault.KindOf(err), options)
 	}
+}
+
+func TestAScheduledWeightOfALossIsThatWeightAtItsStep(t *testing.T) {
+	loss := func(text string) string {
+		return strings.Replace(fixture.Autoencoder("softmax", ""), `"loss": "softmax"`, `"loss": `+text, 1)
+	}
+	half, _ := after(t, loss(`{"weight": 0.5}`), options("cpu", optimizers["sgd"], "float32"), 1)
+	for _, devices := range []string{"cpu", "cpu:1"} {
+		warm, _ := after(t, loss(`{"schedule": {"warmup_steps": 2}}`), options(devices, optimizers["sgd"], "float32"), 1)
+		require.Equal(t, half, warm, "the first of two steps of warm-up")
+	}
+	whole, _ := after(t, loss(`{}`), options("cpu", optimizers["sgd"], "float32"), 1)
+	require.NotEqual(t, whole, half)
 }

@@ -3,7 +3,7 @@ package train
 import (
 	"sync"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // weights is the state of weights that stay on devices from run to run: the model lends them to the trainer.
@@ -16,7 +16,7 @@ type weights struct {
 
 // load copies the model's weights to the devices unless they have them.
 func (t *Trainer) load() error {
-	if !t.program.Copies() {
+	if !t.program.HasCopies() {
 		return nil
 	}
 	changes := t.Model.Changes() + 1

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"strings"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cpu/c"
 )
@@ -16,6 +16,9 @@ func init() { kernels.Register(backend{}) }
 type backend struct{}
 
 func (backend) Name() string { return "cpu" }
+
+// Role is what the devices are for.
+func (backend) Role() kernels.Role { return kernels.Host }
 
 // InstructionSets lists what this CPU can run, widest first.
 func InstructionSets() []string {
@@ -49,8 +52,12 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := kernels.CheckKind(o.Precision); err != nil {
+		return nil, err
+	}
 	if o.Precision == kernels.TensorFloat32 {
-		return nil, fault.New(fault.Unsupported, "a CPU has no products of %s; bfloat16 and float32 are what it has", o.Precision)
+		return nil, fault.New(fault.InvalidArgument,
+			"precision is %q, which only CUDA devices have; on the CPU use bfloat16 or float32", o.Precision)
 	}
 	threads := o.Threads
 	if threads <= 0 {

@@ -48,8 +48,12 @@ func (d *device) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
 func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) error {
 	targets, totals := s.Sparse[op.Target], kernels.View[uint64](op.Totals)
 	layout, count := kernels.MetricTotals{Metrics: op.Metrics, Items: op.Items}, int64(len(op.Metrics))
-	seen := make([][]uint64, count)
+	seen, functions := make([][]uint64, count), make([]metricFunction, count)
 	for n, m := range op.Metrics {
+		var err error
+		if functions[n], err = kernels.FunctionOf(metrics, m.Kind); err != nil {
+			return err
+		}
 		if m.Kind == kernels.MetricCoverage {
 			seen[n] = totals[layout.Seen(n):]
 		}
@@ -77,7 +81,8 @@ func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) err
 					seen[n][item>>6] |= 1 << (item & 63)
 				}
 			default:
-				value = row.value(m)
+				hits, _ := slices.BinarySearch(row.hits, int32(min(m.K, math.MaxInt32)))
+				value = functions[n](&row, m.K, row.hits[:hits])
 				sums[n].Add(value)
 			}
 			if values != nil {
@@ -114,35 +119,42 @@ func (r *rowMetrics) find(list, targets []int32) {
 	}
 }
 
-// value is a metric of a row that has targets.
-func (r *rowMetrics) value(m kernels.Metric) float64 {
-	hits, _ := slices.BinarySearch(r.hits, int32(min(m.K, math.MaxInt32)))
-	reachable := min(m.K, r.targets)
-	switch m.Kind {
-	case kernels.MetricPrecision:
-		return float64(hits) / float64(m.K)
-	case kernels.MetricRecall:
-		return float64(hits) / float64(r.targets)
-	case kernels.MetricTruncatedRecall:
-		return float64(hits) / float64(reachable)
-	case kernels.MetricHitRate:
-		return float64(min(hits, 1))
-	case kernels.MetricNDCG:
+// metricFunction is a metric with cut-off k of a row that has targets; hits are those among the first k
+// recommendations.
+type metricFunction func(r *rowMetrics, k int64, hits []int32) float64
+
+var metrics = map[kernels.MetricKind]metricFunction{
+	kernels.MetricPrecision: func(_ *rowMetrics, k int64, hits []int32) float64 {
+		return float64(len(hits)) / float64(k)
+	},
+	kernels.MetricRecall: func(r *rowMetrics, _ int64, hits []int32) float64 {
+		return float64(len(hits)) / float64(r.targets)
+	},
+	kernels.MetricTruncatedRecall: func(r *rowMetrics, k int64, hits []int32) float64 {
+		return float64(len(hits)) / float64(min(k, r.targets))
+	},
+	kernels.MetricHitRate: func(_ *rowMetrics, _ int64, hits []int32) float64 {
+		return float64(min(len(hits), 1))
+	},
+	kernels.MetricNDCG: func(r *rowMetrics, k int64, hits []int32) float64 {
 		gain := 0.0
-		for _, i := range r.hits[:hits] {
+		for _, i := range hits {
 			gain += r.discounts[i]
 		}
-		return gain / r.discounts[r.k+reachable]
-	case kernels.MetricMRR:
-		if hits == 0 {
+		return gain / r.discounts[r.k+min(k, r.targets)]
+	},
+	kernels.MetricMRR: func(_ *rowMetrics, _ int64, hits []int32) float64 {
+		if len(hits) == 0 {
 			return 0
 		}
-		return 1 / float64(r.hits[0]+1)
-	default: // MAP
+		return 1 / float64(hits[0]+1)
+	},
+	kernels.MetricMAP: func(r *rowMetrics, k int64, hits []int32) float64 {
 		precisions := 0.0
-		for n, i := range r.hits[:hits] {
+		for n, i := range hits {
 			precisions += float64(n+1) / float64(i+1)
 		}
-		return precisions / float64(reachable)
-	}
+		return precisions / float64(min(k, r.targets))
+	},
+	kernels.MetricCoverage: func(*rowMetrics, int64, []int32) float64 { return kernels.NoValue }, // none for a row
 }

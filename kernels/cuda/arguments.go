@@ -12,7 +12,8 @@ var kernelNames = []string{
 	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "dense", "dense_finish", "activate_sums", "backward",
 	"dense_backward_input", "dense_backward_weight",
 	"logits", "inverse_norms", "output_stats", "combine_stats", "output_loss", "output_sum", "output_hidden", "output_weight",
-	"output_update", "output_bias", "pack_rows", "output_merge_hidden", "squares", "scores", "select_best", "ranked",
+	"output_update", "output_bias", "pack_rows", "output_merge_hidden", "squares", "scores", "sparse_scores", "select_best",
+	"ranked",
 	"assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place", "items_count", "items_scan",
 	"items_write",
 	"add_parts", "update_written",
@@ -38,8 +39,16 @@ type (
 	}
 )
 
+// number is what a kernel is told of a kind. Of an unknown one the next launch returns the error.
+func number[K kernels.Kind](d *device, kind K) int32 {
+	if err := kernels.CheckKind(kind); err != nil {
+		d.unknown = err
+	}
+	return int32(kind)
+}
+
 // weightsOf translates a weight with its optimizer; nil is none.
-func weightsOf(w *kernels.Weights, o kernels.Optimizer) weightsArgs {
+func (d *device) weightsOf(w *kernels.Weights, o kernels.Optimizer) weightsArgs {
 	if w == nil {
 		return weightsArgs{}
 	}
@@ -47,7 +56,8 @@ func weightsOf(w *kernels.Weights, o kernels.Optimizer) weightsArgs {
 		value: addressOf(w.Value), state0: addressOf(w.State[0]), state1: addressOf(w.State[1]), gradient: addressOf(w.Gradient),
 		last: addressOf(w.Last), rows: w.Rows, columns: w.Columns,
 		optimizer: optimizerArgs{
-			kind: int32(o.Kind), momentum: o.Momentum, beta1: o.Beta1, beta2: o.Beta2, epsilon: o.Epsilon, decay: o.WeightDecay,
+			kind: number(d, o.Kind), momentum: o.Momentum, beta1: o.Beta1, beta2: o.Beta2, epsilon: o.Epsilon,
+			decay: o.WeightDecay,
 		},
 	}
 	if w.NoDecay {
@@ -56,12 +66,12 @@ func weightsOf(w *kernels.Weights, o kernels.Optimizer) weightsArgs {
 	return a
 }
 
-func epilogueOf(e *kernels.Epilogue) epilogueArgs {
+func (d *device) epilogueOf(e *kernels.Epilogue) epilogueArgs {
 	if e == nil {
 		return epilogueArgs{}
 	}
 	return epilogueArgs{
-		bias: addressOf(e.Bias), present: 1, activation: int32(e.Activation), dropout: e.Dropout, stream: e.Stream,
+		bias: addressOf(e.Bias), present: 1, activation: number(d, e.Activation), dropout: e.Dropout, stream: e.Stream,
 	}
 }
 

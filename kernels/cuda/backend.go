@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/cublaslt"
 	"dsstne/kernels/cuda/driver"
@@ -19,6 +19,9 @@ func init() { kernels.Register(backend{}) }
 type backend struct{}
 
 func (backend) Name() string { return "cuda" }
+
+// Role is what the devices are for.
+func (backend) Role() kernels.Role { return kernels.Accelerator }
 
 // Devices lists the devices. If there is none, the one entry says why.
 func (backend) Devices() []kernels.DeviceInfo {
@@ -76,6 +79,9 @@ func describe(d driver.DeviceInfo) kernels.DeviceInfo {
 func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	info, err := driver.Check(id)
 	if err != nil {
+		return nil, err
+	}
+	if err := kernels.CheckKind(o.Precision); err != nil {
 		return nil, err
 	}
 	if o.InstructionSet != "" && o.InstructionSet != "auto" {

@@ -5,7 +5,7 @@ package cuda
 import (
 	"math/bits"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )

@@ -11,8 +11,15 @@ import (
 	"dsstne/kernels"
 )
 
-// outputForm is one of the ways to compute an output.
-type outputForm interface {
+// outputForm is one of the ways to compute an output, for batches of up to some rows.
+type outputForm struct {
+	name      string
+	workspace int64 // elements
+	run       func(*kernels.Step) outputRunner
+}
+
+// outputRunner computes an output in a step.
+type outputRunner interface {
 	statistics() error
 	gradients() error
 }
@@ -68,26 +75,35 @@ func fastest(list []measuredForm, capability int, precision string, units, rows 
 // formOf chooses the form for an output: it follows from the op's shape, the device's kind and the library, so that bits do.
 // What was measured on such a device decides; else it is the chunked one where cuBLASLt is there, then the fused one, each
 // where it serves the op.
-func (d *device) formOf(op *kernels.Output, rows int64) string {
-	offers := []string{formChunked, formFused}
+func (d *device) formOf(op *kernels.Output, rows int64) outputForm {
+	names := []string{formChunked, formFused}
 	if d.form != "" {
-		offers = []string{d.form}
-	} else if form := fastest(measuredForms(), d.capability, kernels.Precision(d.narrow).String(), widestSource(op), rows); form != "" {
-		offers = append([]string{form}, offers...)
+		names = []string{d.form}
+	} else if name := fastest(measuredForms(), d.capability, kernels.Precision(d.narrow).String(), widestSource(op), rows); name != "" {
+		names = append([]string{name}, names...)
 	}
-	for _, form := range offers {
-		ok := form == formSimple
-		switch form {
-		case formChunked:
-			_, _, ok = d.chunkedOf(op, rows)
-		case formFused:
-			_, ok = d.fusedOf(op, rows)
-		}
-		if ok {
+	for _, name := range names {
+		if form, serves := d.formNamed(name, op, rows); serves {
 			return form
 		}
 	}
-	return formSimple
+	form, _ := d.formNamed(formSimple, op, rows)
+	return form
+}
+
+// formNamed is a form for an output, and whether it serves the op.
+func (d *device) formNamed(name string, op *kernels.Output, rows int64) (form outputForm, serves bool) {
+	switch name {
+	case formFused:
+		shape, serves := d.fusedOf(op, rows)
+		run := func(s *kernels.Step) outputRunner { return d.fused(op, s, shape) }
+		return outputForm{name, shape.total, run}, serves
+	case formChunked:
+		space, products, serves := d.chunkedOf(op, rows)
+		return outputForm{name, space.total, func(s *kernels.Step) outputRunner { return d.tiled(op, s, space, products) }}, serves
+	}
+	space, products := d.simpleOf(op, rows)
+	return outputForm{name, space.total, func(s *kernels.Step) outputRunner { return d.tiled(op, s, space, products) }}, true
 }
 
 func widestSource(op *kernels.Output) (columns int64) {
@@ -95,31 +111,4 @@ func widestSource(op *kernels.Output) (columns int64) {
 		columns = max(columns, source.Weight.Columns)
 	}
 	return columns
-}
-
-func (d *device) outputForm(op *kernels.Output, s *kernels.Step) outputForm {
-	switch d.formOf(op, s.Most()) {
-	case formChunked:
-		space, products, _ := d.chunkedOf(op, s.Most())
-		return d.tiled(op, s, space, products)
-	case formFused:
-		shape, _ := d.fusedOf(op, s.Most())
-		return d.fused(op, s, shape)
-	}
-	space, products := d.simpleOf(op, s.Most())
-	return d.tiled(op, s, space, products)
-}
-
-// outputWorkspace is what the form needs, in elements.
-func (d *device) outputWorkspace(op *kernels.Output, rows int64) int64 {
-	switch d.formOf(op, rows) {
-	case formChunked:
-		space, _, _ := d.chunkedOf(op, rows)
-		return space.total
-	case formFused:
-		shape, _ := d.fusedOf(op, rows)
-		return shape.total
-	}
-	space, _ := d.simpleOf(op, rows)
-	return space.total
 }

@@ -28,7 +28,7 @@ func TestAFormServesWhatItCan(t *testing.T) {
 		}
 		form := ""
 		require.NoError(t, d.do("planning", func() error {
-			form = d.formOf(&kernels.Output{Items: 5000, Sources: sources}, 100)
+			form = d.formOf(&kernels.Output{Items: 5000, Sources: sources}, 100).name
 			return nil
 		}))
 		return form

@@ -3,7 +3,7 @@
 package cuda
 
 import (
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/cublaslt"
 	"dsstne/kernels/cuda/driver"

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"runtime"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/cublaslt"
 	"dsstne/kernels/cuda/driver"
@@ -29,6 +29,7 @@ type device struct {
 	agreement agreement  // how steps hear of failures of the others
 	// launches are those since the step began: what a failure of one of them is about.
 	launches []site
+	unknown  error // the kind of an op that no kernel knows; the launch that was to have it is not made
 	closed   bool
 	narrow   int32 // kernels.Precision: what products are of
 	form     string
@@ -194,6 +195,10 @@ const mostY = 65535
 
 // launchShared gives the kernel dynamic shared memory as well.
 func launchShared[T any](d *device, name string, grid, block driver.Dim, shared int, args *T) error {
+	if err := d.unknown; err != nil {
+		d.unknown = nil
+		return err
+	}
 	if grid.Y > mostY {
 		return fault.New(fault.Unsupported, "kernel %s would need %d blocks of rows or units, and %d is the most: take a smaller batch, or "+
 			"fewer units in a layer", name, grid.Y, mostY)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/random"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -117,8 +117,8 @@ func (d *device) fused(op *kernels.Output, s *kernels.Step, shape fusedShape) *f
 	source := op.Sources[0]
 	r.args = fusedArgs{
 		step: d.step.at, hidden: r.place(shape.hidden), parts: r.place(shape.parts), loss: r.place(shape.loss),
-		items: op.Items, rows: shape.rows, splits: shape.splits, weight: weightsOf(source.Weight, op.Optimizer),
-		biasWeights: weightsOf(op.Bias, op.Optimizer), kind: lossOf(op.Loss), temperature: op.Temperature, slot: int32(op.Target),
+		items: op.Items, rows: shape.rows, splits: shape.splits, weight: d.weightsOf(source.Weight, op.Optimizer),
+		biasWeights: d.weightsOf(op.Bias, op.Optimizer), kind: d.lossOf(op), temperature: op.Temperature, slot: int32(op.Target),
 		fours: flag(source.Weight.Columns%4 == 0 && addressOf(source.Weight.Value)%16 == 0),
 	}
 	r.args.bias = r.args.biasWeights.value

@@ -47,14 +47,14 @@ func (d *device) graphOf(list *kernels.List) *graph {
 	if list == nil || d.member != nil && !d.member.captures() {
 		return nil
 	}
-	g, _ := list.Kept.(*graph)
+	g, _ := list.Prepared.(*graph)
 	known := d.graphs[g]                // the code is there; not after a group has ended: all ranks of the next one begin alike
 	if known && g.record == d.step.at { // otherwise the record has moved
 		return g
 	}
 	list.Free()
 	next := &graph{device: d, record: d.step.at}
-	d.graphs[next], list.Kept = true, next
+	d.graphs[next], list.Prepared = true, next
 	if known {
 		return next
 	}

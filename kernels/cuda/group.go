@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/nccl"
 )

@@ -33,7 +33,7 @@ func (d *device) Fill(op *kernels.Fill) error {
 	}
 	return d.do("filling a weight", func() error {
 		fours := op.Rows * ((op.Columns + 3) / 4)
-		a := &args{addressOf(op.Out), op.Rows, op.Columns, op.Seed, op.Stream, int32(op.Kind), op.Scale}
+		a := &args{addressOf(op.Out), op.Rows, op.Columns, op.Seed, op.Stream, number(d, op.Kind), op.Scale}
 		if err := launch(d, "fill", driver.Dim{X: min(blocks(fours, 256), 4096)}, driver.Dim{X: 256}, a); err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 	return d.run("Gather", s, []int{op.Input}, func() error {
 		w := op.Weight
 		return launch(d, "gather", grid2(blocks(w.Columns, 128), s.Most()), driver.Dim{X: 128}, &args{
-			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, epilogueOf(op.Epilogue), int32(op.Input),
+			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
 			flag(op.Accumulate), d.next(site{tensor: w.Name}),
 		})
 	})
@@ -74,7 +74,7 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		}
 		grid := driver.Dim{X: blocks(w.Columns, 128), Y: uint32(min(max(1, w.Rows), mostScattered))}
 		return launch(d, "scatter", grid, driver.Dim{X: 128}, &args{
-			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), weightsOf(w, op.Optimizer), int32(op.Input),
+			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer), int32(op.Input),
 			d.next(site{tensor: w.Name, what: updateWords}),
 		})
 	})
@@ -96,7 +96,8 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 	}
 	return d.run("Replay", s, slots, func() error {
 		return launch(d, "replay", driver.Dim{X: min(max(1, blocks(op.Weight.Rows, 8)), mostReplaying)}, driver.Dim{X: 256}, &args{
-			d.step.at, weightsOf(op.Weight, op.Optimizer), int32(op.Input), d.next(site{tensor: op.Weight.Name, what: updateWords}),
+			d.step.at, d.weightsOf(op.Weight, op.Optimizer), int32(op.Input),
+			d.next(site{tensor: op.Weight.Name, what: updateWords}),
 		})
 	})
 }
@@ -113,7 +114,8 @@ func (d *device) Update(op *kernels.Update, s *kernels.Step) error {
 		w.Gradient = nil
 		grid := driver.Dim{X: max(1, min(blocks(w.Rows*w.Columns, 256), 1<<16))}
 		return launch(d, "update_written", grid, driver.Dim{X: 256}, &args{
-			d.step.at, addressOf(op.Weight.Gradient), weightsOf(&w, op.Optimizer), d.next(site{tensor: w.Name, what: updateWords}),
+			d.step.at, addressOf(op.Weight.Gradient), d.weightsOf(&w, op.Optimizer),
+			d.next(site{tensor: w.Name, what: updateWords}),
 		})
 	})
 }
@@ -134,7 +136,7 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 		}
 		grid := driver.Dim{X: blocks(w.Rows, productTile), Y: blocks(s.Most(), productTile)}
 		return launch(d, "dense", grid, driver.Dim{X: productThreads}, &args{
-			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, epilogueOf(op.Epilogue),
+			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, d.epilogueOf(op.Epilogue),
 			flag(op.Accumulate), d.narrow, d.next(site{tensor: w.Name}),
 		})
 	})
@@ -150,7 +152,7 @@ func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
 	}
 	return d.run("Activate", s, nil, func() error {
 		return launch(d, "activate_sums", grid2(blocks(op.Units, 128), s.Most()), driver.Dim{X: 128}, &args{
-			d.step.at, addressOf(op.Out), op.Units, epilogueOf(&op.Epilogue), d.next(site{}),
+			d.step.at, addressOf(op.Out), op.Units, d.epilogueOf(&op.Epilogue), d.next(site{}),
 		})
 	})
 }
@@ -171,8 +173,8 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 			where.tensor = op.Bias.Name
 		}
 		return launch(d, "backward", driver.Dim{X: blocks(op.Units, 32)}, driver.Dim{X: threads}, &args{
-			d.step.at, addressOf(op.H), addressOf(op.DH), op.Units, weightsOf(op.Bias, op.Optimizer), epilogueOf(&op.Epilogue),
-			d.next(where),
+			d.step.at, addressOf(op.H), addressOf(op.DH), op.Units, d.weightsOf(op.Bias, op.Optimizer),
+			d.epilogueOf(&op.Epilogue), d.next(where),
 		})
 	})
 }
@@ -190,7 +192,8 @@ func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error
 			return p.backward(d, op)
 		}
 		a := args{
-			d.step.at, addressOf(op.DZ), addressOf(op.In), addressOf(op.DIn), weightsOf(w, op.Optimizer), flag(op.Accumulate), d.narrow, 0,
+			d.step.at, addressOf(op.DZ), addressOf(op.In), addressOf(op.DIn), d.weightsOf(w, op.Optimizer),
+			flag(op.Accumulate), d.narrow, 0,
 		}
 		columns := blocks(w.Columns, productTile)
 		if op.DIn != nil {

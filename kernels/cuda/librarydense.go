@@ -93,7 +93,8 @@ func (p *libraryDense) forward(d *device, op *kernels.Dense) error {
 		return err
 	}
 	return launch(d, "dense_finish", grid2(blocks(w.Rows, 128), p.rows), driver.Dim{X: 128}, &args{
-		d.step.at, sums, addressOf(op.Out), w.Rows, p.units, epilogueOf(op.Epilogue), flag(op.Accumulate), d.next(site{tensor: w.Name}),
+		d.step.at, sums, addressOf(op.Out), w.Rows, p.units, d.epilogueOf(op.Epilogue), flag(op.Accumulate),
+		d.next(site{tensor: w.Name}),
 	})
 }
 

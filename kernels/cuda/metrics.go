@@ -53,7 +53,7 @@ func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) err
 				a.counted = addressOf(op.Totals) + driver.Address(16*count)
 			}
 			for i, m := range op.Metrics[first : first+n] {
-				a.metric[i] = metric{cut: m.K, kind: int32(m.Kind)}
+				a.metric[i] = metric{cut: m.K, kind: number(d, m.Kind)}
 				if m.Kind == kernels.MetricCoverage {
 					a.metric[i].seen = layout.Seen(first+i) - int64(2*first)
 				}

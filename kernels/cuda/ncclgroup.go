@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 	"dsstne/kernels/cuda/nccl"

@@ -22,6 +22,7 @@ type (
 	lossArgs struct {
 		kind, normalizeRows                                int32
 		weight, oneScale, zeroScale, oneTarget, zeroTarget float32
+		term                                               int32
 	}
 	itemGradientArgs struct {
 		tied driver.Address
@@ -29,8 +30,11 @@ type (
 	}
 )
 
-func lossOf(l kernels.Loss) lossArgs {
-	return lossArgs{int32(l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget}
+func (d *device) lossOf(op *kernels.Output) lossArgs {
+	l := op.Loss
+	return lossArgs{
+		number(d, l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget, int32(op.Term),
+	}
 }
 
 // outputSpace is the workspace of an output that goes tile by tile, in elements of 4 bytes: first what has 8 bytes.
@@ -153,7 +157,7 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 		if op.Items == 0 {
 			return d.stream.Fill32(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Most())
 		}
-		return d.outputForm(op, s).statistics()
+		return d.formOf(op, s.Most()).run(s).statistics()
 	})
 }
 
@@ -200,7 +204,7 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 		if op.Items == 0 {
 			return d.clearHidden(op, s.Most())
 		}
-		return d.outputForm(op, s).gradients()
+		return d.formOf(op, s.Most()).run(s).gradients()
 	})
 }
 
@@ -258,7 +262,7 @@ func (r *outputRun) loss() error {
 	}
 	return launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, 32)}, driver.Dim{X: 256}, &args{
 		r.device.step.at, r.place(r.space.logits), stats, r.place(r.space.bias), r.place(r.space.loss), r.narrow16,
-		r.finish, r.space.tile, r.first, r.items, r.padded, lossOf(r.op.Loss), int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
+		r.finish, r.space.tile, r.first, r.items, r.padded, r.lossOf(r.op), int32(r.op.Target), flag(r.first == 0), r.next(site{tensor: r.op.Name, what: lossWords, noRow: true}),
 	})
 }
 
@@ -273,7 +277,7 @@ func (r *outputRun) bias() error {
 		return nil
 	}
 	return launch(r.device, "output_bias", driver.Dim{X: blocks(r.items, 256)}, driver.Dim{X: 256}, &args{
-		r.device.step.at, r.place(r.space.bias), weightsOf(r.op.Bias, r.op.Optimizer), r.first, r.items,
+		r.device.step.at, r.place(r.space.bias), r.weightsOf(r.op.Bias, r.op.Optimizer), r.first, r.items,
 		r.next(site{tensor: r.op.Bias.Name, what: updateWords}),
 	})
 }
@@ -299,7 +303,7 @@ type updateArgs struct {
 }
 
 func (d *device) update(w *kernels.Weights, o kernels.Optimizer, a *updateArgs) error {
-	a.step, a.weight, a.launch = d.step.at, weightsOf(w, o), d.next(site{tensor: w.Name, what: updateWords})
+	a.step, a.weight, a.launch = d.step.at, d.weightsOf(w, o), d.next(site{tensor: w.Name, what: updateWords})
 	return launch(d, "output_update", driver.Dim{X: blocks(a.items, 8)}, driver.Dim{X: 256}, a)
 }
 

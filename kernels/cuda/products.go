@@ -81,7 +81,7 @@ func (p ownProducts) weight(r *outputRun, n int) error {
 	if r.op.Temperature != 0 {
 		strip = r.place(p.strip)
 	}
-	w := weightsOf(source.Weight, r.op.Optimizer)
+	w := r.weightsOf(source.Weight, r.op.Optimizer)
 	grid := driver.Dim{X: blocks(w.columns, productTile), Y: blocks(r.items, productTile)}
 	err := launch(r.device, "output_weight", grid, driver.Dim{X: productThreads}, &args{
 		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, w, r.tied(n), r.space.tile, r.first, r.items,

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -66,7 +66,7 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 func (d *device) workspaceSize(op any, rows int64) int64 {
 	switch op := op.(type) {
 	case *kernels.Output:
-		return d.outputWorkspace(op, rows)
+		return d.formOf(op, rows).workspace
 	case *kernels.Dense:
 		return d.denseWorkspace(op.Weight, rows)
 	case *kernels.DenseBackward:
@@ -96,6 +96,40 @@ type scoresArgs struct {
 	temperature                           float32
 }
 
+type sparseScoresArgs struct {
+	step, offsets, indices, values, bias, out              driver.Address
+	rows, row, first, items, stride, columns, column, slot int64
+}
+
+// sparseTile is kSparseTile of src/rank.cu.
+const sparseTile = 1024
+
+// scoreSparse is score for a scorer with a sparse source.
+func (d *device) scoreSparse(s *kernels.Scorer, space rankSpace, workspace driver.Address,
+	row, rows, first, items int64) error {
+	x := s.Sparse
+	a := sparseScoresArgs{
+		step: d.step.at, values: addressOf(x.Values), out: space.placed(workspace)(space.scores), rows: rows, row: row,
+		first: first, items: items, stride: space.items, columns: x.Columns, column: x.First + first, slot: int64(x.Input),
+	}
+	if x.Offsets != nil {
+		a.offsets, a.indices = addressOf(x.Offsets), addressOf(x.Indices)
+	}
+	if s.Bias != nil {
+		a.bias = addressOf(s.Bias.Value)
+	}
+	grid := driver.Dim{X: uint32(rows), Y: min(blocks(items, sparseTile), mostY)}
+	return launch(d, "sparse_scores", grid, driver.Dim{X: 256}, &a)
+}
+
+// slotsOf are the batches that a scorer reads.
+func slotsOf(s *kernels.Scorer) []int {
+	if s.Sparse == nil {
+		return nil
+	}
+	return []int{s.Sparse.Input}
+}
+
 // sourcesOf are the sources of a scorer, from a row of the batch on.
 func sourcesOf(s *kernels.Scorer, row int64) (list [kernels.MaxSources]sourceArgs, err error) {
 	if len(s.Sources) > kernels.MaxSources {
@@ -115,6 +149,9 @@ func (rankSpace) placed(workspace driver.Address) func(element int64) driver.Add
 
 // score computes the scores of rows row .. row + rows of the batch, if it has them, and items first .. first + items into the workspace.
 func (d *device) score(s *kernels.Scorer, space rankSpace, workspace driver.Address, row, rows, first, items int64) error {
+	if s.Sparse != nil {
+		return d.scoreSparse(s, space, workspace, row, rows, first, items)
+	}
 	place := space.placed(workspace)
 	a := scoresArgs{
 		step: d.step.at, out: place(space.scores), rows: rows, row: row, first: first, items: items, stride: space.items, sources: int32(len(s.Sources)),
@@ -153,7 +190,7 @@ func (d *device) squares(step, x, to driver.Address, rows, row, columns int64) e
 
 // Scores writes all scores, a block of rows after the other.
 func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
-	return d.run("Scores", s, nil, func() error {
+	return d.run("Scores", s, slotsOf(&op.Scorer), func() error {
 		defer runtime.KeepAlive(op.Out)
 		space, workspace := spaceOfScores(op, s.Rows), addressOf(op.Workspace)
 		scores := workspace + driver.Address(4*space.scores)
@@ -176,9 +213,9 @@ func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
 
 // TopK ranks a block of rows after the other, each by going over all items once.
 func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
-	var slots []int
+	slots := slotsOf(&op.Scorer)
 	if op.Exclude >= 0 {
-		slots = []int{op.Exclude}
+		slots = append(slots, op.Exclude)
 	}
 	if op.K == 0 {
 		return nil

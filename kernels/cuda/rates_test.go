@@ -34,7 +34,7 @@ func TestAStepBringsOnlyTheRatesThatTheDeviceHasNot(t *testing.T) {
 			fresh, err = d.step.rates.prepare(d, step)
 			return err
 		}))
-		require.NoError(t, d.Run(nil, step, func() error { return nil }))
+		require.NoError(t, d.Run(kernels.Rank{Device: d}, &kernels.List{Rare: true}, step))
 		return len(fresh.list)
 	}
 	// rates are what the device has.

@@ -14,7 +14,8 @@ import (
 // The structs of src/step.cuh.
 type (
 	stepRecord struct {
-		slots, rates, results, losses, freshRates, order      driver.Address
+		slots, rates, results, losses, freshRates             driver.Address
+		order, termFactors                                    driver.Address
 		ratesFrom, freshFrom, freshCount, number, rows, terms int64
 		first, whole                                          int64
 		seed                                                  uint64
@@ -193,6 +194,9 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 		ratesFrom: s.RatesFrom, freshFrom: p.rates.from, freshCount: int64(len(p.rates.list)), number: s.Number,
 		rows: s.Rows, terms: int64(len(s.Loss)), first: s.First, whole: s.WholeRows(), seed: s.Seed,
 		losses: results + driver.Address(resultsSize(0)),
+	}
+	if s.TermFactors != nil {
+		head[0].termFactors = put(p, s.TermFactors)
 	}
 	if s.Training {
 		head[0].training = 1

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )

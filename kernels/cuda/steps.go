@@ -6,7 +6,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -47,22 +47,27 @@ func (r *steps) events() (list []*driver.Event) {
 }
 
 // Run begins a step, by launching the graph that the list was captured as.
-func (d *device) Run(list *kernels.List, s *kernels.Step, walk func() error) error {
+func (d *device) Run(rank kernels.Rank, list *kernels.List, s *kernels.Step) error {
 	r := &d.step
 	if r.open != nil {
 		return fault.New(fault.Internal, "%s: a step begins inside another", d.info.Name)
 	}
 	r.open = s
 	defer func() { r.open = nil }()
-	var walked error
+	var failed error // of an operation: the cause of what follows from it
+	s.MaxRows = list.Rows()
+	kept := list
+	if list.Rare {
+		kept = nil
+	}
 	err := d.do("a step", func() error {
-		return d.begin(list, s, s.Sparse, func() error {
-			walked = walk()
-			return walked
+		return d.begin(kept, s, s.Sparse, func() error {
+			failed = list.Do(rank, s)
+			return failed
 		})
 	})
-	if walked != nil {
-		return walked
+	if failed != nil {
+		return failed
 	}
 	return err
 }

@@ -1,7 +1,7 @@
 package reference
 
 import (
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -13,6 +13,9 @@ func init() { kernels.Register(backend{}) }
 type backend struct{}
 
 func (backend) Name() string { return name }
+
+// Role is what the devices are for.
+func (backend) Role() kernels.Role { return kernels.Oracle }
 
 func (backend) Devices() []kernels.DeviceInfo {
 	info := device{}.Info()
@@ -28,9 +31,12 @@ func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 	return kernels.NewHostGroup(len(devices)), nil
 }
 
-func (backend) Open(id int, _ kernels.Options) (kernels.Device, error) {
+func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if id != 0 {
 		return nil, fault.New(fault.DeviceUnavailable, "there is no device %s:%d; the only one is %s:0", name, id, name)
+	}
+	if err := kernels.CheckKind(o.Precision); err != nil {
+		return nil, err
 	}
 	return &device{}, nil
 }

@@ -3,7 +3,7 @@ package reference
 import (
 	"math"
 
-	"dsstne/engine/random"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -15,7 +15,9 @@ func (device) Gather(op *kernels.Gather, step *kernels.Step) error {
 		for e := batch.Offsets[u]; e < batch.Offsets[u+1]; e++ {
 			addScaled(sums, float64(batch.Values[e]), rowOf(w.Value, int64(batch.Indices[e]), w.Columns))
 		}
-		finish(op.Out, op.Accumulate, op.Epilogue, step, u, sums)
+		if err := finish(op.Out, op.Accumulate, op.Epilogue, step, u, sums); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -31,7 +33,9 @@ func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 				sums[unit] += float64(x) * float64(in[k])
 			}
 		}
-		finish(op.Out, op.Accumulate, op.Epilogue, step, u, sums)
+		if err := finish(op.Out, op.Accumulate, op.Epilogue, step, u, sums); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -39,13 +43,24 @@ func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 // Activate applies an epilogue to sums.
 func (device) Activate(op *kernels.Activate, step *kernels.Step) error {
 	for u := range step.Rows {
-		finish(op.Out, true, &op.Epilogue, step, u, make([]float64, op.Units))
+		if err := finish(op.Out, true, &op.Epilogue, step, u, make([]float64, op.Units)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // finish adds what the output held, if asked to, applies the epilogue, if there is one, and stores row u.
-func finish(out kernels.Buffer, accumulate bool, e *kernels.Epilogue, step *kernels.Step, u int64, sums []float64) {
+func finish(
+	out kernels.Buffer, accumulate bool, e *kernels.Epilogue, step *kernels.Step, u int64, sums []float64,
+) error {
+	var act activation
+	if e != nil {
+		var err error
+		if act, err = kernels.FunctionOf(activations, e.Activation); err != nil {
+			return err
+		}
+	}
 	row := rowOf(out, u, int64(len(sums)))
 	for k, z := range sums {
 		if accumulate {
@@ -55,7 +70,7 @@ func finish(out kernels.Buffer, accumulate bool, e *kernels.Epilogue, step *kern
 			if e.Bias != nil {
 				z += float64(e.Bias.Float32()[k])
 			}
-			z = activate(e.Activation, z)
+			z = act.value(z)
 			if scale := kept(e, step, u, int64(k)); scale != 0 {
 				z *= scale
 			} else {
@@ -64,6 +79,7 @@ func finish(out kernels.Buffer, accumulate bool, e *kernels.Epilogue, step *kern
 		}
 		row[k] = float32(z)
 	}
+	return nil
 }
 
 // kept is the factor of dropout: 0 for a dropped unit, 1/(1-Dropout) for a kept one.
@@ -77,46 +93,47 @@ func kept(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 	return 1 / (1 - float64(e.Dropout))
 }
 
-func activate(a kernels.Activation, z float64) float64 {
-	switch a {
-	case kernels.Sigmoid:
-		return sigmoid(z)
-	case kernels.Tanh:
-		return math.Tanh(z)
-	case kernels.ReLU:
-		return math.Max(0, z) // NaN stays NaN
-	default:
-		return z
-	}
-}
+// activation is act(z) and its derivative act'(z), which is computed from a = act(z).
+type activation struct{ value, slope func(float64) float64 }
 
-// slope is act'(z), told from a = act(z). ReLU has slope 0 at 0.
-func slope(kind kernels.Activation, a float64) float64 {
-	switch kind {
-	case kernels.Sigmoid:
-		return a * (1 - a)
-	case kernels.Tanh:
-		return 1 - a*a
-	case kernels.ReLU:
-		if a == 0 {
-			return 0
-		}
-		return 1
-	default:
-		return 1
-	}
+var activations = map[kernels.Activation]activation{
+	kernels.Linear: {
+		func(z float64) float64 { return z },
+		func(float64) float64 { return 1 },
+	},
+	kernels.Sigmoid: {
+		sigmoid,
+		func(a float64) float64 { return a * (1 - a) },
+	},
+	kernels.Tanh: {
+		math.Tanh,
+		func(a float64) float64 { return 1 - a*a },
+	},
+	kernels.ReLU: {
+		func(z float64) float64 { return math.Max(0, z) }, // NaN stays NaN
+		func(a float64) float64 {
+			if a == 0 {
+				return 0
+			}
+			return 1
+		},
+	},
 }
 
 // Backward goes back through dropout and activation.
 func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 	e := &op.Epilogue
+	act, err := kernels.FunctionOf(activations, e.Activation)
+	if err != nil {
+		return err
+	}
 	bias := make([]float64, op.Units)
 	for u := range step.Rows {
 		h, dh := rowOf(op.H, u, op.Units), rowOf(op.DH, u, op.Units)
 		for k := range dh {
 			dz := 0.0
 			if scale := kept(e, step, u, int64(k)); scale != 0 {
-				dz = float64(dh[k]) * scale * slope(e.Activation, float64(h[k])/scale)
+				dz = float64(dh[k]) * scale * act.slope(float64(h[k])/scale)
 			}
 			if !finite(dz) {
 				return &kernels.NotFiniteError{Tensor: biasName(op), What: "gradient", Row: -1}

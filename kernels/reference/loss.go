@@ -11,26 +11,15 @@ func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 // softplus is ln(1 + exp(z)) without overflow.
 func softplus(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
-// lossOf gives l(z, t) and dl/dz. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
-func lossOf(l kernels.Loss, z, t, n, logSumExp float64) (loss, delta float64) {
-	switch l.Kind {
-	case kernels.SigmoidCrossEntropy:
+// lossFunction gives l(z, t) and dl/dz. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
+type lossFunction func(l *kernels.Loss, z, t, n, logSumExp float64) (loss, delta float64)
+
+var losses = map[kernels.LossKind]lossFunction{
+	kernels.SigmoidCrossEntropy: func(_ *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
 		return softplus(z) - t*z, sigmoid(z) - t
-	case kernels.ScaledMarginal:
-		a := sigmoid(z)
-		if t == 0 {
-			if a > float64(l.ZeroTarget) {
-				scale := float64(l.ZeroScale)
-				return scale * softplus(z), scale * a // -ln(1-a) = softplus(z)
-			}
-			return 0, 0
-		}
-		if a < float64(l.OneTarget) {
-			scale := float64(l.OneScale) * t
-			return scale * softplus(-z), scale * (a - 1) // -ln(a) = softplus(-z)
-		}
-		return 0, 0
-	case kernels.Softmax:
+	},
+	kernels.ScaledMarginal: scaledMarginal,
+	kernels.Softmax: func(l *kernels.Loss, z, t, n, logSumExp float64) (loss, delta float64) {
 		if n == 0 {
 			return 0, 0
 		}
@@ -38,7 +27,24 @@ func lossOf(l kernels.Loss, z, t, n, logSumExp float64) (loss, delta float64) {
 			t, n = t/n, 1
 		}
 		return t * (logSumExp - z), n*math.Exp(z-logSumExp) - t
-	default: // kernels.Squared
+	},
+	kernels.Squared: func(_ *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
 		return (z - t) * (z - t) / 2, z - t
+	},
+}
+
+func scaledMarginal(l *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
+	a := sigmoid(z)
+	if t == 0 {
+		if a > float64(l.ZeroTarget) {
+			scale := float64(l.ZeroScale)
+			return scale * softplus(z), scale * a // -ln(1-a) = softplus(z)
+		}
+		return 0, 0
 	}
+	if a < float64(l.OneTarget) {
+		scale := float64(l.OneScale) * t
+		return scale * softplus(-z), scale * (a - 1) // -ln(a) = softplus(-z)
+	}
+	return 0, 0
 }

@@ -11,6 +11,13 @@ import (
 func (device) RankingMetrics(op *kernels.RankingMetrics, step *kernels.Step) error {
 	targets, totals := step.Sparse[op.Target], kernels.View[uint64](op.Totals)
 	layout := kernels.MetricTotals{Metrics: op.Metrics, Items: op.Items}
+	values := make([]metricFunction, len(op.Metrics))
+	for n, m := range op.Metrics {
+		var err error
+		if values[n], err = kernels.FunctionOf(metrics, m.Kind); err != nil {
+			return err
+		}
+	}
 	for u := range step.Rows {
 		wanted := targets.Indices[targets.Offsets[u]:targets.Offsets[u+1]]
 		list := op.IDs.Int32()[u*op.K : (u+1)*op.K]
@@ -26,7 +33,7 @@ func (device) RankingMetrics(op *kernels.RankingMetrics, step *kernels.Step) err
 					totals[layout.Seen(n)+int64(item)/64] |= 1 << (item % 64)
 				}
 			default:
-				value = metricOf(m, seen, wanted, kernels.View[float64](op.Discounts), op.K)
+				value = values[n](countHits(m, seen, wanted, kernels.View[float64](op.Discounts), op.K))
 				add(totals[2*n:], value)
 			}
 			if op.Values != nil {
@@ -40,40 +47,47 @@ func (device) RankingMetrics(op *kernels.RankingMetrics, step *kernels.Step) err
 	return nil
 }
 
-// metricOf is a metric of a row with targets.
-func metricOf(m kernels.Metric, list, wanted []int32, discounts []float64, k int64) float64 {
-	var hits, first int
-	var gain, precisions float64
+// hits are those of a row with targets, among its first k recommendations.
+type hits struct {
+	k, targets, count, first float64 // first: the rank of the first hit
+	reachable                float64 // min(k, targets)
+	gain, ideal              float64 // of the hits, and of as many as are reachable
+	precisions               float64 // sum over hits of (hits up to that rank / rank)
+}
+
+func countHits(m kernels.Metric, list, wanted []int32, discounts []float64, k int64) hits {
+	reachable := min(m.K, int64(len(wanted)))
+	h := hits{k: float64(m.K), targets: float64(len(wanted)), reachable: float64(reachable), ideal: discounts[k+reachable]}
 	for i, item := range list {
 		if !slices.Contains(wanted, item) {
 			continue
 		}
-		if hits++; hits == 1 {
-			first = i + 1
+		if h.count++; h.count == 1 {
+			h.first = float64(i + 1)
 		}
-		gain += discounts[i]
-		precisions += float64(hits) / float64(i+1)
+		h.gain += discounts[i]
+		h.precisions += h.count / float64(i+1)
 	}
-	reachable := min(m.K, int64(len(wanted)))
-	switch m.Kind {
-	case kernels.MetricPrecision:
-		return float64(hits) / float64(m.K)
-	case kernels.MetricRecall:
-		return float64(hits) / float64(len(wanted))
-	case kernels.MetricTruncatedRecall:
-		return float64(hits) / float64(reachable)
-	case kernels.MetricNDCG:
-		return gain / discounts[k+reachable]
-	case kernels.MetricHitRate:
-		return float64(min(hits, 1))
-	case kernels.MetricMRR:
-		if hits == 0 {
+	return h
+}
+
+// metricFunction is a metric of a row with targets.
+type metricFunction func(hits) float64
+
+var metrics = map[kernels.MetricKind]metricFunction{
+	kernels.MetricPrecision:       func(h hits) float64 { return h.count / h.k },
+	kernels.MetricRecall:          func(h hits) float64 { return h.count / h.targets },
+	kernels.MetricTruncatedRecall: func(h hits) float64 { return h.count / h.reachable },
+	kernels.MetricNDCG:            func(h hits) float64 { return h.gain / h.ideal },
+	kernels.MetricHitRate:         func(h hits) float64 { return min(h.count, 1) },
+	kernels.MetricMRR: func(h hits) float64 {
+		if h.count == 0 {
 			return 0
 		}
-		return 1 / float64(first)
-	default: // MAP
-		return precisions / float64(reachable)
-	}
+		return 1 / h.first
+	},
+	kernels.MetricMAP:      func(h hits) float64 { return h.precisions / h.reachable },
+	kernels.MetricCoverage: func(hits) float64 { return kernels.NoValue }, // none for a row
 }
 
 // add adds a number to a fixed-point sum, low word first.

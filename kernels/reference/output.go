@@ -114,6 +114,10 @@ func (device) CombineStats(op *kernels.CombineStats, step *kernels.Step) error {
 
 // OutputStep computes loss, gradients and updates of an output layer, one item after the other.
 func (device) OutputStep(op *kernels.Output, step *kernels.Step) error {
+	lossOf, err := kernels.FunctionOf(losses, op.Loss.Kind)
+	if err != nil {
+		return err
+	}
 	l := newLogits(op, step.Rows)
 	dh := make([][]float64, len(op.Sources))
 	for s, source := range op.Sources {
@@ -121,7 +125,7 @@ func (device) OutputStep(op *kernels.Output, step *kernels.Step) error {
 	}
 	total := 0.0
 	for item := range op.Items {
-		loss, err := l.stepItem(step, item, dh)
+		loss, err := l.stepItem(lossOf, step, item, dh)
 		if err != nil {
 			return err
 		}
@@ -141,13 +145,13 @@ func (device) OutputStep(op *kernels.Output, step *kernels.Step) error {
 }
 
 // stepItem adds one item's part to dh, updates its weights and bias, and returns its loss.
-func (l *logits) stepItem(step *kernels.Step, item int64, dh [][]float64) (float64, error) {
+func (l *logits) stepItem(lossOf lossFunction, step *kernels.Step, item int64, dh [][]float64) (float64, error) {
 	op := l.op
 	z, err := l.of(item)
 	if err != nil {
 		return 0, err
 	}
-	loss, dz := l.loss(step, item, z)
+	loss, dz := l.loss(lossOf, step, item, z)
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, &kernels.NotFiniteError{Tensor: "loss", What: "loss", Row: item}
 	}
@@ -196,7 +200,7 @@ func (l *logits) stepItem(step *kernels.Step, item int64, dh [][]float64) (float
 }
 
 // loss gives the weighted loss of one item, summed over the rows, and dz of each row.
-func (l *logits) loss(step *kernels.Step, item int64, z []float64) (float64, []float64) {
+func (l *logits) loss(lossOf lossFunction, step *kernels.Step, item int64, z []float64) (float64, []float64) {
 	op := l.op
 	batch := step.Sparse[op.Target]
 	targets := make([]float64, l.rows)
@@ -204,14 +208,14 @@ func (l *logits) loss(step *kernels.Step, item int64, z []float64) (float64, []f
 	for e, u := range rows {
 		targets[u] = float64(values[e])
 	}
-	weight := float64(op.Loss.Weight) / float64(step.WholeRows())
+	weight := float64(step.TermWeight(op.Term, op.Loss)) / float64(step.WholeRows())
 	total, dz := 0.0, make([]float64, l.rows)
 	for u := range z {
 		logSumExp := 0.0
 		if op.Loss.NeedsStats() {
 			logSumExp = float64(rowOf(op.Stats, int64(u), 2)[1])
 		}
-		loss, delta := lossOf(op.Loss, z[u], targets[u], float64(batch.RowSum[u]), logSumExp)
+		loss, delta := lossOf(&op.Loss, z[u], targets[u], float64(batch.RowSum[u]), logSumExp)
 		total += weight * loss
 		dz[u] = weight * delta
 	}

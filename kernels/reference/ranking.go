@@ -8,12 +8,41 @@ import (
 	"dsstne/kernels"
 )
 
+// sumsOf gives the sums of a sparse source for row u of a batch.
+func sumsOf(s *kernels.SparseSource, items int64, batch *kernels.SparseBatch, u int64) []float64 {
+	sums := make([]float64, items)
+	values := s.Values.Float32()
+	for e := batch.Offsets[u]; e < batch.Offsets[u+1]; e++ {
+		j, x := int64(batch.Indices[e]), float64(batch.Values[e])
+		if s.Offsets == nil {
+			for i := range sums {
+				sums[i] += x * float64(values[j*s.Columns+s.First+int64(i)])
+			}
+			continue
+		}
+		offsets := kernels.View[int64](s.Offsets)
+		for at := offsets[j]; at < offsets[j+1]; at++ {
+			if i := int64(s.Indices.Int32()[at]) - s.First; i >= 0 && i < items {
+				sums[i] += x * float64(values[at])
+			}
+		}
+	}
+	return sums
+}
+
 // scoresOf gives the scores of every item for row u. Several sources are added in float64, in their order, before the
 // bias; cosine scores have one source.
-func scoresOf(s *kernels.Scorer, u int64) []float32 {
+func scoresOf(s *kernels.Scorer, step *kernels.Step, u int64) []float32 {
 	scores := make([]float32, s.Items)
+	var sums []float64
+	if s.Sparse != nil {
+		sums = sumsOf(s.Sparse, s.Items, step.Sparse[s.Sparse.Input], u)
+	}
 	for i := range scores {
 		var dot, hh, ww float64
+		if sums != nil {
+			dot = sums[i]
+		}
 		for _, source := range s.Sources {
 			h := rowOf(source.H, u, source.Weight.Columns)
 			w := rowOf(source.Weight.Value, int64(i), source.Weight.Columns)
@@ -34,7 +63,7 @@ func scoresOf(s *kernels.Scorer, u int64) []float32 {
 // Scores writes all scores.
 func (device) Scores(op *kernels.Scores, step *kernels.Step) error {
 	for u := range step.Rows {
-		copy(op.Out[u*op.Stride:u*op.Stride+op.Items], scoresOf(&op.Scorer, u))
+		copy(op.Out[u*op.Stride:u*op.Stride+op.Items], scoresOf(&op.Scorer, step, u))
 	}
 	return nil
 }
@@ -46,7 +75,7 @@ func (device) TopK(op *kernels.TopK, step *kernels.Step) error {
 		allowed = kernels.View[uint64](op.Allowed)
 	}
 	for u := range step.Rows {
-		scores := scoresOf(&op.Scorer, u)
+		scores := scoresOf(&op.Scorer, step, u)
 		var excluded []int32
 		if op.Exclude >= 0 {
 			batch := step.Sparse[op.Exclude]

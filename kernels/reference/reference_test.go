@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -61,7 +61,7 @@ func TestLossesHaveTheirTextbookValues(t *testing.T) {
 		{"squared", kernels.Loss{Kind: kernels.Squared}, 3, 1, 1, 0, 2, 2},
 	}
 	for _, c := range cases {
-		loss, delta := lossOf(c.loss, c.z, c.t, c.n, c.lse)
+		loss, delta := losses[c.loss.Kind](&c.loss, c.z, c.t, c.n, c.lse)
 		require.InDelta(t, c.wantLoss, loss, 1e-12, c.what)
 		require.InDelta(t, c.wantDel, delta, 1e-12, c.what)
 	}
@@ -81,8 +81,8 @@ func TestOptimizersFollowTheirPublishedRules(t *testing.T) {
 		{kernels.AdamW, 1 - 0.1*(0.18+0.05)/math.Sqrt(0.0396+0.0025), 0.23, 0.0421},
 	}
 	for _, c := range cases {
-		n := numbers{kind: c.kind, momentum: 0.9, beta1: 0.9, beta2: 0.99, rate: 0.1, scale1: 1, scale2: 1}
-		w, a, b := n.apply(1, 0.2, 0.04, 0.5)
+		n := numbers{momentum: 0.9, beta1: 0.9, beta2: 0.99, rate: 0.1, scale1: 1, scale2: 1}
+		w, a, b := rules[c.kind](n, 1, 0.2, 0.04, 0.5)
 		require.InDelta(t, c.w, w, 1e-12, "kind %d", c.kind)
 		require.InDelta(t, c.a, a, 1e-12, "kind %d", c.kind)
 		require.InDelta(t, c.b, b, 1e-12, "kind %d", c.kind)
@@ -90,12 +90,13 @@ func TestOptimizersFollowTheirPublishedRules(t *testing.T) {
 }
 
 func TestWeightDecayIsAddedToTheGradient(t *testing.T) {
-	w, _, _ := numbers{kind: kernels.SGD, rate: 0.1, decay: 0.5}.apply(2, 0, 0, 1)
+	w, _, _ := rules[kernels.SGD](numbers{rate: 0.1, decay: 0.5}, 2, 0, 0, 1)
 	require.InDelta(t, 1.8, w, 1e-12)
 }
 
 func TestAdamWDecaysApartFromTheGradient(t *testing.T) {
-	w, a, b := numbers{kind: kernels.AdamW, rate: 0.1, decay: 0.5, scale1: 1, scale2: 1, epsilon: 1}.apply(2, 0, 0, 0)
+	n := numbers{rate: 0.1, decay: 0.5, scale1: 1, scale2: 1, epsilon: 1}
+	w, a, b := rules[kernels.AdamW](n, 2, 0, 0, 0)
 	require.Equal(t, []float64{1.9, 0, 0}, []float64{w, a, b})
 }
 
@@ -146,5 +147,5 @@ func TestDropoutZeroesAndRescalesUnits(t *testing.T) {
 }
 
 func TestReLUPassesNaNOn(t *testing.T) {
-	require.True(t, math.IsNaN(activate(kernels.ReLU, math.NaN())))
+	require.True(t, math.IsNaN(activations[kernels.ReLU].value(math.NaN())))
 }

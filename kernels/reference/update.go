@@ -8,14 +8,13 @@ import (
 
 // numbers are the scalars of one update rule at one step, in float64.
 type numbers struct {
-	kind                                   kernels.OptimizerKind
 	momentum, beta1, beta2, epsilon, decay float64
 	rate, scale1, scale2                   float64
 }
 
 func numbersOf(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates) numbers {
 	n := numbers{
-		kind: o.Kind, momentum: float64(o.Momentum), beta1: float64(o.Beta1), beta2: float64(o.Beta2),
+		momentum: float64(o.Momentum), beta1: float64(o.Beta1), beta2: float64(o.Beta2),
 		epsilon: float64(o.Epsilon), decay: float64(o.WeightDecay),
 		rate: float64(r.LearningRate), scale1: float64(r.Scale1), scale2: float64(r.Scale2),
 	}
@@ -25,31 +24,39 @@ func numbersOf(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates) numbers
 	return n
 }
 
-// apply gives one weight w and its states a, b after a step with gradient g; see kernels.OptimizerKind for the rules.
-func (n numbers) apply(w, a, b, g float64) (float64, float64, float64) {
-	if n.kind == kernels.AdamW {
-		w -= n.rate * n.decay * w
-	} else {
+// rules give one weight w and its states a, b after a step with gradient g; see kernels.OptimizerKind.
+var rules = map[kernels.OptimizerKind]func(n numbers, w, a, b, g float64) (float64, float64, float64){
+	kernels.SGD: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
 		g += n.decay * w
-	}
-	switch n.kind {
-	case kernels.SGD:
-		w -= n.rate * g
-	case kernels.Momentum:
+		return w - n.rate*g, a, b
+	},
+	kernels.Momentum: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
+		g += n.decay * w
 		a = n.momentum*a - n.rate*g
-		w += a
-	case kernels.Nesterov:
+		return w + a, a, b
+	},
+	kernels.Nesterov: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
+		g += n.decay * w
 		a = n.momentum*a - n.rate*g
-		w += n.momentum*a - n.rate*g
-	case kernels.RMSProp:
+		return w + (n.momentum*a - n.rate*g), a, b
+	},
+	kernels.RMSProp: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
+		g += n.decay * w
 		a = n.beta2*a + (1-n.beta2)*g*g
-		w -= n.rate * g / (math.Sqrt(a) + n.epsilon)
-	case kernels.Adam, kernels.AdamW:
-		a = n.beta1*a + (1-n.beta1)*g
-		b = n.beta2*b + (1-n.beta2)*g*g
-		w -= n.rate * n.scale1 * a / (math.Sqrt(n.scale2*b) + n.epsilon)
-	}
-	return w, a, b
+		return w - n.rate*g/(math.Sqrt(a)+n.epsilon), a, b
+	},
+	kernels.Adam: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
+		return n.adam(w, a, b, g+n.decay*w)
+	},
+	kernels.AdamW: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
+		return n.adam(w-n.rate*n.decay*w, a, b, g)
+	},
+}
+
+func (n numbers) adam(w, a, b, g float64) (float64, float64, float64) {
+	a = n.beta1*a + (1-n.beta1)*g
+	b = n.beta2*b + (1-n.beta2)*g*g
+	return w - n.rate*n.scale1*a/(math.Sqrt(n.scale2*b)+n.epsilon), a, b
 }
 
 // change is the new content of one row of a weight (or of its written gradient), checked but not stored.
@@ -72,8 +79,11 @@ func prepare(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates, step, row
 	if w.Gradient != nil {
 		return c, nil
 	}
-	n := numbersOf(w, o, r)
-	states := o.States()
+	apply, err := kernels.FunctionOf(rules, o.Kind)
+	if err != nil {
+		return nil, err
+	}
+	n, states := numbersOf(w, o, r), o.States()
 	c.value = append(c.value, rowOf(w.Value, row, w.Columns)...)
 	for s := range states {
 		c.state[s] = append(c.state[s], rowOf(w.State[s], row, w.Columns)...)
@@ -83,7 +93,7 @@ func prepare(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates, step, row
 		for s := range states {
 			old[s] = float64(c.state[s][k])
 		}
-		value, first, second := n.apply(float64(c.value[k]), old[0], old[1], g[k])
+		value, first, second := apply(n, float64(c.value[k]), old[0], old[1], g[k])
 		c.value[k] = float32(value)
 		for s, x := range []float64{first, second}[:states] {
 			c.state[s][k] = float32(x)
@@ -142,6 +152,9 @@ func (device) Update(op *kernels.Update, step *kernels.Step) error {
 func (device) Replay(op *kernels.Replay, step *kernels.Step) error {
 	if op.Weight.Last == nil {
 		return nil
+	}
+	if err := kernels.CheckKind(op.Optimizer.Kind); err != nil {
+		return err
 	}
 	if op.Input >= 0 {
 		for _, item := range step.Sparse[op.Input].Items {

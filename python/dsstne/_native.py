@@ -31,7 +31,7 @@ from dsstne.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ABI_MAJOR, ABI_MINOR = 1, 0  # DSSTNE_ABI_VERSION of the header that this file was written from
+ABI_MAJOR, ABI_MINOR = 1, 1  # DSSTNE_ABI_VERSION of the header that this file was written from
 
 
 # ---- structs ----
@@ -106,6 +106,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "model_describe": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
     "model_get_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "model_set_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
+    "model_copy": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
     "model_close": (_STATUS, (_HANDLE, _ERROR)),
     "trainer_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "trainer_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
@@ -114,6 +115,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "trainer_progress": (_STATUS, (_HANDLE, _PROGRESS, _ERROR)),
     "trainer_close": (_STATUS, (_HANDLE, _ERROR)),
     "predictor_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
+    "predictor_plan": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "predictor_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
     "predictor_predict": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_int64, _ARRAY, c_int64, _ERROR)),
     "predictor_recommend": (
@@ -168,10 +170,11 @@ class _Library:
 
 
 _library: _Library | None = None
-_lock = threading.RLock()
-# A fork waits for a load that another thread is in the middle of, so that a child never sees half of one.
+# Held while the library is loaded, and while the names of items, which are two tensors, are set or read. A fork waits
+# for whoever holds it, so that a child never sees half of a load and finds the lock free.
+lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def library_paths() -> list[Path]:
@@ -195,7 +198,7 @@ def library() -> _Library:
     global _library
     loaded = _library
     if loaded is None:
-        with _lock:
+        with lock:
             if _library is None:
                 _library = _load()
             loaded = _library
@@ -367,24 +370,22 @@ class Handle:
     __slots__ = ("__weakref__", "_kind", "_owners", "_value")
 
     def __init__(self, kind: str, opener: str, *arguments: Any, owners: object = None) -> None:
-        self._value = 0
         self._kind, self._owners = kind, owners
-        value = c_uint64(0)
+        self._value = c_uint64(0)  # C writes here, so that Ctrl-C during the call does not lose the number
         close_abandoned()
-        call(opener, *arguments, byref(value))
-        self._value = value.value
+        call(opener, *arguments, byref(self._value))
 
     @property
     def value(self) -> int:
         """The number that C knows it by."""
-        if not self._value:
+        if self.closed:
             raise InvalidHandleError(f"this {self._kind} is closed")
-        return self._value
+        return self._value.value
 
     @property
     def closed(self) -> bool:
         """Whether it is closed."""
-        return not self._value
+        return not self._value.value
 
     def close(self) -> None:
         """Closes it; closing twice does nothing. In a forked child, where nothing is to be closed, it only forgets.
@@ -393,20 +394,21 @@ class Handle:
             BusyError: Something still uses it; it stays open.
         """
         try:
-            if self._value and not is_forked():
-                call(self._kind + "_close", self._value)
+            if not self.closed and not is_forked():
+                call(self._kind + "_close", self.value)
         except BusyError:
             raise
+        except InvalidHandleError:
+            pass  # it is closed, but Ctrl-C came before that was noted
         except DsstneError:  # it is closed, and had something to tell
-            self._value, self._owners = 0, None
+            self._value.value, self._owners = 0, None
             raise
-        self._value, self._owners = 0, None
+        self._value.value, self._owners = 0, None
 
     def __del__(self) -> None:
-        value, self._value = getattr(self, "_value", 0), 0
-        if not value or sys is None or sys.is_finalizing() or is_forked():
+        if not hasattr(self, "_value") or self.closed or sys is None or sys.is_finalizing() or is_forked():
             return
-        _close_or_keep(self._kind + "_close", value, self._owners)
+        _close_or_keep(self._kind + "_close", self.value, self._owners)
 
 
 def _close_or_keep(name: str, value: int, owners: object) -> None:

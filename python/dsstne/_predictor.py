@@ -83,6 +83,12 @@ class Predictor:
         if self._inputs is not None:
             self._inputs.close()
 
+    def plan(self, k: int) -> dict[str, Any]:
+        """Returns the plan of recommending k items."""
+        options = _options.to_json({"k": k, "layer": self._layer})
+        plan: dict[str, Any] = json.loads(_native.call_text("predictor_plan", self._handle.value, options))
+        return plan
+
     def predict(self, layer: str | None, units: int, out: NDArray[np.float32]) -> None:
         """Writes the values of a layer into out, [count, units]."""
         name = None if layer is None else _options.text_argument(layer, "layer")

@@ -1,4 +1,4 @@
-"""What a model is made of: a network definition, its weights, and the names of its items."""
+"""What a model is made of: its definition, its weights, and the names of its items."""
 
 from __future__ import annotations
 
@@ -7,31 +7,41 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from dsstne import _checks, _native
 from dsstne._items import decode_names, encode_names
 from dsstne._layers import nearest
-from dsstne.errors import InvalidArgumentError, NotFoundError
+from dsstne.errors import InvalidArgumentError, NotFiniteError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-_DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "U8": np.dtype(np.uint8), "I64": np.dtype(np.int64)}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype(np.float32),
+    "U8": np.dtype(np.uint8),
+    "I64": np.dtype(np.int64),
+    "I32": np.dtype(np.int32),
+}
+
+# A matrix in compressed row form is three tensors: its name and these.
+_OFFSETS, _INDICES, _VALUES = ".offsets", ".indices", ".values"
 
 
 class Weights:
-    """A network and its numbers; :class:`dsstne.Model` adds what can be asked of it, and files."""
+    """A definition and its numbers; :class:`dsstne.Model` adds what can be asked of it, and files."""
 
     def _adopt(self, handle: _native.Handle) -> None:
         self._handle = handle
         self.history: list[dict[str, Any]] = []
         self.attributes: dict[str, str] = {}
         description = self._describe()
-        self._network: dict[str, Any] = description["network"]
+        self._network: dict[str, Any] | None = description["network"]
+        self._definition: dict[str, Any] = description["definition"]
         self._parameters = int(description["parameters"])
-        self._layers = {layer["name"]: layer for layer in self._network["layers"]}
+        self._layers = {layer["name"]: layer for layer in description["layers"]}
         self._item_kind = "none"
         self._names: NDArray[Any] | None = None
         self._same_items: bool | None = None
@@ -43,8 +53,8 @@ class Weights:
     # ---- what it is ----
 
     @property
-    def network(self) -> dict[str, Any]:
-        """The complete network definition."""
+    def network(self) -> dict[str, Any] | None:
+        """The complete network definition; None for a model that is not a network."""
         return copy.deepcopy(self._network)
 
     @property
@@ -72,7 +82,7 @@ class Weights:
 
     @property
     def parameters(self) -> int:
-        """Number of trainable numbers."""
+        """Number of weights and biases, trained or given."""
         return self._parameters
 
     @property
@@ -111,24 +121,45 @@ class Weights:
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight and bias by name: ``"<layer>.weight"``, ``"<layer>.bias"``.
 
-        Weights that touch items have a row per item, the others are [units, inputs], and a bias is [units].
+        Weights that touch items have a row per item, the others are [units, inputs], and a bias is [units]. A model
+        of weights between items has ``"weight"`` or ``"bias"``.
         """
-        listed = self._describe()["tensors"]
-        return {t["name"]: _shape(t) for t in listed if not t["name"].startswith("items.")}
+        listed = self._listed()
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, entry in listed.items():
+            matrix = name.rpartition(".")[0]
+            if matrix + _VALUES in listed:
+                rows = listed[matrix + _OFFSETS]["shape"][0] - 1
+                shapes[matrix] = (rows, self.output_units)
+            elif not name.startswith("items."):
+                shapes[name] = _shape(entry)
+        return shapes
+
+    def _listed(self) -> dict[str, dict[str, Any]]:
+        """Returns what the description says of each tensor, names of items among them."""
+        return {t["name"]: t for t in self._describe()["tensors"]}
 
     def _tensor_entry(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         _checks.text(name, "name")
-        listed = {t["name"]: t for t in self._describe()["tensors"]}
+        listed = self._listed()
         if name not in listed:
             raise NotFoundError(f"the model has no tensor {name!r}; {nearest(name, listed)}")
         return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
 
-    def tensor(self, name: str) -> NDArray[Any]:
-        """Returns a copy of a tensor; :attr:`tensors` lists them.
+    def tensor(self, name: str) -> Any:
+        """Returns a copy of a tensor, a ``csr_array`` of one that is stored sparsely; :attr:`tensors` lists them.
 
         Raises:
             NotFoundError: There is none of that name.
         """
+        if _checks.text(name, "name") + _VALUES in self._listed():
+            parts: Any = tuple(self._stored(name + part) for part in (_VALUES, _INDICES, _OFFSETS))
+            shape: Any = self.tensors[name]
+            return scipy.sparse.csr_array(parts, shape=shape)
+        return self._stored(name)
+
+    def _stored(self, name: str) -> NDArray[Any]:
+        """Returns a copy of a tensor as it is stored."""
         dtype, shape = self._tensor_entry(name)
         array = np.empty(shape, dtype)
         _native.call("model_get_tensor", self._handle.value, name.encode(), array, array.nbytes)
@@ -143,6 +174,9 @@ class Weights:
             NotFiniteError: A value is not finite.
             BusyError: A trainer or predictor is working with the model.
         """
+        if _checks.text(name, "name") + _VALUES in self._listed():
+            self._set_sparse(name, values)
+            return
         dtype, shape = self._tensor_entry(name)
         try:
             given = np.asarray(values)
@@ -154,6 +188,19 @@ class Weights:
         if array.shape != shape:
             raise InvalidArgumentError(f"{name} has the shape {shape}, not {array.shape}")
         self._set(name, array)
+
+    def _set_sparse(self, name: str, values: Any) -> None:
+        """Replaces a sparse tensor by a matrix with as many stored entries."""
+        matrix, shape = sparse_matrix(values, name), self.tensors[name]
+        entries = self._listed()[name + _VALUES]["shape"][0]
+        if matrix.shape != shape or matrix.nnz != entries:
+            raise InvalidArgumentError(
+                f"{name} has the shape {shape} and {entries:,} stored entries, not {matrix.shape} and {matrix.nnz:,}; "
+                "make another model"
+            )
+        self._set(name + _VALUES, matrix.data)
+        self._set(name + _INDICES, matrix.indices.astype(np.int32, copy=False))
+        self._set(name + _OFFSETS, matrix.indptr.astype(np.int64, copy=False))
 
     def _set(self, name: str, array: NDArray[Any]) -> None:
         _native.call("model_set_tensor", self._handle.value, name.encode(), array, array.nbytes)
@@ -172,15 +219,21 @@ class Weights:
         text, offsets, kind = encode_names([""] * units if names is None else names)
         if len(offsets) - 1 != units:
             raise InvalidArgumentError(f"items has {len(offsets) - 1:,} names; the model has {units:,} items")
-        self._set("items.bytes", text)
-        self._set("items.offsets", offsets)
-        self._item_kind, self._names = "none" if names is None else kind, None
+        with _native.lock:
+            self._set("items.bytes", text)
+            self._set("items.offsets", offsets)
+            self._item_kind, self._names = "none" if names is None else kind, None
 
     def _item_names(self) -> NDArray[Any] | None:
         """Returns the names themselves, decoded at the first use."""
-        if self._item_kind != "none" and self._names is None:
-            self._names = decode_names(self.tensor("items.bytes"), self.tensor("items.offsets"), self._item_kind)
-        return self._names
+        names = self._names
+        if names is None:
+            with _native.lock:
+                if self._item_kind != "none" and self._names is None:
+                    text, offsets = self.tensor("items.bytes"), self.tensor("items.offsets")
+                    self._names = decode_names(text, offsets, self._item_kind)
+                names = self._names
+        return names
 
     def names(self, ids: ArrayLike) -> NDArray[Any]:
         """Translates ids that :meth:`Model.recommend` gave into names, of the same shape; None stands for -1.
@@ -210,7 +263,26 @@ class Weights:
         return chosen
 
 
+def sparse_matrix(matrix: Any, name: str) -> Any:
+    """Returns a matrix of float32 in compressed row form, with rising columns and duplicates summed.
+
+    Raises:
+        NotFiniteError: A value is not finite.
+    """
+    rows = scipy.sparse.csr_array(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    with np.errstate(over="ignore"):
+        values = rows.data.astype(np.float32, copy=False)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        row = int(np.searchsorted(rows.indptr, bad[0], "right")) - 1
+        raise NotFiniteError(f"{name}, row {row}, column {rows.indices[bad[0]]}: {rows.data[bad[0]]} is not finite")
+    return scipy.sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
 def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
     """Returns the shape of a tensor as users see it: the engine's biases are matrices of one column."""
     shape = tuple(tensor["shape"])
-    return shape[:1] if tensor["name"].endswith(".bias") else shape
+    return shape[:1] if tensor["name"].rpartition(".")[2] == "bias" else shape

@@ -363,7 +363,7 @@ def _refuse_beside_network(given: Mapping[str, Any]) -> None:
 
 
 def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Model:
-    """Makes the baseline that recommends what most rows have: a network that answers with its bias only.
+    """Makes the baseline that recommends what most rows have: a model that scores by a bias only.
 
     Args:
         X: Interaction matrix [rows, items].
@@ -386,15 +386,10 @@ def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Mod
     data, made = open_dataset(X, "X")
     try:
         columns = data.shape[1]
-        layers: list[dict[str, Any]] = [
-            {"name": "input", "kind": "input", "size": columns},
-            {"name": "hidden", "kind": "hidden", "size": 1, "activation": "linear"},
-            {"name": "output", "kind": "output", "size": columns},
-        ]
-        model = Model({"name": "popularity", "layers": layers}, items=items)
+        definition = {"kind": "item_weights", "items": columns, "weight": "none", "bias": True}
+        model = Model._new(definition, items)
         model.same_items = True
-        model.set_tensor("output.weight", np.zeros((columns, 1)))
-        model.set_tensor("output.bias", data.column_counts())
+        model.set_tensor("bias", data.column_counts())
         return model
     finally:
         if made:

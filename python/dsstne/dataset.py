@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
 
 from dsstne import _arrow, _checks, _native, _options
-from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
+from dsstne.errors import (
+    InvalidArgumentError,
+    InvalidDataError,
+    InvalidHandleError,
+    MissingFileError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +105,7 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the borrowed arrays."""
+        """Bytes of the arrays, which are borrowed."""
         return int(self._info["bytes"])
 
     @property
@@ -105,7 +113,8 @@ class Dataset:
         """What the engine holds.
 
         ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
-        ``offset_bits``, ``value_bits`` (0: every value is 1); the addresses ``offsets``, ``indices`` and ``values``.
+        ``offset_bits``, ``value_bits`` (0: every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
+        which are None for a file.
         """
         return dict(self._info)
 
@@ -127,7 +136,7 @@ class Dataset:
         """Counts the stored non-zero entries of each column, [columns]; a duplicate counts again.
 
         Raises:
-            UnsupportedError: The data came from Arrow.
+            UnsupportedError: The data came from Arrow or a file.
             InvalidHandleError: It is closed.
 
         Example:

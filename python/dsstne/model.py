@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from dsstne import _checks, _native, _options
 from dsstne._layers import nearest, numbers
 from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
-from dsstne._weights import Weights
+from dsstne._weights import Weights, sparse_matrix
 from dsstne.errors import InvalidArgumentError, MissingFileError, NotFoundError
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ _BLOCK = 1 << 24  # floats of a dense block of scores
 
 
 class Model(Weights):
-    """A network with its weights.
+    """A network with its weights, or a model that scores by weights between items.
 
-    Usually made by :func:`dsstne.fit` or :func:`dsstne.load`. A model may be pickled and deep-copied, used by several
-    threads at once, and by a :class:`dsstne.Trainer` (not while that runs). Options that the calls below share:
+    Usually made by :func:`dsstne.fit` or :func:`dsstne.load`. A model may be pickled and
+    copied, used by several threads at once, and by a :class:`dsstne.Trainer` (not while that runs). Options that
+    the calls below share:
 
     - ``rows``: which rows of X to work on (indices or a boolean mask); None = all.
     - ``items`` / ``filter_items``: rank only these items / never these (ids or a boolean mask).
@@ -274,7 +276,8 @@ class Model(Weights):
             queries: Row numbers, [n].
             k: Length of the lists.
             tensor: Name of the weight; None = the output layer's, whose rows are the items.
-            metric: ``"cosine"`` or ``"dot"``.
+            metric: ``"cosine"`` or ``"dot"``; in a model of weights between items also ``"entry"``, which ranks the
+                entries of the row itself.
             include_self: Whether a row may be its own neighbour.
             items: Only these rows.
             filter_items: Never these rows.
@@ -299,7 +302,10 @@ class Model(Weights):
                    [2]], dtype=int32), array([[2.],
                    [1.]], dtype=float32))
         """
-        count = self.output_units if tensor is None else self._tensor_entry(tensor)[1][0]
+        shapes = {} if tensor is None else self.tensors
+        if tensor is not None and _checks.text(tensor, "tensor") not in shapes:
+            raise NotFoundError(f"the model has no tensor {tensor!r}; {nearest(tensor, shapes)}")
+        count = self.output_units if tensor is None else shapes[tensor][0]
         k = check_k(k, count)
         chosen, deny = chosen_items(items, filter_items, count)
         asked = numbers(queries, count, "queries", np.int32)
@@ -309,6 +315,8 @@ class Model(Weights):
 
     def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Finds the k items most like each of the given ones: :meth:`neighbors` among the output layer's items.
+
+        In a model of weights between items these are the items with the greatest entries in the item's row.
 
         Args:
             items: Ids, [n].
@@ -325,7 +333,48 @@ class Model(Weights):
             >>> ids.shape, cosines.shape
             ((2, 3), (2, 3))
         """
+        if self._network is None:
+            options = {"metric": "entry", **options}
         return self.neighbors(items, k, **options)
+
+    def plan(
+        self,
+        X: Any = None,
+        *,
+        k: int = 10,
+        layer: str | None = None,
+        batch_size: int = 2048,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> dict[str, Any]:
+        """Tells what :meth:`recommend` needs and does, without allocating anything.
+
+        Args:
+            X: Interaction matrix [n, inputs]; without it, batches are counted as if their rows were empty.
+            k: Length of the lists.
+            layer: Name of the output layer to rank.
+            batch_size: See :class:`Model`.
+            devices: See :class:`Model`.
+            threads: See :class:`Model`.
+            memory_limit: See :class:`Model`.
+
+        Returns:
+            As :meth:`dsstne.Trainer.plan`: ``parts`` of memory, their sum ``bytes``, ``operations``, ``devices``.
+
+        Raises:
+            NotFoundError: There is no output layer of that name.
+            InvalidArgumentError: k, a shape or an option that cannot be.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> dsstne.Model.from_item_weights(np.eye(3)).plan(k=2, devices="cpu")["operations"]
+            ['TopK 2 of 3 items <- weight[3, 3]']
+        """
+        k = check_k(k, ranked_units(self, layer))
+        options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+        with Predictor(self, WEIGHTS_ONLY if X is None else X, options=options, layer=layer) as predictor:
+            return predictor.plan(k)
 
     # ---- files and copies ----
 
@@ -344,7 +393,7 @@ class Model(Weights):
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     model.save(f"{folder}/popular.dsstne")
             ...     dsstne.load(f"{folder}/popular.dsstne")
-            Model(3 - 1 - 3; 10 parameters)
+            Model(3 - 3; 3 parameters)
         """
         for key, value in self.attributes.items():
             _checks.text(value, f"attributes[{key!r}]")
@@ -368,13 +417,17 @@ class Model(Weights):
         return model
 
     def _state(self) -> dict[str, Any]:
-        listed = [t["name"] for t in self._describe()["tensors"]]
+        names = ("items.bytes", "items.offsets")  # in the order in which they are set
+        tensors = {name: self._stored(name) for name in self._listed() if name not in names}
+        with _native.lock:
+            item_kind, listed = self._item_kind, self._listed()
+            tensors |= {name: self.tensor(name) for name in names if name in listed}
         return {
-            "network": self.network,
+            "network": self._definition,
             "step": self.step,
             "same_items": self._same_items,
-            "tensors": {name: self.tensor(name) for name in sorted(listed)},  # items.bytes before items.offsets
-            "item_kind": self._item_kind,
+            "tensors": tensors,
+            "item_kind": item_kind,
             "history": copy.deepcopy(self.history),
             "attributes": dict(self.attributes),
         }
@@ -391,8 +444,38 @@ class Model(Weights):
     def __reduce__(self) -> Any:
         return Model._from_state, (self._state(),)
 
+    def copy(self) -> Model:
+        """Returns an independent copy: ``copy.copy`` and ``copy.deepcopy`` do the same.
+
+        It takes milliseconds and no memory for the weights, whatever their size: both models share them until one of
+        the two is changed. The first run of a :class:`dsstne.Trainer` copies them before its first step, which its
+        plan lists as parts (``"a private copy of ..."``) and ``memory_limit`` covers; :meth:`set_tensor` copies
+        the tensor that it sets.
+
+        Raises:
+            BusyError: A trainer is running.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((100, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=4, epochs=1, progress=False)
+            >>> other = model.copy()
+            >>> with dsstne.Trainer(other, X) as trainer:
+            ...     now = trainer.run(epochs=1)
+            >>> model.step, other.step
+            (1, 2)
+        """
+        made = Model.__new__(Model)
+        made._adopt(_native.Handle("model", "model_copy", self._handle.value))
+        made.history, made.attributes = copy.deepcopy(self.history), dict(self.attributes)
+        made._item_kind, made._same_items, made._names = self._item_kind, self._same_items, self._names
+        return made
+
+    def __copy__(self) -> Model:
+        return self.copy()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
-        return Model._from_state(self._state())
+        return self.copy()
 
     # ---- life ----
 

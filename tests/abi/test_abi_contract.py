@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -49,8 +50,12 @@ def test_the_library_needs_only_the_c_library(library: Library) -> None:
     assert needed <= system | {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
+# One for every version of the interface; the last one is that of the header.
+SNAPSHOTS = sorted(HERE.glob("abi-*.txt"), key=lambda file: [int(n) for n in file.stem.removeprefix("abi-").split(".")])
+
+
 def test_the_abi_is_the_one_of_the_snapshot() -> None:
-    file = HERE / "abi-1.0.txt"
+    file = SNAPSHOTS[-1]
     expected, found = file.read_text().splitlines(), header.snapshot().splitlines()
     changes = "\n".join(difflib.unified_diff(expected, found, file.name, "include/dsstne.h", lineterm="", n=0))
     assert not changes, (
@@ -61,9 +66,23 @@ def test_the_abi_is_the_one_of_the_snapshot() -> None:
     )
 
 
+@pytest.mark.parametrize("file", SNAPSHOTS, ids=lambda file: file.stem)
+def test_programs_of_an_earlier_minor_version_find_what_they_know(file: Path) -> None:
+    """A struct may grow, for it says its size; all else is there as it was. A new major version starts a new list."""
+    known, present = file.read_text().splitlines(), set(header.snapshot().splitlines())
+    lost = [line for line in known if line not in present]
+    assert [line for line in lost if not re.match(r"version|layout dsstne_\w+: size", line)] == []
+
+
+def test_every_snapshot_is_of_the_version_in_its_name() -> None:
+    assert [file.stem for file in SNAPSHOTS][:2] == ["abi-1.0", "abi-1.1"]
+    for file in SNAPSHOTS:
+        assert f"version {file.stem.removeprefix('abi-')}" in file.read_text().splitlines()
+
+
 def test_the_library_tells_the_abi_of_the_header(library: Library) -> None:
     number = library.raw.dsstne_abi_version()
-    assert f"version {number >> 16}.{number & 0xFFFF}" in (HERE / "abi-1.0.txt").read_text()
+    assert SNAPSHOTS[-1].stem == f"abi-{number >> 16}.{number & 0xFFFF}"
 
 
 def test_the_library_tells_the_version_of_the_project(library: Library) -> None:

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 from ctypes import byref, c_size_t, c_uint64
+from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "model_describe": lambda: (None, byref(c_size_t(0))),
     "model_get_tensor": lambda: (b"hidden.bias", np.zeros(8, np.float32).ctypes.data, 32),
     "model_set_tensor": lambda: (b"hidden.bias", np.zeros(8, np.float32).ctypes.data, 32),
+    "model_copy": lambda: (byref(c_uint64(0)),),
     "model_close": tuple,
     "trainer_open": lambda: (None, byref(c_uint64(0))),
     "trainer_bind": lambda: (b"input", 1),
@@ -33,6 +36,7 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "trainer_run": lambda: (1, 0.0, None),
     "trainer_progress": lambda: (byref(Progress(struct_size=80)),),
     "trainer_close": tuple,
+    "predictor_plan": lambda: (None, None, byref(c_size_t(0))),
     "predictor_open": lambda: (None, byref(c_uint64(0))),
     "predictor_bind": lambda: (b"input", 1),
     "predictor_predict": lambda: (None, None, 0, None, 1),
@@ -142,6 +146,7 @@ def test_a_running_trainer_refuses_all_but_progress_and_cancel(blocks: Blocks) -
         failure(library, "trainer_bind", trainer, b"input", blocks.dataset),
         failure(library, "trainer_close", trainer),
         failure(library, "model_close", blocks.model),
+        failure(library, "model_copy", blocks.model, byref(c_uint64(0))),
         failure(library, "dataset_close", blocks.dataset),
     ]
     described = library.text("model_describe", blocks.model)
@@ -187,6 +192,31 @@ def test_one_dataset_serves_many_predictors_at_once(blocks: Blocks) -> None:
     assert failed == []
 
 
+def test_many_calls_read_one_model_at_once(blocks: Blocks, tmp_path: Path) -> None:
+    library, failed = blocks.library, []
+    described = library.text("model_describe", blocks.model)["tensors"]
+    elements = {tensor["name"]: prod(tensor["shape"]) for tensor in described}
+
+    def read() -> None:
+        file = str(tmp_path / f"{threading.get_ident()}.dsstne").encode()
+        try:
+            for _ in range(20):
+                for name, number in elements.items():
+                    values = np.empty(number, np.float32)
+                    library.call("model_get_tensor", blocks.model, name.encode(), values.ctypes.data, values.nbytes)
+                library.call("model_save", blocks.model, file, None)
+                library.call("predictor_close", library.open("predictor_open", blocks.model, None))
+        except Failure as error:
+            failed.append(error.message)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
 # ---- arguments ----
 
 
@@ -219,6 +249,7 @@ def test_null_where_something_is_needed_names_the_parameter(blocks: Blocks) -> N
         ("model_create", b"{}", None, None): "out is null",
         ("model_load", None, None, byref(c_uint64(0))): "path is null",
         ("model_save", blocks.model, None, None): "path is null",
+        ("model_copy", blocks.model, None): "out is null",
         ("model_get_tensor", blocks.model, None, some, 4): "name is null",
         ("model_get_tensor", blocks.model, b"hidden.bias", None, 32): "dst is null",
         ("model_set_tensor", blocks.model, b"hidden.bias", None, 32): "src is null",

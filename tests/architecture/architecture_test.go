@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +53,8 @@ func list(t *testing.T, pattern string, deps bool) []listed {
 
 func TestTheEngineNeedsOnlyTheStandardLibraryAndTheInterfacesOfKernels(t *testing.T) {
 	for _, p := range list(t, "./engine/...", true) {
-		allowed := p.Standard || strings.HasPrefix(p.ImportPath, "dsstne/engine/") || p.ImportPath == "dsstne/kernels"
+		allowed := p.Standard || strings.HasPrefix(p.ImportPath, "dsstne/engine/") ||
+			strings.HasPrefix(p.ImportPath, "dsstne/internal/") || p.ImportPath == "dsstne/kernels"
 		require.True(t, allowed, "an engine package depends on %s", p.ImportPath)
 	}
 }
@@ -63,20 +65,15 @@ func TestTheEngineHasNoCgo(t *testing.T) {
 	}
 }
 
-func TestKernelsKnowNothingOfTheEngineButErrorsAndRandomNumbers(t *testing.T) {
-	allowed := map[string]bool{"dsstne/engine/fault": true, "dsstne/engine/random": true}
-	for _, p := range list(t, "./kernels/...", true) {
-		if strings.HasPrefix(p.ImportPath, "dsstne/") && !strings.HasPrefix(p.ImportPath, "dsstne/kernels") {
-			require.True(t, allowed[p.ImportPath], "a kernel package depends on %s", p.ImportPath)
-		}
-	}
-}
-
-func TestErrorsAndRandomNumbersAreLeaves(t *testing.T) {
-	for _, leaf := range []string{"dsstne/engine/fault", "dsstne/engine/random"} {
-		for _, p := range list(t, leaf, true) {
-			own := p.ImportPath == leaf || p.ImportPath == "dsstne/engine/fault"
-			require.True(t, p.Standard || own, "%s depends on %s", leaf, p.ImportPath)
+func TestNoImportPointsUp(t *testing.T) {
+	layers := []string{"internal", "kernels", "engine", "capi"} // from the bottom
+	for level, layer := range layers {
+		for _, p := range list(t, "./"+layer+"/...", false) {
+			for _, imported := range p.Imports {
+				for _, above := range layers[level+1:] {
+					require.False(t, strings.HasPrefix(imported, "dsstne/"+above), "%s imports %s", p.ImportPath, imported)
+				}
+			}
 		}
 	}
 }
@@ -85,17 +82,20 @@ func TestPackagesImportWhatTheMapInTheDocumentSays(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	require.NoError(t, err)
 	allowed := map[string]map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `((?:engine/|kernels)[a-z/]*)` \\|.*\\| *([a-z/, ]*) \\|$").FindAllStringSubmatch(string(document), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `((?:engine/|internal/|kernels)[a-z/]*)` \\|.*\\| *([a-z/, ]*) \\|$").FindAllStringSubmatch(string(document), -1) {
 		allowed[row[1]] = map[string]bool{}
 		for name := range strings.SplitSeq(row[2], ",") {
 			name = strings.TrimSpace(name)
-			if name != "" && !strings.HasPrefix(name, "kernels") {
+			switch {
+			case name == "fault" || name == "random":
+				name = "internal/" + name
+			case name != "" && !strings.HasPrefix(name, "kernels"):
 				name = "engine/" + name
 			}
 			allowed[row[1]][name] = true
 		}
 	}
-	for _, p := range append(list(t, "./engine/...", false), list(t, "./kernels/...", false)...) {
+	for _, p := range slices.Concat(list(t, "./engine/...", false), list(t, "./internal/...", false), list(t, "./kernels/...", false)) {
 		name := strings.TrimPrefix(p.ImportPath, "dsstne/")
 		require.Contains(t, allowed, name, "the map in ARCHITECTURE.md has no row for it")
 		for _, imported := range p.Imports {
@@ -144,7 +144,7 @@ type source struct {
 func sources(t *testing.T) (*token.FileSet, map[string][]source) {
 	t.Helper()
 	set, folders := token.NewFileSet(), map[string][]source{}
-	for _, top := range []string{"capi", "engine", "kernels"} {
+	for _, top := range []string{"capi", "engine", "internal", "kernels"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

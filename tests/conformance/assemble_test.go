@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -111,10 +111,10 @@ func assembleCases() (cases []assembleCase) {
 }
 
 // forEveryKeepingBackend runs a test on the backends whose devices keep data.
-func forEveryKeepingBackend(t *testing.T, test func(t *testing.T, d kernels.Device)) {
+func forEveryKeepingBackend(t *testing.T, test func(t *testing.T, d kernels.Keeper)) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
-		d := open(1)
-		if d.KeepSize(&kernels.Data{Rows: 1, Columns: 1, Entries: 1}) == 0 {
+		d, keeps := open(1).(kernels.Keeper)
+		if !keeps {
 			t.Skip("its ops read the host's memory")
 		}
 		test(t, d)
@@ -122,11 +122,12 @@ func forEveryKeepingBackend(t *testing.T, test func(t *testing.T, d kernels.Devi
 }
 
 func TestABatchMadeOnTheDeviceHasTheBitsOfTheReader(t *testing.T) {
-	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Device) {
+	t.Parallel()
+	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Keeper) {
 		for _, c := range assembleCases() {
 			m := open(t, c.parts)
 			reader := &csr.Reader{
-				Matrix: m, Scaling: c.scaled, Denoising: c.denoising, Seed: 0x1234567890abcdef, Stream: 77, RowsOnly: c.rowsOnly,
+				Source: m, Scaling: c.scaled, Denoising: c.denoising, Seed: 0x1234567890abcdef, Stream: 77, RowsOnly: c.rowsOnly,
 			}
 			whole := &kernels.SparseBatch{}
 			require.NoError(t, reader.Batch(c.order, 5, true, whole), c.name)
@@ -172,10 +173,10 @@ func open(t *testing.T, p csr.Parts) *csr.Matrix {
 }
 
 // assembled makes the batch on a device, with room for so many entries, and reads it back.
-func assembled(d kernels.Device, m *csr.Matrix, c assembleCase, first, end, entries int64) (*kernels.SparseBatch, error) {
+func assembled(d kernels.Keeper, m *csr.Matrix, c assembleCase, first, end, entries int64) (*kernels.SparseBatch, error) {
 	p := &place{device: d}
 	defer p.free()
-	data, err := m.Kept(first, end, c.scaled)
+	data, err := csr.DeviceData(m, first, end, c.scaled)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +241,7 @@ func requireSameBatch(t *testing.T, want, got *kernels.SparseBatch, name string)
 }
 
 func TestABatchWithMoreEntriesThanPlannedIsAnError(t *testing.T) {
-	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Device) {
+	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Keeper) {
 		m := open(t, allOnes(6, 30))
 		c := assembleCase{order: []int64{0, 1, 2, 3}}
 		_, err := assembled(d, m, c, 0, 30, 40)
@@ -252,7 +253,7 @@ func TestABatchWithMoreEntriesThanPlannedIsAnError(t *testing.T) {
 }
 
 func TestARowThatTheDataHaveNotIsAnError(t *testing.T) {
-	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Device) {
+	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Keeper) {
 		for _, row := range []int64{-1, 6, 1 << 40} {
 			_, err := assembled(d, open(t, allOnes(6, 30)), assembleCase{order: []int64{0, row}}, 0, 30, 40)
 			require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
@@ -261,7 +262,7 @@ func TestARowThatTheDataHaveNotIsAnError(t *testing.T) {
 }
 
 func TestAnIndexOutOfRangeNeverReachesADevice(t *testing.T) {
-	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Device) {
+	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Keeper) {
 		for _, change := range []func(*csr.Parts){
 			func(p *csr.Parts) { p.Indices32[17] = 30 },
 			func(p *csr.Parts) { p.Indices32[17] = -5 },
@@ -270,7 +271,7 @@ func TestAnIndexOutOfRangeNeverReachesADevice(t *testing.T) {
 		} {
 			p := allOnes(6, 30)
 			m := open(t, p)
-			data, err := m.Kept(0, 30, false)
+			data, err := csr.DeviceData(m, 0, 30, false)
 			require.NoError(t, err)
 			change(&p) // after the check
 			_, err = d.Keep(&data)

@@ -68,6 +68,7 @@ func (c *backwardCase) dz(u, k int64) (dz, off float64) {
 	magnitude := 1.0
 	slope := 1.0
 	switch c.epilogue.Activation {
+	case kernels.Linear:
 	case kernels.Sigmoid:
 		slope, magnitude = a*(1-a), a
 	case kernels.Tanh:
@@ -76,6 +77,8 @@ func (c *backwardCase) dz(u, k int64) (dz, off float64) {
 		if a == 0 {
 			return 0, 0
 		}
+	default:
+		panic(unhandled(c.epilogue.Activation))
 	}
 	return dz * slope, 8*unit*math.Abs(dz)*magnitude + underflow*(1+scale)
 }
@@ -95,12 +98,15 @@ func backwardCases() (cases []opCase) {
 		for n := range c.h {
 			z := float64(c.h[n])
 			switch c.epilogue.Activation {
+			case kernels.Linear:
 			case kernels.Sigmoid:
 				z = 1 / (1 + math.Exp(-4*z))
 			case kernels.Tanh:
 				z = math.Tanh(4 * z)
 			case kernels.ReLU:
 				z = math.Max(0, z)
+			default:
+				panic(unhandled(c.epilogue.Activation))
 			}
 			c.h[n] = float32(z * keep(c.epilogue, c.step, int64(n)/units, int64(n)%units))
 		}

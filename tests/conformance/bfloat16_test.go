@@ -30,19 +30,23 @@ func casesAt(p kernels.Precision) []group {
 var narrowCases = casesAt(kernels.BFloat16)
 
 func TestEveryOpAgreesWithTheReferenceInBFloat16(t *testing.T) {
+	t.Parallel()
 	groupsAgree(t, kernels.BFloat16, narrowCases)
 }
 
 func TestEveryOpGivesTheSameBitsWithAnyNumberOfThreadsInBFloat16(t *testing.T) {
+	t.Parallel()
 	groupsGiveTheSameBits(t, kernels.BFloat16, narrowCases)
 }
 
 // TF32 only CUDA devices have. What is said above of bfloat16 holds for it too.
 func TestEveryOpAgreesWithTheReferenceInTensorFloat32(t *testing.T) {
+	t.Parallel()
 	groupsAgree(t, kernels.TensorFloat32, casesAt(kernels.TensorFloat32))
 }
 
 func TestANumberThatIsNotFiniteStopsTheOpInBFloat16(t *testing.T) {
+	t.Parallel()
 	forEveryBackendAt(t, kernels.BFloat16, func(t *testing.T, open opener) {
 		open = open.reusing()
 		for _, c := range append(plantedOutputs(), plantedBackwards()...) {
@@ -136,6 +140,7 @@ func fineNumbers() (list []float32) {
 }
 
 func TestFactorsAreRoundedToTheNearestBFloat16(t *testing.T) {
+	t.Parallel()
 	require.Equal(t, []float32{1, 1, 1.015625, 0, float32(math.Inf(1))}, []float32{roundedTo16(1), roundedTo16(1 + 1.0/256),
 		roundedTo16(1 + 3.0/256), roundedTo16(1e-39), roundedTo16(beyond)})
 	fine := fineNumbers()
@@ -168,6 +173,7 @@ func TestFactorsAreRoundedToTheNearestBFloat16(t *testing.T) {
 	}
 	delta := &outputCase{step: s.step(kernels.Optimizer{}, 1, nil, empty), items: n, loss: squared, bias: bias,
 		sources: []hiddenSource{{h: []float32{0, 1}, dh: make([]float32, 2), weight: matrix(n, 2, second)}}}
+	delta.step.TermFactors = nil
 	forEveryNarrowDevice(t, func(t *testing.T, narrow, _ opener) {
 		d := narrow(1)
 		get := func(c opCase, name string, n int) []float64 {

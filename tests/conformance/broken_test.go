@@ -145,6 +145,11 @@ func markWrongly(w *kernels.Weights) {
 	}
 }
 
+var scoresDefects = []map[string]func(any, *kernels.Step){
+	defect("one ULP", func(op *kernels.Scores, _ *kernels.Step) { op.Out[0] = math.Nextafter32(op.Out[0], 1e38) }),
+	defect("padding", func(op *kernels.Scores, _ *kernels.Step) { op.Out[op.Items] = 0 }),
+}
+
 // topKDefects are those of TopK, whichever of its ways a backend takes.
 var topKDefects = []map[string]func(any, *kernels.Step){
 	defect("one ULP", func(op *kernels.TopK, _ *kernels.Step) { oneULP(op.Scores) }),
@@ -228,11 +233,8 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("state1", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.State[1]) }),
 		defect("gradient", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.Gradient) }),
 	},
-	"Scores": {
-		defect("one ULP", func(op *kernels.Scores, _ *kernels.Step) { op.Out[0] = math.Nextafter32(op.Out[0], 1e38) }),
-		defect("padding", func(op *kernels.Scores, _ *kernels.Step) { op.Out[op.Items] = 0 }),
-	},
-	"TopK": topKDefects, "TopK of many items": topKDefects,
+	"Scores": scoresDefects, "Scores of a sparse source": scoresDefects,
+	"TopK": topKDefects, "TopK of many items": topKDefects, "TopK of a sparse source": topKDefects,
 	"MergeTopK": {
 		defect("one ULP", func(op *kernels.MergeTopK, _ *kernels.Step) { oneULP(op.Scores) }),
 		defect("swapped tie", func(op *kernels.MergeTopK, _ *kernels.Step) { swapTie(op.K, op.IDs.Int32(), op.Scores.Float32()) }),
@@ -272,6 +274,7 @@ func caught(cases []opCase, d, reference kernels.Device) bool {
 }
 
 func TestADefectInAnyOutputOfAnyOpIsCaught(t *testing.T) {
+	t.Parallel()
 	reference := oracle(t)
 	for _, group := range append(opCases, rankingOps...) {
 		cases := group.cases()

@@ -30,6 +30,7 @@ func continuing(p kernels.Precision) (cases []*outputCase) {
 }
 
 func TestAStepThatContinuesFromItsStatisticsGivesTheSameBits(t *testing.T) {
+	t.Parallel()
 	for _, p := range []kernels.Precision{kernels.Float32, kernels.BFloat16} {
 		cases := continuing(p)
 		forEveryBackendAt(t, p, func(t *testing.T, open opener) {

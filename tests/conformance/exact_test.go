@@ -156,6 +156,7 @@ func sumsOfExponentials(c opCase, want result) map[string][]float64 {
 }
 
 func TestNumbersOfFewBitsGiveTheBitsOfFloat32AtEveryPrecision(t *testing.T) {
+	t.Parallel()
 	steps := exactOutputs(false)
 	for _, c := range steps {
 		require.True(t, c.(*outputCase).representable(), c.name())

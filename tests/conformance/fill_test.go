@@ -33,7 +33,7 @@ func fillCases() (cases []opCase) {
 		shape := pick(s, "shape", [2]int64{0, 5}, [2]int64{1, 1}, [2]int64{3, 19}, [2]int64{37, 64}, [2]int64{700, 1}, [2]int64{65, 130},
 			[2]int64{2, 300_001}, [2]int64{9000, 66})
 		c.op = kernels.Fill{Rows: shape[0], Columns: shape[1], Seed: s.Uint64(), Stream: s.Uint32()}
-		c.op.Kind = pick(s, "kind", kernels.FillConstant, kernels.FillUniform, kernels.FillNormal)
+		c.op.Kind = pick(s, "kind", fillKinds...)
 		// A scale that makes numbers below the normal ones, and one that overflows a few.
 		c.op.Scale = pick(s, "scale", float32(0.05), 1, 0, -3, 1e-41, math.MaxFloat32/4)
 		c.title = s.title()

@@ -53,6 +53,7 @@ func some(cases []opCase, p kernels.Precision) (list []opCase) {
 }
 
 func TestEveryFormOfTheOutputAgreesWithTheReference(t *testing.T) {
+	t.Parallel()
 	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
 		t.Parallel()
 		d, reference := open(1), oracle(t)
@@ -64,6 +65,7 @@ func TestEveryFormOfTheOutputAgreesWithTheReference(t *testing.T) {
 
 // Where the chunked form is asked for, the library makes the products of dense layers of all sizes, too.
 func TestDenseLayersAgreeWithTheReferenceInEveryForm(t *testing.T) {
+	t.Parallel()
 	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
 		t.Parallel()
 		d, reference := open(1), oracle(t)
@@ -74,6 +76,7 @@ func TestDenseLayersAgreeWithTheReferenceInEveryForm(t *testing.T) {
 }
 
 func TestEveryFormOfTheOutputGivesTheSameBitsTwice(t *testing.T) {
+	t.Parallel()
 	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
 		t.Parallel()
 		for n, c := range some(outputCases(false, p), p) {
@@ -85,6 +88,7 @@ func TestEveryFormOfTheOutputGivesTheSameBitsTwice(t *testing.T) {
 }
 
 func TestANumberThatIsNotFiniteStopsEveryFormOfTheOutput(t *testing.T) {
+	t.Parallel()
 	forEveryForm(t, func(t *testing.T, _ kernels.Precision, open opener) {
 		t.Parallel()
 		d := open(1)

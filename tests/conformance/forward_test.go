@@ -3,7 +3,7 @@ package conformance
 import (
 	"math"
 
-	"dsstne/engine/random"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -14,8 +14,6 @@ var layerShapes = [][3]int64{
 }
 
 var batchKinds = []string{"sparse", "gaps", "empty", "full", "column"}
-
-var activations = []kernels.Activation{kernels.Linear, kernels.Sigmoid, kernels.Tanh, kernels.ReLU}
 
 // size draws the magnitude of numbers: usual, too large for a sigmoid, tiny, and below the normal range of float32.
 func (s *sampler) size() float64 { return pick(s, "size", 1.0, 1e4, 1e-30, 1e-39) }
@@ -110,10 +108,13 @@ func (c *forwardCase) bound(u, k int64) float64 {
 	scale := keep(c.epilogue, c.step, u, k)
 	a, off := math.Abs(z.value), z.bound()
 	switch c.epilogue.Activation {
+	case kernels.Linear, kernels.ReLU: // slope at most 1
 	case kernels.Sigmoid: // slope at most 1/4
 		a, off = 1, math.Min(off/4, 1)+functionError
 	case kernels.Tanh: // slope at most 1; accurate to the roundoff of 1, as is (1-e)/(1+e)
 		a, off = 1, math.Min(off, 2)+functionError
+	default:
+		panic(unhandled(c.epilogue.Activation))
 	}
 	return scale * (off + 4*unit*a)
 }

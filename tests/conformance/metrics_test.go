@@ -135,7 +135,7 @@ func metricsCases() (cases []opCase) {
 		longest := pick(s, "k", 1, 10, 33, c.op.Items, 3*c.op.Items)
 		c.op.K = min(longest, c.op.Items)
 		for range pick(s, "metrics", 1, 3, 31, 150, 300) {
-			kind := kernels.MetricKind(s.IntN(int(kernels.MetricCoverage) + 1))
+			kind := metricKinds[s.IntN(len(metricKinds))]
 			c.op.Metrics = append(c.op.Metrics, kernels.Metric{Kind: kind, K: 1 + s.Int64N(longest)})
 		}
 		c.op.Metrics[0].K = longest

@@ -143,6 +143,7 @@ func stops(c planted, d kernels.Device) error {
 }
 
 func TestANumberThatIsNotFiniteStopsTheOpAndLeavesWeightsFinite(t *testing.T) {
+	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		open = open.reusing()
 		for _, c := range append(plantedOutputs(), plantedBackwards()...) {

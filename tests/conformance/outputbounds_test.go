@@ -138,12 +138,14 @@ func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 		p.lossBound = t * e
 		p.dz, p.magnitude = n*probability-t, n*probability+t
 		p.bound = n*(exponentialOff(x-logSumExp, probability, e)+probability*functionError+underflow) + 2*unit*t
-	default:
+	case kernels.Squared:
 		p.loss, p.lossMagnitude = (x-t)*(x-t)/2, x*x+t*t
 		p.lossBound = (math.Abs(x)+t)*e + e*e
 		p.dz, p.magnitude, p.bound = x-t, math.Abs(x)+t, e
+	default:
+		panic(unhandled(l.Kind))
 	}
-	r := float64(l.Weight) / float64(c.step.WholeRows())
+	r := float64(c.step.TermWeight(1, l)) / float64(c.step.WholeRows())
 	return part{r * p.loss, r * p.lossMagnitude, r*(p.lossBound+4*unit*p.lossMagnitude) + underflow,
 		r * p.dz, r * p.magnitude, r*(p.bound+4*unit*p.magnitude) + underflow}
 }

@@ -17,6 +17,8 @@ type rankingCase struct {
 	rows, items int64
 	columns     int64
 	sources     [][2][]float32 // h [B, K] and W [I, K]
+	sparse      *sparseMatrix
+	rowsOf      *kernels.SparseBatch // that the sparse source reads
 	bias        []float32
 	temperature float32
 	k           int64
@@ -36,10 +38,14 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 		w := &weight{name: fieldOf("w", n), rows: c.items, columns: c.columns, value: s[1]}
 		scorer.Sources = append(scorer.Sources, kernels.OutputSource{H: p.guarded(s[0], c.columns), Weight: w.place(p)})
 	}
+	if c.sparse != nil {
+		scorer.Sparse = c.sparse.place(p)
+	}
 	if c.bias != nil {
 		scorer.Bias = (&weight{name: "bias", rows: c.items, columns: 1, value: c.bias}).place(p)
 	}
-	step := &kernels.Step{Number: 1, Rows: c.rows, MaxRows: c.rows + guardRows, Sparse: []*kernels.SparseBatch{nil, c.exclude}}
+	batches := []*kernels.SparseBatch{nil, c.exclude, c.rowsOf}
+	step := &kernels.Step{Number: 1, Rows: c.rows, MaxRows: c.rows + guardRows, Sparse: batches}
 	if c.k == 0 {
 		op := &kernels.Scores{Scorer: scorer, Stride: c.items + 3, Out: guards((c.items + 3) * (c.rows + guardRows))}
 		op.Workspace = p.workspace(op, c.rows)
@@ -361,9 +367,12 @@ var rankingOps = []group{
 	{"Scores", remembering(func() []opCase { return rankingCases(false) })},
 	{"TopK", remembering(func() []opCase { return rankingCases(true) })},
 	{"TopK of many items", remembering(screeningCases)},
+	{"Scores of a sparse source", remembering(func() []opCase { return sparseSourceCases(false) })},
+	{"TopK of a sparse source", remembering(func() []opCase { return sparseSourceCases(true) })},
 }
 
 func TestScoresAndTopKHaveTheBitsOfTheReference(t *testing.T) {
+	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		inParallel(t, func(t *testing.T, group group, mine func(n int) bool) {
 			d, reference := open(2), oracle(t)
@@ -389,6 +398,7 @@ func inParallel(t *testing.T, test func(t *testing.T, group group, mine func(n i
 }
 
 func TestScoresAndTopKGiveTheSameBitsWithAnyNumberOfThreads(t *testing.T) {
+	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		inParallel(t, func(t *testing.T, group group, mine func(n int) bool) {
 			open := open.reusing()
@@ -419,6 +429,7 @@ func inOrder(ids, scores []float64) error {
 }
 
 func TestTopKIsInOrderAndOfTiesTheLowerItemComesFirst(t *testing.T) {
+	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		open = open.reusing()
 		for n, each := range rankingCases(true) {

@@ -135,7 +135,7 @@ func replayCases() (cases []opCase) {
 
 // everyOptimizer is each rule with and without decay.
 func everyOptimizer() (list []kernels.Optimizer) {
-	for kind := kernels.SGD; kind <= kernels.AdamW; kind++ {
+	for _, kind := range optimizerKinds {
 		for _, decay := range []float32{0, 0.02} {
 			o := kernels.Optimizer{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8, WeightDecay: decay}
 			list = append(list, o)

@@ -18,12 +18,15 @@ const unit19 = 1.0 / (1 << 10)
 // narrowing is what rounding both factors to a precision may do to their product, relative to it.
 func narrowing(p kernels.Precision) float64 {
 	switch p {
+	case kernels.Float32:
+		return 0
 	case kernels.BFloat16:
 		return unit16 * (2 + unit16)
 	case kernels.TensorFloat32:
 		return unit19 * (2 + unit19)
+	default:
+		panic(unhandled(p))
 	}
-	return 0
 }
 
 // functionError is allowed to exp, log and tanh, in units of roundoff: four ULPs.
@@ -125,12 +128,14 @@ func (r rule) apply(x number, g float64) (number, number) {
 		s := beta2*a + (1-beta2)*g*g
 		root := math.Sqrt(s) + epsilon
 		return number{w - rate*g/root, s, b}, number{math.Abs(w) + rate*parts/root, s + (1-beta2)*parts*parts, 0}
-	default:
+	case kernels.Adam, kernels.AdamW:
 		m, s := beta1*a+(1-beta1)*g, beta2*b+(1-beta2)*g*g
 		size := math.Abs(beta1*a) + (1-beta1)*parts
 		root := math.Sqrt(scale2*s) + epsilon
 		return number{w - shrink - rate*scale1*m/root, m, s},
 			number{math.Abs(w) + math.Abs(shrink) + rate*scale1*size/root, size, s + (1-beta2)*parts*parts}
+	default:
+		panic(unhandled(r.Kind))
 	}
 }
 

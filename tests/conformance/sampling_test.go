@@ -68,7 +68,7 @@ func (s *sampler) normal(n int64, size float64) []float32 {
 // optimizer draws one with the rates of some step.
 func (s *sampler) optimizer() kernels.Optimizer {
 	o := kernels.Optimizer{
-		Kind: pick(s, "optimizer", kernels.SGD, kernels.Momentum, kernels.Nesterov, kernels.RMSProp, kernels.Adam, kernels.AdamW),
+		Kind: pick(s, "optimizer", optimizerKinds...),
 		// Two sets of constants, so that one that is ignored shows.
 		Momentum: pick(s, "momentum", float32(0.9), 0.5), Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
 	}
@@ -88,12 +88,14 @@ func (s *sampler) weight(name string, rows, columns int64, size float64, o kerne
 		w.state[0] = squares(s.normal(rows*columns, 0.1))
 	case kernels.Momentum, kernels.Nesterov:
 		w.state[0] = s.normal(rows*columns, 0.1)
-	default:
+	case kernels.Adam, kernels.AdamW:
 		w.state[0] = s.normal(rows*columns, 0.1)
 		w.state[1] = squares(s.normal(rows*columns, 0.1))
 		for i, m := range w.state[0] {
 			w.state[1][i] += m * m
 		}
+	default:
+		panic(unhandled(o.Kind))
 	}
 	return w
 }
@@ -114,6 +116,9 @@ func (s *sampler) step(o kernels.Optimizer, rows int64, batches ...*kernels.Spar
 	step := &kernels.Step{
 		Number: number, Rows: rows, MaxRows: most, Training: true, Seed: 0x1234567890abcdef, Sparse: batches, Loss: make([]float64, 2),
 		Rates: []kernels.Rates{{LearningRate: -1}, o.RatesAt(number, 0.05)}, RatesFrom: number - 1,
+	}
+	if s.steps%3 == 1 {
+		step.TermFactors = []float32{-1, 0.5} // of the second output, which is the one that cases are about
 	}
 	if s.steps%4 == 2 { // a part of a batch
 		step.First, step.Whole = 5, rows+7

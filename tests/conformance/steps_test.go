@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/random"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -24,7 +24,7 @@ const (
 type listRun struct {
 	device  kernels.Device
 	place   *place
-	ops     []func(*kernels.Step) error
+	ops     []kernels.Op
 	list    kernels.List
 	weights []*kernels.Weights
 	steps   []*kernels.Step
@@ -51,14 +51,10 @@ func newListRun(d kernels.Device, steps int) *listRun {
 	back := &kernels.Backward{Name: "hidden", H: h, DH: dh, Units: listUnits, Epilogue: end, Bias: r.weights[2], Optimizer: o}
 	scatter := &kernels.Scatter{Input: 0, DZ: dh, Weight: r.weights[0], Optimizer: o}
 	scatter.Workspace = p.workspace(scatter, listRows)
-	r.ops = []func(*kernels.Step) error{
-		func(s *kernels.Step) error { return d.Replay(replay, s) },
-		func(s *kernels.Step) error { return d.Gather(gather, s) },
-		func(s *kernels.Step) error { return d.OutputStats(output, s) },
-		func(s *kernels.Step) error { return d.OutputStep(output, s) },
-		func(s *kernels.Step) error { return d.Backward(back, s) },
-		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
+	r.ops = []kernels.Op{
+		replay, gather, kernels.OutputStats{Output: output}, kernels.OutputStep{Output: output}, back, scatter,
 	}
+	r.list.Sections = []kernels.Section{{Rows: listRows, Ops: r.ops}}
 	rates := schedule(o, int64(steps))
 	for n := range steps {
 		rows := []int64{3, 64, 70, 65}[n%4]
@@ -74,22 +70,17 @@ func newListRun(d kernels.Device, steps int) *listRun {
 	return r
 }
 
-// walk calls the ops of a step, each inside of Run or on its own.
-func (r *listRun) walk(step *kernels.Step) error {
-	for _, op := range r.ops {
-		if err := op(step); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// rank is where the ops are done.
+func (r *listRun) rank() kernels.Rank { return kernels.Rank{Device: r.device} }
 
 // alone does all steps op by op and returns the losses.
 func (r *listRun) alone() (losses []float64, err error) {
 	for _, step := range r.steps {
 		step.Loss = make([]float64, listTerms)
-		if err := r.walk(step); err != nil {
-			return losses, err
+		for _, op := range r.ops { // outside of Run
+			if err := op.Do(r.rank(), step); err != nil {
+				return losses, err
+			}
 		}
 		losses = append(losses, step.Loss[listTerms-1])
 	}
@@ -111,7 +102,7 @@ func (r *listRun) begun(list *kernels.List, underWay int) (losses []float64, err
 	for _, step := range r.steps {
 		own := *step // which may change as soon as the step is begun
 		own.Loss = make([]float64, listTerms)
-		if err = r.device.Run(list, &own, func() error { return r.walk(&own) }); err != nil {
+		if err = r.device.Run(r.rank(), list, &own); err != nil {
 			break
 		}
 		own = kernels.Step{}
@@ -148,6 +139,7 @@ func (r *listRun) spoil(n int) {
 }
 
 func TestStepsThatFollowEachOtherUnseenAreThoseThatAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		d := open(2)
 		one := newListRun(d, 10)
@@ -160,9 +152,7 @@ func TestStepsThatFollowEachOtherUnseenAreThoseThatAreWaitedFor(t *testing.T) {
 				for _, known := range []bool{false, true} { // how large batches can be; otherwise what is kept has to be made anew
 					r := newListRun(d, 10)
 					list := &r.list
-					if !kept {
-						list = nil
-					} else if known {
+					if list.Rare = !kept; kept && known {
 						r.list.Entries = []int64{listRows * listItems, listRows * listItems}
 					}
 					got, err := r.begun(list, underWay)
@@ -177,6 +167,7 @@ func TestStepsThatFollowEachOtherUnseenAreThoseThatAreWaitedFor(t *testing.T) {
 }
 
 func TestAStepThatFailsStopsThoseBehindIt(t *testing.T) {
+	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		d := open(1)
 		for _, bad := range []int{0, 1, 4, 8, 9} {
@@ -210,6 +201,21 @@ func TestAStepThatFailsStopsThoseBehindIt(t *testing.T) {
 	})
 }
 
+// failing is an operation that goes wrong.
+type failing struct {
+	err    error
+	panics bool
+}
+
+func (f failing) Do(kernels.Rank, *kernels.Step) error {
+	if f.panics {
+		panic(f.err)
+	}
+	return f.err
+}
+
+func (failing) String() string { return "failing" }
+
 func TestAWalkThatFailsOrPanicsLeavesTheDeviceUsable(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		d := open(1)
@@ -221,10 +227,11 @@ func TestAWalkThatFailsOrPanicsLeavesTheDeviceUsable(t *testing.T) {
 		for _, panics := range []bool{false, true} {
 			for at := range one.ops {
 				r := newListRun(d, 4)
-				// From its second step on a list may be kept; then nothing was done of one that fails to be.
+				// From its second step on a list may be captured; then nothing was done of one that fails to be.
+				r.list.Sections[0].Ops = nil
 				first := *r.steps[0]
 				first.Loss = make([]float64, listTerms)
-				require.NoError(t, d.Run(&r.list, &first, func() error { return nil }))
+				require.NoError(t, d.Run(r.rank(), &r.list, &first))
 				_, err := d.Settle(0)
 				require.NoError(t, err)
 				err = func() (err error) {
@@ -235,22 +242,14 @@ func TestAWalkThatFailsOrPanicsLeavesTheDeviceUsable(t *testing.T) {
 					}()
 					step := *r.steps[0]
 					step.Loss = make([]float64, listTerms)
-					return d.Run(&r.list, &step, func() error {
-						for _, op := range r.ops[:at] {
-							if err := op(&step); err != nil {
-								return err
-							}
-						}
-						if panics {
-							panic(broken)
-						}
-						return broken
-					})
+					r.list.Sections[0].Ops = append(slices.Clone(r.ops[:at]), failing{broken, panics})
+					return d.Run(r.rank(), &r.list, &step)
 				}()
 				require.ErrorIs(t, err, broken)
 				results, err := d.Settle(0)
 				require.NoError(t, err)
 				require.Empty(t, results)
+				r.list.Sections[0].Ops = r.ops
 				if d.Info().Name == "cuda:0" {
 					got, err := r.begun(&r.list, 1)
 					require.NoError(t, err)

@@ -69,7 +69,10 @@ func remembering(cases func() []opCase) func() []opCase {
 	})
 }
 
-func TestEveryOpAgreesWithTheReference(t *testing.T) { groupsAgree(t, kernels.Float32, opCases) }
+func TestEveryOpAgreesWithTheReference(t *testing.T) {
+	t.Parallel()
+	groupsAgree(t, kernels.Float32, opCases)
+}
 
 func groupsAgree(t *testing.T, p kernels.Precision, groups []group) {
 	forEveryBackendAt(t, p, func(t *testing.T, open opener) {
@@ -86,6 +89,7 @@ func groupsAgree(t *testing.T, p kernels.Precision, groups []group) {
 }
 
 func TestEveryOpGivesTheSameBitsWithAnyNumberOfThreads(t *testing.T) {
+	t.Parallel()
 	groupsGiveTheSameBits(t, kernels.Float32, opCases)
 }
 

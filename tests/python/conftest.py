@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from emulated import EMULATOR, emulated_driver
 from matrices import blocks
+from warm import Server
 
 import dsstne
 
@@ -44,8 +45,34 @@ def python():
     return run
 
 
+@pytest.fixture(scope="session")
+def warm():
+    """Runs a program in a process that has begun already, see Server; there is one for each environment.
+
+    What the emulated driver reads may differ from program to program.
+    """
+    servers = {}
+
+    def run(code, *arguments, timeout, check):
+        fixed, own = {}, {}
+        for name, value in os.environ.items():
+            (own if name.startswith(("DSSTNE_CUDAEMU_", "PYTEST_")) else fixed)[name] = value
+        key = tuple(sorted(fixed.items()))
+        if key not in servers:
+            servers[key] = Server(fixed)
+        done = servers[key].run(code, arguments, own, timeout)
+        if check:
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+        return done
+
+    yield run
+    for server in servers.values():
+        server.close()
+
+
 @pytest.fixture
-def emulated(python, monkeypatch):
+def emulated(warm, monkeypatch):
     """Runs a program like `python`, with emulated devices, `emulator.Control` to import and variables as keywords.
 
     Nothing is left open after a call, so that a program can count and disturb the opening, unless with keep=True.
@@ -54,21 +81,29 @@ def emulated(python, monkeypatch):
         pytest.skip("needs the emulated driver, which can be told to fail")
 
     def run(code, *arguments, timeout=120, check=True, keep=False, **settings):
-        for name, value in {**emulated_driver(), **settings}.items():
-            monkeypatch.setenv(name, value)
-        closing = "" if keep else "import dsstne\ndsstne.keep_devices(False)\n"
-        return python(closing + code, *arguments, timeout=timeout, check=check)
+        with monkeypatch.context() as patch:
+            for name, value in {**emulated_driver(), **settings}.items():
+                patch.setenv(name, value)
+            closing = "" if keep else "import dsstne\ndsstne.keep_devices(False)\n"
+            return warm(closing + code, *arguments, timeout=timeout, check=check)
 
     return run
 
 
+@pytest.fixture(scope="session")
+def without_libraries(tmp_path_factory):
+    """A folder with the emulated driver and neither NCCL nor cuBLASLt."""
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
+    return str(folder)
+
+
 @pytest.fixture(params=["NCCL", "peer copies", pytest.param("copies by way of the host", marks=pytest.mark.slow)])
-def joined(request, tmp_path, emulated):
+def joined(request, without_libraries, emulated):
     """Runs a program like `emulated`, with devices joined in one of the ways; late: work waits for somebody."""
     settings = {"DSSTNE_CUDAEMU_TIMEOUT": "60"}
     if request.param != "NCCL":
-        (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
-        settings["LD_LIBRARY_PATH"] = str(tmp_path)
+        settings["LD_LIBRARY_PATH"] = without_libraries
     if request.param == "copies by way of the host":
         settings["DSSTNE_CUDAEMU_PEERS"] = "0"
     return lambda code, late=False, **more: emulated(
@@ -77,14 +112,15 @@ def joined(request, tmp_path, emulated):
 
 
 @pytest.fixture
-def device(python, monkeypatch):
+def device(python, warm, monkeypatch):
     """Runs a program like `python`, with whatever CUDA devices there are: real ones if DSSTNE_TEST_DRIVER=real."""
 
     def run(code, *arguments, timeout=120):
-        if os.environ.get("DSSTNE_TEST_DRIVER") != "real":
-            for name, value in emulated_driver().items():
-                monkeypatch.setenv(name, value)
-        return python(code, *arguments, timeout=timeout)
+        if os.environ.get("DSSTNE_TEST_DRIVER") == "real":
+            return python(code, *arguments, timeout=timeout)
+        for name, value in emulated_driver().items():
+            monkeypatch.setenv(name, value)
+        return warm(code, *arguments, timeout=timeout, check=True)
 
     return run
 

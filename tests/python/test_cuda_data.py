@@ -1,17 +1,8 @@
 """What is copied between the host and a CUDA device, counted by the emulated driver that ``make test`` builds."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-EMULATOR = Path(__file__).resolve().parents[2] / "build" / "cudaemu"
-
 PRELUDE = """
-import sys
-sys.path.insert(0, sys.argv[1])
 import numpy as np, scipy.sparse, dsstne
 from emulator import Control
 control = Control()
@@ -40,17 +31,12 @@ def weights(model):
 """
 
 
-def run(program: str) -> None:
-    if not (EMULATOR / "libcuda.so.1").exists():
-        pytest.skip("the emulated CUDA driver is not built: make emulator")
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR), "DSSTNE_CUDAEMU_QUIET": "1"}
-    folder = str(Path(__file__).resolve().parents[1] / "cudaemu")
-    command = [sys.executable, "-c", PRELUDE + program, folder]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=600)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def run(emulated):
+    return lambda program: emulated(PRELUDE + program, keep=True)
 
 
-def test_a_step_copies_no_data():
+def test_a_step_copies_no_data(run):
     run("""
 copied = {}
 for density in (0.05, 0.5):
@@ -63,7 +49,7 @@ assert max(copied[0.5]) < 3 * 1024, copied
 """)
 
 
-def test_weights_stay_on_the_device_between_runs():
+def test_weights_stay_on_the_device_between_runs(run):
     run("""
 X = matrix(0.2)
 model = untrained(X)
@@ -87,7 +73,7 @@ with dsstne.Trainer(model, X, batch_size=32, devices="cuda:0") as trainer:
 """)
 
 
-def test_runs_in_parts_with_readers_between_them_change_no_bit():
+def test_runs_in_parts_with_readers_between_them_change_no_bit(run):
     run("""
 X = matrix(0.2)
 models = [untrained(X), untrained(X), untrained(X)]
@@ -107,7 +93,7 @@ assert same(*map(tensors, models[:2])) and same(*map(tensors, models[1:]))
 """)
 
 
-def test_a_reader_whose_copy_fails_may_try_again():
+def test_a_reader_whose_copy_fails_may_try_again(run):
     run("""
 X = matrix(0.2)
 model, other = untrained(X), untrained(X)
@@ -136,7 +122,7 @@ assert same(tensors(model), tensors(other))
 """)
 
 
-def test_a_lost_device_leaves_the_weights_that_were_last_stored():
+def test_a_lost_device_leaves_the_weights_that_were_last_stored(run):
     run("""
 LOST = (dsstne.DeviceFailedError, dsstne.DeviceUnavailableError)
 X = matrix(0.2)
@@ -161,7 +147,7 @@ model.close()
 """)
 
 
-def test_as_many_rows_as_there_are_come_from_the_data_on_the_device():
+def test_as_many_rows_as_there_are_come_from_the_data_on_the_device(run):
     run("""
 from dsstne._predictor import Predictor
 X = matrix(0.5, rows=100)
@@ -180,7 +166,7 @@ for ids, scores in lists:
 """)
 
 
-def test_neighbors_again_copy_no_weights():
+def test_neighbors_again_copy_no_weights(run):
     run("""
 from dsstne._predictor import Predictor, WEIGHTS_ONLY
 X = matrix(0.2)
@@ -198,7 +184,7 @@ assert (lists[3][0] == want[0]).all() and not (lists[0][0] == want[0]).all() and
 """)
 
 
-def test_data_that_do_not_fit_are_copied_step_by_step_with_the_same_bits():
+def test_data_that_do_not_fit_are_copied_step_by_step_with_the_same_bits(run):
     run("""
 X = matrix(0.5, rows=3000)
 Y = matrix(0.1, rows=3000)
@@ -228,7 +214,7 @@ assert same(want, got) and more < most
 """)
 
 
-def test_the_plan_is_what_is_allocated():
+def test_the_plan_is_what_is_allocated(run):
     run("""
 X = matrix(0.5, rows=300)
 with dsstne.Trainer(untrained(X), X, batch_size=16, devices="cuda:0") as trainer:
@@ -241,7 +227,7 @@ assert taken <= 1.2 * planned and planned <= 1.2 * taken, (taken, planned)
 
 
 @pytest.mark.parametrize("parallel", ["model", "data"])
-def test_several_devices_make_their_parts_of_batches_with_the_bits_of_the_host(parallel):
+def test_several_devices_make_their_parts_of_batches_with_the_bits_of_the_host(run, parallel):
     run(
         f"parallel = {parallel!r}"
         + """

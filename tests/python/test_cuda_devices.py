@@ -29,7 +29,7 @@ def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
 X = matrix(70, 83)
 def fit(devices, **options):
     return dsstne.fit(
-        X, devices=devices, epochs=4, batch_size=32, seed=0, learning_rate=0.01, progress=False, **options)
+        X, devices=devices, epochs=2, batch_size=32, seed=0, learning_rate=0.01, progress=False, **options)
 result = []
 for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": False, "dropout": 0.2}):
     devices = ("cpu", "cuda:0", ["cuda:0", "cuda:1"], ["cuda:3", "cuda:0", "cuda:2"], "all")
@@ -108,7 +108,7 @@ with_nccl = "libnccl" in open("/proc/self/maps").read()
 first = live()
 raised = set()
 for function, code in {**CUDA, **(NCCL if with_nccl else PEERS)}.items():
-    for n in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144):
+    for n in (1, 3, 8, 21, 55, 144):
         control.fail(function, n, code)
         try:
             work()
@@ -195,7 +195,7 @@ assert model.recommend(X, k=3, devices="cpu")[0].shape == (40, 3)
         (["cuda:0", "cuda:7"], "DeviceUnavailableError", "it is not there; there are 4 devices, cuda:0 to cuda:3"),
         (["cuda:1", "cuda:1"], "InvalidArgumentError", 'names 2 devices, "cuda:1" twice'),
         (["cuda", "cuda:0"], "InvalidArgumentError", 'names 2 devices, "cuda:0" twice'),
-        (["cuda:0", "cpu"], "InvalidArgumentError", "some CUDA and some CPU"),
+        (["cuda:0", "cpu"], "InvalidArgumentError", "some of cuda and some of cpu"),
         (["all", "cuda:0"], "InvalidArgumentError", '"all", which stands alone'),
         (["cuda:2", "cuda:0"], "DeviceUnavailableError", '"cuda:2": Emulated H100'),
     ],

@@ -78,7 +78,7 @@ def test_the_plan_tells_what_each_device_holds(X):
         ("cpu:100000", "at most 64 virtual devices"),
         (["cpu:0", "cpu:1"], 'names 2 devices, but a machine\'s CPU is one; "cpu:2" makes 2 virtual devices of it'),
         (["cpu", "cpu"], 'names 2 devices, "cpu" twice'),
-        (["cpu", "cuda:0"], "some CUDA and some CPU"),
+        (["cpu", "cuda:0"], "some of cpu and some of cuda"),
         ([], "devices is empty"),
     ],
 )

@@ -309,7 +309,7 @@ def test_popularity_scores_are_counts(X):
 
 def test_popularity_of_a_large_matrix_is_counted_in_blocks(X, monkeypatch):
     monkeypatch.setattr("dsstne.dataset._BLOCK", 7)
-    assert dsstne.popularity(X).tensor("output.bias").tolist() == X.sum(axis=0).tolist()
+    assert dsstne.popularity(X).tensor("bias").tolist() == X.sum(axis=0).tolist()
 
 
 def test_popularity_of_arrow_data_is_refused_with_a_remedy():

@@ -339,14 +339,65 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, content):
         dsstne.load(tmp_path / "x")
 
 
-def test_several_threads_may_use_a_model_at_once(model, X):
-    expected, results = bits(model.recommend(X)), []
-    threads = [threading.Thread(target=lambda: results.append(bits(model.recommend(X)))) for _ in range(8)]
+def test_several_threads_may_read_a_model_at_once(X, tmp_path):
+    # 60 * 512 weights take longer to copy than a thread to come, so that readers meet
+    model = dsstne.fit(X, hidden=[512], epochs=0, items=range(60))
+    readers = {
+        "recommend": lambda: bits(model.recommend(X[:5])),
+        "tensor": lambda: model.tensor("output.weight").tobytes(),
+        "pickle": lambda: bits(pickle.loads(pickle.dumps(model)).recommend(X[:5])),
+        "deepcopy": lambda: copy.deepcopy(model).items.tolist(),
+        "save": lambda: model.save(tmp_path / f"{threading.get_ident()}.dsstne"),
+        "describe": lambda: model.tensors,
+    }
+    expected, results = {name: read() for name, read in readers.items()}, []
+
+    def work(name):
+        for _ in range(20):
+            results.append(readers[name]() == expected[name])
+
+    threads = [threading.Thread(target=work, args=[name]) for name in (*readers, *readers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [expected] * 8
+    assert results == [True] * 20 * len(threads)
+
+
+def meanwhile(model, method, use, monkeypatch):
+    """Lets another thread use the model when `method` has had the text of the names, but not yet where each begins."""
+    helper, original = threading.Thread(target=use), getattr(model, method)
+
+    def half(name, *array):
+        result = original(name, *array)
+        if name == "items.bytes":
+            monkeypatch.setattr(model, method, original)
+            helper.start()
+            helper.join(0.2)  # either it ends now, between the halves, or it waits for the other half
+        return result
+
+    monkeypatch.setattr(model, method, half)
+    return helper
+
+
+def test_two_threads_that_name_items_do_not_mix_the_names(model, monkeypatch):
+    named, later = copy.deepcopy(model), ["x", "yyy"] * 30
+    other = meanwhile(named, "_set", lambda: setattr(named, "items", later), monkeypatch)
+    named.items = ["ab"] * 60  # as many bytes as the later ones
+    other.join()
+    assert named.items.tolist() == later
+
+
+@pytest.mark.parametrize(
+    "read", [lambda named: named, lambda named: pickle.loads(pickle.dumps(named))], ids=["items", "pickle"]
+)
+def test_names_that_are_read_are_those_of_one_naming(model, monkeypatch, read):
+    named, later = copy.deepcopy(model), ["x", "yyy"] * 30
+    named.items = ["ab"] * 60
+    other = meanwhile(named, "tensor", lambda: setattr(named, "items", later), monkeypatch)
+    assert read(named).items.tolist() == ["ab"] * 60
+    other.join()
+    assert named.items.tolist() == later
 
 
 def test_a_closed_model_says_so(X):

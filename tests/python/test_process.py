@@ -157,6 +157,44 @@ def test_ctrl_c_is_seen_with_a_progress_bar_and_validation():
     assert b"examples/s" in shown
 
 
+@pytest.mark.parametrize("during", ["opening", "closing"])
+def test_ctrl_c_between_any_two_instructions_leaks_no_handle(python, during):
+    out = python(
+        HEAD + "from dsstne import _native\n"
+        "def interrupted(act, moment):\n"
+        "    passed = 0\n"
+        "    def trace(frame, event, _):\n"
+        "        nonlocal passed\n"
+        "        if frame.f_code.co_filename != _native.__file__:\n            return None\n"
+        "        frame.f_trace_opcodes = True\n"
+        "        if event == 'opcode':\n"
+        "            passed += 1\n"
+        "            if passed == moment:\n                raise KeyboardInterrupt\n"
+        "        return trace\n"
+        "    sys.settrace(trace)\n"
+        "    try:\n        act()\n"
+        "    except KeyboardInterrupt:\n        pass\n"
+        "    finally:\n        sys.settrace(None)\n"
+        "    return passed == moment\n"
+        "def opened(model):\n"
+        "    return _native.Handle('predictor', 'predictor_open', model._handle.value, b'{}')\n"
+        "moment, more = 0, True\n"
+        "while more:\n"
+        "    moment += 1\n"
+        "    model = dsstne.fit(X, hidden=[1], epochs=0)\n"
+        "    if sys.argv[1] == 'opening':\n"
+        "        more = interrupted(lambda: opened(model).close(), moment)\n"
+        "    else:\n"
+        "        handle = opened(model)\n"
+        "        more = interrupted(handle.close, moment)\n"
+        "        handle.close()\n"
+        "    model.close()\n"  # refused with BusyError while a predictor of it is open
+        "print(moment)\n",
+        during,
+    )
+    assert int(out) > 50  # instructions there are; the last moment was after all of them
+
+
 def test_a_process_ends_cleanly_with_everything_open(python):
     done = python(
         HEAD + "model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)\n"
@@ -196,7 +234,7 @@ def test_resident_memory_stays_within_the_plan_and_five_percent(python):
         "with dsstne.Trainer(model, X, batch_size=512) as trainer:\n"
         "    plan = trainer.plan()\n"
         "    data = sum(part['bytes'] for part in plan['parts'] if part['name'] == 'data')\n"
-        "    trainer.run(steps=60)\n"
+        "    trainer.run(steps=20)\n"
         "    print(resident()[1] - before, plan['bytes'], data, X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)\n"
     )
     growth, plan, data, matrix = map(int, out.split())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ["capi", "engine", "kernels", "include", "python", "scripts", "tools"]
+SOURCES = ["capi", "engine", "internal", "kernels", "include", "python", "scripts", "tools"]
 PIP = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
 
 

@@ -3,7 +3,8 @@
 enum { BACKWARD_UNITS = 64, BACKWARD_AHEAD = 16 };
 
 /* dz = dh * mask / (1 - p) * act'(h), in place, for some units of a row; adds dz to sum. */
-INLINE void backward_row(const backward_t *b, int64_t u, int64_t first, int64_t n, float *sum) {
+INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t u, int64_t first, int64_t n,
+                         float *sum) {
   const epilogue_t *e = &b->epilogue;
   const float kept = 1.0f - e->dropout;
   const float *h = b->h + u * b->units + first;
@@ -20,9 +21,23 @@ INLINE void backward_row(const backward_t *b, int64_t u, int64_t first, int64_t 
       a = a * kept; /* the activation before it was scaled; where it was dropped the factor is 0 */
       g = g * load(factor + k % PHILOX_COLUMNS);
     }
-    g = g * activation_slope(e->activation, a);
+    g = g * activation_slope(activation, a);
     store_some(dh + k, g, here);
     store(sum + k, load(sum + k) + g);
+  }
+}
+
+INLINE void backward_rows(const int32_t activation, const backward_t *b, int64_t first, int64_t n, float *sum) {
+  for (int64_t u = 0; u < b->rows; u++) backward_row(activation, b, u, first, n, sum);
+}
+
+static void backward_units(const backward_t *b, int64_t first, int64_t n, float *sum) {
+  switch (b->epilogue.activation) {
+#define KIND(word)        \
+  case ACTIVATION_##word: \
+    return backward_rows(ACTIVATION_##word, b, first, n, sum);
+    ACTIVATIONS(KIND)
+#undef KIND
   }
 }
 
@@ -38,7 +53,7 @@ static void backward(backward_t *b, int32_t worker) {
   for (int64_t block; (block = take(&b->next)) * BACKWARD_UNITS < b->units && !failed(&b->failure);) {
     int64_t first = block * BACKWARD_UNITS, n = smaller(BACKWARD_UNITS, b->units - first);
     float sum[BACKWARD_UNITS] = {0};
-    for (int64_t u = 0; u < b->rows; u++) backward_row(b, u, first, n, sum);
+    backward_units(b, first, n, sum);
     if (any_not_finite(sum, n)) {
       fail(&b->failure, FAIL_GRADIENT, b->bias.id, -1);
       return;

@@ -26,12 +26,9 @@ const (
 	Widest = AVX512BF16
 )
 
-// Go and C must mean the same numbers and the same layout: these do not compile otherwise.
+// Go and C must mean the same numbers and the same layout: these do not compile otherwise. A test of package kernels
+// compares the kinds.
 var (
-	_ = [1]int{}[C.ACT_RELU-int(kernels.ReLU)]
-	_ = [1]int{}[C.LOSS_SQUARED-int(kernels.Squared)]
-	_ = [1]int{}[C.OPT_ADAMW-int(kernels.AdamW)]
-	_ = [1]int{}[C.FILL_NORMAL-int(kernels.FillNormal)]
 	_ = [1]int{}[C.MAX_SOURCES-kernels.MaxSources]
 	_ = [1]int{}[C.sizeof_rates_t-unsafe.Sizeof(kernels.Rates{})]
 )
@@ -61,6 +58,7 @@ func (t *Table) Name() string { return C.GoString(t.c.name) }
 
 // Call is an op ready to run: its phases one after the other, each by all workers, then Finish.
 type Call struct {
+	unknown error // a kind that is not in the list; such a call is not run
 	work    []C.work_t
 	pin     runtime.Pinner
 	failure *C.failure_t
@@ -74,6 +72,9 @@ type Call struct {
 // Finish lets go of the arguments and tells whether the op succeeded.
 func (call *Call) Finish() error {
 	call.pin.Unpin()
+	if call.unknown != nil {
+		return call.unknown
+	}
 	if call.end != nil {
 		call.end()
 	}
@@ -156,7 +157,7 @@ func (call *Call) weights(w *kernels.Weights) C.weights_t {
 
 func (call *Call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {
 	out := C.optimizer_t{
-		kind: C.int32_t(o.Kind), momentum: C.float(o.Momentum), beta1: C.float(o.Beta1), beta2: C.float(o.Beta2),
+		kind: number(call, o.Kind), momentum: C.float(o.Momentum), beta1: C.float(o.Beta1), beta2: C.float(o.Beta2),
 		epsilon: C.float(o.Epsilon), decay: C.float(o.WeightDecay), rates_from: C.int64_t(s.RatesFrom), step: C.int64_t(s.Number),
 	}
 	if len(s.Rates) > 0 {
@@ -166,15 +167,23 @@ func (call *Call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t 
 	return out
 }
 
-func epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
+func (call *Call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
 	out := C.epilogue_t{
-		bias: buffer(e.Bias), activation: C.int32_t(e.Activation), seed: C.uint64_t(s.Seed), stream: C.uint32_t(e.Stream),
+		bias: buffer(e.Bias), activation: number(call, e.Activation), seed: C.uint64_t(s.Seed), stream: C.uint32_t(e.Stream),
 		step: C.uint32_t(s.Number), first: C.int64_t(s.First),
 	}
 	if s.Training {
 		out.dropout = C.float(e.Dropout)
 	}
 	return out
+}
+
+// number is what C is told of a kind. A call with an unknown one is not run.
+func number[K kernels.Kind](call *Call, kind K) C.int32_t {
+	if err := kernels.CheckKind(kind); err != nil {
+		call.unknown = err
+	}
+	return C.int32_t(kind)
 }
 
 func (call *Call) byItem(b *kernels.SparseBatch) C.by_item_t {

@@ -1,7 +1,7 @@
 /* epilogue.h: the end of a hidden layer forward: bias, activation, dropout. */
 
-/* Ends the forward computation of units first .. first + n of row u, in place. */
-static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *out) {
+INLINE void finish_units(const int32_t activation, const epilogue_t *e, int64_t row, int64_t first, int64_t n,
+                         float *out) {
   float factor[PHILOX_COLUMNS + LANES] = {0};
   for (int64_t k = 0; k < n;) {
     int64_t skip = (first + k) & 3, block = smaller(PHILOX_COLUMNS - skip, n - k);
@@ -10,11 +10,22 @@ static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t 
       int64_t here = smaller(LANES, block - i);
       vf z = load_some(out + k + i, here);
       if (e->bias) z += load_some(e->bias + first + k + i, here);
-      z = activate(e->activation, z);
+      z = activate(activation, z);
       if (e->dropout > 0) z *= load(factor + skip + i);
       store_some(out + k + i, z, here);
     }
     k += block;
+  }
+}
+
+/* Ends the forward computation of units first .. first + n of row u, in place. */
+static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *out) {
+  switch (e->activation) {
+#define KIND(word)        \
+  case ACTIVATION_##word: \
+    return finish_units(ACTIVATION_##word, e, row, first, n, out);
+    ACTIVATIONS(KIND)
+#undef KIND
   }
 }
 

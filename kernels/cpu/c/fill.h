@@ -1,11 +1,11 @@
-/* fill.h: initial weights, the same bits as engine/random's. Uniform numbers are bound by memory, whose pages are taken
+/* fill.h: initial weights, the same bits as internal/random's. Uniform numbers are bound by memory, whose pages are taken
  * here for the first time; normal ones by the arithmetic of the transform. */
 
 typedef int64_t vl8 __attribute__((vector_size(64)));
 typedef uint32_t vu8 __attribute__((vector_size(32)));
 typedef uint32_t vu8_any __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* ln x of positive normal numbers; engine/random's logarithm, operation by operation. */
+/* ln x of positive normal numbers; internal/random's logarithm, operation by operation. */
 INLINE vd8 logarithm8(vd8 x) {
   vl8 bits = (vl8)x;
   vd8 fraction = (vd8)((bits & 0xfffffffffffff) | (vl8)(0.5 - (vd8){0}));
@@ -22,7 +22,7 @@ INLINE vd8 logarithm8(vd8 x) {
   return k * 6.93147180369123816490e-01 - ((half - small) - f);
 }
 
-/* Sine and cosine of x from 0 to 2 pi; engine/random's sineAndCosine, operation by operation. */
+/* Sine and cosine of x from 0 to 2 pi; internal/random's sineAndCosine, operation by operation. */
 INLINE void sine_cosine8(vd8 x, vd8 *sine, vd8 *cosine) {
   vl8 octant = __builtin_convertvector(x * 1.2732395447351628, vl8);
   octant += octant & 1;
@@ -64,22 +64,47 @@ INLINE void normal_numbers(vu x[4], float deviation) {
   x[2] = (vu)load(out[0] + LANES), x[3] = (vu)load(out[1] + LANES);
 }
 
+/* FILL(word) { ... } makes the numbers x of a row from a column on. */
+#define FILL(word) INLINE void fill_##word(const fill_t *f, UNUSED int64_t row, UNUSED int64_t column, vf x[4])
+
+FILL(constant) {
+  for (int v = 0; v < 4; v++) x[v] = splat(f->scale);
+}
+
+FILL(uniform) {
+  const vf low = splat(-f->scale), span = splat(f->scale - -f->scale);
+  vu words[4];
+  philox(f->seed, column, row, 0, f->stream, words);
+  transpose_fours(words);
+  for (int v = 0; v < 4; v++) x[v] = low + span * (uniform_24(words[v]) * 0x1p-24f);
+}
+
+FILL(normal) {
+  vu words[4];
+  philox(f->seed, column, row, 0, f->stream, words);
+  normal_numbers(words, f->scale);
+  transpose_fours(words);
+  for (int v = 0; v < 4; v++) x[v] = (vf)words[v];
+}
+
+INLINE void fill_numbers(const fill_t *f, int64_t row, int64_t column, vf x[4]) {
+  switch (f->kind) {
+#define KIND(word)  \
+  case FILL_##word: \
+    return fill_##word(f, row, column, x);
+    FILLS(KIND)
+#undef KIND
+  }
+  __builtin_unreachable();
+}
+
 static void fill_row(const fill_t *f, int64_t row) {
   float *out = f->out + row * f->columns;
-  const vf low = splat(-f->scale), span = splat(f->scale - -f->scale);
   for (int64_t column = 0; column < f->columns; column += PHILOX_COLUMNS) {
-    vu x[4];
-    if (f->kind == FILL_CONSTANT) {
-      for (int v = 0; v < 4; v++) x[v] = (vu)splat(f->scale);
-    } else {
-      philox(f->seed, column, row, 0, f->stream, x);
-      if (f->kind == FILL_NORMAL) normal_numbers(x, f->scale);
-      transpose_fours(x);
-    }
-    for (int64_t v = 0; v < 4 && column + v * LANES < f->columns; v++) {
-      vf value = f->kind == FILL_UNIFORM ? low + span * (uniform_24(x[v]) * 0x1p-24f) : (vf)x[v];
-      store_some(out + column + v * LANES, value, f->columns - column - v * LANES);
-    }
+    vf x[4];
+    fill_numbers(f, row, column, x);
+    for (int64_t v = 0; v < 4 && column + v * LANES < f->columns; v++)
+      store_some(out + column + v * LANES, x[v], f->columns - column - v * LANES);
   }
 }
 

@@ -13,10 +13,8 @@
 
 #include <stdint.h>
 
-enum { ACT_LINEAR, ACT_SIGMOID, ACT_TANH, ACT_RELU };
-enum { LOSS_SIGMOID, LOSS_SCALED_MARGINAL, LOSS_SOFTMAX, LOSS_SQUARED };
-enum { OPT_SGD, OPT_MOMENTUM, OPT_NESTEROV, OPT_RMSPROP, OPT_ADAM, OPT_ADAMW };
-enum { FILL_CONSTANT, FILL_UNIFORM, FILL_NORMAL };
+#include "../../kinds.h"
+
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
@@ -185,10 +183,21 @@ typedef struct {
   failure_t failure;
 } layer_t;
 
+/* A matrix W and the rows of a batch that choose rows of it, see kernels.SparseSource. */
+typedef struct {
+  const int32_t *row_offsets, *row_items;
+  const float *row_values;
+  int64_t columns, first;
+  const float *values;
+  const int64_t *offsets; /* null: values is [rows of W, columns] */
+  const int32_t *indices;
+} sparse_source_t;
+
 typedef struct {
   int64_t rows, items;
   int32_t sources;
   source_t source[MAX_SOURCES];
+  sparse_source_t sparse;
   const float *bias;
   float temperature;
   float *out; /* scores: [B, stride] */
@@ -225,9 +234,12 @@ typedef struct {
   void (*top_k_pack)(rank_t *, int32_t worker);
   void (*top_k_screen)(rank_t *, int32_t worker);
   void (*top_k_finish)(rank_t *, int32_t worker);
+  void (*scores_sparse)(rank_t *, int32_t worker);
+  void (*top_k_sparse)(rank_t *, int32_t worker);
   int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
                              int32_t continues);
   int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);
+  int64_t (*sparse_workspace)(int32_t workers);
 } kernels_t;
 
 /* 0 portable, 1 AVX2 + FMA, 2 AVX-512; null when this CPU (or this build) lacks it. */

@@ -5,12 +5,108 @@
  * together, as one of the product of all 1 + exp(-|z|), kept as its excess f over 1: f <- f + q + f q loses no accuracy. */
 enum { BLOCK_ITEMS = 4, RUN_ITEMS = 64 /* a product of so many factors up to 2 is finite */ };
 
-INLINE int logistic(const int32_t kind) { return kind == LOSS_SIGMOID || kind == LOSS_SCALED_MARGINAL; }
+/* A loss is needs_<word>, ABSENT(word) and STORED(word). What it may need, to be dropped by the compiler elsewhere: */
+enum {
+  LINEAR = 1,   /* *linear, to which ABSENT adds the loss */
+  LOGISTIC = 2, /* *excess, whose factors ABSENT multiplies; the gradients of an item have one sign */
+  SCALED = 4,   /* both are times zero_scale */
+  COUNTED = 8   /* the gradient of ABSENT is times the sum of the row's targets */
+};
+
+/* The gradient of target 0 by logits z, before the row's weight; lse: log-sum-exp of the rows. */
+#define ABSENT(word) \
+  INLINE vf absent_##word(UNUSED const loss_t *l, vf z, UNUSED vf lse, UNUSED vf *excess, UNUSED vf *linear)
+
+/* Corrects the gradient *d of target 0, weight included, for a stored target t. Returns what that adds to the loss, without
+ * the weight. */
+#define STORED(word) \
+  INLINE float stored_##word(UNUSED const loss_t *l, UNUSED float z, float t, float weight, UNUSED float lse, float *d)
+
+/* Multiplies the product whose excess over 1 is kept by 1 + q. */
+INLINE void multiply(vf *excess, vf q) { *excess = fma_(*excess, q, *excess + q); }
+
+enum { needs_sigmoid = LINEAR | LOGISTIC };
+ABSENT(sigmoid) {
+  vf q = exponential_of_negative(-absolute(z));
+  multiply(excess, q);
+  *linear = *linear + maximum(splat(0), z);
+  return sigmoid_with(z, q);
+}
+STORED(sigmoid) {
+  *d -= weight * t;
+  return -t * z;
+}
+
+enum { needs_scaled_marginal = LINEAR | LOGISTIC | SCALED };
+ABSENT(scaled_marginal) {
+  vf q = exponential_of_negative(-absolute(z)), a = sigmoid_with(z, q);
+  vi on = (a > l->zero_target) | (a != a);
+  multiply(excess, (vf)((vi)q & on));
+  *linear = *linear + (vf)((vi)maximum(splat(0), z) & on);
+  return (vf)((vi)(l->zero_scale * a) & on);
+}
+STORED(scaled_marginal) {
+  float a = sigmoid(splat(z))[0];
+  int zero_on = a > l->zero_target || a != a, on = a < l->one_target || a != a;
+  *d = on ? weight * (l->one_scale * t * (a - 1.0f)) : 0;
+  return (on ? l->one_scale * t * softplus(splat(-z))[0] : 0) - (zero_on ? l->zero_scale * softplus(splat(z))[0] : 0);
+}
+
+enum { needs_softmax = COUNTED };
+ABSENT(softmax) { return exponential_of_negative(minimum(splat(0), z - lse)); }
+STORED(softmax) {
+  *d -= weight * t;
+  return t * (lse - z);
+}
+
+enum { needs_squared = LINEAR };
+ABSENT(squared) {
+  *linear = fma_(0.5f * z, z, *linear);
+  return z;
+}
+STORED(squared) {
+  *d -= weight * t;
+  return t * (0.5f * t - z);
+}
+
+/* kind is a constant at every call of these three, so that the compiler resolves the switch. */
+INLINE int needs(const int32_t kind) {
+  switch (kind) {
+#define KIND(word)  \
+  case LOSS_##word: \
+    return needs_##word;
+    LOSSES(KIND)
+#undef KIND
+  }
+  __builtin_unreachable();
+}
+
+INLINE vf absent_target(const int32_t kind, const loss_t *l, vf z, vf lse, vf *excess, vf *linear) {
+  switch (kind) {
+#define KIND(word)  \
+  case LOSS_##word: \
+    return absent_##word(l, z, lse, excess, linear);
+    LOSSES(KIND)
+#undef KIND
+  }
+  __builtin_unreachable();
+}
+
+INLINE float stored_target(const int32_t kind, const loss_t *l, float z, float t, float weight, float lse, float *d) {
+  switch (kind) {
+#define KIND(word)  \
+  case LOSS_##word: \
+    return stored_##word(l, z, t, weight, lse, d);
+    LOSSES(KIND)
+#undef KIND
+  }
+  __builtin_unreachable();
+}
 
 /* What a worker keeps while it goes over a tile. */
 typedef struct {
-  float *excess; /* [Bp] of the product of 1 + exp(-|z|), logistic losses */
-  float *linear; /* [Bp] sum of max(z, 0), logistic losses; sum of the loss, squared loss */
+  float *excess; /* [Bp] of the product of 1 + exp(-|z|), LOGISTIC */
+  float *linear; /* [Bp] sum of the loss but for that, LINEAR */
   float *logit;  /* [BLOCK_ITEMS, Bp] of the stored targets */
   float *lse;    /* [Bp] log-sum-exp of each row, soft-max */
 } loss_scratch_t;
@@ -33,80 +129,40 @@ INLINE void zero_targets(const int32_t kind, const int n, const layer_t *o, cons
 #pragma GCC unroll 4
   for (int i = 0; i < n; i++) sum[i] = magnitude[i] = splat(0);
   for (int64_t u = 0; u < l->Bp; u += LANES) {
-    vf r = load((kind == LOSS_SOFTMAX ? count : weight) + u), f = {0}, linear = {0};
-    if (logistic(kind)) f = load(scratch->excess + u);
-    if (kind != LOSS_SOFTMAX) linear = load(scratch->linear + u);
+    vf r = load((needs(kind) & COUNTED ? count : weight) + u), excess = {0}, linear = {0};
+    if (needs(kind) & LOGISTIC) excess = load(scratch->excess + u);
+    if (needs(kind) & LINEAR) linear = load(scratch->linear + u);
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
-      vf x = load(z + i * l->ldz + u) + bias[i], d;
-      if (logistic(kind)) {
-        vf q = exponential_of_negative(-absolute(x)), top = maximum(splat(0), x);
-        d = sigmoid_with(x, q);
-        if (kind == LOSS_SCALED_MARGINAL) {
-          vi on = (d > o->loss.zero_target) | (d != d);
-          d = (vf)((vi)(o->loss.zero_scale * d) & on);
-          q = (vf)((vi)q & on);
-          top = (vf)((vi)top & on);
-        }
-        f = fma_(f, q, f + q);
-        linear = linear + top;
-      } else if (kind == LOSS_SOFTMAX) {
-        d = exponential_of_negative(minimum(splat(0), x - load(lse + u)));
-      } else {
-        d = x;
-        linear = fma_(0.5f * x, x, linear);
-      }
-      d = d * r;
+      vf x = load(z + i * l->ldz + u) + bias[i];
+      vf d = absent_target(kind, &o->loss, x, load(lse + u), &excess, &linear) * r;
       sum[i] = sum[i] + d;
-      if (!logistic(kind)) magnitude[i] = magnitude[i] + absolute(d);
+      if (!(needs(kind) & LOGISTIC)) magnitude[i] = magnitude[i] + absolute(d);
       store(z + i * l->ldz + u, d);
     }
-    if (logistic(kind)) store(scratch->excess + u, f);
-    if (kind != LOSS_SOFTMAX) store(scratch->linear + u, linear);
+    if (needs(kind) & LOGISTIC) store(scratch->excess + u, excess);
+    if (needs(kind) & LINEAR) store(scratch->linear + u, linear);
   }
   for (int i = 0; i < n; i++) {
     gradient[i] = sum_lanes(sum[i]);
-    size[i] = logistic(kind) ? fabs(gradient[i]) : sum_lanes(magnitude[i]); /* all of one sign */
+    size[i] = needs(kind) & LOGISTIC ? fabs(gradient[i]) : sum_lanes(magnitude[i]);
   }
 }
 
 /* Ends a run of items: their loss with target 0, weighted by row. */
 INLINE double take_loss(const int32_t kind, const layer_t *o, const layout_t *l, const loss_scratch_t *scratch) {
-  if (kind == LOSS_SOFTMAX) return 0;
+  if (!(needs(kind) & LINEAR)) return 0;
   const float *weight = o->workspace + l->weight;
   vf total = {0};
   for (int64_t u = 0; u < l->Bp; u += LANES) {
     vf loss = load(scratch->linear + u);
-    if (logistic(kind)) loss = loss + log_1p(load(scratch->excess + u));
-    if (kind == LOSS_SCALED_MARGINAL) loss = o->loss.zero_scale * loss;
+    if (needs(kind) & LOGISTIC) loss = loss + log_1p(load(scratch->excess + u));
+    if (needs(kind) & SCALED) loss = o->loss.zero_scale * loss;
     total = fma_(load(weight + u), loss, total);
     store(scratch->linear + u, splat(0));
     store(scratch->excess + u, splat(0));
   }
   return sum_lanes(total);
-}
-
-/* Corrects the gradient d of target 0 for a stored target t, and returns what that adds to the loss. */
-INLINE float stored_target(const int32_t kind, const loss_t *loss, float z, float t, float weight, float lse,
-                           float *d) {
-  switch (kind) {
-    case LOSS_SIGMOID:
-      *d -= weight * t;
-      return -t * z;
-    case LOSS_SCALED_MARGINAL: {
-      float a = sigmoid(splat(z))[0];
-      int zero_on = a > loss->zero_target || a != a, on = a < loss->one_target || a != a;
-      *d = on ? weight * (loss->one_scale * t * (a - 1.0f)) : 0;
-      return (on ? loss->one_scale * t * softplus(splat(-z))[0] : 0) -
-             (zero_on ? loss->zero_scale * softplus(splat(z))[0] : 0);
-    }
-    case LOSS_SOFTMAX:
-      *d -= weight * t;
-      return t * (lse - z);
-    default:
-      *d -= weight * t;
-      return t * (0.5f * t - z);
-  }
 }
 
 /* The gradient by the logits of items from .. end - 1 as words, for both products that read it. If their number is odd, a row
@@ -172,13 +228,11 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
 static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z, float *words,
                             const loss_scratch_t *scratch, float *db, double *size) {
   switch (o->loss.kind) {
-    case LOSS_SIGMOID:
-      return tile_loss(LOSS_SIGMOID, o, l, first, n, z, words, scratch, db, size);
-    case LOSS_SCALED_MARGINAL:
-      return tile_loss(LOSS_SCALED_MARGINAL, o, l, first, n, z, words, scratch, db, size);
-    case LOSS_SOFTMAX:
-      return tile_loss(LOSS_SOFTMAX, o, l, first, n, z, words, scratch, db, size);
-    default:
-      return tile_loss(LOSS_SQUARED, o, l, first, n, z, words, scratch, db, size);
+#define KIND(word)  \
+  case LOSS_##word: \
+    return tile_loss(LOSS_##word, o, l, first, n, z, words, scratch, db, size);
+    LOSSES(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
 }

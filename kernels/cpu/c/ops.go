@@ -13,7 +13,7 @@ import (
 func (t *Table) Fill(op *kernels.Fill) *Call {
 	call := &Call{}
 	a := &C.fill_t{
-		kind: C.int32_t(op.Kind), scale: C.float(op.Scale), seed: C.uint64_t(op.Seed), stream: C.uint32_t(op.Stream),
+		kind: number(call, op.Kind), scale: C.float(op.Scale), seed: C.uint64_t(op.Seed), stream: C.uint32_t(op.Stream),
 		rows: C.int64_t(op.Rows), columns: C.int64_t(op.Columns), out: buffer(op.Out),
 	}
 	call.phase(C.phase_t(C.run_fill), unsafe.Pointer(a))
@@ -29,7 +29,7 @@ func (t *Table) Gather(op *kernels.Gather, s *kernels.Step) *Call {
 		weight: buffer(op.Weight.Value), columns: C.int64_t(op.Weight.Columns), out: buffer(op.Out), accumulate: flag(op.Accumulate),
 	}
 	if op.Epilogue != nil {
-		a.has_epilogue, a.epilogue = 1, epilogue(op.Epilogue, s)
+		a.has_epilogue, a.epilogue = 1, call.epilogue(op.Epilogue, s)
 	}
 	call.phase(C.phase_t(C.run_gather), unsafe.Pointer(a))
 	return call
@@ -84,8 +84,9 @@ func (t *Table) Update(op *kernels.Update, s *kernels.Step) *Call {
 func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
 	call := &Call{layer: op.Name}
 	a := &C.backward_t{
-		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), h: buffer(op.H), dh: buffer(op.DH), epilogue: epilogue(&op.Epilogue, s),
-		bias: call.weights(op.Bias), optimizer: call.optimizer(op.Optimizer, s),
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), h: buffer(op.H), dh: buffer(op.DH),
+		epilogue: call.epilogue(&op.Epilogue, s),
+		bias:     call.weights(op.Bias), optimizer: call.optimizer(op.Optimizer, s),
 	}
 	call.failure = &a.failure
 	call.phase(C.phase_t(C.run_backward), unsafe.Pointer(a))
@@ -96,7 +97,7 @@ func (t *Table) Backward(op *kernels.Backward, s *kernels.Step) *Call {
 func (t *Table) Activate(op *kernels.Activate, s *kernels.Step) *Call {
 	call := &Call{alone: s.Rows*op.Units < short}
 	a := &C.activate_t{
-		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), out: buffer(op.Out), epilogue: epilogue(&op.Epilogue, s),
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), out: buffer(op.Out), epilogue: call.epilogue(&op.Epilogue, s),
 	}
 	call.phase(C.phase_t(C.run_activate), unsafe.Pointer(a))
 	return call
@@ -123,7 +124,7 @@ func (t *Table) Dense(op *kernels.Dense, s *kernels.Step, workers int) *Call {
 	a.source[0] = C.source_t{h: buffer(op.In), weight: call.weights(op.Weight)}
 	a.out, a.accumulate = buffer(op.Out), flag(op.Accumulate)
 	if op.Epilogue != nil {
-		a.has_epilogue, a.epilogue = 1, epilogue(op.Epilogue, s)
+		a.has_epilogue, a.epilogue = 1, call.epilogue(op.Epilogue, s)
 	}
 	call.pack(a)
 	call.phase(C.phase_t(C.run_dense), unsafe.Pointer(a))
@@ -158,7 +159,8 @@ func (t *Table) output(call *Call, op *kernels.Output, s *kernels.Step, workers 
 	a.bias, a.temperature = call.weights(op.Bias), C.float(op.Temperature)
 	a.whole = C.int64_t(s.WholeRows())
 	a.loss = C.loss_t{
-		kind: C.int32_t(op.Loss.Kind), normalize_rows: flag(op.Loss.NormalizeRows), weight: C.float(op.Loss.Weight),
+		kind: number(call, op.Loss.Kind), normalize_rows: flag(op.Loss.NormalizeRows),
+		weight:    C.float(s.TermWeight(op.Term, op.Loss)),
 		one_scale: C.float(op.Loss.OneScale), zero_scale: C.float(op.Loss.ZeroScale),
 		one_target: C.float(op.Loss.OneTarget), zero_target: C.float(op.Loss.ZeroTarget),
 	}
@@ -197,10 +199,11 @@ func (t *Table) OutputStep(op *kernels.Output, s *kernels.Step, workers int) *Ca
 	return call
 }
 
-func (t *Table) rank(call *Call, op *kernels.Scorer, s *kernels.Step, workspace kernels.Buffer, workers int) *C.rank_t {
+func (t *Table) rank(call *Call, op *kernels.Scorer, step *kernels.Step, workspace kernels.Buffer,
+	workers int) *C.rank_t {
 	a := &C.rank_t{
-		rows: C.int64_t(s.Rows), items: C.int64_t(op.Items), sources: C.int32_t(len(op.Sources)), temperature: C.float(op.Temperature),
-		workspace: buffer(workspace), workers: C.int32_t(workers),
+		rows: C.int64_t(step.Rows), items: C.int64_t(op.Items), sources: C.int32_t(len(op.Sources)),
+		temperature: C.float(op.Temperature), workspace: buffer(workspace), workers: C.int32_t(workers),
 	}
 	for i, source := range op.Sources {
 		a.source[i] = C.source_t{h: buffer(source.H), weight: call.weights(source.Weight)}
@@ -208,14 +211,40 @@ func (t *Table) rank(call *Call, op *kernels.Scorer, s *kernels.Step, workspace 
 	if op.Bias != nil {
 		a.bias = buffer(op.Bias.Value)
 	}
+	if s := op.Sparse; s != nil {
+		a.sparse = call.sparse(s, step.Sparse[s.Input])
+	}
 	return a
+}
+
+// sparse translates the source of a scorer, and the rows that it reads.
+func (call *Call) sparse(s *kernels.SparseSource, rows *kernels.SparseBatch) C.sparse_source_t {
+	a := C.sparse_source_t{
+		row_offsets: call.ints(rows.Offsets), row_items: call.ints(rows.Indices), row_values: call.floats(rows.Values),
+		columns: C.int64_t(s.Columns), first: C.int64_t(s.First), values: buffer(s.Values),
+	}
+	if s.Offsets != nil {
+		a.offsets = (*C.int64_t)(unsafe.Pointer(buffer(s.Offsets)))
+		a.indices = (*C.int32_t)(unsafe.Pointer(buffer(s.Indices)))
+	}
+	return a
+}
+
+// isShort reports whether a scorer's sparse source has little work for the rows of a batch.
+func isShort(op *kernels.Scorer, rows *kernels.SparseBatch) bool {
+	return (int64(len(rows.Indices))+int64(len(rows.Offsets)))*op.Items < short
 }
 
 // Scores translates the op.
 func (t *Table) Scores(op *kernels.Scores, s *kernels.Step, workers int) *Call {
 	call := &Call{}
-	a := t.rank(call, &op.Scorer, s, nil, workers)
+	a := t.rank(call, &op.Scorer, s, op.Workspace, workers)
 	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
+	if op.Sparse != nil {
+		call.alone = isShort(&op.Scorer, s.Sparse[op.Sparse.Input])
+		call.phase(C.phase_t(C.run_scores_sparse), unsafe.Pointer(a))
+		return call
+	}
 	call.phase(C.phase_t(C.run_scores), unsafe.Pointer(a))
 	return call
 }
@@ -223,6 +252,9 @@ func (t *Table) Scores(op *kernels.Scores, s *kernels.Step, workers int) *Call {
 // TopK translates the op.
 func (t *Table) TopK(op *kernels.TopK, s *kernels.Step, workers int) *Call {
 	call := &Call{alone: s.Rows*op.Items*units(op.Sources) < short}
+	if op.Sparse != nil {
+		call.alone = isShort(&op.Scorer, s.Sparse[op.Sparse.Input])
+	}
 	if call.alone {
 		workers = 1
 	}
@@ -234,6 +266,10 @@ func (t *Table) TopK(op *kernels.TopK, s *kernels.Step, workers int) *Call {
 	}
 	if op.Allowed != nil && op.Items > 0 {
 		a.allowed = (*C.uint64_t)(unsafe.Pointer(buffer(op.Allowed)))
+	}
+	if op.Sparse != nil {
+		call.phase(C.phase_t(C.run_top_k_sparse), unsafe.Pointer(a))
+		return call
 	}
 	size := block(s.Rows)
 	for first := int64(0); first < s.Rows; first += size {
@@ -267,11 +303,23 @@ func (t *Table) WorkspaceSize(op any, rows int64, workers int) int64 {
 			return 0
 		}
 		return t.layerSize(rows, units(op.Sources), op.Items, workers, op.Continues)
+	case *kernels.Scores:
+		return t.sparseSize(op.Sparse, w)
 	case *kernels.TopK:
+		if op.Sparse != nil {
+			return t.sparseSize(op.Sparse, w)
+		}
 		return int64(C.rank_workspace(t.c, C.int64_t(rows), C.int64_t(units(op.Sources)), w))
 	default:
 		return 0
 	}
+}
+
+func (t *Table) sparseSize(s *kernels.SparseSource, workers C.int32_t) int64 {
+	if s == nil {
+		return 0
+	}
+	return int64(C.sparse_workspace(t.c, workers))
 }
 
 func (t *Table) layerSize(rows, columns, items int64, workers int, continues bool) int64 {

@@ -1,4 +1,4 @@
-/* philox.h: random numbers as a function of their place, the same as engine/random's: Philox4x32-10 (Salmon et al., 2011),
+/* philox.h: random numbers as a function of their place, the same as internal/random's: Philox4x32-10 (Salmon et al., 2011),
  * counted by (column / 4, row, step, stream); word number column % 4 belongs to the column. A call makes the words of
  * PHILOX_COLUMNS neighbouring columns, each lane those of four. */
 

@@ -48,7 +48,7 @@ func NewPool(workers int) *Pool {
 // Run runs the phases of a call by all workers, and finishes it.
 func (p *Pool) Run(t *Table, call *Call) error {
 	count := C.int32_t(len(call.work))
-	if count == 0 {
+	if count == 0 || call.unknown != nil {
 		return call.Finish()
 	}
 	// In C's memory, because cgo looks through Go's for pointers at each call.

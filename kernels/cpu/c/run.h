@@ -25,6 +25,8 @@ RUN(scores, rank_t, scores, 0)
 RUN(top_k_pack, rank_t, top_k_pack, 0)
 RUN(top_k_screen, rank_t, top_k_screen, 0)
 RUN(top_k_finish, rank_t, top_k_finish, 0)
+RUN(scores_sparse, rank_t, scores_sparse, 0)
+RUN(top_k_sparse, rank_t, top_k_sparse, 0)
 static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items, int32_t workers,
                                       int32_t bfloat16, int32_t continues) {
   return k->layer_workspace(rows, columns, items, workers, bfloat16, continues);
@@ -32,5 +34,6 @@ static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t 
 static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int32_t workers) {
   return k->rank_workspace(rows, columns, workers);
 }
+static inline int64_t sparse_workspace(const kernels_t *k, int32_t workers) { return k->sparse_workspace(workers); }
 
 #endif

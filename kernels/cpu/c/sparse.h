@@ -233,19 +233,13 @@ INLINE void scatter_with(const int32_t kind, scatter_t *s) {
 static void scatter(scatter_t *s, int32_t worker) {
   (void)worker;
   switch (s->optimizer.kind) {
-    case OPT_SGD:
-      return scatter_with(OPT_SGD, s);
-    case OPT_MOMENTUM:
-      return scatter_with(OPT_MOMENTUM, s);
-    case OPT_NESTEROV:
-      return scatter_with(OPT_NESTEROV, s);
-    case OPT_RMSPROP:
-      return scatter_with(OPT_RMSPROP, s);
-    case OPT_ADAM:
-      return scatter_with(OPT_ADAM, s);
-    default:
-      return scatter_with(OPT_ADAMW, s);
+#define KIND(word, states) \
+  case OPTIMIZER_##word:   \
+    return scatter_with(OPTIMIZER_##word, s);
+    OPTIMIZERS(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
 }
 
 static void replay_row(replay_t *r, const span_t *s, int64_t n) {

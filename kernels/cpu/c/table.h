@@ -5,6 +5,7 @@
 #include "update.h"
 #include "philox.h"
 #include "fill.h"
+#include "activation.h"
 #include "epilogue.h"
 #include "sparse.h"
 #include "layout.h"
@@ -19,6 +20,7 @@
 #include "rank_wide.h"
 #include "rank_int8.h"
 #include "rank.h"
+#include "rank_sparse.h"
 
 const kernels_t TABLE = {
     .name = NAME,
@@ -39,6 +41,9 @@ const kernels_t TABLE = {
     .top_k_pack = top_k_pack,
     .top_k_screen = top_k_screen,
     .top_k_finish = top_k_finish,
+    .scores_sparse = scores_sparse,
+    .top_k_sparse = top_k_sparse,
     .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,
+    .sparse_workspace = sparse_workspace,
 };

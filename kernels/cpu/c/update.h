@@ -1,37 +1,69 @@
 /* update.h: the optimizers, on one vector, a row, and over missed steps. Formulas: kernels/optimizer.go. */
 
-/* One step of one vector; kind is a constant at every call, so that the switch is resolved by the compiler. */
-INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w,
-                          vf *s0, vf *s1) {
-  vf g = kind == OPT_ADAMW ? gradient : fma_(splat(decay), *w, gradient);
-  const float lr = rate.learning_rate;
-  switch (kind) {
-    case OPT_SGD:
-      *w = fma_(splat(-lr), g, *w);
-      break;
-    case OPT_MOMENTUM:
-      *s0 = fma_(splat(-lr), g, o->momentum * *s0);
-      *w = *w + *s0;
-      break;
-    case OPT_NESTEROV: {
-      *s0 = fma_(splat(-lr), g, o->momentum * *s0);
-      *w = *w + fma_(splat(-lr), g, o->momentum * *s0);
-      break;
-    }
-    case OPT_RMSPROP:
-      *s0 = fma_(o->beta2 - (vf){0}, *s0, (1.0f - o->beta2) * (g * g));
-      *w = *w - lr * g / (square_root(*s0) + o->epsilon);
-      break;
-    default: {
-      if (kind == OPT_ADAMW) *w = fma_(splat(-lr * decay), *w, *w);
-      *s0 = fma_(splat(o->beta1), *s0, (1.0f - o->beta1) * g);
-      *s1 = fma_(splat(o->beta2), *s1, (1.0f - o->beta2) * (g * g));
-      *w = *w - (lr * rate.scale1) * *s0 / (square_root(rate.scale2 * *s1) + o->epsilon);
-    }
-  }
+/* OPTIMIZER(word) { ... } is one step of a vector w with states s0 and s1 and gradient g, without weight decay as yet. */
+#define OPTIMIZER(word)                                                                                        \
+  INLINE void update_##word(UNUSED const optimizer_t *o, UNUSED rates_t rate, UNUSED float decay, vf g, vf *w, \
+                            UNUSED vf *s0, UNUSED vf *s1)
+
+OPTIMIZER(sgd) {
+  g = fma_(splat(decay), *w, g);
+  *w = fma_(splat(-rate.learning_rate), g, *w);
 }
 
-INLINE int states_of(const int32_t kind) { return kind == OPT_SGD ? 0 : kind <= OPT_RMSPROP ? 1 : 2; }
+OPTIMIZER(momentum) {
+  g = fma_(splat(decay), *w, g);
+  *s0 = fma_(splat(-rate.learning_rate), g, o->momentum * *s0);
+  *w = *w + *s0;
+}
+
+OPTIMIZER(nesterov) {
+  g = fma_(splat(decay), *w, g);
+  *s0 = fma_(splat(-rate.learning_rate), g, o->momentum * *s0);
+  *w = *w + fma_(splat(-rate.learning_rate), g, o->momentum * *s0);
+}
+
+OPTIMIZER(rmsprop) {
+  g = fma_(splat(decay), *w, g);
+  *s0 = fma_(splat(o->beta2), *s0, (1.0f - o->beta2) * (g * g));
+  *w = *w - rate.learning_rate * g / (square_root(*s0) + o->epsilon);
+}
+
+INLINE void adam(const optimizer_t *o, rates_t rate, vf g, vf *w, vf *s0, vf *s1) {
+  *s0 = fma_(splat(o->beta1), *s0, (1.0f - o->beta1) * g);
+  *s1 = fma_(splat(o->beta2), *s1, (1.0f - o->beta2) * (g * g));
+  *w = *w - (rate.learning_rate * rate.scale1) * *s0 / (square_root(rate.scale2 * *s1) + o->epsilon);
+}
+
+OPTIMIZER(adam) { adam(o, rate, fma_(splat(decay), *w, g), w, s0, s1); }
+
+OPTIMIZER(adamw) {
+  *w = fma_(splat(-rate.learning_rate * decay), *w, *w);
+  adam(o, rate, g, w, s0, s1);
+}
+
+/* kind is a constant at every call of these two, so that the compiler resolves the switch. */
+INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w,
+                          vf *s0, vf *s1) {
+  switch (kind) {
+#define KIND(word, states) \
+  case OPTIMIZER_##word:   \
+    return update_##word(o, rate, decay, gradient, w, s0, s1);
+    OPTIMIZERS(KIND)
+#undef KIND
+  }
+  __builtin_unreachable();
+}
+
+INLINE int states_of(const int32_t kind) {
+  switch (kind) {
+#define KIND(word, states) \
+  case OPTIMIZER_##word:   \
+    return states;
+    OPTIMIZERS(KIND)
+#undef KIND
+  }
+  __builtin_unreachable();
+}
 
 /* Fetches the next SPAN numbers of a row that will be updated later into the second-level cache. */
 enum { UPDATE_VECTORS = 4, SPAN = UPDATE_VECTORS * LANES, LINE = 16 /* floats in a cache line */ };
@@ -123,19 +155,13 @@ INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, in
 static int update_any(const optimizer_t *o, float decay, int64_t from, int64_t to, const float *gradient, float *w,
                       float *s0, float *s1, int64_t n, int64_t ahead) {
   switch (o->kind) {
-    case OPT_SGD:
-      return update_span(OPT_SGD, o, decay, from, to, gradient, w, s0, s1, n, ahead);
-    case OPT_MOMENTUM:
-      return update_span(OPT_MOMENTUM, o, decay, from, to, gradient, w, s0, s1, n, ahead);
-    case OPT_NESTEROV:
-      return update_span(OPT_NESTEROV, o, decay, from, to, gradient, w, s0, s1, n, ahead);
-    case OPT_RMSPROP:
-      return update_span(OPT_RMSPROP, o, decay, from, to, gradient, w, s0, s1, n, ahead);
-    case OPT_ADAM:
-      return update_span(OPT_ADAM, o, decay, from, to, gradient, w, s0, s1, n, ahead);
-    default:
-      return update_span(OPT_ADAMW, o, decay, from, to, gradient, w, s0, s1, n, ahead);
+#define KIND(word, states) \
+  case OPTIMIZER_##word:   \
+    return update_span(OPTIMIZER_##word, o, decay, from, to, gradient, w, s0, s1, n, ahead);
+    OPTIMIZERS(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
 }
 
 INLINE float decay_of(const weights_t *w, const optimizer_t *o) { return w->no_decay ? 0.0f : o->decay; }

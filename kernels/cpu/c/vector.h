@@ -14,6 +14,7 @@
 #include "kernels.h"
 
 #define INLINE static inline __attribute__((always_inline, unused))
+#define UNUSED __attribute__((unused))
 #define VECTOR_BYTES (LANES * 4)
 
 typedef float vf __attribute__((vector_size(VECTOR_BYTES)));
@@ -195,33 +196,6 @@ INLINE vf hyperbolic_tangent(vf x) {
   vf large = 1.0f - 2.0f / (exponential(2.0f * a) + 1.0f);
   large = (vf)((vi)large | ((vi)x & splat_int((int32_t)0x80000000)));
   return select_(a < 0.625f, small, large);
-}
-
-INLINE vf activate(int32_t activation, vf z) {
-  switch (activation) {
-    case ACT_SIGMOID:
-      return sigmoid(z);
-    case ACT_TANH:
-      return hyperbolic_tangent(z);
-    case ACT_RELU:
-      return select_(z > 0.0f, z, (vf){0} * z); /* 0 * z keeps NaN */
-    default:
-      return z;
-  }
-}
-
-/* Derivative of the activation, written with its value a. */
-INLINE vf activation_slope(int32_t activation, vf a) {
-  switch (activation) {
-    case ACT_SIGMOID:
-      return a * (1.0f - a);
-    case ACT_TANH:
-      return 1.0f - a * a;
-    case ACT_RELU:
-      return select_(a > 0.0f, splat(1.0f), splat(0.0f));
-    default:
-      return splat(1.0f);
-  }
 }
 
 /* kernels.Dot: eight lanes, added in its order. */

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 

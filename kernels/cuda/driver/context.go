@@ -39,7 +39,7 @@ import (
 
 	"gorgonia.org/cu"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // Context is a device's primary context, which all libraries of a process share.

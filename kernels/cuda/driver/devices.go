@@ -18,7 +18,7 @@ import (
 
 	"gorgonia.org/cu"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // Mode says who may use a device.

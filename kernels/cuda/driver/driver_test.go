@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/cu"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // A driver is loaded once in a process, and found by LD_LIBRARY_PATH as the process began. So tests with one run this binary

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // Kind says what an error means for what goes on.

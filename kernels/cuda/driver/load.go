@@ -16,7 +16,7 @@ import (
 	"sync"
 	"syscall"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 )
 
 // Oldest is the oldest version of the driver's interface that is supported, as cuDriverGetVersion counts: that of driver 525.

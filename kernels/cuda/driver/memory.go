@@ -47,11 +47,6 @@ func MemoryInfo() (free, total int64, err error) {
 	return int64(f), int64(t), err
 }
 
-// CopyToDevice copies from the host and returns when the source may be changed.
-func CopyToDevice(to Address, from unsafe.Pointer, bytes int64) error {
-	return failure("cuMemcpyHtoD", C.cuMemcpyHtoD(C.CUdeviceptr(to), from, C.size_t(bytes)))
-}
-
 // CopyToHost copies to the host and returns when it is done.
 func CopyToHost(to unsafe.Pointer, from Address, bytes int64) error {
 	return failure("cuMemcpyDtoH", C.cuMemcpyDtoH(to, C.CUdeviceptr(from), C.size_t(bytes)))

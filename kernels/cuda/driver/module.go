@@ -97,14 +97,6 @@ func (k Kernel) AllowShared(bytes int) error {
 		C.cuFuncSetAttribute(k.f, C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)))
 }
 
-// BlocksPerMultiprocessor tells how many blocks of a kernel run on a multiprocessor at once.
-func (k Kernel) BlocksPerMultiprocessor(threads, sharedBytes int) (int, error) {
-	var blocks C.int
-	err := failure("cuOccupancyMaxActiveBlocksPerMultiprocessor",
-		C.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, k.f, C.int(threads), C.size_t(sharedBytes)))
-	return int(blocks), err
-}
-
 // Dim is an extent of a grid or of a block; 0 means 1.
 type Dim struct{ X, Y, Z uint32 }
 

@@ -64,9 +64,3 @@ func (e Event) Happened() (bool, error) {
 	}
 	return err == nil, err
 }
-
-// Milliseconds is the time from one event with timing to another, both of which have happened.
-func Milliseconds(from, to Event) (float64, error) {
-	ms, err := from.e.Elapsed(to.e)
-	return ms, wrapped("cuEventElapsedTime", err)
-}

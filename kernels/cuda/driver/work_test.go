@@ -200,9 +200,7 @@ func order() any {
 		must(second.Synchronize())
 		happened, err := after.Happened()
 		must(err)
-		ms, err := Milliseconds(before, after)
-		must(err)
-		answer = append(answer, *(*float32)(host), happened, ms >= 0)
+		answer = append(answer, *(*float32)(host), happened)
 		*(*float32)(host) = 5
 		must(second.CopyToDeviceAsync(w.b, host, 4))
 		must(second.Fill8(w.b+4, 0, 4*numbers-4))
@@ -219,7 +217,7 @@ func order() any {
 }
 
 func TestStreamsWaitForEventsAndCopyPinnedMemory(t *testing.T) {
-	require.Equal(t, `[3,true,true,[5,0]]`, run(t, "order", emulator(t)))
+	require.Equal(t, `[3,true,[5,0]]`, run(t, "order", emulator(t)))
 }
 
 func peers() any {
@@ -254,18 +252,16 @@ func attributes() any {
 		info, err := w.fill.Info()
 		must(err)
 		must(w.fill.AllowShared(64 << 10))
-		blocks, err := w.fill.BlocksPerMultiprocessor(256, 0)
-		must(err)
 		free, total, err := MemoryInfo()
 		must(err)
 		_, err = Alloc(total + 1)
-		answer = append(answer, info.MostThreads, blocks > 0, free > 0 && free <= total, err.(*Error).Kind() == OutOfMemory)
+		answer = append(answer, info.MostThreads, free > 0 && free <= total, err.(*Error).Kind() == OutOfMemory)
 	})
 	return answer
 }
 
 func TestAttributesOfKernelsAndMemoryAreTold(t *testing.T) {
-	require.Equal(t, `[256,true,true,true]`, run(t, "attributes", emulator(t)))
+	require.Equal(t, `[256,true,true]`, run(t, "attributes", emulator(t)))
 }
 
 func lost() any {

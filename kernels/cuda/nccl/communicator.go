@@ -13,7 +13,7 @@ import (
 	"time"
 	"unsafe"
 
-	"dsstne/engine/fault"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 

@@ -17,6 +17,7 @@
 // fixed order), float32 mathematics, __ldg, bit casts and counts. Conversions between bits and numbers are to be written
 // with them, not with pointer casts.
 #pragma once
+#include "../../kinds.h"
 
 #ifdef __CUDACC__
 

@@ -3,43 +3,49 @@
 #include "philox.cuh"
 #include "step.cuh"
 
-enum { kLinear, kSigmoid, kTanh, kReLU };  // kernels.Activation
-
 struct Epilogue {
   const float *bias;  // [units], may be null
   int32_t present;    // 0: the sums are stored as they are
-  int32_t activation;
+  int32_t activation;  // ACTIVATION_<word>
   float dropout;
   uint32_t stream;
 };
 
 DEVICE float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
 
+// activate_<word>(z), and its derivative slope_<word>(a), computed from a = act(z).
+DEVICE float activate_linear(float z) { return z; }
+DEVICE float slope_linear(float) { return 1.0f; }
+
+DEVICE float activate_sigmoid(float z) { return sigmoid(z); }
+DEVICE float slope_sigmoid(float a) { return a * (1.0f - a); }
+
+DEVICE float activate_tanh(float z) { return tanhf(z); }
+DEVICE float slope_tanh(float a) { return 1.0f - a * a; }
+
+DEVICE float activate_relu(float z) { return z < 0.0f ? 0.0f : z; }  // NaN stays NaN
+DEVICE float slope_relu(float a) { return a == 0.0f ? 0.0f : 1.0f; }
+
 DEVICE float activate(int32_t kind, float z) {
   switch (kind) {
-    case kSigmoid:
-      return sigmoid(z);
-    case kTanh:
-      return tanhf(z);
-    case kReLU:
-      return z < 0.0f ? 0.0f : z;  // NaN stays NaN
-    default:
-      return z;
+#define KIND(word)        \
+  case ACTIVATION_##word: \
+    return activate_##word(z);
+    ACTIVATIONS(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
 }
 
-// act'(z), told from a = act(z). ReLU has slope 0 at 0.
 DEVICE float slope(int32_t kind, float a) {
   switch (kind) {
-    case kSigmoid:
-      return a * (1.0f - a);
-    case kTanh:
-      return 1.0f - a * a;
-    case kReLU:
-      return a == 0.0f ? 0.0f : 1.0f;
-    default:
-      return 1.0f;
+#define KIND(word)        \
+  case ACTIVATION_##word: \
+    return slope_##word(a);
+    ACTIVATIONS(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
 }
 
 // The factor of dropout of unit k in row u: 0, or 1 / (1 - p).

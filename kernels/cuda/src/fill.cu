@@ -1,5 +1,5 @@
-// Initial weights: the same bits as engine/random's. Integer arithmetic, then float32 or float64 operations in the same order;
-// nothing is fused, because the kernels are compiled without contraction. engine/random/normal.go explains logarithm, sine and
+// Initial weights: the same bits as internal/random's. Integer arithmetic, then float32 or float64 operations in the same order;
+// nothing is fused, because the kernels are compiled without contraction. internal/random/normal.go explains logarithm, sine and
 // cosine.
 #include "device.cuh"
 #include "philox.cuh"
@@ -10,11 +10,9 @@ struct FillArgs {
   int64_t columns;
   uint64_t seed;
   uint32_t stream;
-  int32_t kind;  // kernels.FillKind
+  int32_t kind;  // FILL_<word>
   float scale;
 };
-
-enum { kFillConstant, kFillUniform, kFillNormal };
 
 // ln x of a positive normal number.
 DEVICE double fill_logarithm(double x) {
@@ -78,6 +76,35 @@ DEVICE void fill_normal_pair(uint32_t first, uint32_t second, float deviation, f
   *y = float(0.0 + double(deviation) * (radius * sine));
 }
 
+// FILL(word) { ... } makes the numbers of four neighbouring columns.
+#define FILL(word) DEVICE void fill_##word(const FillArgs &a, int64_t row, int64_t four, float (&value)[4])
+
+FILL(constant) {
+  for (int i = 0; i < 4; i++) value[i] = a.scale;
+}
+
+FILL(uniform) {
+  const PhiloxWords x = philox(a.seed, uint32_t(four), uint32_t(row), 0, a.stream);
+  for (int i = 0; i < 4; i++) value[i] = -a.scale + (a.scale - -a.scale) * uniform(x.word[i]);
+}
+
+FILL(normal) {
+  const PhiloxWords x = philox(a.seed, uint32_t(four), uint32_t(row), 0, a.stream);
+  fill_normal_pair(x.word[0], x.word[1], a.scale, &value[0], &value[1]);
+  fill_normal_pair(x.word[2], x.word[3], a.scale, &value[2], &value[3]);
+}
+
+DEVICE void fill_numbers(const FillArgs &a, int64_t row, int64_t four, float (&value)[4]) {
+  switch (a.kind) {
+#define KIND(word)  \
+  case FILL_##word: \
+    return fill_##word(a, row, four, value);
+    FILLS(KIND)
+#undef KIND
+  }
+  __builtin_unreachable();
+}
+
 // out[r][c] = s, -s + 2 s U, or s N, where U and N are Philox's uniform and normal numbers at step 0, place (r, c).
 //
 // Mapping: a thread makes four neighbouring columns, which share one run of Philox. Blocks of 256 walk the fours of all rows.
@@ -88,16 +115,8 @@ KERNEL_BOUNDS(fill, FillArgs, 256, 1) {
   const int64_t fours = (a.columns + 3) / 4, all = a.rows * fours;
   for (int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; at < all; at += int64_t(gridDim.x) * blockDim.x) {
     const int64_t row = at / fours, four = at % fours;
-    float value[4] = {a.scale, a.scale, a.scale, a.scale};
-    if (a.kind != kFillConstant) {
-      const PhiloxWords x = philox(a.seed, uint32_t(four), uint32_t(row), 0, a.stream);
-      if (a.kind == kFillUniform) {
-        for (int i = 0; i < 4; i++) value[i] = -a.scale + (a.scale - -a.scale) * uniform(x.word[i]);
-      } else {
-        fill_normal_pair(x.word[0], x.word[1], a.scale, &value[0], &value[1]);
-        fill_normal_pair(x.word[2], x.word[3], a.scale, &value[2], &value[3]);
-      }
-    }
+    float value[4];
+    fill_numbers(a, row, four, value);
     float *out = a.out + row * a.columns + 4 * four;
     for (int i = 0; i < 4 && 4 * four + i < a.columns; i++) out[i] = value[i];
   }

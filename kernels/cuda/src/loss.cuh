@@ -2,11 +2,11 @@
 #pragma once
 #include "epilogue.cuh"
 
-enum { kSigmoidCrossEntropy, kScaledMarginal, kSoftmax, kSquared };  // kernels.LossKind
-
 struct Loss {
-  int32_t kind, normalize_rows;
+  int32_t kind;  // LOSS_<word>
+  int32_t normalize_rows;
   float weight, one_scale, zero_scale, one_target, zero_target;
+  int32_t term;  // of StepRecord.term_factors
 };
 
 struct LossAndDelta {
@@ -16,28 +16,38 @@ struct LossAndDelta {
 // ln(1 + exp(z)) without overflow.
 DEVICE float softplus(float z) { return fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z))); }
 
-// l(z, t) and dl/dz. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
+// LOSS(word) { ... } is l(z, t) and dl/dz. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
+#define LOSS(word) DEVICE LossAndDelta loss_##word(const Loss &l, float z, float t, float n, float log_sum_exp)
+
+LOSS(sigmoid) { return {softplus(z) - t * z, sigmoid(z) - t}; }
+
+LOSS(scaled_marginal) {
+  const float p = sigmoid(z);
+  if (t == 0.0f) {
+    if (!(p > l.zero_target)) return {0.0f, 0.0f};
+    return {l.zero_scale * softplus(z), l.zero_scale * p};
+  }
+  if (p >= l.one_target) return {0.0f, 0.0f};
+  const float scale = l.one_scale * t;
+  return {scale * softplus(-z), scale * (p - 1.0f)};
+}
+
+LOSS(softmax) {
+  if (n == 0.0f) return {0.0f, 0.0f};
+  if (l.normalize_rows) t = t / n, n = 1.0f;
+  const float x = z - log_sum_exp;  // at most 0 but for rounding, which may be large in bfloat16
+  return {t * (log_sum_exp - z), n * expf(x > 0.0f ? 0.0f : x) - t};
+}
+
+LOSS(squared) { return {0.5f * (z - t) * (z - t), z - t}; }
+
 DEVICE LossAndDelta loss_of(const Loss &l, float z, float t, float n, float log_sum_exp) {
   switch (l.kind) {
-    case kSigmoidCrossEntropy:
-      return {softplus(z) - t * z, sigmoid(z) - t};
-    case kScaledMarginal: {
-      const float p = sigmoid(z);
-      if (t == 0.0f) {
-        if (!(p > l.zero_target)) return {0.0f, 0.0f};
-        return {l.zero_scale * softplus(z), l.zero_scale * p};
-      }
-      if (p >= l.one_target) return {0.0f, 0.0f};
-      const float scale = l.one_scale * t;
-      return {scale * softplus(-z), scale * (p - 1.0f)};
-    }
-    case kSoftmax: {
-      if (n == 0.0f) return {0.0f, 0.0f};
-      if (l.normalize_rows) t = t / n, n = 1.0f;
-      const float x = z - log_sum_exp;  // at most 0 but for rounding, which may be large in bfloat16
-      return {t * (log_sum_exp - z), n * expf(x > 0.0f ? 0.0f : x) - t};
-    }
-    default:
-      return {0.5f * (z - t) * (z - t), z - t};
+#define KIND(word)  \
+  case LOSS_##word: \
+    return loss_##word(l, z, t, n, log_sum_exp);
+    LOSSES(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
 }

@@ -1,15 +1,15 @@
 // Ranking metrics of the recommendations of each row, and what is added up of them: kernels.RankingMetrics.
 #include "step.cuh"
 
-enum MetricKind { kPrecision, kRecall, kTruncatedRecall, kNDCG, kHitRate, kMRR, kMAP, kCoverage };
-
 struct Metric {
   int64_t cut;   // the k of recall@k
   int64_t seen;  // of coverage: where its bits begin in totals
-  int32_t kind, unused;
+  int32_t kind;  // METRIC_<word>
+  int32_t unused;
 };
 
 constexpr int kMostMetrics = 128, kMetricWarps = 8;
+constexpr int64_t kNoValue = 0x7ff8000000000001;  // kernels.NoValue
 
 struct MetricsArgs {
   const StepRecord *step;
@@ -29,24 +29,30 @@ struct Counted {
   double gain, precisions;
 };
 
+// METRIC(word) { ... } is the metric of a row with targets, of which `reachable` fit in the list.
+#define METRIC(word)                                                                                    \
+  DEVICE double metric_##word(const MetricsArgs &a, const Metric &m, const Counted &c, int64_t targets, \
+                              int64_t reachable)
+
+METRIC(precision) { return double(c.hits) / double(m.cut); }
+METRIC(recall) { return double(c.hits) / double(targets); }
+METRIC(truncated_recall) { return double(c.hits) / double(reachable); }
+METRIC(ndcg) { return c.gain / a.discounts[a.k + reachable]; }
+METRIC(hit_rate) { return c.hits > 0 ? 1.0 : 0.0; }
+METRIC(mrr) { return c.hits > 0 ? 1.0 / double(c.first) : 0.0; }
+METRIC(map) { return c.precisions / double(reachable); }
+METRIC(coverage) { return __longlong_as_double(kNoValue); }  // it has none of one row
+
 DEVICE double value_of(const MetricsArgs &a, const Metric &m, const Counted &c, int64_t targets) {
   const int64_t reachable = m.cut < targets ? m.cut : targets;
   switch (m.kind) {
-    case kPrecision:
-      return double(c.hits) / double(m.cut);
-    case kRecall:
-      return double(c.hits) / double(targets);
-    case kTruncatedRecall:
-      return double(c.hits) / double(reachable);
-    case kNDCG:
-      return c.gain / a.discounts[a.k + reachable];
-    case kHitRate:
-      return c.hits > 0 ? 1.0 : 0.0;
-    case kMRR:
-      return c.hits > 0 ? 1.0 / double(c.first) : 0.0;
-    default:
-      return c.precisions / double(reachable);
+#define KIND(word)    \
+  case METRIC_##word: \
+    return metric_##word(a, m, c, targets, reachable);
+    METRICS(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
 }
 
 // sum += value, in units of 2^-62: integers add up to the same in whatever order rows come.
@@ -93,14 +99,14 @@ KERNEL_BOUNDS(ranking_metrics, MetricsArgs, 32 * kMetricWarps, 4) {
         c.precisions += double(c.hits) / double(i + 1);
       }
       for (int32_t n = first; n < end; n++) {
-        if (a.metric[n].kind != kCoverage || !is_listed || at + lane >= a.metric[n].cut) continue;
+        if (a.metric[n].kind != METRIC_coverage || !is_listed || at + lane >= a.metric[n].cut) continue;
         atomicOr(a.totals + a.metric[n].seen + item / 64, 1ull << (item % 64));
       }
       more = missing == 0;
     }
     if (!mine) continue;
-    const bool has = count > 0 && m.kind != kCoverage;
-    const double value = has ? value_of(a, m, c, count) : __longlong_as_double(0x7ff8000000000001ll);
+    const bool has = count > 0 && m.kind != METRIC_coverage;
+    const double value = has ? value_of(a, m, c, count) : __longlong_as_double(kNoValue);
     if (has) add_fixed(a.totals + 2 * (first + lane), value);
     if (a.values) a.values[u * a.stride + first + lane] = value;
   }

@@ -19,7 +19,10 @@ DEVICE float finish_logit(const Finish &f, float z, int64_t u, int64_t first, in
 enum { kFailLogit, kFailLoss };
 
 // r, the weight of a row of the batch in loss and gradient.
-DEVICE float row_weight(const StepRecord *step, const Loss &kind) { return kind.weight / float(step->whole); }
+DEVICE float row_weight(const StepRecord *step, const Loss &kind) {
+  const float factor = step->term_factors ? step->term_factors[kind.term] : 1.0f;
+  return kind.weight * factor / float(step->whole);
+}
 
 // Where an item's gradient goes: to the update, or with a weight that an input shares to the input's op.
 struct ItemGradient {

@@ -39,7 +39,7 @@ KERNEL_BOUNDS(pack_rows, PackArgs, 128, 8) {
   const bool inside = u < (a.valid < 0 ? step->rows : a.valid) && k < a.columns;
   const float x = inside ? a.x[u * a.columns + k] : 0.0f;
   const int64_t at = u * a.padded + k;
-  if (a.precision == kBFloat16)
+  if (a.precision == PRECISION_bfloat16)
     static_cast<uint16_t *>(a.to)[at] = to_bf16(normal(x));
   else
     static_cast<float *>(a.to)[at] = narrowed(x, a.precision);

@@ -1,4 +1,4 @@
-// Random numbers as a function of their place, the same bits as engine/random's: Philox4x32-10 (Salmon, Moraes, Dror and
+// Random numbers as a function of their place, the same bits as internal/random's: Philox4x32-10 (Salmon, Moraes, Dror and
 // Shaw, SC 2011), counted by (column / 4, row, step, stream); word column % 4 belongs to the column.
 #pragma once
 #include "device.cuh"

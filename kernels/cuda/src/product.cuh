@@ -15,15 +15,16 @@ struct Operand {
   int64_t extent;  // of i; beyond it are zeros
 };
 
-enum { kFloat32, kBFloat16, kTensorFloat32 };  // kernels.Precision
-
 // x without the numbers below the normal ones, which products in bfloat16 take for zero.
 DEVICE float normal(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
 
 // x as products of a precision see it.
 DEVICE float narrowed(float x, int32_t precision) {
-  if (precision == kTensorFloat32) return __uint_as_float(to_tf32(x));
-  return precision == kBFloat16 ? from_bf16(to_bf16(normal(x))) : x;
+#define KIND(word) +1
+  static_assert(PRECISIONS(KIND) == 3, "a precision is missing here");
+#undef KIND
+  if (precision == PRECISION_tensorfloat32) return __uint_as_float(to_tf32(x));
+  return precision == PRECISION_bfloat16 ? from_bf16(to_bf16(normal(x))) : x;
 }
 
 // Fetches rows first .. first + 63 of an operand, columns k .. k + 15, to slab[k][row].

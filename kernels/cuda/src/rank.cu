@@ -96,6 +96,69 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
   }
 }
 
+constexpr int kSparseTile = 1024;
+
+struct SparseScoresArgs {
+  const StepRecord *step;
+  const int64_t *offsets;  // of the rows of W; null: values is [rows of W, columns]
+  const int32_t *indices;
+  const float *values;
+  const float *bias;  // [I], may be null
+  float *out;         // [rows, stride]
+  int64_t rows, row, first, items, stride;  // rows from that one of the batch on; items first .. first + items
+  int64_t columns, column;                  // of W, and the one that is item `first`
+  int64_t slot;
+};
+
+// Where the entries of a row of W from a column on begin.
+DEVICE int64_t entry_from(const int32_t *indices, int64_t begin, int64_t end, int64_t column) {
+  while (begin < end) {
+    const int64_t middle = (begin + end) / 2;
+    if (indices[middle] < column)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin;
+}
+
+// score_ui = float32(sum over the stored j of row u, ascending, of x_uj W[j, i] + b_i): kernels.SparseSource.
+//
+// Mapping: block (x, y) has row x of the batch and 1024 items, whose sums stay in shared memory. For each stored j the threads go
+// along row j of W, each adding to items of its own; the columns of a stored row differ, so no two add to the same sum, and a
+// barrier between rows keeps their order.
+// Bytes: reads nnz(x) 4 an item of a dense W, 8 an entry of a stored one, and writes 4 an item: bound by the reads.
+// Source: kernels/ranking.go, SparseSource; scheme: own.
+KERNEL_BOUNDS(sparse_scores, SparseScoresArgs, 256, 4) {
+  SHARED(double, sum, [kSparseTile]);
+  const int64_t u = blockIdx.x;
+  if (u >= rows_from(a.step, a.row, a.rows)) return;
+  const SparseRecord &batch = a.step->slots[a.slot];
+  const int64_t entry = batch.offsets[a.row + u], last = batch.offsets[a.row + u + 1];
+  for (int64_t tile = int64_t(blockIdx.y) * kSparseTile; tile < a.items; tile += int64_t(gridDim.y) * kSparseTile) {
+    const int64_t left = a.items - tile, n = left < kSparseTile ? left : kSparseTile, from = a.column + tile;
+    for (int64_t t = threadIdx.x; t < n; t += blockDim.x) sum[t] = 0.0;
+    __syncthreads();
+    for (int64_t e = entry; e < last; e++) {
+      const int64_t j = batch.indices[e];
+      const double x = batch.values[e];
+      if (a.offsets) {
+        const int64_t end = a.offsets[j + 1];
+        for (int64_t at = entry_from(a.indices, a.offsets[j], end, from) + threadIdx.x;
+             at < end && a.indices[at] < from + n; at += blockDim.x)
+          sum[a.indices[at] - from] = fma(x, double(a.values[at]), sum[a.indices[at] - from]);
+        __syncthreads();
+      } else {
+        const float *w = a.values + j * a.columns + from;
+        for (int64_t t = threadIdx.x; t < n; t += blockDim.x) sum[t] = fma(x, double(w[t]), sum[t]);
+      }
+    }
+    for (int64_t t = threadIdx.x; t < n; t += blockDim.x)
+      a.out[u * a.stride + tile + t] = float(sum[t] + double(a.bias ? a.bias[a.first + tile + t] : 0.0f));
+    __syncthreads();
+  }
+}
+
 struct SelectArgs {
   const StepRecord *step;
   const float *scores;      // [rows, stride] of items first .. first + items

@@ -3,10 +3,8 @@
 #pragma once
 #include "step.cuh"
 
-enum { kSGD, kMomentum, kNesterov, kRMSProp, kAdam, kAdamW };  // kernels.OptimizerKind
-
 struct Optimizer {
-  int32_t kind;
+  int32_t kind;  // OPTIMIZER_<word>
   float momentum, beta1, beta2, epsilon, decay;
 };
 
@@ -21,36 +19,64 @@ struct Weights {
   Optimizer optimizer;
 };
 
-DEVICE int states_of(int32_t kind) { return kind == kSGD ? 0 : kind <= kRMSProp ? 1 : 2; }
+// OPTIMIZER(word) { ... } is one step on a weight w with states a and b and gradient g, without weight decay as yet.
+#define OPTIMIZER(word) \
+  DEVICE void update_##word(const Optimizer &o, const Rates &r, float g, float &w, float &a, float &b)
 
-// One step of the rule on a weight w with states a and b and gradient g.
+OPTIMIZER(sgd) {
+  g += o.decay * w;
+  w -= r.learning_rate * g;
+}
+
+OPTIMIZER(momentum) {
+  g += o.decay * w;
+  a = o.momentum * a - r.learning_rate * g;
+  w += a;
+}
+
+OPTIMIZER(nesterov) {
+  g += o.decay * w;
+  a = o.momentum * a - r.learning_rate * g;
+  w += o.momentum * a - r.learning_rate * g;
+}
+
+OPTIMIZER(rmsprop) {
+  g += o.decay * w;
+  a = o.beta2 * a + (1.0f - o.beta2) * g * g;
+  w -= r.learning_rate * g / (sqrtf(a) + o.epsilon);
+}
+
+DEVICE void adam(const Optimizer &o, const Rates &r, float g, float &w, float &a, float &b) {
+  a = o.beta1 * a + (1.0f - o.beta1) * g;
+  b = o.beta2 * b + (1.0f - o.beta2) * g * g;
+  w -= r.learning_rate * r.scale1 * a / (sqrtf(r.scale2 * b) + o.epsilon);
+}
+
+OPTIMIZER(adam) { adam(o, r, g + o.decay * w, w, a, b); }
+
+OPTIMIZER(adamw) {
+  w -= r.learning_rate * o.decay * w;
+  adam(o, r, g, w, a, b);
+}
+
+// One step of the rule.
 DEVICE void apply_rule(const Optimizer &o, const Rates &r, float g, float &w, float &a, float &b) {
-  const float rate = r.learning_rate;
-  if (o.kind == kAdamW)
-    w -= rate * o.decay * w;
-  else
-    g += o.decay * w;
   switch (o.kind) {
-    case kSGD:
-      w -= rate * g;
-      break;
-    case kMomentum:
-      a = o.momentum * a - rate * g;
-      w += a;
-      break;
-    case kNesterov:
-      a = o.momentum * a - rate * g;
-      w += o.momentum * a - rate * g;
-      break;
-    case kRMSProp:
-      a = o.beta2 * a + (1.0f - o.beta2) * g * g;
-      w -= rate * g / (sqrtf(a) + o.epsilon);
-      break;
-    default:
-      a = o.beta1 * a + (1.0f - o.beta1) * g;
-      b = o.beta2 * b + (1.0f - o.beta2) * g * g;
-      w -= rate * r.scale1 * a / (sqrtf(r.scale2 * b) + o.epsilon);
+#define KIND(word, states) \
+  case OPTIMIZER_##word:   \
+    return update_##word(o, r, g, w, a, b);
+    OPTIMIZERS(KIND)
+#undef KIND
   }
+  __builtin_unreachable();
+}
+
+// How many states a weight has: two bits for each kind, since a switch would be branches.
+DEVICE int states_of(int32_t kind) {
+#define KIND(word, states) | uint32_t(states) << 2 * OPTIMIZER_##word
+  constexpr uint32_t all = 0 OPTIMIZERS(KIND);
+#undef KIND
+  return int(all >> 2 * kind & 3);
 }
 
 enum { kFailGradient, kFailWeight };

@@ -139,31 +139,31 @@ func prepare(r *request) (func(int) error, answer, error) {
 		Number: 1, Rows: r.Rows, Training: true, Loss: make([]float64, 1), RatesFrom: 1,
 		Rates: []kernels.Rates{o.RatesAt(1, 1e-5)}, Sparse: []*kernels.SparseBatch{nil},
 	}
-	var run func() error
+	var run []kernels.Op
 	switch r.Op {
 	case "output":
-		run = output(d, &m, r, kernels.LossKind(loss), o, w, step)
+		run = output(d, &m, r, kernels.LossKind(loss), o, w)
 	case "gather":
 		op := &kernels.Gather{Weight: w, Out: m.filled(r.Rows*r.Units, 0)}
-		run = func() error { return d.Gather(op, step) }
+		run = []kernels.Op{op}
 	case "scatter":
 		op := &kernels.Scatter{Weight: w, DZ: m.filled(r.Rows*r.Units, 1e-3), Optimizer: o}
 		op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
-		run = func() error { return d.Scatter(op, step) }
+		run = []kernels.Op{op}
 	default:
 		return nil, answer{}, fmt.Errorf("op %q is not known", r.Op)
 	}
 	if m.err != nil {
 		return nil, answer{}, m.err
 	}
-	var list kernels.List
+	list := &kernels.List{Sections: []kernels.Section{{Rows: r.Rows, Ops: run}}}
 	return func(number int) error {
 		step.Sparse[0] = batches[number%len(batches)]
-		return d.Run(&list, step, run)
+		return d.Run(kernels.Rank{Device: d}, list, step)
 	}, touched, nil
 }
 
-func output(d kernels.Device, m *maker, r *request, loss kernels.LossKind, o kernels.Optimizer, w *kernels.Weights, step *kernels.Step) func() error {
+func output(d kernels.Device, m *maker, r *request, loss kernels.LossKind, o kernels.Optimizer, w *kernels.Weights) []kernels.Op {
 	bias := m.weights("b", r.Items, 1, o.States())
 	bias.NoDecay = true
 	op := &kernels.Output{
@@ -175,12 +175,8 @@ func output(d kernels.Device, m *maker, r *request, loss kernels.LossKind, o ker
 		op.Stats, op.Continues = m.filled(2*r.Rows, 0), true
 	}
 	op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
-	return func() error {
-		if op.Loss.NeedsStats() {
-			if err := d.OutputStats(op, step); err != nil {
-				return err
-			}
-		}
-		return d.OutputStep(op, step)
+	if op.Loss.NeedsStats() {
+		return []kernels.Op{kernels.OutputStats{Output: op}, kernels.OutputStep{Output: op}}
 	}
+	return []kernels.Op{kernels.OutputStep{Output: op}}
 }

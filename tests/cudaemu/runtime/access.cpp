@@ -65,7 +65,7 @@ __attribute__((noinline, cold)) void report_race(uintptr_t p, size_t n, Kind kin
   report(Failure::race, p, n, kind, text);
 }
 
-void check_shared(uintptr_t p, size_t n, size_t alignment, Kind kind) {
+void check_shared_slowly(uintptr_t p, size_t n, size_t alignment, Kind kind) {
   Engine &e = *engine;
   Fibre &self = *e.current;
   Block &block = *self.block;
@@ -132,6 +132,44 @@ void check_shared(uintptr_t p, size_t n, size_t alignment, Kind kind) {
   }
 }
 
+// Most accesses: aligned, to bytes that nobody else writes between two barriers, and of which the record of readers says
+// all that it can. What is noted of words before one that is not like this is noted again in the same way.
+template <size_t n>
+inline void check_shared(uintptr_t p, Kind kind) {
+  Engine &e = *engine;
+  const size_t offset = p - e.shared_base;
+  const Fibre &self = *e.current;
+  const Block &block = *self.block;
+  const uint32_t barriers = block.interval;
+  const uint16_t me = self.thread + 1, warp = self.thread / 32, interval = block.warps[warp].interval;
+  const uint8_t bytes = uint8_t(((1u << (n < 4 ? n : 4)) - 1) << offset % 4);
+  bool usual = offset % n == 0;
+  for (size_t i = 0; usual && i < (n + 3) / 4; i++) {
+    SharedWord &w = block.shared.words[offset / 4 + i];
+    usual = (w.valid & bytes) == bytes && (w.write_interval != barriers || w.writer == me);
+    if (kind == Kind::write) {
+      usual = usual && (w.read_interval != barriers || w.reader == me);
+      if (!usual) break;
+      w.written |= bytes;
+      w.write_interval = barriers;
+      w.writer = me;
+      w.writer_interval = interval;
+      w.write_bytes = bytes;
+    } else if ((w.written & bytes) != bytes || !usual) {
+      usual = false;
+    } else if (w.read_interval != barriers) {
+      w.read_interval = barriers;
+      w.reader_interval = interval;
+      w.reader = me;
+      w.read_bytes = bytes;
+    } else {
+      usual = w.reader_interval == interval && (w.reader == me || w.reader == kMany || w.reader == kManyInWarp + warp);
+      if (usual) w.read_bytes |= bytes;
+    }
+  }
+  if (__builtin_expect(!usual, 0)) check_shared_slowly(p, n, n, kind);
+}
+
 // ---- the rest ----
 
 __attribute__((noinline)) void check_other(uintptr_t p, size_t n, size_t alignment, Kind kind) {
@@ -184,14 +222,14 @@ inline void check(uintptr_t p, Kind kind) {
     return;
   }
   if (on_stack(p)) return;
-  if (p - e.shared_base < e.shared_bytes) return check_shared(p, n, n, kind);
+  if (p - e.shared_base < e.shared_bytes) return check_shared<n>(p, kind);
   check_other(p, n, n, kind);
 }
 
 void check_any(uintptr_t p, size_t n, Kind kind, size_t alignment = 1) {
   Engine &e = *engine;
   if (on_stack(p)) return;
-  if (p - e.shared_base < e.shared_bytes) return check_shared(p, n, alignment, kind);
+  if (p - e.shared_base < e.shared_bytes) return check_shared_slowly(p, n, alignment, kind);
   check_other(p, n, alignment, kind);
   if (e.touches) check_blocks(p, n, kind);
 }

@@ -1,0 +1,137 @@
+package csr
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"dsstne/internal/fault"
+	"dsstne/kernels"
+)
+
+// deviceBlock is about how many entries a block of DeviceData has.
+const deviceBlock = 1 << 20
+
+// DeviceData describes the columns first .. end of a source as a device keeps them; scaled: with what Reader.Scaling needs.
+func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
+	whole := first == 0 && end == s.Columns()
+	statistics := s.Statistics()
+	entries := statistics.NonZeros
+	if !whole {
+		var err error
+		if entries, err = entriesWithin(s, int32(first), int32(end)); err != nil {
+			return kernels.Data{}, err
+		}
+	}
+	d := &deviceData{source: s, first: int32(first), end: int32(end), most: entries, onlyOnes: statistics.onlyOnes()}
+	return kernels.Data{
+		Rows: s.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes, Scaled: scaled, Whole: whole,
+		Blocks: func(each func(kernels.DataBlock) error) error { return d.blocks(scaled, each) },
+	}, nil
+}
+
+// entriesWithin counts the entries of some columns.
+func entriesWithin(s Source, first, end int32) (int64, error) {
+	var total atomic.Int64
+	err := eachBlock(s.Rows(), s.Statistics().NonZeros, 0, func() (func(first, end int64) error, func()) {
+		var b block
+		n := 0
+		visit := func(from, to int64) error {
+			err := b.read(s, from, to)
+			begin := 0
+			for _, stop := range b.Ends {
+				_, size := within(b.Indices[begin:stop], first, end)
+				begin, n = stop, n+size
+			}
+			return err
+		}
+		return visit, func() { total.Add(int64(n)) }
+	})
+	return total.Load(), err
+}
+
+// within finds the columns first .. end of a row: where they begin, and how many there are.
+func within(columns []int32, first, end int32) (from, size int) {
+	from, _ = slices.BinarySearch(columns, first)
+	size, _ = slices.BinarySearch(columns[from:], end)
+	return from, size
+}
+
+// deviceData reads a source for a device.
+type deviceData struct {
+	source     Source
+	first, end int32
+	most       int64
+	onlyOnes   bool
+	rows       block
+	block      kernels.DataBlock
+	read       int64
+}
+
+func (d *deviceData) blocks(scaled bool, each func(kernels.DataBlock) error) error {
+	d.read, d.block = 0, kernels.DataBlock{}
+	rows := d.source.Rows()
+	size := blockRows(rows, d.source.Statistics().NonZeros)
+	for first := int64(0); first < rows; first += size {
+		if err := d.rows.read(d.source, first, min(first+size, rows)); err != nil {
+			return err
+		}
+		begin := 0
+		for n, stop := range d.rows.Ends {
+			row := first + int64(n)
+			if err := d.appendRow(row, d.rows.Indices[begin:stop], d.rows.Values[begin:stop], scaled); err != nil {
+				return err
+			}
+			begin = stop
+			if len(d.block.Indices)+len(d.block.Lengths) >= deviceBlock || row == rows-1 {
+				if err := each(d.block); err != nil {
+					return err
+				}
+				d.clear()
+			}
+		}
+	}
+	return nil
+}
+
+// appendRow appends a row to the block; it changes the values.
+func (d *deviceData) appendRow(row int64, columns []int32, values []float32, scaled bool) error {
+	b := &d.block
+	from, size := within(columns, d.first, d.end)
+	for _, column := range columns[from : from+size] {
+		b.Indices = append(b.Indices, column-d.first)
+	}
+	b.Lengths = append(b.Lengths, int32(size))
+	if d.read += int64(size); d.read > d.most {
+		return fault.New(fault.InvalidData, "row %d grew while it was read: the matrix must not be changed while it is in use", row)
+	}
+	if d.onlyOnes {
+		if i := slices.IndexFunc(values, func(v float32) bool { return v != 1 }); i >= 0 {
+			return fault.New(fault.InvalidData, "row %d, column %d: the value became %g: the matrix must not be changed while it is in use",
+				row, columns[i], values[i])
+		}
+	} else {
+		b.Values = append(b.Values, values[from:from+size]...)
+	}
+	b.Sums = append(b.Sums, sumOf(values))
+	if scaled {
+		norm := inverseNorm(values)
+		sum, _ := multiply(values, norm)
+		b.Norms, b.ScaledSums = append(b.Norms, norm), append(b.ScaledSums, sum)
+	}
+	return nil
+}
+
+// sumOf is the sum that multiply by 1 gives.
+func sumOf(values []float32) float32 {
+	total := 0.0
+	for _, value := range values {
+		total += float64(value)
+	}
+	return float32(total)
+}
+
+func (d *deviceData) clear() {
+	b := &d.block
+	b.Lengths, b.Indices, b.Values = b.Lengths[:0], b.Indices[:0], b.Values[:0]
+	b.Sums, b.Norms, b.ScaledSums = b.Sums[:0], b.Norms[:0], b.ScaledSums[:0]
+}

@@ -1,0 +1,67 @@
+package csr
+
+// Source is the rows of a sparse matrix, wherever they are stored: Matrix and Blocks hold them, Slice and Select choose
+// some rows of another source. Reading is safe from any number of goroutines.
+//
+// The methods are what only the place of the rows can answer. What can be computed from the answers is written once, for
+// every source: Reader makes batches, MaxBatchEntries bounds them, FirstOutside checks values, DeviceData describes the rows
+// to a device that keeps a copy. No method returns whole arrays, so a source need not have them: the functions read block by
+// block, in the order of the rows.
+//
+// Values that implement Source are pointers: callers compare them, and use them as keys of maps.
+type Source interface {
+	// Rows is the number of rows.
+	Rows() int64
+	// Columns is the number of columns; every index is below it.
+	Columns() int64
+	// Statistics describes all rows as they were when they were validated.
+	Statistics() Statistics
+	// RowLength is the number of entries that are stored in a row now, 0 <= row < Rows. If it is not valid or cannot be read,
+	// it may be any number: reading the row reports the error.
+	RowLength(row int64) int64
+	// Read appends the rows to dst, in canonical form, as Matrix.AppendRow does it. A row may appear more than once. After a
+	// failure dst has the rows before the one that failed. Errors name a row by its number in the matrix that stores it. Read
+	// may overwrite rows.
+	Read(rows []int64, dst *Entries) error
+	// Use counts a user, who keeps the source from being closed until Unuse; it fails when the source is closed.
+	Use() error
+	// Unuse ends one successful Use.
+	Unuse()
+}
+
+// Statistics describes all rows of a source. The rows of a Slice or Select have the bounds of the source that they come from.
+type Statistics struct {
+	NonZeros         int64   // stored entries, duplicates and stored zeros included
+	Bytes            int64   // size of the memory that holds the rows
+	Longest          int64   // no row has more stored entries
+	Minimum, Maximum float64 // no stored value is outside, NaN aside; 0 if there is none
+	HasValues        bool    // false: every stored value is 1
+	Canonical        bool    // every row has strictly ascending columns: no duplicates
+	AllowNotFinite   bool    // NaN and infinite values are data
+}
+
+// onlyOnes reports whether every value of a canonical row is 1.
+func (s Statistics) onlyOnes() bool {
+	return !s.HasValues || s.Canonical && !s.AllowNotFinite && s.Minimum == 1 && s.Maximum == 1
+}
+
+// within reports whether no value of a canonical row can be outside low .. high.
+func (s Statistics) within(low, high float64) bool {
+	return s.Canonical && !s.AllowNotFinite && s.Minimum >= low && s.Maximum <= high
+}
+
+// block holds consecutive rows of a source.
+type block struct {
+	Entries
+	rows []int64
+}
+
+// read fills the block with the rows first up to end of a source; after a failure it has the rows before the one that failed.
+func (b *block) read(s Source, first, end int64) error {
+	b.rows = b.rows[:0]
+	for row := first; row < end; row++ {
+		b.rows = append(b.rows, row)
+	}
+	b.Reset()
+	return s.Read(b.rows, &b.Entries)
+}

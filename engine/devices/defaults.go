@@ -1,0 +1,103 @@
+package devices
+
+import (
+	"sync"
+
+	"dsstne/kernels"
+)
+
+// defaults are the process-wide settings of Configure.
+var defaults struct {
+	sync.Mutex
+	threads        int
+	instructionSet string
+}
+
+// Configure sets what later devices use unless told otherwise; 0 and "auto" mean automatic. Threads below 0 and an empty
+// instruction set stay as they were.
+func Configure(threads int, instructionSet string) error {
+	device, err := host().Open(0, kernels.Options{Threads: 1, InstructionSet: instructionSet})
+	if err != nil {
+		return err
+	}
+	if err := device.Close(); err != nil {
+		return err
+	}
+	defaults.Lock()
+	defer defaults.Unlock()
+	if threads >= 0 {
+		defaults.threads = threads
+	}
+	if instructionSet != "" {
+		defaults.instructionSet = instructionSet
+	}
+	return nil
+}
+
+// Threads is n, or the default of Configure if n is 0, which is 0 again if that is automatic.
+func Threads(n int) int {
+	defaults.Lock()
+	defer defaults.Unlock()
+	if n == 0 {
+		n = defaults.threads
+	}
+	return n
+}
+
+// openHost makes the host ready, as number id of so many virtual devices, with the defaults of Configure.
+func openHost(id, of, threads int, precision kernels.Precision) (kernels.Device, error) {
+	o := kernels.Options{Threads: Threads(threads), Of: of, Precision: precision}
+	defaults.Lock()
+	o.InstructionSet = defaults.instructionSet
+	defaults.Unlock()
+	return host().Open(id, o)
+}
+
+// host is the backend that computes where there is no accelerator.
+func host() kernels.Backend {
+	list := withRole(kernels.Host)
+	return list[0]
+}
+
+// withRole lists the backends with a role.
+func withRole(role kernels.Role) (list []kernels.Backend) {
+	for _, b := range kernels.Registered() {
+		if b.Role() == role {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// List describes the devices of all backends that compute for users, as a trainer would open them, and says why absent ones
+// are absent.
+func List() []kernels.DeviceInfo {
+	list := []kernels.DeviceInfo{configured()}
+	for _, b := range withRole(kernels.Accelerator) {
+		list = append(list, b.Devices()...)
+	}
+	return list
+}
+
+// Extras are those of the backends that compute for users.
+func Extras() []kernels.Extra {
+	list := []kernels.Extra{}
+	for _, b := range kernels.Registered() {
+		list = append(list, b.Extras()...)
+	}
+	return list
+}
+
+// configured describes the host with the defaults of Configure.
+func configured() kernels.DeviceInfo {
+	info := host().Devices()[0]
+	device, err := openHost(0, 1, 0, kernels.Float32)
+	if err != nil {
+		return info // Configure has tried it, so this cannot be; and a description must not fail
+	}
+	available := info.Available
+	info = device.Info()
+	info.Available = available
+	_ = device.Close()
+	return info
+}

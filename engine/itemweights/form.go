@@ -1,0 +1,167 @@
+package itemweights
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+
+	"dsstne/engine/program"
+	"dsstne/engine/strictjson"
+	"dsstne/engine/tensor"
+	"dsstne/kernels"
+)
+
+// Kind is the word of the definition.
+const Kind = "item_weights"
+
+// The layers, by index and name.
+const (
+	inputLayer  = 0
+	outputLayer = 1
+	inputName   = "input"
+	outputName  = "output"
+)
+
+// Names of the tensors; a stored W is three.
+const (
+	weightName  = "weight"
+	offsetsName = weightName + ".offsets" // I64 [items + 1]
+	indicesName = weightName + ".indices" // I32 [entries]
+	valuesName  = weightName + ".values"  // F32 [entries]
+	biasName    = "bias"
+)
+
+// Storage says how W is stored.
+type Storage int
+
+// Dense is F32 [items, items]; CSR the entries of each row; None is no W.
+const (
+	Dense Storage = iota
+	CSR
+	None
+)
+
+var storageWords = []string{"dense", "csr", "none"}
+
+// Form is a checked definition.
+type Form struct {
+	Items   int64
+	Weight  Storage
+	Entries int64 // of CSR
+	Bias    bool
+}
+
+// Parse reads a definition. Its errors, of kind fault.InvalidArgument, name the key, the value and what is allowed.
+func Parse(text []byte) (*Form, error) {
+	o, err := strictjson.Parse(text, "model definition")
+	if err != nil {
+		return nil, err
+	}
+	o.Require("kind", "items")
+	o.Word("kind", Kind, Kind)
+	f := &Form{Items: o.Int("items", 1, strictjson.Between(1, math.MaxInt32))}
+	f.Weight = Storage(slices.Index(storageWords, o.Word("weight", storageWords[Dense], storageWords...)))
+	f.Bias = o.Bool("bias", false)
+	if f.Weight == CSR {
+		o.Require("entries")
+		f.Entries = o.Int("entries", 0, strictjson.Between(0, float64(f.Items)*float64(f.Items)))
+	} else {
+		o.Refuse("entries", `is given, but only a "csr" weight has stored entries`)
+	}
+	if f.Weight == None && !f.Bias {
+		o.Fail("weight", `is "none" and there is no bias, so there is nothing to score with`)
+	}
+	return f, o.Done()
+}
+
+// JSON is the complete definition.
+func (f *Form) JSON() []byte {
+	var entries *int64
+	if f.Weight == CSR {
+		entries = &f.Entries
+	}
+	text, err := json.Marshal(struct {
+		Kind    string `json:"kind"`
+		Items   int64  `json:"items"`
+		Weight  string `json:"weight"`
+		Entries *int64 `json:"entries,omitempty"`
+		Bias    bool   `json:"bias"`
+	}{Kind, f.Items, storageWords[f.Weight], entries, f.Bias})
+	if err != nil {
+		panic(err) // numbers and words can be written
+	}
+	return text
+}
+
+// Ports are an input and an output layer, whose units are the items.
+func (f *Form) Ports() []program.Port {
+	out := program.Port{Name: outputName, Kind: "output", Size: f.Items, Scores: true}
+	if f.Weight != None {
+		out.Weights = []string{weightName}
+	}
+	return []program.Port{{Name: inputName, Kind: "input", Size: f.Items, Reads: true}, out}
+}
+
+// Specs are the tensors. They begin as zeros, which is a W without entries.
+func (f *Form) Specs() ([]tensor.Spec, error) {
+	var list []tensor.Spec
+	add := func(name string, dtype tensor.DType, shape ...int64) {
+		list = append(list, tensor.Spec{Name: name, DType: dtype, Shape: shape, Layer: outputLayer, Role: tensor.Fixed})
+	}
+	switch f.Weight {
+	case Dense:
+		add(weightName, tensor.F32, f.Items, f.Items)
+	case CSR:
+		add(offsetsName, tensor.I64, f.Items+1)
+		add(indicesName, tensor.I32, f.Entries)
+		add(valuesName, tensor.F32, f.Entries)
+	}
+	if f.Bias {
+		add(biasName, tensor.F32, f.Items, 1)
+	}
+	return list, nil
+}
+
+// Matrices is W.
+func (f *Form) Matrices() []program.Matrix {
+	if f.Weight == None {
+		return nil
+	}
+	return []program.Matrix{{Name: weightName, Rows: f.Items, Columns: f.Items, Sparse: f.Weight == CSR, ByItems: true}}
+}
+
+// Computation makes programs; bind completes what feeds the input.
+func (f *Form) Computation(bind func(*program.Feed)) program.Computation { return computation{f, bind} }
+
+// computation scores by a form.
+type computation struct {
+	*Form
+	bind func(*program.Feed)
+}
+
+// Build adds what one rank scores with: the columns of its items. The rows of the batch are whole on every rank, and
+// so is W, of which each reads its columns.
+func (c computation) Build(b *program.Builder) {
+	tensors := []program.Tensor{}
+	for _, m := range c.Matrices() {
+		tensors = append(tensors, m.Tensors(c.Entries)...)
+	}
+	if c.Bias {
+		tensors = append(tensors, program.Tensor{Name: biasName, Rows: c.Items, Columns: 1, ByItem: true})
+	}
+	b.Tensors(tensors)
+	feed := program.Feed{
+		Layer: inputLayer, Name: inputName, Text: "what feeds " + inputName, Columns: c.Items, Whole: true,
+	}
+	c.bind(&feed)
+	b.Batches(true, feed)
+	first, end := b.Items(c.Items)
+	shard := program.Shard{Scorer: kernels.Scorer{Items: end - first}, First: first}
+	for _, m := range c.Matrices() {
+		shard.Sparse = m.Source(b.FirstSlot(), first, func(name string) kernels.Buffer { return b.Weight(name).Value })
+	}
+	if c.Bias {
+		shard.Bias = b.Weight(biasName)
+	}
+	b.Output(outputLayer, shard)
+}

@@ -1,0 +1,154 @@
+package model
+
+import (
+	"maps"
+	"slices"
+
+	"dsstne/engine/modelfile"
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
+)
+
+// Load reads a model file with up to threads goroutines (0: as many as the process may use). Every byte is compared with
+// its digest and every weight checked to be finite. The weights are read to where they stay, off the Go heap.
+//
+// A damaged file, or one that is not a model, is fault.CorruptFile; one that a later version wrote in a way that this
+// version cannot read is fault.Unsupported; a path without a file is fault.NotFound.
+func Load(path string, threads int) (*Model, error) {
+	file, err := modelfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	m, err := read(file, threads)
+	if err != nil {
+		return nil, fault.Wrap(err, "%s", path)
+	}
+	return m, nil
+}
+
+// Save writes a model file, see modelfile.Save. Attributes are kept in the file; nil keeps those that the model has, and
+// otherwise they are the model's from then on. It is fault.Busy while the model is trained.
+func (m *Model) Save(path string, attributes map[string]string) error {
+	unlock, err := m.TryRead()
+	if err != nil {
+		return fault.Wrap(err, "cannot save %s", path)
+	}
+	defer unlock()
+	if err := m.Check(); err != nil {
+		return fault.Wrap(err, "cannot save %s", path)
+	}
+	if attributes == nil {
+		attributes = m.Attributes()
+	}
+	content := &modelfile.Content{
+		Definition: string(m.form.JSON()), IsNetwork: m.Network() != nil, Step: m.Step(),
+		Attributes: attributes, Tensors: m.Tensors(),
+	}
+	if err := modelfile.Save(path, content, m.threads); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.attributes = maps.Clone(attributes)
+	return nil
+}
+
+// read makes a model from a file.
+func read(file *modelfile.File, threads int) (*Model, error) {
+	form, err := ReadForm([]byte(file.Definition), nil)
+	if err != nil {
+		return nil, fault.New(fault.CorruptFile, "the definition in the header: %v", err)
+	}
+	if err := checkTensors(file, form); err != nil {
+		return nil, err
+	}
+	m, _, err := allocate(form, threads, 0)
+	if err != nil {
+		return nil, err
+	}
+	m.attributes = file.Attributes
+	m.SetStep(file.Step)
+	if err = m.allocateItems(file); err == nil {
+		err = file.Read(m.tensors, threads)
+	}
+	if err == nil {
+		err = m.checkLoadedItems()
+	}
+	if err == nil {
+		if failure := m.Check(); failure != nil {
+			err = fault.New(fault.CorruptFile, "%v", failure)
+		}
+	}
+	if err != nil {
+		m.free()
+		return nil, err
+	}
+	return m, nil
+}
+
+// checkTensors wants the file to have every tensor of the form in its shape, before any memory is asked for.
+func checkTensors(file *modelfile.File, form Form) error {
+	specs, err := form.Specs()
+	if err != nil {
+		return fault.New(fault.CorruptFile, "the definition in the header: %v", err)
+	}
+	for _, spec := range specs {
+		e, found := file.Entry(spec.Name)
+		if !found {
+			return fault.New(fault.CorruptFile, "tensor %q of the definition is missing", spec.Name)
+		}
+		if e.DType != spec.DType.String() || !slices.Equal(e.Shape, spec.Shape) {
+			return fault.New(fault.CorruptFile, "tensor %q is %s %s, but the definition wants %s %s", e.Name, e.DType,
+				tensor.ShapeText(e.Shape), spec.DType, tensor.ShapeText(spec.Shape))
+		}
+	}
+	return nil
+}
+
+// allocateItems allocates the tensors of the items' names, if the file has any, as large as it says, which is no more than
+// the file itself.
+func (m *Model) allocateItems(file *modelfile.File) error {
+	offsets, hasOffsets := file.Entry(itemOffsets)
+	text, hasText := file.Entry(itemBytes)
+	if hasOffsets != hasText {
+		return fault.New(fault.CorruptFile, "of the tensors %q and %q one is missing", itemOffsets, itemBytes)
+	}
+	if !hasText {
+		return nil
+	}
+	if err := m.allocateList(offsets, tensor.I64); err != nil {
+		return err
+	}
+	return m.allocateList(text, tensor.U8)
+}
+
+// allocateList adds a tensor of one axis that belongs to no layer.
+func (m *Model) allocateList(e modelfile.Entry, dtype tensor.DType) error {
+	if e.DType != dtype.String() || len(e.Shape) != 1 {
+		return fault.New(fault.CorruptFile, "tensor %q is %s %s instead of a list of %s", e.Name, e.DType,
+			tensor.ShapeText(e.Shape), dtype)
+	}
+	t, err := tensor.New(e.Name, dtype, e.Shape, -1)
+	if err != nil {
+		return err
+	}
+	m.tensors = append(m.tensors, t)
+	return nil
+}
+
+// checkLoadedItems is checkItems for names that came from a file.
+func (m *Model) checkLoadedItems() error {
+	offsets, err := m.Tensor(itemOffsets)
+	if err != nil {
+		return nil
+	}
+	text, err := m.Tensor(itemBytes)
+	if err != nil {
+		return err
+	}
+	if err := checkItems(m.form, offsets.Int64(), text.Bytes()); err != nil {
+		return fault.New(fault.CorruptFile, "%v", err)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package model
+
+import (
+	"encoding/json"
+
+	"dsstne/engine/itemweights"
+	"dsstne/engine/network"
+	"dsstne/engine/program"
+	"dsstne/engine/strictjson"
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
+)
+
+// Form is how a model scores. It is a definition that is never changed once it is made.
+type Form interface {
+	// Ports are the layers as users of the model see them.
+	Ports() []program.Port
+	// Specs are the tensors, in the order of the model file.
+	Specs() ([]tensor.Spec, error)
+	// Matrices are the matrices among them.
+	Matrices() []program.Matrix
+	// Computation makes programs; bind completes what feeds a layer by the dataset that is bound to it.
+	Computation(bind func(*program.Feed)) program.Computation
+	// Check returns an error if tensors do not fit each other. Nothing is computed with them before it has returned nil.
+	Check(find func(name string) (*tensor.Tensor, error)) error
+	// JSON is the complete definition, of which ReadForm makes the same form.
+	JSON() []byte
+}
+
+// ReadForm reads a definition: one that names no kind is a network's. sizes are those of the layers that the
+// definition leaves open, by name.
+func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
+	var kind struct{ Kind *string }
+	// What is not JSON is for the reader of a network to report.
+	if json.Unmarshal(definition, &kind) != nil || kind.Kind == nil {
+		net, err := network.Parse(definition)
+		if err != nil {
+			return nil, err
+		}
+		return net.WithSizes(sizes)
+	}
+	if word := *kind.Kind; word != itemweights.Kind {
+		return nil, fault.New(fault.InvalidArgument, "kind: %q is unknown%s; a network's definition has no kind", word,
+			strictjson.Suggestion(word, []string{itemweights.Kind}))
+	}
+	if len(sizes) > 0 {
+		return nil, fault.New(fault.InvalidArgument, `sizes is given, but the definition of %q has no size "auto"`,
+			itemweights.Kind)
+	}
+	return itemweights.Parse(definition)
+}
+
+// Form is how the model scores.
+func (m *Model) Form() Form { return m.form }
+
+// Network is the definition of a model that is a network, and nil for other forms. It must not be changed.
+func (m *Model) Network() *network.Network {
+	net, _ := m.form.(*network.Network)
+	return net
+}
+
+// Check returns an error if the tensors do not fit each other, as the form wants it. The caller has the right to read.
+func (m *Model) Check() error {
+	changes := m.Changes() + 1
+	if m.checked.Load() == changes {
+		return nil
+	}
+	if err := m.form.Check(m.Tensor); err != nil {
+		return err
+	}
+	m.checked.Store(changes)
+	return nil
+}

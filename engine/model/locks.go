@@ -1,0 +1,154 @@
+package model
+
+import (
+	"sync"
+
+	"dsstne/internal/fault"
+)
+
+// access counts who uses a model. It never blocks: what cannot be granted now is refused.
+type access struct {
+	mu      sync.Mutex
+	uses    int // trainers and predictors that hold on to the memory
+	readers int
+	writer  bool
+	closed  bool
+	changes int64
+	// loan: the newest weights lie elsewhere; fetching serves one fetch after the other.
+	loan     *loan
+	fetching sync.Mutex
+	// closing, if not nil, is called after the memory was given back.
+	closing func()
+}
+
+// Changes counts how often somebody had the right to change weights: whoever keeps a copy of them compares it.
+func (m *Model) Changes() int64 {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	return m.access.changes
+}
+
+// Use announces a trainer or predictor that will hold on to the model's memory until it calls Unuse.
+func (m *Model) Use() {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	m.access.uses++
+}
+
+// Unuse takes back one Use.
+func (m *Model) Unuse() {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	if m.access.uses == 0 {
+		panic("model: Unuse without Use")
+	}
+	m.access.uses--
+}
+
+// TryWrite gives the right to change weights to one caller at a time, until unlock is called; calling unlock again does
+// nothing. It is fault.Busy while anybody reads or writes. The newest weights are in the model's memory then.
+func (m *Model) TryWrite() (unlock func(), err error) { return m.TryWriteAs(nil) }
+
+// TryWriteAs is TryWrite of somebody to whom the weights may be lent; they stay there then.
+func (m *Model) TryWriteAs(owner any) (unlock func(), err error) {
+	if unlock, err = m.access.write(); err != nil {
+		return nil, err
+	}
+	if err := m.fetch(owner); err != nil {
+		// Nothing was changed, so this does not count: the owner must not take the model's old weights for newer ones.
+		m.access.mu.Lock()
+		defer m.access.mu.Unlock()
+		m.access.writer = false
+		return nil, err
+	}
+	return unlock, nil
+}
+
+func (a *access) write() (unlock func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return nil, errClosed()
+	case a.writer:
+		return nil, fault.New(fault.Busy, "the model is being trained or changed by another call; wait for it or cancel it")
+	case a.readers > 0:
+		return nil, fault.New(fault.Busy,
+			"the model is being read by %d other call(s), such as a prediction or a save; wait for them or cancel them",
+			a.readers)
+	}
+	a.writer = true
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.writer = false
+		a.changes++
+	}), nil
+}
+
+// TryRead gives the right to read weights to any number of callers at a time, each until it calls its unlock; calling
+// that again does nothing. It is fault.Busy while somebody writes. The newest weights are in the model's memory then.
+func (m *Model) TryRead() (unlock func(), err error) {
+	if unlock, err = m.access.read(); err != nil {
+		return nil, err
+	}
+	if err := m.fetch(nil); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+func (a *access) read() (unlock func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return nil, errClosed()
+	case a.writer:
+		return nil, fault.New(fault.Busy, "the model is being trained or changed by another call; wait for it or cancel it")
+	}
+	a.readers++
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.readers--
+	}), nil
+}
+
+// Close gives the memory back. It is fault.Busy while a trainer or predictor uses the model or a call works on it; closing
+// twice does nothing.
+func (m *Model) Close() error {
+	closed, err := m.close()
+	if closed && m.access.closing != nil {
+		m.access.closing()
+	}
+	return err
+}
+
+// AtClose has a function called when the model is closed, in the place of the one before. The caller has called Use.
+func (m *Model) AtClose(tell func()) {
+	m.access.mu.Lock()
+	defer m.access.mu.Unlock()
+	m.access.closing = tell
+}
+
+// close gives the memory back, if it was not before.
+func (m *Model) close() (closed bool, err error) {
+	a := &m.access
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return false, nil
+	case a.writer || a.readers > 0:
+		return false, fault.New(fault.Busy, "the model is being read or changed by another call; wait for it or cancel it")
+	case a.uses > 0:
+		return false, fault.New(fault.Busy, "the model is used by %d open trainer(s) or predictor(s); close them first", a.uses)
+	}
+	a.closed = true
+	m.free()
+	return true, nil
+}
+
+func errClosed() error { return fault.New(fault.InvalidState, "the model is closed") }

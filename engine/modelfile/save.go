@@ -1,0 +1,105 @@
+package modelfile
+
+import (
+	"crypto/sha256"
+	"io"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
+)
+
+// Save writes a model file with up to threads goroutines (0: as many as the process may use). The old file, if there is one,
+// stays whole until the new one is on the disk, and stays as it is if anything fails; a link is followed to the file it names.
+//
+// It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is: such a file could not be loaded.
+func Save(path string, c *Content, threads int) error {
+	return save(systemDisk{}, path, c, threads, standardBlock)
+}
+
+func save(d disk, path string, c *Content, threads int, block int64) error {
+	if err := checkAttributes(c.Attributes); err != nil {
+		return err
+	}
+	l, err := layOut(c, block)
+	if err != nil {
+		return fault.Wrap(err, "cannot save %s", path)
+	}
+	return replaceFile(d, path, func(w io.Writer) error { return l.write(w, threads) })
+}
+
+func checkAttributes(attributes map[string]string) error {
+	for key, value := range attributes {
+		if key == "" {
+			return fault.New(fault.InvalidArgument, "an attribute has an empty name")
+		}
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return fault.New(fault.InvalidArgument, "attribute %q is not UTF-8 text", key)
+		}
+	}
+	return nil
+}
+
+// write writes the whole file in order. Digests are computed by other goroutines meanwhile and go last.
+func (l *layout) write(w io.Writer, threads int) error {
+	digests := make([]byte, digestBytes*(1+l.blocks()))
+	sum := sha256.Sum256(l.head)
+	copy(digests, sum[:])
+
+	var stop atomic.Bool
+	digested := make(chan error, 1)
+	go func() {
+		digested <- inParallel(threads, l.blocks(), func(block int) error {
+			return l.digestBlock(block, digests[digestBytes*(1+block):][:digestBytes], &stop)
+		})
+	}()
+	err := l.writeData(w)
+	if err != nil {
+		stop.Store(true)
+	}
+	if digestErr := <-digested; err == nil {
+		err = digestErr
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(digests)
+	return err
+}
+
+func (l *layout) writeData(w io.Writer) error {
+	if _, err := w.Write(l.head); err != nil {
+		return err
+	}
+	for _, t := range l.tensors {
+		memory := t.Bytes()
+		for at := int64(0); at < t.Size(); at += standardBlock {
+			if _, err := w.Write(memory[at:min(t.Size(), at+standardBlock)]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// digestBlock computes one digest and checks that the weights under it are finite.
+func (l *layout) digestBlock(block int, digest []byte, stop *atomic.Bool) error {
+	from := int64(block) * l.block
+	hash := sha256.New()
+	err := overlaps(l.entries[:len(l.tensors)], from, min(from+l.block, l.data), func(i int, begin, end int64) error {
+		t := l.tensors[i]
+		for at := begin; at < end && !stop.Load(); at += readChunk {
+			chunk := t.Bytes()[at:min(end, at+readChunk)]
+			hash.Write(chunk)
+			if t.DType == tensor.F32 {
+				if err := t.CheckFinite(at, chunk); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	copy(digest, hash.Sum(nil))
+	return err
+}

@@ -1,0 +1,124 @@
+package network
+
+import (
+	"dsstne/engine/program"
+	"dsstne/kernels"
+)
+
+// Computation makes programs of a network: from the inputs to the last hidden layers in inference, and with the losses and
+// all updates in training.
+type Computation struct {
+	*Network
+	// Bind completes what feeds a layer by the dataset that is bound to it.
+	Bind func(*program.Feed)
+}
+
+// builder adds the operations of the layers.
+type builder struct {
+	*program.Builder
+	net    *Network
+	slots  []int   // by layer: of the batch that feeds it, -1 for none
+	values []value // by layer
+}
+
+// value is what a layer hands to those that read it, on one rank.
+type value struct {
+	units int64
+	slot  int // of the batch that it is, if it is sparse rows; -1: dense numbers, [B, units], which are the same on all ranks
+	out   kernels.Buffer
+	// gradient is dL/d(out), in training.
+	gradient kernels.Buffer
+	added    bool // something was added to it
+	partial  bool // and is a part of a sum over the ranks
+}
+
+func (v *value) sparse() bool { return v.slot >= 0 }
+
+// addTo is where an operation adds its part of the gradient, and whether there is one already; partial: of several ranks each
+// adds a part.
+func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
+	accumulate = v.added
+	v.added, v.partial = true, v.partial || partial
+	return v.gradient, accumulate
+}
+
+// Build adds the operations of one rank.
+func (c Computation) Build(p *program.Builder) {
+	n := c.Network
+	tensors, err := n.Tensors()
+	if err != nil {
+		p.Fail(err)
+		return
+	}
+	list := make([]program.Tensor, len(tensors))
+	for i, t := range tensors {
+		list[i] = t.Tensor
+	}
+	p.Tensors(list)
+	b := &builder{Builder: p, net: n, slots: make([]int, len(n.Layers)), values: make([]value, len(n.Layers))}
+	var feeds []program.Feed
+	for i := range n.Layers {
+		l := &n.Layers[i]
+		b.slots[i] = -1
+		if l.Reads() || l.Scores() && p.Training() != nil {
+			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
+			l.kind.feed(l, &f)
+			c.Bind(&f)
+			b.slots[i] = len(feeds)
+			feeds = append(feeds, f)
+		}
+	}
+	p.Batches(p.Training() == nil, feeds...)
+	for i := range n.Layers {
+		n.Layers[i].kind.forward(b, i)
+	}
+	if p.Training() != nil {
+		b.train()
+	}
+}
+
+// train adds the losses and, last layer first, what follows from them.
+func (b *builder) train() {
+	b.Terms(len(b.net.Terms))
+	for term, t := range b.net.Terms {
+		b.net.Layers[t.Layer].kind.loss(b, t.Layer, term)
+	}
+	for i := range b.values {
+		// What came from items is a sum over shards; what dense layers add later is whole on every rank.
+		if v := &b.values[i]; v.partial {
+			b.AllReduce("the gradient of "+b.net.Layers[i].Name, v.gradient, v.units)
+			v.partial = false
+		}
+	}
+	b.Agree()
+	for i := len(b.values) - 1; i >= 0; i-- {
+		b.net.Layers[i].kind.backward(b, i)
+	}
+}
+
+// dense makes the value of a layer with units.
+func (b *builder) dense(i int) *value {
+	l, v := &b.net.Layers[i], &b.values[i]
+	*v = value{units: l.Size, slot: -1, out: b.Alloc("activations", l.Name, b.Rows()*l.Size)}
+	if b.Training() != nil {
+		v.gradient = b.Alloc("activation gradients", l.Name, b.Rows()*l.Size)
+	}
+	b.Hidden(i, v.out)
+	return v
+}
+
+// bias binds the bias of a layer, nil if it has none.
+func (b *builder) bias(i int) *kernels.Weights {
+	if !b.net.Layers[i].Bias {
+		return nil
+	}
+	return b.Weight(b.net.Layers[i].Name + ".bias")
+}
+
+// gathered is the slot of the batch whose items' rows of a tensor a layer reads, -1 for none.
+func (b *builder) gathered(tensor string) int {
+	if _, source := b.net.owner(tensor); tensor != "" && source >= 0 {
+		return b.slots[source]
+	}
+	return -1
+}

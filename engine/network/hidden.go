@@ -1,0 +1,170 @@
+package network
+
+import (
+	"slices"
+
+	"dsstne/engine/strictjson"
+	"dsstne/internal/fault"
+	"dsstne/internal/random"
+	"dsstne/kernels"
+)
+
+// hiddenLayer computes h = dropout(activation(sum over sources of W x + b)).
+type hiddenLayer struct {
+	common
+	activation kernels.Activation
+	dropout    float32 // share of the units that training drops, 0 <= p < 1
+}
+
+func (*hiddenLayer) word() string { return "hidden" }
+
+func (*hiddenLayer) keys() []string {
+	return []string{"sources", "size", "activation", "dropout", "bias", "initializer"}
+}
+
+func (*hiddenLayer) accepts(source kind) bool { return !source.scores() }
+
+func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
+	o.Require("size")
+	if o.Type("size") == strictjson.StringType && o.String("size", "") == "auto" {
+		o.Fail("size", `is "auto", which is for layers that meet the data; a hidden layer needs its number of units`)
+	}
+	l.Size = o.Int("size", 0, strictjson.Between(1, largest))
+	l.Sources = r.sources(o, l, earlier)
+	if len(l.Sources) == 0 && l.Sources != nil {
+		o.Fail("sources", "is empty; a hidden layer needs at least one")
+	}
+	activation := o.Word("activation", kernels.ActivationWords[kernels.Tanh], kernels.ActivationWords...)
+	k.activation = kernels.Activation(slices.Index(kernels.ActivationWords, activation))
+	l.Bias = o.Bool("bias", true)
+	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
+	l.Initializer = initializer(o, l)
+}
+
+func (k *hiddenLayer) define(n *Network, l *Layer, key string) any {
+	switch key {
+	case "activation":
+		return kernels.ActivationWords[k.activation]
+	case "dropout":
+		return k.dropout
+	default:
+		return n.defineCommon(l, key)
+	}
+}
+
+func (k *hiddenLayer) forward(b *builder, i int) {
+	l := &b.net.Layers[i]
+	v := b.dense(i)
+	epilogue := k.epilogue(b, i)
+	sources := l.Sources
+	if b.sumsShards() {
+		// What every rank computes must not be counted several times: it is added when the sums are complete.
+		sources = slices.Concat(b.those(sources, true), b.those(sources, false))
+	}
+	for n, s := range sources {
+		w := b.Weight(b.net.WeightName(i, s))
+		last := n == len(sources)-1
+		var end *kernels.Epilogue
+		if last {
+			end = epilogue
+		}
+		from := b.net.Layers[s].Name
+		if b.values[s].sparse() {
+			op := &kernels.Gather{
+				Name: l.Name, From: from, Input: b.values[s].slot, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
+			}
+			b.CatchUp(w, op.Input)
+			b.gather(op, last || !b.values[sources[n+1]].sparse())
+			continue
+		}
+		op := &kernels.Dense{
+			Name: l.Name, From: from, In: b.values[s].out, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
+		}
+		b.AddWith(&op.Workspace, op, op)
+	}
+}
+
+// those are the sparse ones among some layers, or the dense ones.
+func (b *builder) those(layers []int, sparse bool) []int {
+	return slices.DeleteFunc(slices.Clone(layers), func(s int) bool { return b.values[s].sparse() != sparse })
+}
+
+func (k *hiddenLayer) epilogue(b *builder, i int) *kernels.Epilogue {
+	e := &kernels.Epilogue{Activation: k.activation, Stream: random.StreamDropout | uint32(i)}
+	if b.Training() != nil {
+		e.Dropout = k.dropout
+	}
+	if bias := b.bias(i); bias != nil {
+		e.Bias = bias.Value
+	}
+	return e
+}
+
+// sumsShards: in training, several ranks gather at the same time and add up their sums.
+func (b *builder) sumsShards() bool { return b.Sharded() && b.Training() != nil }
+
+// gather reads rows of a weight, of which each of several ranks has a shard; last: no other gather of the layer follows.
+func (b *builder) gather(op *kernels.Gather, last bool) {
+	switch {
+	case !b.Sharded():
+		b.Add(op)
+	case b.sumsShards():
+		b.gatherSums(op, last)
+	default:
+		b.gatherInTurn(op)
+	}
+}
+
+func (b *builder) gatherSums(op *kernels.Gather, last bool) {
+	end, units := op.Epilogue, op.Weight.Columns
+	op.Epilogue = nil
+	b.Add(op)
+	if !last {
+		return
+	}
+	b.AllReduce(op.Name, op.Out, units)
+	if end != nil {
+		b.Add(&kernels.Activate{Name: op.Name, Out: op.Out, Units: units, Epilogue: *end})
+	}
+}
+
+// gatherInTurn adds up in the order of the items, rank after rank, as one device would: in inference a hidden layer has the
+// same bits on any number of devices, and so have the scores. Training can do with less waiting.
+func (b *builder) gatherInTurn(op *kernels.Gather) {
+	op.Accumulate = op.Accumulate || b.Rank() > 0
+	if b.Rank() < b.World()-1 {
+		op.Epilogue = nil
+	}
+	for root := range b.World() {
+		if root == b.Rank() {
+			b.Add(op)
+		}
+		count := kernels.Count{PerRow: op.Weight.Columns}
+		b.Add(&kernels.Broadcast{What: op.Name, Buffer: op.Out, Count: count, Root: root})
+	}
+}
+
+func (k *hiddenLayer) backward(b *builder, i int) {
+	l, v := &b.net.Layers[i], &b.values[i]
+	if !v.added {
+		b.Fail(fault.New(fault.Internal, "no output depends on layer %q", l.Name))
+		return
+	}
+	optimizer := b.Training().Optimizer
+	b.Add(&kernels.Backward{
+		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: b.bias(i), Optimizer: optimizer,
+	})
+	for _, s := range l.Sources {
+		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]
+		if from.sparse() {
+			op := &kernels.Scatter{
+				Input: from.slot, DZ: v.gradient, Weight: w, TiedGradient: b.PartialGradient(w.Name), Optimizer: optimizer,
+			}
+			b.AddWith(&op.Workspace, op, op)
+			continue
+		}
+		op := &kernels.DenseBackward{DZ: v.gradient, In: from.out, Weight: w, Optimizer: optimizer}
+		op.DIn, op.Accumulate = from.addTo(false)
+		b.AddWith(&op.Workspace, op, op)
+	}
+}

@@ -1,0 +1,108 @@
+package network
+
+import (
+	"dsstne/engine/program"
+	"dsstne/engine/strictjson"
+	"dsstne/kernels"
+)
+
+// outputLayer gives every item a score, the logit z. What activation follows is a matter of its loss.
+type outputLayer struct {
+	common
+	temperature float32 // divisor of cosine logits; 0 = the logits are dot products
+}
+
+func (*outputLayer) word() string { return "output" }
+
+func (*outputLayer) keys() []string {
+	return []string{"sources", "size", "bias", "temperature", "shared", "initializer"}
+}
+
+func (*outputLayer) scores() bool { return true }
+
+// accepts: an output's weight is laid out for dense hidden vectors, so rows of a dataset cannot feed it directly.
+func (*outputLayer) accepts(source kind) bool { return !source.scores() && !source.reads() }
+
+func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
+	l.Size = dataSize(o)
+	l.Sources = r.sources(o, l, earlier)
+	l.Bias = o.Bool("bias", true)
+	k.temperature = o.Float32("temperature", 0, strictjson.NotNegative)
+	l.Shared = o.String("shared", "")
+	l.Initializer = initializer(o, l)
+	o.Refuse("activation", "is given, but an output layer has none; its loss decides")
+	o.Refuse("dropout", "is given, but an output layer has none; it belongs on the hidden layers before it")
+}
+
+func (k *outputLayer) define(n *Network, l *Layer, key string) any {
+	switch {
+	case key == "temperature":
+		return k.temperature
+	case key != "shared":
+		return n.defineCommon(l, key)
+	case l.Shared == "":
+		return nil
+	}
+	return l.Shared
+}
+
+func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
+	l := &n.Layers[i]
+	if len(l.Sources) > kernels.MaxSources {
+		o.Fail("sources", "has %d layers; an output takes at most %d", len(l.Sources), kernels.MaxSources)
+	}
+	if len(l.Sources) == 0 && !l.Bias {
+		o.Fail("sources", "is empty and there is no bias, so the layer has nothing to learn")
+	}
+	if k.temperature != 0 && len(l.Sources) != 1 {
+		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", k.temperature, len(l.Sources))
+	}
+	if l.Shared != "" {
+		n.checkShared(i, o)
+	}
+}
+
+// forward: each rank scores its items. The scores are no value for other layers.
+func (k *outputLayer) forward(b *builder, i int) {
+	l := &b.net.Layers[i]
+	first, end := b.Items(l.Size)
+	shard := program.Shard{Scorer: kernels.Scorer{Items: end - first, Temperature: k.temperature, Bias: b.bias(i)}, First: first}
+	for _, s := range l.Sources {
+		source := kernels.OutputSource{H: b.values[s].out, Weight: b.Weight(b.net.WeightName(i, s))}
+		shard.Sources = append(shard.Sources, source)
+	}
+	b.Output(i, shard)
+}
+
+func (k *outputLayer) loss(b *builder, i, term int) {
+	l, scorer, loss := &b.net.Layers[i], b.Shard(i).Scorer, b.net.Terms[term].Loss
+	op := &kernels.Output{
+		Name: l.Name, Target: b.slots[i], Term: term, Items: scorer.Items, Bias: scorer.Bias, Temperature: k.temperature,
+		Loss: loss, Optimizer: b.Training().Optimizer, TiedInput: -1, Continues: loss.NeedsStats(),
+	}
+	for n, s := range l.Sources {
+		source := scorer.Sources[n]
+		source.DH, source.Accumulate = b.values[s].addTo(b.Sharded())
+		op.Sources = append(op.Sources, source)
+	}
+	if loss.NeedsStats() {
+		op.Stats = b.Alloc("soft-max statistics", l.Name, 2*b.Rows())
+	}
+	if slot := b.gathered(l.Shared); slot >= 0 {
+		op.TiedInput = slot
+		touched := min(b.Entries(slot), scorer.Items)
+		op.TiedGradient = b.LeaveGradient(l.Shared, touched*op.Sources[0].Weight.Columns)
+	}
+	b.Scratch(&op.Workspace, op)
+	if loss.NeedsStats() {
+		b.Add(kernels.OutputStats{Output: op})
+		if b.Sharded() { // the statistics of each rank's items become those of all
+			parts := b.AllGather("the statistics of "+l.Name, "soft-max statistics", l.Name+" of all devices", op.Stats, 2)
+			b.Add(&kernels.CombineStats{
+				Name: l.Name, Shards: int64(b.World()), Stride: b.Rows(), Parts: parts, Stats: op.Stats,
+			})
+		}
+	}
+	b.Agree()
+	b.Add(kernels.OutputStep{Output: op})
+}

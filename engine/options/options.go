@@ -1,0 +1,210 @@
+package options
+
+import (
+	"math"
+	"slices"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/devices"
+	"dsstne/engine/model"
+	"dsstne/engine/predict"
+	"dsstne/engine/strictjson"
+	"dsstne/kernels"
+)
+
+// threadCount is how many threads there can be; more cannot be meant.
+var threadCount = strictjson.Between(0, 4096)
+
+// Library are those of dsstne_configure.
+type Library struct {
+	Threads        int // -1: not given
+	InstructionSet string
+	Folders        []string // of libraries; nil: not given
+	KeepDevices    *bool
+}
+
+// ReadLibrary reads options of the library; more reads keys of tests.
+func ReadLibrary(text []byte, more func(*strictjson.Object)) (l Library, err error) {
+	o, err := strictjson.Parse(text, "library options")
+	if err != nil {
+		return l, err
+	}
+	l.Threads = int(o.Int("threads", -1, threadCount))
+	l.InstructionSet = o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
+	l.Folders = o.Strings("libraries")
+	if keep := o.Bool("keep_devices", true); o.Type("keep_devices") != strictjson.Missing {
+		l.KeepDevices = &keep
+	}
+	more(o)
+	return l, o.Done()
+}
+
+// Dataset are the options of a dataset: its columns, and how it is checked.
+type Dataset struct {
+	Columns int64
+	Check   csr.ValidateOptions
+}
+
+// ReadDataset reads options of a dataset.
+func ReadDataset(text []byte) (d Dataset, err error) {
+	o, err := strictjson.Parse(text, "dataset options")
+	if err != nil {
+		return d, err
+	}
+	o.Require("columns")
+	d.Columns = o.Int("columns", 0, strictjson.Between(1, math.MaxInt32))
+	d.Check.AllowNotFinite = o.Bool("allow_not_finite", false)
+	d.Check.Threads = threads(o)
+	return d, o.Done()
+}
+
+// Model are the options of a new model, and the sizes of its layers by name.
+type Model struct {
+	Create model.Options
+	Sizes  map[string]int64
+}
+
+// ReadModel reads options of a new model.
+func ReadModel(text []byte) (m Model, err error) {
+	o, err := strictjson.Parse(text, "model options")
+	if err != nil {
+		return m, err
+	}
+	m.Create = model.Options{
+		Seed:    o.Uint("seed", 0),
+		Threads: threads(o),
+		Limit:   o.Int("memory_limit", 0, strictjson.NotNegative),
+		Step:    o.Int("step", 0, strictjson.NotNegative),
+	}
+	m.Sizes = map[string]int64{}
+	sizes := o.Object("sizes")
+	for _, layer := range sizes.Keys() {
+		m.Sizes[layer] = sizes.Int(layer, 0, strictjson.Between(1, math.MaxInt32))
+	}
+	return m, o.Done()
+}
+
+// ReadLoad reads options of a load: how many threads the model uses.
+func ReadLoad(text []byte) (int, error) {
+	o, err := strictjson.Parse(text, "load options")
+	if err != nil {
+		return 0, err
+	}
+	n := threads(o)
+	return n, o.Done()
+}
+
+// ReadAttributes reads options of a save; nil keeps the attributes that the model has.
+func ReadAttributes(text []byte) (map[string]string, error) {
+	o, err := strictjson.Parse(text, "save options")
+	if err != nil {
+		return nil, err
+	}
+	if !o.Has("attributes") {
+		return nil, o.Done()
+	}
+	texts := map[string]string{}
+	attributes := o.Object("attributes")
+	for _, key := range attributes.Keys() {
+		texts[key] = attributes.String(key, "")
+	}
+	return texts, o.Done()
+}
+
+// ReadPredictor reads options of a predictor.
+func ReadPredictor(text []byte) (p predict.Options, err error) {
+	o, err := strictjson.Parse(text, "predictor options")
+	if err != nil {
+		return p, err
+	}
+	p.BatchSize = o.Int("batch_size", 512, strictjson.Between(1, 1<<20))
+	p.Placement = placement(o)
+	return p, o.Done()
+}
+
+// Ranking are the options of the calls that rank items.
+type Ranking struct {
+	Layer     string // an output layer, empty for the only one
+	Filter    predict.Filter
+	Neighbors predict.NeighborOptions
+	Metrics   []string
+}
+
+// ReadRecommend reads options of a call that recommends.
+func ReadRecommend(text []byte, items []int32) (r Ranking, err error) {
+	o, err := strictjson.Parse(text, "recommend options")
+	if err != nil {
+		return r, err
+	}
+	r.Layer, r.Filter = o.String("layer", ""), filter(o, items)
+	return r, o.Done()
+}
+
+// Plan are the options of a predictor's plan.
+type Plan struct {
+	Layer string // an output layer, empty for the only one
+	K     int64
+}
+
+// ReadPlan reads options of a predictor's plan.
+func ReadPlan(text []byte) (p Plan, err error) {
+	o, err := strictjson.Parse(text, "plan options")
+	if err != nil {
+		return p, err
+	}
+	p.Layer, p.K = o.String("layer", ""), o.Int("k", 10, strictjson.Between(1, math.MaxInt32))
+	return p, o.Done()
+}
+
+// measureWords are those of predict.Measure.
+var measureWords = []string{"cosine", "dot", "entry"}
+
+// ReadNeighbors reads options of a call that finds the nearest rows of a weight.
+func ReadNeighbors(text []byte, items []int32) (r Ranking, err error) {
+	o, err := strictjson.Parse(text, "neighbors options")
+	if err != nil {
+		return r, err
+	}
+	r.Filter = filter(o, items)
+	r.Neighbors.Measure = predict.Measure(slices.Index(measureWords, o.Word("metric", measureWords[0], measureWords...)))
+	r.Neighbors.IncludeSelf = o.Bool("include_self", false)
+	return r, o.Done()
+}
+
+// ReadEvaluate reads options of an evaluation.
+func ReadEvaluate(text []byte, items []int32) (r Ranking, err error) {
+	o, err := strictjson.Parse(text, "evaluate options")
+	if err != nil {
+		return r, err
+	}
+	r.Layer, r.Filter, r.Metrics = o.String("layer", ""), filter(o, items), o.Strings("metrics")
+	return r, o.Done()
+}
+
+// filter reads what to do with the items of a call: an allow-list unless the options say deny; without items, every item
+// takes part.
+func filter(o *strictjson.Object, items []int32) predict.Filter {
+	deny := o.Word("items", "allow", "allow", "deny") == "deny"
+	return predict.Filter{Items: items, Deny: deny && items != nil}
+}
+
+// threads reads how many threads to use; 0 is the library's default.
+func threads(o *strictjson.Object) int { return devices.Threads(int(o.Int("threads", 0, threadCount))) }
+
+// placement reads where to compute.
+func placement(o *strictjson.Object) devices.Placement {
+	p := devices.Placement{
+		Threads: int(o.Int("threads", 0, threadCount)),
+		Limit:   o.Int("memory_limit", 0, strictjson.AtLeast(0)),
+	}
+	if o.Type("devices") == strictjson.ListType {
+		if p.Devices = o.Strings("devices"); len(p.Devices) == 0 {
+			o.Fail("devices", "is empty; name at least one device")
+		}
+	} else {
+		p.Devices = []string{o.String("devices", "auto")}
+	}
+	word := o.Word("precision", "float32", kernels.PrecisionWords...)
+	p.Precision = kernels.Precision(max(0, slices.Index(kernels.PrecisionWords, word)))
+	return p
+}

@@ -1,0 +1,50 @@
+package options
+
+import (
+	"fmt"
+	"slices"
+
+	"dsstne/engine/program"
+	"dsstne/engine/schedule"
+	"dsstne/engine/strictjson"
+	"dsstne/engine/train"
+	"dsstne/kernels"
+)
+
+// ReadTrainer reads options of a trainer (docs/training.md).
+func ReadTrainer(text []byte) (s train.Options, err error) {
+	o, err := strictjson.Parse(text, "trainer options")
+	if err != nil {
+		return s, err
+	}
+	s = train.Options{
+		BatchSize: o.Int("batch_size", 512, strictjson.Between(1, 1<<20)),
+		Seed:      o.Uint("seed", 0),
+		KeepOrder: !o.Bool("shuffle", true),
+		Placement: placement(o),
+	}
+	way := o.Word("parallel", "auto", program.ParallelWords...)
+	s.Parallel = program.Parallel(max(0, slices.Index(program.ParallelWords, way)))
+	readOptimizer(o.Object("optimizer"), &s)
+	s.Schedule = schedule.Read(o.Object("schedule"))
+	return s, o.Done()
+}
+
+func readOptimizer(o *strictjson.Object, s *train.Options) {
+	word := o.Word("kind", kernels.Adam.String(), kernels.OptimizerWords...)
+	kind := kernels.OptimizerKind(slices.Index(kernels.OptimizerWords, word))
+	s.LearningRate = o.Float("learning_rate", 1e-3, strictjson.Positive)
+	s.Optimizer = kernels.Optimizer{Kind: kind, WeightDecay: o.Float32("weight_decay", 0, strictjson.NotNegative)}
+	switch kind {
+	case kernels.Momentum, kernels.Nesterov:
+		s.Optimizer.Momentum = o.Float32("momentum", 0.9, strictjson.Fraction)
+	case kernels.RMSProp:
+		s.Optimizer.Beta2 = o.Float32("decay_rate", 0.9, strictjson.Fraction)
+		s.Optimizer.Epsilon = o.Float32("epsilon", 1e-8, strictjson.Positive)
+	case kernels.Adam, kernels.AdamW:
+		s.Optimizer.Beta1 = o.Float32("beta1", 0.9, strictjson.Fraction)
+		s.Optimizer.Beta2 = o.Float32("beta2", 0.999, strictjson.Fraction)
+		s.Optimizer.Epsilon = o.Float32("epsilon", 1e-8, strictjson.Positive)
+	}
+	o.RefuseOthers(fmt.Sprintf("the optimizer %q", word), "momentum", "decay_rate", "beta1", "beta2", "epsilon")
+}

@@ -1,0 +1,144 @@
+package predict
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/network"
+	"dsstne/engine/program"
+	"dsstne/internal/fault"
+	"dsstne/kernels"
+	_ "dsstne/kernels/cpu"
+	_ "dsstne/kernels/reference"
+	"dsstne/tests/fixture"
+)
+
+// counting is a device that counts the bytes that were allocated.
+type counting struct {
+	kernels.Device
+	bytes int64
+}
+
+func (c *counting) Alloc(n int64) (kernels.Buffer, error) {
+	c.bytes += 4 * n
+	return c.Device.Alloc(n)
+}
+
+// scarce is a device that refuses the n-th allocation of a group of them, and counts what is not given back.
+type scarce struct {
+	kernels.Device
+	n, held *int
+}
+
+type counted struct {
+	kernels.Buffer
+	held *int
+}
+
+func (c counted) Free() {
+	c.Buffer.Free()
+	*c.held--
+}
+
+func (s scarce) Alloc(n int64) (kernels.Buffer, error) {
+	if *s.n--; *s.n == 0 {
+		return nil, fault.New(fault.OutOfMemory, "refused")
+	}
+	b, err := s.Device.Alloc(n)
+	*s.held++
+	return counted{b, s.held}, err
+}
+
+// ranksOf opens a backend's device several times.
+func ranksOf(t *testing.T, backend string, count int) []kernels.Rank {
+	ranks := make([]kernels.Rank, count)
+	for n, to := range kernels.NewHostGroup(count) {
+		d, err := kernels.Lookup(backend).Open(0, kernels.Options{Threads: 2})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = d.Close() })
+		ranks[n].Device = d
+		if count > 1 {
+			ranks[n].Communicator = to
+		}
+	}
+	return ranks
+}
+
+// rankingOf ranks 50 items of an autoencoder's output, with a filter and metrics.
+func rankingOf(t *testing.T, ranks []kernels.Rank) (*ranking, program.Spec) {
+	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": 50, "output": 50})
+	bind := func(f *program.Feed) { f.Entries = func(rows int64) int64 { return 20 * rows } }
+	forward, err := program.Build(program.Spec{
+		Computation: network.Computation{Network: m.Network(), Bind: bind}, Ranks: ranks, Rows: 16,
+		Weights: func(name string) (kernels.Buffer, error) {
+			tensor, err := m.Tensor(name)
+			return tensor.Buffer(), err
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(forward.Free)
+	r := &ranking{
+		shards: forward.Shards(len(m.Network().Layers) - 1), k: 20, perRow: true,
+		allowed: func(_, count int64) []uint64 { return make([]uint64, (count+63)/64) },
+		metrics: []kernels.Metric{{Kind: kernels.MetricNDCG, K: 20}, {Kind: kernels.MetricCoverage, K: 5}},
+	}
+	return r, program.Spec{Ranks: ranks, Rows: 16, Follows: forward}
+}
+
+func TestARankingTakesWhatItsPlanSays(t *testing.T) {
+	for _, count := range []int{1, 3} {
+		ranks := ranksOf(t, "cpu", count)
+		devices := make([]*counting, count)
+		for rank := range ranks {
+			devices[rank] = &counting{Device: ranks[rank].Device}
+			ranks[rank].Device = devices[rank]
+		}
+		ranking, spec := rankingOf(t, ranks)
+		taken := func(limit int64) (bytes int64, err error) {
+			for _, d := range devices {
+				d.bytes = 0
+			}
+			spec.Limit = limit
+			r, err := ranking.program(spec)
+			for _, d := range devices {
+				bytes += d.bytes
+			}
+			if err == nil {
+				r.Free()
+			}
+			return bytes, err
+		}
+		needed, err := taken(0)
+		require.NoError(t, err)
+		bytes, err := taken(needed)
+		require.NoError(t, err)
+		require.Equal(t, needed, bytes)
+		bytes, err = taken(needed - 1)
+		require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
+		require.ErrorContains(t, err, "nothing was allocated")
+		require.Zero(t, bytes)
+	}
+}
+
+func TestMemoryThatIsRefusedToARankingLeavesNothingBehind(t *testing.T) {
+	for at := 1; ; at++ {
+		far, held := 1<<30, 0
+		ranks := ranksOf(t, "reference", 3)
+		for rank := range ranks {
+			ranks[rank].Device = scarce{ranks[rank].Device, &far, &held}
+		}
+		ranking, spec := rankingOf(t, ranks)
+		before := held
+		far = at
+		r, err := ranking.program(spec)
+		if err == nil {
+			require.Greater(t, at, 10)
+			r.Free()
+			require.Equal(t, before, held)
+			return
+		}
+		require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
+		require.Equal(t, before, held, "allocation %d", at)
+	}
+}

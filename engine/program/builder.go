@@ -1,0 +1,239 @@
+package program
+
+import (
+	"dsstne/kernels"
+)
+
+// Builder collects the operations of one rank, and the memory they work in. The first failure ends the building; until a
+// Computation returns, what it is given may be nil: buffers are nil in a dry run, too.
+type Builder struct {
+	spec   Spec
+	batch  int64 // rows of the largest whole batch; spec.Rows are the most that the rank has of one
+	rank   int   // number among all
+	part   *part
+	err    error
+	device kernels.Device
+
+	tensors   []Tensor
+	weights   map[string]*weight
+	order     []*weight // as they were bound
+	gradients gradients
+
+	scratch      []*kernels.Buffer // who wants the shared workspace
+	scratchSize  int64
+	unconfirmed  bool        // operations have used numbers from other ranks since the last Agree
+	entries      []int64     // by slot: of the batches that come from the host
+	residentData []*keptData // datasets that the device keeps for the list that comes first
+}
+
+func newBuilder(spec Spec, local int, dry bool) *Builder {
+	batch, rank := spec.Rows, spec.First+local
+	if world := int64(spec.world()); spec.Parallel == Data {
+		spec.Rows = (batch + world - 1) / world
+	}
+	device := spec.Ranks[local].Device
+	b := &Builder{
+		spec: spec, batch: batch, rank: rank, device: device, weights: map[string]*weight{},
+		part: &part{
+			Rank: spec.Ranks[local], rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{},
+			first: map[string]int64{}, memory: &memory{device: device, dry: dry},
+		},
+	}
+	if before := spec.Follows; before != nil {
+		b.part.follows = before.parts[local]
+		b.part.firstSlot = b.part.follows.firstSlot + len(b.part.follows.batches)
+		b.residentData = b.part.follows.kept
+		b.entries = append(b.entries, b.part.follows.step.Entries...)
+	}
+	if b.byRows() {
+		b.part.rowShare = &rowShare{rank, spec.world()}
+	}
+	b.part.begin.Rare, b.part.flush.Rare = true, true
+	return b
+}
+
+func (b *Builder) build() error {
+	p := b.part
+	if p.follows != nil {
+		p.step.Sections = append(p.step.Sections, p.follows.step.Sections...)
+	}
+	for _, list := range []*kernels.List{&p.begin, &p.step, &p.flush} {
+		list.Sections = append(list.Sections, kernels.Section{Rows: b.spec.Rows})
+	}
+	b.spec.Computation.Build(b)
+	if b.byRows() {
+		b.exchangeGradients()
+	}
+	if b.World() > len(b.spec.Ranks) {
+		b.shareAcrossProcesses()
+	}
+	if b.scratchSize > 0 && b.err == nil {
+		workspace := b.Alloc("workspace", "the ops in turn", b.scratchSize)
+		for _, to := range b.scratch {
+			*to = workspace
+		}
+	}
+	return b.err
+}
+
+// first reports whether the rank is the first one of this process.
+func (b *Builder) first() bool { return b.rank == b.spec.First }
+
+// Training is nil in inference.
+func (b *Builder) Training() *Training { return b.spec.Training }
+
+// Rows is the most rows that the rank has of a batch.
+func (b *Builder) Rows() int64 { return b.spec.Rows }
+
+// Rank is the number of the rank among World ranks.
+func (b *Builder) Rank() int { return b.rank }
+
+// World is the number of ranks.
+func (b *Builder) World() int { return b.spec.world() }
+
+// byRows reports whether each of several ranks has the whole model and a part of each batch's rows.
+func (b *Builder) byRows() bool { return b.World() > 1 && b.spec.Parallel == Data }
+
+// Sharded reports whether each of several ranks has a share of the items.
+func (b *Builder) Sharded() bool { return b.World() > 1 && !b.byRows() }
+
+// Items is the range of n items that the rank has.
+func (b *Builder) Items(n int64) (first, end int64) {
+	if b.Sharded() {
+		return ShardOf(n, b.rank, b.World())
+	}
+	return 0, n
+}
+
+// Add adds an operation to the list of a step.
+func (b *Builder) Add(op kernels.Op) { add(&b.part.step, op) }
+
+// AddWith is Add of an operation that needs scratch memory, which all operations of a program share. sized is what the device
+// knows the operation by.
+func (b *Builder) AddWith(workspace *kernels.Buffer, sized any, ops ...kernels.Op) {
+	b.Scratch(workspace, sized)
+	for _, op := range ops {
+		b.Add(op)
+	}
+}
+
+// Scratch gives an operation scratch memory.
+func (b *Builder) Scratch(workspace *kernels.Buffer, sized any) {
+	if n := b.device.WorkspaceSize(sized, b.spec.Rows); n > 0 {
+		b.scratchSize = max(b.scratchSize, n)
+		b.scratch = append(b.scratch, workspace)
+	}
+}
+
+// Alloc takes memory for n elements. The plan lists it as name of whom it is for.
+func (b *Builder) Alloc(name, of string, n int64) kernels.Buffer {
+	if b.err != nil {
+		return nil
+	}
+	buffer, err := b.part.memory.alloc(name, of, n)
+	b.Fail(err)
+	return buffer
+}
+
+// Constants takes memory for n elements and fills it with numbers of the host.
+func (b *Builder) Constants(name string, n int64, numbers func() []float32) kernels.Buffer {
+	buffer := b.Alloc(name, "", n)
+	if buffer != nil {
+		b.Fail(b.device.Write(buffer, 0, numbers()))
+	}
+	return buffer
+}
+
+// Note adds memory to the plan that is allocated elsewhere.
+func (b *Builder) Note(part Part) { b.part.memory.parts = append(b.part.memory.parts, part) }
+
+// Fail ends the building, if there is an error.
+func (b *Builder) Fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+// Terms says how many losses a step has.
+func (b *Builder) Terms(n int) { b.part.loss = make([]float64, n) }
+
+// Hidden says where the dense value of a layer is, for Program.Hidden.
+func (b *Builder) Hidden(layer int, value kernels.Buffer) { b.part.hidden[layer] = value }
+
+// Output says how an output layer scores the rank's items, for Program.Shards.
+func (b *Builder) Output(layer int, shard Shard) { b.part.shard[layer] = shard }
+
+// Shard is what Output has said.
+func (b *Builder) Shard(layer int) Shard { return b.part.shard[layer] }
+
+// AllReduce sums a [B, units] buffer over the ranks.
+func (b *Builder) AllReduce(what string, buffer kernels.Buffer, units int64) {
+	b.Add(&kernels.AllReduce{What: what, Buffer: buffer, Count: kernels.Count{PerRow: units}})
+	b.unconfirmed = true
+}
+
+// AllGather collects n numbers for each row from every rank, in the plan as name of whom they are for.
+func (b *Builder) AllGather(what, name, of string, part kernels.Buffer, n int64) kernels.Buffer {
+	all := b.Alloc(name, of, int64(b.World())*n*b.spec.Rows)
+	b.Add(&kernels.AllGather{What: what, Part: part, All: all, Count: kernels.Count{PerRow: n}})
+	b.unconfirmed = true
+	return all
+}
+
+// Agree comes before the operations that change weights by numbers from other ranks: no weight is changed by the sums of a step
+// that has failed on one of them. Replay needs none, since it takes nothing from others.
+func (b *Builder) Agree() {
+	if b.unconfirmed {
+		b.Add(kernels.Agree{})
+		b.unconfirmed = false
+	}
+}
+
+// Shard is what a rank has of an output layer, or of any weight whose rows are ranked.
+type Shard struct {
+	kernels.Scorer
+	First int64 // the first of its items
+}
+
+// ShardsOf cuts a weight that lies in the host's memory by rows, to rank them on several devices.
+func ShardsOf(w *kernels.Weights, ranks int) []Shard {
+	list := make([]Shard, ranks)
+	for rank := range list {
+		first, end := ShardOf(w.Rows, rank, ranks)
+		rows := *w
+		rows.Rows = end - first
+		rows.Value = w.Value.Slice(first*w.Columns, rows.Rows*w.Columns)
+		source := kernels.OutputSource{Weight: &rows}
+		scorer := kernels.Scorer{Items: rows.Rows, Sources: []kernels.OutputSource{source}}
+		list[rank] = Shard{Scorer: scorer, First: first}
+	}
+	return list
+}
+
+// ShardOf cuts rows, or items, as equally as can be: shards differ by one row at most, and are empty where there are
+// more ranks than rows.
+func ShardOf(n int64, rank, ranks int) (first, end int64) {
+	return n * int64(rank) / int64(ranks), n * int64(rank+1) / int64(ranks)
+}
+
+// HostName is what plans call the host's memory, seen from a device: the device itself if it computes there.
+func HostName(device kernels.Device) string {
+	if kernels.ReachesHost(device) {
+		return device.Info().Name
+	}
+	return "host"
+}
+
+func add(list *kernels.List, op kernels.Op) {
+	last := &list.Sections[len(list.Sections)-1]
+	last.Ops = append(last.Ops, op)
+}
+
+// list adds the operations of a list.
+func (p *Plan) list(prefix string, list kernels.List) {
+	for _, section := range list.Sections {
+		for _, op := range section.Ops {
+			p.Operations = append(p.Operations, prefix+op.String())
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package program
+
+import "dsstne/kernels"
+
+// Port is a layer of a model as its users see it.
+type Port struct {
+	Name   string
+	Kind   string // input, hidden or output, or another word of the model's definition
+	Size   int64  // units; those of a layer that reads or scores are items
+	Reads  bool   // it takes the rows of a dataset in training and inference
+	Scores bool   // it scores items; in training it takes targets
+	Scaled bool   // the rows that it reads are divided by their L2 norm
+	// Weights are the names of the matrices that a layer that scores has.
+	Weights []string
+}
+
+// Matrix is a matrix among a model's tensors.
+type Matrix struct {
+	Name          string
+	Rows, Columns int64
+	// Sparse: the tensors Name + ".offsets", ".indices" and ".values" are the matrix in compressed row form; else the
+	// tensor Name is the matrix.
+	Sparse bool
+	// ByItems: row j has the scores that having item j gives to all items.
+	ByItems bool
+}
+
+// Names of the tensors of a sparse matrix, behind that of the matrix.
+const (
+	offsetsOf = ".offsets" // int64 [Rows + 1]
+	indicesOf = ".indices" // int32, ascending in each row
+	valuesOf  = ".values"
+)
+
+// Tensors are the tensors of a matrix, of which a sparse one has so many entries. Their columns count numbers of 4
+// bytes.
+func (m Matrix) Tensors(entries int64) []Tensor {
+	if !m.Sparse {
+		return []Tensor{{Name: m.Name, Rows: m.Rows, Columns: m.Columns}}
+	}
+	return []Tensor{
+		{Name: m.Name + offsetsOf, Rows: m.Rows + 1, Columns: 2}, {Name: m.Name + indicesOf, Rows: entries, Columns: 1},
+		{Name: m.Name + valuesOf, Rows: entries, Columns: 1},
+	}
+}
+
+// Source is what scores by the matrix and the rows of a slot, from a column on; buffer finds the tensors.
+func (m Matrix) Source(slot int, first int64, buffer func(name string) kernels.Buffer) *kernels.SparseSource {
+	s := &kernels.SparseSource{Name: m.Name, Input: slot, Rows: m.Rows, Columns: m.Columns, First: first}
+	if !m.Sparse {
+		s.Values = buffer(m.Name)
+		return s
+	}
+	s.Offsets, s.Indices, s.Values = buffer(m.Name+offsetsOf), buffer(m.Name+indicesOf), buffer(m.Name+valuesOf)
+	return s
+}

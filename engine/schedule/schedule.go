@@ -1,0 +1,79 @@
+// Package schedule has the factors that change from step to step: those of the learning rate, and of the terms of a loss.
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"dsstne/engine/strictjson"
+)
+
+// Schedule is a factor that depends on the step. The zero value is 1 for every step.
+type Schedule struct {
+	kind    string
+	warmup  int64   // steps of linear rise from 0
+	steps   int64   // linear, cosine: length of the fall, counted after the warm-up; step: steps between drops
+	factor  float64 // step: of each drop
+	minimum float64 // linear, cosine: factor at the end and after it
+	rate    float64 // inverse: factor = 1 / (1 + rate * step)
+}
+
+// Read reads a schedule (docs/training.md).
+func Read(o *strictjson.Object) Schedule {
+	s := Schedule{
+		kind:   o.Word("kind", "constant", "constant", "linear", "cosine", "step", "inverse"),
+		warmup: o.Int("warmup_steps", 0, strictjson.NotNegative),
+	}
+	switch s.kind {
+	case "linear", "cosine":
+		o.Require("steps")
+		s.steps = o.Int("steps", 1, strictjson.AtLeast(1))
+		s.minimum = o.Float("minimum", 0, strictjson.Between(0, 1))
+	case "step":
+		o.Require("steps")
+		s.steps = o.Int("steps", 1, strictjson.AtLeast(1))
+		s.factor = o.Float("factor", 0.1, strictjson.Positive)
+	case "inverse":
+		s.rate = o.Float("rate", 0, strictjson.NotNegative)
+	}
+	o.RefuseOthers(fmt.Sprintf("the schedule %q", s.kind), "steps", "minimum", "factor", "rate")
+	return s
+}
+
+// At is the factor of step n, counted from 1.
+func (s Schedule) At(n int64) float64 {
+	if n <= s.warmup {
+		return float64(n) / float64(s.warmup)
+	}
+	n -= s.warmup + 1 // steps since the warm-up
+	switch s.kind {
+	case "linear":
+		return s.minimum + (1-s.minimum)*(1-min(1, float64(n)/float64(s.steps)))
+	case "cosine":
+		return s.minimum + (1-s.minimum)*(1+math.Cos(math.Pi*min(1, float64(n)/float64(s.steps))))/2
+	case "step":
+		return math.Pow(s.factor, float64(n/s.steps))
+	case "inverse":
+		return 1 / (1 + s.rate*float64(n))
+	default:
+		return 1
+	}
+}
+
+// IsConstant reports whether the factor is 1 for every step.
+func (s Schedule) IsConstant() bool { return s.warmup == 0 && (s.kind == "" || s.kind == "constant") }
+
+// MarshalJSON writes the object that Read reads.
+func (s Schedule) MarshalJSON() ([]byte, error) {
+	keys := map[string]any{"kind": s.kind, "warmup_steps": s.warmup}
+	switch s.kind {
+	case "linear", "cosine":
+		keys["steps"], keys["minimum"] = s.steps, s.minimum
+	case "step":
+		keys["steps"], keys["factor"] = s.steps, s.factor
+	case "inverse":
+		keys["rate"] = s.rate
+	}
+	return json.Marshal(keys) // which sorts the keys
+}

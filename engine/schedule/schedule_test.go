@@ -1,0 +1,35 @@
+package schedule
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/strictjson"
+)
+
+func TestSchedulesHaveTheirTextbookValues(t *testing.T) {
+	for _, c := range []struct {
+		text   string
+		step   int64
+		factor float64
+	}{
+		{`{}`, 1000, 1},
+		{`{"warmup_steps": 10}`, 5, 0.5},
+		{`{"warmup_steps": 10}`, 10, 1},
+		{`{"kind": "linear", "steps": 100}`, 1, 1},
+		{`{"kind": "linear", "steps": 100}`, 51, 0.5},
+		{`{"kind": "linear", "steps": 100, "minimum": 0.1}`, 5000, 0.1},
+		{`{"kind": "cosine", "steps": 100}`, 51, 0.5},
+		{`{"kind": "cosine", "steps": 100, "warmup_steps": 10}`, 11, 1},
+		{`{"kind": "step", "steps": 10, "factor": 0.5}`, 10, 1},
+		{`{"kind": "step", "steps": 10, "factor": 0.5}`, 21, 0.25},
+		{`{"kind": "inverse", "rate": 0.5}`, 3, 0.5},
+	} {
+		o, err := strictjson.Parse([]byte(c.text), "schedule")
+		require.NoError(t, err)
+		s := Read(o)
+		require.NoError(t, o.Done())
+		require.InDelta(t, c.factor, s.At(c.step), 1e-12, c.text)
+	}
+}

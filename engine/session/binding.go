@@ -1,0 +1,229 @@
+package session
+
+import (
+	"maps"
+	"sync/atomic"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/devices"
+	"dsstne/engine/model"
+	"dsstne/engine/program"
+	"dsstne/engine/strictjson"
+	"dsstne/internal/fault"
+	"dsstne/kernels"
+)
+
+// Binding is what a trainer or a predictor holds on to while it is open: a model, devices, and the datasets of its layers.
+type Binding struct {
+	Ports    []program.Port // the model's layers
+	Model    *model.Model
+	Ranks    []kernels.Rank
+	opened   *devices.Opened
+	datasets map[int]csr.Source // by layer
+	resident map[columns]*kernels.Data
+	rows     atomic.Int64 // read while datasets are being bound
+}
+
+// columns are columns of a dataset.
+type columns struct {
+	dataset    csr.Source
+	first, end int64
+}
+
+// New opens the devices and marks the model as used. Whoever reads the model has Copies then.
+func New(m *model.Model, p devices.Placement, reads bool) (*Binding, error) {
+	reader := m
+	if !reads {
+		reader = nil
+	}
+	o, err := p.Open(reader)
+	if err != nil {
+		return nil, err
+	}
+	m.Use()
+	b := &Binding{Ports: m.Form().Ports(), Ranks: o.Ranks, Model: m, opened: o, datasets: map[int]csr.Source{}}
+	b.rows.Store(-1)
+	return b, nil
+}
+
+// Layer is the index of the layer with a name, or fault.NotFound naming the nearest.
+func (b *Binding) Layer(name string) (int, error) {
+	names := make([]string, len(b.Ports))
+	for i, port := range b.Ports {
+		if port.Name == name {
+			return i, nil
+		}
+		names[i] = port.Name
+	}
+	return -1, fault.New(fault.NotFound, "the model has no layer %q%s", name, strictjson.Suggestion(name, names))
+}
+
+// Check finds a layer by name and tells whether a dataset can be bound to it.
+func (b *Binding) Check(layer string, d csr.Source) (int, error) {
+	i, err := b.Layer(layer)
+	if err != nil {
+		return 0, err
+	}
+	l := &b.Ports[i]
+	switch {
+	case !l.Reads && !l.Scores:
+		err = fault.New(fault.InvalidArgument, "layer %q is hidden; datasets are bound to input and output layers", layer)
+	case b.datasets[i] != nil:
+		err = fault.New(fault.InvalidState, "layer %q has a dataset already", layer)
+	case d.Columns() != l.Size:
+		err = fault.New(fault.InvalidData, "the dataset has %d columns, layer %q has %d units", d.Columns(), layer, l.Size)
+	case b.Rows() >= 0 && d.Rows() != b.Rows():
+		err = fault.New(fault.InvalidData, "the dataset for layer %q has %d rows, the ones bound before have %d", layer, d.Rows(), b.Rows())
+	}
+	return i, err
+}
+
+// Hold binds a dataset that was checked to layer i; it stays in use until Close.
+func (b *Binding) Hold(i int, d csr.Source) error {
+	if err := d.Use(); err != nil {
+		return err
+	}
+	b.datasets[i] = d
+	b.rows.Store(d.Rows())
+	return nil
+}
+
+// Dataset is what is bound to a layer, nil if nothing is.
+func (b *Binding) Dataset(layer int) csr.Source { return b.datasets[layer] }
+
+// Rows of the bound datasets, -1 when none is bound.
+func (b *Binding) Rows() int64 { return b.rows.Load() }
+
+// Spec begins the specification of a program for batches of up to rows examples. Every layer that it reads data for must be
+// bound. keep: devices may keep the data.
+func (b *Binding) Spec(rows, limit int64, training *program.Training, keep bool) (program.Spec, error) {
+	return b.spec(rows, limit, training, keep, true)
+}
+
+// Draft is Spec of inference for a program that is not run: layers without a dataset have batches without entries.
+func (b *Binding) Draft(rows, limit int64) (program.Spec, error) {
+	return b.spec(rows, limit, nil, false, false)
+}
+
+func (b *Binding) spec(rows, limit int64, training *program.Training, keep, complete bool) (program.Spec, error) {
+	spec := program.Spec{
+		Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights, MakeRoom: devices.MakeRoom, Training: training,
+	}
+	if b.opened.Copies != nil {
+		spec.Copies = b.opened.Copies
+	}
+	seen := map[csr.Source]bool{}
+	for i := range b.Ports {
+		l, d := &b.Ports[i], b.datasets[i]
+		switch {
+		case !l.Reads && !(l.Scores && training != nil):
+			continue
+		case d == nil && !complete:
+			continue
+		case d == nil:
+			return spec, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
+		}
+		if !seen[d] { // one that feeds several layers counts once
+			seen[d] = true
+			spec.Held = append(spec.Held, program.Part{Name: "data", Of: l.Name, Bytes: d.Statistics().Bytes, Device: "host", Held: true})
+		}
+	}
+	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
+	type asked struct {
+		layer int
+		rows  int64
+	}
+	entries := map[asked]int64{}
+	spec.Computation = b.Model.Form().Computation(func(f *program.Feed) {
+		d, layer := b.datasets[f.Layer], f.Layer
+		if d == nil {
+			f.Entries = func(int64) int64 { return 0 }
+			return
+		}
+		f.Entries = func(rows int64) int64 {
+			most, known := entries[asked{layer, rows}]
+			if !known {
+				most = csr.MaxBatchEntries(d, rows)
+				entries[asked{layer, rows}] = most
+			}
+			return most
+		}
+		if keep {
+			f.Keep = func(first, end int64) (*kernels.Data, error) {
+				data, err := b.Resident(d, first, end)
+				return data, fault.Wrap(err, "layer %q", b.Ports[layer].Name)
+			}
+		}
+	})
+	return spec, nil
+}
+
+// Reader makes the batches of a feed on the host.
+func (b *Binding) Reader(f *program.Feed, rows int64, seed uint64, training bool) *csr.Reader {
+	r := &csr.Reader{Source: b.datasets[f.Layer], Scaling: f.Scaled, Limit: f.Entries(rows), RowsOnly: !training}
+	if training {
+		r.Denoising, r.Seed, r.Stream = f.Denoising, seed, f.Stream
+	}
+	return r
+}
+
+// Resident describes columns of a dataset, for devices that keep it: the same of the same, whatever it feeds.
+func (b *Binding) Resident(d csr.Source, first, end int64) (*kernels.Data, error) {
+	key := columns{d, first, end}
+	if data := b.resident[key]; data != nil {
+		return data, nil
+	}
+	scaled := false
+	for i, port := range b.Ports {
+		scaled = scaled || b.datasets[i] == d && port.Scaled
+	}
+	data, err := csr.DeviceData(d, first, end, scaled)
+	if err != nil {
+		return nil, err
+	}
+	if b.resident == nil {
+		b.resident = map[columns]*kernels.Data{}
+	}
+	b.resident[key] = &data
+	return &data, nil
+}
+
+// IsBound tells whether a dataset is bound to a layer.
+func (b *Binding) IsBound(d csr.Source) bool {
+	for _, bound := range b.datasets {
+		if bound == d {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget ends what Resident remembers of a dataset, unless it is bound.
+func (b *Binding) Forget(d csr.Source) {
+	if !b.IsBound(d) {
+		maps.DeleteFunc(b.resident, func(k columns, _ *kernels.Data) bool { return k.dataset == d })
+	}
+}
+
+// weights gives a program the model's tensors.
+func (b *Binding) weights(name string) (kernels.Buffer, error) {
+	tensor, err := b.Model.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Buffer(), nil
+}
+
+// Copies are what the devices have of the model; nil where it is trained.
+func (b *Binding) Copies() *devices.Copies { return b.opened.Copies }
+
+// Close gives datasets, model and devices back.
+func (b *Binding) Close() error {
+	for _, d := range b.datasets {
+		d.Unuse()
+	}
+	b.datasets = nil
+	err := b.opened.Rest()
+	b.Model.Unuse()
+	return err
+}

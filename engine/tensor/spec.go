@@ -1,0 +1,41 @@
+package tensor
+
+import "dsstne/kernels"
+
+// Role says where the numbers of a tensor come from.
+type Role uint8
+
+// A Trained tensor changes in training; a Fixed one is given and stays.
+const (
+	Trained Role = iota
+	Fixed
+)
+
+// String is the role's name in descriptions.
+func (r Role) String() string {
+	if r == Fixed {
+		return "fixed"
+	}
+	return "weight"
+}
+
+// Spec describes a tensor of a model before there is memory for it.
+type Spec struct {
+	Name  string
+	DType DType
+	Shape []int64
+	Layer int // index of the layer it belongs to
+	Role  Role
+	// Fill and Scale are the distribution of an F32 tensor's initial numbers, see kernels.Fill.
+	Fill  kernels.FillKind
+	Scale float64
+}
+
+// Bytes is the size of the tensor. It is a float64 because sizes of absurd models do not fit into int64.
+func (s *Spec) Bytes() float64 {
+	size := float64(s.DType.Size())
+	for _, n := range s.Shape {
+		size *= float64(n)
+	}
+	return size
+}

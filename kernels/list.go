@@ -1,0 +1,48 @@
+package kernels
+
+// List is operations that a device does one after the other, step after step.
+type List struct {
+	Sections []Section
+	// Entries are, by slot, the most stored entries that a batch of the list's steps can have, where that is known.
+	Entries []int64
+	// Rare lists are done too seldom for a device to prepare anything for them.
+	Rare bool
+	// Prepared is what a device keeps for the list.
+	Prepared interface{ Free() }
+}
+
+// Section is operations whose buffers have room for batches of Rows rows. Sizes of tiles, and with them bits, follow from that
+// number: what one section computes does not depend on the sections behind it.
+type Section struct {
+	Rows int64
+	Ops  []Op
+}
+
+// Rows is the most rows that a section has room for.
+func (l *List) Rows() (rows int64) {
+	for _, s := range l.Sections {
+		rows = max(rows, s.Rows)
+	}
+	return rows
+}
+
+// Do does the operations.
+func (l *List) Do(rank Rank, step *Step) error {
+	for _, section := range l.Sections {
+		step.MaxRows = section.Rows
+		for _, op := range section.Ops {
+			if err := op.Do(rank, step); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Free gives back what the device keeps for the list.
+func (l *List) Free() {
+	if l.Prepared != nil {
+		l.Prepared.Free()
+		l.Prepared = nil
+	}
+}
