@@ -6,6 +6,7 @@ import "C"
 import (
 	"unsafe"
 
+	"dsstne/engine/arrowfile"
 	"dsstne/engine/csr"
 	"dsstne/engine/options"
 )
@@ -36,6 +37,21 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 			return err
 		}
 		return openDataset(out, func() (matrix, error) { return openMatrix(schema, array, o.Columns, o.Check) })
+	})
+}
+
+//export dsstne_dataset_open_file
+func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_open_file", err, func() error {
+		file, err := requiredText(path, "path")
+		if err := first(err, notNull(out, "out")); err != nil {
+			return err
+		}
+		o, err := optionsIn(optionText, options.ReadDataset)
+		if err != nil {
+			return err
+		}
+		return openDataset(out, func() (matrix, error) { return arrowfile.Open(file, o.Columns, o.Check) })
 	})
 }
 

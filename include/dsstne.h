@@ -27,7 +27,7 @@
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
  *   structs; every struct begins with its size as the caller knows it (struct_size). This is ABI 1.1.
- *   1.1 adds dsstne_model_copy and dsstne_predictor_plan.
+ *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -168,6 +168,12 @@ typedef struct dsstne_dataset_info {
 dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray *array, const char *options,
                                   dsstne_dataset *out, dsstne_error *err);
 
+/* Opens a matrix in a file by mapping it into memory; no array is copied. The file is an uncompressed Arrow IPC file (Feather
+ * version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes; index may also be
+ * uint32. Nulls are refused. Everything is checked before this returns; options are those of dsstne_dataset_open. A file that is
+ * damaged or has another format is DSSTNE_CORRUPT_FILE. The file must not be changed until dsstne_dataset_close. A call that
+ * meets a change, such as a shortened file, returns DSSTNE_INVALID_DATA. Since ABI 1.1. */
+dsstne_status dsstne_dataset_open_file(const char *path, const char *options, dsstne_dataset *out, dsstne_error *err);
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
 /* Refused with DSSTNE_BUSY while it is bound to an open trainer or predictor. */

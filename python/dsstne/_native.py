@@ -98,6 +98,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "release_array": (_NOTHING, (_STRUCT,)),
     "release_schema": (_NOTHING, (_STRUCT,)),
     "dataset_open": (_STATUS, (_STRUCT, _STRUCT, _TEXT, _OUT_HANDLE, _ERROR)),
+    "dataset_open_file": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_get_info": (_STATUS, (_HANDLE, _INFO, _ERROR)),
     "dataset_close": (_STATUS, (_HANDLE, _ERROR)),
     "model_create": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),

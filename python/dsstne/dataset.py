@@ -93,6 +93,48 @@ class Dataset:
             raise type(error)(f"{name}: {error}") from None
         self._info = _native.dataset_info(self._handle)
 
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], *, columns: int, allow_not_finite: bool = False) -> Dataset:
+        """Opens a matrix in a file, which is mapped into memory and may be larger than it.
+
+        The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
+        ``list<struct<index, value>>``, or ``list<index>`` if every stored value is 1. Lists may be large lists. An
+        index is int32, int64 or uint32, a value float32 or float64. Results have the same bits as with the same matrix
+        in memory. The file must not be changed until :meth:`close`. To write one with pyarrow::
+
+            entries = pyarrow.StructArray.from_arrays([X.indices, X.data], names=["index", "value"])
+            rows = pyarrow.ListArray.from_arrays(X.indptr, entries)
+            table = pyarrow.table({"items": rows})
+            pyarrow.feather.write_feather(table, "data.arrow", compression="uncompressed")
+
+        Args:
+            path: The file.
+            columns: Number of columns, which the file does not say.
+            allow_not_finite: Accept NaN and infinite values.
+
+        Raises:
+            MissingFileError: There is no such file.
+            CorruptFileError: It is not an Arrow IPC file, or it is damaged.
+            InvalidDataError: The column has another type, or an entry is not valid; the message says which.
+            UnsupportedError: The file is compressed.
+
+        Example:
+            >>> Dataset.from_file("no-such-file.arrow", columns=3)
+            Traceback (most recent call last):
+                ...
+            dsstne.errors.MissingFileError: no-such-file.arrow: no such file
+        """
+        columns = _checks.integer(columns, "columns", 0)
+        name = _options.text_argument(os.fspath(path), "path")
+        if not Path(path).exists():
+            raise MissingFileError(f"{os.fspath(path)}: no such file")
+        made = cls.__new__(cls)
+        made._arrays = None
+        options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
+        made._handle = _native.Handle("dataset", "dataset_open_file", name, options)
+        made._info = _native.dataset_info(made._handle)
+        return made
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
@@ -105,7 +147,7 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, which are borrowed."""
+        """Bytes of the arrays, which are borrowed or in a mapped file."""
         return int(self._info["bytes"])
 
     @property

@@ -244,6 +244,8 @@ def test_null_where_something_is_needed_names_the_parameter(blocks: Blocks) -> N
     calls = {
         ("describe", None, None): "len is null",
         ("dataset_open", None, None, None, None): "out is null",
+        ("dataset_open_file", None, None, byref(c_uint64(0))): "path is null",
+        ("dataset_open_file", b"data.arrow", None, None): "out is null",
         ("dataset_get_info", blocks.dataset, None): "info is null",
         ("model_create", None, None, byref(c_uint64(0))): "definition is null",
         ("model_create", b"{}", None, None): "out is null",

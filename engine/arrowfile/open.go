@@ -1,0 +1,160 @@
+// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2) by mapping the file into memory:
+// no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
+//
+// The file has one column, list<struct<index, value>> or list<index>, and is not compressed. Each of its record batches
+// becomes a piece of a csr.Blocks. The package reads the metadata that say where the arrays are (flatbuffers, see
+// https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go would copy the arrays, and it panics or asks for any
+// amount of memory if a file is damaged.
+package arrowfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"syscall"
+
+	"dsstne/engine/csr"
+	"dsstne/internal/fault"
+)
+
+// magic begins and ends a file.
+const magic = "ARROW1"
+
+// The end of a file is the size of the footer (int32) and the magic.
+const ending = 4 + len(magic)
+
+// maxMetadata is the size of the largest footer, or metadata of a record batch, that is read. A footer of this size lists
+// 700,000 record batches.
+const maxMetadata = 16 << 20
+
+// Open maps a file and checks every entry. Closing the matrix ends the mapping. columns is the number of columns, which the
+// file does not say.
+//
+// A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that are
+// not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.
+func Open(path string, columns int64, check csr.ValidateOptions) (*csr.Blocks, error) {
+	file, size, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // the mapping does not need it
+	blocks, err := mapFile(file, size, columns)
+	if err == nil {
+		if err = blocks.Validate(check); err != nil {
+			_ = blocks.Close() // nobody uses it yet, so nothing refuses
+		}
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, "%s", path)
+	}
+	return blocks, nil
+}
+
+// open wants a regular file: a pipe would block, and a folder has nothing to map.
+func open(path string) (*os.File, int64, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fault.New(fault.NotFound, "%s: there is no such file", path)
+	}
+	if err != nil {
+		return nil, 0, fault.From(fault.IO, err, "cannot read the data")
+	}
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		err = fault.From(fault.IO, err, "cannot read the data")
+	case !info.Mode().IsRegular():
+		err = fault.New(fault.IO, "%s: it is not a regular file", path)
+	case info.Size() > math.MaxInt:
+		err = fault.New(fault.Unsupported, "%s: %d bytes do not fit into the address space", path, info.Size())
+	}
+	if err != nil {
+		file.Close()
+		return nil, 0, err
+	}
+	return file, info.Size(), nil
+}
+
+func mapFile(file *os.File, size, columns int64) (*csr.Blocks, error) {
+	r := &reader{file: file, size: size, columns: columns}
+	footer, err := r.footer()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.readSchema(footer.table(footerSchema)); err != nil {
+		return nil, err
+	}
+	if r.memory, err = syscall.Mmap(int(file.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED); err != nil {
+		return nil, fault.From(fault.IO, err, "cannot map %d bytes into memory", size)
+	}
+	unmap := func() { _ = syscall.Munmap(r.memory) } // fails only if it is not mapped
+	pieces, err := r.pieces(footer)
+	if err != nil {
+		unmap()
+		return nil, err
+	}
+	blocks, err := csr.NewBlocks(pieces, unmap)
+	if err != nil {
+		unmap()
+	}
+	return blocks, err
+}
+
+// reader reads the metadata of a file. It copies them first, so that nobody changes them between a check and their use.
+type reader struct {
+	file    io.ReaderAt
+	size    int64
+	columns int64
+	memory  []byte // the file, mapped
+	layout  layout
+}
+
+// copyOf reads n bytes of the file.
+func (r *reader) copyOf(at, n int64, what string) ([]byte, error) {
+	if at < 0 || n < 0 || n > maxMetadata || at > r.size-n {
+		return nil, damaged("%s has %d bytes from byte %d on, in a file of %d bytes", what, n, at, r.size)
+	}
+	data := make([]byte, n)
+	if _, err := r.file.ReadAt(data, at); err != nil {
+		return nil, fault.From(fault.IO, err, "cannot read %s", what)
+	}
+	return data, nil
+}
+
+// footer checks both ends of the file and reads the table before its end, which says where the record batches are.
+func (r *reader) footer() (table, error) {
+	if r.size < int64(len(magic)+2+ending) {
+		return table{}, fault.New(fault.CorruptFile, "it has %d bytes, too few for an Arrow file", r.size)
+	}
+	head, err := r.copyOf(0, int64(len(magic)), "the beginning")
+	if err != nil {
+		return table{}, err
+	}
+	tail, err := r.copyOf(r.size-int64(ending), int64(ending), "the end")
+	switch {
+	case err != nil:
+		return table{}, err
+	case string(head[:4]) == "FEA1":
+		return table{}, fault.New(fault.Unsupported, "it is a Feather file of version 1; write version 2, which is the Arrow file format")
+	case string(head[:4]) == "\xff\xff\xff\xff":
+		return table{}, fault.New(fault.Unsupported, "it is an Arrow stream; write the Arrow file format (in pyarrow: ipc.new_file)")
+	case string(head) != magic:
+		return table{}, fault.New(fault.CorruptFile, "it is not an Arrow file (Feather version 2): it does not begin with %s", magic)
+	case string(tail[4:]) != magic:
+		return table{}, fault.New(fault.CorruptFile, "the file is not whole: it does not end with %s", magic)
+	}
+	size := int64(int32(binary.LittleEndian.Uint32(tail)))
+	data, err := r.copyOf(r.size-int64(ending)-size, size, "the footer")
+	if err != nil {
+		return table{}, err
+	}
+	return rootOf(data), nil
+}
+
+// damaged is the error for a file that contradicts itself.
+func damaged(format string, args ...any) error {
+	return fault.Wrap(fault.New(fault.CorruptFile, format, args...), "the file is damaged")
+}
