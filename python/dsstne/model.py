@@ -32,7 +32,7 @@ _BLOCK = 1 << 24  # floats of a dense block of scores
 class Model(Weights):
     """A network with its weights, or a model that scores by weights between items.
 
-    Usually made by :func:`dsstne.fit` or :func:`dsstne.load`. A model may be pickled and
+    Usually made by :func:`dsstne.fit`, :func:`dsstne.load` or :meth:`from_item_weights`. A model may be pickled and
     copied, used by several threads at once, and by a :class:`dsstne.Trainer` (not while that runs). Options that
     the calls below share:
 
@@ -81,6 +81,49 @@ class Model(Weights):
     def _new(cls, network: Any, items: Any = None, **options: Any) -> Model:
         model = cls.__new__(cls)
         model._create(network, items, **options)
+        return model
+
+    @classmethod
+    def from_item_weights(cls, W: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Model:
+        """Makes a model of weights between items, such as EASE, SLIM or item-based neighbourhoods: score(x) = x W.
+
+        The rows of W are the items that a row of X has, the columns the items that are scored. The model has no network
+        and is not trained; all else works as for any model. :meth:`similar_items` ranks the entries of an item's row.
+
+        Args:
+            W: Matrix [items, items]: a dense array, or anything sparse of SciPy, which stays sparse (duplicates are
+                summed). Numbers become float32.
+            items: Names of the items.
+
+        Raises:
+            InvalidArgumentError: W is not a square matrix of numbers.
+            NotFiniteError: A number of W is not finite.
+            OutOfMemoryError: W does not fit.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> W = np.array([[0, 0.5, 0.1], [0.5, 0, 0], [0.1, 0, 0]])
+            >>> model = dsstne.Model.from_item_weights(W, items=["tea", "milk", "bread"])
+            >>> model.recommend(np.array([[1, 0, 0]]), k=2)
+            (array([[1, 2]], dtype=int32), array([[0.5, 0.1]], dtype=float32))
+        """
+        is_sparse = scipy.sparse.issparse(W)
+        if not is_sparse:
+            try:
+                W = np.asarray(W)
+            except ValueError:  # lists of different lengths
+                W = np.asarray(None)
+        if W.dtype.kind not in "buif":
+            raise InvalidArgumentError(f"W: expected a matrix of numbers, not of {W.dtype}")
+        if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.shape[0]:
+            raise InvalidArgumentError(f"W must have a row and a column for each item; it has the shape {W.shape}")
+        definition = {"kind": "item_weights", "items": W.shape[0]}
+        if is_sparse:
+            W = sparse_matrix(W, "W")
+            definition |= {"weight": "csr", "entries": W.nnz}
+        model = cls._new(definition, items)
+        model.same_items = True
+        model.set_tensor("weight", W)
         return model
 
     # ---- answers ----
