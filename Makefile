@@ -86,7 +86,7 @@ ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
 	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
-	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
+	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives|TensorFloat32)/^(cuda|.*float)' ./tests/conformance
 	@DSSTNE_CUDAEMU_CHECKS=7 $(pytest) -m device tests/python
 	@$(pytest) -m slow tests/python
 endif

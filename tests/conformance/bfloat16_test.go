@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,22 +28,34 @@ func casesAt(p kernels.Precision) []group {
 	}
 }
 
-var narrowCases = casesAt(kernels.BFloat16)
+// groupsAt are the groups that tests at a precision share, with what the reference made of them.
+var groupsAt = map[kernels.Precision][]group{
+	kernels.Float32: opCases, kernels.BFloat16: casesAt(kernels.BFloat16), kernels.TensorFloat32: casesAt(kernels.TensorFloat32),
+}
+
+// casesOf are the cases of some ops at a precision.
+func casesOf(p kernels.Precision, ops ...string) (list []opCase) {
+	for _, op := range ops {
+		at := slices.IndexFunc(groupsAt[p], func(g group) bool { return g.op == op })
+		list = append(list, groupsAt[p][at].cases()...)
+	}
+	return list
+}
 
 func TestEveryOpAgreesWithTheReferenceInBFloat16(t *testing.T) {
 	t.Parallel()
-	groupsAgree(t, kernels.BFloat16, narrowCases)
+	groupsAgree(t, kernels.BFloat16, groupsAt[kernels.BFloat16])
 }
 
 func TestEveryOpGivesTheSameBitsWithAnyNumberOfThreadsInBFloat16(t *testing.T) {
 	t.Parallel()
-	groupsGiveTheSameBits(t, kernels.BFloat16, narrowCases)
+	groupsGiveTheSameBits(t, kernels.BFloat16, groupsAt[kernels.BFloat16])
 }
 
 // TF32 only CUDA devices have. What is said above of bfloat16 holds for it too.
 func TestEveryOpAgreesWithTheReferenceInTensorFloat32(t *testing.T) {
 	t.Parallel()
-	groupsAgree(t, kernels.TensorFloat32, casesAt(kernels.TensorFloat32))
+	groupsAgree(t, kernels.TensorFloat32, groupsAt[kernels.TensorFloat32])
 }
 
 func TestANumberThatIsNotFiniteStopsTheOpInBFloat16(t *testing.T) {

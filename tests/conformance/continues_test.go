@@ -39,7 +39,10 @@ func TestAStepThatContinuesFromItsStatisticsGivesTheSameBits(t *testing.T) {
 			if devices[0].Info().Threads > 0 {
 				devices = append(devices, open(2), open(3))
 			}
-			for _, c := range cases {
+			for n, c := range cases {
+				if n < len(cases)-1 && spares(open, n) {
+					continue
+				}
 				anew, continued := *c, *c
 				anew.both, continued.both, continued.continues = true, true, true
 				want, err := anew.run(devices[0])

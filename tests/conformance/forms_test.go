@@ -57,7 +57,7 @@ func TestEveryFormOfTheOutputAgreesWithTheReference(t *testing.T) {
 	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
 		t.Parallel()
 		d, reference := open(1), oracle(t)
-		for _, c := range some(append(outputCases(false, p), outputCases(true, p)...), p) {
+		for _, c := range some(casesOf(p, "OutputStep", "OutputStats"), p) {
 			require.NoError(t, agree(c, d, reference))
 		}
 	})
@@ -69,7 +69,7 @@ func TestDenseLayersAgreeWithTheReferenceInEveryForm(t *testing.T) {
 	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
 		t.Parallel()
 		d, reference := open(1), oracle(t)
-		for _, c := range some(append(forwardCases(true, p), denseBackwardCases(p)...), p) {
+		for _, c := range some(casesOf(p, "Dense", "DenseBackward"), p) {
 			require.NoError(t, agree(c, d, reference))
 		}
 	})
@@ -79,7 +79,7 @@ func TestEveryFormOfTheOutputGivesTheSameBitsTwice(t *testing.T) {
 	t.Parallel()
 	forEveryForm(t, func(t *testing.T, p kernels.Precision, open opener) {
 		t.Parallel()
-		for n, c := range some(outputCases(false, p), p) {
+		for n, c := range some(casesOf(p, "OutputStep"), p) {
 			if n%4 == 0 {
 				require.NoError(t, sameBits(c, open))
 			}

@@ -80,8 +80,11 @@ func groupsAgree(t *testing.T, p kernels.Precision, groups []group) {
 			t.Run(group.op, func(t *testing.T) {
 				t.Parallel()
 				d, reference := open(2), oracle(t)
-				for _, c := range group.cases() {
-					require.NoError(t, agree(c, d, reference))
+				for n, c := range group.cases() {
+					// The emulated products are those of bfloat16 but for the rounding of their factors.
+					if p != kernels.TensorFloat32 || n%2 == 0 || !sparing() {
+						require.NoError(t, agree(c, d, reference))
+					}
 				}
 			})
 		}
