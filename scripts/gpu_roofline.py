@@ -200,8 +200,8 @@ def page(measured: Measured) -> str:
     ]
     parts += [
         f"## Exact top-10 for {RANKED_ROWS} rows",
-        "The time of screening, without the few exact scores of the survivors. dsstne screens with bfloat16 products of\n"
-        "float32 weights, whatever the precision of the model, so the bfloat16 column is its limit.",
+        "The time of screening, without the few exact scores of the survivors. dsstne screens with bfloat16 products\n"
+        "of float32 weights, whatever the precision of the model, so the bfloat16 column is its limit.",
         table(lines),
     ]
     parts.append(FOLLOWS)
