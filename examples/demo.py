@@ -1,9 +1,9 @@
-"""Learns which packages Debian's packages depend on, and guesses what was hidden from it.
+"""Learns which packages Debian's packages depend on, and predicts dependencies that it has not seen.
 
     python examples/demo.py          (or `make demo`)
 
-A row is a package, an item is a package it depends on. A fifth of each row is hidden, a network is trained on
-the rest, and its guesses are compared with what was hidden.
+A row is a package; an item is a package that it depends on. The demo hides a fifth of each row, trains a network on the
+rest, and compares the network's recommendations with the hidden items.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIMILAR_TO = ["libjpeg62-turbo", "libmariadb3", "libgdal32", "libavcodec59", "py
 
 
 def main() -> None:
-    """Trains, measures and shows."""
+    """Trains a model, evaluates it and prints examples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=16, help="passes over the data (%(default)s)")
     parser.add_argument("--devices", default="auto", help="where to train, such as cpu or cuda:0 (%(default)s)")
@@ -87,12 +87,12 @@ def main() -> None:
 
 
 def heading(text: str) -> None:
-    """Prints the title of a part."""
+    """Prints the title of a section."""
     print(f"\n{text}\n{'-' * len(text)}", flush=True)
 
 
 def field(name: str, words: Iterable[str], lines: int, indent: int) -> None:
-    """Prints a named list of words, wrapped and cut to some lines."""
+    """Prints a named list of words, wrapped and cut after the given number of lines."""
     text = textwrap.fill(
         ", ".join(words),
         WIDTH,
@@ -106,7 +106,7 @@ def field(name: str, words: Iterable[str], lines: int, indent: int) -> None:
 
 
 def print_epoch(_: dsstne.Model, record: dict[str, Any]) -> None:
-    """A line for some of the epochs, where there is no progress bar."""
+    """Prints a line for some of the epochs, if there is no progress bar."""
     if record["epoch"] in (1, 2, 4) or record["epoch"] % 8 == 0:
         print(
             f"epoch {record['epoch']:>3}  loss {record['loss']:6.2f}  recall@20 {record['recall@20']:.3f}",
@@ -115,7 +115,7 @@ def print_epoch(_: dsstne.Model, record: dict[str, Any]) -> None:
 
 
 def print_scores(scores: dict[str, dict[str, float]]) -> None:
-    """Prints metrics as a table, with how many times as good the last row is as the first."""
+    """Prints metrics as a table, and the ratio of its last row to its first."""
     print(" " * 14 + "".join(f"{metric:>13}" for metric in METRICS))
     for name, values in scores.items():
         print(f"{name:<14}" + "".join(f"{values[metric]:13.3f}" for metric in METRICS))
@@ -124,7 +124,7 @@ def print_scores(scores: dict[str, dict[str, float]]) -> None:
 
 
 def draw(model: dsstne.Model, baseline: dict[str, float], path: Path) -> None:
-    """Saves the learning curve, if matplotlib is at hand."""
+    """Saves the learning curve if matplotlib is installed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         dsstne.plots.learning_curve(
@@ -137,13 +137,13 @@ def draw(model: dsstne.Model, baseline: dict[str, float], path: Path) -> None:
 
 
 def show_package(model: dsstne.Model, debian: Interactions, X_in: Any, X_held_out: Any, name: str) -> None:
-    """Prints what the model saw of a package, and its guesses."""
+    """Prints the items of a package that the model saw, and its recommendations."""
     row = debian.rows([name])
     shown, hidden = X_in[row].indices, X_held_out[row].indices
     itself = np.flatnonzero(debian.item_names == name)
     ids, _ = model.recommend(X_in[row], k=10, filter_items=itself)
     print(f"{name}: {debian.row_descriptions[row[0]]}")
-    # Item numbers grow as items get rarer, and what is rare tells most.
+    # Items are numbered by falling frequency. The rare items come first here, because they say most about a package.
     field(f"shown {len(shown)}", debian.item_names[np.sort(shown)[::-1]], 1, 12)
     field("guesses", [("*" if item in hidden else "") + debian.item_names[item] for item in ids[0]], 2, 12)
     missed = np.setdiff1d(hidden, ids[0])
@@ -152,7 +152,7 @@ def show_package(model: dsstne.Model, debian: Interactions, X_in: Any, X_held_ou
 
 
 def show_new_package(model: dsstne.Model, debian: Interactions, idea: str, needs: list[str]) -> None:
-    """Prints guesses for a list of dependencies that is in no row of the data."""
+    """Prints recommendations for a list of dependencies that is in no row of the data."""
     ids, scores = model.recommend(debian.matrix_of([needs]), k=6)
     print(f"{idea}: {', '.join(needs)}")
     for item, score in zip(ids[0], scores[0], strict=True):
@@ -161,7 +161,7 @@ def show_new_package(model: dsstne.Model, debian: Interactions, idea: str, needs
 
 
 def show_similar(model: dsstne.Model, debian: Interactions, names: list[str]) -> None:
-    """Prints the nearest items of some items by the angle between their weights."""
+    """Prints the items whose weight vectors have the smallest angle to those of the given items."""
     ids, cosines = model.neighbors(debian.items(names), k=4)
     for name, near, cosine in zip(names, ids, cosines, strict=True):
         field(name, [f"{debian.item_names[i]} {c:.2f}" for i, c in zip(near, cosine, strict=True)], 1, 22)

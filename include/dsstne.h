@@ -1,32 +1,36 @@
 /* dsstne.h: the C interface of dsstne, deep networks over very wide and very sparse data.
  *
  * Concepts
- *   A dataset is a sparse matrix in compressed row form, borrowed from the caller through the Arrow C Data Interface and
- *   never copied. A model is a network, or another way to score, with its weights. A trainer improves a model with datasets that are
- *   bound to the model's layers. A predictor computes scores, top-k lists, neighbours and metrics from a model.
+ *   A dataset is a sparse matrix in compressed row form. The library borrows it from the caller through the Arrow C
+ *   Data Interface and never copies it. A model is a network, or another way to score items, with its weights. A
+ *   trainer improves a model with the datasets that are bound to the model's layers. A predictor computes scores, top-k
+ *   lists, neighbours and metrics with a model.
+ *
+ * Errors
+ *   Every function returns a dsstne_status and takes a dsstne_error last, which may be null. Exceptions are the two
+ *   version queries and the two release callbacks.
+ *   A function that fails changes nothing and writes no out-parameter except the error, unless its comment says
+ *   otherwise. Only the content of output arrays (dst, ids, scores, per_row) is undefined after a failure.
  *
  * Conventions
- *   Every function but the two version queries and the two release callbacks returns a dsstne_status, and takes a
- *   dsstne_error last, which may be null. On failure nothing was changed unless the function says otherwise, and no
- *   out-parameter was written but the error; only the content of output arrays (dst, ids, scores, per_row) is undefined
- *   then.
- *   Handles are 64-bit numbers; 0 is none. A stale, closed or wrong handle is DSSTNE_INVALID_HANDLE, never a crash.
- *   Text in is UTF-8 and ends with NUL. Options are JSON objects, null means all defaults; an unknown key is an error
- *   that names the nearest known one.
- *   Text out goes to (char *buf, size_t *len): *len is the capacity on entry and the size needed, with the NUL, on return.
- *   A buffer that is too short (or null) is not an error: nothing is written to it, call again with *len bytes.
- *   Memory that is passed in stays the caller's and is used during the call only, except the arrays of a dataset.
- *   No function calls back into the caller, and nothing here has to be freed by the caller.
+ *   Handles are 64-bit numbers; 0 means none. A stale, closed or wrong handle is DSSTNE_INVALID_HANDLE, never a crash.
+ *   Strings passed in are UTF-8 and end with NUL. Options are JSON objects; null means all defaults. An unknown key is
+ *   an error that names the nearest known key.
+ *   Strings passed out go to (char *buf, size_t *len). On entry *len is the capacity; on return it is the size needed,
+ *   with the NUL. A buffer that is too short, or null, is not an error: the function writes nothing to it; call again
+ *   with *len bytes.
+ *   Memory that is passed in still belongs to the caller. The library uses it during the call only, except for the
+ *   arrays of a dataset. No function calls back into the caller, and the caller never has to free anything.
  *
  * Threads
- *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time; other
- *   calls that use one handle at the same time are refused with DSSTNE_BUSY, except dsstne_cancel, the *_progress and the
- *   *_describe functions, which are always allowed. dsstne_trainer_run and dsstne_model_set_tensor change the model. A
- *   process that forks after its first call must not call any function in the child.
+ *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time.
+ *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY. dsstne_cancel, the *_progress and the
+ *   *_describe functions are always allowed. dsstne_trainer_run and dsstne_model_set_tensor change the model.
+ *   After a process has called any function, its forked children must not call any.
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs; every struct begins with its size as the caller knows it (struct_size). This is ABI 1.1.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.1.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  */
 #ifndef DSSTNE_H
@@ -100,7 +104,7 @@ enum {
   DSSTNE_INTERNAL = 15
 };
 
-/* Filled on failure; struct_size is set by the caller (sizeof), message always ends with NUL. */
+/* The function fills it on failure. The caller sets struct_size (sizeof). message always ends with NUL. */
 typedef struct dsstne_error {
   uint32_t struct_size;
   int32_t status;
@@ -114,30 +118,33 @@ typedef uint64_t dsstne_predictor;
 
 /* ---- library ---- */
 
-/* ABI number of this library; may be called before anything else. */
+/* Returns the ABI version of this library. May be called before anything else. */
 uint32_t dsstne_abi_version(void);
 
-/* Product version, a static text. */
+/* Returns the version of dsstne, a static string. */
 const char *dsstne_version(void);
 
-/* Sets process-wide defaults: {"threads": n, "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable",
- * "libraries": [folder, ...], "keep_devices": true}; what is not given stays as it is. threads: CPU threads of later calls whose
- * own options say nothing or 0; 0 = as many as the cgroup and the affinity mask allow. instruction_set: widest one to use, for comparing them; it changes the bits of results.
- * libraries: where NVIDIA's optional libraries are looked for when the system's loader does not find them, in the layout of its
- * Python packages, as in nccl/lib/libnccl.so.2; what is loaded already stays. keep_devices: CUDA devices of a trainer or predictor
- * that is closed stay open for the next one, and a predictor's with the weights, until memory is short or the model is closed;
- * false closes those that nobody uses, and keeps none from then on. */
+/* Sets process-wide defaults; keys that are missing stay as they are. Options:
+ *   "threads": CPU threads of later calls whose own options have no threads or 0. 0 = as many as the cgroup and the
+ *     affinity mask allow.
+ *   "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable", the widest one to use, for comparisons. It
+ *     changes the bits of results.
+ *   "libraries": [folder, ...], where to look for NVIDIA's optional libraries that the system's loader does not find.
+ *     The layout is that of NVIDIA's Python packages: nccl/lib/libnccl.so.2. Libraries that are loaded already stay.
+ *   "keep_devices": true keeps the CUDA devices of a closed trainer or predictor open for the next one, a predictor's
+ *     with the weights, until memory is short or the model is closed. false closes unused devices, now and later. */
 dsstne_status dsstne_configure(const char *options, dsstne_error *err);
 
-/* JSON: version, abi, build, cpu, memory, backends, devices, and for each absent device the reason; extras: libraries of others that
- * CUDA devices use, and for each absent one the reason. Threads and instruction set are those that dsstne_configure has set. */
+/* Writes JSON with the keys version, abi, build, cpu, memory, backends, devices and extras. devices includes absent
+ * devices with the reason; extras are the optional libraries that CUDA devices use, likewise. Threads and instruction
+ * set are those set by dsstne_configure. */
 dsstne_status dsstne_describe(char *buf, size_t *len, dsstne_error *err);
 
-/* Asks the call that runs on this handle (a trainer or a predictor) to end at the next safe point, with
- * DSSTNE_CANCELLED; returns at once. Without a running call it does nothing. */
+/* Asks the call that is running on this trainer or predictor to end at the next safe point with DSSTNE_CANCELLED, and
+ * returns at once. Does nothing if no call is running. */
 dsstne_status dsstne_cancel(uint64_t handle, dsstne_error *err);
 
-/* Release callbacks for Arrow structs whose memory the caller keeps: they mark the struct (and its children) as released
+/* Release callbacks for Arrow structs whose memory the caller keeps. They mark the struct and its children as released
  * and free nothing. */
 void dsstne_release_array(struct ArrowArray *array);
 void dsstne_release_schema(struct ArrowSchema *schema);
@@ -152,75 +159,80 @@ typedef struct dsstne_dataset_info {
   int64_t rows;
   int64_t columns;
   int64_t non_zeros;     /* stored entries */
-  int64_t bytes;         /* of the arrays */
-  double minimum;        /* smallest and largest stored value; 0 when there is none */
+  int64_t bytes;         /* size of the arrays */
+  double minimum;        /* smallest and largest stored value; 0 if there is none */
   double maximum;
   const void *offsets;   /* first row offset, first index and first value in the caller's own memory; null for a file */
   const void *indices;
-  const void *values;    /* null when value_bits is 0 */
+  const void *values;    /* null if value_bits is 0 */
 } dsstne_dataset_info;
 
-/* Takes over a matrix: list<struct<index, value>>, or list<index> when every stored value is 1; list or large_list,
- * index int32 or int64, value float32 or float64, at any offset. Field names do not matter. Both structs are moved from:
- * they are released by the library, exactly once, at once on failure and at dsstne_dataset_close on success.
- * Everything is checked before this returns; an error names row, column and value.
+/* Makes a dataset of an Arrow array. Its type is list<struct<index, value>>, or list<index> if every stored value is 1:
+ * list or large_list, index int32 or int64, value float32 or float64, at any offset. Field names do not matter.
+ * The library takes over both structs and releases them exactly once: on failure immediately, on success at
+ * dsstne_dataset_close. It checks all entries before it returns; an error names row, column and value.
  * Options: {"columns": n (required), "allow_not_finite": false, "threads": n}. */
 dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray *array, const char *options,
                                   dsstne_dataset *out, dsstne_error *err);
 
-/* Opens a matrix in a file by mapping it into memory; no array is copied. The file is an uncompressed Arrow IPC file (Feather
- * version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes; index may also be
- * uint32. Nulls are refused. Everything is checked before this returns; options are those of dsstne_dataset_open. A file that is
- * damaged or has another format is DSSTNE_CORRUPT_FILE. The file must not be changed until dsstne_dataset_close. A call that
- * meets a change, such as a shortened file, returns DSSTNE_INVALID_DATA. Since ABI 1.1. */
+/* Makes a dataset of a file by mapping it into memory, without copying an array. The file is an uncompressed Arrow IPC
+ * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes;
+ * index may also be uint32. The column must have no nulls. The checks and options are those of dsstne_dataset_open.
+ * A file that is damaged or has another format is DSSTNE_CORRUPT_FILE. The file must not change before
+ * dsstne_dataset_close; a call that finds a change, such as a shortened file, is DSSTNE_INVALID_DATA. Since 1.1. */
 dsstne_status dsstne_dataset_open_file(const char *path, const char *options, dsstne_dataset *out, dsstne_error *err);
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
-/* Refused with DSSTNE_BUSY while it is bound to an open trainer or predictor. */
+/* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer or predictor. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* ---- model ---- */
 
-/* Builds a model from a network definition (JSON, see docs/network.md), or from the definition of a model that scores by weights
- * between items, x W + b: {"kind": "item_weights", "items": n, "weight": "dense"|"csr"|"none", "entries": n, "bias": false}.
- * entries is the number of stored entries, for "csr" only. Such a model has a layer "input" and a layer "output" of n items, and
- * tensors that begin as zeros: "weight" (F32 [n, n]), or "weight.offsets" (I64 [n + 1]), "weight.indices" (I32, ascending in each
- * row) and "weight.values" (F32), and "bias" (F32 [n, 1]). A stored weight is checked whole before it is used or saved:
- * DSSTNE_INVALID_DATA. It is not trained. Options: {"seed": 0, "threads": n,
- * "sizes": {"layer": n, ...}, "memory_limit": bytes, "step": 0}: sizes replaces "auto" in the definition; step is the
- * number of steps that the weights have seen, for a model that is put together by dsstne_model_set_tensor. Weights that do
- * not fit into memory_limit, or into the available memory, are refused before anything is allocated. */
+/* Makes a model from the definition of a network (JSON, see docs/network.md), with initial weights. Options:
+ *   "seed": 0, "threads": n
+ *   "sizes": {"layer": n, ...} replaces "auto" in the definition.
+ *   "memory_limit": bytes. Weights that exceed it or the available memory are an error before anything is allocated.
+ *   "step": 0, the number of steps that have updated the weights, for weights set by dsstne_model_set_tensor.
+ *
+ * The definition may also be that of a model which scores by weights between items, x W + b, and cannot be trained:
+ *   {"kind": "item_weights", "items": n, "weight": "dense"|"csr"|"none", "entries": n, "bias": false}
+ * entries is the number of stored entries, for "csr" only. The model has the layers "input" and "output" of n items.
+ * Its tensors begin as zeros: "weight" (F32 [n, n]), or for "csr" "weight.offsets" (I64 [n + 1]), "weight.indices"
+ * (I32, ascending in each row) and "weight.values" (F32), and with bias "bias" (F32 [n, 1]). The library checks a
+ * stored weight as a whole before it uses or saves it; an error is DSSTNE_INVALID_DATA. */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
-/* Reads a model file; all digests are checked, and that all weights are finite. Options: {"threads": n}. */
+/* Reads a model file and checks all digests and that all weights are finite. Options: {"threads": n}. */
 dsstne_status dsstne_model_load(const char *path, const char *options, dsstne_model *out, dsstne_error *err);
 
-/* Writes a model file, crash-safely: the old file stays whole until the new one is on the disk.
- * Options: {"attributes": {"key": "text", ...}} replaces the model's attributes, which are kept in the file and given back
- * by dsstne_model_describe; without the key, or with null options, they stay what they are. */
+/* Writes a model file. It is safe against crashes: the old file stays complete until the new one is on the disk.
+ * Options: {"attributes": {"key": "text", ...}} replaces the model's attributes, which the file stores and
+ * dsstne_model_describe returns. Without the key they stay as they are. */
 dsstne_status dsstne_model_save(dsstne_model model, const char *path, const char *options, dsstne_error *err);
 
-/* JSON: {"network": definition, "definition": {...}, "layers": [{"name", "kind", "size"}], "parameters": n, "bytes": n, "step": n,
- * "attributes": {...}, "tensors": [{"name", "dtype", "shape", "layer", "role"}]}. network is null for a model that is not one;
- * definition is what dsstne_model_create makes the same model of. role is "weight" (trained) or "fixed" (given). */
+/* Writes JSON: {"network": definition, "definition": {...}, "layers": [{"name", "kind", "size"}], "parameters": n,
+ * "bytes": n, "step": n, "attributes": {...}, "tensors": [{"name", "dtype", "shape", "layer", "role"}]}.
+ * network is null if the model is not a network. dsstne_model_create makes the same kind of model from definition. role
+ * is "weight" (trained) or "fixed" (given). */
 dsstne_status dsstne_model_describe(dsstne_model model, char *buf, size_t *len, dsstne_error *err);
 
-/* Copies a whole tensor out or in; bytes must be its size. dtype is "F32", "U8", "I64" or "I32" as in the description.
- * Setting "items.bytes" (U8) and then "items.offsets" (I64, one more than items) gives the items names; both may have any
- * size; threads that name the items of one model must take turns. All other names must exist. Set values must be finite. */
+/* Copies a whole tensor out or in; bytes must be the size of the tensor. Its dtype is "F32", "U8", "I64" or "I32", as
+ * dsstne_model_describe reports. New values must be finite.
+ * To name the items, set "items.bytes" (U8) and then "items.offsets" (I64, one more than items). Both may have any
+ * size. Threads that name the items of one model must take turns. All other tensors must exist. */
 dsstne_status dsstne_model_get_tensor(dsstne_model model, const char *name, void *dst, size_t bytes, dsstne_error *err);
 dsstne_status dsstne_model_set_tensor(dsstne_model model, const char *name, const void *src, size_t bytes,
                                       dsstne_error *err);
 
-/* Makes a model with the same network, weights, step, attributes and names of items. This takes hardly any time and
- * memory: both models share the tensors until one of them is changed. dsstne_model_set_tensor then copies the tensor that
- * it sets, and dsstne_trainer_run copies all shared weights before its first step; the other model stays as it is. Until
- * then dsstne_trainer_plan lists these weights as parts ("a private copy of <tensor>"), and a run for which they do not
- * fit is DSSTNE_OUT_OF_MEMORY. The models may be used at the same time and closed in any order. Refused with DSSTNE_BUSY
- * while the model is trained or changed. Since ABI 1.1. */
+/* Makes a copy of a model: network, weights, step, attributes and names of items. This takes hardly any time and
+ * memory, because both models share the tensors until one of them is changed. dsstne_model_set_tensor then copies the
+ * tensor that it sets, and dsstne_trainer_run copies all shared weights before its first step; the other model stays as
+ * it is. Until then dsstne_trainer_plan lists these weights as parts ("a private copy of <tensor>"), and a run fails
+ * with DSSTNE_OUT_OF_MEMORY if they do not fit. The models may be used at the same time and closed in any order. Fails
+ * with DSSTNE_BUSY while the model is being trained or changed. Since 1.1. */
 dsstne_status dsstne_model_copy(dsstne_model model, dsstne_model *out, dsstne_error *err);
 
-/* Refused with DSSTNE_BUSY while a trainer or predictor uses it. Memory that copies share is freed with the last one. */
+/* Fails with DSSTNE_BUSY while a trainer or predictor uses the model. Shared memory is freed with the last copy. */
 dsstne_status dsstne_model_close(dsstne_model model, dsstne_error *err);
 
 /* ---- trainer ---- */
@@ -233,28 +245,34 @@ typedef struct dsstne_progress {
   uint64_t epoch;              /* epochs done */
   uint64_t examples;           /* examples seen in the current epoch */
   double loss;                 /* mean over the examples of the current epoch so far (NaN before the first step) */
-  double epoch_loss;           /* of the last whole epoch (NaN before) */
-  double learning_rate;        /* of the last step */
-  double examples_per_second;  /* of the running or last run */
-  double seconds;              /* of the running or last run */
+  double epoch_loss;           /* loss of the last complete epoch (NaN before) */
+  double learning_rate;        /* that of the last step */
+  double examples_per_second;  /* of the current run, or else of the last */
+  double seconds;              /* of the current run, or else of the last */
 } dsstne_progress;
 
-/* Models that are not networks are DSSTNE_INVALID_ARGUMENT. Options: {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...}, "batch_size": 512, "seed": 0,
- * "shuffle": true, "devices": "auto", "precision": "float32", "threads": n, "memory_limit": bytes} (docs/training.md). */
+/* Options (docs/training.md): {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...},
+ * "batch_size": 512, "seed": 0, "shuffle": true, "devices": "auto", "parallel": "auto", "precision": "float32",
+ * "threads": n, "memory_limit": bytes}. A model that is not a network is DSSTNE_INVALID_ARGUMENT. */
 dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstne_trainer *out, dsstne_error *err);
 
-/* Feeds an input or output layer; all bound datasets must have the same rows. Not while it runs. */
+/* Binds a dataset to an input or output layer. All bound datasets must have the same number of rows. Not allowed while
+ * the trainer runs. */
 dsstne_status dsstne_trainer_bind(dsstne_trainer trainer, const char *layer, dsstne_dataset dataset, dsstne_error *err);
 
-/* JSON: {"parts": [{"name", "of", "bytes", "device", "held"}], "bytes": n, "available": n, "limit": n, "operations":
- * ["text", ...], "devices": [as dsstne_describe has them]}; of: whose part it is (a tensor, a layer), left out if nobody's;
- * held: exists already; available: what the device could still give, -1 if unknown; limit: memory_limit, left out if not
- * given. Allocates nothing. */
+/* Writes the plan of a run as JSON and allocates nothing: {"parts": [{"name", "of", "bytes", "device", "held"}],
+ * "bytes": n, "available": n, "limit": n, "operations": ["text", ...], "parallel": "model", "devices": [...]}.
+ *   of: the tensor, layer or dataset that the part belongs to; missing if none
+ *   held: whether the part exists already
+ *   available: the memory that the device has left, -1 if unknown
+ *   limit: memory_limit; missing if not given
+ *   parallel: how several devices train, "model" or "data"; missing for one
+ *   devices: those that the run uses, as in dsstne_describe */
 dsstne_status dsstne_trainer_plan(dsstne_trainer trainer, char *buf, size_t *len, dsstne_error *err);
 
-/* Trains until max_steps more steps are done (0 = no limit) or max_seconds have passed (0 = no limit); one of them must be
- * given. At the end, rows of weights that are updated lazily catch up, which max_seconds does not cover. progress may be
- * null. After DSSTNE_CANCELLED and DSSTNE_NOT_FINITE the model is usable and progress is written. */
+/* Trains until max_steps more steps are done (0 = no limit) or max_seconds have passed (0 = no limit). At least one
+ * limit must be given. At the end, rows of weights that are updated lazily catch up; max_seconds does not cover that.
+ * progress may be null. After DSSTNE_CANCELLED and DSSTNE_NOT_FINITE the model is usable and progress is written. */
 dsstne_status dsstne_trainer_run(dsstne_trainer trainer, uint64_t max_steps, double max_seconds,
                                  dsstne_progress *progress, dsstne_error *err);
 dsstne_status dsstne_trainer_progress(dsstne_trainer trainer, dsstne_progress *progress, dsstne_error *err);
@@ -267,38 +285,39 @@ dsstne_status dsstne_predictor_open(dsstne_model model, const char *options, dss
 dsstne_status dsstne_predictor_bind(dsstne_predictor predictor, const char *layer, dsstne_dataset dataset,
                                     dsstne_error *err);
 
-/* JSON of what recommending k items takes and does, as dsstne_trainer_plan has it; allocates nothing. Inputs that no dataset is
- * bound to count as batches without entries. Options: {"k": 10, "layer": "name"}. Since ABI 1.1. */
+/* Writes the plan of recommending k items, in the form of dsstne_trainer_plan; allocates nothing. An input without a
+ * bound dataset counts as batches without entries. Options: {"k": 10, "layer": "name"}. Since 1.1. */
 dsstne_status dsstne_predictor_plan(dsstne_predictor predictor, const char *options, char *buf, size_t *len,
                                     dsstne_error *err);
 
-/* In the four calls below, rows (n_rows of them) chooses examples of the bound datasets in any order; null means all, and
- * n_rows is then their number. */
+/* Parameters that the calls below have in common:
+ *   rows (n_rows of them): examples of the bound datasets, in any order. null = all; n_rows must then be their number.
+ *   exclude: a dataset; items stored in its row are not recommended for that row. 0 = none.
+ *   items (n_items of them, in any order): an allow-list, or a deny-list with "items": "deny"; null = every item.
+ *   layer: the output layer whose items are ranked; may be missing if there is only one.
+ *   ids, scores: [rows or queries, k], best first, ties to the lower item; -1 and -inf where no item is left. */
 
-/* Dense activations of a hidden layer, or scores (logits) of an output layer: dst[r * stride + unit], stride in floats.
- * layer null = the output layer. dst holds n_rows * stride floats. */
+/* Computes dense activations of a hidden layer, or scores (logits) of an output layer: dst[r * stride + unit], stride
+ * in floats. dst holds n_rows * stride floats. layer null = the output layer. */
 dsstne_status dsstne_predictor_predict(dsstne_predictor predictor, const char *layer, const int64_t *rows,
                                        int64_t n_rows, float *dst, int64_t stride, dsstne_error *err);
 
-/* The k best items a row, best first, ties to the lower item: ids[r * k + i], scores likewise; -1 and -inf where there is
- * nothing left. exclude: items stored in the same row of that dataset are left out (0 = none). items (n_items, any order):
- * an allow-list, or a deny-list; null = every item. Options: {"items": "allow"|"deny", "layer": "name"}: layer is the output
- * layer whose units are ranked, and may be left out if there is only one. */
+/* Finds the k best items for each row. Options: {"items": "allow"|"deny", "layer": "name"}. */
 dsstne_status dsstne_predictor_recommend(dsstne_predictor predictor, const int64_t *rows, int64_t n_rows,
                                          dsstne_dataset exclude, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
 
-/* The k nearest rows of a weight (null = the output layer's, so items) for each query row, the query itself left out.
- * "entry" ranks the entries of the query's row instead, of a weight between items.
- * Options: {"metric": "cosine"|"dot"|"entry", "items": "allow"|"deny", "include_self": false}. */
+/* Finds the k nearest rows of a weight for each query row, without the query itself. tensor null = the weight of the
+ * output layer, whose rows are items. The metric "entry" is for weights between items: it ranks the entries of the
+ * query's row instead. Options: {"metric": "cosine"|"dot"|"entry", "items": "allow"|"deny", "include_self": false}. */
 dsstne_status dsstne_predictor_neighbors(dsstne_predictor predictor, const char *tensor, const int32_t *queries,
                                          int64_t n_queries, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
 
-/* Ranks every item for every row and compares with the items stored in targets. Options: {"metrics": ["recall@20", ...],
- * "items": "allow"|"deny", "layer": "name"}, items and layer as in dsstne_predictor_recommend. docs/metrics.md defines the
- * metrics, whose k may be larger than the number of items. Result JSON: {"rows": rows with targets, "metrics": {name: mean}}.
- * per_row, if not null, receives n_rows * metrics doubles, NaN for rows without targets (and for coverage). */
+/* Ranks the items for each row and compares the ranking with the items stored in targets. docs/metrics.md defines the
+ * metrics; their k may exceed the number of items. Options: {"metrics": ["recall@20", ...], "items": "allow"|"deny",
+ * "layer": "name"}. Writes JSON: {"rows": rows with targets, "metrics": {name: mean, null if no row has targets}}.
+ * per_row, if not null, receives n_rows * metrics doubles: NaN for rows without targets, and for coverage. */
 dsstne_status dsstne_predictor_evaluate(dsstne_predictor predictor, dsstne_dataset targets, dsstne_dataset exclude,
                                         const int64_t *rows, int64_t n_rows, const int32_t *items, int64_t n_items,
                                         const char *options, char *buf, size_t *len, double *per_row,

@@ -148,31 +148,35 @@ def table(lines: list[str]) -> str:
 
 
 ABOUT = """\
-Made by `scripts/gpu_roofline.py`, whose `--measured` fills the last column. **{what}**
+`scripts/gpu_roofline.py` makes this page; `--measured` fills the last column.
+**{what}**
 
-Limits (data sheet, dense): {limits}; memory {bandwidth} TB/s;
-{launch:.0f} us for the smallest kernel of a graph, which is not from the data sheet but assumed.
+An operation takes at least the time of its arithmetic, of its memory traffic, or of a launch. The tables show the
+largest of the three and which one it is.
 
-Bytes are those that must pass through memory once: weights, states and rows of the batch. Logits stay in the
-second-level cache or in registers. In bfloat16 only products are narrow; weights and states are float32, which is what
-bounds it."""
+- Limits from the data sheet (dense): {limits}; memory {bandwidth} TB/s.
+- The smallest kernel of a graph takes {launch:.0f} us. This is assumed, not from the data sheet.
+- Bytes are those that must pass through memory once: weights, optimizer states and rows of the batch. Logits stay in
+  the second-level cache or in registers.
+- In bfloat16 only products are narrow. Weights and states stay float32, so their traffic does not shrink."""
 
 FOLLOWS = """\
 ## What follows
 
-- In float32 `OutputStep` is bound by arithmetic at these batches, in bfloat16 by memory: a step of
-  I - 256 - I with Adam moves 6 KB an item for the update, and no kernel can be faster than that. A larger batch,
-  momentum instead of Adam, or tied weights help; a faster product does not.
+- At these batch sizes `OutputStep` is bound by arithmetic in float32, and by memory in bfloat16. A step of I - 256 - I
+  with Adam moves 6 KB per item for the update, and no kernel can be faster than that. A larger batch, momentum instead
+  of Adam, or tied weights help; a faster product does not.
 - The statistics of soft-max are a quarter of the arithmetic in float32, and a sixth of the time in bfloat16.
-- Hidden layers and the sparse input take microseconds: launches would cost as much, so a step has to be one graph.
-- Ranking reads the weights once for a batch of rows: in bfloat16 it is bound by arithmetic from about 400 rows on."""
+- Hidden layers and the sparse input take microseconds. Launching them one by one would take as long, so a step has to
+  be one graph.
+- Ranking reads the weights once for a batch of rows. In bfloat16 it is bound by arithmetic from about 400 rows on."""
 
 
 def page(measured: Measured) -> str:
     """The whole page."""
     what = "Everything on this page is computed; nothing was measured."
     if measured.where:
-        what = f"Computed, but for the last column, which `make gpu-bench` measured on {measured.where}."
+        what = f"Everything is computed except the last column, which `make gpu-bench` measured on {measured.where}."
     limits = ", ".join(f"{name} {rate / 1e12:.0f} TFLOP/s" for name, rate in RATES.items())
     parts = [
         "# What a GPU could do: the roofline of an H200, on paper",
@@ -187,7 +191,7 @@ def page(measured: Measured) -> str:
         lines.append("| **a step** | " + " | ".join(total) + " |")
         parts += [
             f"## {network.title}",
-            f"{network.entries} entries a row and {network.distinct:,} distinct items in a batch (assumed).",
+            f"Assumed: {network.entries} entries per row and {network.distinct:,} distinct items in a batch.",
             table(lines),
         ]
     lines = [
@@ -196,8 +200,8 @@ def page(measured: Measured) -> str:
     ]
     parts += [
         f"## Exact top-10 for {RANKED_ROWS} rows",
-        "Screening; the few exact scores of survivors are not counted. dsstne screens with bfloat16 products of\n"
-        "float32 weights, whatever the precision of the model, so that column is its limit.",
+        "The time of screening, without the few exact scores of the survivors. dsstne screens with bfloat16 products\n"
+        "of float32 weights, whatever the precision of the model, so the bfloat16 column is its limit.",
         table(lines),
     ]
     parts.append(FOLLOWS)
