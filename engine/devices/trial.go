@@ -129,9 +129,9 @@ func trial(ranks []kernels.Rank) (list []found, err error) {
 	}
 	optimizer := kernels.Optimizer{Kind: kernels.SGD} // others divide by what may be nearly zero
 	p, err := program.Build(program.Spec{
-		Computation: network.Computation{Network: net, Bind: func(f *program.Feed) {
+		Computation: net.Computation(func(f *program.Feed) {
 			f.Entries = func(rows int64) int64 { return rows * trialEntries }
-		}},
+		}),
 		Ranks: ranks, Rows: trialRows, Training: &program.Training{Optimizer: optimizer}, MakeRoom: MakeRoom,
 		Weights: func(name string) (kernels.Buffer, error) { return weights[name], nil },
 	})

@@ -5,14 +5,6 @@ import (
 	"dsstne/kernels"
 )
 
-// Computation makes programs of a network: from the inputs to the last hidden layers in inference, and with the losses and
-// all updates in training.
-type Computation struct {
-	*Network
-	// Bind completes what feeds a layer by the dataset that is bound to it.
-	Bind func(*program.Feed)
-}
-
 // builder adds the operations of the layers.
 type builder struct {
 	*program.Builder
@@ -42,9 +34,9 @@ func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
 	return v.gradient, accumulate
 }
 
-// Build adds the operations of one rank.
-func (c Computation) Build(p *program.Builder) {
-	n := c.Network
+// build adds the operations of one rank: from the inputs to the last hidden layers in inference, and with the losses and
+// all updates in training. bind completes what feeds a layer by the dataset that is bound to it.
+func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 	tensors, err := n.Tensors()
 	if err != nil {
 		p.Fail(err)
@@ -63,7 +55,7 @@ func (c Computation) Build(p *program.Builder) {
 		if l.Reads() || l.Scores() && p.Training() != nil {
 			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
 			l.kind.feed(l, &f)
-			c.Bind(&f)
+			bind(&f)
 			b.slots[i] = len(feeds)
 			feeds = append(feeds, f)
 		}

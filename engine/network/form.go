@@ -54,7 +54,7 @@ func (n *Network) Matrices() (list []program.Matrix) {
 
 // Computation makes programs of the network; bind completes what feeds a layer.
 func (n *Network) Computation(bind func(*program.Feed)) program.Computation {
-	return Computation{Network: n, Bind: bind}
+	return func(b *program.Builder) { n.build(b, bind) }
 }
 
 // Check accepts any weights.

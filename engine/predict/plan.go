@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"dsstne/engine/program"
-	"dsstne/internal/fault"
 )
 
 // Plan is the memory and the operations of recommending k items of an output layer (empty: the only one), as JSON. It
@@ -14,9 +13,6 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	output, err := p.output(layer)
 	if err != nil {
 		return nil, err
-	}
-	if items := p.Ports[output].Size; k < 1 || k > items {
-		return nil, fault.New(fault.InvalidArgument, "k is %d; it must be from 1 to %d, the number of items", k, items)
 	}
 	rows := p.batchSize
 	if p.Rows() >= 0 {
@@ -30,9 +26,11 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &ranking{shards: forward.Shards(output), k: k, rows: rows, device: p.Ranks[0].Device}
-	ranking := p.rankingSpec(rows)
-	ranking.Held, ranking.Follows, ranking.Computation = forward.Plan.Parts, forward, r
+	r, ranking := p.ranking(output), p.rankingSpec(rows)
+	r.k, ranking.Held, ranking.Follows = k, forward.Plan.Parts, forward
+	if err := r.specify(&ranking); err != nil {
+		return nil, err
+	}
 	plan, err := program.Describe(ranking)
 	if err != nil {
 		return nil, err

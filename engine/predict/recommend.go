@@ -2,6 +2,7 @@ package predict
 
 import (
 	"math/bits"
+	"slices"
 
 	"dsstne/engine/csr"
 	"dsstne/engine/devices"
@@ -91,13 +92,30 @@ func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filt
 	if err := p.prepare(r.rowList); err != nil {
 		return nil, err
 	}
-	r.shards, r.allowed = p.program.Shards(output), filter.allowed()
+	r.ranking = p.ranking(output)
+	r.allowed = filter.allowed()
 	r.spec = p.rankingSpec(p.batchRows(r.rowList))
 	r.spec.Follows = p.program
 	if exclude != nil {
 		r.exclude, err = r.read(0, exclude, "items to leave out")
 	}
 	return r, err
+}
+
+// ranking begins a ranking of the items of an output layer, behind the list that has its hidden values.
+func (p *Predictor) ranking(output int) ranking {
+	scorer := func(b *program.Builder) kernels.Scorer { return b.Shard(output).Scorer }
+	return ranking{items: p.Ports[output].Size, scorer: scorer}
+}
+
+// remember counts copies of weights as held: they stay on the devices between calls.
+func (p *Predictor) remember(parts []program.Part) {
+	for _, part := range parts {
+		part.Held = true
+		if part.Name == "weights" && !slices.Contains(p.held, part) {
+			p.held = append(p.held, part)
+		}
+	}
 }
 
 // rankingSpec begins the specification of a ranking.

@@ -60,7 +60,7 @@ func (b *Builder) build() error {
 	for _, list := range []*kernels.List{&p.begin, &p.step, &p.flush} {
 		list.Sections = append(list.Sections, kernels.Section{Rows: b.spec.Rows})
 	}
-	b.spec.Computation.Build(b)
+	b.spec.Computation(b)
 	if b.byRows() {
 		b.exchangeGradients()
 	}
@@ -163,8 +163,14 @@ func (b *Builder) Hidden(layer int, value kernels.Buffer) { b.part.hidden[layer]
 // Output says how an output layer scores the rank's items, for Program.Shards.
 func (b *Builder) Output(layer int, shard Shard) { b.part.shard[layer] = shard }
 
-// Shard is what Output has said.
-func (b *Builder) Shard(layer int) Shard { return b.part.shard[layer] }
+// Shard is what Output has said, in this program or in the one that comes first.
+func (b *Builder) Shard(layer int) Shard {
+	shard, here := b.part.shard[layer]
+	if !here && b.part.follows != nil {
+		shard = b.part.follows.shard[layer]
+	}
+	return shard
+}
 
 // AllReduce sums a [B, units] buffer over the ranks.
 func (b *Builder) AllReduce(what string, buffer kernels.Buffer, units int64) {
@@ -193,21 +199,6 @@ func (b *Builder) Agree() {
 type Shard struct {
 	kernels.Scorer
 	First int64 // the first of its items
-}
-
-// ShardsOf cuts a weight that lies in the host's memory by rows, to rank them on several devices.
-func ShardsOf(w *kernels.Weights, ranks int) []Shard {
-	list := make([]Shard, ranks)
-	for rank := range list {
-		first, end := ShardOf(w.Rows, rank, ranks)
-		rows := *w
-		rows.Rows = end - first
-		rows.Value = w.Value.Slice(first*w.Columns, rows.Rows*w.Columns)
-		source := kernels.OutputSource{Weight: &rows}
-		scorer := kernels.Scorer{Items: rows.Rows, Sources: []kernels.OutputSource{source}}
-		list[rank] = Shard{Scorer: scorer, First: first}
-	}
-	return list
 }
 
 // ShardOf cuts rows, or items, as equally as can be: shards differ by one row at most, and are empty where there are

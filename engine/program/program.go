@@ -31,11 +31,8 @@ type Training struct {
 	Optimizer kernels.Optimizer
 }
 
-// Computation lists operations.
-type Computation interface {
-	// Build adds the operations of one rank, and everything that they need. It may be called several times.
-	Build(*Builder)
-}
+// Computation adds the operations of one rank, and everything that they need. It may be called several times.
+type Computation func(*Builder)
 
 // Copies are copies of a model's weights in the memory of devices that do not reach the model's own.
 type Copies interface {

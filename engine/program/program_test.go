@@ -11,7 +11,6 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/model"
-	"dsstne/engine/network"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -45,10 +44,10 @@ func open(t *testing.T, backend string) *counting {
 }
 
 // computation is that of a model's network, fed by batches with so many entries in a row.
-func computation(m *model.Model, each int64) network.Computation {
-	return network.Computation{Network: m.Network(), Bind: func(f *program.Feed) {
+func computation(m *model.Model, each int64) program.Computation {
+	return m.Network().Computation(func(f *program.Feed) {
 		f.Entries = func(rows int64) int64 { return each * rows }
-	}}
+	})
 }
 
 func specOf(t *testing.T, device kernels.Device, definition string, items, rows int64, optimizer kernels.OptimizerKind) program.Spec {

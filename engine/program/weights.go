@@ -177,14 +177,25 @@ type copied struct {
 	owned       bool // this device's copy is what the model gets at the end of a run
 }
 
-// place binds a tensor: as it is where the device reaches it, else a copy, which Load fills.
+// Place binds a buffer of the model: as it is where the device reaches it, else a copy. Program.Load, or the owner of
+// Copies, fills the copy. The plan counts copies that Spec.Held has once.
+func (b *Builder) Place(name string, model kernels.Buffer) kernels.Buffer {
+	return b.place(name, model, false)
+}
+
 func (b *Builder) place(name string, model kernels.Buffer, owned bool) kernels.Buffer {
 	if b.device.Reaches(model) {
 		return model
 	}
 	m := b.part.memory
 	if copies := b.spec.Copies; copies != nil {
-		m.note("weights", "the device's copy of "+name, 4*model.Len(), copies.Has(b.rank, name, model.Len()))
+		copy := Part{
+			Name: "weights", Of: "the device's copy of " + name, Bytes: 4 * model.Len(), Device: m.device.Info().Name,
+			Held: copies.Has(b.rank, name, model.Len()),
+		}
+		if !slices.Contains(b.spec.Held, copy) {
+			b.Note(copy)
+		}
 		if m.dry || b.err != nil {
 			return nil
 		}
