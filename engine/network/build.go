@@ -54,7 +54,7 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		b.slots[i] = -1
 		if l.Reads() || l.Scores() && p.Training() != nil {
 			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
-			l.kind.feed(l, &f)
+			l.kind.feed(&f)
 			bind(&f)
 			b.slots[i] = len(feeds)
 			feeds = append(feeds, f)

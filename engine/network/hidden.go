@@ -18,10 +18,6 @@ type hiddenLayer struct {
 
 func (*hiddenLayer) word() string { return "hidden" }
 
-func (*hiddenLayer) keys() []string {
-	return []string{"sources", "size", "activation", "dropout", "bias", "initializer"}
-}
-
 func (*hiddenLayer) accepts(source kind) bool { return !source.scores() }
 
 func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
@@ -34,21 +30,16 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	if len(l.Sources) == 0 && l.Sources != nil {
 		o.Fail("sources", "is empty; a hidden layer needs at least one")
 	}
-	activation := o.Word("activation", kernels.ActivationWords[kernels.Tanh], kernels.ActivationWords...)
-	k.activation = kernels.Activation(slices.Index(kernels.ActivationWords, activation))
+	k.activation = readWord(o, "activation", kernels.Tanh, kernels.ActivationWords)
 	l.Bias = o.Bool("bias", true)
 	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
 	l.Initializer = initializer(o, l)
 }
 
-func (k *hiddenLayer) define(n *Network, l *Layer, key string) any {
-	switch key {
-	case "activation":
-		return kernels.ActivationWords[k.activation]
-	case "dropout":
-		return k.dropout
-	default:
-		return n.defineCommon(l, key)
+func (k *hiddenLayer) define(n *Network, l *Layer) fields {
+	return fields{
+		{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"activation", kernels.ActivationWords[k.activation]},
+		{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)},
 	}
 }
 

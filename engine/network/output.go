@@ -14,10 +14,6 @@ type outputLayer struct {
 
 func (*outputLayer) word() string { return "output" }
 
-func (*outputLayer) keys() []string {
-	return []string{"sources", "size", "bias", "temperature", "shared", "initializer"}
-}
-
 func (*outputLayer) scores() bool { return true }
 
 // accepts: an output's weight is laid out for dense hidden vectors, so rows of a dataset cannot feed it directly.
@@ -34,16 +30,11 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	o.Refuse("dropout", "is given, but an output layer has none; it belongs on the hidden layers before it")
 }
 
-func (k *outputLayer) define(n *Network, l *Layer, key string) any {
-	switch {
-	case key == "temperature":
-		return k.temperature
-	case key != "shared":
-		return n.defineCommon(l, key)
-	case l.Shared == "":
-		return nil
+func (k *outputLayer) define(n *Network, l *Layer) fields {
+	return fields{
+		{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature},
+		{"shared", l.Shared}, {"initializer", defineInitializer(l)},
 	}
-	return l.Shared
 }
 
 func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {

@@ -84,7 +84,7 @@ func (r *reader) layer(o *strictjson.Object, earlier []Layer) Layer {
 	l.kind = kinds[max(0, slices.Index(words, word))]()
 	if !o.Has("kind") { // which will be reported, and no key without a kind
 		for _, make := range kinds {
-			for _, key := range make().keys() {
+			for _, key := range keysOf(make()) {
 				o.Has(key)
 			}
 		}
@@ -112,8 +112,7 @@ func initializer(o *strictjson.Object, l *Layer) Initializer {
 			i.Refuse(key, "is given, but the weight is shared and begins as %s does", l.Shared)
 		}
 	}
-	word := i.Word("kind", initializerWords[XavierUniform], initializerWords...)
-	kind := InitializerKind(slices.Index(initializerWords, word))
+	kind := readWord(i, "kind", XavierUniform, initializerWords)
 	scales := strictjson.NotNegative
 	if kind == Constant {
 		scales = strictjson.Any

@@ -20,7 +20,6 @@ type Tensor struct {
 	// Initializer is the layer's; that of a bias is Constant, with the bias value as Scale and as Bias.
 	Initializer   Initializer
 	FanIn, FanOut int64 // sizes of source and layer; 0 and the size of the layer for a bias
-	Index         int   // position in the list of tensors
 }
 
 // Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A shared
@@ -38,10 +37,6 @@ func (n *Network) Tensors() ([]Tensor, error) {
 // tensors is Tensors where sizes may be missing.
 func (n *Network) tensors() []Tensor {
 	var list []Tensor
-	add := func(t Tensor) {
-		t.Index = len(list)
-		list = append(list, t)
-	}
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		for _, s := range l.Sources {
@@ -56,13 +51,13 @@ func (n *Network) tensors() []Tensor {
 				t.Rows, t.Columns = source.Size, l.Size
 				t.Touched = !n.isShared(t.Name)
 			}
-			add(t)
+			list = append(list, t)
 		}
 		if l.Bias {
 			begin := Initializer{Kind: Constant, Scale: l.Initializer.Bias, Bias: l.Initializer.Bias}
 			t := Tensor{Layer: i, Source: Bias, Initializer: begin, FanOut: l.Size}
 			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", l.Size, 1, l.Scores()
-			add(t)
+			list = append(list, t)
 		}
 	}
 	return list

@@ -27,10 +27,10 @@ func TestTensorsOfAnAutoencoder(t *testing.T) {
 		return program.Tensor{Name: name, Rows: units, Columns: 1, ByItem: byItem}
 	}
 	require.Equal(t, []Tensor{
-		{Tensor: weight("hidden1.weight", true), Layer: 1, Source: 0, Initializer: xavier, FanIn: 100, FanOut: 8, Index: 0},
-		{Tensor: bias("hidden1.bias", 8, false), Layer: 1, Source: Bias, Initializer: zero, FanOut: 8, Index: 1},
-		{Tensor: weight("output.weight", false), Layer: 2, Source: 1, Initializer: xavier, FanIn: 8, FanOut: 100, Index: 2},
-		{Tensor: bias("output.bias", 100, true), Layer: 2, Source: Bias, Initializer: zero, FanOut: 100, Index: 3},
+		{Tensor: weight("hidden1.weight", true), Layer: 1, Source: 0, Initializer: xavier, FanIn: 100, FanOut: 8},
+		{Tensor: bias("hidden1.bias", 8, false), Layer: 1, Source: Bias, Initializer: zero, FanOut: 8},
+		{Tensor: weight("output.weight", false), Layer: 2, Source: 1, Initializer: xavier, FanIn: 8, FanOut: 100},
+		{Tensor: bias("output.bias", 100, true), Layer: 2, Source: Bias, Initializer: zero, FanOut: 100},
 	}, tensors(t, layers(in+hidden+out)))
 }
 
