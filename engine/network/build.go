@@ -26,16 +26,16 @@ type value struct {
 
 func (v *value) sparse() bool { return v.slot >= 0 }
 
-// addTo is where an operation adds its part of the gradient, and whether there is one already; partial: of several ranks each
-// adds a part.
+// addTo is where an operation adds its part of the gradient, and whether there is one already; partial: of several
+// ranks each adds a part.
 func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
 	accumulate = v.added
 	v.added, v.partial = true, v.partial || partial
 	return v.gradient, accumulate
 }
 
-// build adds the operations of one rank: from the inputs to the last hidden layers in inference, and with the losses and
-// all updates in training. bind completes what feeds a layer by the dataset that is bound to it.
+// build adds the operations of one rank: from the inputs to the last hidden layers in inference, and with the losses
+// and all updates in training. bind completes what feeds a layer by the dataset that is bound to it.
 func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 	tensors, err := n.Tensors()
 	if err != nil {

@@ -64,7 +64,8 @@ func (n *Network) shareable() []string {
 	return list
 }
 
-// shapeConflict tells why an output cannot use the weight between two layers; empty if it can, as far as sizes are known.
+// shapeConflict tells why an output cannot use the weight between two layers; empty if it can, as far as sizes are
+// known.
 func (n *Network) shapeConflict(output, owner, source int) string {
 	out, hidden, in := &n.Layers[output], &n.Layers[owner], &n.Layers[source]
 	feeder := &n.Layers[out.Sources[0]]

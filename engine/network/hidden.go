@@ -94,7 +94,8 @@ func (k *hiddenLayer) epilogue(b *builder, i int) *kernels.Epilogue {
 // sumsShards: in training, several ranks gather at the same time and add up their sums.
 func (b *builder) sumsShards() bool { return b.Sharded() && b.Training() != nil }
 
-// gather reads rows of a weight, of which each of several ranks has a shard; last: no other gather of the layer follows.
+// gather reads rows of a weight, of which each of several ranks has a shard; last: no other gather of the layer
+// follows.
 func (b *builder) gather(op *kernels.Gather, last bool) {
 	switch {
 	case !b.Sharded():
@@ -119,8 +120,8 @@ func (b *builder) gatherSums(op *kernels.Gather, last bool) {
 	}
 }
 
-// gatherInTurn adds up in the order of the items, rank after rank, as one device would: in inference a hidden layer has the
-// same bits on any number of devices, and so have the scores. Training can do with less waiting.
+// gatherInTurn adds up in the order of the items, rank after rank, as one device would: in inference a hidden layer
+// has the same bits on any number of devices, and so have the scores. Training can do with less waiting.
 func (b *builder) gatherInTurn(op *kernels.Gather) {
 	op.Accumulate = op.Accumulate || b.Rank() > 0
 	if b.Rank() < b.World()-1 {

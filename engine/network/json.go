@@ -35,8 +35,8 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// JSON returns the canonical definition, with every default written out. Equal networks give equal bytes, and Parse of them
-// gives the same network.
+// JSON returns the canonical definition, with every default written out. Equal networks give equal bytes, and Parse of
+// them gives the same network.
 func (n *Network) JSON() []byte {
 	layers, terms := []fields{}, []fields{}
 	for i := range n.Layers {

@@ -9,8 +9,8 @@ import (
 )
 
 // WithSizes returns the network with its "auto" sizes filled from the data: columns by name of the layer. Layers that
-// share a weight get each other's size. A size that contradicts the definition is fault.InvalidArgument, an unknown layer
-// fault.NotFound.
+// share a weight get each other's size. A size that contradicts the definition is fault.InvalidArgument, an unknown
+// layer fault.NotFound.
 func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
 	filled := &Network{Name: n.Name, Layers: slices.Clone(n.Layers), Terms: n.Terms}
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {

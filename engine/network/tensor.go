@@ -10,9 +10,9 @@ import (
 // Bias is the Source of a tensor that is a bias.
 const Bias = -1
 
-// Tensor is a trainable matrix. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer has several sources,
-// or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and between a hidden
-// layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
+// Tensor is a trainable matrix. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer has several
+// sources, or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and
+// between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
 type Tensor struct {
 	program.Tensor
 	Layer  int // the layer it belongs to
@@ -22,8 +22,8 @@ type Tensor struct {
 	FanIn, FanOut int64 // sizes of source and layer; 0 and the size of the layer for a bias
 }
 
-// Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A shared
-// weight is listed once, with the layer that owns it. A size that is still "auto" is fault.InvalidArgument.
+// Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A
+// shared weight is listed once, with the layer that owns it. A size that is still "auto" is fault.InvalidArgument.
 func (n *Network) Tensors() ([]Tensor, error) {
 	for i := range n.Layers {
 		if n.Layers[i].Size == 0 {
@@ -68,7 +68,8 @@ func (n *Network) isShared(tensor string) bool {
 	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Shared == tensor })
 }
 
-// WeightName is the name of the tensor between a layer and one of its sources, which is another layer's if it is shared.
+// WeightName is the name of the tensor between a layer and one of its sources, which is another layer's if it is
+// shared.
 func (n *Network) WeightName(layer, source int) string {
 	l := &n.Layers[layer]
 	switch {

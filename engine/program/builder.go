@@ -4,8 +4,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Builder collects the operations of one rank, and the memory they work in. The first failure ends the building; until a
-// Computation returns, what it is given may be nil: buffers are nil in a dry run, too.
+// Builder collects the operations of one rank, and the memory they work in. After a failure, and in a dry run, the
+// buffers that it hands out are nil.
 type Builder struct {
 	spec   Spec
 	batch  int64 // rows of the largest whole batch; spec.Rows are the most that the rank has of one
@@ -14,16 +14,16 @@ type Builder struct {
 	err    error
 	device kernels.Device
 
-	tensors   []Tensor
-	weights   map[string]*weight
-	order     []*weight // as they were bound
-	gradients gradients
+	tensors      []Tensor
+	weights      map[string]*weight
+	order        []*weight      // as they were bound
+	gradients    kernels.Buffer // of all weights, in data-parallel training
+	gradientSize int64
 
-	scratch      []*kernels.Buffer // who wants the shared workspace
-	scratchSize  int64
-	unconfirmed  bool        // operations have used numbers from other ranks since the last Agree
-	entries      []int64     // by slot: of the batches that come from the host
-	residentData []*keptData // datasets that the device keeps for the list that comes first
+	scratch     []*kernels.Buffer // who wants the shared workspace
+	scratchSize int64
+	unconfirmed bool    // operations have used numbers from other ranks since the last Agree
+	entries     []int64 // by slot: of the batches that come from the host
 }
 
 func newBuilder(spec Spec, local int, dry bool) *Builder {
@@ -42,7 +42,6 @@ func newBuilder(spec Spec, local int, dry bool) *Builder {
 	if before := spec.Follows; before != nil {
 		b.part.follows = before.parts[local]
 		b.part.firstSlot = b.part.follows.firstSlot + len(b.part.follows.batches)
-		b.residentData = b.part.follows.kept
 		b.entries = append(b.entries, b.part.follows.step.Entries...)
 	}
 	if b.byRows() {
@@ -108,8 +107,8 @@ func (b *Builder) Items(n int64) (first, end int64) {
 // Add adds an operation to the list of a step.
 func (b *Builder) Add(op kernels.Op) { add(&b.part.step, op) }
 
-// AddWith is Add of an operation that needs scratch memory, which all operations of a program share. sized is what the device
-// knows the operation by.
+// AddWith is Add of an operation that needs scratch memory, which all operations of a program share. The device takes
+// the size of that memory from sized.
 func (b *Builder) AddWith(workspace *kernels.Buffer, sized any, ops ...kernels.Op) {
 	b.Scratch(workspace, sized)
 	for _, op := range ops {
@@ -186,8 +185,8 @@ func (b *Builder) AllGather(what, name, of string, part kernels.Buffer, n int64)
 	return all
 }
 
-// Agree comes before the operations that change weights by numbers from other ranks: no weight is changed by the sums of a step
-// that has failed on one of them. Replay needs none, since it takes nothing from others.
+// Agree comes before operations that change weights by numbers from other ranks: the sums of a step that has failed on
+// one rank change no weight. Replay needs none, since it takes nothing from other ranks.
 func (b *Builder) Agree() {
 	if b.unconfirmed {
 		b.Add(kernels.Agree{})

@@ -1,6 +1,8 @@
 package program
 
 import (
+	"cmp"
+
 	"dsstne/kernels"
 )
 
@@ -16,7 +18,7 @@ type Spec struct {
 	Follows *Program
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
 	Copies  Copies                                    // devices' copies of weights, owned by the caller; nil: by the program
-	Held    []Part                                    // for the plan: the bound datasets, and private copies that the caller makes of shared weights
+	Held    []Part                                    // for the plan: memory that the caller has taken or will take
 	Limit   int64                                     // memory_limit in bytes, 0 = none
 	// MakeRoom frees memory that nobody uses at the moment, and reports whether there was any. It may be nil.
 	MakeRoom func() bool
@@ -96,8 +98,8 @@ func Build(spec Spec) (*Program, error) {
 	return p, dry.Plan.Explain(err)
 }
 
-// placed decides how ranks train and which data devices keep, and returns the dry program for that. Where not all data fit, the
-// largest dataset stays on the host, and so on.
+// placed decides how ranks train and which data devices keep, and returns the dry program for that. While the data do
+// not fit, it leaves the largest dataset on the host.
 func placed(spec Spec) (Spec, *Program, error) {
 	spec.onHost = map[string]string{}
 	var err error
@@ -109,10 +111,10 @@ func placed(spec Spec) (Spec, *Program, error) {
 		if err != nil {
 			return spec, nil, err
 		}
-		if len(dry.parts[0].kept) == 0 || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil ||
-			!leaveOnHost(spec.onHost, &dry.Plan, dry.parts[0]) {
+		if len(dry.parts[0].resident) == 0 || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil {
 			return spec, dry, nil
 		}
+		leaveOnHost(spec.onHost, &dry.Plan, dry.parts[0])
 	}
 }
 
@@ -145,7 +147,7 @@ func (p *Program) describe(spec Spec) {
 			where = part.Device.Info().Name + ": "
 		}
 		plan.list(where+"at the start of a run: ", part.begin)
-		for _, note := range part.notes {
+		for _, note := range part.planNotes {
 			plan.Operations = append(plan.Operations, where+note)
 		}
 		for _, b := range part.batches {
@@ -166,8 +168,8 @@ func (p *Program) Begin(step *kernels.Step) error {
 	return p.once(func(part *part) error { return part.run(&part.begin, step) })
 }
 
-// Run begins a step by walking the lists once; Settle reports its outcome, also after an error: that may have ended steps that
-// were under way.
+// Run begins a step by walking the lists once. Settle reports its outcome, also after an error, which may have ended
+// steps that were under way.
 func (p *Program) Run(step *kernels.Step) error {
 	err := p.each(func(p *part) error { return p.runStep(step) })
 	if len(p.parts) > 1 {
@@ -185,10 +187,8 @@ func (p *Program) Flush(step *kernels.Step) error {
 func (p *Program) once(work func(*part) error) error {
 	p.broken = nil
 	err := p.each(work)
-	if _, failure := p.Settle(0); err == nil {
-		err = failure
-	}
-	return err
+	_, failure := p.Settle(0)
+	return cmp.Or(err, failure)
 }
 
 // each does something on all ranks at the same time.
@@ -224,7 +224,11 @@ func (p *Program) Shards(layer int) []Shard {
 func (p *Program) Free() {
 	for _, part := range p.parts {
 		part.step.Free()
-		part.freeData()
+		for _, k := range part.resident {
+			if k.resident != nil {
+				k.resident.Free()
+			}
+		}
 		part.memory.free()
 	}
 	p.team.Close()

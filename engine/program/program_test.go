@@ -121,7 +121,8 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 		for _, r := range spec.Ranks {
 			require.Equal(t, planned[r.Device.Info().Name], r.Device.(*counting).bytes)
 		}
-		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the bias of 16 units.
+		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the bias of 16
+		// units.
 		for _, name := range []string{"weights", "optimizer state", "steps of last updates"} {
 			total := func(plan *program.Plan) (bytes int64) {
 				for _, part := range plan.Parts {

@@ -1,14 +1,15 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 
 	"dsstne/kernels"
 )
 
-// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of those that are
-// done, as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first step that failed comes
-// after the results of the steps before it; with it the others were ended, on all ranks.
+// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of the
+// steps that are done, as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first
+// step that failed comes after the results of the steps before it; the steps behind it have then ended, on all ranks.
 func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	broken := p.broken
 	p.broken = nil
@@ -19,9 +20,7 @@ func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	s := settled{p.team, p.parts, make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))}
 	err := s.wait(underWay)
 	if err != nil || broken != nil || s.first() >= 0 {
-		if after := s.wait(0); err == nil {
-			err = after
-		}
+		err = cmp.Or(err, s.wait(0))
 	}
 	results := s.common()
 	cause := s.first()
@@ -45,8 +44,8 @@ type settled struct {
 	failures []error            // of a step, by rank
 }
 
-// wait asks every rank. Its error is one of a device, with which nothing is known of the steps that were under way there; a rank
-// whose step has failed was in step with the others to the end.
+// wait asks every rank, and records the error of a step. The error that it returns is that of a device, which leaves
+// unknown what became of the steps that were under way there.
 func (s *settled) wait(underWay int) error {
 	ask := func(rank int) error {
 		results, err := s.parts[rank].Device.Settle(underWay)
@@ -65,15 +64,13 @@ func (s *settled) wait(underWay int) error {
 	}
 	var err error
 	for rank := range s.parts { // nobody waits
-		if failure := ask(rank); err == nil {
-			err = failure
-		}
+		err = cmp.Or(err, ask(rank))
 	}
 	return err
 }
 
-// first is the rank whose step failed before those of others, or in the same step but not because another has failed; -1 if
-// none has.
+// first is the rank whose step failed first, -1 if none has. In one step, a rank that failed on its own comes before
+// those that left because of it.
 func (s *settled) first() int {
 	first := -1
 	for rank, err := range s.failures {
@@ -81,8 +78,8 @@ func (s *settled) first() int {
 			continue
 		}
 		if first >= 0 {
-			before := len(s.found[rank]) - len(s.found[first])
-			if before > 0 || before == 0 && (errors.Is(err, kernels.ErrAborted) || !errors.Is(s.failures[first], kernels.ErrAborted)) {
+			before, follows := len(s.found[rank])-len(s.found[first]), errors.Is(err, kernels.ErrAborted)
+			if before > 0 || before == 0 && (follows || !errors.Is(s.failures[first], kernels.ErrAborted)) {
 				continue
 			}
 		}
