@@ -18,11 +18,7 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	if p.Rows() >= 0 {
 		rows = max(1, min(rows, p.Rows()))
 	}
-	spec, err := p.Draft(rows, p.limit)
-	if err != nil {
-		return nil, err
-	}
-	forward, err := program.Draft(spec)
+	forward, err := program.Draft(p.Draft(rows, p.limit, nil, false))
 	if err != nil {
 		return nil, err
 	}
