@@ -5,8 +5,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Copies are the copies of a model's weights, for reading, on devices that do not reach the model's memory. They are made
-// when they are first asked for, and stay as long as the devices are open for the model.
+// Copies are the copies of a model's weights, for reading, on devices that do not reach the model's memory. They are
+// made when they are first asked for, and stay as long as the devices are open for the model.
 type Copies struct {
 	model *model.Model
 	list  map[copyKey]*weightCopy

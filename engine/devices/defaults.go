@@ -13,8 +13,8 @@ var defaults struct {
 	instructionSet string
 }
 
-// Configure sets the defaults of devices that are opened later; 0 and "auto" mean automatic. Threads below 0 and an empty
-// instruction set change nothing.
+// Configure sets the defaults of devices that are opened later; 0 and "auto" mean automatic. Threads below 0 and an
+// empty instruction set change nothing.
 func Configure(threads int, instructionSet string) error {
 	device, err := host().Open(0, kernels.Options{Threads: 1, InstructionSet: instructionSet})
 	if err == nil {

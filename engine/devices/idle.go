@@ -8,9 +8,9 @@ import (
 	"dsstne/kernels"
 )
 
-// Opening CUDA devices takes tenths of a second each, joining them longer, and copying a large model's weights to them as
-// long. So a placement that is closed stays open, idle, with its copies of weights, until the next equal placement takes it.
-// It goes when memory is short, when its model is closed (the copies), or when the process ends.
+// Opening CUDA devices takes tenths of a second each, joining them longer, and copying a large model's weights to them
+// as long. So a placement that is closed stays open, idle, with its copies of weights, until the next equal placement
+// takes it. It goes when memory is short, when its model is closed (the copies), or when the process ends.
 
 // mostIdle is the greatest number of idle placements; the oldest are closed.
 const mostIdle = 4
@@ -37,8 +37,8 @@ func KeepIdle(keep bool) {
 	}
 }
 
-// wake takes an idle placement: one with copies of the model's weights if there is one, else one without copies, else any.
-// It closes those whose devices have stopped answering: while one is open, so is their context.
+// wake takes an idle placement: one with copies of the model's weights if there is one, else one without copies, else
+// any. It closes those whose devices have stopped answering: while one is open, so is their context.
 func wake(key string, m *model.Model) *Opened {
 	idle.Lock()
 	defer idle.Unlock()

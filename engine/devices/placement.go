@@ -26,9 +26,10 @@ type Placement struct {
 // mostVirtual is how many virtual devices a host may be cut into.
 const mostVirtual = 64
 
-// Open makes the devices of a placement ready. "all" are all usable devices of accelerators, "first" is the first of them;
-// without one, either is the host. "auto" is "all", but "first" in a process that is one of several on the machine. Open
-// tries devices that were not named before their first use. reads is the model whose weights will be read, nil for none.
+// Open makes the devices of a placement ready. "all" are all usable devices of accelerators, "first" is the first of
+// them; without one, either is the host. "auto" is "all", but "first" in a process that is one of several on the
+// machine. Open tries devices that were not named before their first use. reads is the model whose weights will be
+// read, nil for none.
 func (p Placement) Open(reads *model.Model) (*Opened, error) {
 	o, err := p.choose(reads)
 	if err == nil {

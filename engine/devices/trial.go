@@ -16,8 +16,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Devices that nobody has named are tried first: they do some steps of a small network that the CPU does too. That finds a
-// driver, a library or a device that computes something else, once, before it spoils a model.
+// Devices that nobody has named are tried first: they do some steps of a small network that the CPU does too. That
+// finds a driver, a library or a device that computes something else, once, before it spoils a model.
 
 const (
 	trialRows    = 24
@@ -37,7 +37,8 @@ var trials = struct {
 	differ map[string]string
 }{differ: map[string]string{}}
 
-// tried compares devices with the host, once. Any other failure, such as a lack of memory, may not happen the next time.
+// tried compares devices with the host, once. Any other failure, such as a lack of memory, may not happen the next
+// time.
 func tried(ranks []kernels.Rank, precision kernels.Precision) error {
 	names := make([]string, len(ranks))
 	for n, r := range ranks {

@@ -16,18 +16,18 @@ type builder struct {
 // value is what a layer hands to those that read it, on one rank.
 type value struct {
 	units int64
-	slot  int // of the batch that it is, if it is sparse rows; -1: dense numbers, [B, units], which are the same on all ranks
-	out   kernels.Buffer
+	slot  int            // of the batch, for sparse rows; -1: dense numbers
+	out   kernels.Buffer // [B, units], the same on all ranks
 	// gradient is dL/d(out), in training.
 	gradient kernels.Buffer
-	added    bool // something was added to it
-	partial  bool // and is a part of a sum over the ranks
+	added    bool // something was added to the gradient
+	partial  bool // which is a part of a sum over the ranks
 }
 
 func (v *value) sparse() bool { return v.slot >= 0 }
 
-// addTo is where an operation adds its part of the gradient, and whether there is one already; partial: of several
-// ranks each adds a part.
+// addTo returns where an operation adds its part of the gradient, and whether there is a part already; partial: of
+// several ranks each adds a part.
 func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
 	accumulate = v.added
 	v.added, v.partial = true, v.partial || partial
@@ -69,7 +69,7 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 	}
 }
 
-// train adds the losses and, last layer first, what follows from them.
+// train adds the losses and, last layer first, the operations behind them.
 func (b *builder) train() {
 	b.Terms(len(b.net.Terms))
 	for term, t := range b.net.Terms {
@@ -107,7 +107,7 @@ func (b *builder) bias(i int) *kernels.Weights {
 	return b.Weight(b.net.Layers[i].Name + ".bias")
 }
 
-// gathered is the slot of the batch whose items' rows of a tensor a layer reads, -1 for none.
+// gathered is the slot of the batch by whose items a layer reads rows of a tensor, -1 for none.
 func (b *builder) gathered(tensor string) int {
 	if _, source := b.net.owner(tensor); tensor != "" && source >= 0 {
 		return b.slots[source]

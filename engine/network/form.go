@@ -28,15 +28,13 @@ func (n *Network) Ports() []program.Port {
 // Specs are the tensors, with how they begin.
 func (n *Network) Specs() ([]tensor.Spec, error) {
 	tensors, err := n.Tensors()
-	if err != nil {
-		return nil, err
-	}
 	list := make([]tensor.Spec, len(tensors))
 	for i, t := range tensors {
-		list[i] = tensor.Spec{Name: t.Name, DType: tensor.F32, Shape: []int64{t.Rows, t.Columns}, Layer: t.Layer}
-		list[i].Fill, list[i].Scale = begin(t)
+		list[i] = tensor.Spec{
+			Name: t.Name, DType: tensor.F32, Shape: []int64{t.Rows, t.Columns}, Layer: t.Layer, Fill: t.Fill, Scale: t.Scale,
+		}
 	}
-	return list, nil
+	return list, err
 }
 
 // Matrices are the weights without the biases.
@@ -57,9 +55,9 @@ func (n *Network) Computation(bind func(*program.Feed)) program.Computation {
 // Check accepts any weights.
 func (n *Network) Check(func(name string) (*tensor.Tensor, error)) error { return nil }
 
-// begin says how a tensor begins, see InitializerKind. A bias is constant.
-func begin(t Tensor) (kernels.FillKind, float64) {
-	in, out := float64(t.FanIn), float64(t.FanOut)
+// begin returns the distribution of a weight's initial values, and its scale. A bias is constant.
+func (i Initializer) begin(fanIn, fanOut int64) (kernels.FillKind, float64) {
+	in, out := float64(fanIn), float64(fanOut)
 	of := [...]struct {
 		fill  kernels.FillKind
 		scale float64
@@ -71,6 +69,6 @@ func begin(t Tensor) (kernels.FillKind, float64) {
 		Normal:        {kernels.FillNormal, 1},
 		Uniform:       {kernels.FillUniform, 1},
 		Constant:      {kernels.FillConstant, 1},
-	}[t.Initializer.Kind]
-	return of.fill, float64(t.Initializer.Scale) * of.scale
+	}[i.Kind]
+	return of.fill, float64(i.Scale) * of.scale
 }

@@ -55,11 +55,10 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	for n, s := range sources {
 		w := b.Weight(b.net.WeightName(i, s))
 		last := n == len(sources)-1
-		var end *kernels.Epilogue
-		if last {
-			end = epilogue
+		end, from := epilogue, b.net.Layers[s].Name
+		if !last {
+			end = nil
 		}
-		from := b.net.Layers[s].Name
 		if b.values[s].sparse() {
 			op := &kernels.Gather{
 				Name: l.Name, From: from, Input: b.values[s].slot, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
@@ -75,7 +74,7 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	}
 }
 
-// those are the sparse ones among some layers, or the dense ones.
+// those are the sparse layers among some, or the dense ones.
 func (b *builder) those(layers []int, sparse bool) []int {
 	return slices.DeleteFunc(slices.Clone(layers), func(s int) bool { return b.values[s].sparse() != sparse })
 }
@@ -91,32 +90,27 @@ func (k *hiddenLayer) epilogue(b *builder, i int) *kernels.Epilogue {
 	return e
 }
 
-// sumsShards: in training, several ranks gather at the same time and add up their sums.
+// sumsShards reports whether several ranks gather at the same time and add up their sums, as they do in training.
 func (b *builder) sumsShards() bool { return b.Sharded() && b.Training() != nil }
 
 // gather reads rows of a weight, of which each of several ranks has a shard; last: no other gather of the layer
 // follows.
 func (b *builder) gather(op *kernels.Gather, last bool) {
+	end := op.Epilogue
 	switch {
 	case !b.Sharded():
 		b.Add(op)
-	case b.sumsShards():
-		b.gatherSums(op, last)
-	default:
+	case !b.sumsShards():
 		b.gatherInTurn(op)
-	}
-}
-
-func (b *builder) gatherSums(op *kernels.Gather, last bool) {
-	end, units := op.Epilogue, op.Weight.Columns
-	op.Epilogue = nil
-	b.Add(op)
-	if !last {
-		return
-	}
-	b.AllReduce(op.Name, op.Out, units)
-	if end != nil {
-		b.Add(&kernels.Activate{Name: op.Name, Out: op.Out, Units: units, Epilogue: *end})
+	default:
+		op.Epilogue = nil
+		b.Add(op)
+		if last {
+			b.AllReduce(op.Name, op.Out, op.Weight.Columns)
+		}
+		if end != nil {
+			b.Add(&kernels.Activate{Name: op.Name, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end})
+		}
 	}
 }
 
@@ -144,7 +138,8 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 	}
 	optimizer := b.Training().Optimizer
 	b.Add(&kernels.Backward{
-		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: b.bias(i), Optimizer: optimizer,
+		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: b.bias(i),
+		Optimizer: optimizer,
 	})
 	for _, s := range l.Sources {
 		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]

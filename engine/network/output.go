@@ -6,7 +6,7 @@ import (
 	"dsstne/kernels"
 )
 
-// outputLayer gives every item a score, the logit z. What activation follows is a matter of its loss.
+// outputLayer gives every item a score, the logit z. Its loss decides which activation follows.
 type outputLayer struct {
 	common
 	temperature float32 // divisor of cosine logits; 0 = the logits are dot products
@@ -53,11 +53,12 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	}
 }
 
-// forward: each rank scores its items. The scores are no value for other layers.
+// forward declares how each rank scores its items. Other layers cannot use the scores.
 func (k *outputLayer) forward(b *builder, i int) {
 	l := &b.net.Layers[i]
 	first, end := b.Items(l.Size)
-	shard := program.Shard{Scorer: kernels.Scorer{Items: end - first, Temperature: k.temperature, Bias: b.bias(i)}, First: first}
+	shard := program.Shard{First: first}
+	shard.Items, shard.Temperature, shard.Bias = end-first, k.temperature, b.bias(i)
 	for _, s := range l.Sources {
 		source := kernels.OutputSource{H: b.values[s].out, Weight: b.Weight(b.net.WeightName(i, s))}
 		shard.Sources = append(shard.Sources, source)

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -54,9 +53,4 @@ func (n *Network) spreadShared() error {
 		}
 	}
 	return nil
-}
-
-// conflict says that two layers whose sizes should be equal differ.
-func conflict(a, b *Layer) string {
-	return fmt.Sprintf("%q has size %d and %q has size %d", a.Name, a.Size, b.Name, b.Size)
 }

@@ -5,6 +5,7 @@ import (
 
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
+	"dsstne/kernels"
 )
 
 // Bias is the Source of a tensor that is a bias.
@@ -15,11 +16,10 @@ const Bias = -1
 // between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
 type Tensor struct {
 	program.Tensor
-	Layer  int // the layer it belongs to
-	Source int // the layer it weighs, or Bias
-	// Initializer is the layer's; that of a bias is Constant, with the bias value as Scale and as Bias.
-	Initializer   Initializer
-	FanIn, FanOut int64 // sizes of source and layer; 0 and the size of the layer for a bias
+	Layer  int              // the layer it belongs to
+	Source int              // the layer it weighs, or Bias
+	Fill   kernels.FillKind // how it begins
+	Scale  float64
 }
 
 // Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A
@@ -43,8 +43,8 @@ func (n *Network) tensors() []Tensor {
 			if l.Shared != "" {
 				continue
 			}
-			source := &n.Layers[s]
-			t := Tensor{Layer: i, Source: s, Initializer: l.Initializer, FanIn: source.Size, FanOut: l.Size}
+			source, t := &n.Layers[s], Tensor{Layer: i, Source: s}
+			t.Fill, t.Scale = l.Initializer.begin(source.Size, l.Size)
 			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), l.Size, source.Size, true
 			t.ByItem = source.Reads() || l.Scores()
 			if source.Reads() {
@@ -54,8 +54,7 @@ func (n *Network) tensors() []Tensor {
 			list = append(list, t)
 		}
 		if l.Bias {
-			begin := Initializer{Kind: Constant, Scale: l.Initializer.Bias, Bias: l.Initializer.Bias}
-			t := Tensor{Layer: i, Source: Bias, Initializer: begin, FanOut: l.Size}
+			t := Tensor{Layer: i, Source: Bias, Fill: kernels.FillConstant, Scale: float64(l.Initializer.Bias)}
 			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", l.Size, 1, l.Scores()
 			list = append(list, t)
 		}

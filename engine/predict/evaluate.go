@@ -15,9 +15,9 @@ type Result struct {
 	Values []float64
 }
 
-// Evaluate ranks every item of an output layer (empty: the only one) for the rows and compares the best with the items stored
-// in the same row of targets. perRow, if not nil, gets a value for each row and metric, row by row; NaN for rows without
-// targets.
+// Evaluate ranks every item of an output layer (empty: the only one) for the rows and compares the best with the items
+// stored in the same row of targets. perRow, if not nil, gets a value for each row and metric, row by row; NaN for
+// rows without targets.
 func (p *Predictor) Evaluate(layer string, targets, exclude csr.Source, rows []int64, filter Filter, metrics []string,
 	perRow []float64) (Result, error) {
 	list, err := ParseMetrics(metrics)

@@ -13,8 +13,8 @@ import (
 	_ "dsstne/kernels/cpu"
 )
 
-// slowMetric is every definition written out by rank, with nothing shared and nothing clever. The test's own copy of the
-// formulas: docs/metrics.md.
+// slowMetric is every definition written out by rank, with nothing shared and nothing clever. The test's own copy of
+// the formulas: docs/metrics.md.
 func slowMetric(name string, k int, ranked, targets []int32) float64 {
 	wanted := map[int32]bool{}
 	for _, item := range targets {

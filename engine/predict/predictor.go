@@ -102,8 +102,8 @@ func (p *Predictor) prepare(asked rowList) error {
 	return p.Copies().Refresh()
 }
 
-// keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are have been,
-// or are to be, copied otherwise.
+// keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are
+// have been, or are to be, copied otherwise.
 func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
 }
@@ -146,8 +146,8 @@ func (p *Predictor) output(name string) (int, error) {
 	return found, nil
 }
 
-// Predict writes the activations of a hidden layer, or the scores of an output layer (empty name: the output), one row of
-// dst, stride floats long, for each row.
+// Predict writes the activations of a hidden layer, or the scores of an output layer (empty name: the output), one row
+// of dst, stride floats long, for each row.
 func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride int64) error {
 	done, err := p.begin()
 	if err != nil {

@@ -171,8 +171,8 @@ func (r *call) close() {
 	}
 }
 
-// run finds the k best items of the rows, batch by batch, and calls each, if not nil, when one has begun. Rows for which skip,
-// if not nil, is true are left out.
+// run finds the k best items of the rows, batch by batch, and calls each, if not nil, when one has begun. Rows for
+// which skip, if not nil, is true are left out.
 func (r *call) run(list *program.Program, skip func(place, row int64) bool, each func(*batch) error) error {
 	b := r.p.cut(r.rowList, r.readers...)
 	b.skip = skip
@@ -192,7 +192,8 @@ func (p *Predictor) checkItems(d csr.Source, items int64, what string) error {
 	return nil
 }
 
-// Recommend writes the k best items of each row, see dsstne_predictor_recommend. An empty layer is the only output layer.
+// Recommend writes the k best items of each row, see dsstne_predictor_recommend. An empty layer is the only output
+// layer.
 func (p *Predictor) Recommend(layer string, rows []int64, exclude csr.Source, filter Filter, k int64, ids []int32,
 	scores []float32) error {
 	done, err := p.begin()

@@ -14,7 +14,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Binding is what a trainer or a predictor holds on to while it is open: a model, devices, and the datasets of its layers.
+// Binding is what a trainer or a predictor holds on to while it is open: a model, devices, and the datasets of its
+// layers.
 type Binding struct {
 	Ports    []program.Port // the model's layers
 	Model    *model.Model
@@ -99,8 +100,8 @@ func (b *Binding) Dataset(layer int) csr.Source { return b.datasets[layer] }
 // Rows of the bound datasets, -1 when none is bound.
 func (b *Binding) Rows() int64 { return b.rows.Load() }
 
-// Spec begins the specification of a program for batches of up to rows examples. Every layer that it reads data for must be
-// bound. keep: devices may keep the data.
+// Spec begins the specification of a program for batches of up to rows examples. Every layer that it reads data for
+// must be bound. keep: devices may keep the data.
 func (b *Binding) Spec(rows, limit int64, training *program.Training, keep bool) (program.Spec, error) {
 	for i := range b.Ports {
 		if l := &b.Ports[i]; b.datasets[i] == nil && (l.Reads || l.Scores && training != nil) {

@@ -72,8 +72,8 @@ func TestASecondSparseSourceIsAddedOnSeveralDevices(t *testing.T) {
 }
 
 func TestRowsWithoutEntriesInAShardAddNothingStale(t *testing.T) {
-	// The sums of rows whose entries are all in other shards were those of an earlier batch. Here each row is in one shard, and
-	// the rows of one batch are in another shard than those of the next.
+	// The sums of rows whose entries are all in other shards were those of an earlier batch. Here each row is in one
+	// shard, and the rows of one batch are in another shard than those of the next.
 	lists := make([][]int32, someRows)
 	for u := range lists {
 		block := int32(u/10%4) * 31

@@ -16,8 +16,8 @@ import (
 	"dsstne/tests/openers"
 )
 
-// networks are the ways a layer can face items: every loss, tied and cosine outputs, several inputs and outputs, depth, and
-// items that no number of shards divides.
+// networks are the ways a layer can face items: every loss, tied and cosine outputs, several inputs and outputs,
+// depth, and items that no number of shards divides.
 var networks = map[string]string{
 	"softmax":            fixture.Autoencoder("softmax", ""),
 	"sigmoid":            fixture.Autoencoder("sigmoid", ""),
@@ -38,8 +38,8 @@ const deep = `{"layers": [
 	{"name": "h3", "kind": "hidden", "size": 7, "activation": "tanh"},
 	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
 
-// several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one with two
-// sources and one whose layer feeds a hidden one too.
+// several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one
+// with two sources and one whose layer feeds a hidden one too.
 const several = `{"layers": [
 	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
 	{"name": "side", "kind": "input", "size": 5},
