@@ -68,7 +68,15 @@ func withRole(role kernels.Role) (list []kernels.Backend) {
 // List describes the devices of all backends that compute for users, as a trainer would open them, and says why absent
 // devices are absent.
 func List() []kernels.DeviceInfo {
-	list := []kernels.DeviceInfo{configured()}
+	info := host().Devices()[0]
+	// Configure has tried the defaults, so this cannot fail; and a description must not fail.
+	if device, err := openHost(0, 1, 0, kernels.Float32); err == nil {
+		available := info.Available
+		info = device.Info()
+		info.Available = available
+		_ = device.Close()
+	}
+	list := []kernels.DeviceInfo{info}
 	for _, b := range withRole(kernels.Accelerator) {
 		list = append(list, b.Devices()...)
 	}
@@ -82,18 +90,4 @@ func Extras() []kernels.Extra {
 		list = append(list, b.Extras()...)
 	}
 	return list
-}
-
-// configured describes the host with the defaults of Configure.
-func configured() kernels.DeviceInfo {
-	info := host().Devices()[0]
-	device, err := openHost(0, 1, 0, kernels.Float32)
-	if err != nil {
-		return info // Configure has tried it, so this cannot be; and a description must not fail
-	}
-	available := info.Available
-	info = device.Info()
-	info.Available = available
-	_ = device.Close()
-	return info
 }

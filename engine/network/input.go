@@ -22,6 +22,8 @@ const (
 	L2
 )
 
+var scalingWords = []string{NoScaling: "none", L2: "l2"}
+
 func (*inputLayer) word() string      { return "input" }
 func (*inputLayer) reads() bool       { return true }
 func (*inputLayer) accepts(kind) bool { return false }

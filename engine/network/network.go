@@ -51,6 +51,14 @@ const (
 	Constant                             // s
 )
 
+var initializerWords = []string{
+	XavierUniform: "xavier_uniform", XavierNormal: "xavier_normal", HeUniform: "he_uniform", HeNormal: "he_normal",
+	Normal: "normal", Uniform: "uniform", Constant: "constant",
+}
+
+// String is the word of the definition.
+func (k InitializerKind) String() string { return initializerWords[k] }
+
 // Initializer says how the weights and the bias of a layer begin.
 type Initializer struct {
 	Kind  InitializerKind

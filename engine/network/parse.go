@@ -123,3 +123,8 @@ func initializer(o *strictjson.Object, l *Layer) Initializer {
 	}
 	return begin
 }
+
+// readWord reads a word, and returns the constant it stands for.
+func readWord[K ~int | ~int32](o *strictjson.Object, key string, fallback K, words []string) K {
+	return K(slices.Index(words, o.Word(key, words[fallback], words...)))
+}

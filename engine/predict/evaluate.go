@@ -27,11 +27,6 @@ func (p *Predictor) Evaluate(layer string, targets, exclude csr.Source, rows []i
 	if len(list) == 0 {
 		return Result{}, fault.New(fault.InvalidArgument, `give at least one metric, such as {"metrics": ["recall@20"]}`)
 	}
-	done, err := p.begin()
-	if err != nil {
-		return Result{}, err
-	}
-	defer done()
 	r, err := p.newCall(layer, rows, exclude, filter)
 	if err != nil {
 		return Result{}, err
@@ -49,11 +44,6 @@ func (p *Predictor) Evaluate(layer string, targets, exclude csr.Source, rows []i
 
 // evaluate runs the ranking and collects the metrics. Rows without targets are left out; their values are NaN.
 func (r *call) evaluate(targets csr.Source, perRow []float64) (result Result, err error) {
-	list, err := r.program(r.spec)
-	if err != nil {
-		return result, err
-	}
-	defer list.Free()
 	count := int64(len(r.metrics))
 	skip := func(place, row int64) bool {
 		empty := targets.RowLength(row) == 0
@@ -73,7 +63,7 @@ func (r *call) evaluate(targets csr.Source, perRow []float64) (result Result, er
 			return err
 		}
 	}
-	if err := r.run(list, skip, each); err != nil {
+	if err := r.run(skip, each); err != nil {
 		return result, err
 	}
 	layout, totals, err := r.sums()

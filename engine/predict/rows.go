@@ -1,6 +1,9 @@
 package predict
 
 import (
+	"cmp"
+	"slices"
+
 	"dsstne/engine/csr"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
@@ -30,7 +33,8 @@ func (p *Predictor) listed(rows []int64) (rowList, error) {
 	}
 	for n, row := range rows {
 		if row < 0 || row >= p.Rows() {
-			return rowList{}, fault.New(fault.InvalidArgument, "rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.Rows()-1)
+			return rowList{}, fault.New(fault.InvalidArgument,
+				"rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.Rows()-1)
 		}
 	}
 	return rowList{chosen: rows, count: int64(len(rows))}, nil
@@ -53,9 +57,8 @@ type batch struct {
 
 // cut begins at the start of a list of rows; further is read beside the bound datasets.
 func (p *Predictor) cut(list rowList, further ...*csr.Reader) *batch {
-	b := &batch{list: list, most: p.batchRows(list), readers: append(p.readers[:len(p.readers):len(p.readers)], further...)}
-	b.entries = make([]int64, len(b.readers))
-	return b
+	readers := slices.Concat(p.readers, further)
+	return &batch{list: list, most: p.batchRows(list), readers: readers, entries: make([]int64, len(readers))}
 }
 
 // batchRows is the size of the largest batch of a list.
@@ -97,9 +100,8 @@ func (b *batch) fits(row int64) bool {
 // under way.
 func (p *Predictor) batches(list *program.Program, b *batch, each func(*batch) error) (err error) {
 	defer func() {
-		if _, failure := list.Settle(0); err == nil {
-			err = failure
-		}
+		_, failure := list.Settle(0)
+		err = cmp.Or(err, failure)
 	}()
 	for b.advance() {
 		if p.cancelled.Load() {

@@ -17,7 +17,7 @@ type Spec struct {
 	// Follows is the program whose list comes first in a step, nil for none.
 	Follows *Program
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
-	Copies  Copies                                    // devices' copies of weights, owned by the caller; nil: by the program
+	Copies  Copies                                    // copies of weights that the caller owns; nil: the program does
 	Held    []Part                                    // for the plan: memory that the caller has taken or will take
 	Limit   int64                                     // memory_limit in bytes, 0 = none
 	// MakeRoom frees memory that nobody uses at the moment, and reports whether there was any. It may be nil.
@@ -58,7 +58,7 @@ type Program struct {
 
 // Draft plans without allocating: what it returns has a plan, and cannot run. Other drafts may follow it.
 func Draft(spec Spec) (*Program, error) {
-	_, p, err := placed(spec)
+	_, p, err := drafted(spec)
 	return p, err
 }
 
@@ -84,7 +84,7 @@ func Describe(spec Spec) (*Plan, error) {
 
 // Build plans, compares the plan with the memory there is, allocates and binds.
 func Build(spec Spec) (*Program, error) {
-	spec, dry, err := placed(spec)
+	spec, dry, err := drafted(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func Build(spec Spec) (*Program, error) {
 	return p, dry.Plan.Explain(err)
 }
 
-// placed decides how ranks train and which data devices keep, and returns the dry program for that. While the data do
+// drafted decides how ranks train and which data devices keep, and returns the dry program for that. While the data do
 // not fit, it leaves the largest dataset on the host.
-func placed(spec Spec) (Spec, *Program, error) {
+func drafted(spec Spec) (Spec, *Program, error) {
 	spec.onHost = map[string]string{}
 	var err error
 	if spec.Parallel, err = spec.parallel(); err != nil {

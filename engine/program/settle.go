@@ -17,7 +17,7 @@ func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 		results, err := p.parts[0].Device.Settle(underWay)
 		return results, p.parts[0].locate(err)
 	}
-	s := settled{p.team, p.parts, make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))}
+	s := outcome{p.team, p.parts, make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))}
 	err := s.wait(underWay)
 	if err != nil || broken != nil || s.first() >= 0 {
 		err = cmp.Or(err, s.wait(0))
@@ -36,8 +36,8 @@ func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	return results, err
 }
 
-// settled is what the ranks have reported of their steps.
-type settled struct {
+// outcome is what the ranks have reported of their steps.
+type outcome struct {
 	team     *Team
 	parts    []*part
 	found    [][]kernels.Result // by rank
@@ -46,7 +46,7 @@ type settled struct {
 
 // wait asks every rank, and records the error of a step. The error that it returns is that of a device, which leaves
 // unknown what became of the steps that were under way there.
-func (s *settled) wait(underWay int) error {
+func (s *outcome) wait(underWay int) error {
 	ask := func(rank int) error {
 		results, err := s.parts[rank].Device.Settle(underWay)
 		s.found[rank] = append(s.found[rank], results...)
@@ -71,7 +71,7 @@ func (s *settled) wait(underWay int) error {
 
 // first is the rank whose step failed first, -1 if none has. In one step, a rank that failed on its own comes before
 // those that left because of it.
-func (s *settled) first() int {
+func (s *outcome) first() int {
 	first := -1
 	for rank, err := range s.failures {
 		if err == nil {
@@ -89,7 +89,7 @@ func (s *settled) first() int {
 }
 
 // common are the results of the steps that all ranks have done.
-func (s *settled) common() []kernels.Result {
+func (s *outcome) common() []kernels.Result {
 	count := len(s.found[0])
 	for _, list := range s.found[1:] {
 		count = min(count, len(list))

@@ -1,3 +1,5 @@
+// Package session is what trainers and predictors have in common: they hold on to a model, to devices and to the
+// datasets of the model's layers, and make the specification of a program out of these.
 package session
 
 import (
@@ -93,9 +95,6 @@ func (b *Binding) Hold(i int, d csr.Source) error {
 	b.rows.Store(d.Rows())
 	return nil
 }
-
-// Dataset is what is bound to a layer, nil if nothing is.
-func (b *Binding) Dataset(layer int) csr.Source { return b.datasets[layer] }
 
 // Rows of the bound datasets, -1 when none is bound.
 func (b *Binding) Rows() int64 { return b.rows.Load() }

@@ -8,7 +8,7 @@ import (
 
 // weights is the state of a loan: the model lends the trainer weights that stay on devices from run to run.
 type weights struct {
-	devices sync.Mutex // held by what uses the devices beside Run: a reader of the model may have its weights fetched at any time
+	devices sync.Mutex // held by users of the devices beside Run: a reader of the model may fetch the weights at any time
 	loaded  int64      // the model's count of changes, plus 1, when the devices had its weights
 	trained int64      // the model's step that the devices' weights are of
 	stored  int64      // and that of those in the model's memory

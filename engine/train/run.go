@@ -69,7 +69,7 @@ func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) err
 	before := t.seen
 	t.settled = t.step.Number
 	settle := func(underWay int) error {
-		err := t.settle(underWay)
+		err := t.count(underWay)
 		t.measure(t.seen-before, time.Since(start))
 		return err
 	}
@@ -115,9 +115,9 @@ func (t *Trainer) rate(number int64) float64 {
 	return t.options.LearningRate * t.options.Schedule.At(number)
 }
 
-// settle waits until at most underWay steps are under way, and counts those that are done. A step that has failed
+// count waits until at most underWay steps are under way, and counts the steps that are done. A step that has failed
 // counts as the last that was begun, since the steps behind it have changed nothing.
-func (t *Trainer) settle(underWay int) error {
+func (t *Trainer) count(underWay int) error {
 	results, err := t.program.Settle(underWay)
 	for _, r := range results {
 		t.settled = r.Number
