@@ -91,14 +91,15 @@ func localRank() (rank int, is bool) {
 	return max(0, rank), err == nil
 }
 
-// parsed finds the backend of a device's word, and the number behind it, -1 without one.
+// parsed finds the backend of a device's word, and the number behind it, 0 without one.
 func parsed(word string) (backend kernels.Backend, number int, err error) {
 	name, digits, has := strings.Cut(word, ":")
-	backend, number = kernels.Lookup(name), -1
+	backend = kernels.Lookup(name)
 	plain := digits != "" && (digits == "0" || digits[0] != '0') && strings.Trim(digits, "0123456789") == ""
 	if backend == nil || backend.Role() == kernels.Oracle || has && !plain {
-		return nil, 0, fault.New(fault.InvalidArgument, "devices is %q; it must be one of %s%s", word, examples(),
-			strictjson.Suggestion(word, words()))
+		words, examples := known()
+		return nil, 0, fault.New(fault.InvalidArgument, "devices is %q; it must be one of %s%s", word, examples,
+			strictjson.Suggestion(word, words))
 	}
 	if has {
 		if number, err = strconv.Atoi(digits); err != nil {
@@ -108,22 +109,16 @@ func parsed(word string) (backend kernels.Backend, number int, err error) {
 	return backend, number, nil
 }
 
-// words are those that a typing error may have meant.
-func words() []string {
-	list := []string{"auto", "all", "first", host().Name()}
+// known lists the words that a typing error may have meant, and explains what devices may be.
+func known() (words []string, examples string) {
+	cpu := host().Name()
+	words = []string{"auto", "all", "first", cpu}
+	examples = strings.Join(words, ", ") + ", " + cpu + ":4 (virtual devices)"
 	for _, b := range withRole(kernels.Accelerator) {
-		list = append(list, b.Name()+":0")
+		words = append(words, b.Name()+":0")
+		examples += fmt.Sprintf(`, %s:0 or a list like ["%[1]s:0", "%[1]s:1"]`, b.Name())
 	}
-	return list
-}
-
-// examples explains what devices may be.
-func examples() string {
-	text := "auto, all, first, " + host().Name() + ", " + host().Name() + ":4 (virtual devices)"
-	for _, b := range withRole(kernels.Accelerator) {
-		text += fmt.Sprintf(`, %s:0 or a list like ["%[1]s:0", "%[1]s:1"]`, b.Name())
-	}
-	return text
+	return words, examples
 }
 
 // named finds the backend and the numbers of devices that are named, or says what is wrong with them.
@@ -146,7 +141,6 @@ func (p Placement) named() (of kernels.Backend, numbers []int, err error) {
 		case of != nil && of != backend:
 			return nil, nil, refuse("some of %s and some of %s; one model is on one kind", of.Name(), backend.Name())
 		}
-		number = max(0, number)
 		if backend.Role() == kernels.Accelerator && slices.Contains(numbers, number) {
 			return nil, nil, refuse(`"%s:%d" twice`, backend.Name(), number)
 		}

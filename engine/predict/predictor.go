@@ -17,7 +17,6 @@ import (
 type Predictor struct {
 	*session.Binding
 	batchSize int64
-	limit     int64
 	program   *program.Program
 	keeping   bool           // the program was built so that devices keep the data, if they can
 	read      int64          // rows that were read on the host
@@ -41,11 +40,9 @@ func Open(m *model.Model, o Options) (*Predictor, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{
-		Binding: binding, batchSize: o.BatchSize, limit: o.Placement.Limit,
-	}
-	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: program.HostName(p.Ranks[0].Device), Held: true}}
-	return p, nil
+	where := program.HostName(binding.Ranks[0].Device)
+	held := []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: where, Held: true}}
+	return &Predictor{Binding: binding, batchSize: o.BatchSize, held: held}, nil
 }
 
 // Bind gives an input layer its rows.
@@ -77,7 +74,7 @@ func (p *Predictor) prepare(asked rowList) error {
 	if p.program != nil && (p.keeping || !pays) {
 		return p.Copies().Refresh()
 	}
-	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, nil, pays)
+	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), nil, pays)
 	if err != nil {
 		return err
 	}

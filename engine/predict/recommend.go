@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/devices"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -132,7 +131,9 @@ func (p *Predictor) remember(parts []program.Part) {
 
 // rankingSpec begins the specification of a ranking.
 func (p *Predictor) rankingSpec(rows int64) program.Spec {
-	return program.Spec{Ranks: p.Ranks, Rows: rows, Limit: p.limit, Held: p.held, MakeRoom: devices.MakeRoom}
+	spec := p.Base(rows)
+	spec.Held = p.held
+	return spec
 }
 
 // read makes the rows of a dataset those of a slot behind the program's.
@@ -241,7 +242,7 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	if p.Rows() >= 0 {
 		rows = max(1, min(rows, p.Rows()))
 	}
-	forward, err := program.Draft(p.Draft(rows, p.limit, nil, false))
+	forward, err := program.Draft(p.Draft(rows, nil, false))
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func (b *Builder) Batches(rowsOnly bool, feeds ...Feed) {
 			of = "the device's copies for the ranking"
 		}
 		if size > 0 {
-			b.part.memory.note("batch", of, size, false)
+			b.note("batch", of, size, false)
 		}
 	}
 	if b.byRows() {
@@ -113,13 +113,12 @@ func (b *Builder) Batches(rowsOnly bool, feeds ...Feed) {
 
 // noteHeld adds what exists already to the plan.
 func (b *Builder) noteHeld() {
-	m := b.part.memory
 	if b.first() {
-		m.parts = append(m.parts, b.spec.Held...)
+		b.part.plan = append(b.part.plan, b.spec.Held...)
 	}
 	if b.World() > 1 && b.part.follows == nil {
 		if held := b.part.Communicator.Memory(); held > 0 {
-			m.note("exchange", "the group of devices", held, true)
+			b.note("exchange", "the group of devices", held, true)
 		}
 	}
 }
@@ -257,8 +256,8 @@ func (b *Builder) keep(f *Feed, entries int64) *residentData {
 		return nil
 	}
 	k := &residentData{data: data, bytes: device.KeepSize(data), feeds: []string{f.Name}}
-	b.part.memory.note("data", "the device's copy of "+f.Text, k.bytes, false)
-	if !b.part.memory.dry {
+	b.note("data", "the device's copy of "+f.Text, k.bytes, false)
+	if !b.dry {
 		if k.resident, err = device.Keep(data); err != nil {
 			b.Fail(fault.Wrap(err, "%s", f.Text))
 			return nil

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -13,6 +14,7 @@ type Builder struct {
 	part   *part
 	err    error
 	device kernels.Device
+	dry    bool // only counts
 
 	tensors      []Tensor
 	weights      map[string]*weight
@@ -33,10 +35,10 @@ func newBuilder(spec Spec, local int, dry bool) *Builder {
 	}
 	device := spec.Ranks[local].Device
 	b := &Builder{
-		spec: spec, batch: batch, rank: rank, device: device, weights: map[string]*weight{},
+		spec: spec, batch: batch, rank: rank, device: device, dry: dry, weights: map[string]*weight{},
 		part: &part{
 			Rank: spec.Ranks[local], rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{},
-			first: map[string]int64{}, memory: &memory{device: device, dry: dry},
+			first: map[string]int64{},
 		},
 	}
 	if before := spec.Follows; before != nil {
@@ -129,8 +131,16 @@ func (b *Builder) Alloc(name, of string, n int64) kernels.Buffer {
 	if b.err != nil {
 		return nil
 	}
-	buffer, err := b.part.memory.alloc(name, of, n)
-	b.Fail(err)
+	b.note(name, of, 4*n, false)
+	if b.dry {
+		return nil
+	}
+	buffer, err := b.device.Alloc(n)
+	if err != nil {
+		b.Fail(fault.Wrap(err, "%s of %s", name, of))
+		return nil
+	}
+	b.part.buffers = append(b.part.buffers, buffer)
 	return buffer
 }
 
@@ -144,7 +154,11 @@ func (b *Builder) Constants(name string, n int64, numbers func() []float32) kern
 }
 
 // Note adds memory to the plan that is allocated elsewhere.
-func (b *Builder) Note(part Part) { b.part.memory.parts = append(b.part.memory.parts, part) }
+func (b *Builder) Note(part Part) { b.part.plan = append(b.part.plan, part) }
+
+func (b *Builder) note(name, of string, bytes int64, held bool) {
+	b.Note(Part{Name: name, Of: of, Bytes: bytes, Device: b.device.Info().Name, Held: held})
+}
 
 // Fail ends the building, if there is an error.
 func (b *Builder) Fail(err error) {

@@ -31,50 +31,17 @@ type Plan struct {
 	Devices []kernels.DeviceInfo `json:"devices"`
 }
 
-// memory hands out buffers and keeps the list of parts; a dry one only counts.
-type memory struct {
-	device  kernels.Device
-	dry     bool
-	parts   []Part
-	buffers []kernels.Buffer
-}
-
-// note puts memory into the plan that is allocated elsewhere.
-func (m *memory) note(name, of string, bytes int64, held bool) {
-	m.parts = append(m.parts, Part{Name: name, Of: of, Bytes: bytes, Device: m.device.Info().Name, Held: held})
-}
-
-func (m *memory) alloc(name, of string, elements int64) (kernels.Buffer, error) {
-	m.note(name, of, 4*elements, false)
-	if m.dry {
-		return nil, nil
-	}
-	b, err := m.device.Alloc(elements)
-	if err != nil {
-		return nil, fault.Wrap(err, "%s of %s", name, of)
-	}
-	m.buffers = append(m.buffers, b)
-	return b, nil
-}
-
 // aligned rounds a number of elements up, so that what follows begins where vectors of any device may.
 func aligned(elements int64) int64 { return (elements + 63) / 64 * 64 }
 
 // answers is the error of a device that has stopped answering.
-func (m *memory) answers() error {
-	for _, b := range m.buffers {
+func (p *part) answers() error {
+	for _, b := range p.buffers {
 		if b.Len() > 0 {
-			return m.device.Read(b, 0, make([]float32, 1))
+			return p.Device.Read(b, 0, make([]float32, 1))
 		}
 	}
 	return nil
-}
-
-func (m *memory) free() {
-	for _, b := range m.buffers {
-		b.Free()
-	}
-	m.buffers = nil
 }
 
 // Explain adds what memory is wanted for to an error that says that some was refused, though the plan had fitted.

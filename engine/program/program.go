@@ -141,7 +141,7 @@ func (p *Program) describe(spec Spec) {
 		plan.Parallel = spec.Parallel.String()
 	}
 	for _, part := range p.parts {
-		plan.Parts = append(plan.Parts, part.memory.parts...)
+		plan.Parts = append(plan.Parts, part.plan...)
 		where := ""
 		if len(p.parts) > 1 {
 			where = part.Device.Info().Name + ": "
@@ -229,7 +229,10 @@ func (p *Program) Free() {
 				k.resident.Free()
 			}
 		}
-		part.memory.free()
+		for _, b := range part.buffers {
+			b.Free()
+		}
+		part.resident, part.buffers = nil, nil
 	}
 	p.team.Close()
 }

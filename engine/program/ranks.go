@@ -131,7 +131,8 @@ type part struct {
 	hidden             map[int]kernels.Buffer // output of each hidden layer, [B, K]
 	shard              map[int]Shard          // of each output layer
 	first              map[string]int64       // first row of the tensors of which there is a shard
-	memory             *memory
+	plan               []Part
+	buffers            []kernels.Buffer
 	copies             []copied
 	resident           []*residentData // datasets that the device keeps
 	planNotes          []string

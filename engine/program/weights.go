@@ -179,16 +179,15 @@ func (b *Builder) place(name string, model kernels.Buffer, owned bool) kernels.B
 	if b.device.Reaches(model) {
 		return model
 	}
-	m := b.part.memory
 	if copies := b.spec.Copies; copies != nil {
 		copy := Part{
-			Name: "weights", Of: "the device's copy of " + name, Bytes: 4 * model.Len(), Device: m.device.Info().Name,
+			Name: "weights", Of: "the device's copy of " + name, Bytes: 4 * model.Len(), Device: b.device.Info().Name,
 			Held: copies.Has(b.rank, name, model.Len()),
 		}
 		if !slices.Contains(b.spec.Held, copy) {
 			b.Note(copy)
 		}
-		if m.dry || b.err != nil {
+		if b.dry || b.err != nil {
 			return nil
 		}
 		here, err := copies.Of(b.rank, b.device, name, model)
@@ -226,7 +225,7 @@ func (p *Program) Store() (stored int, err error) {
 		if len(p.parts) == 1 {
 			continue
 		}
-		if err := part.memory.answers(); err != nil {
+		if err := part.answers(); err != nil {
 			return 0, err
 		}
 	}

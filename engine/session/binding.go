@@ -23,6 +23,7 @@ type Binding struct {
 	Model    *model.Model
 	Ranks    []kernels.Rank
 	opened   *devices.Opened
+	limit    int64              // memory_limit
 	datasets map[int]csr.Source // by layer
 	resident map[columns]*kernels.Data
 	rows     atomic.Int64 // read while datasets are being bound
@@ -46,7 +47,7 @@ func New(m *model.Model, p devices.Placement, reads bool) (*Binding, error) {
 	}
 	m.Use()
 	b := &Binding{
-		Ports: m.Form().Ports(), Ranks: o.Ranks, Model: m, opened: o,
+		Ports: m.Form().Ports(), Ranks: o.Ranks, Model: m, opened: o, limit: p.Limit,
 		datasets: map[int]csr.Source{}, resident: map[columns]*kernels.Data{},
 	}
 	b.rows.Store(-1)
@@ -99,22 +100,26 @@ func (b *Binding) Hold(i int, d csr.Source) error {
 // Rows of the bound datasets, -1 when none is bound.
 func (b *Binding) Rows() int64 { return b.rows.Load() }
 
+// Base begins the specification of a program for batches of up to rows examples.
+func (b *Binding) Base(rows int64) program.Spec {
+	return program.Spec{Ranks: b.Ranks, Rows: rows, Limit: b.limit, MakeRoom: devices.MakeRoom}
+}
+
 // Spec begins the specification of a program for batches of up to rows examples. Every layer that it reads data for
 // must be bound. keep: devices may keep the data.
-func (b *Binding) Spec(rows, limit int64, training *program.Training, keep bool) (program.Spec, error) {
+func (b *Binding) Spec(rows int64, training *program.Training, keep bool) (program.Spec, error) {
 	for i := range b.Ports {
 		if l := &b.Ports[i]; b.datasets[i] == nil && (l.Reads || l.Scores && training != nil) {
 			return program.Spec{}, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
 		}
 	}
-	return b.Draft(rows, limit, training, keep), nil
+	return b.Draft(rows, training, keep), nil
 }
 
 // Draft is Spec for a program that may not run: layers without a dataset have batches without entries.
-func (b *Binding) Draft(rows, limit int64, training *program.Training, keep bool) program.Spec {
-	spec := program.Spec{
-		Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights, MakeRoom: devices.MakeRoom, Training: training,
-	}
+func (b *Binding) Draft(rows int64, training *program.Training, keep bool) program.Spec {
+	spec := b.Base(rows)
+	spec.Weights, spec.Training = b.weights, training
 	if b.opened.Copies != nil {
 		spec.Copies = b.opened.Copies
 	}

@@ -138,7 +138,7 @@ func (t *Trainer) checkTargets(layer int, d csr.Source) error {
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
 	training := &program.Training{Optimizer: t.options.Optimizer}
-	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), t.options.Placement.Limit, training, true)
+	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), training, true)
 	spec.Held = append(spec.Held, t.privateCopies()...)
 	spec.Parallel = t.options.Parallel
 	return spec, err
