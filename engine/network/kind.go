@@ -1,6 +1,8 @@
 package network
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"dsstne/engine/program"
@@ -58,17 +60,13 @@ func keysOf(k kind) (keys []string) {
 // refuseOthers reports the keys that are given but belong to layers of other kinds only.
 func refuseOthers(o *strictjson.Object) {
 	having := map[string][]string{}
-	var keys []string
 	for _, make := range kinds {
 		k := make()
 		for _, key := range keysOf(k) {
-			if having[key] == nil {
-				keys = append(keys, key)
-			}
 			having[key] = append(having[key], k.word())
 		}
 	}
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(having)) {
 		if !o.Asked(key) {
 			o.Refuse(key, "is given, but only %s layers have it", strings.Join(having[key], " and "))
 		}
