@@ -46,12 +46,14 @@ func TestWeightsOfSeveralSourcesAreNamedAfterThem(t *testing.T) {
 		{"name": "hidden1", "kind": "hidden", "size": 8, "sources": ["tags", "input"]}, `+out)) {
 		names = append(names, tensor.Name)
 	}
-	require.Equal(t, []string{"hidden1.weight.tags", "hidden1.weight.input", "hidden1.bias", "output.weight", "output.bias"}, names)
+	require.Equal(t, []string{"hidden1.weight.tags", "hidden1.weight.input", "hidden1.bias", "output.weight",
+		"output.bias"}, names)
 }
 
 func TestASharedWeightIsListedOnce(t *testing.T) {
 	var names []string
-	for _, tensor := range tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "shared": "hidden1.weight"}`)) {
+	for _, tensor := range tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "shared": `+
+		`"hidden1.weight"}`)) {
 		names = append(names, tensor.Name)
 	}
 	require.Equal(t, []string{"hidden1.weight", "hidden1.bias", "output.bias"}, names)
@@ -68,7 +70,8 @@ func TestAnOutputOfBiasOnlyHasOneTensor(t *testing.T) {
 }
 
 func TestTheBiasBeginsWithItsConstant(t *testing.T) {
-	list := tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "initializer": {"kind": "normal", "bias": -10.2}}`))
+	list := tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "initializer": {"kind": `+
+		`"normal", "bias": -10.2}}`))
 	require.Equal(t, kernels.FillConstant, list[3].Fill)
 	require.InDelta(t, -10.2, list[3].Scale, 1e-6)
 }

@@ -133,8 +133,9 @@ func (a *tally) add(ranked, targets []int32) []float64 {
 	}
 	list := append(slices.Clone(ranked), slices.Repeat([]int32{-1}, int(k)-len(ranked))...)
 	op := &kernels.RankingMetrics{
-		Metrics: a.layout.Metrics, Items: a.layout.Items, K: k, IDs: host(kernels.Bits(list)), Discounts: host(kernels.Bits(kernels.DiscountTable(k))),
-		Values: host(make([]float32, 2*len(a.layout.Metrics))), Totals: a.totals,
+		Metrics: a.layout.Metrics, Items: a.layout.Items, K: k, IDs: host(kernels.Bits(list)),
+		Discounts: host(kernels.Bits(kernels.DiscountTable(k))),
+		Values:    host(make([]float32, 2*len(a.layout.Metrics))), Totals: a.totals,
 	}
 	defer func() {
 		for _, b := range []kernels.Buffer{op.IDs, op.Discounts, op.Values} {

@@ -78,7 +78,8 @@ func rankingOf(t *testing.T, ranks []kernels.Rank) (*ranking, program.Spec) {
 	require.NoError(t, err)
 	t.Cleanup(forward.Free)
 	r := &ranking{
-		items: 50, scorer: func(b *program.Builder) kernels.Scorer { return b.Shard(len(m.Network().Layers) - 1).Scorer }, k: 20, perRow: true,
+		items: 50, scorer: func(b *program.Builder) kernels.Scorer { return b.Shard(len(m.Network().Layers) - 1).Scorer },
+		k: 20, perRow: true,
 		allowed: func(_, count int64) []uint64 { return make([]uint64, (count+63)/64) },
 		metrics: []kernels.Metric{{Kind: kernels.MetricNDCG, K: 20}, {Kind: kernels.MetricCoverage, K: 5}},
 	}
