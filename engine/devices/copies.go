@@ -5,8 +5,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Copies are what devices that do not reach a model's memory have of its weights, for reading. They are made when they are first
-// asked for, and stay as long as the devices are open for the model.
+// Copies are the copies of a model's weights, for reading, on devices that do not reach the model's memory. They are
+// made when they are first asked for, and stay as long as the devices are open for the model.
 type Copies struct {
 	model *model.Model
 	list  map[copyKey]*weightCopy
@@ -26,12 +26,12 @@ type weightCopy struct {
 	loaded      int64 // the model's count of changes when it was made
 }
 
-// Has tells whether there is a copy of as many numbers.
+// Has reports whether there is a copy of n numbers.
 func (c *Copies) Has(rank int, tensor string, n int64) bool {
 	return c.list[copyKey{rank, tensor, n}] != nil
 }
 
-// Of gives a rank's copy of what the model has in a buffer; Refresh brings its numbers.
+// Of returns a rank's copy of a buffer of the model; Refresh brings its numbers.
 func (c *Copies) Of(rank int, device kernels.Device, tensor string, from kernels.Buffer) (kernels.Buffer, error) {
 	key := copyKey{rank, tensor, from.Len()}
 	if c.list[key] == nil {
@@ -39,34 +39,32 @@ func (c *Copies) Of(rank int, device kernels.Device, tensor string, from kernels
 		if err != nil {
 			return nil, err
 		}
-		if c.list == nil {
-			c.list = map[copyKey]*weightCopy{}
-		}
 		c.list[key] = &weightCopy{device: device, here: here, loaded: -1}
 	}
-	known := c.list[key]
-	known.model = from
-	return known.here, nil
+	c.list[key].model = from
+	return c.list[key].here, nil
 }
 
-// Refresh copies what was changed since the copies were made. The caller has the right to read the model.
+// Refresh copies what has changed since the copies were made. The caller has the right to read the model.
 func (c *Copies) Refresh() error {
 	changes := c.model.Changes()
-	for _, known := range c.list {
-		if known.loaded == changes {
+	for _, copy := range c.list {
+		if copy.loaded == changes {
 			continue
 		}
-		if err := known.device.Write(known.here, 0, known.model.Float32()); err != nil {
+		if err := copy.device.Write(copy.here, 0, copy.model.Float32()); err != nil {
 			return err
 		}
-		known.loaded = changes
+		copy.loaded = changes
 	}
 	return nil
 }
 
+// free frees the copies, if there are any.
 func (c *Copies) free() {
-	for _, known := range c.list {
-		known.here.Free()
+	if c != nil {
+		for _, copy := range c.list {
+			copy.here.Free()
+		}
 	}
-	c.list = nil
 }

@@ -13,14 +13,14 @@ var defaults struct {
 	instructionSet string
 }
 
-// Configure sets what later devices use unless told otherwise; 0 and "auto" mean automatic. Threads below 0 and an empty
-// instruction set stay as they were.
+// Configure sets the defaults of devices that are opened later; 0 and "auto" mean automatic. Threads below 0 and an
+// empty instruction set change nothing.
 func Configure(threads int, instructionSet string) error {
 	device, err := host().Open(0, kernels.Options{Threads: 1, InstructionSet: instructionSet})
-	if err != nil {
-		return err
+	if err == nil {
+		err = device.Close()
 	}
-	if err := device.Close(); err != nil {
+	if err != nil {
 		return err
 	}
 	defaults.Lock()
@@ -34,7 +34,7 @@ func Configure(threads int, instructionSet string) error {
 	return nil
 }
 
-// Threads is n, or the default of Configure if n is 0, which is 0 again if that is automatic.
+// Threads is n, or the default of Configure if n is 0; 0 is automatic.
 func Threads(n int) int {
 	defaults.Lock()
 	defer defaults.Unlock()
@@ -44,7 +44,7 @@ func Threads(n int) int {
 	return n
 }
 
-// openHost makes the host ready, as number id of so many virtual devices, with the defaults of Configure.
+// openHost makes the host ready, as one of several virtual devices, with the defaults of Configure.
 func openHost(id, of, threads int, precision kernels.Precision) (kernels.Device, error) {
 	o := kernels.Options{Threads: Threads(threads), Of: of, Precision: precision}
 	defaults.Lock()
@@ -54,12 +54,8 @@ func openHost(id, of, threads int, precision kernels.Precision) (kernels.Device,
 }
 
 // host is the backend that computes where there is no accelerator.
-func host() kernels.Backend {
-	list := withRole(kernels.Host)
-	return list[0]
-}
+func host() kernels.Backend { return withRole(kernels.Host)[0] }
 
-// withRole lists the backends with a role.
 func withRole(role kernels.Role) (list []kernels.Backend) {
 	for _, b := range kernels.Registered() {
 		if b.Role() == role {
@@ -69,10 +65,18 @@ func withRole(role kernels.Role) (list []kernels.Backend) {
 	return list
 }
 
-// List describes the devices of all backends that compute for users, as a trainer would open them, and says why absent ones
-// are absent.
+// List describes the devices of all backends that compute for users, as a trainer would open them, and says why absent
+// devices are absent.
 func List() []kernels.DeviceInfo {
-	list := []kernels.DeviceInfo{configured()}
+	info := host().Devices()[0]
+	// Configure has tried the defaults, so this cannot fail; and a description must not fail.
+	if device, err := openHost(0, 1, 0, kernels.Float32); err == nil {
+		available := info.Available
+		info = device.Info()
+		info.Available = available
+		_ = device.Close()
+	}
+	list := []kernels.DeviceInfo{info}
 	for _, b := range withRole(kernels.Accelerator) {
 		list = append(list, b.Devices()...)
 	}
@@ -86,18 +90,4 @@ func Extras() []kernels.Extra {
 		list = append(list, b.Extras()...)
 	}
 	return list
-}
-
-// configured describes the host with the defaults of Configure.
-func configured() kernels.DeviceInfo {
-	info := host().Devices()[0]
-	device, err := openHost(0, 1, 0, kernels.Float32)
-	if err != nil {
-		return info // Configure has tried it, so this cannot be; and a description must not fail
-	}
-	available := info.Available
-	info = device.Info()
-	info.Available = available
-	_ = device.Close()
-	return info
 }

@@ -33,9 +33,12 @@ func TestADeviceIsNamedByAWholeWord(t *testing.T) {
 		require.NoError(t, opened.Rest())
 	}
 	for name, kind := range map[string]fault.Kind{
-		"": fault.InvalidArgument, "auto:7": fault.InvalidArgument, "all:x": fault.InvalidArgument, "cpu:": fault.InvalidArgument,
-		"cpu:x": fault.InvalidArgument, "cpu:-1": fault.InvalidArgument, "cuda:x": fault.InvalidArgument, "cuda:": fault.InvalidArgument,
-		"cpu:04": fault.InvalidArgument, "cpu:65": fault.InvalidArgument, "cpu:99999999999999999999": fault.InvalidArgument, "cuda": fault.DeviceUnavailable, "cuda:3": fault.DeviceUnavailable,
+		"": fault.InvalidArgument, "auto:7": fault.InvalidArgument, "all:x": fault.InvalidArgument,
+		"cpu:":  fault.InvalidArgument,
+		"cpu:x": fault.InvalidArgument, "cpu:-1": fault.InvalidArgument, "cuda:x": fault.InvalidArgument,
+		"cuda:":  fault.InvalidArgument,
+		"cpu:04": fault.InvalidArgument, "cpu:65": fault.InvalidArgument, "cpu:99999999999999999999": fault.InvalidArgument,
+		"cuda": fault.DeviceUnavailable, "cuda:3": fault.DeviceUnavailable,
 	} {
 		_, err := devices.Placement{Devices: []string{name}}.Open(nil)
 		require.Equal(t, kind, fault.KindOf(err), name)

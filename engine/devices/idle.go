@@ -8,20 +8,18 @@ import (
 	"dsstne/kernels"
 )
 
-// Opening CUDA devices takes tenths of a second each, joining them longer, and copying a large model's weights to them as long.
-// So a placement that is closed stays open, idle, with the weights that it has been given for reading, until the next one of
-// the same kind takes it: whoever asks a model again and again pays once. It goes when memory is short, when its model is closed
-// (the weights), or when the process ends.
+// Opening CUDA devices takes tenths of a second each, joining them longer, and copying a large model's weights to them
+// as long. So a placement that is closed stays open, idle, with its copies of weights, until the next equal placement
+// takes it. It goes when memory is short, when its model is closed (the copies), or when the process ends.
 
-// mostIdle is how many idle placements are kept; the oldest are closed.
+// mostIdle is the greatest number of idle placements; the oldest are closed.
 const mostIdle = 4
 
 // Opened is a placement that is ready to use.
 type Opened struct {
-	Ranks []kernels.Rank
-	// Copies are what devices that do not reach a model's memory have of its weights, for reading; nil where nobody reads.
-	Copies *Copies
-	key    string // what equal placements have in common; empty if it is not to be kept
+	Ranks  []kernels.Rank
+	Copies *Copies // of the weights of the model that is read; nil where nobody reads
+	key    string  // that equal placements share; empty: not to be kept
 }
 
 var idle struct {
@@ -30,34 +28,29 @@ var idle struct {
 	list []*Opened
 }
 
-// KeepIdle says whether placements that are closed stay open for the next one; those that are idle are closed if not.
+// KeepIdle sets whether placements that are closed stay open for the next one; if not, it closes those that are idle.
 func KeepIdle(keep bool) {
 	idle.Lock()
 	defer idle.Unlock()
-	idle.off = !keep
-	if idle.off {
-		closeIdle(func(*Opened) bool { return true })
+	if idle.off = !keep; idle.off {
+		closeIdle(every)
 	}
 }
 
-// wake takes an idle placement, if there is one with copies of the model, or else without copies. Those whose devices do not
-// answer any more are closed: while one is open, so is their context.
+// wake takes an idle placement: one with copies of the model's weights if there is one, else one without copies, else
+// any. It closes those whose devices have stopped answering: while one is open, so is their context.
 func wake(key string, m *model.Model) *Opened {
 	idle.Lock()
 	defer idle.Unlock()
 	closeIdle(func(o *Opened) bool { return !o.healthy() })
-	best := -1
-	for n, o := range idle.list {
-		if o.key == key && (best < 0 || o.suits(m) > idle.list[best].suits(m)) {
-			best = n
+	var best *Opened
+	for _, o := range idle.list {
+		if o.key == key && (best == nil || o.suits(m) > best.suits(m)) {
+			best = o
 		}
 	}
-	if best < 0 {
-		return nil
-	}
-	o := idle.list[best]
-	idle.list = slices.Delete(idle.list, best, best+1)
-	return o
+	idle.list = slices.DeleteFunc(idle.list, func(o *Opened) bool { return o == best })
+	return best
 }
 
 func (o *Opened) suits(m *model.Model) int {
@@ -90,39 +83,41 @@ func (o *Opened) Rest() error {
 	return nil
 }
 
-// forget frees what idle placements have of a model.
+// forget frees the copies that idle placements have of a model's weights.
 func forget(m *model.Model) {
 	idle.Lock()
 	defer idle.Unlock()
 	for _, o := range idle.list {
 		if o.Copies != nil && o.Copies.model == m {
-			o.leaveModel()
+			o.serve(nil)
 			o.trim()
 		}
 	}
 }
 
-// MakeRoom closes all that is idle, and reports whether that was anything.
+// MakeRoom closes all idle placements, and reports whether there were any.
 func MakeRoom() bool {
 	idle.Lock()
 	defer idle.Unlock()
 	found := len(idle.list) > 0
-	closeIdle(func(*Opened) bool { return true })
+	closeIdle(every)
 	return found
 }
 
-// closeIdle closes some of those that are idle. What they say does not matter: nobody uses them.
+func every(*Opened) bool { return true }
+
+// closeIdle closes some idle placements. Their errors do not matter: nobody uses them.
 func closeIdle(which func(*Opened) bool) {
 	idle.list = slices.DeleteFunc(idle.list, func(o *Opened) bool {
-		if which(o) {
+		closes := which(o)
+		if closes {
 			_ = o.close()
-			return true
 		}
-		return false
+		return closes
 	})
 }
 
-// healthy tells whether all devices answer, nothing is under way on them, and they are joined.
+// healthy reports whether all devices answer, nothing is under way on them, and they are joined.
 func (o *Opened) healthy() bool {
 	for _, r := range o.Ranks {
 		if r.Communicator != nil && r.Communicator.Reset() != nil {
@@ -144,23 +139,17 @@ func (o *Opened) trim() {
 
 // serve makes the copies those of the model that will be read; nil: there are to be none.
 func (o *Opened) serve(reads *model.Model) {
-	if o.Copies != nil && o.Copies.model != reads {
-		o.leaveModel()
+	if o.Copies != nil && o.Copies.model == reads {
+		return
 	}
-	if reads != nil && o.Copies == nil {
-		o.Copies = &Copies{model: reads}
-	}
-}
-
-// leaveModel frees the copies.
-func (o *Opened) leaveModel() {
-	if o.Copies != nil {
-		o.Copies.free()
-		o.Copies = nil
+	o.Copies.free()
+	o.Copies = nil
+	if reads != nil {
+		o.Copies = &Copies{reads, map[copyKey]*weightCopy{}}
 	}
 }
 
 func (o *Opened) close() error {
-	o.leaveModel()
+	o.serve(nil)
 	return closeAll(o.Ranks)
 }

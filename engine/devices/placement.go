@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -25,9 +26,10 @@ type Placement struct {
 // mostVirtual is how many virtual devices a host may be cut into.
 const mostVirtual = 64
 
-// Open makes the devices of a placement ready. "all" are all devices of accelerators that can be used, "first" is the first of
-// them; without one either is the host. "auto" is "all", but "first" in a process that is one of several on the machine. Devices
-// that were not named are tried before their first use. reads is the model whose weights will be read, nil for none.
+// Open makes the devices of a placement ready. "all" are all usable devices of accelerators, "first" is the first of
+// them; without one, either is the host. "auto" is "all", but "first" in a process that is one of several on the
+// machine. Open tries devices that were not named before their first use. reads is the model whose weights will be
+// read, nil for none.
 func (p Placement) Open(reads *model.Model) (*Opened, error) {
 	o, err := p.choose(reads)
 	if err == nil {
@@ -83,20 +85,21 @@ func usable() (backend kernels.Backend, numbers []int) {
 	return nil, nil
 }
 
-// localRank is the number of this process among those on the machine that were started together, as torchrun tells it.
+// localRank is the number of this process among those on the machine that were started together, as torchrun sets it.
 func localRank() (rank int, is bool) {
 	rank, err := strconv.Atoi(os.Getenv("LOCAL_RANK"))
 	return max(0, rank), err == nil
 }
 
-// parsed finds the backend of a device's word, and the number behind it, -1 without one.
+// parsed finds the backend of a device's word, and the number behind it, 0 without one.
 func parsed(word string) (backend kernels.Backend, number int, err error) {
 	name, digits, has := strings.Cut(word, ":")
-	backend, number = kernels.Lookup(name), -1
+	backend = kernels.Lookup(name)
 	plain := digits != "" && (digits == "0" || digits[0] != '0') && strings.Trim(digits, "0123456789") == ""
 	if backend == nil || backend.Role() == kernels.Oracle || has && !plain {
-		return nil, 0, fault.New(fault.InvalidArgument, "devices is %q; it must be one of %s%s", word, examples(),
-			strictjson.Suggestion(word, words()))
+		words, examples := known()
+		return nil, 0, fault.New(fault.InvalidArgument, "devices is %q; it must be one of %s%s", word, examples,
+			strictjson.Suggestion(word, words))
 	}
 	if has {
 		if number, err = strconv.Atoi(digits); err != nil {
@@ -106,66 +109,52 @@ func parsed(word string) (backend kernels.Backend, number int, err error) {
 	return backend, number, nil
 }
 
-// words are those that a typing error may have meant.
-func words() []string {
-	list := []string{"auto", "all", "first", host().Name()}
+// known lists the words that a typing error may have meant, and explains what devices may be.
+func known() (words []string, examples string) {
+	cpu := host().Name()
+	words = []string{"auto", "all", "first", cpu}
+	examples = strings.Join(words, ", ") + ", " + cpu + ":4 (virtual devices)"
 	for _, b := range withRole(kernels.Accelerator) {
-		list = append(list, b.Name()+":0")
+		words = append(words, b.Name()+":0")
+		examples += fmt.Sprintf(`, %s:0 or a list like ["%[1]s:0", "%[1]s:1"]`, b.Name())
 	}
-	return list
-}
-
-// examples explains what devices may be.
-func examples() string {
-	text := "auto, all, first, " + host().Name() + ", " + host().Name() + ":4 (virtual devices)"
-	for _, b := range withRole(kernels.Accelerator) {
-		text += fmt.Sprintf(`, %s:0 or a list like ["%[1]s:0", "%[1]s:1"]`, b.Name())
-	}
-	return text
+	return words, examples
 }
 
 // named finds the backend and the numbers of devices that are named, or says what is wrong with them.
 func (p Placement) named() (of kernels.Backend, numbers []int, err error) {
+	refuse := func(format string, args ...any) error {
+		format = fmt.Sprintf("devices names %d devices, ", len(p.Devices)) + format
+		return fault.New(fault.InvalidArgument, format, args...)
+	}
 	for i, word := range p.Devices {
 		if slices.Contains(p.Devices[:i], word) {
-			return nil, nil, fault.New(fault.InvalidArgument, "devices names %d devices, %q twice", len(p.Devices), word)
+			return nil, nil, refuse("%q twice", word)
 		}
 		if unnamed(word) {
-			return nil, nil, fault.New(fault.InvalidArgument, "devices names %d devices, and %q, which stands alone",
-				len(p.Devices), word)
+			return nil, nil, refuse("and %q, which stands alone", word)
 		}
 		backend, number, err := parsed(word)
 		switch {
 		case err != nil:
 			return nil, nil, err
 		case of != nil && of != backend:
-			return nil, nil, fault.New(fault.InvalidArgument,
-				"devices names %d devices, some of %s and some of %s; one model is on one kind", len(p.Devices), of.Name(), backend.Name())
+			return nil, nil, refuse("some of %s and some of %s; one model is on one kind", of.Name(), backend.Name())
 		}
-		number = max(0, number)
 		if backend.Role() == kernels.Accelerator && slices.Contains(numbers, number) {
-			return nil, nil, fault.New(fault.InvalidArgument, `devices names %d devices, "%s:%d" twice`, len(p.Devices),
-				backend.Name(), number)
+			return nil, nil, refuse(`"%s:%d" twice`, backend.Name(), number)
 		}
 		of, numbers = backend, append(numbers, number)
 	}
-	if of.Role() == kernels.Host {
-		return of, numbers, p.checkVirtual(of.Name(), numbers[0])
-	}
-	return of, numbers, nil
-}
-
-// checkVirtual refuses what the host cannot be cut into.
-func (p Placement) checkVirtual(name string, count int) error {
 	switch {
+	case of.Role() != kernels.Host:
 	case len(p.Devices) > 1:
-		return fault.New(fault.InvalidArgument, "devices names %d devices, but a machine's CPU is one; %q makes %[1]d virtual devices of it",
-			len(p.Devices), fmt.Sprintf("%s:%d", name, len(p.Devices)))
-	case count > mostVirtual:
-		return fault.New(fault.InvalidArgument, "devices is %q; a CPU can be cut into at most %d virtual devices, \"%s:%[2]d\"",
-			p.Devices[0], mostVirtual, name)
+		err = refuse(`but a machine's CPU is one; "%s:%d" makes %[2]d virtual devices of it`, of.Name(), len(p.Devices))
+	case numbers[0] > mostVirtual:
+		err = fault.New(fault.InvalidArgument,
+			`devices is %q; a CPU can be cut into at most %d virtual devices, "%s:%[2]d"`, p.Devices[0], mostVirtual, of.Name())
 	}
-	return nil
+	return of, numbers, err
 }
 
 // openNumbers makes devices of an accelerator ready, the first of which is the first rank.
@@ -178,86 +167,64 @@ func (p Placement) openNumbers(backend kernels.Backend, numbers []int, reads *mo
 }
 
 func (p Placement) tryNumbers(backend kernels.Backend, numbers []int, reads *model.Model) (*Opened, error) {
-	options := kernels.Options{Precision: p.Precision}
-	// Opening takes time. So one that cannot be had is tried first, and says why.
-	order, known := slices.Clone(numbers), backend.Devices()
-	slices.SortStableFunc(order, func(a, b int) int { return trouble(known, b) - trouble(known, a) })
+	known := backend.Devices()
+	missing := func(rank int) bool { return numbers[rank] >= len(known) || known[numbers[rank]].Missing != "" }
+	order := make([]int, len(numbers))
+	for rank := range order {
+		order[rank] = rank
+	}
 	key := fmt.Sprint(backend.Name(), numbers, p.Precision)
-	if trouble(known, order[0]) == 0 { // in a forked process, say, nothing that is idle may be touched
-		if o := wake(key, reads); o != nil {
-			return o, nil
-		}
+	if first := slices.IndexFunc(order, missing); first >= 0 {
+		order[0], order[first] = first, 0 // opening takes time, and this one says why it cannot be opened
+	} else if o := wake(key, reads); o != nil { // in a forked process, say, nothing that is idle may be touched
+		return o, nil
 	}
-	done := map[int]kernels.Device{}
-	for _, number := range order {
-		device, err := backend.Open(number, options)
-		if err != nil {
-			for _, other := range done {
-				err = errors.Join(err, other.Close())
-			}
-			return nil, err
-		}
-		done[number] = device
-	}
-	ranks := make([]kernels.Rank, len(numbers))
-	for rank, number := range numbers {
-		ranks[rank].Device = done[number]
-	}
-	if err := join(backend, ranks); err != nil {
-		return nil, err
-	}
-	return &Opened{Ranks: ranks, key: key}, nil
-}
-
-// trouble is 1 for a device that is not there or cannot be used.
-func trouble(known []kernels.DeviceInfo, number int) int {
-	if number >= len(known) || known[number].Missing != "" {
-		return 1
-	}
-	return 0
+	ranks, err := openRanks(backend, order, func(rank int) (kernels.Device, error) {
+		return backend.Open(numbers[rank], kernels.Options{Precision: p.Precision})
+	})
+	return &Opened{Ranks: ranks, key: key}, err
 }
 
 // openVirtual makes the host ready as one device or as several.
 func (p Placement) openVirtual(count int) (*Opened, error) {
-	ranks := make([]kernels.Rank, count)
-	for rank := range ranks {
-		device, err := openHost(rank, count, p.Threads, p.Precision)
-		if err != nil {
-			_ = closeAll(ranks[:rank])
-			return nil, err
-		}
-		ranks[rank].Device = device
+	order := make([]int, count)
+	for rank := range order {
+		order[rank] = rank
 	}
-	if err := join(host(), ranks); err != nil {
-		return nil, err
-	}
-	return &Opened{Ranks: ranks}, nil
+	ranks, err := openRanks(host(), order, func(rank int) (kernels.Device, error) {
+		return openHost(rank, count, p.Threads, p.Precision)
+	})
+	return &Opened{Ranks: ranks}, err
 }
 
-// join makes several ranks a group, or closes them.
-func join(backend kernels.Backend, ranks []kernels.Rank) error {
+// openRanks opens the devices of ranks in an order, and makes several a group.
+func openRanks(of kernels.Backend, order []int, open func(rank int) (kernels.Device, error)) ([]kernels.Rank, error) {
+	ranks, devices := make([]kernels.Rank, len(order)), make([]kernels.Device, len(order))
+	for _, rank := range order {
+		device, err := open(rank)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(ranks))
+		}
+		ranks[rank].Device, devices[rank] = device, device
+	}
 	if len(ranks) == 1 {
-		return nil
+		return ranks, nil
 	}
-	devices := make([]kernels.Device, len(ranks))
-	for rank := range ranks {
-		devices[rank] = ranks[rank].Device
-	}
-	group, err := backend.Join(devices)
+	group, err := of.Join(devices)
 	if err != nil {
-		return errors.Join(err, closeAll(ranks))
+		return nil, errors.Join(err, closeAll(ranks))
 	}
 	for rank := range ranks {
 		ranks[rank].Communicator = group[rank]
 	}
-	return nil
+	return ranks, nil
 }
 
-// closeAll closes the devices; the first error is returned.
+// closeAll closes the devices that are open, and returns the first error.
 func closeAll(ranks []kernels.Rank) (err error) {
 	for _, r := range ranks {
-		if failure := r.Device.Close(); err == nil {
-			err = failure
+		if r.Device != nil {
+			err = cmp.Or(err, r.Device.Close())
 		}
 	}
 	return err

@@ -1,20 +1,23 @@
 package devices
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
 	"dsstne/engine/csr"
+	"dsstne/engine/model"
 	"dsstne/engine/network"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
-// Devices that nobody has named are tried first: they do a few steps of a small network that the CPU does too. A driver, a
-// library or a device that computes something else is then told of, once, before it spoils somebody's model.
+// Devices that nobody has named are tried first: they do some steps of a small network that the CPU does too. That
+// finds a driver, a library or a device that computes something else, once, before it spoils a model.
 
 const (
 	trialRows    = 24
@@ -28,13 +31,14 @@ const (
 		{"name": "output", "kind": "output", "sources": ["second"], "size": 150}], "loss": "softmax"}`
 )
 
-// trials are the outcomes of this process, by devices and precision: what was found to differ, empty if nothing was.
-var trials struct {
+// trials are the outcomes of this process, by devices and precision: what differs, empty if nothing does.
+var trials = struct {
 	sync.Mutex
 	differ map[string]string
-}
+}{differ: map[string]string{}}
 
-// tried compares devices with the host, once. Whatever else goes wrong, such as a lack of memory, may go well the next time.
+// tried compares devices with the host, once. Any other failure, such as a lack of memory, may not happen the next
+// time.
 func tried(ranks []kernels.Rank, precision kernels.Precision) error {
 	names := make([]string, len(ranks))
 	for n, r := range ranks {
@@ -42,26 +46,24 @@ func tried(ranks []kernels.Rank, precision kernels.Precision) error {
 	}
 	where := strings.Join(names, ", ")
 	key := where + precision.String()
+	const failed = `a trial of %s, before its first use, failed%s; devices="cpu" computes without it`
 	trials.Lock()
 	defer trials.Unlock()
 	differs, known := trials.differ[key]
 	if !known {
 		var err error
 		if differs, err = compared(ranks, precision); err != nil {
-			return fault.Wrap(err, `a trial of %s, before its first use, failed; devices="cpu" computes without it`, where)
-		}
-		if trials.differ == nil {
-			trials.differ = map[string]string{}
+			return fault.Wrap(err, failed, where, "")
 		}
 		trials.differ[key] = differs
 	}
 	if differs == "" {
 		return nil
 	}
-	return fault.New(fault.DeviceUnavailable, `a trial of %s, before its first use, failed: %s; devices="cpu" computes without it`, where, differs)
+	return fault.New(fault.DeviceUnavailable, failed, where, ": "+differs)
 }
 
-// compared does the trial on the devices and on the CPU, and tells what differs.
+// compared does the trial on the devices and on the CPU, and returns what differs.
 func compared(ranks []kernels.Rank, precision kernels.Precision) (differs string, err error) {
 	cpu, err := openHost(0, 1, 1, kernels.Float32)
 	if err != nil {
@@ -84,10 +86,10 @@ func compared(ranks []kernels.Rank, precision kernels.Precision) (differs string
 	for n, field := range want {
 		largest := 0.0
 		for _, x := range field.numbers {
-			largest = math.Max(largest, math.Abs(x))
+			largest = math.Max(largest, math.Abs(float64(x)))
 		}
 		for i, x := range field.numbers {
-			if y := got[n].numbers[i]; !(math.Abs(x-y) <= tolerance*largest) {
+			if y := got[n].numbers[i]; !(math.Abs(float64(x-y)) <= tolerance*largest) {
 				return fmt.Sprintf("%s[%d] is %g, and %g on the CPU", field.name, i, y, x), nil
 			}
 		}
@@ -98,7 +100,7 @@ func compared(ranks []kernels.Rank, precision kernels.Precision) (differs string
 // found is what a trial gives by name: losses, weights, scores.
 type found struct {
 	name    string
-	numbers []float64
+	numbers []float32
 }
 
 // trial trains the network from fixed weights, and scores the items for the last batch.
@@ -107,33 +109,21 @@ func trial(ranks []kernels.Rank) (list []found, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tensors, err := net.Tensors()
+	m, err := model.Create(net, model.Options{Threads: 1})
 	if err != nil {
 		return nil, err
 	}
-	weights := map[string]kernels.Buffer{}
-	defer func() {
-		for _, b := range weights {
-			b.Free()
-		}
-	}()
-	for _, t := range tensors {
-		b, err := kernels.AllocHost(t.Rows * t.Columns)
-		if err != nil {
-			return nil, err
-		}
-		weights[t.Name] = b
-		for i := range b.Float32() {
-			b.Float32()[i] = float32(math.Sin(float64(i+1)) / 4)
-		}
-	}
+	defer func() { err = cmp.Or(err, m.Close()) }()
 	optimizer := kernels.Optimizer{Kind: kernels.SGD} // others divide by what may be nearly zero
 	p, err := program.Build(program.Spec{
-		Computation: network.Computation{Network: net, Bind: func(f *program.Feed) {
+		Computation: net.Computation(func(f *program.Feed) {
 			f.Entries = func(rows int64) int64 { return rows * trialEntries }
-		}},
+		}),
 		Ranks: ranks, Rows: trialRows, Training: &program.Training{Optimizer: optimizer}, MakeRoom: MakeRoom,
-		Weights: func(name string) (kernels.Buffer, error) { return weights[name], nil },
+		Weights: func(name string) (kernels.Buffer, error) {
+			t, err := m.Tensor(name)
+			return t.Buffer(), err
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -150,45 +140,32 @@ func trial(ranks []kernels.Rank) (list []found, err error) {
 		return nil, err
 	}
 	list = append(list, found{"the loss", losses})
-	for _, t := range tensors {
-		list = append(list, found{t.Name, float64s(weights[t.Name].Float32())})
+	for _, t := range m.Tensors() {
+		list = append(list, found{t.Name, slices.Clone(t.Float32())})
 	}
 	scores, err := trialScores(ranks, p.Shards(len(net.Layers)-1))
 	return append(list, found{"scores", scores}), err
 }
 
-func float64s(x []float32) []float64 {
-	wide := make([]float64, len(x))
-	for i, v := range x {
-		wide[i] = float64(v)
-	}
-	return wide
-}
-
 // trialLosses trains for some steps and returns their losses.
-func trialLosses(p *program.Program, optimizer kernels.Optimizer) (losses []float64, err error) {
-	data := csr.Parts{Columns: trialItems, Offsets32: []int32{0}}
+func trialLosses(p *program.Program, optimizer kernels.Optimizer) (losses []float32, err error) {
+	data, order := csr.Parts{Columns: trialItems, Offsets32: []int32{0}}, []int64{}
 	for u := range int32(trialRows) {
 		for e := range int32(trialEntries) {
 			data.Indices32 = append(data.Indices32, u*u%16+e*(20+u%5))
 		}
-		data.Offsets32 = append(data.Offsets32, int32(len(data.Indices32)))
+		data.Offsets32, order = append(data.Offsets32, int32(len(data.Indices32))), append(order, int64(u))
 	}
 	matrix, err := csr.New(data)
+	if err == nil {
+		err = matrix.Validate(csr.ValidateOptions{Threads: 1})
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := matrix.Validate(csr.ValidateOptions{Threads: 1}); err != nil {
-		return nil, err
-	}
-	order := make([]int64, trialRows)
-	for u := range order {
-		order[u] = int64(u)
-	}
 	step := kernels.Step{Rows: trialRows, Training: true, Seed: 1, Loss: make([]float64, 1), RatesFrom: 1}
-	for range p.Feeds() {
-		batch := &kernels.SparseBatch{}
-		reader := csr.Reader{Source: matrix, Scaling: len(step.Sparse) == 0}
+	for _, f := range p.Feeds() {
+		batch, reader := &kernels.SparseBatch{}, csr.Reader{Source: matrix, Scaling: f.Scaled}
 		if err := reader.Batch(order, 1, true, batch); err != nil {
 			return nil, err
 		}
@@ -207,18 +184,15 @@ func trialLosses(p *program.Program, optimizer kernels.Optimizer) (losses []floa
 		if err != nil {
 			return nil, err
 		}
-		losses = append(losses, results[0].Loss[0])
+		losses = append(losses, float32(results[0].Loss[0]))
 	}
 	return losses, p.Flush(&step)
 }
 
 // trialScores are the scores that an output layer gives after the steps.
-func trialScores(ranks []kernels.Rank, shards []program.Shard) ([]float64, error) {
+func trialScores(ranks []kernels.Rank, shards []program.Shard) ([]float32, error) {
 	scores := make([]float32, trialRows*trialItems)
 	for rank, shard := range shards {
-		if shard.Items == 0 {
-			continue
-		}
 		device := ranks[rank].Device
 		op := &kernels.Scores{Scorer: shard.Scorer, Out: scores[shard.First:], Stride: trialItems}
 		var err error
@@ -228,8 +202,8 @@ func trialScores(ranks []kernels.Rank, shards []program.Shard) ([]float64, error
 		err = device.Scores(op, &kernels.Step{Rows: trialRows})
 		op.Workspace.Free()
 		if err != nil {
-			return nil, fmt.Errorf("scores: %w", err)
+			return nil, fault.Wrap(err, "scores")
 		}
 	}
-	return float64s(scores), nil
+	return scores, nil
 }

@@ -131,36 +131,32 @@ func (f *Form) Matrices() []program.Matrix {
 }
 
 // Computation makes programs; bind completes what feeds the input.
-func (f *Form) Computation(bind func(*program.Feed)) program.Computation { return computation{f, bind} }
-
-// computation scores by a form.
-type computation struct {
-	*Form
-	bind func(*program.Feed)
+func (f *Form) Computation(bind func(*program.Feed)) program.Computation {
+	return func(b *program.Builder) { f.build(b, bind) }
 }
 
-// Build adds what one rank scores with: the columns of its items. The rows of the batch are whole on every rank, and
+// build adds what one rank scores with: the columns of its items. The rows of the batch are whole on every rank, and
 // so is W, of which each reads its columns.
-func (c computation) Build(b *program.Builder) {
+func (f *Form) build(b *program.Builder, bind func(*program.Feed)) {
 	tensors := []program.Tensor{}
-	for _, m := range c.Matrices() {
-		tensors = append(tensors, m.Tensors(c.Entries)...)
+	for _, m := range f.Matrices() {
+		tensors = append(tensors, m.Tensors(f.Entries)...)
 	}
-	if c.Bias {
-		tensors = append(tensors, program.Tensor{Name: biasName, Rows: c.Items, Columns: 1, ByItem: true})
+	if f.Bias {
+		tensors = append(tensors, program.Tensor{Name: biasName, Rows: f.Items, Columns: 1, ByItem: true})
 	}
 	b.Tensors(tensors)
 	feed := program.Feed{
-		Layer: inputLayer, Name: inputName, Text: "what feeds " + inputName, Columns: c.Items, Whole: true,
+		Layer: inputLayer, Name: inputName, Text: "what feeds " + inputName, Columns: f.Items, Whole: true,
 	}
-	c.bind(&feed)
+	bind(&feed)
 	b.Batches(true, feed)
-	first, end := b.Items(c.Items)
+	first, end := b.Items(f.Items)
 	shard := program.Shard{Scorer: kernels.Scorer{Items: end - first}, First: first}
-	for _, m := range c.Matrices() {
+	for _, m := range f.Matrices() {
 		shard.Sparse = m.Source(b.FirstSlot(), first, func(name string) kernels.Buffer { return b.Weight(name).Value })
 	}
-	if c.Bias {
+	if f.Bias {
 		shard.Bias = b.Weight(biasName)
 	}
 	b.Output(outputLayer, shard)

@@ -5,14 +5,6 @@ import (
 	"dsstne/kernels"
 )
 
-// Computation makes programs of a network: from the inputs to the last hidden layers in inference, and with the losses and
-// all updates in training.
-type Computation struct {
-	*Network
-	// Bind completes what feeds a layer by the dataset that is bound to it.
-	Bind func(*program.Feed)
-}
-
 // builder adds the operations of the layers.
 type builder struct {
 	*program.Builder
@@ -24,27 +16,27 @@ type builder struct {
 // value is what a layer hands to those that read it, on one rank.
 type value struct {
 	units int64
-	slot  int // of the batch that it is, if it is sparse rows; -1: dense numbers, [B, units], which are the same on all ranks
-	out   kernels.Buffer
+	slot  int            // of the batch, for sparse rows; -1: dense numbers
+	out   kernels.Buffer // [B, units], the same on all ranks
 	// gradient is dL/d(out), in training.
 	gradient kernels.Buffer
-	added    bool // something was added to it
-	partial  bool // and is a part of a sum over the ranks
+	added    bool // something was added to the gradient
+	partial  bool // which is a part of a sum over the ranks
 }
 
 func (v *value) sparse() bool { return v.slot >= 0 }
 
-// addTo is where an operation adds its part of the gradient, and whether there is one already; partial: of several ranks each
-// adds a part.
+// addTo returns where an operation adds its part of the gradient, and whether there is a part already; partial: of
+// several ranks each adds a part.
 func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
 	accumulate = v.added
 	v.added, v.partial = true, v.partial || partial
 	return v.gradient, accumulate
 }
 
-// Build adds the operations of one rank.
-func (c Computation) Build(p *program.Builder) {
-	n := c.Network
+// build adds the operations of one rank: from the inputs to the last hidden layers in inference, and with the losses
+// and all updates in training. bind completes what feeds a layer by the dataset that is bound to it.
+func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 	tensors, err := n.Tensors()
 	if err != nil {
 		p.Fail(err)
@@ -62,8 +54,8 @@ func (c Computation) Build(p *program.Builder) {
 		b.slots[i] = -1
 		if l.Reads() || l.Scores() && p.Training() != nil {
 			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
-			l.kind.feed(l, &f)
-			c.Bind(&f)
+			l.kind.feed(&f)
+			bind(&f)
 			b.slots[i] = len(feeds)
 			feeds = append(feeds, f)
 		}
@@ -77,7 +69,7 @@ func (c Computation) Build(p *program.Builder) {
 	}
 }
 
-// train adds the losses and, last layer first, what follows from them.
+// train adds the losses and, last layer first, the operations behind them.
 func (b *builder) train() {
 	b.Terms(len(b.net.Terms))
 	for term, t := range b.net.Terms {
@@ -115,7 +107,7 @@ func (b *builder) bias(i int) *kernels.Weights {
 	return b.Weight(b.net.Layers[i].Name + ".bias")
 }
 
-// gathered is the slot of the batch whose items' rows of a tensor a layer reads, -1 for none.
+// gathered is the slot of the batch by whose items a layer reads rows of a tensor, -1 for none.
 func (b *builder) gathered(tensor string) int {
 	if _, source := b.net.owner(tensor); tensor != "" && source >= 0 {
 		return b.slots[source]

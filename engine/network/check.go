@@ -1,8 +1,13 @@
 package network
 
-import "dsstne/engine/strictjson"
+import (
+	"cmp"
+	"fmt"
 
-// check applies the rules that take more than one layer to decide, reporting at the objects the layers were read from.
+	"dsstne/engine/strictjson"
+)
+
+// check applies the rules about several layers, and reports at the objects that the layers were read from.
 func check(n *Network, document *strictjson.Object, objects []*strictjson.Object) {
 	if len(n.Terms) == 0 {
 		document.Fail("layers", "has no output layer; a network needs at least one")
@@ -39,7 +44,7 @@ func (n *Network) checkShared(i int, o *strictjson.Object) {
 	}
 }
 
-// owner finds the hidden layer and the input layer between which a weight with a name stands, or -1 and -1.
+// owner finds the hidden layer and the input layer of a weight by its name, or -1 and -1.
 func (n *Network) owner(name string) (layer, source int) {
 	for i := range n.Layers {
 		for _, s := range n.Layers[i].Sources {
@@ -64,17 +69,19 @@ func (n *Network) shareable() []string {
 	return list
 }
 
-// shapeConflict tells why an output cannot use the weight between two layers; empty if it can, as far as sizes are known.
+// shapeConflict explains why an output cannot use the weight between two layers. It is empty if the output can, as far
+// as sizes are known.
 func (n *Network) shapeConflict(output, owner, source int) string {
-	out, hidden, in := &n.Layers[output], &n.Layers[owner], &n.Layers[source]
-	feeder := &n.Layers[out.Sources[0]]
-	if feeder.Size != hidden.Size {
-		return conflict(hidden, feeder)
+	out := &n.Layers[output]
+	return cmp.Or(conflict(&n.Layers[owner], &n.Layers[out.Sources[0]]), conflict(&n.Layers[source], out))
+}
+
+// conflict explains that two layers whose sizes should be equal differ.
+func conflict(a, b *Layer) string {
+	if a.Size == b.Size || a.Size == 0 || b.Size == 0 {
+		return ""
 	}
-	if out.Size != 0 && in.Size != 0 && out.Size != in.Size {
-		return conflict(in, out)
-	}
-	return ""
+	return fmt.Sprintf("%q has size %d and %q has size %d", a.Name, a.Size, b.Name, b.Size)
 }
 
 // checkReach refuses layers that no output depends on: they would be computed for nothing, and never be trained.
@@ -90,7 +97,8 @@ func checkReach(n *Network, objects []*strictjson.Object) {
 	}
 	for i := range n.Layers {
 		if !used[i] {
-			objects[i].Fail("", "(%q) does not reach an output; make it a source of another layer, or leave it out", n.Layers[i].Name)
+			objects[i].Fail("", "(%q) does not reach an output; make it a source of another layer, or leave it out",
+				n.Layers[i].Name)
 		}
 	}
 }

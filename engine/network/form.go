@@ -5,11 +5,10 @@ import (
 
 	"dsstne/engine/program"
 	"dsstne/engine/tensor"
-	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
-// What follows makes a Network the form of a model (model.Form).
+// The methods of this file make a Network the form of a model (model.Form).
 
 // Ports are the layers, in order.
 func (n *Network) Ports() []program.Port {
@@ -29,17 +28,13 @@ func (n *Network) Ports() []program.Port {
 // Specs are the tensors, with how they begin.
 func (n *Network) Specs() ([]tensor.Spec, error) {
 	tensors, err := n.Tensors()
-	if err != nil {
-		return nil, err
-	}
 	list := make([]tensor.Spec, len(tensors))
 	for i, t := range tensors {
-		list[i] = tensor.Spec{Name: t.Name, DType: tensor.F32, Shape: []int64{t.Rows, t.Columns}, Layer: t.Layer}
-		if list[i].Fill, list[i].Scale, err = begin(t); err != nil {
-			return nil, err
+		list[i] = tensor.Spec{
+			Name: t.Name, DType: tensor.F32, Shape: []int64{t.Rows, t.Columns}, Layer: t.Layer, Fill: t.Fill, Scale: t.Scale,
 		}
 	}
-	return list, nil
+	return list, err
 }
 
 // Matrices are the weights without the biases.
@@ -54,40 +49,26 @@ func (n *Network) Matrices() (list []program.Matrix) {
 
 // Computation makes programs of the network; bind completes what feeds a layer.
 func (n *Network) Computation(bind func(*program.Feed)) program.Computation {
-	return Computation{Network: n, Bind: bind}
+	return func(b *program.Builder) { n.build(b, bind) }
 }
 
 // Check accepts any weights.
 func (n *Network) Check(func(name string) (*tensor.Tensor, error)) error { return nil }
 
-// begin says how a tensor begins: s is the initializer's scale, in and out the units on both sides.
-//
-//	xavier_uniform U(-r, r), r = s sqrt(6/(in+out))    xavier_normal N(0, s^2 2/(in+out))    uniform U(-s, s)
-//	he_uniform     U(-r, r), r = s sqrt(6/in)          he_normal     N(0, s^2 2/in)          normal  N(0, s^2)
-//
-// A bias is the constant Initializer.Bias.
-func begin(spec Tensor) (kernels.FillKind, float64, error) {
-	init := spec.Initializer
-	scale, in, out := float64(init.Scale), float64(spec.FanIn), float64(spec.FanOut)
-	if spec.Source == Bias {
-		return kernels.FillConstant, float64(init.Bias), nil
-	}
-	switch init.Kind {
-	case XavierUniform:
-		return kernels.FillUniform, scale * math.Sqrt(6/(in+out)), nil
-	case XavierNormal:
-		return kernels.FillNormal, scale * math.Sqrt(2/(in+out)), nil
-	case HeUniform:
-		return kernels.FillUniform, scale * math.Sqrt(6/in), nil
-	case HeNormal:
-		return kernels.FillNormal, scale * math.Sqrt(2/in), nil
-	case Uniform:
-		return kernels.FillUniform, scale, nil
-	case Normal:
-		return kernels.FillNormal, scale, nil
-	case Constant:
-		return kernels.FillConstant, scale, nil
-	default:
-		return 0, 0, fault.New(fault.Internal, "%s: initializer %d is unknown", spec.Name, init.Kind)
-	}
+// begin returns the distribution of a weight's initial values, and its scale. A bias is constant.
+func (i Initializer) begin(fanIn, fanOut int64) (kernels.FillKind, float64) {
+	in, out := float64(fanIn), float64(fanOut)
+	of := [...]struct {
+		fill  kernels.FillKind
+		scale float64
+	}{
+		XavierUniform: {kernels.FillUniform, math.Sqrt(6 / (in + out))},
+		XavierNormal:  {kernels.FillNormal, math.Sqrt(2 / (in + out))},
+		HeUniform:     {kernels.FillUniform, math.Sqrt(6 / in)},
+		HeNormal:      {kernels.FillNormal, math.Sqrt(2 / in)},
+		Normal:        {kernels.FillNormal, 1},
+		Uniform:       {kernels.FillUniform, 1},
+		Constant:      {kernels.FillConstant, 1},
+	}[i.Kind]
+	return of.fill, float64(i.Scale) * of.scale
 }

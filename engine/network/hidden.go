@@ -18,10 +18,6 @@ type hiddenLayer struct {
 
 func (*hiddenLayer) word() string { return "hidden" }
 
-func (*hiddenLayer) keys() []string {
-	return []string{"sources", "size", "activation", "dropout", "bias", "initializer"}
-}
-
 func (*hiddenLayer) accepts(source kind) bool { return !source.scores() }
 
 func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
@@ -34,21 +30,16 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	if len(l.Sources) == 0 && l.Sources != nil {
 		o.Fail("sources", "is empty; a hidden layer needs at least one")
 	}
-	activation := o.Word("activation", kernels.ActivationWords[kernels.Tanh], kernels.ActivationWords...)
-	k.activation = kernels.Activation(slices.Index(kernels.ActivationWords, activation))
+	k.activation = readWord(o, "activation", kernels.Tanh, kernels.ActivationWords)
 	l.Bias = o.Bool("bias", true)
 	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
 	l.Initializer = initializer(o, l)
 }
 
-func (k *hiddenLayer) define(n *Network, l *Layer, key string) any {
-	switch key {
-	case "activation":
-		return kernels.ActivationWords[k.activation]
-	case "dropout":
-		return k.dropout
-	default:
-		return n.defineCommon(l, key)
+func (k *hiddenLayer) define(n *Network, l *Layer) fields {
+	return fields{
+		{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"activation", kernels.ActivationWords[k.activation]},
+		{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)},
 	}
 }
 
@@ -64,11 +55,10 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	for n, s := range sources {
 		w := b.Weight(b.net.WeightName(i, s))
 		last := n == len(sources)-1
-		var end *kernels.Epilogue
-		if last {
-			end = epilogue
+		end, from := epilogue, b.net.Layers[s].Name
+		if !last {
+			end = nil
 		}
-		from := b.net.Layers[s].Name
 		if b.values[s].sparse() {
 			op := &kernels.Gather{
 				Name: l.Name, From: from, Input: b.values[s].slot, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
@@ -84,7 +74,7 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	}
 }
 
-// those are the sparse ones among some layers, or the dense ones.
+// those are the sparse layers among some, or the dense ones.
 func (b *builder) those(layers []int, sparse bool) []int {
 	return slices.DeleteFunc(slices.Clone(layers), func(s int) bool { return b.values[s].sparse() != sparse })
 }
@@ -100,36 +90,32 @@ func (k *hiddenLayer) epilogue(b *builder, i int) *kernels.Epilogue {
 	return e
 }
 
-// sumsShards: in training, several ranks gather at the same time and add up their sums.
+// sumsShards reports whether several ranks gather at the same time and add up their sums, as they do in training.
 func (b *builder) sumsShards() bool { return b.Sharded() && b.Training() != nil }
 
-// gather reads rows of a weight, of which each of several ranks has a shard; last: no other gather of the layer follows.
+// gather reads rows of a weight, of which each of several ranks has a shard; last: no other gather of the layer
+// follows.
 func (b *builder) gather(op *kernels.Gather, last bool) {
+	end := op.Epilogue
 	switch {
 	case !b.Sharded():
 		b.Add(op)
-	case b.sumsShards():
-		b.gatherSums(op, last)
-	default:
+	case !b.sumsShards():
 		b.gatherInTurn(op)
+	default:
+		op.Epilogue = nil
+		b.Add(op)
+		if last {
+			b.AllReduce(op.Name, op.Out, op.Weight.Columns)
+		}
+		if end != nil {
+			b.Add(&kernels.Activate{Name: op.Name, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end})
+		}
 	}
 }
 
-func (b *builder) gatherSums(op *kernels.Gather, last bool) {
-	end, units := op.Epilogue, op.Weight.Columns
-	op.Epilogue = nil
-	b.Add(op)
-	if !last {
-		return
-	}
-	b.AllReduce(op.Name, op.Out, units)
-	if end != nil {
-		b.Add(&kernels.Activate{Name: op.Name, Out: op.Out, Units: units, Epilogue: *end})
-	}
-}
-
-// gatherInTurn adds up in the order of the items, rank after rank, as one device would: in inference a hidden layer has the
-// same bits on any number of devices, and so have the scores. Training can do with less waiting.
+// gatherInTurn adds up in the order of the items, rank after rank, as one device would: in inference a hidden layer
+// has the same bits on any number of devices, and so have the scores. Training can do with less waiting.
 func (b *builder) gatherInTurn(op *kernels.Gather) {
 	op.Accumulate = op.Accumulate || b.Rank() > 0
 	if b.Rank() < b.World()-1 {
@@ -152,7 +138,8 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 	}
 	optimizer := b.Training().Optimizer
 	b.Add(&kernels.Backward{
-		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: b.bias(i), Optimizer: optimizer,
+		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: b.bias(i),
+		Optimizer: optimizer,
 	})
 	for _, s := range l.Sources {
 		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]

@@ -1,8 +1,6 @@
 package network
 
 import (
-	"slices"
-
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
 	"dsstne/internal/random"
@@ -24,31 +22,25 @@ const (
 	L2
 )
 
+var scalingWords = []string{NoScaling: "none", L2: "l2"}
+
 func (*inputLayer) word() string      { return "input" }
-func (*inputLayer) keys() []string    { return []string{"size", "scaling", "denoising"} }
 func (*inputLayer) reads() bool       { return true }
 func (*inputLayer) accepts(kind) bool { return false }
 
 func (k *inputLayer) read(_ *reader, o *strictjson.Object, l *Layer, _ []Layer) {
 	l.Size = dataSize(o)
-	k.scaling = Scaling(slices.Index(scalingWords, o.Word("scaling", scalingWords[NoScaling], scalingWords...)))
+	k.scaling = readWord(o, "scaling", NoScaling, scalingWords)
 	k.denoising = o.Float32("denoising", 0, strictjson.Fraction)
 	o.Refuse("sources", "is given, but an input layer takes its rows from a dataset")
 	o.Refuse("dropout", `is given, but an input layer has none; its entries are dropped by "denoising"`)
 }
 
-func (k *inputLayer) define(_ *Network, l *Layer, key string) any {
-	switch key {
-	case "size":
-		return sizeOf(l)
-	case "scaling":
-		return scalingWords[k.scaling]
-	default:
-		return k.denoising
-	}
+func (k *inputLayer) define(_ *Network, l *Layer) fields {
+	return fields{{"size", defineSize(l)}, {"scaling", scalingWords[k.scaling]}, {"denoising", k.denoising}}
 }
 
-func (k *inputLayer) feed(_ *Layer, f *program.Feed) {
+func (k *inputLayer) feed(f *program.Feed) {
 	f.Scaled, f.Denoising, f.Stream = k.scaling == L2, k.denoising, random.StreamDenoising|uint32(f.Layer)
 }
 

@@ -16,7 +16,8 @@ const everything = `{"name": "a <b> & \u2028", "layers": [
 	{"name": "more", "kind": "input"},
 	{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8, "activation": "relu", "dropout": 0.1,
 		"bias": false, "initializer": {"kind": "he_normal", "scale": 1e-7}},
-	{"name": "output", "kind": "output", "temperature": 0.07, "shared": "hidden1.weight.input", "initializer": {"bias": -10.2}},
+	{"name": "output", "kind": "output", "temperature": 0.07, "shared": "hidden1.weight.input", "initializer":
+		{"bias": -10.2}},
 	{"name": "popular", "kind": "output", "sources": [], "size": 7}],
 	"loss": [{"layer": "popular", "kind": "sigmoid"}, {"layer": "output", "kind": "scaled_marginal", "weight": 0.3}]}`
 
@@ -27,7 +28,8 @@ func TestJSONIsCanonicalAndComplete(t *testing.T) {
 		`"initializer":{"kind":"xavier_uniform","scale":1,"bias":0}},`+
 		`{"name":"output","kind":"output","sources":["hidden1"],"size":"auto","bias":true,"temperature":0,`+
 		`"initializer":{"kind":"xavier_uniform","scale":1,"bias":0}}],`+
-		`"loss":[{"layer":"output","kind":"softmax","weight":1,"normalize_rows":false}]}`, string(parse(t, layers(auto)).JSON()))
+		`"loss":[{"layer":"output","kind":"softmax","weight":1,"normalize_rows":false}]}`, string(parse(t,
+		layers(auto)).JSON()))
 }
 
 func TestParseOfJSONIsTheIdentity(t *testing.T) {
@@ -59,7 +61,8 @@ func TestTheExamplesOfTheReferenceAreValid(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{``, `{}`, layers(auto), layers(tied), layers(in + hidden + out), everything,
-		layers(`{"name": "o", "kind": "output", "sources": []}`), `{"layers": [{"name": "i", "kind": "input"}], "loss": [{}]}`} {
+		layers(`{"name": "o", "kind": "output", "sources": []}`),
+		`{"layers": [{"name": "i", "kind": "input"}], "loss": [{}]}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

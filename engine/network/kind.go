@@ -1,19 +1,19 @@
 package network
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
 )
 
-// kind is what a layer does. Everything about a kind of layer is in one file: its parameters and their keys, the rules for
-// them, and its operations, with those that several devices need.
+// kind is what a layer does. Everything about a kind of layer is in one file: its parameters and their keys, the rules
+// for them, and its operations, with those for several devices.
 type kind interface {
 	// word is the kind's name in a definition.
 	word() string
-	// keys are those that a definition may have, in the order of the canonical one, behind "name" and "kind".
-	keys() []string
 	// reads and scores are Layer.Reads and Layer.Scores.
 	reads() bool
 	scores() bool
@@ -23,26 +23,25 @@ type kind interface {
 	read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer)
 	// check applies the rules that take the whole network to decide, reporting at the layer's object.
 	check(n *Network, i int, o *strictjson.Object)
-	// define is the value of a key in the canonical definition; nil leaves it out.
-	define(n *Network, l *Layer, key string) any
-	// feed is how the layer reads a dataset.
-	feed(l *Layer, f *program.Feed)
-	// forward adds the operations of the layer to the list of a step, and says what its value is.
+	// define is the canonical definition behind "name" and "kind". Its keys are those that the kind knows.
+	define(n *Network, l *Layer) fields
+	// feed says how the layer reads a dataset.
+	feed(f *program.Feed)
+	// forward adds the operations of the layer to the list of a step, and sets its value.
 	forward(b *builder, i int)
-	// loss adds those of the layer's term of the loss.
+	// loss adds the operations of the layer's term of the loss.
 	loss(b *builder, i, term int)
-	// backward adds the operations behind the losses, when all that reads the layer's value has added to its gradient.
+	// backward adds the operations behind the losses, once all readers of the layer's value have added to its gradient.
 	backward(b *builder, i int)
 }
 
-// kinds makes a layer's kind by its word; in the order of messages.
+// kinds make a kind, in the order of messages.
 var kinds = []func() kind{
 	func() kind { return &inputLayer{} },
 	func() kind { return &hiddenLayer{} },
 	func() kind { return &outputLayer{} },
 }
 
-// kindWords are the words of the kinds.
 func kindWords() (words []string) {
 	for _, make := range kinds {
 		words = append(words, make().word())
@@ -50,20 +49,24 @@ func kindWords() (words []string) {
 	return words
 }
 
+// keysOf lists the keys of a kind in the order of the canonical definition.
+func keysOf(k kind) (keys []string) {
+	for _, field := range k.define(&Network{}, &Layer{}) {
+		keys = append(keys, field.key)
+	}
+	return keys
+}
+
 // refuseOthers reports the keys that are given but belong to layers of other kinds only.
 func refuseOthers(o *strictjson.Object) {
 	having := map[string][]string{}
-	var keys []string
 	for _, make := range kinds {
 		k := make()
-		for _, key := range k.keys() {
-			if having[key] == nil {
-				keys = append(keys, key)
-			}
+		for _, key := range keysOf(k) {
 			having[key] = append(having[key], k.word())
 		}
 	}
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(having)) {
 		if !o.Asked(key) {
 			o.Refuse(key, "is given, but only %s layers have it", strings.Join(having[key], " and "))
 		}
@@ -76,6 +79,6 @@ type common struct{}
 func (common) reads() bool                             { return false }
 func (common) scores() bool                            { return false }
 func (common) check(*Network, int, *strictjson.Object) {}
-func (common) feed(*Layer, *program.Feed)              {}
+func (common) feed(*program.Feed)                      {}
 func (common) loss(b *builder, i, term int)            {}
 func (common) backward(*builder, int)                  {}

@@ -25,7 +25,7 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 	switch form {
 	case strictjson.Missing:
 	case strictjson.StringType:
-		kind := kernels.LossKind(slices.Index(kernels.LossWords, document.Word("loss", kernels.LossWords[kernels.Softmax], kernels.LossWords...)))
+		kind := readWord(document, "loss", kernels.Softmax, kernels.LossWords)
 		for _, output := range outputs {
 			given[output] = Term{Loss: defaultLoss(kind)}
 		}
@@ -60,8 +60,14 @@ func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]
 	switch {
 	case o.Has("layer"):
 		name := o.String("layer", "")
-		if output = slices.IndexFunc(layers, func(l Layer) bool { return l.Name == name && l.Scores() }); output < 0 {
-			o.Fail("layer", "is %q; no output layer has this name%s", name, strictjson.Suggestion(name, outputNames(layers, outputs)))
+		names := make([]string, len(outputs))
+		for i, output := range outputs {
+			names[i] = layers[output].Name
+		}
+		if i := slices.Index(names, name); i >= 0 {
+			output = outputs[i]
+		} else {
+			o.Fail("layer", "is %q; no output layer has this name%s", name, strictjson.Suggestion(name, names))
 		}
 	case len(outputs) == 1:
 		output = outputs[0]
@@ -77,7 +83,7 @@ func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]
 }
 
 func readLoss(o *strictjson.Object) kernels.Loss {
-	kind := kernels.LossKind(slices.Index(kernels.LossWords, o.Word("kind", kernels.LossWords[kernels.Softmax], kernels.LossWords...)))
+	kind := readWord(o, "kind", kernels.Softmax, kernels.LossWords)
 	loss := defaultLoss(kind)
 	loss.Weight = o.Float32("weight", loss.Weight, strictjson.NotNegative)
 	if kind == kernels.Softmax {
@@ -108,12 +114,4 @@ func defaultLoss(kind kernels.LossKind) kernels.Loss {
 		loss.OneScale, loss.ZeroScale, loss.OneTarget, loss.ZeroTarget = 1, 1, 0.9, 0.1
 	}
 	return loss
-}
-
-func outputNames(layers []Layer, outputs []int) []string {
-	list := make([]string, len(outputs))
-	for i, output := range outputs {
-		list[i] = layers[output].Name
-	}
-	return list
 }

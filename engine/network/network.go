@@ -33,7 +33,7 @@ func (l *Layer) Scores() bool { return l.kind.scores() }
 // Scaled reports whether the rows that the layer reads are divided by their L2 norm.
 func (l *Layer) Scaled() bool {
 	var f program.Feed
-	l.kind.feed(l, &f)
+	l.kind.feed(&f)
 	return f.Scaled
 }
 
@@ -50,6 +50,14 @@ const (
 	Uniform                              // uniform in -s .. s
 	Constant                             // s
 )
+
+var initializerWords = []string{
+	XavierUniform: "xavier_uniform", XavierNormal: "xavier_normal", HeUniform: "he_uniform", HeNormal: "he_normal",
+	Normal: "normal", Uniform: "uniform", Constant: "constant",
+}
+
+// String is the word of the definition.
+func (k InitializerKind) String() string { return initializerWords[k] }
 
 // Initializer says how the weights and the bias of a layer begin.
 type Initializer struct {
@@ -89,28 +97,12 @@ type Network struct {
 
 // Layer returns the index of the layer with a name, or fault.NotFound naming the nearest.
 func (n *Network) Layer(name string) (int, error) {
+	names := make([]string, len(n.Layers))
 	for i := range n.Layers {
-		if n.Layers[i].Name == name {
-			return i, nil
-		}
+		names[i] = n.Layers[i].Name
 	}
-	return -1, fault.New(fault.NotFound, "the network has no layer %q%s", name, strictjson.Suggestion(name, names(n.Layers)))
-}
-
-// names lists the names of layers.
-func names(layers []Layer) []string {
-	list := make([]string, len(layers))
-	for i := range layers {
-		list[i] = layers[i].Name
+	if i := slices.Index(names, name); i >= 0 {
+		return i, nil
 	}
-	return list
-}
-
-// clone copies a network, so that the copy's layers can be changed.
-func (n *Network) clone() *Network {
-	c := &Network{Name: n.Name, Layers: slices.Clone(n.Layers), Terms: slices.Clone(n.Terms)}
-	for i := range c.Layers {
-		c.Layers[i].Sources = slices.Clone(c.Layers[i].Sources)
-	}
-	return c
+	return -1, fault.New(fault.NotFound, "the network has no layer %q%s", name, strictjson.Suggestion(name, names))
 }

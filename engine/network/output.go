@@ -6,17 +6,13 @@ import (
 	"dsstne/kernels"
 )
 
-// outputLayer gives every item a score, the logit z. What activation follows is a matter of its loss.
+// outputLayer gives every item a score, the logit z. Its loss decides which activation follows.
 type outputLayer struct {
 	common
 	temperature float32 // divisor of cosine logits; 0 = the logits are dot products
 }
 
 func (*outputLayer) word() string { return "output" }
-
-func (*outputLayer) keys() []string {
-	return []string{"sources", "size", "bias", "temperature", "shared", "initializer"}
-}
 
 func (*outputLayer) scores() bool { return true }
 
@@ -34,16 +30,11 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	o.Refuse("dropout", "is given, but an output layer has none; it belongs on the hidden layers before it")
 }
 
-func (k *outputLayer) define(n *Network, l *Layer, key string) any {
-	switch {
-	case key == "temperature":
-		return k.temperature
-	case key != "shared":
-		return n.defineCommon(l, key)
-	case l.Shared == "":
-		return nil
+func (k *outputLayer) define(n *Network, l *Layer) fields {
+	return fields{
+		{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature},
+		{"shared", l.Shared}, {"initializer", defineInitializer(l)},
 	}
-	return l.Shared
 }
 
 func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
@@ -62,11 +53,12 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	}
 }
 
-// forward: each rank scores its items. The scores are no value for other layers.
+// forward declares how each rank scores its items. Other layers cannot use the scores.
 func (k *outputLayer) forward(b *builder, i int) {
 	l := &b.net.Layers[i]
 	first, end := b.Items(l.Size)
-	shard := program.Shard{Scorer: kernels.Scorer{Items: end - first, Temperature: k.temperature, Bias: b.bias(i)}, First: first}
+	shard := program.Shard{First: first}
+	shard.Items, shard.Temperature, shard.Bias = end-first, k.temperature, b.bias(i)
 	for _, s := range l.Sources {
 		source := kernels.OutputSource{H: b.values[s].out, Weight: b.Weight(b.net.WeightName(i, s))}
 		shard.Sources = append(shard.Sources, source)

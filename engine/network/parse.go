@@ -12,8 +12,8 @@ const (
 	longest    = 100       // characters of a layer's name, which tensors carry on
 )
 
-// Parse reads a definition, see docs/network.md. Its errors, of kind fault.InvalidArgument, name the path, the value and
-// what is allowed.
+// Parse reads a definition, see docs/network.md. Its errors, of kind fault.InvalidArgument, name the path, the value
+// and what is allowed.
 func Parse(text []byte) (*Network, error) {
 	document, err := strictjson.Parse(text, "network definition")
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *reader) layer(o *strictjson.Object, earlier []Layer) Layer {
 	l.kind = kinds[max(0, slices.Index(words, word))]()
 	if !o.Has("kind") { // which will be reported, and no key without a kind
 		for _, make := range kinds {
-			for _, key := range make().keys() {
+			for _, key := range keysOf(make()) {
 				o.Has(key)
 			}
 		}
@@ -112,8 +112,7 @@ func initializer(o *strictjson.Object, l *Layer) Initializer {
 			i.Refuse(key, "is given, but the weight is shared and begins as %s does", l.Shared)
 		}
 	}
-	word := i.Word("kind", initializerWords[XavierUniform], initializerWords...)
-	kind := InitializerKind(slices.Index(initializerWords, word))
+	kind := readWord(i, "kind", XavierUniform, initializerWords)
 	scales := strictjson.NotNegative
 	if kind == Constant {
 		scales = strictjson.Any
@@ -123,4 +122,9 @@ func initializer(o *strictjson.Object, l *Layer) Initializer {
 		i.Fail("bias", "is %v, but the layer has no bias", begin.Bias)
 	}
 	return begin
+}
+
+// readWord reads a word, and returns the constant it stands for.
+func readWord[K ~int | ~int32](o *strictjson.Object, key string, fallback K, words []string) K {
+	return K(slices.Index(words, o.Word(key, words[fallback], words...)))
 }

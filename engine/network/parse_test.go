@@ -34,7 +34,8 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 			{Name: "input", kind: &inputLayer{}},
 			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.Tanh}, Size: 8, Sources: []int{0}, Bias: true,
 				Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
-			{Name: "output", kind: &outputLayer{}, Sources: []int{1}, Bias: true, Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
+			{Name: "output", kind: &outputLayer{}, Sources: []int{1}, Bias: true, Initializer: Initializer{Kind: XavierUniform,
+				Scale: 1}},
 		},
 		Terms: []Term{{Layer: 2, Loss: kernels.Loss{Kind: kernels.Softmax, Weight: 1}}},
 	}, n)
@@ -44,11 +45,13 @@ func TestEveryKeyIsRead(t *testing.T) {
 	n := parse(t, `{"name": "all", "layers": [
 		{"name": "input", "kind": "input", "size": 100, "scaling": "l2", "denoising": 0.5},
 		{"name": "more", "kind": "input", "size": "auto"},
-		{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8.0, "activation": "relu", "dropout": 0.25,
+		{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8.0, "activation": "relu",
+			"dropout": 0.25,
 			"bias": false, "initializer": {"kind": "constant", "scale": -0.5}},
 		{"name": "output", "kind": "output", "sources": ["hidden1"], "size": 100, "temperature": 0.1,
 			"shared": "hidden1.weight.input", "initializer": {"bias": -10.2}}],
-		"loss": {"kind": "scaled_marginal", "weight": 2, "one_scale": 30, "zero_scale": 3, "one_target": 1, "zero_target": 0}}`)
+		"loss": {"kind": "scaled_marginal", "weight": 2, "one_scale": 30, "zero_scale": 3, "one_target": 1,
+			"zero_target": 0}}`)
 	require.Equal(t, &Network{
 		Name: "all",
 		Layers: []Layer{
@@ -56,10 +59,12 @@ func TestEveryKeyIsRead(t *testing.T) {
 			{Name: "more", kind: &inputLayer{}},
 			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.ReLU, dropout: 0.25}, Size: 8, Sources: []int{1, 0},
 				Initializer: Initializer{Kind: Constant, Scale: -0.5}},
-			{Name: "output", kind: &outputLayer{temperature: 0.1}, Size: 100, Sources: []int{2}, Bias: true, Shared: "hidden1.weight.input",
+			{Name: "output", kind: &outputLayer{temperature: 0.1}, Size: 100, Sources: []int{2}, Bias: true,
+				Shared:      "hidden1.weight.input",
 				Initializer: Initializer{Kind: XavierUniform, Scale: 1, Bias: -10.2}},
 		},
-		Terms: []Term{{Layer: 3, Loss: kernels.Loss{Kind: kernels.ScaledMarginal, Weight: 2, OneScale: 30, ZeroScale: 3, OneTarget: 1}}},
+		Terms: []Term{{Layer: 3, Loss: kernels.Loss{Kind: kernels.ScaledMarginal, Weight: 2, OneScale: 30, ZeroScale: 3,
+			OneTarget: 1}}},
 	}, n)
 }
 
@@ -69,7 +74,8 @@ func TestAnExplicitEmptyListOfSourcesIsAnOutputOfBiasOnly(t *testing.T) {
 }
 
 func TestAWordAsLossIsForEveryOutput(t *testing.T) {
-	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}], "loss": "squared"}`)
+	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}], `+
+		`"loss": "squared"}`)
 	squared := kernels.Loss{Kind: kernels.Squared, Weight: 1}
 	require.Equal(t, []Term{{Layer: 2, Loss: squared}, {Layer: 3, Loss: squared}}, n.Terms)
 }
@@ -121,6 +127,7 @@ func TestTheWeightOfALossMayFollowASchedule(t *testing.T) {
 	require.Equal(t, []float32{1, 0.75}, n.TermFactors(3))
 	require.Equal(t, []float32{1, 0.5}, n.TermFactors(100))
 	require.Equal(t, n, parse(t, string(n.JSON())))
-	require.Contains(t, string(n.JSON()), `"weight":0.5,"schedule":{"kind":"linear","minimum":0.5,"steps":4,"warmup_steps":0}`)
+	require.Contains(t, string(n.JSON()),
+		`"weight":0.5,"schedule":{"kind":"linear","minimum":0.5,"steps":4,"warmup_steps":0}`)
 	require.Nil(t, parse(t, layers(in+hidden+out)).TermFactors(1))
 }

@@ -142,11 +142,15 @@ func TestRulesAreEnforced(t *testing.T) {
 		"nothing to learn": {output(`, "bias": false, "sources": []`),
 			`layers[2].sources is empty and there is no bias, so the layer has nothing to learn`},
 		"shared unknown": {output(`, "shared": "hiden1.weight"`),
-			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight from an input layer; did you mean "hidden1.weight"?`},
-		"too many sources": {layers(in + units9 + `{"name": "output", "kind": "output", "sources": ["u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"]}`),
+			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight from an input layer; did you mean ` +
+				`"hidden1.weight"?`},
+		"too many sources": {layers(in + units9 +
+			`{"name": "output", "kind": "output", "sources": ["u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"]}`),
 			`layers[10].sources has 9 layers; an output takes at most 8`},
-		"shared twice": {layers(tied + `, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": "hidden1.weight"}`),
-			`layers[3].shared is "hidden1.weight", which the output "output" shares already; a weight has one gradient, so one output can share it`},
+		"shared twice": {layers(tied + `, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": ` +
+			`"hidden1.weight"}`),
+			`layers[3].shared is "hidden1.weight", which the output "output" shares already; a weight has one gradient, so ` +
+				`one output can share it`},
 		"shared with no source": {output(`, "shared": "hidden1.weight", "sources": []`),
 			`layers[2].shared is "hidden1.weight", which needs exactly one source, but the layer has 0`},
 		"shared of another size": {output(`, "shared": "hidden1.weight", "size": 99`),
@@ -157,15 +161,18 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[2].initializer.scale is given, but the weight is shared and begins as hidden1.weight does`},
 		"shared between hiddens": {layers(in + hidden + `{"name": "hidden2", "kind": "hidden", "size": 100}, ` +
 			`{"name": "output", "kind": "output", "size": 8, "shared": "hidden2.weight"}`),
-			`layers[3].shared is "hidden2.weight"; no earlier layer has this weight from an input layer; did you mean "hidden1.weight"?`},
+			`layers[3].shared is "hidden2.weight"; no earlier layer has this weight from an input layer; did you mean ` +
+				`"hidden1.weight"?`},
 		"shared with other units": {layers(in + hidden + `{"name": "hidden2", "kind": "hidden", "size": 9}, ` +
 			`{"name": "output", "kind": "output", "size": 100, "shared": "hidden1.weight"}`),
 			`layers[3].shared is "hidden1.weight", but "hidden1" has size 8 and "hidden2" has size 9`},
 		"two sources and cosine": {
-			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "temperature": 0.5, "sources": ["hidden1", "hidden2"]}`),
+			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "temperature": 0.5, "sources": ["hidden1", ` +
+				`"hidden2"]}`),
 			`layers[3].temperature is 0.5, which needs exactly one source, but the layer has 2`},
 		"two sources and a sharing": {
-			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "shared": "hidden1.weight", "sources": ["hidden1", "hidden2"]}`),
+			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "shared": "hidden1.weight", "sources": ` +
+				`["hidden1", "hidden2"]}`),
 			`layers[3].shared is "hidden1.weight", which needs exactly one source, but the layer has 2`},
 
 		"source unknown": {output(`, "sources": ["hiden1"]`),
@@ -186,9 +193,11 @@ func TestRulesAreEnforced(t *testing.T) {
 		"output from an input": {output(`, "sources": ["input"]`),
 			`layers[2].sources[0] is "input", an input layer; the sources of an output layer are hidden layers`},
 		"output after an input": {layers(in + out),
-			`layers[1].sources must be given, because the layer before, "input", is an input layer; the sources of an output layer are hidden layers`},
+			`layers[1].sources must be given, because the layer before, "input", is an input layer; the sources of an ` +
+				`output layer are hidden layers`},
 		"output after an output": {layers(in + hidden + out + `, {"name": "more", "kind": "output"}`),
-			`layers[3].sources must be given, because the layer before, "output", is an output layer; the sources of an output layer are hidden layers`},
+			`layers[3].sources must be given, because the layer before, "output", is an output layer; the sources of an ` +
+				`output layer are hidden layers`},
 		"hidden from an output": {
 			layers(in + hidden + out + `, {"name": "h", "kind": "hidden", "size": 8, "sources": ["output"]}`),
 			`layers[3].sources[0] is "output", an output layer; the sources of a hidden layer are input or hidden layers`},

@@ -1,18 +1,17 @@
 package network
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	"dsstne/internal/fault"
 )
 
-// WithSizes returns the network with the sizes that are "auto" filled from the data: columns by name of the layer. A layer
-// that shares a weight with another gets its size too. Layers that are not mentioned stay as they are. A size that
-// contradicts the definition is fault.InvalidArgument, a layer that is not there fault.NotFound.
+// WithSizes returns the network with its "auto" sizes filled from the data: columns by name of the layer. Layers that
+// share a weight get each other's size. A size that contradicts the definition is fault.InvalidArgument, an unknown
+// layer fault.NotFound.
 func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
-	filled := n.clone()
+	filled := &Network{Name: n.Name, Layers: slices.Clone(n.Layers), Terms: n.Terms}
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		i, err := filled.Layer(name)
 		if err != nil {
@@ -20,12 +19,12 @@ func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
 		}
 		l, size := &filled.Layers[i], sizes[name]
 		if size < 1 || size > largest {
-			return nil, fault.New(fault.InvalidArgument, "the layer %q cannot have %d columns; a layer has from 1 to %d", name, size,
-				int64(largest))
+			return nil, fault.New(fault.InvalidArgument, "the layer %q cannot have %d columns; a layer has from 1 to %d",
+				name, size, int64(largest))
 		}
 		if l.Size != 0 && l.Size != size {
-			return nil, fault.New(fault.InvalidArgument, "the layer %q has size %d in the network's definition, but %d in the data; "+
-				`is this the right dataset? a size of "auto" follows the data`, name, l.Size, size)
+			return nil, fault.New(fault.InvalidArgument, "the layer %q has size %d in the network's definition, but %d in "+
+				`the data; is this the right dataset? a size of "auto" follows the data`, name, l.Size, size)
 		}
 		l.Size = size
 	}
@@ -54,9 +53,4 @@ func (n *Network) spreadShared() error {
 		}
 	}
 	return nil
-}
-
-// conflict says that two layers whose sizes should be equal differ.
-func conflict(a, b *Layer) string {
-	return fmt.Sprintf("%q has size %d and %q has size %d", a.Name, a.Size, b.Name, b.Size)
 }

@@ -82,5 +82,6 @@ func TestASharedWeightCarriesTheSizeOfItsOutputToTheInput(t *testing.T) {
 
 func TestWithSizesRefusesDifferentSizesAroundASharedWeight(t *testing.T) {
 	_, err := parse(t, layers(tied)).WithSizes(map[string]int64{"input": 100, "output": 99})
-	require.EqualError(t, err, `the layer "output" shares "hidden1.weight", but "input" has size 100 and "output" has size 99`)
+	require.EqualError(t, err, `the layer "output" shares "hidden1.weight", but "input" has size 100 and "output" has `+
+		`size 99`)
 }

@@ -5,26 +5,25 @@ import (
 
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
+	"dsstne/kernels"
 )
 
 // Bias is the Source of a tensor that is a bias.
 const Bias = -1
 
-// Tensor is a trainable matrix. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer has several sources,
-// or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and between a hidden
-// layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
+// Tensor is a trainable matrix. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer has several
+// sources, or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and
+// between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
 type Tensor struct {
 	program.Tensor
-	Layer  int // the layer it belongs to
-	Source int // the layer it weighs, or Bias
-	// Initializer is the layer's; that of a bias is Constant, with the bias value as Scale and as Bias.
-	Initializer   Initializer
-	FanIn, FanOut int64 // sizes of source and layer; 0 and the size of the layer for a bias
-	Index         int   // position in the list of tensors
+	Layer  int              // the layer it belongs to
+	Source int              // the layer it weighs, or Bias
+	Fill   kernels.FillKind // how it begins
+	Scale  float64
 }
 
-// Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A shared
-// weight is listed once, with the layer that owns it. A size that is still "auto" is fault.InvalidArgument.
+// Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A
+// shared weight is listed once, with the layer that owns it. A size that is still "auto" is fault.InvalidArgument.
 func (n *Network) Tensors() ([]Tensor, error) {
 	for i := range n.Layers {
 		if n.Layers[i].Size == 0 {
@@ -38,31 +37,26 @@ func (n *Network) Tensors() ([]Tensor, error) {
 // tensors is Tensors where sizes may be missing.
 func (n *Network) tensors() []Tensor {
 	var list []Tensor
-	add := func(t Tensor) {
-		t.Index = len(list)
-		list = append(list, t)
-	}
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		for _, s := range l.Sources {
 			if l.Shared != "" {
 				continue
 			}
-			source := &n.Layers[s]
-			t := Tensor{Layer: i, Source: s, Initializer: l.Initializer, FanIn: source.Size, FanOut: l.Size}
+			source, t := &n.Layers[s], Tensor{Layer: i, Source: s}
+			t.Fill, t.Scale = l.Initializer.begin(source.Size, l.Size)
 			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), l.Size, source.Size, true
 			t.ByItem = source.Reads() || l.Scores()
 			if source.Reads() {
 				t.Rows, t.Columns = source.Size, l.Size
 				t.Touched = !n.isShared(t.Name)
 			}
-			add(t)
+			list = append(list, t)
 		}
 		if l.Bias {
-			begin := Initializer{Kind: Constant, Scale: l.Initializer.Bias, Bias: l.Initializer.Bias}
-			t := Tensor{Layer: i, Source: Bias, Initializer: begin, FanOut: l.Size}
+			t := Tensor{Layer: i, Source: Bias, Fill: kernels.FillConstant, Scale: float64(l.Initializer.Bias)}
 			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", l.Size, 1, l.Scores()
-			add(t)
+			list = append(list, t)
 		}
 	}
 	return list
@@ -73,7 +67,8 @@ func (n *Network) isShared(tensor string) bool {
 	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Shared == tensor })
 }
 
-// WeightName is the name of the tensor between a layer and one of its sources, which is another layer's if it is shared.
+// WeightName is the name of the tensor between a layer and one of its sources, which is another layer's if it is
+// shared.
 func (n *Network) WeightName(layer, source int) string {
 	l := &n.Layers[layer]
 	switch {

@@ -1,12 +1,14 @@
 package network
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
+	"dsstne/kernels"
 )
 
 // tensors lists the tensors of a definition whose sizes are all given.
@@ -18,8 +20,7 @@ func tensors(t *testing.T, text string) []Tensor {
 }
 
 func TestTensorsOfAnAutoencoder(t *testing.T) {
-	xavier := Initializer{Kind: XavierUniform, Scale: 1}
-	zero := Initializer{Kind: Constant}
+	xavier := math.Sqrt(6.0 / 108)
 	weight := func(name string, touched bool) program.Tensor {
 		return program.Tensor{Name: name, Rows: 100, Columns: 8, ByItem: true, Touched: touched, Decays: true}
 	}
@@ -27,10 +28,10 @@ func TestTensorsOfAnAutoencoder(t *testing.T) {
 		return program.Tensor{Name: name, Rows: units, Columns: 1, ByItem: byItem}
 	}
 	require.Equal(t, []Tensor{
-		{Tensor: weight("hidden1.weight", true), Layer: 1, Source: 0, Initializer: xavier, FanIn: 100, FanOut: 8, Index: 0},
-		{Tensor: bias("hidden1.bias", 8, false), Layer: 1, Source: Bias, Initializer: zero, FanOut: 8, Index: 1},
-		{Tensor: weight("output.weight", false), Layer: 2, Source: 1, Initializer: xavier, FanIn: 8, FanOut: 100, Index: 2},
-		{Tensor: bias("output.bias", 100, true), Layer: 2, Source: Bias, Initializer: zero, FanOut: 100, Index: 3},
+		{Tensor: weight("hidden1.weight", true), Layer: 1, Source: 0, Fill: kernels.FillUniform, Scale: xavier},
+		{Tensor: bias("hidden1.bias", 8, false), Layer: 1, Source: Bias, Fill: kernels.FillConstant},
+		{Tensor: weight("output.weight", false), Layer: 2, Source: 1, Fill: kernels.FillUniform, Scale: xavier},
+		{Tensor: bias("output.bias", 100, true), Layer: 2, Source: Bias, Fill: kernels.FillConstant},
 	}, tensors(t, layers(in+hidden+out)))
 }
 
@@ -45,12 +46,14 @@ func TestWeightsOfSeveralSourcesAreNamedAfterThem(t *testing.T) {
 		{"name": "hidden1", "kind": "hidden", "size": 8, "sources": ["tags", "input"]}, `+out)) {
 		names = append(names, tensor.Name)
 	}
-	require.Equal(t, []string{"hidden1.weight.tags", "hidden1.weight.input", "hidden1.bias", "output.weight", "output.bias"}, names)
+	require.Equal(t, []string{"hidden1.weight.tags", "hidden1.weight.input", "hidden1.bias", "output.weight",
+		"output.bias"}, names)
 }
 
 func TestASharedWeightIsListedOnce(t *testing.T) {
 	var names []string
-	for _, tensor := range tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "shared": "hidden1.weight"}`)) {
+	for _, tensor := range tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "shared": `+
+		`"hidden1.weight"}`)) {
 		names = append(names, tensor.Name)
 	}
 	require.Equal(t, []string{"hidden1.weight", "hidden1.bias", "output.bias"}, names)
@@ -67,8 +70,10 @@ func TestAnOutputOfBiasOnlyHasOneTensor(t *testing.T) {
 }
 
 func TestTheBiasBeginsWithItsConstant(t *testing.T) {
-	list := tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "initializer": {"kind": "normal", "bias": -10.2}}`))
-	require.Equal(t, Initializer{Kind: Constant, Scale: -10.2, Bias: -10.2}, list[3].Initializer)
+	list := tensors(t, layers(in+hidden+`{"name": "output", "kind": "output", "size": 100, "initializer": {"kind": `+
+		`"normal", "bias": -10.2}}`))
+	require.Equal(t, kernels.FillConstant, list[3].Fill)
+	require.InDelta(t, -10.2, list[3].Scale, 1e-6)
 }
 
 func TestWeightNameResolvesSharing(t *testing.T) {

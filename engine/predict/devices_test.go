@@ -33,7 +33,8 @@ const (
 	deeper   = `{"layers": [
 		{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
 		{"name": "side", "kind": "input", "size": 3},
-		{"name": "h1", "kind": "hidden", "sources": ["side", "input"], "size": 9, "activation": "sigmoid", "initializer": {"bias": 0.3}},
+		{"name": "h1", "kind": "hidden", "sources": ["side", "input"], "size": 9, "activation": "sigmoid",
+			"initializer": {"bias": 0.3}},
 		{"name": "h2", "kind": "hidden", "sources": ["h1", "input"], "size": 20, "activation": "relu"},
 		{"name": "h3", "kind": "hidden", "sources": ["input", "h2"], "size": 7, "activation": "tanh"},
 		{"name": "output", "kind": "output", "sources": ["h3", "h1"], "size": "auto"}], "loss": "softmax"}`
@@ -56,7 +57,8 @@ func ask(t *testing.T, m *model.Model, options string) (a answers) {
 	width := m.Network().Layers[len(m.Network().Layers)-2].Size
 	const k = 40 // more than a shard of 8 has
 	floats := func(n int64) []float32 { return make([]float32, n) }
-	hidden, scores, best, some, similar := floats(rows*width), floats(rows*oddItems), floats(rows*k), floats(rows*k), floats(3*k)
+	hidden, scores, best, some, similar := floats(rows*width), floats(rows*oddItems), floats(rows*k), floats(rows*k),
+		floats(3*k)
 	a.IDs, a.IDsOfSome, a.Neighbors = make([]int32, rows*k), make([]int32, rows*k), make([]int32, 3*k)
 	require.NoError(t, p.Predict(m.Network().Layers[len(m.Network().Layers)-2].Name, nil, hidden, width))
 	require.NoError(t, p.Predict("", nil, scores, oddItems))
@@ -74,7 +76,8 @@ func ask(t *testing.T, m *model.Model, options string) (a answers) {
 	for _, x := range perRow {
 		a.PerRow = append(a.PerRow, math.Float32bits(float32(x)))
 	}
-	a.Hidden, a.Scores, a.Best, a.BestOfSome, a.Similar = bitsOf(hidden), bitsOf(scores), bitsOf(best), bitsOf(some), bitsOf(similar)
+	a.Hidden, a.Scores, a.Best, a.BestOfSome, a.Similar = bitsOf(hidden), bitsOf(scores), bitsOf(best), bitsOf(some),
+		bitsOf(similar)
 	return a
 }
 
@@ -104,7 +107,8 @@ func TestTiesBetweenDevicesGoToTheLowerItem(t *testing.T) {
 	require.NoError(t, p.Bind("input", fixture.Matrix(t, oddItems, [][]int32{{3}})))
 	const k = 50
 	ids, values := make([]int32, k), make([]float32, k)
-	require.NoError(t, p.Recommend("", nil, fixture.Matrix(t, oddItems, [][]int32{{0, 34}}), predict.Filter{}, k, ids, values))
+	require.NoError(t, p.Recommend("", nil, fixture.Matrix(t, oddItems, [][]int32{{0, 34}}), predict.Filter{}, k, ids,
+		values))
 	want := make([]int32, 0, k)
 	for i := int32(0); len(want) < k; i++ {
 		if i != 0 && i != 34 {
@@ -119,7 +123,8 @@ func TestWhereFewItemsAreLeftTheRestIsEmptyOnAnyNumberOfDevices(t *testing.T) {
 	for _, devices := range []string{"cpu", "cpu:3", "cpu:64"} {
 		p := on(t, fixture.Matrix(t, items, [][]int32{{3}}), `{"devices": "`+devices+`"}`)
 		ids, values := make([]int32, items), make([]float32, items)
-		require.NoError(t, p.Recommend("", nil, fixture.Matrix(t, items, [][]int32{{77}}), predict.Filter{Items: []int32{129, 77, 2}}, items,
+		require.NoError(t, p.Recommend("", nil, fixture.Matrix(t, items, [][]int32{{77}}),
+			predict.Filter{Items: []int32{129, 77, 2}}, items,
 			ids, values))
 		require.ElementsMatch(t, []int32{2, 129}, ids[:2])
 		for n := 2; n < items; n++ {

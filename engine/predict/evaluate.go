@@ -2,9 +2,11 @@ package predict
 
 import (
 	"math"
+	"slices"
 
 	"dsstne/engine/csr"
 	"dsstne/internal/fault"
+	"dsstne/kernels"
 )
 
 // Result is what Evaluate finds: how many rows had targets, and the mean of each metric over them.
@@ -13,9 +15,9 @@ type Result struct {
 	Values []float64
 }
 
-// Evaluate ranks every item of an output layer (empty: the only one) for the rows and compares the best with the items stored
-// in the same row of targets. perRow, if not nil, gets a value for each row and metric, row by row; NaN for rows without
-// targets.
+// Evaluate ranks every item of an output layer (empty: the only one) for the rows and compares the best with the items
+// stored in the same row of targets. perRow, if not nil, gets a value for each row and metric, row by row; NaN for
+// rows without targets.
 func (p *Predictor) Evaluate(layer string, targets, exclude csr.Source, rows []int64, filter Filter, metrics []string,
 	perRow []float64) (Result, error) {
 	list, err := ParseMetrics(metrics)
@@ -25,80 +27,49 @@ func (p *Predictor) Evaluate(layer string, targets, exclude csr.Source, rows []i
 	if len(list) == 0 {
 		return Result{}, fault.New(fault.InvalidArgument, `give at least one metric, such as {"metrics": ["recall@20"]}`)
 	}
-	done, err := p.begin()
-	if err != nil {
-		return Result{}, err
-	}
-	defer done()
 	r, err := p.newCall(layer, rows, exclude, filter)
 	if err != nil {
 		return Result{}, err
 	}
 	defer r.close()
-	if err := p.checkItems(targets, r.items(), "targets"); err != nil {
+	if err := p.checkItems(targets, r.items, "targets"); err != nil {
 		return Result{}, err
 	}
 	if r.targets, err = r.read(1, targets, "targets"); err != nil {
 		return Result{}, err
 	}
-	r.metrics, r.perRow, r.k = list, perRow != nil, min(LargestK(list), r.items())
-	e := evaluation{call: r, held: targets, count: int64(len(list)), perRow: perRow}
-	return e.run()
+	r.metrics, r.perRow, r.k = list, perRow != nil, min(LargestK(list), r.items)
+	return r.evaluate(targets, perRow)
 }
 
-// evaluation is the state of one Evaluate.
-type evaluation struct {
-	*call
-	held   csr.Source // the targets
-	count  int64      // of metrics
-	perRow []float64
-}
-
-func (e *evaluation) run() (result Result, err error) {
-	list, err := e.program(e.spec)
-	if err != nil {
-		return result, err
+// evaluate runs the ranking and collects the metrics. Rows without targets are left out; their values are NaN.
+func (r *call) evaluate(targets csr.Source, perRow []float64) (result Result, err error) {
+	count := int64(len(r.metrics))
+	skip := func(place, row int64) bool {
+		empty := targets.RowLength(row) == 0
+		if empty && perRow != nil {
+			copy(perRow[place*count:(place+1)*count], slices.Repeat([]float64{math.NaN()}, int(count)))
+		}
+		return empty
 	}
-	defer list.Free()
 	var each func(*batch) error
-	if e.perRow != nil {
-		each = e.writeValues
-	}
-	if err := e.call.run(list, e.skip, each); err != nil {
-		return result, err
-	}
-	layout, totals, err := e.sums()
-	result.Rows = layout.Rows(totals)
-	for m := range layout.Metrics {
-		result.Values = append(result.Values, layout.Mean(totals, m, e.eligible))
-	}
-	return result, err
-}
-
-// skip leaves out the rows without targets, whose values are NaN.
-func (e *evaluation) skip(place, row int64) bool {
-	if e.held.RowLength(row) > 0 {
-		return false
-	}
-	if e.perRow != nil {
-		values := e.values(place)
-		for m := range values {
-			values[m] = math.NaN()
+	if perRow != nil {
+		each = func(b *batch) error {
+			found := make([]float64, int64(len(b.rows))*count)
+			err := r.device.Read(r.values, 0, kernels.Bits(found))
+			for n, place := range b.places {
+				copy(perRow[place*count:], found[int64(n)*count:][:count])
+			}
+			return err
 		}
 	}
-	return true
-}
-
-// values is where the values of a row go.
-func (e *evaluation) values(place int64) []float64 {
-	return e.perRow[place*e.count : (place+1)*e.count]
-}
-
-// writeValues hands out the values of a batch.
-func (e *evaluation) writeValues(b *batch) error {
-	found, err := e.rowMetrics(int64(len(b.rows)))
-	for n, place := range b.places {
-		copy(e.values(place), found[int64(n)*e.count:])
+	if err := r.run(skip, each); err != nil {
+		return result, err
 	}
-	return err
+	layout, totals, err := r.sums()
+	result.Rows = layout.Rows(totals)
+	for m := range layout.Metrics {
+		result.Values = append(result.Values, layout.Mean(totals, m, r.eligible))
+	}
+	return result, err
 }

@@ -13,8 +13,8 @@ import (
 	_ "dsstne/kernels/cpu"
 )
 
-// slowMetric is every definition written out by rank, with nothing shared and nothing clever. The test's own copy of the
-// formulas: docs/metrics.md.
+// slowMetric is every definition written out by rank, with nothing shared and nothing clever. The test's own copy of
+// the formulas: docs/metrics.md.
 func slowMetric(name string, k int, ranked, targets []int32) float64 {
 	wanted := map[int32]bool{}
 	for _, item := range targets {
@@ -133,8 +133,9 @@ func (a *tally) add(ranked, targets []int32) []float64 {
 	}
 	list := append(slices.Clone(ranked), slices.Repeat([]int32{-1}, int(k)-len(ranked))...)
 	op := &kernels.RankingMetrics{
-		Metrics: a.layout.Metrics, Items: a.layout.Items, K: k, IDs: host(kernels.Bits(list)), Discounts: host(kernels.Bits(kernels.DiscountTable(k))),
-		Values: host(make([]float32, 2*len(a.layout.Metrics))), Totals: a.totals,
+		Metrics: a.layout.Metrics, Items: a.layout.Items, K: k, IDs: host(kernels.Bits(list)),
+		Discounts: host(kernels.Bits(kernels.DiscountTable(k))),
+		Values:    host(make([]float32, 2*len(a.layout.Metrics))), Totals: a.totals,
 	}
 	defer func() {
 		for _, b := range []kernels.Buffer{op.IDs, op.Discounts, op.Values} {

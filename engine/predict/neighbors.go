@@ -1,7 +1,8 @@
 package predict
 
 import (
-	"dsstne/engine/devices"
+	"cmp"
+
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -25,16 +26,19 @@ type NeighborOptions struct {
 
 // search is a call that ranks the rows of a matrix, or the entries of its rows.
 type search struct {
-	p       *Predictor
-	measure Measure
-	matrix  program.Matrix
-	shards  []program.Shard
-	dense   []float32           // the matrix whose rows are queries; nil: they are sparse
-	stored  storedRows          // rows as sparse queries
-	h       []kernels.Buffer    // by rank: dense queries
-	own     kernels.SparseBatch // each query's own number
-	queries kernels.SparseBatch // sparse ones
-	free    []kernels.Buffer
+	ranking
+	p          *Predictor
+	measure    Measure
+	matrix     program.Matrix
+	by         program.Matrix            // that scores: matrix, or its transpose
+	tensors    map[string]kernels.Buffer // of by
+	transposed []kernels.Buffer          // of those, what the call has made
+	list       *program.Program
+	dense      []float32           // the matrix whose rows are queries; nil: they are sparse
+	h          []kernels.Buffer    // by rank: dense queries
+	stored     storedRows          // rows as sparse queries
+	own        kernels.SparseBatch // each query's own number
+	sparse     kernels.SparseBatch // the sparse queries
 }
 
 // Neighbors writes the k nearest rows of a matrix for each query row of it, see dsstne_predictor_neighbors. It needs no
@@ -62,30 +66,13 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		return err
 	}
 	rows := max(1, min(p.batchSize, int64(len(queries))))
-	s := &search{p: p, measure: o.Measure, matrix: m}
-	defer func() { buffers(s.free).free() }()
-	parts, err := s.prepare(rows)
-	if err != nil {
-		return err
-	}
-	r := &ranking{shards: s.shards, k: k, allowed: filter.allowed()}
-	spec := p.rankingSpec(rows)
-	spec.Held = append(parts, p.held...)
+	s := &search{p: p, measure: o.Measure, matrix: m, by: m, h: make([]kernels.Buffer, len(p.Ranks))}
+	s.ranking = ranking{items: m.Rows, scorer: s.scorer, k: k, allowed: filter.allowed()}
 	if !o.IncludeSelf {
-		r.exclude = program.Feed{Layer: -1, Name: "queries", Columns: m.Rows, Entries: func(int64) int64 { return rows }}
+		s.exclude = program.Feed{Layer: -1, Name: "queries", Columns: m.Rows, Entries: func(int64) int64 { return rows }}
 	}
-	if s.dense == nil {
-		r.queries = program.Feed{
-			Layer: -1, Name: "rows of the queries", Columns: m.Columns, Whole: true,
-			Entries: func(int64) int64 { return rows * s.stored.most },
-		}
-	}
-	list, err := r.program(spec)
-	if err != nil {
-		return err
-	}
-	defer list.Free()
-	if err := s.allocate(rows, list); err != nil {
+	defer s.close()
+	if err := s.prepare(rows); err != nil {
 		return err
 	}
 	for first := int64(0); first < int64(len(queries)); first += rows {
@@ -94,59 +81,92 @@ func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o N
 		}
 		batch := queries[first:min(first+rows, int64(len(queries)))]
 		from, to := first*k, (first+int64(len(batch)))*k
-		if err := s.fill(batch); err != nil {
-			return err
-		}
-		if err := s.nearest(r, list, ids[from:to], scores[from:to]); err != nil {
+		if err := s.nearest(batch, ids[from:to], scores[from:to]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prepare makes the shards that are ranked, and says what memory that takes beside the ranking's.
-func (s *search) prepare(rows int64) ([]program.Part, error) {
-	if s.matrix.Sparse || s.measure == Entry {
-		return s.prepareSparse()
-	}
-	p, m := s.p, s.matrix
-	data, err := p.Model.Tensor(m.Name)
-	if err != nil {
-		return nil, err
-	}
-	s.dense = data.Float32()
-	weight := &kernels.Weights{Name: m.Name, Rows: m.Rows, Columns: m.Columns, Value: data.Buffer()}
-	s.shards = program.ShardsOf(weight, len(p.Ranks))
-	parts := make([]program.Part, len(s.shards))
-	for rank := range s.shards {
-		if s.measure == Cosine {
-			s.shards[rank].Temperature = 1
+// prepare makes the program that ranks up to rows queries at a time.
+func (s *search) prepare(rows int64) (err error) {
+	p, m, spec := s.p, s.matrix, s.p.rankingSpec(rows)
+	s.tensors = map[string]kernels.Buffer{}
+	for _, t := range m.Tensors(0) {
+		found, err := p.Model.Tensor(t.Name)
+		if err != nil {
+			return err
 		}
-		parts[rank] = program.Part{
-			Name: "queries", Of: m.Name, Bytes: 4 * rows * m.Columns, Device: p.Ranks[rank].Device.Info().Name,
-		}
-		w := s.shards[rank].Sources[0].Weight
-		if w.Value, err = p.here(rank, w.Name, w.Value); err != nil {
-			return nil, err
-		}
+		s.tensors[t.Name] = found.Buffer()
 	}
-	return parts, p.Copies().Refresh()
-}
-
-// allocate takes the memory of dense queries.
-func (s *search) allocate(rows int64, list *program.Program) (err error) {
+	spec.Copies = p.Copies()
+	if compares := s.measure != Entry; compares && m.Sparse {
+		part, err := s.transpose()
+		if err != nil {
+			return err
+		}
+		spec.Copies, spec.Held = nil, append([]program.Part{part}, p.held...)
+	} else if compares {
+		s.dense = s.tensors[m.Name].Float32()
+	}
 	if s.dense == nil {
-		return nil
-	}
-	s.h = make([]kernels.Buffer, len(s.shards))
-	for rank := range s.shards {
-		if s.h[rank], err = s.p.Ranks[rank].Device.Alloc(rows * s.matrix.Columns); err != nil {
-			return list.Plan.Explain(err)
+		longest := s.stored.longest()
+		s.queries = program.Feed{
+			Layer: -1, Name: "rows of the queries", Columns: m.Columns, Whole: true,
+			Entries: func(int64) int64 { return rows * longest },
 		}
-		s.free = append(s.free, s.h[rank])
-		s.shards[rank].Sources[0].H = s.h[rank]
 	}
-	return nil
+	if s.list, err = s.program(spec); err != nil {
+		return err
+	}
+	if spec.Copies == nil {
+		return s.list.Load()
+	}
+	p.remember(s.list.Plan.Parts)
+	return p.Copies().Refresh()
+}
+
+func (s *search) close() {
+	if s.list != nil {
+		s.list.Free()
+	}
+	for _, b := range s.transposed {
+		b.Free()
+	}
+}
+
+// scorer binds what a rank scores its items with.
+func (s *search) scorer(b *program.Builder) kernels.Scorer {
+	first, end := b.Items(s.items)
+	scorer := kernels.Scorer{Items: end - first}
+	if s.dense == nil {
+		bind := func(name string) kernels.Buffer { return b.Place(name, s.tensors[name]) }
+		scorer.Sparse = s.by.Source(querySlot, first, bind)
+		return scorer
+	}
+	name, columns := s.matrix.Name, s.matrix.Columns
+	weight := &kernels.Weights{Name: name, Rows: scorer.Items, Columns: columns}
+	weight.Value = b.Place(name, s.tensors[name].Slice(first*columns, weight.Rows*columns))
+	s.h[b.Rank()] = b.Alloc("queries", name, b.Rows()*columns)
+	scorer.Sources = []kernels.OutputSource{{H: s.h[b.Rank()], Weight: weight}}
+	if s.measure == Cosine {
+		scorer.Temperature = 1
+	}
+	return scorer
+}
+
+// nearest ranks a batch of queries.
+func (s *search) nearest(batch []int32, ids []int32, scores []float32) error {
+	if err := s.fill(batch); err != nil {
+		return err
+	}
+	rows := int64(len(batch))
+	err := s.list.Run(&kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{&s.own, {}, &s.sparse}})
+	if err == nil {
+		err = s.best(rows, ids, scores)
+	}
+	_, failure := s.list.Settle(0)
+	return cmp.Or(err, failure)
 }
 
 // fill makes a batch of queries.
@@ -156,7 +176,7 @@ func (s *search) fill(batch []int32) error {
 		s.own.Offsets = append(s.own.Offsets, int32(u))
 	}
 	if s.dense == nil {
-		return s.stored.fill(batch, &s.queries)
+		return s.stored.fill(batch, &s.sparse)
 	}
 	columns := s.matrix.Columns
 	for u, q := range batch {
@@ -168,44 +188,6 @@ func (s *search) fill(batch []int32) error {
 		}
 	}
 	return nil
-}
-
-// nearest ranks a batch of queries.
-func (s *search) nearest(r *ranking, list *program.Program, ids []int32, scores []float32) error {
-	rows := int64(len(s.own.Indices))
-	err := list.Run(&kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{&s.own, {}, &s.queries}})
-	if err == nil {
-		err = r.best(rows, ids, scores)
-	}
-	if _, failure := list.Settle(0); err == nil {
-		err = failure
-	}
-	return err
-}
-
-// here gives a device that does not reach the model's memory a copy of a tensor, or of its shard of one. Refresh
-// fills it.
-func (p *Predictor) here(rank int, name string, value kernels.Buffer) (kernels.Buffer, error) {
-	device, copies := p.Ranks[rank].Device, p.Copies()
-	if device.Reaches(value) {
-		return value, nil
-	}
-	if !copies.Has(rank, name, value.Len()) {
-		part := program.Part{
-			Name: "weights", Of: "the device's copy of " + name, Bytes: 4 * value.Len(), Device: device.Info().Name,
-		}
-		parts := append([]program.Part{part}, p.held...)
-		if err := program.Fits(p.Ranks[rank:rank+1], p.limit, parts, devices.MakeRoom); err != nil {
-			return nil, err
-		}
-		part.Held = true
-		p.held = append(p.held, part)
-	}
-	here, err := copies.Of(rank, device, name, value)
-	if err != nil {
-		return nil, (&program.Plan{Parts: p.held}).Explain(err)
-	}
-	return here, nil
 }
 
 // matrix finds a matrix by name; empty means the output layer's.
@@ -231,5 +213,5 @@ func (p *Predictor) matrix(name string) (program.Matrix, error) {
 		return program.Matrix{}, err
 	}
 	return program.Matrix{}, fault.New(fault.InvalidArgument,
-		"tensor %q is no weight matrix; neighbours are rows of one", name)
+		"tensor %q is not a weight matrix; neighbours are rows of one", name)
 }

@@ -17,7 +17,6 @@ import (
 type Predictor struct {
 	*session.Binding
 	batchSize int64
-	limit     int64
 	program   *program.Program
 	keeping   bool           // the program was built so that devices keep the data, if they can
 	read      int64          // rows that were read on the host
@@ -41,11 +40,9 @@ func Open(m *model.Model, o Options) (*Predictor, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{
-		Binding: binding, batchSize: o.BatchSize, limit: o.Placement.Limit,
-	}
-	p.held = []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: program.HostName(p.Ranks[0].Device), Held: true}}
-	return p, nil
+	where := program.HostName(binding.Ranks[0].Device)
+	held := []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: where, Held: true}}
+	return &Predictor{Binding: binding, batchSize: o.BatchSize, held: held}, nil
 }
 
 // Bind gives an input layer its rows.
@@ -77,7 +74,7 @@ func (p *Predictor) prepare(asked rowList) error {
 	if p.program != nil && (p.keeping || !pays) {
 		return p.Copies().Refresh()
 	}
-	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), p.limit, nil, pays)
+	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), nil, pays)
 	if err != nil {
 		return err
 	}
@@ -102,8 +99,8 @@ func (p *Predictor) prepare(asked rowList) error {
 	return p.Copies().Refresh()
 }
 
-// keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are have been,
-// or are to be, copied otherwise.
+// keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are
+// have been, or are to be, copied otherwise.
 func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
 }
@@ -146,8 +143,8 @@ func (p *Predictor) output(name string) (int, error) {
 	return found, nil
 }
 
-// Predict writes the activations of a hidden layer, or the scores of an output layer (empty name: the output), one row of
-// dst, stride floats long, for each row.
+// Predict writes the activations of a hidden layer, or the scores of an output layer (empty name: the output), one row
+// of dst, stride floats long, for each row.
 func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride int64) error {
 	done, err := p.begin()
 	if err != nil {
@@ -181,11 +178,14 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 	if err := p.prepare(asked); err != nil {
 		return err
 	}
-	workspaces, err := p.scoreWorkspaces(i, p.batchRows(asked))
-	if err != nil {
-		return err
+	ops := make([]*kernels.Scores, len(p.Ranks))
+	if l.Scores {
+		list, err := p.scoring(i, p.batchRows(asked), ops)
+		if err != nil {
+			return err
+		}
+		defer list.Free()
 	}
-	defer workspaces.free()
 	return p.batches(p.program, p.cut(asked), func(b *batch) error {
 		if _, err := p.program.Settle(0); err != nil {
 			return err
@@ -193,7 +193,7 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 		first, n := b.places[0], int64(len(b.rows))
 		out := dst[first*stride : (first+n)*stride]
 		if l.Scores {
-			return p.scores(i, b.rows, out, stride, workspaces)
+			return p.scores(i, ops, b.rows, out, stride)
 		}
 		return p.hidden(i, n, out, stride)
 	})
@@ -213,58 +213,34 @@ func (p *Predictor) hidden(layer int, n int64, out []float32, stride int64) erro
 	return nil
 }
 
+// scoring makes the operations that score up to rows rows, by rank, and a program that has their workspaces.
+func (p *Predictor) scoring(layer int, rows int64, ops []*kernels.Scores) (*program.Program, error) {
+	spec := p.rankingSpec(rows)
+	spec.Follows = p.program
+	spec.Computation = func(b *program.Builder) {
+		b.Batches(true)
+		op := &kernels.Scores{Scorer: b.Shard(layer).Scorer}
+		b.Scratch(&op.Workspace, op)
+		ops[b.Rank()] = op
+	}
+	return program.Build(spec)
+}
+
 // scores writes the scores of an output layer for the rows of the last step; each device those of its items.
-func (p *Predictor) scores(layer int, rows []int64, out []float32, stride int64, workspaces buffers) error {
+func (p *Predictor) scores(layer int, ops []*kernels.Scores, rows []int64, out []float32, stride int64) error {
 	shards := p.program.Shards(layer)
 	// What reads the rows needs them from the host: a batch that devices have made belongs to the step that is over.
-	if s := shards[0].Sparse; s != nil && p.program.Makes(s.Input) {
+	if s := ops[0].Sparse; s != nil && p.program.Makes(s.Input) {
 		if err := p.readers[s.Input].Batch(rows, 0, false, p.step.Sparse[s.Input]); err != nil {
 			return err
 		}
 	}
 	return p.program.Plan.Explain(p.program.Together(func(rank int) error {
-		s := shards[rank]
-		if s.Items == 0 {
+		op := ops[rank]
+		if op.Items == 0 {
 			return nil
 		}
-		return p.Ranks[rank].Device.Scores(&kernels.Scores{
-			Scorer: s.Scorer, Out: out[s.First:], Stride: stride, Workspace: workspaces[rank],
-		}, &p.step)
+		op.Out, op.Stride = out[shards[rank].First:], stride
+		return p.Ranks[rank].Device.Scores(op, &p.step)
 	}))
-}
-
-// buffers are freed together; nil ones are left alone.
-type buffers []kernels.Buffer
-
-func (b buffers) free() {
-	for _, buffer := range b {
-		if buffer != nil {
-			buffer.Free()
-		}
-	}
-}
-
-// scoreWorkspaces takes what the scores of up to rows rows need, by rank, if that fits into memory. A hidden layer needs none.
-func (p *Predictor) scoreWorkspaces(layer int, rows int64) (buffers, error) {
-	list, sizes := make(buffers, len(p.Ranks)), make([]int64, len(p.Ranks))
-	if !p.Ports[layer].Scores {
-		return list, nil
-	}
-	var parts []program.Part
-	for rank, shard := range p.program.Shards(layer) {
-		device := p.Ranks[rank].Device
-		sizes[rank] = device.WorkspaceSize(&kernels.Scores{Scorer: shard.Scorer}, rows)
-		parts = append(parts, program.Part{Name: "workspace", Of: "the scores", Bytes: 4 * sizes[rank], Device: device.Info().Name})
-	}
-	if err := program.Fits(p.Ranks, p.limit, append(parts, p.held...), devices.MakeRoom); err != nil {
-		return list, err
-	}
-	for rank, size := range sizes {
-		var err error
-		if list[rank], err = p.Ranks[rank].Device.Alloc(size); err != nil {
-			list.free()
-			return nil, p.program.Plan.Explain(err)
-		}
-	}
-	return list, nil
 }

@@ -254,8 +254,10 @@ func TestWrongQuestionsGetClearAnswers(t *testing.T) {
 		`give at least one metric`:                            noMetric,
 		`ndcg`:                                                badMetric,
 		"the dataset of targets has 50 columns":               badTargets,
-		"queries[0] is 500":                                   p.Neighbors("", []int32{500}, predict.Filter{}, predict.NeighborOptions{}, 1, ids, values),
-		"is no weight matrix":                                 p.Neighbors("output.bias", []int32{0}, predict.Filter{}, predict.NeighborOptions{}, 1, ids, values),
+		"queries[0] is 500": p.Neighbors("", []int32{500}, predict.Filter{},
+			predict.NeighborOptions{}, 1, ids, values),
+		"is not a weight matrix": p.Neighbors("output.bias", []int32{0}, predict.Filter{},
+			predict.NeighborOptions{}, 1, ids, values),
 	} {
 		require.ErrorContains(t, err, message)
 	}

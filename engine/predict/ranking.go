@@ -6,12 +6,13 @@ import (
 	"dsstne/kernels"
 )
 
-// ranking is the computation that finds the best items of a batch's rows, and perhaps counts metrics of them, where the list
-// before it has put the hidden values. Each device ranks the items that it has; of several the best are gathered and merged on
-// the first rank. That one counts alone: counting is little beside ranking, and so nobody needs to gather sums.
+// ranking is the computation that finds the best items of a batch's rows, and perhaps counts metrics of them. It comes
+// behind the list that computes the hidden values. Each device ranks its own items. With several devices, the first one
+// gathers and merges what they found, and counts the metrics alone, since counting is little work beside ranking.
 type ranking struct {
-	shards  []program.Shard // of the weights whose rows are ranked, by rank
-	k       int64           // items that are found for each row
+	items   int64
+	scorer  func(*program.Builder) kernels.Scorer // of the rank's items
+	k       int64                                 // items that are found for each row
 	allowed func(first, count int64) []uint64
 	// exclude are the items to leave out and targets those that metrics are about; without Entries: none.
 	exclude, targets program.Feed
@@ -30,46 +31,44 @@ type ranking struct {
 // querySlot is the slot of ranking.queries, where no list comes before.
 const querySlot = 2
 
-// items is how many there are.
-func (r *ranking) items() int64 {
-	last := r.shards[len(r.shards)-1]
-	return last.First + last.Items
+// specify makes the ranking the computation of a specification.
+func (r *ranking) specify(spec *program.Spec) error {
+	if r.k < 1 || r.k > r.items {
+		return fault.New(fault.InvalidArgument, "k is %d; it must be from 1 to %d, the number of items", r.k, r.items)
+	}
+	spec.Computation, r.rows, r.device = r.build, spec.Rows, spec.Ranks[0].Device
+	return nil
 }
 
 // program makes the ranking's program. It is to be freed.
 func (r *ranking) program(spec program.Spec) (*program.Program, error) {
-	if items := r.items(); r.k < 1 || r.k > items {
-		return nil, fault.New(fault.InvalidArgument, "k is %d; it must be from 1 to %d, the number of items", r.k, items)
+	if err := r.specify(&spec); err != nil {
+		return nil, err
 	}
-	spec.Computation, r.rows, r.device = r, spec.Rows, spec.Ranks[0].Device
 	return program.Build(spec)
 }
 
-// Build adds the operations of one rank.
-func (r *ranking) Build(b *program.Builder) {
+// build adds the operations of one rank.
+func (r *ranking) build(b *program.Builder) {
 	r.targets.FirstRank = true
 	b.Batches(true, r.exclude, r.targets, r.queries)
-	each := int64(0) // how many a shard finds
-	for _, shard := range r.shards {
-		each = max(each, min(r.k, shard.Items))
+	first, end := b.Items(r.items)
+	op := &kernels.TopK{Scorer: r.scorer(b), K: r.k, First: first, Exclude: -1}
+	if world := int64(b.World()); b.Sharded() {
+		op.K = min(r.k, (r.items+world-1)/world) // at most the items of the largest shard
 	}
-	shard, k := r.shards[b.Rank()], r.k
-	if b.Sharded() {
-		k = each
-	}
-	op := &kernels.TopK{Scorer: shard.Scorer, K: k, First: shard.First, Exclude: -1}
 	if r.exclude.Entries != nil {
 		op.Exclude = b.FirstSlot()
 	}
-	found := b.Alloc("recommendations", "", 2*r.rows*k)
-	op.IDs, op.Scores = r.halves(found, k)
+	found := b.Alloc("recommendations", "", 2*r.rows*op.K)
+	op.IDs, op.Scores = r.halves(found, op.K)
 	if r.allowed != nil {
-		bits := func() []float32 { return kernels.Bits(r.allowed(shard.First, shard.Items)) }
-		op.Allowed = b.Constants("filter", 2*((shard.Items+63)/64), bits)
+		bits := func() []float32 { return kernels.Bits(r.allowed(first, end-first)) }
+		op.Allowed = b.Constants("filter", 2*((end-first+63)/64), bits)
 	}
 	b.AddWith(&op.Workspace, op, op)
 	if b.Sharded() {
-		found = r.merge(b, found, each)
+		found = r.merge(b, found, op.K)
 	}
 	if b.Rank() > 0 {
 		return
@@ -106,7 +105,7 @@ func (r *ranking) merge(b *program.Builder, part kernels.Buffer, each int64) ker
 
 // count adds the metrics.
 func (r *ranking) count(b *program.Builder) {
-	op := &kernels.RankingMetrics{Metrics: r.metrics, Items: r.items(), K: r.k, Target: b.FirstSlot() + 1}
+	op := &kernels.RankingMetrics{Metrics: r.metrics, Items: r.items, K: r.k, Target: b.FirstSlot() + 1}
 	op.IDs, _ = r.halves(r.ids, r.k)
 	table := func() []float32 { return kernels.Bits(kernels.DiscountTable(r.k)) }
 	op.Discounts = b.Constants("discounts", 2*(2*r.k+1), table)
@@ -119,10 +118,10 @@ func (r *ranking) count(b *program.Builder) {
 }
 
 func (r *ranking) layout() kernels.MetricTotals {
-	return kernels.MetricTotals{Metrics: r.metrics, Items: r.items()}
+	return kernels.MetricTotals{Metrics: r.metrics, Items: r.items}
 }
 
-// best copies what the last step has found for so many rows. It waits for the step, and Settle reports how that went.
+// best copies what the last step has found for its rows. It waits for the step; Settle reports how the step went.
 func (r *ranking) best(rows int64, ids []int32, scores []float32) error {
 	n, behind := rows*r.k, r.rows*r.k
 	found := r.ids.Float32()
@@ -140,13 +139,7 @@ func (r *ranking) best(rows int64, ids []int32, scores []float32) error {
 	return nil
 }
 
-// rowMetrics copies the metrics of so many rows of the last step, row by row, and waits like best.
-func (r *ranking) rowMetrics(rows int64) ([]float64, error) {
-	values := make([]float64, rows*int64(len(r.metrics)))
-	return values, r.device.Read(r.values, 0, kernels.Bits(values))
-}
-
-// sums are what the metrics of all steps add up to, as MetricTotals lays it out. No step is under way.
+// sums are the metrics of all steps added up, in the layout of MetricTotals. No step is under way.
 func (r *ranking) sums() (kernels.MetricTotals, []uint64, error) {
 	totals := make([]uint64, r.layout().Size())
 	return r.layout(), totals, r.device.Read(r.totals, 0, kernels.Bits(totals))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"dsstne/engine/network"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -70,7 +69,7 @@ func rankingOf(t *testing.T, ranks []kernels.Rank) (*ranking, program.Spec) {
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": 50, "output": 50})
 	bind := func(f *program.Feed) { f.Entries = func(rows int64) int64 { return 20 * rows } }
 	forward, err := program.Build(program.Spec{
-		Computation: network.Computation{Network: m.Network(), Bind: bind}, Ranks: ranks, Rows: 16,
+		Computation: m.Network().Computation(bind), Ranks: ranks, Rows: 16,
 		Weights: func(name string) (kernels.Buffer, error) {
 			tensor, err := m.Tensor(name)
 			return tensor.Buffer(), err
@@ -79,7 +78,8 @@ func rankingOf(t *testing.T, ranks []kernels.Rank) (*ranking, program.Spec) {
 	require.NoError(t, err)
 	t.Cleanup(forward.Free)
 	r := &ranking{
-		shards: forward.Shards(len(m.Network().Layers) - 1), k: 20, perRow: true,
+		items: 50, scorer: func(b *program.Builder) kernels.Scorer { return b.Shard(len(m.Network().Layers) - 1).Scorer },
+		k: 20, perRow: true,
 		allowed: func(_, count int64) []uint64 { return make([]uint64, (count+63)/64) },
 		metrics: []kernels.Metric{{Kind: kernels.MetricNDCG, K: 20}, {Kind: kernels.MetricCoverage, K: 5}},
 	}

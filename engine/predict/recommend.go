@@ -1,10 +1,11 @@
 package predict
 
 import (
+	"encoding/json"
 	"math/bits"
+	"slices"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/devices"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -63,35 +64,47 @@ func (f Filter) bits(first, count int64) []uint64 {
 type call struct {
 	ranking
 	p        *Predictor
+	done     func() // ends the reading of the model
 	rowList  rowList
 	eligible int64         // items that are left
 	used     []csr.Source  // beside those that are bound
 	readers  []*csr.Reader // of the items to leave out and of the targets; nil ones are not read
 	spec     program.Spec
+	list     *program.Program
 }
 
-// newCall checks what Recommend and Evaluate have in common. The call is to be closed.
-func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filter Filter) (*call, error) {
-	r := &call{p: p, readers: make([]*csr.Reader, 2)}
-	var err error
-	if r.rowList, err = p.listed(rows); err != nil {
-		return nil, err
-	}
-	output, err := p.output(layer)
+// newCall begins what Recommend and Evaluate have in common. Without an error, the call is to be closed.
+func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filter Filter) (r *call, err error) {
+	done, err := p.begin()
 	if err != nil {
 		return nil, err
 	}
+	r = &call{p: p, done: done}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if r.rowList, err = p.listed(rows); err != nil {
+		return r, err
+	}
+	output, err := p.output(layer)
+	if err != nil {
+		return r, err
+	}
 	items := p.Ports[output].Size
 	if r.eligible, err = filter.check(items); err != nil {
-		return nil, err
+		return r, err
 	}
 	if err := p.checkItems(exclude, items, "items to leave out"); err != nil {
-		return nil, err
+		return r, err
 	}
 	if err := p.prepare(r.rowList); err != nil {
-		return nil, err
+		return r, err
 	}
-	r.shards, r.allowed = p.program.Shards(output), filter.allowed()
+	r.readers = make([]*csr.Reader, 2)
+	r.ranking = p.ranking(output)
+	r.allowed = filter.allowed()
 	r.spec = p.rankingSpec(p.batchRows(r.rowList))
 	r.spec.Follows = p.program
 	if exclude != nil {
@@ -100,9 +113,27 @@ func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filt
 	return r, err
 }
 
+// ranking begins a ranking of the items of an output layer, behind the list that has its hidden values.
+func (p *Predictor) ranking(output int) ranking {
+	scorer := func(b *program.Builder) kernels.Scorer { return b.Shard(output).Scorer }
+	return ranking{items: p.Ports[output].Size, scorer: scorer}
+}
+
+// remember counts copies of weights as held: they stay on the devices between calls.
+func (p *Predictor) remember(parts []program.Part) {
+	for _, part := range parts {
+		part.Held = true
+		if part.Name == "weights" && !slices.Contains(p.held, part) {
+			p.held = append(p.held, part)
+		}
+	}
+}
+
 // rankingSpec begins the specification of a ranking.
 func (p *Predictor) rankingSpec(rows int64) program.Spec {
-	return program.Spec{Ranks: p.Ranks, Rows: rows, Limit: p.limit, Held: p.held, MakeRoom: devices.MakeRoom}
+	spec := p.Base(rows)
+	spec.Held = p.held
+	return spec
 }
 
 // read makes the rows of a dataset those of a slot behind the program's.
@@ -113,8 +144,9 @@ func (r *call) read(slot int, d csr.Source, what string) (f program.Feed, err er
 	}
 	r.used = append(r.used, d)
 	entries := r.entries(d)
-	f = program.Feed{Layer: -1, Name: what, Text: what, Columns: d.Columns(), Entries: func(int64) int64 { return entries }}
-	// Of fewer rows than there are, copying it whole would take longer than copying what is asked for.
+	f = program.Feed{Layer: -1, Name: what, Text: what, Columns: d.Columns()}
+	f.Entries = func(int64) int64 { return entries }
+	// If not all rows are asked for, copying the whole dataset would take longer than copying those.
 	if f.Shared = r.rowList.count < p.Rows(); p.keeping && (p.IsBound(d) || !f.Shared) {
 		f.Keep = func(first, end int64) (*kernels.Data, error) {
 			data, err := p.Resident(d, first, end)
@@ -130,7 +162,7 @@ func (r *call) read(slot int, d csr.Source, what string) (f program.Feed, err er
 	return f, nil
 }
 
-// entries is the most stored entries that a batch has of a dataset.
+// entries is an upper bound on the stored entries that a batch has of a dataset.
 func (r *call) entries(d csr.Source) (n int64) {
 	if r.rowList.count > r.p.planned {
 		return csr.MaxBatchEntries(d, r.p.planned)
@@ -142,23 +174,30 @@ func (r *call) entries(d csr.Source) (n int64) {
 }
 
 func (r *call) close() {
+	defer r.done()
+	if r.list != nil {
+		r.list.Free()
+	}
 	for _, d := range r.used {
 		d.Unuse()
 		r.p.Forget(d)
 	}
-	// The next call may have no such items, and should not hold memory for these.
+	// The next call may not need these batches, and should not hold their memory.
 	for slot := range r.readers {
 		*r.p.step.Sparse[len(r.p.readers)+slot] = kernels.SparseBatch{}
 		r.p.further[slot].Source = nil
 	}
 }
 
-// run finds the k best items of the rows, batch by batch, and calls each, if not nil, when one has begun. Rows for which skip,
-// if not nil, is true are left out.
-func (r *call) run(list *program.Program, skip func(place, row int64) bool, each func(*batch) error) error {
+// run finds the k best items of the rows, batch by batch, and calls each, if not nil, when a batch has begun. It
+// leaves out rows for which skip, if not nil, is true.
+func (r *call) run(skip func(place, row int64) bool, each func(*batch) error) (err error) {
+	if r.list, err = r.program(r.spec); err != nil {
+		return err
+	}
 	b := r.p.cut(r.rowList, r.readers...)
 	b.skip = skip
-	return r.p.batches(list, b, each)
+	return r.p.batches(r.list, b, each)
 }
 
 // checkItems compares a dataset of items to leave out, or of targets, with the bound rows and the items.
@@ -169,33 +208,52 @@ func (p *Predictor) checkItems(d csr.Source, items int64, what string) error {
 	case d.Rows() != p.Rows():
 		return fault.New(fault.InvalidData, "the dataset of %s has %d rows, the ones bound have %d", what, d.Rows(), p.Rows())
 	case d.Columns() != items:
-		return fault.New(fault.InvalidData, "the dataset of %s has %d columns, the output layer has %d units", what, d.Columns(), items)
+		return fault.New(fault.InvalidData, "the dataset of %s has %d columns, the output layer has %d units",
+			what, d.Columns(), items)
 	}
 	return nil
 }
 
-// Recommend writes the k best items of each row, see dsstne_predictor_recommend. An empty layer is the only output layer.
+// Recommend writes the k best items of each row, see dsstne_predictor_recommend. An empty layer is the only output
+// layer.
 func (p *Predictor) Recommend(layer string, rows []int64, exclude csr.Source, filter Filter, k int64, ids []int32,
 	scores []float32) error {
-	done, err := p.begin()
-	if err != nil {
-		return err
-	}
-	defer done()
 	r, err := p.newCall(layer, rows, exclude, filter)
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	r.k = k
-	list, err := r.program(r.spec)
-	if err != nil {
-		return err
-	}
-	defer list.Free()
-	return r.run(list, nil, func(b *batch) error {
+	return r.run(nil, func(b *batch) error {
 		n := int64(len(b.rows))
 		from, to := b.places[0]*k, (b.places[0]+n)*k
 		return r.best(n, ids[from:to], scores[from:to])
 	})
+}
+
+// Plan describes the memory and the operations of recommending k items of an output layer (empty: the only one), as
+// JSON. It allocates nothing. For inputs without a dataset it counts the largest batches, without entries.
+func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
+	output, err := p.output(layer)
+	if err != nil {
+		return nil, err
+	}
+	rows := p.batchSize
+	if p.Rows() >= 0 {
+		rows = max(1, min(rows, p.Rows()))
+	}
+	forward, err := program.Draft(p.Draft(rows, nil, false))
+	if err != nil {
+		return nil, err
+	}
+	r, ranking := p.ranking(output), p.rankingSpec(rows)
+	r.k, ranking.Held, ranking.Follows = k, forward.Plan.Parts, forward
+	if err := r.specify(&ranking); err != nil {
+		return nil, err
+	}
+	plan, err := program.Describe(ranking)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(plan)
 }

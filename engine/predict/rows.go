@@ -1,6 +1,9 @@
 package predict
 
 import (
+	"cmp"
+	"slices"
+
 	"dsstne/engine/csr"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
@@ -30,14 +33,16 @@ func (p *Predictor) listed(rows []int64) (rowList, error) {
 	}
 	for n, row := range rows {
 		if row < 0 || row >= p.Rows() {
-			return rowList{}, fault.New(fault.InvalidArgument, "rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.Rows()-1)
+			return rowList{}, fault.New(fault.InvalidArgument,
+				"rows[%d] is %d; the bound datasets have rows 0 to %d", n, row, p.Rows()-1)
 		}
 	}
 	return rowList{chosen: rows, count: int64(len(rows))}, nil
 }
 
-// batch is the rows of a call that are computed together, and goes on to the next ones. It has at most the rows, and from
-// each dataset the stored entries, that memory is planned for; the entries could be more where the caller repeats rows.
+// batch is the rows of a call that are computed together, and goes on to the next ones. It has at most the rows, and
+// from each dataset the stored entries, that memory is planned for; the entries could be more where the caller repeats
+// rows.
 type batch struct {
 	rows   []int64
 	places []int64 // of the rows in the caller's list
@@ -52,9 +57,8 @@ type batch struct {
 
 // cut begins at the start of a list of rows; further is read beside the bound datasets.
 func (p *Predictor) cut(list rowList, further ...*csr.Reader) *batch {
-	b := &batch{list: list, most: p.batchRows(list), readers: append(p.readers[:len(p.readers):len(p.readers)], further...)}
-	b.entries = make([]int64, len(b.readers))
-	return b
+	readers := slices.Concat(p.readers, further)
+	return &batch{list: list, most: p.batchRows(list), readers: readers, entries: make([]int64, len(readers))}
 }
 
 // batchRows is the size of the largest batch of a list.
@@ -91,13 +95,13 @@ func (b *batch) fits(row int64) bool {
 	return true
 }
 
-// batches runs a list for the rows, batch by batch, and calls each, if not nil, when one has begun: each waits for it, in order
-// to read the results. Without it the next batch is made while the device computes. At the end nothing is under way.
+// batches runs a list for the rows, batch by batch, and calls each, if not nil, when one has begun: each waits for it,
+// in order to read the results. Without it the next batch is made while the device computes. At the end nothing is
+// under way.
 func (p *Predictor) batches(list *program.Program, b *batch, each func(*batch) error) (err error) {
 	defer func() {
-		if _, failure := list.Settle(0); err == nil {
-			err = failure
-		}
+		_, failure := list.Settle(0)
+		err = cmp.Or(err, failure)
 	}()
 	for b.advance() {
 		if p.cancelled.Load() {

@@ -108,7 +108,8 @@ func TestAllRowsAreNotListedInMemory(t *testing.T) {
 
 func TestACutOffBeyondTheItemsCountsTheMissingRanksAsNoHits(t *testing.T) {
 	p, data := opened(t, "", "")
-	result, err := p.Evaluate("", data, nil, nil, predict.Filter{}, []string{"recall@1000000000", "precision@1000000000", "recall@130"}, nil)
+	result, err := p.Evaluate("", data, nil, nil, predict.Filter{}, []string{"recall@1000000000", "precision@1000000000",
+		"recall@130"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1.0, result.Values[0])
 	require.InEpsilon(t, 6e-9, result.Values[1], 1e-9, "each row has 6 targets")

@@ -1,27 +1,30 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"dsstne/engine/csr"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
-// Batches of a device with memory of its own are made there, out of datasets that it keeps, where these fit beside everything
-// else; the others are made on the host and copied step by step.
+// A device with memory of its own makes batches there, out of datasets that it keeps, where these fit beside everything
+// else. The host makes the other batches, and they are copied step by step.
 
-// Feed is what a slot's batches are made of: a dataset and how it is read.
+// Feed is a dataset that a slot's batches are made of, and how it is read.
 type Feed struct {
 	Layer   int    // that it feeds, -1 for none
 	Name    string // of the layer, or what its items are
 	Text    string // what Name is in sentences
 	Columns int64
-	// Entries is the most stored entries that a batch of so many rows has.
+	// Entries is an upper bound on the stored entries of a batch with the given number of rows.
 	Entries func(rows int64) int64
-	// Keep describes columns first .. end for devices that keep them, the same of the same dataset; nil: batches are made on the host.
+	// Keep describes columns first .. end for devices that keep them; equal columns of a dataset have one description.
+	// Nil: the host makes the batches.
 	Keep func(first, end int64) (*kernels.Data, error)
-	// Shared: devices use what they keep for others, and keep nothing for this.
+	// Shared: devices use what they keep for others, and keep nothing for this feed.
 	Shared bool
 	// FirstRank: only the first rank needs it, with all columns.
 	FirstRank bool
@@ -34,21 +37,20 @@ type Feed struct {
 
 // source is where the batches of a slot come from.
 type source struct {
-	feed  Feed
-	made  *kernels.SparseBatch // by the device; nil: they come from the host
-	share *batchShare          // the rank's share of a batch from the host; nil: all of it
-	slot  int
+	feed      Feed
+	assembled *kernels.SparseBatch // by the device; nil: the host makes the batches
+	share     *batchShare          // the rank's share of a batch from the host; nil: all of it
+	slot      int
 }
 
-// batchShare is the share that a rank has of a batch: some columns of all its rows, or some of its rows.
+// batchShare is a rank's share of a batch: some columns of all its rows, or some of its rows.
 type batchShare struct {
-	feed     *Feed
-	first    int64 // of the columns
-	end      int64
-	rows     *rowShare // not nil: some rows, all columns
-	rowsOnly bool      // without the order by item
-	none     bool      // the rank needs nothing of it
-	out      kernels.SparseBatch
+	feed       *Feed
+	first, end int64     // columns
+	rows       *rowShare // not nil: some rows, all columns
+	rowsOnly   bool      // without the order by item
+	none       bool      // the rank needs nothing of the batch
+	out        kernels.SparseBatch
 }
 
 // rowShare is an equal part of each batch's rows.
@@ -63,8 +65,7 @@ func (s *batchShare) String() string {
 	return fmt.Sprintf("Shard %d:%d of the batch of %s[%d]", s.first, s.end, s.feed.Name, s.feed.Columns)
 }
 
-// cut makes the share of a whole batch.
-func (s *batchShare) cut(whole *kernels.SparseBatch, rows int64) *kernels.SparseBatch {
+func (s *batchShare) of(whole *kernels.SparseBatch, rows int64) *kernels.SparseBatch {
 	switch {
 	case s.none:
 	case s.rows != nil:
@@ -78,7 +79,7 @@ func (s *batchShare) cut(whole *kernels.SparseBatch, rows int64) *kernels.Sparse
 	return &s.out
 }
 
-// Batches says, once, what the batches of a step are made of: by slot, behind those of the program that comes first. A feed
+// Batches declares, once, the feeds of a step's batches, by slot, behind those of the program that comes first. A feed
 // without Entries stands for a batch that is not used. rowsOnly: the order by item is not needed.
 func (b *Builder) Batches(rowsOnly bool, feeds ...Feed) {
 	b.noteHeld()
@@ -90,7 +91,7 @@ func (b *Builder) Batches(rowsOnly bool, feeds ...Feed) {
 		b.assemble(&b.part.batches[n], rowsOnly)
 	}
 	for n := range feeds {
-		if s := &b.part.batches[n]; s.made == nil && s.feed.Entries != nil {
+		if s := &b.part.batches[n]; s.assembled == nil && s.feed.Entries != nil {
 			b.fromHost(s, rowsOnly)
 		}
 	}
@@ -102,50 +103,47 @@ func (b *Builder) Batches(rowsOnly bool, feeds ...Feed) {
 			of = "the device's copies for the ranking"
 		}
 		if size > 0 {
-			b.part.memory.note("batch", of, size, false)
+			b.note("batch", of, size, false)
 		}
 	}
 	if b.byRows() {
-		b.gradientBuffer()
+		b.allocGradients()
 	}
 }
 
 // noteHeld adds what exists already to the plan.
 func (b *Builder) noteHeld() {
-	m := b.part.memory
 	if b.first() {
-		m.parts = append(m.parts, b.spec.Held...)
+		b.part.plan = append(b.part.plan, b.spec.Held...)
 	}
 	if b.World() > 1 && b.part.follows == nil {
 		if held := b.part.Communicator.Memory(); held > 0 {
-			m.note("exchange", "the group of devices", held, true)
+			b.note("exchange", "the group of devices", held, true)
 		}
 	}
 }
 
-// FirstSlot is the slot of the first batch.
+// FirstSlot is the slot of the program's first batch.
 func (b *Builder) FirstSlot() int { return b.part.firstSlot }
 
 // columnsOf is the range of a feed's columns that the rank has.
 func (b *Builder) columnsOf(f *Feed) (first, end int64) {
 	switch {
-	case f.Whole:
-		return 0, f.Columns
-	case !f.FirstRank:
+	case !f.FirstRank && !f.Whole:
 		return b.Items(f.Columns)
-	case b.rank > 0:
+	case f.FirstRank && b.rank > 0:
 		return 0, 0
 	}
 	return 0, f.Columns
 }
 
-// Entries is the most stored entries that the rank's part of a slot's batch can have.
+// Entries is an upper bound on the stored entries of the rank's part of a slot's batch.
 func (b *Builder) Entries(slot int) int64 {
 	return b.entriesOf(&b.part.batches[slot-b.part.firstSlot].feed)
 }
 
-// entriesOf are those of the fullest rows, of which there are as many as the rank has of a batch; or all of the batch, unless
-// its items are too few for that.
+// entriesOf is the sum over the fullest rows, as many as the rank can have of a batch. With a part of the items the
+// rank may have all entries of the batch, but no more than its items allow.
 func (b *Builder) entriesOf(f *Feed) int64 {
 	first, end := b.columnsOf(f)
 	rows := b.batch
@@ -155,10 +153,10 @@ func (b *Builder) entriesOf(f *Feed) int64 {
 	return min(f.Entries(rows), b.spec.Rows*(end-first))
 }
 
-// fromHost plans the memory of batches that come from the host: whole ones there, and what each of several ranks has of them,
-// which is an equal part as a rule; the sum over the ranks is exact.
+// fromHost plans the memory of batches that come from the host: whole ones there, and an equal part on each of several
+// ranks. A rank may have more or less than that; the sum over the ranks is exact.
 func (b *Builder) fromHost(s *source, rowsOnly bool) {
-	f, m := &s.feed, b.part.memory
+	f := &s.feed
 	first, end := b.columnsOf(f)
 	several := b.World() > 1
 	if several && (b.byRows() || end-first < f.Columns) {
@@ -168,24 +166,24 @@ func (b *Builder) fromHost(s *source, rowsOnly bool) {
 	}
 	entries := f.Entries(b.batch)
 	if b.first() {
-		whole := Part{Name: "batch", Of: f.Name, Bytes: BatchBytes(b.batch, entries, rowsOnly), Device: HostName(b.device)}
+		where := HostName(b.device)
 		if several {
-			whole.Device = "host"
+			where = "host"
 		}
-		m.parts = append(m.parts, whole)
+		b.Note(Part{Name: "batch", Of: f.Name, Bytes: BatchBytes(b.batch, entries, rowsOnly), Device: where})
 	}
 	if several && !f.FirstRank && !f.Whole {
 		from, to := ShardOf(entries, b.rank, b.World())
-		size := ShardBytes(b.spec.Rows, to-from, rowsOnly)
-		m.parts = append(m.parts, Part{Name: "batch", Of: "a part of " + f.Name, Bytes: size, Device: HostName(b.device)})
+		size := shardBytes(b.spec.Rows, to-from, rowsOnly)
+		b.Note(Part{Name: "batch", Of: "a part of " + f.Name, Bytes: size, Device: HostName(b.device)})
 	}
 	if s.share == nil || !s.share.none {
 		b.entries = append(b.entries, b.entriesOf(f))
 	}
 }
 
-// BatchBytes is the memory of a sparse batch: by row its offset and its sum, by entry 2 words, and to have the order by item
-// too, 4 words of the batch and 6 of the sort.
+// BatchBytes is the memory of a sparse batch: offset and sum of each row, 2 words for each entry and, with the order by
+// item, 4 more words of the batch and 6 of the sort.
 func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
 	words := int64(12)
 	if rowsOnly {
@@ -194,8 +192,8 @@ func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
 	return 4 * (2*rows + words*entries)
 }
 
-// ShardBytes is the memory of a shard of a batch, which shares with it the sums of rows and the entries by item.
-func ShardBytes(rows, entries int64, rowsOnly bool) int64 {
+// shardBytes is the memory of a shard of a batch, which shares with it the sums of rows and the entries by item.
+func shardBytes(rows, entries int64, rowsOnly bool) int64 {
 	words := int64(4)
 	if rowsOnly {
 		words = 2
@@ -203,43 +201,34 @@ func ShardBytes(rows, entries int64, rowsOnly bool) int64 {
 	return 4 * (rows + words*entries)
 }
 
-// keptData is a dataset that a rank's device keeps, for some feeds.
-type keptData struct {
+// residentData is a dataset that a rank's device keeps, for some feeds.
+type residentData struct {
 	data     *kernels.Data
 	bytes    int64
 	feeds    []string // their names
 	resident kernels.Resident
 }
 
-// leaveOnHost leaves the largest dataset that devices were to keep on the host, and notes why; false if there is none.
-func leaveOnHost(host map[string]string, plan *Plan, p *part) bool {
-	largest := int64(0)
-	for _, k := range p.kept {
-		largest = max(largest, k.bytes)
-	}
-	reason := fmt.Sprintf("the data take %s of the device's memory, ", size(largest))
-	left := max(0, plan.Available-plan.fresh(p.Device.Info().Name)+largest)
+// leaveOnHost leaves the largest dataset that devices were to keep on the host, and records why.
+func leaveOnHost(host map[string]string, plan *Plan, p *part) {
+	largest := slices.MaxFunc(p.resident, func(a, b *residentData) int { return cmp.Compare(a.bytes, b.bytes) })
+	reason := fmt.Sprintf("the data take %s of the device's memory, ", size(largest.bytes))
+	left := max(0, plan.Available-plan.fresh(p.Device.Info().Name)+largest.bytes)
 	switch {
 	case plan.Limit > 0 && plan.Bytes > plan.Limit:
 		reason += "and memory_limit is " + size(plan.Limit)
-	case left < largest:
+	case left < largest.bytes:
 		reason += size(left) + " are left beside the other parts"
 	default:
 		reason += "which not every device has left"
 	}
-	for _, k := range p.kept {
-		if k.bytes == largest {
-			for _, name := range k.feeds {
-				host[name] = reason
-			}
-			return true
-		}
+	for _, name := range largest.feeds {
+		host[name] = reason
 	}
-	return false
 }
 
 // keep makes the device keep the data of a feed; nil if they stay on the host.
-func (b *Builder) keep(f *Feed, entries int64) *keptData {
+func (b *Builder) keep(f *Feed, entries int64) *residentData {
 	device, keeps := b.device.(kernels.Keeper)
 	_, stays := b.spec.onHost[f.Name]
 	stays = stays || b.spec.onHost == nil
@@ -252,33 +241,33 @@ func (b *Builder) keep(f *Feed, entries int64) *keptData {
 		b.Fail(err)
 		return nil
 	}
-	for _, k := range b.residentData {
-		if k.data == data {
-			return k
+	same := func(k *residentData) bool { return k.data == data }
+	if b.part.follows != nil {
+		if i := slices.IndexFunc(b.part.follows.resident, same); i >= 0 {
+			return b.part.follows.resident[i]
 		}
 	}
-	for _, k := range b.part.kept {
-		if k.data == data {
-			k.feeds = append(k.feeds, f.Name)
-			return k
-		}
+	if i := slices.IndexFunc(b.part.resident, same); i >= 0 {
+		k := b.part.resident[i]
+		k.feeds = append(k.feeds, f.Name)
+		return k
 	}
 	if f.Shared {
 		return nil
 	}
-	k := &keptData{data: data, bytes: device.KeepSize(data), feeds: []string{f.Name}}
-	b.part.memory.note("data", "the device's copy of "+f.Text, k.bytes, false)
-	if !b.part.memory.dry {
+	k := &residentData{data: data, bytes: device.KeepSize(data), feeds: []string{f.Name}}
+	b.note("data", "the device's copy of "+f.Text, k.bytes, false)
+	if !b.dry {
 		if k.resident, err = device.Keep(data); err != nil {
 			b.Fail(fault.Wrap(err, "%s", f.Text))
 			return nil
 		}
 	}
-	b.part.kept = append(b.part.kept, k)
+	b.part.resident = append(b.part.resident, k)
 	return k
 }
 
-// assemble puts the making of a slot's batches at the end of the list, if the device makes them.
+// assemble adds the operation that makes a slot's batches, if the device makes them.
 func (b *Builder) assemble(s *source, rowsOnly bool) {
 	f := &s.feed
 	if f.Entries == nil {
@@ -289,7 +278,7 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 	if k == nil {
 		if reason := b.spec.onHost[f.Name]; reason != "" {
 			note := fmt.Sprintf("Copy the batch of %s[%d] from the host: %s", f.Name, f.Columns, reason)
-			b.part.notes = append(b.part.notes, note)
+			b.part.planNotes = append(b.part.planNotes, note)
 		}
 		return
 	}
@@ -302,41 +291,30 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 	}
 	op.Batch = b.Alloc("batch", f.Name, op.Places.Total)
 	b.AddWith(&op.Workspace, op, op)
-	s.made = &kernels.SparseBatch{Columns: k.data.Columns, Kept: op.Batch}
+	s.assembled = &kernels.SparseBatch{Columns: k.data.Columns, Kept: op.Batch}
 }
 
-// Makes reports whether the devices make the batches of a slot, out of the rows in Step.Order: all of them do or none.
+// Makes reports whether the devices make the batches of a slot, from the rows in Step.Order: all devices do or none.
 func (p *Program) Makes(slot int) bool {
 	part := p.parts[0]
 	for slot < part.firstSlot {
 		part = part.follows
 	}
-	return part.batches[slot-part.firstSlot].made != nil
+	return part.batches[slot-part.firstSlot].assembled != nil
 }
 
-// ownBatches are the batches of a step as the rank sees them: those that its device makes, its shares of whole ones, and others
-// as they are.
-func (p *part) ownBatches(list []*kernels.SparseBatch, step *kernels.Step) []*kernels.SparseBatch {
+// shares replaces batches of a step by those of the rank: batches that its device makes, and its shares of whole ones.
+func (p *part) shares(list []*kernels.SparseBatch, step *kernels.Step) []*kernels.SparseBatch {
 	if p.follows != nil {
-		list = p.follows.ownBatches(list, step)
+		list = p.follows.shares(list, step)
 	}
 	for n := range p.batches {
 		switch s := &p.batches[n]; {
-		case s.made != nil:
-			list[s.slot] = s.made
+		case s.assembled != nil:
+			list[s.slot] = s.assembled
 		case s.share != nil:
-			list[s.slot] = s.share.cut(step.Sparse[s.slot], step.Rows)
+			list[s.slot] = s.share.of(step.Sparse[s.slot], step.Rows)
 		}
 	}
 	return list
-}
-
-// freeData gives the datasets back that the device keeps.
-func (p *part) freeData() {
-	for _, k := range p.kept {
-		if k.resident != nil {
-			k.resident.Free()
-		}
-	}
-	p.kept = nil
 }

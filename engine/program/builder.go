@@ -1,11 +1,12 @@
 package program
 
 import (
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
-// Builder collects the operations of one rank, and the memory they work in. The first failure ends the building; until a
-// Computation returns, what it is given may be nil: buffers are nil in a dry run, too.
+// Builder collects the operations of one rank, and the memory they work in. After a failure, and in a dry run, the
+// buffers that it hands out are nil.
 type Builder struct {
 	spec   Spec
 	batch  int64 // rows of the largest whole batch; spec.Rows are the most that the rank has of one
@@ -13,17 +14,18 @@ type Builder struct {
 	part   *part
 	err    error
 	device kernels.Device
+	dry    bool // only counts
 
-	tensors   []Tensor
-	weights   map[string]*weight
-	order     []*weight // as they were bound
-	gradients gradients
+	tensors      []Tensor
+	weights      map[string]*weight
+	order        []*weight      // as they were bound
+	gradients    kernels.Buffer // of all weights, in data-parallel training
+	gradientSize int64
 
-	scratch      []*kernels.Buffer // who wants the shared workspace
-	scratchSize  int64
-	unconfirmed  bool        // operations have used numbers from other ranks since the last Agree
-	entries      []int64     // by slot: of the batches that come from the host
-	residentData []*keptData // datasets that the device keeps for the list that comes first
+	scratch     []*kernels.Buffer // who wants the shared workspace
+	scratchSize int64
+	unconfirmed bool    // operations have used numbers from other ranks since the last Agree
+	entries     []int64 // by slot: of the batches that come from the host
 }
 
 func newBuilder(spec Spec, local int, dry bool) *Builder {
@@ -33,16 +35,15 @@ func newBuilder(spec Spec, local int, dry bool) *Builder {
 	}
 	device := spec.Ranks[local].Device
 	b := &Builder{
-		spec: spec, batch: batch, rank: rank, device: device, weights: map[string]*weight{},
+		spec: spec, batch: batch, rank: rank, device: device, dry: dry, weights: map[string]*weight{},
 		part: &part{
 			Rank: spec.Ranks[local], rows: spec.Rows, hidden: map[int]kernels.Buffer{}, shard: map[int]Shard{},
-			first: map[string]int64{}, memory: &memory{device: device, dry: dry},
+			first: map[string]int64{},
 		},
 	}
 	if before := spec.Follows; before != nil {
 		b.part.follows = before.parts[local]
 		b.part.firstSlot = b.part.follows.firstSlot + len(b.part.follows.batches)
-		b.residentData = b.part.follows.kept
 		b.entries = append(b.entries, b.part.follows.step.Entries...)
 	}
 	if b.byRows() {
@@ -60,7 +61,7 @@ func (b *Builder) build() error {
 	for _, list := range []*kernels.List{&p.begin, &p.step, &p.flush} {
 		list.Sections = append(list.Sections, kernels.Section{Rows: b.spec.Rows})
 	}
-	b.spec.Computation.Build(b)
+	b.spec.Computation(b)
 	if b.byRows() {
 		b.exchangeGradients()
 	}
@@ -108,8 +109,8 @@ func (b *Builder) Items(n int64) (first, end int64) {
 // Add adds an operation to the list of a step.
 func (b *Builder) Add(op kernels.Op) { add(&b.part.step, op) }
 
-// AddWith is Add of an operation that needs scratch memory, which all operations of a program share. sized is what the device
-// knows the operation by.
+// AddWith is Add of an operation that needs scratch memory, which all operations of a program share. The device takes
+// the size of that memory from sized.
 func (b *Builder) AddWith(workspace *kernels.Buffer, sized any, ops ...kernels.Op) {
 	b.Scratch(workspace, sized)
 	for _, op := range ops {
@@ -130,8 +131,16 @@ func (b *Builder) Alloc(name, of string, n int64) kernels.Buffer {
 	if b.err != nil {
 		return nil
 	}
-	buffer, err := b.part.memory.alloc(name, of, n)
-	b.Fail(err)
+	b.note(name, of, 4*n, false)
+	if b.dry {
+		return nil
+	}
+	buffer, err := b.device.Alloc(n)
+	if err != nil {
+		b.Fail(fault.Wrap(err, "%s of %s", name, of))
+		return nil
+	}
+	b.part.buffers = append(b.part.buffers, buffer)
 	return buffer
 }
 
@@ -145,7 +154,11 @@ func (b *Builder) Constants(name string, n int64, numbers func() []float32) kern
 }
 
 // Note adds memory to the plan that is allocated elsewhere.
-func (b *Builder) Note(part Part) { b.part.memory.parts = append(b.part.memory.parts, part) }
+func (b *Builder) Note(part Part) { b.part.plan = append(b.part.plan, part) }
+
+func (b *Builder) note(name, of string, bytes int64, held bool) {
+	b.Note(Part{Name: name, Of: of, Bytes: bytes, Device: b.device.Info().Name, Held: held})
+}
 
 // Fail ends the building, if there is an error.
 func (b *Builder) Fail(err error) {
@@ -163,8 +176,14 @@ func (b *Builder) Hidden(layer int, value kernels.Buffer) { b.part.hidden[layer]
 // Output says how an output layer scores the rank's items, for Program.Shards.
 func (b *Builder) Output(layer int, shard Shard) { b.part.shard[layer] = shard }
 
-// Shard is what Output has said.
-func (b *Builder) Shard(layer int) Shard { return b.part.shard[layer] }
+// Shard is what Output has said, in this program or in the one that comes first.
+func (b *Builder) Shard(layer int) Shard {
+	shard, here := b.part.shard[layer]
+	if !here && b.part.follows != nil {
+		shard = b.part.follows.shard[layer]
+	}
+	return shard
+}
 
 // AllReduce sums a [B, units] buffer over the ranks.
 func (b *Builder) AllReduce(what string, buffer kernels.Buffer, units int64) {
@@ -180,8 +199,8 @@ func (b *Builder) AllGather(what, name, of string, part kernels.Buffer, n int64)
 	return all
 }
 
-// Agree comes before the operations that change weights by numbers from other ranks: no weight is changed by the sums of a step
-// that has failed on one of them. Replay needs none, since it takes nothing from others.
+// Agree comes before operations that change weights by numbers from other ranks: the sums of a step that has failed on
+// one rank change no weight. Replay needs none, since it takes nothing from other ranks.
 func (b *Builder) Agree() {
 	if b.unconfirmed {
 		b.Add(kernels.Agree{})
@@ -193,21 +212,6 @@ func (b *Builder) Agree() {
 type Shard struct {
 	kernels.Scorer
 	First int64 // the first of its items
-}
-
-// ShardsOf cuts a weight that lies in the host's memory by rows, to rank them on several devices.
-func ShardsOf(w *kernels.Weights, ranks int) []Shard {
-	list := make([]Shard, ranks)
-	for rank := range list {
-		first, end := ShardOf(w.Rows, rank, ranks)
-		rows := *w
-		rows.Rows = end - first
-		rows.Value = w.Value.Slice(first*w.Columns, rows.Rows*w.Columns)
-		source := kernels.OutputSource{Weight: &rows}
-		scorer := kernels.Scorer{Items: rows.Rows, Sources: []kernels.OutputSource{source}}
-		list[rank] = Shard{Scorer: scorer, First: first}
-	}
-	return list
 }
 
 // ShardOf cuts rows, or items, as equally as can be: shards differ by one row at most, and are empty where there are

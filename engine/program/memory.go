@@ -1,8 +1,9 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"dsstne/internal/fault"
@@ -30,50 +31,17 @@ type Plan struct {
 	Devices []kernels.DeviceInfo `json:"devices"`
 }
 
-// memory hands out buffers and keeps the list of parts; a dry one only counts.
-type memory struct {
-	device  kernels.Device
-	dry     bool
-	parts   []Part
-	buffers []kernels.Buffer
-}
-
-// note puts memory into the plan that is allocated elsewhere.
-func (m *memory) note(name, of string, bytes int64, held bool) {
-	m.parts = append(m.parts, Part{Name: name, Of: of, Bytes: bytes, Device: m.device.Info().Name, Held: held})
-}
-
-func (m *memory) alloc(name, of string, elements int64) (kernels.Buffer, error) {
-	m.note(name, of, 4*elements, false)
-	if m.dry {
-		return nil, nil
-	}
-	b, err := m.device.Alloc(elements)
-	if err != nil {
-		return nil, fault.Wrap(err, "%s of %s", name, of)
-	}
-	m.buffers = append(m.buffers, b)
-	return b, nil
-}
-
 // aligned rounds a number of elements up, so that what follows begins where vectors of any device may.
 func aligned(elements int64) int64 { return (elements + 63) / 64 * 64 }
 
-// answers is the error of a device that does not.
-func (m *memory) answers() error {
-	for _, b := range m.buffers {
+// answers is the error of a device that has stopped answering.
+func (p *part) answers() error {
+	for _, b := range p.buffers {
 		if b.Len() > 0 {
-			return m.device.Read(b, 0, make([]float32, 1))
+			return p.Device.Read(b, 0, make([]float32, 1))
 		}
 	}
 	return nil
-}
-
-func (m *memory) free() {
-	for _, b := range m.buffers {
-		b.Free()
-	}
-	m.buffers = nil
 }
 
 // Explain adds what memory is wanted for to an error that says that some was refused, though the plan had fitted.
@@ -84,8 +52,8 @@ func (p *Plan) Explain(err error) error {
 	return &fault.Error{Kind: fault.OutOfMemory, Message: err.Error() + ". " + p.summary() + ". " + p.remedy(), Cause: err}
 }
 
-// Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or those of them that do not exist yet exceed what
-// the devices could still give: for memory that calls take beside a program. See Spec for makeRoom.
+// Fits is fault.OutOfMemory if the parts exceed limit bytes (0 = no limit), or if the parts that do not exist yet
+// exceed what the devices have available. It is for memory beside a program's. See Spec for makeRoom.
 func Fits(ranks []kernels.Rank, limit int64, parts []Part, makeRoom func() bool) error {
 	plan := &Plan{Parts: parts, Limit: limit}
 	for _, part := range parts {
@@ -94,8 +62,8 @@ func Fits(ranks []kernels.Rank, limit int64, parts []Part, makeRoom func() bool)
 	return plan.fits(ranks, makeRoom)
 }
 
-// fits compares the plan with the limit (all parts) and with what is available (the parts that do not exist yet): in the
-// host's memory, which all devices that reach it share, or in that of each device that has its own.
+// fits compares all parts with the limit, and the parts that do not exist yet with the available memory: that of the
+// host, which all devices that reach it share, or that of each device with its own.
 func (p *Plan) fits(ranks []kernels.Rank, makeRoom func() bool) error {
 	if p.Limit > 0 && p.Bytes > p.Limit {
 		return fault.New(fault.OutOfMemory, "this needs %s, memory_limit is %s; nothing was allocated. %s. %s",
@@ -113,7 +81,7 @@ func (p *Plan) fits(ranks []kernels.Rank, makeRoom func() bool) error {
 	return nil
 }
 
-// available looks how much there is only if that can matter: looking takes longer than many a call.
+// available asks for the available memory only if it can matter: asking takes longer than many calls.
 func (p *Plan) available(name string, device kernels.Device, makeRoom func() bool) error {
 	const small = 1 << 24
 	fresh := p.fresh(name)
@@ -154,7 +122,8 @@ func (p *Plan) fresh(device string) (bytes int64) {
 func (p *Plan) remedy() string {
 	for _, part := range p.Parts {
 		if part.Name == "optimizer state" {
-			return "Smaller: batch_size, hidden, an optimizer with less state (adam keeps 2 numbers a weight, momentum 1, sgd 0), tied=True"
+			return "Smaller: batch_size, hidden, an optimizer with less state (adam keeps 2 numbers a weight, momentum 1, " +
+				"sgd 0), tied=True"
 		}
 	}
 	return "Smaller: batch_size, hidden, tied=True"
@@ -172,7 +141,7 @@ func (p *Plan) summary() string {
 		}
 		total[part.Name] += part.Bytes
 	}
-	sort.SliceStable(names, func(a, b int) bool { return total[names[a]] > total[names[b]] })
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(total[b], total[a]) })
 	for i, name := range names {
 		names[i] = name + " " + size(total[name])
 	}

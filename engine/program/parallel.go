@@ -5,9 +5,9 @@ import "dsstne/kernels"
 // Parallel is how several devices train one model.
 type Parallel int
 
-// Auto is the one of the others that exchanges fewer numbers in a step. With Model each device has a shard of the items and of
-// the weights that face them; they exchange sums of hidden layers. With Data each has all weights and a part of each
-// batch's rows; they exchange gradients.
+// Auto chooses the way that exchanges fewer numbers in a step. With Model each device has a shard of the items and of
+// the weights that face them, and devices exchange sums of hidden layers. With Data each device has all weights and a
+// part of each batch's rows, and devices exchange gradients.
 const (
 	Auto Parallel = iota
 	Model
@@ -19,8 +19,8 @@ var ParallelWords = []string{"auto", "model", "data"}
 
 func (p Parallel) String() string { return ParallelWords[p] }
 
-// parallel decides. It follows from the shapes alone, as all bits do. Whatever is trained in the data-parallel way by choice
-// has fewer weights than a batch has hidden values, so that the copies on all devices are small.
+// parallel decides, from the shapes alone, since the bits of a result follow from them. A model that it trains in the
+// data-parallel way has fewer weights than a batch has hidden values, so that the copies on all devices are small.
 func (s Spec) parallel() (Parallel, error) {
 	switch {
 	case s.world() == 1 || s.Training == nil:
@@ -40,8 +40,8 @@ func (s Spec) parallel() (Parallel, error) {
 	return Model, nil
 }
 
-// exchanged counts the numbers that the ranks add up in a step; an all-gather of n numbers from each of N ranks moves as many as
-// an all-reduce of n N / 2.
+// exchanged counts the numbers that the ranks add up in a step; an all-gather of n numbers from each of N ranks moves
+// as many as an all-reduce of n N / 2.
 func exchanged(sections []kernels.Section, rows, world int64) (n int64) {
 	for _, section := range sections {
 		for _, op := range section.Ops {

@@ -5,8 +5,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Ranks in other processes have models of their own. A process learns from them what it reports and what it keeps: the loss of
-// a step, and at the end of a run the rows of every weight that is sharded.
+// Ranks in other processes have models of their own. A process gets from them the loss of a step, which it reports,
+// and at the end of a run the rows of every sharded weight, which it keeps.
 
 // shareAcrossProcesses adds the operations for that.
 func (b *Builder) shareAcrossProcesses() {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ type pipe struct {
 // exchange sends numbers and receives as many.
 func (p *pipe) exchange(send []float32) ([]float32, error) {
 	sent := make(chan error, 1)
+	send = slices.Clone(send) // the caller may free it while the other process ends
 	go func() {
 		defer func() { _ = recover() }()
 		sent <- binary.Write(p.out, binary.LittleEndian, send)

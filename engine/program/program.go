@@ -1,6 +1,8 @@
 package program
 
 import (
+	"cmp"
+
 	"dsstne/kernels"
 )
 
@@ -15,8 +17,8 @@ type Spec struct {
 	// Follows is the program whose list comes first in a step, nil for none.
 	Follows *Program
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
-	Copies  Copies                                    // devices' copies of weights, owned by the caller; nil: by the program
-	Held    []Part                                    // for the plan: the bound datasets, and private copies that the caller makes of shared weights
+	Copies  Copies                                    // copies of weights that the caller owns; nil: the program does
+	Held    []Part                                    // for the plan: memory that the caller has taken or will take
 	Limit   int64                                     // memory_limit in bytes, 0 = none
 	// MakeRoom frees memory that nobody uses at the moment, and reports whether there was any. It may be nil.
 	MakeRoom func() bool
@@ -31,11 +33,8 @@ type Training struct {
 	Optimizer kernels.Optimizer
 }
 
-// Computation lists operations.
-type Computation interface {
-	// Build adds the operations of one rank, and everything that they need. It may be called several times.
-	Build(*Builder)
-}
+// Computation adds the operations of one rank, and everything that they need. It may be called several times.
+type Computation func(*Builder)
 
 // Copies are copies of a model's weights in the memory of devices that do not reach the model's own.
 type Copies interface {
@@ -59,7 +58,7 @@ type Program struct {
 
 // Draft plans without allocating: what it returns has a plan, and cannot run. Other drafts may follow it.
 func Draft(spec Spec) (*Program, error) {
-	_, p, err := placed(spec)
+	_, p, err := drafted(spec)
 	return p, err
 }
 
@@ -85,7 +84,7 @@ func Describe(spec Spec) (*Plan, error) {
 
 // Build plans, compares the plan with the memory there is, allocates and binds.
 func Build(spec Spec) (*Program, error) {
-	spec, dry, err := placed(spec)
+	spec, dry, err := drafted(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +98,9 @@ func Build(spec Spec) (*Program, error) {
 	return p, dry.Plan.Explain(err)
 }
 
-// placed decides how ranks train and which data devices keep, and returns the dry program for that. Where not all data fit, the
-// largest dataset stays on the host, and so on.
-func placed(spec Spec) (Spec, *Program, error) {
+// drafted decides how ranks train and which data devices keep, and returns the dry program for that. While the data do
+// not fit, it leaves the largest dataset on the host.
+func drafted(spec Spec) (Spec, *Program, error) {
 	spec.onHost = map[string]string{}
 	var err error
 	if spec.Parallel, err = spec.parallel(); err != nil {
@@ -112,10 +111,10 @@ func placed(spec Spec) (Spec, *Program, error) {
 		if err != nil {
 			return spec, nil, err
 		}
-		if len(dry.parts[0].kept) == 0 || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil ||
-			!leaveOnHost(spec.onHost, &dry.Plan, dry.parts[0]) {
+		if len(dry.parts[0].resident) == 0 || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil {
 			return spec, dry, nil
 		}
+		leaveOnHost(spec.onHost, &dry.Plan, dry.parts[0])
 	}
 }
 
@@ -142,13 +141,13 @@ func (p *Program) describe(spec Spec) {
 		plan.Parallel = spec.Parallel.String()
 	}
 	for _, part := range p.parts {
-		plan.Parts = append(plan.Parts, part.memory.parts...)
+		plan.Parts = append(plan.Parts, part.plan...)
 		where := ""
 		if len(p.parts) > 1 {
 			where = part.Device.Info().Name + ": "
 		}
 		plan.list(where+"at the start of a run: ", part.begin)
-		for _, note := range part.notes {
+		for _, note := range part.planNotes {
 			plan.Operations = append(plan.Operations, where+note)
 		}
 		for _, b := range part.batches {
@@ -169,8 +168,8 @@ func (p *Program) Begin(step *kernels.Step) error {
 	return p.once(func(part *part) error { return part.run(&part.begin, step) })
 }
 
-// Run begins a step by walking the lists once; Settle reports its outcome, also after an error: that may have ended steps that
-// were under way.
+// Run begins a step by walking the lists once. Settle reports its outcome, also after an error, which may have ended
+// steps that were under way.
 func (p *Program) Run(step *kernels.Step) error {
 	err := p.each(func(p *part) error { return p.runStep(step) })
 	if len(p.parts) > 1 {
@@ -188,10 +187,8 @@ func (p *Program) Flush(step *kernels.Step) error {
 func (p *Program) once(work func(*part) error) error {
 	p.broken = nil
 	err := p.each(work)
-	if _, failure := p.Settle(0); err == nil {
-		err = failure
-	}
-	return err
+	_, failure := p.Settle(0)
+	return cmp.Or(err, failure)
 }
 
 // each does something on all ranks at the same time.
@@ -227,8 +224,15 @@ func (p *Program) Shards(layer int) []Shard {
 func (p *Program) Free() {
 	for _, part := range p.parts {
 		part.step.Free()
-		part.freeData()
-		part.memory.free()
+		for _, k := range part.resident {
+			if k.resident != nil {
+				k.resident.Free()
+			}
+		}
+		for _, b := range part.buffers {
+			b.Free()
+		}
+		part.resident, part.buffers = nil, nil
 	}
 	p.team.Close()
 }

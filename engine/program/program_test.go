@@ -11,7 +11,6 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/model"
-	"dsstne/engine/network"
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -45,13 +44,14 @@ func open(t *testing.T, backend string) *counting {
 }
 
 // computation is that of a model's network, fed by batches with so many entries in a row.
-func computation(m *model.Model, each int64) network.Computation {
-	return network.Computation{Network: m.Network(), Bind: func(f *program.Feed) {
+func computation(m *model.Model, each int64) program.Computation {
+	return m.Network().Computation(func(f *program.Feed) {
 		f.Entries = func(rows int64) int64 { return each * rows }
-	}}
+	})
 }
 
-func specOf(t *testing.T, device kernels.Device, definition string, items, rows int64, optimizer kernels.OptimizerKind) program.Spec {
+func specOf(t *testing.T, device kernels.Device, definition string, items, rows int64,
+	optimizer kernels.OptimizerKind) program.Spec {
 	sizes := map[string]int64{"input": items, "output": items}
 	if definition == wide { // has all its sizes
 		sizes = nil
@@ -82,7 +82,8 @@ func fresh(p *program.Plan, except ...string) (bytes int64) {
 
 func TestThePlanIsWhatIsAllocated(t *testing.T) {
 	for _, definition := range []string{
-		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.2`),
+		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid",
+			`, "shared": "hidden1.weight", "temperature": 0.2`),
 	} {
 		device := open(t, "cpu")
 		p, err := program.Build(specOf(t, device, definition, 500, 64, kernels.Adam))
@@ -94,7 +95,8 @@ func TestThePlanIsWhatIsAllocated(t *testing.T) {
 
 func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 	for _, definition := range []string{
-		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.2`),
+		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid",
+			`, "shared": "hidden1.weight", "temperature": 0.2`),
 	} {
 		const ranks = 4
 		one := open(t, "cpu")
@@ -122,7 +124,8 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 		for _, r := range spec.Ranks {
 			require.Equal(t, planned[r.Device.Info().Name], r.Device.(*counting).bytes)
 		}
-		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the bias of 16 units.
+		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the bias of 16
+		// units.
 		for _, name := range []string{"weights", "optimizer state", "steps of last updates"} {
 			total := func(plan *program.Plan) (bytes int64) {
 				for _, part := range plan.Parts {
@@ -170,20 +173,25 @@ func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *te
 	spec.Limit = 1 << 20
 	_, err := program.Build(spec)
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
-	require.ErrorContains(t, err, "memory_limit is 1.05 MB; nothing was allocated. Parts: optimizer state 26.4 MB, weights 13.2 MB")
+	require.ErrorContains(t, err, "memory_limit is 1.05 MB; nothing was allocated. Parts: optimizer state 26.4 MB, "+
+		"weights 13.2 MB")
 	require.Zero(t, device.bytes)
 }
 
 func TestMemoryBesideAProgramCountsTowardsTheLimit(t *testing.T) {
 	device := open(t, "cpu")
 	held := program.Part{Name: "weights", Bytes: 600, Held: true}
-	require.NoError(t, program.Fits([]kernels.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 400}}, nil))
+	require.NoError(t, program.Fits([]kernels.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace",
+		Bytes: 400}}, nil))
 	err := program.Fits([]kernels.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace", Bytes: 401}}, nil)
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
-	require.ErrorContains(t, err, "needs 1 kB, memory_limit is 1 kB; nothing was allocated. Parts: weights 600 B, workspace 401 B")
+	require.ErrorContains(t, err, "needs 1 kB, memory_limit is 1 kB; nothing was allocated. Parts: weights 600 B, "+
+		"workspace 401 B")
 	require.NotContains(t, err.Error(), "optimizer")
-	require.Equal(t, fault.OutOfMemory, fault.KindOf(program.Fits([]kernels.Rank{{Device: device}}, 0, []program.Part{{Name: "workspace", Bytes: 1 << 60}}, nil)))
-	require.NoError(t, program.Fits([]kernels.Rank{{Device: device}}, 0, []program.Part{{Name: "weights", Bytes: 1 << 60, Held: true}}, nil))
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(program.Fits([]kernels.Rank{{Device: device}}, 0,
+		[]program.Part{{Name: "workspace", Bytes: 1 << 60}}, nil)))
+	require.NoError(t, program.Fits([]kernels.Rank{{Device: device}}, 0, []program.Part{{Name: "weights", Bytes: 1 << 60,
+		Held: true}}, nil))
 }
 
 // apart is a device with memory of its own.
@@ -201,7 +209,8 @@ func (a apart) StepSize(int64, []int64) int64 { return 0 }
 
 func TestMemoryOfDevicesThatHaveTheirOwnIsCountedForEach(t *testing.T) {
 	const much = 1 << 30
-	ranks := []kernels.Rank{{Device: apart{name: "a:0", available: much}}, {Device: apart{name: "a:1", available: 2 * much}}}
+	ranks := []kernels.Rank{{Device: apart{name: "a:0", available: much}}, {Device: apart{name: "a:1",
+		available: 2 * much}}}
 	parts := []program.Part{
 		{Name: "weights", Bytes: much, Device: "a:0"}, {Name: "weights", Bytes: 2 * much, Device: "a:1"},
 		{Name: "batch", Bytes: 5 * much, Device: "host"},
@@ -242,7 +251,8 @@ func TestABatchTakesWhatIsPlannedForIt(t *testing.T) {
 		reader := csr.Reader{Source: m, RowsOnly: rowsOnly}
 		require.NoError(t, reader.Batch(list, 0, false, &kernels.SparseBatch{}))
 		runtime.ReadMemStats(&after)
-		require.InEpsilon(t, program.BatchBytes(rows, m.Statistics().NonZeros, rowsOnly), after.TotalAlloc-before.TotalAlloc, 0.1)
+		require.InEpsilon(t, program.BatchBytes(rows, m.Statistics().NonZeros, rowsOnly),
+			after.TotalAlloc-before.TotalAlloc, 0.1)
 	}
 }
 
@@ -331,7 +341,8 @@ func ranksOf(t *testing.T, backend string, count int) []kernels.Rank {
 const wideRows = 6
 
 // wideOn is the network with layers of all kinds on some ranks.
-func wideOn(t *testing.T, ranks []kernels.Rank, way program.Parallel, training program.Training) (*model.Model, program.Spec) {
+func wideOn(t *testing.T, ranks []kernels.Rank, way program.Parallel, training program.Training) (*model.Model,
+	program.Spec) {
 	m := fixture.Model(t, wide, nil)
 	return m, program.Spec{
 		Computation: computation(m, 4), Ranks: ranks, Rows: wideRows,
@@ -346,7 +357,8 @@ func wideOn(t *testing.T, ranks []kernels.Rank, way program.Parallel, training p
 // wideStep is the first step of such a program.
 func wideStep(t *testing.T, p *program.Program, m *model.Model, learningRate float32) kernels.Step {
 	step := kernels.Step{
-		Number: 1, Rows: wideRows, Training: true, Loss: make([]float64, 2), RatesFrom: 1, Rates: []kernels.Rates{{LearningRate: learningRate}},
+		Number: 1, Rows: wideRows, Training: true, Loss: make([]float64, 2), RatesFrom: 1,
+		Rates: []kernels.Rates{{LearningRate: learningRate}},
 	}
 	for _, f := range p.Feeds() {
 		step.Sparse = append(step.Sparse, batchOf(t, wideRows, int(f.Columns), uint64(f.Layer)))

@@ -10,13 +10,13 @@ import (
 	"dsstne/kernels"
 )
 
-// Team lets the ranks of this process work at the same time. Each rank but the first has a goroutine for as long as the team is
-// open, so that a step starts none; the first rank works on the caller's. One caller at a time.
+// Team lets the ranks of this process work at the same time. Each rank but the first has a goroutine for as long as the
+// team is open; the first works on the caller's. One caller at a time.
 type Team struct {
 	ranks    []kernels.Rank
 	work     func(local int) error
 	failures []error
-	begin    []chan struct{} // by rank; the first has none
+	begin    []chan struct{} // of the ranks but the first
 	done     sync.WaitGroup
 }
 
@@ -27,13 +27,13 @@ func NewTeam(ranks []kernels.Rank) *Team {
 
 // start begins the goroutines of the ranks, when they are first needed.
 func (t *Team) start() {
-	t.begin = make([]chan struct{}, len(t.ranks))
-	for local := 1; local < len(t.ranks); local++ {
+	t.begin = make([]chan struct{}, len(t.ranks)-1)
+	for n := range t.begin {
 		begin := make(chan struct{}, 1)
-		t.begin[local] = begin
+		t.begin[n] = begin
 		go func() {
 			for range begin {
-				t.one(local)
+				t.one(n + 1)
 				t.done.Done()
 			}
 		}()
@@ -43,15 +43,14 @@ func (t *Team) start() {
 // Close ends the goroutines.
 func (t *Team) Close() {
 	for _, begin := range t.begin {
-		if begin != nil {
-			close(begin)
-		}
+		close(begin)
 	}
 	t.begin = nil
 }
 
-// Together does work for every rank at the same time and returns when all are through. A rank that fails, or panics, makes the
-// others leave at their next collective, and its error is returned: that of the lowest rank, if several failed on their own.
+// Together does work for every rank at the same time and returns when all ranks have ended. A rank that fails, or
+// panics, makes the others leave at their next collective. The error is that of the lowest rank that failed on its
+// own.
 func (t *Team) Together(work func(local int) error) error {
 	if len(t.ranks) == 1 && t.ranks[0].Communicator == nil {
 		return work(0)
@@ -61,7 +60,7 @@ func (t *Team) Together(work func(local int) error) error {
 	}
 	t.work = work
 	t.done.Add(len(t.ranks) - 1)
-	for _, begin := range t.begin[1:] {
+	for _, begin := range t.begin {
 		begin <- struct{}{}
 	}
 	t.one(0)
@@ -96,8 +95,8 @@ func (t *Team) cause() error {
 	return cause
 }
 
-// enqueuing is held while the ranks of a group put a step into the streams of devices. Two groups may have devices in common, and
-// each waits there for its collectives: these must come in the same order on all devices.
+// enqueuing is held while the ranks of a group put a step into the streams of devices. Two groups may have devices in
+// common, and each waits there for its collectives: these must come in the same order on all devices.
 var enqueuing sync.Mutex
 
 // InOrder is Together for work that has collectives.
@@ -125,27 +124,27 @@ type part struct {
 	follows            *part        // whose step comes first
 	begin, step, flush kernels.List // the step's first sections are those of follows
 	rows               int64        // of the largest batch
-	rowShare           *rowShare    // the rank has some of each batch's rows; nil: all
+	rowShare           *rowShare    // of each batch's rows; nil: all
 	firstSlot          int          // of batches
 	batches            []source
 	parameters         int64
 	hidden             map[int]kernels.Buffer // output of each hidden layer, [B, K]
 	shard              map[int]Shard          // of each output layer
 	first              map[string]int64       // first row of the tensors of which there is a shard
-	memory             *memory
+	plan               []Part
+	buffers            []kernels.Buffer
 	copies             []copied
-	kept               []*keptData // datasets that the device keeps
-	notes              []string    // for the plan
-	loss               []float64   // of the step that is begun, by term
-
-	own []*kernels.SparseBatch // batches of the step
+	resident           []*residentData // datasets that the device keeps
+	planNotes          []string
+	loss               []float64              // of the step that is begun, by term
+	sparse             []*kernels.SparseBatch // the rank's batches of the step
 }
 
 // runStep walks the list of a step, over this rank's share of the batches.
 func (p *part) runStep(step *kernels.Step) error {
 	own := *step
-	p.own = p.ownBatches(append(p.own[:0], step.Sparse...), step)
-	own.Sparse = p.own
+	p.sparse = p.shares(append(p.sparse[:0], step.Sparse...), step)
+	own.Sparse = p.sparse
 	if share := p.rowShare; share != nil {
 		first, end := share.of(step.Rows)
 		own.First, own.Whole, own.Rows = first, step.Rows, end-first

@@ -101,9 +101,12 @@ var errBroken = errors.New("the device is broken")
 
 // failures are the ways in which a call goes wrong, with what must be told.
 var failures = map[string]func() error{
-	"an error":     func() error { return errBroken },
-	"a panic":      func() error { panic(errBroken.Error()) },
-	"a number":     func() error { return &kernels.NotFiniteError{Tensor: errBroken.Error(), What: "the gradient", Row: 3} },
+	"an error": func() error { return errBroken },
+	"a panic":  func() error { panic(errBroken.Error()) },
+	"a number": func() error {
+		return &kernels.NotFiniteError{Tensor: errBroken.Error(), What: "the gradient",
+			Row: 3}
+	},
 	"a slow error": func() error { time.Sleep(2 * time.Millisecond); return errBroken },
 }
 
@@ -254,7 +257,8 @@ func TestARowThatIsNotFiniteIsToldByItsPlaceInTheWholeTensor(t *testing.T) {
 		spec.Training.Optimizer.WeightDecay = 1
 		p := must(program.Build(spec))
 		step := kernels.Step{
-			Number: 1, Rows: 1, Training: true, Loss: make([]float64, 1), RatesFrom: 1, Rates: []kernels.Rates{{LearningRate: 10}},
+			Number: 1, Rows: 1, Training: true, Loss: make([]float64, 1), RatesFrom: 1,
+			Rates: []kernels.Rates{{LearningRate: 10}},
 		}
 		batch := fixture.Batch(t, fixture.Matrix(t, items, [][]int32{{70}}))
 		step.Sparse = []*kernels.SparseBatch{batch, batch}

@@ -1,14 +1,15 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 
 	"dsstne/kernels"
 )
 
-// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of those that are
-// done, as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first step that failed comes
-// after the results of the steps before it; with it the others were ended, on all ranks.
+// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of the
+// steps that are done, as kernels.Device.Settle. Losses are added in the order of the ranks. The error of the first
+// step that failed comes after the results of the steps before it; the steps behind it have then ended, on all ranks.
 func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	broken := p.broken
 	p.broken = nil
@@ -16,12 +17,10 @@ func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 		results, err := p.parts[0].Device.Settle(underWay)
 		return results, p.parts[0].locate(err)
 	}
-	s := settled{p.team, p.parts, make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))}
+	s := outcome{p.team, p.parts, make([][]kernels.Result, len(p.parts)), make([]error, len(p.parts))}
 	err := s.wait(underWay)
 	if err != nil || broken != nil || s.first() >= 0 {
-		if after := s.wait(0); err == nil {
-			err = after
-		}
+		err = cmp.Or(err, s.wait(0))
 	}
 	results := s.common()
 	cause := s.first()
@@ -37,17 +36,17 @@ func (p *Program) Settle(underWay int) ([]kernels.Result, error) {
 	return results, err
 }
 
-// settled is what the ranks have reported of their steps.
-type settled struct {
+// outcome is what the ranks have reported of their steps.
+type outcome struct {
 	team     *Team
 	parts    []*part
 	found    [][]kernels.Result // by rank
 	failures []error            // of a step, by rank
 }
 
-// wait asks every rank. Its error is one of a device, with which nothing is known of the steps that were under way there; a rank
-// whose step has failed was in step with the others to the end.
-func (s *settled) wait(underWay int) error {
+// wait asks every rank, and records the error of a step. The error that it returns is that of a device, which leaves
+// unknown what became of the steps that were under way there.
+func (s *outcome) wait(underWay int) error {
 	ask := func(rank int) error {
 		results, err := s.parts[rank].Device.Settle(underWay)
 		s.found[rank] = append(s.found[rank], results...)
@@ -65,24 +64,22 @@ func (s *settled) wait(underWay int) error {
 	}
 	var err error
 	for rank := range s.parts { // nobody waits
-		if failure := ask(rank); err == nil {
-			err = failure
-		}
+		err = cmp.Or(err, ask(rank))
 	}
 	return err
 }
 
-// first is the rank whose step failed before those of others, or in the same step but not because another has failed; -1 if
-// none has.
-func (s *settled) first() int {
+// first is the rank whose step failed first, -1 if none has. In one step, a rank that failed on its own comes before
+// those that left because of it.
+func (s *outcome) first() int {
 	first := -1
 	for rank, err := range s.failures {
 		if err == nil {
 			continue
 		}
 		if first >= 0 {
-			before := len(s.found[rank]) - len(s.found[first])
-			if before > 0 || before == 0 && (errors.Is(err, kernels.ErrAborted) || !errors.Is(s.failures[first], kernels.ErrAborted)) {
+			before, follows := len(s.found[rank])-len(s.found[first]), errors.Is(err, kernels.ErrAborted)
+			if before > 0 || before == 0 && (follows || !errors.Is(s.failures[first], kernels.ErrAborted)) {
 				continue
 			}
 		}
@@ -92,7 +89,7 @@ func (s *settled) first() int {
 }
 
 // common are the results of the steps that all ranks have done.
-func (s *settled) common() []kernels.Result {
+func (s *outcome) common() []kernels.Result {
 	count := len(s.found[0])
 	for _, list := range s.found[1:] {
 		count = min(count, len(list))

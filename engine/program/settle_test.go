@@ -44,20 +44,24 @@ func TestTheFirstStepThatFailedOnAnyRankIsToldAfterThoseBeforeIt(t *testing.T) {
 	}{
 		"nothing": {[3][]answer{{{[]int64{1, 2}, nil}}, {{[]int64{1, 2}, nil}}, {{[]int64{1, 2}, nil}}}, []int64{1, 2}, nil},
 		"one rank, heard in the same step": {
-			[3][]answer{{{[]int64{1}, kernels.ErrAborted}}, {{[]int64{1}, bad}}, {{[]int64{1}, kernels.ErrAborted}}}, []int64{1}, bad,
+			[3][]answer{{{[]int64{1}, kernels.ErrAborted}}, {{[]int64{1}, bad}}, {{[]int64{1}, kernels.ErrAborted}}},
+			[]int64{1}, bad,
 		},
 		"one rank, heard in the next step, which others tell of when they are asked again": {
-			[3][]answer{{{[]int64{1, 2}, nil}, {nil, kernels.ErrAborted}}, {{[]int64{1}, bad}}, {{[]int64{1, 2}, kernels.ErrAborted}}},
+			[3][]answer{{{[]int64{1, 2}, nil}, {nil, kernels.ErrAborted}}, {{[]int64{1}, bad}}, {{[]int64{1, 2},
+				kernels.ErrAborted}}},
 			[]int64{1}, bad,
 		},
 		"two ranks in different steps": {
-			[3][]answer{{{[]int64{1, 2}, other}}, {{[]int64{1}, bad}}, {{[]int64{1, 2}, nil}, {nil, kernels.ErrAborted}}}, []int64{1}, bad,
+			[3][]answer{{{[]int64{1, 2}, other}}, {{[]int64{1}, bad}}, {{[]int64{1, 2}, nil}, {nil, kernels.ErrAborted}}},
+			[]int64{1}, bad,
 		},
 		"two ranks in the same step": {
 			[3][]answer{{{nil, kernels.ErrAborted}}, {{nil, other}}, {{nil, bad}}}, nil, other,
 		},
 		"a device": {
-			[3][]answer{{{[]int64{1, 2}, nil}, {[]int64{3}, kernels.ErrAborted}}, {{[]int64{1}, lost}}, {{nil, nil}, {[]int64{1, 2}, nil}}},
+			[3][]answer{{{[]int64{1, 2}, nil}, {[]int64{3}, kernels.ErrAborted}}, {{[]int64{1}, lost}}, {{nil, nil},
+				{[]int64{1, 2}, nil}}},
 			[]int64{1}, lost,
 		},
 	} {

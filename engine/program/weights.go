@@ -23,16 +23,10 @@ type weight struct {
 	first, end int64 // the rank's rows
 	bound      *kernels.Weights
 	partial    kernels.Buffer // what one of its users has found of its gradient, for the user that updates it
+	gradient   int64          // where its gradient begins in Builder.gradients
 }
 
-// gradients is one buffer for the gradients of all weights of data-parallel training, which is exchanged in one go.
-type gradients struct {
-	buffer kernels.Buffer
-	size   int64
-	at     map[string]int64
-}
-
-// Tensors says, once and before anything else, which weights the program computes with.
+// Tensors declares, once and before anything else, the weights that the program computes with.
 func (b *Builder) Tensors(list []Tensor) {
 	b.tensors = list
 	for _, t := range list {
@@ -49,15 +43,14 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// gradientBuffer takes the memory for all gradients.
-func (b *Builder) gradientBuffer() {
-	g := &b.gradients
-	g.at = map[string]int64{}
+// allocGradients takes one buffer for the gradients of all weights of data-parallel training, which one operation
+// exchanges.
+func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
-		g.at[t.Name] = g.size
-		g.size += aligned(t.Rows * t.Columns)
+		b.weights[t.Name].gradient = b.gradientSize
+		b.gradientSize += aligned(t.Rows * t.Columns)
 	}
-	g.buffer = b.Alloc("gradients", "all weights", g.size)
+	b.gradients = b.Alloc("gradients", "all weights", b.gradientSize)
 }
 
 // Weight binds a tensor, in training with the state of the optimizer. A tensor that is asked for twice is one.
@@ -102,8 +95,8 @@ func (b *Builder) value(w *weight) {
 // state allocates what a weight needs in training.
 func (b *Builder) state(w *weight) {
 	optimizer, elements := b.Training().Optimizer, w.bound.Rows*w.Columns
-	if g := &b.gradients; g.buffer != nil {
-		w.bound.Gradient = g.buffer.Slice(g.at[w.Name], elements)
+	if b.gradients != nil {
+		w.bound.Gradient = b.gradients.Slice(w.gradient, elements)
 	}
 	for i := range optimizer.States() {
 		w.bound.State[i] = b.Alloc("optimizer state", w.Name, elements)
@@ -113,8 +106,8 @@ func (b *Builder) state(w *weight) {
 	}
 }
 
-// replicate makes what all ranks have of a weight equal to what the first has, at the start of a run. After that they compute
-// the same bits.
+// replicate makes all ranks' copies of a weight equal to the first rank's, at the start of a run. After that all ranks
+// compute the same bits.
 func (b *Builder) replicate(w *weight) {
 	n := kernels.Count{Fixed: w.Rows * w.Columns}
 	add(&b.part.begin, &kernels.Broadcast{What: w.bound.String(), Buffer: w.bound.Value, Count: n})
@@ -126,18 +119,19 @@ func (b *Builder) replicate(w *weight) {
 // isSharded reports whether a weight is cut by rows, of which each rank has its own. Others are on every rank.
 func (b *Builder) isSharded(t Tensor) bool { return b.Sharded() && t.ByItem }
 
-// inPlace reports whether the rank computes with the model's own memory. Where several change the same rows, only the first does.
+// inPlace reports whether the rank computes with the model's own memory. Of several that change the same rows, the
+// first does.
 func (b *Builder) inPlace(t Tensor) bool { return b.isSharded(t) || b.first() }
 
-// IsLazy reports whether rows of a weight that a batch does not touch are left behind, though an update with gradient zero would
-// change something: they must catch up (kernels.Replay) before they are read.
+// IsLazy reports whether a step leaves out rows of a weight that its batch does not touch, though an update with
+// gradient zero would change them. Such rows must catch up (kernels.Replay) before they are read.
 func (b *Builder) IsLazy(name string) bool {
 	w := b.weights[name]
 	return w != nil && b.Training() != nil && !b.byRows() && w.Touched && b.Training().Optimizer.MovesUntouched(true)
 }
 
-// CatchUp brings the rows of a lazy weight up to date: those that the batch of a slot touches before they are read, and all
-// at the end of a run.
+// CatchUp brings the rows of a lazy weight up to date: the rows that the batch of a slot touches before they are read,
+// and all rows at the end of a run.
 func (b *Builder) CatchUp(w *kernels.Weights, slot int) {
 	if b.IsLazy(w.Name) {
 		optimizer := b.Training().Optimizer
@@ -146,8 +140,8 @@ func (b *Builder) CatchUp(w *kernels.Weights, slot int) {
 	}
 }
 
-// LeaveGradient takes memory for n numbers of a weight's gradient, which an operation that does not update the weight leaves for
-// the one that does, and PartialGradient is what was left: a weight with several users has one update in a step.
+// LeaveGradient takes memory for n numbers of a weight's gradient, which an operation that does not update the weight
+// leaves for the one that does: a weight with several users has one update in a step.
 func (b *Builder) LeaveGradient(name string, n int64) kernels.Buffer {
 	w := b.weights[name]
 	w.partial = b.Alloc("tied gradients", name, n)
@@ -157,12 +151,10 @@ func (b *Builder) LeaveGradient(name string, n int64) kernels.Buffer {
 // PartialGradient is what another operation of the step has left; nil if there is none.
 func (b *Builder) PartialGradient(name string) kernels.Buffer { return b.weights[name].partial }
 
-// exchangeGradients makes the written gradients of the ranks' rows those of the whole batch, from which every rank makes the
-// same step.
+// exchangeGradients adds up the gradients of the ranks' rows. From the sums every rank makes the same step.
 func (b *Builder) exchangeGradients() {
-	g := &b.gradients
-	all := &kernels.AllReduce{What: "the gradients of all weights", Buffer: g.buffer, Count: kernels.Count{Fixed: g.size}}
-	b.Add(all)
+	count := kernels.Count{Fixed: b.gradientSize}
+	b.Add(&kernels.AllReduce{What: "the gradients of all weights", Buffer: b.gradients, Count: count})
 	b.unconfirmed = true
 	b.Agree()
 	for _, w := range b.order {
@@ -170,22 +162,32 @@ func (b *Builder) exchangeGradients() {
 	}
 }
 
-// copied is a tensor of the model, or a shard of one, and the copy of it that a device computes with because it does not
+// copied is a tensor of the model, or a shard of one, and the copy that a device computes with because it does not
 // reach the model's memory.
 type copied struct {
 	model, here kernels.Buffer
 	owned       bool // this device's copy is what the model gets at the end of a run
 }
 
-// place binds a tensor: as it is where the device reaches it, else a copy, which Load fills.
+// Place binds a buffer of the model: as it is where the device reaches it, else a copy. Program.Load, or the owner of
+// Copies, fills the copy. The plan counts copies that Spec.Held has once.
+func (b *Builder) Place(name string, model kernels.Buffer) kernels.Buffer {
+	return b.place(name, model, false)
+}
+
 func (b *Builder) place(name string, model kernels.Buffer, owned bool) kernels.Buffer {
 	if b.device.Reaches(model) {
 		return model
 	}
-	m := b.part.memory
 	if copies := b.spec.Copies; copies != nil {
-		m.note("weights", "the device's copy of "+name, 4*model.Len(), copies.Has(b.rank, name, model.Len()))
-		if m.dry || b.err != nil {
+		copy := Part{
+			Name: "weights", Of: "the device's copy of " + name, Bytes: 4 * model.Len(), Device: b.device.Info().Name,
+			Held: copies.Has(b.rank, name, model.Len()),
+		}
+		if !slices.Contains(b.spec.Held, copy) {
+			b.Note(copy)
+		}
+		if b.dry || b.err != nil {
 			return nil
 		}
 		here, err := copies.Of(b.rank, b.device, name, model)
@@ -215,15 +217,15 @@ func (p *Program) HasCopies() bool {
 	return slices.ContainsFunc(p.parts, func(p *part) bool { return len(p.copies) > 0 })
 }
 
-// Store brings the weights that devices have trained back to the model: all of them or, where a device does not answer any
-// more, none, since nobody knows what the others have got from it before that was seen. After another failure it returns how
-// many tensors are back.
+// Store brings the weights that devices have trained back to the model: all weights or, if a device has stopped
+// answering, none, since the other devices may have received wrong numbers from it. After another failure it returns
+// how many tensors are back.
 func (p *Program) Store() (stored int, err error) {
 	for _, part := range p.parts {
 		if len(p.parts) == 1 {
 			continue
 		}
-		if err := part.memory.answers(); err != nil {
+		if err := part.answers(); err != nil {
 			return 0, err
 		}
 	}

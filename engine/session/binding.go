@@ -1,7 +1,10 @@
+// Package session is what trainers and predictors have in common: they hold on to a model, to devices and to the
+// datasets of the model's layers, and make the specification of a program out of these.
 package session
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	"dsstne/engine/csr"
@@ -13,12 +16,14 @@ import (
 	"dsstne/kernels"
 )
 
-// Binding is what a trainer or a predictor holds on to while it is open: a model, devices, and the datasets of its layers.
+// Binding is what a trainer or a predictor holds on to while it is open: a model, devices, and the datasets of its
+// layers.
 type Binding struct {
 	Ports    []program.Port // the model's layers
 	Model    *model.Model
 	Ranks    []kernels.Rank
 	opened   *devices.Opened
+	limit    int64              // memory_limit
 	datasets map[int]csr.Source // by layer
 	resident map[columns]*kernels.Data
 	rows     atomic.Int64 // read while datasets are being bound
@@ -41,7 +46,10 @@ func New(m *model.Model, p devices.Placement, reads bool) (*Binding, error) {
 		return nil, err
 	}
 	m.Use()
-	b := &Binding{Ports: m.Form().Ports(), Ranks: o.Ranks, Model: m, opened: o, datasets: map[int]csr.Source{}}
+	b := &Binding{
+		Ports: m.Form().Ports(), Ranks: o.Ranks, Model: m, opened: o, limit: p.Limit,
+		datasets: map[int]csr.Source{}, resident: map[columns]*kernels.Data{},
+	}
 	b.rows.Store(-1)
 	return b, nil
 }
@@ -50,15 +58,15 @@ func New(m *model.Model, p devices.Placement, reads bool) (*Binding, error) {
 func (b *Binding) Layer(name string) (int, error) {
 	names := make([]string, len(b.Ports))
 	for i, port := range b.Ports {
-		if port.Name == name {
-			return i, nil
-		}
 		names[i] = port.Name
+	}
+	if i := slices.Index(names, name); i >= 0 {
+		return i, nil
 	}
 	return -1, fault.New(fault.NotFound, "the model has no layer %q%s", name, strictjson.Suggestion(name, names))
 }
 
-// Check finds a layer by name and tells whether a dataset can be bound to it.
+// Check finds a layer by name, and checks that a dataset can be bound to it.
 func (b *Binding) Check(layer string, d csr.Source) (int, error) {
 	i, err := b.Layer(layer)
 	if err != nil {
@@ -73,7 +81,8 @@ func (b *Binding) Check(layer string, d csr.Source) (int, error) {
 	case d.Columns() != l.Size:
 		err = fault.New(fault.InvalidData, "the dataset has %d columns, layer %q has %d units", d.Columns(), layer, l.Size)
 	case b.Rows() >= 0 && d.Rows() != b.Rows():
-		err = fault.New(fault.InvalidData, "the dataset for layer %q has %d rows, the ones bound before have %d", layer, d.Rows(), b.Rows())
+		err = fault.New(fault.InvalidData, "the dataset for layer %q has %d rows, the ones bound before have %d",
+			layer, d.Rows(), b.Rows())
 	}
 	return i, err
 }
@@ -88,74 +97,65 @@ func (b *Binding) Hold(i int, d csr.Source) error {
 	return nil
 }
 
-// Dataset is what is bound to a layer, nil if nothing is.
-func (b *Binding) Dataset(layer int) csr.Source { return b.datasets[layer] }
-
 // Rows of the bound datasets, -1 when none is bound.
 func (b *Binding) Rows() int64 { return b.rows.Load() }
 
-// Spec begins the specification of a program for batches of up to rows examples. Every layer that it reads data for must be
-// bound. keep: devices may keep the data.
-func (b *Binding) Spec(rows, limit int64, training *program.Training, keep bool) (program.Spec, error) {
-	return b.spec(rows, limit, training, keep, true)
+// Base begins the specification of a program for batches of up to rows examples.
+func (b *Binding) Base(rows int64) program.Spec {
+	return program.Spec{Ranks: b.Ranks, Rows: rows, Limit: b.limit, MakeRoom: devices.MakeRoom}
 }
 
-// Draft is Spec of inference for a program that is not run: layers without a dataset have batches without entries.
-func (b *Binding) Draft(rows, limit int64) (program.Spec, error) {
-	return b.spec(rows, limit, nil, false, false)
-}
-
-func (b *Binding) spec(rows, limit int64, training *program.Training, keep, complete bool) (program.Spec, error) {
-	spec := program.Spec{
-		Ranks: b.Ranks, Rows: rows, Limit: limit, Weights: b.weights, MakeRoom: devices.MakeRoom, Training: training,
+// Spec begins the specification of a program for batches of up to rows examples. Every layer that it reads data for
+// must be bound. keep: devices may keep the data.
+func (b *Binding) Spec(rows int64, training *program.Training, keep bool) (program.Spec, error) {
+	for i := range b.Ports {
+		if l := &b.Ports[i]; b.datasets[i] == nil && (l.Reads || l.Scores && training != nil) {
+			return program.Spec{}, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
+		}
 	}
+	return b.Draft(rows, training, keep), nil
+}
+
+// Draft is Spec for a program that may not run: layers without a dataset have batches without entries.
+func (b *Binding) Draft(rows int64, training *program.Training, keep bool) program.Spec {
+	spec := b.Base(rows)
+	spec.Weights, spec.Training = b.weights, training
 	if b.opened.Copies != nil {
 		spec.Copies = b.opened.Copies
 	}
-	seen := map[csr.Source]bool{}
+	seen := map[csr.Source]bool{} // a dataset that feeds several layers counts once
 	for i := range b.Ports {
 		l, d := &b.Ports[i], b.datasets[i]
-		switch {
-		case !l.Reads && !(l.Scores && training != nil):
-			continue
-		case d == nil && !complete:
-			continue
-		case d == nil:
-			return spec, fault.New(fault.InvalidState, "no dataset is bound to layer %q", l.Name)
-		}
-		if !seen[d] { // one that feeds several layers counts once
+		if d != nil && !seen[d] {
 			seen[d] = true
-			spec.Held = append(spec.Held, program.Part{Name: "data", Of: l.Name, Bytes: d.Statistics().Bytes, Device: "host", Held: true})
+			part := program.Part{Name: "data", Of: l.Name, Bytes: d.Statistics().Bytes, Device: "host", Held: true}
+			spec.Held = append(spec.Held, part)
 		}
 	}
 	// Asked once: the offsets belong to the caller, and everything that is sized by them must agree.
-	type asked struct {
+	type request struct {
 		layer int
 		rows  int64
 	}
-	entries := map[asked]int64{}
+	entries := map[request]int64{}
 	spec.Computation = b.Model.Form().Computation(func(f *program.Feed) {
 		d, layer := b.datasets[f.Layer], f.Layer
-		if d == nil {
-			f.Entries = func(int64) int64 { return 0 }
-			return
-		}
 		f.Entries = func(rows int64) int64 {
-			most, known := entries[asked{layer, rows}]
-			if !known {
+			most, known := entries[request{layer, rows}]
+			if !known && d != nil {
 				most = csr.MaxBatchEntries(d, rows)
-				entries[asked{layer, rows}] = most
+				entries[request{layer, rows}] = most
 			}
 			return most
 		}
-		if keep {
+		if keep && d != nil {
 			f.Keep = func(first, end int64) (*kernels.Data, error) {
 				data, err := b.Resident(d, first, end)
 				return data, fault.Wrap(err, "layer %q", b.Ports[layer].Name)
 			}
 		}
 	})
-	return spec, nil
+	return spec
 }
 
 // Reader makes the batches of a feed on the host.
@@ -181,21 +181,13 @@ func (b *Binding) Resident(d csr.Source, first, end int64) (*kernels.Data, error
 	if err != nil {
 		return nil, err
 	}
-	if b.resident == nil {
-		b.resident = map[columns]*kernels.Data{}
-	}
 	b.resident[key] = &data
 	return &data, nil
 }
 
-// IsBound tells whether a dataset is bound to a layer.
+// IsBound reports whether a dataset is bound to a layer.
 func (b *Binding) IsBound(d csr.Source) bool {
-	for _, bound := range b.datasets {
-		if bound == d {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(b.datasets)), d)
 }
 
 // Forget ends what Resident remembers of a dataset, unless it is bound.

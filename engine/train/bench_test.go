@@ -26,11 +26,13 @@ func BenchmarkStep(b *testing.B) {
 		for _, threads := range []int{1, 2} {
 			name := fmt.Sprintf("I=%d/K=%d/B=%d/%s/threads=%d", c.items, c.units, c.batch, c.loss, threads)
 			b.Run(name, func(b *testing.B) {
-				benchmarkStep(b, c.items, c.units, c.perRow, c.loss, fmt.Sprintf(`{"batch_size": %d, "threads": %d}`, c.batch, threads))
+				benchmarkStep(b, c.items, c.units, c.perRow, c.loss, fmt.Sprintf(`{"batch_size": %d, "threads": %d}`, c.batch,
+					threads))
 			})
 		}
 		b.Run(fmt.Sprintf("I=%d/K=%d/B=%d/%s/devices=2", c.items, c.units, c.batch, c.loss), func(b *testing.B) {
-			benchmarkStep(b, c.items, c.units, c.perRow, c.loss, fmt.Sprintf(`{"batch_size": %d, "threads": 2, "devices": "cpu:2"}`, c.batch))
+			benchmarkStep(b, c.items, c.units, c.perRow, c.loss,
+				fmt.Sprintf(`{"batch_size": %d, "threads": 2, "devices": "cpu:2"}`, c.batch))
 		})
 	}
 }

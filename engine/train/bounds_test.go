@@ -4,8 +4,8 @@ import (
 	"math"
 )
 
-// gradientError bounds how far the order of sums moves a number of the gradient of which gradients are some: by units of
-// float32, or with bfloat16 factors that are rounded to a neighbour, of the largest.
+// gradientError bounds how far the order of sums moves a number of the gradient of which gradients are some: by units
+// of float32, or with bfloat16 factors that are rounded to a neighbour, of the largest.
 func gradientError(gradients []float64, narrow bool) float64 {
 	largest := 0.0
 	for _, g := range gradients {
@@ -26,8 +26,9 @@ func gradientsOf(before, after []float32) []float64 {
 	return gradients
 }
 
-// stepError bounds how far a weight can be after the first step, at a rate of 0.1, if its gradient is off by so much. The
-// first step of RMSProp and Adam is rate times g / (a |g| + e): its slope is at most 1 / (a |g|), and it is at most 1 / a.
+// stepError bounds how far a weight can be after the first step, at a rate of 0.1, if its gradient is off by so much.
+// The first step of RMSProp and Adam is rate times g / (a |g| + e): its slope is at most 1 / (a |g|), and it is at
+// most 1 / a.
 func stepError(optimizer string, gradient, off, weight float64) float64 {
 	const rate = 0.1
 	step := rate * off

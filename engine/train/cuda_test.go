@@ -19,8 +19,8 @@ import (
 // emulator is the driver of tests/cudaemu, which `make test-go` builds.
 const emulator = "../../build/cudaemu"
 
-// The driver and NCCL are found as a process begins. So the test runs again in processes that find the emulated ones: with the
-// stand-in for NCCL, without it, and with devices that do not reach each other.
+// The driver and NCCL are found as a process begins. So the test runs again in processes that find the emulated ones:
+// with the stand-in for NCCL, without it, and with devices that do not reach each other.
 func TestOneStepOnSeveralCUDADevicesIsThatOfTheCPUButForTheOrderOfSums(t *testing.T) {
 	if os.Getenv("DSSTNE_TEST_DRIVER") != "" {
 		oneStepOnCUDA(t)

@@ -46,7 +46,8 @@ func tensor(t *testing.T, m *model.Model, name string) []float32 {
 func TestWeightsOfANarrowInputLearnOnSeveralDevices(t *testing.T) {
 	// An input that is narrower than the layer it feeds: such weights never got gradients.
 	narrow := strings.Replace(fixture.Autoencoder("softmax", ""), `"size": 16`, `"size": 300`, 1)
-	narrow = strings.Replace(narrow, `"name": "input", "kind": "input", "size": "auto"`, `"name": "input", "kind": "input", "size": 10`, 1)
+	narrow = strings.Replace(narrow, `"name": "input", "kind": "input", "size": "auto"`,
+		`"name": "input", "kind": "input", "size": 10`, 1)
 	m := fixture.Model(t, narrow, map[string]int64{"output": manyItems})
 	before := slices.Clone(tensor(t, m, "hidden1.weight"))
 	trainer, err := openers.Trainer(m, []byte(`{"devices": "cpu:4", "optimizer": {"kind": "sgd", "learning_rate": 0.1}}`))
@@ -62,7 +63,8 @@ func TestWeightsOfANarrowInputLearnOnSeveralDevices(t *testing.T) {
 
 func TestASecondSparseSourceIsAddedOnSeveralDevices(t *testing.T) {
 	// The second source overwrote the first.
-	two := `{"layers": [{"name": "input", "kind": "input", "size": "auto"}, {"name": "other", "kind": "input", "size": 123},
+	two := `{"layers": [{"name": "input", "kind": "input", "size": "auto"}, {"name": "other", "kind": "input",
+		"size": 123},
 		{"name": "hidden1", "kind": "hidden", "sources": ["input", "other"], "size": 16, "activation": "tanh"},
 		{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
 	first, second := fixture.Blocks(t, someRows, manyItems, 4, 6, 3), fixture.Blocks(t, someRows, manyItems, 4, 6, 5)
@@ -72,8 +74,8 @@ func TestASecondSparseSourceIsAddedOnSeveralDevices(t *testing.T) {
 }
 
 func TestRowsWithoutEntriesInAShardAddNothingStale(t *testing.T) {
-	// The sums of rows whose entries are all in other shards were those of an earlier batch. Here each row is in one shard, and
-	// the rows of one batch are in another shard than those of the next.
+	// The sums of rows whose entries are all in other shards were those of an earlier batch. Here each row is in one
+	// shard, and the rows of one batch are in another shard than those of the next.
 	lists := make([][]int32, someRows)
 	for u := range lists {
 		block := int32(u/10%4) * 31
@@ -108,7 +110,8 @@ func TestOptimizersHaveTheSameNumbersOnAllDevices(t *testing.T) {
 	matrix := fixture.Matrix(t, manyItems, [][]int32{{3, 5}})
 	for _, optimizer := range []string{"sgd", "momentum", "rmsprop", "adam", "adamw"} {
 		one, many := compared(t, fixture.Autoencoder("softmax", ""), "cpu:4",
-			`, "optimizer": {"kind": "`+optimizer+`", "learning_rate": 0.1, "weight_decay": 0.3}`, data{"input": matrix, "output": matrix}, 7)
+			`, "optimizer": {"kind": "`+optimizer+`", "learning_rate": 0.1, "weight_decay": 0.3}`, data{"input": matrix,
+				"output": matrix}, 7)
 		for row := 10; row < manyItems; row++ {
 			require.Equal(t, one[16*row:16*(row+1)], many[16*row:16*(row+1)], "%s, row %d of the input's weight", optimizer, row)
 		}
@@ -152,14 +155,17 @@ func TestDenoisingLeavesBiasesAloneOnAnyNumberOfDevices(t *testing.T) {
 	// The bias was scaled on one device and not on several.
 	biased := strings.Replace(fixture.Autoencoder("softmax", ""), `"dropout": 0.1`, `"initializer": {"bias": 1.5}`, 1)
 	matrix := fixture.Blocks(t, someRows, manyItems, 4, 6, 3)
-	one, many := compared(t, biased, "cpu:4", `, "optimizer": {"kind": "sgd", "learning_rate": 0.1}`, data{"input": matrix, "output": matrix}, 3)
+	one, many := compared(t, biased, "cpu:4", `, "optimizer": {"kind": "sgd", "learning_rate": 0.1}`,
+		data{"input": matrix, "output": matrix}, 3)
 	require.InDeltaSlice(t, one, many, 1e-6)
 }
 
 func TestADivergingRunOnSeveralDevicesKeepsFiniteWeightsAndCanGoOn(t *testing.T) {
-	for _, definition := range []string{fixture.Autoencoder("squared", ""), deep, fixture.Autoencoder("squared", `, "shared": "hidden1.weight"`)} {
+	for _, definition := range []string{fixture.Autoencoder("squared", ""), deep, fixture.Autoencoder("squared",
+		`, "shared": "hidden1.weight"`)} {
 		m := modelOf(t, definition)
-		trainer := training(t, m, `{"devices": "cpu:4", "batch_size": 50, "optimizer": {"kind": "sgd", "learning_rate": 1e9, "weight_decay": 1}}`)
+		trainer := training(t, m, `{"devices": "cpu:4", "batch_size": 50, "optimizer": {"kind": "sgd", "learning_rate": `+
+			`1e9, "weight_decay": 1}}`)
 		for range 3 {
 			_, err := trainer.Run(1000, 0)
 			require.Equal(t, fault.NotFinite, fault.KindOf(err))

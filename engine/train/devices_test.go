@@ -16,17 +16,18 @@ import (
 	"dsstne/tests/openers"
 )
 
-// networks are the ways a layer can face items: every loss, tied and cosine outputs, several inputs and outputs, depth, and
-// items that no number of shards divides.
+// networks are the ways a layer can face items: every loss, tied and cosine outputs, several inputs and outputs,
+// depth, and items that no number of shards divides.
 var networks = map[string]string{
-	"softmax":            fixture.Autoencoder("softmax", ""),
-	"sigmoid":            fixture.Autoencoder("sigmoid", ""),
-	"scaled_marginal":    fixture.Autoencoder("scaled_marginal", ""),
-	"squared":            fixture.Autoencoder("squared", ""),
-	"tied softmax":       fixture.Autoencoder("softmax", `, "shared": "hidden1.weight"`),
-	"cosine":             fixture.Autoencoder("softmax", `, "temperature": 0.5`),
-	"tied cosine":        fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.5`),
-	"without biases":     strings.ReplaceAll(fixture.Autoencoder("softmax", `, "bias": false`), `"tanh"`, `"tanh", "bias": false`),
+	"softmax":         fixture.Autoencoder("softmax", ""),
+	"sigmoid":         fixture.Autoencoder("sigmoid", ""),
+	"scaled_marginal": fixture.Autoencoder("scaled_marginal", ""),
+	"squared":         fixture.Autoencoder("squared", ""),
+	"tied softmax":    fixture.Autoencoder("softmax", `, "shared": "hidden1.weight"`),
+	"cosine":          fixture.Autoencoder("softmax", `, "temperature": 0.5`),
+	"tied cosine":     fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.5`),
+	"without biases": strings.ReplaceAll(fixture.Autoencoder("softmax", `, "bias": false`), `"tanh"`,
+		`"tanh", "bias": false`),
 	"deep":               deep,
 	"several in and out": several,
 }
@@ -38,8 +39,8 @@ const deep = `{"layers": [
 	{"name": "h3", "kind": "hidden", "size": 7, "activation": "tanh"},
 	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
 
-// several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one with two
-// sources and one whose layer feeds a hidden one too.
+// several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one
+// with two sources and one whose layer feeds a hidden one too.
 const several = `{"layers": [
 	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
 	{"name": "side", "kind": "input", "size": 5},
@@ -116,7 +117,8 @@ var optimizers = map[string]string{
 }
 
 func options(devices, optimizer, precision string) string {
-	return fmt.Sprintf(`{"devices": %q, "batch_size": 50, "threads": 3, "optimizer": %s, "precision": %q}`, devices, optimizer, precision)
+	return fmt.Sprintf(`{"devices": %q, "batch_size": 50, "threads": 3, "optimizer": %s, "precision": %q}`, devices,
+		optimizer, precision)
 }
 
 // ways are how several devices train.
@@ -142,7 +144,8 @@ func TestOneStepOnSeveralDevicesIsThatOfOneButForTheOrderOfSums(t *testing.T) {
 						many, _ := after(t, definition, by(way, options(devices, optimizer, precision)), 1)
 						for i := range one {
 							bound := stepError(kind, gradients[i], off, float64(before[i]))
-							require.InDelta(t, one[i], many[i], bound, "%s, %s, %s, %s, %s: weight %d", name, kind, precision, devices, way, i)
+							require.InDelta(t, one[i], many[i], bound, "%s, %s, %s, %s, %s: weight %d", name, kind, precision, devices,
+								way, i)
 						}
 					}
 				}
@@ -164,7 +167,8 @@ func TestTheLossAfterTenEpochsIsThatOfOneDevice(t *testing.T) {
 	for name, definition := range networks {
 		for kind, tolerance := range map[string]float64{"float32": 1e-4, "bfloat16": 5e-3} {
 			const steps = 10 * someRows / 20
-			set := `{"devices": %q, "batch_size": 20, "optimizer": {"kind": "adam", "learning_rate": 0.01, "weight_decay": 0.0001}, "precision": %q}`
+			set := `{"devices": %q, "batch_size": 20, "optimizer": {"kind": "adam", "learning_rate": 0.01, "weight_decay": ` +
+				`0.0001}, "precision": %q}`
 			_, one := after(t, definition, fmt.Sprintf(set, "cpu", kind), steps)
 			for _, devices := range []string{"cpu:2", "cpu:3", "cpu:4", "cpu:8"} {
 				for _, way := range ways {
@@ -181,7 +185,8 @@ func TestSeveralDevicesGiveTheSameBitsForAnyNumberOfThreads(t *testing.T) {
 		for _, way := range ways {
 			var first []float32
 			for _, threads := range []int{1, 2, 7, 16} {
-				set := fmt.Sprintf(`{"devices": "cpu:3", "batch_size": 32, "threads": %d, "optimizer": {"kind": "adam", "learning_rate": 0.01}}`, threads)
+				set := fmt.Sprintf(`{"devices": "cpu:3", "batch_size": 32, "threads": %d, "optimizer": {"kind": "adam", `+
+					`"learning_rate": 0.01}}`, threads)
 				now, _ := after(t, definition, by(way, set), 9)
 				if first == nil {
 					first = now
@@ -198,7 +203,8 @@ func TestShardsWithoutItemsDoNoHarm(t *testing.T) {
 	var losses []float64
 	for n, devices := range []string{"cpu", "cpu:8", "cpu:64", "cpu:8"} { // the last one: devices without rows
 		m := fixture.Model(t, tiny, nil)
-		trainer, err := openers.Trainer(m, []byte(by([]string{"model", "model", "model", "data"}[n], fmt.Sprintf(`{"devices": %q, "batch_size": 4}`, devices))))
+		trainer, err := openers.Trainer(m, []byte(by([]string{"model", "model", "model", "data"}[n],
+			fmt.Sprintf(`{"devices": %q, "batch_size": 4}`, devices))))
 		require.NoError(t, err)
 		matrix := fixture.Matrix(t, 2, [][]int32{{0}, {0, 1}, {1}, {}, {0}})
 		require.NoError(t, trainer.Bind("input", matrix))

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"time"
@@ -10,14 +11,15 @@ import (
 	"dsstne/kernels"
 )
 
-// Run trains until maxSteps more steps are done or maxSeconds have passed (0: no such limit). After fault.Cancelled and
-// fault.NotFinite the model is usable, and the progress that is returned tells how far it came.
+// Run trains until maxSteps more steps are done or maxSeconds have passed (0: no such limit), and returns the
+// progress, also with an error. After fault.Cancelled and fault.NotFinite the model is usable.
 func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	if maxSteps == 0 && !(maxSeconds > 0) {
 		return t.Progress(), fault.New(fault.InvalidArgument, "a run needs a limit: max_steps or max_seconds")
 	}
 	if math.IsNaN(maxSeconds) || math.IsInf(maxSeconds, 0) || maxSeconds < 0 {
-		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a finite number of at least 0", maxSeconds)
+		return t.Progress(), fault.New(fault.InvalidArgument, "max_seconds is %v; it must be a finite number of at least 0",
+			maxSeconds)
 	}
 	unlock, err := t.Model.TryWriteAs(t)
 	if err != nil {
@@ -25,25 +27,17 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	}
 	defer unlock()
 	t.cancelled.Store(false)
-	if err := t.prepare(); err != nil {
-		return t.Progress(), err
-	}
-	if err := t.own(); err != nil {
-		return t.Progress(), err
-	}
-	if err := t.load(); err != nil {
-		return t.Progress(), err
-	}
-	if err := t.program.Begin(&t.step); err != nil {
-		return t.Progress(), err
+	for _, begin := range []func() error{t.prepare, t.own, t.load, func() error { return t.program.Begin(&t.step) }} {
+		if err := begin(); err != nil {
+			return t.Progress(), err
+		}
 	}
 	t.setRunning(true)
 	defer t.setRunning(false)
 	start, before := time.Now(), t.seen
 	err = t.loop(maxSteps, maxSeconds, start)
-	if flushErr := t.catchUp(); err == nil && flushErr != nil {
-		err = t.explain(flushErr)
-	}
+	flushErr := t.explain(t.catchUp())
+	err = cmp.Or(err, flushErr)
 	if t.program.HasCopies() {
 		err = t.lend(err)
 	}
@@ -52,8 +46,8 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	return t.Progress(), err
 }
 
-// catchUp ends a run: rows that lag behind are brought up to date, so that whoever reads the weights finds them whole, also
-// after an error. No row needs the rates of these steps any more.
+// catchUp ends a run: it brings rows that lag behind up to date, so that the weights are whole, also after an error.
+// Then no row needs the rates of these steps any more.
 func (t *Trainer) catchUp() error {
 	if err := t.program.Flush(&t.step); err != nil {
 		return err // and rows that still lag behind will need the rates
@@ -68,18 +62,19 @@ func (t *Trainer) setRunning(running bool) {
 	t.mu.Unlock()
 }
 
-// loop does steps until a limit, a cancel request or an error. The device may have some under way while the next one is
-// prepared; whatever ends the loop, all that were begun are done then, and it ends as if each had been done before the next.
+// loop does steps until a limit, a cancel request or an error. Steps may be under way while the next one is prepared.
+// When loop returns, all steps that were begun have ended, and the result is as if each had ended before the next
+// began.
 func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) error {
 	before := t.seen
 	t.settled = t.step.Number
 	settle := func(underWay int) error {
-		err := t.settle(underWay)
+		err := t.count(underWay)
 		t.measure(t.seen-before, time.Since(start))
 		return err
 	}
 	var ended error
-	for begun := uint64(0); maxSteps == 0 || begun < maxSteps; begun++ {
+	for begun := uint64(0); ended == nil && (maxSteps == 0 || begun < maxSteps); begun++ {
 		if t.cancelled.Load() {
 			ended = fault.New(fault.Cancelled, "training was cancelled after step %d; the model is usable", t.step.Number)
 			break
@@ -87,17 +82,13 @@ func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) err
 		if maxSeconds > 0 && time.Since(start).Seconds() >= maxSeconds {
 			break
 		}
-		if ended = t.advance(); ended != nil {
-			break
-		}
-		if err := settle(kernels.MostUnderWay); err != nil {
-			return err
+		if ended = t.advance(); ended == nil {
+			if err := settle(kernels.MostUnderWay); err != nil {
+				return err
+			}
 		}
 	}
-	if err := settle(0); err != nil {
-		return err
-	}
-	return ended
+	return cmp.Or(settle(0), ended)
 }
 
 // advance begins a step.
@@ -116,10 +107,7 @@ func (t *Trainer) advance() error {
 	t.step.TermFactors = t.net.TermFactors(number)
 	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
 	t.step.Rates = append(t.step.Rates, t.options.Optimizer.RatesAt(number, t.rate(number)))
-	if err := t.program.Run(&t.step); err != nil {
-		return t.explain(err)
-	}
-	return nil
+	return t.explain(t.program.Run(&t.step))
 }
 
 // rate is the learning rate of a step.
@@ -127,9 +115,9 @@ func (t *Trainer) rate(number int64) float64 {
 	return t.options.LearningRate * t.options.Schedule.At(number)
 }
 
-// settle waits until at most so many steps are under way, and counts those that are done. If one has failed, it is the last
-// one that was begun, as far as anybody sees: those after it have changed nothing.
-func (t *Trainer) settle(underWay int) error {
+// count waits until at most underWay steps are under way, and counts the steps that are done. A step that has failed
+// counts as the last that was begun, since the steps behind it have changed nothing.
+func (t *Trainer) count(underWay int) error {
 	results, err := t.program.Settle(underWay)
 	for _, r := range results {
 		t.settled = r.Number
@@ -192,7 +180,8 @@ func (t *Trainer) measure(examples int64, elapsed time.Duration) {
 	t.progress.ExamplesPerSecond = float64(examples) / elapsed.Seconds()
 }
 
-// explain turns a number that is not finite into an error that says where, when and what to try.
+// explain turns a number that is not finite into an error that says where, when and what to try. Other errors, and nil,
+// stay as they are.
 func (t *Trainer) explain(err error) error {
 	var bad *kernels.NotFiniteError
 	if !errors.As(err, &bad) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -8,13 +9,27 @@ import (
 	"sync/atomic"
 
 	"dsstne/engine/csr"
+	"dsstne/engine/devices"
 	"dsstne/engine/model"
 	"dsstne/engine/network"
 	"dsstne/engine/program"
+	"dsstne/engine/schedule"
 	"dsstne/engine/session"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
+
+// Options are those of a trainer (docs/training.md).
+type Options struct {
+	Optimizer    kernels.Optimizer
+	LearningRate float64
+	Schedule     schedule.Schedule // of the learning rate
+	BatchSize    int64
+	Seed         uint64
+	KeepOrder    bool // rows in order; otherwise they are shuffled in every epoch
+	Placement    devices.Placement
+	Parallel     program.Parallel
+}
 
 // Trainer improves one model. Run is for one goroutine at a time; Progress and Cancel may be called from any.
 type Trainer struct {
@@ -89,8 +104,8 @@ func (t *Trainer) Bind(layer string, d csr.Source) error {
 	case d.Rows() == 0:
 		return fault.New(fault.InvalidData, "the dataset for layer %q has no rows; there is nothing to learn from", layer)
 	case d.Statistics().NonZeros == 0:
-		return fault.New(fault.InvalidData, "all %d rows of the dataset for layer %q are empty; there is nothing to learn from",
-			d.Rows(), layer)
+		return fault.New(fault.InvalidData,
+			"all %d rows of the dataset for layer %q are empty; there is nothing to learn from", d.Rows(), layer)
 	}
 	if err := t.checkTargets(i, d); err != nil {
 		return err
@@ -98,7 +113,7 @@ func (t *Trainer) Bind(layer string, d csr.Source) error {
 	return t.Hold(i, d)
 }
 
-// checkTargets refuses values that an output's loss gives no meaning to.
+// checkTargets refuses values that are not targets of an output's loss.
 func (t *Trainer) checkTargets(layer int, d csr.Source) error {
 	for _, term := range t.net.Terms {
 		if term.Layer != layer {
@@ -113,9 +128,8 @@ func (t *Trainer) checkTargets(layer int, d csr.Source) error {
 			allowed = fmt.Sprintf("from %g to %g", low, high)
 		}
 		if row, column, value, found := csr.FirstOutside(d, low, high); found {
-			return fault.New(fault.InvalidData,
-				"row %d, column %d: the target is %g; this loss needs targets %s. Scale the values, use X.astype(bool) or loss=\"squared\"",
-				row, column, value, allowed)
+			return fault.New(fault.InvalidData, "row %d, column %d: the target is %g; this loss needs targets %s. "+
+				`Scale the values, use X.astype(bool) or loss="squared"`, row, column, value, allowed)
 		}
 	}
 	return nil
@@ -124,13 +138,13 @@ func (t *Trainer) checkTargets(layer int, d csr.Source) error {
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
 	training := &program.Training{Optimizer: t.options.Optimizer}
-	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), t.options.Placement.Limit, training, true)
+	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), training, true)
 	spec.Held = append(spec.Held, t.privateCopies()...)
 	spec.Parallel = t.options.Parallel
 	return spec, err
 }
 
-// Plan tells the memory and the operations of a run as JSON, and allocates nothing.
+// Plan describes the memory and the operations of a run as JSON, and allocates nothing.
 func (t *Trainer) Plan() ([]byte, error) {
 	t.weights.devices.Lock()
 	defer t.weights.devices.Unlock()
@@ -191,8 +205,8 @@ func (t *Trainer) stepsPerEpoch() int64 {
 // Cancel makes a running Run end at the end of its step; without one it does nothing.
 func (t *Trainer) Cancel() { t.cancelled.Store(true) }
 
-// Close gives memory, datasets and model back, and the model its newest weights. If these cannot be had, it says so; the rest
-// is given back then, too. Closing twice does nothing.
+// Close gives memory, datasets and model back, and the model its newest weights. If those are not available it returns
+// an error, and gives the rest back. Closing twice does nothing.
 func (t *Trainer) Close() error {
 	if t.closed {
 		return nil
@@ -202,8 +216,5 @@ func (t *Trainer) Close() error {
 	if t.program != nil {
 		t.program.Free()
 	}
-	if failure := t.Binding.Close(); err == nil {
-		err = failure
-	}
-	return err
+	return cmp.Or(err, t.Binding.Close())
 }

@@ -64,7 +64,8 @@ func TestTrainingGivesTheSameBitsForAnyNumberOfThreads(t *testing.T) {
 			var first []uint32
 			for _, threads := range []int{1, 2, 3, 7} {
 				trainer, m := opened(t, fixture.Autoencoder("softmax", extra), fmt.Sprintf(
-					`{"threads": %d, "batch_size": 32, "optimizer": {"kind": %q, "learning_rate": 0.01, "weight_decay": 0.001}}`, threads, optimizer))
+					`{"threads": %d, "batch_size": 32, "optimizer": {"kind": %q, "learning_rate": 0.01, "weight_decay": 0.001}}`,
+					threads, optimizer))
 				run(t, trainer, 9)
 				if first == nil {
 					first = weights(m)
@@ -165,7 +166,8 @@ func TestADivergingRunNamesTensorStepAndRemedyAndKeepsFiniteWeights(t *testing.T
 func TestARunAfterADivergedOneFindsNoRowBehind(t *testing.T) {
 	// Decay of 1 at a rate of 10 multiplies a row that no batch touches by -9 in each step.
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
-	trainer, err := openers.Trainer(m, []byte(`{"batch_size": 1, "optimizer": {"kind": "sgd", "learning_rate": 10, "weight_decay": 1}}`))
+	trainer, err := openers.Trainer(m, []byte(`{"batch_size": 1, "optimizer": {"kind": "sgd", "learning_rate": 10, `+
+		`"weight_decay": 1}}`))
 	require.NoError(t, err)
 	data := fixture.Matrix(t, items, [][]int32{{3, 4}, {5, 6}})
 	require.NoError(t, trainer.Bind("input", data))
@@ -195,7 +197,8 @@ func TestTwoTrainersAddToTheStepsOfTheirModel(t *testing.T) {
 
 func TestALastBatchThatIsSmallerNeedsNoMoreThanWasPlanned(t *testing.T) {
 	// With these sizes the last batch of 431 rows is cut into larger tiles than the others.
-	definition := `{"layers": [{"name": "input", "kind": "input", "size": "auto"}, {"name": "hidden1", "kind": "hidden", "size": 256},
+	definition := `{"layers": [{"name": "input", "kind": "input", "size": "auto"}, {"name": "hidden1", "kind":
+		"hidden", "size": 256},
 		{"name": "output", "kind": "output", "size": "auto"}]}`
 	m := fixture.Model(t, definition, map[string]int64{"input": 1682, "output": 1682})
 	trainer, err := openers.Trainer(m, []byte(`{"threads": 8}`))

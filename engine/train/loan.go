@@ -6,9 +6,9 @@ import (
 	"dsstne/internal/fault"
 )
 
-// weights is the state of weights that stay on devices from run to run: the model lends them to the trainer.
+// weights is the state of a loan: the model lends the trainer weights that stay on devices from run to run.
 type weights struct {
-	devices sync.Mutex // held by what uses the devices beside Run: a reader of the model may have its weights fetched at any time
+	devices sync.Mutex // held by users of the devices beside Run: a reader of the model may fetch the weights at any time
 	loaded  int64      // the model's count of changes, plus 1, when the devices had its weights
 	trained int64      // the model's step that the devices' weights are of
 	stored  int64      // and that of those in the model's memory
@@ -30,8 +30,8 @@ func (t *Trainer) load() error {
 	return nil
 }
 
-// lend ends a run: the weights stay on the devices until somebody asks the model for them. After a failure of a device they
-// are brought back while that is possible.
+// lend ends a run: the weights stay on the devices until somebody asks the model for them. After a failure of a device
+// it brings them back if it can.
 func (t *Trainer) lend(err error) error {
 	t.weights.trained = t.Model.Step()
 	t.Model.Lend(t, t.store)
@@ -45,7 +45,7 @@ func (t *Trainer) lend(err error) error {
 	return err
 }
 
-// giveBack ends the loan. If the weights cannot be had any more, the model is what it was when they were stored last.
+// giveBack ends the loan. If the devices' weights are lost, the model has the weights that were stored last.
 func (t *Trainer) giveBack() error {
 	err := t.Model.Return(t)
 	if err != nil {
@@ -67,8 +67,8 @@ func (t *Trainer) store() error {
 		err = fault.Wrap(err, "the weights of step %d cannot be brought back from the device; the model has those of step %d",
 			step, t.weights.stored)
 	default:
-		err = fault.Wrap(err, "the weights of step %d cannot be brought back from the device; the model has %d of its tensors, and "+
-			"the others of step %d", step, stored, t.weights.stored)
+		err = fault.Wrap(err, "the weights of step %d cannot be brought back from the device; the model has %d of its "+
+			"tensors, and the others of step %d", step, stored, t.weights.stored)
 	}
 	return err
 }
