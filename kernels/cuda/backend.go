@@ -55,7 +55,7 @@ func (backend) Extras() []kernels.Extra {
 	}
 	if len(found) > 0 {
 		add("cuBLASLt", "products of dense matrices", "kernels of dsstne do these without it, which takes longer in float32",
-			func() error { return cublaslt.Load(driver.Version()) }, cublaslt.Version)
+			cublaslt.Load, cublaslt.Version)
 	}
 	if len(found) > 1 {
 		add("NCCL", "exchange between devices", "devices copy to each other without it", nccl.Load, nccl.Version)

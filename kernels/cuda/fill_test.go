@@ -96,8 +96,8 @@ func fillOn(t *testing.T, stream driver.Stream, kernel driver.Kernel, args fillA
 	args.out = at
 	require.NoError(t, stream.Fill32(at, math.Float32bits(-7), int64(len(got))))
 	require.NoError(t, driver.Launch(stream, kernel, driver.Dim{X: 3}, driver.Dim{X: 256}, 0, &args))
+	require.NoError(t, stream.CopyToHostAsync(unsafe.Pointer(&got[0]), at, bytes))
 	require.NoError(t, stream.Synchronize())
-	require.NoError(t, driver.CopyToHost(unsafe.Pointer(&got[0]), at, bytes))
 	require.NoError(t, driver.Free(at))
 	return got
 }

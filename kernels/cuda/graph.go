@@ -63,7 +63,8 @@ func (d *device) graphOf(list *kernels.List) *graph {
 
 func (d *device) ops(walk func() error) error {
 	type args struct{ step driver.Address }
-	if err := launch(d, "begin_step", driver.Dim{X: 1}, driver.Dim{X: 128}, &args{d.step.at}); err != nil {
+	err := d.enqueue(func() { launch(d, "begin_step", driver.Dim{X: 1}, 128, &args{d.step.at}) })
+	if err != nil {
 		return err
 	}
 	return walk()

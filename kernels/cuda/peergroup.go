@@ -61,10 +61,10 @@ func (r *peerRank) take() (err error) {
 			_ = r.own.context.EnablePeer(peer.context)
 		}
 	}
-	if r.ready[r.rank], err = driver.NewEvent(false); err != nil {
+	if r.ready[r.rank], err = driver.NewEvent(); err != nil {
 		return err
 	}
-	if r.done[r.rank], err = driver.NewEvent(false); err != nil {
+	if r.done[r.rank], err = driver.NewEvent(); err != nil {
 		return err
 	}
 	r.scratch, err = driver.Alloc(r.scratchSize())
@@ -173,7 +173,8 @@ func (r *peerRank) sum(at, n int64) error {
 	}
 	own := r.seat[r.rank] + driver.Address(4*at)
 	a := &args{own, r.scratch, n, n, int32(r.rank), int32(len(r.devices))}
-	if err := launch(r.own, "add_parts", driver.Dim{X: min(blocks(n, 256), 4096)}, driver.Dim{X: 256}, a); err != nil {
+	err = r.own.enqueue(func() { launch(r.own, "add_parts", driver.Dim{X: min(blocks(n, 256), 4096)}, 256, a) })
+	if err != nil {
 		return err
 	}
 	return r.send(own, n, at)

@@ -98,7 +98,7 @@ type pinned struct {
 func (u *upload) run(r *resident, data *kernels.Data) error {
 	for i := range u.stage {
 		var err error
-		if u.stage[i].sent, err = driver.NewEvent(false); err != nil {
+		if u.stage[i].sent, err = driver.NewEvent(); err != nil {
 			return err
 		}
 		if u.stage[i].memory, err = driver.HostAlloc(uploadBlock); err != nil {

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 
 	"dsstne/internal/fault"
@@ -72,17 +73,23 @@ func (d *device) Run(rank kernels.Rank, list *kernels.List, s *kernels.Step) err
 	return err
 }
 
-// run puts an op into the stream while its step is begun; otherwise it is a step of its own, with the batches that it needs.
-func (d *device) run(what string, s *kernels.Step, slots []int, work func() error) error {
+// run puts an operation into the stream while its step is open; otherwise the operation is a step of its own, with the
+// batches in the slots.
+func (d *device) run(what string, s *kernels.Step, slots []int, work func()) error {
 	return d.do(what, func() error {
 		switch d.step.open {
 		case s:
-			return work()
+			return d.enqueue(work)
 		case nil:
-			return d.alone(s, slots, work)
+			return d.alone(s, slots, func() error { return d.enqueue(work) })
 		}
-		return fault.New(fault.Internal, "an op of one step is called inside another")
+		return fault.New(fault.Internal, "an operation of one step is called inside another")
 	})
+}
+
+// slotsOf are those slots that there are; -1 is none.
+func slotsOf(slots ...int) []int {
+	return slices.DeleteFunc(slots, func(slot int) bool { return slot < 0 })
 }
 
 // alone does an op as a step, and waits for it.

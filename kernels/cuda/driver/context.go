@@ -101,9 +101,6 @@ func (c *Context) Do(work func() error) error {
 	return work()
 }
 
-// Synchronize waits until all work in the current context is done.
-func Synchronize() error { return wrapped("cuCtxSynchronize", cu.Synchronize()) }
-
 // Reaches tells whether kernels and copies on the device can use the memory of another directly.
 func (c *Context) Reaches(peer *Context) (bool, error) {
 	can, err := c.device.CanAccessPeer(peer.device)

@@ -4,7 +4,6 @@
 #include "loader.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,38 +22,24 @@ static const char *const names[] = {
 #include "symbols.h"
 };
 
-static void *library;
-
-int dsstne_driver_open(char *text, size_t size) {
-  dlerror();
-  library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library) return 0;
-  const char *words = dlerror();
-  snprintf(text, size, "%s", words ? words : "it cannot be opened");
-  return -1;
-}
-
-int dsstne_driver_connect(void) {
-  int lacking = 0;
+void dsstne_driver_connect(void *library) {
   for (size_t i = 0; i != sizeof names / sizeof *names; i++) {
     void *function = dlsym(library, names[i]);
-    lacking += !function;
     dsstne_driver_slots[i] = function ? function : (void *)not_supported;
   }
-  return lacking;
 }
 
-int dsstne_driver_version(int *version) {
+int dsstne_driver_version(void *library, int *version) {
   int (*get)(int *) = (int (*)(int *))dlsym(library, "cuDriverGetVersion");
   return get ? get(version) : -1;
 }
 
-int dsstne_driver_init(void) {
+int dsstne_driver_init(void *library) {
   int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
   return init ? init(0) : -1;
 }
 
-/* The few functions of libnvidia-ml.so.1 that are needed; its types, written down from its documentation. */
+/* The functions of libnvidia-ml.so.1 that are needed, and its types, written down from its documentation. */
 typedef struct {
   unsigned long long total, free, used;
 } nvml_memory;
@@ -83,8 +68,8 @@ static int open_nvml(void) {
   return nvml.by_bus_id ? 0 : -1;
 }
 
-/* Lists the processes that compute on a device, to be freed; NULL if they are not told. Too little room is an answer that says
- * how many there are, and there may be more of them when it is asked again. */
+/* Lists the processes that compute on a device, to be freed; NULL if the library does not tell. If there is too little room, it
+ * says how many there are; there may be more of them when it is asked again. */
 static nvml_process *list_processes(void *device, unsigned *count) {
   enum { INSUFFICIENT_SIZE = 7, ATTEMPTS = 4, SPARE = 64 };
   nvml_process *list = NULL;
@@ -107,7 +92,7 @@ int dsstne_driver_usage(const char *bus_id, dsstne_device_usage *usage) {
   nvml_memory memory;
   memset(usage, 0, sizeof *usage);
   if (open_nvml() || nvml.by_bus_id(bus_id, &device) || nvml.memory(device, &memory)) return -1;
-  usage->total = memory.total, usage->used = memory.used, usage->free = memory.free;
+  usage->total = memory.total, usage->free = memory.free;
   unsigned count;
   nvml_process *list = list_processes(device, &count);
   for (unsigned i = 0; list && i < count; i++) {

@@ -47,11 +47,6 @@ func MemoryInfo() (free, total int64, err error) {
 	return int64(f), int64(t), err
 }
 
-// CopyToHost copies to the host and returns when it is done.
-func CopyToHost(to unsafe.Pointer, from Address, bytes int64) error {
-	return failure("cuMemcpyDtoH", C.cuMemcpyDtoH(to, C.CUdeviceptr(from), C.size_t(bytes)))
-}
-
 // CopyToDeviceAsync copies in the order of a stream; the source is pinned memory that stays as it is until then.
 func (s Stream) CopyToDeviceAsync(to Address, from unsafe.Pointer, bytes int64) error {
 	return failure("cuMemcpyHtoDAsync", C.cuMemcpyHtoDAsync(C.CUdeviceptr(to), from, C.size_t(bytes), s.c()))

@@ -66,31 +66,6 @@ func (m Module) Function(name string) (Kernel, error) {
 	return k, err
 }
 
-// KernelInfo is what the compiler made of a kernel.
-type KernelInfo struct {
-	Registers    int // a thread
-	SharedBytes  int // static shared memory a block
-	LocalBytes   int // a thread's spilled registers and arrays
-	MostThreads  int // a block
-	BinaryTarget int // compute capability of the loaded code: 90
-}
-
-// Info tells the attributes of a kernel.
-func (k Kernel) Info() (info KernelInfo, err error) {
-	for attribute, to := range map[C.CUfunction_attribute]*int{
-		C.CU_FUNC_ATTRIBUTE_NUM_REGS: &info.Registers, C.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: &info.SharedBytes,
-		C.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: &info.LocalBytes, C.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: &info.MostThreads,
-		C.CU_FUNC_ATTRIBUTE_BINARY_VERSION: &info.BinaryTarget,
-	} {
-		var value C.int
-		if err := failure("cuFuncGetAttribute", C.cuFuncGetAttribute(&value, attribute, k.f)); err != nil {
-			return info, err
-		}
-		*to = int(value)
-	}
-	return info, nil
-}
-
 // AllowShared lets launches ask for that much dynamic shared memory a block, beyond the 48 KiB that all may have.
 func (k Kernel) AllowShared(bytes int) error {
 	return failure("cuFuncSetAttribute",

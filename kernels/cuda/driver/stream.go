@@ -40,13 +40,9 @@ func (s Stream) Record(e Event) error { return wrapped("cuEventRecord", e.e.Reco
 // Event is a point in a stream.
 type Event struct{ e cu.Event }
 
-// NewEvent makes an event, which takes the time if it is to be measured.
-func NewEvent(timing bool) (Event, error) {
-	flags := cu.DisableTiming
-	if timing {
-		flags = cu.DefaultEvent
-	}
-	e, err := cu.MakeEvent(flags)
+// NewEvent makes an event that takes no time.
+func NewEvent() (Event, error) {
+	e, err := cu.MakeEvent(cu.DisableTiming)
 	return Event{e}, wrapped("cuEventCreate", err)
 }
 
