@@ -61,7 +61,8 @@ func spaceOfAssemble(p *kernels.BatchPlaces) (s assembleSpace) {
 // Assemble makes a batch out of a dataset that the device keeps.
 func (d *device) Assemble(op *kernels.Assemble, s *kernels.Step) error {
 	r, is := op.Data.(*resident)
-	if !is || r.device != d || op.Scaled && r.norms == nil && r.rows > 0 || op.Places.Entries > kernels.MostEntries {
+	unscaled := is && op.Scaled && r.parts[partNorms] == nil && r.rows > 0
+	if !is || r.device != d || unscaled || op.Places.Entries > kernels.MostEntries {
 		return fault.New(fault.Internal, "%s: a batch of %s cannot be made of this data", d.info.Name, op.Name)
 	}
 	return d.run("Assemble", s, nil, func() {
@@ -110,11 +111,10 @@ func (d *device) orderByItem(op *kernels.Assemble, space assembleSpace, a assemb
 
 // arguments are the places of the data, for kernels.
 func (r *resident) arguments(scaled bool) keptArgs {
-	a := keptArgs{
-		addressOf(r.offsets), addressOf(r.indices), addressOf(r.values), 0, addressOf(r.sums), r.rows, r.first,
-	}
+	at := func(part int) driver.Address { return addressOf(r.parts[part]) }
+	a := keptArgs{at(partOffsets), at(partIndices), at(partValues), 0, at(partSums), r.rows, r.first}
 	if scaled {
-		a.norms, a.sums = addressOf(r.norms), addressOf(r.scaledSums)
+		a.norms, a.sums = at(partNorms), at(partScaledSums)
 	}
 	return a
 }

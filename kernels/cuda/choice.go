@@ -73,8 +73,8 @@ func fastest(list []measuredForm, capability int, precision string, units, rows 
 }
 
 // formOf chooses the form for an output. It follows from the op's shape, the device's kind and the library alone, and
-// therefore results do. The first of these forms that serves the op is chosen: what was measured on such a device, chunked,
-// which needs cuBLASLt, fused, simple.
+// therefore results do. The first of these forms that serves the op is chosen: what was measured on such a device,
+// chunked, which needs cuBLASLt, fused, simple.
 func (d *device) formOf(op *kernels.Output, rows int64) outputForm {
 	names := []string{d.form}
 	if d.form == "" {

@@ -9,15 +9,17 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// The chunked form goes through the items like the simple one, by chunks whose logits stay in the second-level cache, and has
-// cuBLASLt make the products. For a chunk of C items:
+// The chunked form goes through the items like the simple one, by chunks whose logits stay in the second-level cache,
+// and has cuBLASLt make the products. For a chunk of C items:
 //
 //	Z = H W^T, loss and G in Z's place (or in bfloat16 beside it), P += G W, S = G^T H, update of W by S
 //
-// 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, read once and written once;
-// through the second-level cache 4 bytes a logit four times, and S. In bfloat16 W is read once more, to be rounded.
+// 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, read once and written
+// once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 W is read once more, to be
+// rounded.
 //
-// Products always have as many rows as the largest batch: rows of H beyond the batch are zeros, and so are their gradients.
+// Products always have as many rows as the largest batch: rows of H beyond the batch are zeros, and so are their
+// gradients.
 
 // libraryBytes is the workspace that the library's algorithms may use.
 const libraryBytes = 8 << 20
@@ -32,9 +34,6 @@ func (d *device) loadLibrary() (err error) {
 
 // closeLibrary gives back what the library holds for the device, when nothing is under way.
 func (d *device) closeLibrary() error {
-	if d.library == nil {
-		return nil
-	}
 	library := d.library
 	d.library = nil
 	return d.named(library.Close())
@@ -51,9 +50,9 @@ func (d *device) named(err error) error {
 // productShapes are the products of a layer: its results, and the gradients with respect to its input and its weight.
 type productShapes struct{ forward, toInput, toWeight cublaslt.Shape }
 
-// shapes are those of a weight [units, inputs] for batches of so many rows; results are pitch apart. The library counts columns
-// where we count rows, so matrices and the order of factors are the other way round. All addresses are aligned to 16 bytes:
-// places in the workspace, and rows of weights that are not packed.
+// shapes are those of a weight [units, inputs] for batches of so many rows; results are pitch apart. The library counts
+// columns where we count rows, so matrices and the order of factors are the other way round. All addresses are aligned
+// to 16 bytes: places in the workspace, and rows of weights that are not packed.
 func (d *device) shapes(rows, units, inputs, pitch int64) productShapes {
 	p := d.precision()
 	return productShapes{
@@ -123,8 +122,8 @@ type libraryProducts struct {
 	scratch int64
 }
 
-// chunk is how many items' logits there are at a time: as many as take a quarter of the second-level cache, with a strip of
-// gradients and of weights that takes half of it at most.
+// chunk is how many items' logits there are at a time: as many as take a quarter of the second-level cache, with a
+// strip of gradients and of weights that takes half of it at most.
 func (d *device) chunk(items, rows, columns int64) int64 {
 	cache := int64(d.hardware.L2Bytes)
 	most := min(cache/4/(4*rows), cache/2/(6*columns))

@@ -11,8 +11,8 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// device computes on one CUDA device, in one stream. Every method enters the device's primary context and leaves it again,
-// which gives the caller's thread back the context that was current on it.
+// device computes on one CUDA device, in one stream. Every method enters the device's primary context and leaves it
+// again, which gives the caller's thread back the context that was current on it.
 type device struct {
 	info      kernels.DeviceInfo
 	context   *driver.Context
@@ -47,15 +47,10 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 	}
 	d.info.Available, d.memory.device = -1, d
 	err = d.do("opening", func() error {
-		if err := d.load(); err != nil {
-			return err
-		}
-		err := d.openStreams()
-		if err == nil {
-			err = d.loadLibrary()
-		}
-		if err != nil {
-			return errors.Join(err, d.closeLibrary(), d.closeStreams(), d.module.Unload())
+		for _, open := range []func() error{d.load, d.openStreams, d.loadLibrary} {
+			if err := open(); err != nil {
+				return errors.Join(err, d.closeLibrary(), d.closeStreams(), d.module.Unload())
+			}
 		}
 		return nil
 	})
@@ -81,20 +76,13 @@ func (d *device) openStreams() (err error) {
 	return nil
 }
 
-// closeStreams closes those that there are.
+// closeStreams closes those that were made.
 func (d *device) closeStreams() (err error) {
 	d.leaveTurns()
 	for _, event := range d.step.events() {
-		if *event != (driver.Event{}) {
-			err = errors.Join(err, event.Close())
-		}
+		err = errors.Join(err, event.Close())
 	}
-	for _, stream := range []driver.Stream{d.copies, d.stream} {
-		if stream != (driver.Stream{}) {
-			err = errors.Join(err, stream.Close())
-		}
-	}
-	return err
+	return errors.Join(err, d.copies.Close(), d.stream.Close())
 }
 
 // load loads the image for the device's compute capability and looks the kernels up.
@@ -106,13 +94,13 @@ func (d *device) load() error {
 	}
 	for _, name := range kernelNames {
 		if d.kernel[name], err = d.module.Function(name); err != nil {
-			return errors.Join(fault.Wrap(err, "kernel %s", name), d.module.Unload())
+			return fault.Wrap(err, "kernel %s", name)
 		}
 	}
 	return d.loadFused()
 }
 
-// do runs a function inside the device's context and says of an error where it was.
+// do runs a function inside the device's context; an error of the driver names the device and what it was doing.
 func (d *device) do(what string, work func() error) error {
 	if d.closed {
 		return fault.New(fault.InvalidState, "%s is closed", d.info.Name)
@@ -134,7 +122,7 @@ func (d *device) precision() kernels.Precision { return kernels.Precision(d.narr
 
 func (d *device) Info() kernels.DeviceInfo { return d.info }
 
-// Available counts what the pool holds back, too.
+// Available counts the pool's spare memory, too.
 func (d *device) Available() int64 {
 	available := int64(-1)
 	_ = d.do("asking for free memory", func() error {
@@ -147,7 +135,7 @@ func (d *device) Available() int64 {
 	return available
 }
 
-// Trim gives back the pool's spare memory and, where none is under way, that of steps.
+// Trim gives back the pool's spare memory and, if no step is under way, that of steps.
 func (d *device) Trim() {
 	_ = d.do("giving memory back", func() (err error) {
 		if d.step.underWay == 0 {
@@ -157,7 +145,7 @@ func (d *device) Trim() {
 	})
 }
 
-// Close gives everything back but for buffers that are still held, which keep the context alive until they are freed.
+// Close gives everything back except buffers that are still held, which keep the context alive until they are freed.
 func (d *device) Close() error {
 	if d.closed {
 		return nil
@@ -176,7 +164,7 @@ func (d *device) Close() error {
 		err = errors.Join(err, d.context.Close())
 	}
 	if driver.Lost(err) {
-		return nil // it refuses all of this, as who used it has been told; what it holds goes with its context
+		return nil // its user has got the error already; what the device holds goes with its context
 	}
 	var family *fault.Error
 	if errors.As(err, &family) {

@@ -19,8 +19,8 @@ import (
 // emulator is the driver of tests/cudaemu, which `make test-go` builds.
 const emulator = "../../build/cudaemu"
 
-// The driver is found as the process begins. So these tests run again in a process that finds the emulator, if there is one;
-// with DSSTNE_TEST_DRIVER=real they run on the machine's own driver.
+// The driver is found as the process begins. So these tests run again in a process that finds the emulator, if there is
+// one; with DSSTNE_TEST_DRIVER=real they run on the machine's own driver.
 func TestMain(m *testing.M) {
 	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
 		if _, err := os.Stat(emulator + "/libcuda.so.1"); err == nil {

@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 
 	"dsstne/internal/fault"
@@ -71,7 +70,7 @@ func (d *device) loadFused() (err error) {
 				err = d.kernel[name].AllowShared(shared)
 			}
 			if err != nil {
-				return errors.Join(fault.Wrap(err, "kernel %s", name), d.module.Unload())
+				return fault.Wrap(err, "kernel %s", name)
 			}
 		}
 	}
@@ -135,8 +134,8 @@ func (r *fusedRun) prepare() {
 	}
 }
 
-// packRows rounds valid rows of a matrix, or with -1 those of the batch, and fills them up with zeros to the rows and columns
-// that a product takes.
+// packRows rounds valid rows of a matrix, or with -1 those of the batch, and fills them up with zeros to the rows and
+// columns that a product takes.
 func (d *device) packRows(x, to driver.Address, valid, columns, padded, rows int64) {
 	type args struct {
 		step, x, to                  driver.Address
@@ -147,7 +146,8 @@ func (d *device) packRows(x, to driver.Address, valid, columns, padded, rows int
 		&args{d.step.at, x, to, columns, padded, rows, valid, d.narrow, d.next(site{})})
 }
 
-// walk launches a kernel of the form, which may fail at logits and loss, the weight and the bias: three launches' numbers.
+// walk launches a kernel of the form, which may fail at logits and loss, the weight and the bias: three launches'
+// numbers.
 func (r *fusedRun) walk(what string, grid driver.Dim) {
 	a := r.args // what C receives lies beside no Go pointer
 	a.launch = r.loses(r.op.Name)
@@ -172,7 +172,7 @@ func (r *fusedRun) gradients() {
 	if !r.op.Continues {
 		r.prepare()
 	}
-	r.args.stats = r.stats()
+	r.args.stats = addressOf(r.stats())
 	if source := &r.op.Sources[0]; source.DH != nil {
 		r.walk("hidden", r.rowTiles())
 		r.mergeHidden(source, r.args.parts, r.args.hiddenInverse, r.shape.padded, r.shape.rows, r.shape.splits, r.step.Most())
@@ -183,7 +183,9 @@ func (r *fusedRun) gradients() {
 
 // mergeHidden adds up count parts of the gradient with respect to a source, if it is wanted, and projects it for cosine
 // logits.
-func (d *device) mergeHidden(source *kernels.OutputSource, parts, inverse driver.Address, padded, rows, count, most int64) {
+func (d *device) mergeHidden(
+	source *kernels.OutputSource, parts, inverse driver.Address, padded, rows, count, most int64,
+) {
 	type args struct {
 		step, h, parts, inverse, dh  driver.Address
 		columns, padded, rows, count int64

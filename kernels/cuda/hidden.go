@@ -7,9 +7,9 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// A grid covers the largest batch, since a captured step is launched for every batch; blocks beyond the batch end early. Only
-// the device knows how many items a batch touches: blocks go on to further items until there are none, and there are as many
-// as keep every multiprocessor busy, which is far fewer than some weights have rows.
+// A grid covers the largest batch, since a captured step is launched for every batch; blocks beyond the batch end
+// early. Only the device knows how many items a batch touches: blocks go on to further items until there are none, and
+// there are as many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
 	mostScattered = 4096
 	mostReplaying = 2048
@@ -99,36 +99,36 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 
 // Update runs the optimizer with written gradients.
 func (d *device) Update(op *kernels.Update, s *kernels.Step) error {
-	type args struct {
-		step, gradient driver.Address
-		weight         weightsArgs
-		launch         int32
-	}
 	return d.run("Update", s, nil, func() {
 		w := *op.Weight
 		w.Gradient = nil
-		launch(d, "update_written", driver.Dim{X: max(1, min(blocks(w.Rows*w.Columns, 256), 1<<16))}, 256, &args{
-			d.step.at, addressOf(op.Weight.Gradient), d.weightsOf(&w, op.Optimizer), d.updates(w.Name),
-		})
+		d.updateWritten(&w, op.Optimizer, addressOf(op.Weight.Gradient), 0, w.Rows*w.Columns)
+	})
+}
+
+// updateWritten runs the optimizer for some elements of a weight.
+func (d *device) updateWritten(w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, first, count int64) {
+	type args struct {
+		step, gradient driver.Address
+		weight         weightsArgs
+		first, count   int64
+		launch         int32
+	}
+	launch(d, "update_written", driver.Dim{X: max(1, min(blocks(count, 256), 1<<16))}, 256, &args{
+		d.step.at, gradient, d.weightsOf(w, o), first, count, d.updates(w.Name),
 	})
 }
 
 // Dense multiplies by a weight.
 func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
-	type args struct {
-		step, in, weight, out      driver.Address
-		inputs, units              int64
-		epilogue                   epilogueArgs
-		accumulate, narrow, launch int32
-	}
 	return d.run("Dense", s, nil, func() {
 		w := op.Weight
 		if p, ok := d.denseOf(w, s.Most()); ok {
 			p.forward(d, op)
 			return
 		}
-		launch(d, "dense", tiles(w.Rows, s.Most()), productThreads, &args{
-			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows,
+		launch(d, "multiply", tiles(w.Rows, s.Most()), productThreads, &productArgs{
+			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, w.Rows,
 			d.epilogueOf(op.Epilogue), flag(op.Accumulate), d.narrow, d.next(site{tensor: w.Name}),
 		})
 	})
@@ -136,15 +136,10 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 
 // Activate is an epilogue on its own.
 func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
-	type args struct {
-		step, out driver.Address
-		units     int64
-		epilogue  epilogueArgs
-		launch    int32
-	}
 	return d.run("Activate", s, nil, func() {
-		launch(d, "activate_sums", grid2(op.Units, s.Most()), rowThreads, &args{
-			d.step.at, addressOf(op.Out), op.Units, d.epilogueOf(&op.Epilogue), d.next(site{}),
+		out := addressOf(op.Out)
+		launch(d, "finish", grid2(op.Units, s.Most()), rowThreads, &layerArgs{
+			d.step.at, out, out, op.Units, op.Units, d.epilogueOf(&op.Epilogue), 0, d.next(site{}),
 		})
 	})
 }
@@ -173,26 +168,22 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 
 // DenseBackward computes the gradient with respect to the input, with the weight as it is, and updates the weight.
 func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
-	type args struct {
-		step, dz, in, din          driver.Address
-		weight                     weightsArgs
-		accumulate, narrow, launch int32
-	}
 	return d.run("DenseBackward", s, nil, func() {
 		w := op.Weight
 		if p, ok := d.denseOf(w, s.Most()); ok {
 			p.backward(d, op)
 			return
 		}
-		a := args{
-			d.step.at, addressOf(op.DZ), addressOf(op.In), addressOf(op.DIn), d.weightsOf(w, op.Optimizer),
-			flag(op.Accumulate), d.narrow, 0,
-		}
+		dz := addressOf(op.DZ)
 		if op.DIn != nil {
-			a.launch = d.updates(w.Name)
-			launch(d, "dense_backward_input", tiles(w.Columns, s.Most()), productThreads, &a)
+			launch(d, "input_gradient", tiles(w.Columns, s.Most()), productThreads, &productArgs{
+				d.step.at, dz, addressOf(w.Value), addressOf(op.DIn), w.Columns, w.Rows, w.Rows, epilogueArgs{},
+				flag(op.Accumulate), d.narrow, d.updates(w.Name),
+			})
 		}
-		a.launch = d.updates(w.Name)
-		launch(d, "dense_backward_weight", tiles(w.Columns, w.Rows), productThreads, &a)
+		launch(d, "weight_gradient", tiles(w.Columns, w.Rows), productThreads, &weightGradientArgs{
+			d.step.at, dz, addressOf(op.In), 0, d.weightsOf(w, op.Optimizer), itemGradientArgs{}, w.Rows, 0, w.Rows,
+			d.narrow, d.updates(w.Name),
+		})
 	})
 }

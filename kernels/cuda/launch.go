@@ -106,12 +106,12 @@ func element(b kernels.Buffer, n int64) driver.Address { return addressOf(b) + d
 
 // kernelNames are the kernels that are looked up when a device is opened.
 var kernelNames = []string{
-	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "dense", "dense_finish", "activate_sums",
-	"backward", "dense_backward_input", "dense_backward_weight", "logits", "inverse_norms", "output_stats", "combine_stats",
-	"output_loss", "output_sum", "output_hidden", "output_weight", "output_update", "output_bias", "pack_rows",
-	"output_merge_hidden", "squares", "scores", "sparse_scores", "select_best", "ranked", "assemble_count", "assemble_scan",
-	"assemble_fill", "sort_count", "sort_scan", "sort_place", "items_count", "items_scan", "items_write", "add_parts",
-	"update_written", "begin_screen", "screen_32", "screen_128", "refine", "merge_top_k", "ranking_metrics",
+	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "multiply", "input_gradient",
+	"weight_gradient", "finish", "backward", "inverse_norms", "output_stats", "combine_stats", "output_loss",
+	"output_sum", "output_update", "pack_rows", "output_merge_hidden", "squares", "scores", "sparse_scores",
+	"select_best", "ranked", "assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place",
+	"items_count", "items_scan", "items_write", "add_parts", "update_written", "begin_screen", "screen_32", "screen_128",
+	"refine", "merge_top_k", "ranking_metrics",
 }
 
 // The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.

@@ -7,8 +7,9 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// Products of dense layers by cuBLASLt, between kernels that round and fill up the factors before, and finish the sums after.
-// These kernels move 4 bytes for each number of the factors and of the result, which is little beside large products.
+// Products of dense layers by cuBLASLt, between kernels that round and fill up the factors before, and finish the sums
+// after. These kernels move 4 bytes for each number of the factors and of the result, which is little beside large
+// products.
 
 // leastProduct is the number of multiply-adds from which the library is asked: below, four launches outweigh its speed.
 const leastProduct = 1 << 25
@@ -50,16 +51,10 @@ func (p *libraryDense) weights(d *device, w *kernels.Weights, workspace kernels.
 }
 
 func (p *libraryDense) forward(d *device, op *kernels.Dense) {
-	type args struct {
-		step, sums, out    driver.Address
-		units, pitch       int64
-		epilogue           epilogueArgs
-		accumulate, launch int32
-	}
 	w, in, sums := op.Weight, element(op.Workspace, p.in), element(op.Workspace, p.sums)
 	d.packRows(addressOf(op.In), in, -1, w.Columns, p.inputs, p.rows)
 	d.multiply(p.products.forward, p.weights(d, w, op.Workspace), in, 0, sums, element(op.Workspace, p.scratch))
-	launch(d, "dense_finish", grid2(w.Rows, p.rows), rowThreads, &args{
+	launch(d, "finish", grid2(w.Rows, p.rows), rowThreads, &layerArgs{
 		d.step.at, sums, addressOf(op.Out), w.Rows, p.units, d.epilogueOf(op.Epilogue), flag(op.Accumulate),
 		d.next(site{tensor: w.Name}),
 	})

@@ -9,8 +9,8 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// outputTile is how many items' logits there are at a time in the simple form. It does not depend on the batch, so neither do
-// results.
+// outputTile is how many items' logits there are at a time in the simple form. It does not depend on the batch, so
+// neither do results.
 const outputTile = 2048
 
 // The structs of src/output.cu that several kernels take.
@@ -48,12 +48,12 @@ func (r *outputOp) loss() lossArgs {
 	}
 }
 
-// stats is the address of the rows' statistics, 0 if the loss needs none.
-func (r *outputOp) stats() driver.Address {
+// stats are the rows' statistics, nil if the loss needs none.
+func (r *outputOp) stats() kernels.Buffer {
 	if !r.op.Loss.NeedsStats() {
-		return 0
+		return nil
 	}
-	return addressOf(r.op.Stats)
+	return r.op.Stats
 }
 
 // tied says where the gradient with respect to a source's weight goes if an input shares the weight.
@@ -175,18 +175,27 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 }
 
 func (r *outputRun) statistics() {
-	type args struct {
-		step, z, stats       driver.Address
-		finish               finishArgs
-		tile, first, items   int64
-		begins, ends, launch int32
-	}
 	r.tiles(func() {
-		launch(r.device, "output_stats", driver.Dim{X: uint32(r.step.Most())}, 256, &args{
-			r.device.step.at, r.place(r.space.logits), addressOf(r.op.Stats), r.finish, r.space.tile, r.first, r.items,
-			flag(r.first == 0), flag(r.first+r.items == r.op.Items), r.loses(r.op.Name),
-		})
+		launch(r.device, "output_stats", driver.Dim{X: uint32(r.step.Most())}, 256, r.tile(r.op.Stats))
 	})
+}
+
+// tileArgs is TileArgs of src/output.cu.
+type tileArgs struct {
+	step, z, stats, biasGradient, loss, narrow driver.Address
+	finish                                     finishArgs
+	tile, first, items, rows                   int64
+	kind                                       lossArgs
+	slot, begins, ends, launch                 int32
+}
+
+// tile are the arguments for the tile at hand.
+func (r *outputRun) tile(stats kernels.Buffer) *tileArgs {
+	return &tileArgs{
+		r.device.step.at, r.place(r.space.logits), addressOf(stats), r.place(r.space.bias), r.place(r.space.loss),
+		r.narrow16, r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
+		flag(r.first == 0), flag(r.first+r.items == r.op.Items), r.loses(r.op.Name),
+	}
 }
 
 // CombineStats makes the statistics of all items out of those of shards.
@@ -223,44 +232,17 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 // gradients turns each tile's logits into gradients and uses them.
 func (r *outputRun) gradients() {
 	r.tiles(func() {
-		r.tileLoss()
+		launch(r.device, "output_loss", line(r.items, 32), 256, r.tile(r.stats()))
 		for n := range r.op.Sources {
 			r.products.hidden(r, n)
 			r.products.weight(r, n)
 		}
-		r.tileBias()
+		if b := r.op.Bias; b != nil {
+			r.updateWritten(b, r.op.Optimizer, r.place(r.space.bias), r.first, r.items)
+		}
 	})
 	r.products.end(r)
 	r.sumLoss(r.place(r.space.loss), int64(blocks(min(r.space.tile, r.op.Items), 32)))
-}
-
-func (r *outputRun) tileLoss() {
-	type args struct {
-		step, z, stats, biasGradient, loss, narrow driver.Address
-		finish                                     finishArgs
-		tile, first, items, rows                   int64
-		kind                                       lossArgs
-		slot, begins, launch                       int32
-	}
-	launch(r.device, "output_loss", line(r.items, 32), 256, &args{
-		r.device.step.at, r.place(r.space.logits), r.stats(), r.place(r.space.bias), r.place(r.space.loss), r.narrow16,
-		r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target), flag(r.first == 0),
-		r.loses(r.op.Name),
-	})
-}
-
-func (r *outputRun) tileBias() {
-	type args struct {
-		step, gradient driver.Address
-		bias           weightsArgs
-		first, items   int64
-		launch         int32
-	}
-	if b := r.op.Bias; b != nil {
-		launch(r.device, "output_bias", line(r.items, 256), 256, &args{
-			r.device.step.at, r.place(r.space.bias), r.weightsOf(b, r.op.Optimizer), r.first, r.items, r.updates(b.Name),
-		})
-	}
 }
 
 // updateItems takes a strip of gradients with respect to a source's weight, for cosine logits after their projection.

@@ -7,16 +7,32 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// ownProducts are those of the simple form, which serves every op: 64 x 64 results a block. For cosine logits there are places
-// for gradients that are not projected yet.
+// ownProducts are those of the simple form, which serves every op: 64 x 64 results a block. For cosine logits there are
+// places for gradients that are not projected yet.
 type ownProducts struct{ strip, gradient int64 }
 
-// productArgs are the arguments of the products that make logits and gradients with respect to hidden values.
-type productArgs struct {
-	step, in, weight, out       driver.Address
-	columns, tile, first, items int64
-	accumulate, narrow, launch  int32
-}
+// The structs of src/dense.cu that several ops use.
+type (
+	productArgs struct {
+		step, in, weight, out      driver.Address
+		inputs, units, pitch       int64
+		epilogue                   epilogueArgs
+		accumulate, narrow, launch int32
+	}
+	weightGradientArgs struct {
+		step, g, in, strip  driver.Address
+		weight              weightsArgs
+		to                  itemGradientArgs
+		pitch, first, units int64
+		narrow, launch      int32
+	}
+	layerArgs struct { // FinishArgs
+		step, sums, out    driver.Address
+		units, pitch       int64
+		epilogue           epilogueArgs
+		accumulate, launch int32
+	}
+)
 
 // simpleOf is the simple form of an output.
 func simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProducts) {
@@ -36,9 +52,9 @@ func (ownProducts) logits(r *outputRun) {
 		r.fill(z, 0, r.step.Most()*r.space.tile)
 	}
 	for n, source := range r.op.Sources {
-		launch(r.device, "logits", tiles(r.items, r.step.Most()), productThreads, &productArgs{
-			r.device.step.at, addressOf(source.H), addressOf(source.Weight.Value), z, source.Weight.Columns, r.space.tile,
-			r.first, r.items, flag(n > 0), r.narrow, r.next(site{}),
+		launch(r.device, "multiply", tiles(r.items, r.step.Most()), productThreads, &productArgs{
+			r.device.step.at, addressOf(source.H), r.tileItems(n), z, source.Weight.Columns, r.items, r.space.tile,
+			epilogueArgs{}, flag(n > 0), r.narrow, r.next(site{}),
 		})
 	}
 }
@@ -53,26 +69,19 @@ func (p ownProducts) hidden(r *outputRun, n int) {
 		to, accumulate = r.place(p.gradient), r.first > 0
 	}
 	w := source.Weight
-	launch(r.device, "output_hidden", tiles(w.Columns, r.step.Most()), productThreads, &productArgs{
-		r.device.step.at, r.place(r.space.logits), addressOf(w.Value), to, w.Columns, r.space.tile, r.first, r.items,
+	launch(r.device, "input_gradient", tiles(w.Columns, r.step.Most()), productThreads, &productArgs{
+		r.device.step.at, r.place(r.space.logits), r.tileItems(n), to, w.Columns, r.items, r.space.tile, epilogueArgs{},
 		flag(accumulate), r.narrow, r.updates(w.Name),
 	})
 }
 
 func (p ownProducts) weight(r *outputRun, n int) {
-	type args struct {
-		step, g, h, strip  driver.Address
-		weight             weightsArgs
-		to                 itemGradientArgs
-		tile, first, items int64
-		narrow, launch     int32
-	}
 	source, strip := r.op.Sources[n], driver.Address(0)
 	if r.op.Temperature != 0 {
 		strip = r.place(p.strip)
 	}
 	w := source.Weight
-	launch(r.device, "output_weight", tiles(w.Columns, r.items), productThreads, &args{
+	launch(r.device, "weight_gradient", tiles(w.Columns, r.items), productThreads, &weightGradientArgs{
 		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, r.weightsOf(w, r.op.Optimizer), r.tied(n),
 		r.space.tile, r.first, r.items, r.narrow, r.updates(w.Name),
 	})

@@ -49,7 +49,8 @@ func spaceOfScores(op *kernels.Scores, rows int64) rankSpace {
 	return spaceOfRanking(&op.Scorer, max(1, min(rows, scoreRoom/max(1, op.Items), mostY*rankTile)), op.Items, 0)
 }
 
-// WorkspaceSize is what an op needs, see kernels.Device. cuBLASLt is asked in the device's context, to which its handle belongs.
+// WorkspaceSize is what an op needs, see kernels.Device. cuBLASLt is asked in the device's context, to which its handle
+// belongs.
 func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 	_ = d.do("planning", func() error {
 		switch op := op.(type) {
@@ -148,7 +149,8 @@ func (d *device) scoreSparse(s *kernels.Scorer, b block, first, items int64) {
 	launch(d, "sparse_scores", driver.Dim{X: uint32(b.rows), Y: min(blocks(items, sparseTile), mostY)}, 256, &a)
 }
 
-// squares computes the squares of the norms of rows; with a step those of the batch from one row on, as far as it has them.
+// squares computes the squares of the norms of rows; with a step those of the batch from one row on, as far as it has
+// them.
 func (d *device) squares(step, x, to driver.Address, rows, row, columns int64) {
 	type args struct {
 		step, x, squares   driver.Address

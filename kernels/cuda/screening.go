@@ -15,7 +15,8 @@ const (
 	growth      = 3   // items of a wave, by those of all waves before it
 )
 
-// firstWave is how many tiles of items are scored without screening: with four times k items, few others reach their limit.
+// firstWave is how many tiles of items are scored without screening: with four times k items, few others reach their
+// limit.
 func firstWave(k int64) int64 { return int64(blocks(max(leastFirst, 4*k), screenItems)) }
 
 // screens reports whether TopK computes low-precision products first, after which most items need no score.
@@ -38,8 +39,8 @@ func spaceOfScreening(op *kernels.TopK, rows int64) rankSpace {
 // wave is Wave of src/screen.cu.
 type wave struct{ begin, count, tiles, stride, items int64 }
 
-// wavesOf cuts the items into waves. The stride has no factor in common with the number of tiles, which puts every tile into
-// one wave, and is near the golden section of it, which takes the first tiles from all over.
+// wavesOf cuts the items into waves. The stride has no factor in common with the number of tiles, which puts every tile
+// into one wave, and is near the golden section of it, which takes the first tiles from all over.
 func wavesOf(items, k int64) []wave {
 	tiles := int64(blocks(items, screenItems))
 	stride := max(1, int64(0.6180339887498949*float64(tiles)))
@@ -75,55 +76,38 @@ func screenBounds(sources []kernels.OutputSource) (relative, floor, widens float
 
 // bestOfScreened scores only the items that may be among the best.
 func (d *device) bestOfScreened(op *kernels.TopK, b block, lists [2]driver.Address) {
-	type beginArgs struct {
-		step                             driver.Address
-		source                           [kernels.MaxSources]sourceArgs
-		hiddenSquares, hiddenNorm, count driver.Address
-		floor                            float64
-		rows, row                        int64
-		sources                          int32
+	type args struct {
+		step                                                               driver.Address
+		source                                                             [kernels.MaxSources]sourceArgs
+		bias, allowed, hiddenSquares, hiddenNorm, limit, candidates, count driver.Address
+		list                                                               [2]driver.Address
+		wave                                                               wave
+		floor                                                              float64
+		rows, row, k                                                       int64
+		sources, exclude, room, all, launch                                int32
+		temperature, relative, widens                                      float32
 	}
-	type screenArgs struct {
-		step                                                driver.Address
-		source                                              [kernels.MaxSources]sourceArgs
-		bias, allowed, hiddenNorm, limit, candidates, count driver.Address
-		wave                                                wave
-		rows, row                                           int64
-		sources, exclude, room, launch                      int32
-		temperature, relative, floor, widens                float32
-	}
-	type refineArgs struct {
-		step                                                   driver.Address
-		source                                                 [kernels.MaxSources]sourceArgs
-		bias, allowed, hiddenSquares, limit, candidates, count driver.Address
-		list                                                   [2]driver.Address
-		wave                                                   wave
-		rows, row, k                                           int64
-		sources, exclude, room, all, launch                    int32
-		temperature                                            float32
-	}
-	source, bias, allowed := sourcesOf(&op.Scorer, b.row), biasOf(op.Bias), addressOf(op.Allowed)
-	squares, norm, limit := b.place(b.space.hiddenSquares), b.place(b.space.hiddenNorm), b.place(b.space.limit)
-	candidates, count := b.place(b.space.candidates), b.place(b.space.count)
-	sources, exclude, room := int32(len(op.Sources)), int32(op.Exclude), int32(candidateRoom(op.K))
 	relative, floor, widens := screenBounds(op.Sources)
-	launch(d, "begin_screen", line(b.rows, 32), 256, &beginArgs{
-		d.step.at, source, squares, norm, count, floor, b.rows, b.row, sources,
-	})
+	a := args{
+		step: d.step.at, source: sourcesOf(&op.Scorer, b.row), bias: biasOf(op.Bias), allowed: addressOf(op.Allowed),
+		hiddenSquares: b.place(b.space.hiddenSquares), hiddenNorm: b.place(b.space.hiddenNorm),
+		limit: b.place(b.space.limit), candidates: b.place(b.space.candidates), count: b.place(b.space.count),
+		list: lists, floor: floor, rows: b.rows, row: b.row, k: op.K, sources: int32(len(op.Sources)),
+		exclude: int32(op.Exclude), room: int32(candidateRoom(op.K)), all: 1, temperature: op.Temperature,
+		relative: float32(relative), widens: float32(widens),
+	}
+	launch(d, "begin_screen", line(b.rows, 32), 256, &a)
 	kernel, high := "screen_128", int64(128)
 	if b.rows <= 32 {
 		kernel, high = "screen_32", 32
 	}
 	for n, w := range wavesOf(op.Items, op.K) {
+		a.wave = w
 		if n > 0 {
-			launch(d, kernel, driver.Dim{X: uint32(w.count), Y: blocks(b.rows, high)}, 256, &screenArgs{
-				d.step.at, source, bias, allowed, norm, limit, candidates, count, w, b.rows, b.row, sources, exclude, room,
-				d.next(site{}), op.Temperature, float32(relative), float32(floor), float32(widens),
-			})
+			a.all, a.launch = 0, d.next(site{})
+			launch(d, kernel, driver.Dim{X: uint32(w.count), Y: blocks(b.rows, high)}, 256, &a)
 		}
-		launch(d, "refine", driver.Dim{X: uint32(b.rows)}, 256, &refineArgs{
-			d.step.at, source, bias, allowed, squares, limit, candidates, count, lists, w, b.rows, b.row, op.K, sources,
-			exclude, room, flag(n == 0), d.next(site{}), op.Temperature,
-		})
+		a.launch = d.next(site{})
+		launch(d, "refine", driver.Dim{X: uint32(b.rows)}, 256, &a)
 	}
 }

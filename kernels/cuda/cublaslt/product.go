@@ -1,9 +1,9 @@
 //go:build !nocuda && linux && amd64
 
-// Package cublaslt multiplies matrices with NVIDIA's cuBLASLt, which is opened when a device is, if it is installed. Everything
-// that a product needs is made before a step; running the product only puts work into a stream, which may be captured. Its
-// algorithm is the first that the library proposes: it follows from shapes, device and version, and gives the same bits every
-// time.
+// Package cublaslt multiplies matrices with NVIDIA's cuBLASLt, which is opened when a device is, if it is installed.
+// Everything that a product needs is made before a step; running the product only puts work into a stream, which may be
+// captured. Its algorithm is the first that the library proposes: it follows from shapes, device and version, and gives
+// the same bits every time.
 package cublaslt
 
 /*
@@ -23,8 +23,8 @@ import (
 	"dsstne/kernels/cuda/dynamic"
 )
 
-// Load finds the library: where the system's loader looks, then in the folders that were named for libraries. An error says
-// in a sentence why there is none. The answer stays the same for the life of the process.
+// Load finds the library: where the system's loader looks, then in the folders that were named for libraries. An error
+// says in a sentence why there is none. The answer stays the same for the life of the process.
 func Load() error { return load() }
 
 var load = sync.OnceValue(func() error {
@@ -61,7 +61,8 @@ type Handle struct {
 	refused  map[Shape]error // stays: how an op is computed, and in what memory, follows from it
 }
 
-// Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x K.
+// Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x
+// K.
 type Shape struct {
 	Precision                 kernels.Precision // bfloat16: A and B are of it; otherwise they are float32
 	TransposeA, TransposeB    bool
@@ -79,8 +80,11 @@ func New() (*Handle, error) {
 	return h, nil
 }
 
-// Close gives everything back.
+// Close gives everything back, if there is a handle.
 func (h *Handle) Close() error {
+	if h == nil {
+		return nil
+	}
 	for _, p := range h.products {
 		C.lt_forget(p)
 	}

@@ -29,8 +29,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
 }
 
-// fatal are the codes after which, as the driver's documentation says, the process must be ended to go on: a kernel or the
-// hardware has failed.
+// fatal are the codes after which, as the driver's documentation says, the process must be ended to go on: a kernel or
+// the hardware has failed.
 var fatal = []C.CUresult{
 	C.CUDA_ERROR_ILLEGAL_ADDRESS, C.CUDA_ERROR_LAUNCH_TIMEOUT, C.CUDA_ERROR_ASSERT, C.CUDA_ERROR_HARDWARE_STACK_ERROR,
 	C.CUDA_ERROR_ILLEGAL_INSTRUCTION, C.CUDA_ERROR_MISALIGNED_ADDRESS, C.CUDA_ERROR_INVALID_ADDRESS_SPACE,
@@ -56,8 +56,8 @@ func (e *Error) kind() fault.Kind {
 	return fault.DeviceFailed
 }
 
-// Lost reports whether an error, or one of several that are joined, says that a device has failed or gone and can do nothing
-// any more.
+// Lost reports whether an error, or one of several that are joined, says that a device has failed or gone and can do
+// nothing any more.
 func Lost(err error) bool { return errors.Is(err, errLost) }
 
 var errLost = errors.New("a device is lost")

@@ -73,7 +73,8 @@ func work(id int, task func(w workshop)) {
 }
 
 func (w workshop) launch(scale float32) error {
-	return Launch(w.stream, w.fill, Dim{X: 4}, Dim{X: 256}, 0, &fillArgs{out: w.a, rows: 1, columns: numbers, scale: scale})
+	a := &fillArgs{out: w.a, rows: 1, columns: numbers, scale: scale}
+	return Launch(w.stream, w.fill, Dim{X: 4}, Dim{X: 256}, 0, a)
 }
 
 // value is a number out of the second buffer, all of which are to be equal.
@@ -164,7 +165,8 @@ func meanwhile() any {
 }
 
 func TestACaptureRestrainsItsOwnThreadOnly(t *testing.T) {
-	require.Equal(t, `[true,false,"cuStreamEndCapture: stream capture invalidated (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)"]`,
+	require.Equal(t, `[true,false,"cuStreamEndCapture: stream capture invalidated `+
+		`(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)"]`,
 		run(t, "meanwhile", emulator(t)))
 }
 

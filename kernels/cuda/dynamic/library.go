@@ -19,10 +19,10 @@ static void *open_library(const char *path, char **words) {
   return library;
 }
 
-// Looks up functions, and returns the first that is missing.
-static const char *find(void *library, const char *const *names, void **slots, size_t count) {
+// Looks up functions, and returns the first that is missing; only the first `required` must be there.
+static const char *find(void *library, const char *const *names, void **slots, size_t count, size_t required) {
   for (size_t i = 0; i < count; i++)
-    if (!(slots[i] = dlsym(library, names[i]))) return names[i];
+    if (!(slots[i] = dlsym(library, names[i])) && i < required) return names[i];
   return NULL;
 }
 */
@@ -35,8 +35,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Open opens a library at a path or, given a bare name, where the system's loader looks, and returns its handle. If that
-// fails, the reason says why.
+// Open opens a library at a path or, given a bare name, where the system's loader looks, and returns its handle. If
+// that fails, the reason says why.
 func Open(path string) (handle unsafe.Pointer, reason string) {
 	name, words := C.CString(path), (*C.char)(nil)
 	defer C.free(unsafe.Pointer(name))
@@ -50,23 +50,26 @@ func Open(path string) (handle unsafe.Pointer, reason string) {
 	return nil, C.GoString(words)
 }
 
-// Functions are the functions that a library is opened for: an array of C strings, and one of pointers to functions in the same
-// order. Hint ends the message about a function that is missing.
+// Functions are the functions that a library is opened for: an array of C strings, and one of pointers to functions in
+// the same order. Hint ends the message about a function that is missing.
 type Functions struct {
 	Names, Slots unsafe.Pointer
 	Count        int
+	Optional     int // how many of the last may be missing
 	Hint         string
 }
 
-// Find opens one of several libraries, as kernels.OpenLibrary does, and looks up its functions. Then check may refuse the
-// library. The error says in a sentence why there is none.
+// Find opens one of several libraries, as kernels.OpenLibrary does, and looks up its functions. Then check may refuse
+// the library. The error says in a sentence why there is none.
 func (f Functions) Find(files []kernels.LibraryFile, provider string, check func(path string) (reason string)) error {
 	reason := kernels.OpenLibrary(files, provider, func(path string) string {
 		handle, reason := Open(path)
 		if reason != "" {
 			return reason
 		}
-		if missing := C.find(handle, (**C.char)(f.Names), (*unsafe.Pointer)(f.Slots), C.size_t(f.Count)); missing != nil {
+		missing := C.find(handle, (**C.char)(f.Names), (*unsafe.Pointer)(f.Slots), C.size_t(f.Count),
+			C.size_t(f.Count-f.Optional))
+		if missing != nil {
 			C.dlclose(handle)
 			return "it has no function " + C.GoString(missing) + f.Hint
 		}

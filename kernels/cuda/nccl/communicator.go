@@ -1,8 +1,9 @@
 //go:build !nocuda && linux && amd64
 
-// Package nccl speaks to NVIDIA's library of collectives, libnccl.so.2, which is opened when several devices are joined, if it
-// is installed. Communicators are of the non-blocking kind: a rank that waits for another can always be made to leave, and a
-// call returns when its work is in the stream. The library's own settings, the environment variables NCCL_*, are the user's.
+// Package nccl speaks to NVIDIA's library of collectives, libnccl.so.2, which is opened when several devices are
+// joined, if it is installed. Communicators are of the non-blocking kind: a rank that waits for another can always be
+// made to leave, and a call returns when its work is in the stream. The library's own settings, the environment
+// variables NCCL_*, are the user's.
 package nccl
 
 /*
@@ -27,8 +28,8 @@ const oldest = 21400
 
 var version int
 
-// Load finds the library: where the system's loader looks, then in the folders that were named for libraries. An error says
-// in a sentence why there is none. The answer stays the same for the life of the process.
+// Load finds the library: where the system's loader looks, then in the folders that were named for libraries. An error
+// says in a sentence why there is none. The answer stays the same for the life of the process.
 func Load() error { return load() }
 
 var load = sync.OnceValue(func() error {
@@ -66,17 +67,31 @@ type Communicator struct {
 	c  C.nccl_comm
 }
 
-// Join makes the communicators of the ranks. Each begin enters the context of its rank's device and returns how to leave it.
+// Join makes the communicators of the ranks. Each begin enters the context of its rank's device and returns how to
+// leave it.
 func Join(begin []func() (leave func(), err error)) ([]*Communicator, error) {
 	var id C.nccl_id
 	if code := C.nccl_unique_id(&id); code != success {
 		return nil, failure("ncclGetUniqueId", code, nil)
 	}
-	// The library may write to these places until the communicators are ready, so they are not Go's.
+	// The library may write to these places until the communicators are ready; therefore they are not Go's.
 	places := C.calloc(C.size_t(len(begin)), C.size_t(unsafe.Sizeof(C.nccl_comm(nil))))
 	defer C.free(places)
 	made := unsafe.Slice((*C.nccl_comm)(places), len(begin))
-	err := initialize(made, &id, begin)
+	// All ranks are made in one group of calls, since each waits for the others.
+	if code := C.nccl_group_start(); code != success {
+		return nil, failure("ncclGroupStart", code, nil)
+	}
+	var err error
+	for rank := range made {
+		if err == nil {
+			err = initialize(made, &id, rank, begin[rank])
+		}
+	}
+	// The group is ended whatever happened, or the thread would stay in it.
+	if code := C.nccl_group_end(); err == nil {
+		err = failure("ncclGroupEnd", code, nil)
+	}
 	list := make([]*Communicator, len(begin))
 	for rank := range list {
 		list[rank] = &Communicator{c: made[rank]}
@@ -95,25 +110,7 @@ func Join(begin []func() (leave func(), err error)) ([]*Communicator, error) {
 	return list, nil
 }
 
-// initialize asks for all ranks in one group of calls, since each waits for the others.
-func initialize(made []C.nccl_comm, id *C.nccl_id, begin []func() (leave func(), err error)) error {
-	if code := C.nccl_group_start(); code != success {
-		return failure("ncclGroupStart", code, nil)
-	}
-	var err error
-	for rank := range made {
-		if err == nil {
-			err = one(made, id, rank, begin[rank])
-		}
-	}
-	// The group is ended whatever happened, or the thread would stay in it.
-	if code := C.nccl_group_end(); err == nil {
-		err = failure("ncclGroupEnd", code, nil)
-	}
-	return err
-}
-
-func one(made []C.nccl_comm, id *C.nccl_id, rank int, begin func() (func(), error)) error {
+func initialize(made []C.nccl_comm, id *C.nccl_id, rank int, begin func() (func(), error)) error {
 	leave, err := begin()
 	if err != nil {
 		return err
@@ -174,8 +171,8 @@ func (c *Communicator) call(name string, work func() C.int) error {
 	}
 }
 
-// Abort ends the communicator: what it has in its stream ends without a result, and later calls fail with ErrAborted at once.
-// This call itself returns when all graphs are gone that collectives were captured into. It may be called twice.
+// Abort ends the communicator: what it has in its stream ends without a result, and later calls fail with ErrAborted at
+// once. This call itself returns when all graphs are gone that collectives were captured into. It may be called twice.
 func (c *Communicator) Abort() {
 	c.mu.Lock()
 	ended := c.c
