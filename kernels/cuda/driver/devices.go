@@ -201,8 +201,8 @@ func (d *DeviceInfo) addUsage() {
 	}
 }
 
-// processesOn are those that compute on a device, none if the library does not tell. If there is too little room, it says
-// how many there are; there may be more of them when it is asked again.
+// processesOn are those that compute on a device, none if the library does not tell. If there is too little room, it
+// says how many there are; there may be more of them when it is asked again.
 func processesOn(device unsafe.Pointer) []C.nvml_process {
 	const insufficientSize, attempts, spare = 7, 4, 64
 	count := C.uint(0)
