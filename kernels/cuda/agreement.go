@@ -11,9 +11,9 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// agreement is what a device of a group needs to hear of failures of the others. Each adds 1 to a sum if it is well; whoever does
-// not find as many as there are devices goes on without changing a weight, and so does everybody in a group that was aborted,
-// whose sums may be anything.
+// agreement is how a device of a group hears of failures of the others. Each adds 1 to a sum if it is well; a device
+// that does not find as many as there are devices goes on without changing a weight. So does every device of a group
+// that was aborted, whose sums may be anything.
 type agreement struct {
 	well    driver.Address
 	aborted unsafe.Pointer // a word in pinned memory
@@ -31,20 +31,15 @@ func (a *agreement) take() (err error) {
 	return err
 }
 
-// say tells the device's work whether the group was aborted.
+// say lets the device's work know whether the group was aborted.
 func (a *agreement) say(aborted bool) {
 	if a.aborted != nil {
 		atomic.StoreUint32((*uint32)(a.aborted), uint32(flag(aborted)))
 	}
 }
 
-func (a *agreement) free() (err error) {
-	if a.aborted != nil {
-		err = driver.HostFree(a.aborted)
-	}
-	if a.well != 0 {
-		err = errors.Join(err, driver.Free(a.well))
-	}
+func (a *agreement) free() error {
+	err := errors.Join(driver.HostFree(a.aborted), driver.Free(a.well))
 	*a = agreement{}
 	return err
 }
@@ -55,15 +50,13 @@ func (d *device) agree(s *kernels.Step, ranks int, to kernels.Communicator) erro
 		step, well, aborted driver.Address
 		ranks               int32
 	}
-	return d.run("agreeing", s, nil, func() error {
+	return d.run("agreeing", s, nil, func() {
 		word := driver.Address(uintptr(d.agreement.aborted))
 		a := &args{d.step.at, d.agreement.well, word, int32(ranks)}
-		if err := launch(d, "tell_well", driver.Dim{X: 1}, driver.Dim{X: 32}, a); err != nil {
-			return err
+		launch(d, "tell_well", driver.Dim{X: 1}, 32, a)
+		if d.failed == nil {
+			d.failed = to.AllReduce(&buffer{device: d, at: d.agreement.well, n: 1}, 1)
 		}
-		if err := to.AllReduce(&buffer{device: d, at: d.agreement.well, n: 1}, 1); err != nil {
-			return err
-		}
-		return launch(d, "hear_well", driver.Dim{X: 1}, driver.Dim{X: 32}, a)
+		launch(d, "hear_well", driver.Dim{X: 1}, 32, a)
 	})
 }

@@ -37,15 +37,10 @@ func (backend) Devices() []kernels.DeviceInfo {
 }
 
 // Extras looks for the libraries as the opening and the joining of devices do.
-func (backend) Extras() []kernels.Extra {
-	found, err := driver.Devices()
-	if err != nil {
-		return nil
-	}
-	found = slices.DeleteFunc(found, func(d driver.DeviceInfo) bool { return d.Unusable() != "" })
-	var list []kernels.Extra
-	add := func(name, purpose, otherwise string, load func() error, version func() string) {
-		e := kernels.Extra{Name: name, For: purpose}
+func (backend) Extras() (list []kernels.Extra) {
+	found, _ := driver.Devices()
+	usable := len(slices.DeleteFunc(found, func(d driver.DeviceInfo) bool { return d.Unusable() != "" }))
+	add := func(e kernels.Extra, otherwise string, load func() error, version func() string) {
 		if err := load(); err == nil {
 			e.Version = version()
 		} else {
@@ -53,12 +48,13 @@ func (backend) Extras() []kernels.Extra {
 		}
 		list = append(list, e)
 	}
-	if len(found) > 0 {
-		add("cuBLASLt", "products of dense matrices", "kernels of dsstne do these without it, which takes longer in float32",
-			func() error { return cublaslt.Load(driver.Version()) }, cublaslt.Version)
+	if usable > 0 {
+		add(kernels.Extra{Name: "cuBLASLt", For: "products of dense matrices"},
+			"kernels of dsstne do these without it, which takes longer in float32", cublaslt.Load, cublaslt.Version)
 	}
-	if len(found) > 1 {
-		add("NCCL", "exchange between devices", "devices copy to each other without it", nccl.Load, nccl.Version)
+	if usable > 1 {
+		add(kernels.Extra{Name: "NCCL", For: "exchange between devices"}, "devices copy to each other without it",
+			nccl.Load, nccl.Version)
 	}
 	return list
 }
@@ -85,10 +81,12 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 		return nil, err
 	}
 	if o.InstructionSet != "" && o.InstructionSet != "auto" {
-		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\" has no instruction set %q to choose", id, o.InstructionSet)
+		return nil, fault.New(fault.Unsupported, "device \"cuda:%d\" has no instruction set %q to choose", id,
+			o.InstructionSet)
 	}
 	if forms := []string{"", formSimple, formFused, formChunked}; !slices.Contains(forms, o.Form) {
-		return nil, fault.New(fault.InvalidArgument, "%q is no form of the output op; there are %s", o.Form, strings.Join(forms[1:], ", "))
+		return nil, fault.New(fault.InvalidArgument, "%q is not a form of the output op; there are %s", o.Form,
+			strings.Join(forms[1:], ", "))
 	}
 	return open(info, o)
 }

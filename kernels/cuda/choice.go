@@ -15,13 +15,13 @@ import (
 type outputForm struct {
 	name      string
 	workspace int64 // elements
-	run       func(*kernels.Step) outputRunner
+	run       func(outputOp) outputRunner
 }
 
 // outputRunner computes an output in a step.
 type outputRunner interface {
-	statistics() error
-	gradients() error
+	statistics()
+	gradients() // loss, gradients and updates
 }
 
 // The words of kernels.Options.Form.
@@ -44,7 +44,7 @@ type measuredForm struct {
 
 var measuredForms = sync.OnceValue(func() []measuredForm { return readForms(formsText) })
 
-// readForms reads a table; the file is part of the library, so a line that cannot be read is a mistake of ours.
+// readForms reads a table; the file is part of the library, so a malformed line is a bug.
 func readForms(text string) (list []measuredForm) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
@@ -72,18 +72,22 @@ func fastest(list []measuredForm, capability int, precision string, units, rows 
 	return form
 }
 
-// formOf chooses the form for an output: it follows from the op's shape, the device's kind and the library, so that bits do.
-// What was measured on such a device decides; else it is the chunked one where cuBLASLt is there, then the fused one, each
-// where it serves the op.
+// formOf chooses the form for an output. It follows from the op's shape, the device's kind and the library alone, and
+// therefore results do. The first of these forms that serves the op is chosen: what was measured on such a device,
+// chunked, which needs cuBLASLt, fused, simple.
 func (d *device) formOf(op *kernels.Output, rows int64) outputForm {
-	names := []string{formChunked, formFused}
-	if d.form != "" {
-		names = []string{d.form}
-	} else if name := fastest(measuredForms(), d.capability, kernels.Precision(d.narrow).String(), widestSource(op), rows); name != "" {
-		names = append([]string{name}, names...)
+	names := []string{d.form}
+	if d.form == "" {
+		units := int64(0)
+		for _, source := range op.Sources {
+			units = max(units, source.Weight.Columns)
+		}
+		names = []string{
+			fastest(measuredForms(), d.hardware.Capability, d.precision().String(), units, rows), formChunked, formFused,
+		}
 	}
 	for _, name := range names {
-		if form, serves := d.formNamed(name, op, rows); serves {
+		if form, serves := d.formNamed(name, op, rows); serves && name != "" {
 			return form
 		}
 	}
@@ -96,19 +100,11 @@ func (d *device) formNamed(name string, op *kernels.Output, rows int64) (form ou
 	switch name {
 	case formFused:
 		shape, serves := d.fusedOf(op, rows)
-		run := func(s *kernels.Step) outputRunner { return d.fused(op, s, shape) }
-		return outputForm{name, shape.total, run}, serves
+		return outputForm{name, shape.total, func(on outputOp) outputRunner { return fused(on, shape) }}, serves
 	case formChunked:
 		space, products, serves := d.chunkedOf(op, rows)
-		return outputForm{name, space.total, func(s *kernels.Step) outputRunner { return d.tiled(op, s, space, products) }}, serves
+		return outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}, serves
 	}
-	space, products := d.simpleOf(op, rows)
-	return outputForm{name, space.total, func(s *kernels.Step) outputRunner { return d.tiled(op, s, space, products) }}, true
-}
-
-func widestSource(op *kernels.Output) (columns int64) {
-	for _, source := range op.Sources {
-		columns = max(columns, source.Weight.Columns)
-	}
-	return columns
+	space, products := simpleOf(op, rows)
+	return outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}, true
 }

@@ -46,7 +46,8 @@ func TestAFormServesWhatItCan(t *testing.T) {
 }
 
 func TestTheFormIsThatOfTheNearestMeasuredShape(t *testing.T) {
-	table := readForms("# a comment\n90 bfloat16 64 512 fused\n90 bfloat16 1024 512 chunked\n\n80 bfloat16 64 512 simple\n")
+	table := readForms("# a comment\n90 bfloat16 64 512 fused\n90 bfloat16 1024 512 chunked\n\n" +
+		"80 bfloat16 64 512 simple\n")
 	require.Equal(t, "fused", fastest(table, 90, "bfloat16", 1, 1))
 	require.Equal(t, "fused", fastest(table, 90, "bfloat16", 200, 4096))
 	require.Equal(t, "chunked", fastest(table, 90, "bfloat16", 300, 512))

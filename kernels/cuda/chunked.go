@@ -9,36 +9,24 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// The chunked form goes through the items like the simple one, by chunks whose logits stay in the second-level cache, and has
-// cuBLASLt make the products. For a chunk of C items:
+// The chunked form goes through the items like the simple one, by chunks whose logits stay in the second-level cache,
+// and has cuBLASLt make the products. For a chunk of C items:
 //
 //	Z = H W^T, loss and G in Z's place (or in bfloat16 beside it), P += G W, S = G^T H, update of W by S
 //
-// 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, once read and once written;
-// through the second-level cache 4 bytes a logit four times, and S. In bfloat16 W is read once more, to be rounded.
+// 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, read once and written
+// once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 W is read once more, to be
+// rounded.
 //
-// Rows of H that the batch has not got are zeros here, and so are their gradients: the products have always as many rows as the
-// largest batch.
+// Products always have as many rows as the largest batch: rows of H beyond the batch are zeros, and so are their
+// gradients.
 
 // libraryBytes is the workspace that the library's algorithms may use.
 const libraryBytes = 8 << 20
 
-// libraryProducts are cuBLASLt's. Its places in the workspace are in elements of 4 bytes.
-type libraryProducts struct {
-	rows    int64
-	padded  []int64 // units of each source, as products see them
-	packs   []bool  // whether a source's weight is rounded or filled up before it is multiplied
-	packed  []int64 // [rows, padded] of each source
-	sums    []int64 // [rows, padded]: dh of each source until it is ended
-	weights int64   // [tile, padded] of what is packed
-	strip   int64   // [tile, padded], the gradient by the weight
-	narrow  int64   // [rows, tile] of bfloat16, the gradient by the logits
-	scratch int64
-}
-
 // loadLibrary opens cuBLASLt if it is installed and may be used.
 func (d *device) loadLibrary() (err error) {
-	if (d.form == "" || d.form == formChunked) && cublaslt.Load(driver.Version()) == nil {
+	if (d.form == "" || d.form == formChunked) && cublaslt.Load() == nil {
 		d.library, err = cublaslt.New()
 	}
 	return d.named(err)
@@ -46,20 +34,12 @@ func (d *device) loadLibrary() (err error) {
 
 // closeLibrary gives back what the library holds for the device, when nothing is under way.
 func (d *device) closeLibrary() error {
-	if d.library == nil {
-		return nil
-	}
 	library := d.library
 	d.library = nil
 	return d.named(library.Close())
 }
 
-// multiply puts a product of the library into the stream; what is there counts with beta.
-func (d *device) multiply(s cublaslt.Shape, a, b driver.Address, beta float32, to, scratch driver.Address) error {
-	return d.named(d.library.Multiply(s, a, b, beta, to, scratch, libraryBytes, d.stream))
-}
-
-// named says of an error of the library on which device it was.
+// named adds the device to an error of the library.
 func (d *device) named(err error) error {
 	if err == nil {
 		return nil
@@ -67,170 +47,178 @@ func (d *device) named(err error) error {
 	return fault.Wrap(err, "%s", d.info.Name)
 }
 
-// chunk is how many items' logits there are at a time: as many as take a quarter of the second-level cache, with a strip of
-// gradients and of weights that takes half of it at most.
-func (d *device) chunk(items, rows, columns int64) int64 {
-	most := min(d.cacheBytes/4/(4*rows), d.cacheBytes/2/(6*columns))
-	return max(64, min(most/64*64, (items+63)/64*64))
+// productShapes are the products of a layer: its results, and the gradients with respect to its input and its weight.
+type productShapes struct{ forward, toInput, toWeight cublaslt.Shape }
+
+// shapes are those of a weight [units, inputs] for batches of so many rows; results are pitch apart. The library counts
+// columns where we count rows, so matrices and the order of factors are the other way round. All addresses are aligned
+// to 16 bytes: places in the workspace, and rows of weights that are not packed.
+func (d *device) shapes(rows, units, inputs, pitch int64) productShapes {
+	p := d.precision()
+	return productShapes{
+		cublaslt.Shape{
+			Precision: p, TransposeA: true, M: units, N: rows, K: inputs, StrideA: inputs, StrideB: inputs, StrideD: pitch,
+			Alignment: 16,
+		},
+		cublaslt.Shape{
+			Precision: p, M: inputs, N: rows, K: units, StrideA: inputs, StrideB: pitch, StrideD: inputs, Alignment: 16,
+		},
+		cublaslt.Shape{
+			Precision: p, TransposeB: true, M: inputs, N: units, K: rows, StrideA: inputs, StrideB: pitch, StrideD: inputs,
+			Alignment: 16,
+		},
+	}
 }
 
-// paddedFor fills a number of columns up so that rows of a product's factors are aligned to 16 bytes.
-func paddedFor(columns int64, p kernels.Precision) int64 {
-	if p == kernels.BFloat16 {
+// plans reports whether the library has products of these shapes.
+func (d *device) plans(p productShapes) bool {
+	for _, shape := range []cublaslt.Shape{p.forward, p.toInput, p.toWeight} {
+		if d.library.Plan(shape, libraryBytes) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// multiply puts a product of the library into the stream; beta is the factor of what is there.
+func (d *device) multiply(s cublaslt.Shape, a, b driver.Address, beta float32, to, scratch driver.Address) {
+	if d.failed == nil {
+		d.failed = d.named(d.library.Multiply(s, a, b, beta, to, scratch, libraryBytes, d.stream))
+	}
+}
+
+// padded fills a number of columns up, so that rows of a product's factors are aligned to 16 bytes.
+func (d *device) padded(columns int64) int64 {
+	if d.precision() == kernels.BFloat16 {
 		return (columns + 7) / 8 * 8
 	}
 	return (columns + 3) / 4 * 4
 }
 
-// chunkedOf tells the form's workspace, if the library is there and has products of these shapes.
+// packs reports whether a weight is rounded or filled up before it is multiplied.
+func (d *device) packs(columns int64) bool {
+	return d.padded(columns) != columns || d.precision() == kernels.BFloat16
+}
+
+// packed is where rows of a weight lie as the library takes them: where they are, or packed in a place of their own.
+func (d *device) packed(at, place driver.Address, packs bool, rows, columns, padded int64) driver.Address {
+	if !packs {
+		return at
+	}
+	d.packRows(at, place, rows, columns, padded, rows)
+	return place
+}
+
+// libraryProducts are cuBLASLt's for the tiles of an output.
+type libraryProducts struct {
+	rows    int64
+	padded  []int64 // units of each source, as products see them
+	packs   []bool  // whether a source's weight is packed before it is multiplied
+	packed  []int64 // [rows, padded] of each source
+	sums    []int64 // [rows, padded]: dh of each source until it is merged
+	weights int64   // [tile, padded] of what is packed
+	strip   int64   // [tile, padded], the gradient with respect to the weight
+	narrow  int64   // [rows, tile] of bfloat16, the gradient with respect to the logits
+	scratch int64
+}
+
+// chunk is how many items' logits there are at a time: as many as take a quarter of the second-level cache, with a
+// strip of gradients and of weights that takes half of it at most.
+func (d *device) chunk(items, rows, columns int64) int64 {
+	cache := int64(d.hardware.L2Bytes)
+	most := min(cache/4/(4*rows), cache/2/(6*columns))
+	return max(64, min(most/64*64, (items+63)/64*64))
+}
+
+// chunkedOf is the form's workspace, if the library is there and has products of these shapes.
 func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *libraryProducts, ok bool) {
 	if d.library == nil || len(op.Sources) == 0 || op.Items == 0 {
 		return s, nil, false
 	}
-	precision, widest := kernels.Precision(d.narrow), int64(0)
+	widest := int64(0)
 	p = &libraryProducts{rows: rows}
 	for _, source := range op.Sources {
 		columns := source.Weight.Columns
-		padded := paddedFor(columns, precision)
-		p.padded = append(p.padded, padded)
-		p.packs = append(p.packs, padded != columns || precision == kernels.BFloat16)
-		widest = max(widest, padded)
+		p.padded, p.packs = append(p.padded, d.padded(columns)), append(p.packs, d.packs(columns))
+		widest = max(widest, d.padded(columns))
 	}
 	s = spaceOf(op, rows, d.chunk(op.Items, rows, widest))
 	for _, padded := range p.padded {
 		p.packed, p.sums = append(p.packed, s.take(rows*padded)), append(p.sums, s.take(rows*padded))
 	}
 	p.weights, p.strip = s.take(s.tile*widest), s.take(s.tile*widest)
-	if precision == kernels.BFloat16 {
+	if d.precision() == kernels.BFloat16 {
 		p.narrow = s.take(rows * s.tile / 2)
 	}
 	p.scratch = s.take(libraryBytes / 4)
-	for n := range op.Sources {
+	for _, padded := range p.padded {
 		for _, items := range []int64{min(s.tile, op.Items), (op.Items-1)%s.tile + 1} {
-			for _, shape := range []cublaslt.Shape{
-				p.logitsShape(precision, s.tile, items, n), p.hiddenShape(precision, s.tile, items, n),
-				p.weightShape(precision, s.tile, items, n),
-			} {
-				if d.library.Plan(shape, libraryBytes) != nil {
-					return s, nil, false
-				}
+			if !d.plans(d.shapes(rows, items, padded, s.tile)) {
+				return s, nil, false
 			}
 		}
 	}
 	return s, p, true
 }
 
-// The shapes. The library counts columns where we count rows, so that matrices and order of factors are the other way round.
-// All addresses are aligned to 16 bytes: places in the workspace, and rows of weights that are not packed.
-
-func (p *libraryProducts) logitsShape(precision kernels.Precision, tile, items int64, n int) cublaslt.Shape {
-	k := p.padded[n]
-	return cublaslt.Shape{
-		Precision: precision, TransposeA: true, M: items, N: p.rows, K: k, StrideA: k, StrideB: k, StrideD: tile, Alignment: 16,
-	}
-}
-
-func (p *libraryProducts) hiddenShape(precision kernels.Precision, tile, items int64, n int) cublaslt.Shape {
-	k := p.padded[n]
-	return cublaslt.Shape{Precision: precision, M: k, N: p.rows, K: items, StrideA: k, StrideB: tile, StrideD: k, Alignment: 16}
-}
-
-func (p *libraryProducts) weightShape(precision kernels.Precision, tile, items int64, n int) cublaslt.Shape {
-	k := p.padded[n]
-	return cublaslt.Shape{
-		Precision: precision, TransposeB: true, M: k, N: items, K: p.rows, StrideA: k, StrideB: tile, StrideD: k, Alignment: 16,
-	}
-}
-
-func (p *libraryProducts) multiply(r *outputRun, shape cublaslt.Shape, a, b driver.Address, add bool, to driver.Address) error {
-	beta := float32(0)
-	if add {
-		beta = 1
-	}
-	return r.device.multiply(shape, a, b, beta, to, r.place(p.scratch))
+func (p *libraryProducts) shapes(r *outputRun, n int) productShapes {
+	return r.device.shapes(p.rows, r.items, p.padded[n], r.space.tile)
 }
 
 // begin rounds the hidden values.
-func (p *libraryProducts) begin(r *outputRun) error {
+func (p *libraryProducts) begin(r *outputRun) {
 	r.padded = p.rows
-	if kernels.Precision(r.narrow) == kernels.BFloat16 {
+	if r.precision() == kernels.BFloat16 {
 		r.narrow16 = r.place(p.narrow)
 	}
 	for n, source := range r.op.Sources {
-		err := r.packRows(addressOf(source.H), r.place(p.packed[n]), -1, source.Weight.Columns, p.padded[n], p.rows)
-		if err != nil {
-			return err
-		}
+		r.packRows(addressOf(source.H), r.place(p.packed[n]), -1, source.Weight.Columns, p.padded[n], p.rows)
 	}
-	return nil
 }
 
-// weightsAt packs the chunk's weights of a source where they have to be, and tells where they are.
-func (p *libraryProducts) weightsAt(r *outputRun, n int) (driver.Address, error) {
-	w := r.op.Sources[n].Weight
-	at := addressOf(w.Value) + driver.Address(4*r.first*w.Columns)
-	if !p.packs[n] {
-		return at, nil
-	}
-	return r.place(p.weights), r.packRows(at, r.place(p.weights), r.items, w.Columns, p.padded[n], r.items)
+// tileWeights is where the library finds the tile's weights of a source.
+func (p *libraryProducts) tileWeights(r *outputRun, n int) driver.Address {
+	columns := r.op.Sources[n].Weight.Columns
+	return r.device.packed(r.tileItems(n), r.place(p.weights), p.packs[n], r.items, columns, p.padded[n])
 }
 
-func (p *libraryProducts) logits(r *outputRun) error {
+func (p *libraryProducts) logits(r *outputRun) {
 	for n := range r.op.Sources {
-		weights, err := p.weightsAt(r, n)
-		if err != nil {
-			return err
-		}
-		shape := p.logitsShape(kernels.Precision(r.narrow), r.space.tile, r.items, n)
-		if err := p.multiply(r, shape, weights, r.place(p.packed[n]), n > 0, r.place(r.space.logits)); err != nil {
-			return err
-		}
+		weights, beta := p.tileWeights(r, n), float32(flag(n > 0))
+		r.multiply(p.shapes(r, n).forward, weights, r.place(p.packed[n]), beta, r.place(r.space.logits), r.place(p.scratch))
 	}
-	return nil
 }
 
-// gradientsAt is where the loss has left the gradients by the logits.
-func (p *libraryProducts) gradientsAt(r *outputRun) driver.Address {
+// gradients is where the loss has left the gradients with respect to the logits.
+func (p *libraryProducts) gradients(r *outputRun) driver.Address {
 	if r.narrow16 != 0 {
 		return r.narrow16
 	}
 	return r.place(r.space.logits)
 }
 
-func (p *libraryProducts) hidden(r *outputRun, n int) error {
+func (p *libraryProducts) hidden(r *outputRun, n int) {
 	if r.op.Sources[n].DH == nil {
-		return nil
+		return
 	}
-	weights, err := r.place(p.weights), error(nil)
-	if len(r.op.Sources) > 1 || !p.packs[n] { // otherwise they are there since the logits
-		weights, err = p.weightsAt(r, n)
+	weights := r.place(p.weights) // of a single source they are there since the logits
+	if len(r.op.Sources) > 1 || !p.packs[n] {
+		weights = p.tileWeights(r, n)
 	}
-	if err != nil {
-		return err
-	}
-	shape := p.hiddenShape(kernels.Precision(r.narrow), r.space.tile, r.items, n)
-	return p.multiply(r, shape, weights, p.gradientsAt(r), r.first > 0, r.place(p.sums[n]))
+	beta := float32(flag(r.first > 0))
+	r.multiply(p.shapes(r, n).toInput, weights, p.gradients(r), beta, r.place(p.sums[n]), r.place(p.scratch))
 }
 
-func (p *libraryProducts) weight(r *outputRun, n int) error {
-	shape := p.weightShape(kernels.Precision(r.narrow), r.space.tile, r.items, n)
-	if err := p.multiply(r, shape, r.place(p.packed[n]), p.gradientsAt(r), false, r.place(p.strip)); err != nil {
-		return err
-	}
-	return r.updateItems(n, r.place(p.strip), p.padded[n])
+func (p *libraryProducts) weight(r *outputRun, n int) {
+	strip := r.place(p.strip)
+	r.multiply(p.shapes(r, n).toWeight, r.place(p.packed[n]), p.gradients(r), 0, strip, r.place(p.scratch))
+	r.updateItems(n, strip, p.padded[n])
 }
 
-// end hands the gradients by the sources on.
-func (p *libraryProducts) end(r *outputRun) error {
+// end adds the gradients with respect to the sources to where they belong.
+func (p *libraryProducts) end(r *outputRun) {
 	for n := range r.op.Sources {
-		source := &r.op.Sources[n]
-		if source.DH == nil {
-			continue
-		}
-		err := r.mergeHidden(source, r.place(p.sums[n]), r.finish.hiddenInverse, p.padded[n], p.rows, 1, r.step.Most())
-		if err != nil {
-			return err
-		}
+		sums, most := r.place(p.sums[n]), r.step.Most()
+		r.mergeHidden(&r.op.Sources[n], sums, r.finish.hiddenInverse, p.padded[n], p.rows, 1, most)
 	}
-	return nil
 }

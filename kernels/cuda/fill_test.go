@@ -19,8 +19,8 @@ import (
 // emulator is the driver of tests/cudaemu, which `make test-go` builds.
 const emulator = "../../build/cudaemu"
 
-// The driver is found as the process begins. So these tests run again in a process that finds the emulator, if there is one;
-// with DSSTNE_TEST_DRIVER=real they run on the machine's own driver.
+// The driver is found as the process begins. So these tests run again in a process that finds the emulator, if there is
+// one; with DSSTNE_TEST_DRIVER=real they run on the machine's own driver.
 func TestMain(m *testing.M) {
 	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
 		if _, err := os.Stat(emulator + "/libcuda.so.1"); err == nil {
@@ -96,8 +96,8 @@ func fillOn(t *testing.T, stream driver.Stream, kernel driver.Kernel, args fillA
 	args.out = at
 	require.NoError(t, stream.Fill32(at, math.Float32bits(-7), int64(len(got))))
 	require.NoError(t, driver.Launch(stream, kernel, driver.Dim{X: 3}, driver.Dim{X: 256}, 0, &args))
+	require.NoError(t, stream.CopyToHostAsync(unsafe.Pointer(&got[0]), at, bytes))
 	require.NoError(t, stream.Synchronize())
-	require.NoError(t, driver.CopyToHost(unsafe.Pointer(&got[0]), at, bytes))
 	require.NoError(t, driver.Free(at))
 	return got
 }

@@ -9,12 +9,12 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// graph is a list of ops that was captured: what its steps do, in one launch. All that differs between them is in the record.
-// The first step of a list is not captured: libraries load code when they meet a shape, and a capture does not allow that.
+// graph is a captured list of ops, whose steps it does in one launch. All that differs between them is in the record.
+// The first step of a list is not captured: libraries load code when they meet a shape, which a capture does not allow.
 type graph struct {
 	device *device
 	ready  bool // there is an exec
-	joint  bool // with collectives in it
+	joint  bool // it has collectives
 	exec   driver.Exec
 	record driver.Address // that its launches read
 	sites  []site
@@ -42,13 +42,15 @@ func (d *device) work(list *kernels.List, slot *slot, walk func() error) error {
 	return launch()
 }
 
-// graphOf is the graph of a list, perhaps one that is to be captured yet; nil if its ops are to be put into the stream one by one.
+// graphOf is the graph of a list, which may not be captured yet; nil if the ops are to be put into the stream one by
+// one.
 func (d *device) graphOf(list *kernels.List) *graph {
 	if list == nil || d.member != nil && !d.member.captures() {
 		return nil
 	}
 	g, _ := list.Prepared.(*graph)
-	known := d.graphs[g]                // the code is there; not after a group has ended: all ranks of the next one begin alike
+	// The code of a known list is loaded. After a group has ended none is known: all ranks of the next group begin alike.
+	known := d.graphs[g]
 	if known && g.record == d.step.at { // otherwise the record has moved
 		return g
 	}
@@ -63,13 +65,14 @@ func (d *device) graphOf(list *kernels.List) *graph {
 
 func (d *device) ops(walk func() error) error {
 	type args struct{ step driver.Address }
-	if err := launch(d, "begin_step", driver.Dim{X: 1}, driver.Dim{X: 128}, &args{d.step.at}); err != nil {
+	err := d.enqueue(func() { launch(d, "begin_step", driver.Dim{X: 1}, 128, &args{d.step.at}) })
+	if err != nil {
 		return err
 	}
 	return walk()
 }
 
-// capture makes the graph of the ops that a walk puts into the stream, none of which is done.
+// capture makes the graph of the ops that a walk puts into the stream, without doing them.
 func (d *device) capture(g *graph, walk func() error) error {
 	d.launches, d.capturing = nil, g
 	recorded, err := d.stream.Capture(func() error { return d.ops(walk) })
@@ -85,7 +88,7 @@ func (d *device) capture(g *graph, walk func() error) error {
 	return recorded.Close()
 }
 
-// Free gives the graph back, when no step is under way that it was launched for.
+// Free gives the graph back, when no step of it is under way.
 func (g *graph) Free() {
 	d := g.device
 	if !d.graphs[g] {

@@ -12,22 +12,22 @@ import (
 	"dsstne/kernels/cuda/nccl"
 )
 
-// membership is a device's part in a group of devices that compute together. Its collectives put work into the device's
-// stream and return.
+// membership is a device's part in a group. Its collectives put work into the device's stream and return.
 type membership interface {
 	kernels.Communicator
-	// captures tells whether collectives may be captured into a graph.
+	// captures reports whether collectives may be captured into a graph.
 	captures() bool
 	// launch launches such a graph, unless the group was aborted.
 	launch(graph func() error) error
-	// watch looks after the group while the device's work is waited for, until the function that it returns is called. That
-	// tells whether the group has failed, and with it whatever the device has computed since.
+	// watch looks for failures of the group while the caller waits for the device's work, until the caller calls the
+	// function that it returns. That returns the group's failure, after which results of the device since then may be
+	// anything.
 	watch() (end func() error)
 	// leave ends the group. It may be called twice.
 	leave() error
 }
 
-// Join makes devices a group: by NCCL where there is one, else by copies from device to device.
+// Join makes devices a group: by NCCL where it is installed, else by copies from device to device.
 func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 	group := make([]*device, len(devices))
 	for rank, d := range devices {
@@ -45,15 +45,16 @@ func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
 }
 
 func joinBy(join func([]*device) ([]membership, error), group []*device) ([]kernels.Communicator, error) {
-	for rank, d := range group {
-		if err := d.do("joining the devices", d.agreement.take); err != nil {
-			for _, other := range group[:rank+1] {
-				err = errors.Join(err, other.do("leaving a group", other.agreement.free))
-			}
-			return nil, err
+	var members []membership
+	var err error
+	for _, d := range group {
+		if err == nil {
+			err = d.do("joining the devices", d.agreement.take)
 		}
 	}
-	members, err := join(group)
+	if err == nil {
+		members, err = join(group)
+	}
 	if err != nil {
 		for _, d := range group {
 			err = errors.Join(err, d.do("leaving a group", d.agreement.free))
@@ -67,7 +68,7 @@ func joinBy(join func([]*device) ([]membership, error), group []*device) ([]kern
 	return list, nil
 }
 
-// wait returns when the work in the stream is done, with the group's failure if there was one.
+// wait waits for the work in the stream; it returns the group's failure if there was one.
 func (d *device) wait() error {
 	group, err := d.watched(d.stream.Synchronize)
 	if err == nil {
@@ -76,8 +77,8 @@ func (d *device) wait() error {
 	return err
 }
 
-// watched waits for work of the device. If the group has failed meanwhile, the work is done, but what it has computed since may
-// be anything.
+// watched waits for work of the device. If the group has failed meanwhile, the work is done, but its results may be
+// anything.
 func (d *device) watched(wait func() error) (group, err error) {
 	if d.member == nil {
 		return nil, wait()
@@ -87,11 +88,10 @@ func (d *device) watched(wait func() error) (group, err error) {
 	return end(), err
 }
 
-// watchInterval is how often a group is looked at while it is waited for. What goes wrong in the background is rare, and
-// would be waited for in vain.
+// watchInterval is how often a group is asked for failures in the background, which are rare.
 const watchInterval = 100 * time.Millisecond
 
-// repeat looks again and again, until something is found or end is called, which looks once more.
+// repeat looks at intervals, until it finds something or end is called, which looks once more.
 func repeat(interval time.Duration, look func() error) (end func() error) {
 	var ended atomic.Bool
 	var timer *time.Timer
@@ -100,7 +100,7 @@ func repeat(interval time.Duration, look func() error) (end func() error) {
 			return
 		}
 		timer.Reset(interval)
-		if ended.Load() { // since it was asked, so the end may not have met this timer
+		if ended.Load() { // meanwhile: end may have stopped the timer before it was set
 			timer.Stop()
 		}
 	})

@@ -125,7 +125,9 @@ func TestPartsAreGatheredAndTheRootsNumbersSpread(t *testing.T) {
 		}
 		none(t, together(group, func(rank int, d *device) error { return d.member.AllGather(parts[rank], all[rank], n) }))
 		for root := range ranks {
-			none(t, together(group, func(rank int, d *device) error { return d.member.Broadcast(all[rank], int64(n-root), root) }))
+			none(t, together(group, func(rank int, d *device) error {
+				return d.member.Broadcast(all[rank], int64(n-root), root)
+			}))
 		}
 		for rank, d := range group {
 			require.Equal(t, want, read(t, d, all[rank]))
@@ -249,8 +251,8 @@ func TestALaunchThatWaitsDoesNotKeepOthersFromAborting(t *testing.T) {
 func TestBuffersThatAreNotTheDevicesOwnAreRefused(t *testing.T) {
 	joined(t, 2, func(t *testing.T, group []*device) {
 		b := placed(t, group[0], make([]float32, 5))
-		require.ErrorContains(t, group[1].member.AllReduce(b, 5), "has not got them")
-		require.ErrorContains(t, group[0].member.AllReduce(b, 7), "has not got them")
+		require.ErrorContains(t, group[1].member.AllReduce(b, 5), "are outside the buffer")
+		require.ErrorContains(t, group[0].member.AllReduce(b, 7), "are outside the buffer")
 		_, err := backend{}.Join([]kernels.Device{group[0], group[1]})
 		require.ErrorContains(t, err, "cannot be joined")
 	})

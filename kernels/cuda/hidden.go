@@ -7,15 +7,12 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// A grid covers the largest batch, since a captured step is launched for every batch; what there is not ends early. How many
-// items a batch touches is known to the device only: blocks go on to further items until there are none, and there are as
-// many as keep every multiprocessor busy, which is far fewer than some weights have rows.
+// A grid covers the largest batch, since a captured step is launched for every batch; blocks beyond the batch end
+// early. Only the device knows how many items a batch touches: blocks go on to further items until there are none, and
+// there are as many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
-	// productTile and productThreads are kTile and kProductThreads of src/product.cuh.
-	productTile    = 64
-	productThreads = 256
-	mostScattered  = 4096
-	mostReplaying  = 2048
+	mostScattered = 4096
+	mostReplaying = 2048
 )
 
 // Fill writes initial numbers.
@@ -32,9 +29,13 @@ func (d *device) Fill(op *kernels.Fill) error {
 		return nil
 	}
 	return d.do("filling a weight", func() error {
-		fours := op.Rows * ((op.Columns + 3) / 4)
-		a := &args{addressOf(op.Out), op.Rows, op.Columns, op.Seed, op.Stream, number(d, op.Kind), op.Scale}
-		if err := launch(d, "fill", driver.Dim{X: min(blocks(fours, 256), 4096)}, driver.Dim{X: 256}, a); err != nil {
+		err := d.enqueue(func() {
+			fours := op.Rows * ((op.Columns + 3) / 4)
+			launch(d, "fill", driver.Dim{X: min(blocks(fours, 256), 4096)}, 256, &args{
+				addressOf(op.Out), op.Rows, op.Columns, op.Seed, op.Stream, number(d, op.Kind), op.Scale,
+			})
+		})
+		if err != nil {
 			return err
 		}
 		return d.stream.Synchronize()
@@ -49,9 +50,9 @@ func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 		epilogue                 epilogueArgs
 		slot, accumulate, launch int32
 	}
-	return d.run("Gather", s, []int{op.Input}, func() error {
+	return d.run("Gather", s, []int{op.Input}, func() {
 		w := op.Weight
-		return launch(d, "gather", grid2(blocks(w.Columns, 128), s.Most()), driver.Dim{X: 128}, &args{
+		launch(d, "gather", grid2(w.Columns, s.Most()), rowThreads, &args{
 			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
 			flag(op.Accumulate), d.next(site{tensor: w.Name}),
 		})
@@ -65,17 +66,15 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		weight         weightsArgs
 		slot, launch   int32
 	}
-	return d.run("Scatter", s, []int{op.Input}, func() error {
+	return d.run("Scatter", s, []int{op.Input}, func() {
 		w := op.Weight
 		if w.Gradient != nil && op.TiedGradient == nil {
-			if err := d.stream.Fill32(addressOf(w.Gradient), 0, w.Rows*w.Columns); err != nil {
-				return err
-			}
+			d.fill(addressOf(w.Gradient), 0, w.Rows*w.Columns)
 		}
-		grid := driver.Dim{X: blocks(w.Columns, 128), Y: uint32(min(max(1, w.Rows), mostScattered))}
-		return launch(d, "scatter", grid, driver.Dim{X: 128}, &args{
+		grid := driver.Dim{X: blocks(w.Columns, rowThreads), Y: uint32(min(max(1, w.Rows), mostScattered))}
+		launch(d, "scatter", grid, rowThreads, &args{
 			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer), int32(op.Input),
-			d.next(site{tensor: w.Name, what: updateWords}),
+			d.updates(w.Name),
 		})
 	})
 }
@@ -87,72 +86,60 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 		weight       weightsArgs
 		slot, launch int32
 	}
-	if op.Weight.Last == nil {
+	w := op.Weight
+	if w.Last == nil {
 		return nil
 	}
-	var slots []int
-	if op.Input >= 0 {
-		slots = []int{op.Input}
-	}
-	return d.run("Replay", s, slots, func() error {
-		return launch(d, "replay", driver.Dim{X: min(max(1, blocks(op.Weight.Rows, 8)), mostReplaying)}, driver.Dim{X: 256}, &args{
-			d.step.at, d.weightsOf(op.Weight, op.Optimizer), int32(op.Input),
-			d.next(site{tensor: op.Weight.Name, what: updateWords}),
+	return d.run("Replay", s, slotsOf(op.Input), func() {
+		launch(d, "replay", driver.Dim{X: min(max(1, blocks(w.Rows, 8)), mostReplaying)}, 256, &args{
+			d.step.at, d.weightsOf(w, op.Optimizer), int32(op.Input), d.updates(w.Name),
 		})
 	})
 }
 
 // Update runs the optimizer with written gradients.
 func (d *device) Update(op *kernels.Update, s *kernels.Step) error {
+	return d.run("Update", s, nil, func() {
+		w := *op.Weight
+		w.Gradient = nil
+		d.updateWritten(&w, op.Optimizer, addressOf(op.Weight.Gradient), 0, w.Rows*w.Columns)
+	})
+}
+
+// updateWritten runs the optimizer for some elements of a weight.
+func (d *device) updateWritten(w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, first, count int64) {
 	type args struct {
 		step, gradient driver.Address
 		weight         weightsArgs
+		first, count   int64
 		launch         int32
 	}
-	return d.run("Update", s, nil, func() error {
-		w := *op.Weight
-		w.Gradient = nil
-		grid := driver.Dim{X: max(1, min(blocks(w.Rows*w.Columns, 256), 1<<16))}
-		return launch(d, "update_written", grid, driver.Dim{X: 256}, &args{
-			d.step.at, addressOf(op.Weight.Gradient), d.weightsOf(&w, op.Optimizer),
-			d.next(site{tensor: w.Name, what: updateWords}),
-		})
+	launch(d, "update_written", driver.Dim{X: max(1, min(blocks(count, 256), 1<<16))}, 256, &args{
+		d.step.at, gradient, d.weightsOf(w, o), first, count, d.updates(w.Name),
 	})
 }
 
 // Dense multiplies by a weight.
 func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
-	type args struct {
-		step, in, weight, out driver.Address
-		inputs, units         int64
-		epilogue              epilogueArgs
-
-		accumulate, narrow, launch int32
-	}
-	return d.run("Dense", s, nil, func() error {
+	return d.run("Dense", s, nil, func() {
 		w := op.Weight
 		if p, ok := d.denseOf(w, s.Most()); ok {
-			return p.forward(d, op)
+			p.forward(d, op)
+			return
 		}
-		grid := driver.Dim{X: blocks(w.Rows, productTile), Y: blocks(s.Most(), productTile)}
-		return launch(d, "dense", grid, driver.Dim{X: productThreads}, &args{
-			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, d.epilogueOf(op.Epilogue),
-			flag(op.Accumulate), d.narrow, d.next(site{tensor: w.Name}),
+		launch(d, "multiply", tiles(w.Rows, s.Most()), productThreads, &productArgs{
+			d.step.at, addressOf(op.In), addressOf(w.Value), addressOf(op.Out), w.Columns, w.Rows, w.Rows,
+			d.epilogueOf(op.Epilogue), flag(op.Accumulate), d.narrow, d.next(site{tensor: w.Name}),
 		})
 	})
 }
 
 // Activate is an epilogue on its own.
 func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
-	type args struct {
-		step, out driver.Address
-		units     int64
-		epilogue  epilogueArgs
-		launch    int32
-	}
-	return d.run("Activate", s, nil, func() error {
-		return launch(d, "activate_sums", grid2(blocks(op.Units, 128), s.Most()), driver.Dim{X: 128}, &args{
-			d.step.at, addressOf(op.Out), op.Units, d.epilogueOf(&op.Epilogue), d.next(site{}),
+	return d.run("Activate", s, nil, func() {
+		out := addressOf(op.Out)
+		launch(d, "finish", grid2(op.Units, s.Most()), rowThreads, &layerArgs{
+			d.step.at, out, out, op.Units, op.Units, d.epilogueOf(&op.Epilogue), 0, d.next(site{}),
 		})
 	})
 }
@@ -167,43 +154,36 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 		launch      int32
 	}
 	const threads = 512 // 32 kBackwardRows of src/dense.cu
-	return d.run("Backward", s, nil, func() error {
-		where := site{tensor: op.Name, what: updateWords}
+	return d.run("Backward", s, nil, func() {
+		name := op.Name
 		if op.Bias != nil {
-			where.tensor = op.Bias.Name
+			name = op.Bias.Name
 		}
-		return launch(d, "backward", driver.Dim{X: blocks(op.Units, 32)}, driver.Dim{X: threads}, &args{
+		launch(d, "backward", line(op.Units, 32), threads, &args{
 			d.step.at, addressOf(op.H), addressOf(op.DH), op.Units, d.weightsOf(op.Bias, op.Optimizer),
-			d.epilogueOf(&op.Epilogue), d.next(where),
+			d.epilogueOf(&op.Epilogue), d.updates(name),
 		})
 	})
 }
 
-// DenseBackward gives the gradient by the input, with the weight as it is, and updates the weight.
+// DenseBackward computes the gradient with respect to the input, with the weight as it is, and updates the weight.
 func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
-	type args struct {
-		step, dz, in, din          driver.Address
-		weight                     weightsArgs
-		accumulate, narrow, launch int32
-	}
-	return d.run("DenseBackward", s, nil, func() error {
-		w, threads := op.Weight, driver.Dim{X: productThreads}
+	return d.run("DenseBackward", s, nil, func() {
+		w := op.Weight
 		if p, ok := d.denseOf(w, s.Most()); ok {
-			return p.backward(d, op)
+			p.backward(d, op)
+			return
 		}
-		a := args{
-			d.step.at, addressOf(op.DZ), addressOf(op.In), addressOf(op.DIn), d.weightsOf(w, op.Optimizer),
-			flag(op.Accumulate), d.narrow, 0,
-		}
-		columns := blocks(w.Columns, productTile)
+		dz := addressOf(op.DZ)
 		if op.DIn != nil {
-			a.launch = d.next(site{tensor: w.Name, what: updateWords})
-			err := launch(d, "dense_backward_input", driver.Dim{X: columns, Y: blocks(s.Most(), productTile)}, threads, &a)
-			if err != nil {
-				return err
-			}
+			launch(d, "input_gradient", tiles(w.Columns, s.Most()), productThreads, &productArgs{
+				d.step.at, dz, addressOf(w.Value), addressOf(op.DIn), w.Columns, w.Rows, w.Rows, epilogueArgs{},
+				flag(op.Accumulate), d.narrow, d.updates(w.Name),
+			})
 		}
-		a.launch = d.next(site{tensor: w.Name, what: updateWords})
-		return launch(d, "dense_backward_weight", driver.Dim{X: columns, Y: blocks(w.Rows, productTile)}, threads, &a)
+		launch(d, "weight_gradient", tiles(w.Columns, w.Rows), productThreads, &weightGradientArgs{
+			d.step.at, dz, addressOf(op.In), 0, d.weightsOf(w, op.Optimizer), itemGradientArgs{}, w.Rows, 0, w.Rows,
+			d.narrow, d.updates(w.Name),
+		})
 	})
 }

@@ -9,8 +9,9 @@ import "embed"
 //go:embed images/*.cubin images/*.ptx images/digest
 var images embed.FS
 
-// imageFor picks the kernels for a compute capability (times ten). Code of sm_80 runs on all devices 8.x and that of sm_120 on
-// all 12.x; images with an "a" run on their own generation only. For what has none of its own, the driver compiles the PTX.
+// imageFor picks the kernels for a compute capability (times ten). Code of sm_80 runs on all devices 8.x and that of
+// sm_120 on all 12.x; images with an "a" run on their own generation only. For what has none of its own, the driver
+// compiles the PTX.
 func imageFor(capability int) (name string, image []byte) {
 	name = "compute_80.ptx"
 	switch {

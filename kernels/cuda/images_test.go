@@ -36,8 +36,8 @@ func TestTheImagesAreThoseOfTheSources(t *testing.T) {
 
 func TestEveryDeviceFromCapability8OnHasAnImage(t *testing.T) {
 	for capability, want := range map[int]string{
-		80: "sm_80.cubin", 86: "sm_80.cubin", 89: "sm_80.cubin", 90: "sm_90a.cubin", 100: "sm_100a.cubin", 103: "compute_80.ptx",
-		110: "compute_80.ptx", 120: "sm_120.cubin", 121: "sm_120.cubin", 130: "compute_80.ptx",
+		80: "sm_80.cubin", 86: "sm_80.cubin", 89: "sm_80.cubin", 90: "sm_90a.cubin", 100: "sm_100a.cubin",
+		103: "compute_80.ptx", 110: "compute_80.ptx", 120: "sm_120.cubin", 121: "sm_120.cubin", 130: "compute_80.ptx",
 	} {
 		name, image := imageFor(capability)
 		require.Equal(t, want, name, capability)

@@ -13,8 +13,8 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// pool keeps freed memory for the next who needs as much: cuMemAlloc and cuMemFree wait for the device. All work is in one
-// stream, so memory that is handed on is not touched before its former use is over.
+// pool keeps freed memory for the next user of the same size, since cuMemAlloc and cuMemFree wait for the device. All
+// work is in one stream; therefore memory is not touched before its former use is over.
 type pool struct {
 	device *device
 	mu     sync.Mutex
@@ -23,7 +23,8 @@ type pool struct {
 	live   int64                      // buffers that are held
 }
 
-// sizeClass rounds a size up so that few sizes occur and at most an eighth is lost: 512 bytes, then eighths of powers of two.
+// sizeClass rounds a size up so that few sizes occur and at most an eighth is lost: 512 bytes, then eighths of powers
+// of two.
 func sizeClass(bytes int64) int64 {
 	step := int64(512)
 	for step*16 <= bytes {
@@ -32,7 +33,7 @@ func sizeClass(bytes int64) int64 {
 	return (bytes + step - 1) / step * step
 }
 
-// take gives memory of a size class. When the device has none left, all that is spare is given back first.
+// take returns memory of a size class. If the device has none left, the pool first gives all spare memory back.
 func (p *pool) take(size int64) (driver.Address, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,43 +156,42 @@ func (d *device) Reaches(b kernels.Buffer) bool {
 
 // Write waits for the copy, since the source is the caller's.
 func (d *device) Write(to kernels.Buffer, at int64, from []float32) error {
-	if len(from) == 0 {
-		return nil
-	}
-	return d.do("writing to a buffer", func() error {
-		place, err := d.within(to, at, len(from))
-		if err != nil {
-			return err
-		}
-		defer runtime.KeepAlive(from)
-		if err := d.stream.CopyToDeviceAsync(place, unsafe.Pointer(&from[0]), 4*int64(len(from))); err != nil {
-			return err
-		}
-		return d.stream.Synchronize()
-	})
+	return d.transfer("writing to a buffer", to, at, from, d.stream.Synchronize,
+		func(place driver.Address, host unsafe.Pointer, bytes int64) error {
+			return d.stream.CopyToDeviceAsync(place, host, bytes)
+		})
 }
 
 func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
-	if len(to) == 0 {
+	return d.transfer("reading a buffer", from, at, to, d.wait,
+		func(place driver.Address, host unsafe.Pointer, bytes int64) error {
+			return d.stream.CopyToHostAsync(host, place, bytes)
+		})
+}
+
+// transfer copies between a buffer and the host, and waits.
+func (d *device) transfer(what string, b kernels.Buffer, at int64, host []float32, wait func() error,
+	enqueue func(driver.Address, unsafe.Pointer, int64) error) error {
+	if len(host) == 0 {
 		return nil
 	}
-	return d.do("reading a buffer", func() error {
-		place, err := d.within(from, at, len(to))
+	return d.do(what, func() error {
+		defer runtime.KeepAlive(host)
+		place, err := d.within(b, at, len(host))
+		if err == nil {
+			err = enqueue(place, unsafe.Pointer(&host[0]), 4*int64(len(host)))
+		}
 		if err != nil {
 			return err
 		}
-		defer runtime.KeepAlive(to)
-		if err := d.stream.CopyToHostAsync(unsafe.Pointer(&to[0]), place, 4*int64(len(to))); err != nil {
-			return err
-		}
-		return d.wait()
+		return wait()
 	})
 }
 
 // within is the address of n elements of a buffer, if it has them.
 func (d *device) within(b kernels.Buffer, at int64, n int) (driver.Address, error) {
 	if !d.Reaches(b) || at < 0 || at+int64(n) > b.Len() {
-		return 0, fault.New(fault.Internal, "%s: elements %d to %d of a buffer that has not got them", d.info.Name, at, at+int64(n))
+		return 0, fault.New(fault.Internal, "%s: elements %d to %d are outside the buffer", d.info.Name, at, at+int64(n))
 	}
 	return addressOf(b) + driver.Address(4*at), nil
 }

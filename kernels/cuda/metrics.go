@@ -19,14 +19,14 @@ func (d *device) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
 		step, parts, ids, scores driver.Address
 		shards, stride, each, k  int64
 	}
-	return d.run("MergeTopK", s, nil, func() error {
-		return launch(d, "merge_top_k", driver.Dim{X: uint32(max(1, s.Most()))}, driver.Dim{X: 256}, &args{
+	return d.run("MergeTopK", s, nil, func() {
+		launch(d, "merge_top_k", driver.Dim{X: uint32(max(1, s.Most()))}, 256, &args{
 			d.step.at, addressOf(op.Parts), addressOf(op.IDs), addressOf(op.Scores), op.Shards, op.Stride, op.Each, op.K,
 		})
 	})
 }
 
-// RankingMetrics counts the metrics, some at a time.
+// RankingMetrics counts the metrics, mostMetrics at a time.
 func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) error {
 	type metric struct {
 		cut, seen int64
@@ -38,31 +38,28 @@ func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) err
 		metrics, target, launch, _                    int32
 		metric                                        [mostMetrics]metric
 	}
-	return d.run("RankingMetrics", s, []int{op.Target}, func() error {
+	return d.run("RankingMetrics", s, []int{op.Target}, func() {
 		layout, count := kernels.MetricTotals{Metrics: op.Metrics, Items: op.Items}, len(op.Metrics)
 		for first := 0; first < count; first += mostMetrics {
-			n := min(mostMetrics, count-first)
+			metrics := op.Metrics[first:min(first+mostMetrics, count)]
 			a := &args{
-				step: d.step.at, ids: addressOf(op.IDs), discounts: addressOf(op.Discounts), totals: addressOf(op.Totals) + driver.Address(16*first),
-				k: op.K, stride: int64(count), metrics: int32(n), target: int32(op.Target), launch: d.next(site{}),
+				step: d.step.at, ids: addressOf(op.IDs), discounts: addressOf(op.Discounts),
+				totals: element(op.Totals, int64(4*first)), k: op.K, stride: int64(count),
+				metrics: int32(len(metrics)), target: int32(op.Target), launch: d.next(site{}),
 			}
 			if op.Values != nil {
-				a.values = addressOf(op.Values) + driver.Address(8*first)
+				a.values = element(op.Values, int64(2*first))
 			}
 			if first == 0 {
-				a.counted = addressOf(op.Totals) + driver.Address(16*count)
+				a.counted = element(op.Totals, int64(4*count))
 			}
-			for i, m := range op.Metrics[first : first+n] {
+			for i, m := range metrics {
 				a.metric[i] = metric{cut: m.K, kind: number(d, m.Kind)}
 				if m.Kind == kernels.MetricCoverage {
 					a.metric[i].seen = layout.Seen(first+i) - int64(2*first)
 				}
 			}
-			grid := driver.Dim{X: max(1, blocks(s.Most(), metricWarps))}
-			if err := launch(d, "ranking_metrics", grid, driver.Dim{X: 32 * metricWarps}, a); err != nil {
-				return err
-			}
+			launch(d, "ranking_metrics", driver.Dim{X: max(1, blocks(s.Most(), metricWarps))}, 32*metricWarps, a)
 		}
-		return nil
 	})
 }

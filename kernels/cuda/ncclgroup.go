@@ -16,11 +16,12 @@ import (
 	"dsstne/kernels/cuda/nccl"
 )
 
-// ncclGroup is a group of devices that NCCL joins. A collective is work in each device's stream, where a kernel waits for those of
-// the other ranks. Until it ends, the driver may keep back whoever loads code, instantiates a graph or allocates, and with them
-// the rank that is waited for (NCCL's documentation warns of graphs of several devices in one process, and XLA has met both). So
-// the ranks meet on the host when all that is done, before the first of them launches; and behind a collective that is not
-// in a graph, before the first goes on. Nobody waits there for work of a device.
+// ncclGroup is a group of devices that NCCL joins. A collective is work in each device's stream, where a kernel waits
+// for those of the other ranks. Until it ends, the driver may keep back a thread that loads code, instantiates a graph
+// or allocates, and with it the rank that the kernel waits for (NCCL's documentation warns of graphs of several devices
+// in one process, and XLA has met both). Therefore the ranks meet on the host when all of them have done that, before
+// the first launches; and behind a collective outside a graph, before the first goes on. No thread waits there for work
+// of a device.
 type ncclGroup struct {
 	devices []*device
 	meeting *kernels.Meeting
@@ -28,7 +29,7 @@ type ncclGroup struct {
 
 	mu      sync.RWMutex // guards what follows
 	ranks   []*nccl.Communicator
-	aborted bool          // the communicators are no more
+	aborted bool          // the communicators have been ended
 	failure error         // of a collective, in the background
 	apart   error         // why the group could not be joined again
 	gone    chan struct{} // closed when the library has ended communicators that were aborted
@@ -52,11 +53,23 @@ func joinNCCL(devices []*device) ([]membership, error) {
 	return list, nil
 }
 
-// join makes the communicators, and measures what the library takes of the devices' memory. What it takes later, with the first
-// collective of a kind, and what others take or give back meanwhile, is not known.
+// join makes the communicators, and measures how much of the devices' memory the library takes. What it takes later,
+// with the first collective of a kind, and what others take or give back meanwhile, is not known.
 func (g *ncclGroup) join() error {
 	before := g.free()
-	ranks, err := g.communicators()
+	enter := make([]func() (func(), error), len(g.devices))
+	for rank, d := range g.devices {
+		enter[rank] = d.context.Enter
+	}
+	var ranks []*nccl.Communicator
+	// On one thread, in a context of ours: the library changes the current device, and may not restore it.
+	err := g.devices[0].do("joining the devices", func() (err error) {
+		if ranks, err = nccl.Join(enter); err != nil {
+			return fault.Wrap(err, "%d devices cannot be joined by NCCL %s (without libnccl.so.2 they copy to each other)",
+				len(g.devices), nccl.Version())
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -65,9 +78,7 @@ func (g *ncclGroup) join() error {
 		if after > 0 {
 			g.taken[rank] = max(0, before[rank]-after)
 		}
-	}
-	for _, d := range g.devices {
-		d.agreement.say(false)
+		g.devices[rank].agreement.say(false)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +87,7 @@ func (g *ncclGroup) join() error {
 	return nil
 }
 
-// free is how many bytes of each device are free, 0 where it does not say.
+// free is how many bytes of each device are free, 0 where that is unknown.
 func (g *ncclGroup) free() []int64 {
 	list := make([]int64, len(g.devices))
 	for rank, d := range g.devices {
@@ -86,22 +97,6 @@ func (g *ncclGroup) free() []int64 {
 		})
 	}
 	return list
-}
-
-func (g *ncclGroup) communicators() (ranks []*nccl.Communicator, err error) {
-	enter := make([]func() (func(), error), len(g.devices))
-	for rank, d := range g.devices {
-		enter[rank] = d.context.Enter
-	}
-	// On one thread, which is in some context of ours: the library changes the current device, and gives it back or not.
-	err = g.devices[0].do("joining the devices", func() (err error) {
-		if ranks, err = nccl.Join(enter); err != nil {
-			return fault.Wrap(err, "%d devices cannot be joined by NCCL %s (without libnccl.so.2 they copy to each other)",
-				len(g.devices), nccl.Version())
-		}
-		return nil
-	})
-	return ranks, err
 }
 
 func (r ncclRank) String() string { return "NCCL " + nccl.Version() }
@@ -122,8 +117,8 @@ func (r ncclRank) communicator() (*nccl.Communicator, error) {
 	return nil, kernels.ErrAborted
 }
 
-// launch: a group that is aborted meanwhile does no harm, since what the graph refers to lives as long as it. So nobody who wants
-// to abort it has to wait for a launch, which itself may wait for room in its queue, and for another rank.
+// launch holds no lock: if the group is aborted meanwhile, what the graph refers to lives as long as the graph. Abort
+// therefore need not wait for a launch, which itself may wait for room in its queue, and for another rank.
 func (r ncclRank) launch(work func() error) error {
 	if _, err := r.communicator(); err != nil {
 		return err
@@ -137,15 +132,24 @@ func (r ncclRank) launch(work func() error) error {
 	return work()
 }
 
-// put puts a collective of n numbers into the rank's stream.
-func (r ncclRank) put(what string, n int64, work func(*nccl.Communicator, unsafe.Pointer) error) error {
+// put puts a collective of n numbers into the rank's stream. It reads and writes those of two buffers.
+func (r ncclRank) put(what string, n int64, from kernels.Buffer, to kernels.Buffer, toCount int64,
+	work func(c *nccl.Communicator, from, to uint64, stream unsafe.Pointer) error) error {
+	d := r.devices[r.rank]
+	in, err := d.numbers(from, n)
+	if err != nil {
+		return err
+	}
+	out, err := d.numbers(to, toCount)
+	if err != nil {
+		return err
+	}
 	c, err := r.communicator()
 	if err != nil || n == 0 {
 		return err
 	}
-	d := r.devices[r.rank]
 	collective := func() error {
-		return d.do(what, func() error { return work(c, d.stream.Handle()) })
+		return d.do(what, func() error { return work(c, uint64(in), uint64(out), d.stream.Handle()) })
 	}
 	if d.capturing != nil {
 		d.capturing.joint = true
@@ -160,37 +164,22 @@ func (r ncclRank) put(what string, n int64, work func(*nccl.Communicator, unsafe
 }
 
 func (r ncclRank) AllReduce(b kernels.Buffer, n int64) error {
-	at, err := r.devices[r.rank].numbers(b, n)
-	if err != nil {
-		return err
-	}
-	return r.put("all-reduce", n, func(c *nccl.Communicator, stream unsafe.Pointer) error {
-		return c.AllReduce(uint64(at), n, stream)
+	return r.put("all-reduce", n, b, b, n, func(c *nccl.Communicator, at, _ uint64, stream unsafe.Pointer) error {
+		return c.AllReduce(at, n, stream)
 	})
 }
 
 func (r ncclRank) AllGather(part, all kernels.Buffer, n int64) error {
-	d := r.devices[r.rank]
-	from, err := d.numbers(part, n)
-	if err != nil {
-		return err
-	}
-	to, err := d.numbers(all, n*int64(len(r.devices)))
-	if err != nil {
-		return err
-	}
-	return r.put("all-gather", n, func(c *nccl.Communicator, stream unsafe.Pointer) error {
-		return c.AllGather(uint64(from), uint64(to), n, stream)
-	})
+	count := n * int64(len(r.devices))
+	return r.put("all-gather", n, part, all, count,
+		func(c *nccl.Communicator, from, to uint64, stream unsafe.Pointer) error {
+			return c.AllGather(from, to, n, stream)
+		})
 }
 
 func (r ncclRank) Broadcast(b kernels.Buffer, n int64, root int) error {
-	at, err := r.devices[r.rank].numbers(b, n)
-	if err != nil {
-		return err
-	}
-	return r.put("broadcast", n, func(c *nccl.Communicator, stream unsafe.Pointer) error {
-		return c.Broadcast(uint64(at), n, root, stream)
+	return r.put("broadcast", n, b, b, n, func(c *nccl.Communicator, at, _ uint64, stream unsafe.Pointer) error {
+		return c.Broadcast(at, n, root, stream)
 	})
 }
 
@@ -199,9 +188,10 @@ func (r ncclRank) Memory() int64 { return r.taken[r.rank] + wordSize }
 // Agree asks all ranks by a sum.
 func (r ncclRank) Agree(s *kernels.Step) error { return r.devices[r.rank].agree(s, len(r.devices), r) }
 
-// Abort ends all communicators: a kernel of the library that waits for another rank returns, and what is behind it in the
-// stream goes on with sums that are none. So the devices are told before. The library does not return from this before the graphs
-// are gone, so it is asked in the background, for all ranks at once: the kernel of one may wait for another.
+// Abort ends all communicators: a kernel of the library that waits for another rank returns, and what follows it in the
+// stream goes on with wrong sums, of which the devices are told before. The library does not return from this call
+// before the graphs are gone, so it is called in the background, for all ranks at once: the kernel of one may wait for
+// another.
 func (g *ncclGroup) Abort() { g.abort(nil) }
 
 func (g *ncclGroup) abort(failure error) {
@@ -222,8 +212,9 @@ func (g *ncclGroup) abort(failure error) {
 	go g.ended(g.ranks, g.gone)
 }
 
-// ended returns when the library has ended the communicators of all ranks. It is asked in the rank's context: without one it
-// would take device 0 for the current one, and a context there. If one panics, gone stays open, and who waits for it says so.
+// ended returns when the library has ended the communicators of all ranks. Each call is made in the rank's context:
+// without one the library would take device 0 for the current one, and make a context there. If a call panics, gone
+// stays open, and the function that waits for it reports that.
 func (g *ncclGroup) ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
 	var all sync.WaitGroup
 	var panics atomic.Bool
@@ -246,16 +237,16 @@ func (g *ncclGroup) ended(ranks []*nccl.Communicator, gone chan<- struct{}) {
 	}
 }
 
-// How long the library may take to end communicators that nothing refers to any more; less if a device is lost, for which it may
-// wait for ever.
+// How long the library may take to end communicators that nothing refers to any more; if a device is lost, it may wait
+// for ever.
 const (
-	patience = time.Minute
-	moment   = 200 * time.Millisecond
+	patience         = time.Minute
+	patienceWithLost = 200 * time.Millisecond
 )
 
-// end waits until communicators that were aborted are gone. The library keeps them for as long as there are graphs that were
-// captured with them, so these are given back on all devices, when what is under way has ended. A device that fails in this is no
-// reason not to wait: the others want their memory back.
+// end waits until communicators that were aborted are gone. The library keeps them as long as there are graphs that
+// were captured with them; therefore all devices give their graphs back, when what is under way has ended. If one
+// device fails in this, the others still want their memory back.
 func (g *ncclGroup) end() error {
 	var err error
 	for _, d := range g.devices {
@@ -267,7 +258,7 @@ func (g *ncclGroup) end() error {
 	}
 	limit := patience
 	if driver.Lost(err) {
-		limit = moment
+		limit = patienceWithLost
 	}
 	select {
 	case <-g.gone:
@@ -277,7 +268,8 @@ func (g *ncclGroup) end() error {
 	}
 }
 
-// Reset joins the devices anew, if the group was aborted. If it fails, the group stays so, and says why when it is used.
+// Reset joins the devices anew, if the group was aborted. If that fails, the group stays aborted, and says why when it
+// is used.
 func (g *ncclGroup) Reset() error {
 	g.mu.RLock()
 	aborted := g.aborted
@@ -299,12 +291,6 @@ func (g *ncclGroup) Reset() error {
 
 func (r ncclRank) watch() (end func() error) { return repeat(watchInterval, r.look) }
 
-func (r ncclRank) now() (c *nccl.Communicator, aborted bool, failure error) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.ranks[r.rank], r.aborted, r.failure
-}
-
 // look asks the library about the rank's communicator; if it has failed, all are ended.
 func (r ncclRank) look() (err error) {
 	defer func() {
@@ -312,7 +298,9 @@ func (r ncclRank) look() (err error) {
 			err = fault.New(fault.Internal, "panic: %s", fmt.Sprint(p))
 		}
 	}()
-	c, aborted, failure := r.now()
+	r.mu.RLock()
+	c, aborted, failure := r.ranks[r.rank], r.aborted, r.failure
+	r.mu.RUnlock()
 	switch {
 	case failure != nil:
 		return failure

@@ -4,19 +4,21 @@ package cuda
 
 import (
 	"errors"
+	"iter"
 
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
 
-// peerGroup is a group of devices that copy to each other. In a collective their goroutines meet twice: when each has told
-// where its numbers are, and when each has put its part of the work into its stream. What the devices do in between they
-// order by events, and no goroutine waits for a device.
+// peerGroup is a group of devices that copy to each other. In a collective their goroutines meet twice: when all have
+// announced where their numbers are, and when all have put their share of the work into their streams. Events order
+// what the devices do in between; no goroutine waits for a device.
 type peerGroup struct {
 	*kernels.Meeting
 	devices []*device
 	seat    []driver.Address // by rank: what it brought to the collective at hand
-	// ready happens when a rank's buffers may be read and written by all, done when it has read and written those of others.
+	// ready happens when a rank's buffers may be read and written by all, done when it has read and written those of
+	// others.
 	ready, done []driver.Event
 }
 
@@ -36,36 +38,32 @@ func joinPeers(devices []*device) ([]membership, error) {
 		Meeting: kernels.NewMeeting(ranks), devices: devices, seat: make([]driver.Address, ranks),
 		ready: make([]driver.Event, ranks), done: make([]driver.Event, ranks),
 	}
-	list := make([]membership, ranks)
+	var list []membership
 	for rank, d := range devices {
 		r := &peerRank{peerGroup: g, rank: rank, own: d}
+		list = append(list, r)
 		if err := d.do("joining the devices", r.take); err != nil {
-			for _, other := range list[:rank] {
-				err = errors.Join(err, other.leave())
+			for _, member := range list {
+				err = errors.Join(err, member.leave())
 			}
-			return nil, errors.Join(err, r.leave())
+			return nil, err
 		}
-		list[rank] = r
 	}
 	return list, nil
 }
 
 // take makes what a rank needs.
 func (r *peerRank) take() (err error) {
-	for _, peer := range r.devices {
-		if peer == r.own {
-			continue
-		}
+	for _, peer := range r.others() {
 		// Without access to each other's memory copies go by way of the host: they are slower, and as good.
 		if can, err := r.own.context.Reaches(peer.context); err == nil && can {
 			_ = r.own.context.EnablePeer(peer.context)
 		}
 	}
-	if r.ready[r.rank], err = driver.NewEvent(false); err != nil {
-		return err
-	}
-	if r.done[r.rank], err = driver.NewEvent(false); err != nil {
-		return err
+	for _, event := range []*driver.Event{&r.ready[r.rank], &r.done[r.rank]} {
+		if *event, err = driver.NewEvent(); err != nil {
+			return err
+		}
 	}
 	r.scratch, err = driver.Alloc(r.scratchSize())
 	return err
@@ -78,17 +76,17 @@ func (r *peerRank) Memory() int64 { return r.scratchSize() + wordSize }
 
 func (*peerRank) String() string { return "peer copies" }
 
-// captures: where a rank's numbers are, and what it waits for, is agreed upon by the host in each collective.
+// captures: the hosts agree on addresses and events in each collective.
 func (*peerRank) captures() bool { return false }
 
 func (*peerRank) launch(graph func() error) error { return graph() }
 
-// watch: who has failed does not come to the meeting, and devices do not wait for what was not put into a stream.
+// watch: a rank that has failed does not come to the meeting, and devices wait only for what was put into a stream.
 func (*peerRank) watch() func() error { return func() error { return nil } }
 
-// together shows every rank what all have brought, lets each put its share of the work into its stream, and makes the stream
-// wait for what others do with the rank's buffers.
-func (r *peerRank) together(what string, brought kernels.Buffer, n int64, share func() error) error {
+// together shows every rank what all have brought, lets each put its share of the work into its stream, and makes the
+// stream wait for what others do with the rank's buffers.
+func (r *peerRank) together(what string, brought kernels.Buffer, n int64, share func()) error {
 	return r.own.do(what, func() (err error) {
 		if r.seat[r.rank], err = r.own.numbers(brought, n); err != nil {
 			return err
@@ -96,7 +94,7 @@ func (r *peerRank) together(what string, brought kernels.Buffer, n int64, share 
 		if err := r.arrive(r.ready); err != nil {
 			return err
 		}
-		if err := share(); err != nil {
+		if err := r.own.enqueue(share); err != nil {
 			return err
 		}
 		return r.arrive(r.done)
@@ -111,96 +109,90 @@ func (r *peerRank) arrive(events []driver.Event) error {
 	if err := r.Meet(); err != nil {
 		return err
 	}
-	for rank, event := range events {
-		if rank == r.rank {
-			continue
-		}
-		if err := r.own.stream.Wait(event); err != nil {
+	for rank := range r.others() {
+		if err := r.own.stream.Wait(events[rank]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// each is called with the rank and the context of every other device.
-func (r *peerRank) others(work func(rank int, context *driver.Context) error) error {
-	for rank, d := range r.devices {
-		if rank == r.rank {
-			continue
-		}
-		if err := work(rank, d.context); err != nil {
-			return err
+// others are the other ranks and their devices.
+func (r *peerRank) others() iter.Seq2[int, *device] {
+	return func(yield func(int, *device) bool) {
+		for rank, d := range r.devices {
+			if rank != r.rank && !yield(rank, d) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
-// send copies n numbers of the rank's own to every other rank, to the place that is that far from what it brought.
-func (r *peerRank) send(from driver.Address, n, at int64) error {
-	return r.others(func(rank int, context *driver.Context) error {
-		return r.own.stream.CopyPeer(r.seat[rank]+driver.Address(4*at), context, from, r.own.context, 4*n)
-	})
+// copy copies n numbers between the own device and another, or within it.
+func (r *peerRank) copy(to driver.Address, receiver *device, from driver.Address, sender *device, n int64) {
+	switch {
+	case r.own.failed != nil:
+	case receiver == sender:
+		r.own.failed = r.own.stream.Copy(to, from, 4*n)
+	default:
+		r.own.failed = r.own.stream.CopyPeer(to, receiver.context, from, sender.context, 4*n)
+	}
+}
+
+// send copies n numbers of the own device to every other rank, to element `at` of what that has brought.
+func (r *peerRank) send(from driver.Address, n, at int64) {
+	for rank, d := range r.others() {
+		r.copy(r.seat[rank]+driver.Address(4*at), d, from, r.own, n)
+	}
 }
 
 // AllReduce adds up a share of the numbers on each rank and sends the sums to the others.
 func (r *peerRank) AllReduce(b kernels.Buffer, n int64) error {
-	return r.together("all-reduce", b, n, func() error {
+	return r.together("all-reduce", b, n, func() {
 		ranks := int64(len(r.devices))
 		at, end := n*int64(r.rank)/ranks, n*int64(r.rank+1)/ranks
 		for ; at < end; at += pieceSize {
-			if err := r.sum(at, min(pieceSize, end-at)); err != nil {
-				return err
-			}
+			r.sum(at, min(pieceSize, end-at))
 		}
-		return nil
 	})
 }
 
-func (r *peerRank) sum(at, n int64) error {
+func (r *peerRank) sum(at, n int64) {
 	type args struct {
 		own, parts    driver.Address
 		count, stride int64
 		rank, ranks   int32
 	}
 	place := r.scratch
-	err := r.others(func(rank int, context *driver.Context) error {
-		to := place
+	for rank, d := range r.others() {
+		r.copy(place, r.own, r.seat[rank]+driver.Address(4*at), d, n)
 		place += driver.Address(4 * n)
-		return r.own.stream.CopyPeer(to, r.own.context, r.seat[rank]+driver.Address(4*at), context, 4*n)
-	})
-	if err != nil {
-		return err
 	}
 	own := r.seat[r.rank] + driver.Address(4*at)
-	a := &args{own, r.scratch, n, n, int32(r.rank), int32(len(r.devices))}
-	if err := launch(r.own, "add_parts", driver.Dim{X: min(blocks(n, 256), 4096)}, driver.Dim{X: 256}, a); err != nil {
-		return err
-	}
-	return r.send(own, n, at)
+	launch(r.own, "add_parts", driver.Dim{X: min(blocks(n, 256), 4096)}, 256,
+		&args{own, r.scratch, n, n, int32(r.rank), int32(len(r.devices))})
+	r.send(own, n, at)
 }
 
 // AllGather sends each rank's part to all.
 func (r *peerRank) AllGather(part, all kernels.Buffer, n int64) error {
-	return r.together("all-gather", all, n*int64(len(r.devices)), func() error {
+	return r.together("all-gather", all, n*int64(len(r.devices)), func() {
 		from, err := r.own.numbers(part, n)
-		if err != nil || n == 0 {
-			return err
+		r.own.note(err)
+		if n > 0 {
+			at := n * int64(r.rank)
+			r.copy(r.seat[r.rank]+driver.Address(4*at), r.own, from, r.own, n)
+			r.send(from, n, at)
 		}
-		at := n * int64(r.rank)
-		if err := r.own.stream.Copy(r.seat[r.rank]+driver.Address(4*at), from, 4*n); err != nil {
-			return err
-		}
-		return r.send(from, n, at)
 	})
 }
 
 // Broadcast sends the root's numbers to all.
 func (r *peerRank) Broadcast(b kernels.Buffer, n int64, root int) error {
-	return r.together("broadcast", b, n, func() error {
-		if r.rank != root || n == 0 {
-			return nil
+	return r.together("broadcast", b, n, func() {
+		if r.rank == root && n > 0 {
+			r.send(r.seat[root], n, 0)
 		}
-		return r.send(r.seat[root], n, 0)
 	})
 }
 
@@ -215,17 +207,9 @@ func (r *peerRank) Reset() error {
 }
 
 // leave gives back what the rank has of the driver's.
-func (r *peerRank) leave() (err error) {
+func (r *peerRank) leave() error {
 	r.Abort()
-	for _, events := range [][]driver.Event{r.ready, r.done} {
-		if events[r.rank] != (driver.Event{}) {
-			err = errors.Join(err, events[r.rank].Close())
-			events[r.rank] = driver.Event{}
-		}
-	}
-	if r.scratch != 0 {
-		err = errors.Join(err, driver.Free(r.scratch))
-		r.scratch = 0
-	}
+	err := errors.Join(r.ready[r.rank].Close(), r.done[r.rank].Close(), driver.Free(r.scratch))
+	r.ready[r.rank], r.done[r.rank], r.scratch = driver.Event{}, driver.Event{}, 0
 	return err
 }

@@ -7,12 +7,35 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// ownProducts are those of the simple form, which serves every op: 64 x 64 results a block. Cosine logits need places for
-// gradients that are not ended.
+// ownProducts are those of the simple form, which serves every op: 64 x 64 results a block. For cosine logits there are
+// places for gradients that are not projected yet.
 type ownProducts struct{ strip, gradient int64 }
 
+// The structs of src/dense.cu that several ops use.
+type (
+	productArgs struct {
+		step, in, weight, out      driver.Address
+		inputs, units, pitch       int64
+		epilogue                   epilogueArgs
+		accumulate, narrow, launch int32
+	}
+	weightGradientArgs struct {
+		step, g, in, strip  driver.Address
+		weight              weightsArgs
+		to                  itemGradientArgs
+		pitch, first, units int64
+		narrow, launch      int32
+	}
+	layerArgs struct { // FinishArgs
+		step, sums, out    driver.Address
+		units, pitch       int64
+		epilogue           epilogueArgs
+		accumulate, launch int32
+	}
+)
+
 // simpleOf is the simple form of an output.
-func (d *device) simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProducts) {
+func simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProducts) {
 	s, p := spaceOf(op, rows, min(op.Items, outputTile)), ownProducts{}
 	if op.Temperature != 0 {
 		columns := op.Sources[0].Weight.Columns
@@ -21,84 +44,57 @@ func (d *device) simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProdu
 	return s, p
 }
 
-func (ownProducts) begin(*outputRun) error { return nil }
+func (ownProducts) begin(*outputRun) {}
 
-func (ownProducts) logits(r *outputRun) error {
-	type args struct {
-		step, h, weight, z          driver.Address
-		columns, tile, first, items int64
-		accumulate, narrow, launch  int32
-	}
+func (ownProducts) logits(r *outputRun) {
 	z := r.place(r.space.logits)
 	if len(r.op.Sources) == 0 {
-		return r.stream.Fill32(z, 0, r.step.Most()*r.space.tile)
+		r.fill(z, 0, r.step.Most()*r.space.tile)
 	}
 	for n, source := range r.op.Sources {
-		w := source.Weight
-		grid := driver.Dim{X: blocks(r.items, productTile), Y: blocks(r.step.Most(), productTile)}
-		err := launch(r.device, "logits", grid, driver.Dim{X: productThreads}, &args{
-			r.device.step.at, addressOf(source.H), addressOf(w.Value), z, w.Columns, r.space.tile, r.first, r.items, flag(n > 0),
-			r.narrow, r.next(site{}),
+		launch(r.device, "multiply", tiles(r.items, r.step.Most()), productThreads, &productArgs{
+			r.device.step.at, addressOf(source.H), r.tileItems(n), z, source.Weight.Columns, r.items, r.space.tile,
+			epilogueArgs{}, flag(n > 0), r.narrow, r.next(site{}),
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
-func (p ownProducts) hidden(r *outputRun, n int) error {
-	type args struct {
-		step, g, weight, dh         driver.Address
-		columns, tile, first, items int64
-		accumulate, narrow, launch  int32
-	}
+func (p ownProducts) hidden(r *outputRun, n int) {
 	source := r.op.Sources[n]
 	if source.DH == nil {
-		return nil
+		return
 	}
 	to, accumulate := addressOf(source.DH), source.Accumulate || r.first > 0
 	if r.op.Temperature != 0 {
 		to, accumulate = r.place(p.gradient), r.first > 0
 	}
 	w := source.Weight
-	grid := driver.Dim{X: blocks(w.Columns, productTile), Y: blocks(r.step.Most(), productTile)}
-	return launch(r.device, "output_hidden", grid, driver.Dim{X: productThreads}, &args{
-		r.device.step.at, r.place(r.space.logits), addressOf(w.Value), to, w.Columns, r.space.tile, r.first, r.items,
-		flag(accumulate), r.narrow, r.next(site{tensor: w.Name, what: updateWords}),
+	launch(r.device, "input_gradient", tiles(w.Columns, r.step.Most()), productThreads, &productArgs{
+		r.device.step.at, r.place(r.space.logits), r.tileItems(n), to, w.Columns, r.items, r.space.tile, epilogueArgs{},
+		flag(accumulate), r.narrow, r.updates(w.Name),
 	})
 }
 
-func (p ownProducts) weight(r *outputRun, n int) error {
-	type args struct {
-		step, g, h, strip  driver.Address
-		weight             weightsArgs
-		to                 itemGradientArgs
-		tile, first, items int64
-		narrow, launch     int32
-	}
+func (p ownProducts) weight(r *outputRun, n int) {
 	source, strip := r.op.Sources[n], driver.Address(0)
 	if r.op.Temperature != 0 {
 		strip = r.place(p.strip)
 	}
-	w := r.weightsOf(source.Weight, r.op.Optimizer)
-	grid := driver.Dim{X: blocks(w.columns, productTile), Y: blocks(r.items, productTile)}
-	err := launch(r.device, "output_weight", grid, driver.Dim{X: productThreads}, &args{
-		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, w, r.tied(n), r.space.tile, r.first, r.items,
-		r.narrow, r.next(site{tensor: source.Weight.Name, what: updateWords}),
+	w := source.Weight
+	launch(r.device, "weight_gradient", tiles(w.Columns, r.items), productThreads, &weightGradientArgs{
+		r.device.step.at, r.place(r.space.logits), addressOf(source.H), strip, r.weightsOf(w, r.op.Optimizer), r.tied(n),
+		r.space.tile, r.first, r.items, r.narrow, r.updates(w.Name),
 	})
-	if err != nil || strip == 0 {
-		return err
+	if strip != 0 {
+		r.updateItems(n, strip, w.Columns)
 	}
-	return r.updateItems(n, strip, w.columns)
 }
 
-// end ends the gradient by the source of cosine logits.
-func (p ownProducts) end(r *outputRun) error {
-	if r.op.Temperature == 0 || r.op.Sources[0].DH == nil {
-		return nil
+// end projects the gradient with respect to the source of cosine logits.
+func (p ownProducts) end(r *outputRun) {
+	if r.op.Temperature != 0 {
+		most := r.step.Most()
+		source := &r.op.Sources[0]
+		r.mergeHidden(source, r.place(p.gradient), r.finish.hiddenInverse, source.Weight.Columns, most, 1, most)
 	}
-	most := r.step.Most()
-	columns := r.op.Sources[0].Weight.Columns
-	return r.mergeHidden(&r.op.Sources[0], r.place(p.gradient), r.finish.hiddenInverse, columns, most, 1, most)
 }

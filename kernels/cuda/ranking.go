@@ -12,25 +12,20 @@ import (
 )
 
 const (
-	rankTile  = 32   // kRankTile of src/rank.cu
-	rankItems = 4096 // scores of a row that TopK has at a time
-	rankRows  = 512  // rows that it ranks at a time
+	rankTile   = 32   // kRankTile of src/rank.cu
+	sparseTile = 1024 // kSparseTile of src/rank.cu
+	rankItems  = 4096 // scores of a row that TopK has at a time
+	rankRows   = 512  // rows that it ranks at a time
 	// scoreRoom is how many scores Scores has at a time, unless one row has more.
 	scoreRoom = 1 << 22
 )
 
-// rankSpace is the workspace of Scores and TopK, in elements of 4 bytes: first what has 8 bytes.
+// rankSpace is the workspace of Scores and TopK.
 type rankSpace struct {
+	space
 	rows, items                               int64 // of a block of scores
-	hiddenSquares, itemSquares, lists, scores int64 // where they begin
+	hiddenSquares, itemSquares, lists, scores int64 // where they begin; all but scores have 8 bytes
 	hiddenNorm, limit, count, candidates      int64 // for screening
-	total                                     int64
-}
-
-func (r *rankSpace) take(n int64) int64 {
-	at := r.total
-	r.total += (n + 3) / 4 * 4
-	return at
 }
 
 func spaceOfRanking(s *kernels.Scorer, rows, items, k int64) rankSpace {
@@ -54,228 +49,190 @@ func spaceOfScores(op *kernels.Scores, rows int64) rankSpace {
 	return spaceOfRanking(&op.Scorer, max(1, min(rows, scoreRoom/max(1, op.Items), mostY*rankTile)), op.Items, 0)
 }
 
-// WorkspaceSize tells what the ops need, see kernels.Device. cuBLASLt is asked in the device's context, to which its handle belongs.
+// WorkspaceSize is what an op needs, see kernels.Device. cuBLASLt is asked in the device's context, to which its handle
+// belongs.
 func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 	_ = d.do("planning", func() error {
-		size = d.workspaceSize(op, rows)
+		switch op := op.(type) {
+		case *kernels.Output:
+			size = d.formOf(op, rows).workspace
+		case *kernels.Dense:
+			size = d.denseWorkspace(op.Weight, rows)
+		case *kernels.DenseBackward:
+			size = d.denseWorkspace(op.Weight, rows)
+		case *kernels.TopK:
+			size = spaceOfTopK(op, rows).total
+		case *kernels.Scores:
+			size = spaceOfScores(op, rows).total
+		case *kernels.Assemble:
+			size = spaceOfAssemble(&op.Places).total
+		}
 		return nil
 	})
 	return size
 }
 
-func (d *device) workspaceSize(op any, rows int64) int64 {
-	switch op := op.(type) {
-	case *kernels.Output:
-		return d.formOf(op, rows).workspace
-	case *kernels.Dense:
-		return d.denseWorkspace(op.Weight, rows)
-	case *kernels.DenseBackward:
-		return d.denseWorkspace(op.Weight, rows)
-	case *kernels.TopK:
-		return spaceOfTopK(op, rows).total
-	case *kernels.Scores:
-		return spaceOfScores(op, rows).total
-	case *kernels.Assemble:
-		return spaceOfAssemble(&op.Places).total
-	default:
-		return 0
-	}
-}
-
+// sourceArgs is a source of dense hidden values.
 type sourceArgs struct {
 	h, weight driver.Address
 	columns   int64
 }
 
-type scoresArgs struct {
-	step                                  driver.Address
-	source                                [kernels.MaxSources]sourceArgs
-	bias, hiddenSquares, itemSquares, out driver.Address
-	rows, row, first, items, stride       int64
-	sources                               int32
-	temperature                           float32
+// sourcesOf are the sources of a scorer, from a row of the batch on. There are at most kernels.MaxSources.
+func sourcesOf(s *kernels.Scorer, row int64) (list [kernels.MaxSources]sourceArgs) {
+	for n, source := range s.Sources {
+		columns := source.Weight.Columns
+		list[n] = sourceArgs{element(source.H, row*columns), addressOf(source.Weight.Value), columns}
+	}
+	return list
 }
 
-type sparseScoresArgs struct {
-	step, offsets, indices, values, bias, out              driver.Address
-	rows, row, first, items, stride, columns, column, slot int64
+// block is a block of rows of the batch, as far as the batch has them, with its place in a workspace.
+type block struct {
+	space     rankSpace
+	workspace kernels.Buffer
+	row, rows int64
 }
 
-// sparseTile is kSparseTile of src/rank.cu.
-const sparseTile = 1024
+func (b *block) place(n int64) driver.Address { return element(b.workspace, n) }
+
+// score computes the scores of the block's rows for items first .. first + items into the workspace.
+func (d *device) score(s *kernels.Scorer, b block, first, items int64) {
+	if s.Sparse != nil {
+		d.scoreSparse(s, b, first, items)
+		return
+	}
+	type args struct {
+		step                                  driver.Address
+		source                                [kernels.MaxSources]sourceArgs
+		bias, hiddenSquares, itemSquares, out driver.Address
+		rows, row, first, items, stride       int64
+		sources                               int32
+		temperature                           float32
+	}
+	if len(s.Sources) > kernels.MaxSources {
+		d.note(fault.New(fault.Unsupported, "an output has up to %d sources, this one has %d", kernels.MaxSources,
+			len(s.Sources)))
+		return
+	}
+	a := args{
+		step: d.step.at, source: sourcesOf(s, b.row), bias: biasOf(s.Bias), out: b.place(b.space.scores), rows: b.rows,
+		row: b.row, first: first, items: items, stride: b.space.items, sources: int32(len(s.Sources)),
+		temperature: s.Temperature,
+	}
+	if s.Temperature != 0 {
+		a.hiddenSquares, a.itemSquares = b.place(b.space.hiddenSquares), b.place(b.space.itemSquares)
+		x := a.source[0]
+		if first == 0 {
+			d.squares(d.step.at, x.h, a.hiddenSquares, b.rows, b.row, x.columns)
+		}
+		d.squares(0, x.weight+driver.Address(4*first*x.columns), a.itemSquares, items, 0, x.columns)
+	}
+	launch(d, "scores", driver.Dim{X: blocks(items, rankTile), Y: blocks(b.rows, rankTile)}, 256, &a)
+}
 
 // scoreSparse is score for a scorer with a sparse source.
-func (d *device) scoreSparse(s *kernels.Scorer, space rankSpace, workspace driver.Address,
-	row, rows, first, items int64) error {
+func (d *device) scoreSparse(s *kernels.Scorer, b block, first, items int64) {
+	type args struct {
+		step, offsets, indices, values, bias, out              driver.Address
+		rows, row, first, items, stride, columns, column, slot int64
+	}
 	x := s.Sparse
-	a := sparseScoresArgs{
-		step: d.step.at, values: addressOf(x.Values), out: space.placed(workspace)(space.scores), rows: rows, row: row,
-		first: first, items: items, stride: space.items, columns: x.Columns, column: x.First + first, slot: int64(x.Input),
+	a := args{
+		step: d.step.at, values: addressOf(x.Values), bias: biasOf(s.Bias), out: b.place(b.space.scores), rows: b.rows,
+		row: b.row, first: first, items: items, stride: b.space.items, columns: x.Columns, column: x.First + first,
+		slot: int64(x.Input),
 	}
 	if x.Offsets != nil {
 		a.offsets, a.indices = addressOf(x.Offsets), addressOf(x.Indices)
 	}
-	if s.Bias != nil {
-		a.bias = addressOf(s.Bias.Value)
-	}
-	grid := driver.Dim{X: uint32(rows), Y: min(blocks(items, sparseTile), mostY)}
-	return launch(d, "sparse_scores", grid, driver.Dim{X: 256}, &a)
+	launch(d, "sparse_scores", driver.Dim{X: uint32(b.rows), Y: min(blocks(items, sparseTile), mostY)}, 256, &a)
 }
 
-// slotsOf are the batches that a scorer reads.
-func slotsOf(s *kernels.Scorer) []int {
-	if s.Sparse == nil {
-		return nil
-	}
-	return []int{s.Sparse.Input}
-}
-
-// sourcesOf are the sources of a scorer, from a row of the batch on.
-func sourcesOf(s *kernels.Scorer, row int64) (list [kernels.MaxSources]sourceArgs, err error) {
-	if len(s.Sources) > kernels.MaxSources {
-		return list, fault.New(fault.Unsupported, "an output has up to %d sources, this one has %d", kernels.MaxSources, len(s.Sources))
-	}
-	for n, source := range s.Sources {
-		columns := source.Weight.Columns
-		list[n] = sourceArgs{addressOf(source.H) + driver.Address(4*row*columns), addressOf(source.Weight.Value), columns}
-	}
-	return list, nil
-}
-
-// placed tells where an element of the workspace lies on the device.
-func (rankSpace) placed(workspace driver.Address) func(element int64) driver.Address {
-	return func(element int64) driver.Address { return workspace + driver.Address(4*element) }
-}
-
-// score computes the scores of rows row .. row + rows of the batch, if it has them, and items first .. first + items into the workspace.
-func (d *device) score(s *kernels.Scorer, space rankSpace, workspace driver.Address, row, rows, first, items int64) error {
-	if s.Sparse != nil {
-		return d.scoreSparse(s, space, workspace, row, rows, first, items)
-	}
-	place := space.placed(workspace)
-	a := scoresArgs{
-		step: d.step.at, out: place(space.scores), rows: rows, row: row, first: first, items: items, stride: space.items, sources: int32(len(s.Sources)),
-		temperature: s.Temperature,
-	}
-	var err error
-	if a.source, err = sourcesOf(s, row); err != nil {
-		return err
-	}
-	if s.Bias != nil {
-		a.bias = addressOf(s.Bias.Value)
-	}
-	if s.Temperature != 0 {
-		a.hiddenSquares, a.itemSquares = place(space.hiddenSquares), place(space.itemSquares)
-		x := a.source[0]
-		if first == 0 {
-			if err := d.squares(d.step.at, x.h, a.hiddenSquares, rows, row, x.columns); err != nil {
-				return err
-			}
-		}
-		if err := d.squares(0, x.weight+driver.Address(4*first*x.columns), a.itemSquares, items, 0, x.columns); err != nil {
-			return err
-		}
-	}
-	return launch(d, "scores", driver.Dim{X: blocks(items, rankTile), Y: blocks(rows, rankTile)}, driver.Dim{X: 256}, &a)
-}
-
-// squares takes the squares of the norms of so many rows; of a step's, from one of them on, if there is one.
-func (d *device) squares(step, x, to driver.Address, rows, row, columns int64) error {
+// squares computes the squares of the norms of rows; with a step those of the batch from one row on, as far as it has
+// them.
+func (d *device) squares(step, x, to driver.Address, rows, row, columns int64) {
 	type args struct {
 		step, x, squares   driver.Address
 		rows, row, columns int64
 	}
-	return launch(d, "squares", driver.Dim{X: blocks(rows, 32)}, driver.Dim{X: 256}, &args{step, x, to, rows, row, columns})
+	launch(d, "squares", line(rows, 32), 256, &args{step, x, to, rows, row, columns})
+}
+
+// sparseSlot is the slot that a scorer reads, -1 if there is none.
+func sparseSlot(s *kernels.Scorer) int {
+	if s.Sparse == nil {
+		return -1
+	}
+	return s.Sparse.Input
 }
 
 // Scores writes all scores, a block of rows after the other.
 func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
-	return d.run("Scores", s, slotsOf(&op.Scorer), func() error {
+	return d.run("Scores", s, slotsOf(sparseSlot(&op.Scorer)), func() {
 		defer runtime.KeepAlive(op.Out)
-		space, workspace := spaceOfScores(op, s.Rows), addressOf(op.Workspace)
-		scores := workspace + driver.Address(4*space.scores)
-		for row := int64(0); row < s.Rows; row += space.rows {
-			rows := min(space.rows, s.Rows-row)
-			if err := d.score(&op.Scorer, space, workspace, row, rows, 0, op.Items); err != nil {
-				return err
+		b := block{space: spaceOfScores(op, s.Rows), workspace: op.Workspace}
+		for ; b.row < s.Rows && d.failed == nil; b.row += b.space.rows {
+			b.rows = min(b.space.rows, s.Rows-b.row)
+			d.score(&op.Scorer, b, 0, op.Items)
+			if d.failed != nil {
+				return
 			}
-			to := unsafe.Pointer(&op.Out[row*op.Stride])
-			if err := d.stream.CopyRowsToHostAsync(to, 4*op.Stride, scores, 4*op.Items, rows); err != nil {
-				return err
-			}
-			if err := d.wait(); err != nil {
-				return err
-			}
+			to := unsafe.Pointer(&op.Out[b.row*op.Stride])
+			scores := b.place(b.space.scores)
+			d.note(d.stream.CopyRowsToHostAsync(to, 4*op.Stride, scores, 4*op.Items, b.rows))
+			d.note(d.wait())
 		}
-		return nil
 	})
 }
 
 // TopK ranks a block of rows after the other, each by going over all items once.
 func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
-	slots := slotsOf(&op.Scorer)
-	if op.Exclude >= 0 {
-		slots = append(slots, op.Exclude)
-	}
 	if op.K == 0 {
 		return nil
 	}
-	return d.run("TopK", s, slots, func() error {
-		space, most := spaceOfTopK(op, s.Most()), s.Most()
-		for row := int64(0); row < most; row += space.rows {
-			if err := d.rank(op, space, row, min(space.rows, most-row)); err != nil {
-				return err
-			}
+	return d.run("TopK", s, slotsOf(sparseSlot(&op.Scorer), op.Exclude), func() {
+		b, most := block{space: spaceOfTopK(op, s.Most()), workspace: op.Workspace}, s.Most()
+		for ; b.row < most; b.row += b.space.rows {
+			b.rows = min(b.space.rows, most-b.row)
+			d.rank(op, b)
 		}
-		return nil
 	})
 }
 
-// rank ranks a block of rows, as far as the batch has them.
-func (d *device) rank(op *kernels.TopK, space rankSpace, row, rows int64) error {
-	type rankedArgs struct {
+// rank ranks a block of rows.
+func (d *device) rank(op *kernels.TopK, b block) {
+	type args struct {
 		step, list, ids, scores driver.Address
 		rows, row, k, first     int64
 	}
-	place := space.placed(addressOf(op.Workspace))
-	lists := [2]driver.Address{place(space.lists), place(space.lists + 2*rows*op.K)}
-	if err := d.stream.Fill32(lists[0], 0, 2*rows*op.K); err != nil {
-		return err
-	}
-	best := d.bestOfAll
+	n := b.rows * op.K
+	lists := [2]driver.Address{b.place(b.space.lists), b.place(b.space.lists + 2*n)}
+	d.fill(lists[0], 0, 2*n)
 	if screens(op) {
-		best = d.bestOfScreened
+		d.bestOfScreened(op, b, lists)
+	} else {
+		d.bestOfAll(op, b, lists)
 	}
-	if err := best(op, space, lists, row, rows); err != nil {
-		return err
-	}
-	from := driver.Address(4 * row * op.K)
-	return launch(d, "ranked", driver.Dim{X: blocks(rows*op.K, 256)}, driver.Dim{X: 256}, &rankedArgs{
-		d.step.at, lists[0], addressOf(op.IDs) + from, addressOf(op.Scores) + from, rows, row, op.K, op.First,
+	launch(d, "ranked", line(n, 256), 256, &args{
+		d.step.at, lists[0], element(op.IDs, b.row*op.K), element(op.Scores, b.row*op.K), b.rows, b.row, op.K, op.First,
 	})
 }
 
 // bestOfAll computes all scores, a tile of items after the other, and keeps the best of each row in lists[0].
-func (d *device) bestOfAll(op *kernels.TopK, space rankSpace, lists [2]driver.Address, row, rows int64) error {
+func (d *device) bestOfAll(op *kernels.TopK, b block, lists [2]driver.Address) {
 	type args struct {
 		step, scores, allowed              driver.Address
 		list                               [2]driver.Address
 		rows, row, first, items, stride, k int64
 		exclude, launch                    int32
 	}
-	workspace := addressOf(op.Workspace)
-	for first := int64(0); first < op.Items; first += space.items {
-		items := min(space.items, op.Items-first)
-		if err := d.score(&op.Scorer, space, workspace, row, rows, first, items); err != nil {
-			return err
-		}
-		err := launch(d, "select_best", driver.Dim{X: uint32(rows)}, driver.Dim{X: 256}, &args{
-			d.step.at, space.placed(workspace)(space.scores), addressOf(op.Allowed), lists, rows, row, first, items, space.items, op.K,
-			int32(op.Exclude), d.next(site{}),
+	for first := int64(0); first < op.Items; first += b.space.items {
+		items := min(b.space.items, op.Items-first)
+		d.score(&op.Scorer, b, first, items)
+		launch(d, "select_best", driver.Dim{X: uint32(b.rows)}, 256, &args{
+			d.step.at, b.place(b.space.scores), addressOf(op.Allowed), lists, b.rows, b.row, first, items, b.space.items,
+			op.K, int32(op.Exclude), d.next(site{}),
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }

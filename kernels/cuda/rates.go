@@ -14,8 +14,8 @@ import (
 // leastRates is how many steps' rates the table has room for at first.
 const leastRates = 1024
 
-// rateTable holds the rates of a run's steps on the device, which replays look up. A step brings those that are not there yet,
-// as a rule its own; a kernel (begin_step) puts them there.
+// rateTable holds the rates of a run's steps on the device, which replays look up. A step brings those that are not
+// there yet, as a rule its own, and the kernel begin_step adds them to the table.
 type rateTable struct {
 	at   driver.Address
 	room int64
@@ -44,7 +44,7 @@ func (t *rateTable) prepare(d *device, s *kernels.Step) (freshRates, error) {
 	return freshRates{table: t.at, list: s.Rates[known:], from: int64(known)}, nil
 }
 
-// begins tells whether a list begins with another, which is the same memory but when that was moved to grow.
+// begins reports whether a list begins with another, which is the same memory unless that has moved to grow.
 func begins(list, with []kernels.Rates) bool {
 	return len(with) == 0 || &list[0] == &with[0] || slices.Equal(list[:len(with)], with)
 }
@@ -67,7 +67,7 @@ func (t *rateTable) grow(d *device, room int64) error {
 	return err
 }
 
-// note says whether a step has brought its rates; if not, the next one brings all.
+// note keeps whether a step has brought its rates; if not, the next one brings all.
 func (t *rateTable) note(s *kernels.Step, brought bool) {
 	t.from, t.sent = s.RatesFrom, nil
 	if brought {
@@ -75,10 +75,8 @@ func (t *rateTable) note(s *kernels.Step, brought bool) {
 	}
 }
 
-func (t *rateTable) free() (err error) {
-	if t.at != 0 {
-		err = driver.Free(t.at)
-	}
+func (t *rateTable) free() error {
+	err := driver.Free(t.at)
 	*t = rateTable{}
 	return err
 }

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"unsafe"
@@ -10,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/kernels"
-	"dsstne/kernels/cuda/driver"
 )
 
 // opened opens the first device.
@@ -41,10 +41,8 @@ func TestAStepBringsOnlyTheRatesThatTheDeviceHasNot(t *testing.T) {
 	rates := func() []kernels.Rates {
 		got := make([]kernels.Rates, len(step.Rates))
 		require.NoError(t, d.do("reading rates", func() error {
-			if err := d.stream.Synchronize(); err != nil {
-				return err
-			}
-			return driver.CopyToHost(unsafe.Pointer(&got[0]), d.step.rates.at, int64(len(got))*int64(unsafe.Sizeof(got[0])))
+			size := int64(len(got)) * int64(unsafe.Sizeof(got[0]))
+			return errors.Join(d.stream.CopyToHostAsync(unsafe.Pointer(&got[0]), d.step.rates.at, size), d.wait())
 		}))
 		return got
 	}

@@ -29,18 +29,14 @@ type (
 	stepResults struct{ failure, stopped uint64 } // and the losses, float64 each
 )
 
-// otherFailed is what stands for the failure of another device of the group.
-const otherFailed = 1
-
 const (
-	// alignment of each array in the record, so that vectors of four can be read.
-	alignment = 16
-	// leastStaging has room for the record and some losses beside the batches.
-	leastStaging = 1 << 16
+	otherFailed  = 1       // stepResults.failure, if another device of the group has failed
+	alignment    = 16      // of each array in the record: kernels read vectors of four
+	leastStaging = 1 << 16 // room for the record and some losses beside the batches
 )
 
-// record is the memory of steps: on the device the results, the record of the step that computes, which stays where it is as
-// long as it is large enough, and an area for each slot; on the host, pinned, results and records of all slots.
+// record is the memory of steps: on the device the results, the record of the step that computes, which moves only to
+// grow, and an area for each slot; on the host, pinned, results and records of all slots.
 type record struct {
 	results, at driver.Address // results are where the device's memory begins
 	size        int64          // of a record
@@ -48,13 +44,13 @@ type record struct {
 	pinned      unsafe.Pointer
 }
 
-// StepSize counts the record and the areas, and what the rates of a run of up to leastRates steps and the results take.
+// StepSize counts the record and the areas, the rates of a run of up to leastRates steps, and the results.
 func (d *device) StepSize(rows int64, entries []int64) int64 {
 	rates := sizeClass(leastRates * int64(unsafe.Sizeof(kernels.Rates{})))
 	return (1+int64(len(d.step.slots)))*recordRoom(rows, entries) + rates + aligned(resultsSize(1))
 }
 
-// recordRoom is the size of a record with batches of up to so many rows and, by slot, entries.
+// recordRoom is the size of a record with batches of up to rows and, by slot, entries.
 func recordRoom(rows int64, entries []int64) int64 {
 	size := int64(leastStaging) + 8*rows
 	for _, n := range entries {
@@ -63,8 +59,9 @@ func recordRoom(rows int64, entries []int64) int64 {
 	return aligned(size)
 }
 
-// ratesRoom is what many rates that a step brings take beyond what recordRoom has for some. The devices of a group bring the same
-// rates, so their records move in the same step, and with them what was captured: collectives are captured on all or on none.
+// ratesRoom is the size of many rates that a step brings, beyond what recordRoom has for some. The devices of a group
+// bring the same rates; therefore their records move in the same step, which makes their graphs anew: collectives are
+// captured on all devices or on none.
 func ratesRoom(n int) int64 {
 	bytes := int64(n) * int64(unsafe.Sizeof(kernels.Rates{}))
 	if bytes <= leastStaging/2 {
@@ -133,13 +130,8 @@ func (d *device) allocate(size int64, terms int) (err error) {
 }
 
 // free gives the memory back; nothing is under way.
-func (r *record) free() (err error) {
-	if r.pinned != nil {
-		err = driver.HostFree(r.pinned)
-	}
-	if r.results != 0 {
-		err = errors.Join(err, driver.Free(r.results))
-	}
+func (r *record) free() error {
+	err := errors.Join(driver.HostFree(r.pinned), driver.Free(r.results))
 	*r = record{}
 	return err
 }
@@ -153,14 +145,13 @@ func recordSize(s *kernels.Step, batches []*kernels.SparseBatch, rates freshRate
 
 // packer puts the parts of a record one behind the other; without memory it only counts.
 type packer struct {
-	to   []byte
-	at   driver.Address // of to on the device
-	used int64
-
+	to    []byte
+	at    driver.Address // of to on the device
+	used  int64
 	rates freshRates
 }
 
-// put copies an array and tells where it will lie on the device.
+// put copies an array, and returns where it will lie on the device.
 func put[T any](p *packer, x []T) driver.Address {
 	var zero T
 	bytes := int64(len(x)) * int64(unsafe.Sizeof(zero))
@@ -176,37 +167,30 @@ func put[T any](p *packer, x []T) driver.Address {
 func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results driver.Address) {
 	var head [1]stepRecord
 	put(p, head[:])
-	slots := make([]sparseRecord, len(batches))
-	place := p.used
-	put(p, slots)
+	slots, place := make([]sparseRecord, len(batches)), p.used
+	slotsAt := put(p, slots)
 	for i, b := range batches {
 		if b == nil {
 			continue
 		}
 		slots[i] = sparseRecord{
-			offsets: put(p, b.Offsets), indices: put(p, b.Indices), values: put(p, b.Values), rowSum: put(p, b.RowSum),
-			items: put(p, b.Items), itemOffsets: put(p, b.ItemOffsets), itemRows: put(p, b.ItemRows), itemValues: put(p, b.ItemValues),
-			itemCount: int64(len(b.Items)),
+			put(p, b.Offsets), put(p, b.Indices), put(p, b.Values), put(p, b.RowSum), put(p, b.Items),
+			put(p, b.ItemOffsets), put(p, b.ItemRows), put(p, b.ItemValues), int64(len(b.Items)),
 		}
 	}
 	head[0] = stepRecord{
-		slots: p.at + driver.Address(place), rates: p.rates.table, results: results, freshRates: put(p, p.rates.list), order: put(p, s.Order),
-		ratesFrom: s.RatesFrom, freshFrom: p.rates.from, freshCount: int64(len(p.rates.list)), number: s.Number,
-		rows: s.Rows, terms: int64(len(s.Loss)), first: s.First, whole: s.WholeRows(), seed: s.Seed,
-		losses: results + driver.Address(resultsSize(0)),
+		slots: slotsAt, rates: p.rates.table, results: results, losses: results + driver.Address(resultsSize(0)),
+		freshRates: put(p, p.rates.list), order: put(p, s.Order), ratesFrom: s.RatesFrom, freshFrom: p.rates.from,
+		freshCount: int64(len(p.rates.list)), number: s.Number, rows: s.Rows, terms: int64(len(s.Loss)),
+		first: s.First, whole: s.WholeRows(), seed: s.Seed, training: flag(s.Training),
 	}
 	if s.TermFactors != nil {
 		head[0].termFactors = put(p, s.TermFactors)
 	}
-	if s.Training {
-		head[0].training = 1
-	}
-	if p.to != nil {
-		end := p.used
-		p.used = 0
-		put(p, head[:])
-		p.used = place
-		put(p, slots)
-		p.used = end
-	}
+	end := p.used // now that they are known, the records themselves
+	p.used = 0
+	put(p, head[:])
+	p.used = place
+	put(p, slots)
+	p.used = end
 }

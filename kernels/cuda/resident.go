@@ -19,13 +19,22 @@ type resident struct {
 	device      *device
 	rows, first int64
 	whole       bool
-	// offsets are int64 [rows + 1]; norms float64 [rows] or nil; values nil where all are 1.
-	offsets, indices, values, sums, norms, scaledSums kernels.Buffer
+	parts       [partCount]kernels.Buffer // nil where there is nothing
 }
 
-// KeepSize tells the memory of Keep.
-func (d *device) KeepSize(data *kernels.Data) int64 {
-	size := int64(0)
+// The parts of a resident.
+const (
+	partOffsets = iota // int64 [rows + 1]
+	partIndices
+	partValues // none where all are 1
+	partSums
+	partNorms // float64 [rows], only for data that are scaled
+	partScaledSums
+	partCount
+)
+
+// KeepSize is the memory of Keep.
+func (d *device) KeepSize(data *kernels.Data) (size int64) {
 	for _, n := range keptElements(data) {
 		if n > 0 {
 			size += sizeClass(4 * n)
@@ -34,14 +43,14 @@ func (d *device) KeepSize(data *kernels.Data) int64 {
 	return size
 }
 
-// keptElements are the sizes of a resident's parts in elements of 4 bytes: offsets, indices, values, sums, norms, scaled sums.
-func keptElements(data *kernels.Data) [6]int64 {
-	n := [6]int64{2 * (data.Rows + 1), data.Entries, 0, data.Rows, 0, 0}
+// keptElements are the sizes of a resident's parts in elements of 4 bytes.
+func keptElements(data *kernels.Data) [partCount]int64 {
+	n := [partCount]int64{partOffsets: 2 * (data.Rows + 1), partIndices: data.Entries, partSums: data.Rows}
 	if data.Values {
-		n[2] = data.Entries
+		n[partValues] = data.Entries
 	}
 	if data.Scaled {
-		n[4], n[5] = 2*data.Rows, data.Rows
+		n[partNorms], n[partScaledSums] = 2*data.Rows, data.Rows
 	}
 	return n
 }
@@ -49,7 +58,6 @@ func keptElements(data *kernels.Data) [6]int64 {
 // Keep copies a dataset to the device, block by block through pinned memory.
 func (d *device) Keep(data *kernels.Data) (kernels.Resident, error) {
 	r := &resident{device: d, rows: data.Rows, first: data.First, whole: data.Whole}
-	parts := [6]*kernels.Buffer{&r.offsets, &r.indices, &r.values, &r.sums, &r.norms, &r.scaledSums}
 	for i, n := range keptElements(data) {
 		if n == 0 {
 			continue
@@ -59,7 +67,7 @@ func (d *device) Keep(data *kernels.Data) (kernels.Resident, error) {
 			r.Free()
 			return nil, err
 		}
-		*parts[i] = b
+		r.parts[i] = b
 	}
 	err := d.do("copying a dataset", func() error {
 		u := &upload{device: d}
@@ -74,7 +82,7 @@ func (d *device) Keep(data *kernels.Data) (kernels.Resident, error) {
 }
 
 func (r *resident) Free() {
-	for _, b := range []kernels.Buffer{r.offsets, r.indices, r.values, r.sums, r.norms, r.scaledSums} {
+	for _, b := range r.parts {
 		if b != nil {
 			b.Free()
 		}
@@ -98,7 +106,7 @@ type pinned struct {
 func (u *upload) run(r *resident, data *kernels.Data) error {
 	for i := range u.stage {
 		var err error
-		if u.stage[i].sent, err = driver.NewEvent(false); err != nil {
+		if u.stage[i].sent, err = driver.NewEvent(); err != nil {
 			return err
 		}
 		if u.stage[i].memory, err = driver.HostAlloc(uploadBlock); err != nil {
@@ -115,9 +123,11 @@ func (u *upload) run(r *resident, data *kernels.Data) error {
 		for _, n := range b.Lengths {
 			offsets = append(offsets, offsets[len(offsets)-1]+int64(n))
 		}
+		p := &r.parts
 		err := errors.Join(
-			send(u, r.offsets, 2*row, offsets), send(u, r.indices, entry, b.Indices), send(u, r.values, entry, b.Values),
-			send(u, r.sums, row, b.Sums), send(u, r.norms, 2*row, b.Norms), send(u, r.scaledSums, row, b.ScaledSums))
+			send(u, p[partOffsets], 2*row, offsets), send(u, p[partIndices], entry, b.Indices),
+			send(u, p[partValues], entry, b.Values), send(u, p[partSums], row, b.Sums),
+			send(u, p[partNorms], 2*row, b.Norms), send(u, p[partScaledSums], row, b.ScaledSums))
 		row, entry = row+rows, entry+entries
 		offsets = append(offsets[:0], entry)
 		return err
@@ -125,7 +135,7 @@ func (u *upload) run(r *resident, data *kernels.Data) error {
 	if err != nil {
 		return err
 	}
-	return send(u, r.offsets, 2*row, offsets)
+	return send(u, r.parts[partOffsets], 2*row, offsets)
 }
 
 // send copies an array into a buffer of the device, from element at on.
@@ -134,7 +144,7 @@ func send[T any](u *upload, to kernels.Buffer, at int64, x []T) error {
 		return nil
 	}
 	from := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*int(unsafe.Sizeof(x[0])))
-	place := addressOf(to) + driver.Address(4*at)
+	place := element(to, at)
 	for len(from) > 0 {
 		stage := &u.stage[u.turn]
 		if stage.busy {
@@ -161,13 +171,8 @@ func send[T any](u *upload, to kernels.Buffer, at int64, x []T) error {
 // free waits until everything has arrived, also after an error, and gives the pinned memory back.
 func (u *upload) free() error {
 	err := u.device.stream.Synchronize()
-	for i := range u.stage {
-		if u.stage[i].memory != nil {
-			err = errors.Join(err, driver.HostFree(u.stage[i].memory))
-		}
-		if u.stage[i].sent != (driver.Event{}) {
-			err = errors.Join(err, u.stage[i].sent.Close())
-		}
+	for _, stage := range u.stage {
+		err = errors.Join(err, driver.HostFree(stage.memory), stage.sent.Close())
 	}
 	return err
 }

@@ -11,29 +11,26 @@ import (
 
 const (
 	screenItems = 128 // kScreenItems of src/screen.cu
-	// leastFirst is how many items are scored before the others are screened, at least; and four times k, so that the limit
-	// that they give is one that few of the others reach.
-	leastFirst = 512
-	// growth is how many times as many items as all waves before it a wave has.
-	growth = 3
+	leastFirst  = 512 // items of the first wave, at least
+	growth      = 3   // items of a wave, by those of all waves before it
 )
 
-// firstWave is how many tiles of items are scored without screening.
+// firstWave is how many tiles of items are scored without screening: with four times k items, few others reach their
+// limit.
 func firstWave(k int64) int64 { return int64(blocks(max(leastFirst, 4*k), screenItems)) }
 
-// screens tells whether TopK computes low-precision products first: where most items need no score then.
+// screens reports whether TopK computes low-precision products first, after which most items need no score.
 func screens(op *kernels.TopK) bool {
 	sources := len(op.Sources)
 	return sources > 0 && sources <= kernels.MaxSources && op.Items >= 2*screenItems*firstWave(op.K)
 }
 
-// candidateRoom is for how many candidates of a row in a wave there is room: a few times those that are expected.
+// candidateRoom is the room for candidates of a row in a wave: a few times those that are expected.
 func candidateRoom(k int64) int64 { return 512 + 8*k }
 
 func spaceOfScreening(op *kernels.TopK, rows int64) rankSpace {
 	r := rankSpace{rows: rows}
-	r.hiddenSquares = r.take(2 * rows)
-	r.lists = r.take(2 * 2 * rows * op.K)
+	r.hiddenSquares, r.lists = r.take(2*rows), r.take(2*2*rows*op.K)
 	r.hiddenNorm, r.limit, r.count = r.take(rows), r.take(rows), r.take(rows)
 	r.candidates = r.take(rows * candidateRoom(op.K))
 	return r
@@ -42,8 +39,8 @@ func spaceOfScreening(op *kernels.TopK, rows int64) rankSpace {
 // wave is Wave of src/screen.cu.
 type wave struct{ begin, count, tiles, stride, items int64 }
 
-// wavesOf cuts the items into waves. The stride has no factor in common with the number of tiles, so that every tile is in one
-// wave, and is near the golden section of it, so that the first tiles come from all over.
+// wavesOf cuts the items into waves. The stride has no factor in common with the number of tiles, which puts every tile
+// into one wave, and is near the golden section of it, which takes the first tiles from all over.
 func wavesOf(items, k int64) []wave {
 	tiles := int64(blocks(items, screenItems))
 	stride := max(1, int64(0.6180339887498949*float64(tiles)))
@@ -73,76 +70,44 @@ func screenBounds(sources []kernels.OutputSource) (relative, floor, widens float
 	for _, source := range sources {
 		columns += float64(source.Weight.Columns)
 	}
-	return math.Exp2(-7) + math.Exp2(-15) + columns*math.Exp2(-21), columns * math.Exp2(-112), columns*math.Exp2(-24) + math.Exp2(-20)
+	relative = math.Exp2(-7) + math.Exp2(-15) + columns*math.Exp2(-21)
+	return relative, columns * math.Exp2(-112), columns*math.Exp2(-24) + math.Exp2(-20)
 }
 
 // bestOfScreened scores only the items that may be among the best.
-func (d *device) bestOfScreened(op *kernels.TopK, space rankSpace, lists [2]driver.Address, row, rows int64) error {
-	type beginArgs struct {
-		step                             driver.Address
-		source                           [kernels.MaxSources]sourceArgs
-		hiddenSquares, hiddenNorm, count driver.Address
-		floor                            float64
-		rows, row                        int64
-		sources                          int32
+func (d *device) bestOfScreened(op *kernels.TopK, b block, lists [2]driver.Address) {
+	type args struct {
+		step                                                               driver.Address
+		source                                                             [kernels.MaxSources]sourceArgs
+		bias, allowed, hiddenSquares, hiddenNorm, limit, candidates, count driver.Address
+		list                                                               [2]driver.Address
+		wave                                                               wave
+		floor                                                              float64
+		rows, row, k                                                       int64
+		sources, exclude, room, all, launch                                int32
+		temperature, relative, widens                                      float32
 	}
-	type screenArgs struct {
-		step                                                driver.Address
-		source                                              [kernels.MaxSources]sourceArgs
-		bias, allowed, hiddenNorm, limit, candidates, count driver.Address
-		wave                                                wave
-		rows, row                                           int64
-		sources, exclude, room, launch                      int32
-		temperature, relative, floor, widens                float32
-	}
-	type refineArgs struct {
-		step                                                   driver.Address
-		source                                                 [kernels.MaxSources]sourceArgs
-		bias, allowed, hiddenSquares, limit, candidates, count driver.Address
-		list                                                   [2]driver.Address
-		wave                                                   wave
-		rows, row, k                                           int64
-		sources, exclude, room, all, launch                    int32
-		temperature                                            float32
-	}
-	source, err := sourcesOf(&op.Scorer, row)
-	if err != nil {
-		return err
-	}
-	place, threads, allowed := space.placed(addressOf(op.Workspace)), driver.Dim{X: 256}, addressOf(op.Allowed)
-	sources, exclude, room := int32(len(op.Sources)), int32(op.Exclude), int32(candidateRoom(op.K))
 	relative, floor, widens := screenBounds(op.Sources)
-	bias := driver.Address(0)
-	if op.Bias != nil {
-		bias = addressOf(op.Bias.Value)
+	a := args{
+		step: d.step.at, source: sourcesOf(&op.Scorer, b.row), bias: biasOf(op.Bias), allowed: addressOf(op.Allowed),
+		hiddenSquares: b.place(b.space.hiddenSquares), hiddenNorm: b.place(b.space.hiddenNorm),
+		limit: b.place(b.space.limit), candidates: b.place(b.space.candidates), count: b.place(b.space.count),
+		list: lists, floor: floor, rows: b.rows, row: b.row, k: op.K, sources: int32(len(op.Sources)),
+		exclude: int32(op.Exclude), room: int32(candidateRoom(op.K)), all: 1, temperature: op.Temperature,
+		relative: float32(relative), widens: float32(widens),
 	}
-	err = launch(d, "begin_screen", driver.Dim{X: blocks(rows, 32)}, threads, &beginArgs{
-		d.step.at, source, place(space.hiddenSquares), place(space.hiddenNorm), place(space.count), floor, rows, row, sources,
-	})
-	if err != nil {
-		return err
-	}
+	launch(d, "begin_screen", line(b.rows, 32), 256, &a)
 	kernel, high := "screen_128", int64(128)
-	if rows <= 32 {
+	if b.rows <= 32 {
 		kernel, high = "screen_32", 32
 	}
 	for n, w := range wavesOf(op.Items, op.K) {
+		a.wave = w
 		if n > 0 {
-			err := launch(d, kernel, driver.Dim{X: uint32(w.count), Y: blocks(rows, high)}, threads, &screenArgs{
-				d.step.at, source, bias, allowed, place(space.hiddenNorm), place(space.limit), place(space.candidates), place(space.count),
-				w, rows, row, sources, exclude, room, d.next(site{}), op.Temperature, float32(relative), float32(floor), float32(widens),
-			})
-			if err != nil {
-				return err
-			}
+			a.all, a.launch = 0, d.next(site{})
+			launch(d, kernel, driver.Dim{X: uint32(w.count), Y: blocks(b.rows, high)}, 256, &a)
 		}
-		err := launch(d, "refine", driver.Dim{X: uint32(rows)}, threads, &refineArgs{
-			d.step.at, source, bias, allowed, place(space.hiddenSquares), place(space.limit), place(space.candidates), place(space.count),
-			lists, w, rows, row, op.K, sources, exclude, room, flag(n == 0), d.next(site{}), op.Temperature,
-		})
-		if err != nil {
-			return err
-		}
+		a.launch = d.next(site{})
+		launch(d, "refine", driver.Dim{X: uint32(b.rows)}, 256, &a)
 	}
-	return nil
 }

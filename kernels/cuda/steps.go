@@ -3,7 +3,9 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"unsafe"
 
 	"dsstne/internal/fault"
@@ -11,9 +13,10 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// A step on its way: the host packs its record and batches into pinned memory; the stream of copies takes them to an area of
-// the device; the stream of ops copies them from there to the record, does the ops and copies the results back. So the next
-// step is packed and copied while this one computes. The host waits only for a step that is as old as there are slots.
+// The host packs a step's record and batches into pinned memory; the stream of copies takes them to an area of the
+// device; the stream of ops copies them from there to the record, does the ops and copies the results back. Thus the
+// next step is packed and copied while this one computes. The host waits only for a step that is as old as there are
+// slots.
 
 // steps are those under way, and what all of them share.
 type steps struct {
@@ -22,11 +25,11 @@ type steps struct {
 	open     *kernels.Step // the one that is begun
 	slots    [kernels.MostUnderWay + 1]slot
 	next     int  // slot of the next step
-	underWay int  // so many slots before it are taken
+	underWay int  // how many slots before it are taken
 	joint    bool // the open step has collectives that wait in a kernel
 	done     []kernels.Result
-	told     []kernels.Result
-	failed   error // of the first step that failed, until Settle has told
+	told     []kernels.Result // returned by Settle, whose next call takes the memory again
+	failed   error            // of the first step that failed, until Settle returns it
 }
 
 // slot is what a step has of its own until it is done.
@@ -54,7 +57,7 @@ func (d *device) Run(rank kernels.Rank, list *kernels.List, s *kernels.Step) err
 	}
 	r.open = s
 	defer func() { r.open = nil }()
-	var failed error // of an operation: the cause of what follows from it
+	var failed error // of an operation; other errors follow from it
 	s.MaxRows = list.Rows()
 	kept := list
 	if list.Rare {
@@ -72,27 +75,33 @@ func (d *device) Run(rank kernels.Rank, list *kernels.List, s *kernels.Step) err
 	return err
 }
 
-// run puts an op into the stream while its step is begun; otherwise it is a step of its own, with the batches that it needs.
-func (d *device) run(what string, s *kernels.Step, slots []int, work func() error) error {
+// run puts an operation into the stream while its step is open; otherwise the operation is a step of its own, with the
+// batches in the slots.
+func (d *device) run(what string, s *kernels.Step, slots []int, work func()) error {
 	return d.do(what, func() error {
 		switch d.step.open {
 		case s:
-			return work()
+			return d.enqueue(work)
 		case nil:
-			return d.alone(s, slots, work)
+			return d.alone(s, slots, func() error { return d.enqueue(work) })
 		}
-		return fault.New(fault.Internal, "an op of one step is called inside another")
+		return fault.New(fault.Internal, "an operation of one step is called inside another")
 	})
 }
 
-// alone does an op as a step, and waits for it.
+// slotsOf are those slots that there are; -1 is none.
+func slotsOf(slots ...int) []int {
+	return slices.DeleteFunc(slots, func(slot int) bool { return slot < 0 })
+}
+
+// alone does an operation as a step, and waits for it.
 func (d *device) alone(s *kernels.Step, slots []int, work func() error) error {
 	r := &d.step
 	if err := d.harvest(0); err != nil {
 		return err
 	}
 	if r.failed != nil {
-		return fault.New(fault.Internal, "a step before has failed, and nobody has asked: %v", r.failed)
+		return fault.New(fault.Internal, "an earlier step has failed, and Settle has not been called: %v", r.failed)
 	}
 	batches := make([]*kernels.SparseBatch, len(s.Sparse))
 	for _, slot := range slots {
@@ -115,14 +124,16 @@ func (d *device) alone(s *kernels.Step, slots []int, work func() error) error {
 	return nil
 }
 
-// begin sends a step's record and batches, and puts its ops and the way of its results into the stream.
-func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, walk func() error) (err error) {
+// begin sends a step's record and batches, and puts its ops and the copy of its results into the stream.
+func (d *device) begin(
+	list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, walk func() error,
+) (err error) {
 	r, begun := &d.step, false
 	defer func() {
 		if begun {
 			return
 		}
-		// What is in the streams already uses the slot, which the next step will take, and may have found a failure.
+		// Work in the streams uses the slot, which the next step will take, and may have found a failure.
 		if after := errors.Join(d.harvest(0), d.clear()); err == nil {
 			err = after
 		}
@@ -161,7 +172,7 @@ func (d *device) begin(list *kernels.List, s *kernels.Step, batches []*kernels.S
 	return nil
 }
 
-// send packs record and batches and puts their way to the record into the streams. The slot's former step is done.
+// send packs record and batches, and puts their copies into the streams. The slot's former step is done.
 func (d *device) send(slot *slot, s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) error {
 	r := &d.step
 	p := packer{to: unsafe.Slice((*byte)(slot.memory), r.size), at: r.at, rates: rates}
@@ -187,20 +198,18 @@ func (d *device) Settle(underWay int) (results []kernels.Result, err error) {
 			if err != nil {
 				_ = d.harvest(0)
 			}
-			if r.failed != nil {
-				if failure := d.tell(); err == nil {
-					err = failure
-				}
+			if r.failed == nil {
+				return err
 			}
-			return err
+			return cmp.Or(err, d.tell())
 		})
 	}
 	r.done, r.told = r.told[:0], r.done
 	return r.told, err
 }
 
-// harvest waits until so many steps are under way and takes the results of the others. An error is one of the device or of its
-// group; nothing is known of the steps that were under way if the device does not answer any more.
+// harvest waits until at most underWay steps are, and takes the results of the others. It returns errors of the device
+// or of its group; if the device does not answer any more, nothing is known of the steps that were under way.
 func (d *device) harvest(underWay int) (broken error) {
 	r := &d.step
 	for r.underWay > underWay {
@@ -211,11 +220,8 @@ func (d *device) harvest(underWay int) (broken error) {
 				_ = d.clear()
 				return err
 			}
-			group = err
 		}
-		if broken == nil {
-			broken = group
-		}
+		broken = cmp.Or(broken, err, group)
 		r.underWay--
 		results := (*stepResults)(slot.answer)
 		switch {
@@ -241,7 +247,7 @@ func (s *slot) wait() error {
 	return err
 }
 
-// tell returns the failure of a step, when nothing is under way any more, and lets the next step begin as if it had not been.
+// tell returns the failure of a step, when nothing is under way any more, and forgets it for the next step.
 func (d *device) tell() error {
 	if err := d.harvest(0); err != nil {
 		return err
@@ -254,7 +260,7 @@ func (d *device) tell() error {
 	return failed
 }
 
-// clear waits for the streams, and takes the note of a failure away.
+// clear waits for the streams, and clears the device's note of a failure.
 func (d *device) clear() error {
 	r := &d.step
 	r.underWay = 0

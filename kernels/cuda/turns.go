@@ -8,10 +8,10 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// turns are the last steps with collectives of NCCL, by the number of the device. Kernels of two groups that wait for their other
-// ranks must not meet on a device: each could hold the place that the other waits for elsewhere (NCCL's documentation, "Using
-// multiple NCCL communicators concurrently"). Groups put such steps into the streams one after the other, so it is
-// enough that a step waits on each device for the one before, if that was another group's.
+// turns are the last steps with collectives of NCCL, by the number of the device. Kernels of two groups that wait for
+// their other ranks must not meet on a device: each could hold the place that the other waits for elsewhere (NCCL's
+// documentation, "Using multiple NCCL communicators concurrently"). Groups put these steps into the streams one after
+// the other; therefore it is enough that a step waits on each device for the last step of another group.
 var turns = struct {
 	sync.Mutex
 	last map[int]turn

@@ -1,25 +1,68 @@
 //go:build !nocuda && linux && amd64
 
+// Package cublaslt multiplies matrices with NVIDIA's cuBLASLt, which is opened when a device is, if it is installed.
+// Everything that a product needs is made before a step; running the product only puts work into a stream, which may be
+// captured. Its algorithm is the first that the library proposes: it follows from shapes, device and version, and gives
+// the same bits every time.
 package cublaslt
 
-// #include "loader.h"
+/*
+#cgo CFLAGS: -std=c11 -O2 -Wall -Wextra
+#include "cublaslt.h"
+*/
 import "C"
 
 import (
+	"fmt"
+	"sync"
 	"unsafe"
 
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
+	"dsstne/kernels/cuda/dynamic"
 )
+
+// Load finds the library: where the system's loader looks, then in the folders that were named for libraries. An error
+// says in a sentence why there is none. The answer stays the same for the life of the process.
+func Load() error { return load() }
+
+var load = sync.OnceValue(func() error {
+	files := []kernels.LibraryFile{{Name: "libcublasLt.so.12", Folder: "cublas/lib"}}
+	if driver.Version() >= 13000 { // which the library for CUDA 13 needs
+		files = append(files, kernels.LibraryFile{Name: "libcublasLt.so.13", Folder: "cu13/lib"})
+	}
+	f := dynamic.Functions{Names: unsafe.Pointer(C.function_names()), Slots: C.function_slots(), Count: C.COUNT}
+	return f.Find(files, "nvidia-cublas-cu12", func(string) string { return "" })
+})
+
+// Version of the loaded library for people: "12.9.1".
+func Version() string {
+	v := int(C.lt_version())
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+}
+
+// failure is the error for a status of the library, nil for success.
+func failure(what string, status C.int) error {
+	if status == 0 {
+		return nil
+	}
+	kind := fault.DeviceFailed
+	if status == 3 { // CUBLAS_STATUS_ALLOC_FAILED
+		kind = fault.OutOfMemory
+	}
+	return fault.New(kind, "%s: %s (status %d)", what, C.GoString(C.lt_words(status)), int(status))
+}
 
 // Handle is the library's state for a context, and the products that were made in it.
 type Handle struct {
-	h        C.dsstne_lt_handle
-	products map[Shape]*C.dsstne_lt_product
-	refused  map[Shape]error // what cannot be planned stays so: how an op is computed, and in what memory, follows from it
+	h        unsafe.Pointer
+	products map[Shape]*C.product
+	refused  map[Shape]error // stays: how an op is computed, and in what memory, follows from it
 }
 
-// Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x K.
+// Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x
+// K.
 type Shape struct {
 	Precision                 kernels.Precision // bfloat16: A and B are of it; otherwise they are float32
 	TransposeA, TransposeB    bool
@@ -30,22 +73,23 @@ type Shape struct {
 
 // New makes a handle in the current context. The library must have been loaded.
 func New() (*Handle, error) {
-	h := &Handle{products: map[Shape]*C.dsstne_lt_product{}, refused: map[Shape]error{}}
-	var what *C.char
-	status := C.dsstne_lt_create(&h.h, &what)
-	if err := failure(C.GoString(what), status); err != nil {
+	h := &Handle{products: map[Shape]*C.product{}, refused: map[Shape]error{}}
+	if err := failure("cublasLtCreate", C.lt_create(&h.h)); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
-// Close gives everything back.
+// Close gives everything back, if there is a handle.
 func (h *Handle) Close() error {
+	if h == nil {
+		return nil
+	}
 	for _, p := range h.products {
-		C.dsstne_lt_forget(p)
+		C.lt_forget(p)
 	}
 	h.products = nil
-	return failure("cublasLtDestroy", C.dsstne_lt_destroy(h.h))
+	return failure("cublasLtDestroy", C.lt_destroy(h.h))
 }
 
 // Plan makes a product ready that may use so many bytes of workspace. Every shape is planned once, with one workspace.
@@ -61,14 +105,14 @@ func (h *Handle) Plan(s Shape, workspace int64) error {
 	case kernels.TensorFloat32:
 		compute = 77
 	}
-	shape := C.dsstne_lt_shape{
-		input: input, compute: compute, transpose_a: flag(s.TransposeA), transpose_b: flag(s.TransposeB), m: C.uint64_t(s.M),
-		n: C.uint64_t(s.N), k: C.uint64_t(s.K), stride_a: C.int64_t(s.StrideA), stride_b: C.int64_t(s.StrideB),
-		stride_d: C.int64_t(s.StrideD), alignment: C.uint32_t(s.Alignment),
+	shape := C.product_shape{
+		input: input, compute: compute, transpose_a: flag(s.TransposeA), transpose_b: flag(s.TransposeB),
+		m: C.uint64_t(s.M), n: C.uint64_t(s.N), k: C.uint64_t(s.K), stride_a: C.int64_t(s.StrideA),
+		stride_b: C.int64_t(s.StrideB), stride_d: C.int64_t(s.StrideD), alignment: C.uint32_t(s.Alignment),
 	}
-	p := new(C.dsstne_lt_product)
+	p := new(C.product)
 	var what *C.char
-	status := C.dsstne_lt_plan(h.h, &shape, C.uint64_t(workspace), p, &what)
+	status := C.lt_plan(h.h, &shape, C.uint64_t(workspace), p, &what)
 	if err := failure(C.GoString(what), status); err != nil {
 		h.refused[s] = err
 		return err
@@ -77,14 +121,14 @@ func (h *Handle) Plan(s Shape, workspace int64) error {
 	return nil
 }
 
-// Multiply puts a product into a stream, which was planned with at least as much workspace.
-func (h *Handle) Multiply(s Shape, a, b driver.Address, beta float32, d driver.Address, workspace driver.Address, bytes int64,
-	stream driver.Stream) error {
+// Multiply puts a product into a stream, with the workspace that it was planned with.
+func (h *Handle) Multiply(s Shape, a, b driver.Address, beta float32, d driver.Address, workspace driver.Address,
+	bytes int64, stream driver.Stream) error {
 	if err := h.Plan(s, bytes); err != nil {
 		return err
 	}
-	status := C.dsstne_lt_run(h.h, h.products[s], C.uint64_t(a), C.uint64_t(b), C.float(beta), C.uint64_t(d), C.uint64_t(workspace),
-		C.size_t(bytes), unsafe.Pointer(stream.Handle()))
+	status := C.lt_run(h.h, h.products[s], C.uint64_t(a), C.uint64_t(b), C.float(beta), C.uint64_t(d),
+		C.uint64_t(workspace), C.size_t(bytes), stream.Handle())
 	return failure("cublasLtMatmul", status)
 }
 

@@ -50,7 +50,7 @@ type Context struct {
 	close  sync.Once
 }
 
-// Open takes part in the primary context of a device.
+// Open retains the primary context of a device.
 func Open(id int) (*Context, error) {
 	info, err := Check(id)
 	if err != nil {
@@ -66,7 +66,7 @@ func Open(id int) (*Context, error) {
 // ID is the number of the device.
 func (c *Context) ID() int { return c.id }
 
-// Close takes leave of the context; what was allocated in it must be freed before.
+// Close releases the context; what was allocated in it must be freed before.
 func (c *Context) Close() (err error) {
 	c.close.Do(func() { err = wrapped("cuDevicePrimaryCtxRelease", c.device.ReleasePrimaryCtx()) })
 	return err
@@ -75,9 +75,9 @@ func (c *Context) Close() (err error) {
 // Enter makes the context the current one of this thread, to which it binds the goroutine, until the function that it
 // returns is called. It may be entered again meanwhile. The context that was current before is current afterwards.
 //
-// Another user of the process may be capturing a stream of theirs meanwhile, in the mode that forbids all threads to allocate or to
-// ask for an event (PyTorch's default): such a call would fail, and their capture with it. Streams here have nothing to do with
-// theirs, so the thread is let off.
+// Another user of the process may be capturing a stream of theirs meanwhile, in the mode that forbids all threads to
+// allocate or to query an event (PyTorch's default): such a call would fail, and their capture with it. Streams here
+// have nothing to do with theirs; therefore the thread leaves that mode.
 func (c *Context) Enter() (leave func(), err error) {
 	runtime.LockOSThread()
 	var mode C.int
@@ -101,10 +101,7 @@ func (c *Context) Do(work func() error) error {
 	return work()
 }
 
-// Synchronize waits until all work in the current context is done.
-func Synchronize() error { return wrapped("cuCtxSynchronize", cu.Synchronize()) }
-
-// Reaches tells whether kernels and copies on the device can use the memory of another directly.
+// Reaches reports whether kernels and copies on the device can use the memory of another directly.
 func (c *Context) Reaches(peer *Context) (bool, error) {
 	can, err := c.device.CanAccessPeer(peer.device)
 	return can != 0, wrapped("cuDeviceCanAccessPeer", err)

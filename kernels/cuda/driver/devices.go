@@ -4,8 +4,7 @@ package driver
 
 /*
 #include <cuda.h>
-#include <stdlib.h>
-#include "loader.h"
+#include "nvml.h"
 */
 import "C"
 
@@ -15,18 +14,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"gorgonia.org/cu"
 
 	"dsstne/internal/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/dynamic"
 )
 
-// Mode says who may use a device.
+// Mode says who may use a device, in the driver's numbers.
 type Mode int
 
-// The modes, with the driver's numbers.
+// The modes that restrict the use of a device.
 const (
-	Shared     Mode = C.CU_COMPUTEMODE_DEFAULT
 	Prohibited Mode = C.CU_COMPUTEMODE_PROHIBITED
 	Exclusive  Mode = C.CU_COMPUTEMODE_EXCLUSIVE_PROCESS // one process at a time
 )
@@ -34,7 +35,7 @@ const (
 // OldestCapability is the lowest compute capability that kernels are compiled for, times ten.
 const OldestCapability = 80
 
-// DeviceInfo is what can be told of a device without a context on it.
+// DeviceInfo is what is known of a device without a context on it.
 type DeviceInfo struct {
 	ID              int
 	Name            string // "NVIDIA H200"
@@ -45,17 +46,17 @@ type DeviceInfo struct {
 	Memory          int64 // bytes
 	Free            int64 // bytes, -1 if unknown
 	Mode            Mode
-	Users           []User // processes that compute on it, this one left out, as far as is known
+	Users           []User // other processes that compute on it, as far as is known
 	Others          int    // how many more there are
 
 	handle int
-	ours   bool // this process has a context on it
+	ours   bool // this process has a context on it; in a container, Users have other numbers than it knows
 }
 
 // User is a process that computes on a device.
 type User struct {
 	PID   int
-	Name  string // empty if it is not told
+	Name  string // empty if unknown
 	Bytes int64  // of the device's memory, -1 if unknown
 }
 
@@ -70,7 +71,7 @@ func (u User) String() string {
 	return fmt.Sprintf("%s (pid %d, %.1f GiB)", name, u.PID, float64(u.Bytes)/(1<<30))
 }
 
-// Count tells how many devices there are.
+// Count is how many devices there are.
 func Count() (int, error) {
 	count, err := cu.NumDevices()
 	return count, wrapped("cuDeviceGetCount", err)
@@ -94,7 +95,7 @@ func Devices() ([]DeviceInfo, error) {
 	return list, nil
 }
 
-// Check describes a device that can be used; of another it says in words why it cannot.
+// Check describes a device, or returns an error that says why it cannot be used.
 func Check(id int) (DeviceInfo, error) {
 	info, err := describe(id)
 	if err != nil {
@@ -106,7 +107,7 @@ func Check(id int) (DeviceInfo, error) {
 	return info, nil
 }
 
-// describe tells about one device.
+// describe asks the driver about a device.
 func describe(id int) (DeviceInfo, error) {
 	info := DeviceInfo{ID: id, Free: -1}
 	if err := Load(); err != nil {
@@ -153,56 +154,93 @@ func present(count int) string {
 	return fmt.Sprintf("it is not there; there are %d devices, cuda:0 to cuda:%d", count, count-1)
 }
 
-// askingNVML is held while the library is asked, which is opened then.
+// findNVML finds NVIDIA's management library, and reports whether it can be asked.
+var findNVML = sync.OnceValue(func() bool {
+	f := dynamic.Functions{
+		Names: unsafe.Pointer(C.nvml_names()), Slots: C.nvml_slots(), Count: C.COUNT, Optional: 1,
+	}
+	return nil == f.Find([]kernels.LibraryFile{{Name: "libnvidia-ml.so.1"}}, "", func(string) string {
+		if C.nvml_init() != 0 {
+			return "it does not start"
+		}
+		return ""
+	})
+})
+
+// askingNVML is held while the library is asked.
 var askingNVML sync.Mutex
+
+// mostUsers is how many users are named.
+const mostUsers = 16
 
 // addUsage asks who uses the device's memory.
 func (d *DeviceInfo) addUsage() {
 	askingNVML.Lock()
 	defer askingNVML.Unlock()
 	bus := make([]byte, 32)
-	var usage C.dsstne_device_usage
-	if C.cuDeviceGetPCIBusId((*C.char)(ptr(bus)), C.int(len(bus)), C.CUdevice(d.handle)) != C.CUDA_SUCCESS ||
-		C.dsstne_driver_usage((*C.char)(ptr(bus)), &usage) != 0 {
-		return
+	id := (*C.char)(ptr(bus))
+	var device unsafe.Pointer
+	var memory C.nvml_memory
+	if !findNVML() || C.cuDeviceGetPCIBusId(id, C.int(len(bus)), C.CUdevice(d.handle)) != C.CUDA_SUCCESS ||
+		C.nvml_device(id, &device) != 0 || C.nvml_memory_of(device, &memory) != 0 || int64(memory.total) < d.Memory {
+		return // unknown, or not the same thing
 	}
-	if int64(usage.total) < d.Memory {
-		return // not the same thing
+	if int64(memory.total)-d.Memory < d.Memory/8 { // otherwise the device is a part of that one
+		d.Free = max(0, min(d.Memory, int64(memory.free)))
 	}
-	if int64(usage.total)-d.Memory < d.Memory/8 { // otherwise the device is a part of that one
-		d.Free = max(0, min(d.Memory, int64(usage.free)))
+	for _, process := range processesOn(device) {
+		switch pid := int(process.pid); {
+		case pid == os.Getpid():
+		case len(d.Users) == mostUsers:
+			d.Others++
+		default:
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			bytes := max(-1, int64(process.bytes))
+			d.Users = append(d.Users, User{PID: pid, Name: strings.TrimSpace(string(name)), Bytes: bytes})
+		}
 	}
-	d.Others = int(usage.others)
-	for _, user := range usage.user[:usage.users] {
-		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", user.pid))
-		bytes := int64(user.bytes)
-		d.Users = append(d.Users, User{PID: int(user.pid), Name: strings.TrimSpace(string(name)), Bytes: max(-1, bytes)})
+}
+
+// processesOn are those that compute on a device, none if the library does not tell. If there is too little room, it
+// says how many there are; there may be more of them when it is asked again.
+func processesOn(device unsafe.Pointer) []C.nvml_process {
+	const insufficientSize, attempts, spare = 7, 4, 64
+	count := C.uint(0)
+	for range attempts {
+		list := make([]C.nvml_process, count+spare)
+		count = C.uint(len(list))
+		switch C.nvml_processes_of(device, &count, &list[0]) {
+		case 0:
+			return list[:count]
+		case insufficientSize:
+		default:
+			return nil
+		}
 	}
+	return nil
 }
 
 // Unusable says why the device cannot be used; empty if it can.
 func (d DeviceInfo) Unusable() string {
 	switch {
 	case d.Capability < OldestCapability:
-		return fmt.Sprintf("%s has compute capability %d.%d, and %d.%d or newer is needed", d.Name, d.Capability/10, d.Capability%10,
-			OldestCapability/10, OldestCapability%10)
+		return fmt.Sprintf("%s has compute capability %d.%d, and %d.%d or newer is needed", d.Name, d.Capability/10,
+			d.Capability%10, OldestCapability/10, OldestCapability%10)
 	case d.Mode == Prohibited:
 		return d.Name + " is in compute mode \"prohibited\", in which nobody may use it"
-	case d.Mode == Exclusive && len(d.Users) > 0 && !d.ours && !d.shared(): // in a container, our own number is not the one that is told
+	case d.Mode == Exclusive && len(d.Users) > 0 && !d.ours && !d.shared():
 		return fmt.Sprintf("%s is in compute mode \"exclusive process\" and in use by %s", d.Name, d.Users[0])
 	}
 	return ""
 }
 
-// shared tells whether the one process that may use the device is the server of MPS, which computes for all.
+// shared reports whether the one process that may use the device is the server of MPS, which computes for all. The
+// system keeps 15 letters of its name, nvidia-cuda-mps-server.
 func (d DeviceInfo) shared() bool {
-	return slices.ContainsFunc(d.Users, func(u User) bool { return strings.HasPrefix(u.Name, mpsServer) })
+	return slices.ContainsFunc(d.Users, func(u User) bool { return strings.HasPrefix(u.Name, "nvidia-cuda-mps") })
 }
 
-// mpsServer is nvidia-cuda-mps-server, of which the system keeps 15 letters.
-const mpsServer = "nvidia-cuda-mps"
-
-// usageWords tells how the device is used: its mode, free memory and users.
+// usageWords are the device's name, mode, free memory and users.
 func (d DeviceInfo) usageWords() string {
 	parts := []string{d.Name}
 	if d.Mode == Exclusive {
@@ -217,7 +255,7 @@ func (d DeviceInfo) usageWords() string {
 	return strings.Join(parts, ", ")
 }
 
-// UsersText names those who use the device; empty if nobody does or it is not told.
+// UsersText names the processes that use the device; empty if there are none or they are unknown.
 func (d DeviceInfo) UsersText() string {
 	var words []string
 	for _, user := range d.Users {

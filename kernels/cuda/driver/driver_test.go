@@ -19,8 +19,8 @@ import (
 	"dsstne/internal/fault"
 )
 
-// A driver is loaded once in a process, and found by LD_LIBRARY_PATH as the process began. So tests with one run this binary
-// again, with a driver made for tests, and look at what a task writes.
+// A driver is loaded once in a process, and found by LD_LIBRARY_PATH as the process began. So tests with one run this
+// binary again, with a driver made for tests, and look at what a task writes.
 var tasks = map[string]func() any{
 	"devices": func() any {
 		list, err := Devices()
@@ -51,7 +51,7 @@ var tasks = map[string]func() any{
 		return c.Do(func() error {
 			_, err := Alloc(64)
 			e := err.(*Error)
-			panic(answer{e.Error(), e.Kind(), fault.KindOf(fault.Wrap(err, "weights"))})
+			panic(answer{e.Error(), fault.KindOf(fault.Wrap(err, "weights"))})
 		})
 	},
 }
@@ -102,7 +102,8 @@ func compile(t *testing.T, folder, library, source string, options ...string) {
 	if err != nil {
 		t.Skip("no C compiler")
 	}
-	arguments := append(options, "-shared", "-fPIC", "-o", filepath.Join(folder, library), filepath.Join("testdata", source))
+	arguments := append(options, "-shared", "-fPIC", "-o", filepath.Join(folder, library),
+		filepath.Join("testdata", source))
 	output, err := exec.Command(compiler, arguments...).CombinedOutput()
 	require.NoError(t, err, string(output))
 }
@@ -142,11 +143,13 @@ func TestADriverThatDoesNotLoadSaysWhy(t *testing.T) {
 func TestEveryReasonForNoDeviceIsASentence(t *testing.T) {
 	folder := fake(t)
 	for setting, reason := range map[string]string{
-		"FAKE_VERSION=11080": "the NVIDIA driver is too old: it supports CUDA 11.8, and driver 525 (CUDA 12.0) or newer is needed",
-		"FAKE_INIT=100":      `the NVIDIA driver shows no device, and CUDA_VISIBLE_DEVICES is \"none\"`,
-		"FAKE_INIT=803":      "the NVIDIA driver was updated, and its kernel module is still the old one; restart the machine",
-		"FAKE_INIT=999":      "the NVIDIA driver does not start: cuInit: a fake error (CUDA_ERROR_FAKE, 999)",
-		"FAKE_DEVICES=0":     `the NVIDIA driver shows no device, and CUDA_VISIBLE_DEVICES is \"none\"`,
+		"FAKE_VERSION=11080": "the NVIDIA driver is too old: it supports CUDA 11.8, " +
+			"and driver 525 (CUDA 12.0) or newer is needed",
+		"FAKE_INIT=100": `the NVIDIA driver shows no device, and CUDA_VISIBLE_DEVICES is \"none\"`,
+		"FAKE_INIT=803": "the NVIDIA driver was updated, and its kernel module is still the old one; " +
+			"restart the machine",
+		"FAKE_INIT=999":  "the NVIDIA driver does not start: cuInit: a fake error (CUDA_ERROR_FAKE, 999)",
+		"FAKE_DEVICES=0": `the NVIDIA driver shows no device, and CUDA_VISIBLE_DEVICES is \"none\"`,
 	} {
 		require.Contains(t, run(t, "devices", folder, "CUDA_VISIBLE_DEVICES=none", setting), reason, setting)
 	}
@@ -172,8 +175,9 @@ func TestDevicesAreDescribed(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(run(t, "devices", fake(t), "FAKE_CAPABILITY=86")), &answer))
 	require.NoError(t, json.Unmarshal(answer[0], &list))
 	require.Equal(t, []DeviceInfo{
-		{ID: 0, Name: "Fake 0", Capability: 86, Multiprocessors: 1, SharedBytes: 227 << 10, L2Bytes: 1, Memory: 8 << 30, Free: -1},
-		{ID: 1, Name: "Fake 1", Capability: 86, Multiprocessors: 1, SharedBytes: 227 << 10, L2Bytes: 1, Memory: 9 << 30, Free: -1},
+		{Name: "Fake 0", Capability: 86, Multiprocessors: 1, SharedBytes: 227 << 10, L2Bytes: 1, Memory: 8 << 30, Free: -1},
+		{ID: 1, Name: "Fake 1", Capability: 86, Multiprocessors: 1, SharedBytes: 227 << 10, L2Bytes: 1,
+			Memory: 9 << 30, Free: -1},
 	}, list)
 }
 
@@ -184,21 +188,27 @@ func TestADeviceThatCannotBeUsedSaysWhy(t *testing.T) {
 	require.Empty(t, fits.Unusable())
 	users := []User{{PID: 4711, Name: "python", Bytes: 3 << 29}, {PID: 12, Bytes: -1}}
 	for reason, info := range map[string]DeviceInfo{
-		"A card has compute capability 7.5, and 8.0 or newer is needed":                          {Name: "A card", Capability: 75},
-		`A card is in compute mode "prohibited", in which nobody may use it`:                     {Name: "A card", Capability: 90, Mode: Prohibited},
-		`A card is in compute mode "exclusive process" and in use by python (pid 4711, 1.5 GiB)`: {Name: "A card", Capability: 90, Mode: Exclusive, Users: users},
+		"A card has compute capability 7.5, and 8.0 or newer is needed":      {Capability: 75},
+		`A card is in compute mode "prohibited", in which nobody may use it`: {Capability: 90, Mode: Prohibited},
+		`A card is in compute mode "exclusive process" and in use by python (pid 4711, 1.5 GiB)`: {
+			Capability: 90, Mode: Exclusive, Users: users,
+		},
 	} {
+		info.Name = "A card"
 		require.Equal(t, reason, info.Unusable())
 	}
 	fits.Users = []User{{PID: 4710, Name: "nvidia-cuda-mps", Bytes: 3 << 20}}
 	require.Empty(t, fits.Unusable(), "the server of MPS has the device, for all")
-	require.Equal(t, "python (pid 4711, 1.5 GiB) and a process of another container or user (pid 12)", DeviceInfo{Users: users}.UsersText())
+	require.Equal(t, "python (pid 4711, 1.5 GiB) and a process of another container or user (pid 12)",
+		DeviceInfo{Users: users}.UsersText())
 }
 
 func TestADeviceThatIsNotThereIsToldFromThoseThatAre(t *testing.T) {
 	folder := fake(t)
-	require.Equal(t, `["device \"cuda:7\": it is not there; there are 2 devices, cuda:0 to cuda:1",10]`, run(t, "check 7", folder))
-	require.Equal(t, `["device \"cuda:7\": it is not there; the only device is cuda:0",10]`, run(t, "check 7", folder, "FAKE_DEVICES=1"))
+	require.Equal(t, `["device \"cuda:7\": it is not there; there are 2 devices, cuda:0 to cuda:1",10]`,
+		run(t, "check 7", folder))
+	require.Equal(t, `["device \"cuda:7\": it is not there; the only device is cuda:0",10]`,
+		run(t, "check 7", folder, "FAKE_DEVICES=1"))
 	require.Contains(t, run(t, "open 0", folder, "FAKE_CAPABILITY=75"), "compute capability 7.5")
 }
 
@@ -264,7 +274,7 @@ func launch() any {
 			one, seven int64
 		}{at, 1, 7}
 		must(Launch(Stream{}, k, Dim{X: 3}, Dim{X: 5, Y: 2}, 4, &args))
-		must(CopyToHost(unsafe.Pointer(&sum), at, 8))
+		must(cu.MemcpyDtoH(unsafe.Pointer(&sum), cu.DevicePtr(at), 8))
 		return Free(at)
 	}))
 	return sum
@@ -280,7 +290,7 @@ func images() any {
 	var answer []any
 	must(c.Do(func() error {
 		_, err := LoadModule([]byte("nonsense"))
-		answer = append(answer, text(err), err.(*Error).Kind(), fault.KindOf(err))
+		answer = append(answer, text(err), fault.KindOf(err))
 		_, err = Module{}.Function("nobody")
 		answer = append(answer, text(err))
 		return nil
@@ -289,12 +299,12 @@ func images() any {
 }
 
 func TestARefusedImageComesWithTheCompilersWords(t *testing.T) {
-	require.Equal(t, `["cuModuleLoadDataEx: a fake error: ptxas: it is no image (CUDA_ERROR_FAKE, 200)",3,8,`+
+	require.Equal(t, `["cuModuleLoadDataEx: a fake error: ptxas: it is no image (CUDA_ERROR_FAKE, 200)",8,`+
 		`"cuModuleGetFunction: a fake error: nobody (CUDA_ERROR_FAKE, 500)"]`, run(t, "images", fake(t)))
 }
 
 func TestRefusedMemoryIsOutOfMemoryForTheEngine(t *testing.T) {
-	require.Equal(t, `["cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)",1,9]`,
+	require.Equal(t, `["cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)",9]`,
 		run(t, "memory", fake(t), "FAKE_FAIL=cuMemAlloc_v2=2"))
 }
 

@@ -54,13 +54,6 @@ func (s Stream) Capture(record func() error) (Graph, error) {
 // Close gives the graph back; what was instantiated from it stays.
 func (g Graph) Close() error { return failure("cuGraphDestroy", C.cuGraphDestroy(g.g)) }
 
-// Nodes tells how many operations the graph has.
-func (g Graph) Nodes() (int, error) {
-	var n C.size_t
-	err := failure("cuGraphGetNodes", C.cuGraphGetNodes(g.g, nil, &n))
-	return int(n), err
-}
-
 // Exec is a graph that is ready to run, again and again.
 type Exec struct{ e C.CUgraphExec }
 
@@ -69,17 +62,6 @@ func (g Graph) Instantiate() (Exec, error) {
 	var e Exec
 	err := failure("cuGraphInstantiateWithFlags", C.cuGraphInstantiateWithFlags(&e.e, g.g, 0))
 	return e, err
-}
-
-// Update gives the graph other arguments: those of a graph of the same form. It tells whether that was possible; if not, the
-// graph has to be instantiated anew.
-func (e Exec) Update(g Graph) (bool, error) {
-	var info C.CUgraphExecUpdateResultInfo
-	err := failure("cuGraphExecUpdate", C.cuGraphExecUpdate(e.e, g.g, &info))
-	if f, ok := err.(*Error); ok && f.Code == C.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // Launch runs the graph in the order of a stream.

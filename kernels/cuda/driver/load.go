@@ -17,48 +17,44 @@ import (
 	"syscall"
 
 	"dsstne/internal/fault"
+	"dsstne/kernels/cuda/dynamic"
 )
 
-// Oldest is the oldest version of the driver's interface that is supported, as cuDriverGetVersion counts: that of driver 525.
+// Oldest is the oldest supported version of the driver's interface, as cuDriverGetVersion counts: that of driver 525.
 const Oldest = 12000
 
-var load struct {
-	sync.Once
-	version int
-	err     error
-}
+var version int
 
 // Load finds the driver and makes it ready; until then every function of it answers "no device". The answer stays the
 // same for the life of the process. An error is fault.DeviceUnavailable and says in a sentence why there is no device.
-func Load() error {
-	load.Do(func() {
-		if reason := start(); reason != "" {
-			load.err = fault.New(fault.DeviceUnavailable, "%s", reason)
-		}
-	})
-	return load.err
-}
+func Load() error { return load() }
 
-// Version is that of the interface which the loaded driver supports: 12040 is CUDA 12.4.
-func Version() int { return load.version }
+var load = sync.OnceValue(func() error {
+	if reason := start(); reason != "" {
+		return fault.New(fault.DeviceUnavailable, "%s", reason)
+	}
+	return nil
+})
+
+// Version is the version of the interface that the loaded driver supports: 12040 is CUDA 12.4.
+func Version() int { return version }
 
 // start loads the driver, or says why it could not.
 func start() string {
-	text := make([]byte, 512)
-	if C.dsstne_driver_open((*C.char)(ptr(text)), C.size_t(len(text))) != 0 {
-		return notOpened(untilZero(text))
+	library, reason := dynamic.Open("libcuda.so.1")
+	if reason != "" {
+		return notOpened(reason)
 	}
-	var version C.int
-	if code := C.dsstne_driver_version(&version); code != 0 {
+	var number C.int
+	if code := C.dsstne_driver_version(library, &number); code != 0 {
 		return fmt.Sprintf("libcuda.so.1 does not tell its version (error %d)", code)
 	}
-	load.version = int(version)
-	if load.version < Oldest {
+	if version = int(number); version < Oldest {
 		return fmt.Sprintf("the NVIDIA driver is too old: it supports CUDA %s, and driver 525 (CUDA %s) or newer is needed",
-			versionText(load.version), versionText(Oldest))
+			versionText(version), versionText(Oldest))
 	}
-	C.dsstne_driver_connect()
-	if code := int(C.dsstne_driver_init()); code != 0 {
+	C.dsstne_driver_connect(library)
+	if code := int(C.dsstne_driver_init(library)); code != 0 {
 		return notStarted(newError("cuInit", code))
 	}
 	count, err := Count()
@@ -86,11 +82,7 @@ func notOpened(loader string) string {
 }
 
 // notStarted says why cuInit failed.
-func notStarted(err error) string {
-	e, ok := err.(*Error)
-	if !ok {
-		return err.Error()
-	}
+func notStarted(e *Error) string {
 	switch e.Name {
 	case "CUDA_ERROR_NO_DEVICE":
 		return noDevice()
@@ -114,7 +106,7 @@ func noDevice() string {
 	return "the NVIDIA driver finds no device"
 }
 
-// access asks the system whether this process may open a file; tests have their own.
+// access asks the system whether this process may open a file; tests replace it.
 var access = syscall.Access
 
 // notPermitted names the device file that this user may not open, if there is one.

@@ -4,10 +4,7 @@
 #include "loader.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <stddef.h>
 
 enum { NO_DEVICE = 100, NOT_SUPPORTED = 801 }; /* CUresult */
 
@@ -23,102 +20,19 @@ static const char *const names[] = {
 #include "symbols.h"
 };
 
-static void *library;
-
-int dsstne_driver_open(char *text, size_t size) {
-  dlerror();
-  library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library) return 0;
-  const char *words = dlerror();
-  snprintf(text, size, "%s", words ? words : "it cannot be opened");
-  return -1;
-}
-
-int dsstne_driver_connect(void) {
-  int lacking = 0;
+void dsstne_driver_connect(void *library) {
   for (size_t i = 0; i != sizeof names / sizeof *names; i++) {
     void *function = dlsym(library, names[i]);
-    lacking += !function;
     dsstne_driver_slots[i] = function ? function : (void *)not_supported;
   }
-  return lacking;
 }
 
-int dsstne_driver_version(int *version) {
+int dsstne_driver_version(void *library, int *version) {
   int (*get)(int *) = (int (*)(int *))dlsym(library, "cuDriverGetVersion");
   return get ? get(version) : -1;
 }
 
-int dsstne_driver_init(void) {
+int dsstne_driver_init(void *library) {
   int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
   return init ? init(0) : -1;
-}
-
-/* The few functions of libnvidia-ml.so.1 that are needed; its types, written down from its documentation. */
-typedef struct {
-  unsigned long long total, free, used;
-} nvml_memory;
-typedef struct {
-  unsigned pid;
-  unsigned long long bytes;
-  unsigned instance[2];
-} nvml_process;
-
-static struct {
-  void *library;
-  int (*by_bus_id)(const char *, void **);
-  int (*memory)(void *, nvml_memory *);
-  int (*processes)(void *, unsigned *, nvml_process *);
-} nvml;
-
-static int open_nvml(void) {
-  if (nvml.library) return nvml.by_bus_id ? 0 : -1;
-  if (!(nvml.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL))) return -1;
-  int (*init)(void) = (int (*)(void))dlsym(nvml.library, "nvmlInit_v2");
-  nvml.memory = (int (*)(void *, nvml_memory *))dlsym(nvml.library, "nvmlDeviceGetMemoryInfo");
-  nvml.processes = (int (*)(void *, unsigned *, nvml_process *))dlsym(
-      nvml.library, "nvmlDeviceGetComputeRunningProcesses_v3"); /* driver 510 and newer */
-  if (!init || !nvml.memory || init()) return -1;
-  nvml.by_bus_id = (int (*)(const char *, void **))dlsym(nvml.library, "nvmlDeviceGetHandleByPciBusId_v2");
-  return nvml.by_bus_id ? 0 : -1;
-}
-
-/* Lists the processes that compute on a device, to be freed; NULL if they are not told. Too little room is an answer that says
- * how many there are, and there may be more of them when it is asked again. */
-static nvml_process *list_processes(void *device, unsigned *count) {
-  enum { INSUFFICIENT_SIZE = 7, ATTEMPTS = 4, SPARE = 64 };
-  nvml_process *list = NULL;
-  int code = nvml.processes ? INSUFFICIENT_SIZE : -1;
-  *count = 0;
-  for (int i = 0; i < ATTEMPTS && code == INSUFFICIENT_SIZE; i++) {
-    const size_t room = (size_t)*count + SPARE;
-    free(list);
-    if (!(list = malloc(room * sizeof *list))) return NULL;
-    *count = (unsigned)room;
-    code = nvml.processes(device, count, list);
-  }
-  if (code == 0) return list;
-  free(list);
-  return NULL;
-}
-
-int dsstne_driver_usage(const char *bus_id, dsstne_device_usage *usage) {
-  void *device;
-  nvml_memory memory;
-  memset(usage, 0, sizeof *usage);
-  if (open_nvml() || nvml.by_bus_id(bus_id, &device) || nvml.memory(device, &memory)) return -1;
-  usage->total = memory.total, usage->used = memory.used, usage->free = memory.free;
-  unsigned count;
-  nvml_process *list = list_processes(device, &count);
-  for (unsigned i = 0; list && i < count; i++) {
-    if (list[i].pid == (unsigned)getpid()) continue;
-    if (usage->users == sizeof usage->user / sizeof *usage->user) {
-      usage->others++;
-      continue;
-    }
-    usage->user[usage->users].pid = list[i].pid;
-    usage->user[usage->users++].bytes = list[i].bytes;
-  }
-  free(list);
-  return 0;
 }

@@ -27,29 +27,34 @@ func Alloc(bytes int64) (Address, error) {
 	return Address(at), err
 }
 
-// Free gives memory of Alloc back, which no work under way may use.
-func Free(at Address) error { return failure("cuMemFree", C.cuMemFree(C.CUdeviceptr(at))) }
+// Free gives memory of Alloc back, if there is some; no work under way may use it.
+func Free(at Address) error {
+	if at == 0 {
+		return nil
+	}
+	return failure("cuMemFree", C.cuMemFree(C.CUdeviceptr(at)))
+}
 
-// HostAlloc takes pinned memory of the host, which copies reach without a detour; all contexts may use it.
+// HostAlloc takes pinned memory of the host, which copies reach directly; all contexts may use it.
 func HostAlloc(bytes int64) (unsafe.Pointer, error) {
 	var at unsafe.Pointer
 	err := failure("cuMemHostAlloc", C.cuMemHostAlloc(&at, C.size_t(bytes), C.CU_MEMHOSTALLOC_PORTABLE))
 	return at, err
 }
 
-// HostFree gives memory of HostAlloc back.
-func HostFree(at unsafe.Pointer) error { return failure("cuMemFreeHost", C.cuMemFreeHost(at)) }
+// HostFree gives memory of HostAlloc back, if there is some.
+func HostFree(at unsafe.Pointer) error {
+	if at == nil {
+		return nil
+	}
+	return failure("cuMemFreeHost", C.cuMemFreeHost(at))
+}
 
-// MemoryInfo tells how many bytes of the current context's device are free, and how many it has.
+// MemoryInfo is how many bytes of the current context's device are free, and how many it has.
 func MemoryInfo() (free, total int64, err error) {
 	var f, t C.size_t
 	err = failure("cuMemGetInfo", C.cuMemGetInfo(&f, &t))
 	return int64(f), int64(t), err
-}
-
-// CopyToHost copies to the host and returns when it is done.
-func CopyToHost(to unsafe.Pointer, from Address, bytes int64) error {
-	return failure("cuMemcpyDtoH", C.cuMemcpyDtoH(to, C.CUdeviceptr(from), C.size_t(bytes)))
 }
 
 // CopyToDeviceAsync copies in the order of a stream; the source is pinned memory that stays as it is until then.
@@ -62,15 +67,17 @@ func (s Stream) CopyToHostAsync(to unsafe.Pointer, from Address, bytes int64) er
 	return failure("cuMemcpyDtoHAsync", C.cuMemcpyDtoHAsync(to, C.CUdeviceptr(from), C.size_t(bytes), s.c()))
 }
 
-// CopyRowsToHostAsync copies rows of so many bytes, one behind the other on the device, to places in the host's memory that are
-// pitch bytes apart, in the order of the stream.
+// CopyRowsToHostAsync copies rows of width bytes, one behind the other on the device, to places in the host's memory
+// that are pitch bytes apart, in the order of the stream.
 func (s Stream) CopyRowsToHostAsync(to unsafe.Pointer, pitch int64, from Address, width, rows int64) error {
-	return failure("cuMemcpy2DAsync", C.copy_rows(to, C.size_t(pitch), C.CUdeviceptr(from), C.size_t(width), C.size_t(rows), s.c()))
+	return failure("cuMemcpy2DAsync",
+		C.copy_rows(to, C.size_t(pitch), C.CUdeviceptr(from), C.size_t(width), C.size_t(rows), s.c()))
 }
 
 // Copy copies within the device, or between devices that were given access to each other, in the order of a stream.
 func (s Stream) Copy(to, from Address, bytes int64) error {
-	return failure("cuMemcpyDtoDAsync", C.cuMemcpyDtoDAsync(C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(bytes), s.c()))
+	return failure("cuMemcpyDtoDAsync",
+		C.cuMemcpyDtoDAsync(C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(bytes), s.c()))
 }
 
 // CopyPeer copies between two devices in the order of a stream, by way of the host where they cannot reach each other.

@@ -10,9 +10,9 @@ package driver
 #cgo nocallback dsstne_launch
 
 // The arguments are one block of bytes, which the driver copies before it returns.
-static CUresult dsstne_launch(CUfunction f, const unsigned *size, unsigned shared, CUstream s, void *args, size_t bytes) {
+static CUresult dsstne_launch(CUfunction f, const unsigned *n, unsigned shared, CUstream s, void *args, size_t bytes) {
   void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, args, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  return cuLaunchKernel(f, size[0], size[1], size[2], size[3], size[4], size[5], shared, s, NULL, extra);
+  return cuLaunchKernel(f, n[0], n[1], n[2], n[3], n[4], n[5], shared, s, NULL, extra);
 }
 
 // Reasons of a refused image come with the log.
@@ -48,8 +48,13 @@ func LoadModule(image []byte) (Module, error) {
 	return m, err
 }
 
-// Unload gives the module back.
-func (m Module) Unload() error { return failure("cuModuleUnload", C.cuModuleUnload(m.m)) }
+// Unload gives the module back, if there is one.
+func (m Module) Unload() error {
+	if m == (Module{}) {
+		return nil
+	}
+	return failure("cuModuleUnload", C.cuModuleUnload(m.m))
+}
 
 // Kernel is a function of a module.
 type Kernel struct{ f C.CUfunction }
@@ -66,31 +71,6 @@ func (m Module) Function(name string) (Kernel, error) {
 	return k, err
 }
 
-// KernelInfo is what the compiler made of a kernel.
-type KernelInfo struct {
-	Registers    int // a thread
-	SharedBytes  int // static shared memory a block
-	LocalBytes   int // a thread's spilled registers and arrays
-	MostThreads  int // a block
-	BinaryTarget int // compute capability of the loaded code: 90
-}
-
-// Info tells the attributes of a kernel.
-func (k Kernel) Info() (info KernelInfo, err error) {
-	for attribute, to := range map[C.CUfunction_attribute]*int{
-		C.CU_FUNC_ATTRIBUTE_NUM_REGS: &info.Registers, C.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: &info.SharedBytes,
-		C.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: &info.LocalBytes, C.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: &info.MostThreads,
-		C.CU_FUNC_ATTRIBUTE_BINARY_VERSION: &info.BinaryTarget,
-	} {
-		var value C.int
-		if err := failure("cuFuncGetAttribute", C.cuFuncGetAttribute(&value, attribute, k.f)); err != nil {
-			return info, err
-		}
-		*to = int(value)
-	}
-	return info, nil
-}
-
 // AllowShared lets launches ask for that much dynamic shared memory a block, beyond the 48 KiB that all may have.
 func (k Kernel) AllowShared(bytes int) error {
 	return failure("cuFuncSetAttribute",
@@ -100,7 +80,8 @@ func (k Kernel) AllowShared(bytes int) error {
 // Dim is an extent of a grid or of a block; 0 means 1.
 type Dim struct{ X, Y, Z uint32 }
 
-// Launch runs a kernel in the order of a stream. The arguments are a struct without Go pointers, laid out as the kernel's.
+// Launch runs a kernel in the order of a stream. The arguments are a struct without Go pointers, laid out as the
+// kernel's.
 func Launch[T any](s Stream, k Kernel, grid, block Dim, sharedBytes int, args *T) error {
 	return k.launch(s, grid, block, sharedBytes, unsafe.Pointer(args), unsafe.Sizeof(*args))
 }

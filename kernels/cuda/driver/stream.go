@@ -25,10 +25,15 @@ func NewStream() (Stream, error) {
 	return Stream{s}, wrapped("cuStreamCreate", err)
 }
 
-// Close gives the stream back; its work goes on to the end.
-func (s Stream) Close() error { return wrapped("cuStreamDestroy", s.s.Destroy()) }
+// Close gives the stream back, if there is one; its work goes on to the end.
+func (s Stream) Close() error {
+	if s == (Stream{}) {
+		return nil
+	}
+	return wrapped("cuStreamDestroy", s.s.Destroy())
+}
 
-// Synchronize waits until all work of the stream is done. Errors of kernels are told here at the latest.
+// Synchronize waits until all work of the stream is done. It returns errors of kernels at the latest.
 func (s Stream) Synchronize() error { return wrapped("cuStreamSynchronize", s.s.Synchronize()) }
 
 // Wait makes later work of the stream wait for an event.
@@ -40,23 +45,24 @@ func (s Stream) Record(e Event) error { return wrapped("cuEventRecord", e.e.Reco
 // Event is a point in a stream.
 type Event struct{ e cu.Event }
 
-// NewEvent makes an event, which takes the time if it is to be measured.
-func NewEvent(timing bool) (Event, error) {
-	flags := cu.DisableTiming
-	if timing {
-		flags = cu.DefaultEvent
-	}
-	e, err := cu.MakeEvent(flags)
+// NewEvent makes an event that takes no time.
+func NewEvent() (Event, error) {
+	e, err := cu.MakeEvent(cu.DisableTiming)
 	return Event{e}, wrapped("cuEventCreate", err)
 }
 
-// Close gives the event back.
-func (e Event) Close() error { return wrapped("cuEventDestroy", cu.DestroyEvent(&e.e)) }
+// Close gives the event back, if there is one.
+func (e Event) Close() error {
+	if e == (Event{}) {
+		return nil
+	}
+	return wrapped("cuEventDestroy", cu.DestroyEvent(&e.e))
+}
 
 // Synchronize waits until the event has happened.
 func (e Event) Synchronize() error { return wrapped("cuEventSynchronize", e.e.Synchronize()) }
 
-// Happened tells whether the event has happened, without waiting.
+// Happened reports whether the event has happened, without waiting.
 func (e Event) Happened() (bool, error) {
 	err := wrapped("cuEventQuery", e.e.Query())
 	if f, ok := err.(*Error); ok && f.Code == C.CUDA_ERROR_NOT_READY {

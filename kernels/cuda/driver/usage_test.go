@@ -85,8 +85,9 @@ func TestADeviceTellsWhatIsFreeAndWhoUsesTheRest(t *testing.T) {
 		"it is left out, others not":  {[]string{processes("0:64", self, "0:64")}, used{3072, itself(t)}},
 		"a process without a name":    {[]string{processes(fmt.Sprint(nobody, ":512"))}, used{3072, stranger + ", 0.5 GiB)"}},
 		"a process of unknown memory": {[]string{processes(fmt.Sprint(nobody, ":-1"))}, used{3072, stranger + ")"}},
-		"two":                         {[]string{processes(self, fmt.Sprint(nobody, ":-1"))}, used{3072, itself(t) + " and " + stranger + ")"}},
-		"more free than there is":     {[]string{"FAKE_NVML_FREE=8500", "FAKE_NVML_TOTAL=8600"}, used{8192, ""}},
+		"two": {[]string{processes(self, fmt.Sprint(nobody, ":-1"))},
+			used{3072, itself(t) + " and " + stranger + ")"}},
+		"more free than there is": {[]string{"FAKE_NVML_FREE=8500", "FAKE_NVML_TOTAL=8600"}, used{8192, ""}},
 		// A part of a device, whose memory is not told; who is told may use another part.
 		"a part":        {[]string{"FAKE_NVML_TOTAL=81920", processes(self)}, used{-1, itself(t)}},
 		"another thing": {[]string{"FAKE_NVML_TOTAL=4096", processes(self)}, used{-1, ""}},
@@ -184,5 +185,6 @@ func TestADeviceThatTheServerOfMPSHasIsTriedAndTheServerNamed(t *testing.T) {
 	words, _ := opened(t, folder, "FAKE_MODE=3", list)
 	require.Empty(t, words)
 	words, _ = opened(t, folder, "FAKE_MODE=3", "FAKE_FAIL=cuDevicePrimaryCtxRetain=46", list)
-	require.Contains(t, words, fmt.Sprintf("3.0 of 8.0 GiB free, used by nvidia-cuda-mps (pid %d, 0.0 GiB): ", command.Process.Pid))
+	require.Contains(t, words, fmt.Sprintf("3.0 of 8.0 GiB free, used by nvidia-cuda-mps (pid %d, 0.0 GiB): ",
+		command.Process.Pid))
 }

@@ -9,6 +9,9 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"gorgonia.org/cu"
+
+	"dsstne/internal/fault"
 )
 
 // What needs a driver that computes is tested on the emulator of tests/cudaemu, with the kernel "fill" of ../src.
@@ -70,14 +73,15 @@ func work(id int, task func(w workshop)) {
 }
 
 func (w workshop) launch(scale float32) error {
-	return Launch(w.stream, w.fill, Dim{X: 4}, Dim{X: 256}, 0, &fillArgs{out: w.a, rows: 1, columns: numbers, scale: scale})
+	a := &fillArgs{out: w.a, rows: 1, columns: numbers, scale: scale}
+	return Launch(w.stream, w.fill, Dim{X: 4}, Dim{X: 256}, 0, a)
 }
 
 // value is a number out of the second buffer, all of which are to be equal.
 func (w workshop) value() float32 {
 	var host [numbers]float32
 	must(w.stream.Synchronize())
-	must(CopyToHost(unsafe.Pointer(&host), w.b, 4*numbers))
+	must(cu.MemcpyDtoH(unsafe.Pointer(&host), cu.DevicePtr(w.b), 4*numbers))
 	for _, x := range host {
 		if x != host[0] {
 			panic("the numbers differ")
@@ -102,38 +106,25 @@ func graphs() any {
 		}
 		must(w.stream.Fill32(w.b, 0, numbers))
 		g := capture(2.5, 1)
-		nodes, err := g.Nodes()
-		must(err)
-		answer = append(answer, nodes, w.value())
+		answer = append(answer, w.value())
 		e, err := g.Instantiate()
 		must(err)
 		for range 3 {
 			must(e.Launch(w.stream))
 		}
 		answer = append(answer, w.value())
-		other := capture(-4, 1)
-		updated, err := e.Update(other)
-		must(err)
-		must(e.Launch(w.stream))
-		answer = append(answer, updated, w.value())
-		longer := capture(1, 2)
-		updated, err = e.Update(longer)
-		must(err)
-		answer = append(answer, updated)
 		_, err = w.stream.Capture(func() error { return newError("record", 1) })
 		answer = append(answer, err != nil)
 		must(w.launch(9)) // the stream works again
 		must(w.stream.Synchronize())
-		for _, g := range []Graph{g, other, longer} {
-			must(g.Close())
-		}
+		must(g.Close())
 		must(e.Close())
 	})
 	return answer
 }
 
-func TestACapturedGraphRunsAgainAndTakesOtherArguments(t *testing.T) {
-	require.Equal(t, `[2,0,2.5,true,-4,false,true]`, run(t, "graphs", emulator(t)))
+func TestACapturedGraphIsNotRunUntilItIsLaunchedAndRunsAgain(t *testing.T) {
+	require.Equal(t, `[0,2.5,true]`, run(t, "graphs", emulator(t)))
 }
 
 // meanwhile tells what a thread may do while it captures, and what others may.
@@ -161,10 +152,7 @@ func meanwhile() any {
 			return w.launch(1)
 		})
 		must(err)
-		nodes, err := g.Nodes()
-		must(err)
 		must(g.Close())
-		answer = append(answer, nodes)
 		_, err = w.stream.Capture(func() error {
 			return w.context.Do(func() error {
 				answer = append(answer, allocate())
@@ -177,7 +165,8 @@ func meanwhile() any {
 }
 
 func TestACaptureRestrainsItsOwnThreadOnly(t *testing.T) {
-	require.Equal(t, `[true,1,false,"cuStreamEndCapture: stream capture invalidated (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)"]`,
+	require.Equal(t, `[true,false,"cuStreamEndCapture: stream capture invalidated `+
+		`(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)"]`,
 		run(t, "meanwhile", emulator(t)))
 }
 
@@ -186,9 +175,9 @@ func order() any {
 	work(0, func(w workshop) {
 		second, err := NewStream()
 		must(err)
-		before, err := NewEvent(true)
+		before, err := NewEvent()
 		must(err)
-		after, err := NewEvent(true)
+		after, err := NewEvent()
 		must(err)
 		host, err := HostAlloc(4 * numbers)
 		must(err)
@@ -205,13 +194,12 @@ func order() any {
 		must(second.CopyToDeviceAsync(w.b, host, 4))
 		must(second.Fill8(w.b+4, 0, 4*numbers-4))
 		must(second.Synchronize())
-		must(CopyToHost(host, w.b, 8))
+		must(cu.MemcpyDtoH(host, cu.DevicePtr(w.b), 8))
 		answer = append(answer, *(*[2]float32)(host))
 		must(HostFree(host))
 		must(before.Close())
 		must(after.Close())
 		must(second.Close())
-		must(Synchronize())
 	})
 	return answer
 }
@@ -249,19 +237,17 @@ func TestDevicesCopyFromEachOther(t *testing.T) {
 func attributes() any {
 	var answer []any
 	work(0, func(w workshop) {
-		info, err := w.fill.Info()
-		must(err)
 		must(w.fill.AllowShared(64 << 10))
 		free, total, err := MemoryInfo()
 		must(err)
 		_, err = Alloc(total + 1)
-		answer = append(answer, info.MostThreads, free > 0 && free <= total, err.(*Error).Kind() == OutOfMemory)
+		answer = append(answer, free > 0 && free <= total, fault.KindOf(err) == fault.OutOfMemory)
 	})
 	return answer
 }
 
-func TestAttributesOfKernelsAndMemoryAreTold(t *testing.T) {
-	require.Equal(t, `[256,true,true]`, run(t, "attributes", emulator(t)))
+func TestFreeMemoryIsKnownAndMoreThanAllOfItIsRefused(t *testing.T) {
+	require.Equal(t, `[true,true]`, run(t, "attributes", emulator(t)))
 }
 
 func lost() any {
@@ -280,7 +266,7 @@ func lost() any {
 		must(Launch(s, k, Dim{X: 1}, Dim{X: 32}, 0, &fillArgs{out: 64, rows: 1, columns: 4})) // no one's memory
 		failed := s.Synchronize()
 		_, later := Alloc(4)
-		answer = append(answer, failed.(*Error).Name, failed.(*Error).Kind() == DeviceLost, later.(*Error).Kind() == DeviceLost)
+		answer = append(answer, failed.(*Error).Name, Lost(failed), Lost(later))
 		return nil
 	}))
 	return answer

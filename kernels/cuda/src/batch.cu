@@ -84,7 +84,7 @@ DEVICE bool keeps(const AssembleArgs &a, int64_t u, int64_t e, double factor, bo
   return uniform(word) >= a.denoising;
 }
 
-// lengths[u] = how many entries of row u stay, to offsets[u + 1].
+// lengths[u] = how many entries of row u stay, to offsets[u].
 //
 // Mapping: a warp has a row; lanes take 32 neighbouring entries and count by ballot. Where all stay, one lane subtracts offsets.
 // Bytes: reads up to 32 a row and, with scaling or denoising, up to 8 an entry (its value, its column); writes 4 a row.
@@ -92,7 +92,7 @@ DEVICE bool keeps(const AssembleArgs &a, int64_t u, int64_t e, double factor, bo
 KERNEL_BOUNDS(assemble_count, AssembleArgs, 32 * kAssembleWarps, 4) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
-  int32_t *lengths = a.batch.offsets + 1;
+  int32_t *lengths = a.batch.offsets;
   const bool denoise = denoises(a), all = !denoise && !a.data.norms;
   const int lane = lane_id();
   for (int64_t u = int64_t(blockIdx.x) * kAssembleWarps + warp_id(); u < step->rows;
@@ -136,6 +136,20 @@ DEVICE int64_t sum_up_to(int64_t x, int64_t *total) {
   return x + before;
 }
 
+// counts[i] <- counts[0] + ... + counts[i - 1]; the sum of all. All threads of the block call together.
+DEVICE int64_t scan(int32_t *counts, int64_t n) {
+  int64_t before = 0;
+  for (int64_t first = 0; first < n; first += blockDim.x) {
+    const int64_t i = first + threadIdx.x;
+    const int32_t count = i < n ? counts[i] : 0;
+    int64_t total;
+    const int64_t sum = before + sum_up_to(count, &total);
+    if (i < n) counts[i] = int32_t(sum - count);
+    before += total;
+  }
+  return before;
+}
+
 // offsets[u] = lengths[0] + ... + lengths[u - 1]; then the record of the slot says where the batch lies. More entries than there
 // is room for are a failure, and then the batch is empty.
 //
@@ -146,22 +160,14 @@ KERNEL_BOUNDS(assemble_scan, AssembleArgs, kScanThreads, 1) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
   int32_t *offsets = a.batch.offsets;
-  const int64_t rows = step->rows;
-  int64_t before = 0;
-  for (int64_t first = 0; first < rows; first += kScanThreads) {
-    const int64_t u = first + threadIdx.x;
-    int64_t total;
-    const int64_t sum = before + sum_up_to(u < rows ? offsets[u + 1] : 0, &total);
-    if (u < rows && sum <= a.capacity) offsets[u + 1] = int32_t(sum);
-    before += total;
-  }
-  const bool fits = before <= a.capacity;
+  const int64_t rows = step->rows, entries = scan(offsets, rows);
+  const bool fits = entries <= a.capacity;
   if (!fits)
-    for (int64_t u = threadIdx.x; u < rows; u += kScanThreads) offsets[u + 1] = 0;
+    for (int64_t u = threadIdx.x; u < rows; u += kScanThreads) offsets[u] = 0;
   if (threadIdx.x > 0) return;
   if (!fits) fail(step, a.launch, 1);
-  offsets[0] = 0;
-  a.counts[0] = fits ? int32_t(before) : -1;
+  offsets[rows] = fits ? int32_t(entries) : 0;
+  a.counts[0] = fits ? int32_t(entries) : -1;
   a.counts[1] = 0;
   const AssembledBatch &b = a.batch;
   step->slots[a.slot] = {b.offsets,      b.indices,   b.values,      b.row_sum, b.items,
@@ -241,17 +247,8 @@ KERNEL_BOUNDS(sort_count, AssembleArgs, kSortThreads, 4) {
 KERNEL_BOUNDS(sort_scan, AssembleArgs, kSortThreads, 4) {
   if (failed_before(a.step, a.launch)) return;
   const int64_t tiles = tiles_of(a.counts[0]);
-  int32_t *counts = a.tile_counts + blockIdx.x * tiles;
-  int64_t before = 0;
-  for (int64_t first = 0; first < tiles; first += kSortThreads) {
-    const int64_t tile = first + threadIdx.x;
-    const int32_t count = tile < tiles ? counts[tile] : 0;
-    int64_t total;
-    const int64_t sum = before + sum_up_to(count, &total);
-    if (tile < tiles) counts[tile] = int32_t(sum - count);
-    before += total;
-  }
-  if (threadIdx.x == 0) a.digit_counts[blockIdx.x] = int32_t(before);
+  const int64_t all = scan(a.tile_counts + blockIdx.x * tiles, tiles);
+  if (threadIdx.x == 0) a.digit_counts[blockIdx.x] = int32_t(all);
 }
 
 // An entry with digit d goes behind all with smaller digits, those with d in earlier tiles, and those with d before it in its
@@ -336,20 +333,11 @@ KERNEL_BOUNDS(items_count, AssembleArgs, kSortThreads, 4) {
 // Source: own, see items_count.
 KERNEL_BOUNDS(items_scan, AssembleArgs, kScanThreads, 1) {
   if (failed_before(a.step, a.launch)) return;
-  const int64_t tiles = tiles_of(a.counts[0]);
-  int64_t before = 0;
-  for (int64_t first = 0; first < tiles; first += kScanThreads) {
-    const int64_t tile = first + threadIdx.x;
-    const int32_t count = tile < tiles ? a.tile_counts[tile] : 0;
-    int64_t total;
-    const int64_t sum = before + sum_up_to(count, &total);
-    if (tile < tiles) a.tile_counts[tile] = int32_t(sum - count);
-    before += total;
-  }
+  const int64_t items = scan(a.tile_counts, tiles_of(a.counts[0]));
   if (threadIdx.x > 0) return;
-  a.counts[1] = int32_t(before);
-  a.batch.item_offsets[before] = max(a.counts[0], 0);
-  a.step->slots[a.slot].item_count = before;
+  a.counts[1] = int32_t(items);
+  a.batch.item_offsets[items] = max(a.counts[0], 0);
+  a.step->slots[a.slot].item_count = items;
 }
 
 // items[n] and item_offsets[n] of the n-th distinct item, and row and value of each entry, in the order by item.

@@ -1,14 +1,15 @@
-// Hidden layers: products with a dense weight, and the way back through activation, dropout and bias.
+// Products with a weight in float32, of hidden layers and of the output's simple form; what ends a layer, and the way back
+// through activation, dropout and bias.
 #include "epilogue.cuh"
+#include "output.cuh"
 #include "product.cuh"
-#include "update.cuh"
 
-struct DenseArgs {
+struct ProductArgs {
   const StepRecord *step;
-  const float *in;      // [B, inputs]
+  const float *in;      // [B, inputs]; of input_gradient [B, pitch]
   const float *weight;  // [units, inputs]
-  float *out;           // [B, units]
-  int64_t inputs, units;
+  float *out;           // [B, pitch]; of input_gradient [B, inputs]
+  int64_t inputs, units, pitch;
   Epilogue epilogue;
   int32_t accumulate, narrow, launch;
 };
@@ -18,8 +19,8 @@ struct DenseArgs {
 // Mapping: block (x, y) has units 64 x .., rows 64 y ...
 // Bytes: (B + units) inputs 4, each read once for 64 results, and B units 4 written. 2 B inputs units operations: bound by
 // multiply-adds, or by shared memory, of which a thread reads 8 numbers for 16 of them.
-// Source: kernels/ops.go, Dense; scheme: product.cuh, own.
-KERNEL_BOUNDS(dense, DenseArgs, kProductThreads, 2) {
+// Source: kernels/ops.go, Dense and Output; scheme: product.cuh, own.
+KERNEL_BOUNDS(multiply, ProductArgs, kProductThreads, 2) {
   const StepRecord *step = a.step;
   const int64_t first = int64_t(blockIdx.y) * kTile;
   if (first >= step->rows || failed_before(step, a.launch)) return;
@@ -27,55 +28,90 @@ KERNEL_BOUNDS(dense, DenseArgs, kProductThreads, 2) {
                              int64_t(blockIdx.x) * kTile, a.narrow,
                              [&](int64_t u, int64_t unit, const float *sum, int count) {
                                for (int i = 0; i < count; i++) {
-                                 float *out = a.out + u * a.units + unit + i;
+                                 float *out = a.out + u * a.pitch + unit + i;
                                  const float z = a.accumulate ? *out + sum[i] : sum[i];
                                  *out = finish_unit(step, a.epilogue, u, unit + i, z);
                                }
                              });
 }
 
-struct DenseFinishArgs {
+// out[u, :] (+)= in[u, :] W: the gradient with respect to the input, of the output a tile of items after the other.
+//
+// Mapping: block (x, y) has inputs 64 x .., rows 64 y ...
+// Bytes: (B + inputs) units 4, each read once for 64 results, and B inputs 4 written; bounds as for multiply.
+// Source: kernels/ops.go, DenseBackward and Output; scheme: product.cuh, own.
+KERNEL_BOUNDS(input_gradient, ProductArgs, kProductThreads, 2) {
+  const StepRecord *step = a.step;
+  const int64_t first = int64_t(blockIdx.y) * kTile;
+  if (first >= step->rows || failed_before(step, a.launch)) return;
+  product_tile<false, true>({a.in, a.pitch, step->rows}, {a.weight, a.inputs, a.inputs}, a.units, first,
+                            int64_t(blockIdx.x) * kTile, a.narrow,
+                            [&](int64_t u, int64_t k, const float *sum, int count) {
+                              for (int i = 0; i < count; i++) {
+                                float *out = a.out + u * a.inputs + k + i;
+                                const float value = a.accumulate ? *out + sum[i] : sum[i];
+                                if (!finite(value)) fail(step, a.launch, kFailGradient);
+                                *out = value;
+                              }
+                            });
+}
+
+struct WeightGradientArgs {
   const StepRecord *step;
-  const float *sums;  // [B, pitch]
+  const float *g;   // [B, pitch]
+  const float *in;  // [B, inputs]
+  float *strip;     // [units, inputs]: written instead, for cosine logits; else null
+  Weights weight;   // rows first .. first + units are updated
+  ItemGradient to;
+  int64_t pitch, first, units;
+  int32_t narrow, launch;
+};
+
+// dW = g^T in, and the update of what the block has of it, which is never stored.
+//
+// Mapping: block (x, y) has inputs 64 x .., units 64 y ...
+// Bytes: (units + inputs) B 4, each read once for 64 results; reads and writes W and its states once. 2 B inputs units
+// operations.
+// Source: kernels/ops.go, DenseBackward and Output; scheme: product.cuh, own.
+KERNEL_BOUNDS(weight_gradient, WeightGradientArgs, kProductThreads, 2) {
+  const StepRecord *step = a.step;
+  const int64_t inputs = a.weight.columns;
+  if (failed_before(step, a.launch)) return;
+  const Rates rates = rates_of(step, step->number);
+  product_tile<true, true>({a.g, a.pitch, a.units}, {a.in, inputs, inputs}, step->rows, int64_t(blockIdx.y) * kTile,
+                           int64_t(blockIdx.x) * kTile, a.narrow,
+                           [&](int64_t i, int64_t k, const float *sum, int count) {
+                             if (a.strip) {
+                               for (int n = 0; n < count; n++) a.strip[i * inputs + k + n] = sum[n];
+                               return;
+                             }
+                             const int64_t row = a.first + i, touched = touched_by(step, a.to, row);
+                             for (int n = 0; n < count; n++)
+                               take_gradient(step, a.launch, a.weight, rates, a.to, row, touched, k + n, sum[n]);
+                           });
+}
+
+struct FinishArgs {
+  const StepRecord *step;
+  const float *sums;  // [B, pitch], may be out
   float *out;         // [B, units]
   int64_t units, pitch;
   Epilogue epilogue;
   int32_t accumulate, launch;
 };
 
-// out = dropout(act(sums (+ out) + bias)), for sums that a library made.
+// out = dropout(act(sums (+ out) + bias)), for sums that a library made or that came from several devices.
 //
 // Mapping: a thread has an element.
 // Bytes: 8 or, with out, 12 an element, which bound it.
-// Source: kernels/ops.go, Epilogue; scheme: own.
-KERNEL_BOUNDS(dense_finish, DenseFinishArgs, 128, 8) {
+// Source: kernels/ops.go, Epilogue and Activate; scheme: own.
+KERNEL_BOUNDS(finish, FinishArgs, 128, 8) {
   const StepRecord *step = a.step;
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
   if (k >= a.units || u >= step->rows || failed_before(step, a.launch)) return;
   float *out = a.out + u * a.units + k;
   const float sum = a.sums[u * a.pitch + k];
   *out = finish_unit(step, a.epilogue, u, k, a.accumulate ? *out + sum : sum);
-}
-
-struct ActivateArgs {
-  const StepRecord *step;
-  float *out;  // [B, units]
-  int64_t units;
-  Epilogue epilogue;
-  int32_t launch;
-};
-
-// out = dropout(act(out + bias)), for sums that came from several devices.
-//
-// Mapping: a thread has an element.
-// Bytes: 8 an element, which bound it.
-// Source: kernels/ops.go, Activate; scheme: own.
-KERNEL_BOUNDS(activate_sums, ActivateArgs, 128, 8) {
-  const StepRecord *step = a.step;
-  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
-  if (k >= a.units || u >= step->rows || failed_before(step, a.launch)) return;
-  float *out = a.out + u * a.units + k;
-  *out = finish_unit(step, a.epilogue, u, k, *out);
 }
 
 struct BackwardArgs {
@@ -119,53 +155,4 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 2) {
   sum = 0.0f;
   for (int i = 0; i < kBackwardRows; i++) sum += sums[i][lane];
   update_element(step, a.launch, a.bias, rates_of(step, step->number), k, k, sum);
-}
-
-struct DenseBackwardArgs {
-  const StepRecord *step;
-  const float *dz;  // [B, units]
-  const float *in;  // [B, inputs]
-  float *din;       // [B, inputs]
-  Weights weight;   // [units, inputs]
-  int32_t accumulate, narrow, launch;
-};
-
-// din[u, :] (+)= dz[u, :] W.
-//
-// Mapping: block (x, y) has inputs 64 x .., rows 64 y ...
-// Bytes: (B + inputs) units 4, each read once for 64 results, and B inputs 4 written; bounds as for dense.
-// Source: kernels/ops.go, DenseBackward; scheme: product.cuh, own.
-KERNEL_BOUNDS(dense_backward_input, DenseBackwardArgs, kProductThreads, 2) {
-  const StepRecord *step = a.step;
-  const int64_t first = int64_t(blockIdx.y) * kTile, units = a.weight.rows, inputs = a.weight.columns;
-  if (first >= step->rows || failed_before(step, a.launch)) return;
-  product_tile<false, true>({a.dz, units, step->rows}, {a.weight.value, inputs, inputs}, units, first,
-                            int64_t(blockIdx.x) * kTile, a.narrow,
-                            [&](int64_t u, int64_t k, const float *sum, int count) {
-                              for (int i = 0; i < count; i++) {
-                                float *din = a.din + u * inputs + k + i;
-                                const float value = a.accumulate ? *din + sum[i] : sum[i];
-                                if (!finite(value)) fail(step, a.launch, kFailGradient);
-                                *din = value;
-                              }
-                            });
-}
-
-// dW = dz^T in, and the update of what the block has of it, which is never stored.
-//
-// Mapping: block (x, y) has inputs 64 x .., units 64 y ...
-// Bytes: (units + inputs) B 4, each read once for 64 results; reads and writes W and its states once. 2 B inputs units
-// operations.
-// Source: kernels/ops.go, DenseBackward; scheme: product.cuh, own.
-KERNEL_BOUNDS(dense_backward_weight, DenseBackwardArgs, kProductThreads, 2) {
-  const StepRecord *step = a.step;
-  const int64_t units = a.weight.rows, inputs = a.weight.columns;
-  if (failed_before(step, a.launch)) return;
-  const Rates rates = rates_of(step, step->number);
-  product_tile<true, true>({a.dz, units, units}, {a.in, inputs, inputs}, step->rows, int64_t(blockIdx.y) * kTile,
-                           int64_t(blockIdx.x) * kTile, a.narrow,
-                           [&](int64_t unit, int64_t k, const float *sum, int count) {
-                             for (int i = 0; i < count; i++)
-                               update_element(step, a.launch, a.weight, rates, unit, unit * inputs + k + i, sum[i]);
-                           });
 }

@@ -3,7 +3,7 @@
 // very same sources also compile with a host compiler, for the emulator in tests/cudaemu.
 //
 //   struct ScaleArgs { float *x; int64_t count; float factor; };        // 8-byte fields first: Go lays it out the same
-//   KERNEL(scale, ScaleArgs) {
+//   KERNEL_BOUNDS(scale, ScaleArgs, 256, 4) {                           // at most 256 threads, 4 blocks a multiprocessor
 //     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
 //     if (i < a.count) a.x[i] *= a.factor;                              // the arguments are visible as `a`
 //   }
@@ -31,9 +31,6 @@ using int64_t = long long;
 using uint64_t = unsigned long long;
 
 #define DEVICE static __device__ __forceinline__
-#define KERNEL(name, Args)                                                              \
-  static_assert(sizeof(Args) <= 4000, "arguments of a kernel are at most 4,000 bytes"); \
-  extern "C" __global__ void name(const __grid_constant__ Args a)
 #define KERNEL_BOUNDS(name, Args, max_threads, min_blocks)                              \
   static_assert(sizeof(Args) <= 4000, "arguments of a kernel are at most 4,000 bytes"); \
   extern "C" __global__ void __launch_bounds__(max_threads, min_blocks) name(const __grid_constant__ Args a)
@@ -48,7 +45,7 @@ extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
 #include "builtins.h"  // from tests/cudaemu: what NVRTC has built in, and the registration of kernels
 
 #define DEVICE static inline
-#define KERNEL(name, Args) KERNEL_BOUNDS(name, Args, 1024, 0)
+#define KERNEL(name, Args) KERNEL_BOUNDS(name, Args, 1024, 0)  // for tests
 #define KERNEL_BOUNDS(name, Args, max_threads, min_blocks)                                                  \
   static_assert(sizeof(Args) <= 4000, "arguments of a kernel are at most 4,000 bytes");                     \
   static_assert(std::is_trivially_copyable_v<Args>, "arguments of a kernel are plain values");              \
@@ -80,57 +77,17 @@ DEVICE T *dynamic_shared() {
 DEVICE int lane_id() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) & 31; }
 DEVICE int warp_id() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) >> 5; }
 
-// Orders this thread's memory accesses before the fence with those after it, as seen by the whole device.
-DEVICE void fence() { __threadfence(); }
-
 // ---- memory ----
 
-// Reads and writes of what is used once: they do not push other lines out of the cache. T: 4, 8 or 16 bytes.
-template <class T>
-DEVICE T load_streaming(const T *p) {
-#ifdef __CUDACC__
-  return __ldcs(p);
-#else
-  return *p;
-#endif
-}
-
-template <class T>
-DEVICE void store_streaming(T *p, T value) {
-#ifdef __CUDACC__
-  __stcs(p, value);
-#else
-  *p = value;
-#endif
-}
-
-// Copies from global to shared memory that run beside the thread: `bytes` are read, the rest of the 16, 8 or 4 is filled
-// with zeros. Both addresses are aligned to the full size. What was copied may be read after cp_async_wait by the thread
-// that asked for it, and by others of the block after a barrier as well.
+// Copies 16 bytes from global to shared memory beside the thread: the first `bytes` are read, the others become zeros. Both
+// addresses are aligned to 16. The thread that asked for a copy may read it after cp_async_wait, the others of the block after
+// a barrier as well.
 DEVICE void cp_async_16(void *shared, const void *global, int bytes = 16) {
 #ifdef __CUDACC__
   const unsigned to = unsigned(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
 #else
   emulator::async_copy(shared, global, 16, bytes);
-#endif
-}
-
-DEVICE void cp_async_8(void *shared, const void *global, int bytes = 8) {
-#ifdef __CUDACC__
-  const unsigned to = unsigned(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
-#else
-  emulator::async_copy(shared, global, 8, bytes);
-#endif
-}
-
-DEVICE void cp_async_4(void *shared, const void *global, int bytes = 4) {
-#ifdef __CUDACC__
-  const unsigned to = unsigned(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
-#else
-  emulator::async_copy(shared, global, 4, bytes);
 #endif
 }
 
@@ -169,8 +126,6 @@ DEVICE uint32_t to_bf16x2(float low, float high) {
 
 DEVICE uint16_t to_bf16(float x) { return uint16_t(to_bf16x2(x, 0.0f)); }
 DEVICE float from_bf16(uint16_t x) { return __uint_as_float(uint32_t(x) << 16); }
-DEVICE float low_bf16(uint32_t x) { return __uint_as_float(x << 16); }
-DEVICE float high_bf16(uint32_t x) { return __uint_as_float(x & 0xffff0000u); }
 
 // The bits of x rounded to TF32's ten bits of mantissa, ties away from zero.
 DEVICE uint32_t to_tf32(float x) {
@@ -240,24 +195,24 @@ DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row) {
 #endif
 }
 
-// ---- the whole grid ----
+// ---- what threads do together, and searches ----
 
-// Waits until all threads of the grid have come here; what they wrote before is visible after. All blocks must fit on the
-// device at once. The counter is a word in global memory that was zero before its first use; only the highest bit has a
-// meaning between barriers: block 0 adds what is missing to flip it, everyone else adds one, and all wait for the flip.
-DEVICE void grid_barrier(unsigned *counter) {
-#ifdef __CUDACC__
-  __syncthreads();
-  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-    const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
-    const bool first = blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0;
-    __threadfence();
-    const unsigned before = atomicAdd(counter, first ? 0x80000000u - (blocks - 1) : 1u);
-    while (((before ^ *static_cast<volatile unsigned *>(counter)) & 0x80000000u) == 0) __nanosleep(32);
-    __threadfence();
+// The sum of x over the warp, by halves; every lane gets it.
+template <class T>
+DEVICE T warp_sum(T x) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kAllLanes, x, lanes);
+  return x;
+}
+
+// The first place from low to high where `holds` is true, which it is from there on; high if it is nowhere.
+template <class Holds>
+DEVICE int64_t first_where(int64_t low, int64_t high, Holds holds) {
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (holds(middle))
+      high = middle;
+    else
+      low = middle + 1;
   }
-  __syncthreads();
-#else
-  emulator::grid_barrier(counter);
-#endif
+  return low;
 }

@@ -173,20 +173,25 @@ struct FusedTiles {
     cp_async_commit();
   }
 
+  // Stores a lane's results of products of 16 x 8, from the place of the first.
+  template <int N>
+  DEVICE void store_fragments(float *to, int pitch, const float (&sum)[2][N][4]) {
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+      for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+          *reinterpret_cast<float2 *>(to + (16 * m + 8 * half) * pitch + 8 * n) =
+              make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
+  }
+
   // S = X Y^T. Between barriers.
   DEVICE void multiply() {
     const int row = warp_id() / 4 * 32, column = warp_id() % 4 * 16, g = lane_id() / 4, t = lane_id() % 4;
     float sum[2][2][4] = {};
     P::template scores<K>(stays(), passes(), sum, row, column);
-    float *to = scores() + (row + g) * P::kScorePitch + column + 2 * t;
-#pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-      for (int n = 0; n < 2; n++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-          *reinterpret_cast<float2 *>(to + (16 * m + 8 * half) * P::kScorePitch + 8 * n) =
-              make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
+    store_fragments(scores() + (row + g) * P::kScorePitch + column + 2 * t, P::kScorePitch, sum);
   }
 
   // sums += G Y. Between barriers.
@@ -197,13 +202,6 @@ struct FusedTiles {
   // Stores the sums as rows of some pitch. The place is aligned to 8 bytes.
   DEVICE void store_sums(float *to, int pitch, const float (&sum)[2][K / 32][4]) {
     to += (warp_id() / 4 * 32 + lane_id() / 4) * pitch + warp_id() % 4 * (K / 4) + lane_id() % 4 * 2;
-#pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-      for (int n = 0; n < K / 32; n++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-          *reinterpret_cast<float2 *>(to + (16 * m + 8 * half) * pitch + 8 * n) =
-              make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
+    store_fragments(to, pitch, sum);
   }
 };

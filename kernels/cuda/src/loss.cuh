@@ -1,4 +1,4 @@
-// Losses and their derivatives by the logit. Formulas: kernels/loss.go.
+// Losses and their derivatives with respect to the logit. Formulas: kernels/loss.go.
 #pragma once
 #include "epilogue.cuh"
 

@@ -1,37 +1,12 @@
-// The output layer, a tile of items after the other: logits, then loss and gradient by the logit in their place, then the
-// products with the gradient, of which the one by the weight ends in the update. A tile's logits are the only ones there are.
+// The output layer, a tile of items after the other: logits, then in their place the gradients with respect to them, then the
+// products with these, of which the gradient with respect to the weight ends in the update. A tile's logits are the only ones
+// there are.
 //
 // With cosine logits, c the cosine of h_u and w_i, T the temperature and g_ui = dz_ui / (|h_u| |w_i| T),
 //   p_u = sum over i of g_ui w_i, dh_u = p_u - (h_u . p_u) h_u / |h_u|^2, and dw_i likewise,
 // so the same products serve, and a pass over their rows follows.
 #include "output.cuh"
 #include "product.cuh"
-
-struct LogitsArgs {
-  const StepRecord *step;
-  const float *h;  // [B, K]
-  const float *weight;  // [I, K]
-  float *z;  // [B, tile]
-  int64_t columns, tile, first, items;  // the tile's items: first .. first + items
-  int32_t accumulate, narrow, launch;
-};
-
-// z[u, i] (+)= h_u . w_(first + i).
-//
-// Mapping: block (x, y) has items 64 x .., rows 64 y .. of the batch.
-// Bytes: W is read once for every 64 rows, h for every 64 items; 4 a logit written. 2 B K operations an item.
-// Source: kernels/ops.go, Output; scheme: product.cuh, own.
-KERNEL_BOUNDS(logits, LogitsArgs, kProductThreads, 2) {
-  const StepRecord *step = a.step;
-  const int64_t row = int64_t(blockIdx.y) * kTile;
-  if (row >= step->rows || failed_before(step, a.launch)) return;
-  product_tile<false, false>({a.h, a.columns, step->rows}, {a.weight + a.first * a.columns, a.columns, a.items},
-                             a.columns, row, int64_t(blockIdx.x) * kTile, a.narrow,
-                             [&](int64_t u, int64_t i, const float *sum, int count) {
-                               float *z = a.z + u * a.tile + i;
-                               for (int n = 0; n < count; n++) z[n] = a.accumulate ? z[n] + sum[n] : sum[n];
-                             });
-}
 
 struct InverseNormsArgs {
   const StepRecord *step;
@@ -51,23 +26,39 @@ KERNEL_BOUNDS(inverse_norms, InverseNormsArgs, 256, 4) {
   if (failed_before(step, a.launch)) return;
   const int64_t row = int64_t(blockIdx.x) * 8 + warp_id(), rows = a.rows < 0 ? step->rows : a.rows;
   if (row >= rows) return;
-  double sum = 0.0;
-  for (int64_t k = lane_id(); k < a.columns; k += 32) {
-    const double x = a.x[row * a.columns + k];
-    sum += x * x;
-  }
-  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  if (lane_id() == 0) a.inverse[row] = sum == 0.0 ? 0.0f : float(1.0 / sqrt(sum));
+  const float inverse = inverse_norm(a.x + row * a.columns, a.columns);
+  if (lane_id() == 0) a.inverse[row] = inverse;
 }
 
-struct OutputStatsArgs {
+// What output_stats and output_loss share.
+struct TileArgs {
   const StepRecord *step;
-  const float *z;  // [B, tile]
+  float *z;  // [B, tile]: products; output_loss leaves the gradients in their place
   float *stats;  // [B, 2]: maximum, log-sum-exp; until the last tile the sum of exp(z - maximum) in place of the latter
+  float *bias_gradient;  // [items of the tile]
+  double *loss;  // [blocks]: each block's sum over the tiles so far
+  uint16_t *narrow;  // [rows, tile]: receives the gradients instead, in bfloat16; may be null
   Finish finish;
   int64_t tile, first, items;
-  int32_t begins, ends, launch;
+  int64_t rows;  // gradients of rows from the batch's end up to here are made zero
+  Loss kind;
+  int32_t slot, begins, ends, launch;
 };
+
+// What the 256 threads of a block have, added or the like by halves in a fixed order; every thread gets the result.
+template <class Of>
+DEVICE float fold(float (&part)[256], float x, Of of) {
+  const int t = threadIdx.x;
+  part[t] = x;
+  __syncthreads();
+  for (int half = 128; half > 0; half /= 2) {
+    if (t < half) part[t] = of(part[t], part[t + half]);
+    __syncthreads();
+  }
+  x = part[0];
+  __syncthreads();
+  return x;
+}
 
 // m_u = max over i of z_ui, s_u = sum over i of exp(z_ui - m_u), carried from tile to tile; in the end m_u and m_u + ln s_u.
 //
@@ -75,7 +66,7 @@ struct OutputStatsArgs {
 // Bytes: reads 4 a logit twice, from the second-level cache where the tile fits.
 // Source: kernels/ops.go, OutputStats; carrying m and s: Milakov and Gimelshein, Online normalizer calculation for softmax,
 // 2018.
-KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
+KERNEL_BOUNDS(output_stats, TileArgs, 256, 4) {
   SHARED(float, part, [256]);
   const StepRecord *step = a.step;
   const int64_t u = blockIdx.x;
@@ -88,26 +79,13 @@ KERNEL_BOUNDS(output_stats, OutputStatsArgs, 256, 4) {
     if (!finite(x)) fail(step, a.launch, kFailLogit, a.first + i);
     top = fmaxf(top, x);
   }
-  part[t] = top;
-  __syncthreads();
-  for (int half = 128; half > 0; half /= 2) {
-    if (t < half) part[t] = fmaxf(part[t], part[t + half]);
-    __syncthreads();
-  }
-  top = part[0];
+  top = fold(part, top, [](float x, float y) { return fmaxf(x, y); });
   const float before = a.begins ? -infinity() : a.stats[2 * u];
   const float maximum = fmaxf(before, top);
-  __syncthreads();
   float sum = 0.0f;
   for (int64_t i = t; i < a.items; i += 256) sum += expf(finish_logit(a.finish, z[i], u, a.first, i) - maximum);
-  part[t] = sum;
-  __syncthreads();
-  for (int half = 128; half > 0; half /= 2) {
-    if (t < half) part[t] += part[t + half];
-    __syncthreads();
-  }
+  sum = fold(part, sum, [](float x, float y) { return x + y; });
   if (t != 0) return;
-  sum = part[0];
   if (!a.begins) sum += a.stats[2 * u + 1] * expf(before - maximum);
   a.stats[2 * u] = maximum;
   a.stats[2 * u + 1] = a.ends ? maximum + logf(sum) : sum;
@@ -142,20 +120,6 @@ KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
   a.stats[2 * u + 1] = top > -infinity() ? top + logf(sum) : top;
 }
 
-struct OutputLossArgs {
-  const StepRecord *step;
-  float *z;  // [B, tile]: products in, gradients out
-  const float *stats;  // [B, 2], soft-max only
-  float *bias_gradient;  // [items of the tile]
-  double *loss;  // [blocks]: each block's sum over the tiles so far
-  uint16_t *narrow;  // [rows, tile]: receives the gradients instead, in bfloat16; may be null
-  Finish finish;
-  int64_t tile, first, items;
-  int64_t rows;  // gradients of rows from the batch's end up to here are made zero
-  Loss kind;
-  int32_t slot, begins, launch;
-};
-
 constexpr int kLossRows = 8;
 
 // z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
@@ -165,7 +129,7 @@ constexpr int kLossRows = 8;
 // Bytes: reads 4 a logit and writes 4, or 2.
 // Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
 // targets; gradients in the logits' place as in llm.c's fused_classifier.
-KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
+KERNEL_BOUNDS(output_loss, TileArgs, 32 * kLossRows, 2) {
   SHARED(double, losses, [kLossRows][32]);
   SHARED(float, gradients, [kLossRows][33]);
   const StepRecord *step = a.step;
@@ -213,7 +177,7 @@ KERNEL_BOUNDS(output_loss, OutputLossArgs, 32 * kLossRows, 2) {
   gradient = 0.0f;
   for (int n = 0; n < kLossRows; n++) total += losses[n][lane], gradient += gradients[n][lane];
   if (i < a.items) a.bias_gradient[i] = gradient;
-  for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(kAllLanes, total, lanes);
+  total = warp_sum(total);
   if (lane == 0) a.loss[blockIdx.x] = a.begins ? total : a.loss[blockIdx.x] + total;
 }
 
@@ -229,77 +193,12 @@ struct OutputSumArgs {
 // Mapping: one thread: there are a few dozen.
 // Bytes: reads 8 a block.
 // Source: kernels/ops.go, Output; scheme: own.
-KERNEL(output_sum, OutputSumArgs) {
+KERNEL_BOUNDS(output_sum, OutputSumArgs, 32, 1) {
   if (threadIdx.x != 0 || failed_before(a.step, a.launch)) return;
   double total = 0.0;
   for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b];
   if (!(fabs(total) <= 1.7976931348623157e308)) fail(a.step, a.launch, kFailLoss);
   a.step->losses[a.term] += total;
-}
-
-struct OutputHiddenArgs {
-  const StepRecord *step;
-  const float *g;  // [B, tile]
-  const float *weight;  // [I, K]
-  float *dh;  // [B, K]
-  int64_t columns, tile, first, items;
-  int32_t accumulate, narrow, launch;
-};
-
-// dh[u, :] (+)= sum over the tile's items of g_ui w_i, added to what earlier tiles have left, in their order.
-//
-// Mapping: block (x, y) has columns 64 x .., rows 64 y ...
-// Bytes: g is read once for every 64 columns, W for every 64 rows; dh is read and written once a tile. 2 B K operations an item.
-// Source: kernels/ops.go, Output; scheme: product.cuh, own.
-KERNEL_BOUNDS(output_hidden, OutputHiddenArgs, kProductThreads, 2) {
-  const StepRecord *step = a.step;
-  const int64_t row = int64_t(blockIdx.y) * kTile;
-  if (row >= step->rows || failed_before(step, a.launch)) return;
-  product_tile<false, true>({a.g, a.tile, step->rows}, {a.weight + a.first * a.columns, a.columns, a.columns}, a.items,
-                            row, int64_t(blockIdx.x) * kTile, a.narrow,
-                            [&](int64_t u, int64_t k, const float *sum, int count) {
-                              float *dh = a.dh + u * a.columns + k;
-                              for (int n = 0; n < count; n++) {
-                                const float value = a.accumulate ? dh[n] + sum[n] : sum[n];
-                                if (!finite(value)) fail(step, a.launch, kFailGradient);
-                                dh[n] = value;
-                              }
-                            });
-}
-
-struct OutputWeightArgs {
-  const StepRecord *step;
-  const float *g;  // [B, tile]
-  const float *h;  // [B, K]
-  float *strip;  // [tile, K]: written instead, for cosine logits; else null
-  Weights weight;  // [I, K]
-  ItemGradient to;
-  int64_t tile, first, items;
-  int32_t narrow, launch;
-};
-
-// dw_i = sum over u of g_ui h_u, and the update of what the block has of it.
-//
-// Mapping: block (x, y) has columns 64 x .., items 64 y ...
-// Bytes: g is read once for every 64 columns, h for every 64 items; reads and writes W and its states once. 2 B K operations an
-// item.
-// Source: kernels/ops.go, Output; scheme: product.cuh, own.
-KERNEL_BOUNDS(output_weight, OutputWeightArgs, kProductThreads, 2) {
-  const StepRecord *step = a.step;
-  const int64_t columns = a.weight.columns;
-  if (failed_before(step, a.launch)) return;
-  const Rates rates = rates_of(step, step->number);
-  product_tile<true, true>({a.g, a.tile, a.items}, {a.h, columns, columns}, step->rows, int64_t(blockIdx.y) * kTile,
-                           int64_t(blockIdx.x) * kTile, a.narrow,
-                           [&](int64_t i, int64_t k, const float *sum, int count) {
-                             if (a.strip) {
-                               for (int n = 0; n < count; n++) a.strip[i * columns + k + n] = sum[n];
-                               return;
-                             }
-                             const int64_t item = a.first + i, touched = touched_by(step, a.to, item);
-                             for (int n = 0; n < count; n++)
-                               take_gradient(step, a.launch, a.weight, rates, a.to, item, touched, k + n, sum[n]);
-                           });
 }
 
 struct OutputUpdateArgs {
@@ -331,24 +230,4 @@ KERNEL_BOUNDS(output_update, OutputUpdateArgs, 256, 4) {
   for (int64_t k = lane_id(); k < columns; k += 32)
     take_gradient(step, a.launch, a.weight, rates, a.to, item, touched, k,
                   a.item_inverse ? q[k] - along * (w[k] * inverse) : q[k]);
-}
-
-struct OutputBiasArgs {
-  const StepRecord *step;
-  const float *gradient;  // [items of the tile]
-  Weights bias;  // [I, 1]
-  int64_t first, items;
-  int32_t launch;
-};
-
-// b_i, state = rule(b_i, state, sum over u of r dl/dz_ui), for the tile's items.
-//
-// Mapping: a thread has an item.
-// Bytes: reads 4 of the gradient, reads and writes 4 (1 + states) an item.
-// Source: kernels/ops.go, Output, and kernels/optimizer.go; scheme: own.
-KERNEL_BOUNDS(output_bias, OutputBiasArgs, 256, 4) {
-  const StepRecord *step = a.step;
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= a.items || failed_before(step, a.launch)) return;
-  update_element(step, a.launch, a.bias, rates_of(step, step->number), a.first + i, a.first + i, a.gradient[i]);
 }

@@ -51,6 +51,16 @@ DEVICE int64_t touched_by(const StepRecord *step, const ItemGradient &to, int64_
 DEVICE float warp_dot(const float *x, const float *y, int64_t columns) {
   float sum = 0.0f;
   for (int64_t k = lane_id(); k < columns; k += 32) sum = fmaf(x[k], y[k], sum);
-  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  return sum;
+  return warp_sum(sum);
+}
+
+// 1 / |x|, or 0 for zeros, from sums in float64. All lanes call.
+DEVICE float inverse_norm(const float *row, int64_t columns) {
+  double sum = 0.0;
+  for (int64_t k = lane_id(); k < columns; k += 32) {
+    const double x = row[k];
+    sum += x * x;
+  }
+  sum = warp_sum(sum);
+  return sum == 0.0 ? 0.0f : float(1.0 / sqrt(sum));
 }

@@ -92,15 +92,9 @@ DEVICE void items_at_hand(const FusedArgs &a, FusedMargins &m, int64_t first) {
   }
   if (!a.hidden_inverse) return;
   for (int i = warp_id(); i < kFusedTile; i += kFusedThreads / 32) {
-    double sum = 0.0;
-    for (int64_t k = lane_id(); k < a.weight.columns && first + i < a.items; k += 32) {
-      const double x = a.weight.value[(first + i) * a.weight.columns + k];
-      sum += x * x;
-    }
-    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-    if (lane_id() != 0) continue;
-    m.item_inverse[i] = sum == 0.0 ? 0.0f : float(1.0 / sqrt(sum));
-    m.item_scale[i] = m.item_inverse[i] / a.temperature;
+    const int64_t columns = a.weight.columns;
+    const float inverse = inverse_norm(a.weight.value + (first + i) * columns, first + i < a.items ? columns : 0);
+    if (lane_id() == 0) m.item_inverse[i] = inverse, m.item_scale[i] = inverse / a.temperature;
   }
 }
 
@@ -148,7 +142,7 @@ DEVICE float finish_fused(const FusedArgs &a, const FusedMargins &m, float z, in
 }
 
 // Logits become r dl/dz (for cosine logits over |h| |w| T), rounded, in their place. Of the tile that stays, rows are items with
-// `by_items` and rows of the batch without; then there is neither a loss nor a gradient by the bias. Between barriers.
+// `by_items` and rows of the batch without; then there is no loss, and no gradient of the bias. Between barriers.
 //
 // A warp has every eighth row, a lane two columns of it. What it needs is asked for anew in each tile: registers are short.
 template <class P, bool by_items>
@@ -182,14 +176,14 @@ DEVICE void differentiate(const FusedArgs &a, FusedMargins &m, float *scores, in
       g[c] = a.hidden_inverse ? dz * m.hidden_inverse[u] * m.item_scale[i] : dz;
     }
     if (by_items && a.bias) {
-      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+      sum = warp_sum(sum);
       if (lane == 0) m.bias_gradient[r] += sum;
     }
     __syncwarp();
     P::store_gradients(place, lane, g[0], g[1]);
   }
   if constexpr (by_items) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) part += __shfl_xor_sync(kAllLanes, part, lanes);
+    part = warp_sum(part);
     if (lane == 0) m.losses[warp_id()] += double(weight) * double(part);
   }
 }
@@ -241,8 +235,7 @@ DEVICE void fused_stats(const FusedArgs &a) {
       const float before = top[r];
       float maximum = fmaxf(before, fmaxf(z[0], z[1]));
       for (int lanes = 16; lanes > 0; lanes /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, lanes));
-      float sum = expf(z[0] - maximum) + expf(z[1] - maximum);
-      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+      const float sum = warp_sum(expf(z[0] - maximum) + expf(z[1] - maximum));
       __syncwarp();
       if (lane == 0) {
         top[r] = maximum;
@@ -278,16 +271,9 @@ DEVICE void fused_hidden(const FusedArgs &a) {
     const SparseRecord &target = step->slots[a.slot];
     const Entries list = entries_of<false>(a);
     const int64_t u = row + threadIdx.x;
-    int64_t low = u < step->rows ? target.offsets[u] : 0, high = u < step->rows ? target.offsets[u + 1] : 0;
-    const int64_t last = high;
-    while (low < high) {  // the first entry of the split
-      const int64_t middle = (low + high) / 2;
-      if (list.index[middle] < begin * kFusedTile)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    start_entries(m, threadIdx.x, list, low, last);
+    const int64_t all = u < step->rows ? target.offsets[u] : 0, last = u < step->rows ? target.offsets[u + 1] : 0;
+    const int64_t at = first_where(all, last, [&](int64_t e) { return list.index[e] >= begin * kFusedTile; });
+    start_entries(m, threadIdx.x, list, at, last);
   }
   Tiles::fetch_rows(Tiles::stays(), a.hidden, row);
   float sum[2][K / 32][4] = {};
@@ -307,7 +293,7 @@ DEVICE void fused_hidden(const FusedArgs &a) {
   Tiles::store_sums(a.parts + (blockIdx.y * a.rows + row) * K, K, sum);
 }
 
-// dw_i = sum over u of g_ui h_u and the update of w_i; loss; gradient by the bias and its update.
+// dw_i = sum over u of g_ui h_u and the update of w_i; loss; gradient of the bias and its update.
 //
 // Mapping: a block has 64 items at a time, every gridDim.x-th tile; the sums of its items stay in registers while the batch
 // passes.

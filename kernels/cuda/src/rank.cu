@@ -12,23 +12,14 @@ struct SquaresArgs {
 
 // x_r . x_r by kernels.Dot.
 //
-// Mapping: eight threads have a row, each one of Dot's lanes; exchanging sums with the lane 4, then 2, then 1 away adds them in
-// Dot's order.
+// Mapping: eight threads have a row, see square_of.
 // Bytes: reads 4 K a row, which bounds it, and writes 8.
 // Source: kernels/dot.go, Dot; scheme: own.
 KERNEL_BOUNDS(squares, SquaresArgs, 256, 4) {
-  const int lane = threadIdx.x % kRankLanes;
   const int64_t row = int64_t(blockIdx.x) * (256 / kRankLanes) + threadIdx.x / kRankLanes;
   const int64_t rows = a.step ? rows_from(a.step, a.row, a.rows) : a.rows;
-  double sum = 0.0;
-  if (row < rows) {
-    for (int64_t k = lane; k < a.columns; k += kRankLanes) {
-      const double x = a.x[row * a.columns + k];
-      sum = fma(x, x, sum);
-    }
-  }
-  for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  if (row < rows && lane == 0) a.squares[row] = sum;
+  const double square = square_of(a.x + row * a.columns, row < rows ? a.columns : 0);
+  if (row < rows && threadIdx.x % kRankLanes == 0) a.squares[row] = square;
 }
 
 struct ScoresArgs {
@@ -110,18 +101,6 @@ struct SparseScoresArgs {
   int64_t slot;
 };
 
-// Where the entries of a row of W from a column on begin.
-DEVICE int64_t entry_from(const int32_t *indices, int64_t begin, int64_t end, int64_t column) {
-  while (begin < end) {
-    const int64_t middle = (begin + end) / 2;
-    if (indices[middle] < column)
-      begin = middle + 1;
-    else
-      end = middle;
-  }
-  return begin;
-}
-
 // score_ui = float32(sum over the stored j of row u, ascending, of x_uj W[j, i] + b_i): kernels.SparseSource.
 //
 // Mapping: block (x, y) has row x of the batch and 1024 items, whose sums stay in shared memory. For each stored j the threads go
@@ -144,8 +123,8 @@ KERNEL_BOUNDS(sparse_scores, SparseScoresArgs, 256, 4) {
       const double x = batch.values[e];
       if (a.offsets) {
         const int64_t end = a.offsets[j + 1];
-        for (int64_t at = entry_from(a.indices, a.offsets[j], end, from) + threadIdx.x;
-             at < end && a.indices[at] < from + n; at += blockDim.x)
+        const int64_t begin = first_where(a.offsets[j], end, [&](int64_t i) { return a.indices[i] >= from; });
+        for (int64_t at = begin + threadIdx.x; at < end && a.indices[at] < from + n; at += blockDim.x)
           sum[a.indices[at] - from] = fma(x, double(a.values[at]), sum[a.indices[at] - from]);
         __syncthreads();
       } else {
@@ -225,15 +204,7 @@ DEVICE uint64_t key_at(const int32_t *items, const int32_t *scores, int64_t n) {
 
 // How many of a falling list are better than a key; those that are missing are 0.
 DEVICE int64_t better_than(const int32_t *items, const int32_t *scores, int64_t n, uint64_t key) {
-  int64_t low = 0, high = n;
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (key_at(items, scores, middle) > key)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  return first_where(0, n, [&](int64_t i) { return key_at(items, scores, i) <= key; });
 }
 
 // The best k of what the shards have found: place of an item = how many in all lists are better.

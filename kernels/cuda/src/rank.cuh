@@ -10,6 +10,18 @@ DEVICE double sum_lanes(const double *lane) {
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
+// x . x of a row by eight threads, each one of Dot's lanes; exchanging sums with the lane 4, then 2, then 1 away adds them in
+// Dot's order. All threads of a warp call.
+DEVICE double square_of(const float *row, int64_t columns) {
+  double sum = 0.0;
+  for (int64_t k = threadIdx.x % kRankLanes; k < columns; k += kRankLanes) {
+    const double x = row[k];
+    sum = fma(x, x, sum);
+  }
+  for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+  return sum;
+}
+
 struct ScoreSource {
   const float *h;       // [rows, K], from the block's first row on
   const float *weight;  // [I, K]
@@ -63,15 +75,9 @@ struct Best {
 DEVICE void merge_lists(const uint64_t *x, int64_t n, const uint64_t *y, int64_t m, uint64_t *out, int64_t k) {
   for (int64_t place = threadIdx.x; place < k; place += kSelectThreads) {
     // i of the first `place` come from x: the fewest such that the next of y is not better than the last of these.
-    int64_t low = place > m ? place - m : 0, high = place < n ? place : n;
-    while (low < high) {
-      const int64_t i = (low + high) / 2;
-      if (x[i] > y[place - 1 - i])
-        low = i + 1;
-      else
-        high = i;
-    }
-    const int64_t i = low, j = place - low;
+    const int64_t i = first_where(place > m ? place - m : 0, place < n ? place : n,
+                                  [&](int64_t first) { return x[first] <= y[place - 1 - first]; });
+    const int64_t j = place - i;
     const uint64_t from_x = i < n ? x[i] : 0, from_y = j < m ? y[j] : 0;
     out[place] = from_x > from_y ? from_x : from_y;
   }

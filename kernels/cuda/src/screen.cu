@@ -24,15 +24,25 @@ struct Wave {
 
 DEVICE int64_t tile_of(const Wave &w, int64_t place) { return (w.begin + place) * w.stride % w.tiles; }
 
-struct BeginScreenArgs {
+// What the three kernels share.
+struct ScreenArgs {
   const StepRecord *step;
   ScoreSource source[8];
+  const float *bias;  // [I], may be null
+  const uint64_t *allowed;  // a bit an item, null: all
   double *hidden_squares;  // [rows]: h_u . h_u, by kernels.Dot if there is one source
   float *hidden_norm;  // [rows]: at least |h_u|
-  int32_t *count;  // [rows]
-  double floor;
-  int64_t rows, row;  // row: of the batch, of the first row here
-  int32_t sources;
+  float *limit;  // [rows]
+  int32_t *candidates;  // [rows, room]
+  int32_t *count;  // [rows]: of candidates, also of those that found no room
+  uint64_t *list[2];  // [rows, k]
+  Wave wave;
+  double floor;  // added to the squares of a norm
+  int64_t rows, row, k;  // row: of the batch, of the first row here
+  int32_t sources, exclude, room, all, launch;  // all: the whole wave is scored
+  float temperature;
+  float error;  // of z~, relative to |h| |w|
+  float widens;  // a norm is multiplied by 1 + this, lest it be too small
 };
 
 // s_u = h_u . h_u, over all sources together; norm_u = (s_u + floor)^(1/2), made a little larger; no candidates yet.
@@ -40,44 +50,19 @@ struct BeginScreenArgs {
 // Mapping: eight threads have a row, as in squares.
 // Bytes: reads 4 K a row, which bounds it, and writes 16.
 // Source: kernels/dot.go, Dot; what the norm is for: the error above.
-KERNEL_BOUNDS(begin_screen, BeginScreenArgs, 256, 4) {
-  const int lane = threadIdx.x % kRankLanes;
+KERNEL_BOUNDS(begin_screen, ScreenArgs, 256, 4) {
   const int64_t row = int64_t(blockIdx.x) * (256 / kRankLanes) + threadIdx.x / kRankLanes;
   const int64_t rows = rows_from(a.step, a.row, a.rows);
   double total = 0.0;
   for (int s = 0; s < a.sources; s++) {
     const ScoreSource &source = a.source[s];
-    double sum = 0.0;
-    for (int64_t k = lane; row < rows && k < source.columns; k += kRankLanes) {
-      const double x = source.h[row * source.columns + k];
-      sum = fma(x, x, sum);
-    }
-    for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-    total += sum;
+    total += square_of(source.h + row * source.columns, row < rows ? source.columns : 0);
   }
-  if (row >= rows || lane != 0) return;
+  if (row >= rows || threadIdx.x % kRankLanes != 0) return;
   a.hidden_squares[row] = total;
   a.hidden_norm[row] = float(sqrt(total + a.floor) * (1.0 + 1e-6));
   a.count[row] = 0;
 }
-
-struct ScreenArgs {
-  const StepRecord *step;
-  ScoreSource source[8];
-  const float *bias;  // [I], may be null
-  const uint64_t *allowed;  // a bit an item, null: all
-  const float *hidden_norm;  // [rows]
-  const float *limit;  // [rows]
-  int32_t *candidates;  // [rows, room]
-  int32_t *count;  // [rows]: of candidates, also of those that found no room
-  Wave wave;
-  int64_t rows, row;  // row: of the batch, of the first row here
-  int32_t sources, exclude, room, launch;
-  float temperature;
-  float error;  // of z~, relative to |h| |w|
-  float floor;  // what the squares of a norm have added
-  float widens;  // what a norm is multiplied by, so that it is not too small; minus 1
-};
 
 // Four numbers of a row, zeros beyond its end.
 DEVICE float4 four_of(const float *row, int64_t k, int64_t columns) {
@@ -116,7 +101,7 @@ DEVICE bool may_reach(const ScreenArgs &a, float z, float h_norm, float w_norm, 
     error = a.error * h_norm * w_norm;
   } else {
     // The quotient by the norms is as good as they are: only where what was added to them is nothing beside them.
-    const float least = a.floor * 1048576.0f, product = h_norm * w_norm;
+    const float least = float(a.floor) * 1048576.0f, product = h_norm * w_norm;
     if (!(h_norm * h_norm >= least) || !(w_norm * w_norm >= least) || !finite(product)) return true;
     z = z / product / a.temperature;
     error = (1.01f * a.error + 4.0f * a.widens) / a.temperature;
@@ -177,7 +162,7 @@ DEVICE void screen_tile(const ScreenArgs &a) {
   }
   for (int i = 0; i < kScreenItems / 32; i++) {
     for (int lanes = 4; lanes > 0; lanes /= 2) squares[i] += __shfl_xor_sync(kAllLanes, squares[i], lanes);
-    if (quarter == 0) norm[place + 32 * i] = sqrtf(squares[i] + a.floor) * (1.0f + a.widens);
+    if (quarter == 0) norm[place + 32 * i] = sqrtf(squares[i] + float(a.floor)) * (1.0f + a.widens);
   }
   __syncthreads();
   for (int m = 0; m < 2; m++) {
@@ -204,25 +189,9 @@ KERNEL_BOUNDS(screen_32, ScreenArgs, kScreenThreads, 2) { screen_tile<32>(a); }
 
 KERNEL_BOUNDS(screen_128, ScreenArgs, kScreenThreads, 2) { screen_tile<128>(a); }
 
-struct RefineArgs {
-  const StepRecord *step;
-  ScoreSource source[8];
-  const float *bias;  // [I], may be null
-  const uint64_t *allowed;  // a bit an item, null: all
-  const double *hidden_squares;  // [rows]
-  float *limit;  // [rows]
-  const int32_t *candidates;  // [rows, room]
-  int32_t *count;  // [rows]
-  uint64_t *list[2];  // [rows, k]
-  Wave wave;
-  int64_t rows, row, k;
-  int32_t sources, exclude, room, all, launch;
-  float temperature;
-};
-
 // The score of an item by eight threads, each one of Dot's lanes; it is known to all of them. Item -1 is none, but the threads
 // take part in the exchange of sums.
-DEVICE float score_of_item(const RefineArgs &a, int64_t u, int64_t item) {
+DEVICE float score_of_item(const ScreenArgs &a, int64_t u, int64_t item) {
   const int lane = threadIdx.x % kRankLanes;
   double score = 0.0;
   for (int s = 0; s < a.sources; s++) {
@@ -248,7 +217,7 @@ DEVICE float score_of_item(const RefineArgs &a, int64_t u, int64_t item) {
 // Mapping: a block has a row, and scores 32 items at a time, each by eight threads.
 // Bytes: 4 K an item, from device memory where candidates are few.
 // Source: kernels/dot.go, Dot and Score; keeping the best: as select_best.
-KERNEL_BOUNDS(refine, RefineArgs, kSelectThreads, 4) {
+KERNEL_BOUNDS(refine, ScreenArgs, kSelectThreads, 4) {
   const int64_t u = blockIdx.x;
   if (u >= rows_from(a.step, a.row, a.rows) || failed_before(a.step, a.launch)) return;
   const int32_t found = a.count[u];

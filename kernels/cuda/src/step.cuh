@@ -70,15 +70,8 @@ DEVICE int64_t rows_from(const StepRecord *step, int64_t first, int64_t most) {
   return left < 0 ? 0 : left < most ? left : most;
 }
 
-// Where a sorted list has a value, -1 if it has not.
+// Where an ascending list has a value, -1 if it has not.
 DEVICE int64_t position(const int32_t *list, int64_t count, int32_t value) {
-  int64_t low = 0, high = count;
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (list[middle] < value)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < count && list[low] == value ? low : -1;
+  const int64_t at = first_where(0, count, [&](int64_t i) { return list[i] >= value; });
+  return at < count && list[at] == value ? at : -1;
 }

@@ -114,7 +114,7 @@ KERNEL_BOUNDS(example_grid_steps, NeighborArgs, 128, 1) {
   float *from = a.front, *to = a.back;
   for (int step = 0; step < a.steps; step++) {
     to[i] = 0.5f * (from[(i + count - 1) % count] + from[(i + 1) % count]);
-    grid_barrier(a.counter);
+    emulator::grid_barrier(a.counter);
     float *const next = from;
     from = to;
     to = next;

@@ -53,7 +53,7 @@ KERNEL_BOUNDS(planted_reverse, PlantedArgs, 256, 1) {
 KERNEL(planted_async, PlantedArgs) {
   SHARED(float, tile, [64]);
   const int t = threadIdx.x;
-  cp_async_4(&tile[t], a.x + t + (a.mistake == 2));
+  emulator::async_copy(&tile[t], a.x + t + (a.mistake == 2), 4, 4);
   cp_async_commit();
   if (a.mistake != 1) cp_async_wait<0>();
   __syncthreads();
@@ -80,7 +80,7 @@ KERNEL(planted_grid, WaitArgs) {
   if (a.mistake == 2) {
     while (*static_cast<volatile unsigned *>(a.flag) == 0) __nanosleep(10);
   }
-  grid_barrier(a.counter);
+  emulator::grid_barrier(a.counter);
 }
 
 // Each block adds its part of x to its own part of y, or to what others touch, too.

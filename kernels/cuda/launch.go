@@ -1,0 +1,222 @@
+//go:build !nocuda && linux && amd64
+
+package cuda
+
+import (
+	"runtime"
+
+	"dsstne/internal/fault"
+	"dsstne/kernels"
+	"dsstne/kernels/cuda/driver"
+)
+
+// An operation puts launches into the stream one after the other, without looking at errors: the device notes the first
+// error, ignores what follows it, and enqueue returns it.
+
+// enqueue calls a function that puts work into the stream, and returns the first error.
+func (d *device) enqueue(work func()) error {
+	outer := d.failed
+	d.failed = nil
+	work()
+	err := d.failed
+	d.failed = outer
+	return err
+}
+
+// note keeps an error if it is the first.
+func (d *device) note(err error) {
+	if d.failed == nil {
+		d.failed = err
+	}
+}
+
+// fill sets words of four bytes.
+func (d *device) fill(at driver.Address, value uint32, words int64) {
+	if d.failed == nil {
+		d.failed = d.stream.Fill32(at, value, words)
+	}
+}
+
+// launch puts a kernel into the stream. The arguments are laid out as the kernel's struct.
+func launch[T any](d *device, name string, grid driver.Dim, threads uint32, args *T) {
+	launchShared(d, name, grid, threads, 0, args)
+}
+
+// mostY is how many blocks a grid has in y at most.
+const mostY = 65535
+
+// launchShared gives the blocks dynamic shared memory as well.
+func launchShared[T any](d *device, name string, grid driver.Dim, threads uint32, shared int, args *T) {
+	if d.failed != nil {
+		return
+	}
+	if grid.Y > mostY {
+		d.failed = fault.New(fault.Unsupported, "kernel %s would need %d blocks of rows or units, and %d is the most: "+
+			"take a smaller batch, or fewer units in a layer", name, grid.Y, mostY)
+		return
+	}
+	err := driver.Launch(d.stream, d.kernel[name], grid, driver.Dim{X: threads}, shared, args)
+	runtime.KeepAlive(args)
+	if err != nil {
+		d.failed = fault.Wrap(err, "kernel %s", name)
+	}
+}
+
+// blocks is how many blocks of a size cover n things.
+func blocks(n, size int64) uint32 { return uint32((n + size - 1) / size) }
+
+// line is a grid of blocks of a size that cover n things.
+func line(n, size int64) driver.Dim { return driver.Dim{X: blocks(n, size)} }
+
+// grid2 covers columns in x and spreads rows over y and, where they are more than y can count, z.
+func grid2(columns, rows int64) driver.Dim {
+	const most = 32768
+	if rows <= most {
+		return driver.Dim{X: blocks(columns, rowThreads), Y: uint32(rows)}
+	}
+	return driver.Dim{X: blocks(columns, rowThreads), Y: most, Z: blocks(rows, most)}
+}
+
+// rowThreads are the threads of kernels that give each thread a column.
+const rowThreads = 128
+
+// The constants kTile and kProductThreads of src/product.cuh.
+const (
+	productTile    = 64
+	productThreads = 256
+)
+
+// tiles is the grid of a product with this many results.
+func tiles(columns, rows int64) driver.Dim {
+	return driver.Dim{X: blocks(columns, productTile), Y: blocks(rows, productTile)}
+}
+
+// space hands out places in a workspace, in elements of 4 bytes, aligned for what a product reads at once.
+type space struct{ total int64 }
+
+func (s *space) take(n int64) int64 {
+	const aligned = 64
+	at := s.total
+	s.total += (n + aligned - 1) / aligned * aligned
+	return at
+}
+
+// element is the address of an element of a buffer, counted in 4 bytes.
+func element(b kernels.Buffer, n int64) driver.Address { return addressOf(b) + driver.Address(4*n) }
+
+// kernelNames are the kernels that are looked up when a device is opened.
+var kernelNames = []string{
+	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "multiply", "input_gradient",
+	"weight_gradient", "finish", "backward", "inverse_norms", "output_stats", "combine_stats", "output_loss",
+	"output_sum", "output_update", "pack_rows", "output_merge_hidden", "squares", "scores", "sparse_scores",
+	"select_best", "ranked", "assemble_count", "assemble_scan", "assemble_fill", "sort_count", "sort_scan", "sort_place",
+	"items_count", "items_scan", "items_write", "add_parts", "update_written", "begin_screen", "screen_32", "screen_128",
+	"refine", "merge_top_k", "ranking_metrics",
+}
+
+// The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.
+type (
+	optimizerArgs struct {
+		kind                                   int32
+		momentum, beta1, beta2, epsilon, decay float32
+	}
+	weightsArgs struct {
+		value, state0, state1, gradient, last driver.Address
+		rows, columns                         int64
+		optimizer                             optimizerArgs
+	}
+	epilogueArgs struct {
+		bias                driver.Address
+		present, activation int32
+		dropout             float32
+		stream              uint32
+	}
+)
+
+// number is a kind as kernels know it; a kind that they do not know is an error.
+func number[K kernels.Kind](d *device, kind K) int32 {
+	if err := kernels.CheckKind(kind); err != nil {
+		d.note(err)
+	}
+	return int32(kind)
+}
+
+// weightsOf translates a weight, nil if there is none, with its optimizer.
+func (d *device) weightsOf(w *kernels.Weights, o kernels.Optimizer) weightsArgs {
+	if w == nil {
+		return weightsArgs{}
+	}
+	a := weightsArgs{
+		value: addressOf(w.Value), state0: addressOf(w.State[0]), state1: addressOf(w.State[1]),
+		gradient: addressOf(w.Gradient), last: addressOf(w.Last), rows: w.Rows, columns: w.Columns,
+		optimizer: optimizerArgs{number(d, o.Kind), o.Momentum, o.Beta1, o.Beta2, o.Epsilon, o.WeightDecay},
+	}
+	if w.NoDecay {
+		a.optimizer.decay = 0
+	}
+	return a
+}
+
+func (d *device) epilogueOf(e *kernels.Epilogue) epilogueArgs {
+	if e == nil {
+		return epilogueArgs{}
+	}
+	return epilogueArgs{addressOf(e.Bias), 1, number(d, e.Activation), e.Dropout, e.Stream}
+}
+
+// biasOf is the address of a bias, 0 if there is none.
+func biasOf(w *kernels.Weights) driver.Address {
+	if w == nil {
+		return 0
+	}
+	return addressOf(w.Value)
+}
+
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// site is what a launch works on, for messages about numbers that are not finite: a word for each kind of failure.
+type site struct {
+	tensor string
+	what   [2]string
+	err    [2]error // returned instead, for failures of another nature
+	noRow  bool
+}
+
+// next numbers a launch.
+func (d *device) next(s site) int32 {
+	d.launches = append(d.launches, s)
+	return int32(len(d.launches) - 1)
+}
+
+// updates numbers a launch that computes the gradient with respect to a tensor.
+func (d *device) updates(tensor string) int32 {
+	return d.next(site{tensor: tensor, what: [2]string{"the gradient", "the updated weight"}})
+}
+
+// loses numbers a launch that computes the logits of a layer, or its loss.
+func (d *device) loses(layer string) int32 {
+	return d.next(site{tensor: layer, what: [2]string{"a logit", "the loss"}, noRow: true})
+}
+
+// notFinite turns the word that kernels leave (step.cuh, fail) into an error.
+func (d *device) notFinite(failure uint64, sites []site) error {
+	const noRow = 1<<40 - 1
+	word := ^failure
+	number, kind, row := int(word>>42), word>>40&3, int64(word&noRow)
+	if number >= len(sites) || kind > 1 {
+		return fault.New(fault.Internal, "%s: the failure record holds %#x", d.info.Name, failure)
+	}
+	s := sites[number]
+	if err := s.err[kind]; err != nil {
+		return err
+	}
+	if row == noRow || s.noRow {
+		row = -1
+	}
+	return &kernels.NotFiniteError{Tensor: s.tensor, What: s.what[kind], Row: row}
+}
