@@ -109,7 +109,7 @@ type reader struct {
 	size    int64
 	columns int64
 	memory  []byte // the file, mapped
-	layout  layout
+	layout  Layout
 }
 
 // copyOf reads n bytes of the file.
