@@ -50,7 +50,7 @@ func (b *Blocks) Validate(o ValidateOptions) error {
 func (b *Blocks) Rows() int64 { return b.firsts[len(b.firsts)-1] }
 
 // Columns is the number of columns; every index is below it.
-func (b *Blocks) Columns() int64 { return b.matrices[0].columns }
+func (b *Blocks) Columns() int64 { return b.matrices[0].parts.Columns }
 
 // Statistics describes all rows as they were when they were validated.
 func (b *Blocks) Statistics() Statistics { return b.statistics.ofValues() }

@@ -8,7 +8,7 @@ import (
 
 // guarded runs body, which reads the matrix, so that a mapped file that cannot be read is an error.
 func (m *Matrix) guarded(body func() error) error {
-	if m.mapped {
+	if m.parts.Mapped {
 		return catchFaults(body)
 	}
 	return body()

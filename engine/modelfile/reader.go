@@ -11,6 +11,7 @@ import (
 
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
 )
 
 // readChunk is how much is read, digested and checked at a time, while it is in the cache.
@@ -91,7 +92,7 @@ func (f *File) Read(tensors []*tensor.Tensor, threads int) error {
 		}
 		into[f.places[t.Name]] = t
 	}
-	return inParallel(threads, int(blocksOf(f.data, f.block)), func(block int) error { return f.readBlock(block, into) })
+	return parallel.Do(threads, int(blocksOf(f.data, f.block)), func(block int) error { return f.readBlock(block, into) })
 }
 
 // readHeader reads and checks header and digests, so far that every byte of the header can be trusted.

@@ -8,6 +8,7 @@ import (
 
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
 )
 
 // Save writes a model file with up to threads goroutines (0: as many as the process may use). The old file, if there is one,
@@ -50,7 +51,7 @@ func (l *layout) write(w io.Writer, threads int) error {
 	var stop atomic.Bool
 	digested := make(chan error, 1)
 	go func() {
-		digested <- inParallel(threads, l.blocks(), func(block int) error {
+		digested <- parallel.Do(threads, l.blocks(), func(block int) error {
 			return l.digestBlock(block, digests[digestBytes*(1+block):][:digestBytes], &stop)
 		})
 	}()
