@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
@@ -120,14 +122,8 @@ func headerText(metadata []string, entries []Entry) []byte {
 	for _, e := range entries {
 		b.WriteByte(',')
 		quote(&b, e.Name)
-		b.WriteString(`:{"dtype":"` + e.DType + `","shape":[`)
-		for i, n := range e.Shape {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(strconv.FormatInt(n, 10))
-		}
-		b.WriteString(`],"data_offsets":[` + strconv.FormatInt(e.begin, 10) + "," + strconv.FormatInt(e.end, 10) + "]}")
+		shape := strings.ReplaceAll(fmt.Sprint(e.Shape), " ", ",")
+		fmt.Fprintf(&b, `:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`, e.DType, shape, e.begin, e.end)
 	}
 	b.WriteByte('}')
 	for b.Len()%8 != 0 {

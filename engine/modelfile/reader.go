@@ -11,6 +11,7 @@ import (
 
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
+	"dsstne/internal/file"
 	"dsstne/internal/parallel"
 )
 
@@ -37,7 +38,7 @@ type File struct {
 // Open opens a file and reads its header. A damaged file, or one that is not a model, is fault.CorruptFile; one that a later
 // version wrote in a way that this version cannot read is fault.Unsupported; a path without a file is fault.NotFound.
 func Open(path string) (*File, error) {
-	source, size, err := open(path)
+	source, size, err := file.Open(path, "cannot load "+path)
 	if err != nil {
 		return nil, err
 	}
@@ -241,5 +242,5 @@ func (f *File) readAt(dst []byte, at int64) error {
 		return fault.New(fault.CorruptFile, "file ends after %s of %s bytes, while it is read; is somebody writing it?",
 			fault.Grouped(at+int64(n)), fault.Grouped(f.size))
 	}
-	return fault.From(fault.IO, errno(err), "cannot read byte %s", fault.Grouped(at+int64(n)))
+	return fault.From(fault.IO, file.Errno(err), "cannot read byte %s", fault.Grouped(at+int64(n)))
 }

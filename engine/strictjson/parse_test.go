@@ -53,7 +53,7 @@ func TestAnUnfinishedTextIsRefused(t *testing.T) {
 func TestNumbersThatAreNotFiniteGetAHint(t *testing.T) {
 	for _, literal := range []string{"NaN", "Infinity", "-Infinity"} {
 		t.Run(literal, func(t *testing.T) {
-			require.Contains(t, unreadable(t, number(literal)), "; numbers must be finite")
+			require.Contains(t, unreadable(t, numbered(literal)), "; numbers must be finite")
 		})
 	}
 }
