@@ -6,9 +6,9 @@ package main
 #include <string.h>
 #include "dsstne.h"
 
-// An import is the caller's array after it was moved, and an array of our own that shows its row offsets. Arrow Go imports
-// the second: nothing that it trusts comes from outside, and the release callback always marks itself released, whatever
-// the caller's callback does.
+// An import is the caller's array after it was moved, and an array of our own that shows its row offsets. Arrow Go
+// imports the second: nothing that it trusts comes from outside, and the release callback always marks itself released,
+// whatever the caller's callback does.
 struct import {
   struct ArrowArray owner, offsets;
   const void *buffers[2];

@@ -32,8 +32,8 @@ type matrixLayout struct {
 	list, entry, indices, values *arrayNode // entry is the struct, and without one an array as long as the indices
 }
 
-// layoutOf checks that an array is a matrix by its type, and that its structs say what Arrow asks of that type, as far as
-// that shows without reading the entries.
+// layoutOf checks that an array is a matrix by its type, and that its structs say what Arrow asks of that type, as far
+// as that shows without reading the entries.
 func layoutOf(schema *arrowfile.Type, array *arrayNode) (*matrixLayout, error) {
 	layout, err := arrowfile.LayoutOf(schema, "il")
 	if err != nil {

@@ -70,13 +70,15 @@ func TestOtherTypesAreRefusedByName(t *testing.T) {
 		change func(*arrowfile.Type)
 		want   string
 	}{
-		"not a list":      {func(s *arrowfile.Type) { s.Format = "+vl" }, `the array has format "+vl"`},
-		"empty format":    {func(s *arrowfile.Type) { s.Format = "" }, `the array has format ""`},
-		"no child":        {func(s *arrowfile.Type) { s.Children = nil }, "0 children instead of 1"},
-		"unsigned index":  {func(s *arrowfile.Type) { s.Children[0].Children[0].Format = "I" }, `the indices have format "I"`},
-		"text index":      {func(s *arrowfile.Type) { s.Children[0].Format = "u" }, `the indices have format "u"`},
-		"integer value":   {func(s *arrowfile.Type) { s.Children[0].Children[1].Format = "i" }, `the values have format "i"`},
-		"three fields":    {func(s *arrowfile.Type) { s.Children[0].Children = make([]*arrowfile.Type, 3) }, "3 fields instead of 2"},
+		"not a list":   {func(s *arrowfile.Type) { s.Format = "+vl" }, `the array has format "+vl"`},
+		"empty format": {func(s *arrowfile.Type) { s.Format = "" }, `the array has format ""`},
+		"no child":     {func(s *arrowfile.Type) { s.Children = nil }, "0 children instead of 1"},
+		"unsigned index": {func(s *arrowfile.Type) { s.Children[0].Children[0].Format = "I" },
+			`the indices have format "I"`},
+		"text index":    {func(s *arrowfile.Type) { s.Children[0].Format = "u" }, `the indices have format "u"`},
+		"integer value": {func(s *arrowfile.Type) { s.Children[0].Children[1].Format = "i" }, `the values have format "i"`},
+		"three fields": {func(s *arrowfile.Type) { s.Children[0].Children = make([]*arrowfile.Type, 3) },
+			"3 fields instead of 2"},
 		"dictionary":      {func(s *arrowfile.Type) { s.Children[0].Children[0].Dictionary = true }, "without dictionary"},
 		"list dictionary": {func(s *arrowfile.Type) { s.Dictionary = true }, "without dictionary"},
 	} {
@@ -131,7 +133,8 @@ func TestNullsAreNamedByTheirRow(t *testing.T) {
 	}{
 		"row":   {func(list, _, _, _ *arrayNode) { list.buffers[0] = bitmap("101") }, "row 1 is null"},
 		"entry": {func(_, entry, _, _ *arrayNode) { entry.buffers[0] = bitmap("110") }, "row 2 holds an entry that is null"},
-		"index": {func(_, _, indices, _ *arrayNode) { indices.buffers[0] = bitmap("101") }, "row 0 holds a column that is null"},
+		"index": {func(_, _, indices, _ *arrayNode) { indices.buffers[0] = bitmap("101") },
+			"row 0 holds a column that is null"},
 		"value": {func(_, _, _, values *arrayNode) { values.buffers[0] = bitmap("110") }, "row 2 holds a value that is null"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +169,8 @@ func TestNullsOutsideOfASliceDoNotMatter(t *testing.T) {
 
 func TestBitmapsAreReadAtTheOffsetsOfAllLevels(t *testing.T) {
 	schema, list := pairs()
-	list.length, list.buffers = 1, pointers(nil, &[]int32{1, 2}[0]) // entry 1 of the struct, 2 of its fields, 3 of the buffers
+	// entry 1 of the struct, 2 of its fields, 3 of the buffers
+	list.length, list.buffers = 1, pointers(nil, &[]int32{1, 2}[0])
 	entry := list.children[0]
 	entry.offset, entry.length = 1, 2
 	for _, column := range entry.children {

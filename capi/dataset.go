@@ -27,6 +27,7 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 	// Whatever happens, both structs end up released; after a success there is nothing left for this to do.
 	defer discardArrow(schema, array)
 	return guard("dsstne_dataset_open", err, func(c *call) error {
+		notNull(c, out, "out")
 		o := optionsIn(c, optionText, options.ReadDataset)
 		return open(c, out, here, func() (object, error) {
 			m, err := openMatrix(schema, array, o.Columns, o.Check)
@@ -40,6 +41,7 @@ func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_data
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_dataset_open_file", err, func(c *call) error {
 		file := c.requiredText(path, "path")
+		notNull(c, out, "out")
 		o := optionsIn(c, optionText, options.ReadDataset)
 		return open(c, out, here, func() (object, error) {
 			m, err := arrowfile.Open(file, o.Columns, o.Check)

@@ -25,7 +25,8 @@ func describeLibrary() ([]byte, error) {
 			backends = append(backends, backend.Name())
 		}
 	}
-	build := jsonObject{"go": runtime.Version(), "compiler": C.DSSTNE_COMPILER, "target": runtime.GOOS + "/" + runtime.GOARCH}
+	target := runtime.GOOS + "/" + runtime.GOARCH
+	build := jsonObject{"go": runtime.Version(), "compiler": C.DSSTNE_COMPILER, "target": target}
 	if commit != "" {
 		build["commit"] = commit
 	}

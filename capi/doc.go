@@ -13,9 +13,9 @@
 //		})
 //	}
 //
-// guard turns a panic into DSSTNE_INTERNAL. call reads the arguments and keeps the first error. with takes the handle for
-// the length of the call. hop moves a call that fans out to a plain goroutine. include/dsstne.h is part of every cgo
-// preamble, so an export that differs from it does not compile.
+// guard turns a panic into DSSTNE_INTERNAL. call reads the arguments and keeps the first error. with takes the handle
+// for the length of the call. hop moves a call that fans out to a plain goroutine. include/dsstne.h is part of every
+// cgo preamble, so an export that differs from it does not compile.
 package main
 
 // #cgo CFLAGS: -I${SRCDIR}/../include

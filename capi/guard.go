@@ -23,8 +23,9 @@ func guard(name string, out *C.dsstne_error, body func(*call) error) (status C.d
 	return report(out, body(&call{name: name}))
 }
 
-// hop runs body on a goroutine of its own and waits for it. The goroutine that C called is locked to its thread, and each
-// hand-off between it and another goroutine costs a switch of threads; after one hop a call that fans out pays none.
+// hop runs body on a goroutine of its own and waits for it. The goroutine that C called is locked to its thread, and
+// each hand-off between it and another goroutine costs a switch of threads; after one hop a call that fans out pays
+// none.
 func hop(body func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- here(body) }()

@@ -172,7 +172,7 @@ func (t *handleTable) close(handle uint64, k kind, call string) error {
 	closed := false
 	defer func() { t.leaveClose(handle, closed) }()
 	err = o.close()
-	closed = fault.KindOf(err) != fault.Busy // whoever is not busy has let go of everything, and may have something to tell
+	closed = fault.KindOf(err) != fault.Busy // any other error comes from an object that has let go of everything
 	return err
 }
 

@@ -141,7 +141,8 @@ func rankingIn(c *call, items *C.const_int32, n C.int64_t, text *C.const_char,
 	return optionsIn(c, text, func(s []byte) (options.Ranking, error) { return read(s, listed) })
 }
 
-// predicting runs body for the chosen rows of the bound datasets; nil chooses all of them, and then n must be their number.
+// predicting runs body for the chosen rows of the bound datasets; nil chooses all of them, and then n must be their
+// number.
 func predicting(c *call, handle C.dsstne_predictor, chosen []int64, n int64, body func(*predictor) error) error {
 	return with(c, handle, reading, func(p *predictor) error {
 		if bound := p.Rows(); chosen == nil && bound >= 0 && n != bound {

@@ -64,7 +64,8 @@ func (b *batch) read(offset, metadataSize, size int64) error {
 	if size < 0 || size > b.reader.size-b.first {
 		return damaged("its arrays have %d bytes from byte %d on, in a file of %d bytes", size, b.first, b.reader.size)
 	}
-	// The size of the flatbuffer stands in front of it, and before that 4 bytes of ones, which versions before 0.15 did not write.
+	// The size of the flatbuffer stands in front of it, and before that 4 bytes of ones, which versions before 0.15 did
+	// not write.
 	prefix := 4
 	if len(metadata) >= 8 && binary.LittleEndian.Uint32(metadata) == 0xffffffff {
 		prefix = 8
@@ -101,8 +102,9 @@ func (b *batch) readHeader(header table) error {
 	case header.outside:
 		return damaged("its metadata are not whole")
 	case compressed:
-		return fault.New(fault.Unsupported, "it is compressed, which a mapped file must not be; write it without compression "+
-			`(in pyarrow: ipc.new_file, or feather.write_feather with compression="uncompressed")`)
+		return fault.New(fault.Unsupported,
+			"it is compressed, which a mapped file must not be; write it without compression "+
+				`(in pyarrow: ipc.new_file, or feather.write_feather with compression="uncompressed")`)
 	case len(b.lengths) != wantNodes || len(b.buffers) != wantBuffers:
 		return damaged("it has %d arrays with %d buffers instead of %d with %d", len(b.lengths), len(b.buffers), wantNodes,
 			wantBuffers)

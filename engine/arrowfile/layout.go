@@ -9,8 +9,8 @@ import (
 )
 
 // Accepted names the types that are matrices.
-const Accepted = "a matrix is list<struct<index, value>> or list<index>, list or large_list, with index int32 or int64 " +
-	"(in a file also uint32) and value float32 or float64"
+const Accepted = "a matrix is list<struct<index, value>> or list<index>, list or large_list, " +
+	"with index int32 or int64 (in a file also uint32) and value float32 or float64"
 
 // Type is the type of an Arrow array. Format is that of the Arrow C data interface.
 type Type struct {

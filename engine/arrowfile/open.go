@@ -1,10 +1,10 @@
-// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2) by mapping the file into memory:
-// no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
+// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2) by mapping the file into
+// memory: no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
 //
 // The file has one column, list<struct<index, value>> or list<index>, and is not compressed. Each of its record batches
 // becomes a piece of a csr.Blocks. The package reads the metadata that say where the arrays are (flatbuffers, see
-// https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go would copy the arrays, and it panics or asks for any
-// amount of memory if a file is damaged.
+// https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go would copy the arrays, and it panics or asks for
+// any amount of memory if a file is damaged.
 package arrowfile
 
 import (
@@ -25,15 +25,15 @@ const magic = "ARROW1"
 // The end of a file is the size of the footer (int32) and the magic.
 const ending = 4 + len(magic)
 
-// maxMetadata is the size of the largest footer, or metadata of a record batch, that is read. A footer of this size lists
-// 700,000 record batches.
+// maxMetadata is the size of the largest footer, or metadata of a record batch, that is read. A footer of this size
+// lists 700,000 record batches.
 const maxMetadata = 16 << 20
 
-// Open maps a file and checks every entry. Closing the matrix ends the mapping. columns is the number of columns, which the
-// file does not say.
+// Open maps a file and checks every entry. Closing the matrix ends the mapping. columns is the number of columns, which
+// the file does not say.
 //
-// A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that are
-// not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.
+// A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that
+// are not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.
 func Open(path string, columns int64, check csr.ValidateOptions) (*csr.Blocks, error) {
 	opened, size, err := file.Open(path, path)
 	if err != nil {

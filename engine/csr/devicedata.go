@@ -11,7 +11,8 @@ import (
 // deviceBlock is about how many entries a block of DeviceData has.
 const deviceBlock = 1 << 20
 
-// DeviceData describes the columns first .. end of a source as a device keeps them; scaled: with what Reader.Scaling needs.
+// DeviceData describes the columns first .. end of a source as a device keeps them; scaled: with what Reader.Scaling
+// needs.
 func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 	whole := first == 0 && end == s.Columns()
 	statistics := s.Statistics()

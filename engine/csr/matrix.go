@@ -43,8 +43,8 @@ type Matrix struct {
 	statistics Statistics // the number of entries and their size as New saw them; Validate adds the others
 }
 
-// New makes a matrix of parts and checks what can be checked without reading every entry: counts, lengths, and the first
-// and the last offset. The matrix must be validated before it is used. On failure Release has not been called.
+// New makes a matrix of parts and checks what can be checked without reading every entry: counts, lengths, and the
+// first and the last offset. The matrix must be validated before it is used. On failure Release has not been called.
 func New(p Parts) (*Matrix, error) {
 	if p.Columns < 1 || p.Columns > math.MaxInt32 {
 		return nil, fault.New(fault.InvalidArgument, "a matrix has 1 to %d columns, not %d", math.MaxInt32, p.Columns)
@@ -131,8 +131,8 @@ func address[A, B any](a []A, b []B) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(b))
 }
 
-// RowLength is the number of stored entries of row i, 0 <= i < Rows. A row whose offsets are not valid has none; one whose
-// offsets cannot be read has 1, so that callers that pass over empty rows read it and get the error.
+// RowLength is the number of stored entries of row i, 0 <= i < Rows. A row whose offsets are not valid has none; one
+// whose offsets cannot be read has 1, so that callers that pass over empty rows read it and get the error.
 func (m *Matrix) RowLength(i int64) int64 {
 	if !m.parts.Mapped {
 		return m.length(i)

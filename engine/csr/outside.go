@@ -13,8 +13,8 @@ func (o outside) Error() string {
 }
 
 // FirstOutside finds the first entry, by row and then column, that is not in low .. high, after duplicates are summed;
-// NaN is outside of every range. It passes over rows that have become unreadable, and those after them in a block: reading
-// them reports the error. It reads on all processors; which entry is the first does not depend on them.
+// NaN is outside of every range. It passes over rows that have become unreadable, and those after them in a block:
+// reading them reports the error. It reads on all processors; which entry is the first does not depend on them.
 func FirstOutside(s Source, low, high float64) (row, column int64, value float64, found bool) {
 	statistics := s.Statistics()
 	if statistics.within(low, high) {

@@ -33,10 +33,10 @@ func (m *Matrix) Read(rows []int64, dst *Entries) error {
 	})
 }
 
-// AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an entry
-// only says that a column is there, counted once), zeros dropped, values rounded to float32.
-// The bits of a sum do not depend on the order in which duplicates are stored. Everything is checked again, in a private
-// copy: fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure dst is as it was.
+// AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an
+// entry only says that a column is there, counted once), zeros dropped, values rounded to float32. The bits of a sum do
+// not depend on the order in which duplicates are stored. Everything is checked again, in a private copy:
+// fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure dst is as it was.
 func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	if row < 0 || row >= m.rows {
 		return fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, m.rows)
@@ -47,7 +47,8 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	}
 	at, n := len(dst.Indices), int(end-begin)
 	if dst.limit > 0 && at+n >= dst.limit {
-		return fault.New(fault.InvalidData, "row %d grew while it was read: the matrix must not be changed while it is in use",
+		return fault.New(fault.InvalidData,
+			"row %d grew while it was read: the matrix must not be changed while it is in use",
 			m.parts.firstRow+row)
 	}
 	dst.Indices = slices.Grow(dst.Indices, n)[:at+n]
@@ -75,8 +76,9 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 		if i := firstNotFinite(values[:kept]); i >= 0 {
 			column := indices[i]
 			dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
-			return fault.New(fault.InvalidData, "row %d, column %d: the sum of the values stored there is too large for float32; "+
-				"scale the values down", m.parts.firstRow+row, column)
+			return fault.New(fault.InvalidData,
+				"row %d, column %d: the sum of the values stored there is too large for float32; "+
+					"scale the values down", m.parts.firstRow+row, column)
 		}
 	}
 	return nil
@@ -142,7 +144,8 @@ func firstNotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(v float32) bool { return v-v != 0 })
 }
 
-// sortRow sorts by column and merges duplicates, by adding them or by keeping one; it returns how many entries are left.
+// sortRow sorts by column and merges duplicates, by adding them or by keeping one; it returns how many entries are
+// left.
 func (e *Entries) sortRow(indices []int32, values []float32, sum bool) int {
 	// The value is part of the key, so equal rows give equal bits however they are stored.
 	e.keys = slices.Grow(e.keys[:0], len(indices))

@@ -6,9 +6,9 @@ import (
 	"dsstne/kernels"
 )
 
-// Shard fills out with the entries of a batch whose items are from first up to end; items are counted from first there. Sums
-// of rows stay those of whole rows. Entries by item are shared with the batch, the others are copied, into out's slices if
-// they are large enough; the time grows with the batch's rows and with the entries in the range.
+// Shard fills out with the entries of a batch whose items are from first up to end; items are counted from first there.
+// Sums of rows stay those of whole rows. Entries by item are shared with the batch, the others are copied, into out's
+// slices if they are large enough; the time grows with the batch's rows and with the entries in the range.
 func Shard(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
 	ShardRows(batch, first, end, out)
 	shardItems(batch, int32(first), int32(end), out)
@@ -46,8 +46,8 @@ func shardItems(batch *kernels.SparseBatch, first, end int32, out *kernels.Spars
 	out.ItemRows, out.ItemValues = batch.ItemRows[entries:last], batch.ItemValues[entries:last]
 }
 
-// PartOf fills out with rows first up to end of a batch, which are counted from first there. Entries by row are shared with the
-// batch, those by item are copied, into out's slices if they are large enough.
+// PartOf fills out with rows first up to end of a batch, which are counted from first there. Entries by row are shared
+// with the batch, those by item are copied, into out's slices if they are large enough.
 func PartOf(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
 	from, to := batch.Offsets[first], batch.Offsets[end]
 	out.Columns, out.RowSum = batch.Columns, batch.RowSum[first:end]

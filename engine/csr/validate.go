@@ -135,9 +135,9 @@ func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int
 	return -1
 }
 
-// extremes are the smallest and the largest of some values, if all are finite and fit into float32. The bits of a number that
-// is not negative, and the complement of the others' but for the sign, are in the order of the numbers; as integers they are
-// compared without branches.
+// extremes are the smallest and the largest of some values, if all are finite and fit into float32. The bits of a
+// number that is not negative, and the complement of the others' but for the sign, are in the order of the numbers; as
+// integers they are compared without branches.
 func extremes[V float32 | float64](values []V) (low, high V, fine bool) {
 	switch values := any(values).(type) {
 	case []float32:
@@ -172,7 +172,8 @@ func fits(value float64, allow bool) bool {
 	return allow && (math.IsNaN(value) || math.IsInf(value, 0))
 }
 
-// largest is the smallest number that float32 rounds to infinity: the largest finite one plus half a unit in its last place.
+// largest is the smallest number that float32 rounds to infinity: the largest finite one plus half a unit in its last
+// place.
 const largest = 0x1.ffffffp127
 
 // stored reads entry i for an error message.

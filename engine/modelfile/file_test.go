@@ -193,7 +193,8 @@ func TestEveryTruncationIsFound(t *testing.T) {
 
 func TestATruncatedFileSaysHowMuchIsThere(t *testing.T) {
 	file := wideFile(t)
-	requireUnreadable(t, file[:20000], fault.CorruptFile, "file ends after 20,000 of "+fault.Grouped(int64(len(file)))+" bytes",
+	requireUnreadable(t, file[:20000], fault.CorruptFile,
+		"file ends after 20,000 of "+fault.Grouped(int64(len(file)))+" bytes",
 		"was the copy interrupted?")
 }
 

@@ -49,7 +49,8 @@ func foreign(start []byte, size int64) error {
 	if size < lengthBytes {
 		return fault.New(fault.CorruptFile, "not a dsstne model file: it ends after %d bytes; was a copy interrupted?", size)
 	}
-	return fault.New(fault.CorruptFile, "not a dsstne model file: it begins with the bytes % x", start[:min(len(start), 8)])
+	return fault.New(fault.CorruptFile,
+		"not a dsstne model file: it begins with the bytes % x", start[:min(len(start), 8)])
 }
 
 // foreignTensors is about a sound safetensors file without our metadata.
@@ -60,8 +61,9 @@ func foreignTensors(h *header) error {
 				"another program has rewritten it", h.metadata[keyFormat], formatName)
 		}
 	}
-	return fault.New(fault.CorruptFile, "not a dsstne model file, but safetensors of another program: there is no network "+
-		"definition in its metadata")
+	return fault.New(fault.CorruptFile,
+		"not a dsstne model file, but safetensors of another program: there is no network "+
+			"definition in its metadata")
 }
 
 // beginsLikeModel tells whether the bytes after the header length are those of a model, as far as there are any.
@@ -90,7 +92,8 @@ func headerLength(start []byte, size int64) (int64, error) {
 		return 0, fault.New(fault.CorruptFile, "the length of the header (bytes 0 to 8) is damaged: it says %d, at most %s "+
 			"bytes are allowed", length, fault.Grouped(headerLimit))
 	}
-	return 0, fault.New(fault.CorruptFile, "file ends after %s bytes, within its header of %s bytes; was the copy interrupted?",
+	return 0, fault.New(fault.CorruptFile,
+		"file ends after %s bytes, within its header of %s bytes; was the copy interrupted?",
 		fault.Grouped(size), fault.Grouped(int64(length)))
 }
 

@@ -15,8 +15,8 @@ import (
 	"dsstne/internal/fault"
 )
 
-// The file: 8 bytes header length (little-endian), the header (JSON, padded with spaces to a multiple of 8), the data of all
-// tensors without gaps, of which the last is the digests. docs/model-file.md is the full description.
+// The file: 8 bytes header length (little-endian), the header (JSON, padded with spaces to a multiple of 8), the data
+// of all tensors without gaps, of which the last is the digests. docs/model-file.md is the full description.
 const (
 	formatName = "dsstne.model"
 	// Save writes the oldest version that a reader of the file must have: 1 for a network, 2 for other definitions. Open
@@ -142,8 +142,8 @@ func quote(b *bytes.Buffer, text string) {
 	b.Truncate(b.Len() - 1)  // the line end that Encode adds
 }
 
-// overlaps visits the parts of tensors that lie in bytes from .. to of the data, in order. begin and end count within the
-// tensor. Entries are ordered and without gaps.
+// overlaps visits the parts of tensors that lie in bytes from .. to of the data, in order. begin and end count within
+// the tensor. Entries are ordered and without gaps.
 func overlaps(entries []Entry, from, to int64, visit func(i int, begin, end int64) error) error {
 	first := sort.Search(len(entries), func(i int) bool { return entries[i].end > from })
 	for i := first; i < len(entries) && entries[i].begin < to; i++ {

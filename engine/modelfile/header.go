@@ -29,8 +29,8 @@ var elementSizes = map[string]int64{
 	"U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,
 }
 
-// parseHeader reads the JSON of any safetensors file, strictly: no name twice, sizes that agree, no gaps. Its errors say
-// what is wrong but not with which file.
+// parseHeader reads the JSON of any safetensors file, strictly: no name twice, sizes that agree, no gaps. Its errors
+// say what is wrong but not with which file.
 func parseHeader(text []byte) (*header, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("it is not UTF-8 text")

@@ -32,8 +32,8 @@ type diskFile interface {
 	Close() error
 }
 
-// replaceFile lets write fill a file beside path and puts it in the place of path once it is on the disk. Whatever fails
-// before that, the old file is as it was and the new one is gone.
+// replaceFile lets write fill a file beside path and puts it in the place of path once it is on the disk. Whatever
+// fails before that, the old file is as it was and the new one is gone.
 //
 // The new file has the mode of the old one, or what the umask leaves. Its name is that of the old one between a dot and
 // ".saving-" with a random number: a process that is killed leaves it behind, and it may be deleted.
@@ -92,8 +92,9 @@ func replaceFile(d disk, path string, write func(io.Writer) error) error {
 	}
 	renamed = true
 	if err := d.SyncFolder(folder); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
-		return fault.From(fault.IO, file.Errno(err), "%s is written and whole, but may be lost if the power fails now: the folder "+
-			"%s could not be brought to the disk", path, folder)
+		return fault.From(fault.IO, file.Errno(err),
+			"%s is written and whole, but may be lost if the power fails now: the folder "+
+				"%s could not be brought to the disk", path, folder)
 	}
 	return nil
 }

@@ -11,10 +11,12 @@ import (
 	"dsstne/internal/parallel"
 )
 
-// Save writes a model file with up to threads goroutines (0: as many as the process may use). The old file, if there is one,
-// stays whole until the new one is on the disk, and stays as it is if anything fails; a link is followed to the file it names.
+// Save writes a model file with up to threads goroutines (0: as many as the process may use). The old file, if there is
+// one, stays whole until the new one is on the disk, and stays as it is if anything fails; a link is followed to the
+// file it names.
 //
-// It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is: such a file could not be loaded.
+// It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is: such a file could not be
+// loaded.
 func Save(path string, c *Content, threads int) error {
 	return save(systemDisk{}, path, c, threads, standardBlock)
 }

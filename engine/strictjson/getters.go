@@ -60,8 +60,8 @@ func (o *Object) Float(key string, fallback float64, allowed Range) float64 {
 	})
 }
 
-// Float32 is Float for numbers that are kept in 32 bits: the rounded number must be in the range too, and a number other
-// than zero must not become zero.
+// Float32 is Float for numbers that are kept in 32 bits: the rounded number must be in the range too, and a number
+// other than zero must not become zero.
 func (o *Object) Float32(key string, fallback float32, allowed Range) float32 {
 	v := o.take(key)
 	if v == nil {

@@ -12,7 +12,8 @@ import (
 func numbered(literal string) string { return `{"n": ` + literal + `}` }
 
 func TestIntTakesWholeNumbersHoweverWritten(t *testing.T) {
-	for literal, want := range map[string]int64{"512": 512, "512.0": 512, "5.12e2": 512, "51200e-2": 512, "-3": -3, "-0": 0,
+	for literal, want := range map[string]int64{"512": 512, "512.0": 512, "5.12e2": 512, "51200e-2": 512,
+		"-3": -3, "-0": 0,
 		"0.0e99": 0, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64,
 		"9007199254740993.0": 9007199254740993, "1e18": 1e18, "0.5E+1": 5} {
 		t.Run(literal, func(t *testing.T) {
@@ -24,7 +25,8 @@ func TestIntTakesWholeNumbersHoweverWritten(t *testing.T) {
 }
 
 func TestIntRefusesWhatIsNotWholeOrTooLarge(t *testing.T) {
-	for _, literal := range []string{"512.5", "1e-1", "9223372036854775808", "1e19", "1e999999999", "1e9999999999999999999",
+	for _, literal := range []string{"512.5", "1e-1", "9223372036854775808", "1e19", "1e999999999",
+		"1e9999999999999999999",
 		"1e-9223372036854775808", "1.5e-9223372036854775808", "123e-3", "0.1"} {
 		t.Run(literal, func(t *testing.T) {
 			got := refused(t, numbered(literal), func(o *Object) { o.Int("n", 7, Any) })
@@ -96,8 +98,9 @@ func TestFloatTakesTheBoundsThatBelongToItsRange(t *testing.T) {
 
 func TestFloat32RefusesWhatRoundingTakesOutOfTheRange(t *testing.T) {
 	for literal, want := range map[string]string{
-		"0.9999999999": "options: n is 0.9999999999; as a 32-bit number that is 1, and it must be a number from 0 to less than 1",
-		"1e-60":        "options: n is 1e-60; as a 32-bit number that is 0, and it must be a number from 0 to less than 1",
+		"0.9999999999": "options: n is 0.9999999999; " +
+			"as a 32-bit number that is 1, and it must be a number from 0 to less than 1",
+		"1e-60": "options: n is 1e-60; as a 32-bit number that is 0, and it must be a number from 0 to less than 1",
 	} {
 		t.Run(literal, func(t *testing.T) {
 			require.Equal(t, want, refused(t, numbered(literal), func(o *Object) { o.Float32("n", 0, Fraction) }))

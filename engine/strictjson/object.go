@@ -64,8 +64,8 @@ func (o *Object) RefuseOthers(what string, keys ...string) {
 	}
 }
 
-// Fail reports an error of the caller's own at a key of this object, or at the object itself if key is empty. The message,
-// which follows fmt.Sprintf, comes after the path: Fail("size", "is %d; the data has %d columns", a, b).
+// Fail reports an error of the caller's own at a key of this object, or at the object itself if key is empty. The
+// message, which follows fmt.Sprintf, comes after the path: Fail("size", "is %d; the data has %d columns", a, b).
 func (o *Object) Fail(key, format string, args ...any) { o.report.fail(o.at(key), format, args...) }
 
 // FailAt is Fail for element i of the list at a key.
@@ -76,11 +76,11 @@ func (o *Object) FailAt(key string, i int, format string, args ...any) {
 // Err is the first error so far, without looking for unknown and missing keys.
 func (o *Object) Err() error { return o.report.first }
 
-// Done returns the first error of the whole document, or else reports the first key, in this object or those read from it,
-// that no getter asked for, and then the first required key that is missing.
+// Done returns the first error of the whole document, or else reports the first key, in this object or those read from
+// it, that no getter asked for, and then the first required key that is missing.
 func (o *Object) Done() error {
-	// In this order: after a wrong value the caller may not have asked for everything, and a key is often missing because it
-	// is there under another name.
+	// In this order: after a wrong value the caller may not have asked for everything, and a key is often missing because
+	// it is there under another name.
 	if o.report.first == nil {
 		o.checkUnknown()
 	}

@@ -59,7 +59,8 @@ func TestNumbersThatAreNotFiniteGetAHint(t *testing.T) {
 }
 
 func TestOtherTypesThanAnObjectAreRefused(t *testing.T) {
-	for text, what := range map[string]string{"[1]": "a list", "3": "a number", `"x"`: "a string", "true": "true or false", "null": "null"} {
+	for text, what := range map[string]string{"[1]": "a list", "3": "a number", `"x"`: "a string", "true": "true or false",
+		"null": "null"} {
 		t.Run(text, func(t *testing.T) {
 			require.Equal(t, "options: the text is "+what+`; it must be an object, as in {"key": 1}`, unreadable(t, text))
 		})
@@ -91,7 +92,9 @@ func TestNestingUpToTheLimitIsRead(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"a": 1e5, "b": [true, null, {"c": "d"}]}`, `{"a": -0.0}`, `{"a": 1, "a": 2}`, `[`, `{"n": 1e-9223372036854775808}`} {
+	for _, seed := range []string{`{}`, `{"a": 1e5, "b": [true, null, {"c": "d"}]}`, `{"a": -0.0}`,
+		`{"a": 1, "a": 2}`, `[`,
+		`{"n": 1e-9223372036854775808}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

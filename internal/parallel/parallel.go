@@ -1,4 +1,5 @@
-// Package parallel divides work among goroutines that turn panics into errors: one in a goroutine would end the process.
+// Package parallel divides work among goroutines that turn panics into errors: one in a goroutine would end the
+// process.
 package parallel
 
 import (
