@@ -8,50 +8,65 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"dsstne/engine/options"
 	"dsstne/internal/fault"
 )
 
-// textIn copies a text of the caller; null is the empty text.
-func textIn(text *C.const_char, name string) (string, error) {
+// call is a call of an export while its arguments are read: err is the first error, and what is read after it is empty.
+// with and open return err instead of running anything.
+type call struct {
+	name string
+	err  error
+}
+
+// fail keeps the first error, which is fault.InvalidArgument.
+func (c *call) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fault.New(fault.InvalidArgument, format, args...)
+	}
+}
+
+// textIn copies a string of the caller; null is the empty string.
+func (c *call) textIn(text *C.const_char, name string) string {
 	if text == nil {
-		return "", nil
+		return ""
 	}
 	s := C.GoString((*C.char)(text))
 	if !utf8.ValidString(s) {
-		return "", fault.New(fault.InvalidArgument, "%s is not valid UTF-8", name)
+		c.fail("%s is not valid UTF-8", name)
 	}
-	return s, nil
+	return s
+}
+
+// requiredText is textIn for a string that may be neither null nor empty.
+func (c *call) requiredText(text *C.const_char, name string) string {
+	notNull(c, text, name)
+	s := c.textIn(text, name)
+	if s == "" {
+		c.fail("%s is empty", name)
+	}
+	return s
 }
 
 // optionsIn reads JSON options; null means all defaults.
-func optionsIn[T any](text *C.const_char, read func([]byte) (T, error)) (o T, err error) {
-	s, err := textIn(text, "options")
+func optionsIn[T any](c *call, text *C.const_char, read func([]byte) (T, error)) T {
+	o, err := read([]byte(c.textIn(text, "options")))
+	if c.err == nil {
+		c.err = err
+	}
+	return o
+}
+
+// textOut writes what describe returns and a NUL to a buffer of *length bytes if it fits, and always the size it needs
+// to *length.
+func (c *call) textOut(buffer *C.char, length *C.size_t, describe func() ([]byte, error)) error {
+	notNull(c, length, "len")
+	if c.err != nil {
+		return c.err
+	}
+	text, err := describe()
 	if err != nil {
-		return o, err
+		return err
 	}
-	return read([]byte(s))
-}
-
-// rankingIn reads the JSON options of a call that ranks some items.
-func rankingIn(text *C.const_char, items []int32, read func([]byte, []int32) (options.Ranking, error)) (options.Ranking, error) {
-	return optionsIn(text, func(s []byte) (options.Ranking, error) { return read(s, items) })
-}
-
-// requiredText is textIn for a text that may be neither null nor empty.
-func requiredText(text *C.const_char, name string) (string, error) {
-	if text == nil {
-		return "", isNull(name)
-	}
-	s, err := textIn(text, name)
-	if err == nil && s == "" {
-		err = fault.New(fault.InvalidArgument, "%s is empty", name)
-	}
-	return s, err
-}
-
-// textOut writes text and its NUL to a buffer of *length bytes if it fits, and always the size it needs to *length.
-func textOut(text []byte, buffer *C.char, length *C.size_t) {
 	needed := C.size_t(len(text)) + 1
 	if buffer != nil && *length >= needed {
 		dst := unsafe.Slice((*byte)(unsafe.Pointer(buffer)), needed)
@@ -59,61 +74,50 @@ func textOut(text []byte, buffer *C.char, length *C.size_t) {
 		dst[len(text)] = 0
 	}
 	*length = needed
+	return nil
 }
 
 // notNull refuses a null pointer that a call needs.
-func notNull[T any](pointer *T, name string) error {
+func notNull[T any](c *call, pointer *T, name string) {
 	if pointer == nil {
-		return isNull(name)
+		c.fail("%s is null", name)
 	}
-	return nil
-}
-
-func isNull(name string) error { return fault.New(fault.InvalidArgument, "%s is null", name) }
-
-// first returns the first error of a list of checks.
-func first(checks ...error) error {
-	for _, err := range checks {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // slice views n elements of the caller's memory. A null pointer is a nil slice, and then n must be 0.
-func slice[T any](pointer *T, n int64, name, countName string) ([]T, error) {
+func slice[T any](c *call, pointer *T, n int64, name, countName string) []T {
 	switch {
 	case n < 0:
-		return nil, fault.New(fault.InvalidArgument, "%s is %d", countName, n)
+		c.fail("%s is %d", countName, n)
 	case pointer == nil && n > 0:
-		return nil, fault.New(fault.InvalidArgument, "%s is null but %s is %d", name, countName, n)
-	case pointer == nil:
-		return nil, nil
+		c.fail("%s is null but %s is %d", name, countName, n)
 	case n > math.MaxInt64/int64(unsafe.Sizeof(*pointer)):
-		return nil, fault.New(fault.InvalidArgument, "%s is %d, more than memory can hold", countName, n)
+		c.fail("%s is %d, more than memory can hold", countName, n)
+	case pointer != nil:
+		return unsafe.Slice(pointer, n)
 	}
-	return unsafe.Slice(pointer, n), nil
+	return nil
 }
 
 // optionalSlice is slice for an argument whose null stands for a meaning of its own, with any n.
-func optionalSlice[T any](pointer *T, n int64, countName string) ([]T, error) {
+func optionalSlice[T any](c *call, pointer *T, n int64, countName string) []T {
 	if pointer == nil && n > 0 {
-		return nil, nil
+		return nil
 	}
-	return slice(pointer, n, "", countName)
+	return slice(c, pointer, n, "", countName)
 }
 
 // table views n rows of width elements each.
-func table[T any](pointer *T, n, width int64, name, countName, widthName string) ([]T, error) {
-	if n < 0 || width < 0 {
-		return nil, fault.New(fault.InvalidArgument, "%s is %d and %s is %d", countName, n, widthName, width)
+func table[T any](c *call, pointer *T, n, width int64, name, countName, widthName string) []T {
+	switch {
+	case n < 0 || width < 0:
+		c.fail("%s is %d and %s is %d", countName, n, widthName, width)
+	case width > 0 && n > math.MaxInt64/width:
+		c.fail("%s x %s is %d x %d, more than memory can hold", countName, widthName, n, width)
+	default:
+		return slice(c, pointer, n*width, name, countName+" x "+widthName)
 	}
-	if width > 0 && n > math.MaxInt64/width {
-		return nil, fault.New(fault.InvalidArgument, "%s x %s is %d x %d, more than memory can hold",
-			countName, widthName, n, width)
-	}
-	return slice(pointer, n*width, name, countName+" x "+widthName)
+	return nil
 }
 
 // structOut copies filled to the caller's struct, as far as its struct_size, the first field of both, covers.
@@ -128,15 +132,14 @@ func structOut[T any](dst, filled *T, size C.uint32_t) {
 	copy(to[sizeField:], from[sizeField:])
 }
 
-// checkStruct refuses an out-struct that is null or whose struct_size was not set.
-func checkStruct(size *C.uint32_t, name string) error {
+// checkStruct refuses an out-struct that is null or whose struct_size, its first field, was not set.
+func checkStruct[T any](c *call, out *T, name string) {
 	const smallest = 8
-	switch {
-	case size == nil:
-		return isNull(name)
-	case *size < smallest:
-		return fault.New(fault.InvalidArgument, "%s.struct_size is %d; set it to the size of the struct before the call",
-			name, *size)
+	notNull(c, out, name)
+	if out == nil {
+		return
 	}
-	return nil
+	if size := *(*C.uint32_t)(unsafe.Pointer(out)); size < smallest {
+		c.fail("%s.struct_size is %d; set it to the size of the struct before the call", name, size)
+	}
 }

@@ -3,17 +3,12 @@ package main
 import (
 	"unsafe"
 
+	"dsstne/engine/arrowfile"
+	"dsstne/engine/csr"
 	"dsstne/internal/fault"
 )
 
-// schemaNode and arrayNode are copies of the structs of the Arrow C Data Interface. Each field is read from the caller's
-// struct once, so what was checked is what is used.
-type schemaNode struct {
-	format     string
-	dictionary bool
-	children   []*schemaNode
-}
-
+// arrayNode is a copy of a struct ArrowArray.
 type arrayNode struct {
 	length, nullCount, offset int64
 	buffers                   []unsafe.Pointer
@@ -31,96 +26,38 @@ const (
 // maxLength is beyond the address space of any machine, and small enough that no size computed from it overflows.
 const maxLength = 1 << 44
 
-// matrixLayout says which of the accepted types an array has, and where its parts are. values is nil for a list of indices.
+// matrixLayout is the type of a matrix and its arrays. values is nil for a list of indices.
 type matrixLayout struct {
-	longOffsets bool // 64-bit offsets
-	longIndices bool
-	doubles     bool // 64-bit values
-	list        *arrayNode
-	entry       *arrayNode // the struct; nil for a list of indices
-	indices     *arrayNode
-	values      *arrayNode
+	arrowfile.Layout
+	list, entry, indices, values *arrayNode // entry is the struct, and without one an array as long as the indices
 }
 
-const accepted = "a matrix is list<struct<index, value>> or list<index>, with index int32 or int64 and value float32 or float64"
-
-// layoutOf checks that an array is a matrix by its type, and that it is what Arrow says an array of that type is, as far as
-// can be seen without reading the entries. What it lets pass cannot trip the import.
-func layoutOf(schema *schemaNode, array *arrayNode) (*matrixLayout, error) {
-	layout, err := typeOf(schema)
+// layoutOf checks that an array is a matrix by its type, and that its structs say what Arrow asks of that type, as far
+// as that shows without reading the entries.
+func layoutOf(schema *arrowfile.Type, array *arrayNode) (*matrixLayout, error) {
+	layout, err := arrowfile.LayoutOf(schema, "il")
 	if err != nil {
 		return nil, err
 	}
-	layout.list = array
 	if err := checkNode(array, "the list", 2, 1); err != nil {
 		return nil, err
 	}
-	child := array.children[0]
-	if layout.entry != nil {
-		if err := checkNode(child, "the struct", 1, 2); err != nil {
+	l := &matrixLayout{Layout: layout, list: array, indices: array.children[0]}
+	l.entry = &arrayNode{length: l.indices.length, buffers: []unsafe.Pointer{nil}}
+	if l.Pairs {
+		l.entry = array.children[0]
+		if err := checkNode(l.entry, "the struct", 1, 2); err != nil {
 			return nil, err
 		}
-		layout.entry, layout.indices, layout.values = child, child.children[0], child.children[1]
-	} else {
-		layout.indices = child
+		l.indices, l.values = l.entry.children[0], l.entry.children[1]
+		if err := l.checkColumn(l.values, "the value array"); err != nil {
+			return nil, err
+		}
 	}
-	if err := checkColumn(layout.indices, layout.entry, "the index array"); err != nil {
+	if err := l.checkColumn(l.indices, "the index array"); err != nil {
 		return nil, err
 	}
-	if layout.values != nil {
-		if err := checkColumn(layout.values, layout.entry, "the value array"); err != nil {
-			return nil, err
-		}
-	}
-	return layout, layout.checkRows()
-}
-
-// typeOf reads the format strings; entry and values of the result are not nil where the type has them.
-func typeOf(schema *schemaNode) (*matrixLayout, error) {
-	layout := new(matrixLayout)
-	switch schema.format {
-	case "+l":
-	case "+L":
-		layout.longOffsets = true
-	default:
-		return nil, fault.New(fault.InvalidData, "the array has format %q: %s", schema.format, accepted)
-	}
-	if len(schema.children) != 1 {
-		return nil, fault.New(fault.InvalidData, "the list type has %d children instead of 1", len(schema.children))
-	}
-	index := schema.children[0]
-	if index.format == "+s" {
-		if len(index.children) != 2 {
-			return nil, fault.New(fault.InvalidData, "the struct type has %d fields instead of 2: %s", len(index.children), accepted)
-		}
-		value := index.children[1]
-		switch value.format {
-		case "f":
-		case "g":
-			layout.doubles = true
-		default:
-			return nil, fault.New(fault.InvalidData, "the values have format %q: %s", value.format, accepted)
-		}
-		if value.dictionary || len(value.children) != 0 {
-			return nil, fault.New(fault.InvalidData, "the values must be plain numbers, without dictionary or children")
-		}
-		layout.entry, layout.values = new(arrayNode), new(arrayNode)
-		if index.dictionary {
-			return nil, fault.New(fault.InvalidData, "the struct type must not have a dictionary")
-		}
-		index = index.children[0]
-	}
-	switch index.format {
-	case "i":
-	case "l":
-		layout.longIndices = true
-	default:
-		return nil, fault.New(fault.InvalidData, "the indices have format %q: %s", index.format, accepted)
-	}
-	if index.dictionary || len(index.children) != 0 || schema.dictionary {
-		return nil, fault.New(fault.InvalidData, "the indices must be plain numbers, without dictionary or children")
-	}
-	return layout, nil
+	return l, l.checkRows()
 }
 
 // checkNode checks the counts of one array.
@@ -144,19 +81,19 @@ func checkNode(a *arrayNode, what string, buffers, children int) error {
 	return nil
 }
 
-// checkColumn checks the indices or the values, which must be as long as the struct they are a field of, if any.
-func checkColumn(a, parent *arrayNode, what string) error {
+// checkColumn checks the indices or the values, which are at least as long as the struct they are a field of.
+func (l *matrixLayout) checkColumn(a *arrayNode, what string) error {
 	if err := checkNode(a, what, 2, 0); err != nil {
 		return err
 	}
-	if parent != nil && a.length < parent.offset+parent.length {
+	if a.length < l.entry.offset+l.entry.length {
 		return fault.New(fault.InvalidData, "%s has length %d, but the struct around it has offset %d and length %d",
-			what, a.length, parent.offset, parent.length)
+			what, a.length, l.entry.offset, l.entry.length)
 	}
 	return nil
 }
 
-// checkRows checks the first and the last offset and refuses nulls in all that lies between them.
+// checkRows checks the first and the last offset and refuses nulls in everything between them.
 func (l *matrixLayout) checkRows() error {
 	if l.list.length == 0 {
 		return nil
@@ -164,39 +101,63 @@ func (l *matrixLayout) checkRows() error {
 	if row, null := firstNull(l.list.buffers[0], l.list.offset, l.list.length); null {
 		return fault.New(fault.InvalidData, "row %d is null; use an empty row instead", row)
 	}
-	entries, what := l.indices.length, "indices"
-	if l.entry != nil {
-		entries, what = l.entry.length, "entries"
-	}
 	first, last := l.offset(0), l.offset(l.list.length)
-	if first < 0 || last < first || last > entries {
-		return fault.New(fault.InvalidData, "row offsets run from %d to %d, but there are %d %s", first, last, entries, what)
+	if first < 0 || last < first || last > l.entry.length {
+		return fault.New(fault.InvalidData, "row offsets run from %d to %d, but there are %d entries", first, last,
+			l.entry.length)
 	}
-	shift := int64(0)
-	if l.entry != nil {
-		shift = l.entry.offset
-		if i, null := firstNull(l.entry.buffers[0], l.entry.offset+first, last-first); null {
-			return fault.New(fault.InvalidData, "row %d holds an entry that is null; leave it out", l.rowOf(first+i))
+	for _, part := range []struct {
+		array *arrayNode
+		first int64
+		null  string
+	}{
+		{l.entry, first, "an entry that is null; leave it out"},
+		{l.indices, l.entry.offset + first, "a column that is null; leave the entry out"},
+		{l.values, l.entry.offset + first, "a value that is null; leave the entry out"},
+	} {
+		if part.array == nil {
+			continue
 		}
-	}
-	if i, null := firstNull(l.indices.buffers[0], l.indices.offset+shift+first, last-first); null {
-		return fault.New(fault.InvalidData, "row %d holds a column that is null; leave the entry out", l.rowOf(first+i))
-	}
-	if l.values == nil {
-		return nil
-	}
-	if i, null := firstNull(l.values.buffers[0], l.values.offset+shift+first, last-first); null {
-		return fault.New(fault.InvalidData, "row %d holds a value that is null; leave the entry out", l.rowOf(first+i))
+		if i, null := firstNull(part.array.buffers[0], part.array.offset+part.first, last-first); null {
+			return fault.New(fault.InvalidData, "row %d holds %s", l.rowOf(first+i), part.null)
+		}
 	}
 	return nil
 }
 
+// parts points at the arrays of the matrix; its row offsets are where Arrow Go shows them.
+func (l *matrixLayout) parts(offsets unsafe.Pointer) csr.Parts {
+	field := func(a *arrayNode, long bool) unsafe.Pointer {
+		if a == nil || a.buffers[1] == nil {
+			return nil
+		}
+		return unsafe.Add(a.buffers[1], (a.offset+l.entry.offset)*width(long))
+	}
+	return l.Parts(l.list.length+1, l.entry.length, offsets, field(l.indices, l.LongIndices), field(l.values, l.Doubles))
+}
+
+// offsets is the place of the first row offset, nil if a list without rows has none.
+func (l *matrixLayout) offsets() unsafe.Pointer {
+	if l.list.length == 0 {
+		return l.list.buffers[1]
+	}
+	return unsafe.Add(l.list.buffers[1], l.list.offset*width(l.LongOffsets))
+}
+
 // offset reads the row offset of row i, 0 <= i <= length.
 func (l *matrixLayout) offset(i int64) int64 {
-	if l.longOffsets {
-		return *(*int64)(unsafe.Add(l.list.buffers[1], (l.list.offset+i)*8))
+	at := unsafe.Add(l.offsets(), i*width(l.LongOffsets))
+	if l.LongOffsets {
+		return *(*int64)(at)
 	}
-	return int64(*(*int32)(unsafe.Add(l.list.buffers[1], (l.list.offset+i)*4)))
+	return int64(*(*int32)(at))
+}
+
+func width(long bool) int64 {
+	if long {
+		return 8
+	}
+	return 4
 }
 
 // rowOf finds the row of an entry, for an error message.

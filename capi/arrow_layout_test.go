@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"dsstne/engine/arrowfile"
 	"dsstne/internal/fault"
 )
 
 // pairs is the schema and the array of list<struct<int32, float32>> with the rows [(1, 0.5), (2, 1)], [], [(0, 2)].
-func pairs() (*schemaNode, *arrayNode) {
-	schema := &schemaNode{format: "+l", children: []*schemaNode{
-		{format: "+s", children: []*schemaNode{{format: "i"}, {format: "f"}}},
+func pairs() (*arrowfile.Type, *arrayNode) {
+	schema := &arrowfile.Type{Format: "+l", Children: []*arrowfile.Type{
+		{Format: "+s", Children: []*arrowfile.Type{{Format: "i"}, {Format: "f"}}},
 	}}
 	array := &arrayNode{length: 3, buffers: pointers(nil, &[]int32{0, 2, 2, 3}[0]), children: []*arrayNode{
 		{length: 3, buffers: pointers(nil), children: []*arrayNode{
@@ -24,8 +25,8 @@ func pairs() (*schemaNode, *arrayNode) {
 }
 
 // bare is the schema and the array of large_list<int64> with the rows [1, 2], [].
-func bare() (*schemaNode, *arrayNode) {
-	schema := &schemaNode{format: "+L", children: []*schemaNode{{format: "l"}}}
+func bare() (*arrowfile.Type, *arrayNode) {
+	schema := &arrowfile.Type{Format: "+L", Children: []*arrowfile.Type{{Format: "l"}}}
 	offsets, indices := []int64{0, 2, 2}, []int64{1, 2}
 	array := &arrayNode{length: 2, buffers: []unsafe.Pointer{nil, unsafe.Pointer(&offsets[0])}, children: []*arrayNode{
 		{length: 2, buffers: []unsafe.Pointer{nil, unsafe.Pointer(&indices[0])}},
@@ -53,31 +54,33 @@ func bitmap(text string) unsafe.Pointer {
 func TestAListOfPairsIsAMatrix(t *testing.T) {
 	layout, err := layoutOf(pairs())
 	require.NoError(t, err)
-	require.Equal(t, []bool{false, false, false, true}, []bool{layout.longOffsets, layout.longIndices, layout.doubles,
-		layout.entry != nil && layout.values != nil})
+	require.Equal(t, []bool{false, false, false, true}, []bool{layout.LongOffsets, layout.LongIndices, layout.Doubles,
+		layout.Pairs && layout.values != nil})
 }
 
 func TestALargeListOfIndicesIsAMatrix(t *testing.T) {
 	layout, err := layoutOf(bare())
 	require.NoError(t, err)
-	require.Equal(t, []bool{true, true, true}, []bool{layout.longOffsets, layout.longIndices,
-		layout.entry == nil && layout.values == nil})
+	require.Equal(t, []bool{true, true, true}, []bool{layout.LongOffsets, layout.LongIndices,
+		!layout.Pairs && layout.values == nil})
 }
 
 func TestOtherTypesAreRefusedByName(t *testing.T) {
 	for name, change := range map[string]struct {
-		change func(*schemaNode)
+		change func(*arrowfile.Type)
 		want   string
 	}{
-		"not a list":      {func(s *schemaNode) { s.format = "+vl" }, `the array has format "+vl"`},
-		"empty format":    {func(s *schemaNode) { s.format = "" }, `the array has format ""`},
-		"no child":        {func(s *schemaNode) { s.children = nil }, "0 children instead of 1"},
-		"unsigned index":  {func(s *schemaNode) { s.children[0].children[0].format = "I" }, `the indices have format "I"`},
-		"text index":      {func(s *schemaNode) { s.children[0].format = "u" }, `the indices have format "u"`},
-		"integer value":   {func(s *schemaNode) { s.children[0].children[1].format = "i" }, `the values have format "i"`},
-		"three fields":    {func(s *schemaNode) { s.children[0].children = make([]*schemaNode, 3) }, "3 fields instead of 2"},
-		"dictionary":      {func(s *schemaNode) { s.children[0].children[0].dictionary = true }, "without dictionary"},
-		"list dictionary": {func(s *schemaNode) { s.dictionary = true }, "without dictionary"},
+		"not a list":   {func(s *arrowfile.Type) { s.Format = "+vl" }, `the array has format "+vl"`},
+		"empty format": {func(s *arrowfile.Type) { s.Format = "" }, `the array has format ""`},
+		"no child":     {func(s *arrowfile.Type) { s.Children = nil }, "0 children instead of 1"},
+		"unsigned index": {func(s *arrowfile.Type) { s.Children[0].Children[0].Format = "I" },
+			`the indices have format "I"`},
+		"text index":    {func(s *arrowfile.Type) { s.Children[0].Format = "u" }, `the indices have format "u"`},
+		"integer value": {func(s *arrowfile.Type) { s.Children[0].Children[1].Format = "i" }, `the values have format "i"`},
+		"three fields": {func(s *arrowfile.Type) { s.Children[0].Children = make([]*arrowfile.Type, 3) },
+			"3 fields instead of 2"},
+		"dictionary":      {func(s *arrowfile.Type) { s.Children[0].Children[0].Dictionary = true }, "without dictionary"},
+		"list dictionary": {func(s *arrowfile.Type) { s.Dictionary = true }, "without dictionary"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			schema, array := pairs()
@@ -130,7 +133,8 @@ func TestNullsAreNamedByTheirRow(t *testing.T) {
 	}{
 		"row":   {func(list, _, _, _ *arrayNode) { list.buffers[0] = bitmap("101") }, "row 1 is null"},
 		"entry": {func(_, entry, _, _ *arrayNode) { entry.buffers[0] = bitmap("110") }, "row 2 holds an entry that is null"},
-		"index": {func(_, _, indices, _ *arrayNode) { indices.buffers[0] = bitmap("101") }, "row 0 holds a column that is null"},
+		"index": {func(_, _, indices, _ *arrayNode) { indices.buffers[0] = bitmap("101") },
+			"row 0 holds a column that is null"},
 		"value": {func(_, _, _, values *arrayNode) { values.buffers[0] = bitmap("110") }, "row 2 holds a value that is null"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +169,8 @@ func TestNullsOutsideOfASliceDoNotMatter(t *testing.T) {
 
 func TestBitmapsAreReadAtTheOffsetsOfAllLevels(t *testing.T) {
 	schema, list := pairs()
-	list.length, list.buffers = 1, pointers(nil, &[]int32{1, 2}[0]) // entry 1 of the struct, 2 of its fields, 3 of the buffers
+	// entry 1 of the struct, 2 of its fields, 3 of the buffers
+	list.length, list.buffers = 1, pointers(nil, &[]int32{1, 2}[0])
 	entry := list.children[0]
 	entry.offset, entry.length = 1, 2
 	for _, column := range entry.children {

@@ -4,8 +4,6 @@ package main
 import "C"
 
 import (
-	"unsafe"
-
 	"dsstne/engine/arrowfile"
 	"dsstne/engine/csr"
 	"dsstne/engine/options"
@@ -28,45 +26,28 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 	out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
 	// Whatever happens, both structs end up released; after a success there is nothing left for this to do.
 	defer discardArrow(schema, array)
-	return guard("dsstne_dataset_open", err, func() error {
-		if err := notNull(out, "out"); err != nil {
-			return err
-		}
-		o, err := optionsIn(optionText, options.ReadDataset)
-		if err != nil {
-			return err
-		}
-		return openDataset(out, func() (matrix, error) { return openMatrix(schema, array, o.Columns, o.Check) })
+	return guard("dsstne_dataset_open", err, func(c *call) error {
+		notNull(c, out, "out")
+		o := optionsIn(c, optionText, options.ReadDataset)
+		return open(c, out, here, func() (object, error) {
+			m, err := openMatrix(schema, array, o.Columns, o.Check)
+			return &dataset{m}, err
+		})
 	})
 }
 
 //export dsstne_dataset_open_file
-func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_dataset_open_file", err, func() error {
-		file, err := requiredText(path, "path")
-		if err := first(err, notNull(out, "out")); err != nil {
-			return err
-		}
-		o, err := optionsIn(optionText, options.ReadDataset)
-		if err != nil {
-			return err
-		}
-		return openDataset(out, func() (matrix, error) { return arrowfile.Open(file, o.Columns, o.Check) })
+func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_dataset,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_open_file", err, func(c *call) error {
+		file := c.requiredText(path, "path")
+		notNull(c, out, "out")
+		o := optionsIn(c, optionText, options.ReadDataset)
+		return open(c, out, here, func() (object, error) {
+			m, err := arrowfile.Open(file, o.Columns, o.Check)
+			return &dataset{m}, err
+		})
 	})
-}
-
-// openDataset opens a matrix and gives it a handle.
-func openDataset(out *C.dsstne_dataset, open func() (matrix, error)) error {
-	var opened matrix
-	err := here(func() (err error) {
-		opened, err = open()
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	*out = C.dsstne_dataset(handles.add(&dataset{opened}))
-	return nil
 }
 
 // openMatrix takes over the array and checks every entry.
@@ -82,20 +63,17 @@ func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, column
 			_ = matrix.Close() // nobody uses it yet, so nothing refuses
 		}
 	}()
-	if err := matrix.Validate(check); err != nil {
-		return nil, err
-	}
-	valid = true
-	return matrix, nil
+	err = matrix.Validate(check)
+	valid = err == nil
+	return matrix, err
 }
 
 //export dsstne_dataset_get_info
-func dsstne_dataset_get_info(handle C.dsstne_dataset, info *C.dsstne_dataset_info, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_dataset_get_info", err, func() error {
-		if err := checkStruct((*C.uint32_t)(unsafe.Pointer(info)), "info"); err != nil {
-			return err
-		}
-		return with(uint64(handle), "dataset", "dsstne_dataset_get_info", sharing, func(d *dataset) error {
+func dsstne_dataset_get_info(handle C.dsstne_dataset, info *C.dsstne_dataset_info,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_get_info", err, func(c *call) error {
+		checkStruct(c, info, "info")
+		return with(c, handle, sharing, func(d *dataset) error {
 			layout, statistics := d.Layout(), d.Statistics()
 			structOut(info, &C.dsstne_dataset_info{
 				index_bits:  C.uint32_t(layout.IndexBits),
@@ -118,7 +96,7 @@ func dsstne_dataset_get_info(handle C.dsstne_dataset, info *C.dsstne_dataset_inf
 
 //export dsstne_dataset_close
 func dsstne_dataset_close(handle C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_dataset_close", err, func() error {
-		return handles.close(uint64(handle), "dataset", "dsstne_dataset_close", datasetKind)
+	return guard("dsstne_dataset_close", err, func(c *call) error {
+		return handles.close(uint64(handle), datasetKind, c.name)
 	})
 }

@@ -5,16 +5,17 @@
 //
 //	//export dsstne_model_save
 //	func dsstne_model_save(model C.dsstne_model, path, options *C.const_char, err *C.dsstne_error) C.dsstne_status {
-//		return guard("dsstne_model_save", err, func() error {
-//			... read the arguments ...
-//			return with(model, "model", "dsstne_model_save", sharing, func(m *model.Model) error {
-//				return hop(func() error { return m.Save(...) })
+//		return guard("dsstne_model_save", err, func(c *call) error {
+//			file := c.requiredText(path, "path")
+//			return with(c, model, sharing, func(m *modelObject) error {
+//				return hop(func() error { return m.Save(file, ...) })
 //			})
 //		})
 //	}
 //
-// guard turns a panic into DSSTNE_INTERNAL, with takes the handle for the length of the call, and hop moves a call that fans
-// out to a plain goroutine. include/dsstne.h is part of every cgo preamble, so an export that differs from it does not compile.
+// guard turns a panic into DSSTNE_INTERNAL. call reads the arguments and keeps the first error. with takes the handle
+// for the length of the call. hop moves a call that fans out to a plain goroutine. include/dsstne.h is part of every
+// cgo preamble, so an export that differs from it does not compile.
 package main
 
 // #cgo CFLAGS: -I${SRCDIR}/../include

@@ -13,18 +13,19 @@ import (
 
 // guard runs the body of the export called name, writes its error to out and returns its status. A panic in the body
 // becomes DSSTNE_INTERNAL: nothing may unwind into C.
-func guard(name string, out *C.dsstne_error, body func() error) (status C.dsstne_status) {
+func guard(name string, out *C.dsstne_error, body func(*call) error) (status C.dsstne_status) {
 	defer func() {
 		if p := recover(); p != nil {
 			status = report(out, fault.Wrap(defect(p), "%s", name))
 		}
 	}()
 	enterExport(name)
-	return report(out, body())
+	return report(out, body(&call{name: name}))
 }
 
-// hop runs body on a goroutine of its own and waits for it. The goroutine that C called is locked to its thread, and each
-// hand-off between it and another goroutine costs a switch of threads; after one hop a call that fans out pays none.
+// hop runs body on a goroutine of its own and waits for it. The goroutine that C called is locked to its thread, and
+// each hand-off between it and another goroutine costs a switch of threads; after one hop a call that fans out pays
+// none.
 func hop(body func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- here(body) }()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"sync"
 
 	"dsstne/internal/fault"
@@ -94,17 +95,13 @@ func (t *handleTable) find(handle uint64, name string, allowed ...kind) (*slot, 
 	generation := uint32(handle >> slotBits & lastGeneration)
 	stored := kind(handle >> (slotBits + generationBits))
 	if handle == 0 {
-		return nil, fault.New(fault.InvalidHandle, "%s is 0, which is no handle", name)
+		return nil, fault.New(fault.InvalidHandle, "%s is 0, which is not a handle", name)
 	}
 	if number >= uint64(len(t.slots)) || generation == 0 || generation > t.slots[number].generation ||
 		stored < datasetKind || stored > predictorKind {
 		return nil, fault.New(fault.InvalidHandle, "%s is %#x, which was never a handle", name, handle)
 	}
-	fits := false
-	for _, k := range allowed {
-		fits = fits || k == stored
-	}
-	if !fits {
+	if !slices.Contains(allowed, stored) {
 		return nil, fault.New(fault.InvalidHandle, "%s is the handle of a %v", name, stored)
 	}
 	s := &t.slots[number]
@@ -167,29 +164,29 @@ func (t *handleTable) leave(handle uint64, how use, poison string) {
 }
 
 // close closes the object and, unless it refuses, retires its handle.
-func (t *handleTable) close(handle uint64, name, call string, k kind) error {
-	o, err := t.enterClose(handle, name, call, k)
+func (t *handleTable) close(handle uint64, k kind, call string) error {
+	o, err := t.enterClose(handle, k, call)
 	if err != nil {
 		return err
 	}
 	closed := false
 	defer func() { t.leaveClose(handle, closed) }()
 	err = o.close()
-	closed = fault.KindOf(err) != fault.Busy // whoever is not busy has let go of everything, and may have something to tell
+	closed = fault.KindOf(err) != fault.Busy // any other error comes from an object that has let go of everything
 	return err
 }
 
-func (t *handleTable) enterClose(handle uint64, name, call string, k kind) (object, error) {
+func (t *handleTable) enterClose(handle uint64, k kind, call string) (object, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, err := t.find(handle, name, k)
+	s, err := t.find(handle, k.String(), k)
 	switch {
 	case err != nil:
 		return nil, err
 	case s.alone != "":
-		return nil, fault.New(fault.Busy, "%s cannot be closed: %s is still running", name, s.alone)
+		return nil, fault.New(fault.Busy, "%s cannot be closed: %s is still running", k, s.alone)
 	case s.sharers > 0:
-		return nil, fault.New(fault.Busy, "%s cannot be closed: another call uses it", name)
+		return nil, fault.New(fault.Busy, "%s cannot be closed: another call uses it", k)
 	}
 	s.alone, s.closing = call, true
 	number := handle & (1<<slotBits - 1)
@@ -215,9 +212,18 @@ func (t *handleTable) leaveClose(handle uint64, closed bool) {
 }
 
 // with runs body with the object of a handle for the length of one call.
-func with[T object](handle uint64, name, call string, how use, body func(T) error) error {
+func with[T object, Handle ~uint64](c *call, handle Handle, how use, body func(T) error) error {
 	var none T
-	o, err := handles.enter(handle, name, call, how, none.kind())
+	return withNamed(c, handle, none.kind().String(), how, body)
+}
+
+// withNamed is with for a handle that came in a parameter of another name than its kind.
+func withNamed[T object, Handle ~uint64](c *call, handle Handle, name string, how use, body func(T) error) error {
+	if c.err != nil {
+		return c.err
+	}
+	var none T
+	o, err := handles.enter(uint64(handle), name, c.name, how, none.kind())
 	if err != nil {
 		return err
 	}
@@ -226,7 +232,7 @@ func with[T object](handle uint64, name, call string, how use, body func(T) erro
 		if how != changing {
 			poison = ""
 		}
-		handles.leave(handle, how, poison)
+		handles.leave(uint64(handle), how, poison)
 	}()
 	enterCall()
 	err = body(o.(T))
@@ -235,4 +241,19 @@ func with[T object](handle uint64, name, call string, how use, body func(T) erro
 		poison = err.Error()
 	}
 	return err
+}
+
+// open makes an object and gives it a handle; run is here or hop.
+func open[Handle ~uint64](c *call, out *Handle, run func(func() error) error, create func() (object, error)) error {
+	notNull(c, out, "out")
+	if c.err != nil {
+		return c.err
+	}
+	return run(func() error {
+		o, err := create()
+		if err == nil {
+			*out = Handle(handles.add(o))
+		}
+		return err
+	})
 }

@@ -35,7 +35,7 @@ func requireKind(t *testing.T, want fault.Kind, words string, err error) {
 func TestAHandleOfAClosedObjectStaysInvalidWhenItsSlotIsUsedAgain(t *testing.T) {
 	table := newHandleTable()
 	first := table.add(&thing{of: modelKind})
-	require.NoError(t, table.close(first, "model", "close", modelKind))
+	require.NoError(t, table.close(first, modelKind, "close"))
 	second := table.add(&thing{of: modelKind})
 	require.Equal(t, uint32(first), uint32(second), "the slot is used again")
 	_, err := table.enter(first, "model", "call", reading, modelKind)
@@ -56,7 +56,7 @@ func TestNumbersThatWereNeverHandlesAreInvalid(t *testing.T) {
 		requireKind(t, fault.InvalidHandle, "", err)
 	}
 	_, err := table.enter(0, "model", "call", reading, modelKind)
-	requireKind(t, fault.InvalidHandle, "model is 0, which is no handle", err)
+	requireKind(t, fault.InvalidHandle, "model is 0, which is not a handle", err)
 }
 
 func TestAHandleWithForgedKindIsInvalid(t *testing.T) {
@@ -72,7 +72,7 @@ func TestASlotWhoseGenerationsAreUsedUpIsNotUsedAgain(t *testing.T) {
 	table.free = []uint32{0}
 	last := table.add(&thing{of: modelKind})
 	require.Equal(t, uint32(0), uint32(last))
-	require.NoError(t, table.close(last, "model", "close", modelKind))
+	require.NoError(t, table.close(last, modelKind, "close"))
 	require.Equal(t, uint32(1), uint32(table.add(&thing{of: modelKind})))
 }
 
@@ -109,7 +109,7 @@ func TestABusyObjectIsNotClosed(t *testing.T) {
 		handle := table.add(&thing{of: modelKind})
 		_, err := table.enter(handle, "model", "dsstne_model_save", how, modelKind)
 		require.NoError(t, err)
-		requireKind(t, fault.Busy, "cannot be closed", table.close(handle, "model", "close", modelKind))
+		requireKind(t, fault.Busy, "cannot be closed", table.close(handle, modelKind, "close"))
 	}
 }
 
@@ -117,9 +117,9 @@ func TestAnObjectThatRefusesToCloseKeepsItsHandle(t *testing.T) {
 	table := newHandleTable()
 	object := &thing{of: modelKind, refuse: fault.New(fault.Busy, "a trainer uses it")}
 	handle := table.add(object)
-	requireKind(t, fault.Busy, "a trainer uses it", table.close(handle, "model", "close", modelKind))
+	requireKind(t, fault.Busy, "a trainer uses it", table.close(handle, modelKind, "close"))
 	object.refuse = nil
-	require.NoError(t, table.close(handle, "model", "close", modelKind))
+	require.NoError(t, table.close(handle, modelKind, "close"))
 }
 
 func TestACloseWaitsForWatchers(t *testing.T) {
@@ -128,7 +128,7 @@ func TestACloseWaitsForWatchers(t *testing.T) {
 	_, err := table.enter(handle, "trainer", "progress", watching, trainerKind)
 	require.NoError(t, err)
 	closed := make(chan error)
-	go func() { closed <- table.close(handle, "trainer", "close", trainerKind) }()
+	go func() { closed <- table.close(handle, trainerKind, "close") }()
 	select {
 	case <-closed:
 		t.Fatal("closed under a watcher")
@@ -141,28 +141,28 @@ func TestACloseWaitsForWatchers(t *testing.T) {
 func TestAPanicInAChangingCallPoisonsTheHandleAndNoOther(t *testing.T) {
 	handle, other := handles.add(&thing{of: modelKind}), handles.add(&thing{of: modelKind})
 	require.Panics(t, func() {
-		_ = with(handle, "model", "call", changing, func(*thing) error { panic("a defect") })
+		_ = with(&call{name: "call"}, handle, changing, func(*thing) error { panic("a defect") })
 	})
 	nothing := func(*thing) error { return nil }
-	requireKind(t, fault.Internal, "only closed", with(handle, "model", "call", reading, nothing))
-	require.NoError(t, with(handle, "model", "call", watching, nothing))
-	require.NoError(t, with(other, "model", "call", reading, nothing))
-	require.NoError(t, handles.close(handle, "model", "close", modelKind))
+	requireKind(t, fault.Internal, "only closed", with(&call{name: "call"}, handle, reading, nothing))
+	require.NoError(t, with(&call{name: "call"}, handle, watching, nothing))
+	require.NoError(t, with(&call{name: "call"}, other, reading, nothing))
+	require.NoError(t, handles.close(handle, modelKind, "close"))
 }
 
 func TestAPanicInAReadingCallLeavesTheHandleUsable(t *testing.T) {
 	handle := handles.add(&thing{of: modelKind})
 	require.Panics(t, func() {
-		_ = with(handle, "model", "call", reading, func(*thing) error { panic("a defect") })
+		_ = with(&call{name: "call"}, handle, reading, func(*thing) error { panic("a defect") })
 	})
-	require.NoError(t, with(handle, "model", "call", changing, func(*thing) error { return nil }))
+	require.NoError(t, with(&call{name: "call"}, handle, changing, func(*thing) error { return nil }))
 }
 
 func TestAnInternalErrorOfAChangingCallPoisonsTheHandle(t *testing.T) {
 	handle := handles.add(&thing{of: modelKind})
 	failing := func(*thing) error { return hop(func() error { panic("a defect") }) }
-	requireKind(t, fault.Internal, "a defect", with(handle, "model", "call", changing, failing))
-	requireKind(t, fault.Internal, "a defect", with(handle, "model", "call", changing, failing))
+	requireKind(t, fault.Internal, "a defect", with(&call{name: "call"}, handle, changing, failing))
+	requireKind(t, fault.Internal, "a defect", with(&call{name: "call"}, handle, changing, failing))
 }
 
 func TestManyThreadsOpenUseAndCloseWithoutHarm(t *testing.T) {
@@ -177,7 +177,7 @@ func TestManyThreadsOpenUseAndCloseWithoutHarm(t *testing.T) {
 				if _, err := table.enter(handle, "model", "call", changing, modelKind); err == nil {
 					table.leave(handle, changing, "")
 				}
-				if err := table.close(handle, "model", "close", modelKind); err != nil {
+				if err := table.close(handle, modelKind, "close"); err != nil {
 					t.Error(err)
 				}
 			}

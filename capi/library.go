@@ -4,7 +4,6 @@ package main
 import "C"
 
 import (
-	"fmt"
 	"sync"
 
 	"dsstne/engine/devices"
@@ -29,12 +28,12 @@ func dsstne_version() *C.const_char { return (*C.const_char)(versionText()) }
 
 //export dsstne_configure
 func dsstne_configure(optionText *C.const_char, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_configure", err, func() error {
-		o, err := optionsIn(optionText, func(text []byte) (options.Library, error) {
+	return guard("dsstne_configure", err, func(c *call) error {
+		o := optionsIn(c, optionText, func(text []byte) (options.Library, error) {
 			return options.ReadLibrary(text, readInjection)
 		})
-		if err != nil {
-			return err
+		if c.err != nil {
+			return c.err
 		}
 		if o.KeepDevices != nil {
 			devices.KeepIdle(*o.KeepDevices)
@@ -48,23 +47,15 @@ func dsstne_configure(optionText *C.const_char, err *C.dsstne_error) C.dsstne_st
 
 //export dsstne_describe
 func dsstne_describe(buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_describe", err, func() error {
-		if err := notNull(length, "len"); err != nil {
-			return err
-		}
-		text, err := describeLibrary()
-		if err != nil {
-			return err
-		}
-		textOut(text, buf, length)
-		return nil
+	return guard("dsstne_describe", err, func(c *call) error {
+		return c.textOut(buf, length, describeLibrary)
 	})
 }
 
 //export dsstne_cancel
 func dsstne_cancel(handle C.uint64_t, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_cancel", err, func() error {
-		o, err := handles.enter(uint64(handle), "handle", "dsstne_cancel", watching, trainerKind, predictorKind)
+	return guard("dsstne_cancel", err, func(c *call) error {
+		o, err := handles.enter(uint64(handle), "handle", c.name, watching, trainerKind, predictorKind)
 		if err != nil {
 			return err
 		}
@@ -72,9 +63,4 @@ func dsstne_cancel(handle C.uint64_t, err *C.dsstne_error) C.dsstne_status {
 		o.(interface{ Cancel() }).Cancel()
 		return nil
 	})
-}
-
-// abiText is the ABI number as people write it: "1.0".
-func abiText() string {
-	return fmt.Sprintf("%d.%d", uint32(C.DSSTNE_ABI_VERSION)>>16, uint32(C.DSSTNE_ABI_VERSION)&0xffff)
 }

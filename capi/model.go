@@ -16,17 +16,12 @@ func (*modelObject) kind() kind     { return modelKind }
 func (m *modelObject) close() error { return m.Close() }
 
 //export dsstne_model_create
-func dsstne_model_create(definition, optionText *C.const_char, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_create", err, func() error {
-		text, err := requiredText(definition, "definition")
-		if err := first(err, notNull(out, "out")); err != nil {
-			return err
-		}
-		o, err := optionsIn(optionText, options.ReadModel)
-		if err != nil {
-			return err
-		}
-		return openModel(out, func() (*model.Model, error) {
+func dsstne_model_create(definition, optionText *C.const_char, out *C.dsstne_model,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_model_create", err, func(c *call) error {
+		text := c.requiredText(definition, "definition")
+		o := optionsIn(c, optionText, options.ReadModel)
+		return openModel(c, out, func() (*model.Model, error) {
 			form, err := model.ReadForm([]byte(text), o.Sizes)
 			if err != nil {
 				return nil, err
@@ -38,45 +33,27 @@ func dsstne_model_create(definition, optionText *C.const_char, out *C.dsstne_mod
 
 //export dsstne_model_load
 func dsstne_model_load(path, optionText *C.const_char, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_load", err, func() error {
-		file, err := requiredText(path, "path")
-		if err := first(err, notNull(out, "out")); err != nil {
-			return err
-		}
-		threads, err := optionsIn(optionText, options.ReadLoad)
-		if err != nil {
-			return err
-		}
-		return openModel(out, func() (*model.Model, error) { return model.Load(file, threads) })
+	return guard("dsstne_model_load", err, func(c *call) error {
+		file := c.requiredText(path, "path")
+		threads := optionsIn(c, optionText, options.ReadLoad)
+		return openModel(c, out, func() (*model.Model, error) { return model.Load(file, threads) })
 	})
 }
 
 // openModel makes a model on a goroutine of its own and gives it a handle.
-func openModel(out *C.dsstne_model, open func() (*model.Model, error)) error {
-	var m *model.Model
-	err := hop(func() (err error) {
-		m, err = open()
-		return err
+func openModel(c *call, out *C.dsstne_model, create func() (*model.Model, error)) error {
+	return open(c, out, hop, func() (object, error) {
+		m, err := create()
+		return &modelObject{m}, err
 	})
-	if err != nil {
-		return err
-	}
-	*out = C.dsstne_model(handles.add(&modelObject{m}))
-	return nil
 }
 
 //export dsstne_model_save
 func dsstne_model_save(handle C.dsstne_model, path, optionText *C.const_char, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_save", err, func() error {
-		file, err := requiredText(path, "path")
-		if err != nil {
-			return err
-		}
-		attributes, err := optionsIn(optionText, options.ReadAttributes)
-		if err != nil {
-			return err
-		}
-		return with(uint64(handle), "model", "dsstne_model_save", sharing, func(m *modelObject) error {
+	return guard("dsstne_model_save", err, func(c *call) error {
+		file := c.requiredText(path, "path")
+		attributes := optionsIn(c, optionText, options.ReadAttributes)
+		return with(c, handle, sharing, func(m *modelObject) error {
 			return hop(func() error { return m.Save(file, attributes) })
 		})
 	})
@@ -85,16 +62,10 @@ func dsstne_model_save(handle C.dsstne_model, path, optionText *C.const_char, er
 //export dsstne_model_get_tensor
 func dsstne_model_get_tensor(handle C.dsstne_model, name *C.const_char, dst unsafe.Pointer, bytes C.size_t,
 	err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_get_tensor", err, func() error {
-		tensor, err := requiredText(name, "name")
-		if err != nil {
-			return err
-		}
-		memory, err := slice((*byte)(dst), int64(bytes), "dst", "bytes")
-		if err != nil {
-			return err
-		}
-		return with(uint64(handle), "model", "dsstne_model_get_tensor", sharing, func(m *modelObject) error {
+	return guard("dsstne_model_get_tensor", err, func(c *call) error {
+		tensor := c.requiredText(name, "name")
+		memory := slice(c, (*byte)(dst), int64(bytes), "dst", "bytes")
+		return with(c, handle, sharing, func(m *modelObject) error {
 			return hop(func() error { return m.GetTensor(tensor, memory) })
 		})
 	})
@@ -103,16 +74,10 @@ func dsstne_model_get_tensor(handle C.dsstne_model, name *C.const_char, dst unsa
 //export dsstne_model_set_tensor
 func dsstne_model_set_tensor(handle C.dsstne_model, name *C.const_char, src *C.const_void, bytes C.size_t,
 	err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_set_tensor", err, func() error {
-		tensor, err := requiredText(name, "name")
-		if err != nil {
-			return err
-		}
-		memory, err := slice((*byte)(unsafe.Pointer(src)), int64(bytes), "src", "bytes")
-		if err != nil {
-			return err
-		}
-		return with(uint64(handle), "model", "dsstne_model_set_tensor", changing, func(m *modelObject) error {
+	return guard("dsstne_model_set_tensor", err, func(c *call) error {
+		tensor := c.requiredText(name, "name")
+		memory := slice(c, (*byte)(unsafe.Pointer(src)), int64(bytes), "src", "bytes")
+		return with(c, handle, changing, func(m *modelObject) error {
 			return hop(func() error { return m.SetTensor(tensor, memory) })
 		})
 	})
@@ -120,36 +85,24 @@ func dsstne_model_set_tensor(handle C.dsstne_model, name *C.const_char, src *C.c
 
 //export dsstne_model_copy
 func dsstne_model_copy(handle C.dsstne_model, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_copy", err, func() error {
-		if err := notNull(out, "out"); err != nil {
-			return err
-		}
-		return with(uint64(handle), "model", "dsstne_model_copy", sharing, func(m *modelObject) error {
-			return openModel(out, m.Copy)
-		})
+	return guard("dsstne_model_copy", err, func(c *call) error {
+		return with(c, handle, sharing, func(m *modelObject) error { return openModel(c, out, m.Copy) })
 	})
 }
 
 //export dsstne_model_describe
-func dsstne_model_describe(handle C.dsstne_model, buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_describe", err, func() error {
-		if err := notNull(length, "len"); err != nil {
-			return err
-		}
-		return with(uint64(handle), "model", "dsstne_model_describe", watching, func(m *modelObject) error {
-			text, err := describeModel(m.Model)
-			if err != nil {
-				return err
-			}
-			textOut(text, buf, length)
-			return nil
+func dsstne_model_describe(handle C.dsstne_model, buf *C.char, length *C.size_t,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_model_describe", err, func(c *call) error {
+		return with(c, handle, watching, func(m *modelObject) error {
+			return c.textOut(buf, length, func() ([]byte, error) { return describeModel(m.Model) })
 		})
 	})
 }
 
 //export dsstne_model_close
 func dsstne_model_close(handle C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_model_close", err, func() error {
-		return handles.close(uint64(handle), "model", "dsstne_model_close", modelKind)
+	return guard("dsstne_model_close", err, func(c *call) error {
+		return handles.close(uint64(handle), modelKind, c.name)
 	})
 }

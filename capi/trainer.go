@@ -4,8 +4,6 @@ package main
 import "C"
 
 import (
-	"unsafe"
-
 	"dsstne/engine/options"
 	"dsstne/engine/train"
 	"dsstne/internal/fault"
@@ -19,18 +17,13 @@ func (t *trainer) close() error { return t.Close() }
 //export dsstne_trainer_open
 func dsstne_trainer_open(model C.dsstne_model, optionText *C.const_char, out *C.dsstne_trainer,
 	err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_trainer_open", err, func() error {
-		o, err := optionsIn(optionText, options.ReadTrainer)
-		if err := first(err, notNull(out, "out")); err != nil {
-			return err
-		}
-		return with(uint64(model), "model", "dsstne_trainer_open", sharing, func(m *modelObject) error {
-			t, err := train.Open(m.Model, o)
-			if err != nil {
-				return err
-			}
-			*out = C.dsstne_trainer(handles.add(&trainer{t}))
-			return nil
+	return guard("dsstne_trainer_open", err, func(c *call) error {
+		o := optionsIn(c, optionText, options.ReadTrainer)
+		return with(c, model, sharing, func(m *modelObject) error {
+			return open(c, out, here, func() (object, error) {
+				t, err := train.Open(m.Model, o)
+				return &trainer{t}, err
+			})
 		})
 	})
 }
@@ -38,13 +31,10 @@ func dsstne_trainer_open(model C.dsstne_model, optionText *C.const_char, out *C.
 //export dsstne_trainer_bind
 func dsstne_trainer_bind(handle C.dsstne_trainer, layer *C.const_char, data C.dsstne_dataset,
 	err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_trainer_bind", err, func() error {
-		name, err := requiredText(layer, "layer")
-		if err != nil {
-			return err
-		}
-		return with(uint64(handle), "trainer", "dsstne_trainer_bind", changing, func(t *trainer) error {
-			return with(uint64(data), "dataset", "dsstne_trainer_bind", sharing, func(d *dataset) error {
+	return guard("dsstne_trainer_bind", err, func(c *call) error {
+		name := c.requiredText(layer, "layer")
+		return with(c, handle, changing, func(t *trainer) error {
+			return with(c, data, sharing, func(d *dataset) error {
 				return hop(func() error { return t.Bind(name, d.matrix) })
 			})
 		})
@@ -53,31 +43,19 @@ func dsstne_trainer_bind(handle C.dsstne_trainer, layer *C.const_char, data C.ds
 
 //export dsstne_trainer_plan
 func dsstne_trainer_plan(handle C.dsstne_trainer, buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_trainer_plan", err, func() error {
-		if err := notNull(length, "len"); err != nil {
-			return err
-		}
-		return with(uint64(handle), "trainer", "dsstne_trainer_plan", reading, func(t *trainer) error {
-			text, err := t.Plan()
-			if err != nil {
-				return err
-			}
-			textOut(text, buf, length)
-			return nil
-		})
+	return guard("dsstne_trainer_plan", err, func(c *call) error {
+		return with(c, handle, reading, func(t *trainer) error { return c.textOut(buf, length, t.Plan) })
 	})
 }
 
 //export dsstne_trainer_run
 func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds C.double, progress *C.dsstne_progress,
 	err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_trainer_run", err, func() error {
+	return guard("dsstne_trainer_run", err, func(c *call) error {
 		if progress != nil {
-			if err := checkStruct((*C.uint32_t)(unsafe.Pointer(progress)), "progress"); err != nil {
-				return err
-			}
+			checkStruct(c, progress, "progress")
 		}
-		return with(uint64(handle), "trainer", "dsstne_trainer_run", changing, func(t *trainer) error {
+		return with(c, handle, changing, func(t *trainer) error {
 			var p train.Progress
 			err := fanOut(len(t.Ranks), func() (err error) {
 				p, err = t.Run(uint64(maxSteps), float64(maxSeconds))
@@ -93,12 +71,11 @@ func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds
 }
 
 //export dsstne_trainer_progress
-func dsstne_trainer_progress(handle C.dsstne_trainer, progress *C.dsstne_progress, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_trainer_progress", err, func() error {
-		if err := checkStruct((*C.uint32_t)(unsafe.Pointer(progress)), "progress"); err != nil {
-			return err
-		}
-		return with(uint64(handle), "trainer", "dsstne_trainer_progress", watching, func(t *trainer) error {
+func dsstne_trainer_progress(handle C.dsstne_trainer, progress *C.dsstne_progress,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_progress", err, func(c *call) error {
+		checkStruct(c, progress, "progress")
+		return with(c, handle, watching, func(t *trainer) error {
 			progressOut(t.Progress(), progress)
 			return nil
 		})
@@ -129,7 +106,7 @@ func progressOut(p train.Progress, out *C.dsstne_progress) {
 
 //export dsstne_trainer_close
 func dsstne_trainer_close(handle C.dsstne_trainer, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_trainer_close", err, func() error {
-		return handles.close(uint64(handle), "trainer", "dsstne_trainer_close", trainerKind)
+	return guard("dsstne_trainer_close", err, func(c *call) error {
+		return handles.close(uint64(handle), trainerKind, c.name)
 	})
 }

@@ -29,7 +29,7 @@ func (r *reader) pieces(footer table) ([]csr.Parts, error) {
 	for i := range n {
 		b := batch{reader: r}
 		block := at + i*blockSize
-		err := b.read(footer.int64(block), footer.int32(block+8), footer.int64(block+16))
+		err := b.read(footer.integer(block, 8), footer.integer(block+8, 4), footer.integer(block+16, 8))
 		if err == nil {
 			pieces = append(pieces, b.parts())
 			err = b.err
@@ -64,7 +64,8 @@ func (b *batch) read(offset, metadataSize, size int64) error {
 	if size < 0 || size > b.reader.size-b.first {
 		return damaged("its arrays have %d bytes from byte %d on, in a file of %d bytes", size, b.first, b.reader.size)
 	}
-	// The size of the flatbuffer stands in front of it, and before that 4 bytes of ones, which versions before 0.15 did not write.
+	// The size of the flatbuffer stands in front of it, and before that 4 bytes of ones, which versions before 0.15 did
+	// not write.
 	prefix := 4
 	if len(metadata) >= 8 && binary.LittleEndian.Uint32(metadata) == 0xffffffff {
 		prefix = 8
@@ -73,41 +74,43 @@ func (b *batch) read(offset, metadataSize, size int64) error {
 		return damaged("its metadata have %d bytes", len(metadata))
 	}
 	message := rootOf(metadata[prefix:])
-	if kind := message.byte(messageKind); kind != recordBatch || message.outside {
+	if kind := message.number(messageKind, 1); kind != recordBatch || message.outside {
 		return damaged("it is not a record batch")
 	}
 	return b.readHeader(message.table(messageHeader))
 }
 
 func (b *batch) readHeader(header table) error {
-	b.rows = header.long(batchLength)
+	b.rows = header.number(batchLength, 8)
 	nodes, n := header.vector(batchNodes, nodeSize)
 	nulls := int64(0)
 	for i := range n {
-		b.lengths = append(b.lengths, header.int64(nodes+i*nodeSize))
-		if header.int64(nodes+i*nodeSize+8) != 0 {
-			nulls++
-		}
+		b.lengths = append(b.lengths, header.integer(nodes+i*nodeSize, 8))
+		nulls |= header.integer(nodes+i*nodeSize+8, 8)
 	}
 	buffers, n := header.vector(batchBuffers, bufferSize)
 	for i := range n {
-		b.buffers = append(b.buffers, buffer{header.int64(buffers + i*bufferSize), header.int64(buffers + i*bufferSize + 8)})
+		at := buffers + i*bufferSize
+		b.buffers = append(b.buffers, buffer{header.integer(at, 8), header.integer(at+8, 8)})
 	}
 	_, compressed := header.field(batchCompression)
 	wantNodes, wantBuffers := 2, 4 // list and index
-	if b.layout.entries {
+	if b.layout.Pairs {
 		wantNodes, wantBuffers = 4, 7 // and struct, which has one buffer, and value
 	}
 	switch {
 	case header.outside:
 		return damaged("its metadata are not whole")
 	case compressed:
-		return fault.New(fault.Unsupported, "it is compressed, which a mapped file must not be; write it without compression "+
-			`(in pyarrow: ipc.new_file, or feather.write_feather with compression="uncompressed")`)
+		return fault.New(fault.Unsupported,
+			"it is compressed, which a mapped file must not be; write it without compression "+
+				`(in pyarrow: ipc.new_file, or feather.write_feather with compression="uncompressed")`)
 	case len(b.lengths) != wantNodes || len(b.buffers) != wantBuffers:
-		return damaged("it has %d arrays with %d buffers instead of %d with %d", len(b.lengths), len(b.buffers), wantNodes, wantBuffers)
-	case nulls > 0:
-		return fault.New(fault.InvalidData, "it has null rows or entries; leave null entries out, and write empty rows as empty lists")
+		return damaged("it has %d arrays with %d buffers instead of %d with %d", len(b.lengths), len(b.buffers), wantNodes,
+			wantBuffers)
+	case nulls != 0:
+		return fault.New(fault.InvalidData,
+			"it has null rows or entries; leave null entries out, and write empty rows as empty lists")
 	}
 	return b.checkLengths()
 }
@@ -127,51 +130,39 @@ func (b *batch) checkLengths() error {
 
 // parts are the arrays of the batch, where they lie in the mapped file; the batch's err says if one is not inside it.
 func (b *batch) parts() csr.Parts {
-	p := csr.Parts{Columns: b.columns, Unsigned: b.layout.unsigned, Mapped: true}
 	offsets, entries := int64(0), int64(0)
 	if b.rows > 0 {
 		offsets, entries = b.rows+1, b.lengths[1]
 	}
-	// Each array has a buffer that tells which elements are null; those of the list and of numbers have another one behind it.
-	const listAt = 1
-	indexAt := 3
-	if b.layout.entries {
-		indexAt = 4
+	// Each array has a buffer that tells which elements are null; those of the list and of numbers have another one
+	// behind it.
+	listAt, indexAt, valueAt := 1, 3, 0
+	if b.layout.Pairs {
+		indexAt, valueAt = 4, 6
 	}
-	if b.layout.longOffsets {
-		p.Offsets64 = numbers[int64](b, listAt, offsets)
-	} else {
-		p.Offsets32 = numbers[int32](b, listAt, offsets)
-	}
-	if b.layout.longIndices {
-		p.Indices64 = numbers[int64](b, indexAt, entries)
-	} else {
-		p.Indices32 = numbers[int32](b, indexAt, entries)
-	}
-	switch {
-	case b.layout.doubles:
-		p.Values64 = numbers[float64](b, indexAt+2, entries)
-	case b.layout.entries:
-		p.Values32 = numbers[float32](b, indexAt+2, entries)
-	}
+	p := b.layout.Parts(offsets, entries, b.numbers(listAt, offsets, b.layout.LongOffsets),
+		b.numbers(indexAt, entries, b.layout.LongIndices), b.numbers(valueAt, entries, b.layout.Doubles))
+	p.Columns, p.Mapped = b.columns, true
 	return p
 }
 
-// numbers is n numbers of a buffer.
-func numbers[T int32 | int64 | float32 | float64](b *batch, number int, n int64) []T {
-	if n == 0 {
-		return []T{} // not nil: csr.New takes the type from it
+// numbers is the place of a buffer, which must hold n numbers of 32 or 64 bits, or nil.
+func (b *batch) numbers(number int, n int64, long bool) unsafe.Pointer {
+	if n == 0 || number == 0 {
+		return nil
 	}
-	width, at := int64(unsafe.Sizeof(T(0))), b.buffers[number]
+	width, at := int64(4), b.buffers[number]
+	if long {
+		width = 8
+	}
 	switch {
 	case at.offset < 0 || at.size < 0 || at.offset > b.size-at.size || n > at.size/width:
 		b.err = damaged("buffer %d has %d bytes from byte %d on, but is to have %d numbers of %d bytes in %d bytes",
 			number, at.size, at.offset, n, width, b.size)
 	case (b.first+at.offset)%width != 0:
-		b.err = damaged("buffer %d begins at byte %d, which is no multiple of %d", number, b.first+at.offset, width)
+		b.err = damaged("buffer %d begins at byte %d, which is not a multiple of %d", number, b.first+at.offset, width)
+	default:
+		return unsafe.Pointer(&b.memory[b.first+at.offset])
 	}
-	if b.err != nil {
-		return []T{}
-	}
-	return unsafe.Slice((*T)(unsafe.Pointer(&b.memory[b.first+at.offset])), n)
+	return nil
 }

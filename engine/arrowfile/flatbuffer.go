@@ -2,33 +2,27 @@ package arrowfile
 
 import "encoding/binary"
 
-// A flatbuffer is a tree of tables whose fields are found through offsets (https://flatbuffers.dev/internals). In a damaged
-// file any offset may be wrong: a read outside the data gives 0 and sets outside, which callers check once they have read all
-// that they need.
+// A flatbuffer is a tree of tables whose fields are found through offsets (https://flatbuffers.dev/internals). In a
+// damaged file any offset may be wrong: a read outside the data gives 0 and sets outside, which callers check once they
+// have read all that they need.
 type flatbuffer struct {
 	data    []byte
 	outside bool
 }
 
-// bytes is n bytes from a place on.
-func (f *flatbuffer) bytes(at, n int64) []byte {
-	if at < 0 || n < 0 || at > int64(len(f.data))-n {
+// integer reads a signed integer of width bytes. Valid metadata hold no offset or size that a signed one lacks.
+func (f *flatbuffer) integer(at, width int64) int64 {
+	if at < 0 || at > int64(len(f.data))-width {
 		f.outside = true
-		return make([]byte, min(max(n, 0), 8))
+		return 0
 	}
-	return f.data[at : at+n]
+	var number [8]byte
+	copy(number[8-width:], f.data[at:at+width])
+	return int64(binary.LittleEndian.Uint64(number[:])) >> (64 - 8*width)
 }
-
-func (f *flatbuffer) uint16(at int64) int64 { return int64(binary.LittleEndian.Uint16(f.bytes(at, 2))) }
-func (f *flatbuffer) int32(at int64) int64 {
-	return int64(int32(binary.LittleEndian.Uint32(f.bytes(at, 4))))
-}
-func (f *flatbuffer) int64(at int64) int64 { return int64(binary.LittleEndian.Uint64(f.bytes(at, 8))) }
 
 // offset follows the offset that is stored at a place; it counts from that place.
-func (f *flatbuffer) offset(at int64) int64 {
-	return at + int64(binary.LittleEndian.Uint32(f.bytes(at, 4)))
-}
+func (f *flatbuffer) offset(at int64) int64 { return at + f.integer(at, 4) }
 
 // table is a table of a flatbuffer.
 type table struct {
@@ -44,39 +38,19 @@ func rootOf(data []byte) table {
 
 // field is the place of a field. Fields with the default value of their type are not stored.
 func (t table) field(number int64) (at int64, stored bool) {
-	places := t.at - t.int32(t.at) // of a list: its size, the table's size, and the places of the fields in the table
-	if at := 4 + 2*number; at < t.uint16(places) {
-		if at := t.uint16(places + at); at != 0 {
+	places := t.at - t.integer(t.at, 4) // its size, the table's size, and the places of the fields in the table
+	if at := 4 + 2*number; at < t.integer(places, 2) {
+		if at := t.integer(places+at, 2); at != 0 {
 			return t.at + at, true
 		}
 	}
 	return 0, false
 }
 
-func (t table) byte(number int64) byte {
+// number is the integer of width bytes in a field.
+func (t table) number(number, width int64) int64 {
 	if at, stored := t.field(number); stored {
-		return t.bytes(at, 1)[0]
-	}
-	return 0
-}
-
-func (t table) short(number int64) int64 {
-	if at, stored := t.field(number); stored {
-		return t.uint16(at)
-	}
-	return 0
-}
-
-func (t table) integer(number int64) int64 {
-	if at, stored := t.field(number); stored {
-		return t.int32(at)
-	}
-	return 0
-}
-
-func (t table) long(number int64) int64 {
-	if at, stored := t.field(number); stored {
-		return t.int64(at)
+		return t.integer(at, width)
 	}
 	return 0
 }
@@ -92,7 +66,7 @@ func (t table) table(number int64) table {
 // text is the string that a field refers to.
 func (t table) text(number int64) string {
 	at, n := t.vector(number, 1)
-	return string(t.bytes(at, n))
+	return string(t.data[at : at+n])
 }
 
 // vector is the place of the first element of a list and the number of elements, all of which are inside the data.
@@ -102,8 +76,8 @@ func (t table) vector(number, elementSize int64) (at, n int64) {
 		return 0, 0
 	}
 	at = t.offset(at)
-	n = int64(uint32(t.int32(at)))
-	if at+4 > int64(len(t.data))-n*elementSize {
+	n = t.integer(at, 4)
+	if at < 0 || n < 0 || at+4 > int64(len(t.data))-n*elementSize {
 		t.outside = true
 		return 0, 0
 	}

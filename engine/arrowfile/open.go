@@ -1,23 +1,22 @@
-// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2) by mapping the file into memory:
-// no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
+// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2) by mapping the file into
+// memory: no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
 //
 // The file has one column, list<struct<index, value>> or list<index>, and is not compressed. Each of its record batches
 // becomes a piece of a csr.Blocks. The package reads the metadata that say where the arrays are (flatbuffers, see
-// https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go would copy the arrays, and it panics or asks for any
-// amount of memory if a file is damaged.
+// https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go would copy the arrays, and it panics or asks for
+// any amount of memory if a file is damaged.
 package arrowfile
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"syscall"
 
 	"dsstne/engine/csr"
 	"dsstne/internal/fault"
+	"dsstne/internal/file"
 )
 
 // magic begins and ends a file.
@@ -26,22 +25,22 @@ const magic = "ARROW1"
 // The end of a file is the size of the footer (int32) and the magic.
 const ending = 4 + len(magic)
 
-// maxMetadata is the size of the largest footer, or metadata of a record batch, that is read. A footer of this size lists
-// 700,000 record batches.
+// maxMetadata is the size of the largest footer, or metadata of a record batch, that is read. A footer of this size
+// lists 700,000 record batches.
 const maxMetadata = 16 << 20
 
-// Open maps a file and checks every entry. Closing the matrix ends the mapping. columns is the number of columns, which the
-// file does not say.
+// Open maps a file and checks every entry. Closing the matrix ends the mapping. columns is the number of columns, which
+// the file does not say.
 //
-// A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that are
-// not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.
+// A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that
+// are not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.
 func Open(path string, columns int64, check csr.ValidateOptions) (*csr.Blocks, error) {
-	file, size, err := open(path)
+	opened, size, err := file.Open(path, path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // the mapping does not need it
-	blocks, err := mapFile(file, size, columns)
+	defer opened.Close() // the mapping does not need it
+	blocks, err := mapFile(opened, size, columns)
 	if err == nil {
 		if err = blocks.Validate(check); err != nil {
 			_ = blocks.Close() // nobody uses it yet, so nothing refuses
@@ -53,32 +52,10 @@ func Open(path string, columns int64, check csr.ValidateOptions) (*csr.Blocks, e
 	return blocks, nil
 }
 
-// open wants a regular file: a pipe would block, and a folder has nothing to map.
-func open(path string) (*os.File, int64, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fault.New(fault.NotFound, "%s: there is no such file", path)
-	}
-	if err != nil {
-		return nil, 0, fault.From(fault.IO, err, "cannot read the data")
-	}
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		err = fault.From(fault.IO, err, "cannot read the data")
-	case !info.Mode().IsRegular():
-		err = fault.New(fault.IO, "%s: it is not a regular file", path)
-	case info.Size() > math.MaxInt:
-		err = fault.New(fault.Unsupported, "%s: %d bytes do not fit into the address space", path, info.Size())
-	}
-	if err != nil {
-		file.Close()
-		return nil, 0, err
-	}
-	return file, info.Size(), nil
-}
-
 func mapFile(file *os.File, size, columns int64) (*csr.Blocks, error) {
+	if size > math.MaxInt {
+		return nil, fault.New(fault.Unsupported, "%d bytes do not fit into the address space", size)
+	}
 	r := &reader{file: file, size: size, columns: columns}
 	footer, err := r.footer()
 	if err != nil {
@@ -109,7 +86,7 @@ type reader struct {
 	size    int64
 	columns int64
 	memory  []byte // the file, mapped
-	layout  layout
+	layout  Layout
 }
 
 // copyOf reads n bytes of the file.
@@ -138,11 +115,14 @@ func (r *reader) footer() (table, error) {
 	case err != nil:
 		return table{}, err
 	case string(head[:4]) == "FEA1":
-		return table{}, fault.New(fault.Unsupported, "it is a Feather file of version 1; write version 2, which is the Arrow file format")
+		return table{}, fault.New(fault.Unsupported,
+			"it is a Feather file of version 1; write version 2, which is the Arrow file format")
 	case string(head[:4]) == "\xff\xff\xff\xff":
-		return table{}, fault.New(fault.Unsupported, "it is an Arrow stream; write the Arrow file format (in pyarrow: ipc.new_file)")
+		return table{}, fault.New(fault.Unsupported,
+			"it is an Arrow stream; write the Arrow file format (in pyarrow: ipc.new_file)")
 	case string(head) != magic:
-		return table{}, fault.New(fault.CorruptFile, "it is not an Arrow file (Feather version 2): it does not begin with %s", magic)
+		return table{}, fault.New(fault.CorruptFile,
+			"it is not an Arrow file (Feather version 2): it does not begin with %s", magic)
 	case string(tail[4:]) != magic:
 		return table{}, fault.New(fault.CorruptFile, "the file is not whole: it does not end with %s", magic)
 	}

@@ -249,15 +249,17 @@ func refused(t *testing.T, content []byte, kind fault.Kind, message string) {
 func TestOtherColumnsAreRefused(t *testing.T) {
 	numbers := arrow.PrimitiveTypes
 	rows := [][][]entry{{{{1, 1}}}}
-	refused(t, write(t, listOf(false, numbers.Int16, nil), rows), fault.InvalidData, `column "items": its indices have another type`)
-	refused(t, write(t, listOf(false, numbers.Int32, numbers.Int32), rows), fault.InvalidData, "its values have another type")
+	refused(t, write(t, listOf(false, numbers.Int16, nil), rows), fault.InvalidData,
+		`column "items": the indices have format "s"`)
+	refused(t, write(t, listOf(false, numbers.Int32, numbers.Int32), rows), fault.InvalidData,
+		`the values have format "i"`)
 	triple := arrow.ListOf(arrow.StructOf(arrow.Field{Name: "a", Type: numbers.Int32}))
-	refused(t, write(t, triple, nil), fault.InvalidData, "its structs have 1 fields")
+	refused(t, write(t, triple, nil), fault.InvalidData, "the struct type has 1 fields instead of 2")
 	refused(t, write(t, numbers.Int32, nil), fault.InvalidData, "it is not a list")
 	coded := &arrow.DictionaryType{IndexType: numbers.Int32, ValueType: numbers.Int32}
-	refused(t, write(t, arrow.ListOf(coded), nil), fault.InvalidData, "it is dictionary-encoded")
+	refused(t, write(t, arrow.ListOf(coded), nil), fault.InvalidData, "without dictionary")
 	two := writeColumns(t, []arrow.Field{{Name: "a", Type: usual}, {Name: "b", Type: usual}}, nil)
-	refused(t, two, fault.InvalidData, "it has 2 columns: a matrix is one column list<struct<index, value>>")
+	refused(t, two, fault.InvalidData, "it has 2 columns instead of one: a matrix is list<struct<index, value>>")
 }
 
 func TestCompressedFilesAndOtherFormatsAreRefusedWithWhatToDo(t *testing.T) {
@@ -276,8 +278,10 @@ func TestCompressedFilesAndOtherFormatsAreRefusedWithWhatToDo(t *testing.T) {
 }
 
 func TestNullsAreRefused(t *testing.T) {
-	refused(t, write(t, usual, [][][]entry{{{{1, 1}}, nil}}), fault.InvalidData, "record batch 0: it has null rows or entries")
-	refused(t, write(t, usual, [][][]entry{{{{1, 1}}}, {{{-1, 1}}}}), fault.InvalidData, "record batch 1: it has null rows or entries")
+	refused(t, write(t, usual, [][][]entry{{{{1, 1}}, nil}}), fault.InvalidData,
+		"record batch 0: it has null rows or entries")
+	refused(t, write(t, usual, [][][]entry{{{{1, 1}}}, {{{-1, 1}}}}), fault.InvalidData,
+		"record batch 1: it has null rows or entries")
 }
 
 func TestPathsThatAreNotRegularFilesAreRefused(t *testing.T) {

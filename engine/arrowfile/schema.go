@@ -1,6 +1,10 @@
 package arrowfile
 
-import "dsstne/internal/fault"
+import (
+	"fmt"
+
+	"dsstne/internal/fault"
+)
 
 // The numbers of the fields that are read, and of the types, in Arrow's Schema.fbs, Message.fbs and File.fbs.
 const (
@@ -8,105 +12,72 @@ const (
 
 	schemaEndianness, schemaFields                                  = 0, 1
 	fieldName, fieldKind, fieldType, fieldDictionary, fieldChildren = 0, 2, 3, 4, 5
-	typeInteger, typeFloat, typeList, typeStruct, typeLargeList     = 2, 3, 12, 13, 21
+	typeInteger, typeFloat                                          = 2, 3
 	integerBits, integerSigned                                      = 0, 1
 	floatPrecision                                                  = 0
-	single, double                                                  = 1, 2 // floatPrecision
 	messageKind, messageHeader                                      = 1, 2
 	recordBatch                                                     = 3 // messageKind
 	batchLength, batchNodes, batchBuffers, batchCompression         = 0, 1, 2, 3
 )
 
-const accepted = "a matrix is one column list<struct<index, value>> or list<index>, list or large_list, with index int32, int64 or " +
-	"uint32 and value float32 or float64"
-
-// layout is the type of the column.
-type layout struct {
-	longOffsets bool
-	entries     bool // of structs of index and value; else of indices alone
-	longIndices bool
-	unsigned    bool // 32-bit indices are uint32
-	doubles     bool
-}
+// formats are those of the C data interface for types, integers by their bits, and floats by their precision.
+var (
+	formats  = map[int64]string{4: "z", 5: "u", 6: "b", 12: "+l", 13: "+s", 20: "U", 21: "+L"}
+	integers = map[int64]string{8: "c", 16: "s", 32: "i", 64: "l"}
+	unsigned = map[int64]string{8: "C", 16: "S", 32: "I", 64: "L"}
+	floats   = map[int64]string{0: "e", 1: "f", 2: "g"}
+)
 
 // readSchema reads the type of the file's column.
 func (r *reader) readSchema(schema table) error {
 	fields := schema.tables(schemaFields)
-	endianness := schema.short(schemaEndianness)
+	endianness := schema.number(schemaEndianness, 2)
+	switch {
+	case schema.outside:
+		return damaged("its schema is not whole")
+	case endianness != 0:
+		return fault.New(fault.Unsupported,
+			"its numbers have the most significant byte first; write it on another machine")
+	case len(fields) != 1:
+		return fault.New(fault.InvalidData, "it has %d columns instead of one: %s", len(fields), Accepted)
+	}
+	column, name := typeOf(fields[0], 0), fields[0].text(fieldName)
 	if schema.outside {
 		return damaged("its schema is not whole")
 	}
-	if endianness != 0 {
-		return fault.New(fault.Unsupported, "its numbers have the most significant byte first; write it on another machine")
-	}
-	if len(fields) != 1 {
-		return fault.New(fault.InvalidData, "it has %d columns: %s", len(fields), accepted)
-	}
-	err := r.layout.read(fields[0])
-	if fields[0].outside {
-		return damaged("its schema is not whole")
-	}
-	return fault.Wrap(err, "column %q", fields[0].text(fieldName))
+	var err error
+	r.layout, err = LayoutOf(column, "ilI")
+	return fault.Wrap(err, "column %q", name)
 }
 
-func (l *layout) read(list table) error {
-	entry := list.tables(fieldChildren)
-	switch kind := list.byte(fieldKind); {
-	case kind != typeList && kind != typeLargeList || len(entry) != 1:
-		return fault.New(fault.InvalidData, "it is not a list: %s", accepted)
-	case hasDictionary(list, entry[0]):
-		return dictionary()
-	default:
-		l.longOffsets = kind == typeLargeList
-	}
-	index := entry[0]
-	if index.byte(fieldKind) == typeStruct {
-		children := index.tables(fieldChildren)
-		if len(children) != 2 {
-			return fault.New(fault.InvalidData, "its structs have %d fields: %s", len(children), accepted)
-		}
-		index, l.entries = children[0], true
-		if err := l.readValue(children[1]); err != nil {
-			return err
+// typeOf reads the type of a field that is depth levels below the column. Of more children than a matrix has it only
+// keeps the number: a damaged file may claim any.
+func typeOf(field table, depth int) *Type {
+	const deepest, most = 2, 2 // the fields of the struct
+	t := &Type{Format: formatOf(field.number(fieldKind, 1), field.table(fieldType))}
+	_, t.Dictionary = field.field(fieldDictionary)
+	children := field.tables(fieldChildren)
+	t.Children = make([]*Type, len(children))
+	if depth < deepest && len(children) <= most {
+		for i, child := range children {
+			t.Children[i] = typeOf(child, depth+1)
 		}
 	}
-	return l.readIndex(index)
+	return t
 }
 
-func (l *layout) readIndex(index table) error {
-	number := index.table(fieldType)
-	bits, signed := number.integer(integerBits), number.byte(integerSigned) != 0
+func formatOf(kind int64, numbers table) string {
+	format := formats[kind]
 	switch {
-	case hasDictionary(index):
-		return dictionary()
-	case index.byte(fieldKind) != typeInteger || !(bits == 32 || bits == 64 && signed):
-		return fault.New(fault.InvalidData, "its indices have another type: %s", accepted)
+	case kind == typeFloat:
+		format = floats[numbers.number(floatPrecision, 2)]
+	case kind == typeInteger && numbers.number(integerSigned, 1) != 0:
+		format = integers[numbers.number(integerBits, 4)]
+	case kind == typeInteger:
+		format = unsigned[numbers.number(integerBits, 4)]
 	}
-	l.longIndices, l.unsigned = bits == 64, !signed
-	return nil
-}
-
-func (l *layout) readValue(value table) error {
-	precision := value.table(fieldType).short(floatPrecision)
-	switch {
-	case hasDictionary(value):
-		return dictionary()
-	case value.byte(fieldKind) != typeFloat || precision != single && precision != double:
-		return fault.New(fault.InvalidData, "its values have another type: %s", accepted)
+	if format == "" {
+		return fmt.Sprintf("type %d", kind)
 	}
-	l.doubles = precision == double
-	return nil
-}
-
-func hasDictionary(fields ...table) bool {
-	for _, f := range fields {
-		if _, stored := f.field(fieldDictionary); stored {
-			return true
-		}
-	}
-	return false
-}
-
-func dictionary() error {
-	return fault.New(fault.InvalidData, "it is dictionary-encoded: %s", accepted)
+	return format
 }

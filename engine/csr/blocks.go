@@ -10,9 +10,9 @@ type Blocks struct {
 	statistics Statistics
 }
 
-// NewBlocks makes a matrix of at least one piece; all have the same columns. Release gives the memory of all pieces back
-// and may be nil; those of the pieces are not called. As with New, the matrix must be validated before it is used, and on
-// failure release has not been called.
+// NewBlocks makes a matrix of at least one piece; all have the same columns. Release gives the memory of all pieces
+// back and may be nil; those of the pieces are not called. As with New, the matrix must be validated before it is used,
+// and on failure release has not been called.
 func NewBlocks(pieces []Parts, release func()) (*Blocks, error) {
 	b := &Blocks{firsts: []int64{0}}
 	for _, p := range pieces {
@@ -50,7 +50,7 @@ func (b *Blocks) Validate(o ValidateOptions) error {
 func (b *Blocks) Rows() int64 { return b.firsts[len(b.firsts)-1] }
 
 // Columns is the number of columns; every index is below it.
-func (b *Blocks) Columns() int64 { return b.matrices[0].columns }
+func (b *Blocks) Columns() int64 { return b.matrices[0].parts.Columns }
 
 // Statistics describes all rows as they were when they were validated.
 func (b *Blocks) Statistics() Statistics { return b.statistics.ofValues() }

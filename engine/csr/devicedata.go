@@ -11,7 +11,8 @@ import (
 // deviceBlock is about how many entries a block of DeviceData has.
 const deviceBlock = 1 << 20
 
-// DeviceData describes the columns first .. end of a source as a device keeps them; scaled: with what Reader.Scaling needs.
+// DeviceData describes the columns first .. end of a source as a device keeps them; scaled: with what Reader.Scaling
+// needs.
 func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 	whole := first == 0 && end == s.Columns()
 	statistics := s.Statistics()
@@ -24,7 +25,8 @@ func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 	}
 	d := &deviceData{source: s, first: int32(first), end: int32(end), most: entries, onlyOnes: statistics.onlyOnes()}
 	return kernels.Data{
-		Rows: s.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes, Scaled: scaled, Whole: whole,
+		Rows: s.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes, Scaled: scaled,
+		Whole:  whole,
 		Blocks: func(each func(kernels.DataBlock) error) error { return d.blocks(scaled, each) },
 	}, nil
 }
@@ -32,24 +34,22 @@ func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 // entriesWithin counts the entries of some columns.
 func entriesWithin(s Source, first, end int32) (int64, error) {
 	var total atomic.Int64
-	err := eachBlock(s.Rows(), s.Statistics().NonZeros, 0, func() (func(first, end int64) error, func()) {
-		var b block
-		n := 0
-		visit := func(from, to int64) error {
-			err := b.read(s, from, to)
-			begin := 0
-			for _, stop := range b.Ends {
-				_, size := within(b.Indices[begin:stop], first, end)
-				begin, n = stop, n+size
-			}
-			return err
+	err := eachBlock(s.Rows(), s.Statistics().NonZeros, 0, func(from, to int64) error {
+		b := blocks.Get().(*block)
+		defer blocks.Put(b)
+		err := b.read(s, from, to)
+		begin, n := 0, 0
+		for _, stop := range b.Ends {
+			_, size := within(b.Indices[begin:stop], first, end)
+			begin, n = stop, n+size
 		}
-		return visit, func() { total.Add(int64(n)) }
+		total.Add(int64(n))
+		return err
 	})
 	return total.Load(), err
 }
 
-// within finds the columns first .. end of a row: where they begin, and how many there are.
+// within finds the numbers from first up to end in an ascending list: where they begin, and how many there are.
 func within(columns []int32, first, end int32) (from, size int) {
 	from, _ = slices.BinarySearch(columns, first)
 	size, _ = slices.BinarySearch(columns[from:], end)
@@ -102,32 +102,25 @@ func (d *deviceData) appendRow(row int64, columns []int32, values []float32, sca
 	}
 	b.Lengths = append(b.Lengths, int32(size))
 	if d.read += int64(size); d.read > d.most {
-		return fault.New(fault.InvalidData, "row %d grew while it was read: the matrix must not be changed while it is in use", row)
+		return fault.New(fault.InvalidData,
+			"row %d grew while it was read: the matrix must not be changed while it is in use", row)
 	}
 	if d.onlyOnes {
 		if i := slices.IndexFunc(values, func(v float32) bool { return v != 1 }); i >= 0 {
-			return fault.New(fault.InvalidData, "row %d, column %d: the value became %g: the matrix must not be changed while it is in use",
-				row, columns[i], values[i])
+			return fault.New(fault.InvalidData, "row %d, column %d: the value became %g: "+
+				"the matrix must not be changed while it is in use", row, columns[i], values[i])
 		}
 	} else {
 		b.Values = append(b.Values, values[from:from+size]...)
 	}
-	b.Sums = append(b.Sums, sumOf(values))
+	sum, _ := multiply(values, 1) // which changes none
+	b.Sums = append(b.Sums, sum)
 	if scaled {
 		norm := inverseNorm(values)
 		sum, _ := multiply(values, norm)
 		b.Norms, b.ScaledSums = append(b.Norms, norm), append(b.ScaledSums, sum)
 	}
 	return nil
-}
-
-// sumOf is the sum that multiply by 1 gives.
-func sumOf(values []float32) float32 {
-	total := 0.0
-	for _, value := range values {
-		total += float64(value)
-	}
-	return float32(total)
 }
 
 func (d *deviceData) clear() {

@@ -1,16 +1,17 @@
 // Package csr reads sparse matrices in compressed row form out of memory that belongs to somebody else.
 //
-// A Source is where rows come from, and the only thing about data that the rest of the engine knows. Matrix and Blocks are
-// sources that hold rows, in one piece or in several; Slice and Select choose rows of another source.
+// A Source is where rows come from, and the only thing about data that the rest of the engine knows. Matrix and Blocks
+// are sources that hold rows, in one piece or in several; Slice and Select choose rows of another source.
 //
 // A Matrix is a view of the caller's arrays: row offsets and column indices of 32 or 64 bits, chosen independently, and
 // values that are float32, float64 or absent (every stored value is 1). Nothing is copied. Validate looks at everything
 // once, in parallel, and says in words which entry is wrong.
 //
 // The owner may change that memory while it is in use. So nothing that was found by Validate is relied upon for safety:
-// every read takes a private copy first and checks the copy, and what fails is fault.InvalidData. If the memory is a mapped
-// file, a page that the system cannot read is fault.InvalidData, too.
+// every read takes a private copy first and checks the copy, and what fails is fault.InvalidData. If the memory is a
+// mapped file, a page that the system cannot read is fault.InvalidData, too.
 //
-// AppendRow gives one row in canonical form: ascending columns, duplicates summed, zeros dropped, float32 values. A Reader
-// makes whole batches of it, scaled and denoised, by row and by item, in slices that are used again for the next batch.
+// AppendRow gives one row in canonical form: ascending columns, duplicates summed, zeros dropped, float32 values. A
+// Reader makes whole batches of it, scaled and denoised, by row and by item, in slices that are used again for the next
+// batch.
 package csr

@@ -5,8 +5,8 @@ import "math/bits"
 // selectBits is how many bits of a row length one pass of MaxBatchEntries decides.
 const selectBits = 12
 
-// MaxBatchEntries is the number of stored entries of the rows longest rows together: what a batch of that many different
-// rows can hold at most. A batch that repeats rows can hold more.
+// MaxBatchEntries is the number of stored entries of the rows longest rows together: what a batch of that many
+// different rows can hold at most. A batch that repeats rows can hold more.
 func MaxBatchEntries(s Source, rows int64) int64 {
 	statistics, all := s.Statistics(), s.Rows()
 	if rows >= all {
@@ -17,7 +17,8 @@ func MaxBatchEntries(s Source, rows int64) int64 {
 	}
 	// Radix selection of the rows-th largest length, highest digit first: memory does not grow with the matrix.
 	var threshold, above, sum int64 // lengths above the digits decided so far: how many, and their sum
-	for shift := selectBits * ((bits.Len64(uint64(statistics.Longest)) - 1) / selectBits); shift >= 0; shift -= selectBits {
+	digits := (bits.Len64(uint64(statistics.Longest)) - 1) / selectBits
+	for shift := selectBits * digits; shift >= 0; shift -= selectBits {
 		var count, total [1 << selectBits]int64
 		for i := range all {
 			// Clipped, because the offsets may have been changed since they were validated.

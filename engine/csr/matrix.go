@@ -36,24 +36,15 @@ type Parts struct {
 // Matrix is a sparse matrix in borrowed memory. Reading is safe from any number of goroutines.
 type Matrix struct {
 	lease
-	columns   int64
-	rows      int64
-	firstRow  int64 // what messages call row 0
-	offsets32 []int32
-	offsets64 []int64
-	indices32 []int32
-	indices64 []int64
-	values32  []float32
-	values64  []float64
-	unsigned  bool // indices32 are uint32
-	mapped    bool
-	entries   int64 // length of indices: no offset may be beyond it
+	parts   Parts
+	rows    int64
+	entries int64 // length of indices: no offset may be beyond it
 
 	statistics Statistics // the number of entries and their size as New saw them; Validate adds the others
 }
 
-// New makes a matrix of parts and checks what can be checked without reading every entry: counts, lengths, and the first
-// and the last offset. The matrix must be validated before it is used. On failure Release has not been called.
+// New makes a matrix of parts and checks what can be checked without reading every entry: counts, lengths, and the
+// first and the last offset. The matrix must be validated before it is used. On failure Release has not been called.
 func New(p Parts) (*Matrix, error) {
 	if p.Columns < 1 || p.Columns > math.MaxInt32 {
 		return nil, fault.New(fault.InvalidArgument, "a matrix has 1 to %d columns, not %d", math.MaxInt32, p.Columns)
@@ -63,31 +54,30 @@ func New(p Parts) (*Matrix, error) {
 		return nil, fault.New(fault.InvalidArgument, "offsets, indices and values are either of 32 or of 64 bits, not both")
 	}
 	m := &Matrix{
-		columns:   p.Columns,
-		rows:      max(0, int64(len(p.Offsets32)+len(p.Offsets64))-1),
-		firstRow:  p.firstRow,
-		offsets32: p.Offsets32, offsets64: p.Offsets64,
-		indices32: p.Indices32, indices64: p.Indices64,
-		values32: p.Values32, values64: p.Values64,
-		unsigned: p.Unsigned,
-		mapped:   p.Mapped,
-		entries:  int64(len(p.Indices32) + len(p.Indices64)),
+		parts:   p,
+		rows:    max(0, int64(len(p.Offsets32)+len(p.Offsets64))-1),
+		entries: int64(len(p.Indices32) + len(p.Indices64)),
 	}
 	m.release, m.statistics.HasValues = p.Release, p.Values32 != nil || p.Values64 != nil
 	if values := int64(len(p.Values32) + len(p.Values64)); m.statistics.HasValues && values != m.entries {
 		return nil, fault.New(fault.InvalidData, "there are %d indices, but %d values", m.entries, values)
 	}
 	layout := m.Layout()
-	m.statistics.Bytes = int64(len(m.offsets32)+len(m.offsets64)) * int64(layout.OffsetBits/8)
+	m.statistics.Bytes = int64(len(m.parts.Offsets32)+len(m.parts.Offsets64)) * int64(layout.OffsetBits/8)
 	if m.rows == 0 {
 		return m, nil
 	}
-	first, last, err := m.ends()
+	var first, last int64
+	err := m.guarded(func() error {
+		first, last = m.offset(0), m.offset(m.rows)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	if first < 0 || last < first || last > m.entries {
-		return nil, fault.New(fault.InvalidData, "row offsets run from %d to %d, but there are %d entries", first, last, m.entries)
+		return nil, fault.New(fault.InvalidData, "row offsets run from %d to %d, but there are %d entries", first, last,
+			m.entries)
 	}
 	m.statistics.NonZeros = last - first
 	m.statistics.Bytes += m.statistics.NonZeros * int64((layout.IndexBits+layout.ValueBits)/8)
@@ -98,7 +88,7 @@ func New(p Parts) (*Matrix, error) {
 func (m *Matrix) Rows() int64 { return m.rows }
 
 // Columns is the number of columns; every index is below it.
-func (m *Matrix) Columns() int64 { return m.columns }
+func (m *Matrix) Columns() int64 { return m.parts.Columns }
 
 // Statistics describes all rows as they were when they were validated.
 func (m *Matrix) Statistics() Statistics { return m.statistics.ofValues() }
@@ -115,12 +105,14 @@ type Layout struct {
 
 // Layout tells how the matrix is stored.
 func (m *Matrix) Layout() Layout {
+	p := &m.parts
 	l := Layout{
-		OffsetBits: width(m.offsets64 != nil), IndexBits: width(m.indices64 != nil),
-		Offsets: address(m.offsets32, m.offsets64), Indices: address(m.indices32, m.indices64), Values: address(m.values32, m.values64),
+		OffsetBits: width(p.Offsets64 != nil), IndexBits: width(p.Indices64 != nil),
+		Offsets: address(p.Offsets32, p.Offsets64), Indices: address(p.Indices32, p.Indices64),
+		Values: address(p.Values32, p.Values64),
 	}
 	if m.statistics.HasValues {
-		l.ValueBits = width(m.values64 != nil)
+		l.ValueBits = width(p.Values64 != nil)
 	}
 	return l
 }
@@ -139,16 +131,12 @@ func address[A, B any](a []A, b []B) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(b))
 }
 
-// RowLength is the number of stored entries of row i, 0 <= i < Rows. A row whose offsets are not valid has none; one whose
-// offsets cannot be read has 1, so that callers that pass over empty rows read it and are told why.
+// RowLength is the number of stored entries of row i, 0 <= i < Rows. A row whose offsets are not valid has none; one
+// whose offsets cannot be read has 1, so that callers that pass over empty rows read it and get the error.
 func (m *Matrix) RowLength(i int64) int64 {
-	if m.mapped {
-		return m.mappedLength(i)
+	if !m.parts.Mapped {
+		return m.length(i)
 	}
-	return m.length(i)
-}
-
-func (m *Matrix) mappedLength(i int64) int64 {
 	n := int64(1)
 	_ = catchFaults(func() error {
 		n = m.length(i)
@@ -165,27 +153,18 @@ func (m *Matrix) length(i int64) int64 {
 	return end - begin
 }
 
-// ends reads the first and the last offset.
-func (m *Matrix) ends() (first, last int64, err error) {
-	err = m.guarded(func() error {
-		first, last = m.offset(0), m.offset(m.rows)
-		return nil
-	})
-	return first, last, err
-}
-
 // offset reads offset i as it is now.
 func (m *Matrix) offset(i int64) int64 {
-	if m.offsets32 != nil {
-		return int64(m.offsets32[i])
+	if m.parts.Offsets32 != nil {
+		return int64(m.parts.Offsets32[i])
 	}
-	return m.offsets64[i]
+	return m.parts.Offsets64[i]
 }
 
 // bounds reads the entries' range of a row as it is now; it is within the entries or an error.
 func (m *Matrix) bounds(row int64) (begin, end int64, err error) {
 	begin, end = m.offset(row), m.offset(row+1)
-	row += m.firstRow
+	row += m.parts.firstRow
 	switch {
 	case begin < 0:
 		err = fault.New(fault.InvalidData, "row %d begins at entry %d: row offsets count from 0", row, begin)

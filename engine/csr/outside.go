@@ -12,17 +12,18 @@ func (o outside) Error() string {
 	return fmt.Sprintf("row %d, column %d is %g", o.row, o.column, o.value)
 }
 
-// FirstOutside finds the first entry, by row and then column, that is not in low .. high, after duplicates are summed; NaN is
-// outside of every range. Rows that have become unreadable, and those after them in a block, are passed over: whoever reads
-// them is told why. It reads on all processors; which entry is the first does not depend on them.
+// FirstOutside finds the first entry, by row and then column, that is not in low .. high, after duplicates are summed;
+// NaN is outside of every range. It passes over rows that have become unreadable, and those after them in a block:
+// reading them reports the error. It reads on all processors; which entry is the first does not depend on them.
 func FirstOutside(s Source, low, high float64) (row, column int64, value float64, found bool) {
 	statistics := s.Statistics()
 	if statistics.within(low, high) {
 		return 0, 0, 0, false
 	}
-	err := eachBlock(s.Rows(), statistics.NonZeros, 0, func() (func(first, end int64) error, func()) {
-		var b block
-		return func(first, end int64) error { return b.outsideOf(s, first, end, low, high) }, func() {}
+	err := eachBlock(s.Rows(), statistics.NonZeros, 0, func(first, end int64) error {
+		b := blocks.Get().(*block)
+		defer blocks.Put(b)
+		return b.outsideOf(s, first, end, low, high)
 	})
 	if err == nil {
 		return 0, 0, 0, false

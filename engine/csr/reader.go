@@ -31,9 +31,9 @@ type Reader struct {
 	counters [maxPasses][1 << maxDigit]int32
 }
 
-// Batch fills out with rows of the source, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in training when
-// random.Uniform(Seed, Stream, step, u, j) < Denoising, where u is the row's place in the batch. out's slices are used again
-// if they are large enough. A row may appear more than once. After a failure out is empty.
+// Batch fills out with rows of the source, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in
+// training when random.Uniform(Seed, Stream, step, u, j) < Denoising, where u is the row's place in the batch. out's
+// slices are used again if they are large enough. A row may appear more than once. After a failure out is empty.
 func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.SparseBatch) error {
 	if !(r.Denoising >= 0 && r.Denoising < 1) {
 		return fault.New(fault.InvalidArgument, "denoising is a probability below 1, not %v", r.Denoising)
@@ -108,7 +108,8 @@ func (r *Reader) size(rows []int64) (int, error) {
 		n += r.Source.RowLength(row)
 	}
 	if n > math.MaxInt32 {
-		return 0, fault.New(fault.InvalidArgument, "a batch of %d rows holds %d entries, more than %d; choose a smaller batch size",
+		return 0, fault.New(fault.InvalidArgument,
+			"a batch of %d rows holds %d entries, more than %d; choose a smaller batch size",
 			len(rows), n, math.MaxInt32)
 	}
 	if r.Limit > 0 && n > r.Limit {

@@ -189,7 +189,8 @@ func TestABatchWithARowThatIsNotThereIsRefused(t *testing.T) {
 
 func TestABatchBeyondTheLimitIsInvalidData(t *testing.T) {
 	r := csr.Reader{Source: opened(t, small()), Limit: 4}
-	require.Contains(t, refusal(t, fault.InvalidData, r.Batch([]int64{0, 2}, 1, true, new(kernels.SparseBatch))), "at most 4")
+	err := r.Batch([]int64{0, 2}, 1, true, new(kernels.SparseBatch))
+	require.Contains(t, refusal(t, fault.InvalidData, err), "at most 4")
 }
 
 func TestAFailedBatchIsEmpty(t *testing.T) {

@@ -22,23 +22,21 @@ func (e *Entries) Reset() { e.Indices, e.Values, e.Ends = e.Indices[:0], e.Value
 
 // Read appends rows to dst, see Source.
 func (m *Matrix) Read(rows []int64, dst *Entries) error {
-	return m.guarded(func() error { return m.readRows(rows, dst) })
-}
-
-func (m *Matrix) readRows(rows []int64, dst *Entries) error {
-	for _, row := range rows {
-		if err := m.AppendRow(dst, row); err != nil {
-			return err
+	return m.guarded(func() error {
+		for _, row := range rows {
+			if err := m.AppendRow(dst, row); err != nil {
+				return err
+			}
+			dst.Ends = append(dst.Ends, len(dst.Indices))
 		}
-		dst.Ends = append(dst.Ends, len(dst.Indices))
-	}
-	return nil
+		return nil
+	})
 }
 
-// AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an entry
-// only says that a column is there, counted once), zeros dropped, values rounded to float32.
-// The bits of a sum do not depend on the order in which duplicates are stored. Everything is checked again, in a private
-// copy: fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure dst is as it was.
+// AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an
+// entry only says that a column is there, counted once), zeros dropped, values rounded to float32. The bits of a sum do
+// not depend on the order in which duplicates are stored. Everything is checked again, in a private copy:
+// fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure dst is as it was.
 func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	if row < 0 || row >= m.rows {
 		return fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, m.rows)
@@ -49,18 +47,19 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	}
 	at, n := len(dst.Indices), int(end-begin)
 	if dst.limit > 0 && at+n >= dst.limit {
-		return fault.New(fault.InvalidData, "row %d grew while it was read: the matrix must not be changed while it is in use",
-			m.firstRow+row)
+		return fault.New(fault.InvalidData,
+			"row %d grew while it was read: the matrix must not be changed while it is in use",
+			m.parts.firstRow+row)
 	}
 	dst.Indices = slices.Grow(dst.Indices, n)[:at+n]
 	dst.Values = slices.Grow(dst.Values, n)[:at+n]
 	indices, values := dst.Indices[at:], dst.Values[at:]
 	m.copyEntries(indices, values, begin)
 
-	order, bad := inspect(indices, values, uint32(m.columns), m.statistics.AllowNotFinite)
+	order, bad := inspect(indices, values, uint32(m.parts.Columns), m.statistics.AllowNotFinite)
 	if bad >= 0 {
 		dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
-		if uint32(indices[bad]) >= uint32(m.columns) {
+		if uint32(indices[bad]) >= uint32(m.parts.Columns) {
 			return m.indexError(row, begin+int64(bad))
 		}
 		return m.valueError(row, begin+int64(bad))
@@ -77,8 +76,9 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 		if i := firstNotFinite(values[:kept]); i >= 0 {
 			column := indices[i]
 			dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
-			return fault.New(fault.InvalidData, "row %d, column %d: the sum of the values stored there is too large for float32; "+
-				"scale the values down", m.firstRow+row, column)
+			return fault.New(fault.InvalidData,
+				"row %d, column %d: the sum of the values stored there is too large for float32; "+
+					"scale the values down", m.parts.firstRow+row, column)
 		}
 	}
 	return nil
@@ -87,23 +87,23 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 // copyEntries reads each entry once. A 64-bit index that is not a 31-bit number becomes -1, which no check lets pass.
 func (m *Matrix) copyEntries(indices []int32, values []float32, begin int64) {
 	end := begin + int64(len(indices))
-	if m.indices64 != nil {
-		for i, column := range m.indices64[begin:end] {
+	if m.parts.Indices64 != nil {
+		for i, column := range m.parts.Indices64[begin:end] {
 			if uint64(column) > math.MaxInt32 {
 				column = -1
 			}
 			indices[i] = int32(column)
 		}
 	} else {
-		copy(indices, m.indices32[begin:end])
+		copy(indices, m.parts.Indices32[begin:end])
 	}
 	switch {
-	case m.values64 != nil:
-		for i, value := range m.values64[begin:end] {
+	case m.parts.Values64 != nil:
+		for i, value := range m.parts.Values64[begin:end] {
 			values[i] = float32(value)
 		}
-	case m.values32 != nil:
-		copy(values, m.values32[begin:end])
+	case m.parts.Values32 != nil:
+		copy(values, m.parts.Values32[begin:end])
 	default:
 		for i := range values {
 			values[i] = 1
@@ -144,7 +144,8 @@ func firstNotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(v float32) bool { return v-v != 0 })
 }
 
-// sortRow sorts by column and merges duplicates, by adding them or by keeping one; it returns how many entries are left.
+// sortRow sorts by column and merges duplicates, by adding them or by keeping one; it returns how many entries are
+// left.
 func (e *Entries) sortRow(indices []int32, values []float32, sum bool) int {
 	// The value is part of the key, so equal rows give equal bits however they are stored.
 	e.keys = slices.Grow(e.keys[:0], len(indices))

@@ -191,7 +191,8 @@ func TestNaNIsOutsideOfEveryRange(t *testing.T) {
 
 func TestTheFirstOfManyOutsideIsReportedForAnyNumberOfThreads(t *testing.T) {
 	const rows, bad = 300_000, 123_456 // several blocks, all after the first bad one being worse
-	p := csr.Parts{Columns: 2, Offsets32: make([]int32, rows+1), Indices32: make([]int32, rows), Values32: make([]float32, rows)}
+	p := csr.Parts{Columns: 2, Offsets32: make([]int32, rows+1), Indices32: make([]int32, rows),
+		Values32: make([]float32, rows)}
 	for i := range rows {
 		p.Offsets32[i+1], p.Indices32[i] = int32(i+1), int32(i%2)
 		if i >= bad {

@@ -6,9 +6,9 @@ import (
 	"dsstne/kernels"
 )
 
-// Shard fills out with the entries of a batch whose items are from first up to end; items are counted from first there. Sums
-// of rows stay those of whole rows. Entries by item are shared with the batch, the others are copied, into out's slices if
-// they are large enough; the time grows with the batch's rows and with the entries in the range.
+// Shard fills out with the entries of a batch whose items are from first up to end; items are counted from first there.
+// Sums of rows stay those of whole rows. Entries by item are shared with the batch, the others are copied, into out's
+// slices if they are large enough; the time grows with the batch's rows and with the entries in the range.
 func Shard(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
 	ShardRows(batch, first, end, out)
 	shardItems(batch, int32(first), int32(end), out)
@@ -23,8 +23,7 @@ func ShardRows(batch *kernels.SparseBatch, first, end int64, out *kernels.Sparse
 	for u := range rows {
 		begin, stop := batch.Offsets[u], batch.Offsets[u+1]
 		row := batch.Indices[begin:stop]
-		from, _ := slices.BinarySearch(row, int32(first))
-		size, _ := slices.BinarySearch(row[from:], int32(end))
+		from, size := within(row, int32(first), int32(end))
 		for _, item := range row[from : from+size] {
 			out.Indices = append(out.Indices, item-int32(first))
 		}
@@ -36,8 +35,7 @@ func ShardRows(batch *kernels.SparseBatch, first, end int64, out *kernels.Sparse
 }
 
 func shardItems(batch *kernels.SparseBatch, first, end int32, out *kernels.SparseBatch) {
-	from, _ := slices.BinarySearch(batch.Items, first)
-	size, _ := slices.BinarySearch(batch.Items[from:], end)
+	from, size := within(batch.Items, first, end)
 	out.Items, out.ItemOffsets = resize(out.Items, size), resize(out.ItemOffsets, size+1)
 	entries, last := batch.ItemOffsets[from], batch.ItemOffsets[from+size]
 	for n := range size {
@@ -48,8 +46,8 @@ func shardItems(batch *kernels.SparseBatch, first, end int32, out *kernels.Spars
 	out.ItemRows, out.ItemValues = batch.ItemRows[entries:last], batch.ItemValues[entries:last]
 }
 
-// PartOf fills out with rows first up to end of a batch, which are counted from first there. Entries by row are shared with the
-// batch, those by item are copied, into out's slices if they are large enough.
+// PartOf fills out with rows first up to end of a batch, which are counted from first there. Entries by row are shared
+// with the batch, those by item are copied, into out's slices if they are large enough.
 func PartOf(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBatch) {
 	from, to := batch.Offsets[first], batch.Offsets[end]
 	out.Columns, out.RowSum = batch.Columns, batch.RowSum[first:end]
@@ -63,15 +61,15 @@ func PartOf(batch *kernels.SparseBatch, first, end int64, out *kernels.SparseBat
 	for n, item := range batch.Items {
 		begin, stop := batch.ItemOffsets[n], batch.ItemOffsets[n+1]
 		rows := batch.ItemRows[begin:stop]
-		at, _ := slices.BinarySearch(rows, int32(first))
-		size, _ := slices.BinarySearch(rows[at:], int32(end))
+		at, size := within(rows, int32(first), int32(end))
 		if size == 0 {
 			continue
 		}
 		for _, row := range rows[at : at+size] {
 			out.ItemRows = append(out.ItemRows, row-int32(first))
 		}
-		out.Items, out.ItemValues = append(out.Items, item), append(out.ItemValues, batch.ItemValues[begin:stop][at:at+size]...)
+		out.Items = append(out.Items, item)
+		out.ItemValues = append(out.ItemValues, batch.ItemValues[begin:stop][at:at+size]...)
 		out.ItemOffsets = append(out.ItemOffsets, int32(len(out.ItemRows)))
 	}
 }

@@ -57,7 +57,8 @@ func joined(t testing.TB, all []csr.Parts, release func()) *csr.Blocks {
 	return b
 }
 
-// forEverySource compares what is computed from each kind of source with the same from a matrix that holds the same rows.
+// forEverySource compares what is computed from each kind of source with the same from a matrix that holds the same
+// rows.
 func forEverySource(t *testing.T, same func(t *testing.T, s csr.Source, m *csr.Matrix)) {
 	rng := rand.New(rand.NewPCG(31, 7))
 	for seed := range uint64(40) {

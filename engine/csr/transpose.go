@@ -14,8 +14,9 @@ const (
 	maxPasses = 3
 )
 
-// transpose fills the item order of b from its row order by a radix sort of the entries, lowest digit first. It is stable, so
-// the rows of an item ascend, and its time and memory grow with the batch only, not with the number of columns.
+// transpose fills the item order of b from its row order by a radix sort of the entries, lowest digit first. It is
+// stable, so the rows of an item ascend, and its time and memory grow with the batch only, not with the number of
+// columns.
 func (r *Reader) transpose(b *kernels.SparseBatch) {
 	n := len(b.Indices)
 	width := max(1, bits.Len64(uint64(b.Columns-1)))
@@ -53,8 +54,8 @@ func (r *Reader) transpose(b *kernels.SparseBatch) {
 	b.Items, b.ItemOffsets = b.Items[:items], b.ItemOffsets[:items+1]
 }
 
-// firstPass sorts by the lowest digit on the way from the row order to keys, which are item and place in the row order. It
-// fills the payload of each place.
+// firstPass sorts by the lowest digit on the way from the row order to keys, which are item and place in the row order.
+// It fills the payload of each place.
 func (r *Reader) firstPass(b *kernels.SparseBatch, keys []uint64, digit int) {
 	counter, mask := &r.counters[0], uint32(1)<<digit-1
 	for u := range len(b.Offsets) - 1 {

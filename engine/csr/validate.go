@@ -20,16 +20,20 @@ func (m *Matrix) Validate(o ValidateOptions) error {
 	all := nothing()
 	all.NonZeros, all.Bytes, all.HasValues = m.statistics.NonZeros, m.statistics.Bytes, m.statistics.HasValues
 	all.AllowNotFinite = o.AllowNotFinite
-	err := eachBlock(m.rows, all.NonZeros, o.Threads, func() (func(first, end int64) error, func()) {
+	err := eachBlock(m.rows, all.NonZeros, o.Threads, func(first, end int64) error {
 		found := nothing()
-		visit := func(first, end int64) error {
-			return m.guarded(func() error { return m.checkRows(first, end, o.AllowNotFinite, &found) })
-		}
-		return visit, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			all.merge(found)
-		}
+		err := m.guarded(func() error {
+			for row := first; row < end; row++ {
+				if err := m.checkRow(row, o.AllowNotFinite, &found); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		all.merge(found)
+		return err
 	})
 	if err != nil {
 		return err
@@ -61,16 +65,7 @@ func (s Statistics) ofValues() Statistics {
 	return s
 }
 
-// checkRows checks rows where they lie and adds what it finds to s.
-func (m *Matrix) checkRows(first, end int64, allow bool, s *Statistics) error {
-	for row := first; row < end; row++ {
-		if err := m.checkRow(row, allow, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// checkRow checks a row where it lies and adds what it finds to s.
 func (m *Matrix) checkRow(row int64, allow bool, s *Statistics) error {
 	begin, end, err := m.bounds(row)
 	if err != nil || begin == end {
@@ -79,18 +74,18 @@ func (m *Matrix) checkRow(row int64, allow bool, s *Statistics) error {
 	s.Longest = max(s.Longest, end-begin)
 	var badIndex int
 	var ascending bool
-	if m.indices64 != nil {
-		badIndex, ascending = checkIndices(m.indices64[begin:end], m.columns)
+	if m.parts.Indices64 != nil {
+		badIndex, ascending = checkIndices(m.parts.Indices64[begin:end], m.parts.Columns)
 	} else {
-		badIndex, ascending = checkIndices(m.indices32[begin:end], m.columns)
+		badIndex, ascending = checkIndices(m.parts.Indices32[begin:end], m.parts.Columns)
 	}
 	s.Canonical = s.Canonical && ascending
 	badValue := -1
 	switch {
-	case m.values64 != nil:
-		badValue = checkValues(m.values64[begin:end], allow, s)
-	case m.values32 != nil:
-		badValue = checkValues(m.values32[begin:end], allow, s)
+	case m.parts.Values64 != nil:
+		badValue = checkValues(m.parts.Values64[begin:end], allow, s)
+	case m.parts.Values32 != nil:
+		badValue = checkValues(m.parts.Values32[begin:end], allow, s)
 	default:
 		s.Minimum, s.Maximum = min(s.Minimum, 1), max(s.Maximum, 1)
 	}
@@ -140,9 +135,9 @@ func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int
 	return -1
 }
 
-// extremes are the smallest and the largest of some values, if all are finite and fit into float32. The bits of a number that
-// is not negative, and the complement of the others' but for the sign, are in the order of the numbers; as integers they are
-// compared without branches.
+// extremes are the smallest and the largest of some values, if all are finite and fit into float32. The bits of a
+// number that is not negative, and the complement of the others' but for the sign, are in the order of the numbers; as
+// integers they are compared without branches.
 func extremes[V float32 | float64](values []V) (low, high V, fine bool) {
 	switch values := any(values).(type) {
 	case []float32:
@@ -177,24 +172,25 @@ func fits(value float64, allow bool) bool {
 	return allow && (math.IsNaN(value) || math.IsInf(value, 0))
 }
 
-// largest is the smallest number that float32 rounds to infinity: the largest finite one plus half a unit in its last place.
+// largest is the smallest number that float32 rounds to infinity: the largest finite one plus half a unit in its last
+// place.
 const largest = 0x1.ffffffp127
 
 // stored reads entry i for an error message.
 func (m *Matrix) stored(i int64) (column int64, value float64) {
 	switch {
-	case m.indices64 != nil:
-		column = m.indices64[i]
-	case m.unsigned:
-		column = int64(uint32(m.indices32[i]))
+	case m.parts.Indices64 != nil:
+		column = m.parts.Indices64[i]
+	case m.parts.Unsigned:
+		column = int64(uint32(m.parts.Indices32[i]))
 	default:
-		column = int64(m.indices32[i])
+		column = int64(m.parts.Indices32[i])
 	}
 	switch {
-	case m.values64 != nil:
-		value = m.values64[i]
-	case m.values32 != nil:
-		value = float64(m.values32[i])
+	case m.parts.Values64 != nil:
+		value = m.parts.Values64[i]
+	case m.parts.Values32 != nil:
+		value = float64(m.parts.Values32[i])
 	default:
 		value = 1
 	}
@@ -208,15 +204,16 @@ func (m *Matrix) indexError(row, entry int64) error {
 		advice = "columns are counted from 0"
 	}
 	return fault.New(fault.InvalidData, "row %d holds column %d, but the matrix has %d columns (0..%d); %s",
-		m.firstRow+row, column, m.columns, m.columns-1, advice)
+		m.parts.firstRow+row, column, m.parts.Columns, m.parts.Columns-1, advice)
 }
 
 func (m *Matrix) valueError(row, entry int64) error {
 	column, value := m.stored(entry)
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return fault.New(fault.InvalidData, "row %d, column %d holds %v; values must be finite: "+
-			"remove the entry, or replace its value (or allow such values with allow_not_finite)", m.firstRow+row, column, value)
+			"remove the entry, or replace its value (or allow such values with allow_not_finite)", m.parts.firstRow+row,
+			column, value)
 	}
 	return fault.New(fault.InvalidData, "row %d, column %d holds %v, which is too large for float32 (%.2g); "+
-		"scale the values down", m.firstRow+row, column, value, math.MaxFloat32)
+		"scale the values down", m.parts.firstRow+row, column, value, math.MaxFloat32)
 }

@@ -110,7 +110,8 @@ func TestExtremesAreThoseOfTheStoredValues(t *testing.T) {
 }
 
 func TestExtremesOfFloat64AreNotRounded(t *testing.T) {
-	m := opened(t, csr.Parts{Columns: 2, Offsets32: []int32{0, 2}, Indices32: []int32{0, 1}, Values64: []float64{0.1, 0.2}})
+	m := opened(t, csr.Parts{Columns: 2, Offsets32: []int32{0, 2}, Indices32: []int32{0, 1},
+		Values64: []float64{0.1, 0.2}})
 	require.Equal(t, []float64{0.1, 0.2}, []float64{m.Statistics().Minimum, m.Statistics().Maximum})
 }
 
@@ -198,7 +199,8 @@ func TestTheLargestFloat64ThatFitsIsAcceptedAndTheNextIsNot(t *testing.T) {
 	const largest = 0x1.ffffffp127 // half a unit above the largest float32
 	for _, sign := range []float64{1, -1} {
 		for value, fine := range map[float64]bool{math.Nextafter(largest, 0): true, largest: false} {
-			m, err := csr.New(csr.Parts{Columns: 1, Offsets32: []int32{0, 1}, Indices32: []int32{0}, Values64: []float64{sign * value}})
+			m, err := csr.New(csr.Parts{Columns: 1, Offsets32: []int32{0, 1}, Indices32: []int32{0},
+				Values64: []float64{sign * value}})
 			require.NoError(t, err)
 			require.Equal(t, fine, m.Validate(csr.ValidateOptions{}) == nil)
 		}

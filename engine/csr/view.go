@@ -2,68 +2,59 @@ package csr
 
 import "dsstne/internal/fault"
 
-// Slice is the rows first up to end of a source.
-func Slice(s Source, first, end int64) (Source, error) {
-	if first < 0 || end < first || end > s.Rows() {
-		return nil, fault.New(fault.InvalidArgument, "rows %d to %d were asked for, but the matrix has %d rows", first, end, s.Rows())
-	}
-	v := &slice{Source: s, first: first, rows: end - first, statistics: s.Statistics()}
-	v.statistics.NonZeros = nonZeros(v)
-	return v, nil
-}
-
-type slice struct {
+// view is some rows of a source: those that a list names, or without one consecutive rows.
+type view struct {
 	Source
 	first, rows int64
+	list        []int64
 	statistics  Statistics
 }
 
-func (v *slice) Rows() int64               { return v.rows }
-func (v *slice) Statistics() Statistics    { return v.statistics }
-func (v *slice) RowLength(row int64) int64 { return v.Source.RowLength(v.first + row) }
-
-func (v *slice) Read(rows []int64, dst *Entries) error {
-	for i := range rows {
-		rows[i] += v.first
+// Slice is the rows first up to end of a source.
+func Slice(s Source, first, end int64) (Source, error) {
+	if first < 0 || end < first || end > s.Rows() {
+		return nil, fault.New(fault.InvalidArgument, "rows %d to %d were asked for, but the matrix has %d rows", first, end,
+			s.Rows())
 	}
-	return v.Source.Read(rows, dst)
+	return newView(s, first, end-first, nil), nil
 }
 
-// Select is the rows of a source that a list names, in the order of the list, which may repeat them. The list must not be
-// changed afterwards.
+// Select is the rows of a source that a list names, in the order of the list, which may repeat them. The list must not
+// be changed afterwards.
 func Select(s Source, list []int64) (Source, error) {
 	for i, row := range list {
 		if row < 0 || row >= s.Rows() {
 			return nil, fault.New(fault.InvalidArgument, "rows[%d] is %d, but the matrix has %d rows", i, row, s.Rows())
 		}
 	}
-	v := &selection{Source: s, list: list, statistics: s.Statistics()}
-	v.statistics.NonZeros = nonZeros(v)
+	return newView(s, 0, int64(len(list)), list), nil
+}
+
+func newView(s Source, first, rows int64, list []int64) *view {
+	v := &view{Source: s, first: first, rows: rows, list: list, statistics: s.Statistics()}
+	v.statistics.NonZeros = 0
+	for row := range rows {
+		v.statistics.NonZeros += v.RowLength(row)
+	}
 	v.statistics.Bytes += 8 * int64(len(list))
-	return v, nil
+	return v
 }
 
-type selection struct {
-	Source
-	list       []int64
-	statistics Statistics
-}
+func (v *view) Rows() int64               { return v.rows }
+func (v *view) Statistics() Statistics    { return v.statistics }
+func (v *view) RowLength(row int64) int64 { return v.Source.RowLength(v.at(row)) }
 
-func (v *selection) Rows() int64               { return int64(len(v.list)) }
-func (v *selection) Statistics() Statistics    { return v.statistics }
-func (v *selection) RowLength(row int64) int64 { return v.Source.RowLength(v.list[row]) }
-
-func (v *selection) Read(rows []int64, dst *Entries) error {
+func (v *view) Read(rows []int64, dst *Entries) error {
 	for i, row := range rows {
-		rows[i] = v.list[row]
+		rows[i] = v.at(row)
 	}
 	return v.Source.Read(rows, dst)
 }
 
-// nonZeros counts the stored entries of a source.
-func nonZeros(s Source) (n int64) {
-	for row := range s.Rows() {
-		n += s.RowLength(row)
+// at is the number of a row in the source.
+func (v *view) at(row int64) int64 {
+	if v.list != nil {
+		return v.list[row]
 	}
-	return n
+	return v.first + row
 }

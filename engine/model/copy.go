@@ -6,9 +6,9 @@ import (
 	"dsstne/kernels"
 )
 
-// Copy makes a model of the same network, weights, step, names and attributes. The two share the memory of their tensors
-// until one of them is changed: that one gets private copies first (Own), and the other stays as it is. It is fault.Busy
-// while the model is trained.
+// Copy makes a model of the same network, weights, step, names and attributes. The two share the memory of their
+// tensors until one of them is changed: that one gets private copies first (Own), and the other stays as it is. It is
+// fault.Busy while the model is trained.
 func (m *Model) Copy() (*Model, error) {
 	unlock, err := m.TryRead()
 	if err != nil {

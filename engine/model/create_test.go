@@ -117,7 +117,8 @@ func TestWeightsBeyondTheLimitAreRefusedByName(t *testing.T) {
 }
 
 func TestAbsurdSizesAreRefusedWithoutOverflow(t *testing.T) {
-	definition := strings.Replace(strings.Replace(smallDefinition, `"output", "size": 40`, `"output", "size": 2147483647`, 1),
+	definition := strings.Replace(
+		strings.Replace(smallDefinition, `"output", "size": 40`, `"output", "size": 2147483647`, 1),
 		`"size": 3`, `"size": 2147483647`, 1)
 	_, err := Create(parse(t, definition), Options{})
 	requireFault(t, err, fault.OutOfMemory, "the available memory is")

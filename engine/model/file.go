@@ -9,8 +9,8 @@ import (
 	"dsstne/internal/fault"
 )
 
-// Load reads a model file with up to threads goroutines (0: as many as the process may use). Every byte is compared with
-// its digest and every weight checked to be finite. The weights are read to where they stay, off the Go heap.
+// Load reads a model file with up to threads goroutines (0: as many as the process may use). Every byte is compared
+// with its digest and every weight checked to be finite. The weights are read to where they stay, off the Go heap.
 //
 // A damaged file, or one that is not a model, is fault.CorruptFile; one that a later version wrote in a way that this
 // version cannot read is fault.Unsupported; a path without a file is fault.NotFound.
@@ -27,8 +27,8 @@ func Load(path string, threads int) (*Model, error) {
 	return m, nil
 }
 
-// Save writes a model file, see modelfile.Save. Attributes are kept in the file; nil keeps those that the model has, and
-// otherwise they are the model's from then on. It is fault.Busy while the model is trained.
+// Save writes a model file, see modelfile.Save. Attributes are kept in the file; nil keeps those that the model has,
+// and otherwise they are the model's from then on. It is fault.Busy while the model is trained.
 func (m *Model) Save(path string, attributes map[string]string) error {
 	unlock, err := m.TryRead()
 	if err != nil {
@@ -106,8 +106,8 @@ func checkTensors(file *modelfile.File, form Form) error {
 	return nil
 }
 
-// allocateItems allocates the tensors of the items' names, if the file has any, as large as it says, which is no more than
-// the file itself.
+// allocateItems allocates the tensors of the items' names, if the file has any, as large as it says, which is no more
+// than the file itself.
 func (m *Model) allocateItems(file *modelfile.File) error {
 	offsets, hasOffsets := file.Entry(itemOffsets)
 	text, hasText := file.Entry(itemBytes)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden file of the present format; never for a format that was released")
+var update = flag.Bool("update", false,
+	"write the golden file of the present format; never for a format that was released")
 
 // goldenFile was written by format version 1 and must be readable forever.
 const goldenFile = "../../tests/golden/model-v1.dsstne"

@@ -116,8 +116,8 @@ func (a *access) read() (unlock func(), err error) {
 	}), nil
 }
 
-// Close gives the memory back. It is fault.Busy while a trainer or predictor uses the model or a call works on it; closing
-// twice does nothing.
+// Close gives the memory back. It is fault.Busy while a trainer or predictor uses the model or a call works on it;
+// closing twice does nothing.
 func (m *Model) Close() error {
 	closed, err := m.close()
 	if closed && m.access.closing != nil {
@@ -144,7 +144,8 @@ func (m *Model) close() (closed bool, err error) {
 	case a.writer || a.readers > 0:
 		return false, fault.New(fault.Busy, "the model is being read or changed by another call; wait for it or cancel it")
 	case a.uses > 0:
-		return false, fault.New(fault.Busy, "the model is used by %d open trainer(s) or predictor(s); close them first", a.uses)
+		return false, fault.New(fault.Busy,
+			"the model is used by %d open trainer(s) or predictor(s); close them first", a.uses)
 	}
 	a.closed = true
 	m.free()

@@ -138,7 +138,8 @@ func (m *Model) SetTensor(name string, src []byte) error {
 
 func sizeMismatch(t *tensor.Tensor, given int64) error {
 	return fault.New(fault.InvalidArgument, "%s is %s %s, %s bytes, but %s bytes (%s elements) were given",
-		t.Name, t.DType, tensor.ShapeText(t.Shape), fault.Grouped(t.Size()), fault.Grouped(given), fault.Grouped(given/t.DType.Size()))
+		t.Name, t.DType, tensor.ShapeText(t.Shape), fault.Grouped(t.Size()), fault.Grouped(given),
+		fault.Grouped(given/t.DType.Size()))
 }
 
 // free gives all memory back; the tensors' views are nil from then on.

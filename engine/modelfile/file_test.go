@@ -193,7 +193,8 @@ func TestEveryTruncationIsFound(t *testing.T) {
 
 func TestATruncatedFileSaysHowMuchIsThere(t *testing.T) {
 	file := wideFile(t)
-	requireUnreadable(t, file[:20000], fault.CorruptFile, "file ends after 20,000 of "+fault.Grouped(int64(len(file)))+" bytes",
+	requireUnreadable(t, file[:20000], fault.CorruptFile,
+		"file ends after 20,000 of "+fault.Grouped(int64(len(file)))+" bytes",
 		"was the copy interrupted?")
 }
 
@@ -318,7 +319,7 @@ func TestAForgedHeaderIsRefused(t *testing.T) {
 		"no step":              {`"step":"17",`, ``, `"step" is missing`},
 		"a tiny block":         {`"digest_block_bytes":"4096"`, `"digest_block_bytes":"8"`, "digest_block_bytes"},
 		"a block that is odd":  {`"digest_block_bytes":"4096"`, `"digest_block_bytes":"4097"`, "multiple of 8"},
-		"a number as metadata": {`"step":"17"`, `"step":17`, "not a text"},
+		"a number as metadata": {`"step":"17"`, `"step":17`, "not a string"},
 		"no digests":           {`"dsstne.digests"`, `"dsstne.digestz"`, "does not end with its digests"},
 		"another format":       {`"dsstne.model"`, `"dsstne.motel"`, "dsstne.motel"},
 		"text after its end":   {`]}}`, `]}}{}`, "after its end"},

@@ -1,40 +1,39 @@
 package modelfile
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
 	"dsstne/internal/fault"
 )
 
 // signatures are the first bytes of files that people have passed for a model, and a helpful word for each.
-var signatures = []struct{ start, what string }{
-	{"version https://git-lfs", "a Git LFS pointer; run `git lfs pull` to get the file itself"},
-	{"\x89PNG", "a PNG image"},
-	{"\xff\xd8\xff", "a JPEG image"},
-	{"%PDF", "a PDF document"},
-	{"\x89HDF\r\n\x1a\n", "an HDF5 or NetCDF-4 file; networks of the original DSSTNE and of Keras look like that"},
-	{"CDF\x01", "a NetCDF file"},
-	{"CDF\x02", "a NetCDF file"},
-	{"CDF\x05", "a NetCDF file"},
-	{"PK\x03\x04", "a zip archive; checkpoints of PyTorch, .npz and .keras files look like that"},
-	{"\x1f\x8b", "a gzip archive; unpack it first"},
-	{"\xfd7zXZ", "an xz archive; unpack it first"},
-	{"\x28\xb5\x2f\xfd", "a zstd archive; unpack it first"},
-	{"BZh", "a bzip2 archive; unpack it first"},
-	{"\x93NUMPY", "a NumPy array"},
-	{"PAR1", "a Parquet table"},
-	{"ARROW1", "an Arrow table"},
-	{"\x80\x02", "a Python pickle; pickles can run code when they are read, so they are never opened"},
-	{"\x80\x03", "a Python pickle; pickles can run code when they are read, so they are never opened"},
-	{"\x80\x04", "a Python pickle; pickles can run code when they are read, so they are never opened"},
-	{"\x80\x05", "a Python pickle; pickles can run code when they are read, so they are never opened"},
-	{"<!DOCTYPE", "a web page; was the download redirected to a login?"},
-	{"<!doctype", "a web page; was the download redirected to a login?"},
-	{"<html", "a web page; was the download redirected to a login?"},
-	{"{", "JSON text; a network definition is what models are made from, not a model"},
-	{"\x7fELF", "a program or library"},
+var signatures = []struct {
+	what   string
+	starts []string
+}{
+	{"a Git LFS pointer; run `git lfs pull` to get the file itself", []string{"version https://git-lfs"}},
+	{"a PNG image", []string{"\x89PNG"}},
+	{"a JPEG image", []string{"\xff\xd8\xff"}},
+	{"a PDF document", []string{"%PDF"}},
+	{"an HDF5 or NetCDF-4 file; networks of the original DSSTNE and of Keras look like that",
+		[]string{"\x89HDF\r\n\x1a\n"}},
+	{"a NetCDF file", []string{"CDF\x01", "CDF\x02", "CDF\x05"}},
+	{"a zip archive; checkpoints of PyTorch, .npz and .keras files look like that", []string{"PK\x03\x04"}},
+	{"a gzip archive; unpack it first", []string{"\x1f\x8b"}},
+	{"an xz archive; unpack it first", []string{"\xfd7zXZ"}},
+	{"a zstd archive; unpack it first", []string{"\x28\xb5\x2f\xfd"}},
+	{"a bzip2 archive; unpack it first", []string{"BZh"}},
+	{"a NumPy array", []string{"\x93NUMPY"}},
+	{"a Parquet table", []string{"PAR1"}},
+	{"an Arrow table", []string{"ARROW1"}},
+	{"a Python pickle; pickles can run code when they are read, so they are never opened",
+		[]string{"\x80\x02", "\x80\x03", "\x80\x04", "\x80\x05"}},
+	{"a web page; was the download redirected to a login?", []string{"<!DOCTYPE", "<!doctype", "<html"}},
+	{"JSON text; a network definition is what models are made from, not a model", []string{"{"}},
+	{"a program or library", []string{"\x7fELF"}},
 }
 
 // foreign says, of a file that does not begin like a model, what it probably is.
@@ -43,14 +42,15 @@ func foreign(start []byte, size int64) error {
 		return fault.New(fault.CorruptFile, "the file is empty, so it is not a dsstne model file; was a copy interrupted?")
 	}
 	for _, s := range signatures {
-		if bytes.HasPrefix(start, []byte(s.start)) {
+		if slices.ContainsFunc(s.starts, func(first string) bool { return strings.HasPrefix(string(start), first) }) {
 			return fault.New(fault.CorruptFile, "not a dsstne model file, but %s", s.what)
 		}
 	}
 	if size < lengthBytes {
 		return fault.New(fault.CorruptFile, "not a dsstne model file: it ends after %d bytes; was a copy interrupted?", size)
 	}
-	return fault.New(fault.CorruptFile, "not a dsstne model file: it begins with the bytes % x", start[:min(len(start), 8)])
+	return fault.New(fault.CorruptFile,
+		"not a dsstne model file: it begins with the bytes % x", start[:min(len(start), 8)])
 }
 
 // foreignTensors is about a sound safetensors file without our metadata.
@@ -61,8 +61,9 @@ func foreignTensors(h *header) error {
 				"another program has rewritten it", h.metadata[keyFormat], formatName)
 		}
 	}
-	return fault.New(fault.CorruptFile, "not a dsstne model file, but safetensors of another program: there is no network "+
-		"definition in its metadata")
+	return fault.New(fault.CorruptFile,
+		"not a dsstne model file, but safetensors of another program: there is no network "+
+			"definition in its metadata")
 }
 
 // beginsLikeModel tells whether the bytes after the header length are those of a model, as far as there are any.
@@ -91,7 +92,8 @@ func headerLength(start []byte, size int64) (int64, error) {
 		return 0, fault.New(fault.CorruptFile, "the length of the header (bytes 0 to 8) is damaged: it says %d, at most %s "+
 			"bytes are allowed", length, fault.Grouped(headerLimit))
 	}
-	return 0, fault.New(fault.CorruptFile, "file ends after %s bytes, within its header of %s bytes; was the copy interrupted?",
+	return 0, fault.New(fault.CorruptFile,
+		"file ends after %s bytes, within its header of %s bytes; was the copy interrupted?",
 		fault.Grouped(size), fault.Grouped(int64(length)))
 }
 

@@ -4,17 +4,19 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
 )
 
-// The file: 8 bytes header length (little-endian), the header (JSON, padded with spaces to a multiple of 8), the data of all
-// tensors without gaps, of which the last is the digests. docs/model-file.md is the full description.
+// The file: 8 bytes header length (little-endian), the header (JSON, padded with spaces to a multiple of 8), the data
+// of all tensors without gaps, of which the last is the digests. docs/model-file.md is the full description.
 const (
 	formatName = "dsstne.model"
 	// Save writes the oldest version that a reader of the file must have: 1 for a network, 2 for other definitions. Open
@@ -120,14 +122,8 @@ func headerText(metadata []string, entries []Entry) []byte {
 	for _, e := range entries {
 		b.WriteByte(',')
 		quote(&b, e.Name)
-		b.WriteString(`:{"dtype":"` + e.DType + `","shape":[`)
-		for i, n := range e.Shape {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(strconv.FormatInt(n, 10))
-		}
-		b.WriteString(`],"data_offsets":[` + strconv.FormatInt(e.begin, 10) + "," + strconv.FormatInt(e.end, 10) + "]}")
+		shape := strings.ReplaceAll(fmt.Sprint(e.Shape), " ", ",")
+		fmt.Fprintf(&b, `:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`, e.DType, shape, e.begin, e.end)
 	}
 	b.WriteByte('}')
 	for b.Len()%8 != 0 {
@@ -146,8 +142,8 @@ func quote(b *bytes.Buffer, text string) {
 	b.Truncate(b.Len() - 1)  // the line end that Encode adds
 }
 
-// overlaps visits the parts of tensors that lie in bytes from .. to of the data, in order. begin and end count within the
-// tensor. Entries are ordered and without gaps.
+// overlaps visits the parts of tensors that lie in bytes from .. to of the data, in order. begin and end count within
+// the tensor. Entries are ordered and without gaps.
 func overlaps(entries []Entry, from, to int64, visit func(i int, begin, end int64) error) error {
 	first := sort.Search(len(entries), func(i int) bool { return entries[i].end > from })
 	for i := first; i < len(entries) && entries[i].begin < to; i++ {

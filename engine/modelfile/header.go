@@ -2,11 +2,12 @@ package modelfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -28,8 +29,8 @@ var elementSizes = map[string]int64{
 	"U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,
 }
 
-// parseHeader reads the JSON of any safetensors file, strictly: no name twice, sizes that agree, no gaps. Its errors say
-// what is wrong but not with which file.
+// parseHeader reads the JSON of any safetensors file, strictly: no name twice, sizes that agree, no gaps. Its errors
+// say what is wrong but not with which file.
 func parseHeader(text []byte) (*header, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("it is not UTF-8 text")
@@ -37,12 +38,7 @@ func parseHeader(text []byte) (*header, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	h := &header{}
-	names := map[string]bool{}
 	err := readObject(decoder, func(name string) error {
-		if names[name] {
-			return fmt.Errorf("%q stands there twice", name)
-		}
-		names[name] = true
 		if name == "__metadata__" {
 			return h.readMetadata(decoder)
 		}
@@ -63,20 +59,17 @@ func parseHeader(text []byte) (*header, error) {
 	return h, h.checkOrder()
 }
 
-// readMetadata reads texts by name.
+// readMetadata reads strings by name.
 func (h *header) readMetadata(decoder *json.Decoder) error {
 	h.metadata = map[string]string{}
 	return readObject(decoder, func(key string) error {
-		if _, twice := h.metadata[key]; twice {
-			return fmt.Errorf("metadata %q stands there twice", key)
-		}
 		token, err := decoder.Token()
 		if err != nil {
 			return err
 		}
 		value, ok := token.(string)
 		if !ok {
-			return fmt.Errorf("metadata %q is not a text", key)
+			return fmt.Errorf("metadata %q is not a string", key)
 		}
 		h.metadata[key] = value
 		return nil
@@ -87,12 +80,9 @@ func (h *header) readMetadata(decoder *json.Decoder) error {
 func readEntry(decoder *json.Decoder) (Entry, error) {
 	var e Entry
 	var offsets []int64
-	seen := map[string]bool{}
+	keys := 0
 	err := readObject(decoder, func(key string) (err error) {
-		if seen[key] {
-			return fmt.Errorf("%q stands there twice", key)
-		}
-		seen[key] = true
+		keys++
 		switch key {
 		case "dtype":
 			token, err := decoder.Token()
@@ -112,7 +102,7 @@ func readEntry(decoder *json.Decoder) (Entry, error) {
 	}
 	element, known := elementSizes[e.DType]
 	switch {
-	case len(seen) != 3:
+	case keys != 3:
 		return e, errors.New("dtype, shape or data_offsets is missing")
 	case !known:
 		return e, fmt.Errorf("dtype %q is unknown", e.DType)
@@ -132,14 +122,14 @@ func readEntry(decoder *json.Decoder) (Entry, error) {
 
 // checkOrder sorts the entries and wants each to begin where the one before ends.
 func (h *header) checkOrder() error {
-	sort.SliceStable(h.entries, func(i, j int) bool {
-		a, b := h.entries[i], h.entries[j]
-		return a.begin < b.begin || a.begin == b.begin && a.end < b.end
+	slices.SortStableFunc(h.entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	var end int64
 	for _, e := range h.entries {
 		if e.begin != end {
-			return fmt.Errorf("tensor %q begins at byte %s of the data instead of %s", e.Name, fault.Grouped(e.begin), fault.Grouped(end))
+			return fmt.Errorf("tensor %q begins at byte %s of the data instead of %s", e.Name, fault.Grouped(e.begin),
+				fault.Grouped(end))
 		}
 		end = e.end
 	}
@@ -189,20 +179,22 @@ func parseInteger(text string) (int64, error) {
 	return n, err
 }
 
-// readObject calls member for each key of the object that comes next; member reads the value.
+// readObject calls member for each key of the object that comes next, which has no key twice; member reads the value.
 func readObject(decoder *json.Decoder, member func(key string) error) error {
 	if err := expect(decoder, '{'); err != nil {
 		return err
 	}
+	seen := map[string]bool{}
 	for decoder.More() {
 		token, err := decoder.Token()
 		if err != nil {
 			return err
 		}
-		key, ok := token.(string)
-		if !ok {
-			return fmt.Errorf("%v is not a name", token)
+		key, _ := token.(string) // the decoder takes nothing else for a key
+		if seen[key] {
+			return fmt.Errorf("%q is given twice", key)
 		}
+		seen[key] = true
 		if err := member(key); err != nil {
 			return err
 		}

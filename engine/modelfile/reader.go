@@ -11,6 +11,8 @@ import (
 
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
+	"dsstne/internal/file"
+	"dsstne/internal/parallel"
 )
 
 // readChunk is how much is read, digested and checked at a time, while it is in the cache.
@@ -33,10 +35,11 @@ type File struct {
 	closer  io.Closer      // may be nil
 }
 
-// Open opens a file and reads its header. A damaged file, or one that is not a model, is fault.CorruptFile; one that a later
-// version wrote in a way that this version cannot read is fault.Unsupported; a path without a file is fault.NotFound.
+// Open opens a file and reads its header. A damaged file, or one that is not a model, is fault.CorruptFile; one that a
+// later version wrote in a way that this version cannot read is fault.Unsupported; a path without a file is
+// fault.NotFound.
 func Open(path string) (*File, error) {
-	source, size, err := open(path)
+	source, size, err := file.Open(path, "cannot load "+path)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +81,9 @@ func (f *File) Entry(name string) (Entry, bool) {
 	return f.header.entries[i], true
 }
 
-// Read fills tensors, by name, with up to threads goroutines (0: as many as the process may use). Each must have the type and
-// the shape of its entry. Every byte of the file is compared with its digest, also of the entries that have no tensor here,
-// and every weight is checked to be finite.
+// Read fills tensors, by name, with up to threads goroutines (0: as many as the process may use). Each must have the
+// type and the shape of its entry. Every byte of the file is compared with its digest, also of the entries that have no
+// tensor here, and every weight is checked to be finite.
 func (f *File) Read(tensors []*tensor.Tensor, threads int) error {
 	into := make([]*tensor.Tensor, len(f.header.entries)) // nil: checked and passed over
 	for _, t := range tensors {
@@ -91,7 +94,7 @@ func (f *File) Read(tensors []*tensor.Tensor, threads int) error {
 		}
 		into[f.places[t.Name]] = t
 	}
-	return inParallel(threads, int(blocksOf(f.data, f.block)), func(block int) error { return f.readBlock(block, into) })
+	return parallel.Do(threads, int(blocksOf(f.data, f.block)), func(block int) error { return f.readBlock(block, into) })
 }
 
 // readHeader reads and checks header and digests, so far that every byte of the header can be trusted.
@@ -131,14 +134,16 @@ func (f *File) readDigests(head []byte) error {
 		return fault.New(fault.CorruptFile, "file ends after %s of %s bytes; was the copy interrupted?",
 			fault.Grouped(f.size), fault.Grouped(end))
 	case end < f.size:
-		return fault.New(fault.CorruptFile, "file has %s bytes, %s more than the model, which ends at byte %s; was something "+
-			"appended?", fault.Grouped(f.size), fault.Grouped(f.size-end), fault.Grouped(end))
+		return fault.New(fault.CorruptFile,
+			"file has %s bytes, %s more than the model, which ends at byte %s; was something "+
+				"appended?", fault.Grouped(f.size), fault.Grouped(f.size-end), fault.Grouped(end))
 	}
 	entries := f.header.entries
 	last := len(entries) - 1
 	if last < 0 || entries[last].Name != digestTensor || entries[last].DType != tensor.U8.String() ||
 		(entries[last].end-entries[last].begin)%digestBytes != 0 || entries[last].begin == entries[last].end {
-		return fault.New(fault.CorruptFile, "file does not end with its digests (tensor %q); has another program rewritten it?",
+		return fault.New(fault.CorruptFile,
+			"file does not end with its digests (tensor %q); has another program rewritten it?",
 			digestTensor)
 	}
 	f.data = entries[last].begin
@@ -240,5 +245,5 @@ func (f *File) readAt(dst []byte, at int64) error {
 		return fault.New(fault.CorruptFile, "file ends after %s of %s bytes, while it is read; is somebody writing it?",
 			fault.Grouped(at+int64(n)), fault.Grouped(f.size))
 	}
-	return fault.From(fault.IO, errno(err), "cannot read byte %s", fault.Grouped(at+int64(n)))
+	return fault.From(fault.IO, file.Errno(err), "cannot read byte %s", fault.Grouped(at+int64(n)))
 }

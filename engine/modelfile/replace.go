@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"dsstne/internal/fault"
+	"dsstne/internal/file"
 )
 
 // disk is what replacing a file asks of the system; tests put one in its place that fails when told.
@@ -31,8 +32,8 @@ type diskFile interface {
 	Close() error
 }
 
-// replaceFile lets write fill a file beside path and puts it in the place of path once it is on the disk. Whatever fails
-// before that, the old file is as it was and the new one is gone.
+// replaceFile lets write fill a file beside path and puts it in the place of path once it is on the disk. Whatever
+// fails before that, the old file is as it was and the new one is gone.
 //
 // The new file has the mode of the old one, or what the umask leaves. Its name is that of the old one between a dot and
 // ".saving-" with a random number: a process that is killed leaves it behind, and it may be deleted.
@@ -54,17 +55,17 @@ func replaceFile(d disk, path string, write func(io.Writer) error) error {
 	if old != nil {
 		mode = old.Mode().Perm()
 	}
-	file, err := d.Create(beside, mode)
+	created, err := d.Create(beside, mode)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.New(fault.IO, "cannot save %s: the folder %s does not exist", path, folder)
 	case err != nil:
-		return fault.From(fault.IO, errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)
+		return fault.From(fault.IO, file.Errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)
 	}
 	closed, renamed := false, false
 	defer func() {
 		if !closed {
-			_ = file.Close() // the error that brought us here is the one to report
+			_ = created.Close() // the error that brought us here is the one to report
 		}
 		if !renamed {
 			_ = d.Remove(beside)
@@ -72,18 +73,18 @@ func replaceFile(d disk, path string, write func(io.Writer) error) error {
 	}()
 	if old != nil {
 		// The umask may have taken away what the old file has.
-		if err := file.Chmod(mode); err != nil {
+		if err := created.Chmod(mode); err != nil {
 			return saveFailed(path, "setting the mode of the new file", err)
 		}
 	}
-	if err := write(file); err != nil {
+	if err := write(created); err != nil {
 		return saveFailed(path, "writing", err)
 	}
-	if err := file.Sync(); err != nil {
+	if err := created.Sync(); err != nil {
 		return saveFailed(path, "bringing it to the disk", err)
 	}
 	closed = true
-	if err := file.Close(); err != nil {
+	if err := created.Close(); err != nil {
 		return saveFailed(path, "closing", err)
 	}
 	if err := d.Rename(beside, target); err != nil {
@@ -91,8 +92,9 @@ func replaceFile(d disk, path string, write func(io.Writer) error) error {
 	}
 	renamed = true
 	if err := d.SyncFolder(folder); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
-		return fault.From(fault.IO, errno(err), "%s is written and whole, but may be lost if the power fails now: the folder "+
-			"%s could not be brought to the disk", path, folder)
+		return fault.From(fault.IO, file.Errno(err),
+			"%s is written and whole, but may be lost if the power fails now: the folder "+
+				"%s could not be brought to the disk", path, folder)
 	}
 	return nil
 }
@@ -139,7 +141,7 @@ func saveFailed(path, doing string, err error) error {
 	if errors.As(err, &ours) {
 		return fault.Wrap(err, "cannot save %s", path)
 	}
-	return fault.From(fault.IO, errno(err), "cannot save %s: %s failed", path, doing)
+	return fault.From(fault.IO, file.Errno(err), "cannot save %s: %s failed", path, doing)
 }
 
 // systemDisk is the file system of the process.

@@ -111,8 +111,8 @@ func (f *failingFile) Close() error {
 	return closeErr
 }
 
-// saveFailingAt saves over an old file through a link, with the n-th call of the system failing. It gives the disk and what
-// stands at the path afterwards.
+// saveFailingAt saves over an old file through a link, with the n-th call of the system failing. It gives the disk and
+// what stands at the path afterwards.
 func saveFailingAt(t *testing.T, n int) (*failingDisk, string, error) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "m.dsstne")

@@ -8,12 +8,15 @@ import (
 
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
 )
 
-// Save writes a model file with up to threads goroutines (0: as many as the process may use). The old file, if there is one,
-// stays whole until the new one is on the disk, and stays as it is if anything fails; a link is followed to the file it names.
+// Save writes a model file with up to threads goroutines (0: as many as the process may use). The old file, if there is
+// one, stays whole until the new one is on the disk, and stays as it is if anything fails; a link is followed to the
+// file it names.
 //
-// It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is: such a file could not be loaded.
+// It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is: such a file could not be
+// loaded.
 func Save(path string, c *Content, threads int) error {
 	return save(systemDisk{}, path, c, threads, standardBlock)
 }
@@ -50,7 +53,7 @@ func (l *layout) write(w io.Writer, threads int) error {
 	var stop atomic.Bool
 	digested := make(chan error, 1)
 	go func() {
-		digested <- inParallel(threads, l.blocks(), func(block int) error {
+		digested <- parallel.Do(threads, l.blocks(), func(block int) error {
 			return l.digestBlock(block, digests[digestBytes*(1+block):][:digestBytes], &stop)
 		})
 	}()

@@ -1,3 +1,3 @@
-// Package options reads the options of the C interface: JSON objects, in which an unknown key, a wrong type or a number out of
-// range is an error that names the path and the nearest valid word.
+// Package options reads the options of the C interface: JSON objects, in which an unknown key, a wrong type or a number
+// out of range is an error that names the path and the nearest valid word.
 package options

@@ -15,6 +15,17 @@ import (
 // threadCount is how many threads there can be; more cannot be meant.
 var threadCount = strictjson.Between(0, 4096)
 
+// read reads a document; get asks for its keys.
+func read[T any](text []byte, what string, get func(*strictjson.Object) T) (T, error) {
+	o, err := strictjson.Parse(text, what)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	options := get(o)
+	return options, o.Done()
+}
+
 // Library are those of dsstne_configure.
 type Library struct {
 	Threads        int // -1: not given
@@ -24,19 +35,17 @@ type Library struct {
 }
 
 // ReadLibrary reads options of the library; more reads keys of tests.
-func ReadLibrary(text []byte, more func(*strictjson.Object)) (l Library, err error) {
-	o, err := strictjson.Parse(text, "library options")
-	if err != nil {
-		return l, err
-	}
-	l.Threads = int(o.Int("threads", -1, threadCount))
-	l.InstructionSet = o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
-	l.Folders = o.Strings("libraries")
-	if keep := o.Bool("keep_devices", true); o.Type("keep_devices") != strictjson.Missing {
-		l.KeepDevices = &keep
-	}
-	more(o)
-	return l, o.Done()
+func ReadLibrary(text []byte, more func(*strictjson.Object)) (Library, error) {
+	return read(text, "library options", func(o *strictjson.Object) (l Library) {
+		l.Threads = int(o.Int("threads", -1, threadCount))
+		l.InstructionSet = o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
+		l.Folders = o.Strings("libraries")
+		if keep := o.Bool("keep_devices", true); o.Type("keep_devices") != strictjson.Missing {
+			l.KeepDevices = &keep
+		}
+		more(o)
+		return l
+	})
 }
 
 // Dataset are the options of a dataset: its columns, and how it is checked.
@@ -46,16 +55,14 @@ type Dataset struct {
 }
 
 // ReadDataset reads options of a dataset.
-func ReadDataset(text []byte) (d Dataset, err error) {
-	o, err := strictjson.Parse(text, "dataset options")
-	if err != nil {
-		return d, err
-	}
-	o.Require("columns")
-	d.Columns = o.Int("columns", 0, strictjson.Between(1, math.MaxInt32))
-	d.Check.AllowNotFinite = o.Bool("allow_not_finite", false)
-	d.Check.Threads = threads(o)
-	return d, o.Done()
+func ReadDataset(text []byte) (Dataset, error) {
+	return read(text, "dataset options", func(o *strictjson.Object) (d Dataset) {
+		o.Require("columns")
+		d.Columns = o.Int("columns", 0, strictjson.Between(1, math.MaxInt32))
+		d.Check.AllowNotFinite = o.Bool("allow_not_finite", false)
+		d.Check.Threads = threads(o)
+		return d
+	})
 }
 
 // Model are the options of a new model, and the sizes of its layers by name.
@@ -65,61 +72,48 @@ type Model struct {
 }
 
 // ReadModel reads options of a new model.
-func ReadModel(text []byte) (m Model, err error) {
-	o, err := strictjson.Parse(text, "model options")
-	if err != nil {
-		return m, err
-	}
-	m.Create = model.Options{
-		Seed:    o.Uint("seed", 0),
-		Threads: threads(o),
-		Limit:   o.Int("memory_limit", 0, strictjson.NotNegative),
-		Step:    o.Int("step", 0, strictjson.NotNegative),
-	}
-	m.Sizes = map[string]int64{}
-	sizes := o.Object("sizes")
-	for _, layer := range sizes.Keys() {
-		m.Sizes[layer] = sizes.Int(layer, 0, strictjson.Between(1, math.MaxInt32))
-	}
-	return m, o.Done()
+func ReadModel(text []byte) (Model, error) {
+	return read(text, "model options", func(o *strictjson.Object) (m Model) {
+		m.Create = model.Options{
+			Seed:    o.Uint("seed", 0),
+			Threads: threads(o),
+			Limit:   o.Int("memory_limit", 0, strictjson.NotNegative),
+			Step:    o.Int("step", 0, strictjson.NotNegative),
+		}
+		m.Sizes = map[string]int64{}
+		sizes := o.Object("sizes")
+		for _, layer := range sizes.Keys() {
+			m.Sizes[layer] = sizes.Int(layer, 0, strictjson.Between(1, math.MaxInt32))
+		}
+		return m
+	})
 }
 
 // ReadLoad reads options of a load: how many threads the model uses.
-func ReadLoad(text []byte) (int, error) {
-	o, err := strictjson.Parse(text, "load options")
-	if err != nil {
-		return 0, err
-	}
-	n := threads(o)
-	return n, o.Done()
-}
+func ReadLoad(text []byte) (int, error) { return read(text, "load options", threads) }
 
 // ReadAttributes reads options of a save; nil keeps the attributes that the model has.
 func ReadAttributes(text []byte) (map[string]string, error) {
-	o, err := strictjson.Parse(text, "save options")
-	if err != nil {
-		return nil, err
-	}
-	if !o.Has("attributes") {
-		return nil, o.Done()
-	}
-	texts := map[string]string{}
-	attributes := o.Object("attributes")
-	for _, key := range attributes.Keys() {
-		texts[key] = attributes.String(key, "")
-	}
-	return texts, o.Done()
+	return read(text, "save options", func(o *strictjson.Object) map[string]string {
+		if !o.Has("attributes") {
+			return nil
+		}
+		texts := map[string]string{}
+		attributes := o.Object("attributes")
+		for _, key := range attributes.Keys() {
+			texts[key] = attributes.String(key, "")
+		}
+		return texts
+	})
 }
 
 // ReadPredictor reads options of a predictor.
-func ReadPredictor(text []byte) (p predict.Options, err error) {
-	o, err := strictjson.Parse(text, "predictor options")
-	if err != nil {
-		return p, err
-	}
-	p.BatchSize = o.Int("batch_size", 512, strictjson.Between(1, 1<<20))
-	p.Placement = placement(o)
-	return p, o.Done()
+func ReadPredictor(text []byte) (predict.Options, error) {
+	return read(text, "predictor options", func(o *strictjson.Object) (p predict.Options) {
+		p.BatchSize = o.Int("batch_size", 512, strictjson.Between(1, 1<<20))
+		p.Placement = placement(o)
+		return p
+	})
 }
 
 // Ranking are the options of the calls that rank items.
@@ -131,13 +125,11 @@ type Ranking struct {
 }
 
 // ReadRecommend reads options of a call that recommends.
-func ReadRecommend(text []byte, items []int32) (r Ranking, err error) {
-	o, err := strictjson.Parse(text, "recommend options")
-	if err != nil {
-		return r, err
-	}
-	r.Layer, r.Filter = o.String("layer", ""), filter(o, items)
-	return r, o.Done()
+func ReadRecommend(text []byte, items []int32) (Ranking, error) {
+	return read(text, "recommend options", func(o *strictjson.Object) (r Ranking) {
+		r.Layer, r.Filter = o.String("layer", ""), filter(o, items)
+		return r
+	})
 }
 
 // Plan are the options of a predictor's plan.
@@ -147,42 +139,36 @@ type Plan struct {
 }
 
 // ReadPlan reads options of a predictor's plan.
-func ReadPlan(text []byte) (p Plan, err error) {
-	o, err := strictjson.Parse(text, "plan options")
-	if err != nil {
-		return p, err
-	}
-	p.Layer, p.K = o.String("layer", ""), o.Int("k", 10, strictjson.Between(1, math.MaxInt32))
-	return p, o.Done()
+func ReadPlan(text []byte) (Plan, error) {
+	return read(text, "plan options", func(o *strictjson.Object) (p Plan) {
+		p.Layer, p.K = o.String("layer", ""), o.Int("k", 10, strictjson.Between(1, math.MaxInt32))
+		return p
+	})
 }
 
 // measureWords are those of predict.Measure.
 var measureWords = []string{"cosine", "dot", "entry"}
 
 // ReadNeighbors reads options of a call that finds the nearest rows of a weight.
-func ReadNeighbors(text []byte, items []int32) (r Ranking, err error) {
-	o, err := strictjson.Parse(text, "neighbors options")
-	if err != nil {
-		return r, err
-	}
-	r.Filter = filter(o, items)
-	r.Neighbors.Measure = predict.Measure(slices.Index(measureWords, o.Word("metric", measureWords[0], measureWords...)))
-	r.Neighbors.IncludeSelf = o.Bool("include_self", false)
-	return r, o.Done()
+func ReadNeighbors(text []byte, items []int32) (Ranking, error) {
+	return read(text, "neighbors options", func(o *strictjson.Object) (r Ranking) {
+		r.Filter = filter(o, items)
+		r.Neighbors.Measure = predict.Measure(slices.Index(measureWords, o.Word("metric", measureWords[0], measureWords...)))
+		r.Neighbors.IncludeSelf = o.Bool("include_self", false)
+		return r
+	})
 }
 
 // ReadEvaluate reads options of an evaluation.
-func ReadEvaluate(text []byte, items []int32) (r Ranking, err error) {
-	o, err := strictjson.Parse(text, "evaluate options")
-	if err != nil {
-		return r, err
-	}
-	r.Layer, r.Filter, r.Metrics = o.String("layer", ""), filter(o, items), o.Strings("metrics")
-	return r, o.Done()
+func ReadEvaluate(text []byte, items []int32) (Ranking, error) {
+	return read(text, "evaluate options", func(o *strictjson.Object) (r Ranking) {
+		r.Layer, r.Filter, r.Metrics = o.String("layer", ""), filter(o, items), o.Strings("metrics")
+		return r
+	})
 }
 
-// filter reads what to do with the items of a call: an allow-list unless the options say deny; without items, every item
-// takes part.
+// filter reads what to do with the items of a call: an allow-list unless the options say deny; without items, every
+// item takes part.
 func filter(o *strictjson.Object, items []int32) predict.Filter {
 	deny := o.Word("items", "allow", "allow", "deny") == "deny"
 	return predict.Filter{Items: items, Deny: deny && items != nil}

@@ -12,12 +12,12 @@ import (
 )
 
 // ReadTrainer reads options of a trainer (docs/training.md).
-func ReadTrainer(text []byte) (s train.Options, err error) {
-	o, err := strictjson.Parse(text, "trainer options")
-	if err != nil {
-		return s, err
-	}
-	s = train.Options{
+func ReadTrainer(text []byte) (train.Options, error) {
+	return read(text, "trainer options", readTrainer)
+}
+
+func readTrainer(o *strictjson.Object) train.Options {
+	s := train.Options{
 		BatchSize: o.Int("batch_size", 512, strictjson.Between(1, 1<<20)),
 		Seed:      o.Uint("seed", 0),
 		KeepOrder: !o.Bool("shuffle", true),
@@ -27,7 +27,7 @@ func ReadTrainer(text []byte) (s train.Options, err error) {
 	s.Parallel = program.Parallel(max(0, slices.Index(program.ParallelWords, way)))
 	readOptimizer(o.Object("optimizer"), &s)
 	s.Schedule = schedule.Read(o.Object("schedule"))
-	return s, o.Done()
+	return s
 }
 
 func readOptimizer(o *strictjson.Object, s *train.Options) {

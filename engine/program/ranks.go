@@ -2,11 +2,10 @@ package program
 
 import (
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
 	"dsstne/kernels"
 )
 
@@ -70,7 +69,7 @@ func (t *Team) Together(work func(local int) error) error {
 
 // one does the work of one rank.
 func (t *Team) one(local int) {
-	err := guarded(t.work, local)
+	err := parallel.Guarded(t.work, local)
 	if t.failures[local] = err; err != nil {
 		t.ranks[local].Communicator.Abort()
 	}
@@ -106,16 +105,6 @@ func (t *Team) InOrder(work func(local int) error) error {
 		defer enqueuing.Unlock()
 	}
 	return t.Together(work)
-}
-
-// guarded turns a panic into an error: one in a goroutine would end the process.
-func guarded(work func(local int) error, local int) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fault.New(fault.Internal, "panic: %s\n%s", fmt.Sprint(p), debug.Stack())
-		}
-	}()
-	return work(local)
 }
 
 // part is what one rank of this process has of a program: its lists of operations and the memory they work in.

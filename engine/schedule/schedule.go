@@ -1,4 +1,5 @@
-// Package schedule has the factors that change from step to step: those of the learning rate, and of the terms of a loss.
+// Package schedule has the factors that change from step to step: those of the learning rate, and of the terms of a
+// loss.
 package schedule
 
 import (

@@ -1,7 +1,7 @@
 // Package strictjson reads JSON objects that people write: options and definitions.
 //
-// Parse gives an Object, whose getters take what they know and say what they allow. Errors are collected, so that reading
-// stays a list of assignments, and Done returns the first one:
+// Parse gives an Object, whose getters take what they know and say what they allow. Errors are collected, so that
+// reading stays a list of assignments, and Done returns the first one:
 //
 //	o, err := strictjson.Parse(text, "trainer options")
 //	if err != nil {
@@ -17,7 +17,7 @@
 //
 // Every message names the document, the path, the value found and what is allowed, as in
 //
-//	network definition: layers[2].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu; did you mean "tanh"?
+//	network definition: layers[2].activation is "tahn"; it must be one of linear, tanh, relu; did you mean "tanh"?
 //
 // A key that no getter asked for is an error; so are duplicate keys, numbers out of range, and text after the object. A
 // value of null counts as not given. All errors are of kind fault.InvalidArgument.

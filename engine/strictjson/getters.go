@@ -1,161 +1,150 @@
 package strictjson
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // String returns a string, or fallback if the key is not given.
-func (o *Object) String(key, fallback string) string {
-	if v := o.expect(key, StringType); v.kind == StringType {
-		return v.text
-	}
-	return fallback
-}
+func (o *Object) String(key, fallback string) string { return get(o, key, fallback) }
 
 // Bool returns true or false, or fallback if the key is not given.
-func (o *Object) Bool(key string, fallback bool) bool {
-	if v := o.expect(key, BoolType); v.kind == BoolType {
-		return v.truth
-	}
-	return fallback
-}
+func (o *Object) Bool(key string, fallback bool) bool { return get(o, key, fallback) }
 
 // Word returns one of the allowed strings, or fallback if the key is not given.
 func (o *Object) Word(key, fallback string, allowed ...string) string {
 	v := o.take(key)
-	if v.kind == Missing {
+	if v == nil {
 		return fallback
 	}
-	if v.kind == StringType && slices.Contains(allowed, v.text) {
-		return v.text
+	word, _ := v.(string)
+	if slices.Contains(allowed, word) {
+		return word
 	}
 	hint := ""
-	if v.kind == StringType {
-		if near := Nearest(v.text, allowed); near != "" {
-			hint = "; did you mean " + quote(near) + "?"
-		}
+	if near := Nearest(word, allowed); near != "" {
+		hint = "; did you mean " + quote(near) + "?"
 	}
-	o.report.fail(o.at(key), "is %v; it must be one of %s%s", v, strings.Join(allowed, ", "), hint)
+	o.report.fail(o.at(key), "is %s; it must be one of %s%s", show(v), strings.Join(allowed, ", "), hint)
 	return fallback
 }
 
 // Int returns a whole number in a range, or fallback if the key is not given. 512.0 and 5.12e2 are whole, 512.5 is not.
 func (o *Object) Int(key string, fallback int64, allowed Range) int64 {
-	v := o.take(key)
-	if v.kind == Missing {
-		return fallback
-	}
-	return o.whole(o.at(key), v, fallback, allowed)
+	return number(o, key, fallback, "an integer"+allowed.String(), func(literal string) (int64, bool) {
+		n, accuracy := integer(literal).Int64()
+		return n, accuracy == big.Exact && allowed.contains(float64(n))
+	})
 }
 
 // Uint returns a whole number from 0 to 2^64-1, such as a seed, or fallback if the key is not given.
 func (o *Object) Uint(key string, fallback uint64) uint64 {
-	v := o.take(key)
-	if v.kind == Missing {
-		return fallback
-	}
-	if v.kind == NumberType {
-		if digits, whole := integer(v.text); whole {
-			if n, err := strconv.ParseUint(digits, 10, 64); err == nil {
-				return n
-			}
-		}
-	}
-	o.report.fail(o.at(key), "is %v; it must be an integer from 0 to %d", v, uint64(math.MaxUint64))
-	return fallback
+	want := fmt.Sprintf("an integer from 0 to %d", uint64(math.MaxUint64))
+	return number(o, key, fallback, want, func(literal string) (uint64, bool) {
+		n, accuracy := integer(literal).Uint64()
+		return n, accuracy == big.Exact
+	})
 }
 
 // Float returns a finite number in a range, or fallback if the key is not given.
 func (o *Object) Float(key string, fallback float64, allowed Range) float64 {
-	v := o.take(key)
-	if v.kind == Missing {
-		return fallback
-	}
-	return o.number(o.at(key), v, fallback, allowed)
+	return number(o, key, fallback, "a number"+allowed.String(), func(literal string) (float64, bool) {
+		// An error means that the number is beyond float64; contains refuses the infinity that comes with it.
+		x, _ := strconv.ParseFloat(literal, 64)
+		return x, allowed.contains(x)
+	})
 }
 
-// Float32 is Float for numbers that are kept in 32 bits: the rounded number must be in the range too, and a number other
-// than zero must not become zero.
+// Float32 is Float for numbers that are kept in 32 bits: the rounded number must be in the range too, and a number
+// other than zero must not become zero.
 func (o *Object) Float32(key string, fallback float32, allowed Range) float32 {
 	v := o.take(key)
-	if v.kind == Missing {
+	if v == nil {
 		return fallback
 	}
-	exact := o.number(o.at(key), v, float64(fallback), allowed)
+	exact := o.Float(key, float64(fallback), allowed)
 	rounded := float32(exact)
 	if !allowed.contains(float64(rounded)) || (rounded == 0) != (exact == 0) {
-		o.report.fail(o.at(key), "is %v; as a 32-bit number that is %v, and it must be a number%v", v, rounded, allowed)
+		o.report.fail(o.at(key), "is %s; as a 32-bit number that is %v, and it must be a number%v", show(v), rounded, allowed)
 		return fallback
 	}
 	return rounded
 }
 
 // Object returns the object at a key, which is empty if the key is not given.
-func (o *Object) Object(key string) *Object {
-	return o.open(o.at(key), o.expect(key, ObjectType))
-}
+func (o *Object) Object(key string) *Object { return o.open(o.at(key), get[*members](o, key, nil)) }
 
 // Objects returns the objects of the list at a key, none if it is not given.
 func (o *Object) Objects(key string) []*Object {
 	var objects []*Object
-	for i, v := range o.expect(key, ListType).list {
+	for i, v := range get[[]any](o, key, nil) {
 		path := element(o.at(key), i)
-		if v.kind != ObjectType {
-			o.report.fail(path, "is %v; it must be %v", v, ObjectType)
-		}
-		objects = append(objects, o.open(path, v))
+		objects = append(objects, o.open(path, as[*members](o, path, v, nil)))
 	}
 	return objects
 }
 
 // Strings returns the strings of the list at a key; nil if it is not given, and not nil if the list is empty.
 func (o *Object) Strings(key string) []string {
-	v := o.expect(key, ListType)
-	if v.kind != ListType {
+	list := get[[]any](o, key, nil)
+	if list == nil {
 		return nil
 	}
-	texts := make([]string, len(v.list))
-	for i, item := range v.list {
-		if item.kind != StringType {
-			o.report.fail(element(o.at(key), i), "is %v; it must be %v", item, StringType)
-		}
-		texts[i] = item.text
+	texts := make([]string, len(list))
+	for i, v := range list {
+		texts[i] = as(o, element(o.at(key), i), v, "")
 	}
 	return texts
 }
 
-// expect takes the value of a key and reports one of another type, for which it returns a missing value.
-func (o *Object) expect(key string, kind Type) value {
+// get returns the value of a key, or fallback if the key is not given.
+func get[T any](o *Object, key string, fallback T) T {
 	v := o.take(key)
-	if v.kind != Missing && v.kind != kind {
-		o.report.fail(o.at(key), "is %v; it must be %v", v, kind)
-		return value{}
+	if v == nil {
+		return fallback
 	}
-	return v
+	return as(o, o.at(key), v, fallback)
 }
 
-func (o *Object) whole(path string, v value, fallback int64, allowed Range) int64 {
-	if v.kind == NumberType {
-		if digits, whole := integer(v.text); whole {
-			if n, err := strconv.ParseInt(digits, 10, 64); err == nil && allowed.contains(float64(n)) {
-				return n
-			}
-		}
+// as returns a value of type T, and reports one of another type, for which it returns fallback.
+func as[T any](o *Object, path string, v any, fallback T) T {
+	if x, ok := v.(T); ok {
+		return x
 	}
-	o.report.fail(path, "is %v; it must be an integer%v", v, allowed)
+	o.report.fail(path, "is %s; it must be %v", show(v), typeOf(fallback))
 	return fallback
 }
 
-func (o *Object) number(path string, v value, fallback float64, allowed Range) float64 {
-	if v.kind == NumberType {
-		// An error means that the number is beyond float64; contains refuses the infinity that comes with it.
-		if x, _ := strconv.ParseFloat(v.text, 64); allowed.contains(x) {
+// number returns what read makes of the number at a key, or fallback if the key is not given.
+func number[T any](o *Object, key string, fallback T, want string, read func(literal string) (T, bool)) T {
+	v := o.take(key)
+	if v == nil {
+		return fallback
+	}
+	if literal, ok := v.(json.Number); ok {
+		if n, ok := read(literal.String()); ok {
+			return n
+		}
+	}
+	o.report.fail(o.at(key), "is %s; it must be %s", show(v), want)
+	return fallback
+}
+
+// integer is the exact value of a literal if it is whole, and otherwise infinite.
+func integer(literal string) *big.Float {
+	const mostBytes, bits = 256, 1024 // enough that no rounding makes a number whole
+	mantissa, _, _ := strings.Cut(strings.ToLower(literal), "e")
+	if len(mantissa) <= mostBytes {
+		x, _, err := big.ParseFloat(literal, 10, bits, big.ToZero)
+		// A number that is too small for big.Float becomes zero.
+		if err == nil && x.IsInt() && (x.Sign() != 0 || !strings.ContainsAny(mantissa, "123456789")) {
 			return x
 		}
 	}
-	o.report.fail(path, "is %v; it must be a number%v", v, allowed)
-	return fallback
+	return new(big.Float).SetInf(false)
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// number writes {"n": literal}.
-func number(literal string) string { return `{"n": ` + literal + `}` }
+// numbered writes {"n": literal}.
+func numbered(literal string) string { return `{"n": ` + literal + `}` }
 
 func TestIntTakesWholeNumbersHoweverWritten(t *testing.T) {
-	for literal, want := range map[string]int64{"512": 512, "512.0": 512, "5.12e2": 512, "51200e-2": 512, "-3": -3, "-0": 0,
+	for literal, want := range map[string]int64{"512": 512, "512.0": 512, "5.12e2": 512, "51200e-2": 512,
+		"-3": -3, "-0": 0,
 		"0.0e99": 0, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64,
 		"9007199254740993.0": 9007199254740993, "1e18": 1e18, "0.5E+1": 5} {
 		t.Run(literal, func(t *testing.T) {
-			o := open(t, number(literal))
+			o := open(t, numbered(literal))
 			require.Equal(t, want, o.Int("n", 7, Any))
 			require.NoError(t, o.Done())
 		})
@@ -24,10 +25,11 @@ func TestIntTakesWholeNumbersHoweverWritten(t *testing.T) {
 }
 
 func TestIntRefusesWhatIsNotWholeOrTooLarge(t *testing.T) {
-	for _, literal := range []string{"512.5", "1e-1", "9223372036854775808", "1e19", "1e999999999", "1e9999999999999999999",
+	for _, literal := range []string{"512.5", "1e-1", "9223372036854775808", "1e19", "1e999999999",
+		"1e9999999999999999999",
 		"1e-9223372036854775808", "1.5e-9223372036854775808", "123e-3", "0.1"} {
 		t.Run(literal, func(t *testing.T) {
-			got := refused(t, number(literal), func(o *Object) { o.Int("n", 7, Any) })
+			got := refused(t, numbered(literal), func(o *Object) { o.Int("n", 7, Any) })
 			require.Equal(t, "options: n is "+literal+"; it must be an integer", got)
 		})
 	}
@@ -48,20 +50,20 @@ func TestIntFallsBackOutsideItsRangeToo(t *testing.T) {
 }
 
 func TestUintTakesEverySeed(t *testing.T) {
-	require.Equal(t, uint64(math.MaxUint64), open(t, number("18446744073709551615")).Uint("n", 0))
+	require.Equal(t, uint64(math.MaxUint64), open(t, numbered("18446744073709551615")).Uint("n", 0))
 }
 
 func TestUintRefusesOthers(t *testing.T) {
 	for _, literal := range []string{"-1", "18446744073709551616", "0.5", `"1"`, "true"} {
 		t.Run(literal, func(t *testing.T) {
-			got := refused(t, number(literal), func(o *Object) { o.Uint("n", 7) })
+			got := refused(t, numbered(literal), func(o *Object) { o.Uint("n", 7) })
 			require.Equal(t, "options: n is "+literal+"; it must be an integer from 0 to 18446744073709551615", got)
 		})
 	}
 }
 
 func TestFloatReadsNumbers(t *testing.T) {
-	require.InDelta(t, 2.5e-3, open(t, number("2.5e-3")).Float("n", 7, Positive), 0)
+	require.InDelta(t, 2.5e-3, open(t, numbered("2.5e-3")).Float("n", 7, Positive), 0)
 }
 
 func TestFloatNamesItsRange(t *testing.T) {
@@ -80,7 +82,7 @@ func TestFloatNamesItsRange(t *testing.T) {
 		{"[1]", Any, "a number"},
 	} {
 		t.Run(c.literal+c.allowed.String(), func(t *testing.T) {
-			got := refused(t, number(c.literal), func(o *Object) { o.Float("n", 0, c.allowed) })
+			got := refused(t, numbered(c.literal), func(o *Object) { o.Float("n", 0, c.allowed) })
 			require.True(t, strings.HasPrefix(got, "options: n is ") && strings.HasSuffix(got, "; it must be "+c.want), got)
 		})
 	}
@@ -96,17 +98,18 @@ func TestFloatTakesTheBoundsThatBelongToItsRange(t *testing.T) {
 
 func TestFloat32RefusesWhatRoundingTakesOutOfTheRange(t *testing.T) {
 	for literal, want := range map[string]string{
-		"0.9999999999": "options: n is 0.9999999999; as a 32-bit number that is 1, and it must be a number from 0 to less than 1",
-		"1e-60":        "options: n is 1e-60; as a 32-bit number that is 0, and it must be a number from 0 to less than 1",
+		"0.9999999999": "options: n is 0.9999999999; " +
+			"as a 32-bit number that is 1, and it must be a number from 0 to less than 1",
+		"1e-60": "options: n is 1e-60; as a 32-bit number that is 0, and it must be a number from 0 to less than 1",
 	} {
 		t.Run(literal, func(t *testing.T) {
-			require.Equal(t, want, refused(t, number(literal), func(o *Object) { o.Float32("n", 0, Fraction) }))
+			require.Equal(t, want, refused(t, numbered(literal), func(o *Object) { o.Float32("n", 0, Fraction) }))
 		})
 	}
 }
 
 func TestFloat32RefusesWhatIsBeyondItsLargest(t *testing.T) {
-	got := refused(t, number("1e39"), func(o *Object) { o.Float32("n", 0, Any) })
+	got := refused(t, numbered("1e39"), func(o *Object) { o.Float32("n", 0, Any) })
 	require.Equal(t, "options: n is 1e39; as a 32-bit number that is +Inf, and it must be a number", got)
 }
 

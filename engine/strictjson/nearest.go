@@ -7,8 +7,8 @@ import (
 // most is how many words a suggestion lists.
 const most = 12
 
-// Nearest returns the word that was probably meant: the one at the smallest edit distance, letter case ignored, or "" when
-// none is near.
+// Nearest returns the word that was probably meant: the one at the smallest edit distance, letter case ignored, or ""
+// when none is near.
 func Nearest(word string, words []string) string {
 	best, near := "", 0
 	typed := []rune(strings.ToLower(word))

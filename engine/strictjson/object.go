@@ -11,10 +11,9 @@ import (
 // Object is a JSON object that is being read. An Object that was not given reads as empty; there is no nil Object.
 // An Object and those inside it belong to one goroutine.
 type Object struct {
-	report   *report
-	path     string // "layers[2]"; empty for the document
-	keys     []string
-	values   map[string]value
+	report *report
+	path   string // "layers[2]"; empty for the document
+	members
 	asked    []string  // keys that some getter knows
 	required []string  // keys that must be there
 	opened   []*Object // objects inside this one that were read
@@ -30,7 +29,7 @@ type report struct {
 func (o *Object) Has(key string) bool { return o.Type(key) != Missing }
 
 // Type tells the type of a key's value, for keys that take more than one; Missing if it is absent or null.
-func (o *Object) Type(key string) Type { return o.take(key).kind }
+func (o *Object) Type(key string) Type { return typeOf(o.take(key)) }
 
 // Keys lists the keys given, in the order of the text, those with the value null too.
 func (o *Object) Keys() []string { return slices.Clone(o.keys) }
@@ -48,7 +47,7 @@ func (o *Object) Require(keys ...string) {
 
 // Refuse reports a key that is known, but has no meaning here; the reason follows fmt.Sprintf.
 func (o *Object) Refuse(key, reason string, args ...any) {
-	if v, there := o.values[key]; there && v.kind != Missing {
+	if o.values[key] != nil {
 		o.Fail(key, reason, args...)
 		return
 	}
@@ -65,8 +64,8 @@ func (o *Object) RefuseOthers(what string, keys ...string) {
 	}
 }
 
-// Fail reports an error of the caller's own at a key of this object, or at the object itself if key is empty. The message,
-// which follows fmt.Sprintf, comes after the path: Fail("size", "is %d; the data has %d columns", a, b).
+// Fail reports an error of the caller's own at a key of this object, or at the object itself if key is empty. The
+// message, which follows fmt.Sprintf, comes after the path: Fail("size", "is %d; the data has %d columns", a, b).
 func (o *Object) Fail(key, format string, args ...any) { o.report.fail(o.at(key), format, args...) }
 
 // FailAt is Fail for element i of the list at a key.
@@ -77,11 +76,11 @@ func (o *Object) FailAt(key string, i int, format string, args ...any) {
 // Err is the first error so far, without looking for unknown and missing keys.
 func (o *Object) Err() error { return o.report.first }
 
-// Done returns the first error of the whole document, or else reports the first key, in this object or those read from it,
-// that no getter asked for, and then the first required key that is missing.
+// Done returns the first error of the whole document, or else reports the first key, in this object or those read from
+// it, that no getter asked for, and then the first required key that is missing.
 func (o *Object) Done() error {
-	// In this order: after a wrong value the caller may not have asked for everything, and a key is often missing because it
-	// is there under another name.
+	// In this order: after a wrong value the caller may not have asked for everything, and a key is often missing because
+	// it is there under another name.
 	if o.report.first == nil {
 		o.checkUnknown()
 	}
@@ -105,7 +104,7 @@ func (o *Object) checkUnknown() {
 
 func (o *Object) checkMissing() {
 	for _, key := range o.required {
-		if o.values[key].kind == Missing {
+		if o.values[key] == nil {
 			o.report.fail(o.at(key), "is missing")
 			return
 		}
@@ -116,18 +115,18 @@ func (o *Object) checkMissing() {
 }
 
 // take marks a key as known and returns its value.
-func (o *Object) take(key string) value {
+func (o *Object) take(key string) any {
 	if !slices.Contains(o.asked, key) {
 		o.asked = append(o.asked, key)
 	}
 	return o.values[key]
 }
 
-// open makes the object of a value, or an empty one.
-func (o *Object) open(path string, v value) *Object {
+// open makes an object; nil makes an empty one.
+func (o *Object) open(path string, m *members) *Object {
 	child := &Object{report: o.report, path: path}
-	if v.kind == ObjectType {
-		child.keys, child.values = v.keys, v.members
+	if m != nil {
+		child.members = *m
 	}
 	o.opened = append(o.opened, child)
 	return child

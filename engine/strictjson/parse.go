@@ -13,8 +13,8 @@ import (
 // deepest is how many lists and objects may stand inside each other.
 const deepest = 64
 
-// Parse reads a document that is one JSON object; what names it in errors: "trainer options". Text that is nil, or nothing
-// but space, is the empty object.
+// Parse reads a document that is one JSON object; what names it in errors: "trainer options". Text that is nil, or
+// nothing but space, is the empty object.
 func Parse(text []byte, what string) (*Object, error) {
 	o := &Object{report: &report{what: what}}
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -32,11 +32,12 @@ func Parse(text []byte, what string) (*Object, error) {
 	if p.report.first != nil {
 		return nil, p.report.first
 	}
-	if root.kind != ObjectType {
+	m, isObject := root.(*members)
+	if !isObject {
 		return nil, fault.New(fault.InvalidArgument, `%s: the text is %v; it must be an object, as in {"key": 1}`, what,
-			root.kind)
+			typeOf(root))
 	}
-	o.keys, o.values = root.keys, root.members
+	o.members = *m
 	return o, nil
 }
 
@@ -80,51 +81,41 @@ func (p *parser) next(path string) json.Token {
 	return token
 }
 
-func (p *parser) value(path string, depth int) value {
-	switch token := p.next(path).(type) {
-	case bool:
-		return value{kind: BoolType, truth: token}
-	case json.Number:
-		return value{kind: NumberType, text: token.String()}
-	case string:
-		return value{kind: StringType, text: token}
-	case json.Delim:
-		if depth == deepest {
-			p.report.fail("", "lists and objects are nested more than %d deep", deepest)
-			return value{}
-		}
-		if token == '{' {
-			return p.object(path, depth+1)
-		}
-		return p.list(path, depth+1)
+func (p *parser) value(path string, depth int) any {
+	token := p.next(path)
+	bracket, opens := token.(json.Delim)
+	switch {
+	case !opens:
+		return token
+	case depth == deepest:
+		p.report.fail("", "lists and objects are nested more than %d deep", deepest)
+		return nil
+	case bracket == '{':
+		return p.object(path, depth+1)
 	}
-	return value{}
-}
-
-func (p *parser) list(path string, depth int) value {
-	v := value{kind: ListType}
+	list := []any{}
 	for p.report.first == nil && p.decoder.More() {
-		v.list = append(v.list, p.value(element(path, len(v.list)), depth))
+		list = append(list, p.value(element(path, len(list)), depth+1))
 	}
 	p.end(path)
-	return v
+	return list
 }
 
-func (p *parser) object(path string, depth int) value {
-	v := value{kind: ObjectType, members: map[string]value{}}
+func (p *parser) object(path string, depth int) *members {
+	m := &members{values: map[string]any{}}
 	place := Object{path: path}
 	for p.report.first == nil && p.decoder.More() {
 		key, _ := p.next(path).(string)
 		at := place.at(key)
-		if _, there := v.members[key]; there {
+		if _, there := m.values[key]; there {
 			p.report.fail(at, "is given twice")
-			return v
+			return m
 		}
-		v.keys = append(v.keys, key)
-		v.members[key] = p.value(at, depth)
+		m.keys = append(m.keys, key)
+		m.values[key] = p.value(at, depth)
 	}
 	p.end(path)
-	return v
+	return m
 }
 
 // end reads the closing bracket.

@@ -53,13 +53,14 @@ func TestAnUnfinishedTextIsRefused(t *testing.T) {
 func TestNumbersThatAreNotFiniteGetAHint(t *testing.T) {
 	for _, literal := range []string{"NaN", "Infinity", "-Infinity"} {
 		t.Run(literal, func(t *testing.T) {
-			require.Contains(t, unreadable(t, number(literal)), "; numbers must be finite")
+			require.Contains(t, unreadable(t, numbered(literal)), "; numbers must be finite")
 		})
 	}
 }
 
 func TestOtherTypesThanAnObjectAreRefused(t *testing.T) {
-	for text, what := range map[string]string{"[1]": "a list", "3": "a number", `"x"`: "a string", "true": "true or false", "null": "null"} {
+	for text, what := range map[string]string{"[1]": "a list", "3": "a number", `"x"`: "a string", "true": "true or false",
+		"null": "null"} {
 		t.Run(text, func(t *testing.T) {
 			require.Equal(t, "options: the text is "+what+`; it must be an object, as in {"key": 1}`, unreadable(t, text))
 		})
@@ -91,7 +92,9 @@ func TestNestingUpToTheLimitIsRead(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"a": 1e5, "b": [true, null, {"c": "d"}]}`, `{"a": -0.0}`, `{"a": 1, "a": 2}`, `[`, `{"n": 1e-9223372036854775808}`} {
+	for _, seed := range []string{`{}`, `{"a": 1e5, "b": [true, null, {"c": "d"}]}`, `{"a": -0.0}`,
+		`{"a": 1, "a": 2}`, `[`,
+		`{"n": 1e-9223372036854775808}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -7,6 +7,14 @@ import (
 	"unicode/utf8"
 )
 
+// A value is nil, a bool, a json.Number, a string, an []any that is not nil, or *members.
+
+// members are those of an object.
+type members struct {
+	keys   []string // in the order of the text
+	values map[string]any
+}
+
 // Type is the type of a JSON value.
 type Type int
 
@@ -25,32 +33,36 @@ func (t Type) String() string {
 	return [...]string{"null", "true or false", "a number", "a string", "a list", "an object"}[t]
 }
 
-// value is a parsed JSON value; which fields count follows from kind.
-type value struct {
-	kind    Type
-	truth   bool
-	text    string // of a string; the literal of a number
-	list    []value
-	keys    []string // of an object, in the order of the text
-	members map[string]value
+func typeOf(v any) Type {
+	switch v.(type) {
+	case bool:
+		return BoolType
+	case json.Number:
+		return NumberType
+	case string:
+		return StringType
+	case []any:
+		return ListType
+	case *members:
+		return ObjectType
+	}
+	return Missing
 }
 
 // longest is how many bytes of a value stand in an error message.
 const longest = 60
 
-// String shows a value in an error message.
-func (v value) String() string {
-	switch v.kind {
-	case BoolType:
-		return strconv.FormatBool(v.truth)
-	case NumberType:
-		return shorten(v.text)
-	case StringType:
-		return quote(v.text)
-	case ListType, ObjectType:
-		return v.kind.String()
+// show is a value in an error message.
+func show(v any) string {
+	switch v := v.(type) {
+	case bool:
+		return strconv.FormatBool(v)
+	case json.Number:
+		return shorten(v.String())
+	case string:
+		return quote(v)
 	}
-	return "null"
+	return typeOf(v).String()
 }
 
 // quote shows a string as JSON does, shortened.
@@ -58,8 +70,7 @@ func quote(text string) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	// A string can always be encoded.
-	_ = encoder.Encode(shorten(text))
+	_ = encoder.Encode(shorten(text)) // a string can always be encoded
 	return string(bytes.TrimSpace(out.Bytes()))
 }
 

@@ -7,8 +7,8 @@ import (
 	"dsstne/internal/fault"
 )
 
-// CheckFinite is fault.NotFinite, with the place, if a piece of an F32 tensor has a NaN or an infinity; piece begins at byte
-// `at` of the tensor.
+// CheckFinite is fault.NotFinite, with the place, if a piece of an F32 tensor has a NaN or an infinity; piece begins at
+// byte `at` of the tensor.
 func (t *Tensor) CheckFinite(at int64, piece []byte) error {
 	i := firstNotFinite(piece)
 	if i < 0 {
@@ -22,8 +22,8 @@ func (t *Tensor) CheckFinite(at int64, piece []byte) error {
 
 // firstNotFinite is the position, in elements, of the first NaN or infinity among little-endian float32, or -1.
 //
-// Such a number has all exponent bits set. Two at a time: masked to the exponents, adding the lowest exponent bit carries
-// into the sign's place exactly then, and never beyond it.
+// Such a number has all exponent bits set. Two at a time: masked to the exponents, adding the lowest exponent bit
+// carries into the sign's place exactly then, and never beyond it.
 func firstNotFinite(floats []byte) int64 {
 	const (
 		exponents = 0x7f800000_7f800000

@@ -19,31 +19,17 @@ const (
 	I32
 )
 
+// types are the names in files and descriptions, and the bytes of an element.
+var types = [...]struct {
+	name string
+	size int64
+}{F32: {"F32", 4}, U8: {"U8", 1}, I64: {"I64", 8}, I32: {"I32", 4}}
+
 // String is the name of the type in files and descriptions.
-func (d DType) String() string {
-	switch d {
-	case F32:
-		return "F32"
-	case U8:
-		return "U8"
-	case I32:
-		return "I32"
-	default:
-		return "I64"
-	}
-}
+func (d DType) String() string { return types[d].name }
 
 // Size is the number of bytes of an element.
-func (d DType) Size() int64 {
-	switch d {
-	case F32, I32:
-		return 4
-	case U8:
-		return 1
-	default:
-		return 8
-	}
-}
+func (d DType) Size() int64 { return types[d].size }
 
 // Tensor is a named, dense, row-major array whose memory lies outside the Go heap.
 type Tensor struct {
@@ -112,7 +98,8 @@ func (t *Tensor) Size() int64 { return t.size }
 // Free gives the memory back; views of it are invalid from then on.
 func (t *Tensor) Free() { t.buffer.Free() }
 
-// Share returns a tensor of the same name, shape and memory. Whoever is about to write one of the two calls its Own before.
+// Share returns a tensor of the same name, shape and memory. Whoever is about to write one of the two calls its Own
+// before.
 func (t *Tensor) Share() *Tensor {
 	shared := *t
 	shared.buffer = t.buffer.Share()

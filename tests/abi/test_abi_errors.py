@@ -348,7 +348,7 @@ def test_an_error_is_filled_as_far_as_its_struct_size(library: Library, size: in
     if size >= 8:
         assert error.status == STATUS["INVALID_HANDLE"]
     if size > 8:
-        assert memory.raw[8:known].split(b"\0")[0] == b"model is 0, which is no handle"[: known - 9]
+        assert memory.raw[8:known].split(b"\0")[0] == b"model is 0, which is not a handle"[: known - 9]
 
 
 def test_an_error_may_be_null(library: Library) -> None:

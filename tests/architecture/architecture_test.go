@@ -87,7 +87,7 @@ func TestPackagesImportWhatTheMapInTheDocumentSays(t *testing.T) {
 		for name := range strings.SplitSeq(row[2], ",") {
 			name = strings.TrimSpace(name)
 			switch {
-			case name == "fault" || name == "random":
+			case slices.Contains([]string{"fault", "file", "parallel", "random"}, name):
 				name = "internal/" + name
 			case name != "" && !strings.HasPrefix(name, "kernels"):
 				name = "engine/" + name
@@ -181,8 +181,10 @@ func TestTheLibraryNeverEndsItsProcessAndLeavesItsSignalsAlone(t *testing.T) {
 
 func TestEveryGoroutineRecovers(t *testing.T) {
 	set, folders := sources(t)
+	shared := folders[filepath.Join(root, "internal", "parallel")] // which recovers for other packages
+	require.NotEmpty(t, shared)
 	for _, files := range folders {
-		bodies := functionBodies(files)
+		bodies := functionBodies(slices.Concat(shared, files))
 		for _, s := range files {
 			ast.Inspect(s.file, func(n ast.Node) bool {
 				if started := startedBy(n); started != nil {

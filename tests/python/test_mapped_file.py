@@ -157,7 +157,7 @@ def refused(path, error, words, columns=60):
 def test_what_is_not_such_a_file_is_refused(tmp_path):
     path = tmp_path / "data.arrow"
     refused(path, dsstne.MissingFileError, "no such file")
-    refused(tmp_path, dsstne.InputOutputError, "not a regular file")
+    refused(tmp_path, dsstne.InputOutputError, "it is a folder, not a file")
     path.write_bytes(b"index,value\n" * 10)
     refused(path, dsstne.CorruptFileError, "does not begin with ARROW1")
     with pytest.raises(dsstne.InvalidArgumentError, match="columns"):

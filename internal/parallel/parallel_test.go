@@ -1,4 +1,4 @@
-package modelfile
+package parallel
 
 import (
 	"testing"
@@ -9,13 +9,14 @@ import (
 )
 
 func TestAPanicInAPartIsAnError(t *testing.T) {
-	err := inParallel(2, 3, func(part int) error { panic("no luck") })
-	requireFault(t, err, fault.Internal, "no luck")
+	err := Do(2, 3, func(part int) error { panic("no luck") })
+	require.Equal(t, fault.Internal, fault.KindOf(err))
+	require.ErrorContains(t, err, "no luck")
 }
 
 func TestTheLowestPartThatFailsIsReported(t *testing.T) {
 	for range 200 {
-		err := inParallel(4, 64, func(part int) error {
+		err := Do(4, 64, func(part int) error {
 			if part >= 5 {
 				return fault.New(fault.IO, "part %d", part)
 			}

@@ -1,0 +1,88 @@
+package arrowfile
+
+import (
+	"strings"
+	"unsafe"
+
+	"dsstne/engine/csr"
+	"dsstne/internal/fault"
+)
+
+// Accepted names the types that are matrices.
+const Accepted = "a matrix is list<struct<index, value>> or list<index>, list or large_list, " +
+	"with index int32 or int64 (in a file also uint32) and value float32 or float64"
+
+// Type is the type of an Arrow array. Format is that of the Arrow C data interface.
+type Type struct {
+	Format     string
+	Dictionary bool
+	Children   []*Type
+}
+
+// Layout is the type of an array that is a matrix.
+type Layout struct {
+	LongOffsets bool
+	Pairs       bool // a row is a list of structs of index and value, else of indices alone
+	LongIndices bool
+	Unsigned    bool // 32-bit indices are uint32
+	Doubles     bool // the values are float64
+}
+
+// LayoutOf checks that a type is a matrix, whose indices have one of the given formats of one letter.
+func LayoutOf(list *Type, indices string) (l Layout, err error) {
+	if list.Format != "+l" && list.Format != "+L" {
+		return l, fault.New(fault.InvalidData, "it is not a list: the array has format %q: %s", list.Format, Accepted)
+	}
+	if len(list.Children) != 1 {
+		return l, fault.New(fault.InvalidData, "the list type has %d children instead of 1", len(list.Children))
+	}
+	l.LongOffsets = list.Format == "+L"
+	index := list.Children[0]
+	coded := list.Dictionary
+	if l.Pairs = index.Format == "+s"; l.Pairs {
+		if len(index.Children) != 2 {
+			return l, fault.New(fault.InvalidData, "the struct type has %d fields instead of 2: %s", len(index.Children),
+				Accepted)
+		}
+		value := index.Children[1]
+		if value.Format != "f" && value.Format != "g" {
+			return l, fault.New(fault.InvalidData, "the values have format %q: %s", value.Format, Accepted)
+		}
+		l.Doubles = value.Format == "g"
+		coded = coded || index.Dictionary || value.Dictionary || len(value.Children) > 0
+		index = index.Children[0]
+	}
+	if len(index.Format) != 1 || !strings.Contains(indices, index.Format) {
+		return l, fault.New(fault.InvalidData, "the indices have format %q: %s", index.Format, Accepted)
+	}
+	l.LongIndices, l.Unsigned = index.Format == "l", index.Format == "I"
+	if coded || index.Dictionary || len(index.Children) > 0 {
+		return l, fault.New(fault.InvalidData, "the numbers must be plain, without dictionary or children: %s", Accepted)
+	}
+	return l, nil
+}
+
+// Parts points at the arrays of a matrix in memory; nil stands for an array without elements.
+func (l Layout) Parts(offsetCount, entries int64, offsets, indices, values unsafe.Pointer) csr.Parts {
+	p := csr.Parts{Unsigned: l.Unsigned}
+	point(l.LongOffsets, &p.Offsets32, &p.Offsets64, offsets, offsetCount)
+	point(l.LongIndices, &p.Indices32, &p.Indices64, indices, entries)
+	if l.Pairs {
+		point(l.Doubles, &p.Values32, &p.Values64, values, entries)
+	}
+	return p
+}
+
+// point sets one of two slices. It is never nil, because csr.New takes the type from it.
+func point[Short, Long any](long bool, short *[]Short, wide *[]Long, at unsafe.Pointer, n int64) {
+	switch {
+	case at == nil && long:
+		*wide = []Long{}
+	case at == nil:
+		*short = []Short{}
+	case long:
+		*wide = unsafe.Slice((*Long)(at), n)
+	default:
+		*short = unsafe.Slice((*Short)(at), n)
+	}
+}

@@ -1,0 +1,60 @@
+// Package parallel divides work among goroutines that turn panics into errors: one in a goroutine would end the
+// process.
+package parallel
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"dsstne/internal/fault"
+)
+
+// Do calls work for 0 .. n-1 on up to threads goroutines (0: as many as the process may use), or on the caller's if one
+// suffices. Parts are begun in order and no new one after a failure, so the error returned is that of the lowest part
+// that fails, for any number of threads.
+func Do(threads, n int, work func(part int) error) error {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	errs := make([]error, n)
+	var next, failed atomic.Int64
+	worker := func() {
+		for failed.Load() == 0 {
+			part := int(next.Add(1) - 1)
+			if part >= n {
+				return
+			}
+			if errs[part] = Guarded(work, part); errs[part] != nil {
+				failed.Store(1)
+			}
+		}
+	}
+	if threads = min(threads, n); threads == 1 {
+		worker()
+	} else {
+		var wait sync.WaitGroup
+		for range threads {
+			wait.Go(worker)
+		}
+		wait.Wait()
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Guarded calls work and turns a panic into an error.
+func Guarded(work func(part int) error, part int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.New(fault.Internal, "panic: %s\n%s", fmt.Sprint(p), debug.Stack())
+		}
+	}()
+	return work(part)
+}
