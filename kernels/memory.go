@@ -30,6 +30,9 @@ func (HostMemory) Read(from Buffer, at int64, to []float32) error {
 	return nil
 }
 
+// Available is HostAvailable.
+func (HostMemory) Available() int64 { return HostAvailable() }
+
 // Trim has nothing to give back.
 func (HostMemory) Trim() {}
 
