@@ -2,10 +2,11 @@ package kernels
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 )
 
-// NotFiniteError says where a number stopped being finite.
+// NotFiniteError says where a number became NaN or infinite.
 type NotFiniteError struct {
 	Tensor string // name of the weight or of the layer
 	What   string // "the loss", "a logit", "the gradient", "the updated weight"
@@ -29,14 +30,9 @@ func Lookup(name string) Backend { return backends[name] }
 
 // Registered lists the backends by name.
 func Registered() []Backend {
-	names := make([]string, 0, len(backends))
-	for name := range backends {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	list := make([]Backend, len(names))
-	for i, name := range names {
-		list[i] = backends[name]
+	list := make([]Backend, 0, len(backends))
+	for _, name := range slices.Sorted(maps.Keys(backends)) {
+		list = append(list, backends[name])
 	}
 	return list
 }

@@ -3,7 +3,7 @@ package kernels
 import "slices"
 
 // HostSteps is embedded by devices whose ops are done when they return: no step is ever under way.
-type HostSteps struct{ done, told []Result }
+type HostSteps struct{ done, returned []Result }
 
 // Run does a step.
 func (h *HostSteps) Run(rank Rank, list *List, s *Step) error {
@@ -16,6 +16,6 @@ func (h *HostSteps) Run(rank Rank, list *List, s *Step) error {
 
 // Settle has nothing to wait for.
 func (h *HostSteps) Settle(int) ([]Result, error) {
-	h.done, h.told = h.told[:0], h.done
-	return h.told, nil
+	h.done, h.returned = h.returned[:0], h.done
+	return h.returned, nil
 }

@@ -302,7 +302,7 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 	}
 	op.Batch = b.Alloc("batch", f.Name, op.Places.Total)
 	b.AddWith(&op.Workspace, op, op)
-	s.made = &kernels.SparseBatch{Columns: k.data.Columns, Kept: op.Batch}
+	s.made = &kernels.SparseBatch{Columns: k.data.Columns}
 }
 
 // Makes reports whether the devices make the batches of a slot, out of the rows in Step.Order: all of them do or none.

@@ -52,10 +52,7 @@ func New(kind Kind, format string, args ...any) error {
 // Wrap puts context in front of an error's message and keeps its kind; a foreign error becomes Internal.
 // Wrap of nil is nil.
 func Wrap(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return &Error{Kind: KindOf(err), Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Cause: err}
+	return From(KindOf(err), err, format, args...)
 }
 
 // From gives a foreign error (of the operating system, of a library) a kind and context.
@@ -66,7 +63,7 @@ func From(kind Kind, err error, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Cause: err}
 }
 
-// KindOf tells the kind of an error: OK for nil, Internal for an error that is not of this family.
+// KindOf is the kind of an error: OK for nil, Internal for an error that is not of this family.
 func KindOf(err error) Kind {
 	if err == nil {
 		return OK

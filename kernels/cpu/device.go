@@ -1,10 +1,11 @@
-// Package cpu is the CPU backend: package c does the operations by a fixed pool of workers, except for a few that are so
-// small that they need neither vectors nor other workers.
+// Package cpu is the CPU backend: package c does the operations by a fixed pool of workers, except for a few that are
+// so small that they need neither vectors nor other workers.
 package cpu
 
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"dsstne/internal/fault"
@@ -38,9 +39,13 @@ func (backend) Devices() []kernels.DeviceInfo {
 
 // Open starts the workers. Every id is the same CPU: several devices of it are virtual ones.
 func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
-	table, err := choose(o.InstructionSet)
-	if err != nil {
-		return nil, err
+	sets, set := InstructionSets(), 0
+	if o.InstructionSet != "" && o.InstructionSet != "auto" {
+		set = slices.Index(sets, o.InstructionSet)
+	}
+	if set < 0 {
+		return nil, fault.New(fault.Unsupported, "instruction set %q cannot be used on this CPU; use one of auto, %s",
+			o.InstructionSet, strings.Join(sets, ", "))
 	}
 	if err := kernels.CheckKind(o.Precision); err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 		name = fmt.Sprintf("cpu[%d/%d]", id, o.Of)
 		threads = max(1, threads*(id+1)/o.Of-threads*id/o.Of)
 	}
-	return &device{Ops: c.NewOps(table, o.Precision, threads), name: name}, nil
+	return &device{Ops: c.NewOps(c.Tables()[set], o.Precision, threads), name: name}, nil
 }
 
 // precisions are those that the CPU has instructions for.
@@ -67,16 +72,6 @@ func precisions(t *c.Table) []string {
 		return kernels.PrecisionWords[:2]
 	}
 	return kernels.PrecisionWords[:1]
-}
-
-func choose(name string) (*c.Table, error) {
-	for _, t := range c.Tables() {
-		if name == "" || name == "auto" || name == t.Name() {
-			return t, nil
-		}
-	}
-	return nil, fault.New(fault.Unsupported, "instruction set %q cannot be used on this CPU; use one of auto, %s", name,
-		strings.Join(InstructionSets(), ", "))
 }
 
 type device struct {

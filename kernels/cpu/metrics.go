@@ -25,10 +25,7 @@ func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) err
 	for n := range sums {
 		sums[n] = kernels.FixedPoint{Low: totals[2*n], High: totals[2*n+1]}
 	}
-	var values []float64
-	if op.Values != nil {
-		values = kernels.View[float64](op.Values)
-	}
+	values := kernels.View[float64](op.Values)
 	row := rowMetrics{discounts: kernels.View[float64](op.Discounts), k: op.K}
 	for u := range s.Rows {
 		row.find(op.IDs.Int32()[u*op.K:(u+1)*op.K], targets.Indices[targets.Offsets[u]:targets.Offsets[u+1]])

@@ -80,7 +80,8 @@ func topK(d kernels.Device, rows, units, items, k int64, popular bool) (*kernels
 	}
 	op := &kernels.TopK{K: k, IDs: filled(d, rows*k, 0), Scores: filled(d, rows*k, 0)}
 	op.Items = items
-	op.Sources = []kernels.OutputSource{{H: normal(rows * units), Weight: &kernels.Weights{Rows: items, Columns: units, Value: normal(items * units)}}}
+	h, w := normal(rows*units), &kernels.Weights{Rows: items, Columns: units, Value: normal(items * units)}
+	op.Sources = []kernels.OutputSource{{H: h, Weight: w}}
 	if popular {
 		bias := normal(items)
 		for i, rank := range random.Perm(int(items)) {
@@ -89,7 +90,8 @@ func topK(d kernels.Device, rows, units, items, k int64, popular bool) (*kernels
 		op.Bias = &kernels.Weights{Rows: items, Columns: 1, Value: bias}
 	}
 	op.Workspace = filled(d, d.WorkspaceSize(op, rows), 0)
-	return op, &kernels.Step{Number: 1, Rows: rows, Sparse: []*kernels.SparseBatch{targets(int(rows), int(items), int(min(144, items/2)))}}
+	excluded := targets(int(rows), int(items), int(min(144, items/2)))
+	return op, &kernels.Step{Number: 1, Rows: rows, Sparse: []*kernels.SparseBatch{excluded}}
 }
 
 // share is how many exact scores a TopK computed, of all.
@@ -135,8 +137,8 @@ func TestScreeningLeavesFewItemsWhereOneUnitOutweighsAllOthers(t *testing.T) {
 	}
 }
 
-// The errors that rounding to 8 bits makes are at most what screening allows for, and here they are nearly that: each case fails
-// if one of the three terms of the bound (rank_screen.h) is left out.
+// The errors that rounding to 8 bits makes are at most what screening allows for, and here they are nearly that: each
+// case fails if one of the three terms of the bound (rank_screen.h) is left out.
 func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 	const items, best = 200, 150 // the best item is not in the first tile, so that there is a threshold
 	for name, x := range map[string]struct {
@@ -146,7 +148,8 @@ func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 		"the row's":    {64, [3]float32{127, 0, 0.49}, [3]float32{0.2, 0, 0}, [3]float32{}, [3]float32{0, 0, 1}},
 		"the weight's": {64, [3]float32{0, 0, 1}, [3]float32{0, 0, 0.45}, [3]float32{}, [3]float32{127, 0, 0.49}},
 		"both, which are multiplied": {
-			100_002, [3]float32{127, 0, 0.51}, [3]float32{-30_000. / 127, 0, 0}, [3]float32{-500, 0, 0}, [3]float32{0, 127, -0.51},
+			100_002, [3]float32{127, 0, 0.51}, [3]float32{-30_000. / 127, 0, 0}, [3]float32{-500, 0, 0},
+			[3]float32{0, 127, -0.51},
 		},
 	} {
 		for _, table := range c.Tables() {

@@ -6,7 +6,7 @@ enum { BACKWARD_UNITS = 64, BACKWARD_AHEAD = 16 };
 INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t u, int64_t first, int64_t n,
                          float *sum) {
   const epilogue_t *e = &b->epilogue;
-  const float kept = 1.0f - e->dropout;
+  const float keep = 1.0f - e->dropout;
   const float *h = b->h + u * b->units + first;
   float *dh = b->dh + u * b->units + first, factor[PHILOX_COLUMNS];
   for (int64_t k = 0; k < n; k += LANES) {
@@ -18,7 +18,7 @@ INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t 
     vf a = load_some(h + k, here), g = load_some(dh + k, here);
     if (e->dropout > 0) {
       if (k % PHILOX_COLUMNS == 0) dropout_factors(e, u, first + k, factor);
-      a = a * kept; /* the activation before it was scaled; where it was dropped the factor is 0 */
+      a = a * keep; /* the activation before it was scaled; where it was dropped the factor is 0 */
       g = g * load(factor + k % PHILOX_COLUMNS);
     }
     g = g * activation_slope(activation, a);

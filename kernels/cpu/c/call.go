@@ -1,5 +1,5 @@
-// Package c is the C side of the CPU backend: kernels for each instruction set behind one table of functions (kernels.h),
-// a pool of workers that runs them, and the translation of operations to calls of them.
+// Package c is the C side of the CPU backend: kernels for each instruction set behind one table of functions
+// (kernels.h), a pool of workers that runs them, and the translation of operations to calls of them.
 package c
 
 /*
@@ -16,8 +16,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Go and C must agree on these numbers and on this layout: otherwise the lines do not compile. A test of package kernels
-// compares the kinds.
+// Go and C must agree on these numbers and on this layout: otherwise the lines do not compile. A test of package
+// kernels compares the kinds.
 var (
 	_ = [1]int{}[C.MAX_SOURCES-kernels.MaxSources]
 	_ = [1]int{}[C.sizeof_rates_t-unsafe.Sizeof(kernels.Rates{})]
@@ -94,7 +94,8 @@ func (c *call) phases(arguments unsafe.Pointer, functions ...unsafe.Pointer) {
 	}
 }
 
-// pinned pins Go memory for the length of the call and returns where it is; memory of a Buffer is not Go's and needs no pin.
+// pinned pins Go memory for the length of the call and returns where it is; memory of a Buffer is not Go's and needs no
+// pin.
 func pinned[To, T any](c *call, s []T) *To {
 	if len(s) == 0 {
 		return nil

@@ -18,6 +18,8 @@
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
+/* A tile of items of a sparse source; and what a worker needs for it, in floats: sums in float64, and scores. */
+enum { SUM_TILE = 4096, SUM_WORKSPACE = 3 * SUM_TILE };
 enum { LEVELS = 4 /* instruction sets: portable, AVX2 + FMA, AVX-512, AVX-512 with bfloat16 and VNNI */ };
 
 typedef struct {
@@ -38,7 +40,7 @@ typedef struct {
   float *gradient; /* null: update in place */
   int64_t rows, columns;
   int32_t no_decay;
-  int32_t id; /* told in failures */
+  int32_t id; /* of the weight, in failures */
 } weights_t;
 
 /* The first number that was not finite; workers stop taking work once kind is set. */
@@ -235,7 +237,6 @@ typedef struct {
   int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
                              int32_t continues);
   int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);
-  int64_t (*sparse_workspace)(int32_t workers);
 } kernels_t;
 
 /* The functions of a level, narrowest first; null if this CPU or this build lacks it. */

@@ -2,8 +2,8 @@
  *
  * Nearly all targets are zero, so the loss of the whole tile is taken with target 0 first, BLOCK_ITEMS items at a time, and
  * corrected at the stored targets. A logistic loss needs ln(1 + exp(z)) of every logit: the logarithms of a row are taken
- * together, as one of the product of all 1 + exp(-|z|), kept as its excess f over 1: f <- f + q + f q loses no accuracy. */
-enum { BLOCK_ITEMS = 4, RUN_ITEMS = 64 /* a product of so many factors up to 2 is finite */ };
+ * together, as one of the product of all 1 + exp(-|z|), stored as its excess f over 1: f <- f + q + f q loses no accuracy. */
+enum { BLOCK_ITEMS = 4, RUN_ITEMS = 64 /* a product of that many factors up to 2 is finite */ };
 
 /* A loss is needs_<word>, ABSENT(word) and STORED(word). What it may need, to be dropped by the compiler elsewhere: */
 enum {
@@ -13,7 +13,7 @@ enum {
   COUNTED = 8   /* the gradient of ABSENT is times the sum of the row's targets */
 };
 
-/* The gradient of target 0 by logits z, before the row's weight; lse: log-sum-exp of the rows. */
+/* The gradient of target 0 with respect to logits z, before the row's weight; lse: log-sum-exp of the rows. */
 #define ABSENT(word) \
   INLINE vf absent_##word(UNUSED const loss_t *l, vf z, UNUSED vf lse, UNUSED vf *excess, UNUSED vf *linear)
 
@@ -22,7 +22,7 @@ enum {
 #define STORED(word) \
   INLINE float stored_##word(UNUSED const loss_t *l, UNUSED float z, float t, float weight, UNUSED float lse, float *d)
 
-/* Multiplies the product whose excess over 1 is kept by 1 + q. */
+/* Multiplies a product, stored as its excess over 1, by 1 + q. */
 INLINE void multiply(vf *excess, vf q) { *excess = fma_(*excess, q, *excess + q); }
 
 enum { needs_sigmoid = LINEAR | LOGISTIC };

@@ -23,7 +23,6 @@ func NewOps(t *Table, p kernels.Precision, workers int) Ops {
 	return Ops{t, newPool(workers), flag(p == kernels.BFloat16)}
 }
 
-// Fill writes initial numbers.
 func (o Ops) Fill(op *kernels.Fill) error {
 	call := &call{}
 	a := &C.fill_t{
@@ -34,7 +33,6 @@ func (o Ops) Fill(op *kernels.Fill) error {
 	return o.run(call)
 }
 
-// Gather sums rows of a weight.
 func (o Ops) Gather(op *kernels.Gather, s *kernels.Step) error {
 	b := s.Sparse[op.Input]
 	call := &call{alone: (int64(len(b.Indices))+s.Rows)*op.Weight.Columns < short}
@@ -50,7 +48,8 @@ func (o Ops) Gather(op *kernels.Gather, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// Scatter updates rows of a weight. A written gradient is cleared first unless the output layer has filled the other rows.
+// Scatter updates rows of a weight. A written gradient is cleared first unless the output layer has filled the other
+// rows.
 func (o Ops) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 	call := &call{}
 	if op.Weight.Gradient != nil && op.TiedGradient == nil {
@@ -65,7 +64,6 @@ func (o Ops) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// Replay makes the steps that rows have missed.
 func (o Ops) Replay(op *kernels.Replay, s *kernels.Step) error {
 	call := &call{}
 	a := &C.replay_t{
@@ -83,7 +81,6 @@ func (o Ops) Replay(op *kernels.Replay, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// Update steps a weight with its written gradient.
 func (o Ops) Update(op *kernels.Update, s *kernels.Step) error {
 	call := &call{alone: op.Weight.Rows*op.Weight.Columns < short/8}
 	w := *op.Weight
@@ -96,7 +93,6 @@ func (o Ops) Update(op *kernels.Update, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// Backward goes back through a hidden layer's epilogue.
 func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
 	call := &call{layer: op.Name}
 	a := &C.backward_t{
@@ -108,7 +104,6 @@ func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// Activate applies an epilogue in place.
 func (o Ops) Activate(op *kernels.Activate, s *kernels.Step) error {
 	call := &call{alone: s.Rows*op.Units < short}
 	a := &C.activate_t{
@@ -119,7 +114,9 @@ func (o Ops) Activate(op *kernels.Activate, s *kernels.Step) error {
 }
 
 // layer makes the arguments of a call on a layer whose sources are given.
-func (o Ops) layer(call *call, rows, items int64, workspace kernels.Buffer, sources ...kernels.OutputSource) *C.layer_t {
+func (o Ops) layer(
+	call *call, rows, items int64, workspace kernels.Buffer, sources ...kernels.OutputSource,
+) *C.layer_t {
 	a := &C.layer_t{
 		rows: C.int64_t(rows), whole: C.int64_t(max(1, rows)), items: C.int64_t(items), workspace: buffer(workspace),
 		workers: C.int32_t(o.Workers), tied_count: -1, bias: C.weights_t{id: -1}, bfloat16: o.bfloat16,
@@ -134,7 +131,6 @@ func (o Ops) layer(call *call, rows, items int64, workspace kernels.Buffer, sour
 	return a
 }
 
-// Dense multiplies by a weight.
 func (o Ops) Dense(op *kernels.Dense, s *kernels.Step) error {
 	call := &call{}
 	a := o.layer(call, s.Rows, op.Weight.Rows, op.Workspace, kernels.OutputSource{H: op.In, Weight: op.Weight})
@@ -146,7 +142,6 @@ func (o Ops) Dense(op *kernels.Dense, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// DenseBackward goes back through a weight and updates it.
 func (o Ops) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
 	call := &call{}
 	a := o.layer(call, s.Rows, op.Weight.Rows, op.Workspace,
@@ -215,8 +210,8 @@ func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// scorer makes the arguments of a call that scores items. The caller does it alone if it has little work: alone for dense
-// sources, or what the rows of a sparse source say.
+// scorer makes the arguments of a call that scores items. The caller does it alone if it has little work: alone for
+// dense sources, or what the rows of a sparse source say.
 func (o Ops) scorer(op *kernels.Scorer, step *kernels.Step, workspace kernels.Buffer, alone bool) (*call, *C.rank_t) {
 	call := &call{alone: alone}
 	a := &C.rank_t{
@@ -244,7 +239,6 @@ func (o Ops) scorer(op *kernels.Scorer, step *kernels.Step, workspace kernels.Bu
 	return call, a
 }
 
-// Scores scores every item.
 func (o Ops) Scores(op *kernels.Scores, s *kernels.Step) error {
 	call, a := o.scorer(&op.Scorer, s, op.Workspace, false)
 	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
@@ -256,7 +250,6 @@ func (o Ops) Scores(op *kernels.Scores, s *kernels.Step) error {
 	return o.run(call)
 }
 
-// TopK finds the best items.
 func (o Ops) TopK(op *kernels.TopK, s *kernels.Step) error {
 	_, err := o.CountedTopK(op, s)
 	return err
@@ -312,11 +305,11 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		}
 	case *kernels.Scores:
 		if op.Sparse != nil {
-			return int64(C.sparse_workspace(o.functions, C.int32_t(o.Workers)))
+			return C.SUM_WORKSPACE * int64(o.Workers)
 		}
 	case *kernels.TopK:
 		if op.Sparse != nil {
-			return int64(C.sparse_workspace(o.functions, C.int32_t(o.Workers)))
+			return C.SUM_WORKSPACE * int64(o.Workers)
 		}
 		return int64(C.rank_workspace(o.functions, C.int64_t(rows), C.int64_t(units(op.Sources)), C.int32_t(o.Workers)))
 	}

@@ -12,15 +12,15 @@ import (
 	"unsafe"
 )
 
-// patience is how long a waiting worker spins before it sleeps: longer than the pause between the operations of a step, and
-// short enough that a process without work burns no time.
+// patience is how long a waiting worker spins before it sleeps: longer than the pause between the operations of a step,
+// and short enough that a process without work burns no time.
 const patience = 100 * time.Microsecond
 
 // idle is how long a worker without work keeps its thread.
 const idle = 100 * time.Millisecond
 
-// Pool is a fixed set of workers (pool.h). A worker is a goroutine that stays in C while there is work, so Go's scheduler
-// takes no part in passing from phase to phase. Run and Close are for one goroutine at a time.
+// Pool is a fixed set of workers (pool.h). A worker is a goroutine that stays in C while there is work, so Go's
+// scheduler takes no part in passing from phase to phase. Run and Close are for one goroutine at a time.
 type Pool struct {
 	c       *C.pool_t
 	Workers int
@@ -97,7 +97,7 @@ func (p *Pool) serve(worker int, round C.uint32_t) {
 	}
 }
 
-// stay tells a worker whether to go on. The last one to leave a closed pool clears up.
+// stay reports whether a worker goes on. The last worker that leaves a closed pool frees it.
 func (p *Pool) stay(worker int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

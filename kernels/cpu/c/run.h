@@ -15,6 +15,5 @@ static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t 
 static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int32_t workers) {
   return k->rank_workspace(rows, columns, workers);
 }
-static inline int64_t sparse_workspace(const kernels_t *k, int32_t workers) { return k->sparse_workspace(workers); }
 
 #endif

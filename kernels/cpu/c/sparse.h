@@ -13,7 +13,7 @@ enum {
   PIECE = 64
 };
 
-/* How many rows of so many bytes to look ahead. */
+/* How many rows of the given size to look ahead. */
 INLINE int64_t gather_ahead(int64_t bytes) {
   return larger(GATHER_AHEAD_LEAST, smaller(128, GATHER_AHEAD / larger(bytes, 1)));
 }
@@ -26,7 +26,7 @@ typedef struct {
   int64_t from, end, next, next_end;
 } span_t;
 
-/* What comes so many after n, or n itself if that is not known. */
+/* The entry `by` places after n, or n itself if that is not known. */
 INLINE int64_t look_ahead(const span_t *s, int64_t n, int64_t by) {
   if (n + by < s->end) return n + by;
   int64_t later = s->next + (n + by - s->end);
@@ -112,7 +112,7 @@ static void add_entries(const span_t *s, const int32_t *index, const float *valu
   }
 }
 
-/* Blocks of rows have about so many entries, so that taking one costs nothing beside it. */
+/* Blocks of rows have about that many entries, so that taking one costs nothing beside it. */
 enum { BLOCK_ENTRIES = 512, BLOCK_ROWS = 32 };
 
 static void gather(gather_t *g, UNUSED int32_t worker) {

@@ -30,5 +30,4 @@ const kernels_t TABLE = {
 #undef PHASE
     .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,
-    .sparse_workspace = sparse_workspace,
 };

@@ -110,7 +110,7 @@ INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t 
 
 /* Steps from + 1 .. to with a zero gradient and then, if gradient is not null, one step with it, on n weights. A vector is
  * written only if everything new in it is finite; the return value is nonzero if one was not. The weights and states that
- * lie ahead by so many numbers are fetched meanwhile, unless ahead is 0. */
+ * lie `ahead` numbers further on are fetched meanwhile, unless ahead is 0. */
 INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, int64_t from, int64_t to,
                        const float *gradient, float *w, float *s0, float *s1, int64_t n, int64_t ahead) {
   vi bad = {0};

@@ -74,7 +74,6 @@ INLINE vf minimum(vf a, vf b) { return (vf)MM(min_ps)((mm)a, (mm)b); }
 INLINE vf fma_(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 INLINE vf square_root(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 INLINE int any(vi mask) { return vmaxvq_u32((uint32x4_t)mask) != 0; }
-INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 #else
 #define FUSED 0
 INLINE vf fma_(vf a, vf b, vf c) { return a * b + c; }
@@ -83,10 +82,10 @@ INLINE vf square_root(vf a) {
   return a;
 }
 INLINE int any(vi mask) { return (mask[0] | mask[1] | mask[2] | mask[3]) != 0; }
-INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 #endif
 
 #if LANES == 4
+INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 INLINE vf maximum(vf a, vf b) { return select_(a > b, a, b); }
 INLINE vf minimum(vf a, vf b) { return select_(a < b, a, b); }
 #endif

@@ -1,8 +1,9 @@
-// Opbench runs one op of a backend alone, the CPU's if none is named, on numbers it makes up, and tells how long it took.
+// Opbench runs one op of a backend alone, the CPU's if none is named, on numbers it makes up, and tells how long it
+// took.
 //
 // It reads JSON lines: the first describes the op (see request), each further one, {"steps": n}, asks for n runs and is
-// answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered by
-// {"error": "..."}.
+// answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered
+// by {"error": "..."}.
 package main
 
 import (
@@ -19,8 +20,8 @@ import (
 	_ "dsstne/kernels/cpu"
 )
 
-// request describes an op: "output", "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k" or
-// "fill" (of the weight).
+// request describes an op: "output", "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k"
+// or "fill" (of the weight).
 type request struct {
 	Op             string  `json:"op"`
 	Loss           string  `json:"loss"`
