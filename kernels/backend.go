@@ -1,6 +1,12 @@
 package kernels
 
-import "dsstne/internal/fault"
+import (
+	"maps"
+	"slices"
+	"unsafe"
+
+	"dsstne/internal/fault"
+)
 
 // Backend is one way to compute: "reference", "cpu", "cuda".
 type Backend interface {
@@ -16,6 +22,23 @@ type Backend interface {
 	Open(id int, options Options) (Device, error)
 	// Join makes devices of the backend a group: a communicator for each, by rank.
 	Join([]Device) ([]Communicator, error)
+}
+
+var backends = map[string]Backend{}
+
+// Register adds a backend; it is called from the init function of the backend's package.
+func Register(b Backend) { backends[b.Name()] = b }
+
+// Lookup finds a registered backend by name, or nil.
+func Lookup(name string) Backend { return backends[name] }
+
+// Registered lists the backends by name.
+func Registered() []Backend {
+	list := make([]Backend, 0, len(backends))
+	for _, name := range slices.Sorted(maps.Keys(backends)) {
+		list = append(list, backends[name])
+	}
+	return list
 }
 
 // Role is what the devices of a backend are for, and how they are numbered.
@@ -218,4 +241,20 @@ type Buffer interface {
 	Slice(from, n int64) Buffer
 	// Free gives the memory back; the views are invalid afterwards. Freeing twice does nothing.
 	Free()
+}
+
+// Bits views other numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits: two
+// for a number of 8 bytes.
+func Bits[T int32 | uint64 | float64](x []T) []float32 {
+	var one T
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)/4))
+}
+
+// View is the host's view of a buffer that holds numbers of 8 bytes; nil where Buffer.Float32 is, and for no buffer.
+func View[T uint64 | int64 | float64](b Buffer) []T {
+	if b == nil {
+		return nil
+	}
+	x := b.Float32()
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), len(x)/2)
 }

@@ -1,16 +1,5 @@
 package kernels
 
-// HostBackend is embedded by backends whose devices compute in the memory of the process.
-type HostBackend struct{}
-
-// Extras lists none.
-func (HostBackend) Extras() []Extra { return nil }
-
-// Join is NewHostGroup.
-func (HostBackend) Join(devices []Device) ([]Communicator, error) {
-	return NewHostGroup(len(devices)), nil
-}
-
 // hostGroup joins devices whose buffers the host can reach. Each device's goroutine does its share of the work of a
 // collective, on the part of the numbers that has its rank.
 type hostGroup struct {

@@ -8,6 +8,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Kind says what went wrong, coarsely enough for a program to act on. The numbers are those of dsstne_status.
@@ -73,4 +74,17 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return Internal
+}
+
+// Grouped writes 20480 as 20,480, as messages do.
+func Grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	start := 0
+	if n < 0 {
+		start = 1
+	}
+	for i := len(digits) - 3; i > start; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

@@ -1,6 +1,17 @@
 package kernels
 
-import "unsafe"
+import "slices"
+
+// HostBackend is embedded by backends whose devices compute in the memory of the process.
+type HostBackend struct{}
+
+// Extras lists none.
+func (HostBackend) Extras() []Extra { return nil }
+
+// Join is NewHostGroup.
+func (HostBackend) Join(devices []Device) ([]Communicator, error) {
+	return NewHostGroup(len(devices)), nil
+}
 
 // HostMemory is embedded by devices that compute in the memory of the process: whatever the host can view, they reach,
 // and what the host writes is there at once.
@@ -36,18 +47,20 @@ func (HostMemory) Available() int64 { return HostAvailable() }
 // Trim has nothing to give back.
 func (HostMemory) Trim() {}
 
-// Bits views other numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits: two
-// for a number of 8 bytes.
-func Bits[T int32 | uint64 | float64](x []T) []float32 {
-	var one T
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)/4))
+// HostSteps is embedded by devices whose ops are done when they return: no step is ever under way.
+type HostSteps struct{ done, returned []Result }
+
+// Run does a step.
+func (h *HostSteps) Run(rank Rank, list *List, s *Step) error {
+	err := list.Do(rank, s)
+	if err == nil {
+		h.done = append(h.done, Result{Number: s.Number, Rows: s.WholeRows(), Loss: slices.Clone(s.Loss)})
+	}
+	return err
 }
 
-// View is the host's view of a buffer that holds numbers of 8 bytes; nil where Buffer.Float32 is, and for no buffer.
-func View[T uint64 | int64 | float64](b Buffer) []T {
-	if b == nil {
-		return nil
-	}
-	x := b.Float32()
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), len(x)/2)
+// Settle has nothing to wait for.
+func (h *HostSteps) Settle(int) ([]Result, error) {
+	h.done, h.returned = h.returned[:0], h.done
+	return h.returned, nil
 }
