@@ -3,23 +3,25 @@ package kernels
 import (
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// HostAvailable is the memory that could be taken now, in bytes: the system's estimate, or what the process's cgroups still
-// allow if that is less; -1 if neither can be told. Pages that only cache files count as available, since they give way.
+// HostAvailable is the memory that could be taken now, in bytes: the system's estimate, or what the process's cgroups
+// still allow if that is less; -1 if neither is known. Pages that only cache files count as available, since they
+// give way.
 func HostAvailable() int64 { return hostAvailable("") }
 
 // hostAvailable looks at the system whose files are below root.
 func hostAvailable(root string) int64 {
 	available := int64(-1)
-	if kilobytes, ok := read(root + "/proc/meminfo").field("MemAvailable:"); ok {
+	if kilobytes, ok := field(read(root+"/proc/meminfo"), "MemAvailable:"); ok {
 		available = kilobytes * 1024
 	}
 	memory, group := root+"/sys/fs/cgroup", version2
 	at, found := cgroup(root+"/proc/self/cgroup", "")
-	if !found || !exists(memory+"/cgroup.controllers") {
+	if _, err := os.Stat(memory + "/cgroup.controllers"); !found || err != nil {
 		memory, group = root+"/sys/fs/cgroup/memory", version1
 		at, _ = cgroup(root+"/proc/self/cgroup", "memory")
 	}
@@ -42,18 +44,18 @@ var (
 
 // least is what is available, or what the cgroup in a folder still allows if it has a limit and that is less.
 func (c cgroupFiles) least(folder string, available int64) int64 {
-	limit, limited := number(path.Join(folder, c.limit))
+	limit, limited := number(read(path.Join(folder, c.limit)))
 	const none = 1 << 62 // version 1 writes about 2^63 for no limit
 	if !limited || limit > none {
 		return available
 	}
-	used, known := number(path.Join(folder, c.used))
+	used, known := number(read(path.Join(folder, c.used)))
 	if !known || available >= 0 && limit-used >= available {
 		return available // without a look at the cached files, which takes the system long
 	}
 	statistics := read(path.Join(folder, "memory.stat"))
-	inactive, _ := statistics.field(c.inactive)
-	active, _ := statistics.field(c.active)
+	inactive, _ := field(statistics, c.inactive)
+	active, _ := field(statistics, c.active)
 	if left := max(0, limit-used+inactive+active); available < 0 || left < available {
 		return left
 	}
@@ -62,59 +64,38 @@ func (c cgroupFiles) least(folder string, available int64) int64 {
 
 // cgroup is the path of the process in the hierarchy of a controller; version 2 has one hierarchy, without a name.
 func cgroup(file, controller string) (string, bool) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", false
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(file)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
-		if len(parts) < 3 {
-			continue
-		}
-		for name := range strings.SplitSeq(parts[1], ",") {
-			if name == controller {
-				return parts[2], true
-			}
+		if len(parts) == 3 && slices.Contains(strings.Split(parts[1], ","), controller) {
+			return parts[2], true
 		}
 	}
 	return "", false
 }
 
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
-
-// lines is the text of a file of lines "name number".
-type lines string
-
-func read(path string) lines {
+// read is the text of a file; "" if it cannot be read.
+func read(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	return lines(text)
+	return string(text)
 }
 
-// field is the number behind a name.
-func (l lines) field(name string) (int64, bool) {
-	for line := range strings.Lines(string(l)) {
+// field is the number behind a name in lines "name number".
+func field(lines, name string) (int64, bool) {
+	for line := range strings.Lines(lines) {
 		if strings.HasPrefix(line, name) { // most lines end here
 			if words := strings.Fields(line); len(words) > 1 && words[0] == name {
-				n, err := strconv.ParseInt(words[1], 10, 64)
-				return n, err == nil
+				return number(words[1])
 			}
 		}
 	}
 	return 0, false
 }
 
-// number reads a file that holds one number; "max" is none.
-func number(path string) (int64, bool) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+// number is the number that a text consists of; "max" is none.
+func number(text string) (int64, bool) {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return n, err == nil
 }

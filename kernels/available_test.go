@@ -54,9 +54,11 @@ func TestAvailableMemory(t *testing.T) {
 		}, 20_000},
 		"version 1": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,memory:/job\n0::/\n",
-			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "50000\n", "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "40000\n",
-			"sys/fs/cgroup/memory/job/memory.stat":       "inactive_file 7\ntotal_inactive_file 1000\ntotal_active_file 500\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "50000\n",
+			"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "40000\n",
+			"sys/fs/cgroup/memory/job/memory.stat":           "inactive_file 7\ntotal_inactive_file 1000\ntotal_active_file 500\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
+			"sys/fs/cgroup/memory/memory.usage_in_bytes":     "1\n",
 		}, 11_500},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, hostAvailable(system(t, c.files))) })

@@ -1,6 +1,12 @@
 package kernels
 
-import "dsstne/internal/fault"
+import (
+	"maps"
+	"slices"
+	"unsafe"
+
+	"dsstne/internal/fault"
+)
 
 // Backend is one way to compute: "reference", "cpu", "cuda".
 type Backend interface {
@@ -18,11 +24,29 @@ type Backend interface {
 	Join([]Device) ([]Communicator, error)
 }
 
+var backends = map[string]Backend{}
+
+// Register adds a backend; it is called from the init function of the backend's package.
+func Register(b Backend) { backends[b.Name()] = b }
+
+// Lookup finds a registered backend by name, or nil.
+func Lookup(name string) Backend { return backends[name] }
+
+// Registered lists the backends by name.
+func Registered() []Backend {
+	list := make([]Backend, 0, len(backends))
+	for _, name := range slices.Sorted(maps.Keys(backends)) {
+		list = append(list, backends[name])
+	}
+	return list
+}
+
 // Role is what the devices of a backend are for, and how they are numbered.
 type Role int
 
-// An Accelerator's devices are used wherever there are any; a number behind its name is that of a device. The Host is used where
-// there is none; a number behind its name makes so many virtual devices of the one that there is. An Oracle is for tests.
+// An Accelerator's devices are used wherever there are any; a number behind its name is that of a device. The Host is
+// used where there is none; a number behind its name is the number of virtual devices that it is divided into. An Oracle
+// is for tests.
 const (
 	Accelerator Role = iota
 	Host
@@ -32,21 +56,17 @@ const (
 // Absent stands for a backend that a build leaves out.
 type Absent struct{ Backend, Reason string }
 
-// Name is the word of its devices.
 func (a Absent) Name() string { return a.Backend }
 
 // Role is that of an accelerator: every build has a host.
 func (Absent) Role() Role { return Accelerator }
 
-// Devices says why there are none.
 func (a Absent) Devices() []DeviceInfo {
 	return []DeviceInfo{{Name: a.Backend, Available: -1, Missing: a.Reason}}
 }
 
-// Extras lists none.
 func (Absent) Extras() []Extra { return nil }
 
-// Open says why it cannot.
 func (a Absent) Open(int, Options) (Device, error) {
 	return nil, fault.New(fault.DeviceUnavailable, "%s", a.Reason)
 }
@@ -73,43 +93,45 @@ type DeviceInfo struct {
 	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
 	// Precisions are those that the device has instructions for; others that it takes are emulated, which saves no time.
 	Precisions []string `json:"precisions,omitempty"`
-	Used       string   `json:"used,omitempty"`    // by whom its memory is used, if others use it and that is told
+	Used       string   `json:"used,omitempty"`    // who else uses its memory, where that is known
 	Missing    string   `json:"missing,omitempty"` // why the device cannot be used; empty if it can
 }
 
 // Options are chosen when a device is opened.
 type Options struct {
 	Threads        int    // 0: as many as the cgroup and the affinity mask allow
-	Of             int    // CPU only: the device is one of so many virtual ones that share the threads, at least one each
+	Of             int    // CPU only: the number of virtual devices that share the threads, at least one each
 	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
 	Precision      Precision
-	// Form is for tests and measurements on CUDA devices: how an output is computed where it can be done in that way, "simple",
-	// "fused" or "chunked"; empty: as is known to be best.
+	// Form is for tests and measurements on CUDA devices: how an output is computed where it can be done in that way,
+	// "simple", "fused" or "chunked"; empty: as is known to be best.
 	Form string
 }
 
-// Precision says what the products of hidden values, weights and gradients are made of. Weights, state, sums and everything
-// else are float32. It concerns Dense, DenseBackward, OutputStats and OutputStep; the reference computes in float64 always.
+// Precision says what the products of hidden values, weights and gradients are made of. Weights, state, sums and
+// everything else are float32. It concerns Dense, DenseBackward, OutputStats and OutputStep; the reference computes in
+// float64 always.
 type Precision int32
 
-// Float32 multiplies the numbers as they are. BFloat16 rounds every factor to bfloat16 first (8 bits of precision, to nearest,
-// ties to even, numbers below the normal ones to zero) and adds the products in float32. TensorFloat32 multiplies numbers of
-// which a device of its kind reads the first ten bits of the mantissa, rounded or cut off, and adds the products in float32.
+// Float32 multiplies the numbers as they are. BFloat16 rounds every factor to bfloat16 first (8 bits of precision, to
+// nearest, ties to even, numbers below the normal ones to zero) and adds the products in float32. TensorFloat32
+// multiplies numbers of which a device of its kind reads the first ten bits of the mantissa, rounded or cut off, and
+// adds the products in float32.
 const (
 	Float32 Precision = iota
 	BFloat16
 	TensorFloat32
 )
 
-// Device owns memory and does operations. Methods are called from one goroutine at a time. A device with memory of its own is
-// also a Separate.
+// Device owns memory and does operations. Methods are called from one goroutine at a time. A device with memory of its
+// own is also a Separate.
 //
-// An operation returns *NotFiniteError when a loss, gradient or weight became NaN or infinite. Some rows are updated then and
-// some are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn) that is not
-// finite is reported at the latest by the operation that reads it.
+// An operation returns *NotFiniteError when a loss, gradient or weight became NaN or infinite. Some rows are updated
+// then and some are not, which may depend on timing, but every weight is still finite. A gradient handed on (DH, DIn)
+// that is not finite is reported at the latest by the operation that reads it.
 //
-// An operation that is called while its step runs (see Run) may return before it is done; Settle reports the outcome of the
-// step. An operation that is called outside a step is done when it returns.
+// An operation that is called while its step runs (see Run) may return before it is done; Settle reports the outcome of
+// the step. An operation that is called outside a step is done when it returns.
 type Device interface {
 	Memory
 	Stepper
@@ -127,8 +149,8 @@ type Memory interface {
 	Alloc(n int64) (Buffer, error)
 	// Reaches reports whether operations can work in a buffer, which another device may have allocated.
 	Reaches(Buffer) bool
-	// Write copies elements from the host into a buffer of the device, from element at on; Read copies them back. See Bits for
-	// whole numbers.
+	// Write copies elements from the host into a buffer of the device, from element at on; Read copies them back. See Bits
+	// for whole numbers.
 	Write(to Buffer, at int64, from []float32) error
 	Read(from Buffer, at int64, to []float32) error
 	// Trim gives memory back that is kept for later allocations.
@@ -137,23 +159,25 @@ type Memory interface {
 
 // Stepper runs lists of operations.
 type Stepper interface {
-	// Run begins a step: it makes the step's record and batches known to the device and does the list on rank, whose device
-	// this is. What a list does depends on the list alone, on no number of a step: a device may keep what it has prepared for
-	// a list instead of doing its operations one by one again. Step and batches may be changed when Run returns; the step
-	// itself may still be under way then. After a step that has failed, those that were begun change no weight, until Settle has
-	// reported it; on devices that were joined, those of all from where they agree (Communicator.Agree).
+	// Run begins a step: it makes the step's record and batches known to the device and does the list on rank, whose
+	// device this is. What a list does depends on the list alone, on no number of a step: a device may keep what it has
+	// prepared for a list instead of doing its operations one by one again. Step and batches may be changed when Run
+	// returns; the step itself may still be under way then. After a step that has failed, those that were begun change no
+	// weight, until Settle has reported it; on devices that were joined, those of all from where they agree
+	// (Communicator.Agree).
 	Run(rank Rank, list *List, step *Step) error
-	// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of those that
-	// are done, in their order, each once; they are valid until the next call. If one has failed, its error comes after the
-	// results of the steps before it; then no step is under way any more, and those after it have changed nothing.
+	// Settle waits until at most underWay of the steps that Run has begun are under way, and returns the results of those
+	// that are done, in their order, each once; they are valid until the next call. If one has failed, its error comes
+	// after the results of the steps before it; then no step is under way any more, and those after it have changed
+	// nothing.
 	Settle(underWay int) ([]Result, error)
-	// WorkspaceSize is the number of elements of scratch memory that an operation needs for batches of up to rows examples; its
-	// Workspace field must hold at least that many when it runs. Operations without such a field need none.
+	// WorkspaceSize is the number of elements of scratch memory that an operation needs for batches of up to rows
+	// examples; its Workspace field must hold at least that many when it runs. Operations without such a field need none.
 	WorkspaceSize(op any, rows int64) int64
 }
 
-// Operations are what every device computes. The structs have the formulas. Fill makes initial weights; the others are training
-// and inference.
+// Operations are what every device computes. The structs have the formulas. Fill makes initial weights; the others are
+// training and inference.
 type Operations interface {
 	Fill(*Fill) error
 	Gather(*Gather, *Step) error
@@ -176,8 +200,8 @@ type Operations interface {
 // Separate is a device whose memory the host cannot reach. Steps and weights are copied to it.
 type Separate interface {
 	Device
-	// StepSize is how many bytes of the device's memory a step takes for its record and its sparse batches, which have up to rows
-	// rows and, by slot, up to entries stored entries.
+	// StepSize is how many bytes of the device's memory a step takes for its record and its sparse batches, which have up
+	// to rows rows and, by slot, up to entries stored entries.
 	StepSize(rows int64, entries []int64) int64
 }
 
@@ -212,8 +236,25 @@ type Buffer interface {
 	// Float32 and Int32 are host views of the same memory; nil on a device whose memory the host cannot reach.
 	Float32() []float32
 	Int32() []int32
-	// Slice is a view of n elements from the given one on, for as long as the buffer is not freed; freeing it does nothing.
+	// Slice is a view of n elements from the given one on, for as long as the buffer is not freed; freeing it does
+	// nothing.
 	Slice(from, n int64) Buffer
 	// Free gives the memory back; the views are invalid afterwards. Freeing twice does nothing.
 	Free()
+}
+
+// Bits views other numbers as the float32 that have their bits, for Device.Write and Device.Read, which copy bits: two
+// for a number of 8 bytes.
+func Bits[T int32 | uint64 | float64](x []T) []float32 {
+	var one T
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)/4))
+}
+
+// View is the host's view of a buffer that holds numbers of 8 bytes; nil where Buffer.Float32 is, and for no buffer.
+func View[T uint64 | int64 | float64](b Buffer) []T {
+	if b == nil {
+		return nil
+	}
+	x := b.Float32()
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), len(x)/2)
 }

@@ -6,9 +6,8 @@ import (
 )
 
 // Communicator is one device's way to the others of its group. A collective is called by all of them, each with its own
-// buffers, in the same order. When it returns, the caller's device may use its buffers in what it does next. Devices are numbered.
-// The order in which a sum is added follows from the devices, so its bits do not depend on who comes first, and are the same on
-// all of them.
+// buffers, in the same order. When it returns, the caller's device may use its buffers in what it does next. The order
+// in which a sum is added depends on the devices alone, so all of them get the same bits, whoever comes first.
 type Communicator interface {
 	// AllReduce replaces the first n numbers of every device's buffer by their sum over the devices.
 	AllReduce(b Buffer, n int64) error
@@ -16,15 +15,15 @@ type Communicator interface {
 	AllGather(part, all Buffer, n int64) error
 	// Broadcast copies the first n numbers of the root's buffer to those of the others.
 	Broadcast(b Buffer, n int64, root int) error
-	// Agree makes a step that has failed on one of the devices so far a failed one on all: their next ops, and the steps behind,
-	// change no weight, and Settle tells of ErrAborted where nothing else has failed. A list has it between what comes from other
-	// devices and the first op that changes a weight by it. Who fails in an op that is done when it returns leaves
-	// then, so such devices have nothing to do.
+	// Agree makes a step that has failed on one device so far fail on all: their next operations, and the following
+	// steps, change no weight, and Settle returns ErrAborted on devices where nothing else has failed. Lists have it
+	// before the first operation that updates weights with results from other devices. A device whose operations are
+	// done when they return leaves the list at the failed one, so its Agree does nothing.
 	Agree(*Step) error
-	// Abort makes the collectives of all devices that are not through, and those to come, fail with ErrAborted: for a device
-	// that leaves before the end. It may be called from any goroutine. A step that is under way agrees to nothing any more.
+	// Abort makes every collective that has not ended, and every later one, fail with ErrAborted on all devices. A device
+	// calls it that leaves its list before the end. Any goroutine may call it.
 	Abort()
-	// Reset ends that. No device may be in a collective.
+	// Reset ends an Abort. No device may be in a collective.
 	Reset() error
 	// Memory is how many bytes of the device's memory the group has taken.
 	Memory() int64
@@ -33,8 +32,8 @@ type Communicator interface {
 // ErrAborted is what a collective returns when another device of the group has failed.
 var ErrAborted = errors.New("another device of the group has failed")
 
-// Count is how many numbers of a buffer a collective takes: PerRow for each row that the buffers of the list have room for, and
-// Fixed ones.
+// Count is how many numbers of a buffer a collective takes: PerRow for each row that the buffers of the list have room
+// for, and Fixed ones.
 type Count struct{ PerRow, Fixed int64 }
 
 func (c Count) of(s *Step) int64 { return c.PerRow*s.MaxRows + c.Fixed }
@@ -46,7 +45,6 @@ type AllReduce struct {
 	Buffer Buffer
 }
 
-// Do sums.
 func (o *AllReduce) Do(r Rank, s *Step) error {
 	return r.Communicator.AllReduce(o.Buffer, o.Count.of(s))
 }
@@ -62,7 +60,6 @@ type AllGather struct {
 	Part, All Buffer
 }
 
-// Do collects.
 func (o *AllGather) Do(r Rank, s *Step) error {
 	return r.Communicator.AllGather(o.Part, o.All, o.Count.of(s))
 }
@@ -77,17 +74,14 @@ type Broadcast struct {
 	Root   int
 }
 
-// Do copies.
 func (o *Broadcast) Do(r Rank, s *Step) error {
 	return r.Communicator.Broadcast(o.Buffer, o.Count.of(s), o.Root)
 }
 
 func (o *Broadcast) String() string { return fmt.Sprintf("Broadcast %s from %d", o.What, o.Root) }
 
-// Agree comes before the first operation that changes weights by numbers from other ranks; see Communicator.Agree.
+// Agree is Communicator.Agree as an operation.
 type Agree struct{}
 
-// Do agrees.
 func (Agree) Do(r Rank, s *Step) error { return r.Communicator.Agree(s) }
-
-func (Agree) String() string { return "Agree that all devices are well" }
+func (Agree) String() string           { return "Agree that all devices are well" }

@@ -2,13 +2,13 @@ package kernels
 
 import "fmt"
 
-// Data is a dataset, or the columns of it that a device has a share of, as a device keeps it: rows in order, columns ascending
-// in each, without duplicates or stored zeros, values of float32.
+// Data is a dataset, or a device's share of its columns, as the device stores it: rows in order, columns
+// ascending in each, without duplicates or stored zeros, values of float32.
 type Data struct {
 	Rows    int64
 	Columns int64 // the device's
 	First   int64 // the first of them in the dataset, from which they are counted
-	Entries int64 // at most so many are stored in them
+	Entries int64 // an upper bound on the number of stored entries
 	Values  bool  // false: every value is 1
 	Scaled  bool  // blocks have Norms and ScaledSums
 	Whole   bool  // the device has all columns
@@ -36,9 +36,10 @@ type Resident interface {
 }
 
 // Assemble makes a batch of the rows Step.Order of a dataset that the device keeps, in both orders, the same numbers as
-// csr.Reader's: each row divided by its L2 norm with Scaled; in training entry (u, j) is left out when random.Uniform(seed,
-// Stream, step, u, j) < Denoising, where u is Step.First and the row's place in the batch, and the others are divided by 1 - Denoising.
-// RowSum is that of whole rows. A shard of a denoised batch has none: only targets are asked for sums, and they are not denoised.
+// csr.Reader's: each row divided by its L2 norm with Scaled; in training entry (u, j) is left out when
+// random.Uniform(seed, Stream, step, u, j) < Denoising, where u is Step.First and the row's place in the batch, and the
+// others are divided by 1 - Denoising. RowSum is that of whole rows. A shard of a denoised batch has none: only targets
+// are asked for sums, and they are not denoised.
 type Assemble struct {
 	Name      string // of the layer, for error messages
 	Slot      int
@@ -46,14 +47,12 @@ type Assemble struct {
 	Scaled    bool
 	Denoising float32
 	Stream    uint32
-	Batch     Buffer // BatchPlaces tells its parts; the slot's Step.Sparse has it in Kept
+	Batch     Buffer // its parts are where Places says
 	Places    BatchPlaces
 	Workspace Buffer
 }
 
-// Do makes the batch.
 func (o *Assemble) Do(r Rank, s *Step) error { return r.Device.(Keeper).Assemble(o, s) }
-
 func (o *Assemble) String() string {
 	text := fmt.Sprintf("Assemble the batch of %s[%d] out of the device's copy of the data", o.Name, o.Places.Columns)
 	if o.Scaled {
@@ -65,22 +64,16 @@ func (o *Assemble) String() string {
 	return text
 }
 
-// BatchPlaces tells where the parts of a batch lie in the buffer that Assemble fills, in elements of 4 bytes.
+// BatchPlaces is where the parts of a batch lie in the buffer that Assemble fills, in elements of 4 bytes.
 type BatchPlaces struct {
 	Rows, Entries, Columns int64 // the most rows and entries of a batch, and its columns
 	RowsOnly               bool  // without the order by item
 
-	Counts  int64 // int32 [2]: how many entries and how many distinct items the batch has
-	Offsets int64 // as those of SparseBatch
-	Indices int64
-	Values  int64
-	RowSum  int64
-	Items   int64
+	Counts int64 // int32 [2]: how many entries and how many distinct items the batch has
+	// as those of SparseBatch
+	Offsets, Indices, Values, RowSum, Items, ItemOffsets, ItemRows, ItemValues int64
 
-	ItemOffsets int64
-	ItemRows    int64
-	ItemValues  int64
-	Total       int64
+	Total int64
 }
 
 // PlacesOf lays out a batch of up to rows rows and entries entries.

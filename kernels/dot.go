@@ -2,9 +2,9 @@ package kernels
 
 import "math"
 
-// Dot is the dot product that scores are made of: in float64, lane l of eight sums the products whose index is l modulo 8,
-// in rising order, and the lanes are added as ((0+4)+(2+6))+((1+5)+(3+7)). Products of two float32 are exact in float64, so
-// fused and separate multiply-add give the same bits, and every backend can do this with vectors.
+// Dot is the dot product that scores are made of: in float64, lane l of eight sums the products whose index is l modulo
+// 8, in rising order, and the lanes are added as ((0+4)+(2+6))+((1+5)+(3+7)). Products of two float32 are exact in
+// float64, so fused and separate multiply-add give the same bits, and every backend can do this with vectors.
 func Dot(a, b []float32) float64 {
 	var lane [8]float64
 	for i := range a {

@@ -32,9 +32,7 @@ type Gather struct {
 	Epilogue   *Epilogue
 }
 
-// Do gathers.
 func (o *Gather) Do(r Rank, s *Step) error { return r.Device.Gather(o, s) }
-
 func (o *Gather) String() string {
 	return fmt.Sprintf("Gather %s <- %s %v%v", o.Name, o.From, o.Weight, o.Epilogue)
 }
@@ -50,9 +48,7 @@ type Dense struct {
 	Workspace  Buffer
 }
 
-// Do multiplies.
 func (o *Dense) Do(r Rank, s *Step) error { return r.Device.Dense(o, s) }
-
 func (o *Dense) String() string {
 	return fmt.Sprintf("Dense %s <- %s %v%v", o.Name, o.From, o.Weight, o.Epilogue)
 }
@@ -66,13 +62,11 @@ type Activate struct {
 	Epilogue Epilogue
 }
 
-// Do activates.
 func (o *Activate) Do(r Rank, s *Step) error { return r.Device.Activate(o, s) }
+func (o *Activate) String() string           { return "Activate " + o.Name + o.Epilogue.String() }
 
-func (o *Activate) String() string { return "Activate " + o.Name + o.Epilogue.String() }
-
-// Backward turns the gradient by a layer's output into the gradient by its sums, in place, and updates the bias:
-// dz = dh * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of dz.
+// Backward turns the gradient with respect to a layer's output into the one with respect to its sums, in place, and
+// updates the bias: dz = dh * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of dz.
 type Backward struct {
 	Name      string // of the layer, for error messages
 	H         Buffer // [B, K], the layer's output after dropout
@@ -83,10 +77,8 @@ type Backward struct {
 	Optimizer Optimizer
 }
 
-// Do propagates the gradient.
 func (o *Backward) Do(r Rank, s *Step) error { return r.Device.Backward(o, s) }
-
-func (o *Backward) String() string { return "Backward " + o.Name + o.Epilogue.String() }
+func (o *Backward) String() string           { return "Backward " + o.Name + o.Epilogue.String() }
 
 // DenseBackward: din[u,:] (+)= dz W (before the update); dW = dz^T in, then the update.
 type DenseBackward struct {
@@ -99,13 +91,12 @@ type DenseBackward struct {
 	Workspace  Buffer
 }
 
-// Do propagates the gradient and updates the weight.
 func (o *DenseBackward) Do(r Rank, s *Step) error { return r.Device.DenseBackward(o, s) }
+func (o *DenseBackward) String() string           { return "DenseBackward " + o.Weight.String() }
 
-func (o *DenseBackward) String() string { return "DenseBackward " + o.Weight.String() }
-
-// Scatter is the update of a Gather's weight: dW[j,:] = sum over u of x_uj dz[u,:], for the rows j that the batch touches.
-// With a TiedGradient, whose row n holds the output layer's part for the n-th touched item, the parts are added first.
+// Scatter is the update of a Gather's weight: dW[j,:] = sum over u of x_uj dz[u,:], for the rows j that the batch
+// touches. With a TiedGradient, whose row n holds the output layer's part for the n-th touched item, the parts are
+// added first.
 type Scatter struct {
 	Input        int
 	DZ           Buffer // [B, K]
@@ -115,22 +106,18 @@ type Scatter struct {
 	Workspace    Buffer
 }
 
-// Do updates the rows.
 func (o *Scatter) Do(r Rank, s *Step) error { return r.Device.Scatter(o, s) }
+func (o *Scatter) String() string           { return "Scatter " + o.Weight.String() }
 
-func (o *Scatter) String() string { return "Scatter " + o.Weight.String() }
-
-// Replay brings rows whose Last is behind up to date: it runs the optimizer with a zero gradient for each step after Last
-// up to Upto (Step.Number - 1 before a gather; Step.Number at a flush). It does not look at other rows.
+// Replay brings rows whose Last is behind up to date: it runs the optimizer with a zero gradient for each step after
+// Last up to Upto (Step.Number - 1 before a gather; Step.Number at a flush). It does not look at other rows.
 type Replay struct {
 	Input     int // rows touched by this slot's batch; -1: all rows
 	Weight    *Weights
 	Optimizer Optimizer
 }
 
-// Do catches up.
 func (o *Replay) Do(r Rank, s *Step) error { return r.Device.Replay(o, s) }
-
 func (o *Replay) String() string {
 	if o.Input < 0 {
 		return "Replay all rows of " + o.Weight.String()
@@ -138,14 +125,12 @@ func (o *Replay) String() string {
 	return "Replay the batch's rows of " + o.Weight.String()
 }
 
-// Update is the step of a weight whose Gradient was written before, and perhaps summed over devices: the optimizer on every
-// row, also on those whose gradient is zero.
+// Update is the step of a weight whose Gradient was written before, and perhaps summed over devices: the optimizer on
+// every row, also on those whose gradient is zero.
 type Update struct {
 	Weight    *Weights
 	Optimizer Optimizer
 }
 
-// Do updates the weight.
 func (o *Update) Do(r Rank, s *Step) error { return r.Device.Update(o, s) }
-
-func (o *Update) String() string { return "Update " + o.Weight.String() }
+func (o *Update) String() string           { return "Update " + o.Weight.String() }

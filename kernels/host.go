@@ -31,10 +31,11 @@ const hugePage = 2 << 20
 // madvHugepage is MADV_HUGEPAGE of Linux.
 const madvHugepage = 14
 
-// An update walks through a weight and its states side by side. Were they at the same place of their pages, as the system
-// would put all large blocks, their lines would be in each other's way in the first-level cache, which finds them by a hash
-// of the address: AMD's Zen 4 then updates rows at two thirds of the speed. So each large buffer begins a bit further within
-// its page than the one before, by more than a kilobyte, so that short rows do not even share a set.
+// An update walks through a weight and its states side by side. Were they at the same place of their pages, as the
+// system would put all large blocks, their lines would be in each other's way in the first-level cache, which finds
+// them by a hash of the address: AMD's Zen 4 then updates rows at two thirds of the speed. So each large buffer begins
+// a bit further within its page than the one before, by more than a kilobyte, so that short rows do not even share a
+// set.
 const (
 	pageSize  = 4096
 	pageShift = 1280
@@ -66,7 +67,8 @@ func newPages(n int64) (*pages, error) {
 	if size >= hugePage {
 		shift = nextShift()
 	}
-	mapped, err := syscall.Mmap(-1, 0, int(size+shift), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	mapped, err := syscall.Mmap(
+		-1, 0, int(size+shift), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
 		return nil, fault.From(fault.OutOfMemory, err, "the system refused %d bytes", size)
 	}
@@ -105,8 +107,8 @@ func (b *HostBuffer) IsShared() bool {
 	return b.pages != nil && b.pages.users.Load() > 1
 }
 
-// Own gives the buffer a copy of the memory for itself if another buffer has it too. Views by Slice are of the copy from
-// then on; those by Float32 and Int32 are not. Nobody may use this buffer meanwhile; the others may be read.
+// Own gives the buffer a copy of the memory for itself if another buffer has it too. Views by Slice are of the copy
+// from then on; those by Float32 and Int32 are not. Nobody may use this buffer meanwhile; the others may be read.
 func (b *HostBuffer) Own() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,21 +135,16 @@ func (b *HostBuffer) Own() error {
 // Len is the number of elements.
 func (b *HostBuffer) Len() int64 { return b.n }
 
-// Float32 is a view of the memory, nil if there is none.
-func (b *HostBuffer) Float32() []float32 {
+// view is the memory as numbers of 4 bytes, nil if there is none.
+func view[T float32 | int32](b *HostBuffer) []T {
 	if b.pages == nil {
 		return nil
 	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(&b.pages.bytes[0])), b.n)
+	return unsafe.Slice((*T)(unsafe.Pointer(&b.pages.bytes[0])), b.n)
 }
 
-// Int32 is a view of the memory, nil if there is none.
-func (b *HostBuffer) Int32() []int32 {
-	if b.pages == nil {
-		return nil
-	}
-	return unsafe.Slice((*int32)(unsafe.Pointer(&b.pages.bytes[0])), b.n)
-}
+func (b *HostBuffer) Float32() []float32 { return view[float32](b) }
+func (b *HostBuffer) Int32() []int32     { return view[int32](b) }
 
 // Slice is a view of a part.
 func (b *HostBuffer) Slice(from, n int64) Buffer { return hostView{b, from, n} }
@@ -168,22 +165,16 @@ type hostView struct {
 	from, n int64
 }
 
-func (v hostView) Len() int64 { return v.n }
-
-func (v hostView) Float32() []float32 {
+func part[T float32 | int32](v hostView) []T {
 	if v.n == 0 {
 		return nil
 	}
-	return v.of.Float32()[v.from : v.from+v.n : v.from+v.n]
+	return view[T](v.of)[v.from : v.from+v.n : v.from+v.n]
 }
 
-func (v hostView) Int32() []int32 {
-	if v.n == 0 {
-		return nil
-	}
-	return v.of.Int32()[v.from : v.from+v.n : v.from+v.n]
-}
+func (v hostView) Len() int64         { return v.n }
+func (v hostView) Float32() []float32 { return part[float32](v) }
+func (v hostView) Int32() []int32     { return part[int32](v) }
+func (v hostView) Free()              {}
 
 func (v hostView) Slice(from, n int64) Buffer { return hostView{v.of, v.from + from, n} }
-
-func (v hostView) Free() {}

@@ -13,7 +13,7 @@ type hostRank struct {
 	rank int
 }
 
-// NewHostGroup makes the communicators of so many devices in the host's memory, by rank.
+// NewHostGroup makes communicators for the given number of devices in the host's memory, by rank.
 func NewHostGroup(ranks int) []Communicator {
 	g := &hostGroup{Meeting: NewMeeting(ranks), seat: make([]Buffer, ranks)}
 	list := make([]Communicator, ranks)
@@ -23,8 +23,8 @@ func NewHostGroup(ranks int) []Communicator {
 	return list
 }
 
-// together shows every rank what all have brought, and returns when all have done their share. Nobody's buffer is touched
-// before its rank has come or after it has left.
+// together shows every rank what all have brought, and returns when all have done their share. Nobody's buffer is
+// touched before its rank has come or after it has left.
 func (r hostRank) together(brought Buffer, share func(rank int)) error {
 	r.seat[r.rank] = brought
 	if err := r.Meet(); err != nil {
@@ -76,10 +76,10 @@ func (r hostRank) Broadcast(b Buffer, n int64, root int) error {
 	})
 }
 
-// Agree has nothing to do: a rank that has failed is not here.
+// Agree does nothing: a rank that has failed does not come here.
 func (hostRank) Agree(*Step) error { return nil }
 
-// Memory: what is brought is all there is.
+// Memory is 0: a group has no buffers of its own.
 func (hostRank) Memory() int64 { return 0 }
 
 func (g *hostGroup) Reset() error {

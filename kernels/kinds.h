@@ -2,20 +2,26 @@
  * number of a kind is its place in the list. The C of kernels/cpu and the CUDA sources include this file; a test compares
  * it with the constants and words of package kernels.
  *
- * A list calls a macro for each kind: KIND(word), and for optimizers KIND(word, number of states of a weight). A backend
- * names the function of a kind after the word and makes its switch from the list, so a kind without a function does not
- * compile. The switches need no default: Go refuses an unknown kind when an op is called (CheckKind in kinds.go).
+ * A list calls a macro for each kind, with what follows the macro in the call: KIND(word, ...), and for optimizers
+ * KIND(word, number of states of a weight, ...). A backend names the function of a kind after the word and makes its
+ * switch from the list, so a kind without a function does not compile. The switches need no default: Go refuses an
+ * unknown kind when an op is called (CheckKind in kinds.go).
  */
 #ifndef DSSTNE_KINDS_H
 #define DSSTNE_KINDS_H
 
-#define ACTIVATIONS(KIND) KIND(linear) KIND(sigmoid) KIND(tanh) KIND(relu)
+#define ACTIVATIONS(KIND, ...) \
+  KIND(linear, ##__VA_ARGS__) KIND(sigmoid, ##__VA_ARGS__) KIND(tanh, ##__VA_ARGS__) KIND(relu, ##__VA_ARGS__)
 
-#define LOSSES(KIND) KIND(sigmoid) KIND(scaled_marginal) KIND(softmax) KIND(squared)
+#define LOSSES(KIND, ...)                                                                        \
+  KIND(sigmoid, ##__VA_ARGS__) KIND(scaled_marginal, ##__VA_ARGS__) KIND(softmax, ##__VA_ARGS__) \
+  KIND(squared, ##__VA_ARGS__)
 
-#define OPTIMIZERS(KIND) KIND(sgd, 0) KIND(momentum, 1) KIND(nesterov, 1) KIND(rmsprop, 1) KIND(adam, 2) KIND(adamw, 2)
+#define OPTIMIZERS(KIND, ...)                                                                   \
+  KIND(sgd, 0, ##__VA_ARGS__) KIND(momentum, 1, ##__VA_ARGS__) KIND(nesterov, 1, ##__VA_ARGS__) \
+  KIND(rmsprop, 1, ##__VA_ARGS__) KIND(adam, 2, ##__VA_ARGS__) KIND(adamw, 2, ##__VA_ARGS__)
 
-#define FILLS(KIND) KIND(constant) KIND(uniform) KIND(normal)
+#define FILLS(KIND, ...) KIND(constant, ##__VA_ARGS__) KIND(uniform, ##__VA_ARGS__) KIND(normal, ##__VA_ARGS__)
 
 #define METRICS(KIND) \
   KIND(precision) KIND(recall) KIND(truncated_recall) KIND(ndcg) KIND(hit_rate) KIND(mrr) KIND(map) KIND(coverage)
@@ -23,17 +29,24 @@
 #define PRECISIONS(KIND) KIND(float32) KIND(bfloat16) KIND(tensorfloat32)
 
 /* The numbers: ACTIVATION_linear and so on. */
-#define ACTIVATION_NUMBER(word) ACTIVATION_##word,
-#define LOSS_NUMBER(word) LOSS_##word,
+#define KIND_NUMBER(word, LIST) LIST##_##word,
 #define OPTIMIZER_NUMBER(word, states) OPTIMIZER_##word,
-#define FILL_NUMBER(word) FILL_##word,
 #define METRIC_NUMBER(word) METRIC_##word,
 #define PRECISION_NUMBER(word) PRECISION_##word,
 
-enum { ACTIVATIONS(ACTIVATION_NUMBER) };
-enum { LOSSES(LOSS_NUMBER) };
+/* Cases of a switch that call f<word>, or f with the number of the kind as a constant. For optimizers: OPTIMIZER_CASE. */
+#define CASE_BY_WORD(word, LIST, f, ...) \
+  case LIST##_##word:                    \
+    return f##word(__VA_ARGS__);
+#define CASE_BY_NUMBER(word, LIST, f, ...) \
+  case LIST##_##word:                      \
+    return f(LIST##_##word, __VA_ARGS__);
+#define OPTIMIZER_CASE(word, states, CASE, ...) CASE(word, OPTIMIZER, __VA_ARGS__)
+
+enum { ACTIVATIONS(KIND_NUMBER, ACTIVATION) };
+enum { LOSSES(KIND_NUMBER, LOSS) };
 enum { OPTIMIZERS(OPTIMIZER_NUMBER) };
-enum { FILLS(FILL_NUMBER) };
+enum { FILLS(KIND_NUMBER, FILL) };
 enum { METRICS(METRIC_NUMBER) };
 enum { PRECISIONS(PRECISION_NUMBER) };
 

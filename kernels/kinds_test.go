@@ -16,8 +16,10 @@ func listed(t *testing.T) map[string][][]string {
 	t.Helper()
 	lists := map[string][][]string{}
 	text := strings.ReplaceAll(kindsHeader, "\\\n", "")
-	for _, list := range regexp.MustCompile(`(?m)^#define (\w+)\(KIND\) (.*)$`).FindAllStringSubmatch(text, -1) {
-		lists[list[1]] = regexp.MustCompile(`KIND\((\w+)(?:, (\d+))?\)`).FindAllStringSubmatch(list[2], -1)
+	define := regexp.MustCompile(`(?m)^#define (\w+)\(KIND(?:, \.\.\.)?\) (.*)$`)
+	kind := regexp.MustCompile(`KIND\((\w+)(?:, (\d+))?(?:, ##__VA_ARGS__)?\)`)
+	for _, list := range define.FindAllStringSubmatch(text, -1) {
+		lists[list[1]] = kind.FindAllStringSubmatch(list[2], -1)
 	}
 	return lists
 }

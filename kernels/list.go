@@ -5,14 +5,14 @@ type List struct {
 	Sections []Section
 	// Entries are, by slot, the most stored entries that a batch of the list's steps can have, where that is known.
 	Entries []int64
-	// Rare lists are done too seldom for a device to prepare anything for them.
+	// Rare: the list runs too seldom for a device to prepare anything for it.
 	Rare bool
 	// Prepared is what a device keeps for the list.
 	Prepared interface{ Free() }
 }
 
-// Section is operations whose buffers have room for batches of Rows rows. Sizes of tiles, and with them bits, follow from that
-// number: what one section computes does not depend on the sections behind it.
+// Section is operations whose buffers have room for batches of Rows rows. Sizes of tiles, and with them bits, follow
+// from that number: what one section computes does not depend on the sections behind it.
 type Section struct {
 	Rows int64
 	Ops  []Op

@@ -30,7 +30,7 @@ type Loss struct {
 	ZeroTarget    float32
 }
 
-// targets are, by kind, the lowest and the highest target that the loss gives a meaning to.
+// targets are Loss.Targets by kind.
 var targets = [][2]float64{
 	SigmoidCrossEntropy: {0, 1},
 	ScaledMarginal:      {0, math.Inf(1)},
@@ -38,8 +38,8 @@ var targets = [][2]float64{
 	Squared:             {math.Inf(-1), math.Inf(1)},
 }
 
-// Targets are the lowest and the highest target that the loss gives a meaning to.
+// Targets are the lowest and the highest target that the loss accepts.
 func (l Loss) Targets() (low, high float64) { return targets[l.Kind][0], targets[l.Kind][1] }
 
-// NeedsStats tells whether OutputStats must run before OutputStep.
+// NeedsStats reports whether OutputStats must run before OutputStep.
 func (l Loss) NeedsStats() bool { return l.Kind == Softmax }

@@ -11,7 +11,7 @@ import (
 // Processor describes the CPU of the machine.
 type Processor struct {
 	Model          string   `json:"model,omitempty"`
-	Features       []string `json:"features"`                  // of those that matter here, what the CPU and the system offer
+	Features       []string `json:"features"`                  // of those below, the ones the CPU and the system offer
 	InstructionSet string   `json:"instruction_set,omitempty"` // what the CPU backend runs with
 	Threads        int      `json:"threads,omitempty"`         // used unless told otherwise
 }

@@ -2,7 +2,7 @@ package kernels
 
 import "sync"
 
-// Meeting is where the goroutines of a group's devices wait for each other. One that waits sleeps.
+// Meeting is where the goroutines of a group's devices wait for each other, asleep.
 type Meeting struct {
 	ranks int
 
@@ -13,14 +13,14 @@ type Meeting struct {
 	aborted bool
 }
 
-// NewMeeting is a meeting of so many.
+// NewMeeting makes a meeting of the given number of goroutines.
 func NewMeeting(ranks int) *Meeting {
 	m := &Meeting{ranks: ranks}
 	m.changed = sync.NewCond(&m.mu)
 	return m
 }
 
-// Meet returns when all have called it, or with ErrAborted.
+// Meet returns nil when all have called it, or ErrAborted.
 func (m *Meeting) Meet() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *Meeting) Meet() error {
 	return nil
 }
 
-// Abort makes those who wait leave, and those who come.
+// Abort makes Meet return ErrAborted, for those that wait and those that come later.
 func (m *Meeting) Abort() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *Meeting) Abort() {
 	m.changed.Broadcast()
 }
 
-// Reset ends that, when nobody is there.
+// Reset ends an Abort. Nobody may be in Meet.
 func (m *Meeting) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -24,7 +24,8 @@ const (
 	MetricMRR
 	// MetricMAP: sum over hits of (hits up to that rank / rank), divided by min(k, |targets|).
 	MetricMAP
-	// MetricCoverage: distinct items recommended to any row / items that could be recommended. It has no value for one row.
+	// MetricCoverage: distinct items recommended to any row / items that could be recommended. It has no value for one
+	// row.
 	MetricCoverage
 )
 
@@ -37,7 +38,8 @@ type Metric struct {
 // NoValue is the NaN of rows without a value, the same bits on every backend.
 var NoValue = math.Float64frombits(0x7ff8000000000001)
 
-// DiscountTable are the gains of a hit at ranks 1 .. k, 1/log2(rank+1), and behind them the sums of the first 0 .. k of these.
+// DiscountTable are the gains of a hit at ranks 1 .. k, 1/log2(rank+1), and behind them the sums of the first 0 .. k of
+// these.
 func DiscountTable(k int64) []float64 {
 	table := make([]float64, 2*k+1)
 	gains, ideal := table[:k], table[k:]
@@ -48,8 +50,8 @@ func DiscountTable(k int64) []float64 {
 	return table
 }
 
-// MetricTotals lays out what RankingMetrics adds up, in words of uint64: the sums by metric, and one whose low word is the number
-// of rows with targets; then for each metric that is coverage, in their order, a bit for each item.
+// MetricTotals lays out what RankingMetrics adds up, in words of uint64: the sums by metric, and one whose low word is
+// the number of rows with targets; then for each metric that is coverage, in their order, a bit for each item.
 type MetricTotals struct {
 	Metrics []Metric
 	Items   int64
@@ -76,8 +78,8 @@ func (t MetricTotals) Seen(m int) int64 {
 // Rows is the number of rows with targets.
 func (t MetricTotals) Rows(totals []uint64) int64 { return int64(totals[2*len(t.Metrics)]) }
 
-// Mean is the mean of metric number m over the rows with targets; for coverage the share of so many items that could be
-// recommended. It is NaN without rows.
+// Mean is the mean of metric number m over the rows with targets; for coverage the share of the eligible items, those
+// that could be recommended. It is NaN without rows.
 func (t MetricTotals) Mean(totals []uint64, m int, eligible int64) float64 {
 	rows := t.Rows(totals)
 	if rows == 0 {
@@ -93,8 +95,8 @@ func (t MetricTotals) Mean(totals []uint64, m int, eligible int64) float64 {
 	return float64(seen) / float64(eligible)
 }
 
-// FixedPoint is a sum of numbers from 0 to 1 in units of 2^-62. Integers add up to the same in any order; a number of at
-// least 2^-9 is taken as it is, a smaller one to within 2^-62.
+// FixedPoint is a sum of numbers from 0 to 1 in units of 2^-62. Integers add up to the same in any order; a number of
+// at least 2^-9 is taken as it is, a smaller one to within 2^-62.
 type FixedPoint struct{ Low, High uint64 }
 
 const fixedUnit = 1 << 62

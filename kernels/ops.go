@@ -34,7 +34,7 @@ type Weights struct {
 	Columns int64
 	Value   Buffer    // [Rows, Columns]
 	State   [2]Buffer // Optimizer.States() of them, [Rows, Columns] each
-	Last    Buffer    // int32 [Rows]: the step up to which the row is updated, 0 = never; nil: every step updates every row
+	Last    Buffer    // int32 [Rows]: the row's last update, 0 = none yet; nil: every step updates every row
 	// Gradient, if not nil, receives the whole gradient [Rows, Columns] instead of an update being made.
 	Gradient Buffer
 	NoDecay  bool // weight decay does not apply (biases)
@@ -47,8 +47,8 @@ type Step struct {
 	Number  int64 // counts from 1; random numbers and optimizers depend on it
 	Rows    int64 // B, examples in this batch
 	MaxRows int64 // those of the largest batch, which buffers have room for; 0: Rows
-	// A batch may be a part of a larger one: it begins at row First of it, and that has Whole rows, 0 for Rows. Dropout, denoising
-	// and the weight of a row in the loss are those of the whole.
+	// A batch may be a part of a larger one: it begins at row First of it, and that has Whole rows, 0 for Rows. Dropout,
+	// denoising and the weight of a row in the loss are those of the whole.
 	First, Whole int64
 	Training     bool // false: no dropout, and ops that update must not be called
 	Seed         uint64
@@ -93,29 +93,27 @@ type SparseBatch struct {
 	Indices []int32 // ascending in each row
 	Values  []float32
 	RowSum  []float32 // sum of each row's values
-	// by item: Items are the distinct indices, ascending; the entries of Items[j] are ItemOffsets[j] .. ItemOffsets[j+1] of
-	// ItemRows (ascending) and ItemValues
+	// by item: Items are the distinct indices, ascending; the entries of Items[j] are ItemOffsets[j] .. ItemOffsets[j+1]
+	// of ItemRows (ascending) and ItemValues
 	Items       []int32
 	ItemOffsets []int32
 	ItemRows    []int32
 	ItemValues  []float32
-	// Kept is where Assemble puts the batch in a device's memory; the host has nothing of it then.
-	Kept Buffer
 }
 
 // FillKind names a distribution of initial numbers.
 type FillKind int32
 
-// With s for Fill.Scale and package random's functions at step 0: FillConstant is s; FillUniform is -s + 2s Uniform, which
-// random.FillUniform computes; FillNormal has mean 0 and deviation s, by random.FillNormal.
+// With s for Fill.Scale and package random's functions at step 0: FillConstant is s; FillUniform is -s + 2s Uniform,
+// which random.FillUniform computes; FillNormal has mean 0 and deviation s, by random.FillNormal.
 const (
 	FillConstant FillKind = iota
 	FillUniform
 	FillNormal
 )
 
-// Fill writes initial numbers into a matrix. They are defined to the bit: the number at a row and a column is a function of
-// kind, scale, seed, stream, row and column.
+// Fill writes initial numbers into a matrix. They are defined to the bit: the number at a row and a column is a
+// function of kind, scale, seed, stream, row and column.
 type Fill struct {
 	Kind    FillKind
 	Scale   float32

@@ -2,7 +2,8 @@ package kernels
 
 import "math"
 
-// OptimizerKind names an update rule. g is the gradient, with WeightDecay * w added (but for AdamW); lr the learning rate.
+// OptimizerKind names an update rule. g is the gradient, with WeightDecay * w added (but for AdamW); lr the learning
+// rate.
 type OptimizerKind int32
 
 const (
@@ -54,8 +55,8 @@ var optimizers = []struct {
 // States is the number of state values a weight needs.
 func (o Optimizer) States() int { return optimizers[o.Kind].states }
 
-// MovesUntouched tells whether a zero gradient can change a weight or its state, so that rows a batch does not touch must
-// be replayed. decay: whether weight decay applies to the tensor.
+// MovesUntouched reports whether a zero gradient can change a weight or its state, so that rows a batch does not touch
+// must be replayed. decay: whether weight decay applies to the tensor.
 func (o Optimizer) MovesUntouched(decay bool) bool {
 	return optimizers[o.Kind].moves || (decay && o.WeightDecay != 0)
 }

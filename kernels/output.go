@@ -21,13 +21,13 @@ type OutputSource struct {
 //	loss  = sum over u of r_u sum over i of l(z_ui, t_ui)     added to Step.Loss[Term]
 //	dz_ui = r_u dl/dz;  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b
 //
-// with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(). OutputStats computes what Softmax needs first: the maximum and the log-sum-exp of each row.
-// Targets are sparse: t_ui = 0 where nothing is stored. See Loss for l and dl/dz.
+// with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(). OutputStats computes what Softmax needs first: the maximum
+// and the log-sum-exp of each row. Targets are sparse: t_ui = 0 where nothing is stored. See Loss for l and dl/dz.
 //
 // Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.
 //
-// With TiedInput >= 0 the rows that slot touches are not updated: their dw goes to TiedGradient, row n for the n-th touched
-// item, for Scatter to finish.
+// With TiedInput >= 0 the rows that slot touches are not updated: their dw goes to TiedGradient, row n for the n-th
+// touched item, for Scatter to finish.
 type Output struct {
 	Name        string // of the layer, for error messages
 	Target      int    // slot
@@ -38,8 +38,8 @@ type Output struct {
 	Temperature float32
 	Loss        Loss
 	Stats       Buffer // [B, 2]: maximum, log-sum-exp; nil for losses that need none
-	// Continues says that OutputStep runs after OutputStats of the same op and step, and that what OutputStats read and its
-	// Workspace are as it left them. So it may use again what it finds there. Only for losses that need statistics.
+	// Continues says that OutputStep runs after OutputStats of the same op and step, and that what OutputStats read and
+	// its Workspace are as it left them. So it may use again what it finds there. Only for losses that need statistics.
 	Continues    bool
 	Optimizer    Optimizer
 	TiedInput    int
@@ -62,21 +62,17 @@ func (o *Output) String() string {
 // OutputStats is the operation that computes the statistics of an Output.
 type OutputStats struct{ *Output }
 
-// Do computes the statistics.
 func (o OutputStats) Do(r Rank, s *Step) error { return r.Device.OutputStats(o.Output, s) }
-
-func (o OutputStats) String() string { return "OutputStats " + o.Output.String() }
+func (o OutputStats) String() string           { return "OutputStats " + o.Output.String() }
 
 // OutputStep is the operation that computes the loss of an Output and its gradients, and updates its weights.
 type OutputStep struct{ *Output }
 
-// Do trains the layer.
 func (o OutputStep) Do(r Rank, s *Step) error { return r.Device.OutputStep(o.Output, s) }
+func (o OutputStep) String() string           { return "OutputStep " + o.Output.String() }
 
-func (o OutputStep) String() string { return "OutputStep " + o.Output.String() }
-
-// CombineStats makes the statistics of all items out of those of shards of them: the largest maximum, and the logarithm of the
-// sum of exp(log-sum-exp) over the shards. A shard without items has -Inf twice.
+// CombineStats makes the statistics of all items out of those of shards of them: the largest maximum, and the logarithm
+// of the sum of exp(log-sum-exp) over the shards. A shard without items has -Inf twice.
 type CombineStats struct {
 	Name   string // of the layer
 	Shards int64
@@ -85,7 +81,5 @@ type CombineStats struct {
 	Stats  Buffer // [B, 2]
 }
 
-// Do combines.
 func (o *CombineStats) Do(r Rank, s *Step) error { return r.Device.CombineStats(o, s) }
-
-func (o *CombineStats) String() string { return "CombineStats " + o.Name }
+func (o *CombineStats) String() string           { return "CombineStats " + o.Name }

@@ -55,9 +55,7 @@ type TopK struct {
 	Workspace Buffer
 }
 
-// Do ranks.
 func (o *TopK) Do(r Rank, s *Step) error { return r.Device.TopK(o, s) }
-
 func (o *TopK) String() string {
 	text := fmt.Sprintf("TopK %d of %d items", o.K, o.Items)
 	if s := o.Sparse; s != nil {
@@ -66,8 +64,9 @@ func (o *TopK) String() string {
 	return text
 }
 
-// MergeTopK makes the K best items of all out of those of shards of them, each in the order of TopK and of IDs that no other
-// has: best first, of equal scores the lower item, -1 and -Inf where nothing is left. It is what TopK finds on one device, to the bit.
+// MergeTopK makes the K best items of all out of those of shards of them, each in the order of TopK and of IDs that no
+// other has: best first, of equal scores the lower item, -1 and -Inf where nothing is left. It is what TopK finds on
+// one device, to the bit.
 type MergeTopK struct {
 	Shards int64
 	Each   int64  // how many a shard's lists have
@@ -78,19 +77,18 @@ type MergeTopK struct {
 	Scores Buffer // [B, K]
 }
 
-// Do merges.
 func (o *MergeTopK) Do(r Rank, s *Step) error { return r.Device.MergeTopK(o, s) }
-
 func (o *MergeTopK) String() string {
 	return fmt.Sprintf("MergeTopK %d of %d x %d", o.K, o.Shards, o.Each)
 }
 
-// RankingMetrics compares the first recommendations of each row with the row's targets, which are the stored items of slot
-// Target. Values are defined to the bit: see MetricKind for the formulas, in float64, sums in the order of the ranks.
+// RankingMetrics compares the first recommendations of each row with the row's targets, which are the stored items of
+// slot Target. Values are defined to the bit: see MetricKind for the formulas, in float64, sums in the order of the
+// ranks.
 //
 //	Values[u, m] = Metrics[m] of row u; NaN without targets, and for coverage
-//	Totals      += over the rows with targets, as MetricTotals lays them out: their number, the sums of Values as FixedPoint,
-//	               and for coverage the items recommended
+//	Totals      += over the rows with targets, as MetricTotals lays them out: their number, the sums of Values as
+//	               FixedPoint, and for coverage the items recommended
 type RankingMetrics struct {
 	Metrics []Metric
 	Items   int64
@@ -103,9 +101,7 @@ type RankingMetrics struct {
 	Totals    Buffer
 }
 
-// Do compares.
 func (o *RankingMetrics) Do(r Rank, s *Step) error { return r.Device.RankingMetrics(o, s) }
-
 func (o *RankingMetrics) String() string {
 	return fmt.Sprintf("RankingMetrics, %d of them", len(o.Metrics))
 }

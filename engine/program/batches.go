@@ -291,7 +291,7 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 	}
 	op.Batch = b.Alloc("batch", f.Name, op.Places.Total)
 	b.AddWith(&op.Workspace, op, op)
-	s.assembled = &kernels.SparseBatch{Columns: k.data.Columns, Kept: op.Batch}
+	s.assembled = &kernels.SparseBatch{Columns: k.data.Columns}
 }
 
 // Makes reports whether the devices make the batches of a slot, from the rows in Step.Order: all devices do or none.

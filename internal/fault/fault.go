@@ -8,6 +8,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Kind says what went wrong, coarsely enough for a program to act on. The numbers are those of dsstne_status.
@@ -52,10 +53,7 @@ func New(kind Kind, format string, args ...any) error {
 // Wrap puts context in front of an error's message and keeps its kind; a foreign error becomes Internal.
 // Wrap of nil is nil.
 func Wrap(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return &Error{Kind: KindOf(err), Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Cause: err}
+	return From(KindOf(err), err, format, args...)
 }
 
 // From gives a foreign error (of the operating system, of a library) a kind and context.
@@ -66,7 +64,7 @@ func From(kind Kind, err error, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Cause: err}
 }
 
-// KindOf tells the kind of an error: OK for nil, Internal for an error that is not of this family.
+// KindOf is the kind of an error: OK for nil, Internal for an error that is not of this family.
 func KindOf(err error) Kind {
 	if err == nil {
 		return OK
@@ -76,4 +74,17 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return Internal
+}
+
+// Grouped writes 20480 as 20,480, as messages do.
+func Grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	start := 0
+	if n < 0 {
+		start = 1
+	}
+	for i := len(digits) - 3; i > start; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

@@ -8,8 +8,8 @@ import (
 // rounds of the Feistel network. Four make a pseudo-random permutation of a large set; small ones need more to look it.
 const rounds = 8
 
-// Permutation is a random order of 0..n-1 that is computed, not stored: a Feistel network over the next power of two, from
-// which values beyond n-1 are sent through again until they fall inside (fewer than two passes on average).
+// Permutation is a random order of 0..n-1 that is computed, not stored: a Feistel network over the next power of two,
+// from which values beyond n-1 are sent through again until they fall inside (fewer than two passes on average).
 type Permutation struct {
 	n     int64
 	left  uint64 // mask of the upper half of the network, shifted down

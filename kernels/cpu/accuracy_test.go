@@ -37,7 +37,8 @@ func ulps(got float32, exact float64) float64 {
 		return 0
 	}
 	e := math.Abs(exact)
-	unit := math.Max(float64(math.Nextafter32(float32(e), math.MaxFloat32))-float64(float32(e)), math.SmallestNonzeroFloat32)
+	next := float64(math.Nextafter32(float32(e), math.MaxFloat32))
+	unit := math.Max(next-float64(float32(e)), math.SmallestNonzeroFloat32)
 	return math.Abs(float64(got)-exact) / unit
 }
 
@@ -73,7 +74,8 @@ func TestActivationsAreExactToAFewUnitsInTheLastPlace(t *testing.T) {
 func TestActivationsSaturateAndKeepNaN(t *testing.T) {
 	for _, set := range cpu.InstructionSets() {
 		inf := float32(math.Inf(1))
-		require.InDeltaSlice(t, []float32{1, 0, 1, 0}, activated(t, set, kernels.Sigmoid, []float32{inf, -inf, 200, -200}), 1e-38)
+		sigmoid := activated(t, set, kernels.Sigmoid, []float32{inf, -inf, 200, -200})
+		require.InDeltaSlice(t, []float32{1, 0, 1, 0}, sigmoid, 1e-38)
 		require.Equal(t, []float32{1, -1, 1}, activated(t, set, kernels.Tanh, []float32{inf, -inf, 200}))
 		for _, a := range []kernels.Activation{kernels.Sigmoid, kernels.Tanh, kernels.ReLU, kernels.Linear} {
 			require.True(t, math.IsNaN(float64(activated(t, set, a, []float32{float32(math.NaN())})[0])))

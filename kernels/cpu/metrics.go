@@ -7,43 +7,6 @@ import (
 	"dsstne/kernels"
 )
 
-// MergeTopK takes the best of what stands first in the shards' lists, again and again.
-func (d *device) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
-	items, values := op.Parts.Int32(), op.Parts.Float32()
-	behind := op.Stride * op.Each // from an item to its score
-	next, end := make([]int64, op.Shards), make([]int64, op.Shards)
-	for u := range s.Rows {
-		for shard := range op.Shards {
-			next[shard] = (2*shard*op.Stride + u) * op.Each
-			end[shard] = next[shard] + op.Each
-		}
-		ids, scores := op.IDs.Int32()[u*op.K:(u+1)*op.K], op.Scores.Float32()[u*op.K:(u+1)*op.K]
-		for n := range ids {
-			best := int64(-1) // where it stands
-			from := 0
-			for shard, at := range next {
-				if at == end[shard] || items[at] < 0 {
-					continue
-				}
-				x, y := values[at+behind], float32(0)
-				if best >= 0 {
-					y = values[best+behind]
-				}
-				if best < 0 || x > y || x == y && items[at] < items[best] {
-					best, from = at, shard
-				}
-			}
-			if best < 0 {
-				ids[n], scores[n] = -1, float32(math.Inf(-1))
-				continue
-			}
-			ids[n], scores[n] = items[best], values[best+behind]
-			next[from]++
-		}
-	}
-	return nil
-}
-
 // RankingMetrics finds the hits of a row once for all metrics.
 func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) error {
 	targets, totals := s.Sparse[op.Target], kernels.View[uint64](op.Totals)
@@ -62,10 +25,7 @@ func (d *device) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) err
 	for n := range sums {
 		sums[n] = kernels.FixedPoint{Low: totals[2*n], High: totals[2*n+1]}
 	}
-	var values []float64
-	if op.Values != nil {
-		values = kernels.View[float64](op.Values)
-	}
+	values := kernels.View[float64](op.Values)
 	row := rowMetrics{discounts: kernels.View[float64](op.Discounts), k: op.K}
 	for u := range s.Rows {
 		row.find(op.IDs.Int32()[u*op.K:(u+1)*op.K], targets.Indices[targets.Offsets[u]:targets.Offsets[u+1]])

@@ -1,6 +1,9 @@
 package cpu_test
 
 import (
+	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,24 +12,109 @@ import (
 	"dsstne/kernels/cpu/c"
 )
 
+func filled(d kernels.Device, n int64, scale float32) kernels.Buffer {
+	b, err := d.Alloc(n)
+	if err != nil {
+		panic(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	values := b.Float32()
+	for i := range values {
+		values[i] = scale * (random.Float32() - 0.5)
+	}
+	return b
+}
+
+// targets stores perRow random items in each row.
+func targets(rows, items, perRow int) *kernels.SparseBatch {
+	random := rand.New(rand.NewPCG(3, 4))
+	b := &kernels.SparseBatch{Columns: int64(items), Offsets: []int32{0}}
+	type entry struct{ item, row int32 }
+	var all []entry
+	for r := range rows {
+		seen := map[int32]bool{}
+		for len(seen) < perRow {
+			seen[int32(random.IntN(items))] = true
+		}
+		var list []int32
+		for i := range seen {
+			list = append(list, i)
+			all = append(all, entry{i, int32(r)})
+		}
+		slices.Sort(list)
+		b.Indices = append(b.Indices, list...)
+		b.Offsets = append(b.Offsets, int32(len(b.Indices)))
+		b.RowSum = append(b.RowSum, float32(perRow))
+	}
+	slices.SortFunc(all, func(a, b entry) int {
+		if a.item != b.item {
+			return int(a.item - b.item)
+		}
+		return int(a.row - b.row)
+	})
+	for _, e := range all {
+		if n := len(b.Items); n == 0 || b.Items[n-1] != e.item {
+			b.Items = append(b.Items, e.item)
+			b.ItemOffsets = append(b.ItemOffsets, int32(len(b.ItemRows)))
+		}
+		b.ItemRows = append(b.ItemRows, e.row)
+		b.ItemValues = append(b.ItemValues, 1)
+		b.Values = append(b.Values, 1)
+	}
+	b.ItemOffsets = append(b.ItemOffsets, int32(len(b.ItemRows)))
+	return b
+}
+
+// topK is the input of a TopK: normal weights and rows, bias i the logarithm of an item's rank if popular.
+func topK(d kernels.Device, rows, units, items, k int64, popular bool) (*kernels.TopK, *kernels.Step) {
+	random := rand.New(rand.NewPCG(5, 6))
+	normal := func(n int64) kernels.Buffer {
+		b, err := d.Alloc(n)
+		if err != nil {
+			panic(err)
+		}
+		for i := range b.Float32() {
+			b.Float32()[i] = float32(random.NormFloat64())
+		}
+		return b
+	}
+	op := &kernels.TopK{K: k, IDs: filled(d, rows*k, 0), Scores: filled(d, rows*k, 0)}
+	op.Items = items
+	h, w := normal(rows*units), &kernels.Weights{Rows: items, Columns: units, Value: normal(items * units)}
+	op.Sources = []kernels.OutputSource{{H: h, Weight: w}}
+	if popular {
+		bias := normal(items)
+		for i, rank := range random.Perm(int(items)) {
+			bias.Float32()[i] = -float32(math.Log(float64(rank+1)) * math.Sqrt(float64(units)))
+		}
+		op.Bias = &kernels.Weights{Rows: items, Columns: 1, Value: bias}
+	}
+	op.Workspace = filled(d, d.WorkspaceSize(op, rows), 0)
+	excluded := targets(int(rows), int(items), int(min(144, items/2)))
+	return op, &kernels.Step{Number: 1, Rows: rows, Sparse: []*kernels.SparseBatch{excluded}}
+}
+
 // share is how many exact scores a TopK computed, of all.
-func share(level int, op *kernels.TopK, s *kernels.Step) float64 {
-	return float64(scored(level, op, s)) / float64(s.Rows*op.Items)
+func share(table *c.Table, op *kernels.TopK, s *kernels.Step) float64 {
+	ops := c.NewOps(table, kernels.Float32, 1)
+	defer ops.Close()
+	scored, err := ops.CountedTopK(op, s)
+	if err != nil {
+		panic(err)
+	}
+	return float64(scored) / float64(s.Rows*op.Items)
 }
 
 func TestScreeningLeavesFewItemsToScoreExactly(t *testing.T) {
-	for level := c.Portable; level <= c.Widest; level++ {
-		if c.Select(level) == nil {
-			continue
-		}
-		d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: c.Select(level).Name()})
+	for _, table := range c.Tables() {
+		d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: table.Name()})
 		require.NoError(t, err)
 		for _, units := range []int64{32, 100, 400} {
 			for _, popular := range []bool{false, true} {
 				op, step := topK(d, 40, units, 5000, 10, popular)
-				require.Less(t, share(level, op, step), 0.05, "%s, %d units", c.Select(level).Name(), units)
+				require.Less(t, share(table, op, step), 0.05, "%s, %d units", table.Name(), units)
 				op.Temperature = 0.1
-				require.Less(t, share(level, op, step), 0.05, "%s, %d units, cosine", c.Select(level).Name(), units)
+				require.Less(t, share(table, op, step), 0.05, "%s, %d units, cosine", table.Name(), units)
 			}
 		}
 		require.NoError(t, d.Close())
@@ -35,11 +123,8 @@ func TestScreeningLeavesFewItemsToScoreExactly(t *testing.T) {
 
 // One unit of such size takes all the precision of 8 bits, and then float32 has to do.
 func TestScreeningLeavesFewItemsWhereOneUnitOutweighsAllOthers(t *testing.T) {
-	for level := c.Portable; level <= c.Widest; level++ {
-		if c.Select(level) == nil {
-			continue
-		}
-		d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: c.Select(level).Name()})
+	for _, table := range c.Tables() {
+		d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: table.Name()})
 		require.NoError(t, err)
 		op, step := topK(d, 40, 100, 5000, 10, false)
 		for n, x := range [][]float32{op.Sources[0].H.Float32(), op.Sources[0].Weight.Value.Float32()} {
@@ -47,13 +132,13 @@ func TestScreeningLeavesFewItemsWhereOneUnitOutweighsAllOthers(t *testing.T) {
 				x[i] = []float32{1e-4, 1e3}[n]
 			}
 		}
-		require.Less(t, share(level, op, step), 0.1, c.Select(level).Name())
+		require.Less(t, share(table, op, step), 0.1, table.Name())
 		require.NoError(t, d.Close())
 	}
 }
 
-// The errors that rounding to 8 bits makes are at most what screening allows for, and here they are nearly that: each case fails
-// if one of the three terms of the bound (rank_screen.h) is left out.
+// The errors that rounding to 8 bits makes are at most what screening allows for, and here they are nearly that: each
+// case fails if one of the three terms of the bound (rank_screen.h) is left out.
 func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 	const items, best = 200, 150 // the best item is not in the first tile, so that there is a threshold
 	for name, x := range map[string]struct {
@@ -63,14 +148,12 @@ func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 		"the row's":    {64, [3]float32{127, 0, 0.49}, [3]float32{0.2, 0, 0}, [3]float32{}, [3]float32{0, 0, 1}},
 		"the weight's": {64, [3]float32{0, 0, 1}, [3]float32{0, 0, 0.45}, [3]float32{}, [3]float32{127, 0, 0.49}},
 		"both, which are multiplied": {
-			100_002, [3]float32{127, 0, 0.51}, [3]float32{-30_000. / 127, 0, 0}, [3]float32{-500, 0, 0}, [3]float32{0, 127, -0.51},
+			100_002, [3]float32{127, 0, 0.51}, [3]float32{-30_000. / 127, 0, 0}, [3]float32{-500, 0, 0},
+			[3]float32{0, 127, -0.51},
 		},
 	} {
-		for level := c.Portable; level <= c.Widest; level++ {
-			if c.Select(level) == nil {
-				continue
-			}
-			d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: c.Select(level).Name()})
+		for _, table := range c.Tables() {
+			d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 1, InstructionSet: table.Name()})
 			require.NoError(t, err)
 			op, step := topK(d, 8, x.units, items, 1, false)
 			op.Exclude = -1
@@ -91,7 +174,7 @@ func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 			fill(w[best*x.units:][:x.units], x.favorite)
 			require.NoError(t, d.TopK(op, step))
 			for _, id := range op.IDs.Int32() {
-				require.Equal(t, int32(best), id, "%s, %s", c.Select(level).Name(), name)
+				require.Equal(t, int32(best), id, "%s, %s", table.Name(), name)
 			}
 			require.NoError(t, d.Close())
 		}

@@ -10,25 +10,16 @@ const name = "reference"
 
 func init() { kernels.Register(backend{}) }
 
-type backend struct{}
+type backend struct{ kernels.HostBackend }
 
 func (backend) Name() string { return name }
 
-// Role is what the devices are for.
 func (backend) Role() kernels.Role { return kernels.Oracle }
 
 func (backend) Devices() []kernels.DeviceInfo {
 	info := device{}.Info()
 	info.Available = device{}.Available()
 	return []kernels.DeviceInfo{info}
-}
-
-// Extras lists none.
-func (backend) Extras() []kernels.Extra { return nil }
-
-// Join needs nothing but the host's memory.
-func (backend) Join(devices []kernels.Device) ([]kernels.Communicator, error) {
-	return kernels.NewHostGroup(len(devices)), nil
 }
 
 func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
@@ -50,8 +41,6 @@ type device struct {
 func (device) Info() kernels.DeviceInfo {
 	return kernels.DeviceInfo{Name: name, Kind: name, Available: -1, Threads: 1}
 }
-
-func (device) Available() int64 { return kernels.HostAvailable() }
 
 func (device) WorkspaceSize(any, int64) int64 { return 0 }
 

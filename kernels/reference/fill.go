@@ -20,7 +20,6 @@ var fills = map[kernels.FillKind]func(op *kernels.Fill, r int64, row []float32){
 	},
 }
 
-// Fill writes initial numbers.
 func (device) Fill(op *kernels.Fill) error {
 	fill, err := kernels.FunctionOf(fills, op.Kind)
 	if err != nil {

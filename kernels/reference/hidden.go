@@ -7,7 +7,6 @@ import (
 	"dsstne/kernels"
 )
 
-// Gather sums the weight rows of a sparse input.
 func (device) Gather(op *kernels.Gather, step *kernels.Step) error {
 	batch, w := step.Sparse[op.Input], op.Weight
 	for u := range step.Rows {
@@ -22,7 +21,6 @@ func (device) Gather(op *kernels.Gather, step *kernels.Step) error {
 	return nil
 }
 
-// Dense multiplies by a weight matrix.
 func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 	w := op.Weight
 	for u := range step.Rows {
@@ -40,7 +38,6 @@ func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 	return nil
 }
 
-// Activate applies an epilogue to sums.
 func (device) Activate(op *kernels.Activate, step *kernels.Step) error {
 	for u := range step.Rows {
 		if err := finish(op.Out, true, &op.Epilogue, step, u, make([]float64, op.Units)); err != nil {
@@ -71,7 +68,7 @@ func finish(
 				z += float64(e.Bias.Float32()[k])
 			}
 			z = act.value(z)
-			if scale := kept(e, step, u, int64(k)); scale != 0 {
+			if scale := dropout(e, step, u, int64(k)); scale != 0 {
 				z *= scale
 			} else {
 				z = 0
@@ -82,8 +79,8 @@ func finish(
 	return nil
 }
 
-// kept is the factor of dropout: 0 for a dropped unit, 1/(1-Dropout) for a kept one.
-func kept(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
+// dropout is the factor of a unit: 0 if it is dropped, otherwise 1/(1-Dropout), or 1 outside training.
+func dropout(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 	if !step.Training || e.Dropout == 0 {
 		return 1
 	}
@@ -120,7 +117,6 @@ var activations = map[kernels.Activation]activation{
 	},
 }
 
-// Backward goes back through dropout and activation.
 func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 	e := &op.Epilogue
 	act, err := kernels.FunctionOf(activations, e.Activation)
@@ -132,7 +128,7 @@ func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 		h, dh := rowOf(op.H, u, op.Units), rowOf(op.DH, u, op.Units)
 		for k := range dh {
 			dz := 0.0
-			if scale := kept(e, step, u, int64(k)); scale != 0 {
+			if scale := dropout(e, step, u, int64(k)); scale != 0 {
 				dz = float64(dh[k]) * scale * act.slope(float64(h[k])/scale)
 			}
 			if !finite(dz) {
@@ -161,7 +157,7 @@ func biasName(op *kernels.Backward) string {
 	return op.Bias.Name
 }
 
-// DenseBackward gives the gradient by the input of a dense layer and updates its weight.
+// DenseBackward gives the gradient with respect to the input of a dense layer and updates its weight.
 func (device) DenseBackward(op *kernels.DenseBackward, step *kernels.Step) error {
 	w := op.Weight
 	if op.DIn != nil {
@@ -188,7 +184,6 @@ func (device) DenseBackward(op *kernels.DenseBackward, step *kernels.Step) error
 	return nil
 }
 
-// Scatter updates the rows of a sparse input's weight that the batch touches.
 func (device) Scatter(op *kernels.Scatter, step *kernels.Step) error {
 	batch, w := step.Sparse[op.Input], op.Weight
 	if w.Gradient != nil && op.TiedGradient == nil {

@@ -17,8 +17,8 @@ func norms(b kernels.Buffer, rows, columns int64) []float64 {
 	return n
 }
 
-// logits holds what the logits of an output need beyond the buffers. For cosine logits, cosine[u] is that of the row u and
-// the item last asked for.
+// logits holds what the logits of an output need beyond the buffers. For cosine logits, cosine[u] is that of the row u
+// and the item last asked for.
 type logits struct {
 	op        *kernels.Output
 	rows      int64
@@ -96,7 +96,6 @@ func (device) OutputStats(op *kernels.Output, step *kernels.Step) error {
 	return nil
 }
 
-// CombineStats combines the statistics of shards.
 func (device) CombineStats(op *kernels.CombineStats, step *kernels.Step) error {
 	for u := range step.Rows {
 		maximum, sum := math.Inf(-1), 0.0
@@ -222,7 +221,7 @@ func (l *logits) loss(lossOf lossFunction, step *kernels.Step, item int64, z []f
 	return total, dz
 }
 
-// backward adds the gradients by h and w of one logit. With c the cosine of h and w,
+// backward adds the gradients of one logit with respect to h and w. With c the cosine of h and w,
 // dz/dh = (w/|w| - c h/|h|) / |h| / Temperature, dz/dw likewise, and both are 0 where a vector is zero.
 func (l *logits) backward(u, item int64, dz float64, h, w []float32, dh, dw []float64) {
 	if l.op.Temperature == 0 {

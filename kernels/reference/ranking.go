@@ -60,7 +60,6 @@ func scoresOf(s *kernels.Scorer, step *kernels.Step, u int64) []float32 {
 	return scores
 }
 
-// Scores writes all scores.
 func (device) Scores(op *kernels.Scores, step *kernels.Step) error {
 	for u := range step.Rows {
 		copy(op.Out[u*op.Stride:u*op.Stride+op.Items], scoresOf(&op.Scorer, step, u))
@@ -70,10 +69,7 @@ func (device) Scores(op *kernels.Scores, step *kernels.Step) error {
 
 // TopK sorts all items that take part. An item whose score is NaN takes no place at all.
 func (device) TopK(op *kernels.TopK, step *kernels.Step) error {
-	var allowed []uint64
-	if op.Allowed != nil {
-		allowed = kernels.View[uint64](op.Allowed)
-	}
+	allowed := kernels.View[uint64](op.Allowed)
 	for u := range step.Rows {
 		scores := scoresOf(&op.Scorer, step, u)
 		var excluded []int32

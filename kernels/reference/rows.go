@@ -30,7 +30,7 @@ func allFinite(x []float32) bool {
 	return true
 }
 
-// finite tells whether x is a number that float32 can hold.
+// finite reports whether x is a number that float32 can hold.
 func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat32 }
 
 // storeRows rounds [rows, columns] numbers into the first rows of a buffer, or adds them to what is there.

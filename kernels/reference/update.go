@@ -69,8 +69,8 @@ type change struct {
 	state    [2][]float32
 }
 
-// prepare computes what a step makes of one row. Nothing is stored, so that an op can check all rows that belong together
-// before it changes any of them.
+// prepare computes what a step makes of one row. Nothing is stored, so that an op can check all rows that belong
+// together before it changes any of them.
 func prepare(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates, step, row int64, g []float64) (*change, error) {
 	c := &change{weights: w, row: row, step: step, gradient: rounded(g)}
 	if !allFinite(c.gradient) {
@@ -132,7 +132,6 @@ func update(w *kernels.Weights, o kernels.Optimizer, step *kernels.Step, row int
 	return nil
 }
 
-// Update runs the optimizer with written gradients.
 func (device) Update(op *kernels.Update, step *kernels.Step) error {
 	w := *op.Weight
 	w.Gradient = nil
@@ -148,7 +147,6 @@ func (device) Update(op *kernels.Update, step *kernels.Step) error {
 	return nil
 }
 
-// Replay makes the zero-gradient steps that rows have missed.
 func (device) Replay(op *kernels.Replay, step *kernels.Step) error {
 	if op.Weight.Last == nil {
 		return nil
@@ -156,16 +154,16 @@ func (device) Replay(op *kernels.Replay, step *kernels.Step) error {
 	if err := kernels.CheckKind(op.Optimizer.Kind); err != nil {
 		return err
 	}
-	if op.Input >= 0 {
-		for _, item := range step.Sparse[op.Input].Items {
-			if err := replay(op, step, int64(item), step.Number-1); err != nil {
+	if op.Input < 0 {
+		for row := range op.Weight.Rows {
+			if err := replay(op, step, row, step.Number); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	for row := range op.Weight.Rows {
-		if err := replay(op, step, row, step.Number); err != nil {
+	for _, item := range step.Sparse[op.Input].Items {
+		if err := replay(op, step, int64(item), step.Number-1); err != nil {
 			return err
 		}
 	}
@@ -192,7 +190,7 @@ func replay(op *kernels.Replay, step *kernels.Step, row, upto int64) error {
 	return nil
 }
 
-// moves tells whether zero gradients can change a row: there is decay, or a state that is not zero.
+// moves reports whether zero gradients can change a row: there is decay, or a state that is not zero.
 func moves(w *kernels.Weights, o kernels.Optimizer, row int64) bool {
 	if !w.NoDecay && o.WeightDecay != 0 {
 		return true

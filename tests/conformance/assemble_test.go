@@ -193,7 +193,7 @@ func assembled(d kernels.Keeper, m *csr.Matrix, c assembleCase, first, end, entr
 	op.Workspace = p.workspace(op, op.Places.Rows)
 	step := &kernels.Step{
 		Number: 5, Rows: int64(len(c.order)), MaxRows: op.Places.Rows, First: c.before, Training: true, Seed: 0x1234567890abcdef, RatesFrom: 5,
-		Order: c.order, Sparse: []*kernels.SparseBatch{nil, {Kept: op.Batch}},
+		Order: c.order, Sparse: []*kernels.SparseBatch{nil, {}},
 	}
 	if err := d.Assemble(op, step); err != nil {
 		return nil, err

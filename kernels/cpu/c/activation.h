@@ -16,22 +16,14 @@ INLINE vf slope_relu(vf a) { return select_(a > 0.0f, splat(1.0f), splat(0.0f));
 /* activation is a constant at every call of these two, so that the compiler resolves the switch. */
 INLINE vf activate(const int32_t activation, vf z) {
   switch (activation) {
-#define KIND(word)        \
-  case ACTIVATION_##word: \
-    return activate_##word(z);
-    ACTIVATIONS(KIND)
-#undef KIND
+    ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, z)
   }
   __builtin_unreachable();
 }
 
 INLINE vf activation_slope(const int32_t activation, vf a) {
   switch (activation) {
-#define KIND(word)        \
-  case ACTIVATION_##word: \
-    return slope_##word(a);
-    ACTIVATIONS(KIND)
-#undef KIND
+    ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, a)
   }
   __builtin_unreachable();
 }

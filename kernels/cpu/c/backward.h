@@ -6,7 +6,7 @@ enum { BACKWARD_UNITS = 64, BACKWARD_AHEAD = 16 };
 INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t u, int64_t first, int64_t n,
                          float *sum) {
   const epilogue_t *e = &b->epilogue;
-  const float kept = 1.0f - e->dropout;
+  const float keep = 1.0f - e->dropout;
   const float *h = b->h + u * b->units + first;
   float *dh = b->dh + u * b->units + first, factor[PHILOX_COLUMNS];
   for (int64_t k = 0; k < n; k += LANES) {
@@ -18,7 +18,7 @@ INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t 
     vf a = load_some(h + k, here), g = load_some(dh + k, here);
     if (e->dropout > 0) {
       if (k % PHILOX_COLUMNS == 0) dropout_factors(e, u, first + k, factor);
-      a = a * kept; /* the activation before it was scaled; where it was dropped the factor is 0 */
+      a = a * keep; /* the activation before it was scaled; where it was dropped the factor is 0 */
       g = g * load(factor + k % PHILOX_COLUMNS);
     }
     g = g * activation_slope(activation, a);
@@ -33,11 +33,7 @@ INLINE void backward_rows(const int32_t activation, const backward_t *b, int64_t
 
 static void backward_units(const backward_t *b, int64_t first, int64_t n, float *sum) {
   switch (b->epilogue.activation) {
-#define KIND(word)        \
-  case ACTIVATION_##word: \
-    return backward_rows(ACTIVATION_##word, b, first, n, sum);
-    ACTIVATIONS(KIND)
-#undef KIND
+    ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, backward_rows, b, first, n, sum)
   }
 }
 
@@ -48,8 +44,7 @@ static int any_not_finite(const float *x, int64_t n) {
 }
 
 /* Workers take blocks of units, whose gradients they sum down the rows for the bias. */
-static void backward(backward_t *b, int32_t worker) {
-  (void)worker;
+static void backward(backward_t *b, UNUSED int32_t worker) {
   for (int64_t block; (block = take(&b->next)) * BACKWARD_UNITS < b->units && !failed(&b->failure);) {
     int64_t first = block * BACKWARD_UNITS, n = smaller(BACKWARD_UNITS, b->units - first);
     float sum[BACKWARD_UNITS] = {0};

@@ -1,6 +1,5 @@
-// Package c is the C side of the CPU backend and the translation of ops to it: micro-kernels per instruction set behind
-// one table of functions (kernels.h). A Call is an op with its arguments in C's form; package cpu runs its phases on the
-// worker pool.
+// Package c is the C side of the CPU backend: kernels for each instruction set behind one table of functions
+// (kernels.h), a pool of workers that runs them, and the translation of operations to calls of them.
 package c
 
 /*
@@ -17,73 +16,58 @@ import (
 	"dsstne/kernels"
 )
 
-// The instruction sets, narrowest first.
-const (
-	Portable = iota
-	AVX2
-	AVX512
-	AVX512BF16
-	Widest = AVX512BF16
-)
-
-// Go and C must mean the same numbers and the same layout: these do not compile otherwise. A test of package kernels
-// compares the kinds.
+// Go and C must agree on these numbers and on this layout: otherwise the lines do not compile. A test of package
+// kernels compares the kinds.
 var (
 	_ = [1]int{}[C.MAX_SOURCES-kernels.MaxSources]
 	_ = [1]int{}[C.sizeof_rates_t-unsafe.Sizeof(kernels.Rates{})]
 )
 
-// Table is the kernels of one instruction set, at a precision.
-type Table struct {
-	c        *C.kernels_t
-	bfloat16 C.int32_t
-}
+// Table is the kernels of one instruction set.
+type Table struct{ functions *C.kernels_t }
 
-// Select returns the kernels of an instruction set, or nil if this CPU lacks it.
-func Select(level int) *Table {
-	if t := C.dsstne_cpu_kernels(C.int32_t(level)); t != nil {
-		return &Table{c: t}
+// Tables lists the kernels that this CPU can run, widest instruction set first.
+func Tables() (list []*Table) {
+	for level := C.int32_t(C.LEVELS - 1); level >= 0; level-- {
+		if t := C.dsstne_cpu_kernels(level); t != nil {
+			list = append(list, &Table{t})
+		}
 	}
-	return nil
+	return list
 }
 
-// With returns the same kernels at a precision.
-func (t *Table) With(p kernels.Precision) *Table { return &Table{t.c, flag(p == kernels.BFloat16)} }
+// BFloat16 reports whether the instruction set multiplies bfloat16 numbers; others emulate it.
+func (t *Table) BFloat16() bool { return t.functions.has_bfloat16 != 0 }
 
-// BFloat16 tells whether the instruction set multiplies bfloat16 numbers; others emulate it.
-func (t *Table) BFloat16() bool { return t.c.has_bfloat16 != 0 }
+// Name is the name of the instruction set.
+func (t *Table) Name() string { return C.GoString(t.functions.name) }
 
-// Name of the instruction set.
-func (t *Table) Name() string { return C.GoString(t.c.name) }
-
-// Call is an op ready to run: its phases one after the other, each by all workers, then Finish.
-type Call struct {
+// call is an operation in C's form: its phases run one after the other, each by all workers; then comes finish.
+type call struct {
 	unknown error // a kind that is not in the list; such a call is not run
 	work    []C.work_t
 	pin     runtime.Pinner
 	failure *C.failure_t
-	names   []string // of the weights, by the id that a failure tells
-	layer   string   // what a failure without such an id is about
+	names   []string // of the weights, by the id in a failure
+	layer   string   // what a failure without an id is about
 	end     func()
-	alone   bool        // so little work that waking the other workers would take longer; they are not counted on
-	scored  []*C.rank_t // of TopK, a struct for each block of rows
+	alone   bool // run by the caller alone: the work is done before another worker wakes
 }
 
-// Finish lets go of the arguments and tells whether the op succeeded.
-func (call *Call) Finish() error {
-	call.pin.Unpin()
-	if call.unknown != nil {
-		return call.unknown
+// finish unpins the arguments and returns the error of the operation.
+func (c *call) finish() error {
+	c.pin.Unpin()
+	if c.unknown != nil {
+		return c.unknown
 	}
-	if call.end != nil {
-		call.end()
+	if c.end != nil {
+		c.end()
 	}
-	if call.failure == nil || call.failure.kind == C.FAIL_NONE {
+	if c.failure == nil || c.failure.kind == C.FAIL_NONE {
 		return nil
 	}
-	e := &kernels.NotFiniteError{Row: int64(call.failure.row)}
-	e.Tensor = call.layer
-	switch call.failure.kind {
+	e := &kernels.NotFiniteError{Tensor: c.layer, Row: int64(c.failure.row)}
+	switch c.failure.kind {
 	case C.FAIL_LOSS:
 		e.What = "the loss"
 	case C.FAIL_LOGITS:
@@ -93,83 +77,70 @@ func (call *Call) Finish() error {
 	default:
 		e.What = "the updated weight"
 	}
-	if id := int(call.failure.id); id >= 0 && id < len(call.names) {
-		e.Tensor = call.names[id]
+	if id := int(c.failure.id); id >= 0 && id < len(c.names) {
+		e.Tensor = c.names[id]
 	}
 	return e
-}
-
-// Scored tells how many exact scores TopK computed after screening.
-func (call *Call) Scored() (n int64) {
-	for _, block := range call.scored {
-		n += int64(block.scored)
-	}
-	return n
 }
 
 // short is how many multiplications take about as long as to wake a worker.
 const short = 1 << 17
 
-// phase adds a phase to the call; its arguments are pinned.
-func (call *Call) phase(run C.phase_t, arguments unsafe.Pointer) {
-	call.pin.Pin(arguments)
-	call.work = append(call.work, C.work_t{run: run, arguments: arguments})
+// phases adds phases with the same arguments, which are pinned; each is a C.run_<function>.
+func (c *call) phases(arguments unsafe.Pointer, functions ...unsafe.Pointer) {
+	c.pin.Pin(arguments)
+	for _, f := range functions {
+		c.work = append(c.work, C.work_t{run: C.phase_t(f), arguments: arguments})
+	}
 }
 
-// floats and ints pin Go memory for the length of the call; memory of a Buffer is not Go's and needs none.
-func (call *Call) floats(s []float32) *C.float {
+// pinned pins Go memory for the length of the call and returns where it is; memory of a Buffer is not Go's and needs no
+// pin.
+func pinned[To, T any](c *call, s []T) *To {
 	if len(s) == 0 {
 		return nil
 	}
-	call.pin.Pin(&s[0])
-	return (*C.float)(unsafe.Pointer(&s[0]))
+	c.pin.Pin(&s[0])
+	return (*To)(unsafe.Pointer(&s[0]))
 }
 
-func (call *Call) ints(s []int32) *C.int32_t {
-	if len(s) == 0 {
-		return nil
-	}
-	call.pin.Pin(&s[0])
-	return (*C.int32_t)(unsafe.Pointer(&s[0]))
-}
+func (c *call) floats(s []float32) *C.float { return pinned[C.float](c, s) }
 
-func buffer(b kernels.Buffer) *C.float {
+func (c *call) ints(s []int32) *C.int32_t { return pinned[C.int32_t](c, s) }
+
+func buffer(b kernels.Buffer) *C.float { return of[C.float](b) }
+
+// of returns where the memory of a buffer is, for numbers of another type than float32.
+func of[To any](b kernels.Buffer) *To {
 	if b == nil || b.Len() == 0 {
 		return nil
 	}
-	return (*C.float)(unsafe.Pointer(&b.Float32()[0]))
+	return (*To)(unsafe.Pointer(&b.Float32()[0]))
 }
 
-func (call *Call) weights(w *kernels.Weights) C.weights_t {
+func (c *call) weights(w *kernels.Weights) C.weights_t {
 	if w == nil {
 		return C.weights_t{id: -1}
 	}
-	out := C.weights_t{
+	c.names = append(c.names, w.Name)
+	return C.weights_t{
 		value: buffer(w.Value), state0: buffer(w.State[0]), state1: buffer(w.State[1]), gradient: buffer(w.Gradient),
-		rows: C.int64_t(w.Rows), columns: C.int64_t(w.Columns), no_decay: flag(w.NoDecay), id: C.int32_t(len(call.names)),
+		last: of[C.int32_t](w.Last), rows: C.int64_t(w.Rows), columns: C.int64_t(w.Columns), no_decay: flag(w.NoDecay),
+		id: C.int32_t(len(c.names) - 1),
 	}
-	if w.Last != nil && w.Last.Len() > 0 {
-		out.last = (*C.int32_t)(unsafe.Pointer(&w.Last.Int32()[0]))
-	}
-	call.names = append(call.names, w.Name)
-	return out
 }
 
-func (call *Call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {
-	out := C.optimizer_t{
-		kind: number(call, o.Kind), momentum: C.float(o.Momentum), beta1: C.float(o.Beta1), beta2: C.float(o.Beta2),
-		epsilon: C.float(o.Epsilon), decay: C.float(o.WeightDecay), rates_from: C.int64_t(s.RatesFrom), step: C.int64_t(s.Number),
+func (c *call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {
+	return C.optimizer_t{
+		kind: number(c, o.Kind), momentum: C.float(o.Momentum), beta1: C.float(o.Beta1), beta2: C.float(o.Beta2),
+		epsilon: C.float(o.Epsilon), decay: C.float(o.WeightDecay), rates: pinned[C.rates_t](c, s.Rates),
+		rates_from: C.int64_t(s.RatesFrom), step: C.int64_t(s.Number),
 	}
-	if len(s.Rates) > 0 {
-		call.pin.Pin(&s.Rates[0])
-		out.rates = (*C.rates_t)(unsafe.Pointer(&s.Rates[0]))
-	}
-	return out
 }
 
-func (call *Call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
+func (c *call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
 	out := C.epilogue_t{
-		bias: buffer(e.Bias), activation: number(call, e.Activation), seed: C.uint64_t(s.Seed), stream: C.uint32_t(e.Stream),
+		bias: buffer(e.Bias), activation: number(c, e.Activation), seed: C.uint64_t(s.Seed), stream: C.uint32_t(e.Stream),
 		step: C.uint32_t(s.Number), first: C.int64_t(s.First),
 	}
 	if s.Training {
@@ -178,18 +149,18 @@ func (call *Call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
 	return out
 }
 
-// number is what C is told of a kind. A call with an unknown one is not run.
-func number[K kernels.Kind](call *Call, kind K) C.int32_t {
+// number is a kind as C knows it. A call with an unknown kind is not run.
+func number[K kernels.Kind](c *call, kind K) C.int32_t {
 	if err := kernels.CheckKind(kind); err != nil {
-		call.unknown = err
+		c.unknown = err
 	}
 	return C.int32_t(kind)
 }
 
-func (call *Call) byItem(b *kernels.SparseBatch) C.by_item_t {
+func (c *call) byItem(b *kernels.SparseBatch) C.by_item_t {
 	return C.by_item_t{
-		count: C.int64_t(len(b.Items)), items: call.ints(b.Items), offsets: call.ints(b.ItemOffsets), rows: call.ints(b.ItemRows),
-		values: call.floats(b.ItemValues),
+		count: C.int64_t(len(b.Items)), items: c.ints(b.Items), offsets: c.ints(b.ItemOffsets), rows: c.ints(b.ItemRows),
+		values: c.floats(b.ItemValues),
 	}
 }
 

@@ -21,19 +21,14 @@ INLINE void finish_units(const int32_t activation, const epilogue_t *e, int64_t 
 /* Ends the forward computation of units first .. first + n of row u, in place. */
 static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *out) {
   switch (e->activation) {
-#define KIND(word)        \
-  case ACTIVATION_##word: \
-    return finish_units(ACTIVATION_##word, e, row, first, n, out);
-    ACTIVATIONS(KIND)
-#undef KIND
+    ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, finish_units, e, row, first, n, out)
   }
 }
 
 enum { ACTIVATE_ROWS = 8 };
 
 /* Workers take blocks of rows. */
-static void activate_rows(activate_t *a, int32_t worker) {
-  (void)worker;
+static void activate_rows(activate_t *a, UNUSED int32_t worker) {
   for (int64_t block; (block = take(&a->next)) * ACTIVATE_ROWS < a->rows;)
     for (int64_t u = block * ACTIVATE_ROWS; u < smaller((block + 1) * ACTIVATE_ROWS, a->rows); u++)
       finish_row(&a->epilogue, u, 0, a->units, a->out + u * a->units);

@@ -89,11 +89,7 @@ FILL(normal) {
 
 INLINE void fill_numbers(const fill_t *f, int64_t row, int64_t column, vf x[4]) {
   switch (f->kind) {
-#define KIND(word)  \
-  case FILL_##word: \
-    return fill_##word(f, row, column, x);
-    FILLS(KIND)
-#undef KIND
+    FILLS(CASE_BY_WORD, FILL, fill_, f, row, column, x)
   }
   __builtin_unreachable();
 }
@@ -110,8 +106,7 @@ static void fill_row(const fill_t *f, int64_t row) {
 
 enum { FILL_BYTES = 2 << 20 /* a block; a huge page is then taken by one worker */ };
 
-static void fill(fill_t *f, int32_t worker) {
-  (void)worker;
+static void fill(fill_t *f, UNUSED int32_t worker) {
   const int64_t size = larger(1, FILL_BYTES / (4 * larger(f->columns, 1)));
   for (int64_t block; (block = take(&f->next)) * size < f->rows;)
     for (int64_t row = block * size; row < smaller(f->rows, (block + 1) * size); row++) fill_row(f, row);

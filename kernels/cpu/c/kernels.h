@@ -18,6 +18,9 @@
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
+/* A tile of items of a sparse source; and what a worker needs for it, in floats: sums in float64, and scores. */
+enum { SUM_TILE = 4096, SUM_WORKSPACE = 3 * SUM_TILE };
+enum { LEVELS = 4 /* instruction sets: portable, AVX2 + FMA, AVX-512, AVX-512 with bfloat16 and VNNI */ };
 
 typedef struct {
   float learning_rate, scale1, scale2;
@@ -37,7 +40,7 @@ typedef struct {
   float *gradient; /* null: update in place */
   int64_t rows, columns;
   int32_t no_decay;
-  int32_t id; /* told in failures */
+  int32_t id; /* of the weight, in failures */
 } weights_t;
 
 /* The first number that was not finite; workers stop taking work once kind is set. */
@@ -215,34 +218,28 @@ typedef struct {
   int64_t next, scored; /* scored: exact scores after screening */
 } rank_t;
 
+/* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
+#define PHASES(PHASE)                                                                                       \
+  PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
+  PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(backward, backward_t, 1)     \
+  PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1)            \
+  PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0)                  \
+  PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) PHASE(top_k_finish, rank_t, 0)                \
+  PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0)
+
+/* The functions of an instruction set. */
 typedef struct {
   const char *name;
   int32_t has_bfloat16; /* has instructions for it */
-  void (*fill)(fill_t *, int32_t worker);
-  void (*gather)(gather_t *, int32_t worker);
-  void (*scatter)(scatter_t *, int32_t worker);
-  void (*replay)(replay_t *, int32_t worker);
-  void (*update)(update_t *, int32_t worker);
-  void (*activate)(activate_t *, int32_t worker);
-  void (*backward)(backward_t *, int32_t worker);
-  void (*layer_pack)(layer_t *, int32_t worker);
-  void (*dense_forward)(layer_t *, int32_t worker);
-  void (*output_stats)(layer_t *, int32_t worker);
-  void (*output_step)(layer_t *, int32_t worker);
-  void (*output_finish)(layer_t *, int32_t worker);
-  void (*scores)(rank_t *, int32_t worker);
-  void (*top_k_pack)(rank_t *, int32_t worker);
-  void (*top_k_screen)(rank_t *, int32_t worker);
-  void (*top_k_finish)(rank_t *, int32_t worker);
-  void (*scores_sparse)(rank_t *, int32_t worker);
-  void (*top_k_sparse)(rank_t *, int32_t worker);
+#define PHASE(function, arguments, flush) void (*function)(arguments *, int32_t worker);
+  PHASES(PHASE)
+#undef PHASE
   int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
                              int32_t continues);
   int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);
-  int64_t (*sparse_workspace)(int32_t workers);
 } kernels_t;
 
-/* 0 portable, 1 AVX2 + FMA, 2 AVX-512; null when this CPU (or this build) lacks it. */
+/* The functions of a level, narrowest first; null if this CPU or this build lacks it. */
 const kernels_t *dsstne_cpu_kernels(int32_t level);
 
 #endif

@@ -14,22 +14,22 @@ typedef struct {
   int64_t B, K, Bp, Kp, ldw, ldv, ldz, ldh; /* padded sizes and row strides, in words */
   int64_t Kw, Bw;                      /* words of a sum over K and over B */
   int64_t tile, tiles, groups;         /* items a tile, tiles, groups of tiles */
-  int64_t kept_tiles;                  /* whose logits stay from output_stats to output_step */
+  int64_t reused_tiles;                /* whose logits stay from output_stats to output_step */
   /* offsets into the workspace, in floats */
-  int64_t panels, rows, dh, norm, scale, weight, count, most, kept, worker;
+  int64_t panels, rows, dh, norm, scale, weight, count, most, reused, worker;
   /* offsets inside a worker's part */
   int64_t w, v, z, y, dw, partial, inverse, db, extra, worker_size, total;
 } layout_t;
 
 /* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
- * EXTRA: floats a row of scratch. KEPT_BYTES: of logits that are not made twice; a bound, so that nothing grows with B I. */
+ * EXTRA: floats a row of scratch. REUSED_BYTES: of logits that are not made twice; a bound, so that nothing grows with B I. */
 enum {
   GROUP_ITEMS = 1024,
   GROUP_STEP = 8,
   MAX_GROUPS = 64,
   TILE_BYTES = 640 * 1024,
   EXTRA = 7,
-  KEPT_BYTES = 4 << 20,
+  REUSED_BYTES = 4 << 20,
   MAX_TILE = 16 * TILE_ROWS
 };
 
@@ -49,7 +49,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   l.tile = round_up(larger((I + tiles - 1) / tiles, 1), TILE_ROWS);
   l.tiles = (I + l.tile - 1) / l.tile;
   l.groups = smaller(groups, l.tiles);
-  if (continues) l.kept_tiles = smaller(l.tiles, KEPT_BYTES / (4 * l.tile * l.ldz));
+  if (continues) l.reused_tiles = smaller(l.tiles, REUSED_BYTES / (4 * l.tile * l.ldz));
   int64_t at = 0;
 #define PART(name, size) l.name = at, at += round_up(size, 16)
   PART(panels, l.Bp * l.Kw);
@@ -60,7 +60,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   PART(weight, l.Bp);
   PART(count, l.Bp);
   PART(most, (int64_t)workers * 16);
-  PART(kept, l.kept_tiles * l.tile * l.ldz);
+  PART(reused, l.reused_tiles * l.tile * l.ldz);
   l.worker = at;
   at = 0;
   PART(w, l.tile * l.ldw);
@@ -94,7 +94,7 @@ static layout_t layout(const layer_t *o) {
 /* The first tile of a group; the tiles are spread evenly. */
 INLINE int64_t group_start(const layout_t *l, int64_t group) { return group * l->tiles / l->groups; }
 
-/* For batches of up to so many rows: a smaller batch has larger tiles, and may need more. */
+/* For batches of up to the given number of rows: a smaller batch has larger tiles, and may need more. */
 static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
                                int32_t continues) {
   int64_t most = 0;
@@ -187,7 +187,7 @@ INLINE float load_item(const layer_t *o, const layout_t *l, int64_t item, float 
 
 /* Where a tile's logits are. */
 INLINE float *logits_of(const layer_t *o, const layout_t *l, int64_t tile, float *mine) {
-  return tile < l->kept_tiles ? o->workspace + l->kept + tile * l->tile * l->ldz : mine + l->z;
+  return tile < l->reused_tiles ? o->workspace + l->reused + tile * l->tile * l->ldz : mine + l->z;
 }
 
 /* Packs the tile's weights. */

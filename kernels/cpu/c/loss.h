@@ -2,8 +2,8 @@
  *
  * Nearly all targets are zero, so the loss of the whole tile is taken with target 0 first, BLOCK_ITEMS items at a time, and
  * corrected at the stored targets. A logistic loss needs ln(1 + exp(z)) of every logit: the logarithms of a row are taken
- * together, as one of the product of all 1 + exp(-|z|), kept as its excess f over 1: f <- f + q + f q loses no accuracy. */
-enum { BLOCK_ITEMS = 4, RUN_ITEMS = 64 /* a product of so many factors up to 2 is finite */ };
+ * together, as one of the product of all 1 + exp(-|z|), stored as its excess f over 1: f <- f + q + f q loses no accuracy. */
+enum { BLOCK_ITEMS = 4, RUN_ITEMS = 64 /* a product of that many factors up to 2 is finite */ };
 
 /* A loss is needs_<word>, ABSENT(word) and STORED(word). What it may need, to be dropped by the compiler elsewhere: */
 enum {
@@ -13,7 +13,7 @@ enum {
   COUNTED = 8   /* the gradient of ABSENT is times the sum of the row's targets */
 };
 
-/* The gradient of target 0 by logits z, before the row's weight; lse: log-sum-exp of the rows. */
+/* The gradient of target 0 with respect to logits z, before the row's weight; lse: log-sum-exp of the rows. */
 #define ABSENT(word) \
   INLINE vf absent_##word(UNUSED const loss_t *l, vf z, UNUSED vf lse, UNUSED vf *excess, UNUSED vf *linear)
 
@@ -22,7 +22,7 @@ enum {
 #define STORED(word) \
   INLINE float stored_##word(UNUSED const loss_t *l, UNUSED float z, float t, float weight, UNUSED float lse, float *d)
 
-/* Multiplies the product whose excess over 1 is kept by 1 + q. */
+/* Multiplies a product, stored as its excess over 1, by 1 + q. */
 INLINE void multiply(vf *excess, vf q) { *excess = fma_(*excess, q, *excess + q); }
 
 enum { needs_sigmoid = LINEAR | LOGISTIC };
@@ -69,36 +69,20 @@ STORED(squared) {
   return t * (0.5f * t - z);
 }
 
-/* kind is a constant at every call of these three, so that the compiler resolves the switch. */
-INLINE int needs(const int32_t kind) {
-  switch (kind) {
-#define KIND(word)  \
-  case LOSS_##word: \
-    return needs_##word;
-    LOSSES(KIND)
-#undef KIND
-  }
-  __builtin_unreachable();
-}
+/* kind is a constant wherever these three are used, so that the compiler resolves them. */
+#define NEEDS(word) [LOSS_##word] = needs_##word,
+static const int needs[] = {LOSSES(NEEDS)};
 
 INLINE vf absent_target(const int32_t kind, const loss_t *l, vf z, vf lse, vf *excess, vf *linear) {
   switch (kind) {
-#define KIND(word)  \
-  case LOSS_##word: \
-    return absent_##word(l, z, lse, excess, linear);
-    LOSSES(KIND)
-#undef KIND
+    LOSSES(CASE_BY_WORD, LOSS, absent_, l, z, lse, excess, linear)
   }
   __builtin_unreachable();
 }
 
 INLINE float stored_target(const int32_t kind, const loss_t *l, float z, float t, float weight, float lse, float *d) {
   switch (kind) {
-#define KIND(word)  \
-  case LOSS_##word: \
-    return stored_##word(l, z, t, weight, lse, d);
-    LOSSES(KIND)
-#undef KIND
+    LOSSES(CASE_BY_WORD, LOSS, stored_, l, z, t, weight, lse, d)
   }
   __builtin_unreachable();
 }
@@ -129,35 +113,35 @@ INLINE void zero_targets(const int32_t kind, const int n, const layer_t *o, cons
 #pragma GCC unroll 4
   for (int i = 0; i < n; i++) sum[i] = magnitude[i] = splat(0);
   for (int64_t u = 0; u < l->Bp; u += LANES) {
-    vf r = load((needs(kind) & COUNTED ? count : weight) + u), excess = {0}, linear = {0};
-    if (needs(kind) & LOGISTIC) excess = load(scratch->excess + u);
-    if (needs(kind) & LINEAR) linear = load(scratch->linear + u);
+    vf r = load((needs[kind] & COUNTED ? count : weight) + u), excess = {0}, linear = {0};
+    if (needs[kind] & LOGISTIC) excess = load(scratch->excess + u);
+    if (needs[kind] & LINEAR) linear = load(scratch->linear + u);
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
       vf x = load(z + i * l->ldz + u) + bias[i];
       vf d = absent_target(kind, &o->loss, x, load(lse + u), &excess, &linear) * r;
       sum[i] = sum[i] + d;
-      if (!(needs(kind) & LOGISTIC)) magnitude[i] = magnitude[i] + absolute(d);
+      if (!(needs[kind] & LOGISTIC)) magnitude[i] = magnitude[i] + absolute(d);
       store(z + i * l->ldz + u, d);
     }
-    if (needs(kind) & LOGISTIC) store(scratch->excess + u, excess);
-    if (needs(kind) & LINEAR) store(scratch->linear + u, linear);
+    if (needs[kind] & LOGISTIC) store(scratch->excess + u, excess);
+    if (needs[kind] & LINEAR) store(scratch->linear + u, linear);
   }
   for (int i = 0; i < n; i++) {
     gradient[i] = sum_lanes(sum[i]);
-    size[i] = needs(kind) & LOGISTIC ? fabs(gradient[i]) : sum_lanes(magnitude[i]);
+    size[i] = needs[kind] & LOGISTIC ? fabs(gradient[i]) : sum_lanes(magnitude[i]);
   }
 }
 
 /* Ends a run of items: their loss with target 0, weighted by row. */
 INLINE double take_loss(const int32_t kind, const layer_t *o, const layout_t *l, const loss_scratch_t *scratch) {
-  if (!(needs(kind) & LINEAR)) return 0;
+  if (!(needs[kind] & LINEAR)) return 0;
   const float *weight = o->workspace + l->weight;
   vf total = {0};
   for (int64_t u = 0; u < l->Bp; u += LANES) {
     vf loss = load(scratch->linear + u);
-    if (needs(kind) & LOGISTIC) loss = loss + log_1p(load(scratch->excess + u));
-    if (needs(kind) & SCALED) loss = o->loss.zero_scale * loss;
+    if (needs[kind] & LOGISTIC) loss = loss + log_1p(load(scratch->excess + u));
+    if (needs[kind] & SCALED) loss = o->loss.zero_scale * loss;
     total = fma_(load(weight + u), loss, total);
     store(scratch->linear + u, splat(0));
     store(scratch->excess + u, splat(0));
@@ -228,11 +212,7 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
 static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z, float *words,
                             const loss_scratch_t *scratch, float *db, double *size) {
   switch (o->loss.kind) {
-#define KIND(word)  \
-  case LOSS_##word: \
-    return tile_loss(LOSS_##word, o, l, first, n, z, words, scratch, db, size);
-    LOSSES(KIND)
-#undef KIND
+    LOSSES(CASE_BY_NUMBER, LOSS, tile_loss, o, l, first, n, z, words, scratch, db, size)
   }
   __builtin_unreachable();
 }

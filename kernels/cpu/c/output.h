@@ -7,7 +7,7 @@
  * Several sources are one: their units stand side by side, K is the sum. The tile's rows are copied once (cosine: and
  * normalised) into padded rows, so that rows do not share cache sets, and both products with W read the copy.
  * Memory: h twice, dh, and for each worker a tile of W, of z and a partial dh. FLOPs: 6 B K I, soft-max 8 B K I, of which
- * those 2 B K I are spared whose logits the statistics leave behind (KEPT_BYTES). */
+ * those 2 B K I are spared whose logits the statistics leave behind (REUSED_BYTES). */
 
 /* Waits until it is group's turn, so that what groups add up is added in their order. Groups are taken in order too, so
  * the ones before are at work or done. False when another worker has failed. */
@@ -124,7 +124,7 @@ static void load_delta(const layer_t *o, const layout_t *l, int64_t first, int64
   }
 }
 
-/* Makes the gradient by the logits of a tile; false if it or the loss is not finite. The bound keeps every gradient of a
+/* Makes the gradient with respect to the logits of a tile; false if it or the loss is not finite. The bound keeps every gradient of a
  * weight finite: |dW| <= sum of |dz| times the largest |h| (for cosine logits times 1 / |w|). */
 static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, float *z, double most,
                       double *loss) {
@@ -222,7 +222,7 @@ static void output_step(layer_t *o, int32_t worker) {
       if (failed(&o->failure)) return;
       load_tile(o, &l, first, n, mine);
       float *z = logits_of(o, &l, tile, mine);
-      if (!o->dz && tile >= l.kept_tiles)
+      if (!o->dz && tile >= l.reused_tiles)
         product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
       if (!tile_delta(o, &l, first, n, mine, z, most, &loss)) return;
       if (wanted)

@@ -7,31 +7,23 @@ typedef uint32_t vu __attribute__((vector_size(VECTOR_BYTES)));
 enum { PHILOX_COLUMNS = 4 * LANES };
 
 /* The upper halves of the products of 32-bit numbers; and the 4 x 4 transposes of each four lanes of four vectors. */
+#if LANES >= 8
 #if LANES == 16
+#define ODD_LANES(odd, even) _mm512_mask_blend_epi32(0xaaaa, even, odd)
+#else
+#define ODD_LANES(odd, even) _mm256_blend_epi32(even, odd, 0xaa)
+#endif
 INLINE vu high_product(vu a, uint32_t by) {
-  __m512i x = (__m512i)a, m = _mm512_set1_epi32((int32_t)by);
-  __m512i even = _mm512_mul_epu32(x, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), m);
-  return (vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+  mmi x = (mmi)a, m = MM(set1_epi32)((int32_t)by);
+  mmi even = MM(mul_epu32)(x, m), odd = MM(mul_epu32)(MM(srli_epi64)(x, 32), m);
+  return (vu)ODD_LANES(odd, MM(srli_epi64)(even, 32));
 }
 INLINE void transpose_fours(vu x[4]) {
-  __m512i a = (__m512i)x[0], b = (__m512i)x[1], c = (__m512i)x[2], d = (__m512i)x[3];
-  __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
-  __m512i AB = _mm512_unpackhi_epi32(a, b), CD = _mm512_unpackhi_epi32(c, d);
-  x[0] = (vu)_mm512_unpacklo_epi64(ab, cd), x[1] = (vu)_mm512_unpackhi_epi64(ab, cd);
-  x[2] = (vu)_mm512_unpacklo_epi64(AB, CD), x[3] = (vu)_mm512_unpackhi_epi64(AB, CD);
-}
-#elif LANES == 8
-INLINE vu high_product(vu a, uint32_t by) {
-  __m256i x = (__m256i)a, m = _mm256_set1_epi32((int32_t)by);
-  __m256i even = _mm256_mul_epu32(x, m), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), m);
-  return (vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
-}
-INLINE void transpose_fours(vu x[4]) {
-  __m256i a = (__m256i)x[0], b = (__m256i)x[1], c = (__m256i)x[2], d = (__m256i)x[3];
-  __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
-  __m256i AB = _mm256_unpackhi_epi32(a, b), CD = _mm256_unpackhi_epi32(c, d);
-  x[0] = (vu)_mm256_unpacklo_epi64(ab, cd), x[1] = (vu)_mm256_unpackhi_epi64(ab, cd);
-  x[2] = (vu)_mm256_unpacklo_epi64(AB, CD), x[3] = (vu)_mm256_unpackhi_epi64(AB, CD);
+  mmi a = (mmi)x[0], b = (mmi)x[1], c = (mmi)x[2], d = (mmi)x[3];
+  mmi ab = MM(unpacklo_epi32)(a, b), cd = MM(unpacklo_epi32)(c, d);
+  mmi AB = MM(unpackhi_epi32)(a, b), CD = MM(unpackhi_epi32)(c, d);
+  x[0] = (vu)MM(unpacklo_epi64)(ab, cd), x[1] = (vu)MM(unpackhi_epi64)(ab, cd);
+  x[2] = (vu)MM(unpacklo_epi64)(AB, CD), x[3] = (vu)MM(unpackhi_epi64)(AB, CD);
 }
 #else
 INLINE vu high_product(vu a, uint32_t by) {

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A number that somebody waits to see changed. It has a cache line of its own. */
+/* A number whose change threads wait for. It has a cache line of its own. */
 typedef struct {
   _Alignas(64) uint32_t number;
   uint32_t sleepers;
@@ -42,7 +42,7 @@ static void ring(bell_t *b, uint32_t number) {
   if (look(&b->sleepers)) syscall(SYS_futex, &b->number, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Looks on until the number is not the old one, or patience ends. Between looks whoever else needs the processor gets it. */
+/* Spins until the number is not the old one, or patience ends; it yields the processor now and then. */
 static void watch(const bell_t *b, uint32_t old, int64_t patience) {
   for (int64_t start = 0, time; patience > 0; sched_yield()) {
     for (int i = 0; i < 32; i++) {
@@ -57,7 +57,7 @@ static void watch(const bell_t *b, uint32_t old, int64_t patience) {
   }
 }
 
-/* Waits until the number is not the old one, at most about `limit` nanoseconds (0: for ever). Tells whether it is. */
+/* Waits until the number is not the old one, at most about `limit` nanoseconds (0: for ever). True if it changed. */
 static int await(bell_t *b, uint32_t old, int64_t patience, int64_t limit) {
   watch(b, old, patience);
   if (look(&b->number) != old) return 1;

@@ -12,15 +12,15 @@ import (
 	"unsafe"
 )
 
-// patience is how long those who wait look before they sleep. It covers what lies between the ops of a step; a process that
-// does nothing burns no time.
+// patience is how long a waiting worker spins before it sleeps: longer than the pause between the operations of a step,
+// and short enough that a process without work burns no time.
 const patience = 100 * time.Microsecond
 
 // idle is how long a worker without work keeps its thread.
 const idle = 100 * time.Millisecond
 
-// Pool is a fixed set of workers (pool.h). A worker is a goroutine that stays in C while there is work, so that Go's scheduler
-// has nothing to do with the hand-over from phase to phase. Run and Close are for one goroutine at a time.
+// Pool is a fixed set of workers (pool.h). A worker is a goroutine that stays in C while there is work, so Go's
+// scheduler takes no part in passing from phase to phase. Run and Close are for one goroutine at a time.
 type Pool struct {
 	c       *C.pool_t
 	Workers int
@@ -32,11 +32,11 @@ type Pool struct {
 	closed  bool
 }
 
-// NewPool makes a pool of one worker or more; worker 0 is the caller of Run.
-func NewPool(workers int) *Pool {
+// newPool makes a pool of one worker or more; worker 0 is the caller of run.
+func newPool(workers int) *Pool {
 	wait := C.int64_t(patience)
 	if workers > runtime.GOMAXPROCS(0) {
-		wait = 0 // who looks on keeps others from working
+		wait = 0 // a worker that spins keeps others from working
 	}
 	p := &Pool{c: C.pool_new(C.int32_t(workers), wait), Workers: workers, present: make([]bool, workers)}
 	if p.c == nil {
@@ -45,11 +45,11 @@ func NewPool(workers int) *Pool {
 	return p
 }
 
-// Run runs the phases of a call by all workers, and finishes it.
-func (p *Pool) Run(t *Table, call *Call) error {
-	count := C.int32_t(len(call.work))
+// run runs the phases of a call by all workers, and finishes it.
+func (o Ops) run(call *call) error {
+	p, count := o.Pool, C.int32_t(len(call.work))
 	if count == 0 || call.unknown != nil {
-		return call.Finish()
+		return call.finish()
 	}
 	// In C's memory, because cgo looks through Go's for pointers at each call.
 	list := C.pool_work(p.c, count)
@@ -58,15 +58,15 @@ func (p *Pool) Run(t *Table, call *Call) error {
 	}
 	copy(unsafe.Slice(list, count), call.work)
 	if call.alone {
-		C.pool_run_alone(p.c, t.c, count)
-		return call.Finish()
+		C.pool_run_alone(p.c, o.functions, count)
+		return call.finish()
 	}
 	p.gather()
-	C.pool_run(p.c, t.c, count)
+	C.pool_run(p.c, o.functions, count)
 	p.mu.Lock()
 	p.running = false
 	p.mu.Unlock()
-	return call.Finish()
+	return call.finish()
 }
 
 // gather makes sure that all workers are there, and stay.
@@ -97,7 +97,7 @@ func (p *Pool) serve(worker int, round C.uint32_t) {
 	}
 }
 
-// stay tells a worker whether to go on. The last one to leave a closed pool clears up.
+// stay reports whether a worker goes on. The last worker that leaves a closed pool frees it.
 func (p *Pool) stay(worker int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,9 +1,9 @@
 /* pool.h: workers that run the phases of a call together. A phase is run by all of them with the same arguments, and begins
  * when all are done with the one before.
  *
- * The calling thread is worker 0. Whoever waits looks on for a while (`patience`) and then sleeps on a futex, because to wake
- * somebody takes tens of microseconds, as long as a whole op of a small network. Threads are not made here: whoever wants to
- * be a worker calls pool_serve. */
+ * The calling thread is worker 0. A thread that waits spins for a while (`patience`) and then sleeps on a futex, because to
+ * wake a thread takes tens of microseconds, as long as a whole op of a small network. Threads are not made here: a thread
+ * becomes a worker by calling pool_serve. */
 #ifndef DSSTNE_CPU_POOL_H
 #define DSSTNE_CPU_POOL_H
 
@@ -37,7 +37,7 @@ void pool_run_alone(pool_t *, const kernels_t *, int32_t count);
  * the round that it saw last. */
 uint32_t pool_serve(pool_t *, int32_t worker, uint32_t round, int64_t idle);
 
-/* Sends the workers home. Not while pool_run works. */
+/* Makes the workers leave. Not while pool_run works. */
 void pool_close(pool_t *);
 
 /* When all workers have left. */

@@ -40,8 +40,7 @@ static float exact_score(const rank_t *r, int64_t u, int64_t i, double hh, doubl
 enum { SCORE_BLOCK = 256 };
 
 /* Every score. Workers take blocks of items, so that a block's weights stay in cache for all rows. */
-static void scores(rank_t *r, int32_t worker) {
-  (void)worker;
+static void scores(rank_t *r, UNUSED int32_t worker) {
   double ww[SCORE_BLOCK];
   for (int64_t block; (block = take(&r->next)) * SCORE_BLOCK < r->items;) {
     int64_t first = block * SCORE_BLOCK, n = smaller(SCORE_BLOCK, r->items - first);

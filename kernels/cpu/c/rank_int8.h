@@ -182,7 +182,7 @@ SCREEN(screen_four, 4, 1)
 SCREEN(screen_one, 1, 1)
 #undef SCREEN
 
-/* From so many units on a candidate is looked at in float32 before it is scored exactly. */
+/* From that many units on a candidate is checked in float32 before it is scored exactly. */
 enum { FLOAT_UNITS = 384 };
 
 /* A tile and a panel are given up when so large a share of the products are candidates that float32 would be faster. */
@@ -269,15 +269,8 @@ static int is_possible8(const rank_t *r, const block_t *b, int64_t v, const tile
 
 #else
 enum { SCREENS_INT8 = 0, MOST_UNITS8 = 0 };
-static void pack_panel8(const rank_t *r, const block_t *b, int64_t p) { (void)r, (void)b, (void)p; }
-static void load_tile8(const rank_t *r, const block_t *b, tile_t *tile) { (void)r, (void)b, (void)tile; }
-static int try_int8(const rank_t *r, const block_t *b, int64_t p, const tile_t *tile, limits_t *limits,
-                    uint32_t *rows) {
-  (void)r, (void)b, (void)p, (void)tile, (void)limits, (void)rows;
-  return 0;
-}
-static int is_possible8(const rank_t *r, const block_t *b, int64_t v, const tile_t *tile, float threshold, int32_t t) {
-  (void)r, (void)b, (void)v, (void)tile, (void)threshold, (void)t;
-  return 1;
-}
+#define pack_panel8(r, b, p) ((void)0)
+#define load_tile8(r, b, tile) ((void)0)
+#define try_int8(r, b, p, tile, limits, rows) 0
+#define is_possible8(r, b, v, tile, threshold, t) 1
 #endif

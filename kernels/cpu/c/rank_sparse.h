@@ -1,11 +1,6 @@
 /* rank_sparse.h: scores that the stored entries of a row give, kernels.SparseSource. A worker has a row at a time, and of that a
  * tile of items after the other: their sums stay in the first-level cache while the entries of the row go by. */
 
-enum { SUM_TILE = 4096 };
-
-/* What a worker needs, in floats: the sums of a tile, in float64, and its scores. */
-static int64_t sparse_workspace(int32_t workers) { return (int64_t)workers * 3 * SUM_TILE; }
-
 INLINE void add_dense(double *sum, const float *w, double x, int64_t n) {
   for (int64_t i = 0; i < n; i++) sum[i] += x * (double)w[i];
 }
@@ -34,7 +29,7 @@ static void sparse_scores(const rank_t *r, int64_t u, int64_t first, int64_t n, 
 
 /* Every score. */
 static void scores_sparse(rank_t *r, int32_t worker) {
-  double *sum = (double *)(r->workspace + (int64_t)worker * 3 * SUM_TILE);
+  double *sum = (double *)(r->workspace + (int64_t)worker * SUM_WORKSPACE);
   for (int64_t u; (u = take(&r->next)) < r->rows;)
     for (int64_t first = 0; first < r->items; first += SUM_TILE)
       sparse_scores(r, u, first, smaller(SUM_TILE, r->items - first), sum, r->out + u * r->stride + first);
@@ -42,7 +37,7 @@ static void scores_sparse(rank_t *r, int32_t worker) {
 
 /* The best of each row. Items go by in rising order, so one that only equals the worst of a full list is not better. */
 static void top_k_sparse(rank_t *r, int32_t worker) {
-  double *sum = (double *)(r->workspace + (int64_t)worker * 3 * SUM_TILE);
+  double *sum = (double *)(r->workspace + (int64_t)worker * SUM_WORKSPACE);
   float *score = (float *)(sum + SUM_TILE);
   for (int64_t u; (u = take(&r->next)) < r->rows;) {
     float *list = r->scores + u * r->k;

@@ -1,7 +1,7 @@
-/* run.c: the phases of run.h, each in the floating-point environment of ours. */
-#include <stdint.h>
+/* run.c: the phases of run.h, each in a floating-point environment of its own. */
+#include "run.h"
 
-/* The floating-point environment of a thread belongs to whoever made the thread, so ours is set for the length of a call:
+/* The floating-point environment of a thread belongs to its owner, so a phase sets its own and restores the owner's:
  * round to nearest, no traps. Training flushes numbers below the normal ones to zero, because optimizer state that decays
  * would else end up there, where arithmetic is slow and decay stops. Ranking and initial weights do not: they are defined
  * with them. */
@@ -28,11 +28,10 @@ static inline environment_t set_environment(int flush) { return flush; }
 static inline void restore_environment(environment_t before) { (void)before; }
 #endif
 
-#define RUN(name, type, function, flush)                         \
-  void run_##name(const kernels_t *k, void *a, int32_t worker) { \
-    environment_t before = set_environment(flush);               \
-    k->function((type *)a, worker);                              \
-    restore_environment(before);                                 \
+#define PHASE(function, arguments, flush)                            \
+  void run_##function(const kernels_t *k, void *a, int32_t worker) { \
+    environment_t before = set_environment(flush);                   \
+    k->function((arguments *)a, worker);                             \
+    restore_environment(before);                                     \
   }
-
-#include "run.h"
+PHASES(PHASE)

@@ -13,7 +13,7 @@ enum {
   PIECE = 64
 };
 
-/* How many rows of so many bytes to look ahead. */
+/* How many rows of the given size to look ahead. */
 INLINE int64_t gather_ahead(int64_t bytes) {
   return larger(GATHER_AHEAD_LEAST, smaller(128, GATHER_AHEAD / larger(bytes, 1)));
 }
@@ -26,7 +26,7 @@ typedef struct {
   int64_t from, end, next, next_end;
 } span_t;
 
-/* What comes so many after n, or n itself if that is not known. */
+/* The entry `by` places after n, or n itself if that is not known. */
 INLINE int64_t look_ahead(const span_t *s, int64_t n, int64_t by) {
   if (n + by < s->end) return n + by;
   int64_t later = s->next + (n + by - s->end);
@@ -112,11 +112,10 @@ static void add_entries(const span_t *s, const int32_t *index, const float *valu
   }
 }
 
-/* Blocks of rows have about so many entries, so that taking one costs nothing beside it. */
+/* Blocks of rows have about that many entries, so that taking one costs nothing beside it. */
 enum { BLOCK_ENTRIES = 512, BLOCK_ROWS = 32 };
 
-static void gather(gather_t *g, int32_t worker) {
-  (void)worker;
+static void gather(gather_t *g, UNUSED int32_t worker) {
   const int64_t K = g->columns, entries = g->offsets[g->rows];
   const int64_t size = larger(1, smaller(BLOCK_ROWS, g->rows * BLOCK_ENTRIES / larger(entries, 1)));
   for (span_t rows = {0}; next_block(&rows, &g->next, size, g->rows);) {
@@ -187,7 +186,7 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
   const float decay = decay_of(w, o);
   vi bad = {0};
   float *value = w->value + at;
-  float *s0 = states_of(kind) > 0 ? w->state0 + at : 0, *s1 = states_of(kind) > 1 ? w->state1 + at : 0;
+  float *s0 = states_of[kind] > 0 ? w->state0 + at : 0, *s1 = states_of[kind] > 1 ? w->state1 + at : 0;
   if (count == 1) {
     float gradient[LANES];
     store(gradient, sum[0]);
@@ -230,14 +229,9 @@ INLINE void scatter_with(const int32_t kind, scatter_t *s) {
       if (!scatter_row(kind, s, &o, now, &items, n)) return;
 }
 
-static void scatter(scatter_t *s, int32_t worker) {
-  (void)worker;
+static void scatter(scatter_t *s, UNUSED int32_t worker) {
   switch (s->optimizer.kind) {
-#define KIND(word, states) \
-  case OPTIMIZER_##word:   \
-    return scatter_with(OPTIMIZER_##word, s);
-    OPTIMIZERS(KIND)
-#undef KIND
+    OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, scatter_with, s)
   }
   __builtin_unreachable();
 }
@@ -259,8 +253,7 @@ static void replay_row(replay_t *r, const span_t *s, int64_t n) {
   w->last[row] = (int32_t)r->upto;
 }
 
-static void replay(replay_t *r, int32_t worker) {
-  (void)worker;
+static void replay(replay_t *r, UNUSED int32_t worker) {
   const int64_t size = update_block(r->count);
   for (span_t rows = {0}; next_block(&rows, &r->next, size, r->count);)
     for (int64_t n = rows.from; n < rows.end; n++) replay_row(r, &rows, n);

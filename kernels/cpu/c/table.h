@@ -25,25 +25,9 @@
 const kernels_t TABLE = {
     .name = NAME,
     .has_bfloat16 = HAS_BFLOAT16,
-    .fill = fill,
-    .gather = gather,
-    .scatter = scatter,
-    .replay = replay,
-    .update = update_written,
-    .layer_pack = layer_pack,
-    .dense_forward = dense_forward,
-    .activate = activate_rows,
-    .backward = backward,
-    .output_stats = output_stats,
-    .output_step = output_step,
-    .output_finish = output_finish,
-    .scores = scores,
-    .top_k_pack = top_k_pack,
-    .top_k_screen = top_k_screen,
-    .top_k_finish = top_k_finish,
-    .scores_sparse = scores_sparse,
-    .top_k_sparse = top_k_sparse,
+#define PHASE(function, arguments, flush) .function = function,
+    PHASES(PHASE)
+#undef PHASE
     .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,
-    .sparse_workspace = sparse_workspace,
 };

@@ -45,25 +45,13 @@ OPTIMIZER(adamw) {
 INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w,
                           vf *s0, vf *s1) {
   switch (kind) {
-#define KIND(word, states) \
-  case OPTIMIZER_##word:   \
-    return update_##word(o, rate, decay, gradient, w, s0, s1);
-    OPTIMIZERS(KIND)
-#undef KIND
+    OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_WORD, update_, o, rate, decay, gradient, w, s0, s1)
   }
   __builtin_unreachable();
 }
 
-INLINE int states_of(const int32_t kind) {
-  switch (kind) {
-#define KIND(word, states) \
-  case OPTIMIZER_##word:   \
-    return states;
-    OPTIMIZERS(KIND)
-#undef KIND
-  }
-  __builtin_unreachable();
-}
+#define STATES(word, states) [OPTIMIZER_##word] = states,
+static const int states_of[] = {OPTIMIZERS(STATES)};
 
 /* Fetches the next SPAN numbers of a row that will be updated later into the second-level cache. */
 enum { UPDATE_VECTORS = 4, SPAN = UPDATE_VECTORS * LANES, LINE = 16 /* floats in a cache line */ };
@@ -74,8 +62,8 @@ INLINE void fetch_span(const float *p) {
 INLINE void fetch_ahead(const int32_t kind, const float *w, const float *s0, const float *s1, int64_t ahead) {
   if (!ahead) return;
   fetch_span(w + ahead);
-  if (states_of(kind) > 0) fetch_span(s0 + ahead);
-  if (states_of(kind) > 1) fetch_span(s1 + ahead);
+  if (states_of[kind] > 0) fetch_span(s0 + ahead);
+  if (states_of[kind] > 1) fetch_span(s1 + ahead);
 }
 
 /* The steps of update_span on a few vectors at once, whose chains of dependent operations overlap; now: the rates of the
@@ -86,8 +74,8 @@ INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t 
 #pragma GCC unroll 4
   for (int v = 0; v < count; v++) {
     x[v] = load(w + v * LANES);
-    if (states_of(kind) > 0) a[v] = load(s0 + v * LANES);
-    if (states_of(kind) > 1) b[v] = load(s1 + v * LANES);
+    if (states_of[kind] > 0) a[v] = load(s0 + v * LANES);
+    if (states_of[kind] > 1) b[v] = load(s1 + v * LANES);
   }
   for (int64_t step = from + 1; step <= to; step++) {
     rates_t rate = o->rates[step - o->rates_from];
@@ -99,30 +87,30 @@ INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t 
   for (int v = 0; v < count; v++) {
     if (gradient) update_vector(kind, o, now, decay, gradient[v], x + v, a + v, b + v);
     residues |= residue(x[v]);
-    if (states_of(kind) > 0) residues |= residue(a[v]);
-    if (states_of(kind) > 1) residues |= residue(b[v]);
+    if (states_of[kind] > 0) residues |= residue(a[v]);
+    if (states_of[kind] > 1) residues |= residue(b[v]);
   }
   const vi bad = not_finite(residues);
   if (__builtin_expect(any(bad), 0)) { /* those that are not finite keep their old numbers */
     for (int v = 0; v < count; v++) {
       vi good = is_finite(x[v]) & is_finite(a[v]) & is_finite(b[v]);
       x[v] = select_(good, x[v], load(w + v * LANES));
-      if (states_of(kind) > 0) a[v] = select_(good, a[v], load(s0 + v * LANES));
-      if (states_of(kind) > 1) b[v] = select_(good, b[v], load(s1 + v * LANES));
+      if (states_of[kind] > 0) a[v] = select_(good, a[v], load(s0 + v * LANES));
+      if (states_of[kind] > 1) b[v] = select_(good, b[v], load(s1 + v * LANES));
     }
   }
 #pragma GCC unroll 4
   for (int v = 0; v < count; v++) {
     store(w + v * LANES, x[v]);
-    if (states_of(kind) > 0) store(s0 + v * LANES, a[v]);
-    if (states_of(kind) > 1) store(s1 + v * LANES, b[v]);
+    if (states_of[kind] > 0) store(s0 + v * LANES, a[v]);
+    if (states_of[kind] > 1) store(s1 + v * LANES, b[v]);
   }
   return bad;
 }
 
 /* Steps from + 1 .. to with a zero gradient and then, if gradient is not null, one step with it, on n weights. A vector is
  * written only if everything new in it is finite; the return value is nonzero if one was not. The weights and states that
- * lie ahead by so many numbers are fetched meanwhile, unless ahead is 0. */
+ * lie `ahead` numbers further on are fetched meanwhile, unless ahead is 0. */
 INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, int64_t from, int64_t to,
                        const float *gradient, float *w, float *s0, float *s1, int64_t n, int64_t ahead) {
   vi bad = {0};
@@ -140,14 +128,14 @@ INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, in
     int64_t here = smaller(LANES, n - i);
     float part[3][LANES]; /* padded copies, since the last vector may be a partial one */
     store(part[0], load_some(w + i, here));
-    if (states_of(kind) > 0) store(part[1], load_some(s0 + i, here));
-    if (states_of(kind) > 1) store(part[2], load_some(s1 + i, here));
+    if (states_of[kind] > 0) store(part[1], load_some(s0 + i, here));
+    if (states_of[kind] > 1) store(part[2], load_some(s1 + i, here));
     vf g = {0};
     if (gradient) g = load_some(gradient + i, here);
     bad |= update_vectors(1, kind, o, now, decay, from, to, gradient ? &g : 0, part[0], part[1], part[2]);
     store_some(w + i, load(part[0]), here);
-    if (states_of(kind) > 0) store_some(s0 + i, load(part[1]), here);
-    if (states_of(kind) > 1) store_some(s1 + i, load(part[2]), here);
+    if (states_of[kind] > 0) store_some(s0 + i, load(part[1]), here);
+    if (states_of[kind] > 1) store_some(s1 + i, load(part[2]), here);
   }
   return any(bad);
 }
@@ -155,11 +143,7 @@ INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, in
 static int update_any(const optimizer_t *o, float decay, int64_t from, int64_t to, const float *gradient, float *w,
                       float *s0, float *s1, int64_t n, int64_t ahead) {
   switch (o->kind) {
-#define KIND(word, states) \
-  case OPTIMIZER_##word:   \
-    return update_span(OPTIMIZER_##word, o, decay, from, to, gradient, w, s0, s1, n, ahead);
-    OPTIMIZERS(KIND)
-#undef KIND
+    OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, update_span, o, decay, from, to, gradient, w, s0, s1, n, ahead)
   }
   __builtin_unreachable();
 }

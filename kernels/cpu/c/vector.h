@@ -50,28 +50,30 @@ INLINE vf maximum(vf a, vf b);
 INLINE vf minimum(vf a, vf b);
 INLINE vf absolute(vf a) { return (vf)((vi)a & 0x7fffffff); }
 
+#if LANES >= 8
+#include <immintrin.h>
 #if LANES == 16
-#include <immintrin.h>
-INLINE vf fma_(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-INLINE vf square_root(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
-INLINE vf maximum(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
-INLINE vf minimum(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
-INLINE int any(vi mask) { return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0; }
-INLINE uint32_t mask_bits(vi mask) { return _mm512_movepi32_mask((__m512i)mask); }
-#elif LANES == 8
-#include <immintrin.h>
-INLINE vf fma_(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-INLINE vf square_root(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
-INLINE vf maximum(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
-INLINE vf minimum(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
-INLINE int any(vi mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
-INLINE uint32_t mask_bits(vi mask) { return (uint32_t)_mm256_movemask_ps((__m256)mask); }
+#define MM(operation) _mm512_##operation
+typedef __m512 mm;
+typedef __m512i mmi;
+INLINE int any(vi mask) { return _mm512_test_epi32_mask((mmi)mask, (mmi)mask) != 0; }
+INLINE uint32_t mask_bits(vi mask) { return _mm512_movepi32_mask((mmi)mask); }
+#else
+#define MM(operation) _mm256_##operation
+typedef __m256 mm;
+typedef __m256i mmi;
+INLINE int any(vi mask) { return _mm256_movemask_ps((mm)mask) != 0; }
+INLINE uint32_t mask_bits(vi mask) { return (uint32_t)_mm256_movemask_ps((mm)mask); }
+#endif
+INLINE vf fma_(vf a, vf b, vf c) { return (vf)MM(fmadd_ps)((mm)a, (mm)b, (mm)c); }
+INLINE vf square_root(vf a) { return (vf)MM(sqrt_ps)((mm)a); }
+INLINE vf maximum(vf a, vf b) { return (vf)MM(max_ps)((mm)a, (mm)b); }
+INLINE vf minimum(vf a, vf b) { return (vf)MM(min_ps)((mm)a, (mm)b); }
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 INLINE vf fma_(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 INLINE vf square_root(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 INLINE int any(vi mask) { return vmaxvq_u32((uint32x4_t)mask) != 0; }
-INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 #else
 #define FUSED 0
 INLINE vf fma_(vf a, vf b, vf c) { return a * b + c; }
@@ -80,10 +82,10 @@ INLINE vf square_root(vf a) {
   return a;
 }
 INLINE int any(vi mask) { return (mask[0] | mask[1] | mask[2] | mask[3]) != 0; }
-INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 #endif
 
 #if LANES == 4
+INLINE uint32_t mask_bits(vi mask) { return (uint32_t)((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8)); }
 INLINE vf maximum(vf a, vf b) { return select_(a > b, a, b); }
 INLINE vf minimum(vf a, vf b) { return select_(a < b, a, b); }
 #endif

@@ -1,8 +1,7 @@
 /* written.h: the update of a whole weight from a gradient that was written before. Bound by memory. */
 
 /* Workers take blocks of rows. */
-static void update_written(update_t *u, int32_t worker) {
-  (void)worker;
+static void update_written(update_t *u, UNUSED int32_t worker) {
   const weights_t *w = &u->weight;
   const int64_t K = w->columns, size = update_block(w->rows);
   const float decay = decay_of(w, &u->optimizer);

@@ -1,8 +1,9 @@
-// Opbench runs one op of a backend alone, the CPU's if none is named, on numbers it makes up, and tells how long it took.
+// Opbench runs one op of a backend alone, the CPU's if none is named, on numbers it makes up, and tells how long it
+// took.
 //
 // It reads JSON lines: the first describes the op (see request), each further one, {"steps": n}, asks for n runs and is
-// answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered by
-// {"error": "..."}.
+// answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered
+// by {"error": "..."}.
 package main
 
 import (
@@ -19,13 +20,17 @@ import (
 	_ "dsstne/kernels/cpu"
 )
 
-// request describes an op: "output", "gather" or "scatter".
+// request describes an op: "output", "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k"
+// or "fill" (of the weight).
 type request struct {
 	Op             string  `json:"op"`
 	Loss           string  `json:"loss"`
+	Fill           string  `json:"fill"`
 	Optimizer      string  `json:"optimizer"`
 	Precision      string  `json:"precision"`
 	Temperature    float32 `json:"temperature"`
+	Dropout        float32 `json:"dropout"` // of "backward"
+	K              int64   `json:"k"`       // of "top_k"; 0 means 10
 	Rows           int64   `json:"rows"`
 	Units          int64   `json:"units"`
 	Items          int64   `json:"items"`
@@ -110,6 +115,10 @@ func prepare(r *request) (func(int) error, answer, error) {
 	if err != nil {
 		return nil, answer{}, err
 	}
+	fill, err := word("fill", r.Fill, kernels.FillWords)
+	if err != nil {
+		return nil, answer{}, err
+	}
 	precision, err := word("precision", r.Precision, kernels.PrecisionWords)
 	if err != nil {
 		return nil, answer{}, err
@@ -150,6 +159,26 @@ func prepare(r *request) (func(int) error, answer, error) {
 		op := &kernels.Scatter{Weight: w, DZ: m.filled(r.Rows*r.Units, 1e-3), Optimizer: o}
 		op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
 		run = []kernels.Op{op}
+	case "replay":
+		w.Last = m.filled(r.Items, 0)
+		run = []kernels.Op{&kernels.Replay{Input: -1, Weight: w, Optimizer: o}}
+	case "backward":
+		run = []kernels.Op{&kernels.Backward{
+			Units: r.Units, H: m.filled(r.Rows*r.Units, 1), DH: m.filled(r.Rows*r.Units, 1e-3), Optimizer: o,
+			Epilogue: kernels.Epilogue{Activation: kernels.Sigmoid, Dropout: r.Dropout},
+			Bias:     m.weights("b", r.Units, 1, o.States()),
+		}}
+	case "top_k":
+		op := &kernels.TopK{K: cmp.Or(r.K, 10)}
+		op.Items, op.Temperature = r.Items, r.Temperature
+		op.Sources = []kernels.OutputSource{{H: m.filled(r.Rows*r.Units, 1), Weight: w}}
+		op.IDs, op.Scores = m.filled(r.Rows*op.K, 0), m.filled(r.Rows*op.K, 0)
+		op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
+		step.Training = false
+		run = []kernels.Op{op}
+	case "fill":
+		op := &kernels.Fill{Kind: kernels.FillKind(fill), Scale: 1, Rows: r.Items, Columns: r.Units, Out: w.Value}
+		return func(int) error { return d.Fill(op) }, touched, m.err
 	default:
 		return nil, answer{}, fmt.Errorf("op %q is not known", r.Op)
 	}
@@ -159,11 +188,17 @@ func prepare(r *request) (func(int) error, answer, error) {
 	list := &kernels.List{Sections: []kernels.Section{{Rows: r.Rows, Ops: run}}}
 	return func(number int) error {
 		step.Sparse[0] = batches[number%len(batches)]
+		if r.Op == "replay" {
+			step.Number++
+			step.RatesFrom = step.Number
+		}
 		return d.Run(kernels.Rank{Device: d}, list, step)
 	}, touched, nil
 }
 
-func output(d kernels.Device, m *maker, r *request, loss kernels.LossKind, o kernels.Optimizer, w *kernels.Weights) []kernels.Op {
+func output(
+	d kernels.Device, m *maker, r *request, loss kernels.LossKind, o kernels.Optimizer, w *kernels.Weights,
+) []kernels.Op {
 	bias := m.weights("b", r.Items, 1, o.States())
 	bias.NoDecay = true
 	op := &kernels.Output{

@@ -22,7 +22,8 @@ func (m *maker) filled(n int64, scale float32) kernels.Buffer {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	values := make([]float32, min(n, 1<<20))
-	for at := int64(0); at < n && m.err == nil; at += int64(len(values)) { // also where scale is 0, so that the pages exist
+	// Zeros are written too, so that the pages exist.
+	for at := int64(0); at < n && m.err == nil; at += int64(len(values)) {
 		values = values[:min(int64(len(values)), n-at)]
 		for i := range values {
 			values[i] = scale * (random.Float32() - 0.5)
