@@ -187,9 +187,10 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
  * tensors that begin as zeros: "weight" (F32 [n, n]), or "weight.offsets" (I64 [n + 1]), "weight.indices" (I32, ascending in each
  * row) and "weight.values" (F32), and "bias" (F32 [n, 1]). A stored weight is checked whole before it is used or saved:
  * DSSTNE_INVALID_DATA. It is not trained. Options: {"seed": 0, "threads": n,
- * "sizes": {"layer": n, ...}, "memory_limit": bytes, "step": 0}: sizes replaces "auto" in the definition; step is the
- * number of steps that the weights have seen, for a model that is put together by dsstne_model_set_tensor. Weights that do
- * not fit into memory_limit, or into the available memory, are refused before anything is allocated. */
+ * "sizes": {"layer": n, ...}, "memory_limit": bytes, "step": 0}: sizes replaces "auto" in the definition, where "*input"
+ * names the only input layer and "*output" the only output layer; step is the number of steps that the weights have seen, for
+ * a model that is put together by dsstne_model_set_tensor. Weights that do not fit into memory_limit, or into the available
+ * memory, are refused before anything is allocated. */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Reads a model file; all digests are checked, and that all weights are finite. Options: {"threads": n}. */

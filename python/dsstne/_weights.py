@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 _OFFSETS, _INDICES, _VALUES = ".offsets", ".indices", ".values"
 
 
-class Weights:
+class Weights(_native.Closing):
     """A definition and its numbers; :class:`dsstne.Model` adds what can be asked of it, and files."""
 
     def _adopt(self, handle: _native.Handle) -> None:
@@ -47,8 +46,7 @@ class Weights:
         self._same_items: bool | None = None
 
     def _describe(self) -> dict[str, Any]:
-        description: dict[str, Any] = json.loads(_native.call_text("model_describe", self._handle.value))
-        return description
+        return _native.call_json("model_describe", self._handle.value)
 
     # ---- what it is ----
 

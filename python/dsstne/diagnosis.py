@@ -71,7 +71,7 @@ def doctor() -> Report:
     }
     path = " or ".join(map(str, _native.library_paths()))
     try:
-        return Report(versions, path, _native.describe_library())
+        return Report(versions, path, _native.call_json("describe"))
     except DsstneError as error:
         return Report(versions, path, {}, [str(error)])
 
