@@ -63,7 +63,7 @@ _STATUS, _VERSION, _NOTHING = c_int32, c_uint32, None
 _HANDLE, _OUT_HANDLE, _ERROR = c_uint64, POINTER(c_uint64), POINTER(ErrorStruct)
 _TEXT, _BUFFER, _LENGTH, _ARRAY = c_char_p, c_void_p, POINTER(c_size_t), c_void_p
 _PROGRESS, _INFO, _STRUCT = POINTER(ProgressStruct), POINTER(DatasetInfoStruct), c_void_p
-_ITEMS = (_ARRAY, c_int64)
+_LIST = (_ARRAY, c_int64)
 
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_VERSION, ()),
@@ -94,19 +94,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "predictor_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "predictor_plan": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "predictor_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
-    "predictor_predict": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_int64, _ARRAY, c_int64, _ERROR)),
-    "predictor_recommend": (
-        _STATUS,
-        (_HANDLE, _ARRAY, c_int64, _HANDLE, *_ITEMS, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
-    ),
-    "predictor_neighbors": (
-        _STATUS,
-        (_HANDLE, _TEXT, _ARRAY, c_int64, *_ITEMS, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
-    ),
-    "predictor_evaluate": (
-        _STATUS,
-        (_HANDLE, _HANDLE, _HANDLE, _ARRAY, c_int64, *_ITEMS, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR),
-    ),
+    "predictor_predict": (_STATUS, (_HANDLE, _TEXT, *_LIST, _ARRAY, c_int64, _ERROR)),
+    "predictor_recommend": (_STATUS, (_HANDLE, *_LIST, _HANDLE, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
+    "predictor_neighbors": (_STATUS, (_HANDLE, _TEXT, *_LIST, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
+    "predictor_evaluate": (_STATUS, (*(_HANDLE,) * 3, *_LIST, *_LIST, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR)),
     "predictor_close": (_STATUS, (_HANDLE, _ERROR)),
 }
 
@@ -249,11 +240,7 @@ def read_json(buffer: Any) -> dict[str, Any]:
 
 
 def call_interruptibly(
-    handle: Handle,
-    name: str,
-    *arguments: Any,
-    poll: Callable[[], None] | None = None,
-    interval: float = 0.05,
+    handle: Handle, name: str, *arguments: Any, brief: bool = False, poll: Callable[[], None] | None = None
 ) -> None:
     """Calls a long function on a thread of its own, so that Ctrl-C is seen while it runs.
 
@@ -265,9 +252,12 @@ def call_interruptibly(
         handle: The trainer or predictor that the call runs on, its first argument.
         name: The function.
         arguments: Its other arguments without the error; arrays among them live until the call has ended.
-        poll: Called in this thread every ``interval`` seconds while the call runs.
-        interval: Seconds between polls.
+        brief: The call is over before anyone gets impatient, and is not worth a thread.
+        poll: Called in this thread 20 times a second while the call runs on another.
     """
+    if brief:
+        call(name, handle.value, *arguments)
+        return
     failures: list[BaseException] = []
     done = threading.Event()
     value = handle.value
@@ -295,7 +285,7 @@ def call_interruptibly(
             while not done.is_set():
                 if stop is not None:
                     call("cancel", value)  # again each time: the first may have come before the call had begun
-                if not done.wait(interval) and poll is not None and stop is None:
+                if not done.wait(0.05) and poll is not None and stop is None:
                     poll()
             break
         except BaseException as error:
@@ -429,15 +419,9 @@ def trainer_progress(handle: Handle) -> dict[str, Any]:
 def trainer_run(
     handle: Handle, steps: int, seconds: float, *, brief: bool, poll: Callable[[], None] | None
 ) -> dict[str, Any]:
-    """Trains for a number of steps or seconds (0: no such limit) and returns what :func:`trainer_progress` does.
-
-    A brief run, which is over before anyone gets impatient, is not worth a thread of its own.
-    """
+    """Trains for a number of steps or seconds (0: no such limit) and returns what :func:`trainer_progress` does."""
     progress = _sized(ProgressStruct)
-    if brief:
-        call("trainer_run", handle.value, steps, seconds, byref(progress))
-    else:
-        call_interruptibly(handle, "trainer_run", steps, seconds, byref(progress), poll=poll)
+    call_interruptibly(handle, "trainer_run", steps, seconds, byref(progress), brief=brief, poll=poll)
     return _values(progress)
 
 

@@ -40,7 +40,7 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def text_argument(text: str, what: str) -> bytes:
-    """Encodes a text for C.
+    """Encodes a str for C.
 
     Raises:
         InvalidArgumentError: It holds a NUL character, where C would cut it.

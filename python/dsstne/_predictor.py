@@ -25,27 +25,31 @@ WEIGHTS_ONLY: Any = object()  # stands for X where no row of a matrix is read
 _SHORT = 1 << 28
 
 
+class Choice(NamedTuple):
+    """The items that may be ranked."""
+
+    items: NDArray[np.int32] | None
+    count: int
+    mode: str | None  # the option ``items``: "deny" for items that are never ranked
+
+
+ALL = Choice(None, 0, None)
+
+
 class Predictor(_native.Closing):
     """Computes from a model and, except for neighbours, the rows of one matrix per input layer.
 
     Args:
         model: The model.
         X: Matrix [n, inputs], Dataset, or mapping from input layers to them; ``WEIGHTS_ONLY`` = none.
-        rows: Which rows, in any order; None = all.
         options: ``batch_size``, ``devices``, ``threads``, ``memory_limit``; None values are left to the engine.
-        name: What errors call X.
+        rows: Which rows, in any order; None = all.
         layer: Output layer to rank; None = the only one.
+        name: What errors call X.
     """
 
     def __init__(
-        self,
-        model: Model,
-        X: Any,
-        *,
-        rows: Any = None,
-        options: Mapping[str, Any],
-        name: str = "X",
-        layer: str | None = None,
+        self, model: Model, X: Any, options: Mapping[str, Any], *, rows: Any = None, layer: Any = None, name: str = "X"
     ) -> None:
         self._model, self._layer = model, layer
         self._ranked, self._units = layer or model.output, ranked_units(model, layer)
@@ -86,7 +90,9 @@ class Predictor(_native.Closing):
         name = None if layer is None else _options.text_argument(layer, "layer")
         self._run("predict", name, self.rows, self.count, out, units)
 
-    def recommend(self, k: int, exclude: Any, choice: Choice) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def recommend(
+        self, k: int, exclude: Any, choice: Choice = ALL
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the k best items of each row and their scores."""
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
         options = _options.to_json({"items": choice.mode, "layer": self._layer})
@@ -95,7 +101,7 @@ class Predictor(_native.Closing):
         return ids, scores
 
     def neighbors(
-        self, tensor: str | None, queries: NDArray[np.int32], k: int, choice: Choice, options: Mapping[str, Any]
+        self, tensor: str | None, queries: NDArray[np.int32], k: int, options: Mapping[str, Any], choice: Choice = ALL
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the k nearest rows of a weight for each query and their similarities."""
         name = None if tensor is None else _options.text_argument(tensor, "tensor")
@@ -106,9 +112,9 @@ class Predictor(_native.Closing):
         return ids, scores
 
     def evaluate(
-        self, targets: Any, exclude: Any, metrics: Sequence[str], choice: Choice, per_row: NDArray[np.float64] | None
+        self, targets: Any, exclude: Any, metrics: Sequence[str], per_row: Any = None, choice: Choice = ALL
     ) -> dict[str, Any]:
-        """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, [count, metrics]."""
+        """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, float64 [count, metrics]."""
         assert self._inputs is not None
         held_out = self._inputs.open(targets, "X_held_out", self._units, self._ranked)
         data = (held_out._handle.value, self._excluded(exclude), self.rows, self.count)
@@ -141,10 +147,8 @@ class Predictor(_native.Closing):
         return self._inputs.open(exclude, "exclude", self._units, self._ranked)._handle.value
 
     def _run(self, name: str, *arguments: Any) -> None:
-        if self.count * self._model.parameters < _SHORT:
-            _native.call("predictor_" + name, self._handle.value, *arguments)
-        else:
-            _native.call_interruptibly(self._handle, "predictor_" + name, *arguments)
+        brief = self.count * self._model.parameters < _SHORT
+        _native.call_interruptibly(self._handle, "predictor_" + name, *arguments, brief=brief)
 
 
 def ranked_units(model: Model, layer: str | None) -> int:
@@ -161,21 +165,13 @@ def ranked_units(model: Model, layer: str | None) -> int:
     return outputs[layer]
 
 
-class Choice(NamedTuple):
-    """The items that may be ranked."""
-
-    items: NDArray[np.int32] | None
-    count: int
-    mode: str | None  # the option ``items``: "deny" for items that are never ranked
-
-
 def chosen_items(items: Any, filter_items: Any, units: int) -> Choice:
     """Reads the parameters ``items`` and ``filter_items``."""
     if items is not None and filter_items is not None:
         raise InvalidArgumentError("give items= (rank only these) or filter_items= (never these), not both")
     name, given = ("items", items) if filter_items is None else ("filter_items", filter_items)
     if given is None:
-        return Choice(None, 0, None)
+        return ALL
     ids = numbers(given, units, name, np.int32)
     return Choice(ids, len(ids), None if filter_items is None else "deny")
 

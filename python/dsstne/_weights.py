@@ -109,7 +109,7 @@ class Weights(_native.Closing):
         self._same_items = bool(same)
 
     def _learn_same_items(self, same: bool) -> None:
-        """Takes what a training run tells, if nothing is known yet."""
+        """Takes what a training run knows, if nothing is known yet."""
         if self._same_items is None:
             self._same_items = same
 
@@ -176,10 +176,7 @@ class Weights(_native.Closing):
             self._set_sparse(name, values)
             return
         dtype, shape = self._tensor_entry(name)
-        try:
-            given = np.asarray(values)
-        except ValueError:  # lists of different lengths
-            given = np.asarray(None)
+        given = _checks.array(values)
         if given.dtype.kind not in "buif":
             raise InvalidArgumentError(f"{name}: expected numbers, not {_checks.shown(values)}")
         array = given.astype(dtype, order="C", copy=False)
@@ -237,7 +234,7 @@ class Weights(_native.Closing):
         """Translates ids that :meth:`Model.recommend` gave into names, of the same shape; None stands for -1.
 
         Raises:
-            InvalidArgumentError: The model's items have no names, or an id is no id.
+            InvalidArgumentError: The model's items have no names, or an id is not valid.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse

@@ -19,7 +19,7 @@ from dsstne.errors import InvalidArgumentError
 from dsstne.evaluation import evaluate
 from dsstne.model import Model
 from dsstne.progress import Bar
-from dsstne.trainer import Progress, Trainer
+from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
     import os
@@ -183,7 +183,7 @@ def fit(
         bar = stack.enter_context(Bar(epochs, trainer.rows, progress))
         try:
             if memory_limit is not None:
-                judge(rows=[])  # tells now, not after an epoch, whether there is room for it
+                judge(rows=[])  # now, not after an epoch, an error says that there is no room for it
             _train(model, trainer, judge, bar, epochs, max_seconds, called)
         except BaseException as error:
             error.__dict__["model"] = model
@@ -218,25 +218,21 @@ def _train(
         now = trainer.run(epochs=1, seconds=left, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
         trained += now.seconds
-        record = {**_record(now, trained), **judge()}
+        whole = now.step % now.steps_per_epoch == 0
+        record: dict[str, Any] = {
+            "epoch": now.epoch if whole else now.step / now.steps_per_epoch,
+            "step": now.step,
+            "loss": now.epoch_loss if whole else now.loss,
+            "seconds": trained,
+            "examples_per_second": now.examples_per_second,
+            "learning_rate": now.learning_rate,
+            **judge(),
+        }
         model.history.append(record)
         bar.end_epoch(record)
         answers = [callback(model, record) for callback in callbacks]
-        stop = any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers)
-        if stop or now.step % now.steps_per_epoch:
+        if not whole or any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
             return
-
-
-def _record(now: Progress, seconds: float) -> dict[str, Any]:
-    whole = now.step % now.steps_per_epoch == 0
-    return {
-        "epoch": now.epoch if whole else now.step / now.steps_per_epoch,
-        "step": now.step,
-        "loss": now.epoch_loss if whole else now.loss,
-        "seconds": seconds,
-        "examples_per_second": now.examples_per_second,
-        "learning_rate": now.learning_rate,
-    }
 
 
 def _judge(

@@ -36,14 +36,14 @@ class Dataset(_native.Closing):
             as their sum, boolean duplicates count once, and stored zeros are absent. Any object with
             ``__arrow_c_array__`` that holds ``list<struct<index, value>>`` or ``list<index>`` is taken as it is, too.
             Anything else that SciPy or NumPy understands (CSC, COO, dense, other byte orders, integers) is converted,
-            which a debug message of the logger ``dsstne`` tells; integers of 4 and 8 bytes become float64, shorter ones
+            with a debug message of the logger ``dsstne``; integers of 4 and 8 bytes become float64, shorter ones
             float32.
         columns: Number of columns; needed for Arrow data, which does not say it, and otherwise a check.
         allow_not_finite: Accept NaN and infinite values.
 
     Raises:
         InvalidDataError: The matrix is damaged; the message names row, column and value.
-        InvalidArgumentError: It has not two dimensions, or not ``columns`` columns.
+        InvalidArgumentError: It does not have two dimensions, or not ``columns`` columns.
 
     Example:
         >>> import numpy as np, scipy.sparse
@@ -67,7 +67,7 @@ class Dataset(_native.Closing):
             columns = X.shape[1]
         elif columns is None:
             raise InvalidArgumentError(
-                f"{name} is an Arrow array, which does not tell its number of columns: "
+                f"{name} is an Arrow array, which does not say its number of columns: "
                 "give dsstne.Dataset(array, columns=...)"
             )
         options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
@@ -264,7 +264,7 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
     width = array.dtype.itemsize
     wanted = np.dtype(np.int32 if width < 4 or (width == 4 and array.dtype.kind == "i") else np.int64)
     if array.dtype.kind == "u" and width == 8 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-        raise InvalidDataError(f"{name} holds {int(array.max()):,}, which is no possible index")
+        raise InvalidDataError(f"{name} holds {int(array.max()):,}, which is not a possible index")
     return _converted(array, wanted, name)
 
 

@@ -64,11 +64,8 @@ def evaluate(
         none. Coverage is of all rows together: with ``per_row`` it is NaN everywhere.
 
     Raises:
-        NotFoundError: There is no output layer of that name.
         InvalidArgumentError: An unknown metric (the nearest known one is named), or shapes that do not fit.
-        InvalidDataError: A matrix is damaged; the message names row, column and value.
-        OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
-        KeyboardInterrupt: Ctrl-C.
+        DsstneError: As :meth:`dsstne.Model.recommend`.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -83,12 +80,8 @@ def evaluate(
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     with Predictor(model, X_in, rows=rows, options=options, name="X_in", layer=layer) as predictor:
         values: NDArray[np.float64] | None = np.empty((predictor.count, len(names))) if per_row else None
-        result = predictor.evaluate(X_held_out, exclude, names, choice, values)
+        result = predictor.evaluate(X_held_out, exclude, names, values, choice)
     if values is not None:
         return {name: values[:, column].copy() for column, name in enumerate(names)}
-    return {name: _number(result["metrics"][name]) for name in names}
-
-
-def _number(value: Any) -> float:
-    """A mean over no rows is null in JSON."""
-    return float("nan") if value is None else float(value)
+    means = result["metrics"]  # a mean over no rows is null in JSON
+    return {name: float("nan" if means[name] is None else means[name]) for name in names}

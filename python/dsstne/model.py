@@ -48,7 +48,7 @@ class Model(Weights):
 
     Attributes:
         history: One record per epoch of training, see :func:`dsstne.fit`.
-        attributes: Texts of your own that are saved with the model.
+        attributes: Strings of your own that are saved with the model.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -108,11 +108,7 @@ class Model(Weights):
             (array([[1, 2]], dtype=int32), array([[0.5, 0.1]], dtype=float32))
         """
         is_sparse = scipy.sparse.issparse(W)
-        if not is_sparse:
-            try:
-                W = np.asarray(W)
-            except ValueError:  # lists of different lengths
-                W = np.asarray(None)
+        W = W if is_sparse else _checks.array(W)
         if W.dtype.kind not in "buif":
             raise InvalidArgumentError(f"W: expected a matrix of numbers, not of {W.dtype}")
         if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.shape[0]:
@@ -315,8 +311,8 @@ class Model(Weights):
 
         Raises:
             NotFoundError: There is no such tensor.
-            InvalidArgumentError: k, a row number or an option that is not valid; for an unknown metric the nearest known
-                one is named.
+            InvalidArgumentError: k, a row number or an option that is not valid; an unknown metric is named with the
+                nearest known one.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -337,7 +333,7 @@ class Model(Weights):
         asked = numbers(queries, count, "queries", np.int32)
         options = {"metric": metric, "include_self": include_self}
         with Predictor(self, WEIGHTS_ONLY, options={"devices": devices, "threads": threads}) as predictor:
-            return predictor.neighbors(tensor, asked, k, choice, options)
+            return predictor.neighbors(tensor, asked, k, options, choice)
 
     def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Finds the k items most like each of the given ones: :meth:`neighbors` among the output layer's items.
@@ -374,7 +370,7 @@ class Model(Weights):
         threads: int | None = None,
         memory_limit: int | None = None,
     ) -> dict[str, Any]:
-        """Tells what :meth:`recommend` needs and does, without allocating anything.
+        """Returns what :meth:`recommend` needs and does, without allocating anything.
 
         Args:
             X: Interaction matrix [n, inputs]; without it, batches are counted as if their rows were empty.
@@ -407,7 +403,7 @@ class Model(Weights):
 
         Raises:
             InputOutputError: The operating system refused; an old file is untouched.
-            InvalidArgumentError: An attribute is not a text.
+            InvalidArgumentError: An attribute is not a str.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse, tempfile
@@ -482,8 +478,7 @@ class Model(Weights):
         made._item_kind, made._same_items, made._names = self._item_kind, self._same_items, self._names
         return made
 
-    def __copy__(self) -> Model:
-        return self.copy()
+    __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         return self.copy()
@@ -529,7 +524,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
 
 
 def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
-    """Returns a network definition as JSON text; a text that does not begin with a brace is the path of a file."""
+    """Returns a network definition as JSON; a str that does not begin with a brace is the path of a file."""
     if isinstance(network, Mapping):
         return _options.to_json(network)
     if isinstance(network, str) and network.lstrip().startswith("{"):

@@ -66,7 +66,7 @@ class Trainer(_native.Closing):
         devices, parallel, precision, threads, memory_limit: See :func:`dsstne.fit`.
 
     Raises:
-        InvalidArgumentError: A shape or an option that cannot be; an unknown one is named with the nearest known one.
+        InvalidArgumentError: A shape or an option that is not valid; an unknown one is named with the nearest.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
 
     Example:
@@ -142,13 +142,13 @@ class Trainer(_native.Closing):
         return _progress(_native.trainer_progress(self._handle))
 
     def plan(self) -> dict[str, Any]:
-        """Tells what a run needs and does, without allocating anything.
+        """Returns what a run needs and does, without allocating anything.
 
         Returns:
             ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor or layer it
-            belongs to, if any, and ``held`` tells that it exists already; ``bytes``: their sum; ``available``: bytes
+            belongs to, if any, and ``held`` is True if it exists already; ``bytes``: their sum; ``available``: bytes
             that are free, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the ordered
-            operations of a step, as texts; ``devices``: what it runs on, as :func:`dsstne.doctor` describes it.
+            operations of a step, each as a str; ``devices``: what it runs on, as :func:`dsstne.doctor` describes it.
         """
         return _native.call_json("trainer_plan", self._handle.value)
 

@@ -194,9 +194,9 @@ def test_impossible_choices_are_refused(model, X, options, words):
 
 
 def test_arguments_of_other_types_are_refused_by_name(model, X):
-    with pytest.raises(dsstne.InvalidArgumentError, match="layer must be a text, not 3"):
+    with pytest.raises(dsstne.InvalidArgumentError, match="layer must be a str, not 3"):
         model.predict(X, layer=3)
-    with pytest.raises(dsstne.InvalidArgumentError, match="name must be a text, not 3"):
+    with pytest.raises(dsstne.InvalidArgumentError, match="name must be a str, not 3"):
         model.tensor(3)
     with pytest.raises(dsstne.InvalidArgumentError, match="columns must be an integer, not '21'"):
         dsstne.Dataset(X, columns="21")
