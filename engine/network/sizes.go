@@ -9,9 +9,9 @@ import (
 	"dsstne/internal/fault"
 )
 
-// WithSizes returns the network with the sizes that are "auto" filled from the data: columns by name of the layer. The name
-// "*input" stands for the only input layer, "*output" for the only output layer. A layer that shares a weight with another
-// gets its size too. Layers that are not mentioned stay as they are. A size that contradicts the definition is
+// WithSizes returns the network with the sizes that are "auto" filled from the data: columns by name of the layer. The
+// name "*input" stands for the only input layer, "*output" for the only output layer. A layer that shares a weight with
+// another gets its size too. Layers that are not mentioned stay as they are. A size that contradicts the definition is
 // fault.InvalidArgument, a layer that is not there fault.NotFound.
 func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
 	filled := n.clone()

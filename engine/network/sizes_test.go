@@ -58,8 +58,8 @@ func TestWithSizesWantsNamesWhereSeveralLayersAreOfAKind(t *testing.T) {
 	several := `{"name": "bought", "kind": "input"}, {"name": "seen", "kind": "input"}, ` +
 		`{"name": "h", "kind": "hidden", "sources": ["bought", "seen"], "size": 8}, {"name": "output", "kind": "output"}`
 	_, err := parse(t, layers(several)).WithSizes(map[string]int64{"*input": 99})
-	require.EqualError(t, err, `the network has 2 input layers, so it takes a mapping with one matrix or size for each of `+
-		`["bought" "seen"]`)
+	require.EqualError(t, err, `the network has 2 input layers, so it takes a mapping with one matrix or size for each `+
+		`of ["bought" "seen"]`)
 	require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
 }
 
@@ -97,5 +97,6 @@ func TestASharedWeightCarriesTheSizeOfItsOutputToTheInput(t *testing.T) {
 
 func TestWithSizesRefusesDifferentSizesAroundASharedWeight(t *testing.T) {
 	_, err := parse(t, layers(tied)).WithSizes(map[string]int64{"input": 100, "output": 99})
-	require.EqualError(t, err, `the layer "output" shares "hidden1.weight", but "input" has size 100 and "output" has size 99`)
+	require.EqualError(t, err, `the layer "output" shares "hidden1.weight", but "input" has size 100 and "output" `+
+		`has size 99`)
 }
