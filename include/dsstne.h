@@ -190,7 +190,8 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* Makes a model from the definition of a network (JSON, see docs/network.md), with initial weights. Options:
  *   "seed": 0, "threads": n
- *   "sizes": {"layer": n, ...} replaces "auto" in the definition.
+ *   "sizes": {"layer": n, ...} replaces "auto" in the definition. "*input" names the only input layer, "*output" the
+ *   only output layer.
  *   "memory_limit": bytes. Weights that exceed it or the available memory are an error before anything is allocated.
  *   "step": 0, the number of steps that have updated the weights, for weights set by dsstne_model_set_tensor.
  *

@@ -44,8 +44,8 @@ func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
 			strictjson.Suggestion(word, []string{itemweights.Kind}))
 	}
 	if len(sizes) > 0 {
-		return nil, fault.New(fault.InvalidArgument, `sizes is given, but the definition of %q has no size "auto"`,
-			itemweights.Kind)
+		return nil, fault.New(fault.InvalidArgument, `sizes is given, but the definition of %q has no size "auto", `+
+			"and such a model is not trained", itemweights.Kind)
 	}
 	return itemweights.Parse(definition)
 }

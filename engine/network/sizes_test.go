@@ -48,6 +48,21 @@ func TestWithSizesAcceptsWhatTheDefinitionSays(t *testing.T) {
 	require.Equal(t, []int64{100, 8, 100}, sizesOf(n))
 }
 
+func TestWithSizesFindsTheOnlyLayerOfAKind(t *testing.T) {
+	n, err := parse(t, layers(auto)).WithSizes(map[string]int64{"*input": 100, "*output": 50})
+	require.NoError(t, err)
+	require.Equal(t, []int64{100, 8, 50}, sizesOf(n))
+}
+
+func TestWithSizesWantsNamesWhereSeveralLayersAreOfAKind(t *testing.T) {
+	several := `{"name": "bought", "kind": "input"}, {"name": "seen", "kind": "input"}, ` +
+		`{"name": "h", "kind": "hidden", "sources": ["bought", "seen"], "size": 8}, {"name": "output", "kind": "output"}`
+	_, err := parse(t, layers(several)).WithSizes(map[string]int64{"*input": 99})
+	require.EqualError(t, err, `the network has 2 input layers, so it takes a mapping with one matrix or size for each `+
+		`of ["bought" "seen"]`)
+	require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
+}
+
 func TestWithSizesRefusesAContradiction(t *testing.T) {
 	_, err := parse(t, layers(in+hidden+out)).WithSizes(map[string]int64{"input": 99})
 	require.EqualError(t, err, `the layer "input" has size 100 in the network's definition, but 99 in the data; `+

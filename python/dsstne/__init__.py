@@ -10,6 +10,9 @@ Importing this package imports none of its parts and loads no native library: th
 process may fork until then.
 """
 
+# The errors are listed in __all__ only.
+# ruff: noqa: F403, F405
+
 from __future__ import annotations
 
 import importlib
@@ -20,28 +23,9 @@ if TYPE_CHECKING:
     from dsstne import datasets, errors, plots
     from dsstne.api import fit, popularity
     from dsstne.dataset import Dataset
+    from dsstne.devices import keep_devices
     from dsstne.diagnosis import doctor
-    from dsstne.errors import (
-        BusyError,
-        CancelledError,
-        CorruptFileError,
-        DeviceFailedError,
-        DeviceUnavailableError,
-        DsstneError,
-        ForkError,
-        InputOutputError,
-        InternalError,
-        InvalidArgumentError,
-        InvalidDataError,
-        InvalidHandleError,
-        InvalidStateError,
-        LibraryError,
-        MissingFileError,
-        NotFiniteError,
-        NotFoundError,
-        OutOfMemoryError,
-        UnsupportedError,
-    )
+    from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
     from dsstne.trainer import Progress, Trainer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, c_char_p, c_int64, c_void_p
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsstne import _native
 from dsstne.errors import InvalidDataError
@@ -25,15 +25,11 @@ class ArrowSchema(ctypes.Structure):
 
 
 ArrowSchema._fields_ = (
-    ("format", c_char_p),
-    ("name", c_char_p),
-    ("metadata", c_char_p),
-    ("flags", c_int64),
-    ("n_children", c_int64),
+    *((name, c_char_p) for name in ("format", "name", "metadata")),
+    *((name, c_int64) for name in ("flags", "n_children")),
     ("children", POINTER(POINTER(ArrowSchema))),
     ("dictionary", POINTER(ArrowSchema)),
-    ("release", c_void_p),
-    ("private_data", c_void_p),
+    *((name, c_void_p) for name in ("release", "private_data")),
 )
 
 
@@ -42,30 +38,20 @@ class ArrowArray(ctypes.Structure):
 
 
 ArrowArray._fields_ = (
-    ("length", c_int64),
-    ("null_count", c_int64),
-    ("offset", c_int64),
-    ("n_buffers", c_int64),
-    ("n_children", c_int64),
+    *((name, c_int64) for name in ("length", "null_count", "offset", "n_buffers", "n_children")),
     ("buffers", POINTER(c_void_p)),
     ("children", POINTER(POINTER(ArrowArray))),
     ("dictionary", POINTER(ArrowArray)),
-    ("release", c_void_p),
-    ("private_data", c_void_p),
+    *((name, c_void_p) for name in ("release", "private_data")),
 )
 
 
-class Exported:
-    """A schema and an array to be moved from, with everything they point to.
+class Exported(NamedTuple):
+    """A schema and an array to be moved from, with everything they point to."""
 
-    Attributes:
-        schema: Address of the ``ArrowSchema``.
-        array: Address of the ``ArrowArray``.
-        owners: What must stay alive until the receiver has called ``release``.
-    """
-
-    def __init__(self, schema: int, array: int, owners: object) -> None:
-        self.schema, self.array, self.owners = schema, array, owners
+    schema: int  # address of the ``ArrowSchema``
+    array: int  # address of the ``ArrowArray``
+    owners: object  # what must stay alive until the receiver has called ``release``
 
 
 def export_csr(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any] | None) -> Exported:
@@ -109,13 +95,8 @@ def _array(
 
 
 def _schema(text: bytes, name: bytes, children: tuple[ArrowSchema, ...], release: int) -> ArrowSchema:
-    return ArrowSchema(
-        format=text,
-        name=name,
-        n_children=len(children),
-        children=_pointers(ArrowSchema, children),
-        release=release,
-    )
+    below = _pointers(ArrowSchema, children)
+    return ArrowSchema(format=text, name=name, n_children=len(children), children=below, release=release)
 
 
 def _pointers(kind: Any, children: tuple[Any, ...]) -> Any:

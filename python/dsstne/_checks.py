@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsstne.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 def integer(value: Any, name: str, least: int | None = None) -> int:
-    """Returns an integer of any type (NumPy's too, but no truth value), at least so large."""
+    """Returns an integer of any type (NumPy's too, but not a bool) that is at least ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -34,14 +37,14 @@ def positive(value: Any, name: str) -> float:
 
 
 def text(value: Any, name: str) -> str:
-    """Returns a text."""
+    """Returns a str."""
     if not isinstance(value, str):
-        raise InvalidArgumentError(f"{name} must be a text, not {shown(value)}")
+        raise InvalidArgumentError(f"{name} must be a str, not {shown(value)}")
     return value
 
 
 def kind(value: Any, name: str, example: str) -> dict[str, Any]:
-    """Returns what is chosen by a word, or by a mapping with the word and its numbers, as such a mapping."""
+    """Returns a choice as a mapping with ``kind`` and its numbers; a str is the kind alone."""
     if isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, Mapping):
@@ -50,13 +53,21 @@ def kind(value: Any, name: str, example: str) -> dict[str, Any]:
 
 
 def several(value: Any, name: str) -> list[Any]:
-    """Returns the members of a list or of anything else to go through, but for texts and mappings."""
+    """Returns the members of a list or of another iterable that is not a str, bytes or mapping."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise InvalidArgumentError(f"{name} must be a list, not {shown(value)}")
     return list(value)
 
 
+def array(values: Any) -> NDArray[Any]:
+    """Returns values as an array; lists of different lengths become an array of one object."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.asarray(None)
+
+
 def shown(value: Any) -> str:
-    """Writes a value for a message, cut where it is long."""
+    """Writes a value for a message, shortened to 80 characters."""
     whole = repr(value)
     return whole if len(whole) <= 80 else whole[:77] + "..."

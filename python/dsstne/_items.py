@@ -20,13 +20,13 @@ def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]
     encoded = []
     for position, name in enumerate(listed):
         if not integers and not isinstance(name, str):
-            raise InvalidArgumentError(f"items[{position}] is {name!r}; names are all texts or all integers")
+            raise InvalidArgumentError(f"items[{position}] is {name!r}; names must be all str or all int")
         if integers and not -(1 << 63) <= name < 1 << 63:
-            raise InvalidArgumentError(f"items[{position}] is {name}, which 64 bits do not hold; give texts")
+            raise InvalidArgumentError(f"items[{position}] is {name}, which 64 bits do not hold; give str")
         try:
             encoded.append(str(name).encode())
         except UnicodeEncodeError as error:
-            raise InvalidArgumentError(f"items[{position}] is {name!r}, which is no Unicode text: {error}") from None
+            raise InvalidArgumentError(f"items[{position}] is {name!r}, which is not valid Unicode: {error}") from None
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     return np.frombuffer(b"".join(encoded), np.uint8), offsets, "integer" if integers else "text"

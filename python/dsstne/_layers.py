@@ -1,4 +1,4 @@
-"""Which matrix feeds which layer, checked before anything native is called."""
+"""Which matrix feeds which layer."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dsstne.dataset import Dataset, open_dataset
 from dsstne.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from numpy.typing import NDArray
 
 
@@ -22,67 +24,70 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else "known are " + ", ".join(map(repr, known))
 
 
-def assign(X: Any, layers: Mapping[str, int], name: str) -> dict[str, Any]:
-    """Gives each layer its matrix.
-
-    Args:
-        X: One matrix for one layer, or a mapping from layer names to matrices.
-        layers: Name and number of units of each layer that needs one.
-        name: What X is called in errors.
-    """
-    if not layers:
-        raise InvalidArgumentError(f"{name}: the network has no layer to feed with it")
-    if not isinstance(X, Mapping):
-        if len(layers) != 1:
-            names = ", ".join(map(repr, layers))
-            count = len(layers)
-            raise InvalidArgumentError(f"{name}: the network has {count} such layers; give a mapping with {names}")
-        return {next(iter(layers)): X}
-    for key in X:
-        if key not in layers:
-            raise NotFoundError(f"{name}: there is no layer {key!r} to feed; {nearest(str(key), layers)}")
-    missing = [layer for layer in layers if layer not in X]
-    if missing:
-        raise InvalidArgumentError(f"{name}: no matrix for layer {missing[0]!r}")
-    return dict(X)
-
-
-def check_columns(X: Any, units: int, name: str, layer: str) -> None:
-    """Refuses a matrix whose columns are not the layer's units."""
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) == 2 and shape[1] != units:
-        raise InvalidArgumentError(
-            f"{name} has {shape[1]:,} columns and layer {layer!r} of the model has {units:,} units; "
-            "was the matrix built with another item list?"
-        )
-
-
 class Bound:
-    """Datasets by layer; the ones made here are closed with it.
+    """Matrices as Datasets, paired with the layers that they feed; the Datasets made here are closed with it.
 
     Args:
         X: One matrix, or a mapping from layer names to matrices.
-        layers: Name and number of units of each layer.
-        name: What X is called in errors.
-        like: Datasets made before: a matrix that is found there is not opened twice.
+        name: What errors call X.
+        layers: Name and number of units of each layer; None = :meth:`pair` is called later.
+        like: A Bound whose matrices are not opened twice.
     """
 
-    def __init__(self, X: Any, layers: Mapping[str, int], name: str, like: Bound | None = None) -> None:
-        self.datasets: dict[str, Dataset] = {}
+    def __init__(self, X: Any, name: str, layers: Mapping[str, int] | None = None, like: Bound | None = None) -> None:
+        self.name = name
         self._own: list[Dataset] = []
         self._opened: list[tuple[Any, Dataset]] = list(like._opened) if like else []
+        self.datasets: dict[Any, Dataset]
         try:
-            for layer, matrix in assign(X, layers, name).items():
-                check_columns(matrix, layers[layer], name, layer)
-                self.datasets[layer] = self.open(matrix, name)
-                check_columns(self.datasets[layer], layers[layer], name, layer)
-            self.rows = self._common_rows(name)
+            if isinstance(X, Mapping):
+                self.datasets = {layer: self._open(matrix, f"{name}[{layer!r}]") for layer, matrix in X.items()}
+            else:
+                self.datasets = {None: self._open(X, name)}
+            if layers is not None:
+                self.pair(layers)
         except BaseException:
             self.close()
             raise
 
-    def open(self, matrix: Any, name: str) -> Dataset:
-        """Returns the matrix as a Dataset; if it has to be made it is closed together with this object."""
+    def sizes(self, only: str) -> dict[str, int]:
+        """Returns the columns by layer; a matrix that is not named goes to the ``only`` layer of its kind."""
+        return {only if layer is None else layer: dataset.shape[1] for layer, dataset in self.datasets.items()}
+
+    def pair(self, layers: Mapping[str, int]) -> None:
+        """Gives each layer its dataset and checks the numbers of columns and rows."""
+        name = self.name
+        if None in self.datasets:
+            if len(layers) != 1:
+                names = ", ".join(map(repr, layers))
+                raise InvalidArgumentError(
+                    f"{name}: the network has {len(layers)} such layers; give a mapping with {names}"
+                )
+            self.datasets = {next(iter(layers)): self.datasets[None]}
+        for layer, dataset in self.datasets.items():
+            if layer not in layers:
+                raise NotFoundError(f"{name}: there is no layer {layer!r} to feed; {nearest(str(layer), layers)}")
+            check_columns(dataset, layers[layer], name, layer)
+        for layer in layers:
+            if layer not in self.datasets:
+                raise InvalidArgumentError(f"{name}: no matrix for layer {layer!r}")
+        if len({dataset.shape[0] for dataset in self.datasets.values()}) > 1:
+            listed = ", ".join(f"{dataset.shape[0]:,} for {layer!r}" for layer, dataset in self.datasets.items())
+            raise InvalidArgumentError(f"{name}: all matrices must have the same rows; they have {listed}")
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, which all datasets have."""
+        return next(iter(self.datasets.values())).shape[0]
+
+    def open(self, matrix: Any, name: str, units: int, layer: str) -> Dataset:
+        """Opens a matrix about the same rows, [rows, units of the layer]; it is closed together with this object."""
+        dataset = self._open(matrix, name)
+        check_columns(dataset, units, name, layer)
+        check_rows(name, dataset.shape[0], self.name, self.rows)
+        return dataset
+
+    def _open(self, matrix: Any, name: str) -> Dataset:
         for known, dataset in self._opened:
             if known is matrix:
                 return dataset
@@ -92,18 +97,29 @@ class Bound:
             self._own.append(dataset)
         return dataset
 
-    def _common_rows(self, name: str) -> int:
-        rows = {layer: dataset.shape[0] for layer, dataset in self.datasets.items()}
-        if len(set(rows.values())) > 1:
-            listed = ", ".join(f"{count:,} for {layer!r}" for layer, count in rows.items())
-            raise InvalidArgumentError(f"{name}: all matrices must have the same rows; they have {listed}")
-        return next(iter(rows.values()))
-
     def close(self) -> None:
         """Closes the datasets that were made here."""
         while self._own:  # one that refuses stays in the list, for the next try
             self._own[-1].close()
             self._own.pop()
+
+
+def bind(stack: ExitStack, X: Any, targets: Any) -> tuple[Bound, Bound]:
+    """Opens the matrices of inputs and outputs until the stack ends; targets that are None are X."""
+    inputs = Bound(X, "X")
+    stack.callback(inputs.close)
+    outputs = Bound(X, "X", like=inputs) if targets is None else Bound(targets, "targets", like=inputs)
+    stack.callback(outputs.close)
+    return inputs, outputs
+
+
+def check_columns(dataset: Dataset, units: int, name: str, layer: str) -> None:
+    """Refuses a matrix whose columns are not the layer's units."""
+    if dataset.shape[1] != units:
+        raise InvalidArgumentError(
+            f"{name} has {dataset.shape[1]:,} columns and layer {layer!r} of the model has {units:,} units; "
+            "was the matrix built with another item list?"
+        )
 
 
 def check_rows(name: str, count: int, other: str, other_count: int) -> None:

@@ -17,16 +17,9 @@ import sys
 import threading
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dsstne.errors import (
-    BusyError,
-    DsstneError,
-    ForkError,
-    InvalidHandleError,
-    LibraryError,
-    from_status,
-)
+from dsstne.errors import BusyError, DsstneError, ForkError, InvalidHandleError, LibraryError, from_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,19 +40,10 @@ class DatasetInfoStruct(ctypes.Structure):
     """``dsstne_dataset_info``."""
 
     _fields_ = (
-        ("struct_size", c_uint32),
-        ("index_bits", c_uint32),
-        ("offset_bits", c_uint32),
-        ("value_bits", c_uint32),
-        ("rows", c_int64),
-        ("columns", c_int64),
-        ("non_zeros", c_int64),
-        ("bytes", c_int64),
-        ("minimum", c_double),
-        ("maximum", c_double),
-        ("offsets", c_void_p),
-        ("indices", c_void_p),
-        ("values", c_void_p),
+        *((name, c_uint32) for name in ("struct_size", "index_bits", "offset_bits", "value_bits")),
+        *((name, c_int64) for name in ("rows", "columns", "non_zeros", "bytes")),
+        *((name, c_double) for name in ("minimum", "maximum")),
+        *((name, c_void_p) for name in ("offsets", "indices", "values")),
     )
 
 
@@ -67,17 +51,9 @@ class ProgressStruct(ctypes.Structure):
     """``dsstne_progress``."""
 
     _fields_ = (
-        ("struct_size", c_uint32),
-        ("running", c_uint32),
-        ("step", c_uint64),
-        ("steps_per_epoch", c_uint64),
-        ("epoch", c_uint64),
-        ("examples", c_uint64),
-        ("loss", c_double),
-        ("epoch_loss", c_double),
-        ("learning_rate", c_double),
-        ("examples_per_second", c_double),
-        ("seconds", c_double),
+        *((name, c_uint32) for name in ("struct_size", "running")),
+        *((name, c_uint64) for name in ("step", "steps_per_epoch", "epoch", "examples")),
+        *((name, c_double) for name in ("loss", "epoch_loss", "learning_rate", "examples_per_second", "seconds")),
     )
 
 
@@ -87,7 +63,7 @@ _STATUS, _VERSION, _NOTHING = c_int32, c_uint32, None
 _HANDLE, _OUT_HANDLE, _ERROR = c_uint64, POINTER(c_uint64), POINTER(ErrorStruct)
 _TEXT, _BUFFER, _LENGTH, _ARRAY = c_char_p, c_void_p, POINTER(c_size_t), c_void_p
 _PROGRESS, _INFO, _STRUCT = POINTER(ProgressStruct), POINTER(DatasetInfoStruct), c_void_p
-_ITEMS = (_ARRAY, c_int64)
+_LIST = (_ARRAY, c_int64)
 
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi_version": (_VERSION, ()),
@@ -118,56 +94,40 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "predictor_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "predictor_plan": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "predictor_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
-    "predictor_predict": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_int64, _ARRAY, c_int64, _ERROR)),
-    "predictor_recommend": (
-        _STATUS,
-        (_HANDLE, _ARRAY, c_int64, _HANDLE, *_ITEMS, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
-    ),
-    "predictor_neighbors": (
-        _STATUS,
-        (_HANDLE, _TEXT, _ARRAY, c_int64, *_ITEMS, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
-    ),
-    "predictor_evaluate": (
-        _STATUS,
-        (_HANDLE, _HANDLE, _HANDLE, _ARRAY, c_int64, *_ITEMS, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR),
-    ),
+    "predictor_predict": (_STATUS, (_HANDLE, _TEXT, *_LIST, _ARRAY, c_int64, _ERROR)),
+    "predictor_recommend": (_STATUS, (_HANDLE, *_LIST, _HANDLE, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
+    "predictor_neighbors": (_STATUS, (_HANDLE, _TEXT, *_LIST, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
+    "predictor_evaluate": (_STATUS, (*(_HANDLE,) * 3, *_LIST, *_LIST, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR)),
     "predictor_close": (_STATUS, (_HANDLE, _ERROR)),
 }
 
 
 class _Library:
-    """The loaded library: one attribute per function, declared."""
+    """The loaded library: its functions by name, declared."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.pid = os.getpid()
+        self.path, self.pid = path, os.getpid()
         library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LOCAL", 0) | getattr(os, "RTLD_NOW", 2))
-        self._check_version(library, path)
+        _check_version(library, path)
         self.functions: dict[str, Any] = {}
         for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(library, "dsstne_" + name)
+            function = self.functions[name] = getattr(library, "dsstne_" + name)
             function.restype, function.argtypes = result, arguments
-            self.functions[name] = function
-        array, schema = self.functions["release_array"], self.functions["release_schema"]
-        self._name_folders()
-        self.release_callbacks = (ctypes.cast(array, c_void_p).value or 0, ctypes.cast(schema, c_void_p).value or 0)
-
-    def _name_folders(self) -> None:
-        """Tells where NVIDIA's packages have put libraries that several GPUs need, such as NCCL."""
+        # NVIDIA's packages put libraries that several GPUs need, such as NCCL, into these folders.
         folders = [str(folder) for entry in sys.path if (folder := Path(entry) / "nvidia").is_dir()]
-        error = _new_error()
+        error = _sized(ErrorStruct)
         _check(self.functions["configure"](json.dumps({"libraries": folders}).encode(), byref(error)), error)
 
-    @staticmethod
-    def _check_version(library: ctypes.CDLL, path: Path) -> None:
-        number = library.dsstne_abi_version
-        number.restype, number.argtypes = c_uint32, ()
-        major, minor = divmod(int(number()), 1 << 16)
-        if major != ABI_MAJOR or minor < ABI_MINOR:
-            raise LibraryError(
-                f"{path} speaks version {major}.{minor} of the C interface, and this package ({Path(__file__).parent}) "
-                f"needs {ABI_MAJOR}.{ABI_MINOR}: they come from different releases; reinstall dsstne"
-            )
+
+def _check_version(library: ctypes.CDLL, path: Path) -> None:
+    number = library.dsstne_abi_version
+    number.restype, number.argtypes = c_uint32, ()
+    major, minor = divmod(int(number()), 1 << 16)
+    if major != ABI_MAJOR or minor < ABI_MINOR:
+        raise LibraryError(
+            f"{path} speaks version {major}.{minor} of the C interface, and this package ({Path(__file__).parent}) "
+            f"needs {ABI_MAJOR}.{ABI_MINOR}: they come from different releases; reinstall dsstne"
+        )
 
 
 _library: _Library | None = None
@@ -247,60 +207,40 @@ def _check(status: int, error: ErrorStruct) -> None:
         raise from_status(status, error.message.decode("utf-8", "replace"))
 
 
-def _new_error() -> ErrorStruct:
-    return ErrorStruct(struct_size=ctypes.sizeof(ErrorStruct))
-
-
 def call(name: str, *arguments: Any) -> None:
     """Calls ``dsstne_<name>`` with the arguments and an error struct, and raises what it reports.
 
     An array among the arguments is passed as the address of its first element.
     """
     function = library().functions[name]
-    error = _new_error()
+    error = _sized(ErrorStruct)
     plain = [argument.ctypes.data if hasattr(argument, "ctypes") else argument for argument in arguments]
     _check(function(*plain, byref(error)), error)
 
 
-class TextBuffer:
-    """Memory for a text that C writes, as the two arguments (buffer, length) of the header's convention."""
-
-    def __init__(self, capacity: int = 1 << 14) -> None:
-        self._buffer, self._length = ctypes.create_string_buffer(capacity), c_size_t(capacity)
-
-    @property
-    def arguments(self) -> tuple[Any, Any]:
-        """The two arguments."""
-        return self._buffer, byref(self._length)
-
-    @property
-    def needed(self) -> int:
-        """Bytes that the text needs, after the call."""
-        return int(self._length.value)
-
-    @property
-    def text(self) -> str | None:
-        """The text, or None if it did not fit."""
-        return self._buffer.value.decode("utf-8") if self.needed <= len(self._buffer) else None
+def text_buffer(capacity: int = 1 << 14) -> tuple[Any, Any]:
+    """Makes memory for a text that C writes, as the two arguments (buffer, length) of the header's convention."""
+    return ctypes.create_string_buffer(capacity), ctypes.pointer(c_size_t(capacity))
 
 
-def call_text(name: str, *arguments: Any) -> str:
-    """Calls a function that writes text into (buffer, length), again if the text did not fit."""
-    capacity = 1 << 14
+def call_json(name: str, *arguments: Any) -> dict[str, Any]:
+    """Calls a function that writes JSON into (buffer, length), again if it did not fit, and returns what it means."""
+    buffer, length = text_buffer()
     while True:
-        buffer = TextBuffer(capacity)
-        call(name, *arguments, *buffer.arguments)
-        if (text := buffer.text) is not None:
-            return text
-        capacity = buffer.needed
+        call(name, *arguments, buffer, length)
+        if length.contents.value <= len(buffer):
+            return read_json(buffer)
+        buffer, length = text_buffer(length.contents.value)
+
+
+def read_json(buffer: Any) -> dict[str, Any]:
+    """Returns what the JSON in a :func:`text_buffer` means."""
+    answer: dict[str, Any] = json.loads(buffer.value)
+    return answer
 
 
 def call_interruptibly(
-    handle: Handle,
-    name: str,
-    *arguments: Any,
-    poll: Callable[[], None] | None = None,
-    interval: float = 0.05,
+    handle: Handle, name: str, *arguments: Any, brief: bool = False, poll: Callable[[], None] | None = None
 ) -> None:
     """Calls a long function on a thread of its own, so that Ctrl-C is seen while it runs.
 
@@ -312,9 +252,12 @@ def call_interruptibly(
         handle: The trainer or predictor that the call runs on, its first argument.
         name: The function.
         arguments: Its other arguments without the error; arrays among them live until the call has ended.
-        poll: Called in this thread every ``interval`` seconds while the call runs.
-        interval: Seconds between polls.
+        brief: The call is over before anyone gets impatient, and is not worth a thread.
+        poll: Called in this thread 20 times a second while the call runs on another.
     """
+    if brief:
+        call(name, handle.value, *arguments)
+        return
     failures: list[BaseException] = []
     done = threading.Event()
     value = handle.value
@@ -342,7 +285,7 @@ def call_interruptibly(
             while not done.is_set():
                 if stop is not None:
                     call("cancel", value)  # again each time: the first may have come before the call had begun
-                if not done.wait(interval) and poll is not None and stop is None:
+                if not done.wait(0.05) and poll is not None and stop is None:
                     poll()
             break
         except BaseException as error:
@@ -355,23 +298,44 @@ def call_interruptibly(
 
 # ---- handles ----
 
+_T = TypeVar("_T", bound="Closing")
 _abandoned: list[tuple[str, int, object]] = []
+
+
+class Closing:
+    """What has a native object, and is closed at the end of a ``with`` block."""
+
+    _handle: Handle
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has succeeded."""
+        return self._handle.closed
+
+    def close(self) -> None:
+        """Closes the native object; closing twice does nothing."""
+        self._handle.close()
+
+    def __enter__(self: _T) -> _T:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Handle:
     """A native object, closed once; its owners (what it borrows) are kept alive until closing has succeeded.
 
     Args:
-        kind: ``"dataset"``, ``"model"``, ``"trainer"`` or ``"predictor"``.
-        opener: Name of the function that opens it.
+        opener: Name of the function that opens it; it begins with the kind of the object.
         arguments: Its arguments before the out-parameter.
         owners: Whatever must outlive the native object.
     """
 
     __slots__ = ("__weakref__", "_kind", "_owners", "_value")
 
-    def __init__(self, kind: str, opener: str, *arguments: Any, owners: object = None) -> None:
-        self._kind, self._owners = kind, owners
+    def __init__(self, opener: str, *arguments: Any, owners: object = None) -> None:
+        self._kind, self._owners = opener.partition("_")[0], owners
         self._value = c_uint64(0)  # C writes here, so that Ctrl-C during the call does not lose the number
         close_abandoned()
         call(opener, *arguments, byref(self._value))
@@ -440,42 +404,38 @@ def close_abandoned() -> None:
 
 def dataset_info(handle: Handle) -> dict[str, Any]:
     """Returns the fields of ``dsstne_dataset_info``; addresses are integers or None."""
-    info = DatasetInfoStruct(struct_size=ctypes.sizeof(DatasetInfoStruct))
+    info = _sized(DatasetInfoStruct)
     call("dataset_get_info", handle.value, byref(info))
-    return {name: getattr(info, name) for name, _ in DatasetInfoStruct._fields_[1:]}
-
-
-_PROGRESS_FIELDS = tuple(name for name, _ in ProgressStruct._fields_[1:])
+    return _values(info)
 
 
 def trainer_progress(handle: Handle) -> dict[str, Any]:
     """Returns the fields of ``dsstne_progress``."""
-    progress = ProgressStruct(struct_size=ctypes.sizeof(ProgressStruct))
+    progress = _sized(ProgressStruct)
     call("trainer_progress", handle.value, byref(progress))
-    return {name: getattr(progress, name) for name in _PROGRESS_FIELDS}
+    return _values(progress)
 
 
 def trainer_run(
     handle: Handle, steps: int, seconds: float, *, brief: bool, poll: Callable[[], None] | None
 ) -> dict[str, Any]:
-    """Trains for so many steps or seconds (0: no such limit) and returns what :func:`trainer_progress` does.
-
-    A brief run, which is over before anyone gets impatient, is not worth a thread of its own.
-    """
-    progress = ProgressStruct(struct_size=ctypes.sizeof(ProgressStruct))
-    if brief:
-        call("trainer_run", handle.value, steps, seconds, byref(progress))
-    else:
-        call_interruptibly(handle, "trainer_run", steps, seconds, byref(progress), poll=poll)
-    return {name: getattr(progress, name) for name in _PROGRESS_FIELDS}
+    """Trains for a number of steps or seconds (0: no such limit) and returns what :func:`trainer_progress` does."""
+    progress = _sized(ProgressStruct)
+    call_interruptibly(handle, "trainer_run", steps, seconds, byref(progress), brief=brief, poll=poll)
+    return _values(progress)
 
 
-def describe_library() -> dict[str, Any]:
-    """Returns what ``dsstne_describe`` says."""
-    description: dict[str, Any] = json.loads(call_text("describe"))
-    return description
+def _sized(kind: type[Any]) -> Any:
+    """Makes a struct that tells its size, which C looks at."""
+    return kind(struct_size=ctypes.sizeof(kind))
+
+
+def _values(struct: ctypes.Structure) -> dict[str, Any]:
+    """Returns the fields of a struct but for its size."""
+    return {name: getattr(struct, name) for name, *_ in struct._fields_[1:]}
 
 
 def release_callbacks() -> tuple[int, int]:
     """Returns the addresses of ``dsstne_release_array`` and ``dsstne_release_schema``."""
-    return library().release_callbacks
+    array, schema = (library().functions[name] for name in ("release_array", "release_schema"))
+    return ctypes.cast(array, c_void_p).value or 0, ctypes.cast(schema, c_void_p).value or 0

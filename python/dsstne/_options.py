@@ -6,16 +6,17 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from dsstne.errors import InvalidArgumentError
+from dsstne.errors import InvalidArgumentError, MissingFileError
 
 
 def to_json(options: Mapping[str, Any]) -> bytes:
     """Writes options as JSON, NumPy numbers included; entries that are None are left out.
 
     Raises:
-        InvalidArgumentError: A value is not finite, or is of a type that JSON has not.
+        InvalidArgumentError: A value is not finite, or is of a type that JSON cannot hold.
     """
     return json.dumps(_plain(options, ""), allow_nan=False).encode()
 
@@ -35,11 +36,11 @@ def _plain(value: Any, where: str) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     kind = type(value).__name__
-    raise InvalidArgumentError(f"{where}: {value!r} is a {kind}; expected a number, a text or a truth value")
+    raise InvalidArgumentError(f"{where}: {value!r} is a {kind}; expected a number, a str or a bool")
 
 
 def text_argument(text: str, what: str) -> bytes:
-    """Encodes a text for C.
+    """Encodes a str for C.
 
     Raises:
         InvalidArgumentError: It holds a NUL character, where C would cut it.
@@ -47,3 +48,15 @@ def text_argument(text: str, what: str) -> bytes:
     if "\0" in text:
         raise InvalidArgumentError(f"{what} {text!r} holds a NUL character")
     return text.encode("utf-8", "surrogateescape")
+
+
+def path_argument(path: str | os.PathLike[str], must_exist: bool = False) -> bytes:
+    """Encodes the path of a file for C.
+
+    Raises:
+        MissingFileError: It must exist and does not.
+    """
+    name = text_argument(os.fspath(path), "path")
+    if must_exist and not Path(path).exists():
+        raise MissingFileError(f"{os.fspath(path)}: no such file")
+    return name

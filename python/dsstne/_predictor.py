@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dsstne import _checks, _native, _options
-from dsstne._layers import Bound, check_columns, check_rows, nearest, numbers
+from dsstne._layers import Bound, check_columns, nearest, numbers
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, NotFoundError
 
@@ -26,37 +25,40 @@ WEIGHTS_ONLY: Any = object()  # stands for X where no row of a matrix is read
 _SHORT = 1 << 28
 
 
-class Predictor:
-    """Computes from a model and, but for neighbours, the rows of one matrix per input layer.
+class Choice(NamedTuple):
+    """The items that may be ranked."""
+
+    items: NDArray[np.int32] | None
+    count: int
+    mode: str | None  # the option ``items``: "deny" for items that are never ranked
+
+
+ALL = Choice(None, 0, None)
+
+
+class Predictor(_native.Closing):
+    """Computes from a model and, except for neighbours, the rows of one matrix per input layer.
 
     Args:
         model: The model.
         X: Matrix [n, inputs], Dataset, or mapping from input layers to them; ``WEIGHTS_ONLY`` = none.
-        rows: Which rows, in any order; None = all.
         options: ``batch_size``, ``devices``, ``threads``, ``memory_limit``; None values are left to the engine.
-        name: What X is called in errors.
+        rows: Which rows, in any order; None = all.
         layer: Output layer to rank; None = the only one.
+        name: What errors call X.
     """
 
     def __init__(
-        self,
-        model: Model,
-        X: Any,
-        *,
-        rows: Any = None,
-        options: Mapping[str, Any],
-        name: str = "X",
-        layer: str | None = None,
+        self, model: Model, X: Any, options: Mapping[str, Any], *, rows: Any = None, layer: Any = None, name: str = "X"
     ) -> None:
-        self._model = model
-        self._layer = layer
-        self._name = name
+        self._model, self._layer = model, layer
+        self._ranked, self._units = layer or model.output, ranked_units(model, layer)
         self._inputs: Bound | None = None
         self.rows: NDArray[np.int64] | None = None
         self.count = 0
         with ExitStack() as undo:
             if X is not WEIGHTS_ONLY:
-                self._inputs = Bound(X, model.inputs, name)
+                self._inputs = Bound(X, name, model.inputs)
                 undo.callback(self._inputs.close)
                 self.count = self._inputs.rows
             if rows is not None:
@@ -65,131 +67,88 @@ class Predictor:
             options = {**options, "devices": chosen(options.get("devices"))}
             if options.get("batch_size") is not None:  # no more workspace than these rows need
                 size = _checks.integer(options["batch_size"], "batch_size", 1)
-                options = {**options, "batch_size": min(size, self.count or size)}
+                options["batch_size"] = min(size, self.count or size)
             owners = (model._handle, self._inputs)
-            self._handle = _native.Handle(
-                "predictor", "predictor_open", model._handle.value, _options.to_json(options), owners=owners
-            )
+            arguments = (model._handle.value, _options.to_json(options))
+            self._handle = _native.Handle("predictor_open", *arguments, owners=owners)
             undo.callback(self._handle.close)
-            for layer, dataset in self._inputs.datasets.items() if self._inputs else ():
-                _native.call("predictor_bind", self._handle.value, layer.encode(), dataset._handle.value)
-            undo.pop_all()
+            for fed, dataset in self._inputs.datasets.items() if self._inputs else ():
+                _native.call("predictor_bind", self._handle.value, fed.encode(), dataset._handle.value)
+            self._close = undo.pop_all().close
 
-    def __enter__(self) -> Predictor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._handle.close()
-        if self._inputs is not None:
-            self._inputs.close()
+    def close(self) -> None:
+        """Closes the native object and the datasets that were made for it."""
+        self._close()
 
     def plan(self, k: int) -> dict[str, Any]:
         """Returns the plan of recommending k items."""
         options = _options.to_json({"k": k, "layer": self._layer})
-        plan: dict[str, Any] = json.loads(_native.call_text("predictor_plan", self._handle.value, options))
-        return plan
+        return _native.call_json("predictor_plan", self._handle.value, options)
 
     def predict(self, layer: str | None, units: int, out: NDArray[np.float32]) -> None:
         """Writes the values of a layer into out, [count, units]."""
         name = None if layer is None else _options.text_argument(layer, "layer")
-        self._run("predict", name, *self._row_arguments(), out, units)
+        self._run("predict", name, self.rows, self.count, out, units)
 
     def recommend(
-        self, k: int, exclude: Any, items: NDArray[np.int32] | None, deny: bool
+        self, k: int, exclude: Any, choice: Choice = ALL
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the k best items of each row and their scores."""
-        excluded = self._excluded(exclude)
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
-        options = None
-        if deny or self._layer is not None:
-            options = _options.to_json({"items": "deny" if deny else None, "layer": self._layer})
-        arguments = (excluded, *_item_arguments(items), k, options, ids, scores)
-        self._run("recommend", *self._row_arguments(), *arguments)
+        options = _options.to_json({"items": choice.mode, "layer": self._layer})
+        arguments = (self._excluded(exclude), choice.items, choice.count, k, options, ids, scores)
+        self._run("recommend", self.rows, self.count, *arguments)
         return ids, scores
 
     def neighbors(
-        self,
-        tensor: str | None,
-        queries: NDArray[np.int32],
-        k: int,
-        items: NDArray[np.int32] | None,
-        options: Mapping[str, Any],
+        self, tensor: str | None, queries: NDArray[np.int32], k: int, options: Mapping[str, Any], choice: Choice = ALL
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the k nearest rows of a weight for each query and their similarities."""
         name = None if tensor is None else _options.text_argument(tensor, "tensor")
         self.count = len(queries)
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
-        arguments = (*_item_arguments(items), k, _options.to_json(options), ids, scores)
-        self._run("neighbors", name, queries, len(queries), *arguments)
+        text = _options.to_json({**options, "items": choice.mode})
+        self._run("neighbors", name, queries, self.count, choice.items, choice.count, k, text, ids, scores)
         return ids, scores
 
     def evaluate(
-        self,
-        targets: Any,
-        exclude: Any,
-        metrics: Sequence[str],
-        items: NDArray[np.int32] | None,
-        deny: bool,
-        per_row: NDArray[np.float64] | None,
+        self, targets: Any, exclude: Any, metrics: Sequence[str], per_row: Any = None, choice: Choice = ALL
     ) -> dict[str, Any]:
-        """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, [count, metrics]."""
+        """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, float64 [count, metrics]."""
         assert self._inputs is not None
-        units = ranked_units(self._model, self._layer)
-        check_columns(targets, units, "X_held_out", self._ranked)
-        held_out = self._inputs.open(targets, "X_held_out")
-        check_columns(held_out, units, "X_held_out", self._ranked)
-        check_rows("X_held_out", held_out.shape[0], self._name, self._inputs.rows)
-        options = _options.to_json({"metrics": list(metrics), "items": "deny" if deny else None, "layer": self._layer})
-        buffer = _native.TextBuffer(4096 + 256 * len(metrics))
-        first = (held_out._handle.value, self._excluded(exclude), *self._row_arguments(), *_item_arguments(items))
-        self._run("evaluate", *first, options, *buffer.arguments, per_row)
-        result: dict[str, Any] = json.loads(buffer.text or "{}")
-        return result
-
-    @property
-    def _ranked(self) -> str:
-        return self._layer or self._model.output
+        held_out = self._inputs.open(targets, "X_held_out", self._units, self._ranked)
+        data = (held_out._handle.value, self._excluded(exclude), self.rows, self.count)
+        options = _options.to_json({"metrics": list(metrics), "items": choice.mode, "layer": self._layer})
+        buffer, length = _native.text_buffer(4096 + 256 * len(metrics))
+        self._run("evaluate", *data, choice.items, choice.count, options, buffer, length, per_row)
+        return _native.read_json(buffer)
 
     def _excluded(self, exclude: Any) -> int:
-        """Returns the handle of what is left out row by row.
+        """Returns the handle of what is left out row by row; 0 = nothing.
 
-        "input" is what the input layer reads, and "auto" the same if outputs are known to be inputs' items.
+        "input" is what the input layer reads, and "auto" the same if the outputs are known to be the inputs' items.
         """
         assert self._inputs is not None
-        units = ranked_units(self._model, self._layer)
         if isinstance(exclude, str) and exclude == "auto":
             exclude = "input" if self._model.same_items and self._ranked == self._model.output else None
         if exclude is None:
             return 0
         if isinstance(exclude, (bool, np.bool_)):
             raise InvalidArgumentError(
-                f"exclude is {exclude}, but has to be a matrix of what counts as seen; "
+                f"exclude is {exclude}, but must be a matrix of what counts as seen; "
                 "use exclude_seen=True or False in recommend(), exclude='input' or None in evaluate()"
             )
         if isinstance(exclude, str):
             if exclude != "input":
                 raise InvalidArgumentError(f"exclude: {exclude!r} is not known; give 'auto', 'input', a matrix or None")
             seen = next(iter(self._inputs.datasets.values()))
-            check_columns(seen, units, "exclude: the input", self._ranked)
+            check_columns(seen, self._units, "exclude: the input", self._ranked)
             return seen._handle.value
-        check_columns(exclude, units, "exclude", self._ranked)
-        dataset = self._inputs.open(exclude, "exclude")
-        check_columns(dataset, units, "exclude", self._ranked)
-        check_rows("exclude", dataset.shape[0], self._name, self._inputs.rows)
-        return dataset._handle.value
-
-    def _row_arguments(self) -> tuple[NDArray[np.int64] | None, int]:
-        return self.rows, self.count
+        return self._inputs.open(exclude, "exclude", self._units, self._ranked)._handle.value
 
     def _run(self, name: str, *arguments: Any) -> None:
-        if self.count * self._model.parameters < _SHORT:
-            _native.call("predictor_" + name, self._handle.value, *arguments)
-        else:
-            _native.call_interruptibly(self._handle, "predictor_" + name, *arguments)
-
-
-def _item_arguments(items: NDArray[np.int32] | None) -> tuple[NDArray[np.int32] | None, int]:
-    return items, 0 if items is None else len(items)
+        brief = self.count * self._model.parameters < _SHORT
+        _native.call_interruptibly(self._handle, "predictor_" + name, *arguments, brief=brief)
 
 
 def ranked_units(model: Model, layer: str | None) -> int:
@@ -206,15 +165,15 @@ def ranked_units(model: Model, layer: str | None) -> int:
     return outputs[layer]
 
 
-def chosen_items(items: Any, filter_items: Any, units: int) -> tuple[NDArray[np.int32] | None, bool]:
-    """Returns the list of items and whether it is a deny-list."""
+def chosen_items(items: Any, filter_items: Any, units: int) -> Choice:
+    """Reads the parameters ``items`` and ``filter_items``."""
     if items is not None and filter_items is not None:
         raise InvalidArgumentError("give items= (rank only these) or filter_items= (never these), not both")
-    if items is not None:
-        return numbers(items, units, "items", np.int32), False
-    if filter_items is not None:
-        return numbers(filter_items, units, "filter_items", np.int32), True
-    return None, False
+    name, given = ("items", items) if filter_items is None else ("filter_items", filter_items)
+    if given is None:
+        return ALL
+    ids = numbers(given, units, name, np.int32)
+    return Choice(ids, len(ids), None if filter_items is None else "deny")
 
 
 def check_k(k: Any, units: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 _OFFSETS, _INDICES, _VALUES = ".offsets", ".indices", ".values"
 
 
-class Weights:
+class Weights(_native.Closing):
     """A definition and its numbers; :class:`dsstne.Model` adds what can be asked of it, and files."""
 
     def _adopt(self, handle: _native.Handle) -> None:
@@ -47,8 +46,7 @@ class Weights:
         self._same_items: bool | None = None
 
     def _describe(self) -> dict[str, Any]:
-        description: dict[str, Any] = json.loads(_native.call_text("model_describe", self._handle.value))
-        return description
+        return _native.call_json("model_describe", self._handle.value)
 
     # ---- what it is ----
 
@@ -111,7 +109,7 @@ class Weights:
         self._same_items = bool(same)
 
     def _learn_same_items(self, same: bool) -> None:
-        """Takes what a training run tells, if nothing is known yet."""
+        """Takes what a training run knows, if nothing is known yet."""
         if self._same_items is None:
             self._same_items = same
 
@@ -178,10 +176,7 @@ class Weights:
             self._set_sparse(name, values)
             return
         dtype, shape = self._tensor_entry(name)
-        try:
-            given = np.asarray(values)
-        except ValueError:  # lists of different lengths
-            given = np.asarray(None)
+        given = _checks.array(values)
         if given.dtype.kind not in "buif":
             raise InvalidArgumentError(f"{name}: expected numbers, not {_checks.shown(values)}")
         array = given.astype(dtype, order="C", copy=False)
@@ -239,7 +234,7 @@ class Weights:
         """Translates ids that :meth:`Model.recommend` gave into names, of the same shape; None stands for -1.
 
         Raises:
-            InvalidArgumentError: The model's items have no names, or an id is no id.
+            InvalidArgumentError: The model's items have no names, or an id is not valid.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse

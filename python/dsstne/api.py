@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsstne import _checks
-from dsstne._layers import Bound, assign, check_columns, check_rows
-from dsstne.dataset import Dataset, open_dataset
+from dsstne._layers import Bound, bind
+from dsstne.dataset import open_dataset
 from dsstne.errors import InvalidArgumentError
 from dsstne.evaluation import evaluate
-from dsstne.model import Model, read_network
+from dsstne.model import Model
 from dsstne.progress import Bar
-from dsstne.trainer import Progress, Trainer
+from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
     import os
@@ -70,13 +70,13 @@ def fit(
     reconstructed from a random half of its entries (Liang et al., "Variational Autoencoders for Collaborative
     Filtering", 2018).
 
-    What is not a parameter here: initializers are part of a network definition, and :class:`dsstne.Trainer` can visit
-    the rows in their order (``shuffle=False``) and goes by single steps.
+    Initializers are part of a network definition. :class:`dsstne.Trainer` goes by single steps, and visits the rows in
+    their order with ``shuffle=False``.
 
     Args:
-        X: Interaction matrix [rows, items]; see :class:`dsstne.Dataset` for what is taken without a copy. For a network
-            with several input layers a mapping from their names to matrices.
-        targets: What the outputs should be, [rows, outputs], where that is not X; a mapping for several output layers.
+        X: Interaction matrix [rows, items]; :class:`dsstne.Dataset` lists what is taken without a copy. For a network
+            with several input layers, a mapping from their names to matrices.
+        targets: What the outputs should be, [rows, outputs], if not X; for several output layers a mapping.
             The model remembers whether it was given (:attr:`dsstne.Model.same_items`): only without it do the items
             stored in a row of X count as seen, and are left out of lists and metrics by default.
         network: A network definition (mapping, JSON text or file) instead of the parameters from ``hidden`` to
@@ -92,10 +92,12 @@ def fit(
         denoising: Probability that an entry of the input is dropped in a training step; the others are multiplied by
             1 / (1 - denoising).
         dropout: The same for hidden units.
-        optimizer: See :class:`dsstne.Trainer`.
-        learning_rate: Size of a step.
-        schedule: See :class:`dsstne.Trainer`.
-        weight_decay: See :class:`dsstne.Trainer`.
+        optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"`` or ``"adamw"``; or a mapping
+            with ``kind`` and its numbers, such as ``{"kind": "adam", "beta2": 0.99}``.
+        learning_rate: Size of a step; here or in the mapping, not in both.
+        weight_decay: Likewise; added to the gradient as this times the weight (``"adamw"``: applied apart). Biases are
+            exempt.
+        schedule: How the learning rate changes, such as ``{"kind": "cosine", "steps": 1000}``; None = not at all.
         batch_size: Examples per step.
         epochs: Passes over the rows.
         validation: Computes ``recall@20`` and ``ndcg@20`` after each epoch: a matrix of held-out items of the same rows
@@ -103,7 +105,7 @@ def fit(
         seed: Seed of everything random; the same seed gives the same bits, whatever the number of threads.
         devices: ``"auto"``: all CUDA devices that can be used, after a trial, or the CPU where there is none; in a
             worker of Dask, Ray or torchrun ``"first"``, the first of them (torchrun: that of the local rank). Also
-            ``"all"``, ``"cpu"``, ``"cuda:0"``, ``["cuda:0", "cuda:1"]``. A named device that cannot be had is an
+            ``"all"``, ``"cpu"``, ``"cuda:0"``, ``["cuda:0", "cuda:1"]``. A named device that is not available is an
             error. ``"cpu:4"`` makes four virtual devices of the CPU. See docs/training.md.
         parallel: How several devices train: ``"model"`` shares the items out among them, ``"data"`` the rows of each
             batch, ``"auto"`` does what exchanges fewer numbers.
@@ -124,7 +126,7 @@ def fit(
         metrics. If time ran out inside an epoch, the last record's ``epoch`` is a fraction.
 
     Raises:
-        InvalidArgumentError: An option or shape that cannot be; unknown words are named with the nearest known one.
+        InvalidArgumentError: An option or shape that is not valid; an unknown word is named with the nearest known one.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
         NotFiniteError: The run diverged; the message names tensor and step and says what to try.
         OutOfMemoryError: The weights or the plan do not fit; ``plan`` lists the parts of the latter.
@@ -152,19 +154,18 @@ def fit(
     called = _callbacks(callbacks)
     if targets is None and isinstance(X, Mapping):
         raise InvalidArgumentError("X is a mapping of input layers; give targets= as a mapping of output layers, too")
-    same_items = targets is None or _single(targets) is _single(X)
-    options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+    compute = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     with ExitStack() as stack:
-        X = _opened(stack, X, "X")
-        targets = X if targets is None else _opened(stack, targets, "targets")
-        sizes = _sizes(network, X, targets)
-        model = Model._new(network, items, seed=seed, sizes=sizes or None, memory_limit=memory_limit)
-        model.same_items = same_items
-        judge = _Judge(stack, model, X, validation, options)
+        inputs, outputs = bind(stack, X, targets)
+        sizes = {**inputs.sizes("*input"), **outputs.sizes("*output")}
+        model = Model._new(network, items, seed=seed, sizes=sizes, memory_limit=memory_limit)
+        inputs.pair(model.inputs)
+        outputs.pair(model.outputs)
+        judge = _judge(stack, model, inputs, validation, compute)
         trainer = Trainer(
             model,
-            X,
-            targets,
+            inputs.datasets,
+            outputs.datasets,
             optimizer=optimizer,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
@@ -172,7 +173,7 @@ def fit(
             seed=seed,
             parallel=parallel,
             precision=precision,
-            **options,
+            **compute,
         )
         stack.enter_context(trainer)
         if epochs == 0:
@@ -182,7 +183,7 @@ def fit(
         bar = stack.enter_context(Bar(epochs, trainer.rows, progress))
         try:
             if memory_limit is not None:
-                judge.metrics(model, rows=[])  # tells now, not after an epoch, whether there is room for it
+                judge(rows=[])  # now, not after an epoch, an error says that there is no room for it
             _train(model, trainer, judge, bar, epochs, max_seconds, called)
         except BaseException as error:
             error.__dict__["model"] = model
@@ -201,7 +202,7 @@ def _callbacks(given: Callback | Iterable[Callback] | None) -> Sequence[Callback
 def _train(
     model: Model,
     trainer: Trainer,
-    judge: _Judge,
+    judge: Callable[..., dict[str, float]],
     bar: Bar,
     epochs: int,
     max_seconds: float | None,
@@ -217,103 +218,41 @@ def _train(
         now = trainer.run(epochs=1, seconds=left, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
         trained += now.seconds
-        record = _record(now, trained)
-        record.update(judge.metrics(model))
+        whole = now.step % now.steps_per_epoch == 0
+        record: dict[str, Any] = {
+            "epoch": now.epoch if whole else now.step / now.steps_per_epoch,
+            "step": now.step,
+            "loss": now.epoch_loss if whole else now.loss,
+            "seconds": trained,
+            "examples_per_second": now.examples_per_second,
+            "learning_rate": now.learning_rate,
+            **judge(),
+        }
         model.history.append(record)
         bar.end_epoch(record)
         answers = [callback(model, record) for callback in callbacks]
-        stop = any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers)
-        if stop or now.step % now.steps_per_epoch:
+        if not whole or any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
             return
 
 
-def _record(now: Progress, seconds: float) -> dict[str, Any]:
-    whole = now.step % now.steps_per_epoch == 0
-    return {
-        "epoch": now.epoch if whole else now.step / now.steps_per_epoch,
-        "step": now.step,
-        "loss": now.epoch_loss if whole else now.loss,
-        "seconds": seconds,
-        "examples_per_second": now.examples_per_second,
-        "learning_rate": now.learning_rate,
-    }
-
-
-class _Judge:
-    """The validation data, checked before the training begins."""
-
-    def __init__(self, stack: ExitStack, model: Model, X: Any, validation: Any, options: Mapping[str, Any]) -> None:
-        self._options = options
-        self._inputs: Any = None
-        if validation is None:
-            return
-        if len(model.outputs) != 1:
-            raise InvalidArgumentError(
-                f"validation: ranking needs one output layer; the network has {len(model.outputs)}"
-            )
-        units = model.output_units
-        if isinstance(validation, (tuple, list)):
-            if len(validation) != 2:
-                raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} things")
-            self._inputs = Bound(validation[0], model.inputs, "validation[0]")
-            stack.callback(self._inputs.close)
-            rows, name, held_out = self._inputs.rows, "validation[1]", validation[1]
-            self._inputs = _single(self._inputs.datasets)
-        else:
-            self._inputs, name, held_out = X, "validation", validation
-            rows = _rows(X)
-        check_columns(held_out, units, name, model.output)
-        self._held_out = _opened(stack, held_out, name)
-        check_columns(self._held_out, units, name, model.output)
-        check_rows(name, self._held_out.shape[0], "validation[0]" if name.endswith("]") else "X", rows)
-        k = min(20, units)
-        self._metrics = [f"recall@{k}", f"ndcg@{k}"]
-
-    def metrics(self, model: Model, rows: Any = None) -> dict[str, float]:
-        """Computes the metrics of the model as it is now; none without validation data."""
-        if self._inputs is None:
-            return {}
-        return evaluate(model, self._inputs, self._held_out, self._metrics, rows=rows, **self._options)
-
-
-def _opened(stack: ExitStack, X: Any, name: str) -> Any:
-    """Opens each matrix as a Dataset until the stack ends."""
-    if isinstance(X, Mapping):
-        return {layer: _opened(stack, matrix, f"{name}[{layer!r}]") for layer, matrix in X.items()}
-    dataset, made = open_dataset(X, name)
-    if made:
-        stack.callback(dataset.close)
-    return dataset
-
-
-def _single(datasets: Any) -> Any:
-    """Returns the only value of a mapping, or what is given."""
-    return next(iter(datasets.values())) if isinstance(datasets, Mapping) and len(datasets) == 1 else datasets
-
-
-def _rows(X: Any) -> int:
-    first: Dataset = next(iter(X.values())) if isinstance(X, Mapping) else X
-    return first.shape[0]
-
-
-def _sizes(network: Any, X: Any, targets: Any) -> dict[str, int]:
-    """Gives the sizes that the matrices tell, for the layers they are meant for."""
-    layers: Any = ()
-    if isinstance(network, Mapping):
-        layers = network.get("layers", ())
-    else:
-        try:
-            layers = json.loads(read_network(network)).get("layers", ())
-        except (ValueError, AttributeError):
-            return {}  # the engine says what is wrong with it
-    layers = [layer for layer in layers if isinstance(layer, Mapping)] if isinstance(layers, (list, tuple)) else []
-    auto = {layer.get("name") for layer in layers if layer.get("size", "auto") == "auto"}
-    sizes: dict[str, int] = {}
-    for kind, given, called in (("input", X, "X"), ("output", targets, "targets")):
-        names = [layer["name"] for layer in layers if layer.get("kind") == kind and isinstance(layer.get("name"), str)]
-        matrices = assign(given, dict.fromkeys(names, 0), called) if names else {}  # else the engine says what is wrong
-        sizes.update({name: matrix.shape[1] for name, matrix in matrices.items() if name in auto})
-    return sizes
+def _judge(
+    stack: ExitStack, model: Model, inputs: Bound, validation: Any, compute: Mapping[str, Any]
+) -> Callable[..., dict[str, float]]:
+    """Checks the validation data; returns a function that computes the metrics of the model as it is then."""
+    if validation is None:
+        return lambda **_: {}
+    if len(model.outputs) != 1:
+        raise InvalidArgumentError(f"validation: ranking needs one output layer; the network has {len(model.outputs)}")
+    held_out, name = validation, "validation"
+    if isinstance(validation, (tuple, list)):
+        if len(validation) != 2:
+            raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} things")
+        inputs = Bound(validation[0], "validation[0]", model.inputs)
+        stack.callback(inputs.close)
+        held_out, name = validation[1], "validation[1]"
+    opened = inputs.open(held_out, name, model.output_units, model.output)
+    k = min(20, model.output_units)
+    return partial(evaluate, model, inputs.datasets, opened, [f"recall@{k}", f"ndcg@{k}"], **compute)
 
 
 def _definition(

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
 
 from dsstne import _arrow, _checks, _native, _options
-from dsstne.errors import (
-    InvalidArgumentError,
-    InvalidDataError,
-    InvalidHandleError,
-    MissingFileError,
-    UnsupportedError,
-)
+from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
 
 if TYPE_CHECKING:
+    import os
+
     from numpy.typing import NDArray
 
 __all__ = ["Dataset", "open_dataset"]
@@ -30,7 +24,7 @@ log = logging.getLogger("dsstne")
 _BLOCK = 1 << 24  # entries that are counted at a time
 
 
-class Dataset:
+class Dataset(_native.Closing):
     """A sparse matrix that many runs can share, without a copy of it.
 
     Whatever takes a matrix takes a Dataset as well. Wrapping it once saves the checks on later uses. The arrays are
@@ -42,14 +36,14 @@ class Dataset:
             as their sum, boolean duplicates count once, and stored zeros are absent. Any object with
             ``__arrow_c_array__`` that holds ``list<struct<index, value>>`` or ``list<index>`` is taken as it is, too.
             Anything else that SciPy or NumPy understands (CSC, COO, dense, other byte orders, integers) is converted,
-            which a debug message of the logger ``dsstne`` tells; integers of 4 and 8 bytes become float64, shorter ones
+            with a debug message of the logger ``dsstne``; integers of 4 and 8 bytes become float64, shorter ones
             float32.
         columns: Number of columns; needed for Arrow data, which does not say it, and otherwise a check.
         allow_not_finite: Accept NaN and infinite values.
 
     Raises:
         InvalidDataError: The matrix is damaged; the message names row, column and value.
-        InvalidArgumentError: It has not two dimensions, or not ``columns`` columns.
+        InvalidArgumentError: It does not have two dimensions, or not ``columns`` columns.
 
     Example:
         >>> import numpy as np, scipy.sparse
@@ -73,7 +67,7 @@ class Dataset:
             columns = X.shape[1]
         elif columns is None:
             raise InvalidArgumentError(
-                f"{name} is an Arrow array, which does not tell its number of columns: "
+                f"{name} is an Arrow array, which does not say its number of columns: "
                 "give dsstne.Dataset(array, columns=...)"
             )
         options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
@@ -84,9 +78,8 @@ class Dataset:
                 self._arrays = _arrays_of(X)
                 exported = _arrow.export_csr(*self._arrays)
             owners = (exported.owners, self._arrays)
-            self._handle = _native.Handle(
-                "dataset", "dataset_open", exported.schema, exported.array, options, owners=owners
-            )
+            arguments = (exported.schema, exported.array, options)
+            self._handle = _native.Handle("dataset_open", *arguments, owners=owners)
         except (InvalidArgumentError, InvalidDataError) as error:
             if name == "X":
                 raise
@@ -125,13 +118,11 @@ class Dataset:
             dsstne.errors.MissingFileError: no-such-file.arrow: no such file
         """
         columns = _checks.integer(columns, "columns", 0)
-        name = _options.text_argument(os.fspath(path), "path")
-        if not Path(path).exists():
-            raise MissingFileError(f"{os.fspath(path)}: no such file")
+        name = _options.path_argument(path, must_exist=True)
         made = cls.__new__(cls)
         made._arrays = None
         options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
-        made._handle = _native.Handle("dataset", "dataset_open_file", name, options)
+        made._handle = _native.Handle("dataset_open_file", name, options)
         made._info = _native.dataset_info(made._handle)
         return made
 
@@ -159,11 +150,6 @@ class Dataset:
         which are None for a file.
         """
         return dict(self._info)
-
-    @property
-    def closed(self) -> bool:
-        """Whether :meth:`close` has succeeded."""
-        return self._handle.closed
 
     def close(self) -> None:
         """Gives the memory back to its owner; closing twice does nothing.
@@ -200,12 +186,6 @@ class Dataset:
             used = indices[block] if values is None else indices[block][values[block] != 0]
             counts += np.bincount(used, minlength=columns)
         return counts
-
-    def __enter__(self) -> Dataset:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError("a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix")
@@ -284,7 +264,7 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
     width = array.dtype.itemsize
     wanted = np.dtype(np.int32 if width < 4 or (width == 4 and array.dtype.kind == "i") else np.int64)
     if array.dtype.kind == "u" and width == 8 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-        raise InvalidDataError(f"{name} holds {int(array.max()):,}, which is no possible index")
+        raise InvalidDataError(f"{name} holds {int(array.max()):,}, which is not a possible index")
     return _converted(array, wanted, name)
 
 

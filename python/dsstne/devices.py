@@ -22,7 +22,7 @@ def keep_devices(keep: bool) -> None:
         keep: False closes the devices that no trainer uses, gives their memory back, and keeps none from now on.
 
     Raises:
-        InvalidArgumentError: keep is no truth value.
+        InvalidArgumentError: keep is not a bool.
 
     Example:
         >>> import dsstne

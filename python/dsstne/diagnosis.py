@@ -48,7 +48,7 @@ class Report:
 def doctor() -> Report:
     """Looks at the installation: versions, library, instruction set, threads, memory, devices and why one is absent.
 
-    Where there are CUDA devices, it also tells which of the libraries that they can use are installed: cuBLASLt, NCCL.
+    Where there are CUDA devices, it also says which of the libraries that they can use are installed: cuBLASLt, NCCL.
 
     Returns:
         A :class:`Report`. It is complete even where the library cannot be loaded: that is then one of its problems.
@@ -71,7 +71,7 @@ def doctor() -> Report:
     }
     path = " or ".join(map(str, _native.library_paths()))
     try:
-        return Report(versions, path, _native.describe_library())
+        return Report(versions, path, _native.call_json("describe"))
     except DsstneError as error:
         return Report(versions, path, {}, [str(error)])
 

@@ -18,29 +18,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dsstne.model import Model
 
-__all__ = [
-    "BusyError",
-    "CancelledError",
-    "CorruptFileError",
-    "DeviceFailedError",
-    "DeviceUnavailableError",
-    "DsstneError",
-    "ForkError",
-    "InputOutputError",
-    "InternalError",
-    "InvalidArgumentError",
-    "InvalidDataError",
-    "InvalidHandleError",
-    "InvalidStateError",
-    "LibraryError",
-    "MissingFileError",
-    "NotFiniteError",
-    "NotFoundError",
-    "OutOfMemoryError",
-    "UnsupportedError",
-    "from_status",
-]
-
 
 class DsstneError(Exception):
     """Anything that this library raises.
@@ -53,7 +30,7 @@ class DsstneError(Exception):
 
 
 class InvalidArgumentError(DsstneError, ValueError):
-    """An option, a name, a size or a shape that cannot be meant."""
+    """An option, a name, a size or a shape that is not valid."""
 
 
 class InvalidDataError(DsstneError, ValueError):
@@ -61,7 +38,7 @@ class InvalidDataError(DsstneError, ValueError):
 
 
 class InvalidHandleError(DsstneError, RuntimeError):
-    """An object that was closed already."""
+    """An object that is already closed."""
 
 
 class InvalidStateError(DsstneError, RuntimeError):
@@ -83,7 +60,7 @@ class InputOutputError(DsstneError, OSError):
 
 
 class CorruptFileError(DsstneError, ValueError):
-    """A file that is no model, or whose content fails a check."""
+    """A file that is not a model or not data, or whose content fails a check."""
 
 
 class UnsupportedError(DsstneError, NotImplementedError):
@@ -101,7 +78,7 @@ class OutOfMemoryError(DsstneError, MemoryError):
 
 
 class DeviceUnavailableError(DsstneError, RuntimeError):
-    """A device that was asked for is not there; the message says why."""
+    """A device that was asked for is not available; the message says why."""
 
 
 class DeviceFailedError(DsstneError, RuntimeError):

@@ -56,25 +56,16 @@ def evaluate(
         exclude: What is left out of the ranking: ``"input"`` (what X_in stores), a matrix [n, outputs], None, or
             ``"auto"``: the input if the outputs are its items (:attr:`dsstne.Model.same_items`), else nothing.
         per_row: Return a value for each row instead of the mean.
-        items: Rank only these items.
-        filter_items: Never these.
-        rows: Which rows; None = all.
         layer: Name of the output layer to rank, in a network with several; its units are the items.
-        batch_size: See :class:`dsstne.Model`.
-        devices: See :class:`dsstne.Model`.
-        threads: See :class:`dsstne.Model`.
-        memory_limit: See :class:`dsstne.Model`.
+        items, filter_items, rows, batch_size, devices, threads, memory_limit: See :class:`dsstne.Model`.
 
     Returns:
         Name -> mean over the rows with held-out items; with ``per_row`` name -> float64 [n], NaN where there are
         none. Coverage is of all rows together: with ``per_row`` it is NaN everywhere.
 
     Raises:
-        NotFoundError: There is no output layer of that name.
         InvalidArgumentError: An unknown metric (the nearest known one is named), or shapes that do not fit.
-        InvalidDataError: A matrix is damaged; the message names row, column and value.
-        OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
-        KeyboardInterrupt: Ctrl-C.
+        DsstneError: As :meth:`dsstne.Model.recommend`.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -85,16 +76,12 @@ def evaluate(
     names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
     if not names:
         raise InvalidArgumentError("metrics: give at least one, such as 'recall@20'")
-    chosen, deny = chosen_items(items, filter_items, ranked_units(model, layer))
+    choice = chosen_items(items, filter_items, ranked_units(model, layer))
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     with Predictor(model, X_in, rows=rows, options=options, name="X_in", layer=layer) as predictor:
         values: NDArray[np.float64] | None = np.empty((predictor.count, len(names))) if per_row else None
-        result = predictor.evaluate(X_held_out, exclude, names, chosen, deny, values)
+        result = predictor.evaluate(X_held_out, exclude, names, values, choice)
     if values is not None:
         return {name: values[:, column].copy() for column, name in enumerate(names)}
-    return {name: _number(result["metrics"][name]) for name in names}
-
-
-def _number(value: Any) -> float:
-    """A mean over no rows is null in JSON."""
-    return float("nan") if value is None else float(value)
+    means = result["metrics"]  # a mean over no rows is null in JSON
+    return {name: float("nan" if means[name] is None else means[name]) for name in names}

@@ -48,7 +48,7 @@ class Model(Weights):
 
     Attributes:
         history: One record per epoch of training, see :func:`dsstne.fit`.
-        attributes: Texts of your own that are saved with the model.
+        attributes: Strings of your own that are saved with the model.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -73,7 +73,7 @@ class Model(Weights):
 
     def _create(self, network: Any, items: Any = None, **options: Any) -> None:
         """Makes the native model; its options are those of ``dsstne_model_create``."""
-        self._adopt(_native.Handle("model", "model_create", read_network(network), _options.to_json(options)))
+        self._adopt(_native.Handle("model_create", read_network(network), _options.to_json(options)))
         if items is not None:
             self.items = items
 
@@ -108,11 +108,7 @@ class Model(Weights):
             (array([[1, 2]], dtype=int32), array([[0.5, 0.1]], dtype=float32))
         """
         is_sparse = scipy.sparse.issparse(W)
-        if not is_sparse:
-            try:
-                W = np.asarray(W)
-            except ValueError:  # lists of different lengths
-                W = np.asarray(None)
+        W = W if is_sparse else _checks.array(W)
         if W.dtype.kind not in "buif":
             raise InvalidArgumentError(f"W: expected a matrix of numbers, not of {W.dtype}")
         if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.shape[0]:
@@ -154,21 +150,16 @@ class Model(Weights):
             exclude_seen: Leave out the items stored in the row of X; None = if :attr:`same_items`
                 (of the first output).
             exclude: Another matrix [n, outputs] of what counts as seen.
-            items: Rank only these.
-            filter_items: Never these.
-            rows: Which rows, see :class:`Model`.
+            items, filter_items: Rank only these, never these; see :class:`Model`.
             layer: Name of the output layer to rank, in a network with several; its units are the items.
-            batch_size: See :class:`Model`.
-            devices: See :class:`Model`.
-            threads: See :class:`Model`.
-            memory_limit: See :class:`Model`.
+            rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
             Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where nothing is left.
 
         Raises:
             NotFoundError: There is no output layer of that name.
-            InvalidArgumentError: k, a shape or an id that cannot be.
+            InvalidArgumentError: k, a shape, an id or an option that is not valid.
             InvalidDataError: X is damaged; the message names row, column and value.
             OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
             KeyboardInterrupt: Ctrl-C.
@@ -186,7 +177,7 @@ class Model(Weights):
         """
         units = ranked_units(self, layer)
         k = check_k(k, units)
-        chosen, deny = chosen_items(items, filter_items, units)
+        choice = chosen_items(items, filter_items, units)
         without = exclude_seen is not None and not exclude_seen
         if exclude is not None and without:
             raise InvalidArgumentError("exclude= says what counts as seen, and exclude_seen=False leaves nothing out")
@@ -194,7 +185,7 @@ class Model(Weights):
             exclude = "input" if exclude_seen else "auto"
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
         with Predictor(self, X, rows=rows, options=options, layer=layer) as predictor:
-            return predictor.recommend(k, exclude, chosen, deny)
+            return predictor.recommend(k, exclude, choice)
 
     def predict(
         self,
@@ -212,20 +203,13 @@ class Model(Weights):
         Args:
             X: Interaction matrix [n, inputs].
             layer: Name of the layer; None = the output layer.
-            rows: Which rows, see :class:`Model`.
-            batch_size: See :class:`Model`.
-            devices: See :class:`Model`.
-            threads: See :class:`Model`.
-            memory_limit: See :class:`Model`.
+            rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
             float32 [n, units of the layer].
 
         Raises:
-            NotFoundError: There is no such layer, or it is an input.
-            InvalidArgumentError: A shape or an option that cannot be.
-            InvalidDataError: X is damaged; the message names row, column and value.
-            OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
+            NotFoundError: There is no such layer, or it is an input. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -233,10 +217,8 @@ class Model(Weights):
             >>> dsstne.popularity(X).predict(X, rows=[0])
             array([[1., 0., 2.]], dtype=float32)
         """
-        if layer is not None:
-            _checks.text(layer, "layer")
         known = [name for name, entry in self._layers.items() if entry["kind"] != "input"]
-        if layer is not None and layer not in known:
+        if layer is not None and _checks.text(layer, "layer") not in known:
             raise NotFoundError(f"there is no layer {layer!r} to compute; {nearest(layer, known)}")
         units = self._layers[layer or self.output]["size"]
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
@@ -254,7 +236,7 @@ class Model(Weights):
             **options: As in :meth:`predict`.
 
         Raises:
-            NotFoundError: There is no such layer, or no hidden one at all. Else as :meth:`predict`.
+            NotFoundError: There is no such layer, or no hidden layer at all. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -274,11 +256,10 @@ class Model(Weights):
         Args:
             X: Interaction matrix [n, inputs].
             items: Ids, in the order of the result's columns.
-            rows: Which rows, see :class:`Model`.
-            **options: As in :meth:`predict`.
+            rows, **options: As in :meth:`predict`.
 
         Raises:
-            InvalidArgumentError: An id, a shape or an option that cannot be. Else as :meth:`predict`.
+            InvalidArgumentError: An id, a shape or an option that is not valid. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -322,17 +303,15 @@ class Model(Weights):
             metric: ``"cosine"`` or ``"dot"``; in a model of weights between items also ``"entry"``, which ranks the
                 entries of the row itself.
             include_self: Whether a row may be its own neighbour.
-            items: Only these rows.
-            filter_items: Never these rows.
-            devices: See :class:`Model`.
-            threads: See :class:`Model`.
+            items, filter_items: Only these rows, never these.
+            devices, threads: See :class:`Model`.
 
         Returns:
             Row numbers, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where nothing is left.
 
         Raises:
             NotFoundError: There is no such tensor.
-            InvalidArgumentError: k, a row number or an option that cannot be; an unknown metric is named with the
+            InvalidArgumentError: k, a row number or an option that is not valid; an unknown metric is named with the
                 nearest known one.
 
         Example:
@@ -350,11 +329,11 @@ class Model(Weights):
             raise NotFoundError(f"the model has no tensor {tensor!r}; {nearest(tensor, shapes)}")
         count = self.output_units if tensor is None else shapes[tensor][0]
         k = check_k(k, count)
-        chosen, deny = chosen_items(items, filter_items, count)
+        choice = chosen_items(items, filter_items, count)
         asked = numbers(queries, count, "queries", np.int32)
-        options = {"metric": metric, "include_self": include_self, "items": "deny" if deny else None}
+        options = {"metric": metric, "include_self": include_self}
         with Predictor(self, WEIGHTS_ONLY, options={"devices": devices, "threads": threads}) as predictor:
-            return predictor.neighbors(tensor, asked, k, chosen, options)
+            return predictor.neighbors(tensor, asked, k, options, choice)
 
     def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Finds the k items most like each of the given ones: :meth:`neighbors` among the output layer's items.
@@ -391,23 +370,19 @@ class Model(Weights):
         threads: int | None = None,
         memory_limit: int | None = None,
     ) -> dict[str, Any]:
-        """Tells what :meth:`recommend` needs and does, without allocating anything.
+        """Returns what :meth:`recommend` needs and does, without allocating anything.
 
         Args:
             X: Interaction matrix [n, inputs]; without it, batches are counted as if their rows were empty.
             k: Length of the lists.
             layer: Name of the output layer to rank.
-            batch_size: See :class:`Model`.
-            devices: See :class:`Model`.
-            threads: See :class:`Model`.
-            memory_limit: See :class:`Model`.
+            batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
             As :meth:`dsstne.Trainer.plan`: ``parts`` of memory, their sum ``bytes``, ``operations``, ``devices``.
 
         Raises:
-            NotFoundError: There is no output layer of that name.
-            InvalidArgumentError: k, a shape or an option that cannot be.
+            NotFoundError: There is no output layer of that name. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np
@@ -428,7 +403,7 @@ class Model(Weights):
 
         Raises:
             InputOutputError: The operating system refused; an old file is untouched.
-            InvalidArgumentError: An attribute is not a text.
+            InvalidArgumentError: An attribute is not a str.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse, tempfile
@@ -445,19 +420,8 @@ class Model(Weights):
         attributes[_ITEM_KIND] = self._item_kind
         if self._same_items is not None:
             attributes[_SAME_ITEMS] = json.dumps(self._same_items)
-        name = _options.text_argument(os.fspath(path), "path")
+        name = _options.path_argument(path)
         _native.call("model_save", self._handle.value, name, _options.to_json({"attributes": attributes}))
-
-    @classmethod
-    def _load(cls, path: str | os.PathLike[str], threads: int | None) -> Model:
-        name = _options.text_argument(os.fspath(path), "path")
-        model = cls.__new__(cls)
-        model._adopt(_native.Handle("model", "model_load", name, _options.to_json({"threads": threads})))
-        model.attributes = dict(model._describe()["attributes"])
-        model.history = json.loads(model.attributes.pop(_HISTORY, "[]"))
-        model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
-        model._same_items = json.loads(model.attributes.pop(_SAME_ITEMS, "null"))
-        return model
 
     def _state(self) -> dict[str, Any]:
         names = ("items.bytes", "items.offsets")  # in the order in which they are set
@@ -509,13 +473,12 @@ class Model(Weights):
             (1, 2)
         """
         made = Model.__new__(Model)
-        made._adopt(_native.Handle("model", "model_copy", self._handle.value))
+        made._adopt(_native.Handle("model_copy", self._handle.value))
         made.history, made.attributes = copy.deepcopy(self.history), dict(self.attributes)
         made._item_kind, made._same_items, made._names = self._item_kind, self._same_items, self._names
         return made
 
-    def __copy__(self) -> Model:
-        return self.copy()
+    __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         return self.copy()
@@ -530,17 +493,6 @@ class Model(Weights):
         """
         self._handle.close()
 
-    @property
-    def closed(self) -> bool:
-        """Whether :meth:`close` has succeeded."""
-        return self._handle.closed
-
-    def __enter__(self) -> Model:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         sizes = " - ".join(f"{layer['size']:,}" for layer in self._layers.values())
         state = "closed" if self.closed else f"{self.parameters:,} parameters"
@@ -552,7 +504,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
 
     Raises:
         MissingFileError: There is no such file.
-        CorruptFileError: It is no model, or is damaged.
+        CorruptFileError: It is not a model, or is damaged.
 
     Example:
         >>> import dsstne
@@ -561,13 +513,18 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
             ...
         dsstne.errors.MissingFileError: no-such-file.dsstne: no such file
     """
-    if not Path(path).exists():
-        raise MissingFileError(f"{os.fspath(path)}: no such file")
-    return Model._load(path, threads)
+    name = _options.path_argument(path, must_exist=True)
+    model = Model.__new__(Model)
+    model._adopt(_native.Handle("model_load", name, _options.to_json({"threads": threads})))
+    model.attributes = dict(model._describe()["attributes"])
+    model.history = json.loads(model.attributes.pop(_HISTORY, "[]"))
+    model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
+    model._same_items = json.loads(model.attributes.pop(_SAME_ITEMS, "null"))
+    return model
 
 
 def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
-    """Returns a network definition as JSON text; a text that does not begin with a brace is the path of a file."""
+    """Returns a network definition as JSON; a str that does not begin with a brace is the path of a file."""
     if isinstance(network, Mapping):
         return _options.to_json(network)
     if isinstance(network, str) and network.lstrip().startswith("{"):
@@ -581,5 +538,5 @@ def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Turns what JSON has not, NumPy numbers first of all, into what it has."""
+    """Turns NumPy numbers and other values that JSON cannot hold into ones that it can."""
     return value.item() if hasattr(value, "item") else str(value)

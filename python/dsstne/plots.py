@@ -130,11 +130,7 @@ def _draw(ax: Axes, epochs: Sequence[Mapping[str, Any]], name: str, colour: str)
 
 
 def _draw_metrics(
-    loss_axes: Axes,
-    epochs: Sequence[Mapping[str, Any]],
-    names: list[str],
-    baseline: dict[str, float],
-    what: str,
+    loss_axes: Axes, epochs: Sequence[Mapping[str, Any]], names: list[str], baseline: dict[str, float], what: str
 ) -> None:
     ax = loss_axes.twinx()
     labels = []

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from dsstne.trainer import Progress
 
@@ -17,7 +16,7 @@ __all__ = ["Bar"]
 
 
 class Bar:
-    """Shows epochs, loss, examples per second and the time left; shows nothing if stderr is no terminal or notebook.
+    """Shows epochs, loss, examples per second and the time left; shows nothing if stderr is not a terminal or notebook.
 
     Args:
         epochs: Number of epochs.
@@ -67,9 +66,7 @@ class Bar:
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _native, _options
-from dsstne._layers import Bound, check_rows
+from dsstne._layers import bind, check_rows
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from dsstne.model import Model
 
@@ -55,30 +54,19 @@ def _progress(state: dict[str, Any]) -> Progress:
     return Progress(**state)
 
 
-class Trainer:
+class Trainer(_native.Closing):
     """Improves a model step by step; the state of the optimizer lives as long as the trainer.
 
     Args:
         model: The model. It can be used between runs and after an interrupted one.
         X: Interaction matrix [rows, inputs], a Dataset, or a mapping from input layers to them.
         targets: What the outputs should be, [rows, outputs], likewise; None = X.
-        optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"`` or ``"adamw"``; or a mapping
-            with ``kind`` and its numbers, such as ``{"kind": "adam", "beta2": 0.99}``.
-        learning_rate: Size of a step; here or in the mapping, not in both.
-        weight_decay: Likewise; added to the gradient as this times the weight (``"adamw"``: applied apart). Biases are
-            exempt.
-        batch_size: Examples per step.
-        schedule: How the learning rate changes, such as ``{"kind": "cosine", "steps": 1000}``; None = not at all.
-        seed: Seed of shuffling, denoising and dropout.
         shuffle: Visit the rows in a new order in each epoch.
-        devices: See :func:`dsstne.fit`.
-        parallel: See :func:`dsstne.fit`.
-        precision: See :func:`dsstne.fit`.
-        threads: See :func:`dsstne.fit`.
-        memory_limit: See :func:`dsstne.fit`.
+        optimizer, learning_rate, weight_decay, schedule, batch_size, seed: See :func:`dsstne.fit`.
+        devices, parallel, precision, threads, memory_limit: See :func:`dsstne.fit`.
 
     Raises:
-        InvalidArgumentError: A shape or an option that cannot be; an unknown one is named with the nearest known one.
+        InvalidArgumentError: A shape or an option that is not valid; an unknown one is named with the nearest.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
 
     Example:
@@ -129,17 +117,14 @@ class Trainer:
         # What a step of the last run took; before the first one, what it takes at 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(batch_size, 1 << 20) if isinstance(batch_size, int) else 1.0
         with ExitStack() as undo:
-            inputs = Bound(X, model.inputs, "X")
-            undo.callback(inputs.close)
-            wanted, name = (X, "X") if targets is None else (targets, "targets")
-            outputs = Bound(wanted, model.outputs, name, inputs)
-            undo.callback(outputs.close)
+            inputs, outputs = bind(undo, X, targets)
+            inputs.pair(model.inputs)
+            outputs.pair(model.outputs)
             check_rows("targets", outputs.rows, "X", inputs.rows)
             self.rows = inputs.rows
             owners = (model._handle, inputs, outputs)
-            self._handle = _native.Handle(
-                "trainer", "trainer_open", model._handle.value, _options.to_json(options), owners=owners
-            )
+            arguments = (model._handle.value, _options.to_json(options))
+            self._handle = _native.Handle("trainer_open", *arguments, owners=owners)
             undo.callback(self._handle.close)
             with self._explaining_memory():
                 for layer, dataset in (inputs.datasets | outputs.datasets).items():
@@ -148,8 +133,8 @@ class Trainer:
             if precision == "bfloat16":
                 _warn_if_emulated(precision, self.plan()["devices"])
             undo.pop_all()
-        fed = [list(bound.datasets.values()) for bound in (inputs, outputs)]
-        model._learn_same_items(len(fed[0]) == 1 and fed[0] == fed[1])
+        fed = list(inputs.datasets.values())
+        model._learn_same_items(len(fed) == 1 and fed == list(outputs.datasets.values()))
 
     @property
     def progress(self) -> Progress:
@@ -157,16 +142,15 @@ class Trainer:
         return _progress(_native.trainer_progress(self._handle))
 
     def plan(self) -> dict[str, Any]:
-        """Tells what a run needs and does, without allocating anything.
+        """Returns what a run needs and does, without allocating anything.
 
         Returns:
             ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor or layer it
-            belongs to, if any, and ``held`` tells that it exists already; ``bytes``: their sum; ``available``: bytes
+            belongs to, if any, and ``held`` is True if it exists already; ``bytes``: their sum; ``available``: bytes
             that are free, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the ordered
-            operations of a step, as texts; ``devices``: what it runs on, as :func:`dsstne.doctor` describes it.
+            operations of a step, each as a str; ``devices``: what it runs on, as :func:`dsstne.doctor` describes it.
         """
-        plan: dict[str, Any] = json.loads(_native.call_text("trainer_plan", self._handle.value))
-        return plan
+        return _native.call_json("trainer_plan", self._handle.value)
 
     def run(
         self,
@@ -213,8 +197,15 @@ class Trainer:
             self._step_seconds = now.seconds / wanted
         return now
 
-    def _explaining_memory(self) -> _MemoryExplained:
-        return _MemoryExplained(self)
+    @contextmanager
+    def _explaining_memory(self) -> Iterator[None]:
+        """Gives an OutOfMemoryError of the block the plan of the run."""
+        try:
+            yield
+        except OutOfMemoryError as error:
+            with suppress(Exception):  # the first error is the one to tell
+                error.plan = self.plan()
+            raise
 
     def close(self) -> None:
         """Frees the state of the optimizer and lets go of the data; closing twice does nothing.
@@ -230,12 +221,6 @@ class Trainer:
             if self._handle.closed:
                 for data in self._data:
                     data.close()
-
-    def __enter__(self) -> Trainer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError("a Trainer is bound to memory of its process and cannot be pickled; pass on its model")
@@ -256,20 +241,3 @@ def _warn_if_emulated(precision: str, devices: list[dict[str, Any]]) -> None:
                 ' which is slower than precision="float32"',
                 stacklevel=3,
             )
-
-
-class _MemoryExplained:
-    """Gives an OutOfMemoryError of its block the plan of the run."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OutOfMemoryError):
-            try:
-                error.plan = self._trainer.plan()
-            except Exception:  # the first error is the one to tell
-                return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import re
 import shutil
@@ -12,7 +13,8 @@ import pytest
 
 import hatch_build
 import header
-from native import Library
+from dsstne import _arrow, _native
+from native import NUMBERS, Library
 
 HERE = Path(__file__).parent
 
@@ -48,6 +50,44 @@ def test_the_library_needs_only_the_c_library(library: Library) -> None:
     needed = {line.split()[1] for line in answer.splitlines() if line.split()[:1] == ["NEEDED"]}
     system = {"libc.so.6", "libpthread.so.0", "libdl.so.2", "libm.so.6"}
     assert needed <= system | {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+# The structs that the Python package declares, by their names in the header.
+STRUCTS = {
+    "dsstne_error": _native.ErrorStruct,
+    "dsstne_dataset_info": _native.DatasetInfoStruct,
+    "dsstne_progress": _native.ProgressStruct,
+    "struct ArrowSchema": _arrow.ArrowSchema,
+    "struct ArrowArray": _arrow.ArrowArray,
+}
+
+
+def accepts(declared: object, type_: str) -> bool:
+    """Whether a type that Python declares is right for a type of the header; ``void *`` takes any pointer."""
+    if type_ == "const char *" or not type_.endswith("*"):
+        return declared is Library.ctype(type_)
+    pointed = type_.removeprefix("const ").removesuffix("*").strip()
+    return declared in (ctypes.c_void_p, ctypes.POINTER(STRUCTS.get(pointed, NUMBERS.get(pointed))))
+
+
+def test_the_package_declares_the_functions_of_the_header_and_nothing_else() -> None:
+    declared = {"dsstne_" + name: [result, *types] for name, (result, types) in _native._FUNCTIONS.items()}
+    expected = {name: [result, *types] for name, (result, types) in header.functions().items()}
+    assert sorted(declared) == sorted(expected)
+    for name, types in expected.items():
+        assert len(declared[name]) == len(types), name
+        wrong = [t for python, t in zip(declared[name], types, strict=True) if not accepts(python, t)]
+        assert not wrong, f"{name}: {wrong}"
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_the_package_declares_the_structs_of_the_header(name: str) -> None:
+    struct = STRUCTS[name]
+    lines = [f"layout {name}: size {ctypes.sizeof(struct)}, alignment {ctypes.alignment(struct)}"]
+    for field, *_ in struct._fields_:
+        place = getattr(struct, field)
+        lines.append(f"layout {name}: {field} at {place.offset}, size {place.size}")
+    assert [line for line in header.snapshot().splitlines() if line.startswith(f"layout {name}:")] == lines
 
 
 # One for every version of the interface; the last one is that of the header.

@@ -194,9 +194,9 @@ def test_impossible_choices_are_refused(model, X, options, words):
 
 
 def test_arguments_of_other_types_are_refused_by_name(model, X):
-    with pytest.raises(dsstne.InvalidArgumentError, match="layer must be a text, not 3"):
+    with pytest.raises(dsstne.InvalidArgumentError, match="layer must be a str, not 3"):
         model.predict(X, layer=3)
-    with pytest.raises(dsstne.InvalidArgumentError, match="name must be a text, not 3"):
+    with pytest.raises(dsstne.InvalidArgumentError, match="name must be a str, not 3"):
         model.tensor(3)
     with pytest.raises(dsstne.InvalidArgumentError, match="columns must be an integer, not '21'"):
         dsstne.Dataset(X, columns="21")
@@ -285,10 +285,17 @@ def test_numbers_of_numpy_are_numbers(X):
 def test_an_input_by_name_needs_its_output_by_name(X):
     with pytest.raises(dsstne.InvalidArgumentError, match="give targets= as a mapping of output layers"):
         dsstne.fit({"input": X}, **FAST)
-    with pytest.raises(dsstne.NotFoundError, match="X: there is no layer 'imput' to feed; did you mean 'input'"):
+    with pytest.raises(dsstne.NotFoundError, match='the network has no layer "imput"; did you mean "input"'):
         dsstne.fit({"imput": X}, {"output": X}, **FAST)
+    with pytest.raises(dsstne.NotFoundError, match="targets: there is no layer 'hidden1' to feed; known are 'output'"):
+        dsstne.fit({"input": X}, {"hidden1": X[:, :4], "output": X}, **{**FAST, "hidden": 4})
+
+
+def test_a_trainer_names_the_layer_that_a_matrix_should_feed(model, X):
+    with pytest.raises(dsstne.NotFoundError, match="X: there is no layer 'imput' to feed; did you mean 'input'"):
+        dsstne.Trainer(model, {"imput": X}, {"output": X})
     with pytest.raises(dsstne.NotFoundError, match="targets: there is no layer 'out' to feed; did you mean 'output'"):
-        dsstne.fit({"input": X}, {"out": X}, **FAST)
+        dsstne.Trainer(model, {"input": X}, {"out": X})
 
 
 def test_an_unknown_parameter_is_a_type_error(X):

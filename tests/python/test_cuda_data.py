@@ -155,7 +155,7 @@ model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu", inpu
 lists = []
 for rows in (None, np.arange(50)):
     with Predictor(model, X, rows=rows, options=dict(devices="cuda:0", batch_size=32)) as predictor:
-        work = lambda: lists.append(predictor.recommend(5, None, None, False))
+        work = lambda: lists.append(predictor.recommend(5, None))
         copied = [counted(work)["host_to_device"] for _ in range(4)]
     if rows is None:
         assert copied[1] == copied[2] == copied[3] < copied[0] / 2, copied
@@ -174,7 +174,7 @@ model = untrained(X)
 queries = np.arange(5, dtype=np.int32)
 with Predictor(model, WEIGHTS_ONLY, options={"devices": "cuda:0"}) as predictor:
     lists = []
-    work = lambda: lists.append(predictor.neighbors(None, queries, 3, None, {}))
+    work = lambda: lists.append(predictor.neighbors(None, queries, 3, {}))
     copied = [counted(work)["host_to_device"] for _ in range(3)]
     assert copied[1] == copied[2] == copied[0] - 4 * 80 * 64, copied
     model.set_tensor("output.weight", np.roll(model.tensor("output.weight"), 1, axis=0))

@@ -7,7 +7,7 @@ import pytest
 PRELUDE = """
 import json
 import numpy as np, scipy.sparse, dsstne
-from dsstne._predictor import Predictor
+from dsstne._predictor import Choice, Predictor
 from emulator import Control
 control = Control()
 
@@ -29,7 +29,7 @@ def predictor(devices="cuda:0", rows=None, **options):
 
 def evaluation(metrics, devices="cuda:0", exclude="input", rows=None, per_row=None, **options):
     with predictor(devices, rows, **options) as p:
-        result, counts = counted(lambda: p.evaluate(Y, exclude, metrics, None, False, per_row))
+        result, counts = counted(lambda: p.evaluate(Y, exclude, metrics, per_row))
     return result, {name: counts.get(f"bytes.{name}", 0) for name in ("host_to_device", "device_to_host")}
 """
 
@@ -106,9 +106,9 @@ def each(work):
 metrics = ["recall@5", "coverage@7"]
 per_row = np.empty((300, 2))
 found = {
-    "recommend": each(lambda p: p.recommend(5, Z, None, False)),
-    "evaluate": each(lambda p: p.evaluate(Y, Z, metrics, None, False, None)),
-    "evaluate by row": each(lambda p: p.evaluate(Y, Z, metrics, None, False, per_row[:p.count])),
+    "recommend": each(lambda p: p.recommend(5, Z)),
+    "evaluate": each(lambda p: p.evaluate(Y, Z, metrics)),
+    "evaluate by row": each(lambda p: p.evaluate(Y, Z, metrics, per_row[:p.count])),
 }
 for what, counts in found.items():
     assert counts["graph_launches"] == 1, (what, counts)
@@ -133,7 +133,7 @@ metrics = ["recall@5", "ndcg@20", "coverage@7"]
 result = []
 for devices in (["cuda:0"], ["cuda:0", "cuda:1", "cuda:2"]):
     with predictor(devices) as p:
-        ids, scores = p.recommend(30, Z, np.arange(3, 60, dtype=np.int32), False)
+        ids, scores = p.recommend(30, Z, Choice(np.arange(3, 60, dtype=np.int32), 57, None))
     per_row = np.empty((100, 3))
     got = evaluation(metrics, devices, Z, per_row=per_row)[0], evaluation(metrics, devices)[0]
     result.append([ids.tolist(), scores.tolist(), got, np.nan_to_num(per_row).tolist()])
@@ -161,7 +161,7 @@ for function, code in functions.items():
         with predictor() as p:
             control.fail(function, n, code)
             try:
-                p.evaluate(Y, Z, metrics, None, False, None)
+                p.evaluate(Y, Z, metrics)
             except (dsstne.OutOfMemoryError, dsstne.DeviceFailedError) as error:
                 assert isinstance(error, dsstne.OutOfMemoryError) == (code == OUT_OF_MEMORY), (function, n, error)
             else:
@@ -169,7 +169,7 @@ for function, code in functions.items():
                 break
             finally:
                 control.clear_faults()
-            assert p.evaluate(Y, Z, metrics, None, False, None) == want, (function, n)
+            assert p.evaluate(Y, Z, metrics) == want, (function, n)
         assert live() == first, (function, n, live(), first)
 assert not control.messages()
 """)
@@ -178,9 +178,9 @@ assert not control.messages()
 def test_a_lost_device_ends_a_ranking(program):
     program("""
 with predictor(rows=list(range(100)) * 3) as p:
-    p.evaluate(Y, Z, ["recall@5"], None, False, None)
+    p.evaluate(Y, Z, ["recall@5"])
     control.lose(0)
-    for call in (lambda: p.evaluate(Y, Z, ["recall@5"], None, False, None), lambda: p.recommend(3, None, None, False)):
+    for call in (lambda: p.evaluate(Y, Z, ["recall@5"]), lambda: p.recommend(3, None)):
         try:
             call()
             raise SystemExit("no error")

@@ -301,7 +301,7 @@ def test_whatever_order_the_collector_takes_all_memory_is_given_back(X, model):
     with pytest.raises(dsstne.InvalidHandleError):
         _native.call("dataset_get_info", values["dataset_get_info"], ctypes.byref(info))
     with pytest.raises(dsstne.InvalidHandleError):
-        _native.call_text("trainer_plan", values["trainer_plan"])
+        _native.call_json("trainer_plan", values["trainer_plan"])
 
 
 def test_a_dataset_does_not_pickle(X):

@@ -1,5 +1,9 @@
 """Importing costs little and loads nothing native."""
 
+import inspect
+import operator
+import re
+
 import pytest
 
 import dsstne
@@ -87,3 +91,22 @@ def test_library_of_another_version_is_refused(python, tmp_path):
     )
     assert "version 7.0 of the C interface" in out
     assert str(library) in out
+
+
+def described(function):
+    """The parameters that the docstring lists under Args; one line may list several."""
+    text = inspect.getdoc(function).partition("\nArgs:\n")[2].partition("\n\n")[0]
+    lines = re.findall(r"^    (\S[^:`]*):", text, re.MULTILINE)
+    return [name.strip(" *") for line in lines for name in line.split(",")]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["fit", "popularity", "evaluate", "keep_devices", "Dataset", "Dataset.from_file", "Trainer", "Trainer.run", "Model"]
+    + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
+    + ["Model.neighbors", "Model.similar_items"],
+)
+def test_every_parameter_is_described(call):
+    function = operator.attrgetter(call)(dsstne)
+    parameters = [name for name in inspect.signature(function).parameters if name != "self"]
+    assert sorted(described(function)) == sorted(parameters)

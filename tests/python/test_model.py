@@ -172,7 +172,7 @@ def test_names_are_removed_by_none(model):
     ("names", "words"),
     [
         ([0] * 59 + [1 << 63], r"items\[59\] is 9223372036854775808, which 64 bits do not hold"),
-        (["x"] * 59 + ["\ud800"], r"items\[59\] is '\\ud800', which is no Unicode text"),
+        (["x"] * 59 + ["\ud800"], r"items\[59\] is '\\ud800', which is not valid Unicode"),
         ("x" * 60, "items must be a list, not 'x"),
         (np.array("x" * 60), "items must be a list"),
         (7, "items must be a list, not 7"),
@@ -210,7 +210,7 @@ def test_changing_the_names_that_were_asked_for_changes_nothing(model):
 def test_attributes_are_texts(model, tmp_path):
     noted = copy.deepcopy(model)
     noted.attributes["note"] = None
-    with pytest.raises(dsstne.InvalidArgumentError, match=r"attributes\['note'\] must be a text, not None"):
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"attributes\['note'\] must be a str, not None"):
         noted.save(tmp_path / "m.dsstne")
     assert not list(tmp_path.iterdir())
 

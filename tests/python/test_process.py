@@ -177,7 +177,7 @@ def test_ctrl_c_between_any_two_instructions_leaks_no_handle(python, during):
         "    finally:\n        sys.settrace(None)\n"
         "    return passed == moment\n"
         "def opened(model):\n"
-        "    return _native.Handle('predictor', 'predictor_open', model._handle.value, b'{}')\n"
+        "    return _native.Handle('predictor_open', model._handle.value, b'{}')\n"
         "moment, more = 0, True\n"
         "while more:\n"
         "    moment += 1\n"

@@ -246,7 +246,7 @@ def test_a_brief_run_takes_no_thread_and_trains_alike(fresh, X, monkeypatch):
         monkeypatch.setattr("dsstne.trainer._BRIEF", 0.0)  # none is brief
         trainer.run(steps=7)
     monkeypatch.setattr("dsstne.trainer._BRIEF", 1e9)
-    monkeypatch.setattr(_native, "call_interruptibly", None)
+    monkeypatch.setattr(_native.threading, "Thread", None)
     with dsstne.Trainer(other, X, batch_size=8) as trainer:
         assert trainer.run(steps=3).step == 3
         assert trainer.run(steps=4).step == trainer.progress.step == 7

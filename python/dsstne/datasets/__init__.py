@@ -79,7 +79,7 @@ def load_debian() -> Interactions:
     """Which packages the packages of Debian depend on, as published in its package index.
 
     A row is a package, an item is a package that others depend on. To recommend items for a row is to guess
-    what a package needs besides what is known. ``description`` tells the release, how the data was made, and
+    what a package needs besides what is known. ``description`` names the release, how the data was made, and
     the licence.
 
     >>> from dsstne.datasets import load_debian
