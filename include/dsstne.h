@@ -7,13 +7,14 @@
  *   lists, neighbours and metrics with a model.
  *
  * Errors
- *   Every function returns a dsstne_status and takes a dsstne_error last, which may be null. Exceptions are the two
- *   version queries and the two release callbacks.
+ *   Every function returns a dsstne_status and takes a pointer to a dsstne_error as its last parameter, which may be
+ *   null. Exceptions are the two version queries and the two release callbacks.
  *   A function that fails changes nothing and writes no out-parameter except the error, unless its comment says
  *   otherwise. Only the content of output arrays (dst, ids, scores, per_row) is undefined after a failure.
  *
  * Conventions
- *   Handles are 64-bit numbers; 0 means none. A stale, closed or wrong handle is DSSTNE_INVALID_HANDLE, never a crash.
+ *   Handles are 64-bit numbers; 0 means none. With a closed or wrong handle a function fails with
+ *   DSSTNE_INVALID_HANDLE; it never crashes.
  *   Strings passed in are UTF-8 and end with NUL. Options are JSON objects; null means all defaults. An unknown key is
  *   an error that names the nearest known key.
  *   Strings passed out go to (char *buf, size_t *len). On entry *len is the capacity; on return it is the size needed,
@@ -24,8 +25,9 @@
  *
  * Threads
  *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time.
- *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY. dsstne_cancel, the *_progress and the
- *   *_describe functions are always allowed. dsstne_trainer_run and dsstne_model_set_tensor change the model.
+ *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY, and so do calls that use a model while
+ *   dsstne_trainer_run or dsstne_model_set_tensor changes it. dsstne_cancel, dsstne_trainer_progress and the functions
+ *   dsstne_*describe are always allowed.
  *   After a process has called any function, its forked children must not call any.
  *
  * Versions
@@ -125,19 +127,20 @@ uint32_t dsstne_abi_version(void);
 const char *dsstne_version(void);
 
 /* Sets process-wide defaults; keys that are missing stay as they are. Options:
- *   "threads": CPU threads of later calls whose own options have no threads or 0. 0 = as many as the cgroup and the
- *     affinity mask allow.
- *   "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable", the widest one to use, for comparisons. It
+ *   "threads": number of CPU threads for later calls whose own options do not set it (or set 0). 0 = as many as the
+ *     cgroup and the affinity mask allow.
+ *   "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable", the widest one to use; for comparisons. It
  *     changes the bits of results.
  *   "libraries": [folder, ...], where to look for NVIDIA's optional libraries that the system's loader does not find.
  *     The layout is that of NVIDIA's Python packages: nccl/lib/libnccl.so.2. Libraries that are loaded already stay.
- *   "keep_devices": true keeps the CUDA devices of a closed trainer or predictor open for the next one, a predictor's
- *     with the weights, until memory is short or the model is closed. false closes unused devices, now and later. */
+ *   "keep_devices": true (the default): the CUDA devices of a closed trainer or predictor stay open for the next one.
+ *     Those of a predictor also keep the weights until memory is short or the model is closed. false: unused devices
+ *     are closed, now and later. */
 dsstne_status dsstne_configure(const char *options, dsstne_error *err);
 
-/* Writes JSON with the keys version, abi, build, cpu, memory, backends, devices and extras. devices includes absent
- * devices with the reason; extras are the optional libraries that CUDA devices use, likewise. Threads and instruction
- * set are those set by dsstne_configure. */
+/* Writes JSON with the keys version, abi, build, cpu, memory, backends, devices and extras. extras are the optional
+ * libraries that CUDA devices use. Devices and extras that are not available are listed with the reason. The threads
+ * and the instruction set are those that dsstne_configure has set. */
 dsstne_status dsstne_describe(char *buf, size_t *len, dsstne_error *err);
 
 /* Asks the call that is running on this trainer or predictor to end at the next safe point with DSSTNE_CANCELLED, and
@@ -162,13 +165,14 @@ typedef struct dsstne_dataset_info {
   int64_t bytes;         /* size of the arrays */
   double minimum;        /* smallest and largest stored value; 0 if there is none */
   double maximum;
-  const void *offsets;   /* first row offset, first index and first value in the caller's own memory; null for a file */
+  const void *offsets;   /* addresses of the first offset, index and value in the caller's memory; null for a file */
   const void *indices;
   const void *values;    /* null if value_bits is 0 */
 } dsstne_dataset_info;
 
-/* Makes a dataset of an Arrow array. Its type is list<struct<index, value>>, or list<index> if every stored value is 1:
- * list or large_list, index int32 or int64, value float32 or float64, at any offset. Field names do not matter.
+/* Makes a dataset of an Arrow array. Its type is list<struct<index, value>>, or list<index> if every stored value is 1.
+ * The list may be a list or large_list, the index int32 or int64, the value float32 or float64. The array may begin at
+ * any offset, and field names do not matter.
  * The library takes over both structs and releases them exactly once: on failure immediately, on success at
  * dsstne_dataset_close. It checks all entries before it returns; an error names row, column and value.
  * Options: {"columns": n (required), "allow_not_finite": false, "threads": n}. */
@@ -179,8 +183,11 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
  * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes;
  * index may also be uint32. The column must have no nulls. The checks and options are those of dsstne_dataset_open.
  * A file that is damaged or has another format is DSSTNE_CORRUPT_FILE. The file must not change before
- * dsstne_dataset_close; a call that finds a change, such as a shortened file, is DSSTNE_INVALID_DATA. Since 1.1. */
+ * dsstne_dataset_close; a call that finds a change, such as a shortened file, fails with DSSTNE_INVALID_DATA.
+ * Since 1.1. */
 dsstne_status dsstne_dataset_open_file(const char *path, const char *options, dsstne_dataset *out, dsstne_error *err);
+
+/* Fills info, whose struct_size the caller sets. */
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
 /* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer or predictor. */
@@ -193,7 +200,7 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
  *   "sizes": {"layer": n, ...} replaces "auto" in the definition. "*input" names the only input layer, "*output" the
  *   only output layer.
  *   "memory_limit": bytes. Weights that exceed it or the available memory are an error before anything is allocated.
- *   "step": 0, the number of steps that have updated the weights, for weights set by dsstne_model_set_tensor.
+ *   "step": 0, the number of training steps to record, for weights that dsstne_model_set_tensor sets later.
  *
  * The definition may also be that of a model which scores by weights between items, x W + b, and cannot be trained:
  *   {"kind": "item_weights", "items": n, "weight": "dense"|"csr"|"none", "entries": n, "bias": false}
@@ -213,14 +220,15 @@ dsstne_status dsstne_model_save(dsstne_model model, const char *path, const char
 
 /* Writes JSON: {"network": definition, "definition": {...}, "layers": [{"name", "kind", "size"}], "parameters": n,
  * "bytes": n, "step": n, "attributes": {...}, "tensors": [{"name", "dtype", "shape", "layer", "role"}]}.
- * network is null if the model is not a network. dsstne_model_create makes the same kind of model from definition. role
- * is "weight" (trained) or "fixed" (given). */
+ * network is null if the model is not a network. definition is what dsstne_model_create takes to make a model of the
+ * same kind and shape. role is "weight" (trained) or "fixed" (given). */
 dsstne_status dsstne_model_describe(dsstne_model model, char *buf, size_t *len, dsstne_error *err);
 
 /* Copies a whole tensor out or in; bytes must be the size of the tensor. Its dtype is "F32", "U8", "I64" or "I32", as
- * dsstne_model_describe reports. New values must be finite.
- * To name the items, set "items.bytes" (U8) and then "items.offsets" (I64, one more than items). Both may have any
- * size. Threads that name the items of one model must take turns. All other tensors must exist. */
+ * dsstne_model_describe reports. New values must be finite. Except for the names of items, the tensor must exist.
+ * To name the items, set "items.bytes" (U8, any size) and then "items.offsets" (I64, one more than items), even if the
+ * model has no such tensors yet; docs/model-file.md describes them. Threads that name the items of one model must take
+ * turns. */
 dsstne_status dsstne_model_get_tensor(dsstne_model model, const char *name, void *dst, size_t bytes, dsstne_error *err);
 dsstne_status dsstne_model_set_tensor(dsstne_model model, const char *name, const void *src, size_t bytes,
                                       dsstne_error *err);
@@ -248,8 +256,8 @@ typedef struct dsstne_progress {
   double loss;                 /* mean over the examples of the current epoch so far (NaN before the first step) */
   double epoch_loss;           /* loss of the last complete epoch (NaN before) */
   double learning_rate;        /* that of the last step */
-  double examples_per_second;  /* of the current run, or else of the last */
-  double seconds;              /* of the current run, or else of the last */
+  double examples_per_second;  /* of the current run, or of the last one if none is running */
+  double seconds;              /* the same */
 } dsstne_progress;
 
 /* Options (docs/training.md): {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...},
@@ -264,25 +272,31 @@ dsstne_status dsstne_trainer_bind(dsstne_trainer trainer, const char *layer, dss
 /* Writes the plan of a run as JSON and allocates nothing: {"parts": [{"name", "of", "bytes", "device", "held"}],
  * "bytes": n, "available": n, "limit": n, "operations": ["text", ...], "parallel": "model", "devices": [...]}.
  *   of: the tensor, layer or dataset that the part belongs to; missing if none
- *   held: whether the part exists already
- *   available: the memory that the device has left, -1 if unknown
+ *   held: whether the part is already in memory
+ *   available: bytes of memory that are free, -1 if unknown
  *   limit: memory_limit; missing if not given
  *   parallel: how several devices train, "model" or "data"; missing for one
  *   devices: those that the run uses, as in dsstne_describe */
 dsstne_status dsstne_trainer_plan(dsstne_trainer trainer, char *buf, size_t *len, dsstne_error *err);
 
 /* Trains until max_steps more steps are done (0 = no limit) or max_seconds have passed (0 = no limit). At least one
- * limit must be given. At the end, rows of weights that are updated lazily catch up; max_seconds does not cover that.
+ * limit must be given. At the end, rows of weights that are updated lazily (docs/training.md) are brought up to date;
+ * max_seconds does not cover that.
  * progress may be null. After DSSTNE_CANCELLED and DSSTNE_NOT_FINITE the model is usable and progress is written. */
 dsstne_status dsstne_trainer_run(dsstne_trainer trainer, uint64_t max_steps, double max_seconds,
                                  dsstne_progress *progress, dsstne_error *err);
+
+/* Writes the progress of the current or last run; may be called during dsstne_trainer_run. */
 dsstne_status dsstne_trainer_progress(dsstne_trainer trainer, dsstne_progress *progress, dsstne_error *err);
 dsstne_status dsstne_trainer_close(dsstne_trainer trainer, dsstne_error *err);
 
 /* ---- predictor ---- */
 
-/* Options: {"batch_size": 512, "devices": "auto", "precision": "float32", "threads": n, "memory_limit": bytes}. */
+/* Options, as for a trainer: {"batch_size": 512, "devices": "auto", "precision": "float32", "threads": n,
+ * "memory_limit": bytes}. precision concerns the products of dense hidden layers. */
 dsstne_status dsstne_predictor_open(dsstne_model model, const char *options, dsstne_predictor *out, dsstne_error *err);
+
+/* Binds a dataset to an input layer. All bound datasets must have the same number of rows. */
 dsstne_status dsstne_predictor_bind(dsstne_predictor predictor, const char *layer, dsstne_dataset dataset,
                                     dsstne_error *err);
 
@@ -292,7 +306,8 @@ dsstne_status dsstne_predictor_plan(dsstne_predictor predictor, const char *opti
                                     dsstne_error *err);
 
 /* Parameters that the calls below have in common:
- *   rows (n_rows of them): examples of the bound datasets, in any order. null = all; n_rows must then be their number.
+ *   rows (n_rows of them): row numbers of the bound datasets, in any order. null = all; n_rows must then be their
+ *     number.
  *   exclude: a dataset; items stored in its row are not recommended for that row. 0 = none.
  *   items (n_items of them, in any order): an allow-list, or a deny-list with "items": "deny"; null = every item.
  *   layer: the output layer whose items are ranked; may be missing if there is only one.
@@ -308,9 +323,10 @@ dsstne_status dsstne_predictor_recommend(dsstne_predictor predictor, const int64
                                          dsstne_dataset exclude, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
 
-/* Finds the k nearest rows of a weight for each query row, without the query itself. tensor null = the weight of the
- * output layer, whose rows are items. The metric "entry" is for weights between items: it ranks the entries of the
- * query's row instead. Options: {"metric": "cosine"|"dot"|"entry", "items": "allow"|"deny", "include_self": false}. */
+/* Finds the k nearest rows of a weight for each query, which is a row number of the same weight. Without include_self
+ * the query's own row is left out. tensor null = the weight of the output layer, whose rows are items. The metric
+ * "entry" is for weights between items: it ranks the entries of the query's row instead. Options:
+ * {"metric": "cosine"|"dot"|"entry", "items": "allow"|"deny", "include_self": false}. */
 dsstne_status dsstne_predictor_neighbors(dsstne_predictor predictor, const char *tensor, const int32_t *queries,
                                          int64_t n_queries, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
