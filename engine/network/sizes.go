@@ -41,12 +41,17 @@ func (n *Network) sizedLayer(name string) (int, error) {
 	if !isOnly {
 		return n.Layer(name)
 	}
-	of := slices.DeleteFunc(slices.Clone(n.Layers), func(l Layer) bool { return l.kind.word() != kind })
+	var of []string
+	for _, l := range n.Layers {
+		if l.kind.word() == kind {
+			of = append(of, l.Name)
+		}
+	}
 	if len(of) != 1 {
 		return -1, fault.New(fault.InvalidArgument, "the network has %d %s layers, so it takes a mapping with one matrix or "+
-			"size for each of %q", len(of), kind, names(of))
+			"size for each of %q", len(of), kind, of)
 	}
-	return n.Layer(of[0].Name)
+	return n.Layer(of[0])
 }
 
 // spreadShared gives outputs that share a weight the size of its input layer, and the other way round.

@@ -10,11 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -279,6 +282,43 @@ func callsRecover(call *ast.CallExpr, bodies map[string]*ast.BlockStmt) bool {
 		return !found
 	})
 	return found
+}
+
+func TestTheEngineKnowsNoBackendByName(t *testing.T) {
+	names := map[string]bool{}
+	for _, p := range list(t, "./kernels/...", false) {
+		if path.Dir(p.ImportPath) == "dsstne/kernels" {
+			names[strconv.Quote(path.Base(p.ImportPath))] = true
+		}
+	}
+	require.Contains(t, names, `"cuda"`)
+	set, folders := sources(t)
+	for folder, files := range folders {
+		if !strings.HasPrefix(folder, filepath.Join(root, "engine")) {
+			continue
+		}
+		for _, s := range files {
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				if literal, ok := n.(*ast.BasicLit); ok {
+					require.False(t, names[literal.Value], "%s: %s; ask for a role instead", set.Position(n.Pos()), literal.Value)
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestNoLineOfTheProductHasMoreThan120Characters(t *testing.T) {
+	_, folders := sources(t)
+	for _, files := range folders {
+		for _, s := range files {
+			text, err := os.ReadFile(s.path)
+			require.NoError(t, err)
+			for number, line := range strings.Split(string(text), "\n") {
+				require.LessOrEqual(t, utf8.RuneCountInString(line), 120, "%s:%d", s.path, number+1)
+			}
+		}
+	}
 }
 
 func TestNoSourceFileHasMoreThan500Lines(t *testing.T) {
