@@ -59,11 +59,12 @@ func newNet(c netCase, seed uint64) *net {
 	sgd := kernels.Optimizer{}
 	n := &net{netCase: c}
 	input := s.batch(gradientRows, gradientItems, "full", true)
-	target := s.batch(gradientRows, gradientItems, "full", false)
+	target := s.batch(gradientRows, gradientItems, "sparse", takesNegative(c.loss))
 	n.step = s.step(sgd, gradientRows, input, target)
 	n.in = grid(s.weight("in", gradientItems, gradientUnits, 0.5, sgd))
 	n.dense = grid(s.weight("dense", gradientUnits, gradientUnits, 0.5, sgd))
 	n.bias1, n.bias2 = grid(s.weight("bias1", gradientUnits, 1, 1, sgd)), grid(s.weight("bias2", gradientUnits, 1, 1, sgd))
+	n.moveFromKinks()
 	n.biasOut = grid(s.weight("biasOut", gradientItems, 1, 1, sgd))
 	n.out = n.in
 	if !c.tied {
@@ -73,6 +74,19 @@ func newNet(c netCase, seed uint64) *net {
 		n.second = grid(s.weight("second", gradientItems, gradientUnits, 1, sgd))
 	}
 	return n
+}
+
+// moveFromKinks moves the biases of units with a kink at 0 away from it, so that few seeds are needed to find a smooth net.
+// All units of a ReLU move upwards, where it has a slope.
+func (n *net) moveFromKinks() {
+	if n.activation != kernels.ReLU {
+		return
+	}
+	for _, bias := range []*weight{n.bias1, n.bias2} {
+		for i, b := range bias.value {
+			bias.value[i] = 1 + float32(math.Abs(float64(b)))
+		}
+	}
 }
 
 func (n *net) weights() []*weight {
@@ -92,6 +106,7 @@ type running struct {
 	place             *place
 	device            kernels.Device
 	placed            map[*weight]*kernels.Weights
+	hidden            [2]kernels.Buffer
 	output            *kernels.Output
 	forward, backward []func(*kernels.Step) error
 }
@@ -133,7 +148,7 @@ func (n *net) on(d kernels.Device) *running {
 	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: r.placed[n.in], TiedGradient: output.TiedGradient}
 	scatter.Workspace = p.workspace(scatter, n.step.Most())
 
-	r.output = output
+	r.hidden, r.output = [2]kernels.Buffer{h1, h2}, output
 	r.forward = []func(*kernels.Step) error{
 		func(s *kernels.Step) error { return d.Gather(gather, s) },
 		func(s *kernels.Step) error { return d.Dense(dense, s) },
@@ -208,9 +223,9 @@ func (n *net) smooth(d kernels.Device) (bool, error) {
 		return false, err
 	}
 	if n.activation == kernels.ReLU {
-		for s, source := range r.output.Sources {
-			e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(2-s)}
-			for i, h := range contents(source.H) {
+		for layer, hidden := range r.hidden {
+			e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(layer+1)}
+			for i, h := range contents(hidden) {
 				dropped := keep(e, n.step, int64(i)/gradientUnits, int64(i)%gradientUnits) == 0
 				if !dropped && h <= 0.25 {
 					return false, nil
@@ -282,6 +297,24 @@ func netCases() (cases []netCase) {
 	return cases
 }
 
+// few are cases that have, between them, every activation and every loss with both kinds of logits, and every option.
+func few(cases []netCase) (list []netCase) {
+	seen := map[any]bool{}
+	for _, c := range cases {
+		known := len(seen)
+		for _, feature := range []any{
+			[2]any{c.activation, c.temperature}, [2]any{c.loss, c.temperature}, [2]any{"tied", c.tied},
+			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout},
+		} {
+			seen[feature] = true
+		}
+		if len(seen) > known {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 func TestGradientsAreTheDerivativesOfTheLoss(t *testing.T) {
 	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
@@ -289,10 +322,11 @@ func TestGradientsAreTheDerivativesOfTheLoss(t *testing.T) {
 		if d.Info().Kind == oracle(t).Info().Kind {
 			tolerance = referenceTolerance
 		}
-		for n, c := range netCases() {
-			if n%3 != 0 && sparing() && d.Info().Threads == 0 { // a third has every loss, activation and option
-				continue
-			}
+		cases := netCases()
+		if sparing() && d.Info().Threads == 0 {
+			cases = few(cases)
+		}
+		for _, c := range cases {
 			require.NoError(t, gradientAgrees(smoothNet(t, c), d, tolerance))
 		}
 	})

@@ -22,6 +22,12 @@ var losses = []kernels.Loss{
 	{Kind: kernels.Squared, Weight: 0.25},
 }
 
+// takesNegative reports whether a loss gives a meaning to targets below 0.
+func takesNegative(loss kernels.Loss) bool {
+	low, _ := loss.Targets()
+	return low < 0
+}
+
 // hiddenSource is the host-side content of a kernels.OutputSource.
 type hiddenSource struct {
 	h, dh      []float32 // [B, K]; dh is the content before the op, nil: not wanted
@@ -130,7 +136,7 @@ func outputCases(onlyStats bool, p kernels.Precision) (cases []opCase) {
 		shape := pick(s, "shape", outputShapes...)
 		b, items, units := shape[0], shape[1], shape[2]
 		c.items = items
-		target := s.batch(b, items, pick(s, "target", batchKinds...), false)
+		target := s.batch(b, items, pick(s, "target", batchKinds...), takesNegative(loss))
 		input := s.batch(b, items, pick(s, "input", batchKinds...), true)
 		c.step = s.step(c.optimizer, b, input, target)
 

@@ -140,8 +140,8 @@ func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 		p.bound = n*(exponentialOff(x-logSumExp, probability, e)+probability*functionError+underflow) + 2*unit*t
 	case kernels.Squared:
 		p.loss, p.lossMagnitude = (x-t)*(x-t)/2, x*x+t*t
-		p.lossBound = (math.Abs(x)+t)*e + e*e
-		p.dz, p.magnitude, p.bound = x-t, math.Abs(x)+t, e
+		p.lossBound = (math.Abs(x)+math.Abs(t))*e + e*e
+		p.dz, p.magnitude, p.bound = x-t, math.Abs(x)+math.Abs(t), e
 	default:
 		panic(unhandled(l.Kind))
 	}
