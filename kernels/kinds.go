@@ -16,12 +16,16 @@ var kindsHeader string
 
 // The words that definitions, options and messages use for the kinds, indexed by the constants they stand for.
 var (
-	ActivationWords = []string{Linear: "linear", Sigmoid: "sigmoid", Tanh: "tanh", ReLU: "relu"}
-	LossWords       = []string{
+	ActivationWords = []string{
+		Linear: "linear", Sigmoid: "sigmoid", Tanh: "tanh", ReLU: "relu", ELU: "elu", SELU: "selu",
+	}
+	LossWords = []string{
 		SigmoidCrossEntropy: "sigmoid", ScaledMarginal: "scaled_marginal", Softmax: "softmax", Squared: "squared",
+		Hinge: "hinge",
 	}
 	OptimizerWords = []string{
 		SGD: "sgd", Momentum: "momentum", Nesterov: "nesterov", RMSProp: "rmsprop", Adam: "adam", AdamW: "adamw",
+		AdaGrad: "adagrad",
 	}
 	FillWords   = []string{FillConstant: "constant", FillUniform: "uniform", FillNormal: "normal"}
 	MetricWords = []string{

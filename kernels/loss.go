@@ -17,6 +17,8 @@ const (
 	Softmax
 	// Squared: l = (z-t)^2 / 2, dl/dz = z - t.
 	Squared
+	// Hinge: l = max(0, 1 - t z), dl/dz = -t where l > 0, else 0; -1 <= t <= 1. An item that is not stored has t = -1.
+	Hinge
 )
 
 // Loss describes the loss of an output layer. Weight multiplies loss and gradient.
@@ -36,6 +38,7 @@ var targets = [][2]float64{
 	ScaledMarginal:      {0, math.Inf(1)},
 	Softmax:             {0, math.Inf(1)},
 	Squared:             {math.Inf(-1), math.Inf(1)},
+	Hinge:               {-1, 1},
 }
 
 // Targets are the lowest and the highest target that the loss accepts.

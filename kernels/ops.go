@@ -5,12 +5,21 @@ import "fmt"
 // Activation is the function a layer applies to its sums.
 type Activation int32
 
-// Linear is z; Sigmoid 1/(1+exp(-z)); Tanh tanh(z); ReLU max(0, z).
+// Linear is z; Sigmoid 1/(1+exp(-z)); Tanh tanh(z); ReLU max(0, z); ELU z for z > 0, else exp(z) - 1 (Clevert et al.,
+// 2016); SELU SELUScale z for z > 0, else SELUScale SELUAlpha (exp(z) - 1) (Klambauer et al., 2017).
 const (
 	Linear Activation = iota
 	Sigmoid
 	Tanh
 	ReLU
+	ELU
+	SELU
+)
+
+// SELUScale and SELUAlpha make mean 0 and variance 1 a stable fixed point from layer to layer.
+const (
+	SELUScale = 1.0507009873554804934
+	SELUAlpha = 1.6732632423543772848
 )
 
 // Op is an operation with everything bound that does not change from step to step. A program is a list of them.

@@ -20,6 +20,8 @@ const (
 	Adam
 	// AdamW: w -= lr WeightDecay w first, then Adam without decay in g. (Loshchilov and Hutter, 2019)
 	AdamW
+	// AdaGrad: s += g^2; w -= lr g / (sqrt(s) + Epsilon). (Duchi et al., 2011)
+	AdaGrad
 )
 
 // Optimizer describes an update rule; fields that a kind does not use are ignored.
@@ -50,6 +52,7 @@ var optimizers = []struct {
 	RMSProp:  {1, true},
 	Adam:     {2, true},
 	AdamW:    {2, true},
+	AdaGrad:  {1, false},
 }
 
 // States is the number of state values a weight needs.

@@ -15,7 +15,7 @@ func TestRulesAreEnforced(t *testing.T) {
 	const hidden2 = `{"name": "hidden2", "kind": "hidden", "size": 8}, `
 	const units = `it must be an integer from 1 to 2147483647`
 	const schemes = `xavier_uniform, xavier_normal, he_uniform, he_normal, normal, uniform, constant`
-	const kinds = `sigmoid, scaled_marginal, softmax, squared`
+	const kinds = `sigmoid, scaled_marginal, softmax, squared, hinge`
 	const more = `{"name": "more", "kind": "output", "sources": ["hidden1"]}`
 	units9 := ""
 	for n := range 9 {
@@ -96,7 +96,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"hidden size text": {unit(`, "size": "8"`),
 			`layers[1].size is "8"; ` + units},
 		"hidden activation": {unit(`, "size": 8, "activation": "tahn"`),
-			`layers[1].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu; did you mean "tanh"?`},
+			`layers[1].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu, elu, selu; did you mean "tanh"?`},
 		"hidden dropout of 1": {unit(`, "size": 8, "dropout": 1.0`),
 			`layers[1].dropout is 1.0; it must be a number from 0 to less than 1`},
 		"hidden dropout nearly 1": {unit(`, "size": 8, "dropout": 0.99999999999`),

@@ -41,6 +41,8 @@ func readOptimizer(o *strictjson.Object, s *train.Options) {
 	case kernels.RMSProp:
 		s.Optimizer.Beta2 = o.Float32("decay_rate", 0.9, strictjson.Fraction)
 		s.Optimizer.Epsilon = o.Float32("epsilon", 1e-8, strictjson.Positive)
+	case kernels.AdaGrad:
+		s.Optimizer.Epsilon = o.Float32("epsilon", 1e-10, strictjson.Positive)
 	case kernels.Adam, kernels.AdamW:
 		s.Optimizer.Beta1 = o.Float32("beta1", 0.9, strictjson.Fraction)
 		s.Optimizer.Beta2 = o.Float32("beta2", 0.999, strictjson.Fraction)

@@ -17,7 +17,8 @@
 //
 // Every message names the document, the path, the value found and what is allowed, as in
 //
-//	network definition: layers[2].activation is "tahn"; it must be one of linear, tanh, relu; did you mean "tanh"?
+//	network definition: layers[2].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu, elu, selu;
+//	did you mean "tanh"?
 //
 // A key that no getter asked for is an error; so are duplicate keys, numbers out of range, and text after the object. A
 // value of null counts as not given. All errors are of kind fault.InvalidArgument.

@@ -26,8 +26,8 @@ func gradientsOf(before, after []float32) []float64 {
 	return gradients
 }
 
-// stepError bounds how far a weight can be after the first step, at a rate of 0.1, if its gradient is off by so much.
-// The first step of RMSProp and Adam is rate times g / (a |g| + e): its slope is at most 1 / (a |g|), and it is at
+// stepError bounds how far a weight can be after the first step, at a rate of 0.1, if its gradient is off by so much. The
+// first step of RMSProp, Adam and AdaGrad is rate times g / (a |g| + e): its slope is at most 1 / (a |g|), and it is at
 // most 1 / a.
 func stepError(optimizer string, gradient, off, weight float64) float64 {
 	const rate = 0.1
@@ -35,7 +35,7 @@ func stepError(optimizer string, gradient, off, weight float64) float64 {
 	switch optimizer {
 	case "nesterov":
 		step *= 1.9
-	case "rmsprop", "adam", "adamw":
+	case "rmsprop", "adam", "adamw", "adagrad":
 		a := 1.0
 		if optimizer == "rmsprop" {
 			a = math.Sqrt(0.1)

@@ -108,7 +108,7 @@ func TestSoftMaxIsOverTheItemsOfAllDevices(t *testing.T) {
 func TestOptimizersHaveTheSameNumbersOnAllDevices(t *testing.T) {
 	// The decay was not sent to the others. Rows that no batch touches only decay: the same bits wherever they are.
 	matrix := fixture.Matrix(t, manyItems, [][]int32{{3, 5}})
-	for _, optimizer := range []string{"sgd", "momentum", "rmsprop", "adam", "adamw"} {
+	for _, optimizer := range []string{"sgd", "momentum", "rmsprop", "adam", "adamw", "adagrad"} {
 		one, many := compared(t, fixture.Autoencoder("softmax", ""), "cpu:4",
 			`, "optimizer": {"kind": "`+optimizer+`", "learning_rate": 0.1, "weight_decay": 0.3}`, data{"input": matrix,
 				"output": matrix}, 7)

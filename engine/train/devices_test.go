@@ -23,6 +23,7 @@ var networks = map[string]string{
 	"sigmoid":         fixture.Autoencoder("sigmoid", ""),
 	"scaled_marginal": fixture.Autoencoder("scaled_marginal", ""),
 	"squared":         fixture.Autoencoder("squared", ""),
+	"hinge":           fixture.Autoencoder("hinge", ""),
 	"tied softmax":    fixture.Autoencoder("softmax", `, "shared": "hidden1.weight"`),
 	"cosine":          fixture.Autoencoder("softmax", `, "temperature": 0.5`),
 	"tied cosine":     fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.5`),
@@ -114,6 +115,7 @@ var optimizers = map[string]string{
 	"rmsprop":  `{"kind": "rmsprop", "learning_rate": 0.1}`,
 	"adam":     `{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.01}`,
 	"adamw":    `{"kind": "adamw", "learning_rate": 0.1, "weight_decay": 0.01}`,
+	"adagrad":  `{"kind": "adagrad", "learning_rate": 0.1}`,
 }
 
 func options(devices, optimizer, precision string) string {

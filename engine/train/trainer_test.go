@@ -88,7 +88,7 @@ func TestARunInPiecesEqualsOneRun(t *testing.T) {
 }
 
 func TestEveryLossFalls(t *testing.T) {
-	for _, loss := range []string{"softmax", "sigmoid", "scaled_marginal", "squared"} {
+	for _, loss := range []string{"softmax", "sigmoid", "scaled_marginal", "squared", "hinge"} {
 		trainer, _ := opened(t, fixture.Autoencoder(loss, ""), `{"batch_size": 20, "optimizer": {"learning_rate": 0.02}}`)
 		first := run(t, trainer, 5).EpochLoss
 		last := run(t, trainer, 95).EpochLoss

@@ -65,9 +65,15 @@ func TestActivationsAreExactToAFewUnitsInTheLastPlace(t *testing.T) {
 	for _, set := range cpu.InstructionSets() {
 		sigmoid := worst(t, set, kernels.Sigmoid, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, z)
 		tanh := worst(t, set, kernels.Tanh, math.Tanh, z)
-		t.Logf("%s: sigmoid %.2f ULP, tanh %.2f ULP", set, sigmoid, tanh)
+		elu := worst(t, set, kernels.ELU, func(x float64) float64 { return max(x, 0) + math.Expm1(min(x, 0)) }, z)
+		selu := worst(t, set, kernels.SELU, func(x float64) float64 {
+			return kernels.SELUScale * (max(x, 0) + kernels.SELUAlpha*math.Expm1(min(x, 0)))
+		}, z)
+		t.Logf("%s: sigmoid %.2f ULP, tanh %.2f ULP, ELU %.2f ULP, SELU %.2f ULP", set, sigmoid, tanh, elu, selu)
 		require.LessOrEqual(t, sigmoid, 3.0, set)
 		require.LessOrEqual(t, tanh, 3.0, set)
+		require.LessOrEqual(t, elu, 5.0, set)
+		require.LessOrEqual(t, selu, 5.0, set)
 	}
 }
 
@@ -77,8 +83,10 @@ func TestActivationsSaturateAndKeepNaN(t *testing.T) {
 		sigmoid := activated(t, set, kernels.Sigmoid, []float32{inf, -inf, 200, -200})
 		require.InDeltaSlice(t, []float32{1, 0, 1, 0}, sigmoid, 1e-38)
 		require.Equal(t, []float32{1, -1, 1}, activated(t, set, kernels.Tanh, []float32{inf, -inf, 200}))
-		for _, a := range []kernels.Activation{kernels.Sigmoid, kernels.Tanh, kernels.ReLU, kernels.Linear} {
-			require.True(t, math.IsNaN(float64(activated(t, set, a, []float32{float32(math.NaN())})[0])))
+		require.Equal(t, []float32{inf, -1, 200, -1}, activated(t, set, kernels.ELU, []float32{inf, -inf, 200, -200}))
+		for n, word := range kernels.ActivationWords {
+			nan := activated(t, set, kernels.Activation(n), []float32{float32(math.NaN())})[0]
+			require.True(t, math.IsNaN(float64(nan)), word)
 		}
 	}
 }

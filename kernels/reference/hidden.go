@@ -115,6 +115,26 @@ var activations = map[kernels.Activation]activation{
 			return 1
 		},
 	},
+	kernels.ELU:  exponentialUnit(1, 1),
+	kernels.SELU: exponentialUnit(kernels.SELUScale, kernels.SELUAlpha),
+}
+
+// exponentialUnit is scale z for z > 0, else scale alpha (exp(z) - 1).
+func exponentialUnit(scale, alpha float64) activation {
+	return activation{
+		func(z float64) float64 {
+			if z > 0 {
+				return scale * z
+			}
+			return scale * alpha * math.Expm1(z)
+		},
+		func(a float64) float64 {
+			if a > 0 {
+				return scale
+			}
+			return a + scale*alpha
+		},
+	}
 }
 
 func (device) Backward(op *kernels.Backward, step *kernels.Step) error {

@@ -31,6 +31,16 @@ var losses = map[kernels.LossKind]lossFunction{
 	kernels.Squared: func(_ *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
 		return (z - t) * (z - t) / 2, z - t
 	},
+	kernels.Hinge: func(_ *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
+		if t == 0 {
+			t = -1
+		}
+		margin := 1 - t*z
+		if margin > 0 {
+			return margin, -t
+		}
+		return 0 * margin, 0 * margin // keeps what is not finite
+	},
 }
 
 func scaledMarginal(l *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {

@@ -59,6 +59,12 @@ func TestLossesHaveTheirTextbookValues(t *testing.T) {
 		{"soft-max with normalised rows", kernels.Loss{Kind: kernels.Softmax, NormalizeRows: true}, 0, 2, 4, ln2, ln2 / 2, 0},
 		{"soft-max without targets", kernels.Loss{Kind: kernels.Softmax, NormalizeRows: true}, 0, 0, 0, ln2, 0, 0},
 		{"squared", kernels.Loss{Kind: kernels.Squared}, 3, 1, 1, 0, 2, 2},
+		{"hinge", kernels.Loss{Kind: kernels.Hinge}, 0.25, 1, 1, 0, 0.75, -1},
+		{"hinge of a fraction", kernels.Loss{Kind: kernels.Hinge}, 0.5, 0.5, 1, 0, 0.75, -0.5},
+		{"hinge of a negative target", kernels.Loss{Kind: kernels.Hinge}, 0.5, -0.5, 1, 0, 1.25, 0.5},
+		{"hinge of an absent item", kernels.Loss{Kind: kernels.Hinge}, 0.5, 0, 0, 0, 1.5, 1},
+		{"hinge at its kink", kernels.Loss{Kind: kernels.Hinge}, 1, 1, 1, 0, 0, 0},
+		{"hinge beyond its margin", kernels.Loss{Kind: kernels.Hinge}, -3, 0, 0, 0, 0, 0},
 	}
 	for _, c := range cases {
 		loss, delta := losses[c.loss.Kind](&c.loss, c.z, c.t, c.n, c.lse)
@@ -79,6 +85,7 @@ func TestOptimizersFollowTheirPublishedRules(t *testing.T) {
 		{kernels.RMSProp, 1 - 0.05/math.Sqrt(0.2*0.99+0.01*0.25), 0.2*0.99 + 0.01*0.25, 0.04},
 		{kernels.Adam, 1 - 0.1*(0.18+0.05)/math.Sqrt(0.0396+0.0025), 0.23, 0.0421},
 		{kernels.AdamW, 1 - 0.1*(0.18+0.05)/math.Sqrt(0.0396+0.0025), 0.23, 0.0421},
+		{kernels.AdaGrad, 1 - 0.05/math.Sqrt(0.45), 0.45, 0.04},
 	}
 	for _, c := range cases {
 		n := numbers{momentum: 0.9, beta1: 0.9, beta2: 0.99, rate: 0.1, scale1: 1, scale2: 1}
@@ -146,6 +153,21 @@ func TestDropoutZeroesAndRescalesUnits(t *testing.T) {
 	require.Subset(t, []float32{0, 2}, op.Out.Float32())
 }
 
-func TestReLUPassesNaNOn(t *testing.T) {
-	require.True(t, math.IsNaN(activations[kernels.ReLU].value(math.NaN())))
+func TestActivationsPassNaNOn(t *testing.T) {
+	for kind, a := range activations {
+		require.True(t, math.IsNaN(a.value(math.NaN())), kind)
+	}
+}
+
+func TestExponentialUnitsHaveTheirTextbookValues(t *testing.T) {
+	elu, selu := activations[kernels.ELU], activations[kernels.SELU]
+	require.InDeltaSlice(t, []float64{2, 0, math.Exp(-1) - 1, -1},
+		[]float64{elu.value(2), elu.value(0), elu.value(-1), elu.value(math.Inf(-1))}, 1e-12)
+	require.InDeltaSlice(t, []float64{1.0507009873554805, 0, -1.1113307378125625, -1.7580993408473766},
+		[]float64{selu.value(1), selu.value(0), selu.value(-1), selu.value(math.Inf(-1))}, 1e-12)
+	for _, a := range []activation{elu, selu} {
+		for _, z := range []float64{-3, -0.1, 0.1, 3} {
+			require.InDelta(t, (a.value(z+1e-6)-a.value(z-1e-6))/2e-6, a.slope(a.value(z)), 1e-8)
+		}
+	}
 }

@@ -51,6 +51,11 @@ var rules = map[kernels.OptimizerKind]func(n numbers, w, a, b, g float64) (float
 	kernels.AdamW: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
 		return n.adam(w-n.rate*n.decay*w, a, b, g)
 	},
+	kernels.AdaGrad: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
+		g += n.decay * w
+		a += g * g
+		return w - n.rate*g/(math.Sqrt(a)+n.epsilon), a, b
+	},
 }
 
 func (n numbers) adam(w, a, b, g float64) (float64, float64, float64) {

@@ -83,17 +83,18 @@ def fit(
             ``dropout``; sizes that it leaves ``"auto"`` follow from the matrices.
         items: Names of the outputs' items, kept in the model.
         hidden: Units of each hidden layer.
-        activation: ``"tanh"``, ``"sigmoid"``, ``"relu"`` or ``"linear"``, for all hidden layers or for each.
-        loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"`` or ``"squared"``, or a mapping with ``kind`` and its
-            numbers.
+        activation: ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"elu"``, ``"selu"`` or ``"linear"``, for all hidden layers
+            or for each.
+        loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"`` or ``"hinge"`` (an item that is not
+            stored has the target -1), or a mapping with ``kind`` and its numbers.
         temperature: Makes the logits cosines of the hidden vector and the item vectors, divided by this.
         tied: Share one weight between input and output layer.
         input_scaling: ``"l2"`` divides each row by its Euclidean length; None leaves it.
         denoising: Probability that an entry of the input is dropped in a training step; the others are multiplied by
             1 / (1 - denoising).
         dropout: The same for hidden units.
-        optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"`` or ``"adamw"``; or a mapping
-            with ``kind`` and its numbers, such as ``{"kind": "adam", "beta2": 0.99}``.
+        optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"``, ``"adamw"`` or
+            ``"adagrad"``; or a mapping with ``kind`` and its numbers, such as ``{"kind": "adam", "beta2": 0.99}``.
         learning_rate: Size of a step; here or in the mapping, not in both.
         weight_decay: Likewise; added to the gradient as this times the weight (``"adamw"``: applied apart). Biases are
             exempt.

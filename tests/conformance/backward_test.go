@@ -77,6 +77,12 @@ func (c *backwardCase) dz(u, k int64) (dz, off float64) {
 		if a == 0 {
 			return 0, 0
 		}
+	case kernels.ELU, kernels.SELU:
+		unitScale, alpha := constantsOf(c.epilogue.Activation)
+		slope, magnitude = unitScale, 2*unitScale*alpha
+		if a <= 0 {
+			slope = a + unitScale*alpha
+		}
 	default:
 		panic(unhandled(c.epilogue.Activation))
 	}
@@ -105,6 +111,8 @@ func backwardCases() (cases []opCase) {
 				z = math.Tanh(4 * z)
 			case kernels.ReLU:
 				z = math.Max(0, z)
+			case kernels.ELU, kernels.SELU:
+				z = exponentialUnit(c.epilogue.Activation, z)
 			default:
 				panic(unhandled(c.epilogue.Activation))
 			}

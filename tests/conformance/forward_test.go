@@ -113,10 +113,28 @@ func (c *forwardCase) bound(u, k int64) float64 {
 		a, off = 1, math.Min(off/4, 1)+functionError
 	case kernels.Tanh: // slope at most 1; accurate to the roundoff of 1, as is (1-e)/(1+e)
 		a, off = 1, math.Min(off, 2)+functionError
+	case kernels.ELU, kernels.SELU: // slope at most scale times alpha, which is at least the scale
+		a = math.Abs(exponentialUnit(c.epilogue.Activation, z.value))
+		scale, alpha := constantsOf(c.epilogue.Activation)
+		off = scale*alpha*off + functionError*a
 	default:
 		panic(unhandled(c.epilogue.Activation))
 	}
 	return scale * (off + 4*unit*a)
+}
+
+// constantsOf are the scale and the alpha of an ELU or SELU.
+func constantsOf(kind kernels.Activation) (scale, alpha float64) {
+	if kind == kernels.SELU {
+		return 1.0507009873554805, 1.6732632423543773
+	}
+	return 1, 1
+}
+
+// exponentialUnit is ELU or SELU.
+func exponentialUnit(kind kernels.Activation, z float64) float64 {
+	scale, alpha := constantsOf(kind)
+	return scale * (max(z, 0) + alpha*math.Expm1(min(z, 0)))
 }
 
 // keep is the factor of dropout as its definition has it.

@@ -76,15 +76,24 @@ func newNet(c netCase, seed uint64) *net {
 	return n
 }
 
+// hasKink reports whether a derivative of the activation jumps at 0: the second one of ELU, which differences see too.
+func (n *net) hasKink() bool {
+	return n.activation == kernels.ReLU || n.activation == kernels.ELU || n.activation == kernels.SELU
+}
+
 // moveFromKinks moves the biases of units with a kink at 0 away from it, so that few seeds are needed to find a smooth net.
 // All units of a ReLU move upwards, where it has a slope.
 func (n *net) moveFromKinks() {
-	if n.activation != kernels.ReLU {
+	if !n.hasKink() {
 		return
 	}
 	for _, bias := range []*weight{n.bias1, n.bias2} {
 		for i, b := range bias.value {
-			bias.value[i] = 1 + float32(math.Abs(float64(b)))
+			away := 1 + math.Abs(float64(b))
+			if b < 0 && n.activation != kernels.ReLU {
+				away = -away
+			}
+			bias.value[i] = float32(away)
 		}
 	}
 }
@@ -214,26 +223,29 @@ func (r *running) derivative(w *weight, i int) (float64, error) {
 	return (16*fine - coarse) / 15, nil
 }
 
-// smooth tells whether no kink lies within reach of a difference: units of a ReLU away from 0, and sigmoids of the scaled
-// marginal loss away from its limits.
+// smooth tells whether no kink lies within reach of a difference: units are away from that of their activation, logits
+// from those of the loss.
 func (n *net) smooth(d kernels.Device) (bool, error) {
 	r := n.on(d)
 	defer r.place.free()
 	if _, err := r.lossOf(r.forward...); err != nil {
 		return false, err
 	}
-	if n.activation == kernels.ReLU {
+	if n.hasKink() {
 		for layer, hidden := range r.hidden {
 			e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(layer+1)}
 			for i, h := range contents(hidden) {
 				dropped := keep(e, n.step, int64(i)/gradientUnits, int64(i)%gradientUnits) == 0
+				if n.activation != kernels.ReLU {
+					h = float32(math.Abs(float64(h)))
+				}
 				if !dropped && h <= 0.25 {
 					return false, nil
 				}
 			}
 		}
 	}
-	if n.loss.Kind == kernels.ScaledMarginal {
+	if n.loss.Kind == kernels.ScaledMarginal || n.loss.Kind == kernels.Hinge {
 		return r.awayFromLimits()
 	}
 	return true, nil
@@ -246,13 +258,32 @@ func (r *running) awayFromLimits() (bool, error) {
 	if err := r.device.Scores(scores, r.step); err != nil {
 		return false, err
 	}
-	for _, z := range scores.Out {
+	targets := r.targets()
+	for i, z := range scores.Out {
+		if r.loss.Kind == kernels.Hinge {
+			if math.Abs(1-targets[i]*float64(z)) < 0.25 {
+				return false, nil
+			}
+			continue
+		}
 		a := 1 / (1 + math.Exp(-float64(z)))
 		if math.Abs(a-float64(r.loss.OneTarget)) < 0.05 || math.Abs(a-float64(r.loss.ZeroTarget)) < 0.05 {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// targets are t of every row and item for the hinge loss, [B, I].
+func (n *net) targets() []float64 {
+	c := outputCase{step: n.step, items: gradientItems}
+	t := c.targets()
+	for i := range t {
+		if t[i] == 0 {
+			t[i] = -1
+		}
+	}
+	return t
 }
 
 // gradientAgrees compares every written gradient with finite differences.

@@ -20,6 +20,7 @@ var losses = []kernels.Loss{
 	{Kind: kernels.Softmax, Weight: 1},
 	{Kind: kernels.Softmax, Weight: 2, NormalizeRows: true},
 	{Kind: kernels.Squared, Weight: 0.25},
+	{Kind: kernels.Hinge, Weight: 0.5},
 }
 
 // takesNegative reports whether a loss gives a meaning to targets below 0.

@@ -142,6 +142,20 @@ func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 		p.loss, p.lossMagnitude = (x-t)*(x-t)/2, x*x+t*t
 		p.lossBound = (math.Abs(x)+math.Abs(t))*e + e*e
 		p.dz, p.magnitude, p.bound = x-t, math.Abs(x)+math.Abs(t), e
+	case kernels.Hinge:
+		if t == 0 {
+			t = -1
+		}
+		margin, size := 1-t*x, 1+math.Abs(t*x)
+		p.loss, p.lossMagnitude = max(0, margin), size+1+math.Abs(x)
+		p.lossBound, p.magnitude = (1+math.Abs(t))*e, 1+math.Abs(t)
+		if margin > 0 {
+			p.dz = -t
+		}
+		// Where the margin is as near to 0 as it is uncertain, either side may be taken.
+		if math.Abs(margin) <= math.Abs(t)*e+4*unit*size {
+			p.bound = math.Abs(t)
+		}
 	default:
 		panic(unhandled(l.Kind))
 	}

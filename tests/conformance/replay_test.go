@@ -79,7 +79,7 @@ func zeroStep(r rule, x, off number) (number, number) {
 			y[f] += off[f] * float64(corner>>f&1*2-1)
 		}
 		y[2] = max(y[2], 0)
-		if r.Kind == kernels.RMSProp {
+		if r.Kind == kernels.RMSProp || r.Kind == kernels.AdaGrad {
 			y[1] = max(y[1], 0)
 		}
 		moved, _ := r.apply(y, 0)

@@ -128,6 +128,10 @@ func (r rule) apply(x number, g float64) (number, number) {
 		s := beta2*a + (1-beta2)*g*g
 		root := math.Sqrt(s) + epsilon
 		return number{w - rate*g/root, s, b}, number{math.Abs(w) + rate*parts/root, s + (1-beta2)*parts*parts, 0}
+	case kernels.AdaGrad:
+		s := a + g*g
+		root := math.Sqrt(s) + epsilon
+		return number{w - rate*g/root, s, b}, number{math.Abs(w) + rate*parts/root, s + parts*parts, 0}
 	case kernels.Adam, kernels.AdamW:
 		m, s := beta1*a+(1-beta1)*g, beta2*b+(1-beta2)*g*g
 		size := math.Abs(beta1*a) + (1-beta1)*parts

@@ -84,7 +84,7 @@ func (s *sampler) weight(name string, rows, columns int64, size float64, o kerne
 	w := &weight{name: name, rows: rows, columns: columns, value: s.normal(rows*columns, size)}
 	switch o.Kind {
 	case kernels.SGD:
-	case kernels.RMSProp:
+	case kernels.RMSProp, kernels.AdaGrad:
 		w.state[0] = squares(s.normal(rows*columns, 0.1))
 	case kernels.Momentum, kernels.Nesterov:
 		w.state[0] = s.normal(rows*columns, 0.1)

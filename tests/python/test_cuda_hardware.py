@@ -27,6 +27,13 @@ CASES = {
         "learning_rate": 0.001,
     },
     "two layers, dropout, rmsprop": {"loss": "sigmoid", "hidden": [9, 7], "dropout": 0.2, "optimizer": "rmsprop"},
+    "hinge, elu and selu, adagrad": {
+        "loss": "hinge",
+        "hidden": [9, 7],
+        "activation": ["elu", "selu"],
+        "optimizer": "adagrad",
+        "learning_rate": 0.01,
+    },
     "tied, decay": {"loss": "squared", "hidden": [10], "tied": True, "weight_decay": 0.01},
 }
 

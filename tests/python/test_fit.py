@@ -44,7 +44,7 @@ def test_no_epochs_gives_an_untrained_model(X):
 
 
 @pytest.mark.parametrize(
-    "loss", ["softmax", "sigmoid", "scaled_marginal", "squared", {"kind": "softmax", "normalize_rows": True}]
+    "loss", ["softmax", "sigmoid", "scaled_marginal", "squared", "hinge", {"kind": "softmax", "normalize_rows": True}]
 )
 def test_every_loss_falls(X, loss):
     model = dsstne.fit(X, hidden=[8], epochs=4, batch_size=32, loss=loss, learning_rate=0.01, progress=False)
@@ -53,7 +53,7 @@ def test_every_loss_falls(X, loss):
 
 
 @pytest.mark.parametrize(
-    "optimizer", ["sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", {"kind": "adam", "beta2": 0.99}]
+    "optimizer", ["sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad", {"kind": "adam", "beta2": 0.99}]
 )
 def test_every_optimizer_lowers_the_loss(X, optimizer):
     rate = 0.01 if "adam" in str(optimizer) or optimizer == "rmsprop" else 0.05
@@ -62,7 +62,26 @@ def test_every_optimizer_lowers_the_loss(X, optimizer):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "relu", "linear"])
+def test_with_hinge_an_absent_item_has_the_target_minus_one(X):
+    options = {"hidden": [8], "epochs": 2, "batch_size": 32, "loss": "hinge", "denoising": 0, "progress": False}
+    full = X.toarray()
+    full[full == 0] = -1
+    models = [dsstne.fit(X, targets, **options) for targets in (X, scipy.sparse.csr_array(full))]
+    losses = [[record["loss"] for record in model.history] for model in models]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0][-1] < 60  # that of logits of 0
+
+
+def test_hinge_refuses_targets_beyond_one(X):
+    targets = X.tolil()
+    targets[3, 17] = -1.5
+    with pytest.raises(
+        dsstne.InvalidDataError, match=r"row 3, column 17: the target is -1\.5; this loss needs targets from -1 to 1"
+    ):
+        dsstne.fit(X, targets.tocsr(), loss="hinge", progress=False)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "relu", "elu", "selu", "linear"])
 def test_every_activation_works_in_a_deep_network(X, activation):
     model = dsstne.fit(X, hidden=[8, 6, 5], activation=activation, epochs=1, progress=False)
     assert [model.embed(X, layer).shape[1] for layer in ("hidden1", "hidden2", "hidden3")] == [8, 6, 5]

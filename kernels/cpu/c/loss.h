@@ -69,6 +69,18 @@ STORED(squared) {
   return t * (0.5f * t - z);
 }
 
+enum { needs_hinge = LINEAR }; /* an absent item has target -1; 0 * margin keeps what is not finite */
+ABSENT(hinge) {
+  vf margin = 1.0f + z;
+  *linear = *linear + select_(margin > 0.0f, margin, 0.0f * margin);
+  return select_(margin > 0.0f, splat(1.0f), 0.0f * margin);
+}
+STORED(hinge) {
+  float margin = 1.0f - t * z, absent = 1.0f + z;
+  *d = margin > 0 ? -weight * t : 0.0f * margin;
+  return (margin > 0 ? margin : 0.0f * margin) - (absent > 0 ? absent : 0.0f * absent);
+}
+
 /* kind is a constant wherever these three are used, so that the compiler resolves them. */
 #define NEEDS(word) [LOSS_##word] = needs_##word,
 static const int needs[] = {LOSSES(NEEDS)};

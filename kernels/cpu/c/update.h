@@ -41,6 +41,12 @@ OPTIMIZER(adamw) {
   adam(o, rate, g, w, s0, s1);
 }
 
+OPTIMIZER(adagrad) {
+  g = fma_(splat(decay), *w, g);
+  *s0 = fma_(g, g, *s0);
+  *w = *w - rate.learning_rate * g / (square_root(*s0) + o->epsilon);
+}
+
 /* kind is a constant at every call of these two, so that the compiler resolves the switch. */
 INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w,
                           vf *s0, vf *s1) {

@@ -26,6 +26,13 @@ DEVICE float slope_tanh(float a) { return 1.0f - a * a; }
 DEVICE float activate_relu(float z) { return z < 0.0f ? 0.0f : z; }  // NaN stays NaN
 DEVICE float slope_relu(float a) { return a == 0.0f ? 0.0f : 1.0f; }
 
+DEVICE float activate_elu(float z) { return z > 0.0f ? z : expm1f(z); }
+DEVICE float slope_elu(float a) { return a > 0.0f ? 1.0f : a + 1.0f; }
+
+constexpr float kSeluScale = 1.05070099f, kSeluAlpha = 1.67326324f;
+DEVICE float activate_selu(float z) { return kSeluScale * (z > 0.0f ? z : kSeluAlpha * expm1f(z)); }
+DEVICE float slope_selu(float a) { return a > 0.0f ? kSeluScale : a + kSeluScale * kSeluAlpha; }
+
 DEVICE float activate(int32_t kind, float z) {
   switch (kind) {
 #define KIND(word)        \

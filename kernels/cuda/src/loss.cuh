@@ -41,6 +41,13 @@ LOSS(softmax) {
 
 LOSS(squared) { return {0.5f * (z - t) * (z - t), z - t}; }
 
+LOSS(hinge) {
+  if (t == 0.0f) t = -1.0f;  // an absent item
+  const float margin = 1.0f - t * z;
+  if (margin > 0.0f) return {margin, -t};
+  return {0.0f * margin, 0.0f * margin};  // keeps what is not finite
+}
+
 DEVICE LossAndDelta loss_of(const Loss &l, float z, float t, float n, float log_sum_exp) {
   switch (l.kind) {
 #define KIND(word)  \

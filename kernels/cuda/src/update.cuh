@@ -59,6 +59,12 @@ OPTIMIZER(adamw) {
   adam(o, r, g, w, a, b);
 }
 
+OPTIMIZER(adagrad) {
+  g += o.decay * w;
+  a += g * g;
+  w -= r.learning_rate * g / (sqrtf(a) + o.epsilon);
+}
+
 // One step of the rule.
 DEVICE void apply_rule(const Optimizer &o, const Rates &r, float g, float &w, float &a, float &b) {
   switch (o.kind) {
