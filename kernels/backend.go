@@ -41,12 +41,17 @@ func Registered() []Backend {
 	return list
 }
 
+// WithRole lists the registered backends with a role, by name.
+func WithRole(role Role) []Backend {
+	return slices.DeleteFunc(Registered(), func(b Backend) bool { return b.Role() != role })
+}
+
 // Role is what the devices of a backend are for, and how they are numbered.
 type Role int
 
 // An Accelerator's devices are used wherever there are any; a number behind its name is that of a device. The Host is
-// used where there is none; a number behind its name is the number of virtual devices that it is divided into. An Oracle
-// is for tests.
+// used where there is none; a number behind its name is the number of virtual devices that it is divided into. An
+// Oracle is for tests.
 const (
 	Accelerator Role = iota
 	Host

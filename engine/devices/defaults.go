@@ -54,16 +54,7 @@ func openHost(id, of, threads int, precision kernels.Precision) (kernels.Device,
 }
 
 // host is the backend that computes where there is no accelerator.
-func host() kernels.Backend { return withRole(kernels.Host)[0] }
-
-func withRole(role kernels.Role) (list []kernels.Backend) {
-	for _, b := range kernels.Registered() {
-		if b.Role() == role {
-			list = append(list, b)
-		}
-	}
-	return list
-}
+func host() kernels.Backend { return kernels.WithRole(kernels.Host)[0] }
 
 // List describes the devices of all backends that compute for users, as a trainer would open them, and says why absent
 // devices are absent.
@@ -77,7 +68,7 @@ func List() []kernels.DeviceInfo {
 		_ = device.Close()
 	}
 	list := []kernels.DeviceInfo{info}
-	for _, b := range withRole(kernels.Accelerator) {
+	for _, b := range kernels.WithRole(kernels.Accelerator) {
 		list = append(list, b.Devices()...)
 	}
 	return list

@@ -72,7 +72,7 @@ func unnamed(name string) bool { return name == "auto" || name == "all" || name 
 
 // usable are the devices of the first accelerator that has some.
 func usable() (backend kernels.Backend, numbers []int) {
-	for _, backend := range withRole(kernels.Accelerator) {
+	for _, backend := range kernels.WithRole(kernels.Accelerator) {
 		for number, info := range backend.Devices() {
 			if info.Missing == "" {
 				numbers = append(numbers, number)
@@ -114,7 +114,7 @@ func known() (words []string, examples string) {
 	cpu := host().Name()
 	words = []string{"auto", "all", "first", cpu}
 	examples = strings.Join(words, ", ") + ", " + cpu + ":4 (virtual devices)"
-	for _, b := range withRole(kernels.Accelerator) {
+	for _, b := range kernels.WithRole(kernels.Accelerator) {
 		words = append(words, b.Name()+":0")
 		examples += fmt.Sprintf(`, %s:0 or a list like ["%[1]s:0", "%[1]s:1"]`, b.Name())
 	}

@@ -89,11 +89,7 @@ func allocate(form Form, threads int, limit int64) (*Model, []tensor.Spec, error
 
 // fill writes the initial numbers of every tensor. The weights lie in the host's memory, so the CPU makes them.
 func (m *Model) fill(specs []tensor.Spec, o Options) error {
-	backend := kernels.Lookup("cpu")
-	if backend == nil {
-		return fault.New(fault.Internal, "there is no backend \"cpu\" to make weights with")
-	}
-	device, err := backend.Open(0, kernels.Options{Threads: o.Threads})
+	device, err := kernels.WithRole(kernels.Host)[0].Open(0, kernels.Options{Threads: o.Threads})
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 	"dsstne/internal/fault"
 )
 
-// WithSizes returns the network with its "auto" sizes filled from the data: columns by name of the layer. "*input" stands
-// for the only input layer, "*output" for the only output layer. Layers that share a weight get each other's size. A size
-// that contradicts the definition is fault.InvalidArgument, an unknown layer fault.NotFound.
+// WithSizes returns the network with its "auto" sizes filled from the data: columns by name of the layer. "*input"
+// stands for the only input layer, "*output" for the only output layer. Layers that share a weight get each other's
+// size. A size that contradicts the definition is fault.InvalidArgument, an unknown layer fault.NotFound.
 func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
 	filled := &Network{Name: n.Name, Layers: slices.Clone(n.Layers), Terms: n.Terms}
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
