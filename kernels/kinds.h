@@ -10,18 +10,20 @@
 #ifndef DSSTNE_KINDS_H
 #define DSSTNE_KINDS_H
 
+/* clang-format off */
 #define ACTIVATIONS(KIND, ...) \
   KIND(linear, ##__VA_ARGS__) KIND(sigmoid, ##__VA_ARGS__) KIND(tanh, ##__VA_ARGS__) KIND(relu, ##__VA_ARGS__) \
   KIND(elu, ##__VA_ARGS__) KIND(selu, ##__VA_ARGS__)
 
-#define LOSSES(KIND, ...)                                                                        \
+#define LOSSES(KIND, ...) \
   KIND(sigmoid, ##__VA_ARGS__) KIND(scaled_marginal, ##__VA_ARGS__) KIND(softmax, ##__VA_ARGS__) \
   KIND(squared, ##__VA_ARGS__) KIND(hinge, ##__VA_ARGS__)
 
-#define OPTIMIZERS(KIND, ...)                                                                   \
+#define OPTIMIZERS(KIND, ...) \
   KIND(sgd, 0, ##__VA_ARGS__) KIND(momentum, 1, ##__VA_ARGS__) KIND(nesterov, 1, ##__VA_ARGS__) \
   KIND(rmsprop, 1, ##__VA_ARGS__) KIND(adam, 2, ##__VA_ARGS__) KIND(adamw, 2, ##__VA_ARGS__) \
   KIND(adagrad, 1, ##__VA_ARGS__)
+/* clang-format on */
 
 #define FILLS(KIND, ...) KIND(constant, ##__VA_ARGS__) KIND(uniform, ##__VA_ARGS__) KIND(normal, ##__VA_ARGS__)
 

@@ -29,7 +29,7 @@ class Choice(NamedTuple):
     """The items that may be ranked."""
 
     items: NDArray[np.int32] | None
-    count: int
+    length: int
     mode: str | None  # the option ``items``: "deny" for items that are never ranked
 
 
@@ -90,13 +90,11 @@ class Predictor(_native.Closing):
         name = None if layer is None else _options.text_argument(layer, "layer")
         self._run("predict", name, self.rows, self.count, out, units)
 
-    def recommend(
-        self, k: int, exclude: Any, choice: Choice = ALL
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def recommend(self, k: int, exclude: Any, choice: Choice = ALL) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the k best items of each row and their scores."""
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
         options = _options.to_json({"items": choice.mode, "layer": self._layer})
-        arguments = (self._excluded(exclude), choice.items, choice.count, k, options, ids, scores)
+        arguments = (self._excluded(exclude), choice.items, choice.length, k, options, ids, scores)
         self._run("recommend", self.rows, self.count, *arguments)
         return ids, scores
 
@@ -108,7 +106,7 @@ class Predictor(_native.Closing):
         self.count = len(queries)
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
         text = _options.to_json({**options, "items": choice.mode})
-        self._run("neighbors", name, queries, self.count, choice.items, choice.count, k, text, ids, scores)
+        self._run("neighbors", name, queries, self.count, choice.items, choice.length, k, text, ids, scores)
         return ids, scores
 
     def evaluate(
@@ -120,7 +118,7 @@ class Predictor(_native.Closing):
         data = (held_out._handle.value, self._excluded(exclude), self.rows, self.count)
         options = _options.to_json({"metrics": list(metrics), "items": choice.mode, "layer": self._layer})
         buffer, length = _native.text_buffer(4096 + 256 * len(metrics))
-        self._run("evaluate", *data, choice.items, choice.count, options, buffer, length, per_row)
+        self._run("evaluate", *data, choice.items, choice.length, options, buffer, length, per_row)
         return _native.read_json(buffer)
 
     def _excluded(self, exclude: Any) -> int:

@@ -31,15 +31,11 @@ INLINE vf slope_selu(vf a) { return select_(a > 0.0f, splat(SELU_SCALE), a + SEL
 
 /* activation is a constant at every call of these two, so that the compiler resolves the switch. */
 INLINE vf activate(const int32_t activation, vf z) {
-  switch (activation) {
-    ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, z)
-  }
+  switch (activation) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, z) }
   __builtin_unreachable();
 }
 
 INLINE vf activation_slope(const int32_t activation, vf a) {
-  switch (activation) {
-    ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, a)
-  }
+  switch (activation) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, a) }
   __builtin_unreachable();
 }

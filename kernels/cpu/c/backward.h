@@ -32,9 +32,7 @@ INLINE void backward_rows(const int32_t activation, const backward_t *b, int64_t
 }
 
 static void backward_units(const backward_t *b, int64_t first, int64_t n, float *sum) {
-  switch (b->epilogue.activation) {
-    ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, backward_rows, b, first, n, sum)
-  }
+  switch (b->epilogue.activation) { ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, backward_rows, b, first, n, sum) }
 }
 
 static int any_not_finite(const float *x, int64_t n) {

@@ -20,9 +20,7 @@ INLINE void finish_units(const int32_t activation, const epilogue_t *e, int64_t 
 
 /* Ends the forward computation of units first .. first + n of row u, in place. */
 static void finish_row(const epilogue_t *e, int64_t row, int64_t first, int64_t n, float *out) {
-  switch (e->activation) {
-    ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, finish_units, e, row, first, n, out)
-  }
+  switch (e->activation) { ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, finish_units, e, row, first, n, out) }
 }
 
 enum { ACTIVATE_ROWS = 8 };

@@ -88,9 +88,7 @@ FILL(normal) {
 }
 
 INLINE void fill_numbers(const fill_t *f, int64_t row, int64_t column, vf x[4]) {
-  switch (f->kind) {
-    FILLS(CASE_BY_WORD, FILL, fill_, f, row, column, x)
-  }
+  switch (f->kind) { FILLS(CASE_BY_WORD, FILL, fill_, f, row, column, x) }
   __builtin_unreachable();
 }
 

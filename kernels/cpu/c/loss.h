@@ -86,16 +86,12 @@ STORED(hinge) {
 static const int needs[] = {LOSSES(NEEDS)};
 
 INLINE vf absent_target(const int32_t kind, const loss_t *l, vf z, vf lse, vf *excess, vf *linear) {
-  switch (kind) {
-    LOSSES(CASE_BY_WORD, LOSS, absent_, l, z, lse, excess, linear)
-  }
+  switch (kind) { LOSSES(CASE_BY_WORD, LOSS, absent_, l, z, lse, excess, linear) }
   __builtin_unreachable();
 }
 
 INLINE float stored_target(const int32_t kind, const loss_t *l, float z, float t, float weight, float lse, float *d) {
-  switch (kind) {
-    LOSSES(CASE_BY_WORD, LOSS, stored_, l, z, t, weight, lse, d)
-  }
+  switch (kind) { LOSSES(CASE_BY_WORD, LOSS, stored_, l, z, t, weight, lse, d) }
   __builtin_unreachable();
 }
 
@@ -223,8 +219,6 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
 /* tile_loss with the kind made a constant, so that the compiler drops what it does not need. */
 static double any_tile_loss(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *z, float *words,
                             const loss_scratch_t *scratch, float *db, double *size) {
-  switch (o->loss.kind) {
-    LOSSES(CASE_BY_NUMBER, LOSS, tile_loss, o, l, first, n, z, words, scratch, db, size)
-  }
+  switch (o->loss.kind) { LOSSES(CASE_BY_NUMBER, LOSS, tile_loss, o, l, first, n, z, words, scratch, db, size) }
   __builtin_unreachable();
 }

@@ -230,9 +230,7 @@ INLINE void scatter_with(const int32_t kind, scatter_t *s) {
 }
 
 static void scatter(scatter_t *s, UNUSED int32_t worker) {
-  switch (s->optimizer.kind) {
-    OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, scatter_with, s)
-  }
+  switch (s->optimizer.kind) { OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, scatter_with, s) }
   __builtin_unreachable();
 }
 

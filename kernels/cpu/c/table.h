@@ -28,6 +28,6 @@ const kernels_t TABLE = {
 #define PHASE(function, arguments, flush) .function = function,
     PHASES(PHASE)
 #undef PHASE
-    .layer_workspace = layer_workspace,
+        .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,
 };

@@ -50,9 +50,7 @@ OPTIMIZER(adagrad) {
 /* kind is a constant at every call of these two, so that the compiler resolves the switch. */
 INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w,
                           vf *s0, vf *s1) {
-  switch (kind) {
-    OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_WORD, update_, o, rate, decay, gradient, w, s0, s1)
-  }
+  switch (kind) { OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_WORD, update_, o, rate, decay, gradient, w, s0, s1) }
   __builtin_unreachable();
 }
 

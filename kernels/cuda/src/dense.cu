@@ -6,9 +6,9 @@
 
 struct ProductArgs {
   const StepRecord *step;
-  const float *in;      // [B, inputs]; of input_gradient [B, pitch]
+  const float *in;  // [B, inputs]; of input_gradient [B, pitch]
   const float *weight;  // [units, inputs]
-  float *out;           // [B, pitch]; of input_gradient [B, inputs]
+  float *out;  // [B, pitch]; of input_gradient [B, inputs]
   int64_t inputs, units, pitch;
   Epilogue epilogue;
   int32_t accumulate, narrow, launch;
@@ -58,10 +58,10 @@ KERNEL_BOUNDS(input_gradient, ProductArgs, kProductThreads, 2) {
 
 struct WeightGradientArgs {
   const StepRecord *step;
-  const float *g;   // [B, pitch]
+  const float *g;  // [B, pitch]
   const float *in;  // [B, inputs]
-  float *strip;     // [units, inputs]: written instead, for cosine logits; else null
-  Weights weight;   // rows first .. first + units are updated
+  float *strip;  // [units, inputs]: written instead, for cosine logits; else null
+  Weights weight;  // rows first .. first + units are updated
   ItemGradient to;
   int64_t pitch, first, units;
   int32_t narrow, launch;
@@ -94,7 +94,7 @@ KERNEL_BOUNDS(weight_gradient, WeightGradientArgs, kProductThreads, 2) {
 struct FinishArgs {
   const StepRecord *step;
   const float *sums;  // [B, pitch], may be out
-  float *out;         // [B, units]
+  float *out;  // [B, units]
   int64_t units, pitch;
   Epilogue epilogue;
   int32_t accumulate, launch;
@@ -117,7 +117,7 @@ KERNEL_BOUNDS(finish, FinishArgs, 128, 8) {
 struct BackwardArgs {
   const StepRecord *step;
   const float *h;  // [B, units]
-  float *dh;       // [B, units]
+  float *dh;  // [B, units]
   int64_t units;
   Weights bias;  // value null: none
   Epilogue epilogue;
