@@ -6,11 +6,11 @@
 >>> model = dsstne.fit(X, hidden=[64], epochs=1, progress=False)
 >>> ids, scores = model.recommend(X[:5], k=10)
 
-Importing this package imports none of its parts and loads no native library: that happens at the first use, so that a
-process may fork until then.
+``import dsstne`` loads neither the submodules nor the native library; their first use does. A process may fork until
+the native library is loaded.
 """
 
-# The errors are listed in __all__ only.
+# __all__ is the only list of the error classes.
 # ruff: noqa: F403, F405
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _version() -> str:
 
     try:
         return metadata.version("dsstne")
-    except metadata.PackageNotFoundError:  # a checkout on the path that is not installed
+    except metadata.PackageNotFoundError:  # a checkout on sys.path that is not installed
         return "0+unknown"
 
 

@@ -1,4 +1,4 @@
-"""``python -m dsstne``."""
+"""Runs the command ``dsstne`` for ``python -m dsstne``."""
 
 from dsstne.cli import main
 

@@ -47,11 +47,11 @@ ArrowArray._fields_ = (
 
 
 class Exported(NamedTuple):
-    """A schema and an array to be moved from, with everything they point to."""
+    """An Arrow schema and array that a receiver moves from, and the objects that own their memory."""
 
     schema: int  # address of the ``ArrowSchema``
     array: int  # address of the ``ArrowArray``
-    owners: object  # what must stay alive until the receiver has called ``release``
+    owners: object  # keep these alive until the receiver has called ``release``
 
 
 def export_csr(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any] | None) -> Exported:
@@ -63,7 +63,7 @@ def export_csr(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
         values: float32 or float64 [nnz or more], or None if every stored value is 1.
 
     Returns:
-        The structs; their ``release`` is the library's own and frees nothing, so ``owners`` has to be kept until then.
+        The structs. Their ``release`` is a function of the library that frees nothing: keep ``owners`` until its call.
     """
     release = _native.release_callbacks()
     item = _array(len(indices), (None, indices), (), release[0])
@@ -83,7 +83,7 @@ def _array(
     length: int, buffers: tuple[NDArray[Any] | None, ...], children: tuple[ArrowArray, ...], release: int
 ) -> ArrowArray:
     addresses = (c_void_p * len(buffers))(*(None if b is None else b.ctypes.data for b in buffers))
-    # ctypes takes an array where a field is a pointer, and keeps what is assigned alive with the struct, children too.
+    # ctypes accepts an array for a pointer field. A struct keeps the objects that are assigned to it alive.
     return ArrowArray(
         length=length,
         n_buffers=len(buffers),
@@ -106,19 +106,19 @@ def _pointers(kind: Any, children: tuple[Any, ...]) -> Any:
 
 
 def import_capsules(producer: Any) -> Exported:
-    """Takes the structs of an object with ``__arrow_c_array__`` (the Arrow PyCapsule interface).
+    """Reads the structs of an object with ``__arrow_c_array__`` (the Arrow PyCapsule interface).
 
     Args:
         producer: For example a pyarrow or polars array of ``list<struct<index, value>>``.
 
     Returns:
-        The producer's own structs. The receiver moves from them, and so leaves nothing for the capsules to release.
+        The producer's structs. The receiver moves from them; the capsules then have nothing to release.
 
     Raises:
         InvalidDataError: The object does not follow the interface.
     """
     capsules = producer.__arrow_c_array__()
-    get_pointer = ctypes.pythonapi["PyCapsule_GetPointer"]  # a copy of our own, whose types nobody else sets
+    get_pointer = ctypes.pythonapi["PyCapsule_GetPointer"]  # a private copy: other code cannot set its types
     get_pointer.restype, get_pointer.argtypes = c_void_p, (ctypes.py_object, c_char_p)
     try:
         schema, array = capsules

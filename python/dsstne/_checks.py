@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind, refused by the name of their parameter; ranges are mostly the engine's to check."""
+"""Checks of argument types; errors name the parameter. The engine checks most ranges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def integer(value: Any, name: str, least: int | None = None) -> int:
-    """Returns an integer of any type (NumPy's too, but not a bool) that is at least ``least``."""
+    """Returns an integer (also one of NumPy, but not a bool) as an int; it must be at least ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -28,7 +28,7 @@ def integer(value: Any, name: str, least: int | None = None) -> int:
 
 
 def positive(value: Any, name: str) -> float:
-    """Returns a number above 0."""
+    """Returns a number as a float; it must be above 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InvalidArgumentError(f"{name} must be a number, not {shown(value)}")
     if not value > 0:
@@ -37,30 +37,30 @@ def positive(value: Any, name: str) -> float:
 
 
 def text(value: Any, name: str) -> str:
-    """Returns a str."""
+    """Returns the value, which must be a str."""
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{name} must be a str, not {shown(value)}")
     return value
 
 
 def kind(value: Any, name: str, example: str) -> dict[str, Any]:
-    """Returns a choice as a mapping with ``kind`` and its numbers; a str is the kind alone."""
+    """Returns an option as a dict of ``kind`` and its parameters; a str is the kind without parameters."""
     if isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, Mapping):
-        raise InvalidArgumentError(f"{name} must be a word such as {example!r} or a mapping, not {shown(value)}")
+        raise InvalidArgumentError(f"{name} must be a str such as {example!r} or a mapping, not {shown(value)}")
     return dict(value)
 
 
 def several(value: Any, name: str) -> list[Any]:
-    """Returns the members of a list or of another iterable that is not a str, bytes or mapping."""
+    """Returns the elements of a list or another iterable; refuses str, bytes and mappings."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise InvalidArgumentError(f"{name} must be a list, not {shown(value)}")
     return list(value)
 
 
 def array(values: Any) -> NDArray[Any]:
-    """Returns values as an array; lists of different lengths become an array of one object."""
+    """Converts values to an array; lists of different lengths become an object array without dimensions."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -68,6 +68,6 @@ def array(values: Any) -> NDArray[Any]:
 
 
 def shown(value: Any) -> str:
-    """Writes a value for a message, shortened to 80 characters."""
+    """Returns the repr of a value for a message, shortened to 80 characters."""
     whole = repr(value)
     return whole if len(whole) <= 80 else whole[:77] + "..."

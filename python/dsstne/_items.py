@@ -1,4 +1,4 @@
-"""Names of items as two arrays: their UTF-8 bytes one after the other, and where each begins."""
+"""Item names as two arrays: their concatenated UTF-8 bytes and the offset of each name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]:
-    """Returns bytes, offsets (one more than names) and the kind of the names, ``"text"`` or ``"integer"``."""
+    """Returns the bytes, ``len(names) + 1`` offsets, and the kind of the names, ``"text"`` or ``"integer"``."""
     listed = _checks.several(names.tolist() if isinstance(names, np.ndarray) else names, "items")
     integers = bool(listed) and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in listed)
     encoded = []
     for position, name in enumerate(listed):
         if not integers and not isinstance(name, str):
-            raise InvalidArgumentError(f"items[{position}] is {name!r}; names must be all str or all int")
+            raise InvalidArgumentError(f"items[{position}] is {name!r}; names must all be str or all be int")
         if integers and not -(1 << 63) <= name < 1 << 63:
-            raise InvalidArgumentError(f"items[{position}] is {name}, which 64 bits do not hold; give str")
+            raise InvalidArgumentError(f"items[{position}] is {name}, which does not fit in 64 bits; give it as a str")
         try:
             encoded.append(str(name).encode())
         except UnicodeEncodeError as error:
@@ -33,7 +33,7 @@ def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]
 
 
 def decode_names(text: NDArray[np.uint8], offsets: NDArray[np.int64], kind: str) -> NDArray[Any]:
-    """The inverse: an array of objects (str), or int64."""
+    """Returns the names as an object array of str, or as int64; the inverse of :func:`encode_names`."""
     whole = text.tobytes()
     names = [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
     return np.array(names, np.int64) if kind == "integer" else np.array(names, object)

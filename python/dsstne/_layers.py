@@ -1,4 +1,4 @@
-"""Which matrix feeds which layer."""
+"""Pairs matrices with the layers that they feed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Ends an error message about an unknown word: the nearest known one, or all of them."""
+    """Returns the end of an error message about an unknown word: the nearest known word, or all known words."""
     known = list(known)
     close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else "known are " + ", ".join(map(repr, known))
+    return f"did you mean {close[0]!r}?" if close else "the known ones are " + ", ".join(map(repr, known))
 
 
 class Bound:
-    """Matrices as Datasets, paired with the layers that they feed; the Datasets made here are closed with it.
+    """Opens matrices as Datasets and pairs them with layers; closes the Datasets that it opened.
 
     Args:
         X: One matrix, or a mapping from layer names to matrices.
-        name: What errors call X.
-        layers: Name and number of units of each layer; None = :meth:`pair` is called later.
-        like: A Bound whose matrices are not opened twice.
+        name: Name of X in error messages.
+        layers: Name and number of units of each layer; None = call :meth:`pair` later.
+        like: Another Bound; the matrices that it opened are not opened again.
     """
 
     def __init__(self, X: Any, name: str, layers: Mapping[str, int] | None = None, like: Bound | None = None) -> None:
@@ -51,17 +51,17 @@ class Bound:
             raise
 
     def sizes(self, only: str) -> dict[str, int]:
-        """Returns the columns by layer; a matrix that is not named goes to the ``only`` layer of its kind."""
+        """Returns the number of columns for each layer; a matrix without a layer name has the key ``only``."""
         return {only if layer is None else layer: dataset.shape[1] for layer, dataset in self.datasets.items()}
 
     def pair(self, layers: Mapping[str, int]) -> None:
-        """Gives each layer its dataset and checks the numbers of columns and rows."""
+        """Assigns a dataset to each layer and checks the numbers of columns and rows."""
         name = self.name
         if None in self.datasets:
             if len(layers) != 1:
                 names = ", ".join(map(repr, layers))
                 raise InvalidArgumentError(
-                    f"{name}: the network has {len(layers)} such layers; give a mapping with {names}"
+                    f"{name}: the network has {len(layers)} such layers; give a mapping with the keys {names}"
                 )
             self.datasets = {next(iter(layers)): self.datasets[None]}
         for layer, dataset in self.datasets.items():
@@ -73,15 +73,15 @@ class Bound:
                 raise InvalidArgumentError(f"{name}: no matrix for layer {layer!r}")
         if len({dataset.shape[0] for dataset in self.datasets.values()}) > 1:
             listed = ", ".join(f"{dataset.shape[0]:,} for {layer!r}" for layer, dataset in self.datasets.items())
-            raise InvalidArgumentError(f"{name}: all matrices must have the same rows; they have {listed}")
+            raise InvalidArgumentError(f"{name}: all matrices must describe the same rows; they have {listed}")
 
     @property
     def rows(self) -> int:
-        """Number of rows, which all datasets have."""
+        """Number of rows, the same for all datasets."""
         return next(iter(self.datasets.values())).shape[0]
 
     def open(self, matrix: Any, name: str, units: int, layer: str) -> Dataset:
-        """Opens a matrix about the same rows, [rows, units of the layer]; it is closed together with this object."""
+        """Opens another matrix for the same rows, [rows, units of the layer]; :meth:`close` closes it."""
         dataset = self._open(matrix, name)
         check_columns(dataset, units, name, layer)
         check_rows(name, dataset.shape[0], self.name, self.rows)
@@ -98,14 +98,14 @@ class Bound:
         return dataset
 
     def close(self) -> None:
-        """Closes the datasets that were made here."""
-        while self._own:  # one that refuses stays in the list, for the next try
+        """Closes the datasets that this object opened."""
+        while self._own:  # a dataset that is still in use stays in the list for the next call
             self._own[-1].close()
             self._own.pop()
 
 
 def bind(stack: ExitStack, X: Any, targets: Any) -> tuple[Bound, Bound]:
-    """Opens the matrices of inputs and outputs until the stack ends; targets that are None are X."""
+    """Opens the matrices of inputs and outputs; the stack closes them. If targets is None, X is used."""
     inputs = Bound(X, "X")
     stack.callback(inputs.close)
     outputs = Bound(X, "X", like=inputs) if targets is None else Bound(targets, "targets", like=inputs)
@@ -114,7 +114,7 @@ def bind(stack: ExitStack, X: Any, targets: Any) -> tuple[Bound, Bound]:
 
 
 def check_columns(dataset: Dataset, units: int, name: str, layer: str) -> None:
-    """Refuses a matrix whose columns are not the layer's units."""
+    """Raises an error if a matrix does not have one column for each unit of the layer."""
     if dataset.shape[1] != units:
         raise InvalidArgumentError(
             f"{name} has {dataset.shape[1]:,} columns and layer {layer!r} of the model has {units:,} units; "
@@ -123,13 +123,14 @@ def check_columns(dataset: Dataset, units: int, name: str, layer: str) -> None:
 
 
 def check_rows(name: str, count: int, other: str, other_count: int) -> None:
-    """Refuses two matrices that should be about the same rows and are not."""
+    """Raises an error if two matrices that describe the same rows have different numbers of rows."""
     if count != other_count:
-        raise InvalidArgumentError(f"{name} has {count:,} rows and {other} {other_count:,}; they must be the same rows")
+        text = f"{name} has {count:,} rows and {other} {other_count:,}; both must describe the same rows"
+        raise InvalidArgumentError(text)
 
 
 def numbers(values: Any, limit: int, name: str, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
-    """Returns indices below a limit as a contiguous array; a boolean mask stands for the positions that are True."""
+    """Returns indices below ``limit`` as a contiguous array; a boolean mask gives the positions that are True."""
     array = np.asarray(values)
     if array.dtype == bool:
         if array.shape != (limit,):

@@ -1,8 +1,8 @@
-"""The C interface of ``include/dsstne.h`` and nothing else: load, declare, call, translate errors, close.
+"""The C interface of ``include/dsstne.h``: loads the library, declares and calls its functions, translates errors.
 
-The library is loaded by the first call, never by ``import dsstne``, so a process may fork freely until then. After the
-first call a forked child cannot use it: its threads exist in the parent only, and any call could wait for ever. Every
-call therefore compares process ids and raises :class:`~dsstne.errors.ForkError` instead.
+The first call loads the library; ``import dsstne`` does not. A process may fork before the first call. Afterwards a
+forked child cannot use the library: its threads exist only in the parent, and a call could wait for ever. Every call
+therefore compares process ids and raises :class:`~dsstne.errors.ForkError` in a child.
 
 ``ctypes.CDLL`` releases the interpreter lock during each call; the library never calls back into Python.
 """
@@ -24,7 +24,7 @@ from dsstne.errors import BusyError, DsstneError, ForkError, InvalidHandleError,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ABI_MAJOR, ABI_MINOR = 1, 1  # DSSTNE_ABI_VERSION of the header that this file was written from
+ABI_MAJOR, ABI_MINOR = 1, 1  # DSSTNE_ABI_VERSION of the header that this file declares
 
 
 # ---- structs ----
@@ -103,7 +103,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class _Library:
-    """The loaded library: its functions by name, declared."""
+    """The loaded library and its declared functions by name."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.pid = path, os.getpid()
@@ -125,35 +125,35 @@ def _check_version(library: ctypes.CDLL, path: Path) -> None:
     major, minor = divmod(int(number()), 1 << 16)
     if major != ABI_MAJOR or minor < ABI_MINOR:
         raise LibraryError(
-            f"{path} speaks version {major}.{minor} of the C interface, and this package ({Path(__file__).parent}) "
-            f"needs {ABI_MAJOR}.{ABI_MINOR}: they come from different releases; reinstall dsstne"
+            f"{path} has version {major}.{minor} of the C interface, but this package ({Path(__file__).parent}) needs "
+            f"{ABI_MAJOR}.{ABI_MINOR}: the two come from different releases; reinstall dsstne"
         )
 
 
 _library: _Library | None = None
-# Held while the library is loaded, and while the names of items, which are two tensors, are set or read. A fork waits
-# for whoever holds it, so that a child never sees half of a load and finds the lock free.
+# Held while the library is loaded, and while item names, which are two tensors, are set or read. A fork acquires the
+# lock first; the child therefore never sees a half-done load, and finds the lock free.
 lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def library_paths() -> list[Path]:
-    """Where the native library is looked for, in order; ``DSSTNE_LIBRARY`` names one to take instead."""
+    """Returns the paths to try for the native library, in order; ``DSSTNE_LIBRARY`` replaces them."""
     named = os.environ.get("DSSTNE_LIBRARY")
     return [Path(named)] if named else [Path(__file__).parent / "_lib" / "libdsstne.so"]
 
 
 def is_forked() -> bool:
-    """Tells whether this process was forked after the library had been loaded."""
+    """Reports whether this process was forked after the library had been loaded."""
     return _library is not None and _library.pid != os.getpid()
 
 
 def library() -> _Library:
-    """Returns the library, loaded if need be.
+    """Returns the library; the first call loads it.
 
     Raises:
-        LibraryError: It is missing, cannot be loaded, or is of another version.
+        LibraryError: It is missing, cannot be loaded, or has another version.
         ForkError: This process was forked after the library had been loaded.
     """
     global _library
@@ -165,9 +165,9 @@ def library() -> _Library:
             loaded = _library
     if loaded.pid != os.getpid():
         raise ForkError(
-            f"dsstne was used in process {loaded.pid} before that process forked this one ({os.getpid()}), where its "
+            f"process {loaded.pid} used dsstne and then forked this process ({os.getpid()}), in which the library's "
             'threads do not exist. Start processes with multiprocessing.get_context("spawn") or "forkserver", or fork '
-            "before the first use of dsstne (importing alone does not count)"
+            "before the first use of dsstne (an import is not a use)"
         )
     return loaded
 
@@ -190,9 +190,9 @@ def _load() -> _Library:
 
 def _likely_cause(text: str) -> str:
     if sys.platform == "linux" and platform.libc_ver()[0] != "glibc":
-        return "This Python does not run on glibc (Alpine?), which the library needs; use a glibc-based image."
+        return "The library needs glibc, but this Python runs without it (Alpine?); use a glibc-based image."
     if "static TLS" in text:
-        return "Another library took the space for thread-local data; call dsstne.doctor() before importing it."
+        return "Another library uses the space for thread-local data; call dsstne.doctor() before you import it."
     if "no such file" in text:
         return "The package was installed without its library: install a wheel, or run `make build` in a checkout."
     return f"Was it built for another kind of machine? This one is {sys.platform} on {platform.machine()}."
@@ -202,13 +202,13 @@ def _likely_cause(text: str) -> str:
 
 
 def _check(status: int, error: ErrorStruct) -> None:
-    """Turns a status into an exception; the one place where that happens."""
+    """Raises the exception for a status that is not 0."""
     if status != 0:
         raise from_status(status, error.message.decode("utf-8", "replace"))
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls ``dsstne_<name>`` with the arguments and an error struct, and raises what it reports.
+    """Calls ``dsstne_<name>`` with the arguments and an error struct; raises the error that it reports.
 
     An array among the arguments is passed as the address of its first element.
     """
@@ -219,12 +219,12 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def text_buffer(capacity: int = 1 << 14) -> tuple[Any, Any]:
-    """Makes memory for a text that C writes, as the two arguments (buffer, length) of the header's convention."""
+    """Allocates memory for text that C writes; returns the arguments (buffer, length) of the header's functions."""
     return ctypes.create_string_buffer(capacity), ctypes.pointer(c_size_t(capacity))
 
 
 def call_json(name: str, *arguments: Any) -> dict[str, Any]:
-    """Calls a function that writes JSON into (buffer, length), again if it did not fit, and returns what it means."""
+    """Calls a function that writes JSON into (buffer, length), if needed with a larger buffer; decodes the JSON."""
     buffer, length = text_buffer()
     while True:
         call(name, *arguments, buffer, length)
@@ -234,7 +234,7 @@ def call_json(name: str, *arguments: Any) -> dict[str, Any]:
 
 
 def read_json(buffer: Any) -> dict[str, Any]:
-    """Returns what the JSON in a :func:`text_buffer` means."""
+    """Decodes the JSON in a :func:`text_buffer`."""
     answer: dict[str, Any] = json.loads(buffer.value)
     return answer
 
@@ -242,17 +242,17 @@ def read_json(buffer: Any) -> dict[str, Any]:
 def call_interruptibly(
     handle: Handle, name: str, *arguments: Any, brief: bool = False, poll: Callable[[], None] | None = None
 ) -> None:
-    """Calls a long function on a thread of its own, so that Ctrl-C is seen while it runs.
+    """Calls a long function on a separate thread, so that Ctrl-C works while it runs.
 
-    An exception in this thread (KeyboardInterrupt, or what ``poll`` raises) asks the call to end at its next safe
-    point, waits until it has, and is then raised. A second Ctrl-C does not cut the wait short: the call works on memory
-    that must not go away.
+    After an exception in this thread (KeyboardInterrupt, or one of ``poll``), the call is asked to end at its next safe
+    point. The exception is raised when the call has ended. A second Ctrl-C does not shorten the wait, because the call
+    uses memory that must stay valid.
 
     Args:
-        handle: The trainer or predictor that the call runs on, its first argument.
-        name: The function.
-        arguments: Its other arguments without the error; arrays among them live until the call has ended.
-        brief: The call is over before anyone gets impatient, and is not worth a thread.
+        handle: The trainer or predictor, the first argument of the call.
+        name: Name of the function.
+        arguments: Its other arguments except the error; arrays stay alive until the call has ended.
+        brief: The call is too short to need a thread; it runs on this one.
         poll: Called in this thread 20 times a second while the call runs on another.
     """
     if brief:
@@ -261,7 +261,7 @@ def call_interruptibly(
     failures: list[BaseException] = []
     done = threading.Event()
     value = handle.value
-    claim: dict[str, str] = {}  # who enters a name first decides whether the call is made at all
+    claim: dict[str, str] = {}  # the thread that sets "by" first decides whether the call is made
 
     def work() -> None:
         try:
@@ -275,16 +275,16 @@ def call_interruptibly(
     thread = threading.Thread(target=work, name="dsstne-" + name)
     stop: BaseException | None = None
     while True:
-        # Ctrl-C may arrive between any two instructions, so all that works or waits is inside, and the next round goes
-        # on. Only a second one at the very jump back is not caught; the arrays outlive the call even then.
+        # Ctrl-C may arrive between any two instructions. All work and all waits are therefore inside the try block.
+        # Only a second Ctrl-C at the jump back is not caught; the arrays outlive the call even then.
         try:
             if stop is not None and claim.setdefault("by", "caller") == "caller":
-                break  # the call had not begun, and never will
+                break  # the call has not begun and will not be made
             if stop is None:
                 thread.start()
             while not done.is_set():
                 if stop is not None:
-                    call("cancel", value)  # again each time: the first may have come before the call had begun
+                    call("cancel", value)  # repeated: the first may come before the call begins
                 if not done.wait(0.05) and poll is not None and stop is None:
                     poll()
             break
@@ -303,7 +303,7 @@ _abandoned: list[tuple[str, int, object]] = []
 
 
 class Closing:
-    """What has a native object, and is closed at the end of a ``with`` block."""
+    """Base class of objects that own a native object; a ``with`` block closes them."""
 
     _handle: Handle
 
@@ -324,25 +324,25 @@ class Closing:
 
 
 class Handle:
-    """A native object, closed once; its owners (what it borrows) are kept alive until closing has succeeded.
+    """A native object that is closed once; it keeps the memory that it borrows alive until then.
 
     Args:
-        opener: Name of the function that opens it; it begins with the kind of the object.
+        opener: Name of the function that opens it; its first word is the kind of the object.
         arguments: Its arguments before the out-parameter.
-        owners: Whatever must outlive the native object.
+        owners: Objects that must outlive the native object.
     """
 
     __slots__ = ("__weakref__", "_kind", "_owners", "_value")
 
     def __init__(self, opener: str, *arguments: Any, owners: object = None) -> None:
         self._kind, self._owners = opener.partition("_")[0], owners
-        self._value = c_uint64(0)  # C writes here, so that Ctrl-C during the call does not lose the number
+        self._value = c_uint64(0)  # C writes here: Ctrl-C during the call does not lose the number
         close_abandoned()
         call(opener, *arguments, byref(self._value))
 
     @property
     def value(self) -> int:
-        """The number that C knows it by."""
+        """The number that identifies the object in the C interface."""
         if self.closed:
             raise InvalidHandleError(f"this {self._kind} is closed")
         return self._value.value
@@ -353,10 +353,10 @@ class Handle:
         return not self._value.value
 
     def close(self) -> None:
-        """Closes it; closing twice does nothing. In a forked child, where nothing is to be closed, it only forgets.
+        """Closes the object; closing twice does nothing. In a forked child, only the references are dropped.
 
         Raises:
-            BusyError: Something still uses it; it stays open.
+            BusyError: Another object still uses it; it stays open.
         """
         try:
             if not self.closed and not is_forked():
@@ -364,8 +364,8 @@ class Handle:
         except BusyError:
             raise
         except InvalidHandleError:
-            pass  # it is closed, but Ctrl-C came before that was noted
-        except DsstneError:  # it is closed, and had something to tell
+            pass  # it was closed, but Ctrl-C came before the lines below
+        except DsstneError:  # it is closed, but closing reported an error
             self._value.value, self._owners = 0, None
             raise
         self._value.value, self._owners = 0, None
@@ -377,21 +377,21 @@ class Handle:
 
 
 def _close_or_keep(name: str, value: int, owners: object) -> None:
-    """Closes what nobody refers to any more.
+    """Closes a native object that nothing refers to any more.
 
-    The collector may come to a dataset before the trainer that uses it: then its memory is kept and closing is tried
-    again later.
+    The garbage collector may reach a dataset before the trainer that uses it. The memory of the dataset is then kept,
+    and :func:`close_abandoned` tries again.
     """
     try:
         call(name, value)
     except BusyError:
         _abandoned.append((name, value, owners))
     except DsstneError:
-        pass  # closed or lost already, and nobody is left to be told
+        pass  # already closed or lost, and no caller is left to report to
 
 
 def close_abandoned() -> None:
-    """Tries again to close what was in use when it was collected."""
+    """Tries again to close objects that were in use when they were collected."""
     if _abandoned and not is_forked():
         pending = _abandoned[:]
         del _abandoned[: len(pending)]
@@ -399,7 +399,7 @@ def close_abandoned() -> None:
             _close_or_keep(name, value, owners)
 
 
-# ---- what the header's structs say, as Python values ----
+# ---- the header's structs as Python values ----
 
 
 def dataset_info(handle: Handle) -> dict[str, Any]:
@@ -419,19 +419,19 @@ def trainer_progress(handle: Handle) -> dict[str, Any]:
 def trainer_run(
     handle: Handle, steps: int, seconds: float, *, brief: bool, poll: Callable[[], None] | None
 ) -> dict[str, Any]:
-    """Trains for a number of steps or seconds (0: no such limit) and returns what :func:`trainer_progress` does."""
+    """Trains for a number of steps or seconds (0 = no limit); returns the fields of ``dsstne_progress``."""
     progress = _sized(ProgressStruct)
     call_interruptibly(handle, "trainer_run", steps, seconds, byref(progress), brief=brief, poll=poll)
     return _values(progress)
 
 
 def _sized(kind: type[Any]) -> Any:
-    """Makes a struct that tells its size, which C looks at."""
+    """Makes a struct that contains its size, which C checks."""
     return kind(struct_size=ctypes.sizeof(kind))
 
 
 def _values(struct: ctypes.Structure) -> dict[str, Any]:
-    """Returns the fields of a struct but for its size."""
+    """Returns the fields of a struct except its size."""
     return {name: getattr(struct, name) for name, *_ in struct._fields_[1:]}
 
 

@@ -1,4 +1,4 @@
-"""Options and names on their way to C: JSON and UTF-8, checked for what those cannot hold."""
+"""Encodes options as JSON and names as UTF-8 for C; refuses values that these cannot represent."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dsstne.errors import InvalidArgumentError, MissingFileError
 
 
 def to_json(options: Mapping[str, Any]) -> bytes:
-    """Writes options as JSON, NumPy numbers included; entries that are None are left out.
+    """Encodes options as JSON, NumPy numbers included; leaves out entries that are None.
 
     Raises:
-        InvalidArgumentError: A value is not finite, or is of a type that JSON cannot hold.
+        InvalidArgumentError: A value is not finite, or JSON does not support its type.
     """
     return json.dumps(_plain(options, ""), allow_nan=False).encode()
 
@@ -43,10 +43,10 @@ def text_argument(text: str, what: str) -> bytes:
     """Encodes a str for C.
 
     Raises:
-        InvalidArgumentError: It holds a NUL character, where C would cut it.
+        InvalidArgumentError: It contains a NUL character, which would end it in C.
     """
     if "\0" in text:
-        raise InvalidArgumentError(f"{what} {text!r} holds a NUL character")
+        raise InvalidArgumentError(f"{what} {text!r} contains a NUL character")
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -54,7 +54,7 @@ def path_argument(path: str | os.PathLike[str], must_exist: bool = False) -> byt
     """Encodes the path of a file for C.
 
     Raises:
-        MissingFileError: It must exist and does not.
+        MissingFileError: The file must exist but does not.
     """
     name = text_argument(os.fspath(path), "path")
     if must_exist and not Path(path).exists():

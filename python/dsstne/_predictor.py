@@ -1,4 +1,4 @@
-"""One pass of inference: bind the rows of a model's inputs, compute, let go."""
+"""One pass of inference: opens the inputs of a model, computes, and releases them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dsstne.model import Model
+    from dsstne._weights import Weights
 
-WEIGHTS_ONLY: Any = object()  # stands for X where no row of a matrix is read
+WEIGHTS_ONLY: Any = object()  # used as X by calls that read no matrix
 
-# Work below this many multiplications is a matter of milliseconds, and not worth a thread that listens to Ctrl-C.
+# Calls with fewer multiplications take only milliseconds and need no thread for Ctrl-C.
 _SHORT = 1 << 28
 
 
@@ -37,19 +37,19 @@ ALL = Choice(None, 0, None)
 
 
 class Predictor(_native.Closing):
-    """Computes from a model and, except for neighbours, the rows of one matrix per input layer.
+    """Computes results from a model and a matrix per input layer; neighbours need no matrix.
 
     Args:
         model: The model.
         X: Matrix [n, inputs], Dataset, or mapping from input layers to them; ``WEIGHTS_ONLY`` = none.
-        options: ``batch_size``, ``devices``, ``threads``, ``memory_limit``; None values are left to the engine.
-        rows: Which rows, in any order; None = all.
-        layer: Output layer to rank; None = the only one.
-        name: What errors call X.
+        options: ``batch_size``, ``devices``, ``threads``, ``memory_limit``; None = default.
+        rows: Row numbers, in any order, or a boolean mask; None = all.
+        layer: Output layer to rank; None = the first.
+        name: Name of X in error messages.
     """
 
     def __init__(
-        self, model: Model, X: Any, options: Mapping[str, Any], *, rows: Any = None, layer: Any = None, name: str = "X"
+        self, model: Weights, X: Any, options: dict[str, Any], *, rows: Any = None, layer: Any = None, name: str = "X"
     ) -> None:
         self._model, self._layer = model, layer
         self._ranked, self._units = layer or model.output, ranked_units(model, layer)
@@ -77,11 +77,11 @@ class Predictor(_native.Closing):
             self._close = undo.pop_all().close
 
     def close(self) -> None:
-        """Closes the native object and the datasets that were made for it."""
+        """Closes the native object and the datasets that were opened for it."""
         self._close()
 
     def plan(self, k: int) -> dict[str, Any]:
-        """Returns the plan of recommending k items."""
+        """Returns the plan for recommending k items."""
         options = _options.to_json({"k": k, "layer": self._layer})
         return _native.call_json("predictor_plan", self._handle.value, options)
 
@@ -122,9 +122,9 @@ class Predictor(_native.Closing):
         return _native.read_json(buffer)
 
     def _excluded(self, exclude: Any) -> int:
-        """Returns the handle of what is left out row by row; 0 = nothing.
+        """Returns the handle of the matrix whose stored items are left out; 0 = none.
 
-        "input" is what the input layer reads, and "auto" the same if the outputs are known to be the inputs' items.
+        "input" is the matrix of the input layer; "auto" is the same if outputs and inputs are the same items.
         """
         assert self._inputs is not None
         if isinstance(exclude, str) and exclude == "auto":
@@ -133,7 +133,7 @@ class Predictor(_native.Closing):
             return 0
         if isinstance(exclude, (bool, np.bool_)):
             raise InvalidArgumentError(
-                f"exclude is {exclude}, but must be a matrix of what counts as seen; "
+                f"exclude is {exclude}, but must be a matrix of the items to leave out; "
                 "use exclude_seen=True or False in recommend(), exclude='input' or None in evaluate()"
             )
         if isinstance(exclude, str):
@@ -149,11 +149,11 @@ class Predictor(_native.Closing):
         _native.call_interruptibly(self._handle, "predictor_" + name, *arguments, brief=brief)
 
 
-def ranked_units(model: Model, layer: str | None) -> int:
-    """Returns the number of items of an output layer, None = the only one.
+def ranked_units(model: Weights, layer: str | None) -> int:
+    """Returns the number of items of an output layer; None = the first.
 
     Raises:
-        NotFoundError: There is no output layer of that name.
+        NotFoundError: There is no output layer with that name.
     """
     outputs = model.outputs
     if layer is None:
@@ -164,7 +164,7 @@ def ranked_units(model: Model, layer: str | None) -> int:
 
 
 def chosen_items(items: Any, filter_items: Any, units: int) -> Choice:
-    """Reads the parameters ``items`` and ``filter_items``."""
+    """Returns the choice that the parameters ``items`` and ``filter_items`` make."""
     if items is not None and filter_items is not None:
         raise InvalidArgumentError("give items= (rank only these) or filter_items= (never these), not both")
     name, given = ("items", items) if filter_items is None else ("filter_items", filter_items)
@@ -175,7 +175,7 @@ def chosen_items(items: Any, filter_items: Any, units: int) -> Choice:
 
 
 def check_k(k: Any, units: int) -> int:
-    """Returns k as an int if it is a possible length of a list."""
+    """Returns k as an int; it must be from 1 to ``units``."""
     k = _checks.integer(k, "k")
     if not 1 <= k <= units:
         raise InvalidArgumentError(f"k is {k:,}; with {units:,} items it can be 1 to {units:,}")

@@ -1,4 +1,4 @@
-"""What a model is made of: its definition, its weights, and the names of its items."""
+"""The contents of a model: its definition, its weights and the names of its items."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "I32": np.dtype(np.int32),
 }
 
-# A matrix in compressed row form is three tensors: its name and these.
+# A matrix in compressed row form is stored as three tensors: its name with these suffixes.
 _OFFSETS, _INDICES, _VALUES = ".offsets", ".indices", ".values"
 
 
 class Weights(_native.Closing):
-    """A definition and its numbers; :class:`dsstne.Model` adds what can be asked of it, and files."""
+    """A definition and its weights; :class:`dsstne.Model` adds predictions and files."""
 
     def _adopt(self, handle: _native.Handle) -> None:
         self._handle = handle
@@ -48,7 +48,7 @@ class Weights(_native.Closing):
     def _describe(self) -> dict[str, Any]:
         return _native.call_json("model_describe", self._handle.value)
 
-    # ---- what it is ----
+    # ---- description ----
 
     @property
     def network(self) -> dict[str, Any] | None:
@@ -70,12 +70,12 @@ class Weights(_native.Closing):
 
     @property
     def output(self) -> str:
-        """Name of the output layer that is ranked: the only one, or the first."""
+        """Name of the first output layer, which is ranked unless a call names another."""
         return next(iter(self.outputs))
 
     @property
     def output_units(self) -> int:
-        """Number of items of that layer."""
+        """Number of items of the first output layer."""
         return self.outputs[self.output]
 
     @property
@@ -85,20 +85,20 @@ class Weights(_native.Closing):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the weights."""
+        """Size of the weights in bytes."""
         return int(self._describe()["bytes"])
 
     @property
     def step(self) -> int:
-        """Training steps done."""
+        """Number of training steps done."""
         return int(self._describe()["step"])
 
     @property
     def same_items(self) -> bool:
-        """Whether the outputs are the items of the input, so that what a row stores counts as seen.
+        """Whether outputs and inputs are the same items; the items stored in a row then count as seen.
 
-        :func:`dsstne.fit` and :class:`dsstne.Trainer` know: it is so where they are given no ``targets``. Of a model
-        that was never trained it is assumed if there is one input and one output of the same size. May be set.
+        The first training sets it: True if :func:`dsstne.fit` or :class:`dsstne.Trainer` is given no ``targets``. Until
+        then it is True if the model has one input and one output of the same size. You can set it yourself.
         """
         if self._same_items is None:
             return list(self.inputs.values()) == list(self.outputs.values()) == [self.output_units]
@@ -109,7 +109,7 @@ class Weights(_native.Closing):
         self._same_items = bool(same)
 
     def _learn_same_items(self, same: bool) -> None:
-        """Takes what a training run knows, if nothing is known yet."""
+        """Sets :attr:`same_items` unless it is set."""
         if self._same_items is None:
             self._same_items = same
 
@@ -119,8 +119,8 @@ class Weights(_native.Closing):
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight and bias by name: ``"<layer>.weight"``, ``"<layer>.bias"``.
 
-        Weights that touch items have a row per item, the others are [units, inputs], and a bias is [units]. A model
-        of weights between items has ``"weight"`` or ``"bias"``.
+        Weights that connect to items have one row per item; other weights are [units, inputs] and biases [units].
+        A model of weights between items has ``"weight"`` or ``"bias"``.
         """
         listed = self._listed()
         shapes: dict[str, tuple[int, ...]] = {}
@@ -134,7 +134,7 @@ class Weights(_native.Closing):
         return shapes
 
     def _listed(self) -> dict[str, dict[str, Any]]:
-        """Returns what the description says of each tensor, names of items among them."""
+        """Returns the description of each tensor by name, including the item names."""
         return {t["name"]: t for t in self._describe()["tensors"]}
 
     def _tensor_entry(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -145,10 +145,10 @@ class Weights(_native.Closing):
         return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
 
     def tensor(self, name: str) -> Any:
-        """Returns a copy of a tensor, a ``csr_array`` of one that is stored sparsely; :attr:`tensors` lists them.
+        """Returns a copy of a tensor, as a ``csr_array`` if it is stored sparsely; :attr:`tensors` lists the names.
 
         Raises:
-            NotFoundError: There is none of that name.
+            NotFoundError: There is no tensor with that name.
         """
         if _checks.text(name, "name") + _VALUES in self._listed():
             parts: Any = tuple(self._stored(name + part) for part in (_VALUES, _INDICES, _OFFSETS))
@@ -164,11 +164,11 @@ class Weights(_native.Closing):
         return array
 
     def set_tensor(self, name: str, values: ArrayLike) -> None:
-        """Replaces a tensor by values of the same shape.
+        """Replaces the values of a tensor.
 
         Raises:
-            NotFoundError: There is none of that name.
-            InvalidArgumentError: The shape is another, or these are no numbers.
+            NotFoundError: There is no tensor with that name.
+            InvalidArgumentError: The shape differs, or the values are not numbers.
             NotFiniteError: A value is not finite.
             BusyError: A trainer or predictor is working with the model.
         """
@@ -178,20 +178,20 @@ class Weights(_native.Closing):
         dtype, shape = self._tensor_entry(name)
         given = _checks.array(values)
         if given.dtype.kind not in "buif":
-            raise InvalidArgumentError(f"{name}: expected numbers, not {_checks.shown(values)}")
+            raise InvalidArgumentError(f"{name}: expected numbers, got {_checks.shown(values)}")
         array = given.astype(dtype, order="C", copy=False)
         if array.shape != shape:
-            raise InvalidArgumentError(f"{name} has the shape {shape}, not {array.shape}")
+            raise InvalidArgumentError(f"{name}: expected shape {shape}, got {array.shape}")
         self._set(name, array)
 
     def _set_sparse(self, name: str, values: Any) -> None:
-        """Replaces a sparse tensor by a matrix with as many stored entries."""
+        """Replaces a sparse tensor by a matrix with the same number of stored entries."""
         matrix, shape = sparse_matrix(values, name), self.tensors[name]
         entries = self._listed()[name + _VALUES]["shape"][0]
         if matrix.shape != shape or matrix.nnz != entries:
             raise InvalidArgumentError(
-                f"{name} has the shape {shape} and {entries:,} stored entries, not {matrix.shape} and {matrix.nnz:,}; "
-                "make another model"
+                f"{name}: expected shape {shape}, {entries:,} stored entries, got {matrix.shape}, {matrix.nnz:,}; "
+                "make a new model for another matrix"
             )
         self._set(name + _VALUES, matrix.data)
         self._set(name + _INDICES, matrix.indices.astype(np.int32, copy=False))
@@ -204,7 +204,7 @@ class Weights(_native.Closing):
 
     @property
     def items(self) -> NDArray[Any] | None:
-        """Names of the output's items in order, strings or int64, or None. Set it to name them; None removes names."""
+        """Names of the output's items in order (str or int64), or None. May be assigned; None removes the names."""
         names = self._item_names()
         return None if names is None else names.copy()
 
@@ -220,7 +220,7 @@ class Weights(_native.Closing):
             self._item_kind, self._names = "none" if names is None else kind, None
 
     def _item_names(self) -> NDArray[Any] | None:
-        """Returns the names themselves, decoded at the first use."""
+        """Returns the names without a copy; decodes them at the first use."""
         names = self._names
         if names is None:
             with _native.lock:
@@ -231,7 +231,7 @@ class Weights(_native.Closing):
         return names
 
     def names(self, ids: ArrayLike) -> NDArray[Any]:
-        """Translates ids that :meth:`Model.recommend` gave into names, of the same shape; None stands for -1.
+        """Returns the names of ids from :meth:`Model.recommend`, in the same shape; None for the id -1.
 
         Raises:
             InvalidArgumentError: The model's items have no names, or an id is not valid.
@@ -259,7 +259,7 @@ class Weights(_native.Closing):
 
 
 def sparse_matrix(matrix: Any, name: str) -> Any:
-    """Returns a matrix of float32 in compressed row form, with rising columns and duplicates summed.
+    """Converts a matrix to float32 in compressed row form, with sorted columns and summed duplicates.
 
     Raises:
         NotFiniteError: A value is not finite.
@@ -278,6 +278,6 @@ def sparse_matrix(matrix: Any, name: str) -> Any:
 
 
 def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
-    """Returns the shape of a tensor as users see it: the engine's biases are matrices of one column."""
+    """Returns the shape that users see; the engine stores a bias as a matrix with one column."""
     shape = tuple(tensor["shape"])
     return shape[:1] if tensor["name"].rpartition(".")[2] == "bias" else shape

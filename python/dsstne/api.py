@@ -1,4 +1,4 @@
-"""From a matrix to a trained model in one call."""
+"""Training a model from a matrix in one call."""
 
 from __future__ import annotations
 
@@ -70,70 +70,73 @@ def fit(
     reconstructed from a random half of its entries (Liang et al., "Variational Autoencoders for Collaborative
     Filtering", 2018).
 
-    Initializers are part of a network definition. :class:`dsstne.Trainer` goes by single steps, and visits the rows in
-    their order with ``shuffle=False``.
+    Initializers are set in a network definition. :class:`dsstne.Trainer` can train single steps and, with
+    ``shuffle=False``, visits the rows in their order.
 
     Args:
-        X: Interaction matrix [rows, items]; :class:`dsstne.Dataset` lists what is taken without a copy. For a network
+        X: Interaction matrix [rows, items]; :class:`dsstne.Dataset` lists the types that need no copy. For a network
             with several input layers, a mapping from their names to matrices.
-        targets: What the outputs should be, [rows, outputs], if not X; for several output layers a mapping.
-            The model remembers whether it was given (:attr:`dsstne.Model.same_items`): only without it do the items
-            stored in a row of X count as seen, and are left out of lists and metrics by default.
+        targets: Target matrix [rows, outputs]; None = X. A mapping for several output layers. Without targets, the
+            items stored in a row of X count as seen, and recommendations and metrics leave them out by default
+            (:attr:`dsstne.Model.same_items`).
         network: A network definition (mapping, JSON text or file) instead of the parameters from ``hidden`` to
-            ``dropout``; sizes that it leaves ``"auto"`` follow from the matrices.
-        items: Names of the outputs' items, kept in the model.
-        hidden: Units of each hidden layer.
+            ``dropout``; sizes of ``"auto"`` are taken from the matrices.
+        items: Names of the items of the output; the model stores them.
+        hidden: Number of units of each hidden layer.
         activation: ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"elu"``, ``"selu"`` or ``"linear"``, for all hidden layers
-            or for each.
+            or a list with one for each.
         loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"`` or ``"hinge"`` (an item that is not
-            stored has the target -1), or a mapping with ``kind`` and its numbers.
-        temperature: Makes the logits cosines of the hidden vector and the item vectors, divided by this.
+            stored has the target -1), or a mapping with ``kind`` and its parameters.
+        temperature: If given, logits are cosines between the hidden vector and the item vectors, divided by this
+            number; None = dot products.
         tied: Share one weight between input and output layer.
-        input_scaling: ``"l2"`` divides each row by its Euclidean length; None leaves it.
+        input_scaling: ``"l2"`` divides each row by its Euclidean length; None = no scaling.
         denoising: Probability that an entry of the input is dropped in a training step; the others are multiplied by
             1 / (1 - denoising).
-        dropout: The same for hidden units.
+        dropout: Probability that a hidden unit is dropped in a training step; the others are multiplied by
+            1 / (1 - dropout).
         optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"``, ``"adamw"`` or
-            ``"adagrad"``; or a mapping with ``kind`` and its numbers, such as ``{"kind": "adam", "beta2": 0.99}``.
-        learning_rate: Size of a step; here or in the mapping, not in both.
-        weight_decay: Likewise; added to the gradient as this times the weight (``"adamw"``: applied apart). Biases are
-            exempt.
-        schedule: How the learning rate changes, such as ``{"kind": "cosine", "steps": 1000}``; None = not at all.
+            ``"adagrad"``; or a mapping with ``kind`` and its parameters, such as ``{"kind": "adam", "beta2": 0.99}``.
+        learning_rate: Learning rate; give it here or in the mapping, not both.
+        weight_decay: This times the weight is added to the gradient (``"adamw"`` applies it separately). Biases do not
+            decay. Give it here or in the mapping, not both.
+        schedule: Schedule of the learning rate, such as ``{"kind": "cosine", "steps": 1000}``; None = constant.
         batch_size: Examples per step.
         epochs: Passes over the rows.
-        validation: Computes ``recall@20`` and ``ndcg@20`` after each epoch: a matrix of held-out items of the same rows
-            (the input is X), or a pair (V_in, V_out) for other rows; as :func:`dsstne.evaluate` does by default.
-        seed: Seed of everything random; the same seed gives the same bits, whatever the number of threads.
-        devices: ``"auto"``: all CUDA devices that can be used, after a trial, or the CPU where there is none; in a
-            worker of Dask, Ray or torchrun ``"first"``, the first of them (torchrun: that of the local rank). Also
-            ``"all"``, ``"cpu"``, ``"cuda:0"``, ``["cuda:0", "cuda:1"]``. A named device that is not available is an
-            error. ``"cpu:4"`` makes four virtual devices of the CPU. See docs/training.md.
-        parallel: How several devices train: ``"model"`` shares the items out among them, ``"data"`` the rows of each
-            batch, ``"auto"`` does what exchanges fewer numbers.
-        precision: ``"float32"``, or ``"bfloat16"``: products of hidden values, weights and gradients take factors
-            rounded to 8 bits and are summed in float32; weights and optimizer state stay float32. About 1.7 times as
-            fast on CPUs with AVX512_BF16 and, with a warning, slower on others. CUDA devices have ``"tensorfloat32"``
-            as well, with 11 bits.
+        validation: Held-out items for ``recall@20`` and ``ndcg@20`` after each epoch: a matrix for the rows of X, or a
+            pair (V_in, V_out) for other rows. Computed by :func:`dsstne.evaluate` with its defaults.
+        seed: Seed of the initial weights, shuffling, denoising and dropout. The same seed gives the same bits, with any
+            number of threads.
+        devices: ``"auto"`` = all usable CUDA devices, or the CPU if there is none; in a worker of Dask, Ray or torchrun
+            only the first CUDA device (torchrun: that of the local rank), as with ``"first"``. Also ``"all"``,
+            ``"cpu"``, ``"cuda:0"``, ``["cuda:0", "cuda:1"]``. A named device that is not available raises an error.
+            ``"cpu:4"`` makes four virtual devices of the CPU. See docs/training.md.
+        parallel: How several devices train: ``"model"`` divides the items among them, ``"data"`` the rows of each
+            batch; ``"auto"`` chooses the way that exchanges fewer numbers.
+        precision: ``"float32"`` or ``"bfloat16"``, which rounds the factors of products of hidden values, weights and
+            gradients to 8 bits; sums, weights and optimizer state stay float32. It is about 1.7 times as fast on CPUs
+            with AVX512_BF16 and slower, with a warning, on others. CUDA devices also support ``"tensorfloat32"``
+            (11 bits).
         threads: CPU threads; None = as many as the process may use.
-        memory_limit: Bytes that the run may take; a plan that needs more is refused before anything is allocated.
-        max_seconds: Stop after the step at which this much time has passed.
+        memory_limit: Maximum bytes of the run; a plan that needs more raises an error before anything is allocated.
+        max_seconds: Time limit; the run stops after the step in which it is reached.
         progress: Show a progress bar if stderr is a terminal or a notebook.
-        callbacks: A function or several, called as ``callback(model, record)`` after each epoch; one that returns True
-            ends the training.
+        callbacks: One or several functions, called as ``callback(model, record)`` after each epoch; if one returns
+            True, training ends.
 
     Returns:
-        The model. Its ``history`` has a dict per epoch: ``epoch`` (counted from 1), ``step``, ``loss`` (mean over the
-        epoch), ``seconds`` (of training since the start), ``examples_per_second``, ``learning_rate`` and the validation
-        metrics. If time ran out inside an epoch, the last record's ``epoch`` is a fraction.
+        The model. Its ``history`` has a dict for each epoch: ``epoch`` (from 1), ``step``, ``loss`` (mean over the
+        epoch), ``seconds`` (training time since the start), ``examples_per_second``, ``learning_rate`` and the
+        validation metrics. If the time limit was reached within an epoch, the last ``epoch`` is a fraction.
 
     Raises:
-        InvalidArgumentError: An option or shape that is not valid; an unknown word is named with the nearest known one.
+        InvalidArgumentError: An option or shape is not valid; for an unknown word the message suggests the nearest one.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
-        NotFiniteError: The run diverged; the message names tensor and step and says what to try.
-        OutOfMemoryError: The weights or the plan do not fit; ``plan`` lists the parts of the latter.
-        KeyboardInterrupt: Ctrl-C; training ended with the current step.
+        NotFiniteError: The run diverged; the message names tensor and step and suggests remedies.
+        OutOfMemoryError: The weights or the plan do not fit; the attribute ``plan`` lists the parts of the plan.
+        KeyboardInterrupt: Ctrl-C; training stopped after the current step.
 
-        What ends a training that has begun carries the partially trained, usable model as its attribute ``model``.
+        If training has begun, the exception has the partially trained, usable model as its attribute ``model``.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -154,7 +157,7 @@ def fit(
         max_seconds = _checks.positive(max_seconds, "max_seconds")
     called = _callbacks(callbacks)
     if targets is None and isinstance(X, Mapping):
-        raise InvalidArgumentError("X is a mapping of input layers; give targets= as a mapping of output layers, too")
+        raise InvalidArgumentError("X is a mapping of input layers; also give targets= as a mapping of output layers")
     compute = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     with ExitStack() as stack:
         inputs, outputs = bind(stack, X, targets)
@@ -184,7 +187,7 @@ def fit(
         bar = stack.enter_context(Bar(epochs, trainer.rows, progress))
         try:
             if memory_limit is not None:
-                judge(rows=[])  # now, not after an epoch, an error says that there is no room for it
+                judge(rows=[])  # raises OutOfMemoryError now, not after an epoch
             _train(model, trainer, judge, bar, epochs, max_seconds, called)
         except BaseException as error:
             error.__dict__["model"] = model
@@ -209,7 +212,7 @@ def _train(
     max_seconds: float | None,
     callbacks: Sequence[Callback],
 ) -> None:
-    """Runs epoch after epoch, and writes the history."""
+    """Trains the epochs and writes the history."""
     trained = 0.0
     start = time.monotonic()
     for _ in range(epochs):
@@ -239,7 +242,7 @@ def _train(
 def _judge(
     stack: ExitStack, model: Model, inputs: Bound, validation: Any, compute: Mapping[str, Any]
 ) -> Callable[..., dict[str, float]]:
-    """Checks the validation data; returns a function that computes the metrics of the model as it is then."""
+    """Checks the validation data; returns a function that computes the current metrics of the model."""
     if validation is None:
         return lambda **_: {}
     if len(model.outputs) != 1:
@@ -247,7 +250,7 @@ def _judge(
     held_out, name = validation, "validation"
     if isinstance(validation, (tuple, list)):
         if len(validation) != 2:
-            raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} things")
+            raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} items")
         inputs = Bound(validation[0], "validation[0]", model.inputs)
         stack.callback(inputs.close)
         held_out, name = validation[1], "validation[1]"
@@ -266,16 +269,16 @@ def _definition(
     denoising: float,
     dropout: float,
 ) -> dict[str, Any]:
-    """Writes the parameters of fit() as a network definition."""
+    """Returns the parameters of fit() as a network definition."""
     given = list(hidden) if isinstance(hidden, (list, tuple, range, np.ndarray)) else [hidden]
     units = [_checks.integer(size, "hidden" if len(given) == 1 else f"hidden[{n}]") for n, size in enumerate(given)]
     if not units:
-        raise InvalidArgumentError("hidden: give the units of at least one hidden layer")
+        raise InvalidArgumentError("hidden: expected the units of at least one hidden layer, got an empty list")
     activations = (
         [activation] * len(units) if isinstance(activation, str) else _checks.several(activation, "activation")
     )
     if len(activations) != len(units):
-        raise InvalidArgumentError(f"activation: {len(activations)} of them for {len(units)} hidden layers")
+        raise InvalidArgumentError(f"activation: expected {len(units)}, one per hidden layer, got {len(activations)}")
     if temperature is not None and not math.isfinite(_checks.positive(temperature, "temperature")):
         raise InvalidArgumentError(f"temperature must be above 0, not {temperature}; None means no cosine logits")
     names = [f"hidden{n + 1}" for n in range(len(units))]
@@ -299,19 +302,19 @@ def _refuse_beside_network(given: Mapping[str, Any]) -> None:
     for name in _NETWORK_PARAMETERS:
         default = parameters[name].default
         if given[name] is not default and given[name] != default:
-            raise InvalidArgumentError(f"{name}= shapes a network, and network= gives one already; write it there")
+            raise InvalidArgumentError(f"{name}= and network= exclude each other; set {name} in the network definition")
 
 
 def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Model:
-    """Makes the baseline that recommends what most rows have: a model that scores by a bias only.
+    """Makes a baseline model that recommends the items stored in the most rows; its scores are a bias only.
 
     Args:
         X: Interaction matrix [rows, items].
         items: Names of the items.
 
     Returns:
-        A model like any other; an item's score is the number of its stored entries other than zero, which
-        without duplicates is the number of rows that have it.
+        A model. The score of an item is the number of its stored entries that are not zero; without duplicates, this
+        is the number of rows that have the item.
 
     Raises:
         InvalidDataError: X is damaged; the message names row, column and value.

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="dsstne", description="Deep networks over very wide and very sparse data.")
     parser.add_argument("--version", action="version", version=f"dsstne {dsstne.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("doctor", help="say what this installation is and can do")
+    commands.add_parser("doctor", help="show the versions, devices and problems of this installation")
     parser.parse_args(arguments)
     report = dsstne.doctor()
     print(report)

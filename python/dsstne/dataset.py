@@ -1,4 +1,4 @@
-"""Sparse matrices as the engine reads them: in the caller's own memory, checked once, never changed."""
+"""Sparse matrices that the engine reads from the caller's memory without copying or changing them."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ __all__ = ["Dataset", "open_dataset"]
 
 log = logging.getLogger("dsstne")
 
-_BLOCK = 1 << 24  # entries that are counted at a time
+_BLOCK = 1 << 24  # entries counted at a time
 
 
 class Dataset(_native.Closing):
-    """A sparse matrix that many runs can share, without a copy of it.
+    """A sparse matrix that several calls can share without copying it.
 
-    Whatever takes a matrix takes a Dataset as well. Wrapping it once saves the checks on later uses. The arrays are
-    borrowed: they must not be changed until :meth:`close`; a change in between is found and reported, never a crash.
+    Every function that takes a matrix also takes a Dataset. A Dataset is checked once, not at each use. The arrays are
+    borrowed: do not change them before :meth:`close`. The engine detects changes and raises an error instead of
+    crashing.
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
-            float32, float64 or boolean values are taken as they are, sorted or not, read-only or not; duplicates count
-            as their sum, boolean duplicates count once, and stored zeros are absent. Any object with
-            ``__arrow_c_array__`` that holds ``list<struct<index, value>>`` or ``list<index>`` is taken as it is, too.
-            Anything else that SciPy or NumPy understands (CSC, COO, dense, other byte orders, integers) is converted,
-            with a debug message of the logger ``dsstne``; integers of 4 and 8 bytes become float64, shorter ones
-            float32.
-        columns: Number of columns; needed for Arrow data, which does not say it, and otherwise a check.
+            float32, float64 or boolean values are not copied, whether sorted or not, read-only or not; duplicates are
+            summed, boolean duplicates count once, and stored zeros are absent. Objects with ``__arrow_c_array__`` that
+            contain ``list<struct<index, value>>`` or ``list<index>`` are not copied either. Other types that SciPy or
+            NumPy supports (CSC, COO, dense, other byte orders, integers) are converted, with a debug message of the
+            logger ``dsstne``; integers of 4 and 8 bytes become float64, shorter ones float32.
+        columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
 
     Raises:
         InvalidDataError: The matrix is damaged; the message names row, column and value.
-        InvalidArgumentError: It does not have two dimensions, or not ``columns`` columns.
+        InvalidArgumentError: The matrix does not have two dimensions and ``columns`` columns.
 
     Example:
         >>> import numpy as np, scipy.sparse
@@ -56,18 +56,18 @@ class Dataset(_native.Closing):
         self._open(X, "X", columns, allow_not_finite)
 
     def _open(self, X: Any, name: str, columns: int | None = None, allow_not_finite: bool = False) -> None:
-        """Takes the matrix, which errors call by the name."""
+        """Opens the matrix; error messages call it by the name."""
         if columns is not None:
             columns = _checks.integer(columns, "columns", 0)
         self._arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None
         if not hasattr(X, "__arrow_c_array__"):
             X = _as_csr(X, name)
             if columns is not None and columns != X.shape[1]:
-                raise InvalidArgumentError(f"{name} has {X.shape[1]:,} columns, not columns={columns:,}")
+                raise InvalidArgumentError(f"{name} has {X.shape[1]:,} columns, but columns={columns:,} was given")
             columns = X.shape[1]
         elif columns is None:
             raise InvalidArgumentError(
-                f"{name} is an Arrow array, which does not say its number of columns: "
+                f"{name} is an Arrow array, which does not contain its number of columns: "
                 "give dsstne.Dataset(array, columns=...)"
             )
         options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
@@ -88,12 +88,12 @@ class Dataset(_native.Closing):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, columns: int, allow_not_finite: bool = False) -> Dataset:
-        """Opens a matrix in a file, which is mapped into memory and may be larger than it.
+        """Opens a matrix in a file; the file is mapped into memory and may be larger than the memory.
 
         The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
         ``list<struct<index, value>>``, or ``list<index>`` if every stored value is 1. Lists may be large lists. An
-        index is int32, int64 or uint32, a value float32 or float64. Results have the same bits as with the same matrix
-        in memory. The file must not be changed until :meth:`close`. To write one with pyarrow::
+        index is int32, int64 or uint32, a value float32 or float64. Results have the same bits as with the matrix in
+        memory. Do not change the file before :meth:`close`. To write a file with pyarrow::
 
             entries = pyarrow.StructArray.from_arrays([X.indices, X.data], names=["index", "value"])
             rows = pyarrow.ListArray.from_arrays(X.indptr, entries)
@@ -101,14 +101,14 @@ class Dataset(_native.Closing):
             pyarrow.feather.write_feather(table, "data.arrow", compression="uncompressed")
 
         Args:
-            path: The file.
-            columns: Number of columns, which the file does not say.
+            path: Path of the file.
+            columns: Number of columns, which the file does not contain.
             allow_not_finite: Accept NaN and infinite values.
 
         Raises:
             MissingFileError: There is no such file.
-            CorruptFileError: It is not an Arrow IPC file, or it is damaged.
-            InvalidDataError: The column has another type, or an entry is not valid; the message says which.
+            CorruptFileError: The file is not an Arrow IPC file, or is damaged.
+            InvalidDataError: The column has another type, or an entry is not valid; the message names it.
             UnsupportedError: The file is compressed.
 
         Example:
@@ -128,44 +128,44 @@ class Dataset(_native.Closing):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return self._info["rows"], self._info["columns"]
 
     @property
     def nnz(self) -> int:
-        """Stored entries, stored zeros and duplicates included."""
+        """Number of stored entries, including stored zeros and duplicates."""
         return int(self._info["non_zeros"])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, which are borrowed or in a mapped file."""
+        """Size in bytes of the arrays, which are borrowed or in a mapped file."""
         return int(self._info["bytes"])
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the engine holds.
+        """Description of the matrix in the engine.
 
         ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
-        ``offset_bits``, ``value_bits`` (0: every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
+        ``offset_bits``, ``value_bits`` (0 = every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
         which are None for a file.
         """
         return dict(self._info)
 
     def close(self) -> None:
-        """Gives the memory back to its owner; closing twice does nothing.
+        """Releases the borrowed arrays; closing twice does nothing.
 
         Raises:
-            BusyError: A trainer is still bound to it; close that first.
+            BusyError: A trainer or predictor still uses it; close that first.
         """
         self._handle.close()
         self._arrays = None
 
     def column_counts(self) -> NDArray[np.int64]:
-        """Counts the stored non-zero entries of each column, [columns]; a duplicate counts again.
+        """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
 
         Raises:
             UnsupportedError: The data came from Arrow or a file.
-            InvalidHandleError: It is closed.
+            InvalidHandleError: The dataset is closed.
 
         Example:
             >>> import numpy as np, scipy.sparse
@@ -177,11 +177,11 @@ class Dataset(_native.Closing):
         if self.closed:
             raise InvalidHandleError("this dataset is closed")
         if self._arrays is None:
-            raise UnsupportedError("columns are not counted in Arrow data; give the SciPy matrix")
+            raise UnsupportedError("Arrow data do not support counting by columns; give the SciPy matrix")
         indptr, indices, values = self._arrays
         counts = np.zeros(columns, np.int64)
         first, last = int(indptr[0]), int(indptr[-1])
-        for start in range(first, last, _BLOCK):  # block by block, because each takes memory for what is counted
+        for start in range(first, last, _BLOCK):  # in blocks, because bincount copies the indices
             block = slice(start, min(start + _BLOCK, last))
             used = indices[block] if values is None else indices[block][values[block] != 0]
             counts += np.bincount(used, minlength=columns)
@@ -197,7 +197,7 @@ class Dataset(_native.Closing):
 
 
 def open_dataset(X: Any, name: str) -> tuple[Dataset, bool]:
-    """Returns X as a Dataset, and whether it was made here and is the caller's to close; errors begin with the name."""
+    """Returns X as a Dataset, and whether it is new, so that the caller must close it; errors begin with the name."""
     if isinstance(X, Dataset):
         return X, False
     made = Dataset.__new__(Dataset)
@@ -211,12 +211,12 @@ def _as_csr(X: Any, name: str) -> Any:
     if X is None:
         raise InvalidArgumentError(f"{name} is None; expected a matrix")
     if isinstance(X, Mapping):
-        raise InvalidArgumentError(f"{name} is a mapping; one matrix is expected here")
+        raise InvalidArgumentError(f"{name}: expected a matrix, got a mapping")
     if isinstance(X, Dataset):
         raise InvalidArgumentError(f"{name} is a Dataset already; use it as it is")
     if hasattr(X, "__arrow_c_stream__"):
         raise InvalidArgumentError(
-            f"{name} is a {source}, which comes in pieces: give one list column as one array, such as "
+            f"{name} is a {source}, which may be in several chunks: give one list column as one array, such as "
             "table['column'].combine_chunks() of pyarrow, to dsstne.Dataset(array, columns=...)"
         )
     if getattr(X, "format", None) == "csr" and hasattr(X, "indptr"):
@@ -227,7 +227,7 @@ def _as_csr(X: Any, name: str) -> Any:
         try:
             X = np.asarray(X)
         except ValueError:
-            raise InvalidDataError(f"{name} is a {source} whose rows are not equally long; see csr_array") from None
+            raise InvalidDataError(f"{name} is a {source} whose rows have different lengths; see csr_array") from None
         if X.dtype == object or X.dtype.kind not in "bifu":
             raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers")
     if X.ndim != 2:
@@ -237,7 +237,7 @@ def _as_csr(X: Any, name: str) -> Any:
 
 
 def _arrays_of(X: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Returns row offsets, column indices and values as the engine reads them; the caller's own where possible."""
+    """Returns row offsets, column indices and values in types that the engine reads; copies only if needed."""
     indptr, indices = _integers(X.indptr, "indptr"), _integers(X.indices, "indices")
     data = np.asarray(X.data)
     rows = X.shape[0]
@@ -271,7 +271,7 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
 def _values(data: NDArray[Any]) -> NDArray[Any]:
     if data.dtype.kind not in "uif":
         raise InvalidDataError(f"data is of type {data.dtype}; expected numbers")
-    wide = data.dtype.itemsize >= (8 if data.dtype.kind == "f" else 4)  # float32 holds integers of 24 bits
+    wide = data.dtype.itemsize >= (8 if data.dtype.kind == "f" else 4)  # float32 represents integers of 24 bits
     return _converted(data, np.dtype(np.float64 if wide else np.float32), "data")
 
 
@@ -288,9 +288,9 @@ def _converted(array: NDArray[Any], wanted: np.dtype[Any], name: str) -> NDArray
 def _without_false(
     indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], None]:
-    """Drops the entries of a boolean matrix that store False: without values every stored entry counts as 1."""
+    """Drops the stored False entries of a boolean matrix; without values, every stored entry counts as 1."""
     if (np.diff(indptr) < 0).any() or indptr[0] < 0:
-        return indptr, indices, None  # damaged; the engine tells where
+        return indptr, indices, None  # damaged; the engine reports where
     log.debug("dropped stored False entries, which copies the matrix")
     first, last = int(indptr[0]), int(indptr[-1])
     kept = data[first:last].astype(bool)

@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Choice of the devices, and whether they stay open between calls."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["keep_devices"]
 
 
 def keep_devices(keep: bool) -> None:
-    """Says whether CUDA devices stay open between calls, which is so at first.
+    """Sets whether CUDA devices stay open between calls; the default is True.
 
-    Opening devices, joining several and copying a model to them takes long. So a call leaves them open for the next
-    one, and a model keeps its weights on the devices that it answered on last, until memory is short there, others use
-    the devices, or the model is closed or collected.
+    Opening devices, connecting them and copying a model to them takes long. A call therefore leaves its devices open,
+    and a model keeps its weights on the devices that it used last, until their memory is short, other work uses the
+    devices, or the model is closed or garbage-collected.
 
     Args:
-        keep: False closes the devices that no trainer uses, gives their memory back, and keeps none from now on.
+        keep: False closes the devices that no trainer uses, frees their memory, and ends the keeping of devices.
 
     Raises:
         InvalidArgumentError: keep is not a bool.
@@ -30,15 +30,15 @@ def keep_devices(keep: bool) -> None:
         >>> dsstne.keep_devices(True)
     """
     if not isinstance(keep, bool):
-        raise InvalidArgumentError(f"keep is {keep!r}; it must be True or False")
+        raise InvalidArgumentError(f"keep must be True or False, not {keep!r}")
     _native.call("configure", _options.to_json({"keep_devices": keep}))
 
 
 def chosen(wanted: Any) -> Any:
-    """Returns the devices to ask the engine for: in a worker of Dask or Ray, "auto" is "first".
+    """Returns the option ``devices`` for the engine: in a worker of Dask or Ray, "auto" becomes "first".
 
-    A machine has several workers, and each is shown its own device first, or only that. The engine itself looks for a
-    process that torchrun has started.
+    A machine runs several workers, and each of them sees its own device first, or no other. The engine itself detects
+    processes that torchrun has started.
     """
     automatic = wanted is None or (isinstance(wanted, str) and wanted == "auto")
     return "first" if automatic and (_in_dask_worker() or _in_ray_worker()) else wanted
@@ -48,7 +48,7 @@ def _in_dask_worker() -> bool:
     distributed = sys.modules.get("distributed")
     try:
         return distributed is not None and distributed.get_worker() is not None
-    except (AttributeError, ValueError):  # it is being imported; there is no worker here
+    except (AttributeError, ValueError):  # distributed is still being imported, or this process is not a worker
         return False
 
 

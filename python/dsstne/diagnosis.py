@@ -1,4 +1,4 @@
-"""What this installation is and can do, in words."""
+"""Report on the installation: versions, library, devices and problems."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Report", "doctor"]
 
 @dataclass(frozen=True)
 class Report:
-    """The findings; ``str()`` of it is a page to read or to attach to a bug report.
+    """A report on the installation; ``str()`` gives a text to read or to attach to a bug report.
 
     Attributes:
         versions: Versions of dsstne, Python, NumPy and SciPy.
         library: Path of the native library.
-        engine: What the library says of itself: version, cpu, memory, backends, devices,
-            extras (libraries of others that CUDA devices use); empty if it does not load.
-        problems: What is wrong, each with what to do about it.
+        engine: Description by the library: version, cpu, memory, backends, devices,
+            extras (third-party libraries that CUDA devices use); empty if the library cannot be loaded.
+        problems: The problems found, each with a remedy.
     """
 
     versions: dict[str, str]
@@ -31,7 +31,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -46,12 +46,12 @@ class Report:
 
 
 def doctor() -> Report:
-    """Looks at the installation: versions, library, instruction set, threads, memory, devices and why one is absent.
+    """Reports versions, library, instruction set, threads, memory, devices, and why a device is not available.
 
-    Where there are CUDA devices, it also says which of the libraries that they can use are installed: cuBLASLt, NCCL.
+    If there are CUDA devices, the report also says which of their optional libraries are installed: cuBLASLt, NCCL.
 
     Returns:
-        A :class:`Report`. It is complete even where the library cannot be loaded: that is then one of its problems.
+        A :class:`Report`. If the library cannot be loaded, this is one of the problems in it.
 
     Example:
         >>> import dsstne
@@ -77,7 +77,7 @@ def doctor() -> Report:
 
 
 def _lines(key: str, value: Any) -> list[str]:
-    """Writes one finding of the library as aligned lines."""
+    """Returns one entry of the library's description as aligned lines."""
     if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
         return [line for entry in value for line in _lines(key.removesuffix("s"), entry)]
     if isinstance(value, dict) and value.get("missing"):

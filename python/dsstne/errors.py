@@ -1,7 +1,7 @@
-"""The one family of exceptions.
+"""The exceptions of the package.
 
-Every class is a :class:`DsstneError` and also the built-in exception that a reader would reach for, so that both
-``except dsstne.DsstneError`` and, say, ``except ValueError`` do what they say.
+Every class is a :class:`DsstneError` and also the built-in exception with the nearest meaning. Both
+``except dsstne.DsstneError`` and, for example, ``except ValueError`` therefore work.
 
 Example:
     >>> from dsstne.errors import InvalidDataError, from_status
@@ -13,46 +13,43 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from dsstne.model import Model
+from typing import Any
 
 
 class DsstneError(Exception):
-    """Anything that this library raises.
+    """Base class of the exceptions of this package.
 
     Attributes:
-        model: The partially trained, usable model, where an exception ended a :func:`dsstne.fit` that had one.
+        model: The partially trained, usable model if the exception ended the training of :func:`dsstne.fit`, or None.
     """
 
-    model: Model | None = None
+    model: Any = None  # a dsstne.Model or None; this module imports no other
 
 
 class InvalidArgumentError(DsstneError, ValueError):
-    """An option, a name, a size or a shape that is not valid."""
+    """An option, a name, a size or a shape is not valid."""
 
 
 class InvalidDataError(DsstneError, ValueError):
-    """Input data that fails a check; the message names the place in the data."""
+    """Input data are damaged; the message names the place in the data."""
 
 
 class InvalidHandleError(DsstneError, RuntimeError):
-    """An object that is already closed."""
+    """The object is already closed."""
 
 
 class InvalidStateError(DsstneError, RuntimeError):
-    """A call at the wrong time, for example training before data is bound."""
+    """A call came at the wrong time, for example training before data are bound."""
 
 
 class NotFoundError(DsstneError, KeyError):
-    """A layer or tensor that is not there."""
+    """A layer or tensor does not exist."""
 
-    __str__ = Exception.__str__  # KeyError would print the message quoted
+    __str__ = Exception.__str__  # KeyError would put the message in quotes
 
 
 class MissingFileError(NotFoundError, FileNotFoundError):
-    """A file that is not there."""
+    """A file does not exist."""
 
 
 class InputOutputError(DsstneError, OSError):
@@ -60,37 +57,37 @@ class InputOutputError(DsstneError, OSError):
 
 
 class CorruptFileError(DsstneError, ValueError):
-    """A file that is not a model or not data, or whose content fails a check."""
+    """A file is not a model or data file, or is damaged."""
 
 
 class UnsupportedError(DsstneError, NotImplementedError):
-    """Understood, but not available in this build or version."""
+    """The request is valid, but this build or version does not support it."""
 
 
 class OutOfMemoryError(DsstneError, MemoryError):
-    """The memory plan does not fit, or memory was refused.
+    """The memory plan does not fit, or an allocation failed.
 
     Attributes:
-        plan: The memory plan of the run that did not fit, as :meth:`dsstne.Trainer.plan` gives it, or None.
+        plan: The memory plan of the run that did not fit, as returned by :meth:`dsstne.Trainer.plan`, or None.
     """
 
     plan: dict[str, Any] | None = None
 
 
 class DeviceUnavailableError(DsstneError, RuntimeError):
-    """A device that was asked for is not available; the message says why."""
+    """A requested device is not available; the message says why."""
 
 
 class DeviceFailedError(DsstneError, RuntimeError):
-    """A device failed while it worked."""
+    """A device failed during its work."""
 
 
 class CancelledError(DsstneError, RuntimeError):
-    """A call that was asked to end from elsewhere."""
+    """The call was cancelled."""
 
 
 class BusyError(DsstneError, RuntimeError):
-    """The object is in use by another call or another object."""
+    """Another call or object is using this object."""
 
 
 class NotFiniteError(DsstneError, ArithmeticError):
@@ -98,7 +95,7 @@ class NotFiniteError(DsstneError, ArithmeticError):
 
 
 class InternalError(DsstneError, RuntimeError):
-    """A defect of this library."""
+    """A bug in this library."""
 
 
 class ForkError(DsstneError, RuntimeError):
@@ -106,7 +103,7 @@ class ForkError(DsstneError, RuntimeError):
 
 
 class LibraryError(DsstneError, ImportError):
-    """The native library is missing, cannot be loaded, or is of another version."""
+    """The native library is missing, cannot be loaded, or has another version."""
 
 
 _BY_STATUS: dict[int, type[DsstneError]] = {
@@ -129,7 +126,7 @@ _BY_STATUS: dict[int, type[DsstneError]] = {
 
 
 def from_status(status: int, message: str) -> DsstneError:
-    """Makes the exception of a status code of ``dsstne.h``; an unknown code is an :class:`InternalError`."""
+    """Returns the exception for a status code of ``dsstne.h``; an unknown code gives an :class:`InternalError`."""
     kind = _BY_STATUS.get(status)
     if kind is None:
         return InternalError(f"unknown status {status}: {message}")

@@ -1,4 +1,4 @@
-"""Ranking metrics over the whole catalogue, computed by the engine without a dense array of scores."""
+"""Ranking metrics over all items, computed by the engine without a dense array of scores."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ def evaluate(
     threads: int | None = None,
     memory_limit: int | None = None,
 ) -> dict[str, Any]:
-    """Ranks all items for each row of X_in and compares with the items stored in the same row of X_held_out.
+    """Ranks all items for each row of X_in and compares them with the items stored in the same row of X_held_out.
 
-    With hits the held-out items among the first k, and t the number of held-out items of a row:
+    Below, hits is the number of held-out items among the first k, and t the number of held-out items of the row:
 
     - ``recall@k``: hits / t;  ``truncated_recall@k``: hits / min(k, t);  ``precision@k``: hits / k;
     - ``hit_rate@k``: 1 if there is a hit;  ``mrr@k``: 1 / rank of the first hit;  ``map@k``: average precision;
     - ``ndcg@k``: sum over hits of 1 / log2(1 + rank), divided by its best possible value for min(k, t) hits
       (Jarvelin and Kekalainen, 2002);
-    - ``coverage@k``: share of the items that are recommended to any row with held-out items, of all that may be ranked
-      (``items`` and ``filter_items`` leave fewer).
+    - ``coverage@k``: share of the items that are recommended to at least one row with held-out items, among the items
+      that may be ranked (see ``items`` and ``filter_items``).
 
     Args:
         model: The model.
-        X_in: What is known of each row, [n, inputs].
-        X_held_out: What was hidden, [n, outputs]; rows without a stored item do not count.
+        X_in: Input matrix [n, inputs].
+        X_held_out: Held-out items [n, outputs]; rows without any are not counted.
         metrics: One name or several.
-        exclude: What is left out of the ranking: ``"input"`` (what X_in stores), a matrix [n, outputs], None, or
-            ``"auto"``: the input if the outputs are its items (:attr:`dsstne.Model.same_items`), else nothing.
+        exclude: Items that the ranking leaves out: ``"input"`` (the items stored in X_in), a matrix [n, outputs], None,
+            or ``"auto"`` = ``"input"`` if :attr:`dsstne.Model.same_items`, else None.
         per_row: Return a value for each row instead of the mean.
         layer: Name of the output layer to rank, in a network with several; its units are the items.
         items, filter_items, rows, batch_size, devices, threads, memory_limit: See :class:`dsstne.Model`.
 
     Returns:
-        Name -> mean over the rows with held-out items; with ``per_row`` name -> float64 [n], NaN where there are
-        none. Coverage is of all rows together: with ``per_row`` it is NaN everywhere.
+        Name -> mean over the rows with held-out items; with ``per_row`` name -> float64 [n], NaN for rows without them.
+        Coverage describes all rows together, so with ``per_row`` it is NaN for every row.
 
     Raises:
-        InvalidArgumentError: An unknown metric (the nearest known one is named), or shapes that do not fit.
+        InvalidArgumentError: A metric is unknown (the message suggests the nearest known one), or shapes do not match.
         DsstneError: As :meth:`dsstne.Model.recommend`.
 
     Example:
@@ -75,7 +75,7 @@ def evaluate(
     """
     names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
     if not names:
-        raise InvalidArgumentError("metrics: give at least one, such as 'recall@20'")
+        raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
     choice = chosen_items(items, filter_items, ranked_units(model, layer))
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     with Predictor(model, X_in, rows=rows, options=options, name="X_in", layer=layer) as predictor:
@@ -83,5 +83,5 @@ def evaluate(
         result = predictor.evaluate(X_held_out, exclude, names, values, choice)
     if values is not None:
         return {name: values[:, column].copy() for column, name in enumerate(names)}
-    means = result["metrics"]  # a mean over no rows is null in JSON
+    means = result["metrics"]  # the mean over no rows is null in JSON
     return {name: float("nan" if means[name] is None else means[name]) for name in names}

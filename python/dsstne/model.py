@@ -1,4 +1,4 @@
-"""A model: a network definition with its weights, and everything that can be asked of it."""
+"""Models: definition, weights, recommendations and other predictions."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "load"]
 
-# Attributes of a model file that are ours.
+# Attributes of a model file that this module writes.
 _HISTORY, _ITEM_KIND, _SAME_ITEMS = "dsstne.history", "dsstne.items", "dsstne.same_items"
 
-_BLOCK = 1 << 24  # floats of a dense block of scores
+_BLOCK = 1 << 24  # floats in a dense block of scores
 
 
 class Model(Weights):
     """A network with its weights, or a model that scores by weights between items.
 
-    Usually made by :func:`dsstne.fit`, :func:`dsstne.load` or :meth:`from_item_weights`. A model may be pickled and
-    copied, used by several threads at once, and by a :class:`dsstne.Trainer` (not while that runs). Options that
-    the calls below share:
+    Models are usually made by :func:`dsstne.fit`, :func:`dsstne.load` or :meth:`from_item_weights`. A model can be
+    pickled, copied and used by several threads at once, but not while a :class:`dsstne.Trainer` trains it. Common
+    options of the methods:
 
-    - ``rows``: which rows of X to work on (indices or a boolean mask); None = all.
-    - ``items`` / ``filter_items``: rank only these items / never these (ids or a boolean mask).
-    - ``batch_size``: rows at a time; ``devices``, ``threads``, ``memory_limit`` (bytes): as in :func:`dsstne.fit`.
+    - ``rows``: Row numbers of X or a boolean mask; None = all.
+    - ``items``: Rank only these items. ``filter_items``: Never recommend these items. (Ids or a boolean mask.)
+    - ``batch_size``: Rows at a time. ``devices``, ``threads``, ``memory_limit`` (bytes): As in :func:`dsstne.fit`.
 
     Args:
         network: Definition as a mapping, JSON text or path of a JSON file.
-        sizes: Units of the layers whose size the definition leaves ``"auto"``.
+        sizes: Sizes of the layers whose size is ``"auto"`` in the definition.
         seed: Seed of the initial weights.
-        items: Names of the output's items, in order: strings or integers.
+        items: Names of the items of the output, in order: strings or integers.
 
     Attributes:
         history: One record per epoch of training, see :func:`dsstne.fit`.
-        attributes: Strings of your own that are saved with the model.
+        attributes: Your own strings, saved with the model.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -72,7 +72,7 @@ class Model(Weights):
         self._create(network, items, seed=seed, sizes=sizes or None)
 
     def _create(self, network: Any, items: Any = None, **options: Any) -> None:
-        """Makes the native model; its options are those of ``dsstne_model_create``."""
+        """Makes the native model; the options are those of ``dsstne_model_create``."""
         self._adopt(_native.Handle("model_create", read_network(network), _options.to_json(options)))
         if items is not None:
             self.items = items
@@ -87,18 +87,18 @@ class Model(Weights):
     def from_item_weights(cls, W: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Model:
         """Makes a model of weights between items, such as EASE, SLIM or item-based neighbourhoods: score(x) = x W.
 
-        The rows of W are the items that a row of X has, the columns the items that are scored. The model has no network
-        and is not trained; all else works as for any model. :meth:`similar_items` ranks the entries of an item's row.
+        The rows of W are the items that a row of X has, the columns the items to score. The model has no network and
+        cannot be trained; everything else works as for other models. :meth:`similar_items` ranks the entries of a row.
 
         Args:
-            W: Matrix [items, items]: a dense array, or anything sparse of SciPy, which stays sparse (duplicates are
-                summed). Numbers become float32.
+            W: Matrix [items, items]: a dense array, or a sparse matrix of SciPy, which stays sparse (duplicates are
+                summed). Values are converted to float32.
             items: Names of the items.
 
         Raises:
             InvalidArgumentError: W is not a square matrix of numbers.
-            NotFiniteError: A number of W is not finite.
-            OutOfMemoryError: W does not fit.
+            NotFiniteError: A value of W is not finite.
+            OutOfMemoryError: W does not fit into memory.
 
         Example:
             >>> import dsstne, numpy as np
@@ -110,9 +110,9 @@ class Model(Weights):
         is_sparse = scipy.sparse.issparse(W)
         W = W if is_sparse else _checks.array(W)
         if W.dtype.kind not in "buif":
-            raise InvalidArgumentError(f"W: expected a matrix of numbers, not of {W.dtype}")
+            raise InvalidArgumentError(f"W: expected a matrix of numbers, got {W.dtype}")
         if W.ndim != 2 or W.shape[0] != W.shape[1] or not W.shape[0]:
-            raise InvalidArgumentError(f"W must have a row and a column for each item; it has the shape {W.shape}")
+            raise InvalidArgumentError(f"W: expected one row and one column for each item, got the shape {W.shape}")
         definition = {"kind": "item_weights", "items": W.shape[0]}
         if is_sparse:
             W = sparse_matrix(W, "W")
@@ -122,7 +122,7 @@ class Model(Weights):
         model.set_tensor("weight", W)
         return model
 
-    # ---- answers ----
+    # ---- predictions ----
 
     def recommend(
         self,
@@ -142,24 +142,24 @@ class Model(Weights):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Finds the k best items for each row.
 
-        Every item is scored and the ranking is exact; of equal scores the lower id comes first.
+        All items are scored and the ranking is exact; among equal scores, the lower id comes first.
 
         Args:
-            X: Interaction matrix [n, inputs], one row per user, who need not have been in the training data.
-            k: Length of the lists, 1 to the number of items.
-            exclude_seen: Leave out the items stored in the row of X; None = if :attr:`same_items`
-                (of the first output).
-            exclude: Another matrix [n, outputs] of what counts as seen.
-            items, filter_items: Rank only these, never these; see :class:`Model`.
+            X: Interaction matrix [n, inputs] with one row per user; the users may be new to the model.
+            k: Length of the lists, from 1 to the number of items.
+            exclude_seen: Leave out the items stored in the row of X. None = :attr:`same_items` if the first output is
+                ranked, else False.
+            exclude: Matrix [n, outputs] whose stored items are left out, instead of those of X.
+            items, filter_items: Rank only these items, never recommend these; see :class:`Model`.
             layer: Name of the output layer to rank, in a network with several; its units are the items.
             rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
-            Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where nothing is left.
+            Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where no item is left.
 
         Raises:
-            NotFoundError: There is no output layer of that name.
-            InvalidArgumentError: k, a shape, an id or an option that is not valid.
+            NotFoundError: There is no output layer with that name.
+            InvalidArgumentError: k, a shape, an id or an option is not valid.
             InvalidDataError: X is damaged; the message names row, column and value.
             OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
             KeyboardInterrupt: Ctrl-C.
@@ -180,7 +180,7 @@ class Model(Weights):
         choice = chosen_items(items, filter_items, units)
         without = exclude_seen is not None and not exclude_seen
         if exclude is not None and without:
-            raise InvalidArgumentError("exclude= says what counts as seen, and exclude_seen=False leaves nothing out")
+            raise InvalidArgumentError("exclude= and exclude_seen=False contradict each other; give one of them")
         if exclude is None and not without:
             exclude = "input" if exclude_seen else "auto"
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
@@ -198,7 +198,7 @@ class Model(Weights):
         threads: int | None = None,
         memory_limit: int | None = None,
     ) -> NDArray[np.float32]:
-        """Computes all values of a layer, densely: scores (logits) of an output layer, activations of a hidden one.
+        """Computes all values of a layer: the scores (logits) of an output layer, the activations of a hidden layer.
 
         Args:
             X: Interaction matrix [n, inputs].
@@ -209,7 +209,7 @@ class Model(Weights):
             float32 [n, units of the layer].
 
         Raises:
-            NotFoundError: There is no such layer, or it is an input. Otherwise as :meth:`recommend`.
+            NotFoundError: There is no such layer, or it is an input layer. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -251,15 +251,15 @@ class Model(Weights):
         return self.predict(X, hidden[-1] if layer is None else layer, **options)
 
     def scores(self, X: Any, items: Any, *, rows: Any = None, **options: Any) -> NDArray[np.float32]:
-        """Scores given items only, float32 [n, items], without holding all scores of all rows at once.
+        """Scores the given items only, float32 [n, items]; computes rows in blocks to limit memory.
 
         Args:
             X: Interaction matrix [n, inputs].
-            items: Ids, in the order of the result's columns.
+            items: Ids of the items, in the order of the columns of the result.
             rows, **options: As in :meth:`predict`.
 
         Raises:
-            InvalidArgumentError: An id, a shape or an option that is not valid. Otherwise as :meth:`recommend`.
+            InvalidArgumentError: An id, a shape or an option is not valid. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -294,25 +294,25 @@ class Model(Weights):
         devices: Any = "auto",
         threads: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Finds the k nearest rows of a weight for given rows of it.
+        """Finds the k nearest rows of a weight for each of the given rows.
 
         Args:
             queries: Row numbers, [n].
             k: Length of the lists.
-            tensor: Name of the weight; None = the output layer's, whose rows are the items.
+            tensor: Name of the weight; None = that of the output layer, whose rows are the items.
             metric: ``"cosine"`` or ``"dot"``; in a model of weights between items also ``"entry"``, which ranks the
-                entries of the row itself.
-            include_self: Whether a row may be its own neighbour.
-            items, filter_items: Only these rows, never these.
+                entries of the row.
+            include_self: Whether a row can be its own neighbour.
+            items, filter_items: Return only these rows, never these.
             devices, threads: See :class:`Model`.
 
         Returns:
-            Row numbers, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where nothing is left.
+            Row numbers, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where no row is left.
 
         Raises:
             NotFoundError: There is no such tensor.
-            InvalidArgumentError: k, a row number or an option that is not valid; an unknown metric is named with the
-                nearest known one.
+            InvalidArgumentError: k, a row number or an option is not valid; for an unknown metric the message suggests
+                the nearest known one.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -336,9 +336,9 @@ class Model(Weights):
             return predictor.neighbors(tensor, asked, k, options, choice)
 
     def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Finds the k items most like each of the given ones: :meth:`neighbors` among the output layer's items.
+        """Finds the k items most similar to each given item, with :meth:`neighbors` on the weight of the output layer.
 
-        In a model of weights between items these are the items with the greatest entries in the item's row.
+        In a model of weights between items, these are the items with the greatest entries in the row of the item.
 
         Args:
             items: Ids, [n].
@@ -370,10 +370,10 @@ class Model(Weights):
         threads: int | None = None,
         memory_limit: int | None = None,
     ) -> dict[str, Any]:
-        """Returns what :meth:`recommend` needs and does, without allocating anything.
+        """Returns what :meth:`recommend` needs and does; allocates nothing.
 
         Args:
-            X: Interaction matrix [n, inputs]; without it, batches are counted as if their rows were empty.
+            X: Interaction matrix [n, inputs]; None = the plan assumes empty rows.
             k: Length of the lists.
             layer: Name of the output layer to rank.
             batch_size, devices, threads, memory_limit: See :class:`Model`.
@@ -382,7 +382,7 @@ class Model(Weights):
             As :meth:`dsstne.Trainer.plan`: ``parts`` of memory, their sum ``bytes``, ``operations``, ``devices``.
 
         Raises:
-            NotFoundError: There is no output layer of that name. Otherwise as :meth:`recommend`.
+            NotFoundError: There is no output layer with that name. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np
@@ -397,12 +397,12 @@ class Model(Weights):
     # ---- files and copies ----
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model file: definition, weights, names of items, history and attributes.
+        """Writes the model file: definition, weights, item names, history and attributes.
 
-        An existing file stays whole until the new one is on the disk. The format holds no code.
+        An existing file stays intact until the new one is on the disk. The file contains no code.
 
         Raises:
-            InputOutputError: The operating system refused; an old file is untouched.
+            InputOutputError: The operating system refused to write; an existing file is unchanged.
             InvalidArgumentError: An attribute is not a str.
 
         Example:
@@ -424,7 +424,7 @@ class Model(Weights):
         _native.call("model_save", self._handle.value, name, _options.to_json({"attributes": attributes}))
 
     def _state(self) -> dict[str, Any]:
-        names = ("items.bytes", "items.offsets")  # in the order in which they are set
+        names = ("items.bytes", "items.offsets")  # in the order of setting them
         tensors = {name: self._stored(name) for name in self._listed() if name not in names}
         with _native.lock:
             item_kind, listed = self._item_kind, self._listed()
@@ -454,13 +454,13 @@ class Model(Weights):
     def copy(self) -> Model:
         """Returns an independent copy: ``copy.copy`` and ``copy.deepcopy`` do the same.
 
-        It takes milliseconds and no memory for the weights, whatever their size: both models share them until one of
-        the two is changed. The first run of a :class:`dsstne.Trainer` copies them before its first step, which its
-        plan lists as parts (``"a private copy of ..."``) and ``memory_limit`` covers; :meth:`set_tensor` copies
-        the tensor that it sets.
+        A copy takes milliseconds and no memory for the weights: both models share the weights until one of them
+        changes. The first run of a :class:`dsstne.Trainer` copies the weights before its first step; its plan lists
+        them (``"a private copy of ..."``) and ``memory_limit`` includes them. :meth:`set_tensor` copies the tensor that
+        it sets.
 
         Raises:
-            BusyError: A trainer is running.
+            BusyError: A trainer is training the model.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -483,13 +483,13 @@ class Model(Weights):
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         return self.copy()
 
-    # ---- life ----
+    # ---- closing ----
 
     def close(self) -> None:
-        """Frees the weights; closing twice does nothing. A model that nobody refers to is closed by itself.
+        """Frees the weights; closing twice does nothing. The garbage collector closes models that are no longer used.
 
         Raises:
-            BusyError: A trainer uses it; close that first.
+            BusyError: A trainer or predictor uses the model; close that first.
         """
         self._handle.close()
 
@@ -500,11 +500,11 @@ class Model(Weights):
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
-    """Reads a model file that :meth:`Model.save` wrote; every digest and number in it is checked.
+    """Reads a model file of :meth:`Model.save` and checks all digests and numbers in it.
 
     Raises:
         MissingFileError: There is no such file.
-        CorruptFileError: It is not a model, or is damaged.
+        CorruptFileError: The file is not a model file, or is damaged.
 
     Example:
         >>> import dsstne
@@ -538,5 +538,5 @@ def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Turns NumPy numbers and other values that JSON cannot hold into ones that it can."""
+    """Converts NumPy numbers and other values that JSON does not support."""
     return value.item() if hasattr(value, "item") else str(value)

@@ -1,4 +1,4 @@
-"""Pictures of a training run. Needs matplotlib, which is installed by ``pip install dsstne[plots]``."""
+"""Plots of a training run. They need matplotlib: ``pip install dsstne[plots]``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["learning_curve"]
 
-# What a history tells besides its metrics.
+# Fields of a history record that are not metrics.
 NOT_METRICS = {"epoch", "step", "loss", "seconds", "examples_per_second", "examples", "learning_rate"}
 
-# Okabe and Ito's colours, which people with any colour vision tell apart.
+# The colours of Okabe and Ito, which people with any colour vision can distinguish.
 LOSS_COLOUR = "#8A8F98"
 METRIC_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 TEXT_COLOUR = "#33373D"
@@ -35,24 +35,24 @@ def learning_curve(
     ax: Axes | None = None,
     path: str | Path | None = None,
 ) -> Axes:
-    """Draws the loss (left axis) and the validation metrics (right axis) over the epochs.
+    """Plots the loss (left axis) and the validation metrics (right axis) over the epochs.
 
     Args:
-        history: a model, or its ``history``: a list with a dict for each epoch.
-        metrics: names of the metrics to draw; by default all that the history has.
-        baseline: the same metrics of something to compare with, as ``dsstne.evaluate`` returns them for
-            ``dsstne.popularity(X)``; each is a dashed line in its metric's colour.
-        baseline_name: what the baseline is called in the picture.
-        title: a line above the picture.
-        ax: axes to draw on; by default a new figure is made.
-        path: a file to save the picture to (.png, .svg, .pdf).
+        history: A model, or its ``history``: a list with a dict for each epoch.
+        metrics: Names of the metrics to plot; None = all in the history.
+        baseline: The same metrics of another model, for example the result of ``dsstne.evaluate`` for
+            ``dsstne.popularity(X)``; each is a dashed line in the colour of its metric.
+        baseline_name: Name of the baseline in the plot.
+        title: Title of the plot.
+        ax: Axes to draw on; None = those of a new figure.
+        path: File to save the plot to (.png, .svg, .pdf).
 
     Returns:
-        The axes of the loss. Those of the metrics, if there are any, are the last ones of the figure.
+        The axes of the loss. The axes of the metrics, if any, are the last ones of the figure.
 
     Raises:
         ImportError: matplotlib is not installed.
-        InvalidArgumentError: the history is empty or lacks a metric that was asked for.
+        InvalidArgumentError: The history is empty, or a requested metric is not in it.
 
     Example::
 
@@ -82,7 +82,7 @@ def _epochs(history: Any) -> Sequence[Mapping[str, Any]]:
     epochs = list(getattr(history, "history", history))
     if not any("loss" in epoch for epoch in epochs):
         raise InvalidArgumentError(
-            "the history is empty: dsstne.fit writes a record per epoch, and dsstne.Trainer writes none"
+            "the history is empty: dsstne.fit writes a record for each epoch, but dsstne.Trainer writes none"
         )
     return epochs
 
@@ -104,7 +104,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _new_axes(interactive: bool) -> Axes:
-    """Axes of a new figure: a notebook shows one of pyplot's, and a mere file needs no window system."""
+    """Returns the axes of a new figure, made by pyplot for notebooks and without a window system for files."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -118,7 +118,7 @@ def _new_axes(interactive: bool) -> Axes:
 
 
 def _draw(ax: Axes, epochs: Sequence[Mapping[str, Any]], name: str, colour: str) -> tuple[float, float]:
-    """Draws one quantity over the epochs that tell it, and returns its last point."""
+    """Plots one quantity over the epochs that have it; returns its last point."""
     points = [(float(e.get("epoch", i)), float(e[name])) for i, e in enumerate(epochs, 1) if name in e]
     points = [(x, y) for x, y in points if math.isfinite(y)]
     if not points:
@@ -145,13 +145,13 @@ def _draw_metrics(
     top = max(value for value, _, _ in labels) if labels else 1.0
     ax.set_ylim(0, top * 1.1 or 1.0)
     _style(ax, tick_colour=TEXT_COLOUR, grid=True)
-    ax.set_zorder(loss_axes.get_zorder() - 1)  # its grid goes behind the loss
+    ax.set_zorder(loss_axes.get_zorder() - 1)  # draws its grid behind the loss
     loss_axes.patch.set_visible(False)
     for position, (_, text, colour) in zip(_spread(labels, 0.068 * top), labels, strict=True):
         ax.annotate(
             text,
             (1, position),
-            (34, 0),  # beyond the tick labels
+            (34, 0),  # to the right of the tick labels
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             color=colour,
@@ -162,7 +162,7 @@ def _draw_metrics(
 
 
 def _spread(labels: Sequence[tuple[float, str, str]], gap: float) -> list[float]:
-    """Heights near the labels' own with at least a gap in between, so that none covers another."""
+    """Returns heights near those of the labels, at least ``gap`` apart, so that no label covers another."""
     order = sorted(range(len(labels)), key=lambda i: labels[i][0])
     heights = [labels[i][0] for i in order]
     for _ in range(50):
@@ -176,7 +176,7 @@ def _spread(labels: Sequence[tuple[float, str, str]], gap: float) -> list[float]
 
 
 def _style(ax: Axes, tick_colour: str, grid: bool) -> None:
-    """Leaves only what is read: faint lines across, no frame, whole epochs."""
+    """Sets the style: faint horizontal lines, no frame, ticks at whole epochs."""
     from matplotlib.ticker import MaxNLocator
 
     for spine in ax.spines.values():

@@ -1,4 +1,4 @@
-"""A progress bar where somebody sees it."""
+"""A progress bar for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Bar"]
 
 
 class Bar:
-    """Shows epochs, loss, examples per second and the time left; shows nothing if stderr is not a terminal or notebook.
+    """Shows epochs, loss, examples per second and the remaining time, if stderr is a terminal or notebook.
 
     Args:
         epochs: Number of epochs.
-        rows: Examples of an epoch.
-        wanted: False shows nothing anywhere.
+        rows: Number of examples in an epoch.
+        wanted: False = show nothing.
     """
 
     def __init__(self, epochs: int, rows: int, wanted: bool) -> None:
@@ -36,16 +36,16 @@ class Bar:
 
     @property
     def shown(self) -> bool:
-        """Whether there is a bar."""
+        """Whether a bar is shown."""
         return self._bar is not None
 
     def glance(self, progress: Progress) -> None:
-        """As :meth:`update`, but 5 times a second at most."""
+        """Calls :meth:`update` at most 5 times a second."""
         if time.monotonic() - self._updated >= 0.2:
             self.update(progress)
 
     def update(self, progress: Progress) -> None:
-        """Shows where the training stands."""
+        """Shows the state of the training."""
         if self._bar is None:
             return
         self._updated = time.monotonic()
@@ -58,7 +58,7 @@ class Bar:
         self._bar.refresh()
 
     def end_epoch(self, record: Mapping[str, Any]) -> None:
-        """Shows the metrics of an epoch, which follow the loss from now on."""
+        """Shows the metrics of an epoch after the loss; they stay until the next epoch ends."""
         if self._bar is not None:
             self._metrics = {name: f"{value:.4f}" for name, value in record.items() if "@" in name}
             self._bar.set_postfix({"loss": f"{record['loss']:.5g}", **self._metrics})

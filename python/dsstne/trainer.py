@@ -1,4 +1,4 @@
-"""Training, as fine as single steps: what :func:`dsstne.fit` is made of."""
+"""Training in runs of any number of steps; :func:`dsstne.fit` uses it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "Trainer"]
 
-_BRIEF = 0.01  # seconds that Ctrl-C may wait
+_BRIEF = 0.01  # longest run, in seconds, that Ctrl-C does not interrupt
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training run stands.
+    """State of a training run.
 
     Attributes:
-        step: Steps done.
-        steps_per_epoch: Steps of a whole epoch.
-        epoch: Whole epochs done.
-        examples: Examples seen in the current epoch.
-        loss: Mean over the examples of the current epoch so far; NaN before the first step.
-        epoch_loss: Mean loss of the last whole epoch; NaN before its end.
-        learning_rate: That of the last step.
-        examples_per_second: Of the running or the last run.
-        seconds: Of the running or the last run.
+        step: Number of steps done.
+        steps_per_epoch: Number of steps of an epoch.
+        epoch: Number of complete epochs done.
+        examples: Number of examples processed in the current epoch.
+        loss: Mean loss of the examples processed in the current epoch; NaN before the first step.
+        epoch_loss: Mean loss of the last complete epoch; NaN before the end of the first epoch.
+        learning_rate: Learning rate of the last step.
+        examples_per_second: Speed of the current run, or of the last one.
+        seconds: Duration of the current run, or of the last one.
     """
 
     step: int
@@ -55,18 +55,18 @@ def _progress(state: dict[str, Any]) -> Progress:
 
 
 class Trainer(_native.Closing):
-    """Improves a model step by step; the state of the optimizer lives as long as the trainer.
+    """Trains a model; keeps the state of the optimizer until it is closed.
 
     Args:
-        model: The model. It can be used between runs and after an interrupted one.
-        X: Interaction matrix [rows, inputs], a Dataset, or a mapping from input layers to them.
-        targets: What the outputs should be, [rows, outputs], likewise; None = X.
+        model: The model. It can be used between runs and after an interrupted run.
+        X: Interaction matrix [rows, inputs], a Dataset, or a mapping from input layers to these.
+        targets: Target matrix [rows, outputs], a Dataset, or a mapping from output layers to these; None = X.
         shuffle: Visit the rows in a new order in each epoch.
         optimizer, learning_rate, weight_decay, schedule, batch_size, seed: See :func:`dsstne.fit`.
         devices, parallel, precision, threads, memory_limit: See :func:`dsstne.fit`.
 
     Raises:
-        InvalidArgumentError: A shape or an option that is not valid; an unknown one is named with the nearest.
+        InvalidArgumentError: A shape or option is not valid; for an unknown word the message suggests the nearest one.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
 
     Example:
@@ -114,7 +114,7 @@ class Trainer(_native.Closing):
             "memory_limit": memory_limit,
         }
         self.model = model
-        # What a step of the last run took; before the first one, what it takes at 1 GFLOP/s.
+        # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(batch_size, 1 << 20) if isinstance(batch_size, int) else 1.0
         with ExitStack() as undo:
             inputs, outputs = bind(undo, X, targets)
@@ -138,17 +138,18 @@ class Trainer(_native.Closing):
 
     @property
     def progress(self) -> Progress:
-        """Where the training stands; may be asked from another thread while it runs."""
+        """State of the training; another thread can read it during a run."""
         return _progress(_native.trainer_progress(self._handle))
 
     def plan(self) -> dict[str, Any]:
-        """Returns what a run needs and does, without allocating anything.
+        """Returns what a run needs and does; allocates nothing.
 
         Returns:
-            ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor or layer it
-            belongs to, if any, and ``held`` is True if it exists already; ``bytes``: their sum; ``available``: bytes
-            that are free, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the ordered
-            operations of a step, each as a str; ``devices``: what it runs on, as :func:`dsstne.doctor` describes it.
+            ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor, layer or
+            dataset, if any, and ``held`` is True if the part is already in memory; ``bytes``: their sum; ``available``:
+            free bytes, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the operations of a
+            step in order, as strings; ``devices``: the devices, as described by :func:`dsstne.doctor`; ``parallel``:
+            "model" or "data", with several devices.
         """
         return _native.call_json("trainer_plan", self._handle.value)
 
@@ -160,24 +161,24 @@ class Trainer(_native.Closing):
         seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Progress:
-        """Trains on, until the first of the limits is reached.
+        """Trains until the first of the limits is reached.
 
-        Ctrl-C and an exception in ``on_progress`` end the run after the current step; the model and the trainer stay
-        usable, and training can go on.
+        Ctrl-C and an exception in ``on_progress`` end the run after the current step. The model and the trainer stay
+        usable, and another run can continue.
 
         Args:
-            steps: This many more steps.
-            epochs: To the end of this many more epochs, a begun one included.
-            seconds: This long.
-            on_progress: Called some 20 times a second, in the calling thread.
+            steps: Number of further steps.
+            epochs: Number of further epochs; a partly done epoch counts as one.
+            seconds: Time limit.
+            on_progress: Called about 20 times a second, in the calling thread.
 
         Returns:
-            Where the training stands now.
+            The state of the training after the run.
 
         Raises:
-            InvalidArgumentError: No limit was given, or one that is not above 0; steps and epochs are integers.
-            NotFiniteError: The loss or a weight is no longer finite; the message names tensor, step and what to try,
-                and the model keeps its last finite weights.
+            InvalidArgumentError: No limit was given, a limit is not above 0, or steps or epochs is not an integer.
+            NotFiniteError: The loss or a weight is no longer finite. The message names tensor and step and suggests
+                remedies; the model keeps its last finite weights.
             OutOfMemoryError: The plan is above ``memory_limit`` or does not fit; the error's ``plan`` lists the parts.
             KeyboardInterrupt: Ctrl-C.
         """
@@ -187,7 +188,7 @@ class Trainer(_native.Closing):
         if epochs is not None:
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
             limits.append(max(1, wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)))
-        left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 is no limit here, as for the steps
+        left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
         poll = None if on_progress is None else lambda: on_progress(self.progress)
         wanted = min(limits, default=0)
         brief = 0 < wanted * self._step_seconds < _BRIEF
@@ -199,21 +200,21 @@ class Trainer(_native.Closing):
 
     @contextmanager
     def _explaining_memory(self) -> Iterator[None]:
-        """Gives an OutOfMemoryError of the block the plan of the run."""
+        """Attaches the plan of the run to an OutOfMemoryError of the block."""
         try:
             yield
         except OutOfMemoryError as error:
-            with suppress(Exception):  # the first error is the one to tell
+            with suppress(Exception):  # the first error is the one to report
                 error.plan = self.plan()
             raise
 
     def close(self) -> None:
-        """Frees the state of the optimizer and lets go of the data; closing twice does nothing.
+        """Frees the optimizer state and releases the datasets; closing twice does nothing.
 
         Raises:
-            BusyError: It runs, in another thread; it stays open.
-            DeviceFailedError: A device with memory of its own failed before the model had its newest weights; the model
-                keeps the ones before.
+            BusyError: Another thread is running the trainer; it stays open.
+            DeviceFailedError: A device with its own memory failed before the latest weights were copied to the model;
+                the model keeps its previous weights.
         """
         try:
             self._handle.close()
@@ -223,7 +224,7 @@ class Trainer(_native.Closing):
                     data.close()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Trainer is bound to memory of its process and cannot be pickled; pass on its model")
+        raise TypeError("a Trainer uses memory of its process and cannot be pickled; pass on its model")
 
     def __repr__(self) -> str:
         if self._handle.closed:
@@ -233,7 +234,7 @@ class Trainer(_native.Closing):
 
 
 def _warn_if_emulated(precision: str, devices: list[dict[str, Any]]) -> None:
-    """Warns when a device has no instructions for a reduced precision."""
+    """Warns if a device has no instructions for a reduced precision."""
     for device in devices:
         if precision not in device["precisions"]:
             warnings.warn(

@@ -66,9 +66,9 @@ def test_arrays_that_are_too_short_are_refused(X):
         ("text", dsstne.InvalidDataError, "X is a str with values of type <U4"),
         (None, dsstne.InvalidArgumentError, "X is None; expected a matrix"),
         ([["a"]], dsstne.InvalidDataError, "X is a list with values of type <U1"),
-        ([[1, 2], [3]], dsstne.InvalidDataError, "X is a list whose rows are not equally long"),
+        ([[1, 2], [3]], dsstne.InvalidDataError, "X is a list whose rows have different lengths"),
         (object(), dsstne.InvalidDataError, "X is a object with values of type object"),
-        ({"a": 1}, dsstne.InvalidArgumentError, "X is a mapping; one matrix is expected"),
+        ({"a": 1}, dsstne.InvalidArgumentError, "X: expected a matrix, got a mapping"),
         (np.zeros((2, 2), complex), dsstne.InvalidDataError, "complex128; expected numbers"),
     ],
 )
@@ -180,7 +180,7 @@ def test_k_must_be_an_integer(model, X, k):
         ({"rows": [-1]}, r"rows\[0\] is -1"),
         ({"items": np.ones(59, bool)}, "items: a mask must have 60 entries"),
         ({"items": [[1, 2], [3, 4]]}, "items: expected one list of integers, got 2 dimensions"),
-        ({"exclude_seen": False, "exclude": 1}, "exclude_seen=False leaves nothing out"),
+        ({"exclude_seen": False, "exclude": 1}, "exclude= and exclude_seen=False contradict each other"),
         ({"exclude": True}, "exclude is True.*use exclude_seen="),
         ({"exclude": np.False_}, "use exclude_seen="),
         ({"batch_size": -5}, "batch_size must be at least 1, not -5"),
@@ -242,9 +242,9 @@ def test_unknown_words_are_named_with_the_nearest_known_one(X, options, words):
         ({"hidden": "12"}, "hidden must be an integer, not '12'"),
         ({"hidden": [4, True]}, r"hidden\[1\] must be an integer, not True"),
         ({"activation": None}, "activation must be a list, not None"),
-        ({"loss": None}, "loss must be a word such as 'softmax' or a mapping, not None"),
-        ({"optimizer": None}, "optimizer must be a word such as 'adam'"),
-        ({"optimizer": 3}, "optimizer must be a word such as 'adam' or a mapping, not 3"),
+        ({"loss": None}, "loss must be a str such as 'softmax' or a mapping, not None"),
+        ({"optimizer": None}, "optimizer must be a str such as 'adam'"),
+        ({"optimizer": 3}, "optimizer must be a str such as 'adam' or a mapping, not 3"),
         ({"network": {"layers": 3}}, "layers"),
         ({"network": 3}, "network must be a mapping, JSON text or a path, not 3"),
         ({"temperature": "0.1"}, "temperature must be a number, not '0.1'"),
@@ -264,7 +264,7 @@ def test_unknown_words_are_named_with_the_nearest_known_one(X, options, words):
         ({"threads": -2}, "threads"),
         ({"memory_limit": -1}, "memory_limit"),
         ({"tied": True, "hidden": [4, 5]}, "shared"),
-        ({"network": {"layers": []}, "hidden": [4]}, "network= gives one already"),
+        ({"network": {"layers": []}, "hidden": [4]}, "hidden= and network= exclude each other"),
         ({"optimizer": {"kind": "adam", "beta1": object()}}, "beta1.*object"),
     ],
 )
@@ -287,7 +287,7 @@ def test_an_input_by_name_needs_its_output_by_name(X):
         dsstne.fit({"input": X}, **FAST)
     with pytest.raises(dsstne.NotFoundError, match='the network has no layer "imput"; did you mean "input"'):
         dsstne.fit({"imput": X}, {"output": X}, **FAST)
-    with pytest.raises(dsstne.NotFoundError, match="targets: there is no layer 'hidden1' to feed; known are 'output'"):
+    with pytest.raises(dsstne.NotFoundError, match="targets: there is no layer 'hidden1'.*the known ones are 'output'"):
         dsstne.fit({"input": X}, {"hidden1": X[:, :4], "output": X}, **{**FAST, "hidden": 4})
 
 

@@ -173,4 +173,4 @@ def test_keep_devices_takes_a_truth_value(emulated):
     out = emulated(
         PRELUDE + "try:\n    dsstne.keep_devices(None)\nexcept dsstne.InvalidArgumentError as error:\n    print(error)"
     )
-    assert out.strip() == "keep is None; it must be True or False"
+    assert out.strip() == "keep must be True or False, not None"

@@ -148,7 +148,7 @@ def test_unsorted_entries_duplicates_and_stored_zeros_are_cleaned_in_a_copy():
 
 
 def test_a_fraction_beyond_one_is_refused(ragged):
-    with pytest.raises(InvalidArgumentError, match="fraction is 20"):
+    with pytest.raises(InvalidArgumentError, match="fraction must be from 0 to 1, not 20"):
         hold_out(ragged, fraction=20)
 
 
@@ -213,6 +213,6 @@ def _load_script():
 
 
 def test_hold_out_splits_matrices_not_datasets():
-    words = "split that, then wrap the parts"
+    words = "split the matrix, then wrap the parts"
     with dsstne.Dataset(sparse.csr_array(np.eye(3))) as data, pytest.raises(InvalidArgumentError, match=words):
         hold_out(data)

@@ -125,10 +125,10 @@ def test_a_wrong_matrix_is_refused_by_name():
     refuse = dsstne.InvalidArgumentError
     for W, error, words in [
         (np.zeros((2, 3)), refuse, r"the shape \(2, 3\)"),
-        (np.zeros(3), refuse, "row and a column"),
+        (np.zeros(3), refuse, "one row and one column"),
         ([[1], [1, 2]], refuse, "matrix of numbers"),
         (np.array([["a"]]), refuse, "matrix of numbers"),
-        (np.zeros((0, 0)), refuse, "row and a column"),
+        (np.zeros((0, 0)), refuse, "one row and one column"),
         (scipy.sparse.csr_array((2, 3)), refuse, r"the shape \(2, 3\)"),
         (np.array([[0, np.nan], [0, 0]]), dsstne.NotFiniteError, "row 0, column 1: NaN is not finite"),
         (scipy.sparse.csr_array([[0, 0], [np.nan, 0]]), dsstne.NotFiniteError, "W, row 1, column 0: nan is not finite"),
@@ -143,7 +143,7 @@ def test_duplicates_are_summed_and_the_matrix_of_the_caller_stays():
     model = dsstne.Model.from_item_weights(W)
     assert model.tensor("weight").toarray().tolist() == [[0, 3], [4, 0]]
     assert W.nnz == 3
-    with pytest.raises(dsstne.InvalidArgumentError, match="2 stored entries, not .* 1;"):
+    with pytest.raises(dsstne.InvalidArgumentError, match="2 stored entries, got .* 1;"):
         model.set_tensor("weight", scipy.sparse.csr_array([[0, 1], [0, 0]]))
 
 

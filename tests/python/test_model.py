@@ -126,7 +126,7 @@ def test_tensors_are_copied_out_and_in(model):
 
 
 def test_set_tensor_refuses_what_does_not_fit(model):
-    with pytest.raises(dsstne.InvalidArgumentError, match=r"shape \(60, 12\), not \(3,\)"):
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"expected shape \(60, 12\), got \(3,\)"):
         model.set_tensor("output.weight", [1, 2, 3])
     for values in (None, "x", [[1, 2], [3]], [1j] * 60):
         with pytest.raises(dsstne.InvalidArgumentError, match=r"output\.bias: expected numbers"):
@@ -171,7 +171,7 @@ def test_names_are_removed_by_none(model):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ([0] * 59 + [1 << 63], r"items\[59\] is 9223372036854775808, which 64 bits do not hold"),
+        ([0] * 59 + [1 << 63], r"items\[59\] is 9223372036854775808, which does not fit in 64 bits"),
         (["x"] * 59 + ["\ud800"], r"items\[59\] is '\\ud800', which is not valid Unicode"),
         ("x" * 60, "items must be a list, not 'x"),
         (np.array("x" * 60), "items must be a list"),

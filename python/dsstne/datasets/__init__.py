@@ -1,4 +1,4 @@
-"""Data to try things with, and a way to hide a part of it.
+"""An example dataset, and a function that holds out a part of a dataset.
 
 >>> from dsstne.datasets import hold_out, load_debian
 >>> debian = load_debian()
@@ -29,10 +29,10 @@ class Interactions:
     """An interaction matrix with the names of its rows and items.
 
     Attributes:
-        matrix: float32 ``csr_array`` [rows, items]; every stored value is 1, indices are sorted.
-        row_names, item_names: arrays of str, in the order of the matrix.
-        row_descriptions, item_descriptions: arrays of str, a line each, empty where there is none.
-        description: where the data comes from, how it was made, and its licence.
+        matrix: ``csr_array`` of float32 [rows, items]; every stored value is 1, indices are sorted.
+        row_names, item_names: Arrays of str, in the order of the matrix.
+        row_descriptions, item_descriptions: Arrays of str, one line each; empty if there is no description.
+        description: Source of the data, how they were prepared, and their licence.
     """
 
     matrix: sparse.csr_array
@@ -43,15 +43,15 @@ class Interactions:
     description: str
 
     def rows(self, names: Iterable[str]) -> np.ndarray:
-        """Row numbers (int64) of the named rows. An unknown one is a NotFoundError that says the nearest."""
+        """Returns the numbers of the named rows, int64; the NotFoundError of an unknown name suggests the nearest."""
         return _numbers(names, self.row_names, "row")
 
     def items(self, names: Iterable[str]) -> np.ndarray:
-        """Item numbers (int64) of the named items. An unknown one is a NotFoundError."""
+        """Returns the numbers of the named items, int64; the NotFoundError of an unknown name suggests the nearest."""
         return _numbers(names, self.item_names, "item")
 
     def matrix_of(self, rows: Iterable[Iterable[str]]) -> sparse.csr_array:
-        """New rows, given as names of items, as a matrix over the same items.
+        """Returns a matrix with the same items and new rows, each given as a list of item names.
 
         >>> from dsstne.datasets import load_debian
         >>> debian = load_debian()
@@ -76,11 +76,10 @@ def _numbers(names: Iterable[str], known: np.ndarray, what: str) -> np.ndarray:
 
 
 def load_debian() -> Interactions:
-    """Which packages the packages of Debian depend on, as published in its package index.
+    """Loads the dependencies between packages of Debian, as published in its package index.
 
-    A row is a package, an item is a package that others depend on. To recommend items for a row is to guess
-    what a package needs besides what is known. ``description`` names the release, how the data was made, and
-    the licence.
+    A row is a package; an item is a package that other packages depend on. A recommendation for a row is a guess of
+    further packages that it needs. ``description`` gives the release, the preparation of the data and the licence.
 
     >>> from dsstne.datasets import load_debian
     >>> debian = load_debian()
@@ -97,7 +96,7 @@ def load_debian() -> Interactions:
     item_names, item_descriptions = zip(*fields[:items], strict=True)
     row_names, row_descriptions, entries = zip(*fields[items:], strict=True)
 
-    # Items of a row are stored as differences, so a sum that starts afresh at each row gives them back.
+    # Items of a row are stored as differences; a cumulative sum within each row restores them.
     lengths = np.array([row.count(" ") + 1 for row in entries])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     totals = np.cumsum(np.array(" ".join(entries).split(), dtype=np.int64))
@@ -117,19 +116,18 @@ def load_debian() -> Interactions:
 
 
 def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
-    """Splits the entries of every row at random into a part to show a model and a part to test it with.
+    """Splits the entries of each row at random into an input for a model and held-out entries to test it.
 
-    Of a row of ``n`` entries, ``n * fraction`` (rounded, halves up) are held out, but at least one stays in
-    the input.
+    Of ``n`` entries in a row, ``n * fraction`` (rounded, halves up) are held out, but at least one stays in the input.
 
     Args:
-        X: interaction matrix [rows, items], any SciPy sparse format; it is not changed.
-        fraction: share of each row to hold out, between 0 and 1.
-        seed: another seed gives another split; the same one gives the same split on every machine.
+        X: Interaction matrix [rows, items] in any SciPy sparse format; it is not changed.
+        fraction: Share of the entries of each row to hold out, from 0 to 1.
+        seed: Seed of the split; the same seed gives the same split on every machine.
 
     Returns:
-        ``(X_in, X_held_out)``, both CSR with X's shape and values: ``X_in + X_held_out`` is X. They are
-        arrays or matrices as X is.
+        ``(X_in, X_held_out)``, both CSR with the shape of X; ``X_in + X_held_out`` equals X. They are sparse arrays if
+        X is one, else sparse matrices.
 
     >>> import numpy as np
     >>> from scipy import sparse
@@ -139,14 +137,14 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     (8000, 2000)
     """
     if not 0 <= fraction <= 1:
-        raise InvalidArgumentError(f"fraction is {fraction}, but must be between 0 and 1")
+        raise InvalidArgumentError(f"fraction must be from 0 to 1, not {fraction}")
     if not hasattr(X, "tocsr"):
         kind = type(X).__name__
         if kind == "Dataset" or hasattr(X, "__arrow_c_array__"):
             raise InvalidArgumentError(
-                f"X is {kind}, but must be a SciPy sparse matrix: split that, then wrap the parts"
+                f"X must be a SciPy sparse matrix, not {kind}; split the matrix, then wrap the parts"
             )
-        raise InvalidArgumentError(f"X is {kind}, but must be a SciPy sparse matrix; try csr_array(X)")
+        raise InvalidArgumentError(f"X must be a SciPy sparse matrix, not {kind}; try csr_array(X)")
     X = X.tocsr()
     if not X.has_canonical_format or not np.all(X.data):
         X = X.copy()
@@ -165,7 +163,7 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
 
 
 def _entries(X: Any, chosen: np.ndarray, lengths: np.ndarray) -> Any:
-    """The chosen entries of X, of which each row has the given number."""
+    """Returns the chosen entries of X as a matrix; ``lengths`` are their numbers in each row."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(X.indptr.dtype)
     part = type(X)((X.data[chosen], X.indices[chosen], offsets), shape=X.shape)
     part.has_canonical_format = True
