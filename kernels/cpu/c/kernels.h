@@ -219,14 +219,15 @@ typedef struct {
 } rank_t;
 
 /* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
-#define PHASES(PHASE)                                                                                        \
-  PHASE(fill, fill_t, 0)                                                                                     \
-  PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1)                         \
-      PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(backward, backward_t, 1)  \
-          PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1)     \
-              PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0)       \
-                  PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) PHASE(top_k_finish, rank_t, 0) \
-                      PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0)
+/* clang-format off */
+#define PHASES(PHASE) \
+  PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
+  PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(backward, backward_t, 1) \
+  PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
+  PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0) \
+  PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) PHASE(top_k_finish, rank_t, 0) \
+  PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0)
+/* clang-format on */
 
 /* The functions of an instruction set. */
 typedef struct {
