@@ -46,6 +46,15 @@ var largeBuffers atomic.Int64
 // nextShift is where in its page the next large buffer begins; all multiples of 256 take their turns.
 func nextShift() int64 { return largeBuffers.Add(1) * pageShift % pageSize }
 
+// Small blocks are kept when they are free: a call for one row would otherwise take as long to get memory from the
+// system and to give it back as to rank the row's items.
+const (
+	blockSize  = 1 << 16
+	mostBlocks = 16
+)
+
+var freeBlocks = make(chan []byte, mostBlocks)
+
 // AllocHost returns zeroed memory for n elements of 4 bytes outside the Go heap. Pages are taken when first written.
 func AllocHost(n int64) (*HostBuffer, error) {
 	if n < 0 || n > (1<<62)/4 {
@@ -67,8 +76,7 @@ func newPages(n int64) (*pages, error) {
 	if size >= hugePage {
 		shift = nextShift()
 	}
-	mapped, err := syscall.Mmap(
-		-1, 0, int(size+shift), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	mapped, err := mapMemory(size, shift)
 	if err != nil {
 		return nil, fault.From(fault.OutOfMemory, err, "the system refused %d bytes", size)
 	}
@@ -81,12 +89,35 @@ func newPages(n int64) (*pages, error) {
 	return p, nil
 }
 
+// mapMemory returns zeroed memory: a block that is free if size is small, else at least size+shift bytes of the system.
+func mapMemory(size, shift int64) ([]byte, error) {
+	if size <= blockSize {
+		select {
+		case block := <-freeBlocks:
+			clear(block[:size])
+			return block, nil
+		default:
+			size = blockSize
+		}
+	}
+	return syscall.Mmap(
+		-1, 0, int(size+shift), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+}
+
 // leave gives the memory back if the caller was its last user.
 func (p *pages) leave() {
-	if p.users.Add(-1) == 0 {
-		// An error here would mean that the address was not ours; there is nothing to be done about it.
-		_ = syscall.Munmap(p.mapped)
+	if p.users.Add(-1) != 0 {
+		return
 	}
+	if len(p.mapped) == blockSize {
+		select {
+		case freeBlocks <- p.mapped:
+			return
+		default:
+		}
+	}
+	// An error here would mean that the address was not ours; there is nothing to be done about it.
+	_ = syscall.Munmap(p.mapped)
 }
 
 // Share returns another buffer with the same memory, which goes back to the system when the last of them is freed.

@@ -38,6 +38,20 @@ func TestAFreedBufferIsEmpty(t *testing.T) {
 	}
 }
 
+func TestMemoryThatIsUsedAgainIsZero(t *testing.T) {
+	for _, n := range []int64{1, 1000, 1 << 14, 1<<14 + 1} { // the last has more bytes than a block that is kept
+		for range 20 {
+			b := numbered(t, n)
+			b.Float32()[n-1] = 7
+			b.Free()
+		}
+		again, err := kernels.AllocHost(n)
+		require.NoError(t, err)
+		require.Equal(t, make([]float32, n), again.Float32())
+		again.Free()
+	}
+}
+
 // numbered is a buffer of 0, 1, 2 and so on.
 func numbered(t *testing.T, n int64) *kernels.HostBuffer {
 	b, err := kernels.AllocHost(n)

@@ -79,6 +79,7 @@ func Describe(spec Spec) (*Plan, error) {
 		}
 		p.Plan.Devices = append(p.Plan.Devices, info)
 	}
+	p.describeOperations()
 	return &p.Plan, nil
 }
 
@@ -129,12 +130,12 @@ func build(spec Spec, dry bool) (*Program, error) {
 			return nil, err
 		}
 	}
-	p.describe(spec)
+	p.addUp(spec)
 	return p, nil
 }
 
-// describe fills the plan in.
-func (p *Program) describe(spec Spec) {
+// addUp adds up the memory of all ranks.
+func (p *Program) addUp(spec Spec) {
 	plan := &p.Plan
 	plan.Limit, plan.Available = spec.Limit, -1
 	if spec.world() > 1 && spec.Training != nil {
@@ -142,6 +143,17 @@ func (p *Program) describe(spec Spec) {
 	}
 	for _, part := range p.parts {
 		plan.Parts = append(plan.Parts, part.plan...)
+	}
+	for _, part := range plan.Parts {
+		plan.Bytes += part.Bytes
+	}
+}
+
+// describeOperations writes the operations of all ranks into the plan. Build does without: for one row it would take as
+// long as the operations.
+func (p *Program) describeOperations() {
+	plan := &p.Plan
+	for _, part := range p.parts {
 		where := ""
 		if len(p.parts) > 1 {
 			where = part.Device.Info().Name + ": "
@@ -157,9 +169,6 @@ func (p *Program) describe(spec Spec) {
 		}
 		plan.list(where, part.step)
 		plan.list(where+"at the end of a run: ", part.flush)
-	}
-	for _, part := range plan.Parts {
-		plan.Bytes += part.Bytes
 	}
 }
 

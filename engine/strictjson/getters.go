@@ -2,8 +2,6 @@ package strictjson
 
 import (
 	"encoding/json"
-	"fmt"
-	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -36,7 +34,10 @@ func (o *Object) Word(key, fallback string, allowed ...string) string {
 
 // Int returns a whole number in a range, or fallback if the key is not given. 512.0 and 5.12e2 are whole, 512.5 is not.
 func (o *Object) Int(key string, fallback int64, allowed Range) int64 {
-	return number(o, key, fallback, "an integer"+allowed.String(), func(literal string) (int64, bool) {
+	return number(o, key, fallback, "an integer", allowed, func(literal string) (int64, bool) {
+		if n, err := strconv.ParseInt(literal, 10, 64); err == nil {
+			return n, allowed.contains(float64(n))
+		}
 		n, accuracy := integer(literal).Int64()
 		return n, accuracy == big.Exact && allowed.contains(float64(n))
 	})
@@ -44,8 +45,7 @@ func (o *Object) Int(key string, fallback int64, allowed Range) int64 {
 
 // Uint returns a whole number from 0 to 2^64-1, such as a seed, or fallback if the key is not given.
 func (o *Object) Uint(key string, fallback uint64) uint64 {
-	want := fmt.Sprintf("an integer from 0 to %d", uint64(math.MaxUint64))
-	return number(o, key, fallback, want, func(literal string) (uint64, bool) {
+	return number(o, key, fallback, "an integer from 0 to 18446744073709551615", Any, func(literal string) (uint64, bool) {
 		n, accuracy := integer(literal).Uint64()
 		return n, accuracy == big.Exact
 	})
@@ -53,7 +53,7 @@ func (o *Object) Uint(key string, fallback uint64) uint64 {
 
 // Float returns a finite number in a range, or fallback if the key is not given.
 func (o *Object) Float(key string, fallback float64, allowed Range) float64 {
-	return number(o, key, fallback, "a number"+allowed.String(), func(literal string) (float64, bool) {
+	return number(o, key, fallback, "a number", allowed, func(literal string) (float64, bool) {
 		// An error means that the number is beyond float64; contains refuses the infinity that comes with it.
 		x, _ := strconv.ParseFloat(literal, 64)
 		return x, allowed.contains(x)
@@ -121,7 +121,9 @@ func as[T any](o *Object, path string, v any, fallback T) T {
 }
 
 // number returns what read makes of the number at a key, or fallback if the key is not given.
-func number[T any](o *Object, key string, fallback T, want string, read func(literal string) (T, bool)) T {
+func number[T any](
+	o *Object, key string, fallback T, kind string, allowed Range, read func(literal string) (T, bool),
+) T {
 	v := o.take(key)
 	if v == nil {
 		return fallback
@@ -131,7 +133,7 @@ func number[T any](o *Object, key string, fallback T, want string, read func(lit
 			return n
 		}
 	}
-	o.report.fail(o.at(key), "is %s; it must be %s", show(v), want)
+	o.report.fail(o.at(key), "is %s; it must be %s%v", show(v), kind, allowed)
 	return fallback
 }
 

@@ -13,27 +13,33 @@ from dsstne.errors import InvalidArgumentError, MissingFileError
 
 
 def to_json(options: Mapping[str, Any]) -> bytes:
-    """Encodes options as JSON, NumPy numbers included; leaves out entries that are None.
+    """Encodes options as JSON, NumPy numbers included; leaves out entries that are None. Nothing left: an empty text.
 
     Raises:
         InvalidArgumentError: A value is not finite, or JSON does not support its type.
     """
-    return json.dumps(_plain(options, ""), allow_nan=False).encode()
+    plain = _plain(options, "")
+    return _encode(plain).encode() if plain else b""
+
+
+_encode = json.JSONEncoder(allow_nan=False).encode  # json.dumps would make one for each call
 
 
 def _plain(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
     if isinstance(value, Mapping):
         pairs = ((str(key), item) for key, item in value.items() if item is not None)
         return {key: _plain(item, f"{where}.{key}" if where else key) for key, item in pairs}
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{where}[{n}]") for n, item in enumerate(value)]
-    if value is not None and not isinstance(value, (str, bool, int, float)) and hasattr(value, "item"):
+    if hasattr(value, "item"):
         value = value.item()  # a NumPy scalar
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidArgumentError(f"{where}: {value} is not a finite number")
-    if value is None or isinstance(value, (str, bool, int, float)):
+    if isinstance(value, (str, bool, int, float)):
         return value
     kind = type(value).__name__
     raise InvalidArgumentError(f"{where}: {value!r} is a {kind}; expected a number, a str or a bool")

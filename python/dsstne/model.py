@@ -526,7 +526,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
 def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
     """Returns a network definition as JSON; a str that does not begin with a brace is the path of a file."""
     if isinstance(network, Mapping):
-        return _options.to_json(network)
+        return _options.to_json(network) or b"{}"
     if isinstance(network, str) and network.lstrip().startswith("{"):
         return _options.text_argument(network, "network")
     if not isinstance(network, (str, os.PathLike)):
