@@ -125,7 +125,7 @@ def cuda_enabled() -> bool:
 
 
 def kernel_compiler() -> Any:
-    """The module scripts/compile_kernels.py, which is no package's."""
+    """Loads scripts/compile_kernels.py, which is not in a package."""
     path = ROOT / "scripts" / "compile_kernels.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

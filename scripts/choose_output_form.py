@@ -2,7 +2,7 @@
 
     make build/opbench && python scripts/choose_output_form.py            # or --print, which writes nothing
 
-Where there is no Go, build/gpu of `make gpu-kit` brings opbench along. Times of an emulated driver can be printed, not
+Without Go, use the opbench in build/gpu, which `make gpu-kit` builds. Times of an emulated driver can be printed, not
 written. Lines of other devices in the table stay. cuBLASLt has to be where the loader finds it (LD_LIBRARY_PATH). The
 fastest form is the one with the fastest of several turns, in which the forms take part one after the other.
 """

@@ -1,6 +1,6 @@
 """Checks a machine's CUDA devices: kernels against the reference, the sanitizers, training, and PyTorch beside us.
 
-    make gpu-check                          # or, where there is no make: python3 scripts/gpu_check.py
+    make gpu-check                          # or, without make: python3 scripts/gpu_check.py
     python3 scripts/gpu_check.py --only conformance --minutes 5
 
 It needs Python with NumPy and SciPy, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go nor a
@@ -221,7 +221,7 @@ def main() -> int:
     there = parts(machine)
     names = [part.name for part in there]
     if unknown := set(args.only) - set(names):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(names)}")
     path = (args.out or machine.folder()) / f"check-{machine.file_name}.md"
     earlier = gpu_reports.earlier(path)
     results: list[Result] = []

@@ -153,7 +153,7 @@ def ranked_units(model: Weights, layer: str | None) -> int:
     """Returns the number of items of an output layer; None = the first.
 
     Raises:
-        NotFoundError: There is no output layer with that name.
+        NotFoundError: The model does not have this output layer.
     """
     outputs = model.outputs
     if layer is None:

@@ -148,7 +148,7 @@ class Weights(_native.Closing):
         """Returns a copy of a tensor, as a ``csr_array`` if it is stored sparsely; :attr:`tensors` lists the names.
 
         Raises:
-            NotFoundError: There is no tensor with that name.
+            NotFoundError: The model does not have this tensor.
         """
         if _checks.text(name, "name") + _VALUES in self._listed():
             parts: Any = tuple(self._stored(name + part) for part in (_VALUES, _INDICES, _OFFSETS))
@@ -167,7 +167,7 @@ class Weights(_native.Closing):
         """Replaces the values of a tensor.
 
         Raises:
-            NotFoundError: There is no tensor with that name.
+            NotFoundError: The model does not have this tensor.
             InvalidArgumentError: The shape differs, or the values are not numbers.
             NotFiniteError: A value is not finite.
             BusyError: A trainer or predictor is working with the model.

@@ -106,7 +106,7 @@ class Dataset(_native.Closing):
             allow_not_finite: Accept NaN and infinite values.
 
         Raises:
-            MissingFileError: There is no such file.
+            MissingFileError: The file does not exist.
             CorruptFileError: The file is not an Arrow IPC file, or is damaged.
             InvalidDataError: The column has another type, or an entry is not valid; the message names it.
             UnsupportedError: The file is compressed.

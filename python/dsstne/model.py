@@ -158,7 +158,7 @@ class Model(Weights):
             Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where no item is left.
 
         Raises:
-            NotFoundError: There is no output layer with that name.
+            NotFoundError: The model does not have this output layer.
             InvalidArgumentError: k, a shape, an id or an option is not valid.
             InvalidDataError: X is damaged; the message names row, column and value.
             OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
@@ -209,7 +209,7 @@ class Model(Weights):
             float32 [n, units of the layer].
 
         Raises:
-            NotFoundError: There is no such layer, or it is an input layer. Otherwise as :meth:`recommend`.
+            NotFoundError: The model does not have this layer, or it is an input layer. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -236,7 +236,7 @@ class Model(Weights):
             **options: As in :meth:`predict`.
 
         Raises:
-            NotFoundError: There is no such layer, or no hidden layer at all. Otherwise as :meth:`recommend`.
+            NotFoundError: The model does not have this layer, or has no hidden layer. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -310,7 +310,7 @@ class Model(Weights):
             Row numbers, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where no row is left.
 
         Raises:
-            NotFoundError: There is no such tensor.
+            NotFoundError: The model does not have this tensor.
             InvalidArgumentError: k, a row number or an option is not valid; for an unknown metric the message suggests
                 the nearest known one.
 
@@ -382,7 +382,7 @@ class Model(Weights):
             As :meth:`dsstne.Trainer.plan`: ``parts`` of memory, their sum ``bytes``, ``operations``, ``devices``.
 
         Raises:
-            NotFoundError: There is no output layer with that name. Otherwise as :meth:`recommend`.
+            NotFoundError: The model does not have this output layer. Otherwise as :meth:`recommend`.
 
         Example:
             >>> import dsstne, numpy as np
@@ -503,7 +503,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     """Reads a model file of :meth:`Model.save` and checks all digests and numbers in it.
 
     Raises:
-        MissingFileError: There is no such file.
+        MissingFileError: The file does not exist.
         CorruptFileError: The file is not a model file, or is damaged.
 
     Example:

@@ -63,7 +63,7 @@ ArrowArray._fields_ = (
 )
 
 
-class Failure(Exception):  # noqa: N818 - what many tests expect is no error
+class Failure(Exception):  # noqa: N818 - many tests expect it, so it is not an Error by name
     """A status other than OK."""
 
     def __init__(self, name: str, status: int, message: str) -> None:

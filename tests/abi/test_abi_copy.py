@@ -1,4 +1,4 @@
-"""dsstne_model_copy: two models in one memory, of which nobody notices."""
+"""dsstne_model_copy: two models share memory, and neither sees the other's changes."""
 
 from __future__ import annotations
 

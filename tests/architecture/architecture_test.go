@@ -235,7 +235,7 @@ func functionBodies(files []source) map[string]*ast.BlockStmt {
 	return bodies
 }
 
-// recovers tells whether what a call runs defers a recover, itself or in a function it calls.
+// recovers reports whether the function of a call defers a recover, itself or in a function it calls.
 func recovers(call *ast.CallExpr, bodies map[string]*ast.BlockStmt, depth int) bool {
 	body := bodyOf(call, bodies)
 	if body == nil || depth == 0 {
@@ -266,7 +266,7 @@ func bodyOf(call *ast.CallExpr, bodies map[string]*ast.BlockStmt) *ast.BlockStmt
 	return nil
 }
 
-// callsRecover tells whether a deferred call runs recover in its own body, where alone it works.
+// callsRecover reports whether a deferred call runs recover in its own body, where alone it works.
 func callsRecover(call *ast.CallExpr, bodies map[string]*ast.BlockStmt) bool {
 	body := bodyOf(call, bodies)
 	if body == nil {

@@ -36,7 +36,7 @@ from measure.alternate import Contestant  # noqa: E402
 
 MARK = "record: "  # begins a line of a case's output that is for this program
 LIMITS = "limits"
-SMOKE = "**On the emulator of tests/cudaemu, at toy sizes: this is no measurement.**"
+SMOKE = "**On the emulator of tests/cudaemu, at toy sizes: this is not a measurement.**"
 
 
 def one(name: str, setting: Setting) -> int:

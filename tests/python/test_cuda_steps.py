@@ -84,13 +84,13 @@ def test_no_buffer_has_a_number_for_each_example_and_item(program):
     program("""
 rows, items = 320, 12000
 control.library.cuInit(0)
-control.set_attribute(-1, 38, 1 << 20)  # the size of the second-level cache, in a quarter of which logits stay
+control.set_attribute(-1, 38, 1 << 20)  # the size of the second-level cache; logits may fill a quarter of it
 X = matrix(rows, items, 0.002)
 for loss in ("softmax", "sigmoid"):
     with trainer(X, hidden=(4,), loss=loss, batch_size=rows) as t:
         t.run(steps=2)
         live = control.counts()["live_bytes"]
-    # All that there is on the device, of which cuBLASLt's workspace is 8.4 MB, weights and their states 2.3 MB.
+    # Everything on the device: cuBLASLt's workspace is 8.4 MB, the weights and their states are 2.3 MB.
     assert live < 4 * rows * items, (loss, live)
 """)
 

@@ -45,7 +45,7 @@ def machine(tmp_path_factory):
     driver = emulated_driver()
     listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
-        pytest.skip("this is no checkout, so it does not tell which files are tracked")
+        pytest.skip("not a git checkout: which files are tracked is unknown")
     folder = tmp_path_factory.mktemp("machine")
     root, python = folder / "tree", folder / "python"
     for name in filter(None, listed.stdout.split("\0")):
@@ -96,7 +96,7 @@ def report_in(folder):
 
 def test_make_takes_a_python_that_has_numpy_and_scipy(machine):
     if shutil.which("make") is None:
-        pytest.skip("there is no make")
+        pytest.skip("make is not installed")
     done = machine.run("make", "-n", "gpu-check", "gpu-bench")
     assert done.stdout.splitlines() == ["python3 scripts/gpu_check.py", "python3 tests/bench/run_gpu.py"], done.stderr
 
@@ -112,7 +112,7 @@ def test_benchmarks_run_from_the_kit_and_a_second_call_adds_to_the_report(machin
     assert all(record["ours"] for record in first.values())
     assert all(f"| {record['case']} |" in page for record in first.values())
     assert first["topk 27k"]["parameters"]["precision"] == "bfloat16"  # that of the products that screen
-    assert "this is no measurement" in page
+    assert "this is not a measurement" in page
 
 
 def test_a_ranking_is_held_against_the_limit_of_the_products_that_screen(bench):

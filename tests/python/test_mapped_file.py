@@ -1,16 +1,15 @@
 """Data in a mapped file give the bits of the same data in memory; a file that cannot be read is an error with words."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pyarrow
+import pyarrow.feather as feather
 import pytest
 import scipy.sparse
 from matrices import blocks
 
 import dsstne
-
-pyarrow = pytest.importorskip("pyarrow")
-feather = pytest.importorskip("pyarrow.feather")
 
 
 def valued(seed=0, dtype=np.float32):
@@ -42,7 +41,7 @@ def table(X, index=np.int32, large=False, values=True):
 
 
 def write(path, table, rows_per_batch=1000, compression=None):
-    """Writes the file in record batches of so many rows."""
+    """Writes the file, with ``rows_per_batch`` rows in each record batch."""
     options = pyarrow.ipc.IpcWriteOptions(compression=compression)
     with pyarrow.ipc.new_file(path, table.schema, options=options) as writer:
         writer.write_table(table, max_chunksize=rows_per_batch)
@@ -229,12 +228,7 @@ def test_a_file_that_is_shortened_during_a_training_ends_it_with_words(tmp_path,
 def test_files_are_read_from_many_threads_at_a_time(tmp_path, model):
     X = valued()
     path = write(tmp_path / "data.arrow", table(X), rows_per_batch=50)
-    want, got = model.recommend(X, k=5)[0].tobytes(), []
-    with dsstne.Dataset.from_file(path, columns=60) as data:
-        work = lambda: got.append(model.recommend(data, k=5)[0].tobytes())  # noqa: E731
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert got == [want] * 4
+    want = model.recommend(X, k=5)[0].tobytes()
+    with dsstne.Dataset.from_file(path, columns=60) as data, ThreadPoolExecutor(4) as pool:
+        got = [pool.submit(model.recommend, data, k=5) for _ in range(4)]
+        assert [lists.result()[0].tobytes() for lists in got] == [want] * 4

@@ -10,6 +10,7 @@ This file is both sides: `Server` starts itself as a script.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -73,10 +74,7 @@ def serve():
 
 
 if __name__ == "__main__":
-    import numpy  # noqa: F401
-    import scipy.sparse  # noqa: F401
-
-    import dsstne  # noqa: F401
-
+    for module in ("numpy", "scipy.sparse", "dsstne"):
+        importlib.import_module(module)
     program = serve()
     exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})

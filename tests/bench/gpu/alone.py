@@ -56,7 +56,7 @@ def output(shape: roofline.Network, precision: str, steps: int) -> Callable[[Set
 
 
 def ranking(items: int, units: int) -> Callable[[Setting], Iterator[Line]]:
-    """Top-10 of so many items, seen ones left out, beside each peer.
+    """Top-10 of all items without those seen, beside each peer.
 
     The model is float32 and the lists are exact, but nearly all operations are the bfloat16 products that screen items
     (kernels/cuda/src/screen.cu), so the limit is that of bfloat16.

@@ -67,7 +67,7 @@ class Limits:
         self._streams: list[tuple[Any, int]] = []
 
     def peak(self, precision: str = "float32", instruction_set: str = "auto", threads: int | None = None) -> float:
-        """Operations on registers, in 1e9 a second; NaN where the CPU has no such instructions."""
+        """Operations on registers, in 1e9 a second; NaN if the CPU does not have these instructions."""
         loop = LOOPS.get(self.loop(precision, instruction_set))
         if loop is None or not library().available() >> loop.bit & 1:
             return float("nan")

@@ -2,7 +2,7 @@
 // took.
 //
 // It reads JSON lines: the first describes the op (see request), each further one, {"steps": n}, asks for n runs and is
-// answered by {"seconds": s}. So it waits while another contestant has its turn. An op that cannot be had is answered
+// answered by {"seconds": s}. It waits while another contestant has its turn. An op that is not available is answered
 // by {"error": "..."}.
 package main
 

@@ -43,11 +43,11 @@ class Ranker:
         self.rows = len(H)
 
     def lists(self, rows: int) -> Lists:
-        """Of the first so many rows."""
+        """Ranks the first ``rows`` rows."""
         raise NotImplementedError
 
     def run(self, rows: int, seconds: float) -> float:
-        """Seconds of a call for the first so many rows; it is repeated until `seconds` have passed."""
+        """Seconds of a call for the first ``rows`` rows; repeats the call until ``seconds`` have passed."""
         begin, calls = time.perf_counter(), 0
         while calls == 0 or time.perf_counter() - begin < seconds:
             self.lists(rows)
@@ -55,7 +55,7 @@ class Ranker:
         return (time.perf_counter() - begin) / calls
 
     def choose(self, rows: int, settings: Iterable[Any]) -> str:
-        """Keeps the fastest setting for so many rows."""
+        """Keeps the fastest setting for this number of rows."""
         taken: dict[Any, float] = {}
         for self.setting in settings:
             self.run(rows, 0.0)

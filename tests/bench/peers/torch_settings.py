@@ -71,7 +71,7 @@ def search(
 
 
 def seconds_of_step(run: Callable[[Setting], None], setting: Setting, patience: float) -> float:
-    """Median after two steps to warm up; infinite where there is no compiler that torch.compile can use."""
+    """Median after two steps to warm up; infinite if torch.compile finds no compiler."""
     times: list[float] = []
     begin = time.perf_counter()
     try:

@@ -71,7 +71,7 @@ def measured(bench: Bench, case: str, shape: dict[str, Any], *, race: bool) -> L
     limit = bench.peak(precision, instruction_set)
     plain = 6 * shape["rows"] * shape["units"] * shape["items"] / 1e9
     work = plain / 6 * 8 if shape["loss"] == "softmax" else plain
-    # The portable build has no limit but its own; without such a loop there is nothing to compare with.
+    # The portable build is compared with its own limit only; without that loop there is nothing to compare with.
     if math.isnan(limit()):
         return Line(case, unavailable=f"this CPU has no {precision} {instruction_set} instructions")
     steps = max(1, round(SECONDS * 0.7 * limit() / work))

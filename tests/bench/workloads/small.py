@@ -1,4 +1,4 @@
-"""Small models, of which a search trains hundreds: a step, and the price of a whole fit."""
+"""Small models, as a hyperparameter search trains them: the time of a step and of a whole fit."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def calls(bench: Bench) -> Iterator[Line]:
 
 
 def opening(bench: Bench) -> Line:
-    """A dataset of 100 million entries, all of which are checked; SciPy's and NumPy's checks of the same beside it."""
+    """Opens a dataset of 100 million entries, which checks all; beside it, the same checks by SciPy and NumPy."""
     import dsstne
 
     rows, length = 1_000_000, 100

@@ -57,7 +57,7 @@ def trained(bench: Bench) -> Iterator[Line]:
 def measured(
     bench: Bench, case: str, W: np.ndarray, H: np.ndarray, seen: sparse.csr_array, counts: Sequence[int]
 ) -> Iterator[Line]:
-    """One shape with so many rows a call each."""
+    """One shape, with each of these numbers of rows in a call."""
     precision = "int8" if bench.limits.peak("int8") > 0 else "float32"  # the widest that screening could use
     limit = bench.peak(precision)
     items, units = W.shape
