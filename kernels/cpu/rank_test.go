@@ -3,13 +3,13 @@ package cpu_test
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"dsstne/kernels"
 	"dsstne/kernels/cpu/c"
+	"dsstne/tests/batch"
 )
 
 func filled(d kernels.Device, n int64, scale float32) kernels.Buffer {
@@ -22,46 +22,6 @@ func filled(d kernels.Device, n int64, scale float32) kernels.Buffer {
 	for i := range values {
 		values[i] = scale * (random.Float32() - 0.5)
 	}
-	return b
-}
-
-// targets stores perRow random items in each row.
-func targets(rows, items, perRow int) *kernels.SparseBatch {
-	random := rand.New(rand.NewPCG(3, 4))
-	b := &kernels.SparseBatch{Columns: int64(items), Offsets: []int32{0}}
-	type entry struct{ item, row int32 }
-	var all []entry
-	for r := range rows {
-		seen := map[int32]bool{}
-		for len(seen) < perRow {
-			seen[int32(random.IntN(items))] = true
-		}
-		var list []int32
-		for i := range seen {
-			list = append(list, i)
-			all = append(all, entry{i, int32(r)})
-		}
-		slices.Sort(list)
-		b.Indices = append(b.Indices, list...)
-		b.Offsets = append(b.Offsets, int32(len(b.Indices)))
-		b.RowSum = append(b.RowSum, float32(perRow))
-	}
-	slices.SortFunc(all, func(a, b entry) int {
-		if a.item != b.item {
-			return int(a.item - b.item)
-		}
-		return int(a.row - b.row)
-	})
-	for _, e := range all {
-		if n := len(b.Items); n == 0 || b.Items[n-1] != e.item {
-			b.Items = append(b.Items, e.item)
-			b.ItemOffsets = append(b.ItemOffsets, int32(len(b.ItemRows)))
-		}
-		b.ItemRows = append(b.ItemRows, e.row)
-		b.ItemValues = append(b.ItemValues, 1)
-		b.Values = append(b.Values, 1)
-	}
-	b.ItemOffsets = append(b.ItemOffsets, int32(len(b.ItemRows)))
 	return b
 }
 
@@ -90,7 +50,7 @@ func topK(d kernels.Device, rows, units, items, k int64, popular bool) (*kernels
 		op.Bias = &kernels.Weights{Rows: items, Columns: 1, Value: bias}
 	}
 	op.Workspace = filled(d, d.WorkspaceSize(op, rows), 0)
-	excluded := targets(int(rows), int(items), int(min(144, items/2)))
+	excluded := batch.Random(int(rows), int(items), int(min(144, items/2)), 4)
 	return op, &kernels.Step{Number: 1, Rows: rows, Sparse: []*kernels.SparseBatch{excluded}}
 }
 

@@ -1,11 +1,14 @@
 """What several test files use: small matrices, other Python processes, and CUDA devices for them."""
 
+import lzma
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse
 from emulated import EMULATOR, emulated_driver
 from matrices import blocks
 from warm import Server
@@ -131,3 +134,17 @@ def shared_data():
     if not SHARED.is_dir():
         pytest.skip(f"research data is not at {SHARED}")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def last_fm(shared_data):
+    """The training and test matrices of lastfm-hetrec."""
+    folder = shared_data / "lastfm-hetrec-lightgcn"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} does not exist")
+    parts = []
+    for name in ("data1.txt.xz", "test1.txt.xz"):
+        with lzma.open(folder / name, "rt") as file:
+            parts.append(np.array([line.split()[:2] for line in file], np.int64))
+    shape = tuple(np.max([part.max(axis=0) for part in parts], axis=0) + 1)
+    return tuple(scipy.sparse.csr_array((np.ones(len(p), np.float32), p.T), shape=shape) for p in parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import lzma
 import pickle
 
 import numpy as np
@@ -180,23 +179,14 @@ def ease(X, strength=300.0):
     return W.astype(np.float32)
 
 
-def last_fm(shared_data):
-    """The training and test matrices of lastfm-hetrec, of the 3,000 most frequent items."""
-    folder = shared_data / "lastfm-hetrec-lightgcn"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    parts = []
-    for name in ("data1.txt.xz", "test1.txt.xz"):
-        with lzma.open(folder / name, "rt") as file:
-            parts.append(np.array([line.split()[:2] for line in file], np.int64))
-    shape = tuple(np.max([part.max(axis=0) for part in parts], axis=0) + 1)
-    train, test = (scipy.sparse.csr_array((np.ones(len(p), np.float32), p.T), shape=shape) for p in parts)
-    frequent = np.sort(np.argsort(-train.sum(axis=0), kind="stable")[:3000])
-    return train[:, frequent].tocsr(), test[:, frequent].tocsr()
+def frequent(train, test):
+    """Both matrices with the 3,000 most frequent items."""
+    items = np.sort(np.argsort(-train.sum(axis=0), kind="stable")[:3000])
+    return train[:, items].tocsr(), test[:, items].tocsr()
 
 
-def test_ease_of_numpy_is_ranked_evaluated_saved_and_explained(shared_data, tmp_path):
-    train, test = last_fm(shared_data)
+def test_ease_of_numpy_is_ranked_evaluated_saved_and_explained(last_fm, tmp_path):
+    train, test = frequent(*last_fm)
     W = ease(train)
     sparse = scipy.sparse.csr_array(np.where(np.abs(W) > 1e-3, W, 0))
     for matrix, given in ((W, W), (sparse.toarray(), sparse)):

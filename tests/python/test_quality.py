@@ -54,16 +54,8 @@ def test_popularity_on_gowalla_equals_the_published_row(gowalla):
     }
 
 
-def test_a_trained_model_beats_popularity_on_last_fm(shared_data):
-    folder = shared_data / "lastfm-hetrec-lightgcn"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    parts = []
-    for name in ("data1.txt.xz", "test1.txt.xz"):
-        with lzma.open(folder / name, "rt") as file:
-            parts.append(np.array([line.split()[:2] for line in file], np.int64))
-    shape = tuple(np.max([part.max(axis=0) for part in parts], axis=0) + 1)
-    train, test = (scipy.sparse.csr_array((np.ones(len(p), np.float32), p.T), shape=shape) for p in parts)
+def test_a_trained_model_beats_popularity_on_last_fm(last_fm):
+    train, test = last_fm
     model = dsstne.fit(
         train, hidden=[128], epochs=15, batch_size=128, learning_rate=3e-3, validation=test, progress=False
     )

@@ -18,6 +18,7 @@ import (
 
 	"dsstne/kernels"
 	_ "dsstne/kernels/cpu"
+	"dsstne/tests/batch"
 )
 
 // request describes an op: "output", "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k"
@@ -139,7 +140,7 @@ func prepare(r *request) (func(int) error, answer, error) {
 	var batches []*kernels.SparseBatch
 	var touched answer
 	for n := range max(1, r.Batches) {
-		b := sparseBatch(int(r.Rows), int(r.Items), r.RowLength, uint64(n))
+		b := batch.Random(int(r.Rows), int(r.Items), r.RowLength, uint64(n))
 		batches = append(batches, b)
 		touched.Entries += len(b.Indices)
 		touched.Distinct += len(b.Items)
