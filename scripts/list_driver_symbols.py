@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,6 +17,7 @@ CU, OURS = "gorgonia.org/cu", "./kernels/cuda/driver"
 HEAD = """\
 /* symbols.h: the functions of libcuda that are called, by the names that it exports. Made by
  * scripts/list_driver_symbols.py; cuInit is left out, because its slot has another default. */
+/* clang-format off */
 """
 
 
@@ -31,7 +33,8 @@ def main() -> None:
     """The command."""
     asked = symbols(CU, "U") - symbols(CU, "T") | symbols(OURS, "U")
     names = sorted(asked - {"cuInit"})
-    Path(sys.argv[1]).write_text(HEAD + "".join(f"SYMBOL({name})\n" for name in names))
+    calls = textwrap.wrap(" ".join(f"SYMBOL({name})" for name in names), width=120)
+    Path(sys.argv[1]).write_text(HEAD + "\n".join(calls) + "\n")
 
 
 if __name__ == "__main__":
