@@ -41,7 +41,7 @@ DEVICE void fill_sine_cosine(double x, double *sine, double *cosine) {
   const double z =
       ((x - y * 7.85398125648498535156e-1) - y * 3.77489470793079817668e-8) - y * 2.69515142907905952645e-15;
   const double q = z * z;
-  double c = -1.13585365213876817300e-11 * q + 2.08757008579419747316e-9;
+  double c = -1.13585365213876817300e-11 * q + 2.08757008419747316778e-9;
   c = c * q + -2.75573141792967388112e-7;
   c = c * q + 2.48015872888517045348e-5;
   c = c * q + -1.38888888888730564116e-3;
@@ -95,13 +95,7 @@ FILL(normal) {
 }
 
 DEVICE void fill_numbers(const FillArgs &a, int64_t row, int64_t four, float (&value)[4]) {
-  switch (a.kind) {
-#define KIND(word)  \
-  case FILL_##word: \
-    return fill_##word(a, row, four, value);
-    FILLS(KIND)
-#undef KIND
-  }
+  switch (a.kind) { FILLS(CASE_BY_WORD, FILL, fill_, a, row, four, value) }
   __builtin_unreachable();
 }
 
