@@ -23,19 +23,20 @@
   KIND(sgd, 0, ##__VA_ARGS__) KIND(momentum, 1, ##__VA_ARGS__) KIND(nesterov, 1, ##__VA_ARGS__) \
   KIND(rmsprop, 1, ##__VA_ARGS__) KIND(adam, 2, ##__VA_ARGS__) KIND(adamw, 2, ##__VA_ARGS__) \
   KIND(adagrad, 1, ##__VA_ARGS__)
+
+#define METRICS(KIND, ...) \
+  KIND(precision, ##__VA_ARGS__) KIND(recall, ##__VA_ARGS__) KIND(truncated_recall, ##__VA_ARGS__) \
+  KIND(ndcg, ##__VA_ARGS__) KIND(hit_rate, ##__VA_ARGS__) KIND(mrr, ##__VA_ARGS__) KIND(map, ##__VA_ARGS__) \
+  KIND(coverage, ##__VA_ARGS__)
 /* clang-format on */
 
 #define FILLS(KIND, ...) KIND(constant, ##__VA_ARGS__) KIND(uniform, ##__VA_ARGS__) KIND(normal, ##__VA_ARGS__)
-
-#define METRICS(KIND) \
-  KIND(precision) KIND(recall) KIND(truncated_recall) KIND(ndcg) KIND(hit_rate) KIND(mrr) KIND(map) KIND(coverage)
 
 #define PRECISIONS(KIND) KIND(float32) KIND(bfloat16) KIND(tensorfloat32)
 
 /* The numbers: ACTIVATION_linear and so on. */
 #define KIND_NUMBER(word, LIST) LIST##_##word,
 #define OPTIMIZER_NUMBER(word, states) OPTIMIZER_##word,
-#define METRIC_NUMBER(word) METRIC_##word,
 #define PRECISION_NUMBER(word) PRECISION_##word,
 
 /* Cases of a switch that call f<word>, or f with the number of the kind as a constant. For optimizers: OPTIMIZER_CASE. */
@@ -51,7 +52,7 @@ enum { ACTIVATIONS(KIND_NUMBER, ACTIVATION) };
 enum { LOSSES(KIND_NUMBER, LOSS) };
 enum { OPTIMIZERS(OPTIMIZER_NUMBER) };
 enum { FILLS(KIND_NUMBER, FILL) };
-enum { METRICS(METRIC_NUMBER) };
+enum { METRICS(KIND_NUMBER, METRIC) };
 enum { PRECISIONS(PRECISION_NUMBER) };
 
 #endif

@@ -34,24 +34,12 @@ DEVICE float activate_selu(float z) { return kSeluScale * (z > 0.0f ? z : kSeluA
 DEVICE float slope_selu(float a) { return a > 0.0f ? kSeluScale : a + kSeluScale * kSeluAlpha; }
 
 DEVICE float activate(int32_t kind, float z) {
-  switch (kind) {
-#define KIND(word)        \
-  case ACTIVATION_##word: \
-    return activate_##word(z);
-    ACTIVATIONS(KIND)
-#undef KIND
-  }
+  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, z) }
   __builtin_unreachable();
 }
 
 DEVICE float slope(int32_t kind, float a) {
-  switch (kind) {
-#define KIND(word)        \
-  case ACTIVATION_##word: \
-    return slope_##word(a);
-    ACTIVATIONS(KIND)
-#undef KIND
-  }
+  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, a) }
   __builtin_unreachable();
 }
 

@@ -49,12 +49,6 @@ LOSS(hinge) {
 }
 
 DEVICE LossAndDelta loss_of(const Loss &l, float z, float t, float n, float log_sum_exp) {
-  switch (l.kind) {
-#define KIND(word)  \
-  case LOSS_##word: \
-    return loss_##word(l, z, t, n, log_sum_exp);
-    LOSSES(KIND)
-#undef KIND
-  }
+  switch (l.kind) { LOSSES(CASE_BY_WORD, LOSS, loss_, l, z, t, n, log_sum_exp) }
   __builtin_unreachable();
 }

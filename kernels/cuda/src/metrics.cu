@@ -45,13 +45,7 @@ METRIC(coverage) { return __longlong_as_double(kNoValue); }  // it has none of o
 
 DEVICE double value_of(const MetricsArgs &a, const Metric &m, const Counted &c, int64_t targets) {
   const int64_t reachable = m.cut < targets ? m.cut : targets;
-  switch (m.kind) {
-#define KIND(word)    \
-  case METRIC_##word: \
-    return metric_##word(a, m, c, targets, reachable);
-    METRICS(KIND)
-#undef KIND
-  }
+  switch (m.kind) { METRICS(CASE_BY_WORD, METRIC, metric_, a, m, c, targets, reachable) }
   __builtin_unreachable();
 }
 

@@ -27,7 +27,7 @@ struct PackArgs {
   int32_t precision, launch;
 };
 
-// x rounded to a precision; zeros beyond what is there.
+// x rounded to a precision; zeros beyond its end.
 //
 // Mapping: a thread has a number.
 // Bytes: 6 or 8 a number, which bound it.
@@ -144,7 +144,7 @@ DEVICE float finish_fused(const FusedArgs &a, const FusedMargins &m, float z, in
 // Logits become r dl/dz (for cosine logits over |h| |w| T), rounded, in their place. Of the tile that stays, rows are items with
 // `by_items` and rows of the batch without; then there is no loss, and no gradient of the bias. Between barriers.
 //
-// A warp has every eighth row, a lane two columns of it. What it needs is asked for anew in each tile: registers are short.
+// A warp has every eighth row, a lane two columns of it. A lane reads what it needs anew in each tile: registers are short.
 template <class P, bool by_items>
 DEVICE void differentiate(const FusedArgs &a, FusedMargins &m, float *scores, int64_t row, int64_t item) {
   const int lane = lane_id();

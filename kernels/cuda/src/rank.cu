@@ -39,7 +39,7 @@ struct ScoresArgs {
 // Mapping: block (x, y) has 32 items, 32 rows; a thread has 2 x 2 pairs with eight lanes each. Slabs of 32 numbers go through
 // shared memory; products of float32 are exact in float64, so that fused sums have Dot's bits.
 // Bytes: 4 K a row and an item, each read once for 32 scores, and 4 a score written. 2 K float64 operations a score, which bound
-// it: about 30 TFLOP/s where float64 has half float32's rate, a 64th of that where it has not.
+// it: about 30 TFLOP/s where float64 has half float32's rate, a 64th of that elsewhere.
 // Source: kernels/dot.go, Dot and Score; scheme: own.
 KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
   SHARED(float, left, [kRankTile][kRankSlab + 1]);

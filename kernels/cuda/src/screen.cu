@@ -1,4 +1,4 @@
-// The best items without computing all scores: products of bfloat16 on matrix units tell, with a bound on their error, which
+// The best items without computing all scores: products of bfloat16 on matrix units show, with a bound on their error, which
 // items cannot be among the best; the scores of the others are computed as they are defined (kernels/dot.go). So the result is
 // that of rank.cu to the bit.
 //

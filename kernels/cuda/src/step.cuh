@@ -70,7 +70,7 @@ DEVICE int64_t rows_from(const StepRecord *step, int64_t first, int64_t most) {
   return left < 0 ? 0 : left < most ? left : most;
 }
 
-// Where an ascending list has a value, -1 if it has not.
+// The place of a value in an ascending list, -1 if the value is not in it.
 DEVICE int64_t position(const int32_t *list, int64_t count, int32_t value) {
   const int64_t at = first_where(0, count, [&](int64_t i) { return list[i] >= value; });
   return at < count && list[at] == value ? at : -1;

@@ -13,7 +13,8 @@ struct UpdateWrittenArgs {
 //
 // Mapping: a thread has an element at a time.
 // Bytes: reads 4 of the gradient, reads and writes 4 (1 + states) of the weight an element: bound by that.
-// Source: kernels/ops.go, Update and Output (its bias), and kernels/optimizer.go; scheme: a thread an element, as DSSTNE's updates of weights.
+// Source: kernels/ops.go, Update and Output (its bias), and kernels/optimizer.go; scheme: a thread an
+// element, as DSSTNE's updates of weights.
 KERNEL_BOUNDS(update_written, UpdateWrittenArgs, 256, 8) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;

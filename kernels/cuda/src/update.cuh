@@ -67,13 +67,7 @@ OPTIMIZER(adagrad) {
 
 // One step of the rule.
 DEVICE void apply_rule(const Optimizer &o, const Rates &r, float g, float &w, float &a, float &b) {
-  switch (o.kind) {
-#define KIND(word, states) \
-  case OPTIMIZER_##word:   \
-    return update_##word(o, r, g, w, a, b);
-    OPTIMIZERS(KIND)
-#undef KIND
-  }
+  switch (o.kind) { OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_WORD, update_, o, r, g, w, a, b) }
   __builtin_unreachable();
 }
 
