@@ -23,14 +23,20 @@ func NewOps(t *Table, p kernels.Precision, workers int) Ops {
 	return Ops{t, newPool(workers), flag(p == kernels.BFloat16)}
 }
 
+// do runs phases with the same arguments. failure is where these note one, nil if nothing can fail.
+func (o Ops) do(call *call, arguments unsafe.Pointer, failure *C.failure_t, phases ...unsafe.Pointer) error {
+	call.failure = failure
+	call.phases(arguments, phases...)
+	return o.run(call)
+}
+
 func (o Ops) Fill(op *kernels.Fill) error {
 	call := &call{}
 	a := &C.fill_t{
 		kind: number(call, op.Kind), scale: C.float(op.Scale), seed: C.uint64_t(op.Seed), stream: C.uint32_t(op.Stream),
 		rows: C.int64_t(op.Rows), columns: C.int64_t(op.Columns), out: buffer(op.Out),
 	}
-	call.phases(unsafe.Pointer(a), C.run_fill)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), nil, C.run_fill)
 }
 
 func (o Ops) Gather(op *kernels.Gather, s *kernels.Step) error {
@@ -44,8 +50,7 @@ func (o Ops) Gather(op *kernels.Gather, s *kernels.Step) error {
 	if op.Epilogue != nil {
 		a.has_epilogue, a.epilogue = 1, call.epilogue(op.Epilogue, s)
 	}
-	call.phases(unsafe.Pointer(a), C.run_gather)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), nil, C.run_gather)
 }
 
 // Scatter updates rows of a weight. A written gradient is cleared first unless the output layer has filled the other
@@ -59,9 +64,7 @@ func (o Ops) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), tied: buffer(op.TiedGradient),
 		weight: call.weights(op.Weight), optimizer: call.optimizer(op.Optimizer, s),
 	}
-	call.failure = &a.failure
-	call.phases(unsafe.Pointer(a), C.run_scatter)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_scatter)
 }
 
 func (o Ops) Replay(op *kernels.Replay, s *kernels.Step) error {
@@ -70,15 +73,14 @@ func (o Ops) Replay(op *kernels.Replay, s *kernels.Step) error {
 		count: C.int64_t(op.Weight.Rows), upto: C.int64_t(s.Number), weight: call.weights(op.Weight),
 		optimizer: call.optimizer(op.Optimizer, s),
 	}
-	call.failure = &a.failure
 	if op.Input >= 0 {
 		items := s.Sparse[op.Input].Items
 		a.items, a.count, a.upto = call.ints(items), C.int64_t(len(items)), C.int64_t(s.Number-1)
 	}
-	if a.count > 0 {
-		call.phases(unsafe.Pointer(a), C.run_replay)
+	if a.count == 0 {
+		return call.finish()
 	}
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_replay)
 }
 
 func (o Ops) Update(op *kernels.Update, s *kernels.Step) error {
@@ -88,9 +90,7 @@ func (o Ops) Update(op *kernels.Update, s *kernels.Step) error {
 	a := &C.update_t{
 		gradient: buffer(op.Weight.Gradient), weight: call.weights(&w), optimizer: call.optimizer(op.Optimizer, s),
 	}
-	call.failure = &a.failure
-	call.phases(unsafe.Pointer(a), C.run_update_written)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_update_written)
 }
 
 func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
@@ -99,9 +99,7 @@ func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
 		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), h: buffer(op.H), dh: buffer(op.DH),
 		epilogue: call.epilogue(&op.Epilogue, s), bias: call.weights(op.Bias), optimizer: call.optimizer(op.Optimizer, s),
 	}
-	call.failure = &a.failure
-	call.phases(unsafe.Pointer(a), C.run_backward)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_backward)
 }
 
 func (o Ops) Activate(op *kernels.Activate, s *kernels.Step) error {
@@ -109,8 +107,7 @@ func (o Ops) Activate(op *kernels.Activate, s *kernels.Step) error {
 	a := &C.activate_t{
 		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), out: buffer(op.Out), epilogue: call.epilogue(&op.Epilogue, s),
 	}
-	call.phases(unsafe.Pointer(a), C.run_activate_rows)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), nil, C.run_activate_rows)
 }
 
 // layer makes the arguments of a call on a layer whose sources are given.
@@ -127,7 +124,6 @@ func (o Ops) layer(
 			h: buffer(source.H), dh: buffer(source.DH), accumulate: flag(source.Accumulate), weight: call.weights(source.Weight),
 		}
 	}
-	call.failure = &a.failure
 	return a
 }
 
@@ -138,8 +134,7 @@ func (o Ops) Dense(op *kernels.Dense, s *kernels.Step) error {
 	if op.Epilogue != nil {
 		a.has_epilogue, a.epilogue = 1, call.epilogue(op.Epilogue, s)
 	}
-	call.phases(unsafe.Pointer(a), C.run_layer_pack, C.run_dense_forward)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_layer_pack, C.run_dense_forward)
 }
 
 func (o Ops) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
@@ -147,8 +142,7 @@ func (o Ops) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
 	a := o.layer(call, s.Rows, op.Weight.Rows, op.Workspace,
 		kernels.OutputSource{H: op.In, DH: op.DIn, Accumulate: op.Accumulate, Weight: op.Weight})
 	a.dz, a.optimizer = buffer(op.DZ), call.optimizer(op.Optimizer, s)
-	call.phases(unsafe.Pointer(a), C.run_layer_pack, C.run_output_step, C.run_output_finish)
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_layer_pack, C.run_output_step, C.run_output_finish)
 }
 
 func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t {
@@ -182,8 +176,8 @@ func (o Ops) OutputStats(op *kernels.Output, s *kernels.Step) error {
 		return nil
 	}
 	call := &call{layer: op.Name}
-	call.phases(unsafe.Pointer(o.output(call, op, s)), C.run_layer_pack, C.run_output_stats)
-	return o.run(call)
+	a := o.output(call, op, s)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_layer_pack, C.run_output_stats)
 }
 
 // OutputStep trains an output; without items it adds nothing.
@@ -201,13 +195,12 @@ func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	if !op.Continues {
 		call.phases(unsafe.Pointer(a), C.run_layer_pack)
 	}
-	call.phases(unsafe.Pointer(a), C.run_output_step, C.run_output_finish)
 	call.end = func() {
 		if a.failure.kind == C.FAIL_NONE {
 			s.Loss[op.Term] += float64(a.loss_sum)
 		}
 	}
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_output_step, C.run_output_finish)
 }
 
 // scorer makes the arguments of a call that scores items. The caller does it alone if it has little work: alone for
@@ -243,11 +236,9 @@ func (o Ops) Scores(op *kernels.Scores, s *kernels.Step) error {
 	call, a := o.scorer(&op.Scorer, s, op.Workspace, false)
 	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
 	if op.Sparse != nil {
-		call.phases(unsafe.Pointer(a), C.run_scores_sparse)
-	} else {
-		call.phases(unsafe.Pointer(a), C.run_scores)
+		return o.do(call, unsafe.Pointer(a), nil, C.run_scores_sparse)
 	}
-	return o.run(call)
+	return o.do(call, unsafe.Pointer(a), nil, C.run_scores)
 }
 
 func (o Ops) TopK(op *kernels.TopK, s *kernels.Step) error {
@@ -267,8 +258,7 @@ func (o Ops) CountedTopK(op *kernels.TopK, s *kernels.Step) (scored int64, err e
 		a.allowed = of[C.uint64_t](op.Allowed)
 	}
 	if op.Sparse != nil {
-		call.phases(unsafe.Pointer(a), C.run_top_k_sparse)
-		return 0, o.run(call)
+		return 0, o.do(call, unsafe.Pointer(a), nil, C.run_top_k_sparse)
 	}
 	size := rankedRows(s.Rows)
 	blocks := make([]*C.rank_t, 0, (s.Rows+size-1)/size)
