@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -132,9 +131,8 @@ func (r ncclRank) launch(work func() error) error {
 	return work()
 }
 
-// put puts a collective of n numbers into the rank's stream. It reads and writes those of two buffers.
-func (r ncclRank) put(what string, n int64, from kernels.Buffer, to kernels.Buffer, toCount int64,
-	work func(c *nccl.Communicator, from, to uint64, stream unsafe.Pointer) error) error {
+// put puts a collective of n numbers, which writes toCount, into the rank's stream.
+func (r ncclRank) put(what string, n int64, from, to kernels.Buffer, toCount int64, work nccl.Collective) error {
 	d := r.devices[r.rank]
 	in, err := d.numbers(from, n)
 	if err != nil {
@@ -149,7 +147,7 @@ func (r ncclRank) put(what string, n int64, from kernels.Buffer, to kernels.Buff
 		return err
 	}
 	collective := func() error {
-		return d.do(what, func() error { return work(c, uint64(in), uint64(out), d.stream.Handle()) })
+		return d.do(what, func() error { return work(c, uint64(in), uint64(out), n, d.stream.Handle()) })
 	}
 	if d.capturing != nil {
 		d.capturing.joint = true
@@ -164,23 +162,15 @@ func (r ncclRank) put(what string, n int64, from kernels.Buffer, to kernels.Buff
 }
 
 func (r ncclRank) AllReduce(b kernels.Buffer, n int64) error {
-	return r.put("all-reduce", n, b, b, n, func(c *nccl.Communicator, at, _ uint64, stream unsafe.Pointer) error {
-		return c.AllReduce(at, n, stream)
-	})
+	return r.put("all-reduce", n, b, b, n, (*nccl.Communicator).AllReduce)
 }
 
 func (r ncclRank) AllGather(part, all kernels.Buffer, n int64) error {
-	count := n * int64(len(r.devices))
-	return r.put("all-gather", n, part, all, count,
-		func(c *nccl.Communicator, from, to uint64, stream unsafe.Pointer) error {
-			return c.AllGather(from, to, n, stream)
-		})
+	return r.put("all-gather", n, part, all, n*int64(len(r.devices)), (*nccl.Communicator).AllGather)
 }
 
 func (r ncclRank) Broadcast(b kernels.Buffer, n int64, root int) error {
-	return r.put("broadcast", n, b, b, n, func(c *nccl.Communicator, at, _ uint64, stream unsafe.Pointer) error {
-		return c.Broadcast(at, n, root, stream)
-	})
+	return r.put("broadcast", n, b, b, n, nccl.Broadcast(root))
 }
 
 func (r ncclRank) Memory() int64 { return r.taken[r.rank] + wordSize }

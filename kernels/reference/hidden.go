@@ -143,7 +143,10 @@ func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 	if err != nil {
 		return err
 	}
-	bias := make([]float64, op.Units)
+	name, bias := op.Name, make([]float64, op.Units)
+	if op.Bias != nil {
+		name = op.Bias.Name
+	}
 	for u := range step.Rows {
 		h, dh := rowOf(op.H, u, op.Units), rowOf(op.DH, u, op.Units)
 		for k := range dh {
@@ -152,7 +155,7 @@ func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 				dz = float64(dh[k]) * scale * act.slope(float64(h[k])/scale)
 			}
 			if !finite(dz) {
-				return &kernels.NotFiniteError{Tensor: biasName(op), What: "gradient", Row: -1}
+				return &kernels.NotFiniteError{Tensor: name, What: "gradient", Row: -1}
 			}
 			bias[k] += dz
 			dh[k] = float32(dz)
@@ -167,14 +170,6 @@ func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 		}
 	}
 	return nil
-}
-
-// biasName names a hidden layer, which has no name of its own here, by its bias.
-func biasName(op *kernels.Backward) string {
-	if op.Bias == nil {
-		return "hidden layer"
-	}
-	return op.Bias.Name
 }
 
 // DenseBackward gives the gradient with respect to the input of a dense layer and updates its weight.

@@ -49,7 +49,7 @@ enum { COUNT = sizeof names / sizeof *names };
 /* D = op(A) op(B) + beta D, all column by column; op(A) is m x k. */
 typedef struct {
   int input, compute; /* cudaDataType of A and B, cublasComputeType_t */
-  int transpose_a, transpose_b;
+  _Bool transpose_a, transpose_b;
   uint64_t m, n, k;
   int64_t stride_a, stride_b, stride_d;
   uint32_t alignment; /* of all addresses, in bytes */
@@ -85,18 +85,16 @@ static inline void lt_forget(const product *p) {
   } while (0)
 
 static inline int lt_plan(void *handle, const product_shape *s, uint64_t workspace, product *p, const char **what) {
-  int status, found = 0;
+  int status, found = 0, transpose_a = s->transpose_a, transpose_b = s->transpose_b;
   void *preference = NULL;
   proposal first;
   const uint32_t reductions = REDUCE_IN_WORKSPACE;
   memset(p, 0, sizeof *p);
   TRY(cublasLtMatmulDescCreate, &p->description, s->compute, FLOAT32);
-  TRY(cublasLtMatmulDescSetAttribute, p->description, TRANSPOSE_A, &s->transpose_a, sizeof(int));
-  TRY(cublasLtMatmulDescSetAttribute, p->description, TRANSPOSE_B, &s->transpose_b, sizeof(int));
-  TRY(cublasLtMatrixLayoutCreate, &p->a, s->input, s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k,
-      s->stride_a);
-  TRY(cublasLtMatrixLayoutCreate, &p->b, s->input, s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n,
-      s->stride_b);
+  TRY(cublasLtMatmulDescSetAttribute, p->description, TRANSPOSE_A, &transpose_a, sizeof transpose_a);
+  TRY(cublasLtMatmulDescSetAttribute, p->description, TRANSPOSE_B, &transpose_b, sizeof transpose_b);
+  TRY(cublasLtMatrixLayoutCreate, &p->a, s->input, transpose_a ? s->k : s->m, transpose_a ? s->m : s->k, s->stride_a);
+  TRY(cublasLtMatrixLayoutCreate, &p->b, s->input, transpose_b ? s->n : s->k, transpose_b ? s->k : s->n, s->stride_b);
   TRY(cublasLtMatrixLayoutCreate, &p->d, FLOAT32, s->m, s->n, s->stride_d);
   TRY(cublasLtMatmulPreferenceCreate, &preference);
   TRY(cublasLtMatmulPreferenceSetAttribute, preference, MOST_WORKSPACE, &workspace, sizeof workspace);

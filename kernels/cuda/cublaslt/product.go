@@ -92,7 +92,7 @@ func (h *Handle) Close() error {
 	return failure("cublasLtDestroy", C.lt_destroy(h.h))
 }
 
-// Plan makes a product ready that may use so many bytes of workspace. Every shape is planned once, with one workspace.
+// Plan makes a product ready that may use the given bytes of workspace. It plans every shape once, with one workspace.
 func (h *Handle) Plan(s Shape, workspace int64) error {
 	if h.products[s] != nil || h.refused[s] != nil {
 		return h.refused[s]
@@ -106,7 +106,7 @@ func (h *Handle) Plan(s Shape, workspace int64) error {
 		compute = 77
 	}
 	shape := C.product_shape{
-		input: input, compute: compute, transpose_a: flag(s.TransposeA), transpose_b: flag(s.TransposeB),
+		input: input, compute: compute, transpose_a: C._Bool(s.TransposeA), transpose_b: C._Bool(s.TransposeB),
 		m: C.uint64_t(s.M), n: C.uint64_t(s.N), k: C.uint64_t(s.K), stride_a: C.int64_t(s.StrideA),
 		stride_b: C.int64_t(s.StrideB), stride_d: C.int64_t(s.StrideD), alignment: C.uint32_t(s.Alignment),
 	}
@@ -130,11 +130,4 @@ func (h *Handle) Multiply(s Shape, a, b driver.Address, beta float32, d driver.A
 	status := C.lt_run(h.h, h.products[s], C.uint64_t(a), C.uint64_t(b), C.float(beta), C.uint64_t(d),
 		C.uint64_t(workspace), C.size_t(bytes), stream.Handle())
 	return failure("cublasLtMatmul", status)
-}
-
-func flag(b bool) C.int {
-	if b {
-		return 1
-	}
-	return 0
 }

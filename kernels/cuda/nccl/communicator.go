@@ -119,25 +119,30 @@ func initialize(made []C.nccl_comm, id *C.nccl_id, rank int, begin func() (func(
 	return failure("ncclCommInitRankConfig", C.nccl_init(&made[rank], C.int(len(made)), id, C.int(rank)), nil)
 }
 
-// AllReduce puts into the stream: the first n float32 numbers of the buffer become their sum over the ranks.
-func (c *Communicator) AllReduce(buffer uint64, n int64, stream unsafe.Pointer) error {
+// Collective puts work on n float32 numbers into a stream. It reads at one address and writes at the other.
+type Collective func(c *Communicator, from, to uint64, n int64, stream unsafe.Pointer) error
+
+// AllReduce is the Collective whose results are the sums of the numbers over the ranks.
+func (c *Communicator) AllReduce(from, to uint64, n int64, stream unsafe.Pointer) error {
 	return c.call("ncclAllReduce", func() C.int {
-		return C.nccl_all_reduce(c.c, pointer(buffer), C.size_t(n), stream)
+		return C.nccl_all_reduce(c.c, pointer(from), pointer(to), C.size_t(n), stream)
 	})
 }
 
-// AllGather puts into the stream: n numbers of every rank's part come to all, rank after rank.
-func (c *Communicator) AllGather(part, all uint64, n int64, stream unsafe.Pointer) error {
+// AllGather is the Collective that writes n numbers of every rank, rank after rank.
+func (c *Communicator) AllGather(from, to uint64, n int64, stream unsafe.Pointer) error {
 	return c.call("ncclAllGather", func() C.int {
-		return C.nccl_all_gather(c.c, pointer(part), pointer(all), C.size_t(n), stream)
+		return C.nccl_all_gather(c.c, pointer(from), pointer(to), C.size_t(n), stream)
 	})
 }
 
-// Broadcast puts into the stream: n numbers of the root's buffer come to those of the others.
-func (c *Communicator) Broadcast(buffer uint64, n int64, root int, stream unsafe.Pointer) error {
-	return c.call("ncclBroadcast", func() C.int {
-		return C.nccl_broadcast(c.c, pointer(buffer), C.size_t(n), C.int(root), stream)
-	})
+// Broadcast is the Collective whose results are the numbers of the root.
+func Broadcast(root int) Collective {
+	return func(c *Communicator, from, to uint64, n int64, stream unsafe.Pointer) error {
+		return c.call("ncclBroadcast", func() C.int {
+			return C.nccl_broadcast(c.c, pointer(from), pointer(to), C.size_t(n), C.int(root), stream)
+		})
+	}
 }
 
 // Check returns what went wrong in the background.

@@ -55,16 +55,16 @@ static inline int nccl_init(nccl_comm *comm, int ranks, const nccl_id *id, int r
   return nccl.ncclCommInitRankConfig(comm, ranks, *id, rank, &c);
 }
 
-static inline int nccl_all_reduce(nccl_comm comm, void *buffer, size_t n, void *stream) {
-  return nccl.ncclAllReduce(buffer, buffer, n, FLOAT32, SUM, comm, stream);
+static inline int nccl_all_reduce(nccl_comm comm, const void *from, void *to, size_t n, void *stream) {
+  return nccl.ncclAllReduce(from, to, n, FLOAT32, SUM, comm, stream);
 }
 
-static inline int nccl_all_gather(nccl_comm comm, const void *part, void *all, size_t n, void *stream) {
-  return nccl.ncclAllGather(part, all, n, FLOAT32, comm, stream);
+static inline int nccl_all_gather(nccl_comm comm, const void *from, void *to, size_t n, void *stream) {
+  return nccl.ncclAllGather(from, to, n, FLOAT32, comm, stream);
 }
 
-static inline int nccl_broadcast(nccl_comm comm, void *buffer, size_t n, int root, void *stream) {
-  return nccl.ncclBroadcast(buffer, buffer, n, FLOAT32, root, comm, stream);
+static inline int nccl_broadcast(nccl_comm comm, const void *from, void *to, size_t n, int root, void *stream) {
+  return nccl.ncclBroadcast(from, to, n, FLOAT32, root, comm, stream);
 }
 
 static inline int nccl_async_error(nccl_comm comm, int *result) { return nccl.ncclCommGetAsyncError(comm, result); }
