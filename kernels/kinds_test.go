@@ -53,7 +53,7 @@ func TestEveryLossHasARangeOfTargets(t *testing.T) {
 	}
 }
 
-// beyond tells how the kinds on both sides of a list are refused.
+// beyond checks how the kinds on both sides of a list are refused.
 func beyond[K Kind](t *testing.T) {
 	t.Helper()
 	what, words := K(0).list()

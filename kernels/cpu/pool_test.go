@@ -18,7 +18,7 @@ func TestADeviceMayBeClosedAtOnce(t *testing.T) {
 	}
 }
 
-// sums is an op of one phase on a device: it adds rows of ones, and its result tells how many.
+// sums is an op of one phase on a device: it adds rows of ones, and its result is how many.
 func sums(t *testing.T, d kernels.Device, rows int64) {
 	t.Helper()
 	batch := &kernels.SparseBatch{Columns: 1, Offsets: []int32{0}}
@@ -51,7 +51,7 @@ func TestAPoolWorksWithFewerAndMoreWorkersThanProcessors(t *testing.T) {
 	}
 }
 
-// waitForGoroutines returns when there are no more than so many.
+// waitForGoroutines returns when there are at most the given number.
 func waitForGoroutines(t *testing.T, most int) {
 	t.Helper()
 	for start := time.Now(); runtime.NumGoroutine() > most; time.Sleep(time.Millisecond) {

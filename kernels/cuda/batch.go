@@ -122,7 +122,7 @@ func (r *resident) arguments(scaled bool) keptArgs {
 // tooLarge are the errors of Assemble, by the kind of failure that its kernels note.
 func tooLarge(op *kernels.Assemble) [2]error {
 	return [2]error{
-		fault.New(fault.InvalidArgument, "layer %q: a row was asked for that the dataset has not got", op.Name),
+		fault.New(fault.InvalidArgument, "layer %q: a row of the batch is not in the dataset", op.Name),
 		fault.New(fault.InvalidData, "layer %q: a batch holds more than the %d entries that were there when it was planned: "+
 			"the matrix must not be changed while it is in use", op.Name, op.Places.Entries),
 	}

@@ -50,9 +50,9 @@ func (d *device) named(err error) error {
 // productShapes are the products of a layer: its results, and the gradients with respect to its input and its weight.
 type productShapes struct{ forward, toInput, toWeight cublaslt.Shape }
 
-// shapes are those of a weight [units, inputs] for batches of so many rows; results are pitch apart. The library counts
-// columns where we count rows, so matrices and the order of factors are the other way round. All addresses are aligned
-// to 16 bytes: places in the workspace, and rows of weights that are not packed.
+// shapes are those of a weight [units, inputs] for batches of up to `rows` rows; results are pitch apart. The library
+// counts columns where we count rows, so matrices and the order of factors are the other way round. All addresses are
+// aligned to 16 bytes: places in the workspace, and rows of weights that are not packed.
 func (d *device) shapes(rows, units, inputs, pitch int64) productShapes {
 	p := d.precision()
 	return productShapes{

@@ -101,7 +101,7 @@ func (r *peerRank) together(what string, brought kernels.Buffer, n int64, share 
 	})
 }
 
-// arrive tells the others how far the rank is, and makes its stream wait until all are as far.
+// arrive records how far the rank is, and makes its stream wait until all ranks are as far.
 func (r *peerRank) arrive(events []driver.Event) error {
 	if err := r.own.stream.Record(events[r.rank]); err != nil {
 		return err

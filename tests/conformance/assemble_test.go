@@ -172,7 +172,7 @@ func open(t *testing.T, p csr.Parts) *csr.Matrix {
 	return m
 }
 
-// assembled makes the batch on a device, with room for so many entries, and reads it back.
+// assembled makes the batch on a device, with room for the given number of entries, and reads it back.
 func assembled(d kernels.Keeper, m *csr.Matrix, c assembleCase, first, end, entries int64) (*kernels.SparseBatch, error) {
 	p := &place{device: d}
 	defer p.free()

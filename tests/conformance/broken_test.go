@@ -40,7 +40,7 @@ func (b broken) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
 	return b.after(b.Device.CombineStats(op, s), op, s)
 }
 
-// statsOf tells OutputStats from OutputStep, whose ops have the same type.
+// statsOf distinguishes OutputStats from OutputStep, whose ops have the same type.
 type statsOf struct{ *kernels.Output }
 
 func (b broken) OutputStats(op *kernels.Output, s *kernels.Step) error {
@@ -263,7 +263,7 @@ func flipLast(b kernels.Buffer, at int64) {
 	}
 }
 
-// caught tells whether a case list finds a device to disagree with the reference.
+// caught reports whether a case list finds a device to disagree with the reference.
 func caught(cases []opCase, d, reference kernels.Device) bool {
 	for _, c := range cases {
 		if agree(c, d, reference) != nil {

@@ -11,14 +11,14 @@ import (
 // opCase is one op with its data.
 type opCase interface {
 	name() string
-	// run places fresh data on a device, runs the op and tells what it wrote.
+	// run places fresh data on a device, runs the op and returns what it wrote.
 	run(d kernels.Device) (result, error)
 	// bounds gives, by field, how far each number may be from the reference's; a field that is absent or shorter must be
 	// equal bit for bit in the rest.
 	bounds() map[string][]float64
 }
 
-// agree runs a case on two devices and tells the first number that is too far off.
+// agree runs a case on two devices and reports the first number that is too far off.
 func agree(c opCase, d, reference kernels.Device) error {
 	got, err := c.run(d)
 	if err != nil {
@@ -37,13 +37,13 @@ func agree(c opCase, d, reference kernels.Device) error {
 	return nil
 }
 
-// sparing tells whether cases are left out where an emulated driver would take long: not with DSSTNE_TEST_WHOLE, which
+// sparing reports whether cases are left out where an emulated driver would take long: not with DSSTNE_TEST_WHOLE, which
 // `make test-sanitize` sets.
 func sparing() bool {
 	return os.Getenv("DSSTNE_TEST_DRIVER") == "emulator" && os.Getenv("DSSTNE_TEST_WHOLE") == ""
 }
 
-// spares tells whether to leave a case out: on an emulated device (it has no threads to choose), three in four of those whose op
+// spares reports whether to leave a case out: on an emulated device (it has no threads to choose), three in four of those whose op
 // is held against the reference anyway.
 func spares(open opener, n int) bool { return n%4 != 0 && sparing() && open(1).Info().Threads == 0 }
 

@@ -102,7 +102,7 @@ func combineCases() (cases []opCase) {
 		rows := pick(s, "rows", int64(1), 7, 100)
 		c := &combineCase{step: s.step(kernels.Optimizer{}, rows), shards: pick(s, "shards", int64(1), 2, 3, 8, 64)}
 		size := pick(s, "size", 1.0, 100, 1e-30, 1e30)
-		c.stride = rows + pick(s, "rows that the batch has not got", int64(0), 3)
+		c.stride = rows + pick(s, "rows beyond the batch", int64(0), 3)
 		maximum := s.normal(c.shards*c.stride, size)
 		for n, high := range maximum {
 			c.parts = append(c.parts, high, high+float32(math.Log(1+float64(n%5))))

@@ -129,7 +129,7 @@ func exactDense() (cases []opCase) {
 	return cases
 }
 
-// representable tells whether every gradient by a logit is a bfloat16 number.
+// representable reports whether every gradient with respect to a logit is a bfloat16 number.
 func (c *outputCase) representable() bool {
 	targets := c.targets()
 	for n, z := range c.logits() {

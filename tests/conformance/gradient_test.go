@@ -175,7 +175,7 @@ func (n *net) on(d kernels.Device) *running {
 	return r
 }
 
-// lossOf runs ops and tells what they added to the loss.
+// lossOf runs ops and returns what they added to the loss.
 func (r *running) lossOf(ops ...func(*kernels.Step) error) (float64, error) {
 	step := fresh(r.step)
 	for _, op := range ops {
@@ -223,7 +223,7 @@ func (r *running) derivative(w *weight, i int) (float64, error) {
 	return (16*fine - coarse) / 15, nil
 }
 
-// smooth tells whether no kink lies within reach of a difference: units are away from that of their activation, logits
+// smooth reports whether no kink lies within reach of a difference: units are away from that of their activation, logits
 // from those of the loss.
 func (n *net) smooth(d kernels.Device) (bool, error) {
 	r := n.on(d)

@@ -114,7 +114,7 @@ func unknownOutputs(n int32) []unknownKind {
 	return []unknownKind{{"OutputStep", loss, "loss"}, {"OutputStep", optimizer, "optimizer"}}
 }
 
-// refuses tells whether an op with an unknown kind ends with an error that names it.
+// refuses reports whether an op with an unknown kind ends with an error that names it.
 func refuses(c unknownKind, n int32, d kernels.Device) error {
 	_, err := c.c.run(d)
 	want := fmt.Sprintf("%s number %d", c.kind, n)

@@ -92,7 +92,7 @@ func (r *lazyRun) densely(d kernels.Device) (result, error) {
 	return out, nil
 }
 
-// lazyAgrees tells whether rows that are updated lazily end with the bits of rows that every step updates.
+// lazyAgrees reports whether rows that are updated lazily end with the bits of rows that every step updates.
 func lazyAgrees(d kernels.Device, o kernels.Optimizer, units int64, every func(*lazyRun) (result, error)) error {
 	r := newLazyRun(o, units)
 	got, err := r.lazily(d, false)

@@ -41,7 +41,7 @@ func mergeCases() (cases []opCase) {
 		c := &mergeCase{rows: pick(s, "rows", int64(1), 3, 40)}
 		c.op = kernels.MergeTopK{Shards: pick(s, "shards", int64(1), 2, 3, 8, 64), Each: pick(s, "each", int64(1), 5, 33, 300)}
 		c.op.K = pick(s, "k", 1, c.op.Each, min(c.op.Each*c.op.Shards, 2*c.op.Each-1), c.op.Each*c.op.Shards)
-		c.op.Stride = c.rows + pick(s, "rows that the batch has not got", int64(0), 3)
+		c.op.Stride = c.rows + pick(s, "rows beyond the batch", int64(0), 3)
 		left := pick(s, "left", "all", "some", "none", "in one shard")
 		scores := pick(s, "scores", "normal", "ties", "equal", "not finite")
 		for shard := range c.op.Shards {

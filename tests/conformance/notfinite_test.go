@@ -121,7 +121,7 @@ func plantedBackwards() (list []planted) {
 	return append(list, planted{"a momentum that carries a weight away", replay})
 }
 
-// stops tells whether the op ends with a *NotFiniteError and every weight finite.
+// stops reports whether the op ends with a *NotFiniteError and every weight finite.
 func stops(c planted, d kernels.Device) error {
 	r, err := c.c.run(d)
 	var stopped *kernels.NotFiniteError

@@ -411,7 +411,7 @@ func TestScoresAndTopKGiveTheSameBitsWithAnyNumberOfThreads(t *testing.T) {
 	})
 }
 
-// inOrder tells whether a row's ids and scores are what TopK promises, from the scores alone.
+// inOrder reports whether a row's ids and scores are what TopK promises, from the scores alone.
 func inOrder(ids, scores []float64) error {
 	for n := range ids {
 		switch {

@@ -166,7 +166,7 @@ func replayUpto(d kernels.Device, o kernels.Optimizer, steps ...int64) (result, 
 	return r, nil
 }
 
-// splitReplayAgrees tells whether a replay in pieces gives the bits of a replay at once.
+// splitReplayAgrees reports whether a replay in pieces gives the bits of a replay at once.
 func splitReplayAgrees(d kernels.Device, o kernels.Optimizer) error {
 	want, err := replayUpto(d, o, 40)
 	if err != nil {

@@ -143,7 +143,7 @@ func (r rule) apply(x number, g float64) (number, number) {
 	}
 }
 
-// bound tells how far weight and states may be off after an update whose gradient is g to within e. The rule is evaluated
+// bound returns how far weight and states may be off after an update whose gradient is g to within e. The rule is evaluated
 // over the interval that g lies in (Adam's quotient is steep where g and the states are small, so a derivative at g would
 // not do), and the rounding of the rule itself is added: about a dozen operations on the parts.
 func (r rule) bound(x number, g, e float64) number {

@@ -30,7 +30,7 @@ type listRun struct {
 	steps   []*kernels.Step
 }
 
-// newListRun places the network and makes so many steps.
+// newListRun places the network and makes the given number of steps.
 func newListRun(d kernels.Device, steps int) *listRun {
 	s := newSampler(51)
 	o := kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9, WeightDecay: 0.01}
@@ -87,7 +87,7 @@ func (r *listRun) alone() (losses []float64, err error) {
 	return losses, nil
 }
 
-// begun begins all steps, of which so many may be under way, and returns the losses of those that went well.
+// begun begins all steps, of which the given number may be under way, and returns the losses of those that went well.
 func (r *listRun) begun(list *kernels.List, underWay int) (losses []float64, err error) {
 	settle := func(underWay int) error {
 		results, err := r.device.Settle(underWay)

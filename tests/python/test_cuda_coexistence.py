@@ -143,7 +143,7 @@ def state():
     return now.value, torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream
 
 def work():
-    # Goes on while the next call runs; its result tells whether it was disturbed.
+    # Goes on while the next call runs; its result says whether it was disturbed.
     x = keep.clone()
     for _ in range(200):
         x = x * 3 + 1

@@ -127,7 +127,7 @@ func TestACapturedGraphIsNotRunUntilItIsLaunchedAndRunsAgain(t *testing.T) {
 	require.Equal(t, `[0,2.5,true]`, run(t, "graphs", emulator(t)))
 }
 
-// meanwhile tells what a thread may do while it captures, and what others may.
+// meanwhile returns what a thread may do while it captures, and what others may.
 func meanwhile() any {
 	var answer []any
 	work(0, func(w workshop) {

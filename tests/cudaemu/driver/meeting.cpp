@@ -100,7 +100,7 @@ API int dsstne_cudaemu_released(const char *clique, int rank, int device) {
       tell("a communicator cannot end: " + std::to_string(graphs) + " captured collectives refer to it");
       return error = CUDA_ERROR_LAUNCH_TIMEOUT;
     }
-    changed.wait_for(hold, std::chrono::milliseconds(5));  // nobody tells of graphs that go
+    changed.wait_for(hold, std::chrono::milliseconds(5));  // nothing reports graphs that go
   }
 }
 

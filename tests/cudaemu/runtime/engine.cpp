@@ -101,7 +101,7 @@ Fibre *Engine::new_fibre() {
     free_fibres_.pop_back();
   } else {
     if (fibres_.size() == stacks_.size() * kSlab) {
-      // Stacks are aligned to their size, so that an address in one tells where it begins.
+      // Stacks are aligned to their size, so that an address in one shows where it begins.
       void *slab = mmap(nullptr, (kSlab + 1) * kStack, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (slab == MAP_FAILED) std::abort();

@@ -195,7 +195,7 @@ extern __thread Engine *engine __attribute__((tls_model("initial-exec")));
 // Fibre switches since the library was loaded, for measurements.
 uint64_t total_switches();
 
-// Makes a block's shared memory empty, for a kernel with so many bytes of dynamic shared memory.
+// Makes a block's shared memory empty, for a kernel with the given bytes of dynamic shared memory.
 void clear_shared(SharedMemory &shared, const Registration *kernel, size_t dynamic);
 
 // What the checks look for; the first two by default.
