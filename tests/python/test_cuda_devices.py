@@ -3,30 +3,15 @@
 import json
 
 import pytest
-from emulated import EMULATOR
-
-DATA = """
-import json
-import numpy as np, scipy.sparse, dsstne
-from emulator import Control
-control = Control()
-
-def matrix(rows, items, density=0.15):
-    X = scipy.sparse.random(rows, items, density, "csr", np.float32, random_state=np.random.default_rng(1))
-    X.data[:] = 1
-    return X
-
-def live():
-    return {name: value for name, value in control.counts().items() if name.startswith("live")}
-"""
+from emulated import EMULATOR, PROGRAM
 
 
 def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
     result = json.loads(
         joined(
-            DATA
+            PROGRAM
             + """
-X = matrix(70, 83)
+X = matrix(70, 83, 0.15)
 def fit(devices, **options):
     return dsstne.fit(
         X, devices=devices, epochs=2, batch_size=32, seed=0, learning_rate=0.01, progress=False, **options)
@@ -59,7 +44,7 @@ print(json.dumps(result))
 def test_devices_without_items_or_rows_do_no_harm(joined):
     result = json.loads(
         joined(
-            DATA
+            PROGRAM
             + """
 X = matrix(22, 3, 0.6)  # 22 = 3 x 7 + 1: in the last step of an epoch, three of four have no row
 print(json.dumps([[entry["loss"] for entry in dsstne.fit(
@@ -79,23 +64,22 @@ def test_nccl_is_found_in_the_folder_of_its_python_package(tmp_path, emulated):
     (tmp_path / "libcuda.so.1").symlink_to(EMULATOR / "libcuda.so.1")
     program = f"""
 sys.path.append({str(tmp_path / "packages")!r})
-dsstne.fit(matrix(20, 30), devices="all", hidden=[4], epochs=1, progress=False)
+dsstne.fit(matrix(20, 30, 0.15), devices="all", hidden=[4], epochs=1, progress=False)
 print([line.split()[-1] for line in open("/proc/self/maps") if "libnccl" in line][:1])
 """
     for there in (False, True):
         if there:
             library.symlink_to(EMULATOR / "libnccl.so.2")
-        out = emulated("import sys" + DATA + program, keep=True, LD_LIBRARY_PATH=str(tmp_path))
+        out = emulated(PROGRAM + program, keep=True, LD_LIBRARY_PATH=str(tmp_path))
         assert ("libnccl.so.2" in out) == there
 
 
 # What goes wrong on one of the devices, in a collective or elsewhere, while the others wait for it.
 FAULTS = """
-X = matrix(40, 60)
+X = matrix(40, 60, 0.15)
 NCCL = {"ncclAllReduce": 1, "ncclBroadcast": 1, "ncclAllGather": 1, "ncclCommInitRank": 2, "ncclCommGetAsyncError": 6}
 CUDA = {"cuLaunchKernel": 999, "cuMemcpyHtoDAsync": 999, "cuStreamSynchronize": 999, "cuEventRecord": 999}
 PEERS = {"cuMemcpyPeerAsync": 999, "cuStreamWaitEvent": 999, "cuEventCreate": 999, "cuMemAlloc": 2}
-with_nccl = "libnccl" in open("/proc/self/maps").read()
 
 def work():
     with dsstne.Dataset(X) as data:
@@ -104,9 +88,9 @@ def work():
     return model.recommend(X[:3], k=5, devices="all")
 
 want = work()
-with_nccl = "libnccl" in open("/proc/self/maps").read()
+assert with_nccl == ("libnccl" in open("/proc/self/maps").read())
 first = live()
-raised = set()
+reached = set()
 for function, code in {**CUDA, **(NCCL if with_nccl else PEERS)}.items():
     for n in (1, 3, 8, 21, 55, 144):
         control.fail(function, n, code)
@@ -120,10 +104,10 @@ for function, code in {**CUDA, **(NCCL if with_nccl else PEERS)}.items():
         control.clear_faults()
         if not failed:
             break
-        raised.add(function)
+        reached.add(function)
         assert live() == first, (function, n, live(), first)
 expected = set(CUDA) | set(NCCL if with_nccl else PEERS)
-assert raised == expected, expected - raised
+assert reached == expected, expected - reached
 again = work()
 assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
 """
@@ -132,26 +116,21 @@ assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
 @pytest.mark.parametrize("parallel", ["model", "data"])
 def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined, parallel):
     # NCCL gives back what it took when it is asked to in the background, and somewhat later: that is waited for.
-    joined(f"{DATA}way = {parallel!r}\n{FAULTS}", DSSTNE_CUDAEMU_ABORT="20")
+    joined(f"{PROGRAM}way = {parallel!r}\n{FAULTS}", DSSTNE_CUDAEMU_ABORT="20")
 
 
 def test_a_run_goes_on_after_a_failed_step(joined):
     joined(
-        DATA
+        PROGRAM
         + """
-X = matrix(40, 60)
+X = matrix(40, 60, 0.15)
 model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
 with dsstne.Trainer(model, X, devices="all", batch_size=10) as trainer:
     trainer.run(steps=1)
     # A step is a graph where collectives are launches, and many launches otherwise.
-    with_nccl = "libnccl" in open("/proc/self/maps").read()
     for n in (1, 4, 7) if with_nccl else (1, 4, 15):
         control.fail("cuGraphLaunch" if with_nccl else "cuLaunchKernel", n, 999)
-        try:
-            trainer.run(steps=2)
-            raise SystemExit("nothing was raised")
-        except dsstne.DeviceFailedError:
-            pass
+        fails(lambda: trainer.run(steps=2), dsstne.DeviceFailedError)
         control.clear_faults()
         trainer.run(steps=2)
     model = trainer.model
@@ -162,27 +141,19 @@ assert np.isfinite(model.tensor("hidden1.weight")).all()
 
 def test_a_lost_device_leaves_the_model_as_it_was_before_the_run(joined):
     joined(
-        DATA
+        PROGRAM
         + """
-X = matrix(40, 60)
+X = matrix(40, 60, 0.15)
 model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")
-before = {name: model.tensor(name).copy() for name in model.tensors}
 trainer = dsstne.Trainer(model, X, devices="all", batch_size=10)
 trainer.run(steps=1)
-before = {name: model.tensor(name).copy() for name in model.tensors}
+before = tensors(model)
 for n in (3, 30):
     control.fail("kernel:scatter", n, 719)
-    try:
-        trainer.run(epochs=3)
-        raise SystemExit("nothing was raised")
-    except dsstne.DeviceFailedError as error:
-        assert "cuda:" in str(error), error
-for name, value in before.items():
-    assert (model.tensor(name) == value).all(), name
-try:
-    trainer.close()
-except dsstne.DeviceFailedError:
-    pass
+    error = fails(lambda: trainer.run(epochs=3), dsstne.DeviceFailedError)
+    assert "cuda:" in str(error), error
+assert same(before, model)
+raised(trainer.close, dsstne.DeviceFailedError)
 assert model.recommend(X, k=3, devices="cpu")[0].shape == (40, 3)
 """
     )
@@ -202,17 +173,14 @@ assert model.recommend(X, k=3, devices="cpu")[0].shape == (40, 3)
 )
 def test_devices_that_cannot_be_had_are_told_and_nothing_else_is_opened(emulated, devices, kind, words):
     out = emulated(
-        DATA
+        PROGRAM
         + f"""
-X = matrix(20, 30)
+X = matrix(20, 30, 0.15)
 model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices="cpu")
 control.library.cuInit(0)
 control.set_attribute(2, 20, 2)  # compute mode: prohibited
-try:
-    dsstne.Trainer(model, X, devices={devices!r})
-    print("nothing was raised")
-except dsstne.DsstneError as error:
-    print(type(error).__name__, error)
+error = fails(lambda: dsstne.Trainer(model, X, devices={devices!r}), dsstne.DsstneError)
+print(type(error).__name__, error)
 print(control.count("calls.cuDevicePrimaryCtxRetain"), model.recommend(X, k=3)[0].shape)
 """
     )
@@ -223,9 +191,9 @@ print(control.count("calls.cuDevicePrimaryCtxRetain"), model.recommend(X, k=3)[0
 
 def test_all_leaves_out_devices_that_cannot_be_used(emulated):
     out = emulated(
-        DATA
+        PROGRAM
         + """
-X = matrix(20, 30)
+X = matrix(20, 30, 0.15)
 model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices="cpu")
 control.library.cuInit(0)
 def names():
@@ -254,7 +222,7 @@ def test_gowalla_on_four_devices_equals_the_cpu(joined, rows, shared_data):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.exists():
         pytest.skip("Gowalla is not here")
-    joined(f"""{DATA}
+    joined(f"""{PROGRAM}
 import lzma
 count = {rows}
 with lzma.open("{folder}/train.txt.xz", "rt") as file:

@@ -11,36 +11,21 @@ import sys
 import time
 
 import pytest
-from emulated import emulated_driver
+from emulated import PROGRAM, emulated_driver
 
-HEAD = """
-import os, sys, time
-import numpy as np, scipy.sparse, dsstne
-from emulator import Control
-
-control = Control()
-X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
-INVALID_VALUE, OUT_OF_MEMORY, LOST, ILLEGAL_ADDRESS, LAUNCH_FAILED, UNKNOWN = 1, 2, 46, 700, 719, 999
+HEAD = (
+    PROGRAM
+    + """
+X = matrix(40, 60, ones=False)
 
 def fitted(devices="cuda:0", epochs=1, **options):
     return dsstne.fit(
         X, devices=devices, hidden=[8], loss="sigmoid", epochs=epochs, batch_size=20, progress=False, **options)
 
-def live():
-    return {name: value for name, value in control.counts().items() if name.startswith("live")}
-
 def raises(call, *kinds):
-    begin = time.perf_counter()
-    try:
-        call()
-    except kinds as error:
-        assert time.perf_counter() - begin < 1, "too slow"
-        return error
-    return None
-
-def same(a, b):
-    return all(a.tensor(name).tobytes() == b.tensor(name).tobytes() for name in a.tensors)
+    return raised(call, *kinds, within=1)
 """
+)
 
 
 # ---- memory ----
@@ -175,7 +160,7 @@ def test_a_failure_on_the_device_is_an_error_that_says_what_failed(emulated, fau
         "control.clear_faults()\n"
         "print(error)\n"
         "trainer.close()\n"
-        "assert np.isfinite(model.tensor('output.weight')).all()\n"
+        "assert finite(model)\n"
         "assert model.recommend(X, k=3, devices='cpu')[0].shape == (40, 3)\n"
         "with dsstne.Trainer(model, X, devices='cpu') as trainer:\n"
         "    trainer.run(epochs=1)\n"
@@ -198,14 +183,13 @@ def test_a_device_lost_in_the_middle_of_a_run_ends_it_and_the_model_stays(emulat
         "lost = []\n"
         "thread = threading.Thread(target=lose)\n"
         "thread.start()\n"
-        "try:\n    trainer.run(epochs=10**6)\n"
-        "except (dsstne.DeviceFailedError, dsstne.DeviceUnavailableError) as error:\n    print(error)\n"
+        "print(fails(lambda: trainer.run(epochs=10**6), *LOST))\n"
         "told = time.perf_counter()\n"
         "thread.join()\n"
         "assert told - lost[0] < 1, 'too late'\n"
         "print(trainer.progress.step >= 3)\n"
         "trainer.close()\n"
-        "print(model.recommend(X, k=3, devices='cpu')[0].shape, np.isfinite(model.tensor('output.weight')).all())\n"
+        "print(model.recommend(X, k=3, devices='cpu')[0].shape, finite(model))\n"
         "print(type(raises(lambda: fitted('cuda:0'), dsstne.DsstneError)).__name__)\n"
         "print(fitted('cuda:1').recommend(X, k=3, devices='cuda:1')[0].shape)",
         timeout=60,
@@ -304,7 +288,7 @@ def test_ctrl_c_in_an_epoch_ends_it_at_once_and_the_model_and_the_devices_stay_u
         "step = trainer.progress.step\n"
         "print(trainer.run(steps=2).step - step)\n"
         "trainer.close()\n"
-        "print(np.isfinite(model.tensor('output.weight')).all())\n"
+        "print(finite(model))\n"
         "print(model.recommend(X, k=3, devices=sys.argv[1])[0].shape)\n"
     )
     process = subprocess.Popen(

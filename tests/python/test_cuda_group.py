@@ -3,18 +3,7 @@
 import json
 
 import pytest
-from emulated import TRAINING
-
-HEAD = (
-    TRAINING
-    + """
-import os
-with_nccl = os.environ["LD_LIBRARY_PATH"].endswith("cudaemu")
-def devices_of(count):
-    return [f"cuda:{n}" for n in range(count)]
-"""
-)
-
+from emulated import PROGRAM
 
 EACH_STEP = """
 X = matrix()
@@ -38,7 +27,7 @@ assert not control.messages()
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_step_is_one_launch_of_a_graph_on_each_device_and_waits_for_nothing(joined, count, way):
     for late in (False, True):
-        each = json.loads(joined(f"{HEAD}count, way = {count}, {way!r}\n{EACH_STEP}", late))
+        each = json.loads(joined(f"{PROGRAM}count, way = {count}, {way!r}\n{EACH_STEP}", late))
         # Only for the results of the oldest step, where another device is behind, or all work late.
         assert each.get("synchronisations", 0) <= max(0, each.get("calls.cuEventSynchronize", 0)) <= 1
 
@@ -58,7 +47,7 @@ with trainer(X, devices=devices_of(3), **options) as a, trainer(X, devices=["cud
     in_turn = counted(lambda: (a.run(steps=1), b.run(steps=1), a.run(steps=1), b.run(steps=1), a.run(steps=1)))
     a.run(steps=2)
     assert a.progress.step == 12, a.progress
-    assert all((x == want[name]).all() for name, x in tensors(a.model).items())
+    assert same(want, a.model)
 waits = "calls.cuStreamWaitEvent"
 changes, devices_in_common = 5 - 2, 2
 print((in_turn[waits] - in_rows[waits]) / changes / devices_in_common)
@@ -68,7 +57,7 @@ assert not control.messages()
 
 @pytest.mark.parametrize(("joined", "waits"), [("NCCL", 1), ("peer copies", 0)], indirect=["joined"])
 def test_steps_of_two_groups_do_not_meet_on_a_device(joined, waits):
-    assert float(joined(HEAD + TWO_GROUPS, True)) == waits
+    assert float(joined(PROGRAM + TWO_GROUPS, True)) == waits
 
 
 # A target that is too large for the loss, in a step and on a rank: one that has the item, or the row.
@@ -86,24 +75,18 @@ for devices, places in FAILURES:
             Y = Y.tocsr()
             seen = []
             for steps in (1, 30):
-                model = dsstne.fit(X, hidden=[8, 5], loss="squared", epochs=0, progress=False, devices="cpu")
+                model = untrained(X, hidden=[8, 5], loss="squared")
                 with dsstne.Trainer(model, X, Y, devices=devices, parallel=way, batch_size=10, shuffle=False) as t:
-                    try:
-                        for _ in range(30 // steps):
-                            t.run(steps=steps)
-                        raise SystemExit("nothing was raised")
-                    except dsstne.NotFiniteError as error:
-                        told = str(error)
+                    told = str(fails(lambda: [t.run(steps=steps) for _ in range(30 // steps)], dsstne.NotFiniteError))
                     seen.append((told, t.progress.step, t.progress.epoch, t.progress.loss, tensors(model)))
                     assert t.progress.step == step - 1, (told, t.progress)
-                    again = tensors(t.model)
                     t.run(steps=1)  # the step after the one that failed
                     seen[-1] += (t.progress.step, t.progress.loss, tensors(model))
             one, many = seen
             case = (devices, way, step, rank)
             assert str(one[:4]) == str(many[:4]) and str(one[5:7]) == str(many[5:7]), (case, one[:4], many[:4])
             for at in (4, 7):
-                assert all(one[at][name].tobytes() == many[at][name].tobytes() for name in one[at]), case
+                assert same(one[at], many[at]), case
                 assert all(np.isfinite(x).all() for x in one[at].values()), case
 assert not control.messages()
 """
@@ -111,7 +94,7 @@ assert not control.messages()
 
 @pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_step_that_fails_on_one_device_ends_all_as_if_each_had_been_done_before_the_next(joined, late):
-    joined(HEAD + NOT_FINITE, late)
+    joined(PROGRAM + NOT_FINITE, late)
 
 
 # With plain SGD a number of a weight is that of one step or of the next one. Were it changed by a sum that is wrong, it
@@ -125,11 +108,11 @@ with trainer(X, **options) as t:
     for _ in range(9):
         t.run(steps=1)
         states.append(tensors(t.model))
-held = {name: value for name, value in control.counts().items() if name.startswith("live")}
+held = live()
 functions = ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync")
 functions += ("cuEventRecord", "cuEventQuery", "cuStreamWaitEvent")
 functions += ("cuGraphLaunch", "ncclCommGetAsyncError") if with_nccl else ("cuMemcpyPeerAsync", "cuLaunchKernel")
-raised, parts = set(), 0
+reached, parts = set(), 0
 for function in functions:
     for n in (1, 4, 16, 64, 256):
         with trainer(X, **options) as t:
@@ -142,7 +125,7 @@ for function in functions:
                 assert "group has failed" not in str(error), "the cause is told and not what followed"
             finally:
                 control.clear_faults()
-            raised.add(function)
+            reached.add(function)
             done, got = t.progress.step, tensors(t.model)
             assert 2 <= done <= 8, (function, n, done)
             for name, x in got.items():
@@ -150,11 +133,10 @@ for function in functions:
                 assert ((x == before) | (x == after)).all(), (function, n, done, name)
                 parts += (x != before).any()
             t.run(steps=1)
-            assert all(np.isfinite(x).all() for x in tensors(t.model).values())
+            assert finite(t.model)
         del t
-        now = {name: value for name, value in control.counts().items() if name.startswith("live")}
-        assert now == held, (function, n, now, held)
-assert raised == set(functions), set(functions) - raised
+        assert live() == held, (function, n, live(), held)
+assert reached == set(functions), set(functions) - reached
 assert not control.messages()
 print(parts)
 """
@@ -170,7 +152,7 @@ print(parts)
     ],
 )
 def test_after_a_failure_no_weight_is_made_of_wrong_sums(joined, count, way, late):
-    joined(f"{HEAD}count, way = {count}, {way!r}\n{FAULTS}", late)
+    joined(f"{PROGRAM}count, way = {count}, {way!r}\n{FAULTS}", late)
 
 
 # The group is asked to join again when a run has failed, when the next one has, and when the devices are to be kept.
@@ -191,13 +173,13 @@ for broken, code in (("cuGraphLaunch", 999), ("ncclAllReduce", 3)):
                         t.run(steps=2)
                         assert attempt > 0, (broken, function, n)
                         break
-                    except (dsstne.DeviceFailedError, dsstne.DeviceUnavailableError) as error:
+                    except LOST as error:
                         assert broken in str(error) or attempt > 0, (broken, function, n, error)
                 control.clear_faults()
                 t.run(steps=2)
-                assert all(np.isfinite(x).all() for x in tensors(t.model).values())
+                assert finite(t.model)
             model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices=devices_of(3), parallel=way)
-            assert all(np.isfinite(x).all() for x in tensors(model).values())
+            assert finite(model)
 assert not control.messages()
 """
 
@@ -213,59 +195,46 @@ assert not control.messages()
     ],
 )
 def test_a_group_that_cannot_be_joined_again_is_an_error_and_joined_later(joined, way, late):
-    joined(f"{HEAD}way = {way!r}\n{NOT_JOINED_AGAIN}", late)
+    joined(f"{PROGRAM}way = {way!r}\n{NOT_JOINED_AGAIN}", late)
 
 
 LOST = """
 X = matrix(60, 50)
 for way in ("model", "data"):
     for lost in range(3):
-        model = dsstne.fit(X, hidden=[8], epochs=0, progress=False, devices="cpu")
+        model = untrained(X, hidden=[8])
         t = dsstne.Trainer(model, X, devices=devices_of(3), parallel=way, batch_size=10)
         t.run(steps=2)
         before = tensors(model)
         def lose(progress):
             control.lose(lost)
-        try:
-            t.run(epochs=10**6, on_progress=lose)
-            raise SystemExit("nothing was raised")
-        except (dsstne.DeviceFailedError, dsstne.DeviceUnavailableError) as error:
-            assert f"cuda:{lost}" in str(error), (lost, error)
-        after = tensors(model)
-        assert all(before[name].tobytes() == after[name].tobytes() for name in before), (way, lost)
-        try:
-            t.close()
-        except dsstne.DsstneError:
-            pass
+        error = fails(lambda: t.run(epochs=10**6, on_progress=lose), *LOST)
+        assert f"cuda:{lost}" in str(error), (lost, error)
+        assert same(before, model), (way, lost)
+        raised(t.close, dsstne.DsstneError)
         control.lose(lost, 0)
         assert model.recommend(X, k=3, devices=devices_of(3))[0].shape == (60, 3)
 """
 
 
 def test_a_lost_device_leaves_the_model_that_was_stored_last(joined):
-    joined(HEAD + LOST)
-    joined(HEAD + LOST, late=True)
+    joined(PROGRAM + LOST)
+    joined(PROGRAM + LOST, late=True)
 
 
 def test_a_run_on_several_devices_that_is_interrupted_ends_with_whole_steps(joined):
     joined(
-        HEAD
+        PROGRAM
         + """
 X = matrix()
 for way in ("model", "data"):
     with trainer(X, batch_size=2, devices=devices_of(3), parallel=way) as t:
-        try:
-            t.run(steps=10**9, on_progress=interrupt)
-            raise SystemExit("it went on")
-        except Enough:
-            pass
+        fails(lambda: t.run(steps=10**9, on_progress=interrupt), Enough)
         done = t.progress.step
         assert done >= 10
         with trainer(X, batch_size=2, devices=devices_of(3), parallel=way) as again:
             again.run(steps=done)
-            a, b = tensors(t.model), tensors(again.model)
-            assert again.progress.loss == t.progress.loss
-    assert all((a[name] == b[name]).all() for name in a)
+            assert again.progress.loss == t.progress.loss and same(t.model, again.model)
 """
     )
 
@@ -301,7 +270,7 @@ for where in ("device", "host"):
 
 @pytest.mark.parametrize(("count", "way"), [(2, "model"), (4, "model"), (3, "data")])
 def test_the_plan_is_what_the_devices_hold(joined, count, way):
-    joined(f"{HEAD}count, way = {count}, {way!r}\n{PLAN}")
+    joined(f"{PROGRAM}count, way = {count}, {way!r}\n{PLAN}")
 
 
 NO_OTHER_DEVICE = """
@@ -323,12 +292,12 @@ print("none")
 
 
 def test_devices_that_were_not_asked_for_are_left_alone(joined):
-    assert joined(HEAD + NO_OTHER_DEVICE).strip() == "none"
+    assert joined(PROGRAM + NO_OTHER_DEVICE).strip() == "none"
 
 
 def test_scores_of_a_batch_come_in_one_copy_from_each_device(joined):
     out = joined(
-        HEAD
+        PROGRAM
         + """
 X = matrix()
 model = dsstne.fit(X, hidden=[8], epochs=1, progress=False, devices="cpu")

@@ -1,13 +1,13 @@
 """Devices stay open between calls, with the weights that they were given, by the counters of the emulated driver."""
 
 import pytest
+from emulated import PROGRAM
 
-PRELUDE = """
-import json, os, threading
-import numpy as np, scipy.sparse, dsstne
-from emulator import Control
-control = Control()
-X = scipy.sparse.random(30, 400, 0.1, "csr", np.float32, random_state=np.random.default_rng(1))
+HEAD = (
+    PROGRAM
+    + """
+import threading
+X = matrix(30, 400, 0.1, ones=False)
 device = "cuda:0"
 
 def fitted():
@@ -16,26 +16,22 @@ def fitted():
 def asked(model, devices=None):
     return model.recommend(X[:4], k=5, devices=devices or device)[0]
 
-def counted(work):
-    control.reset_counts()
-    work()
-    return control.counts()
-
 def uploaded(work):
-    return counted(work).get("bytes.host_to_device", 0)
+    return copied(work)["host_to_device"]
 
-def live():
-    return control.counts()["live_bytes"]
+def held_bytes():
+    return control.count("live_bytes")
 
 model = fitted()
 weights = 4 * model.parameters
 """
+)
 
 
 @pytest.fixture(params=["cuda:0", "all"])
 def kept(request, emulated):
     """Runs a program that keeps its devices."""
-    return lambda code: emulated(PRELUDE + f"device = {request.param!r}\n" + code, keep=True)
+    return lambda code: emulated(HEAD + f"device = {request.param!r}\n" + code, keep=True)
 
 
 def test_a_model_that_answers_again_is_not_copied_again(kept):
@@ -65,22 +61,20 @@ def test_weights_that_were_changed_are_copied_again(kept):
 
 def test_copies_of_a_model_whose_weights_are_on_the_devices_are_apart(kept):
     kept(
-        "def bits(model):\n"
-        "    return {name: model.tensor(name).tobytes() for name in model.tensors}\n"
         "whole, options = model.copy(), dict(batch_size=10, devices=device)\n"
         "with dsstne.Trainer(whole, X, **options) as trainer:\n"
         "    trainer.run(steps=4)\n"
         "with dsstne.Trainer(model, X, **options) as trainer:\n"
         "    trainer.run(steps=2)\n"
         "    halfway = model.copy()\n"  # the newest weights are on the device: they are fetched first
-        "    before = bits(halfway)\n"
+        "    before = tensors(halfway)\n"
         "    private = [part for part in trainer.plan()['parts'] if 'private' in part.get('of', '')]\n"
         "    assert {part['device'] for part in private} == {'host'} and len(private) == len(before), private\n"
         "    answers = asked(halfway)\n"
         "    trainer.run(steps=2)\n"
         "    assert (asked(model) == asked(model, 'cpu')).all()\n"
-        "assert before != bits(model) == bits(whole)\n"
-        "assert bits(halfway) == before and halfway.step == model.step - 2\n"
+        "assert not same(before, model) and same(model, whole)\n"
+        "assert same(halfway, before) and halfway.step == model.step - 2\n"
         "assert (asked(halfway) == answers).all() and (asked(halfway, 'cpu') == answers).all()\n"
     )
 
@@ -92,36 +86,36 @@ def test_another_model_takes_the_devices_over(kept):
         "for _ in range(2):\n"
         "    for one in model, other:\n"
         "        assert (asked(one) == asked(one, 'cpu')).all()\n"
-        "        held = live()\n"
+        "        held = held_bytes()\n"
         "asked(model)\n"
-        "assert live() == held\n"
+        "assert held_bytes() == held\n"
     )
 
 
 def test_memory_comes_back_with_the_model_and_when_nothing_is_to_be_kept(kept):
     kept(
         "asked(model)\n"
-        "held = live()\n"
+        "held = held_bytes()\n"
         "model.close()\n"
-        "assert held - live() >= weights, (held, live(), weights)\n"
+        "assert held - held_bytes() >= weights, (held, held_bytes(), weights)\n"
         "dsstne.keep_devices(False)\n"
-        "assert live() == 0\n"
+        "assert held_bytes() == 0\n"
         "other = fitted()\n"
         "asked(other)\n"
-        "assert live() == 0\n"
+        "assert held_bytes() == 0\n"
         "dsstne.keep_devices(True)\n"
         "asked(other)\n"
-        "assert live() > 0\n"
+        "assert held_bytes() > 0\n"
     )
 
 
 def test_what_is_kept_goes_when_memory_is_short(emulated):
     emulated(
-        PRELUDE + "wide = dsstne.fit(scipy.sparse.random(9, 30_000, 0.1, 'csr', np.float32), hidden=[100], epochs=0,\n"
+        HEAD + "wide = dsstne.fit(scipy.sparse.random(9, 30_000, 0.1, 'csr', np.float32), hidden=[100], epochs=0,\n"
         "    progress=False, devices='cpu')\n"  # 24 MB
         "def ask(device): return wide.similar_items([1, 2], k=3, devices=device)[0]\n"
         "ask('cuda:0')\n"
-        "assert live() > 12_000_000\n"
+        "assert held_bytes() > 12_000_000\n"
         "for _ in range(3):\n"
         "    assert (ask(['cuda:0', 'cuda:1']) == ask('cpu')).all()\n"
         "    assert (ask('cuda:0') == ask('cpu')).all()\n"
@@ -138,8 +132,7 @@ def test_devices_that_fail_are_not_kept(kept):
         "asked(model)\n"
         "for function, code in ('kernel:*', 719), ('cuMemcpyHtoDAsync', 700), ('cuLaunchKernel', 999):\n"
         "    control.fail(function, 1, code)\n"
-        "    try:\n        asked(model)\n    except dsstne.DeviceFailedError:\n        pass\n"
-        "    else:\n        raise AssertionError(function)\n"
+        "    fails(lambda: asked(model), dsstne.DeviceFailedError)\n"
         "    control.clear_faults()\n"
         "    assert (asked(model) == asked(model, 'cpu')).all(), function\n"
     )
@@ -161,7 +154,7 @@ def test_a_forked_process_does_not_touch_what_is_kept(kept):
         "asked(model)\n"
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    try:\n        asked(model)\n    except dsstne.DsstneError as error:\n        print(error, flush=True)\n"
+        "    print(fails(lambda: asked(model), dsstne.DsstneError), flush=True)\n"
         "    os._exit(0)\n"
         "os.waitpid(child, 0)\n"
         "assert (asked(model) == asked(model, 'cpu')).all()\n"
@@ -170,7 +163,5 @@ def test_a_forked_process_does_not_touch_what_is_kept(kept):
 
 
 def test_keep_devices_takes_a_truth_value(emulated):
-    out = emulated(
-        PRELUDE + "try:\n    dsstne.keep_devices(None)\nexcept dsstne.InvalidArgumentError as error:\n    print(error)"
-    )
+    out = emulated(HEAD + "print(fails(lambda: dsstne.keep_devices(None), dsstne.InvalidArgumentError))")
     assert out.strip() == "keep must be True or False, not None"

@@ -4,11 +4,12 @@ import json
 import os
 
 import pytest
+from emulated import PROGRAM
 
 # Rows of Gowalla. 2,000 take minutes on the emulated driver; DSSTNE_TEST_CUDA_ROWS=2000 tries them.
 ROWS = int(os.environ.get("DSSTNE_TEST_CUDA_ROWS", "60"))
 
-PROGRAM = """
+GOWALLA = """
 import json, lzma, os, sys
 import numpy as np, scipy.sparse, dsstne
 folder, count = sys.argv[1], int(sys.argv[2])
@@ -36,7 +37,7 @@ def test_training_on_a_cuda_device_equals_the_cpu(device, shared_data):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.exists():
         pytest.skip("Gowalla is not here")
-    result = json.loads(device(PROGRAM, folder, ROWS, timeout=1500))
+    result = json.loads(device(GOWALLA, folder, ROWS, timeout=1500))
     for cuda, cpu in zip(result["cuda:0"], result["cpu"], strict=True):
         assert cuda == pytest.approx(cpu, rel=1e-4)
     assert result["same ids"]
@@ -63,35 +64,27 @@ def test_reduced_precisions_train_to_nearly_the_same_loss(device):
 
 
 FORMS = """
-import sys
-import numpy as np, scipy.sparse, dsstne
-from emulator import Control
-control = Control()
-X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
+X = matrix(40, 60, ones=False)
 
-def counted(precision):
-    control.reset_counts()
-    dsstne.fit(X, devices="cuda:0", hidden=[8], epochs=1, batch_size=20, progress=False, precision=precision)
-    counts = control.counts()
+def launched(precision):
+    options = {"hidden": [8], "epochs": 1, "batch_size": 20, "progress": False, "precision": precision}
+    counts = counted(lambda: dsstne.fit(X, devices="cuda:0", **options))
     fused = sum(n for name, n in counts.items() if name.startswith("launches.fused_"))
     return counts.get("works.cublasLtMatmul", 0), fused, counts.get("launches.input_gradient", 0)
 
-print([[n > 0 for n in counted(precision)] for precision in ("float32", "bfloat16", "tensorfloat32")])
+print([[n > 0 for n in launched(precision)] for precision in ("float32", "bfloat16", "tensorfloat32")])
 """
 
 
 def test_cublas_is_used_where_it_is_found_and_missed_by_nobody(emulated, without_libraries):
-    assert emulated(FORMS).strip() == str([[True, False, False]] * 3)
-    without = emulated(FORMS, LD_LIBRARY_PATH=without_libraries).strip()
+    assert emulated(PROGRAM + FORMS).strip() == str([[True, False, False]] * 3)
+    without = emulated(PROGRAM + FORMS, LD_LIBRARY_PATH=without_libraries).strip()
     assert without == str([[False, False, True], [False, True, False], [False, True, False]])
 
 
 FAULTS = """
-import numpy as np, scipy.sparse, dsstne
-from emulator import Control
-control = Control()
-X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
-OUT_OF_MEMORY, UNKNOWN, NOT_INITIALIZED, EXECUTION_FAILED = 2, 999, 1, 13
+X = matrix(40, 60, ones=False)
+NOT_INITIALIZED, EXECUTION_FAILED = 1, 13
 
 def work():
     with dsstne.Dataset(X) as data:
@@ -99,14 +92,14 @@ def work():
     return model.recommend(X[:3], k=5, devices="cuda:0")
 
 want = work()
-live = {name: value for name, value in control.counts().items() if name.startswith("live")}
+held = live()
 functions = {"cuMemAlloc": OUT_OF_MEMORY, "cuMemHostAlloc": OUT_OF_MEMORY, "cuLaunchKernel": UNKNOWN,
              "cuMemcpyHtoDAsync": UNKNOWN, "cuMemcpyDtoHAsync": UNKNOWN, "cuStreamSynchronize": UNKNOWN,
              "cuMemsetD32Async": UNKNOWN, "cuModuleLoadData": UNKNOWN, "cuStreamCreate": UNKNOWN,
              "cuModuleGetFunction": UNKNOWN, "cuEventCreate": UNKNOWN, "cuEventRecord": UNKNOWN,
              "cuDevicePrimaryCtxRetain": UNKNOWN, "cuCtxPushCurrent": UNKNOWN,
              "cublasLtCreate": NOT_INITIALIZED, "cublasLtMatmul": EXECUTION_FAILED}
-raised = {}
+reached = {}
 for function, code in functions.items():
     for n in range(1, 400):
         control.fail(function, n, code)
@@ -121,16 +114,15 @@ for function, code in functions.items():
         if not failed:
             break
         assert code != OUT_OF_MEMORY or kind == "memory", (function, n)
-        raised[function] = raised.get(function, 0) + 1
-        now = {name: value for name, value in control.counts().items() if name.startswith("live")}
-        assert now == live, (function, n, now, live)
+        reached[function] = reached.get(function, 0) + 1
+        assert live() == held, (function, n, live(), held)
         if function not in ("cuMemAlloc", "cuMemHostAlloc") and n >= 3:  # one beginning is like another
             break
 again = work()
 assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
-assert set(raised) == set(functions), set(functions) - set(raised)
+assert set(reached) == set(functions), set(functions) - set(reached)
 """
 
 
 def test_a_call_that_the_driver_refuses_is_an_error_and_leaks_nothing(emulated):
-    emulated(FAULTS, timeout=600)
+    emulated(PROGRAM + FAULTS, timeout=600)
