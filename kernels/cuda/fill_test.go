@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"regexp"
 	"testing"
 	"unsafe"
 
@@ -120,4 +121,18 @@ func filled(args fillArgs) []float32 {
 		}
 	}
 	return want
+}
+
+// A digit that differs far behind the point changes few float32 numbers, which a comparison of results may miss.
+func TestTheCoefficientsOfNormalNumbersAreThoseOfTheHost(t *testing.T) {
+	coefficient := regexp.MustCompile(`\d\.\d{15,}(e-?\d+)?`)
+	host, err := os.ReadFile("../../internal/random/normal.go")
+	require.NoError(t, err)
+	want := coefficient.FindAllString(string(host), -1)
+	require.NotEmpty(t, want)
+	for _, path := range []string{"src/fill.cu", "../cpu/c/fill.h"} {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Subset(t, coefficient.FindAllString(string(source), -1), want, path)
+	}
 }
