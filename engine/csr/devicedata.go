@@ -11,8 +11,7 @@ import (
 // deviceBlock is about how many entries a block of DeviceData has.
 const deviceBlock = 1 << 20
 
-// DeviceData describes the columns first .. end of a source as a device keeps them; scaled: with what Reader.Scaling
-// needs.
+// DeviceData describes columns first .. end of a source as a device keeps them; scaled: with norms for Reader.Scaling.
 func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 	whole := first == 0 && end == s.Columns()
 	statistics := s.Statistics()

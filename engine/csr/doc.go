@@ -12,6 +12,5 @@
 // mapped file, a page that the system cannot read is fault.InvalidData, too.
 //
 // AppendRow gives one row in canonical form: ascending columns, duplicates summed, zeros dropped, float32 values. A
-// Reader makes whole batches of it, scaled and denoised, by row and by item, in slices that are used again for the next
-// batch.
+// Reader makes batches of such rows, scaled and denoised, by row and by item, in slices that the next batch uses again.
 package csr

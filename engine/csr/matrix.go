@@ -103,7 +103,7 @@ type Layout struct {
 	Offsets, Indices, Values unsafe.Pointer
 }
 
-// Layout tells how the matrix is stored.
+// Layout is how the matrix is stored.
 func (m *Matrix) Layout() Layout {
 	p := &m.parts
 	l := Layout{

@@ -144,8 +144,7 @@ func firstNotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(v float32) bool { return v-v != 0 })
 }
 
-// sortRow sorts by column and merges duplicates, by adding them or by keeping one; it returns how many entries are
-// left.
+// sortRow sorts by column and merges duplicates, by adding them or by keeping one. It returns how many are left.
 func (e *Entries) sortRow(indices []int32, values []float32, sum bool) int {
 	// The value is part of the key, so equal rows give equal bits however they are stored.
 	e.keys = slices.Grow(e.keys[:0], len(indices))

@@ -1,7 +1,7 @@
 package csr
 
 // Source is the rows of a sparse matrix, wherever they are stored: Matrix and Blocks hold them, Slice and Select choose
-// some rows of another source. Reading is safe from any number of goroutines.
+// rows of another source. Reading is safe from any number of goroutines.
 //
 // The methods are what only the place of the rows can answer. What can be computed from the answers is written once,
 // for every source: Reader makes batches, MaxBatchEntries bounds them, FirstOutside checks values, DeviceData describes
@@ -20,8 +20,8 @@ type Source interface {
 	// read, it may be any number: reading the row reports the error.
 	RowLength(row int64) int64
 	// Read appends the rows to dst, in canonical form, as Matrix.AppendRow does it. A row may appear more than once. After
-	// a failure dst has the rows before the one that failed. Errors name a row by its number in the matrix that stores it.
-	// Read may overwrite rows.
+	// a failure dst has the rows before the bad one. Errors name a row by its number in the matrix. Read may overwrite
+	// rows.
 	Read(rows []int64, dst *Entries) error
 	// Use counts a user, who keeps the source from being closed until Unuse; it fails when the source is closed.
 	Use() error
@@ -29,8 +29,7 @@ type Source interface {
 	Unuse()
 }
 
-// Statistics describes all rows of a source. The rows of a Slice or Select have the bounds of the source that they come
-// from.
+// Statistics describes all rows of a source. The rows of a Slice or Select have the bounds of their source.
 type Statistics struct {
 	NonZeros         int64   // stored entries, duplicates and stored zeros included
 	Bytes            int64   // size of the memory that holds the rows
@@ -57,8 +56,7 @@ type block struct {
 	rows []int64
 }
 
-// read fills the block with the rows first up to end of a source; after a failure it has the rows before the one that
-// failed.
+// read fills the block with rows first .. end-1 of a source; after a failure it has those before the bad row.
 func (b *block) read(s Source, first, end int64) error {
 	b.rows = b.rows[:0]
 	for row := first; row < end; row++ {

@@ -15,8 +15,7 @@ const (
 )
 
 // transpose fills the item order of b from its row order by a radix sort of the entries, lowest digit first. It is
-// stable, so the rows of an item ascend, and its time and memory grow with the batch only, not with the number of
-// columns.
+// stable, so the rows of an item ascend. Time and memory grow with the batch, not with the number of columns.
 func (r *Reader) transpose(b *kernels.SparseBatch) {
 	n := len(b.Indices)
 	width := max(1, bits.Len64(uint64(b.Columns-1)))

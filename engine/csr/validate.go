@@ -164,7 +164,7 @@ func extremes[V float32 | float64](values []V) (low, high V, fine bool) {
 	return 0, 0, false
 }
 
-// fits tells whether a value may be stored: finite, unless allowed otherwise, and not too large for float32.
+// fits reports whether a value may be stored: finite, unless allowed otherwise, and not too large for float32.
 func fits(value float64, allow bool) bool {
 	if math.Abs(value) < largest {
 		return true
@@ -172,8 +172,7 @@ func fits(value float64, allow bool) bool {
 	return allow && (math.IsNaN(value) || math.IsInf(value, 0))
 }
 
-// largest is the smallest number that float32 rounds to infinity: the largest finite one plus half a unit in its last
-// place.
+// largest is the smallest number that float32 rounds to infinity: its largest one plus half a unit in the last place.
 const largest = 0x1.ffffffp127
 
 // stored reads entry i for an error message.

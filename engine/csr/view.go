@@ -19,8 +19,7 @@ func Slice(s Source, first, end int64) (Source, error) {
 	return newView(s, first, end-first, nil), nil
 }
 
-// Select is the rows of a source that a list names, in the order of the list, which may repeat them. The list must not
-// be changed afterwards.
+// Select is the rows of a source that a list names, in its order. The list may repeat rows and must not change later.
 func Select(s Source, list []int64) (Source, error) {
 	for i, row := range list {
 		if row < 0 || row >= s.Rows() {

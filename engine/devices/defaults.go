@@ -56,8 +56,8 @@ func openHost(id, of, threads int, precision kernels.Precision) (kernels.Device,
 // host is the backend that computes where there is no accelerator.
 func host() kernels.Backend { return kernels.WithRole(kernels.Host)[0] }
 
-// List describes the devices of all backends that compute for users, as a trainer would open them, and says why absent
-// devices are absent.
+// List describes the devices of all backends that compute for users, as a trainer would open them, or why they are
+// absent.
 func List() []kernels.DeviceInfo {
 	info := host().Devices()[0]
 	// Configure has tried the defaults, so this cannot fail; and a description must not fail.

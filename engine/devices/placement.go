@@ -27,9 +27,8 @@ type Placement struct {
 const mostVirtual = 64
 
 // Open makes the devices of a placement ready. "all" are all usable devices of accelerators, "first" is the first of
-// them; without one, either is the host. "auto" is "all", but "first" in a process that is one of several on the
-// machine. Open tries devices that were not named before their first use. reads is the model whose weights will be
-// read, nil for none.
+// them; without one, either is the host. "auto" is "all", but "first" in one of several processes on the machine. Open
+// tries devices that were not named before their first use. reads is the model whose weights will be read, or nil.
 func (p Placement) Open(reads *model.Model) (*Opened, error) {
 	o, err := p.choose(reads)
 	if err == nil {

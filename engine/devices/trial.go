@@ -37,8 +37,7 @@ var trials = struct {
 	differ map[string]string
 }{differ: map[string]string{}}
 
-// tried compares devices with the host, once. Any other failure, such as a lack of memory, may not happen the next
-// time.
+// tried compares devices with the host, once. It does not record other failures, such as a lack of memory.
 func tried(ranks []kernels.Rank, precision kernels.Precision) error {
 	names := make([]string, len(ranks))
 	for n, r := range ranks {

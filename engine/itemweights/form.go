@@ -34,7 +34,7 @@ const (
 // Storage says how W is stored.
 type Storage int
 
-// Dense is F32 [items, items]; CSR the entries of each row; None is no W.
+// Dense is F32 [items, items]; CSR stores the entries of each row; with None there is only a bias.
 const (
 	Dense Storage = iota
 	CSR
@@ -135,8 +135,8 @@ func (f *Form) Computation(bind func(*program.Feed)) program.Computation {
 	return func(b *program.Builder) { f.build(b, bind) }
 }
 
-// build adds what one rank scores with: the columns of its items. The rows of the batch are whole on every rank, and
-// so is W, of which each reads its columns.
+// build adds what one rank scores with: the columns of its items. Every rank has whole rows of the batch, and all of W,
+// of which it reads its columns.
 func (f *Form) build(b *program.Builder, bind func(*program.Feed)) {
 	tensors := []program.Tensor{}
 	for _, m := range f.Matrices() {

@@ -7,8 +7,8 @@ import (
 )
 
 // Copy makes a model of the same network, weights, step, names and attributes. The two share the memory of their
-// tensors until one of them is changed: that one gets private copies first (Own), and the other stays as it is. It is
-// fault.Busy while the model is trained.
+// tensors until one of them is changed, which gets private copies first (Own). It is fault.Busy while the model is
+// trained.
 func (m *Model) Copy() (*Model, error) {
 	unlock, err := m.TryRead()
 	if err != nil {
@@ -23,8 +23,7 @@ func (m *Model) Copy() (*Model, error) {
 	return c, nil
 }
 
-// Shared lists the weights whose memory another model has too: those that Own would copy. Names of items are never
-// among them, for they are replaced and not written.
+// Shared lists the weights whose memory another model has too. Names of items are never written, only replaced.
 func (m *Model) Shared() []*tensor.Tensor {
 	var shared []*tensor.Tensor
 	for _, t := range m.Tensors() {

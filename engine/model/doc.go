@@ -5,7 +5,6 @@
 // back by Close. Copy makes a model that shares it until one of the two is changed.
 //
 // A model is shared: trainers and predictors announce themselves with Use for as long as they hold on to its memory,
-// and take TryWrite (one writer) or TryRead (many readers) while they work on it. Neither ever waits: whoever comes
-// second is told fault.Busy. While a trainer holds TryWrite, rows of a weight may lag behind; it brings them up to date
-// before it lets go.
+// and take TryWrite (one writer) or TryRead (many readers) while they work on it. Neither waits: a call that conflicts
+// returns fault.Busy. While a trainer holds TryWrite, rows of a weight may lag behind, but not afterwards.
 package model

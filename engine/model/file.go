@@ -106,8 +106,8 @@ func checkTensors(file *modelfile.File, form Form) error {
 	return nil
 }
 
-// allocateItems allocates the tensors of the items' names, if the file has any, as large as it says, which is no more
-// than the file itself.
+// allocateItems allocates the tensors of the items' names, if the file has any. As parts of the file they are no
+// larger.
 func (m *Model) allocateItems(file *modelfile.File) error {
 	offsets, hasOffsets := file.Entry(itemOffsets)
 	text, hasText := file.Entry(itemBytes)

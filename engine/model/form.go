@@ -19,16 +19,15 @@ type Form interface {
 	Specs() ([]tensor.Spec, error)
 	// Matrices are the matrices among them.
 	Matrices() []program.Matrix
-	// Computation makes programs; bind completes what feeds a layer by the dataset that is bound to it.
+	// Computation makes programs; bind completes a layer's feed by the dataset that is bound to it.
 	Computation(bind func(*program.Feed)) program.Computation
-	// Check returns an error if tensors do not fit each other. Nothing is computed with them before it has returned nil.
+	// Check returns an error if tensors do not fit each other. Nothing else reads them before it has returned nil.
 	Check(find func(name string) (*tensor.Tensor, error)) error
 	// JSON is the complete definition, of which ReadForm makes the same form.
 	JSON() []byte
 }
 
-// ReadForm reads a definition: one that names no kind is a network's. sizes are those of the layers that the
-// definition leaves open, by name.
+// ReadForm reads a definition: one that names no kind is a network's. sizes are those that it leaves open, by layer.
 func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
 	var kind struct{ Kind *string }
 	// What is not JSON is for the reader of a network to report.

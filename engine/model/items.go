@@ -49,7 +49,7 @@ func (m *Model) setItemOffsets(src []byte) error {
 	return m.replaceItems(src, text)
 }
 
-// checkItems tells in words why names cannot be those of the form's items.
+// checkItems returns an error if names cannot be those of the form's items.
 func checkItems(form Form, offsets []int64, text []byte) error {
 	if err := checkItemCount(form, int64(len(offsets))-1); err != nil {
 		return err

@@ -28,7 +28,7 @@ func (m *Model) Changes() int64 {
 	return m.access.changes
 }
 
-// Use announces a trainer or predictor that will hold on to the model's memory until it calls Unuse.
+// Use announces a trainer or predictor that holds on to the model's memory until it calls Unuse.
 func (m *Model) Use() {
 	m.access.mu.Lock()
 	defer m.access.mu.Unlock()
@@ -45,51 +45,31 @@ func (m *Model) Unuse() {
 	m.access.uses--
 }
 
-// TryWrite gives the right to change weights to one caller at a time, until unlock is called; calling unlock again does
-// nothing. It is fault.Busy while anybody reads or writes. The newest weights are in the model's memory then.
+// TryWrite gives the right to change weights to one caller, until it calls unlock (again: no effect). It is fault.Busy
+// while anybody reads or writes. It brings the newest weights to the model's memory.
 func (m *Model) TryWrite() (unlock func(), err error) { return m.TryWriteAs(nil) }
 
-// TryWriteAs is TryWrite of somebody to whom the weights may be lent; they stay there then.
+// TryWriteAs is TryWrite of an owner to whom the weights may be lent; they stay there then.
 func (m *Model) TryWriteAs(owner any) (unlock func(), err error) {
-	if unlock, err = m.access.write(); err != nil {
+	a := &m.access
+	unlock, err = a.enter(true, func() { a.writer, a.changes = false, a.changes+1 })
+	if err != nil {
 		return nil, err
 	}
 	if err := m.fetch(owner); err != nil {
 		// Nothing was changed, so this does not count: the owner must not take the model's old weights for newer ones.
-		m.access.mu.Lock()
-		defer m.access.mu.Unlock()
-		m.access.writer = false
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.writer = false
 		return nil, err
 	}
 	return unlock, nil
 }
 
-func (a *access) write() (unlock func(), err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.closed:
-		return nil, errClosed()
-	case a.writer:
-		return nil, fault.New(fault.Busy, "the model is being trained or changed by another call; wait for it or cancel it")
-	case a.readers > 0:
-		return nil, fault.New(fault.Busy,
-			"the model is being read by %d other call(s), such as a prediction or a save; wait for them or cancel them",
-			a.readers)
-	}
-	a.writer = true
-	return sync.OnceFunc(func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.writer = false
-		a.changes++
-	}), nil
-}
-
-// TryRead gives the right to read weights to any number of callers at a time, each until it calls its unlock; calling
-// that again does nothing. It is fault.Busy while somebody writes. The newest weights are in the model's memory then.
+// TryRead gives the right to read weights to any number of callers, until each calls its unlock (again: no effect). It
+// is fault.Busy while somebody writes. It brings the newest weights to the model's memory.
 func (m *Model) TryRead() (unlock func(), err error) {
-	if unlock, err = m.access.read(); err != nil {
+	if unlock, err = m.access.enter(false, func() { m.access.readers-- }); err != nil {
 		return nil, err
 	}
 	if err := m.fetch(nil); err != nil {
@@ -99,25 +79,31 @@ func (m *Model) TryRead() (unlock func(), err error) {
 	return unlock, nil
 }
 
-func (a *access) read() (unlock func(), err error) {
+// enter counts a writer or a reader, unless others are in the way; leave, called once by unlock, takes it back.
+func (a *access) enter(writes bool, leave func()) (unlock func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.closed:
-		return nil, errClosed()
+		return nil, fault.New(fault.InvalidState, "the model is closed")
 	case a.writer:
 		return nil, fault.New(fault.Busy, "the model is being trained or changed by another call; wait for it or cancel it")
+	case !writes:
+		a.readers++
+	case a.readers > 0:
+		return nil, fault.New(fault.Busy,
+			"the model is being read by %d other call(s), such as a prediction or a save; wait for them or cancel them",
+			a.readers)
 	}
-	a.readers++
+	a.writer = writes
 	return sync.OnceFunc(func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.readers--
+		leave()
 	}), nil
 }
 
-// Close gives the memory back. It is fault.Busy while a trainer or predictor uses the model or a call works on it;
-// closing twice does nothing.
+// Close frees the memory, once. It is fault.Busy while a trainer or predictor uses the model or a call works on it.
 func (m *Model) Close() error {
 	closed, err := m.close()
 	if closed && m.access.closing != nil {
@@ -126,7 +112,7 @@ func (m *Model) Close() error {
 	return err
 }
 
-// AtClose has a function called when the model is closed, in the place of the one before. The caller has called Use.
+// AtClose sets the function that is called when the model is closed. The caller has called Use.
 func (m *Model) AtClose(tell func()) {
 	m.access.mu.Lock()
 	defer m.access.mu.Unlock()
@@ -151,5 +137,3 @@ func (m *Model) close() (closed bool, err error) {
 	m.free()
 	return true, nil
 }
-
-func errClosed() error { return fault.New(fault.InvalidState, "the model is closed") }

@@ -66,7 +66,7 @@ func foreignTensors(h *header) error {
 			"definition in its metadata")
 }
 
-// beginsLikeModel tells whether the bytes after the header length are those of a model, as far as there are any.
+// beginsLikeModel reports whether the bytes after the header length are those of a model, as far as there are any.
 func beginsLikeModel(start []byte) bool {
 	if len(start) <= lengthBytes {
 		return false

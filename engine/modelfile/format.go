@@ -60,7 +60,7 @@ type Entry struct {
 	begin, end int64 // from the first byte of the data
 }
 
-// layout says what stands where in a file that is about to be written.
+// layout is the plan of a file that is about to be written.
 type layout struct {
 	head    []byte           // length and header
 	entries []Entry          // in the order of the data, the digests last

@@ -35,9 +35,8 @@ type File struct {
 	closer  io.Closer      // may be nil
 }
 
-// Open opens a file and reads its header. A damaged file, or one that is not a model, is fault.CorruptFile; one that a
-// later version wrote in a way that this version cannot read is fault.Unsupported; a path without a file is
-// fault.NotFound.
+// Open opens a file and reads its header. A damaged file, or one that is not a model, is fault.CorruptFile; one that
+// only a later version can read is fault.Unsupported; a path without a file is fault.NotFound.
 func Open(path string) (*File, error) {
 	source, size, err := file.Open(path, "cannot load "+path)
 	if err != nil {

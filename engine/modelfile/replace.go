@@ -14,15 +14,35 @@ import (
 	"dsstne/internal/file"
 )
 
-// disk is what replacing a file asks of the system; tests put one in its place that fails when told.
-type disk interface {
-	Lstat(path string) (fs.FileInfo, error)
-	Readlink(path string) (string, error)
-	Writable(path string) error
-	Create(path string, mode fs.FileMode) (diskFile, error) // fails if it is there
-	Rename(from, to string) error
-	Remove(path string) error
-	SyncFolder(path string) error
+// disk is the part of the file system that replacing a file uses; tests replace it by one that fails.
+type disk struct {
+	lstat      func(path string) (fs.FileInfo, error)
+	readlink   func(path string) (string, error)
+	writable   func(path string) error
+	create     func(path string, mode fs.FileMode) (diskFile, error) // fails if the file exists
+	rename     func(from, to string) error
+	remove     func(path string) error
+	syncFolder func(path string) error
+}
+
+// systemDisk is the file system of the process.
+var systemDisk = disk{
+	lstat: os.Lstat, readlink: os.Readlink, rename: os.Rename, remove: os.Remove,
+	writable: func(path string) error {
+		const writeOK = 2 // W_OK
+		return syscall.Access(path, writeOK)
+	},
+	create: func(path string, mode fs.FileMode) (diskFile, error) {
+		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	},
+	syncFolder: func(path string) error {
+		folder, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer folder.Close()
+		return folder.Sync()
+	},
 }
 
 type diskFile interface {
@@ -37,7 +57,7 @@ type diskFile interface {
 //
 // The new file has the mode of the old one, or what the umask leaves. Its name is that of the old one between a dot and
 // ".saving-" with a random number: a process that is killed leaves it behind, and it may be deleted.
-func replaceFile(d disk, path string, write func(io.Writer) error) error {
+func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 	target, old, err := resolve(d, path)
 	if err != nil {
 		return err
@@ -55,43 +75,41 @@ func replaceFile(d disk, path string, write func(io.Writer) error) error {
 	if old != nil {
 		mode = old.Mode().Perm()
 	}
-	created, err := d.Create(beside, mode)
+	created, err := d.create(beside, mode)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.New(fault.IO, "cannot save %s: the folder %s does not exist", path, folder)
 	case err != nil:
 		return fault.From(fault.IO, file.Errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)
 	}
-	closed, renamed := false, false
+	renamed := false
 	defer func() {
-		if !closed {
-			_ = created.Close() // the error that brought us here is the one to report
-		}
 		if !renamed {
-			_ = d.Remove(beside)
+			_ = created.Close() // perhaps again; the error that brought us here is the one to report
+			_ = d.remove(beside)
 		}
 	}()
-	if old != nil {
-		// The umask may have taken away what the old file has.
-		if err := created.Chmod(mode); err != nil {
-			return saveFailed(path, "setting the mode of the new file", err)
+	for _, step := range []struct {
+		doing string
+		do    func() error
+	}{
+		{"setting the mode of the new file", func() error {
+			if old == nil {
+				return nil
+			}
+			return created.Chmod(mode) // the umask may have taken away what the old file has
+		}},
+		{"writing", func() error { return write(created) }},
+		{"bringing it to the disk", created.Sync},
+		{"closing", created.Close},
+		{"renaming the new file", func() error { return d.rename(beside, target) }},
+	} {
+		if err := step.do(); err != nil {
+			return saveFailed(path, step.doing, err)
 		}
 	}
-	if err := write(created); err != nil {
-		return saveFailed(path, "writing", err)
-	}
-	if err := created.Sync(); err != nil {
-		return saveFailed(path, "bringing it to the disk", err)
-	}
-	closed = true
-	if err := created.Close(); err != nil {
-		return saveFailed(path, "closing", err)
-	}
-	if err := d.Rename(beside, target); err != nil {
-		return saveFailed(path, "renaming the new file", err)
-	}
 	renamed = true
-	if err := d.SyncFolder(folder); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
+	if err := d.syncFolder(folder); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
 		return fault.From(fault.IO, file.Errno(err),
 			"%s is written and whole, but may be lost if the power fails now: the folder "+
 				"%s could not be brought to the disk", path, folder)
@@ -100,13 +118,13 @@ func replaceFile(d disk, path string, write func(io.Writer) error) error {
 }
 
 // resolve follows links to the file that a save replaces; old is nil if there is none yet.
-func resolve(d disk, path string) (target string, old fs.FileInfo, err error) {
+func resolve(d *disk, path string) (target string, old fs.FileInfo, err error) {
 	if path == "" {
 		return "", nil, fault.New(fault.InvalidArgument, "cannot save: the path is empty")
 	}
 	target = path
 	for range 40 { // as many as Linux follows
-		old, err = d.Lstat(target)
+		old, err = d.lstat(target)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return target, nil, nil
@@ -115,14 +133,14 @@ func resolve(d disk, path string) (target string, old fs.FileInfo, err error) {
 		case old.IsDir():
 			return "", nil, fault.New(fault.IO, "cannot save %s: it is a folder; add a file name", path)
 		case old.Mode().IsRegular():
-			if err := d.Writable(target); err != nil {
+			if err := d.writable(target); err != nil {
 				return "", nil, saveFailed(path, "replacing the old file", err)
 			}
 			return target, old, nil
 		case old.Mode()&fs.ModeSymlink == 0:
 			return "", nil, fault.New(fault.IO, "cannot save %s: it is not a regular file", path)
 		}
-		link, err := d.Readlink(target)
+		link, err := d.readlink(target)
 		if err != nil {
 			return "", nil, saveFailed(path, "following the link", err)
 		}
@@ -142,33 +160,4 @@ func saveFailed(path, doing string, err error) error {
 		return fault.Wrap(err, "cannot save %s", path)
 	}
 	return fault.From(fault.IO, file.Errno(err), "cannot save %s: %s failed", path, doing)
-}
-
-// systemDisk is the file system of the process.
-type systemDisk struct{}
-
-func (systemDisk) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
-
-func (systemDisk) Readlink(path string) (string, error) { return os.Readlink(path) }
-
-func (systemDisk) Writable(path string) error {
-	const writeOK = 2 // W_OK
-	return syscall.Access(path, writeOK)
-}
-
-func (systemDisk) Create(path string, mode fs.FileMode) (diskFile, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-}
-
-func (systemDisk) Rename(from, to string) error { return os.Rename(from, to) }
-
-func (systemDisk) Remove(path string) error { return os.Remove(path) }
-
-func (systemDisk) SyncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
 }

@@ -15,7 +15,6 @@ import (
 
 // failingDisk fails its n-th call with "no space left on device"; a write that fails has written half.
 type failingDisk struct {
-	systemDisk
 	failAt int
 	calls  int
 	failed string
@@ -30,50 +29,42 @@ func (d *failingDisk) fails(call string) error {
 	return &fs.PathError{Op: call, Path: "x", Err: syscall.ENOSPC}
 }
 
-func (d *failingDisk) Lstat(path string) (fs.FileInfo, error) {
-	if err := d.fails("lstat"); err != nil {
-		return nil, err
+// failing is a call of the system that fails when the disk does.
+func failing[T any](d *failingDisk, call string, do func(path string) (T, error)) func(path string) (T, error) {
+	return func(path string) (none T, err error) {
+		if err := d.fails(call); err != nil {
+			return none, err
+		}
+		return do(path)
 	}
-	return d.systemDisk.Lstat(path)
 }
 
-func (d *failingDisk) Readlink(path string) (string, error) {
-	if err := d.fails("readlink"); err != nil {
-		return "", err
+// failingError is failing for calls that return nothing else.
+func failingError(d *failingDisk, call string, do func(path string) error) func(path string) error {
+	return func(path string) error {
+		if err := d.fails(call); err != nil {
+			return err
+		}
+		return do(path)
 	}
-	return d.systemDisk.Readlink(path)
 }
 
-func (d *failingDisk) Writable(path string) error {
-	if err := d.fails("access"); err != nil {
-		return err
+func (d *failingDisk) disk() *disk {
+	system := systemDisk
+	system.lstat = failing(d, "lstat", os.Lstat)
+	system.readlink = failing(d, "readlink", os.Readlink)
+	system.writable = failingError(d, "access", systemDisk.writable)
+	system.syncFolder = failingError(d, "sync folder", systemDisk.syncFolder)
+	system.create = func(path string, mode fs.FileMode) (diskFile, error) {
+		return failing(d, "create", func(path string) (diskFile, error) {
+			file, err := systemDisk.create(path, mode)
+			return &failingFile{diskFile: file, disk: d}, err
+		})(path)
 	}
-	return d.systemDisk.Writable(path)
-}
-
-func (d *failingDisk) Create(path string, mode fs.FileMode) (diskFile, error) {
-	if err := d.fails("create"); err != nil {
-		return nil, err
+	system.rename = func(from, to string) error {
+		return failingError(d, "rename", func(from string) error { return os.Rename(from, to) })(from)
 	}
-	file, err := d.systemDisk.Create(path, mode)
-	if err != nil {
-		return nil, err
-	}
-	return &failingFile{diskFile: file, disk: d}, nil
-}
-
-func (d *failingDisk) Rename(from, to string) error {
-	if err := d.fails("rename"); err != nil {
-		return err
-	}
-	return d.systemDisk.Rename(from, to)
-}
-
-func (d *failingDisk) SyncFolder(path string) error {
-	if err := d.fails("sync folder"); err != nil {
-		return err
-	}
-	return d.systemDisk.SyncFolder(path)
+	return &system
 }
 
 type failingFile struct {
@@ -119,7 +110,7 @@ func saveFailingAt(t *testing.T, n int) (*failingDisk, string, error) {
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 	require.NoError(t, os.Symlink("m.dsstne", filepath.Join(folder, "link")))
 	d := &failingDisk{failAt: n}
-	err := save(d, filepath.Join(folder, "link"), content(t, 40), 2, testBlock)
+	err := save(d.disk(), filepath.Join(folder, "link"), content(t, 40), 2, testBlock)
 	present, readErr := os.ReadFile(path)
 	require.NoError(t, readErr)
 	require.Equal(t, []string{"link", "m.dsstne"}, filesIn(t, folder), "after a failed %s", d.failed)
@@ -164,7 +155,7 @@ func TestAPanicWhileWritingLeavesTheOldFileAndNoOther(t *testing.T) {
 	path := filepath.Join(folder, "m.dsstne")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 	require.Panics(t, func() {
-		_ = replaceFile(systemDisk{}, path, func(io.Writer) error { panic("no luck") })
+		_ = replaceFile(&systemDisk, path, func(io.Writer) error { panic("no luck") })
 	})
 	require.Equal(t, []string{"m.dsstne"}, filesIn(t, folder))
 }

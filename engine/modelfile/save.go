@@ -15,13 +15,12 @@ import (
 // one, stays whole until the new one is on the disk, and stays as it is if anything fails; a link is followed to the
 // file it names.
 //
-// It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is: such a file could not be
-// loaded.
+// It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is, as Open refuses such a file.
 func Save(path string, c *Content, threads int) error {
-	return save(systemDisk{}, path, c, threads, standardBlock)
+	return save(&systemDisk, path, c, threads, standardBlock)
 }
 
-func save(d disk, path string, c *Content, threads int, block int64) error {
+func save(d *disk, path string, c *Content, threads int, block int64) error {
 	if err := checkAttributes(c.Attributes); err != nil {
 		return err
 	}

@@ -69,8 +69,7 @@ func (n *Network) shareable() []string {
 	return list
 }
 
-// shapeConflict explains why an output cannot use the weight between two layers. It is empty if the output can, as far
-// as sizes are known.
+// shapeConflict explains why an output cannot use the weight between two layers. Empty: it can, or sizes are unknown.
 func (n *Network) shapeConflict(output, owner, source int) string {
 	out := &n.Layers[output]
 	return cmp.Or(conflict(&n.Layers[owner], &n.Layers[out.Sources[0]]), conflict(&n.Layers[source], out))

@@ -93,8 +93,7 @@ func (k *hiddenLayer) epilogue(b *builder, i int) *kernels.Epilogue {
 // sumsShards reports whether several ranks gather at the same time and add up their sums, as they do in training.
 func (b *builder) sumsShards() bool { return b.Sharded() && b.Training() != nil }
 
-// gather reads rows of a weight, of which each of several ranks has a shard; last: no other gather of the layer
-// follows.
+// gather reads rows of a weight, of which each of several ranks has a shard; last: it is the layer's last gather.
 func (b *builder) gather(op *kernels.Gather, last bool) {
 	end := op.Epilogue
 	switch {

@@ -1,10 +1,9 @@
 package network
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 
+	"dsstne/engine/strictjson"
 	"dsstne/kernels"
 )
 
@@ -23,7 +22,7 @@ func (f fields) MarshalJSON() ([]byte, error) {
 		if entry.value == "" {
 			continue
 		}
-		value, err := plainJSON(entry.value)
+		value, err := strictjson.Marshal(entry.value)
 		if err != nil {
 			return nil, err
 		}
@@ -35,8 +34,7 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// JSON returns the canonical definition, with every default written out. Equal networks give equal bytes, and Parse of
-// them gives the same network.
+// JSON returns the canonical definition, with every default: equal bytes for equal networks. Parse reads it back.
 func (n *Network) JSON() []byte {
 	layers, terms := []fields{}, []fields{}
 	for i := range n.Layers {
@@ -46,7 +44,7 @@ func (n *Network) JSON() []byte {
 	for _, term := range n.Terms {
 		terms = append(terms, defineTerm(n.Layers[term.Layer].Name, term))
 	}
-	text, err := plainJSON(struct {
+	text, err := strictjson.Marshal(struct {
 		Name   string   `json:"name"`
 		Layers []fields `json:"layers"`
 		Loss   []fields `json:"loss"`
@@ -55,15 +53,6 @@ func (n *Network) JSON() []byte {
 		panic(fmt.Sprintf("network: %v", err)) // a number that is not finite, and Parse accepts none
 	}
 	return text
-}
-
-// plainJSON leaves <, > and & readable.
-func plainJSON(value any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return bytes.TrimSpace(out.Bytes()), err
 }
 
 func (n *Network) defineSources(l *Layer) []string {

@@ -67,8 +67,7 @@ func (n *Network) isShared(tensor string) bool {
 	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Shared == tensor })
 }
 
-// WeightName is the name of the tensor between a layer and one of its sources, which is another layer's if it is
-// shared.
+// WeightName is the name of the tensor between a layer and one of its sources, or of the one that the layer shares.
 func (n *Network) WeightName(layer, source int) string {
 	l := &n.Layers[layer]
 	switch {

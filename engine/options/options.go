@@ -167,8 +167,7 @@ func ReadEvaluate(text []byte, items []int32) (Ranking, error) {
 	})
 }
 
-// filter reads what to do with the items of a call: an allow-list unless the options say deny; without items, every
-// item takes part.
+// filter reads what to do with the items of a call: allow-list or deny-list; without items, every item takes part.
 func filter(o *strictjson.Object, items []int32) predict.Filter {
 	deny := o.Word("items", "allow", "allow", "deny") == "deny"
 	return predict.Filter{Items: items, Deny: deny && items != nil}

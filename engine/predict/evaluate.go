@@ -16,8 +16,7 @@ type Result struct {
 }
 
 // Evaluate ranks every item of an output layer (empty: the only one) for the rows and compares the best with the items
-// stored in the same row of targets. perRow, if not nil, gets a value for each row and metric, row by row; NaN for
-// rows without targets.
+// stored in the same row of targets. perRow, if not nil, gets the metrics of each row; NaN without targets.
 func (p *Predictor) Evaluate(layer string, targets, exclude csr.Source, rows []int64, filter Filter, metrics []string,
 	perRow []float64) (Result, error) {
 	list, err := ParseMetrics(metrics)

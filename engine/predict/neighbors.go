@@ -41,8 +41,7 @@ type search struct {
 	sparse     kernels.SparseBatch // the sparse queries
 }
 
-// Neighbors writes the k nearest rows of a matrix for each query row of it, see dsstne_predictor_neighbors. It needs no
-// bound datasets.
+// Neighbors writes the k nearest rows of a matrix for each query row of it, see dsstne.h. It needs no bound datasets.
 func (p *Predictor) Neighbors(tensor string, queries []int32, filter Filter, o NeighborOptions, k int64, ids []int32,
 	scores []float32) error {
 	done, err := p.begin()

@@ -9,8 +9,7 @@ import (
 	"dsstne/kernels"
 )
 
-// storedRows are the rows of a matrix in compressed row form, as queries; without offsets a query is its own item
-// alone.
+// storedRows are the rows of a matrix in compressed row form, as queries; without offsets a query is its own item.
 type storedRows struct {
 	offsets []int64
 	indices []int32
@@ -63,8 +62,7 @@ func (r *storedRows) normal() []float32 {
 }
 
 // transpose makes stored rows the queries, and the transpose of their matrix, outside the Go heap, the matrix that
-// scores them: x . w_i = (x W^T)_i. For cosines it first divides the rows by their norms. It returns the part of the
-// memory plan.
+// scores them: x . w_i = (x W^T)_i. For cosines it first normalizes the rows. It returns the part for the memory plan.
 func (s *search) transpose() (part program.Part, err error) {
 	find := func(name string) kernels.Buffer { return s.tensors[name] }
 	m, whole := s.matrix, s.matrix.Source(0, 0, find)

@@ -17,7 +17,7 @@ type Filter struct {
 	Deny  bool
 }
 
-// check counts the items that are left of so many.
+// check counts the items that the filter leaves of all items.
 func (f Filter) check(items int64) (left int64, err error) {
 	if f.Items == nil {
 		return items, nil
@@ -214,8 +214,7 @@ func (p *Predictor) checkItems(d csr.Source, items int64, what string) error {
 	return nil
 }
 
-// Recommend writes the k best items of each row, see dsstne_predictor_recommend. An empty layer is the only output
-// layer.
+// Recommend writes the k best items of each row, see dsstne.h. An empty layer is the only output layer.
 func (p *Predictor) Recommend(layer string, rows []int64, exclude csr.Source, filter Filter, k int64, ids []int32,
 	scores []float32) error {
 	r, err := p.newCall(layer, rows, exclude, filter)

@@ -40,9 +40,8 @@ func (p *Predictor) listed(rows []int64) (rowList, error) {
 	return rowList{chosen: rows, count: int64(len(rows))}, nil
 }
 
-// batch is the rows of a call that are computed together, and goes on to the next ones. It has at most the rows, and
-// from each dataset the stored entries, that memory is planned for; the entries could be more where the caller repeats
-// rows.
+// batch is the rows of a call that are computed together; advance moves it to the next rows. It has no more rows, and
+// no more stored entries from each dataset, than memory is planned for; repeated rows may have more entries.
 type batch struct {
 	rows   []int64
 	places []int64 // of the rows in the caller's list
@@ -95,9 +94,8 @@ func (b *batch) fits(row int64) bool {
 	return true
 }
 
-// batches runs a list for the rows, batch by batch, and calls each, if not nil, when one has begun: each waits for it,
-// in order to read the results. Without it the next batch is made while the device computes. At the end nothing is
-// under way.
+// batches runs a list for the rows, batch by batch. each, if not nil, waits for a batch that has begun and reads its
+// results; without it the host makes the next batch meanwhile. At the end no step is under way.
 func (p *Predictor) batches(list *program.Program, b *batch, each func(*batch) error) (err error) {
 	defer func() {
 		_, failure := list.Settle(0)

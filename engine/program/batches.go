@@ -21,8 +21,7 @@ type Feed struct {
 	Columns int64
 	// Entries is an upper bound on the stored entries of a batch with the given number of rows.
 	Entries func(rows int64) int64
-	// Keep describes columns first .. end for devices that keep them; equal columns of a dataset have one description.
-	// Nil: the host makes the batches.
+	// Keep describes columns first .. end for devices that keep them, once a dataset. Nil: the host makes the batches.
 	Keep func(first, end int64) (*kernels.Data, error)
 	// Shared: devices use what they keep for others, and keep nothing for this feed.
 	Shared bool

@@ -214,8 +214,7 @@ type Shard struct {
 	First int64 // the first of its items
 }
 
-// ShardOf cuts rows, or items, as equally as can be: shards differ by one row at most, and are empty where there are
-// more ranks than rows.
+// ShardOf cuts n rows, or items, as equally as possible: shards differ by one row at most, and may be empty.
 func ShardOf(n int64, rank, ranks int) (first, end int64) {
 	return n * int64(rank) / int64(ranks), n * int64(rank+1) / int64(ranks)
 }

@@ -19,9 +19,8 @@ var ParallelWords = []string{"auto", "model", "data"}
 
 func (p Parallel) String() string { return ParallelWords[p] }
 
-// parallel decides from the shapes alone, since the bits of a result follow from them. It chooses the data-parallel way
-// for models with fewer weights than the numbers that a step would exchange, so that the copies on all devices are
-// small.
+// parallel decides from the shapes alone, since the bits of a result follow from them. It chooses Data for models with
+// fewer weights than the numbers that a step would exchange, so the copies on all devices are small.
 func (s Spec) parallel() (Parallel, error) {
 	switch {
 	case s.world() == 1 || s.Training == nil:

@@ -18,8 +18,8 @@ type Port struct {
 type Matrix struct {
 	Name          string
 	Rows, Columns int64
-	// Sparse: the tensors Name + ".offsets", ".indices" and ".values" are the matrix in compressed row form; else the
-	// tensor Name is the matrix.
+	// Sparse: the tensors Name + ".offsets", ".indices" and ".values" are the matrix in compressed rows; otherwise Name
+	// is.
 	Sparse bool
 	// ByItems: row j has the scores that having item j gives to all items.
 	ByItems bool
@@ -32,8 +32,7 @@ const (
 	valuesOf  = ".values"
 )
 
-// Tensors are the tensors of a matrix, of which a sparse one has so many entries. Their columns count numbers of 4
-// bytes.
+// Tensors are the tensors of a matrix; entries counts those of a sparse one. Columns count numbers of 4 bytes.
 func (m Matrix) Tensors(entries int64) []Tensor {
 	if !m.Sparse {
 		return []Tensor{{Name: m.Name, Rows: m.Rows, Columns: m.Columns}}

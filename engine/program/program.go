@@ -38,7 +38,7 @@ type Computation func(*Builder)
 
 // Copies are copies of a model's weights in the memory of devices that do not reach the model's own.
 type Copies interface {
-	// Has reports whether a rank's device has a copy of so many numbers of a tensor.
+	// Has reports whether a rank's device has a copy of n numbers of a tensor.
 	Has(rank int, tensor string, n int64) bool
 	// Of gives a rank's copy of what the model has in a buffer.
 	Of(rank int, device kernels.Device, tensor string, from kernels.Buffer) (kernels.Buffer, error)
@@ -149,8 +149,8 @@ func (p *Program) addUp(spec Spec) {
 	}
 }
 
-// describeOperations writes the operations of all ranks into the plan. Build does without: for one row it would take as
-// long as the operations.
+// describeOperations writes the operations of all ranks into the plan. For one row this takes as long as the
+// operations.
 func (p *Program) describeOperations() {
 	plan := &p.Plan
 	for _, part := range p.parts {
@@ -177,8 +177,7 @@ func (p *Program) Begin(step *kernels.Step) error {
 	return p.once(func(part *part) error { return part.run(&part.begin, step) })
 }
 
-// Run begins a step by walking the lists once. Settle reports its outcome, also after an error, which may have ended
-// steps that were under way.
+// Run begins a step by walking the lists once. Settle reports its outcome, also after an error.
 func (p *Program) Run(step *kernels.Step) error {
 	err := p.each(func(p *part) error { return p.runStep(step) })
 	if len(p.parts) > 1 {

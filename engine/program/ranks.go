@@ -48,8 +48,7 @@ func (t *Team) Close() {
 }
 
 // Together does work for every rank at the same time and returns when all ranks have ended. A rank that fails, or
-// panics, makes the others leave at their next collective. The error is that of the lowest rank that failed on its
-// own.
+// panics, makes the others leave at their next collective. The error is that of the lowest rank that failed by itself.
 func (t *Team) Together(work func(local int) error) error {
 	if len(t.ranks) == 1 && t.ranks[0].Communicator == nil {
 		return work(0)

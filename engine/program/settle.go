@@ -69,8 +69,7 @@ func (s *outcome) wait(underWay int) error {
 	return err
 }
 
-// first is the rank whose step failed first, -1 if none has. In one step, a rank that failed on its own comes before
-// those that left because of it.
+// first is the rank whose step failed first, -1 if none has. In one step, those that failed by themselves come first.
 func (s *outcome) first() int {
 	first := -1
 	for rank, err := range s.failures {

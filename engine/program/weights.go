@@ -43,8 +43,8 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// allocGradients takes one buffer for the gradients of all weights of data-parallel training, which one operation
-// exchanges.
+// allocGradients takes one buffer for the gradients of all weights: one operation exchanges them in data-parallel
+// training.
 func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
 		b.weights[t.Name].gradient = b.gradientSize
@@ -106,8 +106,7 @@ func (b *Builder) state(w *weight) {
 	}
 }
 
-// replicate makes all ranks' copies of a weight equal to the first rank's, at the start of a run. After that all ranks
-// compute the same bits.
+// replicate copies a weight from the first rank to all at the start of a run, after which all compute the same bits.
 func (b *Builder) replicate(w *weight) {
 	n := kernels.Count{Fixed: w.Rows * w.Columns}
 	add(&b.part.begin, &kernels.Broadcast{What: w.bound.String(), Buffer: w.bound.Value, Count: n})
@@ -119,8 +118,7 @@ func (b *Builder) replicate(w *weight) {
 // isSharded reports whether a weight is cut by rows, of which each rank has its own. Others are on every rank.
 func (b *Builder) isSharded(t Tensor) bool { return b.Sharded() && t.ByItem }
 
-// inPlace reports whether the rank computes with the model's own memory. Of several that change the same rows, the
-// first does.
+// inPlace reports whether the rank computes with the model's own memory: with its shard, or as the first of the ranks.
 func (b *Builder) inPlace(t Tensor) bool { return b.isSharded(t) || b.first() }
 
 // IsLazy reports whether a step leaves out rows of a weight that its batch does not touch, though an update with
@@ -130,8 +128,8 @@ func (b *Builder) IsLazy(name string) bool {
 	return w != nil && b.Training() != nil && !b.byRows() && w.Touched && b.Training().Optimizer.MovesUntouched(true)
 }
 
-// CatchUp brings the rows of a lazy weight up to date: the rows that the batch of a slot touches before they are read,
-// and all rows at the end of a run.
+// CatchUp brings rows of a lazy weight up to date: those that a slot's batch touches before it reads them, all at a
+// run's end.
 func (b *Builder) CatchUp(w *kernels.Weights, slot int) {
 	if b.IsLazy(w.Name) {
 		optimizer := b.Training().Optimizer
@@ -162,8 +160,7 @@ func (b *Builder) exchangeGradients() {
 	}
 }
 
-// copied is a tensor of the model, or a shard of one, and the copy that a device computes with because it does not
-// reach the model's memory.
+// copied is a tensor of the model, or a shard of one, and the copy on a device that does not reach the model's memory.
 type copied struct {
 	model, here kernels.Buffer
 	owned       bool // this device's copy is what the model gets at the end of a run
@@ -218,8 +215,7 @@ func (p *Program) HasCopies() bool {
 }
 
 // Store brings the weights that devices have trained back to the model: all weights or, if a device has stopped
-// answering, none, since the other devices may have received wrong numbers from it. After another failure it returns
-// how many tensors are back.
+// answering, none, since it may have sent others wrong numbers. After another failure it returns how many are back.
 func (p *Program) Store() (stored int, err error) {
 	for _, part := range p.parts {
 		if len(p.parts) == 1 {

@@ -1,5 +1,4 @@
-// Package schedule has the factors that change from step to step: those of the learning rate, and of the terms of a
-// loss.
+// Package schedule computes factors that change from step to step, for the learning rate and the terms of a loss.
 package schedule
 
 import (

@@ -16,8 +16,7 @@ import (
 	"dsstne/kernels"
 )
 
-// Binding is what a trainer or a predictor holds on to while it is open: a model, devices, and the datasets of its
-// layers.
+// Binding is what an open trainer or predictor holds on to: a model, devices, and the datasets of its layers.
 type Binding struct {
 	Ports    []program.Port // the model's layers
 	Model    *model.Model

@@ -24,11 +24,8 @@ func (o *Object) Word(key, fallback string, allowed ...string) string {
 	if slices.Contains(allowed, word) {
 		return word
 	}
-	hint := ""
-	if near := Nearest(word, allowed); near != "" {
-		hint = "; did you mean " + quote(near) + "?"
-	}
-	o.report.fail(o.at(key), "is %s; it must be one of %s%s", show(v), strings.Join(allowed, ", "), hint)
+	o.report.fail(o.at(key), "is %s; it must be one of %s%s", show(v), strings.Join(allowed, ", "),
+		didYouMean(word, allowed))
 	return fallback
 }
 

@@ -1,14 +1,11 @@
 package strictjson
 
-import (
-	"strings"
-)
+import "strings"
 
 // most is how many words a suggestion lists.
 const most = 12
 
-// Nearest returns the word that was probably meant: the one at the smallest edit distance, letter case ignored, or ""
-// when none is near.
+// Nearest returns the word at the smallest edit distance, letter case ignored, or "" if none is near.
 func Nearest(word string, words []string) string {
 	best, near := "", 0
 	typed := []rune(strings.ToLower(word))
@@ -36,17 +33,22 @@ func Nearest(word string, words []string) string {
 
 // Suggestion ends a message about an unknown word: it names the nearest word, or else lists the words there are.
 func Suggestion(word string, words []string) string {
-	if near := Nearest(word, words); near != "" {
-		return "; did you mean " + quote(near) + "?"
-	}
-	if len(words) == 0 {
-		return ""
+	if hint := didYouMean(word, words); hint != "" || len(words) == 0 {
+		return hint
 	}
 	listed := strings.Join(words[:min(len(words), most)], ", ")
 	if len(words) > most {
 		listed += ", ..."
 	}
 	return "; known: " + listed
+}
+
+// didYouMean ends a message with the nearest word, or is empty.
+func didYouMean(word string, words []string) string {
+	if near := Nearest(word, words); near != "" {
+		return "; did you mean " + quote(near) + "?"
+	}
+	return ""
 }
 
 // distance is the number of letters to insert, delete, replace, or swap with a neighbour (optimal string alignment).
@@ -58,11 +60,10 @@ func distance(a, b []rune) int {
 	for i := range a {
 		row[0] = i + 1
 		for j := range b {
-			cost := 1
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+1)
 			if a[i] == b[j] {
-				cost = 0
+				row[j+1] = min(row[j+1], last[j])
 			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
 			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
 				row[j+1] = min(row[j+1], before[j-1]+1)
 			}

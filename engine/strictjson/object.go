@@ -8,8 +8,8 @@ import (
 	"dsstne/internal/fault"
 )
 
-// Object is a JSON object that is being read. An Object that was not given reads as empty; there is no nil Object.
-// An Object and those inside it belong to one goroutine.
+// Object is a JSON object that is being read, never nil: a missing one reads as empty. It and those inside it belong to
+// one goroutine.
 type Object struct {
 	report *report
 	path   string // "layers[2]"; empty for the document
@@ -25,16 +25,16 @@ type report struct {
 	first error
 }
 
-// Has tells whether a key is given with a value other than null. Asking makes the key a known one.
+// Has reports whether a key is given with a value other than null. Asking makes the key a known one.
 func (o *Object) Has(key string) bool { return o.Type(key) != Missing }
 
-// Type tells the type of a key's value, for keys that take more than one; Missing if it is absent or null.
+// Type is the type of a key's value, for keys that take several; Missing if it is absent or null.
 func (o *Object) Type(key string) Type { return typeOf(o.take(key)) }
 
 // Keys lists the keys given, in the order of the text, those with the value null too.
 func (o *Object) Keys() []string { return slices.Clone(o.keys) }
 
-// Asked tells whether a getter has asked for a key.
+// Asked reports whether a getter has asked for a key.
 func (o *Object) Asked(key string) bool { return slices.Contains(o.asked, key) }
 
 // Path is where the object stands in its document: "layers[2]", or empty for the document itself.
@@ -76,11 +76,10 @@ func (o *Object) FailAt(key string, i int, format string, args ...any) {
 // Err is the first error so far, without looking for unknown and missing keys.
 func (o *Object) Err() error { return o.report.first }
 
-// Done returns the first error of the whole document, or else reports the first key, in this object or those read from
-// it, that no getter asked for, and then the first required key that is missing.
+// Done returns the first error of the whole document, or else the first key, in this object or those read from it, that
+// no getter asked for, and then the first required key that is missing.
 func (o *Object) Done() error {
-	// In this order: after a wrong value the caller may not have asked for everything, and a key is often missing because
-	// it is there under another name.
+	// In this order: after a wrong value the caller may not ask for everything, and a missing key is often a misspelt one.
 	if o.report.first == nil {
 		o.checkUnknown()
 	}
@@ -149,7 +148,7 @@ func (o *Object) at(key string) string {
 // element is the path of element i of a list.
 func element(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// plain tells whether a key can stand in a path without quotes.
+// plain reports whether a key needs no quotes in a path.
 func plain(key string) bool {
 	for _, r := range key {
 		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' {

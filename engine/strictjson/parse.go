@@ -41,7 +41,7 @@ func Parse(text []byte, what string) (*Object, error) {
 	return o, nil
 }
 
-// checkSyntax tells where a text is not JSON.
+// checkSyntax returns an error with the line and column where a text is not JSON.
 func checkSyntax(text []byte, what string) error {
 	var raw json.RawMessage
 	err := json.Unmarshal(text, &raw)

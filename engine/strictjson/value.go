@@ -67,11 +67,17 @@ func show(v any) string {
 
 // quote shows a string as JSON does, shortened.
 func quote(text string) string {
+	out, _ := Marshal(shorten(text)) // a string can always be encoded
+	return string(out)
+}
+
+// Marshal is json.Marshal, but leaves <, > and & readable.
+func Marshal(value any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(shorten(text)) // a string can always be encoded
-	return string(bytes.TrimSpace(out.Bytes()))
+	err := encoder.Encode(value)
+	return bytes.TrimSpace(out.Bytes()), err
 }
 
 // shorten cuts a text that is too long for a message.

@@ -1,3 +1,2 @@
-// Package tensor keeps named arrays of numbers in memory outside the Go heap: what a model holds and what a model file
-// stores.
+// Package tensor keeps named arrays of numbers outside the Go heap, for models and model files.
 package tensor

@@ -7,8 +7,7 @@ import (
 	"dsstne/internal/fault"
 )
 
-// CheckFinite is fault.NotFinite, with the place, if a piece of an F32 tensor has a NaN or an infinity; piece begins at
-// byte `at` of the tensor.
+// CheckFinite is fault.NotFinite, with the place, if a piece of an F32 tensor, from byte `at` on, has NaN or infinity.
 func (t *Tensor) CheckFinite(at int64, piece []byte) error {
 	i := firstNotFinite(piece)
 	if i < 0 {

@@ -98,8 +98,7 @@ func (t *Tensor) Size() int64 { return t.size }
 // Free gives the memory back; views of it are invalid from then on.
 func (t *Tensor) Free() { t.buffer.Free() }
 
-// Share returns a tensor of the same name, shape and memory. Whoever is about to write one of the two calls its Own
-// before.
+// Share returns a tensor of the same name, shape and memory. Before either of the two is written, its Own is called.
 func (t *Tensor) Share() *Tensor {
 	shared := *t
 	shared.buffer = t.buffer.Share()

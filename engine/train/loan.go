@@ -30,8 +30,7 @@ func (t *Trainer) load() error {
 	return nil
 }
 
-// lend ends a run: the weights stay on the devices until somebody asks the model for them. After a failure of a device
-// it brings them back if it can.
+// lend ends a run: the weights stay on the devices until somebody reads the model, or until a device has failed.
 func (t *Trainer) lend(err error) error {
 	t.weights.trained = t.Model.Step()
 	t.Model.Lend(t, t.store)

@@ -133,8 +133,7 @@ func (t *Trainer) count(underWay int) error {
 	return t.explain(err)
 }
 
-// choose fills order with the rows of the next step: position p of the epoch is row p, or its image under the epoch's
-// permutation.
+// choose fills order with the rows of the next step: position p of the epoch is row p, or its image in a permutation.
 func (t *Trainer) choose() {
 	steps := t.stepsPerEpoch()
 	epoch, first := t.step.Number/steps, t.step.Number%steps*t.options.BatchSize
@@ -180,8 +179,7 @@ func (t *Trainer) measure(examples int64, elapsed time.Duration) {
 	t.progress.ExamplesPerSecond = float64(examples) / elapsed.Seconds()
 }
 
-// explain turns a number that is not finite into an error that says where, when and what to try. Other errors, and nil,
-// stay as they are.
+// explain makes an error of a number that is not finite: where, when, what to try. It returns other errors as they are.
 func (t *Trainer) explain(err error) error {
 	var bad *kernels.NotFiniteError
 	if !errors.As(err, &bad) {

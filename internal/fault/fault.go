@@ -50,8 +50,7 @@ func New(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wrap puts context in front of an error's message and keeps its kind; a foreign error becomes Internal.
-// Wrap of nil is nil.
+// Wrap puts context before an error's message and keeps its kind (Internal for a foreign error). Wrap of nil is nil.
 func Wrap(err error, format string, args ...any) error {
 	return From(KindOf(err), err, format, args...)
 }

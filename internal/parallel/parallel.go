@@ -1,5 +1,4 @@
-// Package parallel divides work among goroutines that turn panics into errors: one in a goroutine would end the
-// process.
+// Package parallel divides work among goroutines and turns their panics, which would end the process, into errors.
 package parallel
 
 import (

@@ -24,9 +24,8 @@ func normalPair(a, b uint32) (float64, float64) {
 	return radius * cosine, radius * sine
 }
 
-// What follows is written out, instead of calling package math, for bits that are the same on every processor and in
-// every backend: a conversion to float64 keeps the compiler from fusing a product with a sum. Polynomials are in
-// Horner's form.
+// What follows does not call package math, so that every processor and backend gives the same bits: a conversion to
+// float64 keeps the compiler from fusing a product with a sum. Polynomials are in Horner's form.
 
 func horner(x float64, coefficients ...float64) float64 {
 	p := coefficients[0]

@@ -12,15 +12,13 @@ const (
 const unit = 1.0 / (1 << 24)
 
 // Uniform is the number in [0, 1) that belongs to a place: a multiple of 2^-24, exact in float32. Four neighbouring
-// columns share one call of Philox, whose counter is {column/4, row, step, stream}; the column's word is number
-// column%4.
+// columns share one call of Philox with the counter {column/4, row, step, stream}; a column has word column%4.
 func Uniform(seed uint64, stream uint32, step, row, column int64) float32 {
 	words := Philox(seed, [4]uint32{uint32(column >> 2), uint32(row), uint32(step), stream})
 	return float32(words[column&3]>>8) * unit
 }
 
-// FillUniform fills dst, the columns of one row at step 0, with low + (high-low) Uniform. Rounding may make a value
-// equal to high.
+// FillUniform fills dst, the columns of one row at step 0, with low + (high-low) Uniform, which may round to high.
 func FillUniform(dst []float32, seed uint64, stream uint32, row int64, low, high float32) {
 	span := high - low
 	for first := 0; first < len(dst); first += 4 {
