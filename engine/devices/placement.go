@@ -168,10 +168,7 @@ func (p Placement) openNumbers(backend kernels.Backend, numbers []int, reads *mo
 func (p Placement) tryNumbers(backend kernels.Backend, numbers []int, reads *model.Model) (*Opened, error) {
 	known := backend.Devices()
 	missing := func(rank int) bool { return numbers[rank] >= len(known) || known[numbers[rank]].Missing != "" }
-	order := make([]int, len(numbers))
-	for rank := range order {
-		order[rank] = rank
-	}
+	order := ranksOf(len(numbers))
 	key := fmt.Sprint(backend.Name(), numbers, p.Precision)
 	if first := slices.IndexFunc(order, missing); first >= 0 {
 		order[0], order[first] = first, 0 // opening takes time, and this one says why it cannot be opened
@@ -186,14 +183,19 @@ func (p Placement) tryNumbers(backend kernels.Backend, numbers []int, reads *mod
 
 // openVirtual makes the host ready as one device or as several.
 func (p Placement) openVirtual(count int) (*Opened, error) {
-	order := make([]int, count)
-	for rank := range order {
-		order[rank] = rank
-	}
-	ranks, err := openRanks(host(), order, func(rank int) (kernels.Device, error) {
+	ranks, err := openRanks(host(), ranksOf(count), func(rank int) (kernels.Device, error) {
 		return openHost(rank, count, p.Threads, p.Precision)
 	})
 	return &Opened{Ranks: ranks}, err
+}
+
+// ranksOf is 0 .. n-1.
+func ranksOf(n int) []int {
+	list := make([]int, n)
+	for rank := range list {
+		list[rank] = rank
+	}
+	return list
 }
 
 // openRanks opens the devices of ranks in an order, and makes several a group.

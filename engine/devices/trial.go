@@ -119,10 +119,7 @@ func trial(ranks []kernels.Rank) (list []found, err error) {
 			f.Entries = func(rows int64) int64 { return rows * trialEntries }
 		}),
 		Ranks: ranks, Rows: trialRows, Training: &program.Training{Optimizer: optimizer}, MakeRoom: MakeRoom,
-		Weights: func(name string) (kernels.Buffer, error) {
-			t, err := m.Tensor(name)
-			return t.Buffer(), err
-		},
+		Weights: m.Buffer,
 	})
 	if err != nil {
 		return nil, err

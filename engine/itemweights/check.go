@@ -37,8 +37,7 @@ func (f *Form) Check(find func(name string) (*tensor.Tensor, error)) error {
 		for at := begin; at < end; at++ {
 			column := indices[at]
 			if column < 0 || int64(column) >= f.Items {
-				return invalid("%s[%d] is %d, in row %d; columns are 0 to %d",
-					indicesName, at, column, row, f.Items-1)
+				return invalid("%s[%d] is %d, in row %d; columns are 0 to %d", indicesName, at, column, row, f.Items-1)
 			}
 			if column <= before {
 				return invalid("%s[%d] is %d after %d in row %d; the columns of a row must rise",

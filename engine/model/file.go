@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -73,10 +74,7 @@ func read(file *modelfile.File, threads int) (*Model, error) {
 		err = file.Read(m.tensors, threads)
 	}
 	if err == nil {
-		err = m.checkLoadedItems()
-	}
-	if err == nil {
-		if failure := m.Check(); failure != nil {
+		if failure := cmp.Or(m.checkLoadedItems(), m.Check()); failure != nil {
 			err = fault.New(fault.CorruptFile, "%v", failure)
 		}
 	}
@@ -106,49 +104,35 @@ func checkTensors(file *modelfile.File, form Form) error {
 	return nil
 }
 
-// allocateItems allocates the tensors of the items' names, if the file has any. As parts of the file they are no
-// larger.
+// allocateItems allocates the tensors of the items' names, if the file has any. As parts of the file they are not huge.
 func (m *Model) allocateItems(file *modelfile.File) error {
-	offsets, hasOffsets := file.Entry(itemOffsets)
-	text, hasText := file.Entry(itemBytes)
-	if hasOffsets != hasText {
+	_, hasOffsets := file.Entry(itemOffsets)
+	if _, hasText := file.Entry(itemBytes); hasOffsets != hasText {
 		return fault.New(fault.CorruptFile, "of the tensors %q and %q one is missing", itemOffsets, itemBytes)
 	}
-	if !hasText {
-		return nil
+	for _, want := range []tensor.Spec{{Name: itemOffsets, DType: tensor.I64}, {Name: itemBytes, DType: tensor.U8}} {
+		e, found := file.Entry(want.Name)
+		if !found {
+			continue
+		}
+		if e.DType != want.DType.String() || len(e.Shape) != 1 {
+			return fault.New(fault.CorruptFile, "tensor %q is %s %s instead of a list of %s", e.Name, e.DType,
+				tensor.ShapeText(e.Shape), want.DType)
+		}
+		t, err := tensor.New(e.Name, want.DType, e.Shape, -1)
+		if err != nil {
+			return err
+		}
+		m.tensors = append(m.tensors, t)
 	}
-	if err := m.allocateList(offsets, tensor.I64); err != nil {
-		return err
-	}
-	return m.allocateList(text, tensor.U8)
-}
-
-// allocateList adds a tensor of one axis that belongs to no layer.
-func (m *Model) allocateList(e modelfile.Entry, dtype tensor.DType) error {
-	if e.DType != dtype.String() || len(e.Shape) != 1 {
-		return fault.New(fault.CorruptFile, "tensor %q is %s %s instead of a list of %s", e.Name, e.DType,
-			tensor.ShapeText(e.Shape), dtype)
-	}
-	t, err := tensor.New(e.Name, dtype, e.Shape, -1)
-	if err != nil {
-		return err
-	}
-	m.tensors = append(m.tensors, t)
 	return nil
 }
 
 // checkLoadedItems is checkItems for names that came from a file.
 func (m *Model) checkLoadedItems() error {
-	offsets, err := m.Tensor(itemOffsets)
-	if err != nil {
+	names := slices.DeleteFunc(m.Tensors(), func(t *tensor.Tensor) bool { return t.Layer >= 0 })
+	if len(names) == 0 {
 		return nil
 	}
-	text, err := m.Tensor(itemBytes)
-	if err != nil {
-		return err
-	}
-	if err := checkItems(m.form, offsets.Int64(), text.Bytes()); err != nil {
-		return fault.New(fault.CorruptFile, "%v", err)
-	}
-	return nil
+	return checkItems(m.form, names[0].Int64(), names[1].Bytes())
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"dsstne/engine/tensor"
@@ -76,19 +77,16 @@ func checkItems(form Form, offsets []int64, text []byte) error {
 
 // checkItemCount wants as many names as an output layer has units.
 func checkItemCount(form Form, count int64) error {
-	outputs := ""
+	var list []string
 	for _, layer := range form.Ports() {
-		if !layer.Scores {
-			continue
-		}
-		if layer.Size == count {
+		if layer.Scores && layer.Size == count {
 			return nil
 		}
-		if outputs != "" {
-			outputs += ", "
+		if layer.Scores {
+			list = append(list, layer.Name+" has "+fault.Grouped(layer.Size))
 		}
-		outputs += layer.Name + " has " + fault.Grouped(layer.Size)
 	}
+	outputs := strings.Join(list, ", ")
 	if count < 0 {
 		return fault.New(fault.InvalidArgument, "%s is empty; it needs one element more than there are items (%s)",
 			itemOffsets, outputs)

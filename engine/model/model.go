@@ -9,6 +9,7 @@ import (
 	"dsstne/engine/strictjson"
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
+	"dsstne/kernels"
 )
 
 // Model is a form with its tensors. All methods may be called at the same time from several goroutines.
@@ -62,6 +63,15 @@ func (m *Model) Tensor(name string) (*tensor.Tensor, error) {
 			itemBytes, itemOffsets)
 	}
 	return nil, fault.New(fault.NotFound, "the model has no tensor %q%s", name, strictjson.Suggestion(name, names))
+}
+
+// Buffer is the memory of a tensor.
+func (m *Model) Buffer(name string) (kernels.Buffer, error) {
+	t, err := m.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.Buffer(), nil
 }
 
 // Parameters counts the float32 numbers, which are all that is trained or given.

@@ -2,6 +2,7 @@ package modelfile
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -142,19 +143,25 @@ func quote(b *bytes.Buffer, text string) {
 	b.Truncate(b.Len() - 1)  // the line end that Encode adds
 }
 
-// overlaps visits the parts of tensors that lie in bytes from .. to of the data, in order. begin and end count within
-// the tensor. Entries are ordered and without gaps.
-func overlaps(entries []Entry, from, to int64, visit func(i int, begin, end int64) error) error {
+// digest hashes bytes from .. to of the data, chunk by chunk while it is in the cache, and finds the first number that
+// is not finite. next gives bytes from .. to of a tensor; tensors, by entry, may be nil.
+func digest(entries []Entry, tensors []*tensor.Tensor, from, to int64,
+	next func(i int, from, to int64) ([]byte, error)) (sum []byte, notFinite, err error) {
+	hash := sha256.New()
 	first := sort.Search(len(entries), func(i int) bool { return entries[i].end > from })
 	for i := first; i < len(entries) && entries[i].begin < to; i++ {
 		e := entries[i]
-		begin, end := max(from, e.begin)-e.begin, min(to, e.end)-e.begin
-		if begin == end {
-			continue
-		}
-		if err := visit(i, begin, end); err != nil {
-			return err
+		end := min(to, e.end) - e.begin
+		for at := max(from, e.begin) - e.begin; at < end; at += readChunk {
+			chunk, err := next(i, at, min(end, at+readChunk))
+			if err != nil {
+				return nil, nil, err
+			}
+			hash.Write(chunk)
+			if t := tensors[i]; notFinite == nil && t != nil && t.DType == tensor.F32 {
+				notFinite = t.CheckFinite(at, chunk)
+			}
 		}
 	}
-	return nil
+	return hash.Sum(nil), notFinite, nil
 }

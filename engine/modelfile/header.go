@@ -20,6 +20,7 @@ import (
 type header struct {
 	metadata map[string]string
 	entries  []Entry
+	end      int64 // bytes of all data
 }
 
 // elementSizes are the types of the safetensors format that have whole bytes; a file may hold tensors that this version
@@ -120,28 +121,19 @@ func readEntry(decoder *json.Decoder) (Entry, error) {
 	return e, nil
 }
 
-// checkOrder sorts the entries and wants each to begin where the one before ends.
+// checkOrder sorts the entries, checks that each begins where the one before ends, and finds the end.
 func (h *header) checkOrder() error {
 	slices.SortStableFunc(h.entries, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
-	var end int64
 	for _, e := range h.entries {
-		if e.begin != end {
+		if e.begin != h.end {
 			return fmt.Errorf("tensor %q begins at byte %s of the data instead of %s", e.Name, fault.Grouped(e.begin),
-				fault.Grouped(end))
+				fault.Grouped(h.end))
 		}
-		end = e.end
+		h.end = e.end
 	}
 	return nil
-}
-
-// end is the number of bytes of all data.
-func (h *header) end() int64 {
-	if len(h.entries) == 0 {
-		return 0
-	}
-	return h.entries[len(h.entries)-1].end
 }
 
 // integer reads a metadata text that is a whole number from low to high, written without sign or leading zeros.
@@ -159,14 +151,14 @@ func (h *header) integer(key string, low, high int64) (int64, error) {
 
 // attributes are the strings that the caller of Save has given, nil if there are none.
 func (h *header) attributes() map[string]string {
-	var attributes map[string]string
+	attributes := map[string]string{}
 	for key, value := range h.metadata {
 		if name, ok := strings.CutPrefix(key, keyAttributes); ok && name != "" {
-			if attributes == nil {
-				attributes = map[string]string{}
-			}
 			attributes[name] = value
 		}
+	}
+	if len(attributes) == 0 {
+		return nil
 	}
 	return attributes
 }

@@ -127,7 +127,7 @@ func (f *File) readHeader() error {
 
 // readDigests finds the last tensor and compares the header with its digest.
 func (f *File) readDigests(head []byte) error {
-	end := f.start + f.header.end()
+	end := f.start + f.header.end
 	switch {
 	case end > f.size:
 		return fault.New(fault.CorruptFile, "file ends after %s of %s bytes; was the copy interrupted?",
@@ -195,36 +195,21 @@ func (f *File) readMetadata() (err error) {
 func (f *File) readBlock(block int, into []*tensor.Tensor) error {
 	from := int64(block) * f.block
 	to := min(from+f.block, f.data)
-	hash := sha256.New()
-	var wrong error
-	err := overlaps(f.header.entries, from, to, func(i int, begin, end int64) error {
-		t := into[i]
-		var scratch []byte
-		if t == nil {
-			scratch = make([]byte, min(readChunk, end-begin))
+	var scratch []byte
+	sum, wrong, err := digest(f.header.entries, into, from, to, func(i int, at, end int64) ([]byte, error) {
+		var chunk []byte
+		if t := into[i]; t != nil {
+			chunk = t.Bytes()[at:end]
+		} else {
+			scratch = slices.Grow(scratch[:0], int(end-at))
+			chunk = scratch[:end-at]
 		}
-		for at := begin; at < end; at += readChunk {
-			chunk := scratch
-			if t == nil {
-				chunk = scratch[:min(readChunk, end-at)]
-			} else {
-				chunk = t.Bytes()[at:min(end, at+readChunk)]
-			}
-			if err := f.readAt(chunk, f.start+f.header.entries[i].begin+at); err != nil {
-				return err
-			}
-			hash.Write(chunk)
-			if wrong == nil && t != nil && t.DType == tensor.F32 {
-				wrong = t.CheckFinite(at, chunk)
-			}
-		}
-		return nil
+		return chunk, f.readAt(chunk, f.start+f.header.entries[i].begin+at)
 	})
 	if err != nil {
 		return err
 	}
-	digest := f.digests[digestBytes*(1+block):][:digestBytes]
-	if !bytes.Equal(hash.Sum(nil), digest) {
+	if !bytes.Equal(sum, f.digests[digestBytes*(1+block):][:digestBytes]) {
 		return fault.New(fault.CorruptFile, "block %d of %d of the weights (%s of the file) does not match its digest; the "+
 			"file is damaged", block+1, blocksOf(f.data, f.block), byteRange(f.start+from, f.start+to))
 	}

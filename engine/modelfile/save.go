@@ -1,12 +1,12 @@
 package modelfile
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"io"
 	"sync/atomic"
 	"unicode/utf8"
 
-	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
 	"dsstne/internal/parallel"
 )
@@ -57,16 +57,10 @@ func (l *layout) write(w io.Writer, threads int) error {
 		})
 	}()
 	err := l.writeData(w)
-	if err != nil {
-		stop.Store(true)
+	stop.Store(err != nil)
+	if err = cmp.Or(err, <-digested); err == nil {
+		_, err = w.Write(digests)
 	}
-	if digestErr := <-digested; err == nil {
-		err = digestErr
-	}
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(digests)
 	return err
 }
 
@@ -86,22 +80,15 @@ func (l *layout) writeData(w io.Writer) error {
 }
 
 // digestBlock computes one digest and checks that the weights under it are finite.
-func (l *layout) digestBlock(block int, digest []byte, stop *atomic.Bool) error {
+func (l *layout) digestBlock(block int, out []byte, stop *atomic.Bool) error {
 	from := int64(block) * l.block
-	hash := sha256.New()
-	err := overlaps(l.entries[:len(l.tensors)], from, min(from+l.block, l.data), func(i int, begin, end int64) error {
-		t := l.tensors[i]
-		for at := begin; at < end && !stop.Load(); at += readChunk {
-			chunk := t.Bytes()[at:min(end, at+readChunk)]
-			hash.Write(chunk)
-			if t.DType == tensor.F32 {
-				if err := t.CheckFinite(at, chunk); err != nil {
-					return err
-				}
-			}
+	to := min(from+l.block, l.data)
+	sum, notFinite, err := digest(l.entries, l.tensors, from, to, func(i int, at, end int64) ([]byte, error) {
+		if stop.Load() {
+			return nil, io.ErrClosedPipe // write reports its own error
 		}
-		return nil
+		return l.tensors[i].Bytes()[at:end], nil
 	})
-	copy(digest, hash.Sum(nil))
-	return err
+	copy(out, sum)
+	return cmp.Or(err, notFinite)
 }

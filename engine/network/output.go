@@ -90,9 +90,7 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 		b.Add(kernels.OutputStats{Output: op})
 		if b.Sharded() { // the statistics of each rank's items become those of all
 			parts := b.AllGather("the statistics of "+l.Name, "soft-max statistics", l.Name+" of all devices", op.Stats, 2)
-			b.Add(&kernels.CombineStats{
-				Name: l.Name, Shards: int64(b.World()), Stride: b.Rows(), Parts: parts, Stats: op.Stats,
-			})
+			b.Add(&kernels.CombineStats{Name: l.Name, Shards: int64(b.World()), Stride: b.Rows(), Parts: parts, Stats: op.Stats})
 		}
 	}
 	b.Agree()

@@ -119,6 +119,7 @@ func ReadPredictor(text []byte) (predict.Options, error) {
 // Ranking are the options of the calls that rank items.
 type Ranking struct {
 	Layer     string // an output layer, empty for the only one
+	K         int64  // of a plan
 	Filter    predict.Filter
 	Neighbors predict.NeighborOptions
 	Metrics   []string
@@ -132,17 +133,11 @@ func ReadRecommend(text []byte, items []int32) (Ranking, error) {
 	})
 }
 
-// Plan are the options of a predictor's plan.
-type Plan struct {
-	Layer string // an output layer, empty for the only one
-	K     int64
-}
-
 // ReadPlan reads options of a predictor's plan.
-func ReadPlan(text []byte) (Plan, error) {
-	return read(text, "plan options", func(o *strictjson.Object) (p Plan) {
-		p.Layer, p.K = o.String("layer", ""), o.Int("k", 10, strictjson.Between(1, math.MaxInt32))
-		return p
+func ReadPlan(text []byte) (Ranking, error) {
+	return read(text, "plan options", func(o *strictjson.Object) (r Ranking) {
+		r.Layer, r.K = o.String("layer", ""), o.Int("k", 10, strictjson.Between(1, math.MaxInt32))
+		return r
 	})
 }
 

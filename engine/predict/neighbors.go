@@ -92,11 +92,9 @@ func (s *search) prepare(rows int64) (err error) {
 	p, m, spec := s.p, s.matrix, s.p.rankingSpec(rows)
 	s.tensors = map[string]kernels.Buffer{}
 	for _, t := range m.Tensors(0) {
-		found, err := p.Model.Tensor(t.Name)
-		if err != nil {
+		if s.tensors[t.Name], err = p.Model.Buffer(t.Name); err != nil {
 			return err
 		}
-		s.tensors[t.Name] = found.Buffer()
 	}
 	spec.Copies = p.Copies()
 	if compares := s.measure != Entry; compares && m.Sparse {
@@ -139,13 +137,13 @@ func (s *search) scorer(b *program.Builder) kernels.Scorer {
 	first, end := b.Items(s.items)
 	scorer := kernels.Scorer{Items: end - first}
 	if s.dense == nil {
-		bind := func(name string) kernels.Buffer { return b.Place(name, s.tensors[name]) }
+		bind := func(name string) kernels.Buffer { return b.ModelBuffer(name, s.tensors[name]) }
 		scorer.Sparse = s.by.Source(querySlot, first, bind)
 		return scorer
 	}
 	name, columns := s.matrix.Name, s.matrix.Columns
 	weight := &kernels.Weights{Name: name, Rows: scorer.Items, Columns: columns}
-	weight.Value = b.Place(name, s.tensors[name].Slice(first*columns, weight.Rows*columns))
+	weight.Value = b.ModelBuffer(name, s.tensors[name].Slice(first*columns, weight.Rows*columns))
 	s.h[b.Rank()] = b.Alloc("queries", name, b.Rows()*columns)
 	scorer.Sources = []kernels.OutputSource{{H: s.h[b.Rank()], Weight: weight}}
 	if s.measure == Cosine {

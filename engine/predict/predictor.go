@@ -36,7 +36,7 @@ type Options struct {
 
 // Open makes the devices ready.
 func Open(m *model.Model, o Options) (*Predictor, error) {
-	binding, err := session.New(m, o.Placement, true)
+	binding, err := session.New(m, o.Placement, m)
 	if err != nil {
 		return nil, err
 	}

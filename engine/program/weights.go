@@ -83,10 +83,10 @@ func (b *Builder) value(w *weight) {
 	}
 	switch {
 	case b.isSharded(w.Tensor):
-		w.bound.Value = b.place(w.Name, whole.Slice(w.first*w.Columns, (w.end-w.first)*w.Columns), true)
+		w.bound.Value = b.modelBuffer(w.Name, whole.Slice(w.first*w.Columns, (w.end-w.first)*w.Columns), true)
 		b.part.first[w.Name] = w.first
 	case b.inPlace(w.Tensor) || b.Training() == nil: // a rank that only reads needs no copy
-		w.bound.Value = b.place(w.Name, whole, b.inPlace(w.Tensor))
+		w.bound.Value = b.modelBuffer(w.Name, whole, b.inPlace(w.Tensor))
 	default:
 		w.bound.Value = b.Alloc("weights", "a copy of "+w.Name, w.Rows*w.Columns)
 	}
@@ -166,13 +166,13 @@ type copied struct {
 	owned       bool // this device's copy is what the model gets at the end of a run
 }
 
-// Place binds a buffer of the model: as it is where the device reaches it, else a copy. Program.Load, or the owner of
-// Copies, fills the copy. The plan counts copies that Spec.Held has once.
-func (b *Builder) Place(name string, model kernels.Buffer) kernels.Buffer {
-	return b.place(name, model, false)
+// ModelBuffer is a buffer of the model: itself where the device reaches it, else a copy, which Program.Load or the
+// owner of Copies fills. The plan counts copies that Spec.Held has once.
+func (b *Builder) ModelBuffer(name string, model kernels.Buffer) kernels.Buffer {
+	return b.modelBuffer(name, model, false)
 }
 
-func (b *Builder) place(name string, model kernels.Buffer, owned bool) kernels.Buffer {
+func (b *Builder) modelBuffer(name string, model kernels.Buffer, owned bool) kernels.Buffer {
 	if b.device.Reaches(model) {
 		return model
 	}

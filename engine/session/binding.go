@@ -34,13 +34,9 @@ type columns struct {
 	first, end int64
 }
 
-// New opens the devices and marks the model as used. Whoever reads the model has Copies then.
-func New(m *model.Model, p devices.Placement, reads bool) (*Binding, error) {
-	reader := m
-	if !reads {
-		reader = nil
-	}
-	o, err := p.Open(reader)
+// New opens the devices and marks the model as used. reads is the model if Copies are to be read, otherwise nil.
+func New(m *model.Model, p devices.Placement, reads *model.Model) (*Binding, error) {
+	o, err := p.Open(reads)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +114,7 @@ func (b *Binding) Spec(rows int64, training *program.Training, keep bool) (progr
 // Draft is Spec for a program that may not run: layers without a dataset have batches without entries.
 func (b *Binding) Draft(rows int64, training *program.Training, keep bool) program.Spec {
 	spec := b.Base(rows)
-	spec.Weights, spec.Training = b.weights, training
+	spec.Weights, spec.Training = b.Model.Buffer, training
 	if b.opened.Copies != nil {
 		spec.Copies = b.opened.Copies
 	}
@@ -194,15 +190,6 @@ func (b *Binding) Forget(d csr.Source) {
 	if !b.IsBound(d) {
 		maps.DeleteFunc(b.resident, func(k columns, _ *kernels.Data) bool { return k.dataset == d })
 	}
-}
-
-// weights gives a program the model's tensors.
-func (b *Binding) weights(name string) (kernels.Buffer, error) {
-	tensor, err := b.Model.Tensor(name)
-	if err != nil {
-		return nil, err
-	}
-	return tensor.Buffer(), nil
 }
 
 // Copies are what the devices have of the model; nil where it is trained.

@@ -44,13 +44,9 @@ func Parse(text []byte, what string) (*Object, error) {
 // checkSyntax returns an error with the line and column where a text is not JSON.
 func checkSyntax(text []byte, what string) error {
 	var raw json.RawMessage
-	err := json.Unmarshal(text, &raw)
-	if err == nil {
-		return nil
-	}
 	var syntax *json.SyntaxError
-	if !errors.As(err, &syntax) {
-		return fault.From(fault.InvalidArgument, err, "%s", what)
+	if !errors.As(json.Unmarshal(text, &raw), &syntax) {
+		return nil
 	}
 	// The offset is behind the byte that was read last.
 	at := max(int(syntax.Offset)-1, 0)
@@ -73,16 +69,13 @@ type parser struct {
 }
 
 // next is the next token; there always is one, because the syntax has been checked.
-func (p *parser) next(path string) json.Token {
-	token, err := p.decoder.Token()
-	if err != nil {
-		p.report.fail(path, "cannot be read: %v", err)
-	}
+func (p *parser) next() json.Token {
+	token, _ := p.decoder.Token()
 	return token
 }
 
 func (p *parser) value(path string, depth int) any {
-	token := p.next(path)
+	token := p.next()
 	bracket, opens := token.(json.Delim)
 	switch {
 	case !opens:
@@ -97,7 +90,7 @@ func (p *parser) value(path string, depth int) any {
 	for p.report.first == nil && p.decoder.More() {
 		list = append(list, p.value(element(path, len(list)), depth+1))
 	}
-	p.end(path)
+	p.next() // the closing bracket, unless something has failed
 	return list
 }
 
@@ -105,7 +98,7 @@ func (p *parser) object(path string, depth int) *members {
 	m := &members{values: map[string]any{}}
 	place := Object{path: path}
 	for p.report.first == nil && p.decoder.More() {
-		key, _ := p.next(path).(string)
+		key, _ := p.next().(string)
 		at := place.at(key)
 		if _, there := m.values[key]; there {
 			p.report.fail(at, "is given twice")
@@ -114,13 +107,6 @@ func (p *parser) object(path string, depth int) *members {
 		m.keys = append(m.keys, key)
 		m.values[key] = p.value(at, depth)
 	}
-	p.end(path)
+	p.next() // the closing bracket, unless something has failed
 	return m
-}
-
-// end reads the closing bracket.
-func (p *parser) end(path string) {
-	if p.report.first == nil {
-		p.next(path)
-	}
 }

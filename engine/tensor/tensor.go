@@ -68,11 +68,10 @@ func (t *Tensor) Float32() []float32 {
 
 // Int64 is a view of an I64 tensor, and nil for another type and after Free.
 func (t *Tensor) Int64() []int64 {
-	words := t.buffer.Int32()
-	if t.DType != I64 || len(words) == 0 {
+	if t.DType != I64 {
 		return nil
 	}
-	return unsafe.Slice((*int64)(unsafe.Pointer(&words[0])), t.size/8)
+	return kernels.View[int64](t.buffer)
 }
 
 // Int32 is a view of an I32 tensor, and nil for another type and after Free.

@@ -68,7 +68,7 @@ func (t *Trainer) setRunning(running bool) {
 func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) error {
 	before := t.seen
 	t.settled = t.step.Number
-	settle := func(underWay int) error {
+	countAndMeasure := func(underWay int) error {
 		err := t.count(underWay)
 		t.measure(t.seen-before, time.Since(start))
 		return err
@@ -83,12 +83,12 @@ func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) err
 			break
 		}
 		if ended = t.advance(); ended == nil {
-			if err := settle(kernels.MostUnderWay); err != nil {
+			if err := countAndMeasure(kernels.MostUnderWay); err != nil {
 				return err
 			}
 		}
 	}
-	return cmp.Or(settle(0), ended)
+	return cmp.Or(countAndMeasure(0), ended)
 }
 
 // advance begins a step.

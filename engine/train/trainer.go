@@ -84,7 +84,7 @@ func Open(m *model.Model, o Options) (*Trainer, error) {
 		return nil, fault.New(fault.InvalidArgument,
 			"the model is not a network, so there is nothing to train; its tensors are given")
 	}
-	binding, err := session.New(m, o.Placement, false)
+	binding, err := session.New(m, o.Placement, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -77,13 +77,8 @@ func KindOf(err error) Kind {
 
 // Grouped writes 20480 as 20,480, as messages do.
 func Grouped(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	start := 0
-	if n < 0 {
-		start = 1
+	if -1000 < n && n < 1000 {
+		return strconv.FormatInt(n, 10)
 	}
-	for i := len(digits) - 3; i > start; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+	return fmt.Sprintf("%s,%03d", Grouped(n/1000), max(n%1000, -(n%1000)))
 }

@@ -2,6 +2,7 @@
 package parallel
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -40,12 +41,7 @@ func Do(threads, n int, work func(part int) error) error {
 		}
 		wait.Wait()
 	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // Guarded calls work and turns a panic into an error.
