@@ -10,9 +10,9 @@ type Blocks struct {
 	statistics Statistics
 }
 
-// NewBlocks makes a matrix of at least one piece; all have the same columns. Release gives the memory of all pieces
-// back and may be nil; those of the pieces are not called. As with New, the matrix must be validated before it is used,
-// and on failure release has not been called.
+// NewBlocks makes a matrix of at least one piece; all have the same columns. Release, which may be nil, gives the
+// memory of all pieces back; theirs are not called. As with New, the matrix must be validated, and release is not
+// called on failure.
 func NewBlocks(pieces []Parts, release func()) (*Blocks, error) {
 	b := &Blocks{firsts: []int64{0}}
 	for _, p := range pieces {

@@ -14,18 +14,17 @@ func (m *Matrix) guarded(body func() error) error {
 	return body()
 }
 
-// catchFaults runs body, which reads a mapped file, and makes an error of a fault that the processor reports meanwhile:
-// the system cannot read a page when the file was shortened or its disk fails. Without it, a fault ends the process. It
-// catches those of its own goroutine only.
+// catchFaults runs body, which reads a mapped file, on this goroutine, and makes an error of a fault that the processor
+// reports: the system cannot read a page when the file was shortened or its disk fails. Otherwise a fault ends the
+// process.
 func catchFaults(body func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(before)
 		p := recover()
 		if _, isFault := p.(interface{ Addr() uintptr }); isFault {
-			err = fault.New(fault.InvalidData,
-				"the data could not be read from their file: it was shortened while it was in use, "+
-					"or its disk has failed")
+			err = fault.New(fault.InvalidData, "the data could not be read from their file: "+
+				"it was shortened while it was in use, or its disk has failed")
 		} else if p != nil {
 			panic(p)
 		}

@@ -35,8 +35,8 @@ func (l *lease) Unuse() {
 	l.users--
 }
 
-// Close gives the memory back to its owner, once; closing again does nothing. It is refused with fault.Busy while the
-// data are in use. Closed data must not be read.
+// Close gives the memory back to its owner, once. It is fault.Busy while the data are in use. Closed data must not be
+// read.
 func (l *lease) Close() error {
 	l.mu.Lock()
 	if l.users > 0 {

@@ -108,9 +108,8 @@ func (r *Reader) size(rows []int64) (int, error) {
 		n += r.Source.RowLength(row)
 	}
 	if n > math.MaxInt32 {
-		return 0, fault.New(fault.InvalidArgument,
-			"a batch of %d rows holds %d entries, more than %d; choose a smaller batch size",
-			len(rows), n, math.MaxInt32)
+		return 0, fault.New(fault.InvalidArgument, "a batch of %d rows holds %d entries, more than %d; "+
+			"choose a smaller batch size", len(rows), n, math.MaxInt32)
 	}
 	if r.Limit > 0 && n > r.Limit {
 		return 0, fault.New(fault.InvalidData, "a batch of %d rows holds %d entries, but at most %d were there when it was "+

@@ -47,9 +47,8 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	}
 	at, n := len(dst.Indices), int(end-begin)
 	if dst.limit > 0 && at+n >= dst.limit {
-		return fault.New(fault.InvalidData,
-			"row %d grew while it was read: the matrix must not be changed while it is in use",
-			m.parts.firstRow+row)
+		return fault.New(fault.InvalidData, "row %d grew while it was read: "+
+			"the matrix must not be changed while it is in use", m.parts.firstRow+row)
 	}
 	dst.Indices = slices.Grow(dst.Indices, n)[:at+n]
 	dst.Values = slices.Grow(dst.Values, n)[:at+n]
@@ -76,9 +75,8 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 		if i := firstNotFinite(values[:kept]); i >= 0 {
 			column := indices[i]
 			dst.Indices, dst.Values = dst.Indices[:at], dst.Values[:at]
-			return fault.New(fault.InvalidData,
-				"row %d, column %d: the sum of the values stored there is too large for float32; "+
-					"scale the values down", m.parts.firstRow+row, column)
+			return fault.New(fault.InvalidData, "row %d, column %d: the sum of the values stored there is too large for "+
+				"float32; scale the values down", m.parts.firstRow+row, column)
 		}
 	}
 	return nil

@@ -25,9 +25,8 @@ type Source interface {
 	// RowLength is the number of entries that are stored in a row now, 0 <= row < Rows. If it is not valid or cannot be
 	// read, it may be any number: reading the row reports the error.
 	RowLength(row int64) int64
-	// Read appends the rows to dst, in canonical form, as Matrix.AppendRow does it. A row may appear more than once. After
-	// a failure dst has the rows before the bad one. Errors name a row by its number in the matrix. Read may overwrite
-	// rows.
+	// Read appends the rows to dst, in canonical form, as Matrix.AppendRow does it. A row may appear twice. After a
+	// failure dst has the rows before the bad one. Errors name a row by its number in the matrix. Read may overwrite rows.
 	Read(rows []int64, dst *Entries) error
 	// Use counts a user, who keeps the source from being closed until Unuse; it fails when the source is closed.
 	Use() error

@@ -53,8 +53,7 @@ func (r *Reader) transpose(b *kernels.SparseBatch) {
 	b.Items, b.ItemOffsets = b.Items[:items], b.ItemOffsets[:items+1]
 }
 
-// firstPass sorts by the lowest digit on the way from the row order to keys, which are item and place in the row order.
-// It fills the payload of each place.
+// firstPass sorts by the lowest digit on the way from the row order to keys (item and position), and fills the payload.
 func (r *Reader) firstPass(b *kernels.SparseBatch, keys []uint64, digit int) {
 	counter, mask := &r.counters[0], uint32(1)<<digit-1
 	for u := range len(b.Offsets) - 1 {

@@ -136,8 +136,8 @@ func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int
 }
 
 // extremes are the smallest and the largest of some values, if all are finite and fit into float32. The bits of a
-// number that is not negative, and the complement of the others' but for the sign, are in the order of the numbers; as
-// integers they are compared without branches.
+// number that is not negative, and the complement of the others' but for the sign, are in the order of the numbers,
+// without branches.
 func extremes[V float32 | float64](values []V) (low, high V, fine bool) {
 	switch values := any(values).(type) {
 	case []float32:
@@ -187,13 +187,11 @@ func (m *Matrix) stored(i int64) (column int64, value float64) {
 	}
 	switch {
 	case m.parts.Values64 != nil:
-		value = m.parts.Values64[i]
+		return column, m.parts.Values64[i]
 	case m.parts.Values32 != nil:
-		value = float64(m.parts.Values32[i])
-	default:
-		value = 1
+		return column, float64(m.parts.Values32[i])
 	}
-	return column, value
+	return column, 1
 }
 
 func (m *Matrix) indexError(row, entry int64) error {
@@ -210,8 +208,8 @@ func (m *Matrix) valueError(row, entry int64) error {
 	column, value := m.stored(entry)
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return fault.New(fault.InvalidData, "row %d, column %d holds %v; values must be finite: "+
-			"remove the entry, or replace its value (or allow such values with allow_not_finite)", m.parts.firstRow+row,
-			column, value)
+			"remove the entry, or replace its value (or allow such values with allow_not_finite)",
+			m.parts.firstRow+row, column, value)
 	}
 	return fault.New(fault.InvalidData, "row %d, column %d holds %v, which is too large for float32 (%.2g); "+
 		"scale the values down", m.parts.firstRow+row, column, value, math.MaxFloat32)

@@ -13,8 +13,7 @@ var defaults struct {
 	instructionSet string
 }
 
-// Configure sets the defaults of devices that are opened later; 0 and "auto" mean automatic. Threads below 0 and an
-// empty instruction set change nothing.
+// Configure sets the defaults of devices that are opened later: 0 and "auto" mean automatic, -1 and "" no change.
 func Configure(threads int, instructionSet string) error {
 	device, err := host().Open(0, kernels.Options{Threads: 1, InstructionSet: instructionSet})
 	if err == nil {
@@ -56,8 +55,7 @@ func openHost(id, of, threads int, precision kernels.Precision) (kernels.Device,
 // host is the backend that computes where there is no accelerator.
 func host() kernels.Backend { return kernels.WithRole(kernels.Host)[0] }
 
-// List describes the devices of all backends that compute for users, as a trainer would open them, or why they are
-// absent.
+// List describes the devices of all backends that compute for users, as a trainer opens them, or why they are absent.
 func List() []kernels.DeviceInfo {
 	info := host().Devices()[0]
 	// Configure has tried the defaults, so this cannot fail; and a description must not fail.

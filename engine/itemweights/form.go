@@ -135,8 +135,7 @@ func (f *Form) Computation(bind func(*program.Feed)) program.Computation {
 	return func(b *program.Builder) { f.build(b, bind) }
 }
 
-// build adds what one rank scores with: the columns of its items. Every rank has whole rows of the batch, and all of W,
-// of which it reads its columns.
+// build adds what one rank scores with: the columns of its items. Every rank has whole rows of the batch and all of W.
 func (f *Form) build(b *program.Builder, bind func(*program.Feed)) {
 	tensors := []program.Tensor{}
 	for _, m := range f.Matrices() {

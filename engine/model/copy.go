@@ -7,8 +7,8 @@ import (
 )
 
 // Copy makes a model of the same network, weights, step, names and attributes. The two share the memory of their
-// tensors until one of them is changed, which gets private copies first (Own). It is fault.Busy while the model is
-// trained.
+// tensors until one of them is changed, which gets private copies first (Own). While the model is trained it is
+// fault.Busy.
 func (m *Model) Copy() (*Model, error) {
 	unlock, err := m.TryRead()
 	if err != nil {
@@ -34,9 +34,8 @@ func (m *Model) Shared() []*tensor.Tensor {
 	return shared
 }
 
-// Own gives the model private copies of all weights that it shares. Their buffers stay the same. The caller has the
-// right to change weights and calls this before the first change. Copies that do not fit into memory are
-// fault.OutOfMemory before anything is copied.
+// Own gives the model private copies of all weights that it shares; their buffers stay the same. The caller holds
+// TryWrite. Copies that do not fit into memory are fault.OutOfMemory before anything is copied.
 func (m *Model) Own() error { return own(m.Shared()...) }
 
 // own makes private copies of those of the tensors that are shared.

@@ -59,9 +59,8 @@ func checkItems(form Form, offsets []int64, text []byte) error {
 		return fault.New(fault.InvalidArgument, "%s begins with %d instead of 0", itemOffsets, offsets[0])
 	}
 	if last := offsets[len(offsets)-1]; last != int64(len(text)) {
-		return fault.New(fault.InvalidArgument,
-			"%s ends with %s, but %s has %s bytes", itemOffsets, fault.Grouped(last), itemBytes,
-			fault.Grouped(int64(len(text))))
+		return fault.New(fault.InvalidArgument, "%s ends with %s, but %s has %s bytes", itemOffsets, fault.Grouped(last),
+			itemBytes, fault.Grouped(int64(len(text))))
 	}
 	for i := 1; i < len(offsets); i++ {
 		if offsets[i] < offsets[i-1] || offsets[i] > int64(len(text)) {
@@ -91,9 +90,8 @@ func checkItemCount(form Form, count int64) error {
 		return fault.New(fault.InvalidArgument, "%s is empty; it needs one element more than there are items (%s)",
 			itemOffsets, outputs)
 	}
-	return fault.New(fault.InvalidArgument,
-		"%s names were given, but output layer %s; %s needs one element more than that",
-		fault.Grouped(count), outputs, itemOffsets)
+	return fault.New(fault.InvalidArgument, "%s names were given, but output layer %s; "+
+		"%s needs one element more than that", fault.Grouped(count), outputs, itemOffsets)
 }
 
 // replaceItems makes two new tensors the model's and frees the ones before.

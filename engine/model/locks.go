@@ -91,9 +91,8 @@ func (a *access) enter(writes bool, leave func()) (unlock func(), err error) {
 	case !writes:
 		a.readers++
 	case a.readers > 0:
-		return nil, fault.New(fault.Busy,
-			"the model is being read by %d other call(s), such as a prediction or a save; wait for them or cancel them",
-			a.readers)
+		return nil, fault.New(fault.Busy, "the model is being read by %d other call(s), such as a prediction or a save; "+
+			"wait for them or cancel them", a.readers)
 	}
 	a.writer = writes
 	return sync.OnceFunc(func() {

@@ -113,8 +113,7 @@ func (m *Model) GetTensor(name string, dst []byte) error {
 }
 
 // SetTensor replaces a whole tensor by src, little-endian and row-major. Tensors other than names must exist and have
-// the size of src, and float32 numbers must be finite. "items.bytes" and then "items.offsets" may have any size and
-// give the items names (see items.go).
+// the size of src, and float32 numbers must be finite. "items.bytes" and then "items.offsets" set names (items.go).
 func (m *Model) SetTensor(name string, src []byte) error {
 	unlock, err := m.TryWrite()
 	if err != nil {

@@ -61,9 +61,8 @@ func foreignTensors(h *header) error {
 				"another program has rewritten it", h.metadata[keyFormat], formatName)
 		}
 	}
-	return fault.New(fault.CorruptFile,
-		"not a dsstne model file, but safetensors of another program: there is no network "+
-			"definition in its metadata")
+	return fault.New(fault.CorruptFile, "not a dsstne model file, but safetensors of another program: "+
+		"there is no network definition in its metadata")
 }
 
 // beginsLikeModel reports whether the bytes after the header length are those of a model, as far as there are any.
@@ -92,9 +91,8 @@ func headerLength(start []byte, size int64) (int64, error) {
 		return 0, fault.New(fault.CorruptFile, "the length of the header (bytes 0 to 8) is damaged: it says %d, at most %s "+
 			"bytes are allowed", length, fault.Grouped(headerLimit))
 	}
-	return 0, fault.New(fault.CorruptFile,
-		"file ends after %s bytes, within its header of %s bytes; was the copy interrupted?",
-		fault.Grouped(size), fault.Grouped(int64(length)))
+	return 0, fault.New(fault.CorruptFile, "file ends after %s bytes, within its header of %s bytes; "+
+		"was the copy interrupted?", fault.Grouped(size), fault.Grouped(int64(length)))
 }
 
 // damagedHeader is about a header that cannot be read.

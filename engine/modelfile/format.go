@@ -20,8 +20,8 @@ import (
 // of all tensors without gaps, of which the last is the digests. docs/model-file.md is the full description.
 const (
 	formatName = "dsstne.model"
-	// Save writes the oldest version that a reader of the file must have: 1 for a network, 2 for other definitions. Open
-	// accepts files up to formatVersion.
+	// Save writes the oldest version that a reader of the file must have, 1 for a network and 2 for others; Open reads
+	// both.
 	networkVersion = 1
 	formatVersion  = 2
 	digestTensor   = "dsstne.digests"

@@ -23,15 +23,14 @@ type header struct {
 	end      int64 // bytes of all data
 }
 
-// elementSizes are the types of the safetensors format that have whole bytes; a file may hold tensors that this version
-// does not know, which are checked and passed over.
+// elementSizes are the types of the safetensors format that have whole bytes. Tensors that are unknown here are only
+// checked.
 var elementSizes = map[string]int64{
 	"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
 	"U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,
 }
 
-// parseHeader reads the JSON of any safetensors file, strictly: no name twice, sizes that agree, no gaps. Its errors
-// say what is wrong but not with which file.
+// parseHeader reads the JSON of any safetensors file, strictly: no name twice, sizes that agree, no gaps.
 func parseHeader(text []byte) (*header, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("it is not UTF-8 text")

@@ -133,17 +133,15 @@ func (f *File) readDigests(head []byte) error {
 		return fault.New(fault.CorruptFile, "file ends after %s of %s bytes; was the copy interrupted?",
 			fault.Grouped(f.size), fault.Grouped(end))
 	case end < f.size:
-		return fault.New(fault.CorruptFile,
-			"file has %s bytes, %s more than the model, which ends at byte %s; was something "+
-				"appended?", fault.Grouped(f.size), fault.Grouped(f.size-end), fault.Grouped(end))
+		return fault.New(fault.CorruptFile, "file has %s bytes, %s more than the model, which ends at byte %s; "+
+			"was something appended?", fault.Grouped(f.size), fault.Grouped(f.size-end), fault.Grouped(end))
 	}
 	entries := f.header.entries
 	last := len(entries) - 1
 	if last < 0 || entries[last].Name != digestTensor || entries[last].DType != tensor.U8.String() ||
 		(entries[last].end-entries[last].begin)%digestBytes != 0 || entries[last].begin == entries[last].end {
-		return fault.New(fault.CorruptFile,
-			"file does not end with its digests (tensor %q); has another program rewritten it?",
-			digestTensor)
+		return fault.New(fault.CorruptFile, "file does not end with its digests (tensor %q); "+
+			"has another program rewritten it?", digestTensor)
 	}
 	f.data = entries[last].begin
 	f.digests = make([]byte, entries[last].end-f.data)

@@ -110,9 +110,8 @@ func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 	}
 	renamed = true
 	if err := d.syncFolder(folder); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
-		return fault.From(fault.IO, file.Errno(err),
-			"%s is written and whole, but may be lost if the power fails now: the folder "+
-				"%s could not be brought to the disk", path, folder)
+		return fault.From(fault.IO, file.Errno(err), "%s is written and whole, but may be lost if the power fails now: "+
+			"the folder %s could not be brought to the disk", path, folder)
 	}
 	return nil
 }

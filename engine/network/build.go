@@ -26,8 +26,8 @@ type value struct {
 
 func (v *value) sparse() bool { return v.slot >= 0 }
 
-// addTo returns where an operation adds its part of the gradient, and whether there is one already; partial: each rank
-// adds one.
+// addTo returns where an operation adds its part of the gradient, and whether there is one already. With partial, each
+// of several ranks adds a part.
 func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
 	accumulate = v.added
 	v.added, v.partial = true, v.partial || partial

@@ -12,8 +12,7 @@ const (
 	longest    = 100       // characters of a layer's name, which tensors carry on
 )
 
-// Parse reads a definition, see docs/network.md. Its errors, fault.InvalidArgument, name path, value and what is
-// allowed.
+// Parse reads a definition, see docs/network.md. Its errors are of kind fault.InvalidArgument.
 func Parse(text []byte) (*Network, error) {
 	document, err := strictjson.Parse(text, "network definition")
 	if err != nil {

@@ -99,8 +99,8 @@ func (p *Predictor) prepare(asked rowList) error {
 	return p.Copies().Refresh()
 }
 
-// keepingPays: data that a device keeps are copied whole. So it pays when several batches of as many rows as there are
-// have been, or are to be, copied otherwise.
+// keepingPays reports whether a device should keep the data. It copies them whole, which takes as long as copying the
+// batches of all rows.
 func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
 }
@@ -143,8 +143,8 @@ func (p *Predictor) output(name string) (int, error) {
 	return found, nil
 }
 
-// Predict writes the activations of a hidden layer, or the scores of an output layer (empty name: the output), one row
-// of dst, stride floats long, for each row.
+// Predict writes the activations of a hidden layer, or the scores of an output layer (empty: the only one). In dst,
+// rows begin stride floats apart.
 func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride int64) error {
 	done, err := p.begin()
 	if err != nil {

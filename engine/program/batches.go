@@ -173,7 +173,11 @@ func (b *Builder) fromHost(s *source, rowsOnly bool) {
 	}
 	if several && !f.FirstRank && !f.Whole {
 		from, to := ShardOf(entries, b.rank, b.World())
-		size := shardBytes(b.spec.Rows, to-from, rowsOnly)
+		words := int64(4) // an entry; sums of rows and entries by item are those of the whole batch
+		if rowsOnly {
+			words = 2
+		}
+		size := 4 * (b.spec.Rows + words*(to-from))
 		b.Note(Part{Name: "batch", Of: "a part of " + f.Name, Bytes: size, Device: HostName(b.device)})
 	}
 	if s.share == nil || !s.share.none {
@@ -181,23 +185,14 @@ func (b *Builder) fromHost(s *source, rowsOnly bool) {
 	}
 }
 
-// BatchBytes is the memory of a sparse batch: offset and sum of each row, 2 words for each entry and, with the order by
-// item, 4 more words of the batch and 6 of the sort.
+// BatchBytes is the memory of a sparse batch: offset and sum of each row, 2 words an entry and 10 more for the order by
+// item.
 func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
 	words := int64(12)
 	if rowsOnly {
 		words = 2
 	}
 	return 4 * (2*rows + words*entries)
-}
-
-// shardBytes is the memory of a shard of a batch, which shares with it the sums of rows and the entries by item.
-func shardBytes(rows, entries int64, rowsOnly bool) int64 {
-	words := int64(4)
-	if rowsOnly {
-		words = 2
-	}
-	return 4 * (rows + words*entries)
 }
 
 // residentData is a dataset that a rank's device keeps, for some feeds.

@@ -5,8 +5,8 @@ import (
 	"dsstne/kernels"
 )
 
-// Builder collects the operations of one rank, and the memory they work in. After a failure, and in a dry run, the
-// buffers that it hands out are nil.
+// Builder collects the operations of one rank, and the memory they work in. Buffers are nil after a failure and in a
+// dry run.
 type Builder struct {
 	spec   Spec
 	batch  int64 // rows of the largest whole batch; spec.Rows are the most that the rank has of one
@@ -109,8 +109,8 @@ func (b *Builder) Items(n int64) (first, end int64) {
 // Add adds an operation to the list of a step.
 func (b *Builder) Add(op kernels.Op) { add(&b.part.step, op) }
 
-// AddWith is Add of an operation that needs scratch memory, which all operations of a program share. The device takes
-// the size of that memory from sized.
+// AddWith is Add of operations that need scratch memory, of the size that the device takes from sized; all operations
+// share it.
 func (b *Builder) AddWith(workspace *kernels.Buffer, sized any, ops ...kernels.Op) {
 	b.Scratch(workspace, sized)
 	for _, op := range ops {

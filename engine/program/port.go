@@ -18,8 +18,7 @@ type Port struct {
 type Matrix struct {
 	Name          string
 	Rows, Columns int64
-	// Sparse: the tensors Name + ".offsets", ".indices" and ".values" are the matrix in compressed rows; otherwise Name
-	// is.
+	// Sparse: tensors Name + ".offsets", ".indices" and ".values" are the matrix in compressed rows; otherwise Name is.
 	Sparse bool
 	// ByItems: row j has the scores that having item j gives to all items.
 	ByItems bool

@@ -9,8 +9,7 @@ import (
 // Spec is what a program is made from.
 type Spec struct {
 	Computation Computation
-	// Ranks are those of this process, at least one; First is the number of the first among the World ranks that compute
-	// together (0: those of this process are all).
+	// Ranks are those of this process, at least one; First is the first's number among World ranks (0: these are all).
 	Ranks        []kernels.Rank
 	First, World int
 	Rows         int64 // the largest batch, B
@@ -99,8 +98,8 @@ func Build(spec Spec) (*Program, error) {
 	return p, dry.Plan.Explain(err)
 }
 
-// drafted decides how ranks train and which data devices keep, and returns the dry program for that. While the data do
-// not fit, it leaves the largest dataset on the host.
+// drafted decides how ranks train and which data devices keep, and returns the dry program for that. It leaves the
+// largest datasets on the host until the others fit.
 func drafted(spec Spec) (Spec, *Program, error) {
 	spec.onHost = map[string]string{}
 	var err error
@@ -149,8 +148,7 @@ func (p *Program) addUp(spec Spec) {
 	}
 }
 
-// describeOperations writes the operations of all ranks into the plan. For one row this takes as long as the
-// operations.
+// describeOperations writes the operations of all ranks into the plan. This may take as long as executing them.
 func (p *Program) describeOperations() {
 	plan := &p.Plan
 	for _, part := range p.parts {

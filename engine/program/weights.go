@@ -43,8 +43,7 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// allocGradients takes one buffer for the gradients of all weights: one operation exchanges them in data-parallel
-// training.
+// allocGradients takes one buffer for the gradients of all weights, so that one operation exchanges them.
 func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
 		b.weights[t.Name].gradient = b.gradientSize
@@ -128,8 +127,8 @@ func (b *Builder) IsLazy(name string) bool {
 	return w != nil && b.Training() != nil && !b.byRows() && w.Touched && b.Training().Optimizer.MovesUntouched(true)
 }
 
-// CatchUp brings rows of a lazy weight up to date: those that a slot's batch touches before it reads them, all at a
-// run's end.
+// CatchUp brings rows of a lazy weight up to date: those that a slot's batch touches, before it reads them, and all at
+// the end.
 func (b *Builder) CatchUp(w *kernels.Weights, slot int) {
 	if b.IsLazy(w.Name) {
 		optimizer := b.Training().Optimizer
@@ -196,8 +195,7 @@ func (b *Builder) modelBuffer(name string, model kernels.Buffer, owned bool) ker
 	return here
 }
 
-// Load makes the devices' copies of the model equal to it: before a run, and after somebody else has changed the model.
-// Devices that reach the model's memory have none.
+// Load makes the devices' copies equal to the model, before a run and after somebody else has changed the model.
 func (p *Program) Load() error {
 	for _, part := range p.parts {
 		for _, c := range part.copies {

@@ -100,8 +100,8 @@ func (b *Binding) Base(rows int64) program.Spec {
 	return program.Spec{Ranks: b.Ranks, Rows: rows, Limit: b.limit, MakeRoom: devices.MakeRoom}
 }
 
-// Spec begins the specification of a program for batches of up to rows examples. Every layer that it reads data for
-// must be bound. keep: devices may keep the data.
+// Spec begins the specification of a program for batches of up to rows examples. Layers that read need a dataset. keep:
+// devices may keep it.
 func (b *Binding) Spec(rows int64, training *program.Training, keep bool) (program.Spec, error) {
 	for i := range b.Ports {
 		if l := &b.Ports[i]; b.datasets[i] == nil && (l.Reads || l.Scores && training != nil) {

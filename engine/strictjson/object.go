@@ -8,8 +8,7 @@ import (
 	"dsstne/internal/fault"
 )
 
-// Object is a JSON object that is being read, never nil: a missing one reads as empty. It and those inside it belong to
-// one goroutine.
+// Object is a JSON object that is being read, never nil: a missing one reads as empty. It belongs to one goroutine.
 type Object struct {
 	report *report
 	path   string // "layers[2]"; empty for the document

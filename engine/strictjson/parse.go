@@ -13,8 +13,8 @@ import (
 // deepest is how many lists and objects may stand inside each other.
 const deepest = 64
 
-// Parse reads a document that is one JSON object; what names it in errors: "trainer options". Text that is nil, or
-// nothing but space, is the empty object.
+// Parse reads a document that is one JSON object; what names it in errors: "trainer options". No text is the empty
+// object.
 func Parse(text []byte, what string) (*Object, error) {
 	o := &Object{report: &report{what: what}}
 	if len(bytes.TrimSpace(text)) == 0 {

@@ -12,8 +12,8 @@ import (
 // privateCopy begins the description of a private copy of a weight in the plan; the name of the weight follows.
 const privateCopy = "a private copy of "
 
-// privateCopies are the parts of the plan for weights that the model shares with copies of it: the next run makes
-// private ones before its first step.
+// privateCopies are the plan's parts for weights that the model shares with copies of it: the next run makes private
+// ones before its first step.
 func (t *Trainer) privateCopies() []program.Part {
 	var parts []program.Part
 	device := program.HostName(t.Ranks[0].Device)

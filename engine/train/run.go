@@ -62,9 +62,8 @@ func (t *Trainer) setRunning(running bool) {
 	t.mu.Unlock()
 }
 
-// loop does steps until a limit, a cancel request or an error. Steps may be under way while the next one is prepared.
-// When loop returns, all steps that were begun have ended, and the result is as if each had ended before the next
-// began.
+// loop does steps until a limit, a cancel request or an error. The host prepares the next step while steps are under
+// way. At the end all have ended, with the result as if each had ended before the next began.
 func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) error {
 	before := t.seen
 	t.settled = t.step.Number
@@ -185,8 +184,7 @@ func (t *Trainer) explain(err error) error {
 	if !errors.As(err, &bad) {
 		return err
 	}
-	return fault.From(fault.NotFinite, err,
-		"training stopped at step %d (epoch %d); the model keeps its last finite weights. "+
-			"Try a learning_rate below %g, a warm-up, input_scaling=\"l2\" or smaller values in the data",
+	return fault.From(fault.NotFinite, err, "training stopped at step %d (epoch %d); the model keeps its last finite "+
+		"weights. Try a learning_rate below %g, a warm-up, input_scaling=\"l2\" or smaller values in the data",
 		t.step.Number, (t.step.Number-1)/t.stepsPerEpoch()+1, t.options.LearningRate)
 }

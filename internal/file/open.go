@@ -10,8 +10,7 @@ import (
 	"dsstne/internal/fault"
 )
 
-// Open opens a regular file to read it and returns its size: a pipe would block, and a folder has nothing to read. what
-// begins its errors, as in "cannot load FILE".
+// Open opens a regular file to read it, but no pipe, which would block, and returns its size. what begins its errors.
 func Open(path, what string) (*os.File, int64, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {

@@ -13,8 +13,7 @@ import (
 )
 
 // Do calls work for 0 .. n-1 on up to threads goroutines (0: as many as the process may use), or on the caller's if one
-// suffices. Parts are begun in order and no new one after a failure, so the error returned is that of the lowest part
-// that fails, for any number of threads.
+// suffices. It begins parts in order, none after a failure: the error is that of the lowest part that fails.
 func Do(threads, n int, work func(part int) error) error {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
