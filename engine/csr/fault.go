@@ -14,9 +14,8 @@ func (m *Matrix) guarded(body func() error) error {
 	return body()
 }
 
-// catchFaults runs body, which reads a mapped file, on this goroutine, and makes an error of a fault that the processor
-// reports: the system cannot read a page when the file was shortened or its disk fails. Otherwise a fault ends the
-// process.
+// catchFaults runs body, which reads a mapped file, and turns a fault on this goroutine into an error. A fault, which
+// would end the process, occurs when the file was shortened or its disk fails.
 func catchFaults(body func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {

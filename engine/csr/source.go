@@ -79,8 +79,8 @@ func blockRows(rows, nonZeros int64) int64 {
 	return max(1, rows*blockEntries/(nonZeros+rows+1))
 }
 
-// eachBlock visits all rows, block by block, on up to threads goroutines (0: as many as the process has processors) and
-// returns the error of the first block, in order, whose visit fails, whatever the number of threads.
+// eachBlock visits all rows, block by block, on up to threads goroutines (0: one a processor), and returns the error of
+// the first block, in order, whose visit fails.
 func eachBlock(rows, nonZeros int64, threads int, visit func(first, end int64) error) error {
 	size := blockRows(rows, nonZeros)
 	return parallel.Do(threads, int((rows+size-1)/size), func(n int) error {

@@ -135,9 +135,8 @@ func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int
 	return -1
 }
 
-// extremes are the smallest and the largest of some values, if all are finite and fit into float32. The bits of a
-// number that is not negative, and the complement of the others' but for the sign, are in the order of the numbers,
-// without branches.
+// extremes are the smallest and the largest of some values, if all are finite and fit into float32. Flipping the bits
+// but the sign of negative numbers gives integers in the order of the numbers, which are compared without branches.
 func extremes[V float32 | float64](values []V) (low, high V, fine bool) {
 	switch values := any(values).(type) {
 	case []float32:

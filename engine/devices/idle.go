@@ -37,8 +37,8 @@ func KeepIdle(keep bool) {
 	}
 }
 
-// wake takes an idle placement: one with copies of the model's weights if there is one, else one without copies, else
-// any. It closes those whose devices have stopped answering: while one is open, so is their context.
+// wake takes an idle placement: one with copies of the model's weights, else one without copies, else any. It closes
+// those whose devices have stopped answering: while one is open, so is their context.
 func wake(key string, m *model.Model) *Opened {
 	idle.Lock()
 	defer idle.Unlock()

@@ -23,8 +23,8 @@ type header struct {
 	end      int64 // bytes of all data
 }
 
-// elementSizes are the types of the safetensors format that have whole bytes. Tensors that are unknown here are only
-// checked.
+// elementSizes are the types of the safetensors format that have whole bytes. Open only checks tensors that it does not
+// know.
 var elementSizes = map[string]int64{
 	"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
 	"U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,

@@ -113,8 +113,8 @@ func (b *builder) gather(op *kernels.Gather, last bool) {
 	}
 }
 
-// gatherInTurn adds up in the order of the items, rank after rank, as one device would: in inference a hidden layer
-// has the same bits on any number of devices, and so have the scores. Training can do with less waiting.
+// gatherInTurn adds up in the order of the items, rank after rank, as one device would: in inference hidden layers and
+// scores have the same bits on any number of devices.
 func (b *builder) gatherInTurn(op *kernels.Gather) {
 	op.Accumulate = op.Accumulate || b.Rank() > 0
 	if b.Rank() < b.World()-1 {

@@ -9,8 +9,8 @@ import (
 	"dsstne/engine/strictjson"
 )
 
-// kind is what a layer does. Everything about a kind of layer is in one file: its parameters and their keys, the rules
-// for them, and its operations, with those for several devices.
+// kind is what a layer does. One file has everything about a kind: keys, rules and operations, also for several
+// devices.
 type kind interface {
 	// word is the kind's name in a definition.
 	word() string

@@ -99,8 +99,8 @@ func (p *Predictor) prepare(asked rowList) error {
 	return p.Copies().Refresh()
 }
 
-// keepingPays reports whether a device should keep the data. It copies them whole, which takes as long as copying the
-// batches of all rows.
+// keepingPays reports whether devices should keep the data, which copies them whole: once calls have asked for as many
+// rows as there are, in several batches.
 func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
 }

@@ -13,57 +13,6 @@ import (
 	"dsstne/tests/fixture"
 )
 
-// counting is a device that counts the bytes that were allocated.
-type counting struct {
-	kernels.Device
-	bytes int64
-}
-
-func (c *counting) Alloc(n int64) (kernels.Buffer, error) {
-	c.bytes += 4 * n
-	return c.Device.Alloc(n)
-}
-
-// scarce is a device that refuses the n-th allocation of a group of them, and counts what is not given back.
-type scarce struct {
-	kernels.Device
-	n, held *int
-}
-
-type counted struct {
-	kernels.Buffer
-	held *int
-}
-
-func (c counted) Free() {
-	c.Buffer.Free()
-	*c.held--
-}
-
-func (s scarce) Alloc(n int64) (kernels.Buffer, error) {
-	if *s.n--; *s.n == 0 {
-		return nil, fault.New(fault.OutOfMemory, "refused")
-	}
-	b, err := s.Device.Alloc(n)
-	*s.held++
-	return counted{b, s.held}, err
-}
-
-// ranksOf opens a backend's device several times.
-func ranksOf(t *testing.T, backend string, count int) []kernels.Rank {
-	ranks := make([]kernels.Rank, count)
-	for n, to := range kernels.NewHostGroup(count) {
-		d, err := kernels.Lookup(backend).Open(0, kernels.Options{Threads: 2})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = d.Close() })
-		ranks[n].Device = d
-		if count > 1 {
-			ranks[n].Communicator = to
-		}
-	}
-	return ranks
-}
-
 // rankingOf ranks 50 items of an autoencoder's output, with a filter and metrics.
 func rankingOf(t *testing.T, ranks []kernels.Rank) (*ranking, program.Spec) {
 	m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": 50, "output": 50})
@@ -88,21 +37,21 @@ func rankingOf(t *testing.T, ranks []kernels.Rank) (*ranking, program.Spec) {
 
 func TestARankingTakesWhatItsPlanSays(t *testing.T) {
 	for _, count := range []int{1, 3} {
-		ranks := ranksOf(t, "cpu", count)
-		devices := make([]*counting, count)
+		ranks := fixture.Ranks(t, "cpu", count)
+		devices := make([]*fixture.Counting, count)
 		for rank := range ranks {
-			devices[rank] = &counting{Device: ranks[rank].Device}
+			devices[rank] = ranks[rank].Device.(*fixture.Counting)
 			ranks[rank].Device = devices[rank]
 		}
 		ranking, spec := rankingOf(t, ranks)
 		taken := func(limit int64) (bytes int64, err error) {
 			for _, d := range devices {
-				d.bytes = 0
+				d.Bytes = 0
 			}
 			spec.Limit = limit
 			r, err := ranking.program(spec)
 			for _, d := range devices {
-				bytes += d.bytes
+				bytes += d.Bytes
 			}
 			if err == nil {
 				r.Free()
@@ -124,9 +73,9 @@ func TestARankingTakesWhatItsPlanSays(t *testing.T) {
 func TestMemoryThatIsRefusedToARankingLeavesNothingBehind(t *testing.T) {
 	for at := 1; ; at++ {
 		far, held := 1<<30, 0
-		ranks := ranksOf(t, "reference", 3)
+		ranks := fixture.Ranks(t, "reference", 3)
 		for rank := range ranks {
-			ranks[rank].Device = scarce{ranks[rank].Device, &far, &held}
+			ranks[rank].Device = fixture.Scarce{Device: ranks[rank].Device, Countdown: &far, Held: &held}
 		}
 		ranking, spec := rankingOf(t, ranks)
 		before := held

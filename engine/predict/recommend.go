@@ -189,8 +189,7 @@ func (r *call) close() {
 	}
 }
 
-// run finds the k best items of the rows, batch by batch, and calls each, if not nil, when a batch has begun. It
-// leaves out rows for which skip, if not nil, is true.
+// run finds the k best items of the rows that skip, if not nil, does not leave out, see batches.
 func (r *call) run(skip func(place, row int64) bool, each func(*batch) error) (err error) {
 	if r.list, err = r.program(r.spec); err != nil {
 		return err

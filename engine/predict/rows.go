@@ -41,7 +41,7 @@ func (p *Predictor) listed(rows []int64) (rowList, error) {
 }
 
 // batch is the rows of a call that are computed together; advance moves it to the next rows. It has no more rows, and
-// no more stored entries from each dataset, than memory is planned for; repeated rows may have more entries.
+// no more stored entries from each dataset, than memory is planned for; rows that the caller repeats could have more.
 type batch struct {
 	rows   []int64
 	places []int64 // of the rows in the caller's list

@@ -141,8 +141,7 @@ func (b *Builder) Entries(slot int) int64 {
 	return b.entriesOf(&b.part.batches[slot-b.part.firstSlot].feed)
 }
 
-// entriesOf is the sum over the fullest rows, as many as the rank can have of a batch. With a part of the items the
-// rank may have all entries of the batch, but no more than its items allow.
+// entriesOf is the sum over the fullest rows that the rank can have of a batch, but no more than its items allow.
 func (b *Builder) entriesOf(f *Feed) int64 {
 	first, end := b.columnsOf(f)
 	rows := b.batch
@@ -153,7 +152,7 @@ func (b *Builder) entriesOf(f *Feed) int64 {
 }
 
 // fromHost plans the memory of batches that come from the host: whole ones there, and an equal part on each of several
-// ranks. A rank may have more or less than that; the sum over the ranks is exact.
+// ranks, which may have more or less; the sum over the ranks is exact.
 func (b *Builder) fromHost(s *source, rowsOnly bool) {
 	f := &s.feed
 	first, end := b.columnsOf(f)

@@ -20,6 +20,7 @@ import (
 	"dsstne/engine/model"
 	"dsstne/engine/program"
 	"dsstne/kernels"
+	"dsstne/tests/fixture"
 )
 
 // pipe joins two ranks in two processes: each writes what it has and reads what the other has.
@@ -127,7 +128,7 @@ var momentum = program.Training{Optimizer: kernels.Optimizer{Kind: kernels.Momen
 
 // inProcess is the part of a process that is started by startRank.
 func inProcess(t *testing.T, rank int, steps int) {
-	m, spec := wideOn(t, ranksOf(t, "cpu", 1), program.Model, momentum)
+	m, spec := wideOn(t, fixture.Ranks(t, "cpu", 1), program.Model, momentum)
 	to := &pipe{rank: rank, in: bufio.NewReader(os.NewFile(3, "in")), out: os.NewFile(4, "out")}
 	spec.Ranks[0].Communicator, spec.First, spec.World = to, rank, 2
 	text, err := trained(t, spec, m, steps, func() { fmt.Println("step") })
@@ -182,7 +183,7 @@ func TestRanksInTwoProcesses(t *testing.T) {
 		inProcess(t, rank, steps)
 		return
 	}
-	m, spec := wideOn(t, ranksOf(t, "cpu", 2), program.Model, momentum)
+	m, spec := wideOn(t, fixture.Ranks(t, "cpu", 2), program.Model, momentum)
 	want, err := trained(t, spec, m, processSteps, func() {})
 	require.NoError(t, err)
 

@@ -19,31 +19,7 @@ import (
 	"dsstne/tests/fixture"
 )
 
-// counting is a device that remembers what was allocated.
-type counting struct {
-	kernels.Device
-	bytes int64
-	asked int // calls of Available
-}
-
-func (c *counting) Available() int64 {
-	c.asked++
-	return c.Device.Available()
-}
-
-func (c *counting) Alloc(n int64) (kernels.Buffer, error) {
-	c.bytes += 4 * n
-	return c.Device.Alloc(n)
-}
-
-func open(t *testing.T, backend string) *counting {
-	d, err := kernels.Lookup(backend).Open(0, kernels.Options{Threads: 2})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.Close() })
-	return &counting{Device: d}
-}
-
-// computation is that of a model's network, fed by batches with so many entries in a row.
+// computation is that of a model's network, fed by batches with the given number of entries in a row.
 func computation(m *model.Model, each int64) program.Computation {
 	return m.Network().Computation(func(f *program.Feed) {
 		f.Entries = func(rows int64) int64 { return each * rows }
@@ -85,10 +61,10 @@ func TestThePlanIsWhatIsAllocated(t *testing.T) {
 		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid",
 			`, "shared": "hidden1.weight", "temperature": 0.2`),
 	} {
-		device := open(t, "cpu")
+		device := fixture.Device(t, "cpu")
 		p, err := program.Build(specOf(t, device, definition, 500, 64, kernels.Adam))
 		require.NoError(t, err)
-		require.Equal(t, fresh(&p.Plan, "batch"), device.bytes)
+		require.Equal(t, fresh(&p.Plan, "batch"), device.Bytes)
 		p.Free()
 	}
 }
@@ -99,7 +75,7 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 			`, "shared": "hidden1.weight", "temperature": 0.2`),
 	} {
 		const ranks = 4
-		one := open(t, "cpu")
+		one := fixture.Device(t, "cpu")
 		single, err := program.Describe(specOf(t, one, definition, 5000, 64, kernels.Adam))
 		require.NoError(t, err)
 		spec := specOf(t, one, definition, 5000, 64, kernels.Adam)
@@ -109,7 +85,7 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 			d, err := backend.Open(rank, kernels.Options{Threads: 2, Of: ranks})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = d.Close() })
-			spec.Ranks = append(spec.Ranks, kernels.Rank{Device: &counting{Device: d}, Communicator: to})
+			spec.Ranks = append(spec.Ranks, kernels.Rank{Device: &fixture.Counting{Device: d}, Communicator: to})
 		}
 		p, err := program.Build(spec)
 		require.NoError(t, err)
@@ -122,7 +98,7 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 		}
 		require.Equal(t, sum, p.Plan.Bytes)
 		for _, r := range spec.Ranks {
-			require.Equal(t, planned[r.Device.Info().Name], r.Device.(*counting).bytes)
+			require.Equal(t, planned[r.Device.Info().Name], r.Device.(*fixture.Counting).Bytes)
 		}
 		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the bias of 16
 		// units.
@@ -142,7 +118,7 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 		spec.Parallel = program.Data // each device has everything, and gradients
 		before := map[string]int64{}
 		for _, r := range spec.Ranks {
-			before[r.Device.Info().Name] = r.Device.(*counting).bytes
+			before[r.Device.Info().Name] = r.Device.(*fixture.Counting).Bytes
 		}
 		p, err = program.Build(spec)
 		require.NoError(t, err)
@@ -153,7 +129,7 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 					bytes += part.Bytes
 				}
 			}
-			require.Equal(t, bytes, r.Device.(*counting).bytes-before[name])
+			require.Equal(t, bytes, r.Device.(*fixture.Counting).Bytes-before[name])
 		}
 		p.Free()
 	}
@@ -161,25 +137,25 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 
 func TestNothingOfSizeBatchTimesItemsIsPlanned(t *testing.T) {
 	const items, rows = 300_000, 512
-	spec := specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), items, rows, kernels.SGD)
+	spec := specOf(t, fixture.Device(t, "cpu"), fixture.Autoencoder("softmax", ""), items, rows, kernels.SGD)
 	plan, err := program.Describe(spec)
 	require.NoError(t, err)
 	require.Less(t, fresh(plan), int64(4*items*rows/20))
 }
 
 func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *testing.T) {
-	device := open(t, "cpu")
+	device := fixture.Device(t, "cpu")
 	spec := specOf(t, device, fixture.Autoencoder("softmax", ""), 100_000, 64, kernels.Adam)
 	spec.Limit = 1 << 20
 	_, err := program.Build(spec)
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
 	require.ErrorContains(t, err, "memory_limit is 1.05 MB; nothing was allocated. Parts: optimizer state 26.4 MB, "+
 		"weights 13.2 MB")
-	require.Zero(t, device.bytes)
+	require.Zero(t, device.Bytes)
 }
 
 func TestMemoryBesideAProgramCountsTowardsTheLimit(t *testing.T) {
-	device := open(t, "cpu")
+	device := fixture.Device(t, "cpu")
 	held := program.Part{Name: "weights", Bytes: 600, Held: true}
 	require.NoError(t, program.Fits([]kernels.Rank{{Device: device}}, 1000, []program.Part{held, {Name: "workspace",
 		Bytes: 400}}, nil))
@@ -223,18 +199,18 @@ func TestMemoryOfDevicesThatHaveTheirOwnIsCountedForEach(t *testing.T) {
 }
 
 func TestTheSystemIsAskedForItsMemoryOnceAndNotForSmallPrograms(t *testing.T) {
-	device := open(t, "cpu")
+	device := fixture.Device(t, "cpu")
 	plan, err := program.Describe(specOf(t, device, fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam))
 	require.NoError(t, err)
 	require.Positive(t, plan.Available)
-	require.Equal(t, 1, device.asked)
+	require.Equal(t, 1, device.Asked)
 	p, err := program.Build(specOf(t, device, fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam))
 	require.NoError(t, err)
-	require.Equal(t, 1, device.asked)
+	require.Equal(t, 1, device.Asked)
 	p.Free()
 	p, err = program.Build(specOf(t, device, fixture.Autoencoder("softmax", ""), 300_000, 32, kernels.Adam))
 	require.NoError(t, err)
-	require.Equal(t, 2, device.asked)
+	require.Equal(t, 2, device.Asked)
 	p.Free()
 }
 
@@ -257,7 +233,8 @@ func TestABatchTakesWhatIsPlannedForIt(t *testing.T) {
 }
 
 func TestTheOperationsReadLikeTheStep(t *testing.T) {
-	plan, err := program.Describe(specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), 100, 32, kernels.Momentum))
+	device := fixture.Device(t, "cpu")
+	plan, err := program.Describe(specOf(t, device, fixture.Autoencoder("softmax", ""), 100, 32, kernels.Momentum))
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"Replay the batch's rows of hidden1.weight[100, 16]",
@@ -271,8 +248,8 @@ func TestTheOperationsReadLikeTheStep(t *testing.T) {
 }
 
 func TestTheOperationsOfSeveralDevicesReadLikeTheStep(t *testing.T) {
-	spec := specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), 101, 32, kernels.Momentum)
-	spec.Ranks = ranksOf(t, "reference", 2)
+	spec := specOf(t, fixture.Device(t, "cpu"), fixture.Autoencoder("softmax", ""), 101, 32, kernels.Momentum)
+	spec.Ranks = fixture.Ranks(t, "reference", 2)
 	plan, err := program.Describe(spec)
 	require.NoError(t, err)
 	require.Equal(t, []string{
@@ -317,24 +294,12 @@ func batchOf(t *testing.T, rows, columns int, seed uint64) *kernels.SparseBatch 
 func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	for _, backend := range []string{"reference", "cpu"} {
 		for _, ranks := range []int{1, 3, 11} {
-			gradientsAgree(t, ranksOf(t, backend, ranks), program.Model)
+			gradientsAgree(t, fixture.Ranks(t, backend, ranks), program.Model)
 			if ranks > 1 {
-				gradientsAgree(t, ranksOf(t, backend, ranks), program.Data)
+				gradientsAgree(t, fixture.Ranks(t, backend, ranks), program.Data)
 			}
 		}
 	}
-}
-
-// ranksOf opens a backend's device several times.
-func ranksOf(t *testing.T, backend string, count int) []kernels.Rank {
-	ranks := make([]kernels.Rank, count)
-	for n, to := range kernels.NewHostGroup(count) {
-		ranks[n].Device = open(t, backend)
-		if count > 1 {
-			ranks[n].Communicator = to
-		}
-	}
-	return ranks
 }
 
 // wideRows are the rows of its batches.
@@ -417,7 +382,7 @@ func must[T any](value T, err error) T {
 }
 
 func TestAnInferenceProgramHasTheForwardPartOnly(t *testing.T) {
-	spec := specOf(t, open(t, "cpu"), fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam)
+	spec := specOf(t, fixture.Device(t, "cpu"), fixture.Autoencoder("softmax", ""), 100, 32, kernels.Adam)
 	spec.Training = nil
 	plan, err := program.Describe(spec)
 	require.NoError(t, err)

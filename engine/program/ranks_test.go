@@ -121,7 +121,7 @@ func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing
 			}
 			for at := 1; ; at++ {
 				momentum := program.Training{Optimizer: kernels.Optimizer{Kind: kernels.Momentum, Momentum: 0.9}}
-				m, spec := wideOn(t, ranksOf(t, "cpu", ranks), way, momentum)
+				m, spec := wideOn(t, fixture.Ranks(t, "cpu", ranks), way, momentum)
 				countdown := at
 				r := &spec.Ranks[rank]
 				broken := faulty{r.Device, r.Communicator, &countdown, failure}
@@ -156,39 +156,14 @@ func TestAFailureOfAnyOpOnAnyDeviceEndsTheStepOnAllAndTheNextOneWorks(t *testing
 	}
 }
 
-// scarce is a device that refuses the n-th allocation of a group of them, and counts what is not given back.
-type scarce struct {
-	kernels.Device
-	n, held *int
-}
-
-type counted struct {
-	kernels.Buffer
-	held *int
-}
-
-func (c counted) Free() {
-	c.Buffer.Free()
-	*c.held--
-}
-
-func (s scarce) Alloc(n int64) (kernels.Buffer, error) {
-	if *s.n--; *s.n == 0 {
-		return nil, fault.New(fault.OutOfMemory, "refused")
-	}
-	b, err := s.Device.Alloc(n)
-	*s.held++
-	return counted{b, s.held}, err
-}
-
 func TestMemoryThatIsRefusedToAnyDeviceLeavesNothingBehind(t *testing.T) {
-	device := open(t, "cpu")
+	device := fixture.Device(t, "cpu")
 	for at := 1; ; at++ {
 		countdown, held := at, 0
 		spec := specOf(t, device, wide, 30, 6, kernels.Adam)
-		spec.Ranks = ranksOf(t, "reference", 3)
+		spec.Ranks = fixture.Ranks(t, "reference", 3)
 		for rank := range spec.Ranks {
-			spec.Ranks[rank].Device = scarce{spec.Ranks[rank].Device, &countdown, &held}
+			spec.Ranks[rank].Device = fixture.Scarce{Device: spec.Ranks[rank].Device, Countdown: &countdown, Held: &held}
 		}
 		p, err := program.Build(spec)
 		if err == nil {
@@ -203,7 +178,7 @@ func TestMemoryThatIsRefusedToAnyDeviceLeavesNothingBehind(t *testing.T) {
 }
 
 func TestNoGoroutineOutlivesATeam(t *testing.T) {
-	ranks := ranksOf(t, "reference", 5)
+	ranks := fixture.Ranks(t, "reference", 5)
 	before := runtime.NumGoroutine()
 	for range 20 {
 		team := program.NewTeam(ranks)
@@ -222,7 +197,7 @@ func TestNoGoroutineOutlivesATeam(t *testing.T) {
 }
 
 func TestTheCauseIsToldAndNotWhatFollowedFromIt(t *testing.T) {
-	ranks := ranksOf(t, "reference", 4)
+	ranks := fixture.Ranks(t, "reference", 4)
 	team := program.NewTeam(ranks)
 	defer team.Close()
 	for cause := range ranks {
@@ -250,8 +225,9 @@ func TestARowThatIsNotFiniteIsToldByItsPlaceInTheWholeTensor(t *testing.T) {
 	const items, rows = 90, 6
 	for _, ranks := range []int{1, 4} {
 		m := fixture.Model(t, fixture.Autoencoder("softmax", ""), map[string]int64{"input": items, "output": items})
-		spec := specOf(t, ranksOf(t, "cpu", ranks)[0].Device, fixture.Autoencoder("softmax", ""), items, rows, kernels.SGD)
-		spec.Ranks = ranksOf(t, "cpu", ranks)
+		device := fixture.Ranks(t, "cpu", ranks)[0].Device
+		spec := specOf(t, device, fixture.Autoencoder("softmax", ""), items, rows, kernels.SGD)
+		spec.Ranks = fixture.Ranks(t, "cpu", ranks)
 		spec.Weights = func(name string) (kernels.Buffer, error) { return must(m.Tensor(name)).Buffer(), nil }
 		must(m.Tensor("hidden1.weight")).Float32()[70*16] = 3e38 // decays below: 3e38 - 10 x 3e38
 		spec.Training.Optimizer.WeightDecay = 1

@@ -44,8 +44,8 @@ type outcome struct {
 	failures []error            // of a step, by rank
 }
 
-// wait asks every rank, and records the error of a step. The error that it returns is that of a device, which leaves
-// unknown what became of the steps that were under way there.
+// wait asks every rank, and records the error of a step. It returns that of a device, whose steps have an unknown
+// outcome.
 func (s *outcome) wait(underWay int) error {
 	ask := func(rank int) error {
 		results, err := s.parts[rank].Device.Settle(underWay)

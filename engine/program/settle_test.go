@@ -8,6 +8,7 @@ import (
 	"dsstne/engine/program"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
+	"dsstne/tests/fixture"
 )
 
 // scripted is a device that is some steps behind: what it answers to Settle, call after call.
@@ -65,7 +66,7 @@ func TestTheFirstStepThatFailedOnAnyRankIsToldAfterThoseBeforeIt(t *testing.T) {
 			[]int64{1}, lost,
 		},
 	} {
-		ranks := ranksOf(t, "reference", 3)
+		ranks := fixture.Ranks(t, "reference", 3)
 		for rank := range ranks {
 			ranks[rank].Device = scripted{ranks[rank].Device, &c.ranks[rank]}
 		}

@@ -46,8 +46,8 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 	return t.Progress(), err
 }
 
-// catchUp ends a run: it brings rows that lag behind up to date, so that the weights are whole, also after an error.
-// Then no row needs the rates of these steps any more.
+// catchUp ends a run: it brings rows that lag behind up to date, also after an error, and then drops the rates of the
+// steps.
 func (t *Trainer) catchUp() error {
 	if err := t.program.Flush(&t.step); err != nil {
 		return err // and rows that still lag behind will need the rates

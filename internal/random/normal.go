@@ -16,8 +16,7 @@ func FillNormal(dst []float32, seed uint64, stream uint32, row int64, mean, devi
 	}
 }
 
-// normalPair makes two independent standard normal numbers. The first word becomes a number in (0, 1], which has a
-// logarithm.
+// normalPair makes two standard normal numbers. The first word becomes a number in (0, 1], which has a logarithm.
 func normalPair(a, b uint32) (float64, float64) {
 	radius := math.Sqrt(-2 * logarithm((float64(a)+1)/(1<<32)))
 	sine, cosine := sineAndCosine(2 * math.Pi * float64(b) / (1 << 32))
