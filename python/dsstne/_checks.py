@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from dsstne.errors import InvalidArgumentError
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def integer(value: Any, name: str, least: int | None = None) -> int:
-    """Returns an integer (also one of NumPy, but not a bool) as an int; it must be at least ``least``."""
+    """Returns an integer (also one of NumPy, but not a bool) as an int: of 64 bits, and at least ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -24,16 +26,29 @@ def integer(value: Any, name: str, least: int | None = None) -> int:
         raise InvalidArgumentError(f"{name} must be an integer, not {shown(value)}")
     if least is not None and number < least:
         raise InvalidArgumentError(f"{name} must be at least {least}, not {number}")
+    if number.bit_length() > 63:
+        raise InvalidArgumentError(f"{name} must be an integer of 64 bits, not {shown(number)}")
     return number
+
+
+def boolean(value: Any, name: str) -> bool:
+    """Returns True or False, also one of NumPy, as a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"{name} must be True or False, not {shown(value)}")
+    return bool(value)
 
 
 def positive(value: Any, name: str) -> float:
     """Returns a number as a float; it must be above 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InvalidArgumentError(f"{name} must be a number, not {shown(value)}")
-    if not value > 0:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not number > 0:
         raise InvalidArgumentError(f"{name} must be above 0, not {value}")
-    return float(value)
+    return number
 
 
 def text(value: Any, name: str) -> str:
@@ -50,6 +65,11 @@ def kind(value: Any, name: str, example: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(f"{name} must be a str such as {example!r} or a mapping, not {shown(value)}")
     return dict(value)
+
+
+def is_mapping(value: Any) -> bool:
+    """Reports whether a value is a mapping; SciPy's ``dok`` matrices, which are dicts too, are not."""
+    return isinstance(value, Mapping) and not scipy.sparse.issparse(value)
 
 
 def several(value: Any, name: str) -> list[Any]:
@@ -69,5 +89,8 @@ def array(values: Any) -> NDArray[Any]:
 
 def shown(value: Any) -> str:
     """Returns the repr of a value for a message, shortened to 80 characters."""
-    whole = repr(value)
+    try:
+        whole = repr(value)
+    except Exception:  # of an object of the caller, or an integer with too many digits for Python
+        whole = f"a {type(value).__name__}"
     return whole if len(whole) <= 80 else whole[:77] + "..."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _checks
-from dsstne.errors import InvalidArgumentError
+from dsstne.errors import CorruptFileError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]:
     """Returns the bytes, ``len(names) + 1`` offsets, and the kind of the names, ``"text"`` or ``"integer"``."""
+    if isinstance(names, (set, frozenset)):
+        raise InvalidArgumentError("items is a set, which has no order; give a list, in the order of the columns")
     listed = _checks.several(names.tolist() if isinstance(names, np.ndarray) else names, "items")
     integers = bool(listed) and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in listed)
     encoded = []
@@ -35,5 +37,8 @@ def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]
 def decode_names(text: NDArray[np.uint8], offsets: NDArray[np.int64], kind: str) -> NDArray[Any]:
     """Returns the names as an object array of str, or as int64; the inverse of :func:`encode_names`."""
     whole = text.tobytes()
-    names = [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
-    return np.array(names, np.int64) if kind == "integer" else np.array(names, object)
+    try:
+        names = [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        return np.array(names, np.int64) if kind == "integer" else np.array(names, object)
+    except (ValueError, OverflowError) as error:
+        raise CorruptFileError(f"the names of the items are damaged: {error}") from None

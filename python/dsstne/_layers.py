@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstne import _checks
 from dsstne.dataset import Dataset, open_dataset
 from dsstne.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from contextlib import ExitStack
 
     from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Bound:
         self._opened: list[tuple[Any, Dataset]] = list(like._opened) if like else []
         self.datasets: dict[Any, Dataset]
         try:
-            if isinstance(X, Mapping):
+            if _checks.is_mapping(X):
                 self.datasets = {layer: self._open(matrix, f"{name}[{layer!r}]") for layer, matrix in X.items()}
             else:
                 self.datasets = {None: self._open(X, name)}
@@ -131,7 +132,7 @@ def check_rows(name: str, count: int, other: str, other_count: int) -> None:
 
 def numbers(values: Any, limit: int, name: str, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
     """Returns indices below ``limit`` as a contiguous array; a boolean mask gives the positions that are True."""
-    array = np.asarray(values)
+    array = _checks.array(values)
     if array.dtype == bool:
         if array.shape != (limit,):
             raise InvalidArgumentError(f"{name}: a mask must have {limit:,} entries; it has the shape {array.shape}")

@@ -9,6 +9,7 @@ therefore compares process ids and raises :class:`~dsstne.errors.ForkError` in a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -113,10 +114,22 @@ class _Library:
         for name, (result, arguments) in _FUNCTIONS.items():
             function = self.functions[name] = getattr(library, "dsstne_" + name)
             function.restype, function.argtypes = result, arguments
-        # NVIDIA's packages put libraries that several GPUs need, such as NCCL, into these folders.
-        folders = [str(folder) for entry in sys.path if (folder := Path(entry) / "nvidia").is_dir()]
         error = _sized(ErrorStruct)
-        _check(self.functions["configure"](json.dumps({"libraries": folders}).encode(), byref(error)), error)
+        _check(self.functions["configure"](json.dumps({"libraries": _nvidia_folders()}).encode(), byref(error)), error)
+
+
+def _nvidia_folders() -> list[str]:
+    """Returns the folders into which NVIDIA's packages put libraries that several GPUs need, such as NCCL.
+
+    As Python does, this ignores entries of sys.path that are not the name of a readable folder.
+    """
+    folders = []
+    for entry in sys.path:
+        with contextlib.suppress(OSError, TypeError, ValueError):
+            folder = Path(entry).absolute() / "nvidia"  # an empty entry means the working directory
+            if folder.is_dir():
+                folders.append(str(folder))
+    return folders
 
 
 def _check_version(library: ctypes.CDLL, path: Path) -> None:
@@ -141,7 +154,8 @@ if hasattr(os, "register_at_fork"):
 def library_paths() -> list[Path]:
     """Returns the paths to try for the native library, in order; ``DSSTNE_LIBRARY`` replaces them."""
     named = os.environ.get("DSSTNE_LIBRARY")
-    return [Path(named)] if named else [Path(__file__).parent / "_lib" / "libdsstne.so"]
+    # Path drops a leading "./", without which the system would search elsewhere.
+    return [Path(named).absolute()] if named else [Path(__file__).parent / "_lib" / "libdsstne.so"]
 
 
 def is_forked() -> bool:

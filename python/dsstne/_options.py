@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dsstne import _checks
 from dsstne.errors import InvalidArgumentError, MissingFileError
 
 
@@ -33,7 +34,7 @@ def _plain(value: Any, where: str) -> Any:
         return {key: _plain(item, f"{where}.{key}" if where else key) for key, item in pairs}
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{where}[{n}]") for n, item in enumerate(value)]
-    if hasattr(value, "item"):
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()  # a NumPy scalar
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -42,7 +43,7 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, (str, bool, int, float)):
         return value
     kind = type(value).__name__
-    raise InvalidArgumentError(f"{where}: {value!r} is a {kind}; expected a number, a str or a bool")
+    raise InvalidArgumentError(f"{where}: {_checks.shown(value)} is a {kind}; expected a number, a str or a bool")
 
 
 def text_argument(text: str, what: str) -> bytes:
@@ -53,7 +54,10 @@ def text_argument(text: str, what: str) -> bytes:
     """
     if "\0" in text:
         raise InvalidArgumentError(f"{what} {text!r} contains a NUL character")
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"{what} {text!r} is not valid Unicode: {error}") from None
 
 
 def path_argument(path: str | os.PathLike[str], must_exist: bool = False) -> bytes:
@@ -62,7 +66,16 @@ def path_argument(path: str | os.PathLike[str], must_exist: bool = False) -> byt
     Raises:
         MissingFileError: The file must exist but does not.
     """
-    name = text_argument(os.fspath(path), "path")
-    if must_exist and not Path(path).exists():
-        raise MissingFileError(f"{os.fspath(path)}: no such file")
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise InvalidArgumentError(f"path must be a str or a path, not {_checks.shown(path)}") from None
+    name = text_argument(text, "path")
+    if must_exist:
+        try:
+            Path(text).stat()
+        except FileNotFoundError:
+            raise MissingFileError(f"{text}: no such file") from None
+        except OSError:
+            pass  # the engine will say what it is
     return name

@@ -9,6 +9,7 @@ import numpy as np
 
 from dsstne import _checks, _native, _options
 from dsstne._layers import Bound, check_columns, nearest, numbers
+from dsstne._weights import Weights, check_model
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, NotFoundError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dsstne._weights import Weights
 
 WEIGHTS_ONLY: Any = object()  # used as X by calls that read no matrix
 
@@ -155,6 +155,7 @@ def ranked_units(model: Weights, layer: str | None) -> int:
     Raises:
         NotFoundError: The model does not have this output layer.
     """
+    check_model(model)
     outputs = model.outputs
     if layer is None:
         return outputs[model.output]

@@ -258,6 +258,12 @@ class Weights(_native.Closing):
         return chosen
 
 
+def check_model(model: Any) -> None:
+    """Raises an error if the argument ``model`` is something else."""
+    if not isinstance(model, Weights):
+        raise InvalidArgumentError(f"model must be a dsstne.Model, not {_checks.shown(model)}")
+
+
 def sparse_matrix(matrix: Any, name: str) -> Any:
     """Converts a matrix to float32 in compressed row form, with sorted columns and summed duplicates.
 

@@ -156,7 +156,7 @@ def fit(
     if max_seconds is not None:
         max_seconds = _checks.positive(max_seconds, "max_seconds")
     called = _callbacks(callbacks)
-    if targets is None and isinstance(X, Mapping):
+    if targets is None and _checks.is_mapping(X):
         raise InvalidArgumentError("X is a mapping of input layers; also give targets= as a mapping of output layers")
     compute = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     with ExitStack() as stack:
@@ -270,7 +270,8 @@ def _definition(
     dropout: float,
 ) -> dict[str, Any]:
     """Returns the parameters of fit() as a network definition."""
-    given = list(hidden) if isinstance(hidden, (list, tuple, range, np.ndarray)) else [hidden]
+    is_list = isinstance(hidden, (list, tuple, range)) or np.ndim(hidden) > 0
+    given: list[Any] = _checks.several(hidden, "hidden") if is_list else [hidden]
     units = [_checks.integer(size, "hidden" if len(given) == 1 else f"hidden[{n}]") for n, size in enumerate(given)]
     if not units:
         raise InvalidArgumentError("hidden: expected the units of at least one hidden layer, got an empty list")
@@ -291,7 +292,7 @@ def _definition(
     output: dict[str, Any] = {"name": "output", "kind": "output", "sources": [names[-1]], "size": "auto"}
     if temperature is not None:
         output["temperature"] = temperature
-    if tied:
+    if _checks.boolean(tied, "tied"):
         output["shared"] = "hidden1.weight"
     term = _checks.kind(loss, "loss", "softmax")
     return {"layers": [*layers, output], "loss": [{"layer": "output", **term}]}

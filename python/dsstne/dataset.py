@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -210,30 +209,43 @@ def _as_csr(X: Any, name: str) -> Any:
     source = type(X).__name__
     if X is None:
         raise InvalidArgumentError(f"{name} is None; expected a matrix")
-    if isinstance(X, Mapping):
+    if _checks.is_mapping(X):
         raise InvalidArgumentError(f"{name}: expected a matrix, got a mapping")
     if isinstance(X, Dataset):
         raise InvalidArgumentError(f"{name} is a Dataset already; use it as it is")
+    if hasattr(X, "to_numpy") and len(getattr(X, "shape", ())) == 2:  # a DataFrame of pandas or polars
+        X = X.sparse.to_coo() if hasattr(X, "sparse") else X.to_numpy()
     if hasattr(X, "__arrow_c_stream__"):
         raise InvalidArgumentError(
             f"{name} is a {source}, which may be in several chunks: give one list column as one array, such as "
             "table['column'].combine_chunks() of pyarrow, to dsstne.Dataset(array, columns=...)"
         )
     if getattr(X, "format", None) == "csr" and hasattr(X, "indptr"):
-        if len(X.shape) != 2:
-            raise InvalidArgumentError(f"{name} must have two dimensions, rows and columns; it has {len(X.shape)}")
+        _check_dimensions(X, name)
         return X
     if not scipy.sparse.issparse(X):
+        if np.ma.is_masked(X):
+            raise InvalidDataError(f"{name} is an array with masked values; say what they are, as in X.filled(0)")
         try:
             X = np.asarray(X)
         except ValueError:
             raise InvalidDataError(f"{name} is a {source} whose rows have different lengths; see csr_array") from None
         if X.dtype == object or X.dtype.kind not in "bifu":
             raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers")
-    if X.ndim != 2:
-        raise InvalidArgumentError(f"{name} must have two dimensions, rows and columns; it has {X.ndim}")
+        if X.dtype == np.float16:
+            X = X.astype(np.float32)
+        X = X.astype(X.dtype.newbyteorder("="), copy=False)  # SciPy converts neither
+    _check_dimensions(X, name)
     log.debug("converted a %s of shape %s to compressed rows, which copies it", source, X.shape)
     return scipy.sparse.csr_array(X)
+
+
+def _check_dimensions(X: Any, name: str) -> None:
+    if len(X.shape) != 2:
+        raise InvalidArgumentError(
+            f"{name} must have two dimensions, rows and columns; it has {len(X.shape)}. For one row of a matrix give "
+            f"{name}[[0]] instead of {name}[0]; numbers of rows belong into rows=, beside the matrix"
+        )
 
 
 def _arrays_of(X: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:

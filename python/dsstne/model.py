@@ -16,7 +16,13 @@ from dsstne import _checks, _native, _options
 from dsstne._layers import nearest, numbers
 from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
 from dsstne._weights import Weights, sparse_matrix
-from dsstne.errors import InvalidArgumentError, MissingFileError, NotFoundError
+from dsstne.errors import (
+    CorruptFileError,
+    InputOutputError,
+    InvalidArgumentError,
+    MissingFileError,
+    NotFoundError,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -178,7 +184,9 @@ class Model(Weights):
         units = ranked_units(self, layer)
         k = check_k(k, units)
         choice = chosen_items(items, filter_items, units)
-        without = exclude_seen is not None and not exclude_seen
+        if exclude_seen is not None:
+            exclude_seen = _checks.boolean(exclude_seen, "exclude_seen")
+        without = exclude_seen is False
         if exclude is not None and without:
             raise InvalidArgumentError("exclude= and exclude_seen=False contradict each other; give one of them")
         if exclude is None and not without:
@@ -413,7 +421,10 @@ class Model(Weights):
             ...     dsstne.load(f"{folder}/popular.dsstne")
             Model(3 - 3; 3 parameters)
         """
+        if not isinstance(self.attributes, Mapping):
+            raise InvalidArgumentError(f"attributes must be a mapping, not {_checks.shown(self.attributes)}")
         for key, value in self.attributes.items():
+            _checks.text(key, "a key of attributes")
             _checks.text(value, f"attributes[{key!r}]")
         attributes = dict(self.attributes)
         attributes[_HISTORY] = json.dumps(self.history, default=_plain)
@@ -517,9 +528,20 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     model = Model.__new__(Model)
     model._adopt(_native.Handle("model_load", name, _options.to_json({"threads": threads})))
     model.attributes = dict(model._describe()["attributes"])
-    model.history = json.loads(model.attributes.pop(_HISTORY, "[]"))
-    model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
-    model._same_items = json.loads(model.attributes.pop(_SAME_ITEMS, "null"))
+    try:
+        model.history = json.loads(model.attributes.pop(_HISTORY, "[]"))
+        model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
+        model._same_items = json.loads(model.attributes.pop(_SAME_ITEMS, "null"))
+        is_valid = (
+            isinstance(model.history, list)
+            and all(isinstance(record, dict) for record in model.history)
+            and model._item_kind in ("none", "text", "integer")
+            and model._same_items in (None, True, False)
+        )
+    except (ValueError, RecursionError):
+        is_valid = False
+    if not is_valid:
+        raise CorruptFileError(f"{os.fspath(path)}: {_HISTORY}, {_ITEM_KIND} or {_SAME_ITEMS} is damaged")
     return model
 
 
@@ -532,11 +554,17 @@ def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
     if not isinstance(network, (str, os.PathLike)):
         raise InvalidArgumentError(f"network must be a mapping, JSON text or a path, not {_checks.shown(network)}")
     try:
-        return _options.text_argument(Path(network).read_text("utf-8"), "network")
+        return _options.text_argument(Path(network).read_text("utf-8-sig"), "network")
     except FileNotFoundError:
         raise MissingFileError(f"network: {os.fspath(network)}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(f"network: {os.fspath(network)} is not a text in UTF-8: {error}") from None
+    except OSError as error:
+        raise InputOutputError(f"network: {_checks.shown(network)}: {error.strerror}") from None
+    except ValueError as error:  # a NUL character
+        raise InvalidArgumentError(f"network: {_checks.shown(network)}: {error}") from None
 
 
 def _plain(value: Any) -> Any:
     """Converts NumPy numbers and other values that JSON does not support."""
-    return value.item() if hasattr(value, "item") else str(value)
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)

@@ -74,4 +74,7 @@ class Bar:
 def _is_seen() -> bool:
     if "ipykernel" in sys.modules:
         return True
-    return sys.stderr is not None and hasattr(sys.stderr, "isatty") and sys.stderr.isatty()
+    try:
+        return sys.stderr is not None and hasattr(sys.stderr, "isatty") and sys.stderr.isatty()
+    except (OSError, ValueError):  # closed, as in a daemon
+        return False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _native, _options
 from dsstne._layers import bind, check_rows
+from dsstne._weights import check_model
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
 
@@ -113,6 +114,7 @@ class Trainer(_native.Closing):
             "threads": threads,
             "memory_limit": memory_limit,
         }
+        check_model(model)
         self.model = model
         # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(batch_size, 1 << 20) if isinstance(batch_size, int) else 1.0
