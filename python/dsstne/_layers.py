@@ -42,9 +42,12 @@ class Bound:
         self.datasets: dict[Any, Dataset]
         try:
             if _checks.is_mapping(X):
-                self.datasets = {layer: self._open(matrix, f"{name}[{layer!r}]") for layer, matrix in X.items()}
+                sizes = layers or {}
+                self.datasets = {
+                    layer: self._open(matrix, f"{name}[{layer!r}]", sizes.get(layer)) for layer, matrix in X.items()
+                }
             else:
-                self.datasets = {None: self._open(X, name)}
+                self.datasets = {None: self._open(X, name, next(iter(layers.values())) if layers else None)}
             if layers is not None:
                 self.pair(layers)
         except BaseException:
@@ -83,16 +86,17 @@ class Bound:
 
     def open(self, matrix: Any, name: str, units: int, layer: str) -> Dataset:
         """Opens another matrix for the same rows, [rows, units of the layer]; :meth:`close` closes it."""
-        dataset = self._open(matrix, name)
+        dataset = self._open(matrix, name, units)
         check_columns(dataset, units, name, layer)
         check_rows(name, dataset.shape[0], self.name, self.rows)
         return dataset
 
-    def _open(self, matrix: Any, name: str) -> Dataset:
+    def _open(self, matrix: Any, name: str, columns: int | None = None) -> Dataset:
+        """Opens a matrix unless it is open; columns is the number for Arrow data, which do not contain it."""
         for known, dataset in self._opened:
             if known is matrix:
                 return dataset
-        dataset, made = open_dataset(matrix, name)
+        dataset, made = open_dataset(matrix, name, columns)
         self._opened.append((matrix, dataset))
         if made:
             self._own.append(dataset)
@@ -146,4 +150,4 @@ def numbers(values: Any, limit: int, name: str, dtype: type[np.signedinteger[Any
     bad = np.flatnonzero((array < 0) | (array >= limit))
     if bad.size:
         raise InvalidArgumentError(f"{name}[{bad[0]}] is {array[bad[0]]}; expected 0 to {limit - 1:,}")
-    return np.ascontiguousarray(array, dtype=dtype)
+    return np.array(array, dtype=dtype)  # a copy: the caller's array may change while the engine reads it

@@ -407,10 +407,12 @@ def _close_or_keep(name: str, value: int, owners: object) -> None:
 def close_abandoned() -> None:
     """Tries again to close objects that were in use when they were collected."""
     if _abandoned and not is_forked():
-        pending = _abandoned[:]
-        del _abandoned[: len(pending)]
-        for name, value, owners in pending:
-            _close_or_keep(name, value, owners)
+        for _ in range(len(_abandoned)):
+            try:
+                entry = _abandoned.pop(0)  # in one step: other threads add and take entries too
+            except IndexError:
+                return
+            _close_or_keep(*entry)
 
 
 # ---- the header's structs as Python values ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from dsstne.dataset import Dataset
 
 
 WEIGHTS_ONLY: Any = object()  # used as X by calls that read no matrix
@@ -94,7 +97,7 @@ class Predictor(_native.Closing):
         """Returns the k best items of each row and their scores."""
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
         options = _options.to_json({"items": choice.mode, "layer": self._layer})
-        arguments = (self._excluded(exclude), choice.items, choice.length, k, options, ids, scores)
+        arguments = (handle_of(self._excluded(exclude)), choice.items, choice.length, k, options, ids, scores)
         self._run("recommend", self.rows, self.count, *arguments)
         return ids, scores
 
@@ -115,14 +118,23 @@ class Predictor(_native.Closing):
         """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, float64 [count, metrics]."""
         assert self._inputs is not None
         held_out = self._inputs.open(targets, "X_held_out", self._units, self._ranked)
-        data = (held_out._handle.value, self._excluded(exclude), self.rows, self.count)
+        left_out = self._excluded(exclude)
+        data = (held_out._handle.value, handle_of(left_out), self.rows, self.count)
         options = _options.to_json({"metrics": list(metrics), "items": choice.mode, "layer": self._layer})
         buffer, length = _native.text_buffer(4096 + 256 * len(metrics))
         self._run("evaluate", *data, choice.items, choice.length, options, buffer, length, per_row)
-        return _native.read_json(buffer)
+        result = _native.read_json(buffer)
+        is_zero = result["rows"] and not any(result["metrics"].values())
+        if left_out is not None and is_zero and held_out.within(left_out):
+            warnings.warn(
+                "all held-out items are excluded as seen, so every metric is 0: X_held_out (validation= of fit) needs "
+                "items that X_in does not contain, or evaluate() exclude=None",
+                stacklevel=3,
+            )
+        return result
 
-    def _excluded(self, exclude: Any) -> int:
-        """Returns the handle of the matrix whose stored items are left out; 0 = none.
+    def _excluded(self, exclude: Any) -> Dataset | None:
+        """Returns the matrix whose stored items are left out.
 
         "input" is the matrix of the input layer; "auto" is the same if outputs and inputs are the same items.
         """
@@ -130,7 +142,7 @@ class Predictor(_native.Closing):
         if isinstance(exclude, str) and exclude == "auto":
             exclude = "input" if self._model.same_items and self._ranked == self._model.output else None
         if exclude is None:
-            return 0
+            return None
         if isinstance(exclude, (bool, np.bool_)):
             raise InvalidArgumentError(
                 f"exclude is {exclude}, but must be a matrix of the items to leave out; "
@@ -141,12 +153,17 @@ class Predictor(_native.Closing):
                 raise InvalidArgumentError(f"exclude: {exclude!r} is not known; give 'auto', 'input', a matrix or None")
             seen = next(iter(self._inputs.datasets.values()))
             check_columns(seen, self._units, "exclude: the input", self._ranked)
-            return seen._handle.value
-        return self._inputs.open(exclude, "exclude", self._units, self._ranked)._handle.value
+            return seen
+        return self._inputs.open(exclude, "exclude", self._units, self._ranked)
 
     def _run(self, name: str, *arguments: Any) -> None:
         brief = self.count * self._model.parameters < _SHORT
         _native.call_interruptibly(self._handle, "predictor_" + name, *arguments, brief=brief)
+
+
+def handle_of(dataset: Dataset | None) -> int:
+    """Returns the number that stands for a dataset in the C interface; 0 = none."""
+    return 0 if dataset is None else dataset._handle.value
 
 
 def ranked_units(model: Weights, layer: str | None) -> int:

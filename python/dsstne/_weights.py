@@ -198,6 +198,8 @@ class Weights(_native.Closing):
         self._set(name + _OFFSETS, matrix.indptr.astype(np.int64, copy=False))
 
     def _set(self, name: str, array: NDArray[Any]) -> None:
+        if name.startswith("items."):
+            self._names = None  # decoded from the tensors that change
         _native.call("model_set_tensor", self._handle.value, name.encode(), array, array.nbytes)
 
     # ---- names of items ----

@@ -186,6 +186,18 @@ class Dataset(_native.Closing):
             counts += np.bincount(used, minlength=columns)
         return counts
 
+    def within(self, other: Dataset) -> bool:
+        """Reports whether every stored entry is stored in ``other`` too; False for Arrow data and files."""
+        if self is other:
+            return True
+        patterns = []
+        for dataset in (self, other):
+            if dataset._arrays is None:
+                return False
+            indptr, indices, _ = dataset._arrays
+            patterns.append(scipy.sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=dataset.shape))
+        return bool((patterns[0] > patterns[1]).nnz == 0)
+
     def __reduce__(self) -> Any:
         raise TypeError("a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix")
 
@@ -195,12 +207,15 @@ class Dataset(_native.Closing):
         return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
 
 
-def open_dataset(X: Any, name: str) -> tuple[Dataset, bool]:
-    """Returns X as a Dataset, and whether it is new, so that the caller must close it; errors begin with the name."""
+def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset, bool]:
+    """Returns X as a Dataset, and whether it is new, so that the caller must close it; errors begin with the name.
+
+    ``columns`` is the number of columns of Arrow data.
+    """
     if isinstance(X, Dataset):
         return X, False
     made = Dataset.__new__(Dataset)
-    made._open(X, name)
+    made._open(X, name, columns if hasattr(X, "__arrow_c_array__") else None)
     return made, True
 
 

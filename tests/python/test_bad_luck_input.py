@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pandas
 import polars
+import pyarrow
 import pytest
 import safetensors
 import safetensors.numpy
@@ -14,6 +15,7 @@ import scipy.sparse
 
 import dsstne
 from dsstne import _native
+from dsstne._layers import numbers
 
 DENSE = np.array([[1, 0, 2, 0], [0, 0, 0, 0], [0, 3, 0, 1]], np.float32)
 
@@ -170,6 +172,49 @@ import dsstne
 print(dsstne.doctor().ok)
 """
     assert python(code).strip() == "True"
+
+
+def test_evaluating_on_the_rows_themselves_is_noticed():
+    model, X = dsstne.popularity(DENSE), scipy.sparse.csr_array(DENSE)
+    copied = scipy.sparse.csr_array((X.data[[0, 1, 3, 2, 2]], X.indices[[0, 1, 3, 2, 2]], [0, 2, 2, 5]), shape=X.shape)
+    part = scipy.sparse.csr_array(DENSE * [1, 0, 0, 0])
+    for held_out in (X, X.copy(), copied, part):
+        with pytest.warns(UserWarning, match="all held-out items are excluded as seen"):
+            assert dsstne.evaluate(model, X, held_out) == {"recall@20": 0, "ndcg@20": 0}
+    with pytest.warns(UserWarning, match="all held-out items are excluded as seen"):
+        dsstne.fit(X, hidden=2, epochs=1, validation=X, progress=False)
+
+
+def test_a_model_that_is_only_bad_is_not_warned_about():
+    model, X = dsstne.popularity(DENSE), scipy.sparse.csr_array(DENSE)
+    others = scipy.sparse.csr_array(np.eye(3, 4, 1, np.float32))
+    assert dsstne.evaluate(model, X, others, "recall@1")["recall@1"] < 1
+    assert dsstne.evaluate(model, X, scipy.sparse.csr_array(X.shape, dtype=np.float32), exclude="input")
+    assert dsstne.evaluate(model, X, X, "recall@4", exclude=None) == {"recall@4": 1}
+
+
+def test_a_model_knows_the_columns_of_arrow_data():
+    X = scipy.sparse.csr_array(DENSE)
+    entries = pyarrow.StructArray.from_arrays([pyarrow.array(X.indices), pyarrow.array(X.data)], ["index", "value"])
+    rows = pyarrow.ListArray.from_arrays(pyarrow.array(X.indptr), entries)
+    model = dsstne.popularity(X)
+    for given in (rows, {"input": rows}):
+        assert model.recommend(given, k=2, exclude=rows)[0].tolist() == model.recommend(X, k=2)[0].tolist()
+    with pytest.raises(dsstne.InvalidArgumentError, match="number of columns"):
+        dsstne.fit(rows, hidden=2, epochs=1)
+
+
+def test_names_that_are_set_as_tensors_are_read_again():
+    model = dsstne.popularity(DENSE, items=["a", "b", "c", "d"])
+    assert model.items.tolist() == ["a", "b", "c", "d"]
+    model.set_tensor("items.bytes", np.frombuffer(b"wxyz", np.uint8))
+    model.set_tensor("items.offsets", np.arange(5))
+    assert model.items.tolist() == ["w", "x", "y", "z"]
+
+
+def test_the_engine_reads_a_copy_of_row_numbers():
+    rows = np.arange(3)
+    assert not np.shares_memory(numbers(rows, 3, "rows", np.int64), rows)
 
 
 class Broken(io.StringIO):

@@ -25,7 +25,7 @@ def test_a_model_learns_the_groups_of_its_users(X):
 
 
 def test_history_has_a_record_per_epoch(X):
-    model = dsstne.fit(X, **FAST, validation=X)
+    model = dsstne.fit(X, **FAST, validation=blocks(seed=5))
     assert [r["epoch"] for r in model.history] == [1, 2]
     assert [r["step"] for r in model.history] == [4, 8]
     for record in model.history:
@@ -156,8 +156,8 @@ def test_a_trainer_tells_an_untrained_model_what_its_outputs_are(X):
 
 
 def test_validation_may_be_a_pair_for_new_rows(X):
-    new = blocks(rows=50, seed=9)
-    model = dsstne.fit(X, **FAST, validation=(new, new))
+    new, held_out = blocks(rows=50, seed=9), blocks(rows=50, seed=10)
+    model = dsstne.fit(X, **FAST, validation=(new, held_out))
     assert "recall@20" in model.history[-1]
 
 
@@ -173,12 +173,12 @@ def test_validation_above_the_memory_limit_is_refused_before_the_first_step(X):
     with pytest.raises(dsstne.OutOfMemoryError, match="memory_limit") as caught:
         dsstne.fit(X, **FAST, validation=(many, many), memory_limit=3_000_000)
     assert caught.value.model.step == 0
-    assert len(dsstne.fit(X, **FAST, validation=X, memory_limit=3_000_000).history) == 2
+    assert len(dsstne.fit(X, **FAST, validation=blocks(seed=5), memory_limit=3_000_000).history) == 2
 
 
 def test_validation_of_a_small_catalogue_uses_shorter_lists():
-    X = blocks(rows=30, items=8, groups=2)
-    assert "recall@8" in dsstne.fit(X, **FAST, validation=X).history[0]
+    X, held_out = (blocks(rows=30, items=8, groups=2, seed=seed) for seed in (0, 1))
+    assert "recall@8" in dsstne.fit(X, **FAST, validation=held_out).history[0]
 
 
 def test_a_network_definition_replaces_the_parameters(X, tmp_path):
@@ -310,7 +310,7 @@ def test_the_bar_shows_epochs_loss_speed_and_metrics_in_a_terminal():
     code = (
         "import numpy as np, scipy.sparse, dsstne\n"
         "X = scipy.sparse.csr_array((np.random.default_rng(0).random((400, 30)) < 0.3).astype(np.float32))\n"
-        "dsstne.fit(X, hidden=[4], epochs=3, batch_size=50, validation=X)\n"
+        "dsstne.fit(X, hidden=[4], epochs=3, batch_size=50, validation=X[::-1])\n"
     )
     with terminal() as (stderr, shown):
         subprocess.run([sys.executable, "-c", code], stderr=stderr, check=True, timeout=60)

@@ -149,7 +149,7 @@ def test_ctrl_c_is_seen_with_a_progress_bar_and_validation():
     with terminal() as (stderr, shown):
         out = interrupted(
             "say_go_in('trainer_run')\n"
-            "try:\n    dsstne.fit(X, hidden=[16], epochs=10**6, max_seconds=60, validation=X, progress=True)\n"
+            "try:\n    dsstne.fit(X, hidden=[16], epochs=10**6, max_seconds=60, validation=X[::-1], progress=True)\n"
             "except KeyboardInterrupt as stop:\n    print(stop.model is not None)\n",
             stderr=stderr,
         )
