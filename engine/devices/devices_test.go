@@ -15,8 +15,10 @@ func init() {
 }
 
 func TestAnUnknownDeviceNamesTheNearest(t *testing.T) {
-	_, err := devices.Placement{Devices: []string{"cpuu"}}.Open(nil)
-	require.ErrorContains(t, err, `did you mean "cpu"?`)
+	for word, meant := range map[string]string{"cpuu": "cpu", "gpu": "cuda:0", "gpu:1": "cuda:1"} {
+		_, err := devices.Placement{Devices: []string{word}}.Open(nil)
+		require.ErrorContains(t, err, `did you mean "`+meant+`"?`)
+	}
 }
 
 func TestADeviceThatIsNotThereSaysWhy(t *testing.T) {

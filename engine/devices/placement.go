@@ -97,8 +97,11 @@ func parsed(word string) (backend kernels.Backend, number int, err error) {
 	plain := digits != "" && (digits == "0" || digits[0] != '0') && strings.Trim(digits, "0123456789") == ""
 	if backend == nil || backend.Role() == kernels.Oracle || has && !plain {
 		words, examples := known()
-		return nil, 0, fault.New(fault.InvalidArgument, "devices is %q; it must be one of %s%s", word, examples,
-			strictjson.Suggestion(word, words))
+		hint := strictjson.Suggestion(word, words)
+		if of := kernels.WithRole(kernels.Accelerator); name == "gpu" && len(of) > 0 {
+			hint = fmt.Sprintf(`; did you mean "%s:%s"?`, of[0].Name(), cmp.Or(digits, "0"))
+		}
+		return nil, 0, fault.New(fault.InvalidArgument, "devices is %q; it must be one of %s%s", word, examples, hint)
 	}
 	if has {
 		if number, err = strconv.Atoi(digits); err != nil {

@@ -27,16 +27,17 @@ class Dataset(_native.Closing):
     """A sparse matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset. A Dataset is checked once, not at each use. The arrays are
-    borrowed: do not change them before :meth:`close`. The engine detects changes and raises an error instead of
-    crashing.
+    borrowed: do not change them before :meth:`close`. The engine checks row offsets and column indices again as it
+    reads them, so changing them raises an error instead of crashing the process; other values may go unnoticed.
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
             float32, float64 or boolean values are not copied, whether sorted or not, read-only or not; duplicates are
             summed, boolean duplicates count once, and stored zeros are absent. Objects with ``__arrow_c_array__`` that
             contain ``list<struct<index, value>>`` or ``list<index>`` are not copied either. Other types that SciPy or
-            NumPy supports (CSC, COO, dense, other byte orders, integers) are converted, with a debug message of the
-            logger ``dsstne``; integers of 4 and 8 bytes become float64, shorter ones float32.
+            NumPy supports (CSC, COO, DOK, dense, other byte orders, float16, integers) and DataFrames of pandas and
+            polars are converted, with a debug message of the logger ``dsstne``; integers of 4 and 8 bytes become
+            float64, shorter ones float32.
         columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
 
