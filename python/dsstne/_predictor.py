@@ -12,7 +12,7 @@ from dsstne import _checks, _native, _options
 from dsstne._layers import Bound, check_columns, nearest, numbers
 from dsstne._weights import Weights, check_model
 from dsstne.devices import chosen
-from dsstne.errors import InvalidArgumentError, NotFoundError
+from dsstne.errors import InvalidArgumentError, NotFoundError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,9 @@ WEIGHTS_ONLY: Any = object()  # used as X by calls that read no matrix
 
 # Calls with fewer multiplications take only milliseconds and need no thread for Ctrl-C.
 _SHORT = 1 << 28
+
+# Results above this size are compared with the available memory.
+_LARGE = 1 << 29
 
 
 class Choice(NamedTuple):
@@ -49,10 +52,19 @@ class Predictor(_native.Closing):
         rows: Row numbers, in any order, or a boolean mask; None = all.
         layer: Output layer to rank; None = the first.
         name: Name of X in error messages.
+        row_bytes: Bytes that the caller allocates for each row, which ``memory_limit`` includes.
     """
 
     def __init__(
-        self, model: Weights, X: Any, options: dict[str, Any], *, rows: Any = None, layer: Any = None, name: str = "X"
+        self,
+        model: Weights,
+        X: Any,
+        options: dict[str, Any],
+        *,
+        rows: Any = None,
+        layer: Any = None,
+        name: str = "X",
+        row_bytes: int = 0,
     ) -> None:
         self._model, self._layer = model, layer
         self._ranked, self._units = layer or model.output, ranked_units(model, layer)
@@ -67,7 +79,9 @@ class Predictor(_native.Closing):
             if rows is not None:
                 self.rows = numbers(rows, self.count, "rows", np.int64)
                 self.count = len(self.rows)
-            options = {**options, "devices": chosen(options.get("devices"))}
+            self._result = row_bytes * self.count
+            limit = _left_of(options.get("memory_limit"), self._result)
+            options = {**options, "devices": chosen(options.get("devices")), "memory_limit": limit}
             if options.get("batch_size") is not None:  # no more workspace than these rows need
                 size = _checks.integer(options["batch_size"], "batch_size", 1)
                 options["batch_size"] = min(size, self.count or size)
@@ -158,7 +172,29 @@ class Predictor(_native.Closing):
 
     def _run(self, name: str, *arguments: Any) -> None:
         brief = self.count * self._model.parameters < _SHORT
-        _native.call_interruptibly(self._handle, "predictor_" + name, *arguments, brief=brief)
+        try:
+            _native.call_interruptibly(self._handle, "predictor_" + name, *arguments, brief=brief)
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(f"{error}. The result takes {self._result:,} bytes beside that") from None
+
+
+def _left_of(limit: Any, result: int) -> int | None:
+    """Returns what the result of a call leaves of memory_limit; None = no limit.
+
+    Raises:
+        OutOfMemoryError: The result is above the limit, or above the memory of the machine.
+    """
+    remedy = "compute some of the rows at a time (rows=)"
+    if limit is not None:
+        limit = _checks.integer(limit, "memory_limit", 1)
+        if result >= limit:
+            raise OutOfMemoryError(f"the result takes {result:,} bytes, memory_limit is {limit:,}; {remedy}")
+        return int(limit - result)
+    if result > _LARGE:
+        available = _native.call_json("describe")["memory"]["available"]
+        if 0 <= available < result:  # -1: unknown. The system would hand it out, and end the process when it is used
+            raise OutOfMemoryError(f"the result takes {result:,} bytes, {available:,} are available; {remedy}")
+    return None
 
 
 def handle_of(dataset: Dataset | None) -> int:

@@ -44,7 +44,8 @@ class Model(Weights):
 
     - ``rows``: Row numbers of X or a boolean mask; None = all.
     - ``items``: Rank only these items. ``filter_items``: Never recommend these items. (Ids or a boolean mask.)
-    - ``batch_size``: Rows at a time. ``devices``, ``threads``, ``memory_limit`` (bytes): As in :func:`dsstne.fit`.
+    - ``batch_size``: Rows at a time. ``devices``, ``threads``: As in :func:`dsstne.fit`.
+    - ``memory_limit``: Maximum bytes of the call and of the arrays that it returns.
 
     Args:
         network: Definition as a mapping, JSON text or path of a JSON file.
@@ -192,7 +193,7 @@ class Model(Weights):
         if exclude is None and not without:
             exclude = "input" if exclude_seen else "auto"
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
-        with Predictor(self, X, rows=rows, options=options, layer=layer) as predictor:
+        with Predictor(self, X, rows=rows, options=options, layer=layer, row_bytes=8 * k) as predictor:
             return predictor.recommend(k, exclude, choice)
 
     def predict(
@@ -230,7 +231,7 @@ class Model(Weights):
             raise NotFoundError(f"there is no layer {layer!r} to compute; {nearest(layer, known)}")
         units = self._layers[layer or self.output]["size"]
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
-        with Predictor(self, X, rows=rows, options=options) as predictor:
+        with Predictor(self, X, rows=rows, options=options, row_bytes=4 * units) as predictor:
             out = np.empty((predictor.count, units), np.float32)
             predictor.predict(layer, units, out)
         return out
@@ -277,7 +278,7 @@ class Model(Weights):
                    [2., 1.]], dtype=float32)
         """
         chosen = numbers(items, self.output_units, "items", np.int32)
-        with Predictor(self, X, rows=rows, options=options) as predictor:
+        with Predictor(self, X, rows=rows, options=options, row_bytes=4 * len(chosen)) as predictor:
             every = np.arange(predictor.count, dtype=np.int64) if predictor.rows is None else predictor.rows
             out = np.empty((len(every), len(chosen)), np.float32)
             size = max(1, _BLOCK // self.output_units)

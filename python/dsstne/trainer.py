@@ -182,6 +182,7 @@ class Trainer(_native.Closing):
             NotFiniteError: The loss or a weight is no longer finite. The message names tensor and step and suggests
                 remedies; the model keeps its last finite weights.
             OutOfMemoryError: The plan is above ``memory_limit`` or does not fit; the error's ``plan`` lists the parts.
+            CancelledError: Another thread called :meth:`cancel`.
             KeyboardInterrupt: Ctrl-C.
         """
         if steps is None and epochs is None and seconds is None:
@@ -189,7 +190,8 @@ class Trainer(_native.Closing):
         limits = [] if steps is None else [_checks.integer(steps, "steps", 1)]
         if epochs is not None:
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
-            limits.append(max(1, wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)))
+            left_steps = wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)
+            limits.append(min(max(1, left_steps), (1 << 63) - 1))
         left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
         poll = None if on_progress is None else lambda: on_progress(self.progress)
         wanted = min(limits, default=0)
@@ -199,6 +201,13 @@ class Trainer(_native.Closing):
         if wanted and not left:
             self._step_seconds = now.seconds / wanted
         return now
+
+    def cancel(self) -> None:
+        """Ends a run of another thread after the current step; that call of :meth:`run` raises CancelledError.
+
+        The model and the trainer stay usable, and another run can continue. Without a run this does nothing.
+        """
+        _native.call("cancel", self._handle.value)
 
     @contextmanager
     def _explaining_memory(self) -> Iterator[None]:

@@ -217,6 +217,28 @@ def test_the_engine_reads_a_copy_of_row_numbers():
     assert not np.shares_memory(numbers(rows, 3, "rows", np.int64), rows)
 
 
+def test_the_memory_limit_includes_what_is_returned():
+    X = scipy.sparse.random_array((20_000, 50), density=0.1, format="csr", rng=0, dtype=np.float32)
+    model = dsstne.popularity(X)
+    limit = 3_000_000  # predict returns 4 MB
+    with pytest.raises(dsstne.OutOfMemoryError, match=r"4,000,000 bytes, memory_limit is 3,000,000; .*rows="):
+        model.predict(X, memory_limit=limit)
+    assert model.predict(X, rows=np.arange(10_000), memory_limit=limit).shape == (10_000, 50)
+    with pytest.raises(dsstne.OutOfMemoryError, match="8,000,000 bytes, memory_limit"):
+        model.recommend(X, k=50, memory_limit=limit)
+    with pytest.raises(dsstne.OutOfMemoryError, match="640,000 bytes, memory_limit"):
+        dsstne.evaluate(model, X, X, ["recall@5", "ndcg@5", "map@5", "mrr@5"], per_row=True, memory_limit=600_000)
+    with pytest.raises(dsstne.OutOfMemoryError, match="The result takes 2,000,000 bytes beside that"):
+        model.predict(X, rows=np.arange(10_000), memory_limit=2_000_100)
+
+
+def test_a_result_larger_than_the_memory_is_refused():
+    rows, items = 4_000_000, 60_000  # 960 GB
+    X = scipy.sparse.csr_array((rows, items), dtype=np.float32)
+    with pytest.raises(dsstne.OutOfMemoryError, match="960,000,000,000 bytes, .* are available"):
+        dsstne.popularity(X).predict(X)
+
+
 class Broken(io.StringIO):
     def isatty(self):
         raise OSError("not there")

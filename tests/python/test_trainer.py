@@ -3,7 +3,9 @@
 import copy
 import math
 import threading
+import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -252,3 +254,17 @@ def test_a_brief_run_takes_no_thread_and_trains_alike(fresh, X, monkeypatch):
         assert trainer.run(steps=4).step == trainer.progress.step == 7
     for name in fresh.tensors:
         assert fresh.tensor(name).tobytes() == other.tensor(name).tobytes()
+
+
+def test_another_thread_can_cancel_a_run(fresh, X):
+    with dsstne.Trainer(fresh, X, batch_size=16) as trainer, ThreadPoolExecutor(1) as pool:
+        trainer.cancel()  # nothing runs
+        run = pool.submit(trainer.run, seconds=60)
+        while trainer.progress.step < 3:
+            time.sleep(0.001)
+        trainer.cancel()
+        with pytest.raises(dsstne.CancelledError):
+            run.result(timeout=20)
+        step = trainer.progress.step
+        assert trainer.run(steps=2).step == step + 2 == fresh.step
+    assert fresh.recommend(X, k=3)[0].shape == (X.shape[0], 3)
