@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"dsstne/internal/fault"
 	"dsstne/internal/file"
@@ -23,6 +25,7 @@ type disk struct {
 	rename     func(from, to string) error
 	remove     func(path string) error
 	syncFolder func(path string) error
+	hold       func(path string) (release func()) // while a save writes the file, so that no other takes it for abandoned
 }
 
 // systemDisk is the file system of the process.
@@ -43,6 +46,41 @@ var systemDisk = disk{
 		defer folder.Close()
 		return folder.Sync()
 	},
+	hold: func(path string) func() {
+		held, _ := locked(path)
+		return func() { _ = held.Close() } // an error if there is none, on a system without locks
+	},
+}
+
+// locked opens a file and takes its lock, which nobody else may have.
+func locked(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// removeAbandoned removes the files of saves of the same file whose processes were killed: nobody has locked them, and
+// they were not written for a minute, which is more than passes between the creation of a file and its lock.
+func removeAbandoned(folder, prefix string) {
+	entries, _ := os.ReadDir(folder)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !strings.HasPrefix(entry.Name(), prefix) || len(entry.Name()) != len(prefix)+16 ||
+			!info.Mode().IsRegular() || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		path := folder + "/" + entry.Name() // see replaceFile for why not filepath.Join
+		if f, err := locked(path); err == nil {
+			_ = os.Remove(path)
+			_ = f.Close()
+		}
+	}
 }
 
 type diskFile interface {
@@ -56,7 +94,7 @@ type diskFile interface {
 // fails before that, the old file is as it was and the new one is gone.
 //
 // The new file has the mode of the old one, or what the umask leaves. Its name is that of the old one between a dot and
-// ".saving-" with a random number: a process that is killed leaves it behind, and it may be deleted.
+// ".saving-" with a random number: a process that is killed leaves it behind, and the next save removes it.
 func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 	target, old, err := resolve(d, path)
 	if err != nil {
@@ -67,7 +105,8 @@ func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 		base = base[:200] // names have at most 255 bytes
 	}
 	// Not filepath.Join: it would cancel ".." against a folder that is itself a link.
-	beside := folder + fmt.Sprintf(".%s.saving-%016x", base, rand.Uint64())
+	prefix := fmt.Sprintf(".%s.saving-", base)
+	beside := folder + prefix + fmt.Sprintf("%016x", rand.Uint64())
 	if folder == "" {
 		folder = "."
 	}
@@ -82,6 +121,8 @@ func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 	case err != nil:
 		return fault.From(fault.IO, file.Errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)
 	}
+	defer d.hold(beside)()
+	removeAbandoned(folder, prefix)
 	renamed := false
 	defer func() {
 		if !renamed {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -158,4 +159,39 @@ func TestAPanicWhileWritingLeavesTheOldFileAndNoOther(t *testing.T) {
 		_ = replaceFile(&systemDisk, path, func(io.Writer) error { panic("no luck") })
 	})
 	require.Equal(t, []string{"m.dsstne"}, filesIn(t, folder))
+}
+
+func TestASaveRemovesWhatKilledSavesLeft(t *testing.T) {
+	folder := t.TempDir()
+	target := filepath.Join(folder, "m")
+	hourAgo := time.Now().Add(-time.Hour)
+	names := map[string]bool{ // whether it stays
+		".m.saving-0123456789abcdef":  false,
+		".m.saving-1123456789abcdef":  true, // locked: another process is writing it
+		".m.saving-2123456789abcdef":  true, // just made
+		".m.saving-3":                 true,
+		".mm.saving-0123456789abcdef": true,
+	}
+	for name := range names {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+		if name != ".m.saving-2123456789abcdef" {
+			require.NoError(t, os.Chtimes(path, hourAgo, hourAgo))
+		}
+	}
+	release := systemDisk.hold(filepath.Join(folder, ".m.saving-1123456789abcdef"))
+	save := func() {
+		require.NoError(t, replaceFile(&systemDisk, target, func(w io.Writer) error {
+			_, err := w.Write([]byte("new"))
+			return err
+		}))
+	}
+	save()
+	for name, stays := range names {
+		_, err := os.Lstat(filepath.Join(folder, name))
+		require.Equal(t, stays, err == nil, name)
+	}
+	release()
+	save()
+	require.NoFileExists(t, filepath.Join(folder, ".m.saving-1123456789abcdef"))
 }
