@@ -142,7 +142,7 @@ func (b *batch) parts() csr.Parts {
 	}
 	p := b.layout.Parts(offsets, entries, b.numbers(listAt, offsets, b.layout.LongOffsets),
 		b.numbers(indexAt, entries, b.layout.LongIndices), b.numbers(valueAt, entries, b.layout.Doubles))
-	p.Columns, p.Mapped = b.columns, true
+	p.Columns = b.columns
 	return p
 }
 

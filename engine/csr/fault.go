@@ -6,27 +6,26 @@ import (
 	"dsstne/internal/fault"
 )
 
-// guarded runs body, which reads the matrix, so that a mapped file that cannot be read is an error.
-func (m *Matrix) guarded(body func() error) error {
-	if m.parts.Mapped {
-		return catchFaults(body)
-	}
-	return body()
-}
-
-// catchFaults runs body, which reads a mapped file, and turns a fault on this goroutine into an error. A fault, which
-// would end the process, occurs when the file was shortened or its disk fails.
+// catchFaults runs body, which reads the arrays of a matrix, and turns a fault on this goroutine into an error. The
+// arrays may be a mapped file, whether the caller mapped it or the engine: a fault, which would end the process, occurs
+// when the file was shortened or its disk fails.
 func catchFaults(body func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(before)
-		p := recover()
-		if _, isFault := p.(interface{ Addr() uintptr }); isFault {
+		if isFault(recover()) {
 			err = fault.New(fault.InvalidData, "the data could not be read from their file: "+
 				"it was shortened while it was in use, or its disk has failed")
-		} else if p != nil {
-			panic(p)
 		}
 	}()
 	return body()
+}
+
+// isFault reports whether a recovered panic is a fault; it goes on with any other panic.
+func isFault(p any) bool {
+	_, is := p.(interface{ Addr() uintptr })
+	if p != nil && !is {
+		panic(p)
+	}
+	return is
 }

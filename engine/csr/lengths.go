@@ -15,20 +15,27 @@ func MaxBatchEntries(s Source, rows int64) int64 {
 	if rows <= 0 {
 		return 0
 	}
+	lengthOf := s.RowLength
+	if m, is := s.(*Matrix); is {
+		lengthOf = m.length // one guard for all rows is cheaper
+	}
 	// Radix selection of the rows-th largest length, highest digit first: memory does not grow with the matrix.
 	var threshold, above, sum int64 // lengths above the digits decided so far: how many, and their sum
 	digits := (bits.Len64(uint64(statistics.Longest)) - 1) / selectBits
 	for shift := selectBits * digits; shift >= 0; shift -= selectBits {
 		var count, total [1 << selectBits]int64
-		for i := range all {
-			// Clipped, because the offsets may have been changed since they were validated.
-			length := min(s.RowLength(i), statistics.Longest)
-			if length>>(shift+selectBits) == threshold {
-				digit := length >> shift & (1<<selectBits - 1)
-				count[digit]++
-				total[digit] += length
+		_ = catchFaults(func() error { // whoever reads the rows gets the error
+			for i := range all {
+				// Clipped, because the offsets may have been changed since they were validated.
+				length := min(lengthOf(i), statistics.Longest)
+				if length>>(shift+selectBits) == threshold {
+					digit := length >> shift & (1<<selectBits - 1)
+					count[digit]++
+					total[digit] += length
+				}
 			}
-		}
+			return nil
+		})
 		digit := int64(1<<selectBits - 1)
 		for ; digit > 0 && above+count[digit] < rows; digit-- {
 			above += count[digit]

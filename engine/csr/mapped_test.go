@@ -26,7 +26,7 @@ func mappedParts(t *testing.T) (p csr.Parts, shorten func()) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, syscall.Munmap(memory)) })
 	numbers := unsafe.Slice((*int32)(unsafe.Pointer(&memory[0])), 2*rows+1)
-	p = csr.Parts{Columns: 7, Offsets32: numbers[:rows+1], Indices32: numbers[rows+1:], Mapped: true}
+	p = csr.Parts{Columns: 7, Offsets32: numbers[:rows+1], Indices32: numbers[rows+1:]}
 	for row := range rows {
 		p.Offsets32[row+1], p.Indices32[row] = int32(row+1), int32(row%7)
 	}

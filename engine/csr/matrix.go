@@ -2,6 +2,7 @@ package csr
 
 import (
 	"math"
+	"runtime/debug"
 	"unsafe"
 
 	"dsstne/internal/fault"
@@ -23,9 +24,6 @@ type Parts struct {
 	// At most one of these, as long as the indices; without values every stored value is 1.
 	Values32 []float32
 	Values64 []float64
-
-	// Mapped: the arrays are a mapped file. The system may fail to read a page of it, which is fault.InvalidData then.
-	Mapped bool
 
 	// Release gives the memory back to its owner; called once by Close. May be nil.
 	Release func()
@@ -68,7 +66,7 @@ func New(p Parts) (*Matrix, error) {
 		return m, nil
 	}
 	var first, last int64
-	err := m.guarded(func() error {
+	err := catchFaults(func() error {
 		first, last = m.offset(0), m.offset(m.rows)
 		return nil
 	})
@@ -133,16 +131,15 @@ func address[A, B any](a []A, b []B) unsafe.Pointer {
 
 // RowLength is the number of stored entries of row i, 0 <= i < Rows. A row whose offsets are not valid has none; one
 // whose offsets cannot be read has 1, so that callers that pass over empty rows read it and get the error.
-func (m *Matrix) RowLength(i int64) int64 {
-	if !m.parts.Mapped {
-		return m.length(i)
-	}
-	n := int64(1)
-	_ = catchFaults(func() error {
-		n = m.length(i)
-		return nil
-	})
-	return n
+func (m *Matrix) RowLength(i int64) (n int64) {
+	before := debug.SetPanicOnFault(true) // catchFaults without its closure, because this is called for every row
+	defer func() {
+		debug.SetPanicOnFault(before)
+		if isFault(recover()) {
+			n = 1
+		}
+	}()
+	return m.length(i)
 }
 
 func (m *Matrix) length(i int64) int64 {

@@ -28,7 +28,8 @@ class Dataset(_native.Closing):
 
     Every function that takes a matrix also takes a Dataset. A Dataset is checked once, not at each use. The arrays are
     borrowed: do not change them before :meth:`close`. The engine checks row offsets and column indices again as it
-    reads them, so changing them raises an error instead of crashing the process; other values may go unnoticed.
+    reads them, so changing them raises an error instead of crashing the process; changed values may go unnoticed.
+    The arrays may be a mapped file; if its file is shortened, calls raise InvalidDataError.
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and

@@ -250,3 +250,36 @@ def test_training_needs_no_stderr(monkeypatch):
     for stream in (closed, Broken(), None):
         monkeypatch.setattr(sys, "stderr", stream)
         dsstne.fit(DENSE, hidden=2, epochs=1)
+
+
+@pytest.mark.parametrize("part", ["data", "indices", "indptr"])
+def test_a_mapped_matrix_whose_file_shrinks_is_invalid_data(python, tmp_path, part):
+    code = """
+import os, sys
+import numpy as np, scipy.sparse
+import dsstne
+X = scipy.sparse.random_array((20_000, 300), density=0.05, format="csr", rng=0, dtype=np.float32)
+part, path = sys.argv[1:]
+array = getattr(X, part)
+array.tofile(path)
+setattr(X, part, np.memmap(path, array.dtype, "r", shape=array.shape))
+model = dsstne.popularity(X)
+data = dsstne.Dataset(X)
+trainer = dsstne.Trainer(dsstne.fit(X, hidden=4, epochs=0), data)
+os.truncate(path, 0)
+calls = {
+    "recommend": lambda: model.recommend(data, k=3),
+    "predict": lambda: model.predict(data, rows=[19_999]),
+    "evaluate": lambda: dsstne.evaluate(model, data, data),
+    "run": lambda: trainer.run(epochs=1),
+    "fit": lambda: dsstne.fit(data, hidden=4, epochs=1, progress=False),
+}
+for name, call in calls.items():
+    try:
+        call()
+    except dsstne.InvalidDataError as error:
+        assert "it was shortened" in str(error), error
+        print(name)
+"""
+    path = tmp_path / "array"
+    assert python(code, part, path).split() == ["recommend", "predict", "evaluate", "run", "fit"]
