@@ -50,7 +50,20 @@ def test_an_unknown_command_is_refused(capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "._weights", ".api", ".cli", ".dataset", ".diagnosis", ".errors", ".evaluation", ".model", ".trainer"]
+    "name",
+    [
+        "",
+        "._scoring",
+        "._weights",
+        ".api",
+        ".cli",
+        ".dataset",
+        ".diagnosis",
+        ".errors",
+        ".evaluation",
+        ".model",
+        ".trainer",
+    ],
 )
 def test_examples_of_the_documentation_hold(name):
     module = importlib.import_module("dsstne" + name)

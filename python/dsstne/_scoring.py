@@ -1,0 +1,294 @@
+"""What a model computes: recommendations, scores of items, values of layers, neighbours, and the plan of these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne import _checks
+from dsstne._layers import nearest, numbers
+from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
+from dsstne._weights import Weights
+from dsstne.errors import InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BLOCK = 1 << 24  # floats in a dense block of scores
+
+
+class Scoring(Weights):
+    """The predictions of :class:`dsstne.Model`, which describes their common options."""
+
+    def recommend(
+        self,
+        X: Any,
+        k: int = 10,
+        *,
+        exclude_seen: bool | None = None,
+        exclude: Any = None,
+        items: Any = None,
+        filter_items: Any = None,
+        rows: Any = None,
+        layer: str | None = None,
+        batch_size: int = 2048,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Finds the k best items for each row.
+
+        All items are scored and the ranking is exact; among equal scores, the lower id comes first.
+
+        Args:
+            X: Interaction matrix [n, inputs] with one row per user; the users may be new to the model.
+            k: Length of the lists, from 1 to the number of items.
+            exclude_seen: Leave out the items stored in the row of X. None = :attr:`same_items` if the first output is
+                ranked, else False.
+            exclude: Matrix [n, outputs] whose stored items are left out, instead of those of X.
+            items, filter_items: Rank only these items, never recommend these; see :class:`Model`.
+            layer: Name of the output layer to rank, in a network with several; its units are the items.
+            rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
+
+        Returns:
+            Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where no item is left.
+
+        Raises:
+            NotFoundError: The model does not have this output layer.
+            InvalidArgumentError: k, a shape, an id or an option is not valid.
+            InvalidDataError: X is damaged; the message names row, column and value.
+            OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
+            KeyboardInterrupt: Ctrl-C.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
+            >>> ids, scores = dsstne.popularity(X).recommend(X, k=2)
+            >>> ids
+            array([[ 1, -1],
+                   [ 0,  1]], dtype=int32)
+            >>> scores
+            array([[  0., -inf],
+                   [  1.,   0.]], dtype=float32)
+        """
+        units = ranked_units(self, layer)
+        k = check_k(k, units)
+        choice = chosen_items(items, filter_items, units)
+        if exclude_seen is not None:
+            exclude_seen = _checks.boolean(exclude_seen, "exclude_seen")
+        without = exclude_seen is False
+        if exclude is not None and without:
+            raise InvalidArgumentError("exclude= and exclude_seen=False contradict each other; give one of them")
+        if exclude is None and not without:
+            exclude = "input" if exclude_seen else "auto"
+        options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+        with Predictor(self, X, rows=rows, options=options, layer=layer, row_bytes=8 * k) as predictor:
+            return predictor.recommend(k, exclude, choice)
+
+    def predict(
+        self,
+        X: Any,
+        layer: str | None = None,
+        *,
+        rows: Any = None,
+        batch_size: int = 512,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> NDArray[np.float32]:
+        """Computes all values of a layer: the scores (logits) of an output layer, the activations of a hidden layer.
+
+        Args:
+            X: Interaction matrix [n, inputs].
+            layer: Name of the layer; None = the output layer.
+            rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
+
+        Returns:
+            float32 [n, units of the layer].
+
+        Raises:
+            NotFoundError: The model does not have this layer, or it is an input layer. Otherwise as :meth:`recommend`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
+            >>> dsstne.popularity(X).predict(X, rows=[0])
+            array([[1., 0., 2.]], dtype=float32)
+        """
+        known = [name for name, entry in self._layers.items() if entry["kind"] != "input"]
+        if layer is not None and _checks.text(layer, "layer") not in known:
+            raise NotFoundError(f"there is no layer {layer!r} to compute; {nearest(layer, known)}")
+        units = self._layers[layer or self.output]["size"]
+        options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+        with Predictor(self, X, rows=rows, options=options, row_bytes=4 * units) as predictor:
+            out = np.empty((predictor.count, units), np.float32)
+            predictor.predict(layer, units, out)
+        return out
+
+    def embed(self, X: Any, layer: str | None = None, **options: Any) -> NDArray[np.float32]:
+        """Computes the activations of a hidden layer (None = the last one), float32 [n, units].
+
+        Args:
+            X: Interaction matrix [n, inputs].
+            layer: Name of the layer.
+            **options: As in :meth:`predict`.
+
+        Raises:
+            NotFoundError: The model does not have this layer, or has no hidden layer. Otherwise as :meth:`recommend`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((100, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=[8, 4], epochs=1, progress=False)
+            >>> model.embed(X).shape, model.embed(X, "hidden1", rows=[3, 1]).shape
+            ((100, 4), (2, 8))
+        """
+        hidden = list(self._sizes("hidden"))
+        if not hidden:
+            raise NotFoundError("the model has no hidden layer")
+        return self.predict(X, hidden[-1] if layer is None else layer, **options)
+
+    def scores(self, X: Any, items: Any, *, rows: Any = None, **options: Any) -> NDArray[np.float32]:
+        """Scores the given items only, float32 [n, items]; computes rows in blocks to limit memory.
+
+        Args:
+            X: Interaction matrix [n, inputs].
+            items: Ids of the items, in the order of the columns of the result.
+            rows, **options: As in :meth:`predict`.
+
+        Raises:
+            InvalidArgumentError: An id, a shape or an option is not valid. Otherwise as :meth:`recommend`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
+            >>> dsstne.popularity(X).scores(X, [2, 0])
+            array([[2., 1.],
+                   [2., 1.]], dtype=float32)
+        """
+        chosen = numbers(items, self.output_units, "items", np.int32)
+        with Predictor(self, X, rows=rows, options=options, row_bytes=4 * len(chosen)) as predictor:
+            every = np.arange(predictor.count, dtype=np.int64) if predictor.rows is None else predictor.rows
+            out = np.empty((len(every), len(chosen)), np.float32)
+            size = max(1, _BLOCK // self.output_units)
+            for start in range(0, len(every), size):
+                predictor.rows = every[start : start + size]
+                predictor.count = len(predictor.rows)
+                block = np.empty((predictor.count, self.output_units), np.float32)
+                predictor.predict(None, self.output_units, block)
+                out[start : start + size] = block[:, chosen]
+        return out
+
+    def neighbors(
+        self,
+        queries: Any,
+        k: int = 10,
+        *,
+        tensor: str | None = None,
+        metric: str = "cosine",
+        include_self: bool = False,
+        items: Any = None,
+        filter_items: Any = None,
+        devices: Any = "auto",
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Finds the k nearest rows of a weight for each of the given rows.
+
+        Args:
+            queries: Row numbers, [n].
+            k: Length of the lists.
+            tensor: Name of the weight; None = that of the output layer, whose rows are the items.
+            metric: ``"cosine"`` or ``"dot"``; in a model of weights between items also ``"entry"``, which ranks the
+                entries of the row.
+            include_self: Whether a row can be its own neighbour.
+            items, filter_items: Return only these rows, never these.
+            devices, threads: See :class:`Model`.
+
+        Returns:
+            Row numbers, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where no row is left.
+
+        Raises:
+            NotFoundError: The model does not have this tensor.
+            InvalidArgumentError: k, a row number or an option is not valid; for an unknown metric the message suggests
+                the nearest known one.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.eye(3, dtype=np.float32))
+            >>> model = dsstne.fit(X, hidden=2, epochs=0)
+            >>> model.set_tensor("output.weight", [[1, 0], [0, 1], [2, 1]])
+            >>> model.neighbors([0, 1], k=1, metric="dot")
+            (array([[2],
+                   [2]], dtype=int32), array([[2.],
+                   [1.]], dtype=float32))
+        """
+        shapes = {} if tensor is None else self.tensors
+        if tensor is not None and _checks.text(tensor, "tensor") not in shapes:
+            raise NotFoundError(f"the model has no tensor {tensor!r}; {nearest(tensor, shapes)}")
+        count = self.output_units if tensor is None else shapes[tensor][0]
+        k = check_k(k, count)
+        choice = chosen_items(items, filter_items, count)
+        asked = numbers(queries, count, "queries", np.int32)
+        options = {"metric": metric, "include_self": include_self}
+        with Predictor(self, WEIGHTS_ONLY, options={"devices": devices, "threads": threads}) as predictor:
+            return predictor.neighbors(tensor, asked, k, options, choice)
+
+    def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Finds the k items most similar to each given item, with :meth:`neighbors` on the weight of the output layer.
+
+        In a model of weights between items, these are the items with the greatest entries in the row of the item.
+
+        Args:
+            items: Ids, [n].
+            k: Length of the lists.
+            **options: As in :meth:`neighbors`.
+
+        Raises:
+            InvalidArgumentError: As for :meth:`neighbors`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((100, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> ids, cosines = dsstne.fit(X, hidden=4, epochs=1, progress=False).similar_items([7, 2], k=3)
+            >>> ids.shape, cosines.shape
+            ((2, 3), (2, 3))
+        """
+        if self._network is None:
+            options = {"metric": "entry", **options}
+        return self.neighbors(items, k, **options)
+
+    def plan(
+        self,
+        X: Any = None,
+        *,
+        k: int = 10,
+        layer: str | None = None,
+        batch_size: int = 2048,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> dict[str, Any]:
+        """Returns what :meth:`recommend` needs and does; allocates nothing.
+
+        Args:
+            X: Interaction matrix [n, inputs]; None = the plan assumes empty rows.
+            k: Length of the lists.
+            layer: Name of the output layer to rank.
+            batch_size, devices, threads, memory_limit: See :class:`Model`.
+
+        Returns:
+            As :meth:`dsstne.Trainer.plan`: ``parts`` of memory, their sum ``bytes``, ``operations``, ``devices``.
+
+        Raises:
+            NotFoundError: The model does not have this output layer. Otherwise as :meth:`recommend`.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> dsstne.Model.from_item_weights(np.eye(3)).plan(k=2, devices="cpu")["operations"]
+            ['TopK 2 of 3 items <- weight[3, 3]']
+        """
+        k = check_k(k, ranked_units(self, layer))
+        options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+        with Predictor(self, WEIGHTS_ONLY if X is None else X, options=options, layer=layer) as predictor:
+            return predictor.plan(k)
