@@ -283,7 +283,7 @@ def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(f"network: {os.fspath(network)} is not a text in UTF-8: {error}") from None
     except OSError as error:
-        raise InputOutputError(f"network: {_checks.shown(network)}: {error.strerror}") from None
+        raise InputOutputError(f"network: {os.fspath(network)[:300]}: {error.strerror}") from None
     except ValueError as error:  # a NUL character
         raise InvalidArgumentError(f"network: {_checks.shown(network)}: {error}") from None
 

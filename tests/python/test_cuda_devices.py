@@ -29,8 +29,8 @@ for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": 
             assert (one == many).all(), devices
         assert (scores == model.predict(X, devices=devices)).all()
         metrics = ["recall@5", "ndcg@9"]
-        assert dsstne.evaluate(model, X, X, metrics=metrics, devices=devices) == dsstne.evaluate(
-            model, X, X, metrics=metrics, devices="cuda:0")
+        assert dsstne.evaluate(model, X, X, metrics, exclude=None, devices=devices) == dsstne.evaluate(
+            model, X, X, metrics, exclude=None, devices="cuda:0")
 assert not control.messages()
 print(json.dumps(result))
 """

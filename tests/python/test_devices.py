@@ -50,7 +50,9 @@ def test_predictions_have_the_bits_of_one_device(X):
         np.testing.assert_array_equal(model.predict(X, devices="cpu"), model.predict(X, devices=devices))
         for one, many in zip(model.neighbors([3, 5], k=4), model.neighbors([3, 5], k=4, devices=devices), strict=True):
             np.testing.assert_array_equal(one, many)
-        assert dsstne.evaluate(model, X, X, devices=devices) == dsstne.evaluate(model, X, X, devices="cpu")
+        assert dsstne.evaluate(model, X, X, exclude=None, devices=devices) == dsstne.evaluate(
+            model, X, X, exclude=None, devices="cpu"
+        )
 
 
 def test_a_model_is_saved_and_trained_further_with_another_number_of_devices(X, tmp_path):
