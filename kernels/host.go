@@ -46,8 +46,8 @@ var largeBuffers atomic.Int64
 // nextShift is where in its page the next large buffer begins; all multiples of 256 take their turns.
 func nextShift() int64 { return largeBuffers.Add(1) * pageShift % pageSize }
 
-// Small blocks are kept when they are free: a call for one row would otherwise take as long to get memory from the
-// system and to give it back as to rank the row's items.
+// Small blocks are kept when they are free: a call for one row allocates several, and the system takes some
+// microseconds to map, clear and unmap each.
 const (
 	blockSize  = 1 << 16
 	mostBlocks = 16

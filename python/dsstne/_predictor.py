@@ -139,7 +139,7 @@ class Predictor(_native.Closing):
         self._run("evaluate", *data, choice.items, choice.length, options, buffer, length, per_row)
         result = _native.read_json(buffer)
         is_zero = result["rows"] and not any(result["metrics"].values())
-        if left_out is not None and is_zero and held_out.within(left_out):
+        if left_out is not None and is_zero and held_out._is_within(left_out):
             warnings.warn(
                 "all held-out items are excluded as seen, so every metric is 0: X_held_out (validation= of fit) needs "
                 "items that X_in does not contain, or evaluate() exclude=None",
@@ -175,6 +175,8 @@ class Predictor(_native.Closing):
         try:
             _native.call_interruptibly(self._handle, "predictor_" + name, *arguments, brief=brief)
         except OutOfMemoryError as error:
+            if not self._result:
+                raise
             raise OutOfMemoryError(f"{error}. The result takes {self._result:,} bytes beside that") from None
 
 

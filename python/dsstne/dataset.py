@@ -188,7 +188,7 @@ class Dataset(_native.Closing):
             counts += np.bincount(used, minlength=columns)
         return counts
 
-    def within(self, other: Dataset) -> bool:
+    def _is_within(self, other: Dataset) -> bool:
         """Reports whether every stored entry is stored in ``other`` too; False for Arrow data and files."""
         if self is other:
             return True

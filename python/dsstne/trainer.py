@@ -112,7 +112,7 @@ class Trainer(_native.Closing):
             "parallel": parallel,
             "precision": precision,
             "threads": threads,
-            "memory_limit": memory_limit,
+            "memory_limit": None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1),
         }
         check_model(model)
         self.model = model

@@ -1,8 +1,8 @@
 """What the programs that run on emulated CUDA devices have in common: each begins with ``from programs import *``."""
 
-import json  # noqa: F401
+import json as json
 import os
-import sys  # noqa: F401
+import sys as sys
 import time
 
 import numpy as np

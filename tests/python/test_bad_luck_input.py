@@ -84,6 +84,8 @@ ODD = {
     "items": lambda: dsstne.fit(DENSE, items={"a", "b", "c", "d"}, progress=False),
     "exclude_seen": lambda: dsstne.popularity(DENSE).recommend(DENSE, k=1, exclude_seen="no"),
     "rows": lambda: dsstne.popularity(DENSE).recommend(DENSE, k=1, rows=[[1], [2, 3]]),
+    "memory_limit": lambda: dsstne.fit(DENSE, memory_limit=0, progress=False),
+    "memory_limit of predict": lambda: dsstne.popularity(DENSE).predict(DENSE, memory_limit=0),
     "steps": lambda: trainer().run(steps=2**64 + 3),
     "model": lambda: dsstne.Trainer(DENSE, dsstne.popularity(DENSE)),
     "model of evaluate": lambda: dsstne.evaluate(DENSE, dsstne.popularity(DENSE), DENSE),
