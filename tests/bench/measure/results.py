@@ -63,7 +63,7 @@ def machine() -> dict[str, Any]:
     """What the machine is; no names of hosts or people."""
     import dsstne._native as native
 
-    described = json.loads(native.call_text("describe"))
+    described = native.call_json("describe")
     information = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     fields = dict(re.findall(r"^(cpu family|model|stepping)\s*: (\d+)$", information, re.MULTILINE))
     return {
