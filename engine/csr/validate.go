@@ -100,29 +100,47 @@ func (m *Matrix) checkRow(row int64, allow bool, s *Statistics) error {
 
 // checkIndices finds the first index outside 0 .. columns-1, or -1, and whether the indices ascend strictly.
 func checkIndices[I int32 | int64](indices []I, columns int64) (bad int, ascending bool) {
-	previous, descents := I(-1), 0
+	if ascend(indices) && (len(indices) == 0 || int64(indices[len(indices)-1]) < columns) {
+		return -1, true
+	}
 	for i, column := range indices {
 		if uint64(column) >= uint64(columns) {
 			return i, false
 		}
+	}
+	return -1, false
+}
+
+// ascend reports whether the indices ascend strictly from 0 or more. It compares four a turn, because the loop itself
+// would cost as much as the comparisons.
+func ascend[I int32 | int64](indices []I) bool {
+	previous := I(-1)
+	for ; len(indices) >= 4; indices = indices[4:] {
+		a, b, c, d := indices[0], indices[1], indices[2], indices[3]
+		if a <= previous || b <= a || c <= b || d <= c {
+			return false
+		}
+		previous = d
+	}
+	for _, column := range indices {
 		if column <= previous {
-			descents++
+			return false
 		}
 		previous = column
 	}
-	return -1, descents == 0
+	return true
 }
 
-// checkValues finds the first value that may not be, or -1, and the extremes of the others.
+// checkValues finds the first value that may not be stored, or -1, and widens the extremes of s by the others.
 func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int {
-	if low, high, fine := extremes(values); fine {
-		s.Minimum, s.Maximum = min(s.Minimum, float64(low)), max(s.Maximum, float64(high))
-		return -1
-	}
 	low, high := V(s.Minimum), V(s.Maximum)
-	for i, value := range values {
+	begin := 0
+	if !math.IsInf(s.Minimum, -1) && !math.IsInf(s.Maximum, 1) { // what is within finite extremes may be stored
+		begin = bounded(values, low, high)
+	}
+	for i, value := range values[begin:] {
 		if !fits(float64(value), allow) {
-			return i
+			return begin + i
 		}
 		if value < low {
 			low = value
@@ -131,36 +149,21 @@ func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int
 			high = value
 		}
 	}
-	s.Minimum, s.Maximum = float64(low), float64(high)
+	s.Minimum, s.Maximum = float64(low)+0, float64(high)+0 // no negative zero
 	return -1
 }
 
-// extremes are the smallest and the largest of some values, if all are finite and fit into float32. Flipping the bits
-// but the sign of negative numbers gives integers in the order of the numbers, which are compared without branches.
-func extremes[V float32 | float64](values []V) (low, high V, fine bool) {
-	switch values := any(values).(type) {
-	case []float32:
-		const infinity = 0x7f800000
-		least, most := int32(math.MaxInt32), int32(math.MinInt32)
-		for _, value := range values {
-			bits := int32(math.Float32bits(value))
-			key := bits ^ int32(uint32(bits>>31)>>1)
-			least, most = min(least, key), max(most, key)
+// bounded is the number of values, from the first on, that are known to lie between low and high. In most rows these are
+// nearly all. Four a turn, as in ascend.
+func bounded[V float32 | float64](values []V, low, high V) int {
+	rest := values
+	for ; len(rest) >= 4; rest = rest[4:] {
+		a, b, c, d := rest[0], rest[1], rest[2], rest[3]
+		if !(a >= low && b >= low && c >= low && d >= low && a <= high && b <= high && c <= high && d <= high) {
+			break
 		}
-		back := func(key int32) V { return V(math.Float32frombits(uint32(key ^ int32(uint32(key>>31)>>1)))) }
-		return back(least) + 0, back(most) + 0, least > ^infinity && most < infinity
-	case []float64:
-		limit := int64(math.Float64bits(largest))
-		least, most := int64(math.MaxInt64), int64(math.MinInt64)
-		for _, value := range values {
-			bits := int64(math.Float64bits(value))
-			key := bits ^ int64(uint64(bits>>63)>>1)
-			least, most = min(least, key), max(most, key)
-		}
-		back := func(key int64) V { return V(math.Float64frombits(uint64(key ^ int64(uint64(key>>63)>>1)))) }
-		return back(least) + 0, back(most) + 0, least > ^limit && most < limit
 	}
-	return 0, 0, false
+	return len(values) - len(rest)
 }
 
 // fits reports whether a value may be stored: finite, unless allowed otherwise, and not too large for float32.
