@@ -40,7 +40,17 @@ func (c *call) textIn(text *C.const_char, name string) string {
 // requiredText is textIn for a string that may be neither null nor empty.
 func (c *call) requiredText(text *C.const_char, name string) string {
 	notNull(c, text, name)
-	s := c.textIn(text, name)
+	return c.notEmpty(c.textIn(text, name), name)
+}
+
+// pathIn copies a path, which is any bytes that the operating system takes, and neither null nor empty.
+func (c *call) pathIn(text *C.const_char) string {
+	const name = "path"
+	notNull(c, text, name)
+	return c.notEmpty(C.GoString((*C.char)(text)), name)
+}
+
+func (c *call) notEmpty(s, name string) string {
 	if s == "" {
 		c.fail("%s is empty", name)
 	}

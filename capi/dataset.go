@@ -40,7 +40,7 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_dataset,
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_dataset_open_file", err, func(c *call) error {
-		file := c.requiredText(path, "path")
+		file := c.pathIn(path)
 		notNull(c, out, "out")
 		o := optionsIn(c, optionText, options.ReadDataset)
 		return open(c, out, here, func() (object, error) {

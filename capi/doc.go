@@ -6,7 +6,7 @@
 //	//export dsstne_model_save
 //	func dsstne_model_save(model C.dsstne_model, path, options *C.const_char, err *C.dsstne_error) C.dsstne_status {
 //		return guard("dsstne_model_save", err, func(c *call) error {
-//			file := c.requiredText(path, "path")
+//			file := c.pathIn(path)
 //			return with(c, model, sharing, func(m *modelObject) error {
 //				return hop(func() error { return m.Save(file, ...) })
 //			})

@@ -34,7 +34,7 @@ func dsstne_model_create(definition, optionText *C.const_char, out *C.dsstne_mod
 //export dsstne_model_load
 func dsstne_model_load(path, optionText *C.const_char, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_load", err, func(c *call) error {
-		file := c.requiredText(path, "path")
+		file := c.pathIn(path)
 		threads := optionsIn(c, optionText, options.ReadLoad)
 		return openModel(c, out, func() (*model.Model, error) { return model.Load(file, threads) })
 	})
@@ -51,7 +51,7 @@ func openModel(c *call, out *C.dsstne_model, create func() (*model.Model, error)
 //export dsstne_model_save
 func dsstne_model_save(handle C.dsstne_model, path, optionText *C.const_char, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_save", err, func(c *call) error {
-		file := c.requiredText(path, "path")
+		file := c.pathIn(path)
 		attributes := optionsIn(c, optionText, options.ReadAttributes)
 		return with(c, handle, sharing, func(m *modelObject) error {
 			return hop(func() error { return m.Save(file, attributes) })

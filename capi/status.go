@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 
@@ -47,10 +48,13 @@ func report(out *C.dsstne_error, err error) C.dsstne_status {
 	if size >= unsafe.Offsetof(out.message) {
 		out.status = C.int32_t(status)
 	}
+	if size >= unsafe.Sizeof(*out) {
+		out.system_error = C.int32_t(fault.Errno(err))
+	}
 	if size > unsafe.Offsetof(out.message) {
 		room := min(size-unsafe.Offsetof(out.message), unsafe.Sizeof(out.message))
 		message := unsafe.Slice((*byte)(unsafe.Pointer(&out.message)), room)
-		text := truncated(err.Error(), int(room)-1)
+		text := truncated(strings.ToValidUTF8(err.Error(), "\uFFFD"), int(room)-1) // a path may be no UTF-8
 		copy(message, text)
 		message[len(text)] = 0
 	}

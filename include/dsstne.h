@@ -15,7 +15,7 @@
  * Conventions
  *   Handles are 64-bit numbers; 0 means none. With a closed or wrong handle a function fails with
  *   DSSTNE_INVALID_HANDLE; it never crashes.
- *   Strings passed in are UTF-8 and end with NUL. Options are JSON objects; null means all defaults. An unknown key is
+ *   Strings passed in are UTF-8 and end with NUL. Paths may contain any other bytes, as for open(). Options are JSON objects; null means all defaults. An unknown key is
  *   an error that names the nearest known key.
  *   Strings passed out go to (char *buf, size_t *len). On entry *len is the capacity; on return it is the size needed,
  *   with the NUL. A buffer that is too short, or null, is not an error: the function writes nothing to it; call again
@@ -32,8 +32,9 @@
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.1.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.2.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
+ *   1.2 adds dsstne_error.system_error, and takes paths that are not UTF-8.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -45,7 +46,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 1)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 2)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -111,6 +112,7 @@ typedef struct dsstne_error {
   uint32_t struct_size;
   int32_t status;
   char message[1024];
+  int32_t system_error;  /* errno of the operating system's error that caused this one; 0 if there is none. Since 1.2 */
 } dsstne_error;
 
 typedef uint64_t dsstne_dataset;

@@ -117,7 +117,7 @@ func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 	created, err := d.create(beside, mode)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(fault.IO, "cannot save %s: the folder %s does not exist", path, folder)
+		return fault.Because(fault.IO, err, "cannot save %s: the folder %s does not exist", path, folder)
 	case err != nil:
 		return fault.From(fault.IO, file.Errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)
 	}
@@ -171,7 +171,7 @@ func resolve(d *disk, path string) (target string, old fs.FileInfo, err error) {
 		case err != nil:
 			return "", nil, saveFailed(path, "looking for the old file", err)
 		case old.IsDir():
-			return "", nil, fault.New(fault.IO, "cannot save %s: it is a folder; add a file name", path)
+			return "", nil, fault.Because(fault.IO, syscall.EISDIR, "cannot save %s: it is a folder; add a file name", path)
 		case old.Mode().IsRegular():
 			if err := d.writable(target); err != nil {
 				return "", nil, saveFailed(path, "replacing the old file", err)

@@ -127,6 +127,7 @@ func TestWhateverFailsTheOldFileStandsAndNoOtherIsLeft(t *testing.T) {
 		}
 		seen[d.failed] = true
 		requireFault(t, err, fault.IO, "link", "no space left on device")
+		require.Equal(t, syscall.ENOSPC, fault.Errno(err), "after a failed %s", d.failed)
 		if d.failed == "sync folder" {
 			continue // the new file is in place: the next test
 		}

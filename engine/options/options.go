@@ -12,8 +12,8 @@ import (
 	"dsstne/kernels"
 )
 
-// threadCount is how many threads there can be; more cannot be meant.
-var threadCount = strictjson.Between(0, 4096)
+// threadCount is how many threads there can be; more cannot be meant. The CPU backend starts those that are useful.
+var threadCount = strictjson.Between(0, 4096).Meaning("0: as many as the process may use")
 
 // read reads a document; get asks for its keys.
 func read[T any](text []byte, what string, get func(*strictjson.Object) T) (T, error) {

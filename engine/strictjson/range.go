@@ -27,6 +27,12 @@ func Between(low, high float64) Range {
 	return Range{low, high, " from " + bound(low) + " to " + bound(high)}
 }
 
+// Meaning is the range with an explanation for error messages.
+func (r Range) Meaning(words string) Range {
+	r.text += " (" + words + ")"
+	return r
+}
+
 func bound(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 func (r Range) contains(x float64) bool { return x >= r.low && x <= r.high }

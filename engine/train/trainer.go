@@ -84,6 +84,11 @@ func Open(m *model.Model, o Options) (*Trainer, error) {
 		return nil, fault.New(fault.InvalidArgument,
 			"the model is not a network, so there is nothing to train; its tensors are given")
 	}
+	const last = 1 << 62 // steps after it would not be numbers of 64 bits for long
+	if m.Step() > last {
+		return nil, fault.New(fault.InvalidArgument, "the model records %s training steps, above %s; it cannot be trained",
+			fault.Grouped(m.Step()), fault.Grouped(last))
+	}
 	binding, err := session.New(m, o.Placement, nil)
 	if err != nil {
 		return nil, err

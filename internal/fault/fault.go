@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"syscall"
 )
 
 // Kind says what went wrong, coarsely enough for a program to act on. The numbers are those of dsstne_status.
@@ -61,6 +62,18 @@ func From(kind Kind, err error, format string, args ...any) error {
 		return nil
 	}
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Cause: err}
+}
+
+// Because is New with a cause, whose text the message need not repeat.
+func Because(kind Kind, cause error, format string, args ...any) error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// Errno is the number of the operating system's error that caused err, or 0.
+func Errno(err error) syscall.Errno {
+	var number syscall.Errno
+	_ = errors.As(err, &number)
+	return number
 }
 
 // KindOf is the kind of an error: OK for nil, Internal for an error that is not of this family.

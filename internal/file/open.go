@@ -15,7 +15,7 @@ func Open(path, what string) (*os.File, int64, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, 0, fault.New(fault.NotFound, "%s: there is no such file", what)
+		return nil, 0, fault.Because(fault.NotFound, err, "%s: no such file", what)
 	case err != nil:
 		return nil, 0, fault.From(fault.IO, Errno(err), "%s", what)
 	}
@@ -24,7 +24,7 @@ func Open(path, what string) (*os.File, int64, error) {
 	case err != nil:
 		err = fault.From(fault.IO, Errno(err), "%s", what)
 	case info.IsDir():
-		err = fault.New(fault.IO, "%s: it is a folder, not a file", what)
+		err = fault.Because(fault.IO, syscall.EISDIR, "%s: it is a folder, not a file", what)
 	case !info.Mode().IsRegular():
 		err = fault.New(fault.IO, "%s: it is not a regular file", what)
 	}
@@ -37,8 +37,7 @@ func Open(path, what string) (*os.File, int64, error) {
 
 // Errno reduces an error of package os to the text of the system call's error; the path is said elsewhere.
 func Errno(err error) error {
-	var number syscall.Errno
-	if errors.As(err, &number) {
+	if number := fault.Errno(err); number != 0 {
 		return number
 	}
 	return err

@@ -58,6 +58,7 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0) // follows the cgroup and the affinity mask
 	}
+	threads = min(threads, max(64, 4*runtime.GOMAXPROCS(0))) // more cost time and memory, and help nobody
 	name := "cpu"
 	if o.Of > 1 {
 		name = fmt.Sprintf("cpu[%d/%d]", id, o.Of)

@@ -25,7 +25,7 @@ from dsstne.errors import BusyError, DsstneError, ForkError, InvalidHandleError,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ABI_MAJOR, ABI_MINOR = 1, 1  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 2  # DSSTNE_ABI_VERSION of the header that this file declares
 
 
 # ---- structs ----
@@ -34,7 +34,10 @@ ABI_MAJOR, ABI_MINOR = 1, 1  # DSSTNE_ABI_VERSION of the header that this file d
 class ErrorStruct(ctypes.Structure):
     """``dsstne_error``."""
 
-    _fields_ = (("struct_size", c_uint32), ("status", c_int32), ("message", c_char * 1024))
+    _fields_ = (
+        *(("struct_size", c_uint32), ("status", c_int32)),
+        *(("message", c_char * 1024), ("system_error", c_int32)),
+    )
 
 
 class DatasetInfoStruct(ctypes.Structure):
@@ -218,7 +221,7 @@ def _likely_cause(text: str) -> str:
 def _check(status: int, error: ErrorStruct) -> None:
     """Raises the exception for a status that is not 0."""
     if status != 0:
-        raise from_status(status, error.message.decode("utf-8", "replace"))
+        raise from_status(status, error.message.decode("utf-8", "replace"), error.system_error)
 
 
 def call(name: str, *arguments: Any) -> None:

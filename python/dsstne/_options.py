@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from dsstne import _checks
-from dsstne.errors import InvalidArgumentError, MissingFileError
+from dsstne.errors import InputOutputError, InvalidArgumentError, MissingFileError
 
 
 def to_json(options: Mapping[str, Any]) -> bytes:
@@ -19,7 +19,10 @@ def to_json(options: Mapping[str, Any]) -> bytes:
     Raises:
         InvalidArgumentError: A value is not finite, or JSON does not support its type.
     """
-    plain = _plain(options, "")
+    try:
+        plain = _plain(options, "")
+    except RecursionError:
+        raise InvalidArgumentError("options are nested too deeply, or contain themselves") from None
     return _encode(plain).encode() if plain else b""
 
 
@@ -27,10 +30,12 @@ _encode = json.JSONEncoder(allow_nan=False).encode  # json.dumps would make one 
 
 
 def _plain(value: Any, where: str) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
+    if isinstance(value, str):
+        return _unicode(value, where)
+    if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, Mapping):
-        pairs = ((str(key), item) for key, item in value.items() if item is not None)
+        pairs = ((_unicode(str(key), where), item) for key, item in value.items() if item is not None)
         return {key: _plain(item, f"{where}.{key}" if where else key) for key, item in pairs}
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{where}[{n}]") for n, item in enumerate(value)]
@@ -46,6 +51,14 @@ def _plain(value: Any, where: str) -> Any:
     raise InvalidArgumentError(f"{where}: {_checks.shown(value)} is a {kind}; expected a number, a str or a bool")
 
 
+def _unicode(text: str, where: str) -> str:
+    """Returns the text; JSON would represent lone surrogates, which the engine would replace."""
+    try:
+        return text if text.isascii() else text.encode().decode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"{where}: {_checks.shown(text)} is not valid Unicode: {error}") from None
+
+
 def text_argument(text: str, what: str) -> bytes:
     """Encodes a str for C.
 
@@ -53,29 +66,26 @@ def text_argument(text: str, what: str) -> bytes:
         InvalidArgumentError: It contains a NUL character, which would end it in C.
     """
     if "\0" in text:
-        raise InvalidArgumentError(f"{what} {text!r} contains a NUL character")
+        raise InvalidArgumentError(f"{what} {_checks.shown(text)} contains a NUL character")
     try:
-        return text.encode("utf-8", "surrogateescape")
+        return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"{what} {text!r} is not valid Unicode: {error}") from None
+        raise InvalidArgumentError(f"{what} {_checks.shown(text)} is not valid Unicode: {error}") from None
 
 
-def path_argument(path: str | os.PathLike[str], must_exist: bool = False) -> bytes:
-    """Encodes the path of a file for C.
-
-    Raises:
-        MissingFileError: The file must exist but does not.
-    """
+@contextmanager
+def path_argument(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Encodes the path of a file for C, as ``open`` does; names the file in errors of the block."""
     try:
-        text = os.fsdecode(path)
+        name = os.fsencode(path)
     except TypeError:
         raise InvalidArgumentError(f"path must be a str or a path, not {_checks.shown(path)}") from None
-    name = text_argument(text, "path")
-    if must_exist:
-        try:
-            Path(text).stat()
-        except FileNotFoundError:
-            raise MissingFileError(f"{text}: no such file") from None
-        except OSError:
-            pass  # the engine will say what it is
-    return name
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"path {_checks.shown(path)} cannot be the name of a file: {error}") from None
+    if b"\0" in name:
+        raise InvalidArgumentError(f"path {_checks.shown(path)} contains a NUL character")
+    try:
+        yield name
+    except (InputOutputError, MissingFileError) as error:
+        error.filename = os.fspath(path)
+        raise

@@ -117,7 +117,8 @@ def fit(
             gradients to 8 bits; sums, weights and optimizer state stay float32. It is about 1.7 times as fast on CPUs
             with AVX512_BF16 and slower, with a warning, on others. CUDA devices also support ``"tensorfloat32"``
             (11 bits).
-        threads: CPU threads; None = as many as the process may use.
+        threads: CPU threads; None = as many as the process may use. More than 64, and than 4 for each processor that
+            the process may use, count as that many.
         memory_limit: Maximum bytes of the run; a plan that needs more raises an error before anything is allocated.
         max_seconds: Time limit; the run stops after the step in which it is reached.
         progress: Show a progress bar if stderr is a terminal or a notebook.

@@ -119,11 +119,11 @@ class Dataset(_native.Closing):
             dsstne.errors.MissingFileError: no-such-file.arrow: no such file
         """
         columns = _checks.integer(columns, "columns", 0)
-        name = _options.path_argument(path, must_exist=True)
         made = cls.__new__(cls)
         made._arrays = None
         options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
-        made._handle = _native.Handle("dataset_open_file", name, options)
+        with _options.path_argument(path) as name:
+            made._handle = _native.Handle("dataset_open_file", name, options)
         made._info = _native.dataset_info(made._handle)
         return made
 

@@ -13,6 +13,8 @@ Example:
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 
@@ -24,6 +26,8 @@ class DsstneError(Exception):
     """
 
     model: Any = None  # a dsstne.Model or None; this module imports no other
+
+    __str__ = Exception.__str__  # KeyError would put the message in quotes, and OSError another before it
 
 
 class InvalidArgumentError(DsstneError, ValueError):
@@ -45,15 +49,30 @@ class InvalidStateError(DsstneError, RuntimeError):
 class NotFoundError(DsstneError, KeyError):
     """A layer or tensor does not exist."""
 
-    __str__ = Exception.__str__  # KeyError would put the message in quotes
+
+class _SystemError(DsstneError, OSError):
+    def __init__(self, message: str = "", number: int = 0, path: Any = None) -> None:
+        super().__init__(message)
+        if number:
+            self.errno, self.strerror = number, os.strerror(number)
+        self.filename = path
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.errno or 0, self.filename), self.__dict__ or None
 
 
-class MissingFileError(NotFoundError, FileNotFoundError):
-    """A file does not exist."""
+class MissingFileError(_SystemError, NotFoundError, FileNotFoundError):
+    """A file does not exist; ``filename`` is its name and ``errno`` is ``errno.ENOENT``."""
 
 
-class InputOutputError(DsstneError, OSError):
-    """The operating system refused to read or write."""
+class InputOutputError(_SystemError):
+    """The operating system refused to read or write a file.
+
+    Attributes:
+        errno: The number of the error, such as ``errno.ENOSPC``; None if the operating system gave none.
+        strerror: Its text, or None.
+        filename: The path as it was given.
+    """
 
 
 class CorruptFileError(DsstneError, ValueError):
@@ -125,9 +144,17 @@ _BY_STATUS: dict[int, type[DsstneError]] = {
 }
 
 
-def from_status(status: int, message: str) -> DsstneError:
-    """Returns the exception for a status code of ``dsstne.h``; an unknown code gives an :class:`InternalError`."""
+def from_status(status: int, message: str, number: int = 0) -> DsstneError:
+    """Returns the exception for a status code of ``dsstne.h``; an unknown code gives an :class:`InternalError`.
+
+    Args:
+        status: The status.
+        message: Text of the exception.
+        number: ``errno`` of the operating system's error that caused it, or 0.
+    """
     kind = _BY_STATUS.get(status)
     if kind is None:
         return InternalError(f"unknown status {status}: {message}")
-    return kind(message)
+    if kind is NotFoundError and number == errno.ENOENT:
+        kind = MissingFileError
+    return kind(message, number) if issubclass(kind, _SystemError) else kind(message)

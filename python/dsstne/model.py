@@ -6,7 +6,6 @@ import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from dsstne.errors import (
     InputOutputError,
     InvalidArgumentError,
     MissingFileError,
+    UnsupportedError,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ __all__ = ["Model", "load"]
 
 # Attributes of a model file that this module writes.
 _HISTORY, _ITEM_KIND, _SAME_ITEMS = "dsstne.history", "dsstne.items", "dsstne.same_items"
+_SAME_ITEMS_WORDS = {"null": None, "true": True, "false": False}
+
+_DEEPEST = 50  # levels of a history: far below Python's limit of recursion, for what copies it or writes it
+
+# Attributes of a model that follow from its native object; a pickle and a copy have the others, also yours.
+_DERIVED = {"_handle", "_network", "_definition", "_parameters", "_layers", "_names"}
+
+_STATE_VERSION = 1  # of pickles
 
 
 class Model(Scoring):
@@ -134,7 +142,7 @@ class Model(Scoring):
 
         Raises:
             InputOutputError: The operating system refused to write; an existing file is unchanged.
-            InvalidArgumentError: An attribute is not a str.
+            InvalidArgumentError: An attribute is not a str, or the history is not a list of dicts.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse, tempfile
@@ -150,12 +158,17 @@ class Model(Scoring):
             _checks.text(key, "a key of attributes")
             _checks.text(value, f"attributes[{key!r}]")
         attributes = dict(self.attributes)
-        attributes[_HISTORY] = json.dumps(self.history, default=_plain)
+        try:
+            attributes[_HISTORY] = json.dumps(self.history, default=_plain)
+            _read_history(attributes[_HISTORY])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"the history of the model cannot be saved: {error}") from None
         attributes[_ITEM_KIND] = self._item_kind
         if self._same_items is not None:
             attributes[_SAME_ITEMS] = json.dumps(self._same_items)
-        name = _options.path_argument(path)
-        _native.call("model_save", self._handle.value, name, _options.to_json({"attributes": attributes}))
+        options = _options.to_json({"attributes": attributes})
+        with _options.path_argument(path) as name:
+            _native.call("model_save", self._handle.value, name, options)
 
     def _state(self) -> dict[str, Any]:
         names = ("items.bytes", "items.offsets")  # in the order of setting them
@@ -164,26 +177,33 @@ class Model(Scoring):
             item_kind, listed = self._item_kind, self._listed()
             tensors |= {name: self.tensor(name) for name in names if name in listed}
         return {
+            "version": _STATE_VERSION,
             "network": self._definition,
             "step": self.step,
-            "same_items": self._same_items,
             "tensors": tensors,
-            "item_kind": item_kind,
-            "history": copy.deepcopy(self.history),
-            "attributes": dict(self.attributes),
+            "values": {**self._values(), "_item_kind": item_kind, "history": copy.deepcopy(self.history)},
         }
+
+    def _values(self) -> dict[str, Any]:
+        """Returns the attributes of this object that its native object does not determine."""
+        return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Model:
+        version = state.get("version")
+        if version != _STATE_VERSION:
+            raise UnsupportedError(
+                f"another version of dsstne pickled this model (format {version}, this one reads {_STATE_VERSION}); "
+                "use save() and load() between versions"
+            )
         model = cls._new(state["network"], step=state["step"])
         for name, array in state["tensors"].items():
             model._set(name, array)
-        model._item_kind, model._same_items = state["item_kind"], state["same_items"]
-        model.history, model.attributes = state["history"], state["attributes"]
+        vars(model).update(state["values"])
         return model
 
     def __reduce__(self) -> Any:
-        return Model._from_state, (self._state(),)
+        return type(self)._from_state, (self._state(),)
 
     def copy(self) -> Model:
         """Returns an independent copy: ``copy.copy`` and ``copy.deepcopy`` do the same.
@@ -191,7 +211,7 @@ class Model(Scoring):
         A copy takes milliseconds and no memory for the weights: both models share the weights until one of them
         changes. The first run of a :class:`dsstne.Trainer` copies the weights before its first step; its plan lists
         them (``"a private copy of ..."``) and ``memory_limit`` includes them. :meth:`set_tensor` copies the tensor that
-        it sets.
+        it sets. A copy of an instance of a subclass, or a pickle, keeps the class and all attributes.
 
         Raises:
             BusyError: A trainer is training the model.
@@ -206,16 +226,18 @@ class Model(Scoring):
             >>> model.step, other.step
             (1, 2)
         """
-        made = Model.__new__(Model)
+        made = type(self).__new__(type(self))
         made._adopt(_native.Handle("model_copy", self._handle.value))
-        made.history, made.attributes = copy.deepcopy(self.history), dict(self.attributes)
-        made._item_kind, made._same_items, made._names = self._item_kind, self._same_items, self._names
+        vars(made).update(self._values(), _names=self._names)
+        made.history, made.attributes = copy.deepcopy(self.history), copy.copy(self.attributes)
         return made
 
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
-        return self.copy()
+        made = memo[id(self)] = self.copy()
+        vars(made).update(copy.deepcopy(self._values(), memo))
+        return made
 
     # ---- closing ----
 
@@ -245,26 +267,26 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
         >>> dsstne.load("no-such-file.dsstne")
         Traceback (most recent call last):
             ...
-        dsstne.errors.MissingFileError: no-such-file.dsstne: no such file
+        dsstne.errors.MissingFileError: cannot load no-such-file.dsstne: no such file
     """
-    name = _options.path_argument(path, must_exist=True)
+    options = _options.to_json({"threads": threads})
     model = Model.__new__(Model)
-    model._adopt(_native.Handle("model_load", name, _options.to_json({"threads": threads})))
+    with _options.path_argument(path) as name:
+        model._adopt(_native.Handle("model_load", name, options))
     model.attributes = dict(model._describe()["attributes"])
     try:
-        model.history = json.loads(model.attributes.pop(_HISTORY, "[]"))
+        model.history = _read_history(model.attributes.pop(_HISTORY, "[]"))
         model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
-        model._same_items = json.loads(model.attributes.pop(_SAME_ITEMS, "null"))
-        is_valid = (
-            isinstance(model.history, list)
-            and all(isinstance(record, dict) for record in model.history)
-            and model._item_kind in ("none", "text", "integer")
-            and model._same_items in (None, True, False)
-        )
-    except (ValueError, RecursionError):
-        is_valid = False
-    if not is_valid:
-        raise CorruptFileError(f"{os.fspath(path)}: {_HISTORY}, {_ITEM_KIND} or {_SAME_ITEMS} is damaged")
+        same_items = model.attributes.pop(_SAME_ITEMS, "null")
+        if same_items not in _SAME_ITEMS_WORDS or model._item_kind not in ("none", "text", "integer"):
+            raise ValueError(f"same_items is {same_items:.80}, the kind of names is {model._item_kind:.80}")
+        model._same_items = _SAME_ITEMS_WORDS[same_items]
+        if model._item_kind != "none" and "items.offsets" not in model._listed():
+            raise ValueError(f"the kind of names is {model._item_kind}, but there are no names")
+        if model._item_kind == "integer":
+            model._item_names()  # the engine has only checked that they are texts
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{os.fsdecode(path)}: an attribute is damaged: {error}") from None
     return model
 
 
@@ -276,16 +298,40 @@ def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
         return _options.text_argument(network, "network")
     if not isinstance(network, (str, os.PathLike)):
         raise InvalidArgumentError(f"network must be a mapping, JSON text or a path, not {_checks.shown(network)}")
+    name = os.fspath(network)
     try:
-        return _options.text_argument(Path(network).read_text("utf-8-sig"), "network")
-    except FileNotFoundError:
-        raise MissingFileError(f"network: {os.fspath(network)}: no such file") from None
+        with open(name, encoding="utf-8-sig") as file:  # noqa: PTH123 - a Path takes no bytes
+            return _options.text_argument(file.read(), "network")
+    except FileNotFoundError as error:
+        raise MissingFileError(f"network: {name!r:.300}: no such file", error.errno or 0, name) from None
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"network: {os.fspath(network)} is not a text in UTF-8: {error}") from None
+        raise InvalidArgumentError(f"network: {name!r:.300} is not a text in UTF-8: {error}") from None
     except OSError as error:
-        raise InputOutputError(f"network: {os.fspath(network)[:300]}: {error.strerror}") from None
-    except ValueError as error:  # a NUL character
-        raise InvalidArgumentError(f"network: {_checks.shown(network)}: {error}") from None
+        text = f"network: {name!r:.300}: {error.strerror}"
+        raise InputOutputError(text, error.errno or 0, name) from None
+    except ValueError as error:  # a NUL character, or one that the file system cannot represent
+        raise InvalidArgumentError(f"network: {name!r:.300}: {error}") from None
+
+
+def _read_history(text: str) -> list[dict[str, Any]]:
+    """Decodes a history.
+
+    Raises:
+        ValueError: It is not a list of dicts of moderate depth.
+        RecursionError: It is nested very deeply.
+    """
+    history = json.loads(text)
+    if not (isinstance(history, list) and all(isinstance(record, dict) for record in history)):
+        raise ValueError("the history must be a list of dicts")
+    if _depth(history) > _DEEPEST:
+        raise ValueError(f"the history is nested more than {_DEEPEST} levels deep")
+    return history
+
+
+def _depth(value: Any) -> int:
+    """Returns the number of lists and dicts inside each other, in a value that JSON has made."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inside is None else 1 + max(map(_depth, inside), default=0)
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,10 @@ NUMBERS |= {name: NUMBERS[type_] for name, type_ in header.typedefs().items()}
 
 
 class Error(ctypes.Structure):
-    _fields_ = (("struct_size", c_uint32), ("status", c_int32), ("message", ctypes.c_char * 1024))
+    _fields_ = (
+        *(("struct_size", c_uint32), ("status", c_int32)),
+        *(("message", ctypes.c_char * 1024), ("system_error", c_int32)),
+    )
 
 
 class Info(ctypes.Structure):
@@ -66,9 +69,9 @@ ArrowArray._fields_ = (
 class Failure(Exception):  # noqa: N818 - many tests expect it, so it is not an Error by name
     """A status other than OK."""
 
-    def __init__(self, name: str, status: int, message: str) -> None:
+    def __init__(self, name: str, status: int, message: str, system_error: int = 0) -> None:
         self.status = next(word for word, value in STATUS.items() if value == status)
-        self.message = message
+        self.message, self.system_error = message, system_error
         super().__init__(f"{name}: {self.status}: {message}")
 
 
@@ -94,7 +97,7 @@ class Library:
         status = getattr(self.raw, "dsstne_" + name)(*arguments, byref(error))
         if status != 0:
             assert error.status == status
-            raise Failure(name, status, error.message.decode())
+            raise Failure(name, status, error.message.decode(), error.system_error)
 
     def text(self, name: str, *arguments: Any) -> Any:
         """The JSON that a function writes to its (buf, len), whose place is where the arguments end."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -337,18 +339,45 @@ def test_bad_options_release_both_structs_too(library: Library, options: bytes) 
 # ---- struct_size ----
 
 
-@pytest.mark.parametrize("size", [0, 4, 7, 8, 9, 12, 1031, 1032, 5000])
+@pytest.mark.parametrize("size", [0, 4, 7, 8, 9, 12, 1031, 1032, 1035, 1036, 5000])
 def test_an_error_is_filled_as_far_as_its_struct_size(library: Library, size: int) -> None:
     memory = ctypes.create_string_buffer(b"\x7f" * 6000, 6000)
     error = Error.from_buffer(memory)
     error.struct_size = size
     assert library.raw.dsstne_model_close(0, byref(error)) == STATUS["INVALID_HANDLE"]
-    known = min(size, 1032)
+    known = min(size, 1036) if size >= 1036 else min(size, 1032)
     assert memory.raw[max(known, 4) :] == b"\x7f" * (6000 - max(known, 4))
     if size >= 8:
         assert error.status == STATUS["INVALID_HANDLE"]
     if size > 8:
         assert memory.raw[8:known].split(b"\0")[0] == b"model is 0, which is not a handle"[: known - 9]
+    if size >= 1036:
+        assert error.system_error == 0
+
+
+def test_an_error_has_the_errno_of_the_operating_system(library: Library, tmp_path: Path) -> None:
+    definition = b'{"kind": "item_weights", "items": 2, "weight": "none", "bias": true}'
+    model = library.open("model_create", definition, None)
+    for path, number in (
+        (tmp_path / "none" / "m", errno.ENOENT),
+        (tmp_path, errno.EISDIR),
+        ("x" * 256, errno.ENAMETOOLONG),
+    ):
+        assert failure(library, "model_save", model, str(path).encode(), None).system_error == number
+    missing = failure(library, "model_load", str(tmp_path / "m").encode(), None, byref(c_uint64(0)))
+    assert (missing.status, missing.system_error) == ("NOT_FOUND", errno.ENOENT)
+    library.call("model_close", model)
+
+
+def test_a_path_may_be_any_bytes_and_a_message_is_utf_8(library: Library, tmp_path: Path) -> None:
+    model = library.open("model_create", b'{"kind": "item_weights", "items": 2, "weight": "none", "bias": true}', None)
+    path = os.fsencode(tmp_path) + b"/m\xe8l\xff"
+    library.call("model_save", model, path, None)
+    assert os.listdir(os.fsencode(tmp_path)) == [b"m\xe8l\xff"]
+    library.call("model_close", library.open("model_load", path, None))
+    library.call("model_close", model)
+    os.truncate(path, 100)
+    assert "/m\ufffdl\ufffd: " in failure(library, "model_load", path, None, byref(c_uint64(0))).message
 
 
 def test_an_error_may_be_null(library: Library) -> None:

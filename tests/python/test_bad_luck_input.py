@@ -9,8 +9,6 @@ import pandas
 import polars
 import pyarrow
 import pytest
-import safetensors
-import safetensors.numpy
 import scipy.sparse
 
 import dsstne
@@ -122,31 +120,6 @@ def test_a_network_file_may_begin_with_a_byte_order_mark(tmp_path):
     path = tmp_path / "network.json"
     path.write_text(json.dumps({"layers": LAYERS}), "utf-8-sig")
     assert dsstne.Model(path).inputs == {"in": 4}
-
-
-def damaged(model, tmp_path, **attributes):
-    """Writes the model with other attributes in the file."""
-    path = tmp_path / "model.dsstne"
-    model.save(path)
-    with safetensors.safe_open(path, "numpy") as file:
-        metadata = file.metadata()
-    raw = path.read_bytes()
-    length = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8 : 8 + length])
-    stored = json.loads(metadata["dsstne.attributes"]) if "dsstne.attributes" in metadata else metadata
-    stored.update(attributes)
-    header["__metadata__"] = stored
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + length :])
-    return path
-
-
-@pytest.mark.parametrize("history", ["", "[", "5", '"a"', "{}", "[1]", "NaN", "[" * 100_000])
-def test_a_damaged_history_is_a_corrupt_file(tmp_path, history):
-    path = damaged(dsstne.popularity(DENSE), tmp_path, **{"dsstne.history": history})
-    with pytest.raises(dsstne.CorruptFileError, match=r"model\.dsstne"):
-        dsstne.load(path)
 
 
 def test_the_rest_of_the_library_works_with_odd_entries_of_sys_path(python, tmp_path):

@@ -366,17 +366,17 @@ def test_several_threads_may_read_a_model_at_once(X, tmp_path):
 
 def meanwhile(model, method, use, monkeypatch):
     """Lets another thread use the model when `method` has had the text of the names, but not yet where each begins."""
-    helper, original = threading.Thread(target=use), getattr(model, method)
+    helper, original = threading.Thread(target=use), getattr(type(model), method)
 
-    def half(name, *array):
-        result = original(name, *array)
+    def half(self, name, *array):
+        result = original(self, name, *array)
         if name == "items.bytes":
-            monkeypatch.setattr(model, method, original)
+            monkeypatch.setattr(type(model), method, original)
             helper.start()
             helper.join(0.2)  # either it ends now, between the halves, or it waits for the other half
         return result
 
-    monkeypatch.setattr(model, method, half)
+    monkeypatch.setattr(type(model), method, half)
     return helper
 
 
