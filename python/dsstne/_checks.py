@@ -25,7 +25,7 @@ def integer(value: Any, name: str, least: int | None = None) -> int:
     if number is None or isinstance(value, (bool, np.bool_)):
         raise InvalidArgumentError(f"{name} must be an integer, not {shown(value)}")
     if least is not None and number < least:
-        raise InvalidArgumentError(f"{name} must be at least {least}, not {number}")
+        raise InvalidArgumentError(f"{name} must be at least {least}, not {shown(number)}")
     if number.bit_length() > 63:
         raise InvalidArgumentError(f"{name} must be an integer of 64 bits, not {shown(number)}")
     return number
@@ -38,16 +38,21 @@ def boolean(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def is_number(value: Any) -> bool:
+    """Reports whether a value is an integer or a float, also one of NumPy; a bool and a duration are not."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.timedelta64))
+
+
 def positive(value: Any, name: str) -> float:
     """Returns a number as a float; it must be above 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if not is_number(value):
         raise InvalidArgumentError(f"{name} must be a number, not {shown(value)}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not number > 0:
-        raise InvalidArgumentError(f"{name} must be above 0, not {value}")
+        raise InvalidArgumentError(f"{name} must be above 0, not {shown(value)}")
     return number
 
 
@@ -73,14 +78,17 @@ def is_mapping(value: Any) -> bool:
 
 
 def several(value: Any, name: str) -> list[Any]:
-    """Returns the elements of a list or another iterable; refuses str, bytes and mappings."""
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+    """Returns the elements of a list or another iterable; refuses str, bytes, mappings and matrices of SciPy."""
+    is_iterable = isinstance(value, Iterable) and getattr(value, "shape", None) != ()
+    if isinstance(value, (str, bytes, Mapping)) or not is_iterable or scipy.sparse.issparse(value):
         raise InvalidArgumentError(f"{name} must be a list, not {shown(value)}")
     return list(value)
 
 
 def array(values: Any) -> NDArray[Any]:
     """Converts values to an array; lists of different lengths become an object array without dimensions."""
+    if np.ma.is_masked(values):
+        raise InvalidArgumentError("an array has masked values; say what they are, as in values.filled(0)")
     try:
         return np.asarray(values)
     except ValueError:

@@ -22,13 +22,19 @@ def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]
     encoded = []
     for position, name in enumerate(listed):
         if not integers and not isinstance(name, str):
-            raise InvalidArgumentError(f"items[{position}] is {name!r}; names must all be str or all be int")
+            raise InvalidArgumentError(
+                f"items[{position}] is {_checks.shown(name)}; names must all be str or all be int"
+            )
         if integers and not -(1 << 63) <= name < 1 << 63:
-            raise InvalidArgumentError(f"items[{position}] is {name}, which does not fit in 64 bits; give it as a str")
+            raise InvalidArgumentError(
+                f"items[{position}] is {_checks.shown(name)}, which does not fit in 64 bits; give it as a str"
+            )
         try:
             encoded.append(str(name).encode())
         except UnicodeEncodeError as error:
-            raise InvalidArgumentError(f"items[{position}] is {name!r}, which is not valid Unicode: {error}") from None
+            raise InvalidArgumentError(
+                f"items[{position}] is {_checks.shown(name)}, which is not valid Unicode: {error}"
+            ) from None
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     return np.frombuffer(b"".join(encoded), np.uint8), offsets, "integer" if integers else "text"

@@ -29,9 +29,14 @@ def to_json(options: Mapping[str, Any]) -> bytes:
 _encode = json.JSONEncoder(allow_nan=False).encode  # json.dumps would make one for each call
 
 
+_LARGEST = 1024  # bits of an integer, which a float does not exceed either
+
+
 def _plain(value: Any, where: str) -> Any:
     if isinstance(value, str):
         return _unicode(value, where)
+    if isinstance(value, int) and value.bit_length() > _LARGEST:
+        raise InvalidArgumentError(f"{where}: an integer of {value.bit_length():,} bits is too large")
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, Mapping):

@@ -164,7 +164,9 @@ class Predictor(_native.Closing):
             )
         if isinstance(exclude, str):
             if exclude != "input":
-                raise InvalidArgumentError(f"exclude: {exclude!r} is not known; give 'auto', 'input', a matrix or None")
+                raise InvalidArgumentError(
+                    f"exclude: {_checks.shown(exclude)} is not known; give 'auto', 'input', a matrix or None"
+                )
             seen = next(iter(self._inputs.datasets.values()))
             check_columns(seen, self._units, "exclude: the input", self._ranked)
             return seen
@@ -215,7 +217,7 @@ def ranked_units(model: Weights, layer: str | None) -> int:
     if layer is None:
         return outputs[model.output]
     if _checks.text(layer, "layer") not in outputs:
-        raise NotFoundError(f"there is no output layer {layer!r} to rank; {nearest(layer, outputs)}")
+        raise NotFoundError(f"there is no output layer {_checks.shown(layer)} to rank; {nearest(layer, outputs)}")
     return outputs[layer]
 
 

@@ -106,7 +106,7 @@ class Weights(_native.Closing):
 
     @same_items.setter
     def same_items(self, same: bool) -> None:
-        self._same_items = bool(same)
+        self._same_items = _checks.boolean(same, "same_items")
 
     def _learn_same_items(self, same: bool) -> None:
         """Sets :attr:`same_items` unless it is set."""
@@ -141,7 +141,7 @@ class Weights(_native.Closing):
         _checks.text(name, "name")
         listed = self._listed()
         if name not in listed:
-            raise NotFoundError(f"the model has no tensor {name!r}; {nearest(name, listed)}")
+            raise NotFoundError(f"the model has no tensor {_checks.shown(name)}; {nearest(name, listed)}")
         return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
 
     def tensor(self, name: str) -> Any:
@@ -179,7 +179,8 @@ class Weights(_native.Closing):
         given = _checks.array(values)
         if given.dtype.kind not in "buif":
             raise InvalidArgumentError(f"{name}: expected numbers, got {_checks.shown(values)}")
-        array = given.astype(dtype, order="C", copy=False)
+        with np.errstate(over="ignore"):  # the engine refuses infinity
+            array = given.astype(dtype, order="C", copy=False)
         if array.shape != shape:
             raise InvalidArgumentError(f"{name}: expected shape {shape}, got {array.shape}")
         self._set(name, array)
@@ -249,7 +250,7 @@ class Weights(_native.Closing):
         items = self._item_names()
         if items is None:
             raise InvalidArgumentError("the items of this model have no names; set model.items or give fit(items=...)")
-        numbers = np.asarray(ids)
+        numbers = _checks.array(ids)
         if numbers.size and numbers.dtype.kind not in "iu":
             raise InvalidArgumentError(f"ids must be integers, not {_checks.shown(ids)}")
         if numbers.size and (numbers.min() < -1 or numbers.max() >= len(items)):

@@ -156,7 +156,7 @@ def fit(
     epochs = _checks.integer(epochs, "epochs", 0)
     if max_seconds is not None:
         max_seconds = _checks.positive(max_seconds, "max_seconds")
-    called = _callbacks(callbacks)
+    called, progress = _callbacks(callbacks), _checks.boolean(progress, "progress")
     if targets is None and _checks.is_mapping(X):
         raise InvalidArgumentError("X is a mapping of input layers; also give targets= as a mapping of output layers")
     compute = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
@@ -282,12 +282,17 @@ def _definition(
     if len(activations) != len(units):
         raise InvalidArgumentError(f"activation: expected {len(units)}, one per hidden layer, got {len(activations)}")
     if temperature is not None and not math.isfinite(_checks.positive(temperature, "temperature")):
-        raise InvalidArgumentError(f"temperature must be above 0, not {temperature}; None means no cosine logits")
+        raise InvalidArgumentError(
+            f"temperature must be above 0, not {_checks.shown(temperature)}; None means no cosine logits"
+        )
     names = [f"hidden{n + 1}" for n in range(len(units))]
     layers: list[dict[str, Any]] = [
-        {"name": "input", "kind": "input", "size": "auto", "scaling": input_scaling or "none", "denoising": denoising}
+        {"name": "input", "kind": "input", "size": "auto", "scaling": "none", "denoising": denoising}
     ]
+    if input_scaling is not None:
+        layers[0]["scaling"] = input_scaling
     for name, source, size, word in zip(names, ["input", *names[:-1]], units, activations, strict=True):
+        _checks.text(word, "activation")
         layer = {"name": name, "kind": "hidden", "sources": [source], "size": size, "activation": word}
         layers.append({**layer, "dropout": dropout})
     output: dict[str, Any] = {"name": "output", "kind": "output", "sources": [names[-1]], "size": "auto"}

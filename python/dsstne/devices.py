@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from dsstne import _native, _options
-from dsstne.errors import InvalidArgumentError
+from dsstne import _checks, _native, _options
 
 __all__ = ["keep_devices"]
 
@@ -29,9 +28,8 @@ def keep_devices(keep: bool) -> None:
         >>> dsstne.keep_devices(False)  # room for others
         >>> dsstne.keep_devices(True)
     """
-    if not isinstance(keep, bool):
-        raise InvalidArgumentError(f"keep must be True or False, not {keep!r}")
-    _native.call("configure", _options.to_json({"keep_devices": keep}))
+    options = {"keep_devices": _checks.boolean(keep, "keep")}
+    _native.call("configure", _options.to_json(options))
 
 
 def chosen(wanted: Any) -> Any:

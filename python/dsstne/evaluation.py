@@ -78,7 +78,7 @@ def evaluate(
         raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
     choice = chosen_items(items, filter_items, ranked_units(model, layer))
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
-    row_bytes = 8 * len(names) if per_row else 0
+    row_bytes = 8 * len(names) if _checks.boolean(per_row, "per_row") else 0
     with Predictor(model, X_in, rows=rows, options=options, name="X_in", layer=layer, row_bytes=row_bytes) as predictor:
         values: NDArray[np.float64] | None = np.empty((predictor.count, len(names))) if per_row else None
         result = predictor.evaluate(X_held_out, exclude, names, values, choice)

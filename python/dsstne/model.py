@@ -80,6 +80,8 @@ class Model(Scoring):
         seed: int = 0,
         items: Sequence[str] | ArrayLike | None = None,
     ) -> None:
+        if sizes is not None and not isinstance(sizes, Mapping):
+            raise InvalidArgumentError(f"sizes must be a mapping, not {_checks.shown(sizes)}")
         self._create(network, items, seed=seed, sizes=sizes or None)
 
     def _create(self, network: Any, items: Any = None, **options: Any) -> None:
@@ -152,12 +154,10 @@ class Model(Scoring):
             ...     dsstne.load(f"{folder}/popular.dsstne")
             Model(3 - 3; 3 parameters)
         """
-        if not isinstance(self.attributes, Mapping):
-            raise InvalidArgumentError(f"attributes must be a mapping, not {_checks.shown(self.attributes)}")
-        for key, value in self.attributes.items():
+        _, attributes = self._kept()
+        for key, value in attributes.items():
             _checks.text(key, "a key of attributes")
             _checks.text(value, f"attributes[{key!r}]")
-        attributes = dict(self.attributes)
         try:
             attributes[_HISTORY] = json.dumps(self.history, default=_plain)
             _read_history(attributes[_HISTORY])
@@ -171,6 +171,7 @@ class Model(Scoring):
             _native.call("model_save", self._handle.value, name, options)
 
     def _state(self) -> dict[str, Any]:
+        history, attributes = self._kept()
         names = ("items.bytes", "items.offsets")  # in the order of setting them
         tensors = {name: self._stored(name) for name in self._listed() if name not in names}
         with _native.lock:
@@ -181,8 +182,19 @@ class Model(Scoring):
             "network": self._definition,
             "step": self.step,
             "tensors": tensors,
-            "values": {**self._values(), "_item_kind": item_kind, "history": copy.deepcopy(self.history)},
+            "values": {**self._values(), "_item_kind": item_kind, "history": history, "attributes": attributes},
         }
+
+    def _kept(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        """Returns copies of the history and the attributes, to which anything may have been assigned."""
+        if not isinstance(self.attributes, Mapping):
+            raise InvalidArgumentError(f"attributes must be a mapping, not {_checks.shown(self.attributes)}")
+        if not isinstance(self.history, list):
+            raise InvalidArgumentError(f"history must be a list, not {_checks.shown(self.history)}")
+        try:
+            return copy.deepcopy(self.history), dict(self.attributes)
+        except RecursionError:
+            raise InvalidArgumentError("history is nested too deeply") from None
 
     def _values(self) -> dict[str, Any]:
         """Returns the attributes of this object that its native object does not determine."""
@@ -226,10 +238,11 @@ class Model(Scoring):
             >>> model.step, other.step
             (1, 2)
         """
+        history, attributes = self._kept()
         made = type(self).__new__(type(self))
         made._adopt(_native.Handle("model_copy", self._handle.value))
         vars(made).update(self._values(), _names=self._names)
-        made.history, made.attributes = copy.deepcopy(self.history), copy.copy(self.attributes)
+        made.history, made.attributes = history, attributes
         return made
 
     __copy__ = copy

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dsstne.errors import InvalidArgumentError
+from dsstne import _checks
+from dsstne.errors import InputOutputError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -52,7 +55,8 @@ def learning_curve(
 
     Raises:
         ImportError: matplotlib is not installed.
-        InvalidArgumentError: The history is empty, or a requested metric is not in it.
+        InvalidArgumentError: The history is empty, a requested metric is not in it, or an argument has another type.
+        InputOutputError: The operating system refused to write the file.
 
     Example::
 
@@ -60,6 +64,7 @@ def learning_curve(
         popular = dsstne.evaluate(dsstne.popularity(X_in), X_in, X_held_out, metrics=["recall@20"])
         dsstne.plots.learning_curve(model, baseline=popular, path="learning-curve.png")
     """
+    _check(baseline, baseline_name, title, ax, path)
     epochs = _epochs(history)
     names = _metric_names(epochs, metrics)
     if ax is None:
@@ -74,12 +79,40 @@ def learning_curve(
     if title:
         ax.set_title(title, loc="left", color=TEXT_COLOUR, fontweight="bold", pad=12)
     if path is not None:
-        ax.figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")  # type: ignore[union-attr]
+        _save(ax, path)
     return ax
 
 
+def _check(baseline: Any, baseline_name: Any, title: Any, ax: Any, path: Any) -> None:
+    """Raises an error if an argument of :func:`learning_curve` has another type."""
+    numbers: Any = baseline.values() if isinstance(baseline, Mapping) else [None]
+    if baseline is not None and not all(_is_number(value) and math.isfinite(value) for value in numbers):
+        raise InvalidArgumentError(f"baseline must be a mapping from names to numbers, not {_checks.shown(baseline)}")
+    _checks.text(baseline_name, "baseline_name")
+    if title is not None:
+        _checks.text(title, "title")
+    if ax is not None and not hasattr(ax, "get_figure"):
+        raise InvalidArgumentError(f"ax must be Axes of matplotlib, not {_checks.shown(ax)}")
+    is_path = isinstance(path, (str, os.PathLike)) and str(path) != ""
+    if path is not None and not is_path and not hasattr(path, "write"):
+        raise InvalidArgumentError(f"path must be a str or a path, not {_checks.shown(path)}")
+
+
+def _save(ax: Axes, path: Any) -> None:
+    try:
+        ax.figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")  # type: ignore[union-attr]
+    except OSError as error:
+        raise InputOutputError(f"{path!s:.300}: {error.strerror}", error.errno or 0, path) from None
+    except ValueError as error:  # of a format that matplotlib does not have, or a name that no file can have
+        raise InvalidArgumentError(f"path {_checks.shown(path)}: {error}") from None
+
+
 def _epochs(history: Any) -> Sequence[Mapping[str, Any]]:
-    epochs = list(getattr(history, "history", history))
+    epochs = _checks.several(getattr(history, "history", history), "history")
+    if not all(isinstance(epoch, Mapping) and _is_number(epoch.get("loss", 0)) for epoch in epochs):
+        raise InvalidArgumentError(
+            f"history must be a list of dicts with a number as 'loss', not {_checks.shown(epochs)}"
+        )
     if not any("loss" in epoch for epoch in epochs):
         raise InvalidArgumentError(
             "the history is empty: dsstne.fit writes a record for each epoch, but dsstne.Trainer writes none"
@@ -91,16 +124,16 @@ def _metric_names(epochs: Sequence[Mapping[str, Any]], wanted: Iterable[str] | N
     known = list(dict.fromkeys(k for e in epochs for k, v in e.items() if k not in NOT_METRICS and _is_number(v)))
     if wanted is None:
         return known
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = [wanted] if isinstance(wanted, str) else _checks.several(wanted, "metrics")
     for name in names:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             has = ", ".join(known) or "none; give dsstne.fit a validation matrix"
-            raise InvalidArgumentError(f"the history has no metric {name!r}; it has {has}")
+            raise InvalidArgumentError(f"the history has no metric {_checks.shown(name)}; it has {has}")
     return names
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return _checks.is_number(value) and not 1e300 < abs(value) < math.inf  # axes need sums and multiples of it
 
 
 def _new_axes(interactive: bool) -> Axes:

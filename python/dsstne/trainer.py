@@ -105,7 +105,7 @@ class Trainer(_native.Closing):
         options = {
             "optimizer": {"learning_rate": learning_rate, "weight_decay": weight_decay, **rule},
             "schedule": schedule,
-            "batch_size": batch_size,
+            "batch_size": _checks.integer(batch_size, "batch_size", 1),
             "seed": seed,
             "shuffle": shuffle,
             "devices": chosen(devices),
@@ -117,7 +117,7 @@ class Trainer(_native.Closing):
         check_model(model)
         self.model = model
         # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
-        self._step_seconds = 8e-9 * model.parameters * min(batch_size, 1 << 20) if isinstance(batch_size, int) else 1.0
+        self._step_seconds = 8e-9 * model.parameters * min(int(batch_size), 1 << 20)
         with ExitStack() as undo:
             inputs, outputs = bind(undo, X, targets)
             inputs.pair(model.inputs)
@@ -192,6 +192,8 @@ class Trainer(_native.Closing):
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
             left_steps = wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)
             limits.append(min(max(1, left_steps), (1 << 63) - 1))
+        if on_progress is not None and not callable(on_progress):
+            raise InvalidArgumentError(f"on_progress must be a function, not {_checks.shown(on_progress)}")
         left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
         poll = None if on_progress is None else lambda: on_progress(self.progress)
         wanted = min(limits, default=0)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from dsstne.errors import InvalidArgumentError, NotFoundError
+from dsstne import _checks
+from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +59,7 @@ class Interactions:
         >>> debian.matrix_of([["libssl3", "zlib1g"], ["python3"]]).shape[0]
         2
         """
-        numbers = [np.unique(self.items(names)) for names in rows]
+        numbers = [np.unique(self.items(names)) for names in _checks.several(rows, "rows")]
         offsets = np.concatenate([[0], np.cumsum([len(n) for n in numbers])]).astype(np.int32)
         indices = np.concatenate([*numbers, np.empty(0, np.int64)]).astype(np.int32)
         values = np.ones(len(indices), np.float32)
@@ -67,11 +68,12 @@ class Interactions:
 
 def _numbers(names: Iterable[str], known: np.ndarray, what: str) -> np.ndarray:
     number = {name: i for i, name in enumerate(known.tolist())}
-    wanted = [names] if isinstance(names, str) else list(names)
+    wanted = [names] if isinstance(names, str) else _checks.several(names, "names")
     for name in wanted:
-        if name not in number:
-            near = difflib.get_close_matches(str(name), number, n=1)
-            raise NotFoundError(f"no {what} is named {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        if not isinstance(name, str) or name not in number:
+            near = difflib.get_close_matches(name, number, n=1) if isinstance(name, str) else []
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise NotFoundError(f"no {what} is named {_checks.shown(name)}{hint}")
     return np.array([number[name] for name in wanted], dtype=np.int64)
 
 
@@ -136,16 +138,24 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     >>> X_in.nnz, X_held_out.nnz
     (8000, 2000)
     """
-    if not 0 <= fraction <= 1:
-        raise InvalidArgumentError(f"fraction must be from 0 to 1, not {fraction}")
-    if not hasattr(X, "tocsr"):
+    if not _checks.is_number(fraction) or not 0 <= fraction <= 1:
+        raise InvalidArgumentError(f"fraction must be from 0 to 1, not {_checks.shown(fraction)}")
+    seed = _checks.integer(seed, "seed", 0)
+    is_sparse: bool = sparse.issparse(X)
+    if not is_sparse:
         kind = type(X).__name__
         if kind == "Dataset" or hasattr(X, "__arrow_c_array__"):
             raise InvalidArgumentError(
                 f"X must be a SciPy sparse matrix, not {kind}; split the matrix, then wrap the parts"
             )
         raise InvalidArgumentError(f"X must be a SciPy sparse matrix, not {kind}; try csr_array(X)")
+    if len(X.shape) != 2:
+        raise InvalidArgumentError(f"X must have two dimensions, rows and columns; it has {len(X.shape)}")
     X = X.tocsr()
+    try:
+        X.check_format()
+    except ValueError as error:
+        raise InvalidDataError(f"X is damaged: {error}") from None
     if not X.has_canonical_format or not np.all(X.data):
         X = X.copy()
         X.sum_duplicates()
