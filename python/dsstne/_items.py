@@ -40,6 +40,19 @@ def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]
     return np.frombuffer(b"".join(encoded), np.uint8), offsets, "integer" if integers else "text"
 
 
+def check_integers(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+    """Raises a ValueError if names that should be integers are not; decoding a million names would take a second."""
+    begins, lengths = offsets[:-1], np.diff(offsets)
+    may_be_minus = np.zeros(len(text), bool)
+    may_be_minus[begins[lengths > 1]] = True  # a digit must follow
+    is_right = ((text >= ord("0")) & (text <= ord("9"))) | (may_be_minus & (text == ord("-")))
+    if not (is_right.all() and lengths.all()):
+        raise ValueError("the names of the items are not all integers")
+    long = np.flatnonzero(lengths > len("-") + 17)
+    if any(abs(int(text[offsets[i] : offsets[i + 1]].tobytes())) > 1 << 62 for i in long.tolist()):
+        decode_names(text, offsets, "integer")
+
+
 def decode_names(text: NDArray[np.uint8], offsets: NDArray[np.int64], kind: str) -> NDArray[Any]:
     """Returns the names as an object array of str, or as int64; the inverse of :func:`encode_names`."""
     whole = text.tobytes()

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from dsstne import _checks, _native, _options
+from dsstne._items import check_integers
 from dsstne._scoring import Scoring
 from dsstne._weights import sparse_matrix
 from dsstne.errors import (
@@ -297,7 +298,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
         if model._item_kind != "none" and "items.offsets" not in model._listed():
             raise ValueError(f"the kind of names is {model._item_kind}, but there are no names")
         if model._item_kind == "integer":
-            model._item_names()  # the engine has only checked that they are texts
+            check_integers(model.tensor("items.bytes"), model.tensor("items.offsets"))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{os.fsdecode(path)}: an attribute is damaged: {error}") from None
     return model

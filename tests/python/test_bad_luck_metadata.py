@@ -76,6 +76,19 @@ def test_names_beyond_64_bits_are_a_corrupt_file(tmp_path):
         dsstne.load(rewritten(model, tmp_path / "m", attributes__dsstne__items="integer"))
 
 
+@pytest.mark.parametrize("name", ["", "-", "--1", "1-", "1.5", "x", " 1", "\u0661", "9" * 30, "-" + "9" * 19])
+def test_a_name_that_is_no_integer_is_a_corrupt_file(tmp_path, name):
+    model = dsstne.popularity(DENSE, items=["1", "2", name, "4"])
+    with pytest.raises(dsstne.CorruptFileError, match="names of the items"):
+        dsstne.load(rewritten(model, tmp_path / "m", attributes__dsstne__items="integer"))
+
+
+def test_every_integer_is_a_name(tmp_path):
+    names = [-(2**63), 2**63 - 1, 0, -1]
+    dsstne.popularity(DENSE, items=names).save(tmp_path / "m")
+    assert dsstne.load(tmp_path / "m").items.tolist() == names
+
+
 def test_a_model_with_the_greatest_step_can_be_trained_and_saved(tmp_path):
     network = {"layers": [{"name": "i", "kind": "input", "size": 4}, {"name": "h", "kind": "hidden", "size": 2}]}
     network["layers"].append({"name": "o", "kind": "output", "size": 4})
