@@ -19,7 +19,7 @@ enum { BLOCKS = 4, WIDTH = 10, ITEMS = BLOCKS * WIDTH, USERS = 200, LIKES = 6, K
     }                                         \
   } while (0)
 
-static dsstne_error error = {sizeof error, 0, ""};
+static dsstne_error error = {.struct_size = sizeof error};
 
 static void ok(dsstne_status status, const char *call) { MUST(status == DSSTNE_OK, "%s: %s", call, error.message); }
 

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -68,6 +69,30 @@ def test_a_save_beyond_the_space_allowed_has_an_errno(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["m"])
+
+
+FULL = """
+import errno, os, sys
+import numpy as np
+import dsstne
+model, path = dsstne.popularity(np.ones((1, 50_000), np.float32)), sys.argv[1] + "/m"
+open(path, "w").write("old")
+try:
+    model.save(path)
+except OSError as error:
+    print(error.errno == errno.ENOSPC, error.filename == path, open(path).read(), os.listdir(sys.argv[1]))
+"""
+
+
+def test_a_full_disk_has_an_errno(tmp_path):
+    mount = 'mount -t tmpfs -o size=100k none "$1" && exec "$0" -c "$2" "$1"'  # seen by this process only
+    command = ["unshare", "--user", "--map-root-user", "--mount"]
+    trial = [*command, "mount", "-t", "tmpfs", "none", tmp_path]
+    if shutil.which("unshare") is None or subprocess.run(trial, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    command += ["sh", "-c", mount, sys.executable, tmp_path, FULL]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "True True old ['m']", done.stderr
 
 
 def test_a_folder_without_permission_has_an_errno(python, tmp_path):

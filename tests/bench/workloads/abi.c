@@ -11,7 +11,7 @@ static double now(void) {
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static dsstne_error error = {sizeof error, 0, ""};
+static dsstne_error error = {.struct_size = sizeof error};
 
 static void ok(dsstne_status status) {
   if (status != DSSTNE_OK) {
