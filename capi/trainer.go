@@ -70,6 +70,22 @@ func dsstne_trainer_run(handle C.dsstne_trainer, maxSteps C.uint64_t, maxSeconds
 	})
 }
 
+//export dsstne_trainer_profile
+func dsstne_trainer_profile(handle C.dsstne_trainer, steps C.uint64_t, buf *C.char, length *C.size_t,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_profile", err, func(c *call) error {
+		return with(c, handle, changing, func(t *trainer) error {
+			return c.textOut(buf, length, func() (text []byte, err error) {
+				err = fanOut(len(t.Ranks), func() (err error) {
+					text, err = t.Profile(uint64(steps))
+					return err
+				})
+				return text, err
+			})
+		})
+	})
+}
+
 //export dsstne_trainer_progress
 func dsstne_trainer_progress(handle C.dsstne_trainer, progress *C.dsstne_progress,
 	err *C.dsstne_error) C.dsstne_status {

@@ -15,8 +15,8 @@
  * Conventions
  *   Handles are 64-bit numbers; 0 means none. With a closed or wrong handle a function fails with
  *   DSSTNE_INVALID_HANDLE; it never crashes.
- *   Strings passed in are UTF-8 and end with NUL. Paths may contain any other bytes, as for open(). Options are JSON objects; null means all defaults. An unknown key is
- *   an error that names the nearest known key.
+ *   Strings passed in are UTF-8 and end with NUL; paths may contain any other bytes, as for open(). Options are JSON
+ *   objects; null means all defaults. An unknown key is an error that names the nearest known key.
  *   Strings passed out go to (char *buf, size_t *len). On entry *len is the capacity; on return it is the size needed,
  *   with the NUL. A buffer that is too short, or null, is not an error: the function writes nothing to it; call again
  *   with *len bytes.
@@ -26,15 +26,15 @@
  * Threads
  *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time.
  *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY, and so do calls that use a model while
- *   dsstne_trainer_run or dsstne_model_set_tensor changes it. dsstne_cancel, dsstne_trainer_progress and the functions
- *   dsstne_*describe are always allowed.
+ *   dsstne_trainer_run, dsstne_trainer_profile or dsstne_model_set_tensor changes it. dsstne_cancel,
+ *   dsstne_trainer_progress and the functions dsstne_*describe are always allowed.
  *   After a process has called any function, its forked children must not call any.
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
  *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.2.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
- *   1.2 adds dsstne_error.system_error, and takes paths that are not UTF-8.
+ *   1.2 adds dsstne_trainer_profile and dsstne_error.system_error, and takes paths that are not UTF-8.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -112,7 +112,7 @@ typedef struct dsstne_error {
   uint32_t struct_size;
   int32_t status;
   char message[1024];
-  int32_t system_error;  /* errno of the operating system's error that caused this one; 0 if there is none. Since 1.2 */
+  int32_t system_error; /* errno of the operating system's error that caused this one; 0 if there is none. Since 1.2 */
 } dsstne_error;
 
 typedef uint64_t dsstne_dataset;
@@ -287,6 +287,18 @@ dsstne_status dsstne_trainer_plan(dsstne_trainer trainer, char *buf, size_t *len
  * progress may be null. After DSSTNE_CANCELLED and DSSTNE_NOT_FINITE the model is usable and progress is written. */
 dsstne_status dsstne_trainer_run(dsstne_trainer trainer, uint64_t max_steps, double max_seconds,
                                  dsstne_progress *progress, dsstne_error *err);
+
+/* Trains for a number of steps, as dsstne_trainer_run does, and measures their parts. Writes JSON: {"steps": n,
+ * "milliseconds": ms, "operations": [{"device", "operation", "milliseconds", "share", "multiply_adds", "bytes",
+ * "gflop_per_second", "gigabytes_per_second", "limit", "limit_share"}], "outside": {"batch", "waiting", "settling"},
+ * "end_of_run": ms, "limits": [{"device", "precision", "gflop_per_second", "float32_gflop_per_second",
+ * "read_gigabytes_per_second", "update_gigabytes_per_second"}]}. docs/profile.md explains the keys. Values that are not
+ * known are null.
+ * A buffer that is too short, or null, is not an error: call again with steps = 0, which writes the last profile of
+ * this trainer and does not train (DSSTNE_INVALID_STATE if there is none). The first call measures the limits of the
+ * devices; on the CPU this takes some tenths of a second and a block of memory that memory_limit does not include. The
+ * other errors are those of dsstne_trainer_run. Since 1.2. */
+dsstne_status dsstne_trainer_profile(dsstne_trainer trainer, uint64_t steps, char *buf, size_t *len, dsstne_error *err);
 
 /* Writes the progress of the current or last run; may be called during dsstne_trainer_run. */
 dsstne_status dsstne_trainer_progress(dsstne_trainer trainer, dsstne_progress *progress, dsstne_error *err);

@@ -37,6 +37,15 @@ func (o *Gather) String() string {
 	return fmt.Sprintf("Gather %s <- %s %v%v", o.Name, o.From, o.Weight, o.Epilogue)
 }
 
+// Work: a multiply-add for each entry and unit. It reads the entries and the rows of W that they touch.
+func (o *Gather) Work(s *Sizes) Work {
+	b := s.Batches[o.Input]
+	return Work{
+		MultiplyAdds: b.Entries * float64(o.Weight.Columns),
+		Bytes:        8*b.Entries + numbers(b.Items+times(o.Accumulate)*s.Rows, o.Weight.Columns),
+	}
+}
+
 // Dense: out[u,:] (+)= in[u,:] W^T, W[units, inputs]; then the epilogue, if any.
 type Dense struct {
 	Name, From string   // of the layer and of its source
@@ -53,6 +62,15 @@ func (o *Dense) String() string {
 	return fmt.Sprintf("Dense %s <- %s %v%v", o.Name, o.From, o.Weight, o.Epilogue)
 }
 
+// Work: B units inputs multiply-adds.
+func (o *Dense) Work(s *Sizes) Work {
+	w := o.Weight
+	return Work{
+		MultiplyAdds: s.Rows * float64(w.Rows*w.Columns), Products: true,
+		Bytes: numbers(float64(w.Rows)+s.Rows, w.Columns) + times(o.Accumulate)*numbers(s.Rows, w.Rows),
+	}
+}
+
 // Activate is an epilogue on its own, in place, for a layer whose sums were added up over several devices:
 // out = dropout(act(out + bias)).
 type Activate struct {
@@ -64,6 +82,9 @@ type Activate struct {
 
 func (o *Activate) Do(r Rank, s *Step) error { return r.Device.Activate(o, s) }
 func (o *Activate) String() string           { return "Activate " + o.Name + o.Epilogue.String() }
+
+// Work: it reads and writes Out.
+func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }
 
 // Backward turns the gradient with respect to a layer's output into the one with respect to its sums, in place, and
 // updates the bias: dz = dh * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of dz.
@@ -80,6 +101,11 @@ type Backward struct {
 func (o *Backward) Do(r Rank, s *Step) error { return r.Device.Backward(o, s) }
 func (o *Backward) String() string           { return "Backward " + o.Name + o.Epilogue.String() }
 
+// Work: it reads H and DH, writes DH, and updates the bias.
+func (o *Backward) Work(s *Sizes) Work {
+	return Work{Bytes: 3 * numbers(s.Rows, o.Units)}.update(o.Bias, float64(o.Units), o.Optimizer)
+}
+
 // DenseBackward: din[u,:] (+)= dz W (before the update); dW = dz^T in, then the update.
 type DenseBackward struct {
 	DZ         Buffer // [B, units]
@@ -93,6 +119,23 @@ type DenseBackward struct {
 
 func (o *DenseBackward) Do(r Rank, s *Step) error { return r.Device.DenseBackward(o, s) }
 func (o *DenseBackward) String() string           { return "DenseBackward " + o.Weight.String() }
+
+// Work: B units inputs multiply-adds for dW, and as many for din.
+func (o *DenseBackward) Work(s *Sizes) Work {
+	w := o.Weight
+	work := Work{
+		MultiplyAdds: s.Rows * float64(w.Rows*w.Columns), Products: true,
+		Bytes: numbers(s.Rows, w.Rows+w.Columns),
+	}.update(w, float64(w.Rows), o.Optimizer)
+	if o.DIn != nil {
+		work.MultiplyAdds *= 2
+		work.Bytes += times(o.Accumulate) * numbers(s.Rows, w.Columns)
+		if w.Gradient != nil {
+			work.Bytes += numbers(float64(w.Rows), w.Columns)
+		}
+	}
+	return work
+}
 
 // Scatter is the update of a Gather's weight: dW[j,:] = sum over u of x_uj dz[u,:], for the rows j that the batch
 // touches. With a TiedGradient, whose row n holds the output layer's part for the n-th touched item, the parts are
@@ -108,6 +151,24 @@ type Scatter struct {
 
 func (o *Scatter) Do(r Rank, s *Step) error { return r.Device.Scatter(o, s) }
 func (o *Scatter) String() string           { return "Scatter " + o.Weight.String() }
+
+// Work: a multiply-add for each entry and unit. It updates the rows that the batch touches. A gradient is written
+// whole, unless the output layer has written the other rows.
+func (o *Scatter) Work(s *Sizes) Work {
+	b, w := s.Batches[o.Input], o.Weight
+	rows := b.Items
+	if w.Gradient != nil && o.TiedGradient == nil {
+		rows = float64(w.Rows)
+	}
+	work := Work{
+		MultiplyAdds: b.Entries * float64(w.Columns),
+		Bytes:        8*b.Entries + numbers(s.Rows, w.Columns),
+	}.update(w, rows, o.Optimizer)
+	if o.TiedGradient != nil {
+		work.Bytes += numbers(b.Items, w.Columns)
+	}
+	return work
+}
 
 // Replay brings rows whose Last is behind up to date: it runs the optimizer with a zero gradient for each step after
 // Last up to Upto (Step.Number - 1 before a gather; Step.Number at a flush). It does not look at other rows.
@@ -134,3 +195,11 @@ type Update struct {
 
 func (o *Update) Do(r Rank, s *Step) error { return r.Device.Update(o, s) }
 func (o *Update) String() string           { return "Update " + o.Weight.String() }
+
+// Work: it reads the gradient and updates every row.
+func (o *Update) Work(*Sizes) Work {
+	w := *o.Weight
+	w.Gradient = nil
+	rows := float64(w.Rows)
+	return Work{Bytes: numbers(rows, w.Columns)}.update(&w, rows, o.Optimizer)
+}

@@ -9,6 +9,8 @@ type List struct {
 	Rare bool
 	// Prepared is what a device keeps for the list.
 	Prepared interface{ Free() }
+	// Clock, if not nil, is marked before the first operation and after each one.
+	Clock Clock
 }
 
 // Section is operations whose buffers have room for batches of Rows rows. Sizes of tiles, and with them bits, follow
@@ -28,15 +30,28 @@ func (l *List) Rows() (rows int64) {
 
 // Do does the operations.
 func (l *List) Do(rank Rank, step *Step) error {
+	if err := l.mark(); err != nil {
+		return err
+	}
 	for _, section := range l.Sections {
 		step.MaxRows = section.Rows
 		for _, op := range section.Ops {
 			if err := op.Do(rank, step); err != nil {
 				return err
 			}
+			if err := l.mark(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func (l *List) mark() error {
+	if l.Clock == nil {
+		return nil
+	}
+	return l.Clock.Mark()
 }
 
 // Free gives back what the device keeps for the list.

@@ -65,11 +65,52 @@ type OutputStats struct{ *Output }
 func (o OutputStats) Do(r Rank, s *Step) error { return r.Device.OutputStats(o.Output, s) }
 func (o OutputStats) String() string           { return "OutputStats " + o.Output.String() }
 
+// Work: B I K multiply-adds for the logits, K the units of all sources.
+func (o OutputStats) Work(s *Sizes) Work {
+	work := Work{Products: true, Bytes: numbers(s.Rows, 2)}
+	for _, source := range o.Sources {
+		work.MultiplyAdds += s.Rows * float64(o.Items*source.Weight.Columns)
+		work.Bytes += numbers(s.Rows+float64(o.Items), source.Weight.Columns)
+	}
+	if o.Bias != nil {
+		work.Bytes += numbers(float64(o.Items), 1)
+	}
+	return work
+}
+
 // OutputStep is the operation that computes the loss of an Output and its gradients, and updates its weights.
 type OutputStep struct{ *Output }
 
 func (o OutputStep) Do(r Rank, s *Step) error { return r.Device.OutputStep(o.Output, s) }
 func (o OutputStep) String() string           { return "OutputStep " + o.Output.String() }
+
+// Work: B I K multiply-adds for the logits, as many for dw, and as many for dh. It updates all rows of W but those of
+// tied items, which it reads, and whose dw it writes. It may spare some of the logits if it Continues.
+func (o OutputStep) Work(s *Sizes) Work {
+	items, tied := float64(o.Items), 0.0
+	if o.TiedInput >= 0 {
+		tied = s.Batches[o.TiedInput].Items
+	}
+	work := Work{Products: true, Bytes: 8 * s.Batches[o.Target].Entries}.update(o.Bias, items, o.Optimizer)
+	if o.Stats != nil {
+		work.Bytes += numbers(s.Rows, 2)
+	}
+	for _, source := range o.Sources {
+		w := source.Weight
+		product := s.Rows * float64(o.Items*w.Columns)
+		work = work.update(w, items-tied, o.Optimizer)
+		work.MultiplyAdds += 2 * product
+		work.Bytes += numbers(s.Rows+2*tied, w.Columns)
+		if w.Gradient != nil {
+			work.Bytes += numbers(items-tied, w.Columns)
+		}
+		if source.DH != nil {
+			work.MultiplyAdds += product
+			work.Bytes += times(source.Accumulate) * numbers(s.Rows, w.Columns)
+		}
+	}
+	return work
+}
 
 // CombineStats makes the statistics of all items out of those of shards of them: the largest maximum, and the logarithm
 // of the sum of exp(log-sum-exp) over the shards. A shard without items has -Inf twice.
@@ -83,3 +124,8 @@ type CombineStats struct {
 
 func (o *CombineStats) Do(r Rank, s *Step) error { return r.Device.CombineStats(o, s) }
 func (o *CombineStats) String() string           { return "CombineStats " + o.Name }
+
+// Work: it reads the statistics of all shards.
+func (o *CombineStats) Work(s *Sizes) Work {
+	return Work{Bytes: numbers(float64(o.Shards+1)*s.Rows, 2)}
+}

@@ -32,11 +32,18 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 			return t.Progress(), err
 		}
 	}
+	stop, err := t.startProfile()
+	if err != nil {
+		return t.Progress(), err
+	}
+	defer stop()
 	t.setRunning(true)
 	defer t.setRunning(false)
 	start, before := time.Now(), t.seen
 	err = t.loop(maxSteps, maxSeconds, start)
+	t.profile.begin()
 	flushErr := t.explain(t.catchUp())
+	t.profile.ends(catchingUp)
 	err = cmp.Or(err, flushErr)
 	if t.program.HasCopies() {
 		err = t.lend(err)
@@ -72,6 +79,7 @@ func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) err
 		t.measure(t.seen-before, time.Since(start))
 		return err
 	}
+	t.profile.begin()
 	var ended error
 	for begun := uint64(0); ended == nil && (maxSteps == 0 || begun < maxSteps); begun++ {
 		if t.cancelled.Load() {
@@ -82,9 +90,14 @@ func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) err
 			break
 		}
 		if ended = t.advance(); ended == nil {
-			if err := countAndMeasure(kernels.MostUnderWay); err != nil {
+			if err := countAndMeasure(t.profile.underWay()); err != nil {
 				return err
 			}
+			t.profile.ends(settling)
+			if err := t.profile.add(&t.step); err != nil {
+				return err
+			}
+			t.profile.begin()
 		}
 	}
 	return cmp.Or(countAndMeasure(0), ended)
@@ -103,6 +116,7 @@ func (t *Trainer) advance() error {
 			return fault.Wrap(err, "layer %q", f.name)
 		}
 	}
+	t.profile.ends(batching)
 	t.step.TermFactors = t.net.TermFactors(number)
 	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
 	t.step.Rates = append(t.step.Rates, t.options.Optimizer.RatesAt(number, t.rate(number)))
@@ -118,6 +132,7 @@ func (t *Trainer) rate(number int64) float64 {
 // counts as the last that was begun, since the steps behind it have changed nothing.
 func (t *Trainer) count(underWay int) error {
 	results, err := t.program.Settle(underWay)
+	t.profile.ends(working)
 	for _, r := range results {
 		t.settled = r.Number
 		t.seen += r.Rows

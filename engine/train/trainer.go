@@ -47,6 +47,9 @@ type Trainer struct {
 	weights weights
 	closed  bool
 
+	profile  *profile // of the run that is profiled, else nil
+	profiled []byte   // the last profile
+
 	cancelled atomic.Bool
 	mu        sync.Mutex // guards progress
 	progress  Progress

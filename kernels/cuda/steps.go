@@ -60,7 +60,7 @@ func (d *device) Run(rank kernels.Rank, list *kernels.List, s *kernels.Step) err
 	var failed error // of an operation; other errors follow from it
 	s.MaxRows = list.Rows()
 	kept := list
-	if list.Rare {
+	if list.Rare || list.Clock != nil {
 		kept = nil
 	}
 	err := d.do("a step", func() error {

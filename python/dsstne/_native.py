@@ -93,6 +93,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "trainer_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
     "trainer_plan": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
     "trainer_run": (_STATUS, (_HANDLE, c_uint64, c_double, _PROGRESS, _ERROR)),
+    "trainer_profile": (_STATUS, (_HANDLE, c_uint64, _BUFFER, _LENGTH, _ERROR)),
     "trainer_progress": (_STATUS, (_HANDLE, _PROGRESS, _ERROR)),
     "trainer_close": (_STATUS, (_HANDLE, _ERROR)),
     "predictor_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
@@ -442,6 +443,15 @@ def trainer_run(
     progress = _sized(ProgressStruct)
     call_interruptibly(handle, "trainer_run", steps, seconds, byref(progress), brief=brief, poll=poll)
     return _values(progress)
+
+
+def trainer_profile(handle: Handle, steps: int, *, poll: Callable[[], None] | None) -> dict[str, Any]:
+    """Trains for a number of steps and returns their profile."""
+    buffer, length = text_buffer()
+    call_interruptibly(handle, "trainer_profile", steps, buffer, length, poll=poll)
+    if length.contents.value <= len(buffer):
+        return read_json(buffer)
+    return call_json("trainer_profile", handle.value, 0)  # of the steps that are done
 
 
 def _sized(kind: type[Any]) -> Any:

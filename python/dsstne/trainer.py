@@ -204,6 +204,62 @@ class Trainer(_native.Closing):
             self._step_seconds = now.seconds / wanted
         return now
 
+    def profile(self, *, steps: int = 20, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
+        """Trains for some steps and returns what the operations of a step take.
+
+        The steps count as training, as those of :meth:`run`, and give the same weights. The first steps of a trainer
+        take longer than later ones: run a few before. While it is profiled, each step ends before the next begins, and
+        CUDA devices do not use graphs; a step of :meth:`run` may therefore be faster than the profile says.
+
+        Args:
+            steps: Number of further steps.
+            on_progress: Called about 20 times a second, in the calling thread.
+
+        Returns:
+            A dictionary; times are milliseconds of a step, on average.
+
+            ``steps``: the number of steps; ``milliseconds``: a step.
+
+            ``operations``: the operations of a step on each device, in the order of :meth:`plan`, as dictionaries:
+
+            - ``device``, ``operation``: the name of the device, and the text of the plan;
+            - ``milliseconds``, ``share``: its time, and the share of the step;
+            - ``multiply_adds``, ``bytes``: what the operation has to do in a step by its definition, None where that is
+              not known;
+            - ``gflop_per_second``, ``gigabytes_per_second``: the same by its time, a multiply-add being two operations;
+            - ``limit``, ``limit_share``: "arithmetic" or "memory", whichever the device needs longer for, and the
+              shortest possible time there as a share of the time taken; None if the limits are not known. The share of
+              "memory" exceeds 1 if the numbers were in a cache.
+
+            ``outside``: what the first device's operations do not include: ``batch`` (the host makes the batch),
+            ``waiting`` (the device begins, copies, and waits for the host or other devices) and ``settling`` (the host
+            counts the step). With the operations of the first device they add up to the step.
+
+            ``end_of_run``: bringing lazily updated rows up to date, once.
+
+            ``limits``: what each device can do at best, measured in this process: ``gflop_per_second`` in the
+            ``precision`` of the trainer, ``float32_gflop_per_second``, ``read_gigabytes_per_second`` and
+            ``update_gigabytes_per_second`` of memory; empty for devices that do not measure it, such as CUDA devices.
+
+        Raises:
+            InvalidArgumentError: steps is not an integer above 0.
+            Exception: As :meth:`run`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((64, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=4, epochs=0, progress=False)
+            >>> with dsstne.Trainer(model, X, batch_size=16, devices="cpu") as trainer:
+            ...     profile = trainer.profile(steps=3)
+            >>> [operation["operation"].split()[0] for operation in profile["operations"]]
+            ['Replay', 'Gather', 'OutputStats', 'OutputStep', 'Backward', 'Scatter']
+            >>> slowest = max(profile["operations"], key=lambda operation: operation["milliseconds"])
+        """
+        wanted = _checks.integer(steps, "steps", 1)
+        poll = None if on_progress is None else lambda: on_progress(self.progress)
+        with self._explaining_memory():
+            return _native.trainer_profile(self._handle, wanted, poll=poll)
+
     def cancel(self) -> None:
         """Ends a run of another thread after the current step; that call of :meth:`run` raises CancelledError.
 

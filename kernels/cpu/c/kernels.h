@@ -218,6 +218,16 @@ typedef struct {
   int64_t next, scored; /* scored: exact scores after screening */
 } rank_t;
 
+/* What limits are measured with, see machine.h. */
+typedef struct {
+  int32_t bfloat16;
+  int64_t rounds, each; /* each: multiply-adds of a round by a worker */
+  float *memory;        /* count floats, whole blocks of 1 MiB */
+  int32_t update;       /* instead of reading it */
+  int64_t count, next;
+  uint32_t sink; /* depends on all results, so that the compiler leaves nothing out */
+} machine_t;
+
 /* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
 /* clang-format off */
 #define PHASES(PHASE) \
@@ -226,7 +236,8 @@ typedef struct {
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0) \
   PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) PHASE(top_k_finish, rank_t, 0) \
-  PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0)
+  PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) PHASE(limit_products, machine_t, 1) \
+  PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
 /* The functions of an instruction set. */

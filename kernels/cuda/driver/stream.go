@@ -6,6 +6,7 @@ package driver
 import "C"
 
 import (
+	"time"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -49,6 +50,18 @@ type Event struct{ e cu.Event }
 func NewEvent() (Event, error) {
 	e, err := cu.MakeEvent(cu.DisableTiming)
 	return Event{e}, wrapped("cuEventCreate", err)
+}
+
+// NewTimedEvent makes an event that notes when it happens.
+func NewTimedEvent() (Event, error) {
+	e, err := cu.MakeEvent(cu.DefaultEvent)
+	return Event{e}, wrapped("cuEventCreate", err)
+}
+
+// Since is the time between two timed events that have happened, to about half a microsecond.
+func (e Event) Since(before Event) (time.Duration, error) {
+	milliseconds, err := before.e.Elapsed(e.e)
+	return time.Duration(milliseconds * float64(time.Millisecond)), wrapped("cuEventElapsedTime", err)
 }
 
 // Close gives the event back, if there is one.
