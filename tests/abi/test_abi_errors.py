@@ -36,6 +36,7 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "trainer_bind": lambda: (b"input", 1),
     "trainer_plan": lambda: (None, byref(c_size_t(0))),
     "trainer_run": lambda: (1, 0.0, None),
+    "trainer_profile": lambda: (1, None, byref(c_size_t(0))),
     "trainer_progress": lambda: (byref(Progress(struct_size=80)),),
     "trainer_close": tuple,
     "predictor_plan": lambda: (None, None, byref(c_size_t(0))),
