@@ -81,7 +81,7 @@ test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefine
 	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc CGO_CFLAGS="$$CGO_CFLAGS $(sanitizers) -fno-sanitize-recover=undefined" \
 	  CGO_LDFLAGS="$(sanitizers)" ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none $$GO test -timeout 30m ./kernels/cpu/... ./tests/conformance
 	@echo "== fuzzing"
-	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=$(SANITIZE_FUZZ_INPUTS)
+	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=$(SANITIZE_FUZZ_INPUTS) ORACLE_CASES=1000
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
 	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
@@ -135,7 +135,12 @@ gpu-bench: $(gpu_kit_here)  ## measure this machine's CUDA device beside PyTorch
 
 # A number of inputs, not a time: Go 1.26 now and then reports the end of the time as a failure (golang/go#75804).
 FUZZ_INPUTS ?= 3000000
-fuzz-long: build  ## every fuzz target with FUZZ_INPUTS (3000000) inputs each, about an hour
+# Random cases beside NumPy, from the seed ORACLE_SEED on; `make test` tries those from 0 to 299.
+ORACLE_SEED ?= 1000
+ORACLE_CASES ?= 20000
+fuzz-long: build  ## every fuzz target with FUZZ_INPUTS (3000000) inputs each, and ORACLE_CASES (20000) random cases
+	@echo "== random cases beside NumPy"
+	@$(PY) tests/python/oracle.py $(ORACLE_SEED) $(ORACLE_CASES)
 	@$(find_go) && set -e; \
 	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' capi engine internal kernels tests); do \
 	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \

@@ -66,8 +66,8 @@ class Predictor(_native.Closing):
         name: str = "X",
         row_bytes: int = 0,
     ) -> None:
-        self._model, self._layer = model, layer
-        self._ranked, self._units = layer or model.output, ranked_units(model, layer)
+        self._model, self._units = model, ranked_units(model, layer)
+        self._ranked = layer or model.output
         self._inputs: Bound | None = None
         self.rows: NDArray[np.int64] | None = None
         self.count = 0
@@ -99,18 +99,18 @@ class Predictor(_native.Closing):
 
     def plan(self, k: int) -> dict[str, Any]:
         """Returns the plan for recommending k items."""
-        options = _options.to_json({"k": k, "layer": self._layer})
+        options = _options.to_json({"k": k, "layer": self._ranked})
         return _native.call_json("predictor_plan", self._handle.value, options)
 
     def predict(self, layer: str | None, units: int, out: NDArray[np.float32]) -> None:
         """Writes the values of a layer into out, [count, units]."""
-        name = None if layer is None else _options.text_argument(layer, "layer")
+        name = _options.text_argument(layer or self._ranked, "layer")
         self._run("predict", name, self.rows, self.count, out, units)
 
     def recommend(self, k: int, exclude: Any, choice: Choice = ALL) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the k best items of each row and their scores."""
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
-        options = _options.to_json({"items": choice.mode, "layer": self._layer})
+        options = _options.to_json({"items": choice.mode, "layer": self._ranked})
         arguments = (handle_of(self._excluded(exclude)), choice.items, choice.length, k, options, ids, scores)
         self._run("recommend", self.rows, self.count, *arguments)
         return ids, scores
@@ -134,7 +134,7 @@ class Predictor(_native.Closing):
         held_out = self._inputs.open(targets, "X_held_out", self._units, self._ranked)
         left_out = self._excluded(exclude)
         data = (held_out._handle.value, handle_of(left_out), self.rows, self.count)
-        options = _options.to_json({"metrics": list(metrics), "items": choice.mode, "layer": self._layer})
+        options = _options.to_json({"metrics": list(metrics), "items": choice.mode, "layer": self._ranked})
         buffer, length = _native.text_buffer(4096 + 256 * len(metrics))
         self._run("evaluate", *data, choice.items, choice.length, options, buffer, length, per_row)
         result = _native.read_json(buffer)

@@ -48,7 +48,7 @@ class Scoring(Weights):
                 ranked, else False.
             exclude: Matrix [n, outputs] whose stored items are left out, instead of those of X.
             items, filter_items: Rank only these items, never recommend these; see :class:`Model`.
-            layer: Name of the output layer to rank, in a network with several; its units are the items.
+            layer: Name of the output layer to rank; None = the first. Its units are the items.
             rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
@@ -101,7 +101,7 @@ class Scoring(Weights):
 
         Args:
             X: Interaction matrix [n, inputs].
-            layer: Name of the layer; None = the output layer.
+            layer: Name of the layer; None = the first output layer.
             rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
@@ -274,7 +274,7 @@ class Scoring(Weights):
         Args:
             X: Interaction matrix [n, inputs]; None = the plan assumes empty rows.
             k: Length of the lists.
-            layer: Name of the output layer to rank.
+            layer: Name of the output layer to rank; None = the first.
             batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:

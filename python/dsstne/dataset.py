@@ -197,7 +197,9 @@ class Dataset(_native.Closing):
             if dataset._arrays is None:
                 return False
             indptr, indices, _ = dataset._arrays
-            patterns.append(scipy.sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=dataset.shape))
+            indices = indices[indptr[0] : indptr[-1]]
+            parts = np.ones(len(indices), bool), indices, indptr - indptr[0]  # SciPy wants offsets from 0
+            patterns.append(scipy.sparse.csr_array(parts, shape=dataset.shape))
         return bool((patterns[0] > patterns[1]).nnz == 0)
 
     def __reduce__(self) -> Any:

@@ -56,7 +56,7 @@ def evaluate(
         exclude: Items that the ranking leaves out: ``"input"`` (the items stored in X_in), a matrix [n, outputs], None,
             or ``"auto"`` = ``"input"`` if :attr:`dsstne.Model.same_items`, else None.
         per_row: Return a value for each row instead of the mean.
-        layer: Name of the output layer to rank, in a network with several; its units are the items.
+        layer: Name of the output layer to rank; None = the first. Its units are the items.
         items, filter_items, rows, batch_size, devices, threads, memory_limit: See :class:`dsstne.Model`.
 
     Returns:
