@@ -68,7 +68,7 @@ func optionsIn[T any](c *call, text *C.const_char, read func([]byte) (T, error))
 
 // textOut writes what describe returns and a NUL to a buffer of *length bytes if it fits, and always the size it needs
 // to *length.
-func (c *call) textOut(buffer *C.char, length *C.size_t, describe func() ([]byte, error)) error {
+func textOut[T []byte | string](c *call, buffer *C.char, length *C.size_t, describe func() (T, error)) error {
 	notNull(c, length, "len")
 	if c.err != nil {
 		return c.err

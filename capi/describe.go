@@ -61,15 +61,19 @@ func describeModel(m *model.Model) ([]byte, error) {
 		}
 		tensors = append(tensors, entry)
 	}
+	attributes := map[string]int{}
+	for name, text := range m.Attributes() {
+		attributes[name] = len(text)
+	}
 	described := jsonObject{
-		"network":    nil,
-		"definition": json.RawMessage(form.JSON()),
-		"layers":     layers,
-		"parameters": m.Parameters(),
-		"bytes":      m.Bytes(),
-		"step":       m.Step(),
-		"attributes": m.Attributes(),
-		"tensors":    tensors,
+		"network":         nil,
+		"definition":      json.RawMessage(form.JSON()),
+		"layers":          layers,
+		"parameters":      m.Parameters(),
+		"bytes":           m.Bytes(),
+		"step":            m.Step(),
+		"attribute_bytes": attributes,
+		"tensors":         tensors,
 	}
 	if m.Network() != nil {
 		described["network"] = described["definition"]

@@ -48,7 +48,7 @@ func dsstne_configure(optionText *C.const_char, err *C.dsstne_error) C.dsstne_st
 //export dsstne_describe
 func dsstne_describe(buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_describe", err, func(c *call) error {
-		return c.textOut(buf, length, describeLibrary)
+		return textOut(c, buf, length, describeLibrary)
 	})
 }
 

@@ -95,7 +95,18 @@ func dsstne_model_describe(handle C.dsstne_model, buf *C.char, length *C.size_t,
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_describe", err, func(c *call) error {
 		return with(c, handle, watching, func(m *modelObject) error {
-			return c.textOut(buf, length, func() ([]byte, error) { return describeModel(m.Model) })
+			return textOut(c, buf, length, func() ([]byte, error) { return describeModel(m.Model) })
+		})
+	})
+}
+
+//export dsstne_model_get_attribute
+func dsstne_model_get_attribute(handle C.dsstne_model, name *C.const_char, buf *C.char, length *C.size_t,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_model_get_attribute", err, func(c *call) error {
+		attribute := c.requiredText(name, "name")
+		return with(c, handle, watching, func(m *modelObject) error {
+			return textOut(c, buf, length, func() (string, error) { return m.Attribute(attribute) })
 		})
 	})
 }

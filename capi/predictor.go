@@ -46,7 +46,7 @@ func dsstne_predictor_plan(handle C.dsstne_predictor, optionText *C.const_char, 
 	return guard("dsstne_predictor_plan", err, func(c *call) error {
 		o := optionsIn(c, optionText, options.ReadPlan)
 		return with(c, handle, reading, func(p *predictor) error {
-			return c.textOut(buf, length, func() ([]byte, error) { return p.Plan(o.Layer, o.K) })
+			return textOut(c, buf, length, func() ([]byte, error) { return p.Plan(o.Layer, o.K) })
 		})
 	})
 }
@@ -114,7 +114,7 @@ func dsstne_predictor_evaluate(handle C.dsstne_predictor, targets, exclude C.dss
 		return predicting(c, handle, chosen, int64(nRows), func(p *predictor) error {
 			return withNamed(c, targets, "targets", sharing, func(wanted *dataset) error {
 				return withOptional(c, exclude, "exclude", func(seen csr.Source) error {
-					return c.textOut(buf, length, func() ([]byte, error) {
+					return textOut(c, buf, length, func() ([]byte, error) {
 						result, err := p.Evaluate(o.Layer, wanted.matrix, seen, chosen, o.Filter, o.Metrics, values)
 						if err != nil {
 							return nil, err

@@ -44,7 +44,7 @@ func dsstne_trainer_bind(handle C.dsstne_trainer, layer *C.const_char, data C.ds
 //export dsstne_trainer_plan
 func dsstne_trainer_plan(handle C.dsstne_trainer, buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_trainer_plan", err, func(c *call) error {
-		return with(c, handle, reading, func(t *trainer) error { return c.textOut(buf, length, t.Plan) })
+		return with(c, handle, reading, func(t *trainer) error { return textOut(c, buf, length, t.Plan) })
 	})
 }
 

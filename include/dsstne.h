@@ -34,7 +34,8 @@
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
  *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.2.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
- *   1.2 adds dsstne_trainer_profile and dsstne_error.system_error, and takes paths that are not UTF-8.
+ *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
+ *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -217,14 +218,18 @@ dsstne_status dsstne_model_load(const char *path, const char *options, dsstne_mo
 
 /* Writes a model file. It is safe against crashes: the old file stays complete until the new one is on the disk.
  * Options: {"attributes": {"key": "text", ...}} replaces the model's attributes, which the file stores and
- * dsstne_model_describe returns. Without the key they stay as they are. */
+ * dsstne_model_get_attribute returns, at most 65,000. Without the key they stay as they are. */
 dsstne_status dsstne_model_save(dsstne_model model, const char *path, const char *options, dsstne_error *err);
 
 /* Writes JSON: {"network": definition, "definition": {...}, "layers": [{"name", "kind", "size"}], "parameters": n,
- * "bytes": n, "step": n, "attributes": {...}, "tensors": [{"name", "dtype", "shape", "layer", "role"}]}.
+ * "bytes": n, "step": n, "attribute_bytes": {"key": n}, "tensors": [{"name", "dtype", "shape", "layer", "role"}]}.
  * network is null if the model is not a network. definition is what dsstne_model_create takes to make a model of the
  * same kind and shape. role is "weight" (trained) or "fixed" (given). */
 dsstne_status dsstne_model_describe(dsstne_model model, char *buf, size_t *len, dsstne_error *err);
+
+/* Writes the text of an attribute, which may contain NUL characters, and a NUL. Since 1.2. */
+dsstne_status dsstne_model_get_attribute(dsstne_model model, const char *name, char *buf, size_t *len,
+                                         dsstne_error *err);
 
 /* Copies a whole tensor out or in; bytes must be the size of the tensor. Its dtype is "F32", "U8", "I64" or "I32", as
  * dsstne_model_describe reports. New values must be finite. Except for the names of items, the tensor must exist.

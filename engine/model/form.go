@@ -27,8 +27,15 @@ type Form interface {
 	JSON() []byte
 }
 
+// longestDefinition, in bytes, bounds the memory of reading one, which may take 120 times its text.
+const longestDefinition = 1 << 18
+
 // ReadForm reads a definition: one that names no kind is a network's. sizes are those that it leaves open, by layer.
 func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
+	if len(definition) > longestDefinition {
+		return nil, fault.New(fault.InvalidArgument, "the definition has %s bytes; %s are allowed",
+			fault.Grouped(int64(len(definition))), fault.Grouped(longestDefinition))
+	}
 	var kind struct{ Kind *string }
 	// What is not JSON is for the reader of a network to report.
 	if json.Unmarshal(definition, &kind) != nil || kind.Kind == nil {

@@ -40,6 +40,18 @@ func (m *Model) Attributes() map[string]string {
 	return maps.Clone(m.attributes)
 }
 
+// Attribute is one of them; fault.NotFound names the nearest.
+func (m *Model) Attribute(name string) (string, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	text, found := m.attributes[name]
+	if !found {
+		known := slices.Sorted(maps.Keys(m.attributes))
+		return "", fault.New(fault.NotFound, "the model has no attribute %q%s", name, strictjson.Suggestion(name, known))
+	}
+	return text, nil
+}
+
 // Tensors lists the tensors of the form in its order, then "items.offsets" and "items.bytes" if items have names.
 func (m *Model) Tensors() []*tensor.Tensor {
 	m.mu.RLock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -323,6 +324,10 @@ func TestAForgedHeaderIsRefused(t *testing.T) {
 		"no digests":           {`"dsstne.digests"`, `"dsstne.digestz"`, "does not end with its digests"},
 		"another format":       {`"dsstne.model"`, `"dsstne.motel"`, "dsstne.motel"},
 		"text after its end":   {`]}}`, `]}}{}`, "after its end"},
+		"many dimensions":      {`"shape":[40,3]`, `"shape":[40,3` + strings.Repeat(",1", 15) + `]`, "more than 16 sizes"},
+		"many attributes":      {`"step":"17"`, `"step":"17"` + manyNames(70_000), "more than 65,536 names"},
+		"a NUL":                {`"step":"17"`, `"step":"17","attributes.a\u0000b":""`, "NUL character"},
+		"a name in escapes":    {`"step":"17"`, `"step":"17","ste\u0070":"17"`, "twice"},
 		"a list":               {`"__metadata__":{`, `"__metadata__":[`, "not a dsstne model file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -337,6 +342,27 @@ func TestAForgedHeaderIsRefused(t *testing.T) {
 			requireUnreadable(t, file, fault.CorruptFile, c.words)
 		})
 	}
+}
+
+func manyNames(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"attributes.%d":""`, i)
+	}
+	return b.String()
+}
+
+func TestTheHeaderMayBeWrittenAsAnyJSON(t *testing.T) {
+	want, err := readBytes(t, namedSmall(t))
+	require.NoError(t, err)
+	got, err := readBytes(t, reseal(namedSmall(t), func(header string) string {
+		header = strings.ReplaceAll(header, `,"shape":[`, " \n,\t\"shape\" : [ ")
+		header = strings.ReplaceAll(header, `:{"dtype":`, ":\r\n{ \"dtype\"\t:\n")
+		header = strings.ReplaceAll(header, `]},`, " ] } ,")
+		return strings.Replace(header, "\"step\"", `"st\u0065p"`, 1)
+	}))
+	require.NoError(t, err)
+	requireEqual(t, want, got)
 }
 
 func TestAWeightThatIsNotFiniteIsNamed(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,19 +29,27 @@ var elementSizes = map[string]int64{
 	"U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,
 }
 
+// The most that a header may hold. Reading one therefore takes little more memory than its text.
+const (
+	mostMembers    = 65_536 // tensors, and entries of the metadata
+	mostAttributes = 65_000 // of the metadata
+	mostDimensions = 16
+)
+
 // parseHeader reads the JSON of any safetensors file, strictly: no name twice, sizes that agree, no gaps.
 func parseHeader(text []byte) (*header, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("it is not UTF-8 text")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
+	if err := checkSyntax(text); err != nil {
+		return nil, err
+	}
 	h := &header{}
-	err := readObject(decoder, func(name string) error {
+	err := readObject(text, func(name string, value []byte) error {
 		if name == "__metadata__" {
-			return h.readMetadata(decoder)
+			return h.readMetadata(value)
 		}
-		e, err := readEntry(decoder)
+		e, err := readEntry(value)
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", name, err)
 		}
@@ -53,45 +60,49 @@ func parseHeader(text []byte) (*header, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is text after its end")
-	}
 	return h, h.checkOrder()
 }
 
-// readMetadata reads strings by name.
-func (h *header) readMetadata(decoder *json.Decoder) error {
-	h.metadata = map[string]string{}
-	return readObject(decoder, func(key string) error {
-		token, err := decoder.Token()
-		if err != nil {
-			return err
+// checkSyntax returns an error if a text is not one JSON value.
+func checkSyntax(text []byte) error {
+	var nothing struct{} // the decoder looks at all of the text first, and then keeps none of it
+	if err := json.Unmarshal(text, &nothing); err != nil && !json.Valid(text) {
+		if strings.HasSuffix(err.Error(), "after top-level value") {
+			return errors.New("there is text after its end")
 		}
-		value, ok := token.(string)
-		if !ok {
+		return err
+	}
+	return nil
+}
+
+// readMetadata reads strings by name.
+func (h *header) readMetadata(text []byte) error {
+	h.metadata = map[string]string{}
+	return readObject(text, func(key string, value []byte) (err error) {
+		if strings.IndexByte(key, 0) >= 0 {
+			return fmt.Errorf("the name %q contains a NUL character", key)
+		}
+		if h.metadata[key], err = readString(value); err != nil {
 			return fmt.Errorf("metadata %q is not a string", key)
 		}
-		h.metadata[key] = value
 		return nil
 	})
 }
 
 // readEntry reads {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} and checks that the sizes agree.
-func readEntry(decoder *json.Decoder) (Entry, error) {
+func readEntry(text []byte) (Entry, error) {
 	var e Entry
 	var offsets []int64
 	keys := 0
-	err := readObject(decoder, func(key string) (err error) {
+	err := readObject(text, func(key string, value []byte) (err error) {
 		keys++
 		switch key {
 		case "dtype":
-			token, err := decoder.Token()
-			e.DType, _ = token.(string)
-			return err
+			e.DType, err = readString(value)
 		case "shape":
-			e.Shape, err = readIntegers(decoder)
+			e.Shape, err = readIntegers(value)
 		case "data_offsets":
-			offsets, err = readIntegers(decoder)
+			offsets, err = readIntegers(value)
 		default:
 			return fmt.Errorf("%q is unknown", key)
 		}
@@ -170,57 +181,96 @@ func parseInteger(text string) (int64, error) {
 	return n, err
 }
 
-// readObject calls member for each key of the object that comes next, which has no key twice; member reads the value.
-func readObject(decoder *json.Decoder, member func(key string) error) error {
-	if err := expect(decoder, '{'); err != nil {
-		return err
-	}
+// readObject calls member for each member of an object, which has no key twice; text is JSON.
+func readObject(text []byte, member func(key string, value []byte) error) error {
 	seen := map[string]bool{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		if err != nil {
-			return err
-		}
-		key, _ := token.(string) // the decoder takes nothing else for a key
-		if seen[key] {
-			return fmt.Errorf("%q is given twice", key)
-		}
-		seen[key] = true
-		if err := member(key); err != nil {
-			return err
-		}
-	}
-	return expect(decoder, '}')
-}
-
-// readIntegers reads a list of whole numbers that are not negative.
-func readIntegers(decoder *json.Decoder) ([]int64, error) {
-	if err := expect(decoder, '['); err != nil {
-		return nil, err
-	}
-	list := []int64{}
-	for decoder.More() {
-		token, err := decoder.Token()
+	return readEach(text, '{', func(token, rest []byte) ([]byte, error) {
+		key, err := readString(token)
 		if err != nil {
 			return nil, err
 		}
-		number, _ := token.(json.Number)
-		n, err := parseInteger(number.String())
-		if err != nil {
-			return nil, fmt.Errorf("%v is not a size", token)
+		if seen[key] {
+			return nil, fmt.Errorf("%q is given twice", key)
 		}
-		list = append(list, n)
-	}
-	return list, expect(decoder, ']')
+		if len(seen) == mostMembers {
+			return nil, fmt.Errorf("there are more than %s names in one object", fault.Grouped(mostMembers))
+		}
+		seen[key] = true
+		value, rest := cutValue(afterSpace(rest)[1:]) // behind the colon
+		return rest, member(key, value)
+	})
 }
 
-func expect(decoder *json.Decoder, want json.Delim) error {
-	token, err := decoder.Token()
-	if err != nil {
-		return err
+// readIntegers reads a list of whole numbers that are not negative; text is JSON.
+func readIntegers(text []byte) ([]int64, error) {
+	list := []int64{}
+	return list, readEach(text, '[', func(token, rest []byte) ([]byte, error) {
+		n, err := parseInteger(string(token[:min(len(token), 30)]))
+		if err != nil {
+			return nil, fmt.Errorf("%.40s is not a size", token)
+		}
+		if list = append(list, n); len(list) > mostDimensions {
+			return nil, fmt.Errorf("there are more than %d sizes", mostDimensions)
+		}
+		return rest, nil
+	})
+}
+
+// readEach calls element for each element of a list, or for each key of an object; element returns what it left over.
+func readEach(text []byte, bracket byte, element func(token, rest []byte) ([]byte, error)) error {
+	if text = afterSpace(text); text[0] != bracket {
+		return fmt.Errorf("%.40s stands where %c should", text, bracket)
 	}
-	if token != want {
-		return fmt.Errorf("%v stands where %v should", token, want)
+	// ']' and '}' are the second after their bracket.
+	for text = afterSpace(text[1:]); text[0] != bracket+2; text = afterSpace(text) {
+		token, rest := cutValue(text)
+		rest, err := element(token, rest)
+		if err != nil {
+			return err
+		}
+		if text = afterSpace(rest); text[0] == ',' {
+			text = text[1:]
+		}
 	}
 	return nil
 }
+
+func readString(text []byte) (value string, err error) {
+	if text[0] != '"' {
+		return "", fmt.Errorf("%.40s stands where a string should", text)
+	}
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text[1 : len(text)-1]), nil
+	}
+	err = json.Unmarshal(text, &value)
+	return value, err
+}
+
+// cutValue cuts the value that a JSON text begins with from what follows it.
+func cutValue(text []byte) (value, rest []byte) {
+	text = afterSpace(text)
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case (c == '}' || c == ']') && depth > 0:
+			depth--
+		case depth == 0 && strings.IndexByte(",:]} \t\r\n", c) >= 0: // the end of a number or word
+			return text[:i], text[i:]
+		default:
+			continue
+		}
+		if depth == 0 && !quoted {
+			return text[:i+1], text[i+1:]
+		}
+	}
+	return text, nil
+}
+
+func afterSpace(text []byte) []byte { return bytes.TrimLeft(text, " \t\r\n") }

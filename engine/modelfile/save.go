@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"io"
+	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -32,12 +33,19 @@ func save(d *disk, path string, c *Content, threads int, block int64) error {
 }
 
 func checkAttributes(attributes map[string]string) error {
+	if len(attributes) > mostAttributes {
+		return fault.New(fault.InvalidArgument, "there are %s attributes; a model file can hold %s",
+			fault.Grouped(int64(len(attributes))), fault.Grouped(mostAttributes))
+	}
 	for key, value := range attributes {
 		if key == "" {
 			return fault.New(fault.InvalidArgument, "an attribute has an empty name")
 		}
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
 			return fault.New(fault.InvalidArgument, "attribute %q is not UTF-8 text", key)
+		}
+		if strings.IndexByte(key, 0) >= 0 {
+			return fault.New(fault.InvalidArgument, "the name of attribute %q contains a NUL character", key)
 		}
 	}
 	return nil

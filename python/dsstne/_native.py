@@ -85,6 +85,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "model_load": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "model_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, _ERROR)),
     "model_describe": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
+    "model_get_attribute": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "model_get_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "model_set_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "model_copy": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
@@ -251,6 +252,13 @@ def call_json(name: str, *arguments: Any) -> dict[str, Any]:
         buffer, length = text_buffer(length.contents.value)
 
 
+def call_text(name: str, *arguments: Any, size: int) -> str:
+    """Calls a function that writes a text of ``size`` bytes into (buffer, length); the text may contain NUL."""
+    buffer, length = text_buffer(size + 1)
+    call(name, *arguments, buffer, length)
+    return str(memoryview(buffer)[:size], "utf-8")
+
+
 def read_json(buffer: Any) -> dict[str, Any]:
     """Decodes the JSON in a :func:`text_buffer`."""
     answer: dict[str, Any] = json.loads(buffer.value)
@@ -335,6 +343,7 @@ class Closing:
         self._handle.close()
 
     def __enter__(self: _T) -> _T:
+        _ = self._handle.value  # raises an error if it is closed
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -348,15 +357,44 @@ class Handle:
         opener: Name of the function that opens it; its first word is the kind of the object.
         arguments: Its arguments before the out-parameter.
         owners: Objects that must outlive the native object.
+        slow: Opens it on another thread, so that Ctrl-C ends the wait. What is opened then is closed in the background.
     """
 
     __slots__ = ("__weakref__", "_kind", "_owners", "_value")
 
-    def __init__(self, opener: str, *arguments: Any, owners: object = None) -> None:
+    def __init__(self, opener: str, *arguments: Any, owners: object = None, slow: bool = False) -> None:
         self._kind, self._owners = opener.partition("_")[0], owners
         self._value = c_uint64(0)  # C writes here: Ctrl-C during the call does not lose the number
         close_abandoned()
-        call(opener, *arguments, byref(self._value))
+        if slow:
+            self._open_slowly(opener, *arguments)
+        else:
+            call(opener, *arguments, byref(self._value))
+
+    def _open_slowly(self, opener: str, *arguments: Any) -> None:
+        value, failures, done = self._value, list[BaseException](), threading.Event()
+        claim: dict[str, str] = {}  # who sets "by" first owns the object
+
+        def work() -> None:
+            try:
+                call(opener, *arguments, byref(value))
+                if claim.setdefault("by", "opener") == "nobody":
+                    _close_or_keep(self._kind + "_close", value.value, None)
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                done.set()
+
+        try:
+            threading.Thread(target=work, name="dsstne-" + opener, daemon=True).start()
+            while not done.wait(0.1):
+                pass
+        except BaseException:
+            if claim.setdefault("by", "nobody") == "nobody":
+                self._value = c_uint64(0)
+            raise
+        if failures:
+            raise failures[0]
 
     @property
     def value(self) -> int:

@@ -48,6 +48,11 @@ class Weights(_native.Closing):
     def _describe(self) -> dict[str, Any]:
         return _native.call_json("model_describe", self._handle.value)
 
+    def _read_attributes(self) -> None:
+        for name, size in self._describe()["attribute_bytes"].items():
+            arguments = self._handle.value, name.encode()
+            self.attributes[name] = _native.call_text("model_get_attribute", *arguments, size=size)
+
     # ---- description ----
 
     @property
@@ -122,7 +127,13 @@ class Weights(_native.Closing):
         Weights that connect to items have one row per item; other weights are [units, inputs] and biases [units].
         A model of weights between items has ``"weight"`` or ``"bias"``.
         """
-        listed = self._listed()
+        return self._shapes(self._listed())
+
+    def _listed(self) -> dict[str, dict[str, Any]]:
+        """Returns the description of each tensor by name, including the item names."""
+        return {t["name"]: t for t in self._describe()["tensors"]}
+
+    def _shapes(self, listed: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {}
         for name, entry in listed.items():
             matrix = name.rpartition(".")[0]
@@ -133,32 +144,22 @@ class Weights(_native.Closing):
                 shapes[name] = _shape(entry)
         return shapes
 
-    def _listed(self) -> dict[str, dict[str, Any]]:
-        """Returns the description of each tensor by name, including the item names."""
-        return {t["name"]: t for t in self._describe()["tensors"]}
-
-    def _tensor_entry(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        _checks.text(name, "name")
-        listed = self._listed()
-        if name not in listed:
-            raise NotFoundError(f"the model has no tensor {_checks.shown(name)}; {nearest(name, listed)}")
-        return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
-
     def tensor(self, name: str) -> Any:
         """Returns a copy of a tensor, as a ``csr_array`` if it is stored sparsely; :attr:`tensors` lists the names.
 
         Raises:
             NotFoundError: The model does not have this tensor.
         """
-        if _checks.text(name, "name") + _VALUES in self._listed():
-            parts: Any = tuple(self._stored(name + part) for part in (_VALUES, _INDICES, _OFFSETS))
-            shape: Any = self.tensors[name]
+        listed = self._listed()
+        if _checks.text(name, "name") + _VALUES in listed:
+            parts: Any = tuple(self._stored(name + part, listed) for part in (_VALUES, _INDICES, _OFFSETS))
+            shape: Any = self._shapes(listed)[name]
             return scipy.sparse.csr_array(parts, shape=shape)
-        return self._stored(name)
+        return self._stored(name, listed)
 
-    def _stored(self, name: str) -> NDArray[Any]:
+    def _stored(self, name: str, listed: Mapping[str, Any]) -> NDArray[Any]:
         """Returns a copy of a tensor as it is stored."""
-        dtype, shape = self._tensor_entry(name)
+        dtype, shape = _entry(name, listed)
         array = np.empty(shape, dtype)
         _native.call("model_get_tensor", self._handle.value, name.encode(), array, array.nbytes)
         return array
@@ -172,10 +173,11 @@ class Weights(_native.Closing):
             NotFiniteError: A value is not finite.
             BusyError: A trainer or predictor is working with the model.
         """
-        if _checks.text(name, "name") + _VALUES in self._listed():
-            self._set_sparse(name, values)
+        listed = self._listed()
+        if _checks.text(name, "name") + _VALUES in listed:
+            self._set_sparse(name, values, listed)
             return
-        dtype, shape = self._tensor_entry(name)
+        dtype, shape = _entry(name, listed)
         given = _checks.array(values)
         if given.dtype.kind not in "buif":
             raise InvalidArgumentError(f"{name}: expected numbers, got {_checks.shown(values)}")
@@ -185,10 +187,10 @@ class Weights(_native.Closing):
             raise InvalidArgumentError(f"{name}: expected shape {shape}, got {array.shape}")
         self._set(name, array)
 
-    def _set_sparse(self, name: str, values: Any) -> None:
+    def _set_sparse(self, name: str, values: Any, listed: Mapping[str, Any]) -> None:
         """Replaces a sparse tensor by a matrix with the same number of stored entries."""
-        matrix, shape = sparse_matrix(values, name), self.tensors[name]
-        entries = self._listed()[name + _VALUES]["shape"][0]
+        matrix, shape = sparse_matrix(values, name), self._shapes(listed)[name]
+        entries = listed[name + _VALUES]["shape"][0]
         if matrix.shape != shape or matrix.nnz != entries:
             raise InvalidArgumentError(
                 f"{name}: expected shape {shape}, {entries:,} stored entries, got {matrix.shape}, {matrix.nnz:,}; "
@@ -284,6 +286,17 @@ def sparse_matrix(matrix: Any, name: str) -> Any:
         row = int(np.searchsorted(rows.indptr, bad[0], "right")) - 1
         raise NotFiniteError(f"{name}, row {row}, column {rows.indices[bad[0]]}: {rows.data[bad[0]]} is not finite")
     return scipy.sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def _entry(name: str, listed: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Returns the type and the shape of a tensor.
+
+    Raises:
+        NotFoundError: The model does not have this tensor.
+    """
+    if name not in listed:
+        raise NotFoundError(f"the model has no tensor {name!r}; {nearest(name, listed)}")
+    return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
 
 
 def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:

@@ -39,6 +39,9 @@ _DERIVED = {"_handle", "_network", "_definition", "_parameters", "_layers", "_na
 
 _STATE_VERSION = 1  # of pickles
 
+# Values in the history of a model file; reading one may take 200 bytes of memory.
+_MOST_VALUES = 400_000
+
 
 class Model(Scoring):
     """A network with its weights, or a model that scores by weights between items.
@@ -174,7 +177,8 @@ class Model(Scoring):
     def _state(self) -> dict[str, Any]:
         history, attributes = self._kept()
         names = ("items.bytes", "items.offsets")  # in the order of setting them
-        tensors = {name: self._stored(name) for name in self._listed() if name not in names}
+        listed = self._listed()
+        tensors = {name: self._stored(name, listed) for name in listed if name not in names}
         with _native.lock:
             item_kind, listed = self._item_kind, self._listed()
             tensors |= {name: self.tensor(name) for name in names if name in listed}
@@ -275,6 +279,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     Raises:
         MissingFileError: The file does not exist.
         CorruptFileError: The file is not a model file, or is damaged.
+        KeyboardInterrupt: Ctrl-C; the rest is read in the background and freed.
 
     Example:
         >>> import dsstne
@@ -286,8 +291,8 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     options = _options.to_json({"threads": threads})
     model = Model.__new__(Model)
     with _options.path_argument(path) as name:
-        model._adopt(_native.Handle("model_load", name, options))
-    model.attributes = dict(model._describe()["attributes"])
+        model._adopt(_native.Handle("model_load", name, options, slow=True))
+    model._read_attributes()
     try:
         model.history = _read_history(model.attributes.pop(_HISTORY, "[]"))
         model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
@@ -331,9 +336,11 @@ def _read_history(text: str) -> list[dict[str, Any]]:
     """Decodes a history.
 
     Raises:
-        ValueError: It is not a list of dicts of moderate depth.
+        ValueError: It is not a list of dicts of moderate size and depth.
         RecursionError: It is nested very deeply.
     """
+    if _values_of(text) > _MOST_VALUES:
+        raise ValueError(f"a model file can hold a history of about {_MOST_VALUES:,} values")
     history = json.loads(text)
     if not (isinstance(history, list) and all(isinstance(record, dict) for record in history)):
         raise ValueError("the history must be a list of dicts")
@@ -346,6 +353,11 @@ def _depth(value: Any) -> int:
     """Returns the number of lists and dicts inside each other, in a value that JSON has made."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inside is None else 1 + max(map(_depth, inside), default=0)
+
+
+def _values_of(history: str) -> int:
+    """Returns an upper bound on the number of values in a history."""
+    return sum(map(history.count, ",[{"))
 
 
 def _plain(value: Any) -> Any:

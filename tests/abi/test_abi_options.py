@@ -40,9 +40,14 @@ def test_a_save_that_names_no_attributes_keeps_them(blocks: Blocks, tmp_path: Pa
     library.call("model_save", blocks.model, path, options)
     loaded = library.open("model_load", path, None)
     for model in (blocks.model, loaded):
-        assert library.text("model_describe", model)["attributes"] == {"a": "b"}
+        assert library.text("model_describe", model)["attribute_bytes"] == {"a": 1}
+        text, length = ctypes.create_string_buffer(2), ctypes.c_size_t(2)
+        library.call("model_get_attribute", model, b"a", text, ctypes.byref(length))
+        assert (text.value, length.value) == (b"b", 2)
+        with pytest.raises(Failure, match='NOT_FOUND: the model has no attribute "b"; known: a'):
+            library.call("model_get_attribute", model, b"b", None, ctypes.byref(length))
     library.call("model_save", loaded, path, b'{"attributes": {}}')
-    assert library.text("model_describe", loaded)["attributes"] == {}
+    assert library.text("model_describe", loaded)["attribute_bytes"] == {}
     library.call("model_close", loaded)
 
 
