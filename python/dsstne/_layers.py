@@ -75,6 +75,7 @@ class Bound:
         for layer in layers:
             if layer not in self.datasets:
                 raise InvalidArgumentError(f"{name}: no matrix for layer {layer!r}")
+        self.datasets = {layer: self.datasets[layer] for layer in layers}  # in the order of the layers
         if len({dataset.shape[0] for dataset in self.datasets.values()}) > 1:
             listed = ", ".join(f"{dataset.shape[0]:,} for {layer!r}" for layer, dataset in self.datasets.items())
             raise InvalidArgumentError(f"{name}: all matrices must describe the same rows; they have {listed}")

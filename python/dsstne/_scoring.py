@@ -44,8 +44,8 @@ class Scoring(Weights):
         Args:
             X: Interaction matrix [n, inputs] with one row per user; the users may be new to the model.
             k: Length of the lists, from 1 to the number of items.
-            exclude_seen: Leave out the items stored in the row of X. None = :attr:`same_items` if the first output is
-                ranked, else False.
+            exclude_seen: Leave out the items stored in the row of X, for the first input layer. None =
+                :attr:`same_items` if the first output is ranked, else False.
             exclude: Matrix [n, outputs] whose stored items are left out, instead of those of X.
             items, filter_items: Rank only these items, never recommend these; see :class:`Model`.
             layer: Name of the output layer to rank; None = the first. Its units are the items.

@@ -53,8 +53,8 @@ def evaluate(
         X_in: Input matrix [n, inputs].
         X_held_out: Held-out items [n, outputs]; rows without any are not counted.
         metrics: One name or several.
-        exclude: Items that the ranking leaves out: ``"input"`` (the items stored in X_in), a matrix [n, outputs], None,
-            or ``"auto"`` = ``"input"`` if :attr:`dsstne.Model.same_items`, else None.
+        exclude: Items that the ranking leaves out: ``"input"`` (the items stored in X_in, for the first input layer),
+            a matrix [n, outputs], None, or ``"auto"`` = ``"input"`` if :attr:`dsstne.Model.same_items`, else None.
         per_row: Return a value for each row instead of the mean.
         layer: Name of the output layer to rank; None = the first. Its units are the items.
         items, filter_items, rows, batch_size, devices, threads, memory_limit: See :class:`dsstne.Model`.

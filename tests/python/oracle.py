@@ -157,7 +157,8 @@ class Case:
         make = random.choice([self.make_network, self.make_item_weights, self.make_popularity], p=[0.65, 0.25, 0.1])
         make()
         self.label = f"{make.__name__[5:]}, {self.model!r}, {', '.join(m.kind for m in self.inputs.values())}"
-        matrices = {name: matrix.given for name, matrix in self.inputs.items()}
+        names = random.permutation(list(self.inputs))
+        matrices = {str(name): self.inputs[name].given for name in names}
         self.X = matrices if len(matrices) > 1 or random.random() < 0.2 else next(iter(matrices.values()))
 
     def numbers(self, *shape):
