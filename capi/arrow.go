@@ -72,6 +72,10 @@ func importMatrix(cSchema *C.struct_ArrowSchema, cArray *C.struct_ArrowArray, co
 	if err != nil {
 		return nil, err
 	}
+	// First of all: arrays of other types have other numbers of buffers.
+	if _, err := arrowfile.LayoutOf(schema, indexFormats); err != nil {
+		return nil, err
+	}
 	array, err := readArray(cArray, 1)
 	if err != nil {
 		return nil, err

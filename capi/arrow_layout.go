@@ -32,10 +32,13 @@ type matrixLayout struct {
 	list, entry, indices, values *arrayNode // entry is the struct, and without one an array as long as the indices
 }
 
+// indexFormats are those of column indices in memory, int32 and int64.
+const indexFormats = "il"
+
 // layoutOf checks that an array is a matrix by its type, and that its structs say what Arrow asks of that type, as far
 // as that shows without reading the entries.
 func layoutOf(schema *arrowfile.Type, array *arrayNode) (*matrixLayout, error) {
-	layout, err := arrowfile.LayoutOf(schema, "il")
+	layout, err := arrowfile.LayoutOf(schema, indexFormats)
 	if err != nil {
 		return nil, err
 	}

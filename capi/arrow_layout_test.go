@@ -70,15 +70,20 @@ func TestOtherTypesAreRefusedByName(t *testing.T) {
 		change func(*arrowfile.Type)
 		want   string
 	}{
-		"not a list":   {func(s *arrowfile.Type) { s.Format = "+vl" }, `the array has format "+vl"`},
-		"empty format": {func(s *arrowfile.Type) { s.Format = "" }, `the array has format ""`},
+		"not a list":   {func(s *arrowfile.Type) { s.Format = "+vl" }, "the array is of type list_view: a matrix is"},
+		"empty format": {func(s *arrowfile.Type) { s.Format = "" }, `the array is of type "": `},
 		"no child":     {func(s *arrowfile.Type) { s.Children = nil }, "0 children instead of 1"},
 		"unsigned index": {func(s *arrowfile.Type) { s.Children[0].Children[0].Format = "I" },
-			`the indices have format "I"`},
-		"text index":    {func(s *arrowfile.Type) { s.Children[0].Format = "u" }, `the indices have format "u"`},
-		"integer value": {func(s *arrowfile.Type) { s.Children[0].Children[1].Format = "i" }, `the values have format "i"`},
+			"the indices are of type uint32: "},
+		"text index": {func(s *arrowfile.Type) { s.Children[0].Format = "u" }, "the indices are of type string: "},
+		"integer value": {func(s *arrowfile.Type) { s.Children[0].Children[1].Format = "i" },
+			"the values are of type int32: "},
 		"three fields": {func(s *arrowfile.Type) { s.Children[0].Children = make([]*arrowfile.Type, 3) },
 			"3 fields instead of 2"},
+		"fixed-size list": {func(s *arrowfile.Type) { s.Children[0].Format = "+w:2" },
+			"the indices are of type fixed-size list of 2: "},
+		"a timestamp": {func(s *arrowfile.Type) { s.Children[0].Format = "tsm:UTC" },
+			"the indices are of type timestamp: "},
 		"dictionary":      {func(s *arrowfile.Type) { s.Children[0].Children[0].Dictionary = true }, "without dictionary"},
 		"list dictionary": {func(s *arrowfile.Type) { s.Dictionary = true }, "without dictionary"},
 	} {

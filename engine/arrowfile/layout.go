@@ -1,6 +1,7 @@
 package arrowfile
 
 import (
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -19,6 +20,32 @@ type Type struct {
 	Children   []*Type
 }
 
+// names are the words for formats in error messages, as pyarrow has them.
+var names = map[string]string{
+	"n": "null", "b": "bool", "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32", "I": "uint32",
+	"l": "int64", "L": "uint64", "e": "float16", "f": "float32", "g": "float64", "z": "binary", "Z": "large_binary",
+	"vz": "binary_view", "u": "string", "U": "large_string", "vu": "string_view", "td": "date",
+	"+l": "list", "+L": "large_list", "+vl": "list_view", "+vL": "large_list_view", "+s": "struct", "+m": "map",
+	"+r": "run_end_encoded", "d": "decimal", "w": "fixed-size binary", "ts": "timestamp", "tt": "time", "tD": "duration",
+	"ti": "interval", "+w": "fixed-size list", "+ud": "dense union", "+us": "sparse union",
+}
+
+// name is the type in an error message.
+func (t *Type) name() string {
+	kind, parameter, _ := strings.Cut(t.Format, ":")
+	if len(kind) == 3 && kind[0] == 't' { // the third letter is a unit, as in "tsm:UTC"
+		kind = kind[:2]
+	}
+	name, known := names[kind]
+	switch {
+	case !known:
+		return strconv.Quote(t.Format)
+	case parameter != "" && strings.HasSuffix(kind, "w"):
+		return name + " of " + parameter
+	}
+	return name
+}
+
 // Layout is the type of an array that is a matrix.
 type Layout struct {
 	LongOffsets bool
@@ -31,7 +58,7 @@ type Layout struct {
 // LayoutOf checks that a type is a matrix, whose indices have one of the given formats of one letter.
 func LayoutOf(list *Type, indices string) (l Layout, err error) {
 	if list.Format != "+l" && list.Format != "+L" {
-		return l, fault.New(fault.InvalidData, "it is not a list: the array has format %q: %s", list.Format, Accepted)
+		return l, fault.New(fault.InvalidData, "it is not a list: the array is of type %s: %s", list.name(), Accepted)
 	}
 	if len(list.Children) != 1 {
 		return l, fault.New(fault.InvalidData, "the list type has %d children instead of 1", len(list.Children))
@@ -46,14 +73,14 @@ func LayoutOf(list *Type, indices string) (l Layout, err error) {
 		}
 		value := index.Children[1]
 		if value.Format != "f" && value.Format != "g" {
-			return l, fault.New(fault.InvalidData, "the values have format %q: %s", value.Format, Accepted)
+			return l, fault.New(fault.InvalidData, "the values are of type %s: %s", value.name(), Accepted)
 		}
 		l.Doubles = value.Format == "g"
 		coded = coded || index.Dictionary || value.Dictionary || len(value.Children) > 0
 		index = index.Children[0]
 	}
 	if len(index.Format) != 1 || !strings.Contains(indices, index.Format) {
-		return l, fault.New(fault.InvalidData, "the indices have format %q: %s", index.Format, Accepted)
+		return l, fault.New(fault.InvalidData, "the indices are of type %s: %s", index.name(), Accepted)
 	}
 	l.LongIndices, l.Unsigned = index.Format == "l", index.Format == "I"
 	if coded || index.Dictionary || len(index.Children) > 0 {

@@ -250,12 +250,15 @@ func TestOtherColumnsAreRefused(t *testing.T) {
 	numbers := arrow.PrimitiveTypes
 	rows := [][][]entry{{{{1, 1}}}}
 	refused(t, write(t, listOf(false, numbers.Int16, nil), rows), fault.InvalidData,
-		`column "items": the indices have format "s"`)
+		`column "items": the indices are of type int16: a matrix is`)
 	refused(t, write(t, listOf(false, numbers.Int32, numbers.Int32), rows), fault.InvalidData,
-		`the values have format "i"`)
+		"the values are of type int32: a matrix is")
 	triple := arrow.ListOf(arrow.StructOf(arrow.Field{Name: "a", Type: numbers.Int32}))
 	refused(t, write(t, triple, nil), fault.InvalidData, "the struct type has 1 fields instead of 2")
-	refused(t, write(t, numbers.Int32, nil), fault.InvalidData, "it is not a list")
+	refused(t, write(t, numbers.Int32, nil), fault.InvalidData,
+		"it is not a list: the array is of type int32: a matrix is")
+	pair := arrow.FixedSizeListOf(2, numbers.Int32)
+	refused(t, write(t, pair, nil), fault.InvalidData, "the array is of type fixed-size list: a matrix is")
 	coded := &arrow.DictionaryType{IndexType: numbers.Int32, ValueType: numbers.Int32}
 	refused(t, write(t, arrow.ListOf(coded), nil), fault.InvalidData, "without dictionary")
 	two := writeColumns(t, []arrow.Field{{Name: "a", Type: usual}, {Name: "b", Type: usual}}, nil)

@@ -22,7 +22,10 @@ const (
 
 // formats are those of the C data interface for types, integers by their bits, and floats by their precision.
 var (
-	formats  = map[int64]string{4: "z", 5: "u", 6: "b", 12: "+l", 13: "+s", 20: "U", 21: "+L"}
+	formats = map[int64]string{
+		1: "n", 4: "z", 5: "u", 6: "b", 7: "d", 8: "td", 9: "tt", 10: "ts", 11: "ti", 12: "+l", 13: "+s", 15: "w", 16: "+w",
+		17: "+m", 18: "tD", 19: "Z", 20: "U", 21: "+L", 22: "+r", 23: "vz", 24: "vu", 25: "+vl", 26: "+vL",
+	}
 	integers = map[int64]string{8: "c", 16: "s", 32: "i", 64: "l"}
 	unsigned = map[int64]string{8: "C", 16: "S", 32: "I", 64: "L"}
 	floats   = map[int64]string{0: "e", 1: "f", 2: "g"}

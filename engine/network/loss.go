@@ -54,7 +54,7 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]Term) {
 	term := Term{Loss: readLoss(o)}
 	if o.Has("schedule") {
-		term.Schedule = schedule.Read(o.Object("schedule"))
+		term.Schedule = schedule.Read(o, "schedule")
 	}
 	output := -1
 	switch {

@@ -37,6 +37,15 @@ func (l *Layer) Scaled() bool {
 	return f.Scaled
 }
 
+// Temperature divides the cosine logits of the layer; 0 if it has dot products, or is not an output.
+func (l *Layer) Temperature() float32 {
+	output, _ := l.kind.(*outputLayer)
+	if output == nil {
+		return 0
+	}
+	return output.temperature
+}
+
 // InitializerKind names a distribution of initial weights.
 type InitializerKind int
 

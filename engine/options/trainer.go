@@ -26,7 +26,7 @@ func readTrainer(o *strictjson.Object) train.Options {
 	way := o.Word("parallel", "auto", program.ParallelWords...)
 	s.Parallel = program.Parallel(max(0, slices.Index(program.ParallelWords, way)))
 	readOptimizer(o.Object("optimizer"), &s)
-	s.Schedule = schedule.Read(o.Object("schedule"))
+	s.Schedule = schedule.Read(o, "schedule")
 	return s
 }
 

@@ -19,8 +19,13 @@ type Schedule struct {
 	rate    float64 // inverse: factor = 1 / (1 + rate * step)
 }
 
-// Read reads a schedule (docs/training.md).
-func Read(o *strictjson.Object) Schedule {
+// Read reads the schedule at a key of an object (docs/training.md).
+func Read(parent *strictjson.Object, key string) Schedule {
+	if given := parent.Type(key); given != strictjson.Missing && given != strictjson.ObjectType {
+		parent.Fail(key, `is %v; it must be an object such as {"kind": "cosine", "steps": 1000}`, given)
+		return Schedule{}
+	}
+	o := parent.Object(key)
 	s := Schedule{
 		kind:   o.Word("kind", "constant", "constant", "linear", "cosine", "step", "inverse"),
 		warmup: o.Int("warmup_steps", 0, strictjson.NotNegative),

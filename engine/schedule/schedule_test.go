@@ -26,10 +26,18 @@ func TestSchedulesHaveTheirTextbookValues(t *testing.T) {
 		{`{"kind": "step", "steps": 10, "factor": 0.5}`, 21, 0.25},
 		{`{"kind": "inverse", "rate": 0.5}`, 3, 0.5},
 	} {
-		o, err := strictjson.Parse([]byte(c.text), "schedule")
+		o, err := strictjson.Parse([]byte(`{"schedule": `+c.text+`}`), "options")
 		require.NoError(t, err)
-		s := Read(o)
+		s := Read(o, "schedule")
 		require.NoError(t, o.Done())
 		require.InDelta(t, c.factor, s.At(c.step), 1e-12, c.text)
 	}
+}
+
+func TestAWordIsNotASchedule(t *testing.T) {
+	o, err := strictjson.Parse([]byte(`{"schedule": "cosine"}`), "options")
+	require.NoError(t, err)
+	Read(o, "schedule")
+	require.EqualError(t, o.Done(),
+		`options: schedule is a string; it must be an object such as {"kind": "cosine", "steps": 1000}`)
 }

@@ -92,6 +92,9 @@ func (b *Binding) Hold(i int, d csr.Source) error {
 	return nil
 }
 
+// Dataset is what is bound to layer i, nil if nothing is.
+func (b *Binding) Dataset(i int) csr.Source { return b.datasets[i] }
+
 // Rows of the bound datasets, -1 when none is bound.
 func (b *Binding) Rows() int64 { return b.rows.Load() }
 

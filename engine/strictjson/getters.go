@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"encoding/json"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -66,11 +67,17 @@ func (o *Object) Float32(key string, fallback float32, allowed Range) float32 {
 	}
 	exact := o.Float(key, float64(fallback), allowed)
 	rounded := float32(exact)
-	if !allowed.contains(float64(rounded)) || (rounded == 0) != (exact == 0) {
+	switch {
+	case (rounded == 0) != (exact == 0):
+		o.report.fail(o.at(key), "is %s, which is too small: 32-bit numbers other than 0 begin at 1.4e-45", show(v))
+	case math.IsInf(float64(rounded), 0):
+		o.report.fail(o.at(key), "is %s, which is too large: 32-bit numbers end at 3.4e38", show(v))
+	case !allowed.contains(float64(rounded)):
 		o.report.fail(o.at(key), "is %s; as a 32-bit number that is %v, and it must be a number%v", show(v), rounded, allowed)
-		return fallback
+	default:
+		return rounded
 	}
-	return rounded
+	return fallback
 }
 
 // Object returns the object at a key, which is empty if the key is not given.

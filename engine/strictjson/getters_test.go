@@ -100,7 +100,7 @@ func TestFloat32RefusesWhatRoundingTakesOutOfTheRange(t *testing.T) {
 	for literal, want := range map[string]string{
 		"0.9999999999": "options: n is 0.9999999999; " +
 			"as a 32-bit number that is 1, and it must be a number from 0 to less than 1",
-		"1e-60": "options: n is 1e-60; as a 32-bit number that is 0, and it must be a number from 0 to less than 1",
+		"1e-60": "options: n is 1e-60, which is too small: 32-bit numbers other than 0 begin at 1.4e-45",
 	} {
 		t.Run(literal, func(t *testing.T) {
 			require.Equal(t, want, refused(t, numbered(literal), func(o *Object) { o.Float32("n", 0, Fraction) }))
@@ -110,7 +110,7 @@ func TestFloat32RefusesWhatRoundingTakesOutOfTheRange(t *testing.T) {
 
 func TestFloat32RefusesWhatIsBeyondItsLargest(t *testing.T) {
 	got := refused(t, numbered("1e39"), func(o *Object) { o.Float32("n", 0, Any) })
-	require.Equal(t, "options: n is 1e39; as a 32-bit number that is +Inf, and it must be a number", got)
+	require.Equal(t, "options: n is 1e39, which is too large: 32-bit numbers end at 3.4e38", got)
 }
 
 func TestWordNamesTheNearest(t *testing.T) {

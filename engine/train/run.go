@@ -200,6 +200,5 @@ func (t *Trainer) explain(err error) error {
 		return err
 	}
 	return fault.From(fault.NotFinite, err, "training stopped at step %d (epoch %d); the model keeps its last finite "+
-		"weights. Try a learning_rate below %g, a warm-up, input_scaling=\"l2\" or smaller values in the data",
-		t.step.Number, (t.step.Number-1)/t.stepsPerEpoch()+1, t.options.LearningRate)
+		"weights. %s", t.step.Number, (t.step.Number-1)/t.stepsPerEpoch()+1, t.remedy())
 }

@@ -155,7 +155,7 @@ func TestADivergingRunNamesTensorStepAndRemedyAndKeepsFiniteWeights(t *testing.T
 	_, err := trainer.Run(1000, 0)
 	require.Equal(t, fault.NotFinite, fault.KindOf(err))
 	require.ErrorContains(t, err, "training stopped at step")
-	require.ErrorContains(t, err, "Try a learning_rate below 1e+09")
+	require.ErrorContains(t, err, "The likely cause: the learning_rate is 1e+09")
 	require.Regexp(t, `of (hidden1|output)|the output layer`, err.Error())
 	for _, bits := range weights(m) {
 		w := float64(math.Float32frombits(bits))

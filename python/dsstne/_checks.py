@@ -77,11 +77,11 @@ def is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and not scipy.sparse.issparse(value)
 
 
-def several(value: Any, name: str) -> list[Any]:
+def several(value: Any, name: str, wanted: str = "a list") -> list[Any]:
     """Returns the elements of a list or another iterable; refuses str, bytes, mappings and matrices of SciPy."""
     is_iterable = isinstance(value, Iterable) and getattr(value, "shape", None) != ()
     if isinstance(value, (str, bytes, Mapping)) or not is_iterable or scipy.sparse.issparse(value):
-        raise InvalidArgumentError(f"{name} must be a list, not {shown(value)}")
+        raise InvalidArgumentError(f"{name} must be {wanted}, not {shown(value)}")
     return list(value)
 
 

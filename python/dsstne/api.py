@@ -276,8 +276,9 @@ def _definition(
     units = [_checks.integer(size, "hidden" if len(given) == 1 else f"hidden[{n}]") for n, size in enumerate(given)]
     if not units:
         raise InvalidArgumentError("hidden: expected the units of at least one hidden layer, got an empty list")
+    wanted = "a str such as 'tanh', or a list of them"
     activations = (
-        [activation] * len(units) if isinstance(activation, str) else _checks.several(activation, "activation")
+        [activation] * len(units) if isinstance(activation, str) else _checks.several(activation, "activation", wanted)
     )
     if len(activations) != len(units):
         raise InvalidArgumentError(f"activation: expected {len(units)}, one per hidden layer, got {len(activations)}")

@@ -241,7 +241,7 @@ def test_unknown_words_are_named_with_the_nearest_known_one(X, options, words):
         ({"hidden": None}, "hidden must be an integer, not None"),
         ({"hidden": "12"}, "hidden must be an integer, not '12'"),
         ({"hidden": [4, True]}, r"hidden\[1\] must be an integer, not True"),
-        ({"activation": None}, "activation must be a list, not None"),
+        ({"activation": None}, "activation must be a str such as 'tanh', or a list of them, not None"),
         ({"loss": None}, "loss must be a str such as 'softmax' or a mapping, not None"),
         ({"optimizer": None}, "optimizer must be a str such as 'adam'"),
         ({"optimizer": 3}, "optimizer must be a str such as 'adam' or a mapping, not 3"),
