@@ -28,6 +28,7 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "dataset_close": tuple,
     "model_save": lambda: (b"/nonexistent/model", None),
     "model_describe": lambda: (None, byref(c_size_t(0))),
+    "model_get_attribute": lambda: (b"a", None, byref(c_size_t(0))),
     "model_get_tensor": lambda: (b"hidden.bias", np.zeros(8, np.float32).ctypes.data, 32),
     "model_set_tensor": lambda: (b"hidden.bias", np.zeros(8, np.float32).ctypes.data, 32),
     "model_copy": lambda: (byref(c_uint64(0)),),
