@@ -40,6 +40,7 @@ func describeLibrary() ([]byte, error) {
 		"backends": backends,
 		"devices":  list,
 		"extras":   devices.Extras(),
+		"open":     handles.count(),
 	})
 }
 

@@ -89,6 +89,22 @@ func (t *handleTable) add(o object) uint64 {
 	return uint64(o.kind())<<(slotBits+generationBits) | uint64(s.generation)<<slotBits | uint64(number)
 }
 
+// count returns how many open handles there are of each kind, by its plural.
+func (t *handleTable) count() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := map[string]int{}
+	for k := datasetKind; k <= predictorKind; k++ {
+		counts[k.String()+"s"] = 0
+	}
+	for _, s := range t.slots {
+		if s.object != nil {
+			counts[s.object.kind().String()+"s"]++
+		}
+	}
+	return counts
+}
+
 // find returns the slot of a handle; the lock is held. name is the parameter the handle came in.
 func (t *handleTable) find(handle uint64, name string, allowed ...kind) (*slot, error) {
 	number := handle & (1<<slotBits - 1)
@@ -114,15 +130,21 @@ func (t *handleTable) find(handle uint64, name string, allowed ...kind) (*slot, 
 	return s, nil
 }
 
+// findOpen is find that waits for the end of a close under way, which may have been refused.
+func (t *handleTable) findOpen(handle uint64, name string, allowed ...kind) (*slot, error) {
+	s, err := t.find(handle, name, allowed...)
+	for err == nil && s.closing {
+		t.changed.Wait()
+		s, err = t.find(handle, name, allowed...)
+	}
+	return s, err
+}
+
 // enter begins the use of a handle by a call; the returned number goes to leave.
 func (t *handleTable) enter(handle uint64, name, call string, how use, allowed ...kind) (object, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, err := t.find(handle, name, allowed...)
-	for err == nil && how == watching && s.closing {
-		t.changed.Wait() // a close frees memory and takes long enough to wait for, but not to refuse a reader
-		s, err = t.find(handle, name, allowed...)
-	}
+	s, err := t.findOpen(handle, name, allowed...)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +201,7 @@ func (t *handleTable) close(handle uint64, k kind, call string) error {
 func (t *handleTable) enterClose(handle uint64, k kind, call string) (object, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, err := t.find(handle, k.String(), k)
+	s, err := t.findOpen(handle, k.String(), k)
 	switch {
 	case err != nil:
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -120,6 +121,66 @@ func TestAnObjectThatRefusesToCloseKeepsItsHandle(t *testing.T) {
 	requireKind(t, fault.Busy, "a trainer uses it", table.close(handle, modelKind, "close"))
 	object.refuse = nil
 	require.NoError(t, table.close(handle, modelKind, "close"))
+}
+
+// slow is an object that says when its close begins, and refuses it when it is told to go on.
+type slow struct{ begun, goOn chan bool }
+
+func (*slow) kind() kind { return datasetKind }
+func (s *slow) close() error {
+	s.begun <- true
+	<-s.goOn
+	return fault.New(fault.Busy, "a trainer uses it")
+}
+
+func TestACloseThatIsRefusedDisturbsNoOtherCall(t *testing.T) {
+	for _, how := range []use{watching, sharing, changing} {
+		table, object := newHandleTable(), &slow{make(chan bool), make(chan bool)}
+		handle := table.add(object)
+		closed, used := make(chan error), make(chan error)
+		go func() { closed <- table.close(handle, datasetKind, "close") }()
+		<-object.begun
+		go func() {
+			_, err := table.enter(handle, "dataset", "call", how, datasetKind)
+			used <- err
+		}()
+		select {
+		case err := <-used:
+			t.Fatalf("did not wait: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+		object.goOn <- true
+		requireKind(t, fault.Busy, "a trainer uses it", <-closed)
+		require.NoError(t, <-used)
+	}
+}
+
+func TestACallDuringACloseThatSucceedsFindsItClosed(t *testing.T) {
+	table := newHandleTable()
+	handle := table.add(&thing{of: modelKind})
+	_, err := table.enter(handle, "model", "progress", watching, modelKind)
+	require.NoError(t, err)
+	closed := make(chan error)
+	for range 2 { // one of the two waits for the other
+		go func() { closed <- table.close(handle, modelKind, "close") }()
+	}
+	table.leave(handle, watching, "")
+	first, second := <-closed, <-closed
+	if first != nil {
+		first, second = second, first
+	}
+	require.NoError(t, first)
+	requireKind(t, fault.InvalidHandle, "has been closed", second)
+}
+
+func TestOpenHandlesAreCountedByKind(t *testing.T) {
+	table := newHandleTable()
+	model := table.add(&thing{of: modelKind})
+	table.add(&thing{of: datasetKind})
+	table.add(&thing{of: datasetKind})
+	require.Equal(t, map[string]int{"datasets": 2, "models": 1, "trainers": 0, "predictors": 0}, table.count())
+	require.NoError(t, table.close(model, modelKind, "close"))
+	require.Equal(t, map[string]int{"datasets": 2, "models": 0, "trainers": 0, "predictors": 0}, table.count())
 }
 
 func TestACloseWaitsForWatchers(t *testing.T) {

@@ -141,9 +141,11 @@ const char *dsstne_version(void);
  *     are closed, now and later. */
 dsstne_status dsstne_configure(const char *options, dsstne_error *err);
 
-/* Writes JSON with the keys version, abi, build, cpu, memory, backends, devices and extras. extras are the optional
+/* Writes JSON with the keys version, abi, build, cpu, memory, backends, devices, extras and open. extras are the optional
  * libraries that CUDA devices use. Devices and extras that are not available are listed with the reason. The threads
- * and the instruction set are those that dsstne_configure has set. */
+ * and the instruction set are those that dsstne_configure has set. memory has the bytes in total, available, and
+ * allocated by the library for its objects in the host's memory. open has the number of open handles of each kind, by
+ * the keys datasets, models, trainers and predictors. */
 dsstne_status dsstne_describe(char *buf, size_t *len, dsstne_error *err);
 
 /* Asks the call that is running on this trainer or predictor to end at the next safe point with DSSTNE_CANCELLED, and

@@ -55,6 +55,9 @@ const (
 
 var freeBlocks = make(chan []byte, mostBlocks)
 
+// allocated is the number of bytes in all pages with a user.
+var allocated atomic.Int64
+
 // AllocHost returns zeroed memory for n elements of 4 bytes outside the Go heap. Pages are taken when first written.
 func AllocHost(n int64) (*HostBuffer, error) {
 	if n < 0 || n > (1<<62)/4 {
@@ -84,6 +87,7 @@ func newPages(n int64) (*pages, error) {
 		// Only advice: a kernel without huge pages refuses it and nothing is lost but speed.
 		_ = syscall.Madvise(mapped, madvHugepage)
 	}
+	allocated.Add(int64(len(mapped)))
 	p := &pages{mapped: mapped, bytes: mapped[shift:]}
 	p.users.Store(1)
 	return p, nil
@@ -109,6 +113,7 @@ func (p *pages) leave() {
 	if p.users.Add(-1) != 0 {
 		return
 	}
+	allocated.Add(-int64(len(p.mapped)))
 	if len(p.mapped) == blockSize {
 		select {
 		case freeBlocks <- p.mapped:

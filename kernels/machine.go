@@ -20,6 +20,7 @@ type Processor struct {
 type MemorySizes struct {
 	Total     int64 `json:"total"`
 	Available int64 `json:"available"`
+	Allocated int64 `json:"allocated"` // by the library outside the Go heap
 }
 
 // features are the CPU flags that decide about kernels, as /proc/cpuinfo spells them.
@@ -56,7 +57,7 @@ func ReadProcessor(host DeviceInfo) Processor {
 
 // ReadMemory describes the memory, of which host may use a part.
 func ReadMemory(host DeviceInfo) MemorySizes {
-	m := MemorySizes{Available: host.Available}
+	m := MemorySizes{Available: host.Available, Allocated: allocated.Load()}
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) == nil {
 		m.Total = int64(info.Totalram) * int64(info.Unit)

@@ -60,11 +60,21 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	}
 	threads = min(threads, max(64, 4*runtime.GOMAXPROCS(0))) // more cost time and memory, and help nobody
 	name := "cpu"
+	caller := 1 // a thread of the caller works too; for the other virtual devices Go has one
 	if o.Of > 1 {
 		name = fmt.Sprintf("cpu[%d/%d]", id, o.Of)
 		threads = max(1, threads*(id+1)/o.Of-threads*id/o.Of)
 	}
-	return &device{Ops: c.NewOps(c.Tables()[set], o.Precision, threads), name: name}, nil
+	if id > 0 {
+		caller = 0
+	}
+	claimed := c.ClaimThreads(threads - caller)
+	if claimed+caller == 0 {
+		return nil, fault.New(fault.OutOfMemory,
+			"the system has no thread left for the device %s: use fewer virtual devices, or raise the limit (ulimit -u, "+
+				"or pids.max of the container)", name)
+	}
+	return &device{Ops: c.NewOps(c.Tables()[set], o.Precision, claimed+caller), name: name, claimed: claimed}, nil
 }
 
 // precisions are those that the CPU has instructions for.
@@ -79,7 +89,8 @@ type device struct {
 	kernels.HostMemory
 	kernels.HostSteps
 	c.Ops
-	name string
+	name    string
+	claimed int // threads
 }
 
 func (d *device) Info() kernels.DeviceInfo {
@@ -90,5 +101,7 @@ func (d *device) Info() kernels.DeviceInfo {
 
 func (d *device) Close() error {
 	d.Pool.Close()
+	c.ReleaseThreads(d.claimed)
+	d.claimed = 0
 	return nil
 }

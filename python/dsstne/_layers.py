@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsstne import _checks
 from dsstne.dataset import Dataset, open_dataset
-from dsstne.errors import InvalidArgumentError, NotFoundError
+from dsstne.errors import BusyError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from contextlib import ExitStack
 
     from numpy.typing import NDArray
+
+    from dsstne._native import Undo
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -104,18 +106,23 @@ class Bound:
         return dataset
 
     def close(self) -> None:
-        """Closes the datasets that this object opened."""
-        while self._own:  # a dataset that is still in use stays in the list for the next call
-            self._own[-1].close()
+        """Closes the datasets that this object opened.
+
+        A dataset may be in use if Ctrl-C came before its trainer or predictor was closed. It is then closed when
+        nothing refers to it any more.
+        """
+        while self._own:
+            with suppress(BusyError):
+                self._own[-1].close()
             self._own.pop()
 
 
-def bind(stack: ExitStack, X: Any, targets: Any) -> tuple[Bound, Bound]:
-    """Opens the matrices of inputs and outputs; the stack closes them. If targets is None, X is used."""
+def bind(undo: Undo, X: Any, targets: Any) -> tuple[Bound, Bound]:
+    """Opens the matrices of inputs and outputs; ``undo`` closes them. If targets is None, X is used."""
     inputs = Bound(X, "X")
-    stack.callback(inputs.close)
+    undo.callback(inputs.close)
     outputs = Bound(X, "X", like=inputs) if targets is None else Bound(targets, "targets", like=inputs)
-    stack.callback(outputs.close)
+    undo.callback(outputs.close)
     return inputs, outputs
 
 

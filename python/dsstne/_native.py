@@ -20,12 +20,14 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int32, c_int64,
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dsstne import _limits
 from dsstne.errors import BusyError, DsstneError, ForkError, InvalidHandleError, LibraryError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ABI_MAJOR, ABI_MINOR = 1, 2  # DSSTNE_ABI_VERSION of the header that this file declares
+_M_ARENA_MAX = -8  # of malloc.h
 
 
 # ---- structs ----
@@ -193,6 +195,8 @@ def library() -> _Library:
 
 def _load() -> _Library:
     tried = []
+    if _limits.check():
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # by default, each thread reserves 64 MiB of addresses
     for path in library_paths():
         if not path.exists():
             tried.append(f"  {path}: no such file")
@@ -300,32 +304,43 @@ def call_interruptibly(
 
     thread = threading.Thread(target=work, name="dsstne-" + name)
     stop: BaseException | None = None
-    while True:
-        # Ctrl-C may arrive between any two instructions. All work and all waits are therefore inside the try block.
-        # Only a second Ctrl-C at the jump back is not caught; the arrays outlive the call even then.
-        try:
-            if stop is not None and claim.setdefault("by", "caller") == "caller":
-                break  # the call has not begun and will not be made
-            if stop is None:
-                thread.start()
-            while not done.is_set():
-                if stop is not None:
-                    call("cancel", value)  # repeated: the first may come before the call begins
-                if not done.wait(0.05) and poll is not None and stop is None:
-                    poll()
-            break
-        except BaseException as error:
-            stop = stop or error
-    if stop is not None:
-        raise stop
-    if failures:
-        raise failures[0]
+    try:
+        while True:
+            # Ctrl-C may arrive between any two instructions. All work and all waits are therefore inside the try block.
+            # Only a second Ctrl-C at the jump back is not caught; the arrays outlive the call even then.
+            try:
+                if stop is not None and claim.setdefault("by", "caller") == "caller":
+                    break  # the call has not begun and will not be made
+                if stop is None:
+                    _start_or_run(thread, work)
+                while not done.is_set():
+                    if stop is not None:
+                        call("cancel", value)  # repeated: the first may come before the call begins
+                    if not done.wait(0.05) and poll is not None and stop is None:
+                        poll()
+                break
+            except BaseException as error:
+                stop = stop or error
+        if stop is not None:
+            raise stop
+        if failures:
+            raise failures[0]
+    finally:  # an exception refers to this frame: without these lines both would stay until a garbage collection
+        stop = None
+        failures.clear()
+
+
+def _start_or_run(thread: threading.Thread, work: Callable[[], None]) -> None:
+    """Starts the thread, or does its work here if the system refuses another thread."""
+    try:
+        thread.start()
+    except RuntimeError:
+        work()
 
 
 # ---- handles ----
 
 _T = TypeVar("_T", bound="Closing")
-_abandoned: list[tuple[str, int, object]] = []
 
 
 class Closing:
@@ -346,8 +361,120 @@ class Closing:
         _ = self._handle.value  # raises an error if it is closed
         return self
 
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            self.close()
+        except BusyError:
+            if kind is None:
+                raise
+            # Else what uses the object is in the traceback of the exception that ends the block, such as
+            # KeyboardInterrupt. That exception is the one to report, and the object is closed after it.
+
+
+class Undo:
+    """Calls functions in reverse order at the end of a ``with`` block, like ``contextlib.ExitStack``.
+
+    An exception that passes through an ExitStack may become part of a reference cycle. It would then keep models in
+    memory until a garbage collection.
+    """
+
+    def __init__(self, functions: Sequence[Callable[[], object]] = ()) -> None:
+        self._functions = list(functions)
+
+    def callback(self, function: Callable[[], object]) -> None:
+        """Adds a function."""
+        self._functions.append(function)
+
+    def pop_all(self) -> Undo:
+        """Moves the functions to a new object."""
+        moved = Undo(self._functions)
+        self._functions = []
+        return moved
+
+    def close(self) -> None:
+        """Calls the functions, also after one of them has raised an exception."""
+        if self._functions:
+            try:
+                self._functions.pop()()
+            finally:
+                self.close()
+
+    def __enter__(self) -> Undo:
+        return self
+
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Native:
+    """A native object: its number and the objects that must outlive it. It is closed when nothing refers to it.
+
+    Ctrl-C that arrives in ``__del__`` ends ``__del__``. :class:`Handle` and this class therefore both call
+    :meth:`release`: if one call is interrupted, the other closes the object.
+    """
+
+    __slots__ = ("kind", "number", "owners")
+
+    def __init__(self, kind: str, owners: object) -> None:
+        self.kind, self.owners = kind, owners
+        self.number = c_uint64(0)  # C writes here: Ctrl-C during the call does not lose the number
+
+    def forget(self) -> None:
+        """Drops the references after the object was closed."""
+        self.number.value, self.owners = 0, None
+
+    def release(self) -> None:
+        """Closes the object.
+
+        The garbage collector may reach a dataset before the trainer that uses it. The memory of the dataset is then
+        kept, and :func:`close_abandoned` tries again.
+        """
+        number = self.number.value
+        if number == 0 or sys is None or sys.is_finalizing() or is_forked():
+            return
+        _abandoned[number] = self  # before the call: Ctrl-C leaves it for close_abandoned()
+        try:
+            call(self.kind + "_close", number)
+        except BusyError:
+            return
+        except DsstneError:
+            pass  # already closed or lost, and no caller is left to report to
+        self.forget()
+        _abandoned.pop(number, None)
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):
+            self.release()
+
+
+_abandoned: dict[int, _Native] = {}
+
+
+def close_abandoned() -> None:
+    """Tries again to close objects that were in use when they were collected."""
+    if _abandoned and not is_forked():
+        for native in list(_abandoned.values()):
+            native.release()
+
+
+def _open_slowly(native: _Native, opener: str, *arguments: Any) -> None:
+    """Opens an object on another thread, so that Ctrl-C ends the wait; that thread is then the last to refer to it."""
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            call(opener, *arguments, byref(native.number))
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=work, name="dsstne-" + opener, daemon=True).start()
+    while not done.wait(0.1):
+        pass
+    if failures:
+        raise failures[0]
 
 
 class Handle:
@@ -360,53 +487,27 @@ class Handle:
         slow: Opens it on another thread, so that Ctrl-C ends the wait. What is opened then is closed in the background.
     """
 
-    __slots__ = ("__weakref__", "_kind", "_owners", "_value")
+    __slots__ = ("__weakref__", "_native")
 
     def __init__(self, opener: str, *arguments: Any, owners: object = None, slow: bool = False) -> None:
-        self._kind, self._owners = opener.partition("_")[0], owners
-        self._value = c_uint64(0)  # C writes here: Ctrl-C during the call does not lose the number
+        self._native = _Native(opener.partition("_")[0], owners)
         close_abandoned()
         if slow:
-            self._open_slowly(opener, *arguments)
+            _open_slowly(self._native, opener, *arguments)
         else:
-            call(opener, *arguments, byref(self._value))
-
-    def _open_slowly(self, opener: str, *arguments: Any) -> None:
-        value, failures, done = self._value, list[BaseException](), threading.Event()
-        claim: dict[str, str] = {}  # who sets "by" first owns the object
-
-        def work() -> None:
-            try:
-                call(opener, *arguments, byref(value))
-                if claim.setdefault("by", "opener") == "nobody":
-                    _close_or_keep(self._kind + "_close", value.value, None)
-            except BaseException as error:
-                failures.append(error)
-            finally:
-                done.set()
-
-        try:
-            threading.Thread(target=work, name="dsstne-" + opener, daemon=True).start()
-            while not done.wait(0.1):
-                pass
-        except BaseException:
-            if claim.setdefault("by", "nobody") == "nobody":
-                self._value = c_uint64(0)
-            raise
-        if failures:
-            raise failures[0]
+            call(opener, *arguments, byref(self._native.number))
 
     @property
     def value(self) -> int:
         """The number that identifies the object in the C interface."""
         if self.closed:
-            raise InvalidHandleError(f"this {self._kind} is closed")
-        return self._value.value
+            raise InvalidHandleError(f"this {self._native.kind} is closed")
+        return self._native.number.value
 
     @property
     def closed(self) -> bool:
         """Whether it is closed."""
-        return not self._value.value
+        return not self._native.number.value
 
     def close(self) -> None:
         """Closes the object; closing twice does nothing. In a forked child, only the references are dropped.
@@ -416,45 +517,19 @@ class Handle:
         """
         try:
             if not self.closed and not is_forked():
-                call(self._kind + "_close", self.value)
+                call(self._native.kind + "_close", self.value)
         except BusyError:
             raise
         except InvalidHandleError:
-            pass  # it was closed, but Ctrl-C came before the lines below
+            pass  # another thread closed it, or Ctrl-C came before the lines below
         except DsstneError:  # it is closed, but closing reported an error
-            self._value.value, self._owners = 0, None
+            self._native.forget()
             raise
-        self._value.value, self._owners = 0, None
+        self._native.forget()
 
     def __del__(self) -> None:
-        if not hasattr(self, "_value") or self.closed or sys is None or sys.is_finalizing() or is_forked():
-            return
-        _close_or_keep(self._kind + "_close", self.value, self._owners)
-
-
-def _close_or_keep(name: str, value: int, owners: object) -> None:
-    """Closes a native object that nothing refers to any more.
-
-    The garbage collector may reach a dataset before the trainer that uses it. The memory of the dataset is then kept,
-    and :func:`close_abandoned` tries again.
-    """
-    try:
-        call(name, value)
-    except BusyError:
-        _abandoned.append((name, value, owners))
-    except DsstneError:
-        pass  # already closed or lost, and no caller is left to report to
-
-
-def close_abandoned() -> None:
-    """Tries again to close objects that were in use when they were collected."""
-    if _abandoned and not is_forked():
-        for _ in range(len(_abandoned)):
-            try:
-                entry = _abandoned.pop(0)  # in one step: other threads add and take entries too
-            except IndexError:
-                return
-            _close_or_keep(*entry)
+        if hasattr(self, "_native"):
+            self._native.release()
 
 
 # ---- the header's structs as Python values ----

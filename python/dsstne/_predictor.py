@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -71,7 +70,7 @@ class Predictor(_native.Closing):
         self._inputs: Bound | None = None
         self.rows: NDArray[np.int64] | None = None
         self.count = 0
-        with ExitStack() as undo:
+        with _native.Undo() as undo:
             if X is not WEIGHTS_ONLY:
                 self._inputs = Bound(X, name, model.inputs)
                 undo.callback(self._inputs.close)

@@ -6,7 +6,6 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from dsstne import _checks
 from dsstne._layers import Bound, bind
+from dsstne._native import Undo
 from dsstne.dataset import open_dataset
 from dsstne.errors import InvalidArgumentError
 from dsstne.evaluation import evaluate
@@ -137,7 +137,8 @@ def fit(
         OutOfMemoryError: The weights or the plan do not fit; the attribute ``plan`` lists the parts of the plan.
         KeyboardInterrupt: Ctrl-C; training stopped after the current step.
 
-        If training has begun, the exception has the partially trained, usable model as its attribute ``model``.
+        Every exception has an attribute ``model``: the partially trained, usable model, or None if training has not
+        begun.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -148,52 +149,57 @@ def fit(
         >>> model.recommend(X[:3], k=5)[0].shape
         (3, 5)
     """
-    given = locals()
-    if network is None:
-        network = _definition(hidden, activation, loss, temperature, tied, input_scaling, denoising, dropout)
-    else:
-        _refuse_beside_network(given)
-    epochs = _checks.integer(epochs, "epochs", 0)
-    if max_seconds is not None:
-        max_seconds = _checks.positive(max_seconds, "max_seconds")
-    called, progress = _callbacks(callbacks), _checks.boolean(progress, "progress")
-    if targets is None and _checks.is_mapping(X):
-        raise InvalidArgumentError("X is a mapping of input layers; also give targets= as a mapping of output layers")
-    compute = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
-    with ExitStack() as stack:
-        inputs, outputs = bind(stack, X, targets)
-        sizes = {**inputs.sizes("*input"), **outputs.sizes("*output")}
-        model = Model._new(network, items, seed=seed, sizes=sizes, memory_limit=memory_limit)
-        inputs.pair(model.inputs)
-        outputs.pair(model.outputs)
-        judge = _judge(stack, model, inputs, validation, compute)
-        trainer = Trainer(
-            model,
-            inputs.datasets,
-            outputs.datasets,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            schedule=schedule,
-            seed=seed,
-            parallel=parallel,
-            precision=precision,
-            **compute,
-        )
-        stack.enter_context(trainer)
-        if epochs == 0:
-            return model
-        if trainer.rows == 0:
-            raise InvalidArgumentError("X has no rows to learn from")
-        bar = stack.enter_context(Bar(epochs, trainer.rows, progress))
-        try:
+    begun: Model | None = None  # the model, once its training has begun
+    try:
+        given = locals()
+        if network is None:
+            network = _definition(hidden, activation, loss, temperature, tied, input_scaling, denoising, dropout)
+        else:
+            _refuse_beside_network(given)
+        epochs = _checks.integer(epochs, "epochs", 0)
+        if max_seconds is not None:
+            max_seconds = _checks.positive(max_seconds, "max_seconds")
+        called, progress = _callbacks(callbacks), _checks.boolean(progress, "progress")
+        if targets is None and _checks.is_mapping(X):
+            raise InvalidArgumentError(
+                "X is a mapping of input layers; also give targets= as a mapping of output layers"
+            )
+        compute = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+        with Undo() as undo:
+            inputs, outputs = bind(undo, X, targets)
+            sizes = {**inputs.sizes("*input"), **outputs.sizes("*output")}
+            model = Model._new(network, items, seed=seed, sizes=sizes, memory_limit=memory_limit)
+            inputs.pair(model.inputs)
+            outputs.pair(model.outputs)
+            judge = _judge(undo, model, inputs, validation, compute)
+            trainer = Trainer(
+                model,
+                inputs.datasets,
+                outputs.datasets,
+                optimizer=optimizer,
+                learning_rate=learning_rate,
+                weight_decay=weight_decay,
+                schedule=schedule,
+                seed=seed,
+                parallel=parallel,
+                precision=precision,
+                **compute,
+            )
+            undo.callback(trainer.close)
+            if epochs == 0:
+                return model
+            if trainer.rows == 0:
+                raise InvalidArgumentError("X has no rows to learn from")
+            bar = Bar(epochs, trainer.rows, progress)
+            undo.callback(bar.close)
+            begun = model
             if memory_limit is not None:
                 judge(rows=[])  # raises OutOfMemoryError now, not after an epoch
             _train(model, trainer, judge, bar, epochs, max_seconds, called)
-        except BaseException as error:
-            error.__dict__["model"] = model
-            raise
-    return model
+        return model
+    except BaseException as error:  # also of a second Ctrl-C, while the first leaves the block above
+        error.__dict__["model"] = begun
+        raise
 
 
 def _callbacks(given: Callback | Iterable[Callback] | None) -> Sequence[Callback]:
@@ -241,7 +247,7 @@ def _train(
 
 
 def _judge(
-    stack: ExitStack, model: Model, inputs: Bound, validation: Any, compute: Mapping[str, Any]
+    undo: Undo, model: Model, inputs: Bound, validation: Any, compute: Mapping[str, Any]
 ) -> Callable[..., dict[str, float]]:
     """Checks the validation data; returns a function that computes the current metrics of the model."""
     if validation is None:
@@ -253,7 +259,7 @@ def _judge(
         if len(validation) != 2:
             raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} items")
         inputs = Bound(validation[0], "validation[0]", model.inputs)
-        stack.callback(inputs.close)
+        undo.callback(inputs.close)
         held_out, name = validation[1], "validation[1]"
     opened = inputs.open(held_out, name, model.output_units, model.output)
     k = min(20, model.output_units)

@@ -63,10 +63,8 @@ class Bar:
             self._metrics = {name: f"{value:.4f}" for name, value in record.items() if "@" in name}
             self._bar.set_postfix({"loss": f"{record['loss']:.5g}", **self._metrics})
 
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Ends the bar."""
         if self._bar is not None:
             self._bar.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,7 @@ class Trainer(_native.Closing):
         self.model = model
         # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(int(batch_size), 1 << 20)
-        with ExitStack() as undo:
+        with _native.Undo() as undo:
             inputs, outputs = bind(undo, X, targets)
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)

@@ -3,7 +3,9 @@
 
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -122,4 +124,26 @@ void pool_close(pool_t *p) {
 void pool_free(pool_t *p) {
   free(p->list);
   free(p);
+}
+
+static void *pass(void *gate) {
+  pthread_mutex_lock(gate);
+  pthread_mutex_unlock(gate);
+  return NULL;
+}
+
+int32_t pool_startable(int32_t most) {
+  pthread_t *threads = malloc(most * sizeof *threads);
+  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited: signals go to other threads */
+  pthread_mutex_lock(&gate);
+  int32_t count = 0;
+  while (threads && count < most && pthread_create(&threads[count], NULL, pass, &gate) == 0) count++;
+  pthread_mutex_unlock(&gate);
+  for (int32_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  free(threads);
+  return count;
 }

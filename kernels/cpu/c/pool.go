@@ -77,6 +77,7 @@ func (p *Pool) gather() {
 	if p.count == p.Workers-1 {
 		return
 	}
+	countPresent(p.Workers - 1 - p.count)
 	for worker := 1; worker < p.Workers; worker++ {
 		if !p.present[worker] {
 			p.present[worker] = true
@@ -106,6 +107,7 @@ func (p *Pool) stay(worker int) bool {
 	}
 	p.present[worker] = false
 	p.count--
+	countPresent(-1)
 	p.free()
 	return false
 }

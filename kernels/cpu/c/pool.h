@@ -43,4 +43,7 @@ void pool_close(pool_t *);
 /* When all workers have left. */
 void pool_free(pool_t *);
 
+/* How many threads, at most `most`, the system lets this process have beside those that it has. Makes them, and ends them. */
+int32_t pool_startable(int32_t most);
+
 #endif
