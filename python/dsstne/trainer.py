@@ -243,7 +243,7 @@ class Trainer(_native.Closing):
 
         Raises:
             InvalidArgumentError: steps is not an integer above 0.
-            Exception: As :meth:`run`.
+            NotFiniteError, OutOfMemoryError, CancelledError, KeyboardInterrupt: As :meth:`run`.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
