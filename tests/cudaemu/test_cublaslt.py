@@ -94,7 +94,7 @@ def test_shapes_and_types_that_do_not_fit_are_refused(driver, lt):
     assert lt.multiply(description, (x, square), (x, square), (x, square)) == 14
 
 
-def test_heuristics_offer_one_way(driver, lt):
+def test_heuristics_offer_one_way_and_fail_during_a_capture_if_they_are_told_to(driver, lt, monkeypatch):
     square = lt.layout(FLOAT32, 8, 8)
     preference = lt.out("cublasLtMatmulPreferenceCreate")
     results, found = ctypes.create_string_buffer(96), ctypes.c_int()
@@ -102,3 +102,13 @@ def test_heuristics_offer_one_way(driver, lt):
     args = (lt.handle, description, square, square, square, square, preference, 1, results, ctypes.byref(found))
     assert lt.code("cublasLtMatmulAlgoGetHeuristic", *args) == 0
     assert found.value == 1
+    stream = driver.out("cuStreamCreate", 1)
+    driver("cuStreamBeginCapture_v2", stream, 2)
+    assert lt.code("cublasLtMatmulAlgoGetHeuristic", *args) == 0
+    monkeypatch.setenv("DSSTNE_CUDAEMU_HEURISTIC", "14")
+    assert lt.code("cublasLtMatmulAlgoGetHeuristic", *args) == 14
+    assert found.value == 0
+    graph = ctypes.c_uint64()
+    driver("cuStreamEndCapture", stream, ctypes.byref(graph))
+    driver("cuGraphDestroy", graph.value)
+    assert lt.code("cublasLtMatmulAlgoGetHeuristic", *args) == 0

@@ -89,6 +89,15 @@ def test_all_reduce_sums_in_the_order_of_the_ranks(nccl):
     assert all(np.array_equal(r.read(x[r], 8), expected) for r in nccl.ranks)
 
 
+def test_all_reduce_sums_as_it_is_told(nccl, monkeypatch):
+    numbers = dict(zip(nccl.ranks, ([2**24, 1], [1, 1], [1, 2**24]), strict=True))  # 2^24 + 1 is rounded to 2^24
+    for how, expected in (("", [2**24, 2**24 + 2]), ("ring", [2**24, 2**24]), ("short", [2**24, 2])):
+        monkeypatch.setenv("DSSTNE_CUDAEMU_SUMS", how)
+        x = {r: r.upload(numbers[r]) for r in nccl.ranks}
+        nccl.grouped(lambda r, x=x: nccl.all_reduce(r, x[r], 2))
+        assert all(r.read(x[r], 2).tolist() == expected for r in nccl.ranks), how
+
+
 def test_collectives_wait_for_the_work_before_them(nccl):
     x = {r: r.upload(np.zeros(64)) for r in nccl.ranks}
 

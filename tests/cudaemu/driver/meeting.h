@@ -35,6 +35,9 @@ void dsstne_cudaemu_written(const void *address, size_t bytes);
 uint64_t dsstne_cudaemu_take(int device, size_t bytes);
 void dsstne_cudaemu_give(int device, uint64_t address, size_t bytes);
 
+// Whether a stream of the process is captured.
+int dsstne_cudaemu_capturing();
+
 // Counts a call of a function, and answers the fault injected for it, or 0.
 int dsstne_cudaemu_enter(const char *function);
 }

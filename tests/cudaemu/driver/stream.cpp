@@ -1,4 +1,5 @@
 // Streams and events. Work is kept in its stream's queue until somebody waits for it (lazy) or at once (otherwise).
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 
@@ -101,6 +102,15 @@ bool restrained() {
   for (const auto &d : devices) look(d->primary);
   for (const auto &c : contexts.live) look(*c.second);
   return forbidden;
+}
+
+API int dsstne_cudaemu_capturing() {
+  std::lock_guard hold(lock);
+  const auto captures = [](const Context &context) {
+    return std::any_of(context.streams.begin(), context.streams.end(), [](const auto &s) { return bool(s->capture); });
+  };
+  return std::any_of(devices.begin(), devices.end(), [&](const auto &d) { return captures(d->primary); }) ||
+         std::any_of(contexts.live.begin(), contexts.live.end(), [&](const auto &c) { return captures(*c.second); });
 }
 
 API CUresult cuThreadExchangeStreamCaptureMode(int *mode) {

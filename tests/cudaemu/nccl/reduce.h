@@ -1,8 +1,10 @@
-// Element types of NCCL, and reductions over them.
+// Element types of NCCL, and reductions over them: in the order of the ranks, or as the variable DSSTNE_CUDAEMU_SUMS says.
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace nccl {
@@ -34,14 +36,18 @@ template <class T, class Sum>
 std::vector<char> reduce_as(const std::vector<std::vector<char>> &parts, Operation operation) {
   const size_t n = parts[0].size() / sizeof(T);
   std::vector<char> out(parts[0].size());
+  const std::string order = std::getenv("DSSTNE_CUDAEMU_SUMS") ? std::getenv("DSSTNE_CUDAEMU_SUMS") : "";
+  const size_t count = parts.size() - (order == "short" && parts.size() > 1);
   for (size_t i = 0; i < n; i++) {
-    auto element = [&](size_t part) {
+    auto element = [&](size_t place) {
+      // Like a ring, which begins each number's sum at another rank.
+      const size_t part = order == "ring" ? (place + i) % count : place;
       T x;
       std::memcpy(&x, parts[part].data() + i * sizeof(T), sizeof x);
       return Sum(x);
     };
     Sum sum = element(0);
-    for (size_t p = 1; p < parts.size(); p++) {
+    for (size_t p = 1; p < count; p++) {
       const Sum x = element(p);
       switch (operation) {
         case Operation::product:
