@@ -136,6 +136,8 @@ const char *dsstne_version(void);
  *     changes the bits of results.
  *   "libraries": [folder, ...], where to look for NVIDIA's optional libraries that the system's loader does not find.
  *     The layout is that of NVIDIA's Python packages: nccl/lib/libnccl.so.2. Libraries that are loaded already stay.
+ *     The environment variable DSSTNE_LIBRARIES names further folders, separated by colons; "none" turns the libraries
+ *     off.
  *   "keep_devices": true (the default): the CUDA devices of a closed trainer or predictor stay open for the next one.
  *     Those of a predictor also keep the weights until memory is short or the model is closed. false: unused devices
  *     are closed, now and later. */
