@@ -108,8 +108,9 @@ type Options struct {
 	Of             int    // CPU only: the number of virtual devices that share the threads, at least one each
 	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
 	Precision      Precision
-	// Form is for tests and measurements on CUDA devices: how an output is computed where it can be done in that way,
-	// "simple", "fused" or "chunked"; empty: as is known to be best.
+	// Form is for tests and measurements on CUDA devices: how outputs are computed, "simple", "fused" or "chunked";
+	// empty: as is known to be best. An output that the form does not serve is refused, and a device whose form needs a
+	// library that is not installed does not open.
 	Form string
 }
 
@@ -179,6 +180,13 @@ type Stepper interface {
 	// WorkspaceSize is the number of elements of scratch memory that an operation needs for batches of up to rows
 	// examples; its Workspace field must hold at least that many when it runs. Operations without such a field need none.
 	WorkspaceSize(op any, rows int64) int64
+}
+
+// Explainer is a device that does some operations in one of several ways.
+type Explainer interface {
+	// Explain names the way in which the device does an operation for batches of up to rows examples, or why it cannot do
+	// it; empty for operations that are always done in the same way. The operation needs no workspace yet.
+	Explain(op Op, rows int64) string
 }
 
 // Operations are what every device computes. The structs have the formulas. Fill makes initial weights; the others are

@@ -232,11 +232,18 @@ func add(list *kernels.List, op kernels.Op) {
 	last.Ops = append(last.Ops, op)
 }
 
-// list adds the operations of a list.
-func (p *Plan) list(prefix string, list kernels.List) {
+// list adds the operations of a device's list. Behind an operation that the device can do in several ways stands which.
+func (p *Plan) list(prefix string, list kernels.List, device kernels.Device) {
+	explainer, _ := device.(kernels.Explainer)
 	for _, section := range list.Sections {
 		for _, op := range section.Ops {
-			p.Operations = append(p.Operations, prefix+op.String())
+			text := prefix + op.String()
+			if explainer != nil {
+				if way := explainer.Explain(op, section.Rows); way != "" {
+					text += " (" + way + ")"
+				}
+			}
+			p.Operations = append(p.Operations, text)
 		}
 	}
 }

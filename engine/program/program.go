@@ -156,7 +156,7 @@ func (p *Program) describeOperations() {
 		if len(p.parts) > 1 {
 			where = part.Device.Info().Name + ": "
 		}
-		plan.list(where+"at the start of a run: ", part.begin)
+		plan.list(where+"at the start of a run: ", part.begin, part.Device)
 		for _, note := range part.planNotes {
 			plan.Operations = append(plan.Operations, where+note)
 		}
@@ -165,8 +165,8 @@ func (p *Program) describeOperations() {
 				plan.Operations = append(plan.Operations, where+b.share.String())
 			}
 		}
-		plan.list(where, part.step)
-		plan.list(where+"at the end of a run: ", part.flush)
+		plan.list(where, part.step, part.Device)
+		plan.list(where+"at the end of a run: ", part.flush, part.Device)
 	}
 }
 

@@ -3,12 +3,15 @@
 package cuda
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strings"
 	"sync"
 
+	"dsstne/internal/fault"
 	"dsstne/kernels"
+	"dsstne/kernels/cuda/cublaslt"
 )
 
 // outputForm is one of the ways to compute an output, for batches of up to some rows.
@@ -36,10 +39,10 @@ var formsText string
 
 // measuredForm is a line of forms.txt.
 type measuredForm struct {
-	capability  int
-	precision   string
-	units, rows int64
-	form        string
+	capability         int
+	precision          string
+	units, rows, items int64
+	form               string
 }
 
 var measuredForms = sync.OnceValue(func() []measuredForm { return readForms(formsText) })
@@ -51,7 +54,7 @@ func readForms(text string) (list []measuredForm) {
 			continue
 		}
 		var m measuredForm
-		if _, err := fmt.Sscan(line, &m.capability, &m.precision, &m.units, &m.rows, &m.form); err != nil {
+		if _, err := fmt.Sscan(line, &m.capability, &m.precision, &m.units, &m.rows, &m.items, &m.form); err != nil {
 			panic(fmt.Sprintf("forms.txt: %q: %v", line, err))
 		}
 		list = append(list, m)
@@ -59,12 +62,13 @@ func readForms(text string) (list []measuredForm) {
 	return list
 }
 
-// fastest is the form of the nearest measured shape, by ratios of units and rows; empty if the device was not measured.
-func fastest(list []measuredForm, capability int, precision string, units, rows int64) (form string) {
-	ratio := func(a, b int64) float64 { return float64(max(a, b)) / float64(max(1, min(a, b))) }
+// fastest is the form of the nearest measured shape, by ratios of units, rows and items; empty if the device was not
+// measured.
+func fastest(list []measuredForm, capability int, precision string, units, rows, items int64) (form string) {
+	ratio := func(a, b int64) float64 { return float64(max(a, b, 1)) / float64(max(1, min(a, b))) }
 	nearest := 0.0
 	for _, m := range list {
-		away := ratio(m.units, units) * ratio(m.rows, rows)
+		away := ratio(m.units, units) * ratio(m.rows, rows) * ratio(m.items, items)
 		if m.capability == capability && m.precision == precision && (form == "" || away < nearest) {
 			form, nearest = m.form, away
 		}
@@ -73,38 +77,97 @@ func fastest(list []measuredForm, capability int, precision string, units, rows 
 }
 
 // formOf chooses the form for an output. It follows from the op's shape, the device's kind and the library alone, and
-// therefore results do. The first of these forms that serves the op is chosen: what was measured on such a device,
-// chunked, which needs cuBLASLt, fused, simple.
-func (d *device) formOf(op *kernels.Output, rows int64) outputForm {
-	names := []string{d.form}
-	if d.form == "" {
-		units := int64(0)
-		for _, source := range op.Sources {
-			units = max(units, source.Weight.Columns)
+// therefore results do. A form that the device was opened with is the only one: an error says that it does not serve
+// the op. Otherwise the first of these that serves the op is chosen: what was measured on such a device, chunked, which
+// needs cuBLASLt, fused, simple. If the library fails to say whether it serves the op, formOf returns the error besides
+// the form.
+func (d *device) formOf(op *kernels.Output, rows int64) (outputForm, error) {
+	if d.form != "" {
+		form, serves, err := d.formNamed(d.form, op, rows)
+		if err == nil && !serves {
+			err = fault.New(fault.Unsupported, "the form %q does not serve %s of %s", d.form, op, d.info.Name)
 		}
-		names = []string{
-			fastest(measuredForms(), d.hardware.Capability, d.precision().String(), units, rows), formChunked, formFused,
+		return form, err
+	}
+	units := int64(0)
+	for _, source := range op.Sources {
+		units = max(units, source.Weight.Columns)
+	}
+	measured := fastest(measuredForms(), d.hardware.Capability, d.precision().String(), units, rows, op.Items)
+	for _, name := range []string{cmp.Or(measured, formChunked), formChunked, formFused} {
+		if form, serves, err := d.formNamed(name, op, rows); serves || err != nil {
+			return form, err
 		}
 	}
-	for _, name := range names {
-		if form, serves := d.formNamed(name, op, rows); serves && name != "" {
-			return form
-		}
-	}
-	form, _ := d.formNamed(formSimple, op, rows)
-	return form
+	form, _, err := d.formNamed(formSimple, op, rows)
+	return form, err
 }
 
 // formNamed is a form for an output, and whether it serves the op.
-func (d *device) formNamed(name string, op *kernels.Output, rows int64) (form outputForm, serves bool) {
+func (d *device) formNamed(name string, op *kernels.Output, rows int64) (form outputForm, serves bool, err error) {
 	switch name {
 	case formFused:
 		shape, serves := d.fusedOf(op, rows)
-		return outputForm{name, shape.total, func(on outputOp) outputRunner { return fused(on, shape) }}, serves
+		form = outputForm{name, shape.total, func(on outputOp) outputRunner { return fused(on, shape) }}
+		return form, serves, nil
 	case formChunked:
-		space, products, serves := d.chunkedOf(op, rows)
-		return outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}, serves
+		space, products, serves, err := d.chunkedOf(op, rows)
+		form = outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}
+		return form, serves, err
 	}
 	space, products := simpleOf(op, rows)
-	return outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}, true
+	form = outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}
+	return form, true, nil
+}
+
+// compute has an output computed in its form by a method of its runner. It notes an error if the form cannot be chosen,
+// or needs more workspace than the form that was chosen when the op was planned.
+func (d *device) compute(op *kernels.Output, s *kernels.Step, what func(outputRunner)) {
+	form, err := d.formOf(op, s.Most())
+	if err == nil && form.workspace > 0 && (op.Workspace == nil || op.Workspace.Len() < form.workspace) {
+		err = fault.New(fault.DeviceFailed, "%s of %s was planned for another form than %q", op, d.info.Name, form.name)
+	}
+	if err != nil {
+		d.note(err)
+		return
+	}
+	what(form.run(outputOp{d, op, s}))
+}
+
+// Explain names the form of an output, and which products of dense layers cuBLASLt makes, see kernels.Explainer.
+func (d *device) Explain(op kernels.Op, rows int64) (text string) {
+	output := func(op *kernels.Output) error {
+		if op.Items == 0 {
+			return nil
+		}
+		form, err := d.formOf(op, rows)
+		if text = form.name; text == formChunked {
+			text += ", cuBLASLt " + cublaslt.Version()
+		}
+		return err
+	}
+	dense := func(w *kernels.Weights) error {
+		_, by, err := d.denseOf(w, rows)
+		if text = "dsstne's kernels"; by {
+			text = "cuBLASLt " + cublaslt.Version()
+		}
+		return err
+	}
+	err := d.do("planning", func() error {
+		switch op := op.(type) {
+		case kernels.OutputStats:
+			return output(op.Output)
+		case kernels.OutputStep:
+			return output(op.Output)
+		case *kernels.Dense:
+			return dense(op.Weight)
+		case *kernels.DenseBackward:
+			return dense(op.Weight)
+		}
+		return nil
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }

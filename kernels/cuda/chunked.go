@@ -24,10 +24,15 @@ import (
 // libraryBytes is the workspace that the library's algorithms may use.
 const libraryBytes = 8 << 20
 
-// loadLibrary opens cuBLASLt if it is installed and may be used.
+// loadLibrary opens cuBLASLt if it may be used. A device whose form needs the library does not open without it.
 func (d *device) loadLibrary() (err error) {
-	if (d.form == "" || d.form == formChunked) && cublaslt.Load() == nil {
+	if d.form != "" && d.form != formChunked {
+		return nil
+	}
+	if err = cublaslt.Load(); err == nil {
 		d.library, err = cublaslt.New()
+	} else if d.form == "" {
+		err = nil
 	}
 	return d.named(err)
 }
@@ -71,13 +76,13 @@ func (d *device) shapes(rows, units, inputs, pitch int64) productShapes {
 }
 
 // plans reports whether the library has products of these shapes.
-func (d *device) plans(p productShapes) bool {
+func (d *device) plans(p productShapes) (has bool, err error) {
 	for _, shape := range []cublaslt.Shape{p.forward, p.toInput, p.toWeight} {
-		if d.library.Plan(shape, libraryBytes) != nil {
-			return false
+		if has, err = d.library.Plan(shape, libraryBytes); !has {
+			return false, d.named(err)
 		}
 	}
-	return true
+	return true, nil
 }
 
 // multiply puts a product of the library into the stream; beta is the factor of what is there.
@@ -130,10 +135,11 @@ func (d *device) chunk(items, rows, columns int64) int64 {
 	return max(64, min(most/64*64, (items+63)/64*64))
 }
 
-// chunkedOf is the form's workspace, if the library is there and has products of these shapes.
-func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *libraryProducts, ok bool) {
+// chunkedOf is the form's workspace, if the library is there and has products of these shapes. If the library fails to
+// say so, chunkedOf returns the workspace and the error.
+func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *libraryProducts, ok bool, err error) {
 	if d.library == nil || len(op.Sources) == 0 || op.Items == 0 {
-		return s, nil, false
+		return s, nil, false, nil
 	}
 	widest := int64(0)
 	p = &libraryProducts{rows: rows}
@@ -153,12 +159,12 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 	p.scratch = s.take(libraryBytes / 4)
 	for _, padded := range p.padded {
 		for _, items := range []int64{min(s.tile, op.Items), (op.Items-1)%s.tile + 1} {
-			if !d.plans(d.shapes(rows, items, padded, s.tile)) {
-				return s, nil, false
+			if ok, err = d.plans(d.shapes(rows, items, padded, s.tile)); !ok {
+				return s, p, false, err
 			}
 		}
 	}
-	return s, p, true
+	return s, p, true, nil
 }
 
 func (p *libraryProducts) shapes(r *outputRun, n int) productShapes {

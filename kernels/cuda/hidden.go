@@ -123,7 +123,10 @@ func (d *device) updateWritten(w *kernels.Weights, o kernels.Optimizer, gradient
 func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 	return d.run("Dense", s, nil, func() {
 		w := op.Weight
-		if p, ok := d.denseOf(w, s.Most()); ok {
+		if p, ok, err := d.denseOf(w, s.Most()); err != nil {
+			d.note(err)
+			return
+		} else if ok {
 			p.forward(d, op)
 			return
 		}
@@ -170,7 +173,10 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
 	return d.run("DenseBackward", s, nil, func() {
 		w := op.Weight
-		if p, ok := d.denseOf(w, s.Most()); ok {
+		if p, ok, err := d.denseOf(w, s.Most()); err != nil {
+			d.note(err)
+			return
+		} else if ok {
 			p.backward(d, op)
 			return
 		}

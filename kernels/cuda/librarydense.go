@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -24,22 +25,26 @@ type libraryDense struct {
 	products                       productShapes
 }
 
-// denseOf is how the library serves a weight, if it is there and worth the effort.
-func (d *device) denseOf(w *kernels.Weights, rows int64) (p libraryDense, ok bool) {
+// denseOf is how the library serves a weight, if it is there and worth the effort. If the library fails to say whether
+// it serves the weight, denseOf returns the error besides.
+func (d *device) denseOf(w *kernels.Weights, rows int64) (p libraryDense, ok bool, err error) {
 	if d.library == nil || d.form == "" && rows*w.Rows*w.Columns < leastProduct {
-		return p, false
+		return p, false, nil
 	}
 	p = libraryDense{rows: rows, units: d.padded(w.Rows), inputs: d.padded(w.Columns), packs: d.packs(w.Columns)}
 	p.in, p.dz = p.take(rows*p.inputs), p.take(rows*p.units)
 	p.weight, p.gradient = p.take(w.Rows*p.inputs), p.take(w.Rows*p.inputs)
 	p.sums, p.scratch = p.take(rows*max(p.inputs, p.units)), p.take(libraryBytes/4)
 	p.products = d.shapes(rows, w.Rows, p.inputs, p.units)
-	return p, d.plans(p.products)
+	if ok, err = d.plans(p.products); !ok && err == nil && d.form != "" {
+		err = fault.New(fault.Unsupported, "the form %q does not serve %s of %s", d.form, w, d.info.Name)
+	}
+	return p, ok, err
 }
 
 func (d *device) denseWorkspace(w *kernels.Weights, rows int64) int64 {
-	p, ok := d.denseOf(w, rows)
-	if !ok {
+	p, ok, err := d.denseOf(w, rows)
+	if !ok && err == nil {
 		return 0
 	}
 	return p.total

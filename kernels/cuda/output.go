@@ -170,7 +170,7 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 			d.fill(addressOf(op.Stats), math.Float32bits(float32(math.Inf(-1))), 2*s.Most())
 			return
 		}
-		d.formOf(op, s.Most()).run(outputOp{d, op, s}).statistics()
+		d.compute(op, s, outputRunner.statistics)
 	})
 }
 
@@ -218,7 +218,7 @@ func (d *device) combineStats(parts, stats driver.Address, count, stride, most i
 func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return d.run("OutputStep", s, slotsOf(op.Target, op.TiedInput), func() {
 		if op.Items > 0 {
-			d.formOf(op, s.Most()).run(outputOp{d, op, s}).gradients()
+			d.compute(op, s, outputRunner.gradients)
 			return
 		}
 		for _, source := range op.Sources {

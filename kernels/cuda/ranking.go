@@ -50,12 +50,13 @@ func spaceOfScores(op *kernels.Scores, rows int64) rankSpace {
 }
 
 // WorkspaceSize is what an op needs, see kernels.Device. cuBLASLt is asked in the device's context, to which its handle
-// belongs.
+// belongs. If the library fails, the size is for its product, and the op asks again when it is done.
 func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 	_ = d.do("planning", func() error {
 		switch op := op.(type) {
 		case *kernels.Output:
-			size = d.formOf(op, rows).workspace
+			form, _ := d.formOf(op, rows)
+			size = form.workspace
 		case *kernels.Dense:
 			size = d.denseWorkspace(op.Weight, rows)
 		case *kernels.DenseBackward:

@@ -150,8 +150,9 @@ class Trainer(_native.Closing):
             ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor, layer or
             dataset, if any, and ``held`` is True if the part is already in memory; ``bytes``: their sum; ``available``:
             free bytes, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the operations of a
-            step in order, as strings; ``devices``: the devices, as described by :func:`dsstne.doctor`; ``parallel``:
-            "model" or "data", with several devices.
+            step in order, as strings, which end with the way in which a CUDA device does them where it has several,
+            such as "(chunked, cuBLASLt 12.9.1)"; ``devices``: the devices, as described by :func:`dsstne.doctor`;
+            ``parallel``: "model" or "data", with several devices.
         """
         return _native.call_json("trainer_plan", self._handle.value)
 

@@ -126,7 +126,7 @@ func stops(c planted, d kernels.Device) error {
 	r, err := c.c.run(d)
 	var stopped *kernels.NotFiniteError
 	if !errors.As(err, &stopped) {
-		return fmt.Errorf("%s: error %v, want a NotFiniteError", c.name, err)
+		return fmt.Errorf("%s: error %w, want a NotFiniteError", c.name, err)
 	}
 	for _, f := range r {
 		if f.name != "w" && f.name != "w0" && f.name != "bias" {

@@ -82,6 +82,86 @@ def test_cublas_is_used_where_it_is_found_and_missed_by_nobody(emulated, without
     assert without == str([[False, False, True], [False, True, False], [False, True, False]])
 
 
+REFUSED = """
+X = matrix(40, 60, ones=False)
+HEURISTIC, INTERNAL, NOT_SUPPORTED, NO_MEMORY = "cublasLtMatmulAlgoGetHeuristic", 14, 15, 3
+
+def ways(t):
+    return {text[text.rindex("(") + 1:-1] for text in t.plan()["operations"] if text.startswith("Output")}
+
+def trained(t):
+    t.run(epochs=1)
+    return tensors(t.model)
+
+with trainer(X) as t:
+    want = ways(t), trained(t)
+    print(want[0])
+dsstne.keep_devices(False)
+for status in (INTERNAL, NO_MEMORY):
+    control.fail(HEURISTIC, 1, status)
+    with trainer(X) as t:  # asks again
+        assert ways(t) == want[0] and same(trained(t), want[1])
+    dsstne.keep_devices(False)
+for _ in range(1000):
+    control.fail(HEURISTIC, 1, INTERNAL)
+with trainer(X) as t:
+    print(fails(lambda: t.run(steps=1), dsstne.DeviceFailedError))
+    print(ways(t))
+    control.clear_faults()
+    assert ways(t) == want[0]  # the refusal was not remembered
+    trained(t)
+dsstne.keep_devices(False)
+control.fail(HEURISTIC, 1, NOT_SUPPORTED)
+with trainer(X) as t:
+    print(ways(t))
+    t.run(epochs=1)
+"""
+
+
+def test_only_what_cublas_does_not_support_is_computed_in_another_form(emulated):
+    out = emulated(PROGRAM + REFUSED).splitlines()
+    assert out[0] == "{'chunked, cuBLASLt 12.9.0'}"
+    assert out[1] == "cuda:0: cublasLtMatmulAlgoGetHeuristic: the program failed to execute (status 14)"
+    assert "status 14" in out[2]
+    assert out[3:] == ["{'simple'}"]
+
+
+CAPTURED = """
+import ctypes, threading
+cuda = control.library
+cuda.cuInit(0)
+X = matrix(40, 60, ones=False)
+model = untrained(X, hidden=[8], loss="softmax")
+stream, graph, context = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+
+def asked(number):
+    while control.count("calls.cublasLtMatmulAlgoGetHeuristic") < number:
+        pass
+
+def capture():
+    cuda.cuCtxPushCurrent_v2(context)
+    assert cuda.cuStreamBeginCapture_v2(stream, 2) == 0
+    begun.set()
+    asked(5)
+    assert cuda.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+
+cuda.cuCtxPushCurrent_v2(context)
+assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+begun, user = threading.Event(), threading.Thread(target=capture)
+user.start()
+begun.wait()
+with dsstne.Trainer(model, X, devices="cuda:0", batch_size=20) as t:
+    t.run(epochs=1)
+    print([text for text in t.plan()["operations"] if text.startswith("OutputStep")])
+user.join()
+"""
+
+
+def test_a_capture_of_somebody_else_delays_the_choice_of_the_form_and_does_not_change_it(emulated):
+    assert "(chunked, cuBLASLt" in emulated(PROGRAM + CAPTURED, DSSTNE_CUDAEMU_HEURISTIC="14")
+
+
 FAULTS = """
 X = matrix(40, 60, ones=False)
 NOT_INITIALIZED, EXECUTION_FAILED = 1, 13

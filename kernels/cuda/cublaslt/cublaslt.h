@@ -105,7 +105,7 @@ static inline int lt_plan(void *handle, const product_shape *s, uint64_t workspa
   TRY(cublasLtMatmulAlgoGetHeuristic, handle, p->description, p->a, p->b, p->d, p->d, preference, 1, &first, &found);
   if (found < 1 || first.state != 0 || first.workspace > workspace) {
     *what = "cublasLtMatmulAlgoGetHeuristic";
-    status = NOT_SUPPORTED;
+    status = found > 0 && first.state ? first.state : NOT_SUPPORTED;
     goto out;
   }
   memcpy(p->algorithm, first.algorithm, sizeof p->algorithm);

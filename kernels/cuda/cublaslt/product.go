@@ -13,8 +13,10 @@ package cublaslt
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
+	"time"
 	"unsafe"
 
 	"dsstne/internal/fault"
@@ -58,7 +60,8 @@ func failure(what string, status C.int) error {
 type Handle struct {
 	h        unsafe.Pointer
 	products map[Shape]*C.product
-	refused  map[Shape]error // stays: how an op is computed, and in what memory, follows from it
+	refused  map[Shape]bool // the library does not support them
+	failing  time.Time      // since when the library has failed to plan; zero: it has not
 }
 
 // Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x
@@ -73,7 +76,7 @@ type Shape struct {
 
 // New makes a handle in the current context. The library must have been loaded.
 func New() (*Handle, error) {
-	h := &Handle{products: map[Shape]*C.product{}, refused: map[Shape]error{}}
+	h := &Handle{products: map[Shape]*C.product{}, refused: map[Shape]bool{}}
 	if err := failure("cublasLtCreate", C.lt_create(&h.h)); err != nil {
 		return nil, err
 	}
@@ -92,10 +95,20 @@ func (h *Handle) Close() error {
 	return failure("cublasLtDestroy", C.lt_destroy(h.h))
 }
 
-// Plan makes a product ready that may use the given bytes of workspace. It plans every shape once, with one workspace.
-func (h *Handle) Plan(s Shape, workspace int64) error {
-	if h.products[s] != nil || h.refused[s] != nil {
-		return h.refused[s]
+// How long, and how often, Plan asks for a product again when the library fails. The library fails, for example, while
+// another thread of the process captures a stream (CUDA 13.3).
+const (
+	patience = time.Second
+	interval = 20 * time.Millisecond
+)
+
+// Plan makes a product ready that may use the given bytes of workspace, and reports whether the library supports it. It
+// plans every shape once, with one workspace. Only that the library does not support a shape is remembered: how an op
+// is computed follows from it. After any other failure Plan asks again until the library has failed for a second, then
+// returns an error.
+func (h *Handle) Plan(s Shape, workspace int64) (supported bool, err error) {
+	if h.products[s] != nil || h.refused[s] {
+		return !h.refused[s], nil
 	}
 	// cudaDataType and cublasComputeType_t
 	input, compute := C.int(0), C.int(68)
@@ -111,21 +124,30 @@ func (h *Handle) Plan(s Shape, workspace int64) error {
 		stride_b: C.int64_t(s.StrideB), stride_d: C.int64_t(s.StrideD), alignment: C.uint32_t(s.Alignment),
 	}
 	p := new(C.product)
-	var what *C.char
-	status := C.lt_plan(h.h, &shape, C.uint64_t(workspace), p, &what)
-	if err := failure(C.GoString(what), status); err != nil {
-		h.refused[s] = err
-		return err
+	for {
+		var what *C.char
+		status := C.lt_plan(h.h, &shape, C.uint64_t(workspace), p, &what)
+		switch {
+		case status == 0:
+			h.products[s], h.failing = p, time.Time{}
+			return true, nil
+		case status == C.NOT_SUPPORTED:
+			h.refused[s], h.failing = true, time.Time{}
+			return false, nil
+		case h.failing.IsZero():
+			h.failing = time.Now()
+		case time.Since(h.failing) > patience:
+			return false, failure(C.GoString(what), status)
+		}
+		time.Sleep(interval)
 	}
-	h.products[s] = p
-	return nil
 }
 
 // Multiply puts a product into a stream, with the workspace that it was planned with.
 func (h *Handle) Multiply(s Shape, a, b driver.Address, beta float32, d driver.Address, workspace driver.Address,
 	bytes int64, stream driver.Stream) error {
-	if err := h.Plan(s, bytes); err != nil {
-		return err
+	if supported, err := h.Plan(s, bytes); err != nil || !supported {
+		return cmp.Or(err, failure("cublasLtMatmul", C.NOT_SUPPORTED))
 	}
 	status := C.lt_run(h.h, h.products[s], C.uint64_t(a), C.uint64_t(b), C.float(beta), C.uint64_t(d),
 		C.uint64_t(workspace), C.size_t(bytes), stream.Handle())
