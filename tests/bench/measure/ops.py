@@ -28,6 +28,7 @@ class Op:
             raise
         self.entries: int = touched.get("entries", 0)
         self.distinct: int = touched.get("distinct", 0)
+        self.form: str = touched.get("form", "")  # the way in which a device that has several does the op
 
     def run(self, steps: int) -> float:
         """Seconds of a step."""

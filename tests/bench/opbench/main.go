@@ -43,10 +43,12 @@ type request struct {
 	Form           string  `json:"form"`    // see kernels.Options
 }
 
-// answer tells the seconds, and of sparse ops what their batches touch.
+// answer reports the seconds; the first one reports what the batches of sparse ops touch, and the way in which a device
+// that has several does the op.
 type answer struct {
 	Error    string  `json:"error,omitempty"`
 	Seconds  float64 `json:"seconds,omitempty"`
+	Form     string  `json:"form,omitempty"`
 	Entries  int     `json:"entries,omitempty"`  // stored entries of all batches
 	Distinct int     `json:"distinct,omitempty"` // their distinct items, batch by batch
 }
@@ -67,7 +69,7 @@ func main() {
 		tell(answer{Error: err.Error()})
 		return
 	}
-	op, touched, err := prepare(&r)
+	op, settle, touched, err := prepare(&r)
 	if err != nil {
 		tell(answer{Error: err.Error()})
 		return
@@ -90,6 +92,10 @@ func main() {
 			}
 			number++
 		}
+		if err := settle(); err != nil {
+			tell(answer{Error: err.Error()})
+			return
+		}
 		tell(answer{Seconds: time.Since(begin).Seconds()})
 	}
 }
@@ -106,39 +112,39 @@ func word(name, given string, words []string) (int, error) {
 	return n, nil
 }
 
-// prepare makes the op: a function of the number of the run, and what its batches touch.
-func prepare(r *request) (func(int) error, answer, error) {
+// prepare makes the op: a function of the number of the run, one that waits until all runs are done, and what the
+// batches touch.
+func prepare(r *request) (op func(int) error, settle func() error, touched answer, err error) {
 	loss, err := word("loss", r.Loss, kernels.LossWords)
 	if err != nil {
-		return nil, answer{}, err
+		return nil, nil, answer{}, err
 	}
 	kind, err := word("optimizer", r.Optimizer, kernels.OptimizerWords)
 	if err != nil {
-		return nil, answer{}, err
+		return nil, nil, answer{}, err
 	}
 	fill, err := word("fill", r.Fill, kernels.FillWords)
 	if err != nil {
-		return nil, answer{}, err
+		return nil, nil, answer{}, err
 	}
 	precision, err := word("precision", r.Precision, kernels.PrecisionWords)
 	if err != nil {
-		return nil, answer{}, err
+		return nil, nil, answer{}, err
 	}
 	backend := kernels.Lookup(cmp.Or(r.Backend, "cpu"))
 	if backend == nil {
-		return nil, answer{}, fmt.Errorf("this build has no backend %q", r.Backend)
+		return nil, nil, answer{}, fmt.Errorf("this build has no backend %q", r.Backend)
 	}
 	d, err := backend.Open(0, kernels.Options{
 		Threads: r.Threads, InstructionSet: r.InstructionSet, Precision: kernels.Precision(precision), Form: r.Form,
 	})
 	if err != nil {
-		return nil, answer{}, err
+		return nil, nil, answer{}, err
 	}
 	o := kernels.Optimizer{Kind: kernels.OptimizerKind(kind), Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
 	m := maker{device: d}
 	w := m.weights("w", r.Items, r.Units, o.States())
 	var batches []*kernels.SparseBatch
-	var touched answer
 	for n := range max(1, r.Batches) {
 		b := batch.Random(int(r.Rows), int(r.Items), r.RowLength, uint64(n))
 		batches = append(batches, b)
@@ -148,6 +154,10 @@ func prepare(r *request) (func(int) error, answer, error) {
 	step := &kernels.Step{
 		Number: 1, Rows: r.Rows, Training: true, Loss: make([]float64, 1), RatesFrom: 1,
 		Rates: []kernels.Rates{o.RatesAt(1, 1e-5)}, Sparse: []*kernels.SparseBatch{nil},
+	}
+	settle = func() error {
+		_, err := d.Settle(0)
+		return err
 	}
 	var run []kernels.Op
 	switch r.Op {
@@ -179,12 +189,15 @@ func prepare(r *request) (func(int) error, answer, error) {
 		run = []kernels.Op{op}
 	case "fill":
 		op := &kernels.Fill{Kind: kernels.FillKind(fill), Scale: 1, Rows: r.Items, Columns: r.Units, Out: w.Value}
-		return func(int) error { return d.Fill(op) }, touched, m.err
+		return func(int) error { return d.Fill(op) }, settle, touched, m.err
 	default:
-		return nil, answer{}, fmt.Errorf("op %q is not known", r.Op)
+		return nil, nil, answer{}, fmt.Errorf("op %q is not known", r.Op)
 	}
 	if m.err != nil {
-		return nil, answer{}, m.err
+		return nil, nil, answer{}, m.err
+	}
+	if explainer, has := d.(kernels.Explainer); has {
+		touched.Form = explainer.Explain(run[len(run)-1], r.Rows)
 	}
 	list := &kernels.List{Sections: []kernels.Section{{Rows: r.Rows, Ops: run}}}
 	return func(number int) error {
@@ -194,7 +207,7 @@ func prepare(r *request) (func(int) error, answer, error) {
 			step.RatesFrom = step.Number
 		}
 		return d.Run(kernels.Rank{Device: d}, list, step)
-	}, touched, nil
+	}, settle, touched, nil
 }
 
 func output(
