@@ -35,7 +35,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build emulator demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full gpu-kit gpu-check gpu-bench fuzz-long wheel clean
+.PHONY: help build emulator demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -123,15 +123,21 @@ gpu_python = $(shell python3 -c 'import sys; [__import__(name) for name in sys.a
   || { test -x $(PY) && echo $(PY); } || echo python3)
 gpu_kit_here = $(if $(wildcard $(VENV)/installed),gpu-kit)
 
-gpu-kit: build  ## what gpu-check and gpu-bench need elsewhere, in build/gpu
+# OUT=FOLDER is where the reports go, EARLIER=FOLDER has earlier ones to which they add, ONLY="PART PART" are the parts.
+gpu_options = $(if $(OUT),--out "$(OUT)") $(if $(EARLIER),--earlier "$(EARLIER)") $(patsubst %,--only "%",$(ONLY))
+
+gpu-kit: build  ## what the targets below need elsewhere, in build/gpu
 	@echo "build/gpu"
 	@$(PY) scripts/gpu_kit.py
 
-gpu-check: $(gpu_kit_here)  ## check this machine's CUDA devices, under nine minutes; report in docs/gpu
-	@$(call gpu_python,numpy scipy pytest) scripts/gpu_check.py
+gpu-first: $(gpu_kit_here)  ## the first call on a new machine with a GPU, under nine minutes; reports in OUT (build/gpu-first)
+	@$(call gpu_python,numpy scipy) scripts/gpu_first.py --out "$(or $(OUT),build/gpu-first)"
 
-gpu-bench: $(gpu_kit_here)  ## measure this machine's CUDA device beside PyTorch, under nine minutes; report in docs/gpu
-	@$(call gpu_python,numpy scipy) tests/bench/run_gpu.py
+gpu-check: $(gpu_kit_here)  ## check this machine's CUDA devices, under nine minutes; report in docs/gpu, or OUT
+	@$(call gpu_python,numpy scipy pytest) scripts/gpu_check.py $(gpu_options)
+
+gpu-bench: $(gpu_kit_here)  ## measure this machine's CUDA device beside PyTorch, under nine minutes; report in docs/gpu, or OUT
+	@$(call gpu_python,numpy scipy) tests/bench/run_gpu.py $(gpu_options)
 
 # A number of inputs, not a time: Go 1.26 now and then reports the end of the time as a failure (golang/go#75804).
 FUZZ_INPUTS ?= 3000000

@@ -2,11 +2,17 @@
 
     make gpu-check                          # or, without make: python3 scripts/gpu_check.py
     python3 scripts/gpu_check.py --only conformance --minutes 5
+    python3 scripts/gpu_check.py --only racecheck     # a tool of compute-sanitizer: one in a call
 
 It needs Python with NumPy and SciPy, a driver, and the folder build/gpu that `make gpu-kit` fills; neither Go nor a
 compiler. pytest runs one of the parts, which is skipped without it. Each part is a process of its own with a time
-limit, so that one that crashes or hangs does not take the others along. The report is written to docs/gpu, or, about an
-emulated driver, to build/kit/reports; a part that is checked again on the same day replaces what it said of that part.
+limit, so that one that crashes or hangs does not take the others along. The tools of compute-sanitizer make programs
+up to a hundred times slower, so they run only if --only asks for them. They watch dsstne's kernels; initcheck runs
+without libraries, since it cannot know what kernels have written that it does not watch.
+
+The report is written to docs/gpu, or, about an emulated driver, to build/kit/reports, or to the folder that --out
+names. A part that is checked again on the same day replaces what the report said of that part. If the earlier report is
+in another folder, --earlier names that.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
-import os
+import math
 import re
 import shutil
 import signal
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SHOWN = 40  # lines of the output of what failed
+TOLD = ("doctor", "libraries", "training")  # parts whose output is in the report also if all is fine
+WITHOUT_LIBRARIES = {"DSSTNE_LIBRARIES": "none"}
 
 
 @dataclass
@@ -57,7 +65,7 @@ class Result:
     def told(self) -> Result:
         """Without the output that no report shows."""
         lines = self.output.splitlines()
-        shown = lines[-SHOWN:] if not self.fine else lines if self.part in ("doctor", "training") else []
+        shown = lines[-SHOWN:] if not self.fine else lines if self.part in TOLD else []
         return dataclasses.replace(self, output="\n".join(shown))
 
 
@@ -71,19 +79,23 @@ class Part:
     seconds: float = 120.0  # at most
     read: Callable[[Result, str], None] | None = None  # picks counts and reasons from the output
     without: str = ""  # why it cannot be done here
+    environment: dict[str, str] = field(default_factory=dict)
+    alone: bool = False  # runs only if somebody asks for it
 
-    def run(self, deadline: float) -> Result:
-        """Runs it, until its own limit or the deadline of the whole check."""
+    def run(self, deadline: float, most: float = math.inf) -> Result:
+        """Runs it, until its own limit, the one for every part or the deadline of the whole check."""
         if self.without:
             return Result(self.name, "skipped", what=self.without)
         begin = time.monotonic()
-        limit = min(self.seconds, deadline - begin)
+        limit = min(self.seconds, most, deadline - begin)
         if limit < 1:
             return Result(self.name, "not run", what="no time was left")
+        if not Path(self.command[0]).exists():
+            return Result(self.name, "FAILED", what=f"{Path(self.command[0]).name} is not in build/gpu")
         process = subprocess.Popen(
             self.command,
             cwd=self.folder,
-            env=gpu_machine.environment(),
+            env=gpu_machine.environment(**self.environment),
             text=True,
             errors="replace",
             stdout=subprocess.PIPE,
@@ -95,7 +107,7 @@ class Part:
             code = process.returncode
             ending = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            gpu_machine.kill_group(process.pid)
             output, _ = process.communicate()
             code, ending = 1, f"stopped after {limit:.0f} s"
         result = Result(self.name, "FAILED" if code else "passed", time.monotonic() - begin, output=output)
@@ -153,6 +165,7 @@ def parts(machine: Machine) -> list[Part]:
     no_pytest = "" if importlib.util.find_spec("pytest") else "pytest is not installed"
     found = [
         Part("doctor", [python, "-c", "import dsstne; print(dsstne.doctor())"], seconds=60, read=read_last),
+        Part("libraries", [python, str(ROOT / "scripts" / "gpu_libraries.py")], seconds=60, read=read_last),
         Part("kernels", [str(KIT / "cuda.test"), "-test.v"], ROOT / "kernels" / "cuda", 90, read_go),
         Part("training", training, seconds=90, read=read_last),
         Part("conformance", conformance, ROOT / "tests" / "conformance", 300, read_go),
@@ -163,9 +176,20 @@ def parts(machine: Machine) -> list[Part]:
         without = "" if sanitizer else "compute-sanitizer is not installed"
         if machine.emulated:
             without = "the emulator checks the same: bounds, races, barriers, initialisation"
-        command = [sanitizer or "", "--tool", tool, "--error-exitcode", "9", *training]
-        found.append(Part(tool, command, seconds=100, read=read_sanitizer, without=without))
+        command = [sanitizer or "", "--tool", tool, "--error-exitcode", "9"]
+        command += [] if tool == "initcheck" else ["--kernel-name", own_kernels()]
+        part = Part(tool, [*command, *training], seconds=500, read=read_sanitizer, without=without, alone=True)
+        if tool == "initcheck":
+            part.environment = WITHOUT_LIBRARIES
+        found.append(part)
     return found
+
+
+def own_kernels() -> str:
+    """The filter of compute-sanitizer that lets dsstne's kernels through: their names, which are not mangled."""
+    sources = "".join(path.read_text() for path in sorted((ROOT / "kernels" / "cuda" / "src").glob("*.cu")))
+    names = re.findall(r"^KERNEL(?:_BOUNDS)?\((\w+),", sources, re.MULTILINE)
+    return ",".join([*(f"kne={name}" for name in names), "kns=fused_"])
 
 
 def merged(names: list[str], earlier: dict[str, Any], results: list[Result]) -> list[Result]:
@@ -210,7 +234,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="PART", help="this part; may be repeated")
     parser.add_argument("--minutes", type=float, default=8.8, help="for all of it (default: %(default)s)")
+    parser.add_argument("--most", type=float, default=math.inf, metavar="SECONDS", help="for any part")
+    parser.add_argument("--no-libraries", action="store_true", help="dsstne uses neither cuBLASLt nor NCCL")
     parser.add_argument("--out", type=Path, help="folder of the report")
+    parser.add_argument("--earlier", type=Path, help="folder of an earlier report, to which this one adds")
     args = parser.parse_args()
     gpu_machine.need_kit()
     begin = time.monotonic()
@@ -223,12 +250,16 @@ def main() -> int:
     if unknown := set(args.only) - set(names):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(names)}")
     path = (args.out or machine.folder()) / f"check-{machine.file_name}.md"
-    earlier = gpu_reports.earlier(path)
+    earlier = gpu_reports.earlier(path, args.earlier)
     results: list[Result] = []
     for part in there:
-        if args.only and part.name not in args.only:
+        if part.name not in args.only if args.only else part.alone:
             continue
-        result = part.run(begin + 60 * args.minutes)
+        if args.no_libraries:
+            part.environment = WITHOUT_LIBRARIES
+        result = part.run(begin + 60 * args.minutes, args.most)
+        if args.no_libraries:
+            result.what = "; ".join(filter(None, [result.what, "without libraries"]))
         results.append(result.told())
         # Now, since the call may be ended before the next part is.
         report(path, machine, merged(names, earlier, results))

@@ -1,4 +1,4 @@
-"""Gathers in build/gpu what `make gpu-check` and `make gpu-bench` need on a machine with a GPU and Python, but no Go.
+"""Gathers in build/gpu what `make gpu-first`, `gpu-check` and `gpu-bench` need on a machine with a GPU but no Go.
 
     make gpu-kit        # which builds the library first, and calls this
 

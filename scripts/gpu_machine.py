@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import datetime
 import gzip
@@ -11,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -160,17 +162,38 @@ def versions() -> dict[str, str]:
     return {"Python": platform.python_version(), **found}
 
 
+def library_folders() -> list[str]:
+    """Where NVIDIA's packages put libraries such as cuBLASLt, as python/dsstne looks for them."""
+    return [str(folder) for entry in sys.path if (folder := Path(entry).absolute() / "nvidia").is_dir()]
+
+
 def environment(**more: str) -> dict[str, str]:
-    """That of a process which finds the package in this tree and the library in build/gpu."""
+    """That of a process which finds the package in this tree, the library in build/gpu, and NVIDIA's packages.
+
+    Go programs find libraries by DSSTNE_LIBRARIES. Processes that compile with PyTorch share what they have compiled.
+    """
     paths = [str(ROOT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
+        "DSSTNE_LIBRARIES": os.environ.get("DSSTNE_LIBRARIES", os.pathsep.join(library_folders())),
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(KIT / "inductor")),
         "DSSTNE_LIBRARY": str(KIT / "libdsstne.so"),
         "DSSTNE_TEST_DRIVER": "real",  # the tests take the driver that is there
         "PYTHONUNBUFFERED": "1",
         **more,
     }
+
+
+def use_environment() -> None:
+    """Gives this process's children the same settings."""
+    os.environ.update(environment())
+
+
+def kill_group(pid: int) -> None:
+    """Kills a process that leads a session, and its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def unpack_kit() -> None:

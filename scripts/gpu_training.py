@@ -22,6 +22,13 @@ NETWORKS: list[dict[str, object]] = [
 ]
 
 
+def forms(model: dsstne.Model, X: scipy.sparse.csr_array, device: str, precision: str) -> str:
+    """The ways in which the device computes the model's layers, as a plan names them."""
+    with dsstne.Trainer(model, X, batch_size=40, devices=device, precision=precision) as trainer:
+        operations = trainer.plan()["operations"]
+    return "; ".join(dict.fromkeys(text for text in operations if text.startswith(("Output", "Dense"))))
+
+
 def main() -> int:
     """Trains each network for some steps; an error ends it."""
     device = sys.argv[1] if len(sys.argv) > 1 else "cuda:0"
@@ -38,6 +45,7 @@ def main() -> int:
         loss = model.history[-1]["loss"]
         assert np.isfinite(loss), network
         print(f"{network}: loss {loss:.4f}, " + ", ".join(f"{k} {v:.4f}" for k, v in found.items()))
+        print(f"    {forms(model, X, device, str(network.get('precision', 'float32')))}")
     return 0
 
 

@@ -6,7 +6,9 @@
 
 It needs Python with NumPy, SciPy and (for the peer) PyTorch, a driver, and the folder build/gpu that `make gpu-kit`
 fills. Each case is a process of its own with a time limit; what fails or does not fit is told, and the others go on.
-All cases take longer than a call: a further one on the same day, with --only, adds its cases to the report.
+Ours is measured, and written to the report, before the peer begins. All cases take longer than a call: a further one on
+the same day, with --only, adds its cases to the report. If that is not in the folder of --out, --earlier names its
+folder.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
-import signal
+import math
+import queue
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,37 +57,57 @@ def one(name: str, setting: Setting) -> int:
     return 0
 
 
-def run(name: str, seconds: float, arguments: argparse.Namespace, limits: dict[str, Any]) -> tuple[list[Any], str]:
-    """What a case's process says, and why it says no more."""
+def run(name: str, seconds: float, arguments: argparse.Namespace, limits: dict[str, Any]) -> Iterator[Any]:
+    """The records of a case's process, as it writes them; then a string: why there are no more, empty if it is done."""
     command = [sys.executable, str(FOLDER / "run_gpu.py"), "--one", name, "--limits", json.dumps(limits)]
     command += ["--data", str(arguments.data), *["--tiny"] * arguments.tiny]
-    process = subprocess.Popen(
-        command,
-        env=gpu_machine.environment(),
-        text=True,
-        errors="replace",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=seconds)
-        last = (errors.strip().splitlines() or ["it died"])[-1]
-        trouble = "" if process.returncode == 0 else f"failed: {last}"
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, errors = process.communicate()
-        trouble = f"stopped after {seconds:.0f} s"
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        process = subprocess.Popen(
+            command,
+            env=gpu_machine.environment(),
+            text=True,
+            errors="replace",
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+        lines: queue.Queue[str] = queue.Queue()
+        reader = threading.Thread(target=read_lines, args=(process.stdout, lines), daemon=True)
+        reader.start()
+        try:
+            while line := lines.get(timeout=max(0.0, deadline - time.monotonic())):
+                if line.startswith(MARK):
+                    yield json.loads(line.removeprefix(MARK))
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except (queue.Empty, subprocess.TimeoutExpired):
+            trouble = f"stopped after {seconds:.0f} s"
+        else:
+            trouble = "failed" if process.returncode else ""
+        if trouble:
+            gpu_machine.kill_group(process.pid)  # also contestants that outlive a process which died
+        process.wait()
+        reader.join()
+        errors.seek(0)
+        last = errors.read().strip().splitlines()[-12:] or ["it died"]
     if trouble:
-        print("\n".join("        " + line for line in errors.strip().splitlines()[-12:]), flush=True)
-    return [json.loads(line.removeprefix(MARK)) for line in output.splitlines() if line.startswith(MARK)], trouble
+        print("\n".join("        " + line for line in last), flush=True)
+    yield f"failed: {last[-1]}" if trouble == "failed" else trouble
+
+
+def read_lines(file: Any, to: queue.Queue[str]) -> None:
+    """Puts the lines of a file into a queue, and an empty string after them."""
+    with file:
+        for line in file:
+            to.put(line)
+    to.put("")
 
 
 def run_all(
     chosen: list[Case], deadline: float, arguments: argparse.Namespace, limits: dict[str, Any]
 ) -> Iterator[tuple[list[dict[str, Any]], dict[str, str]]]:
-    """After each case: the records so far, and by case why there are none or not all."""
-    records: list[dict[str, Any]] = []
+    """After each record and each case: the records so far, and by case why there are none or not all."""
+    records: dict[tuple[str, str], dict[str, Any]] = {}  # a later one about the same has more in it
     untold: dict[str, str] = {}
     for case in chosen:
         left = deadline - time.monotonic()
@@ -91,14 +115,15 @@ def run_all(
             untold[case.name] = NO_TIME
         else:
             print(case.name, flush=True)
-            lines, trouble = run(case.name, min(left, case.seconds), arguments, limits)
-            for record in lines:
-                print(shown(record), flush=True)
-            records += lines
-            if trouble:
-                untold[case.name] = trouble
-                print(f"    {case.name}: {trouble}", flush=True)
-        yield records, untold
+            for record in run(case.name, min(left, case.seconds, arguments.each), arguments, limits):
+                if not isinstance(record, str):
+                    print(shown(record), flush=True)
+                    records[case.name, record["case"]] = record
+                elif record:
+                    untold[case.name] = record
+                    print(f"    {case.name}: {record}", flush=True)
+                yield list(records.values()), untold
+        yield list(records.values()), untold
 
 
 def main() -> int:
@@ -108,7 +133,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8.8, help="for all of it (default: %(default)s)")
     parser.add_argument("--tiny", action="store_true", help="toy sizes, no PyTorch: to try the program on the emulator")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of real data")
+    parser.add_argument("--each", type=float, default=math.inf, metavar="SECONDS", help="for any case")
     parser.add_argument("--out", type=Path, help="folder of the reports")
+    parser.add_argument("--earlier", type=Path, help="folder of an earlier report, to which this one adds")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--limits", type=json.loads, default={}, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -127,9 +154,9 @@ def main() -> int:
 
     folder = args.out or (gpu_machine.KIT / "reports" if args.tiny else machine.folder())
     path = folder / f"bench-{machine.file_name}{'-tiny' * args.tiny}.md"
-    earlier = gpu_reports.earlier(path)
+    earlier = gpu_reports.earlier(path, args.earlier)
     deadline = time.monotonic() + 60 * args.minutes
-    measured, trouble = run(LIMITS, 90, args, {})
+    *measured, trouble = run(LIMITS, min(90, 60 * args.minutes / 3), args, {})
     limits = measured[0] if measured else {"missing": [trouble]}
     print("\n".join(limit_lines(limits)), flush=True)
     title = f"Benchmarks on a CUDA device: {machine.file_name}"

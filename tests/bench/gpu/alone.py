@@ -38,6 +38,7 @@ def output(shape: roofline.Network, precision: str, steps: int) -> Callable[[Set
         line = Line(f"the output layer of {shape.title}, {precision}", "ms", parameters=request)
         try:
             with Op(**request) as op:
+                line.note = f"output: {op.form}"
                 turns = take_turns(lambda: op.run(2 if setting.tiny else steps), repeats=setting.repeats)
         except UnavailableError as error:
             line.unavailable = str(error)
@@ -67,6 +68,7 @@ def ranking(items: int, units: int) -> Callable[[Setting], Iterator[Line]]:
         arguments = (TINY["items"] if setting.tiny else items, used, rows, K)
         seconds = 0.02 if setting.tiny else 0.2
         repeats = min(setting.repeats, 3) if items > 1_000_000 else setting.repeats
+        flops, size = 2.0 * RANKED_ROWS * units * items, 4.0 * items * units
         with Contestant(device_rankers.make, "dsstne", *arguments) as us:
             found = us.call("lists")
 
@@ -78,6 +80,10 @@ def ranking(items: int, units: int) -> Callable[[Setting], Iterator[Line]]:
                 line.parameters = {"items": items, "units": units, "rows": rows, "k": K}
                 if peer == "PyTorch":
                     line.parameters["roofline"] = f"{items:,} items, {units} units"
+                    line.ours = take_turns(ours_turn, repeats=repeats).ours
+                    line.note = f"{peer} not measured yet"
+                    yield finished(line, len(line.ours), flops, size, "bfloat16", setting)
+                    line.note = ""
                 try:
                     if setting.tiny:
                         raise UnavailableError("no such device")
@@ -86,15 +92,13 @@ def ranking(items: int, units: int) -> Callable[[Setting], Iterator[Line]]:
                             line.note = alike(found, them.call("lists"))
                         turns = take_turns(ours_turn, lambda them=them: them.call("run", seconds), repeats=repeats)
                         line.peer_name = them.call("name")
+                        line.ours, line.peer = turns.ours, turns.peer
                 except (UnavailableError, RuntimeError) as error:
                     reason = str(error).strip().splitlines()[-1]
                     if peer != "PyTorch":
                         yield Line(line.case, unavailable=reason)
                         continue
                     line.note = f"{peer} not measured: {reason}"
-                    turns = take_turns(ours_turn, repeats=repeats)
-                line.ours, line.peer = turns.ours, turns.peer
-                flops, size = 2.0 * RANKED_ROWS * units * items, 4.0 * items * units
                 yield finished(line, len(line.ours), flops, size, "bfloat16", setting)
 
     return lines

@@ -59,6 +59,12 @@ class Ours:
         self.trainer.run(epochs=1)
         return time.perf_counter() - begin
 
+    def form(self) -> str:
+        """The forms of the outputs, as the plan names them."""
+        operations = self.trainer.plan()["operations"]
+        found = dict.fromkeys(text[text.rindex("(") + 1 : -1] for text in operations if text.startswith("Output"))
+        return "output: " + "; ".join(found)
+
     def memory(self) -> dict[str, int]:
         """Bytes of the device: taken in all, planned, and planned for weights and optimizer's state."""
         parts = [part for part in self.trainer.plan()["parts"] if part["device"].startswith("cuda")]

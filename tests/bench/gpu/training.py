@@ -39,9 +39,9 @@ def training(
         X = interactions(min(count, 24) * rows, items, min(shape.entries, items // 4))
         ops = shape.ops()
         flops, size = sum(op.flops for op in ops), sum(op.bytes for op in ops)
-        line = race(title, X, used, lambda side: side.call("run", count), setting, together=together)
-        line.parameters |= {"roofline": shape.title}
-        yield finished(line, len(line.ours), flops, size, precision, setting)
+        for line in race(title, X, used, lambda side: side.call("run", count), setting, together=together):
+            line.parameters |= {"roofline": shape.title}
+            yield finished(line, len(line.ours), flops, size, precision, setting)
 
     return lines
 
@@ -55,8 +55,11 @@ def race(
     *,
     unit: str = "ms",
     together: bool = True,
-) -> Line:
-    """Ours and PyTorch in turns; a side that cannot take part is told of, and the other is measured alone."""
+) -> Iterator[Line]:
+    """Ours alone, which is written before PyTorch begins; then again, with PyTorch in turns.
+
+    A side that cannot take part is told of, and the other is measured alone.
+    """
     line = Line(title, unit, parameters={**vars(network), "rows": X.shape[0], "items": X.shape[1], "entries": X.nnz})
     with ExitStack() as stack:
         try:
@@ -64,27 +67,28 @@ def race(
             turn(us)
             line.parameters["memory"] = us.call("memory")
             line.parameters["edges"] = us.call("edges")
+            line.note = form = us.call("form")
         except UnavailableError as error:
             line.unavailable = str(error)
-            return line
-        turns = Turns()
+            yield line
+            return
+        line.ours = take_turns(lambda: turn(us), repeats=setting.repeats).ours
+        yield replace(line, note=f"{form}; PyTorch not measured yet")
         if not together:  # both at once do not fit
-            turns = take_turns(lambda: turn(us), repeats=setting.repeats)
             us.close()
         try:
             them = stack.enter_context(peer_of(setting)(X, network))
+            if together:
+                turns = take_turns(lambda: turn(us), lambda: turn(them), repeats=setting.repeats)
+            else:
+                turns = Turns(line.ours, take_turns(lambda: turn(them), repeats=setting.repeats).ours)
+                line.note = f"{form}; one after the other, not in turns"
+            line.parameters["peer_memory"] = them.call("memory")
+            line.peer_name = them.call("name")
+            line.ours, line.peer = turns.ours, turns.peer
         except (UnavailableError, RuntimeError) as error:
-            line.note = f"PyTorch not measured: {str(error).strip().splitlines()[-1]}"
-            line.ours = turns.ours or take_turns(lambda: turn(us), repeats=setting.repeats).ours
-            return line
-        if together:
-            turns = take_turns(lambda: turn(us), lambda: turn(them), repeats=setting.repeats)
-        else:
-            turns.peer = take_turns(lambda: turn(them), repeats=setting.repeats).ours
-            line.note = "one after the other, not in turns"
-        line.ours, line.peer, line.peer_name = turns.ours, turns.peer, them.call("name")
-        line.parameters["peer_memory"] = them.call("memory")
-    return line
+            line.note = f"{form}; PyTorch not measured: {str(error).strip().splitlines()[-1]}"
+        yield line
 
 
 def peer_of(setting: Setting) -> Callable[..., Contestant]:
@@ -115,12 +119,12 @@ def epochs_of(
             X = interactions(TINY["rows"], TINY["items"], 10)
             used = replace(network, hidden=(TINY["hidden"],) * len(network.hidden), batch_size=TINY["batch_size"])
         fewer = replace(setting, repeats=min(3, setting.repeats))
-        line = race(title, X, used, lambda side: side.call("epoch"), fewer, unit="s")
-        line.note = "; ".join(filter(None, [line.note, note]))
         steps = X.shape[0] / used.batch_size
         ops = shape.ops()
         flops, size = steps * sum(op.flops for op in ops), steps * sum(op.bytes for op in ops)
-        yield finished(line, len(line.ours), flops, size, used.precision, setting)
+        for line in race(title, X, used, lambda side: side.call("epoch"), fewer, unit="s"):
+            line.note = "; ".join(filter(None, [line.note, note]))
+            yield finished(line, len(line.ours), flops, size, used.precision, setting)
 
     return lines
 
