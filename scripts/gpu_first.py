@@ -75,7 +75,7 @@ def main() -> int:
         seconds = left * share / (share + sum(other for _, other, _ in todo)) if todo else left
         print(f"== {name}, at most {seconds:.0f} s", flush=True)
         stage_begin = time.monotonic()
-        minutes = ["--minutes", f"{seconds / 60:.3f}", "--out", str(args.out)]
+        minutes = ["--minutes", f"{seconds / 60:.3f}", "--out", str(args.out.absolute())]
         state = run([sys.executable, *command, *minutes], seconds + RESERVE / 2)
         ended.append(f"{name:<12} {state:<8} {time.monotonic() - stage_begin:4.0f} s")
     print("\n".join([*ended, f"{time.monotonic() - begin:.0f} s; the reports are in {args.out}"]))

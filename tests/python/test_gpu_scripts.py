@@ -126,6 +126,8 @@ def test_make_takes_a_python_that_has_numpy_and_scipy(machine):
     done = machine.run("make", "-n", "gpu-check", "OUT=a", "EARLIER=b", "ONLY=doctor memcheck")
     options = '--out "a" --earlier "b" --only "doctor" --only "memcheck"'
     assert done.stdout == f"python3 scripts/gpu_check.py {options}\n", done.stderr
+    done = machine.run("make", "-n", "gpu-first", "OUT=a")
+    assert done.stdout == 'python3 scripts/gpu_first.py --out "a"\n', done.stderr
 
 
 def test_benchmarks_run_from_the_kit_and_a_second_call_adds_to_the_report(machine, opbench, tmp_path):
@@ -198,20 +200,17 @@ def test_go_programs_and_python_find_libraries_where_packages_are(bare, opbench,
     assert "opbench: bfloat16, fused: fused" in output
 
 
-@pytest.mark.parametrize("folders", ["/nowhere", "none"])
-def test_a_library_that_is_missing_fails_the_check_and_is_named(bare, opbench, tmp_path, folders):
-    done = bare.having(DSSTNE_LIBRARIES=folders).script(
+def test_a_library_that_is_missing_fails_the_check_and_is_named(bare, opbench, tmp_path):
+    done = bare.having(DSSTNE_LIBRARIES="/nowhere").script(
         "scripts/gpu_check.py", "--only", "libraries", "--out", tmp_path
     )
     assert done.returncode == 1
     part = report_in(tmp_path)[1]["parts"][1]
     assert part["state"] == "FAILED"
-    why = {
-        "none": "libcublasLt.so.12 is turned off by DSSTNE_LIBRARIES=none",
-        "/nowhere": "libcublasLt.so.12 was not found; the package nvidia-cublas-cu12 has it (looked for"
-        " libcublasLt.so.12, libcublasLt.so.13, /nowhere/cublas/lib/libcublasLt.so.12,"
-        " /nowhere/cu13/lib/libcublasLt.so.13)",
-    }[folders]
+    why = (
+        "libcublasLt.so.12 was not found; the package nvidia-cublas-cu12 has it (looked for libcublasLt.so.12,"
+        " libcublasLt.so.13, /nowhere/cublas/lib/libcublasLt.so.12, /nowhere/cu13/lib/libcublasLt.so.13)"
+    )
     assert f"opbench, float32, chunked: cuda:0: {why}" in part["what"]
     assert "opbench: float32, the form that is chosen: simple" in part["output"]
 
@@ -422,27 +421,21 @@ def test_the_stages_of_the_first_call_share_its_time_in_the_order_of_what_they_t
     assert not any("--tiny" in command for _, _, command in stages)
 
 
-def test_the_first_call_runs_from_the_kit_and_says_what_it_could_not_do(bare, opbench, tmp_path):
-    out = tmp_path / "out"
-    done = bare.run("make", "gpu-first", f"OUT={out}")
-    assert done.returncode == 1, done.stderr  # since this kit has no tests of the backends
-    states = [line.split()[:2] for line in done.stdout.splitlines()[-7:-1]]
-    passed = {name: state == "passed" for name, state in states}
-    assert passed == {
-        "probe": True, "kernels": False, "conformance": False, "training": True, "steps": True, "profile": True
-    }  # fmt: skip
-    (check,) = out.glob("check-*.json")
-    parts = {part["part"]: part for part in json.loads(check.read_text())["parts"]}
-    assert [parts[name]["state"] for name in ("doctor", "libraries", "training")] == ["passed"] * 3
-    assert parts["conformance"]["what"] == "conformance.test is not in build/gpu"
-    assert "chunked, cuBLASLt 12.9.0" in parts["training"]["output"]
-    (bench_report,) = out.glob("bench-*.json")
-    notes = {record["workload"]: record["note"] for record in json.loads(bench_report.read_text())["cases"]}
-    assert set(notes) == {"step bfloat16", "softmax 41k bfloat16"}
-    assert all(note.startswith("output: chunked, cuBLASLt 12.9.0; PyTorch not measured") for note in notes.values())
-    (profile,) = out.glob("profile-*.md")
-    assert "by nsys: nsys is not installed" in profile.read_text()
-    assert "CUPTI, is not installed" in profile.read_text()
+def test_a_stage_of_the_first_call_that_hangs_is_stopped_and_the_others_go_on(bench, monkeypatch, tmp_path, capsys):
+    import gpu_first
+
+    programs = {"fine": "", "hangs": "import time; time.sleep(600)", "fails": "raise SystemExit(1)", "last": ""}
+    shares = {"fine": 1000.0, "hangs": 1e-3, "fails": 1000.0, "last": 1.0}  # the rest of the time is for the others
+    stages = [(name, shares[name], ["-c", program]) for name, program in programs.items()]
+    monkeypatch.setattr(gpu_first, "stages", lambda emulated: stages)
+    monkeypatch.setattr(gpu_first, "RESERVE", 0.0)
+    monkeypatch.setattr(gpu_first.gpu_machine, "need_kit", lambda: None)
+    device = gpu_first.gpu_machine.Device("a device", 0, "9.0", 1, 1, 1)
+    monkeypatch.setattr(gpu_first.gpu_machine, "look_elsewhere", lambda: gpu_first.gpu_machine.Machine([device]))
+    monkeypatch.setattr(sys, "argv", ["", "--out", str(tmp_path)])
+    assert gpu_first.main() == 1
+    ended = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[-5:-1]]
+    assert ended == [["fine", "passed"], ["hangs", "stopped"], ["fails", "FAILED"], ["last", "passed"]]
 
 
 def test_the_page_of_the_roofline_is_what_its_script_writes(bench):
@@ -514,20 +507,38 @@ def test_what_cuvs_lacks_is_named(bench, monkeypatch, tmp_path, there):
 
 
 @pytest.mark.slow
-def test_the_kit_that_is_built_has_all_that_the_scripts_run(machine, tmp_path):
+def test_the_kit_that_is_built_has_all_that_the_scripts_run(bare, tmp_path):
     command = [sys.executable, ROOT / "scripts" / "gpu_kit.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
-    shutil.rmtree(machine.root / "build")
-    shutil.copytree(ROOT / "build" / "gpu", machine.root / "build" / "gpu")
-    only = [word for part in ("kernels", "training") for word in ("--only", part)]
-    done = machine.script("scripts/gpu_check.py", *only, "--out", tmp_path / "check", timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    command = (machine.root / "build" / "kit" / "conformance.test", "-test.v", "-test.run", "TestAFormThatDoesNot")
-    done = machine.having(DSSTNE_TEST_DRIVER="real", DSSTNE_LIBRARIES="none").run(*command)
+    shutil.rmtree(bare.root / "build")
+    shutil.copytree(ROOT / "build" / "gpu", bare.root / "build" / "gpu")
+    first_call_on(bare, tmp_path / "first")
+    command = (bare.root / "build" / "kit" / "conformance.test", "-test.v", "-test.run", "TestAFormThatDoesNot")
+    done = bare.having(DSSTNE_TEST_DRIVER="real", DSSTNE_LIBRARIES="none").run(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "--- SKIP: TestAFormThatDoesNotServeAnOutputRefusesIt/float32_chunked" in done.stdout
     assert 'the form "chunked": cuda:0: libcublasLt.so.12 is turned off' in done.stdout
-    done = machine.script("tests/bench/run_gpu.py", "--tiny", "--out", tmp_path / "bench", timeout=600)
+    done = bare.script("tests/bench/run_gpu.py", "--tiny", "--out", tmp_path / "bench", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert report_in(tmp_path / "bench")[1]["not measured"] == {}
+
+
+def first_call_on(machine, out):
+    """All of `make gpu-first`, with more time than on hardware, since the emulator is slow."""
+    done = machine.script("scripts/gpu_first.py", "--out", out, "--seconds", 1500, timeout=1600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = ["probe", "kernels", "conformance", "training", "steps", "profile"]
+    assert [line.split()[:2] for line in done.stdout.splitlines()[-7:-1]] == [[name, "passed"] for name in names]
+    (check,) = out.glob("check-*.json")
+    parts = {part["part"]: part for part in json.loads(check.read_text())["parts"]}
+    for name in ("doctor", "libraries", "kernels", "conformance", "training"):
+        assert parts[name]["state"] == "passed"
+    assert "chunked, cuBLASLt 12.9.0" in parts["training"]["output"]
+    (bench_report,) = out.glob("bench-*.json")
+    notes = {record["workload"]: record["note"] for record in json.loads(bench_report.read_text())["cases"]}
+    assert set(notes) == {"step bfloat16", "softmax 41k bfloat16"}
+    assert all(note.startswith("output: chunked, cuBLASLt 12.9.0; PyTorch not measured") for note in notes.values())
+    (profile,) = out.glob("profile-*.md")
+    assert "by nsys: nsys is not installed" in profile.read_text()
+    assert "CUPTI, is not installed" in profile.read_text()
