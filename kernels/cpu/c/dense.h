@@ -7,7 +7,7 @@ static void dense_forward(layer_t *o, int32_t worker) {
   for (int64_t tile; (tile = take(&o->next)) < l.tiles;) {
     int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
     load_tile(o, &l, first, n, mine);
-    product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
+    product_panels(l.pairs, mine + l.w, l.tile * PANEL, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
     for (int64_t u = 0; u < l.B; u++) {
       float *out = o->out + u * o->items + first;
       for (int64_t t = 0; t < n; t++) out[t] = o->accumulate ? out[t] + z[t * l.ldz + u] : z[t * l.ldz + u];

@@ -6,12 +6,12 @@
  *     h   panels: neighbours along K       rows: zipped from two rows u, u + 1
  *     W   w: neighbours along K            v: zipped from two items
  *     dz  z: neighbours along the rows u   y: zipped from two items
- * With floats, w is v and z is y. */
+ * With floats, w is v and z is y. All but z and y lie in panels (product.h), and so does dh. */
 
 /* How a shape is cut. Depends on B, I, K, the vector width and the precision only. */
 typedef struct {
   int32_t pairs;
-  int64_t B, K, Bp, Kp, ldw, ldv, ldz, ldh; /* padded sizes and row strides, in words */
+  int64_t B, K, Bp, Kp, ldz, ldh;      /* padded sizes and row strides, in words */
   int64_t Kw, Bw;                      /* words of a sum over K and over B */
   int64_t tile, tiles, groups;         /* items a tile, tiles, groups of tiles */
   int64_t reused_tiles;                /* whose logits stay from output_stats to output_step */
@@ -36,8 +36,7 @@ enum {
 static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int32_t pairs, int32_t continues) {
   layout_t l = {
       .pairs = pairs, .B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
-  l.ldv = l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
-  l.ldw = pairs ? l.Kp / 2 + 16 : l.ldv;
+  l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
   l.ldz = l.Bp + 16;
   l.Kw = pairs ? (K + 1) / 2 : K;
   l.Bw = pairs ? (B + 1) / 2 : B;
@@ -53,8 +52,8 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   int64_t at = 0;
 #define PART(name, size) l.name = at, at += round_up(size, 16)
   PART(panels, l.Bp * l.Kw);
-  PART(rows, (pairs ? l.Bp / 2 : l.Bp) * l.ldh);
-  PART(dh, l.Bp * l.ldh);
+  PART(rows, (pairs ? l.Bp / 2 : l.Bp) * l.Kp);
+  PART(dh, l.Bp * l.Kp);
   PART(norm, l.Bp);
   PART(scale, l.Bp);
   PART(weight, l.Bp);
@@ -63,15 +62,15 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   PART(reused, l.reused_tiles * l.tile * l.ldz);
   l.worker = at;
   at = 0;
-  PART(w, l.tile * l.ldw);
+  PART(w, l.tile * round_up(pairs ? l.Kp / 2 : l.Kp, PANEL));
   PART(z, l.tile * l.ldz);
   l.v = l.w, l.y = l.z;
   if (pairs) {
-    PART(v, l.tile / 2 * l.ldv);
+    PART(v, l.tile / 2 * l.Kp);
     PART(y, l.tile / 2 * l.ldz);
   }
   PART(dw, TILE_ROWS * l.ldh);
-  PART(partial, l.Bp * l.ldh);
+  PART(partial, l.Bp * l.Kp + PANEL * 16); /* and PANEL rows, ldh apart */
   PART(inverse, l.tile);
   PART(db, l.tile);
   PART(extra, EXTRA * l.Bp); /* statistics: stats_scratch_t; losses: loss_scratch_t */
@@ -140,16 +139,24 @@ static void pack_panel(const float *rows, int64_t ld, int64_t words, float *pane
     for (int64_t u = 0; u < PANEL; u++) memcpy(panel + k * PANEL + u, rows + u * ld + k, 4);
 }
 
+/* Words of two rows as a row of panels. */
+INLINE void zip_to_panels(const float *even, const float *odd, int64_t columns, int64_t r, int64_t rows,
+                          float *panels) {
+  for (int64_t k = 0; k < columns; k += PANEL, panels += rows * PANEL) {
+    store(panels + r * PANEL, zip(load(even + k), load(odd + k)));
+    store(panels + r * PANEL + LANES, zip(load(even + k + LANES), load(odd + k + LANES)));
+  }
+}
+
 /* First round: rows of h as padded rows and as panels, and the largest magnitude among them; static split over workers. */
 static void layer_pack(layer_t *o, int32_t worker) {
   const layout_t l = layout(o);
-  float *ws = o->workspace, *partial = ws + l.worker + worker * l.worker_size + l.partial;
+  float *ws = o->workspace, *rows = ws + l.worker + worker * l.worker_size + l.partial; /* which is not in use yet */
   vf largest = {0};
   int64_t count = l.Bp / PANEL;
   for (int64_t p = count * worker / o->workers; p < count * (worker + 1) / o->workers; p++) {
-    float *panel = ws + l.panels + p * PANEL * l.Kw, *rows = ws + l.rows + p * PANEL * l.ldh;
+    float *panel = ws + l.panels + p * PANEL * l.Kw, *all = ws + l.rows;
     const int64_t ld = l.ldh;
-    if (l.pairs) rows = partial; /* on the way to words; the partial sum is not in use yet */
     for (int64_t u = 0; u < PANEL; u++) {
       pack_row(o, &l, p * PANEL + u, rows + u * ld);
       for (int64_t k = 0; k < l.Kp; k += LANES) {
@@ -157,13 +164,11 @@ static void layer_pack(layer_t *o, int32_t worker) {
         largest = select_((a > largest) | (a != a), a, largest);
       }
     }
-    if (l.pairs) {
-      for (int64_t u = 0; u < PANEL; u += 2) {
-        float *even = rows + u * ld, *odd = even + ld, *words = ws + l.rows + (p * PANEL + u) / 2 * l.ldh;
-        for (int64_t k = 0; k < l.Kp; k += LANES) store(words + k, zip(load(even + k), load(odd + k)));
-        narrow_row(even, l.Kp, even);
-        narrow_row(odd, l.Kp, odd);
-      }
+    for (int64_t u = 0; u < PANEL && !l.pairs; u++) row_to_panels(rows + u * ld, l.Kp, p * PANEL + u, l.Bp, all);
+    for (int64_t u = 0; u < PANEL && l.pairs; u += 2) {
+      zip_to_panels(rows + u * ld, rows + (u + 1) * ld, l.Kp, (p * PANEL + u) / 2, l.Bp / 2, all);
+      narrow_row(rows + u * ld, l.Kp, rows + u * ld);
+      narrow_row(rows + (u + 1) * ld, l.Kp, rows + (u + 1) * ld);
     }
     pack_panel(rows, ld, l.Kw, panel);
   }
@@ -193,21 +198,23 @@ INLINE float *logits_of(const layer_t *o, const layout_t *l, int64_t tile, float
 /* Packs the tile's weights. */
 static void load_tile(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine) {
   float *w = mine + l->w, *inverse = mine + l->inverse;
-  if (!l->pairs) {
-    for (int64_t t = 0; t < n; t++) inverse[t] = load_item(o, l, first + t, w + t * l->ldw);
-    return;
-  }
-  float *even = mine + l->dw, *odd = even + l->Kp; /* the strip of dW is not in use yet */
-  for (int64_t t = 0; t < n; t += 2) {
+  float *even = mine + l->dw, *odd = even + l->ldh; /* the strip of dW is not in use yet */
+  const int64_t words = round_up(l->Kp / 2, PANEL);
+  for (int64_t t = 0; t < n; t += 1 + l->pairs) {
     inverse[t] = load_item(o, l, first + t, even);
+    if (!l->pairs) {
+      row_to_panels(even, l->Kp, t, l->tile, w);
+      continue;
+    }
     if (t + 1 < n)
       inverse[t + 1] = load_item(o, l, first + t + 1, odd);
     else
       memset(odd, 0, l->Kp * 4);
-    for (int64_t k = 0; k < l->Kp; k += LANES)
-      store(mine + l->v + t / 2 * l->ldv + k, zip(load(even + k), load(odd + k)));
-    narrow_row(even, l->Kp, w + t * l->ldw);
-    if (t + 1 < n) narrow_row(odd, l->Kp, w + (t + 1) * l->ldw);
+    zip_to_panels(even, odd, l->Kp, t / 2, l->tile / 2, mine + l->v);
+    narrow_row(even, l->Kp, even);
+    narrow_row(odd, l->Kp, odd);
+    row_to_panels(even, words, t, l->tile, w);
+    if (t + 1 < n) row_to_panels(odd, words, t + 1, l->tile, w);
   }
 }
 

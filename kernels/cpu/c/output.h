@@ -5,7 +5,7 @@
  *     dh[B, K] += dz'[T, B]' W[T, K]      into the partial sum of the tile's group
  *     dW[T, K]  = dz'[T, B] h[B, K]       a strip of TILE_ROWS items at a time, updated at once
  * Several sources are one: their units stand side by side, K is the sum. The tile's rows are copied once (cosine: and
- * normalised) into padded rows, so that rows do not share cache sets, and both products with W read the copy.
+ * normalised) into panels (product.h), and both products with W read the copy.
  * Memory: h twice, dh, and for each worker a tile of W, of z and a partial dh. FLOPs: 6 B K I, soft-max 8 B K I, of which
  * those 2 B K I are spared whose logits the statistics leave behind (REUSED_BYTES). */
 
@@ -83,7 +83,7 @@ static void output_stats(layer_t *o, int32_t worker) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       load_tile(o, &l, first, n, mine);
       float *z = logits_of(o, &l, tile, mine);
-      product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
+      product_panels(l.pairs, mine + l.w, l.tile * PANEL, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
       tile_stats(&l, z, o->bias.value ? o->bias.value + first : 0, n, &scratch);
     }
     if (!wait_turn(o, g)) return;
@@ -175,9 +175,10 @@ static int item_update(layer_t *o, const layout_t *l, int64_t item, float invers
 /* What the update of the items from this one on will read. */
 static fetch_t update_reads(const layer_t *o, const layout_t *l, int64_t item) {
   const weights_t *w = &o->source[0].weight;
-  const float *value = w->value, *state0 = w->state0 ? w->state0 : value, *state1 = w->state1 ? w->state1 : value;
-  const int64_t at = item * l->K;
-  return (fetch_t){{value + at, state0 + at, state1 + at}, l->K};
+  fetch_t reads = {{w->value + item * l->K}, l->K};
+  if (w->state0) reads.first[1] = w->state0 + item * l->K;
+  if (w->state1) reads.first[2] = w->state1 + item * l->K;
+  return reads;
 }
 
 static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, const float *z) {
@@ -187,7 +188,7 @@ static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, 
   for (int64_t t = 0; t < n; t += TILE_ROWS) {
     int64_t strip = smaller(TILE_ROWS, n - t);
     const fetch_t reads = update_reads(o, l, first + t);
-    product_rows(l->pairs, z + t * l->ldz, l->ldz, rows, l->ldh, l->Bw, dw, l->ldh, strip, l->Kp,
+    product_rows(l->pairs, z + t * l->ldz, l->ldz, rows, l->pairs ? l->Bp / 2 : l->Bp, l->Bw, dw, l->ldh, strip, l->Kp,
                  o->sources == 1 ? &reads : 0);
     for (int64_t i = 0; i < strip; i++) {
       int64_t item = first + t + i, tied = -1;
@@ -216,18 +217,18 @@ static void output_step(layer_t *o, int32_t worker) {
   take_stats(o, &l, loss_scratch(&l, mine + l.extra).lse);
   for (int64_t g; (g = take(&o->next)) < l.groups;) {
     double loss = 0;
-    if (wanted) memset(partial, 0, l.Bp * l.ldh * 4);
+    if (wanted) memset(partial, 0, l.Bp * l.Kp * 4);
     for (int64_t tile = group_start(&l, g); tile < group_start(&l, g + 1); tile++) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       if (failed(&o->failure)) return;
       load_tile(o, &l, first, n, mine);
       float *z = logits_of(o, &l, tile, mine);
       if (!o->dz && tile >= l.reused_tiles)
-        product_panels(l.pairs, mine + l.w, l.ldw, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
+        product_panels(l.pairs, mine + l.w, l.tile * PANEL, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
       if (!tile_delta(o, &l, first, n, mine, z, most, &loss)) return;
       if (wanted)
-        product_transposed(l.pairs, l.pairs ? mine + l.y : z, l.ldz, mine + l.v, l.ldv, l.pairs ? (n + 1) / 2 : n,
-                           partial, l.ldh, l.B, l.Kp);
+        product_transposed(l.pairs, l.pairs ? mine + l.y : z, l.ldz, mine + l.v, l.pairs ? l.tile / 2 : l.tile,
+                           l.pairs ? (n + 1) / 2 : n, partial, l.Bp, l.B, l.Kp);
       if (!tile_update(o, &l, first, n, mine, z)) return;
     }
     if (!wait_turn(o, g)) return;
@@ -235,9 +236,9 @@ static void output_step(layer_t *o, int32_t worker) {
     if (wanted) {
       float *dh = ws + l.dh;
       if (g == 0)
-        memcpy(dh, partial, l.B * l.ldh * 4);
+        memcpy(dh, partial, l.Bp * l.Kp * 4);
       else
-        for (int64_t i = 0; i < l.B * l.ldh; i += LANES) store(dh + i, load(dh + i) + load(partial + i));
+        for (int64_t i = 0; i < l.Bp * l.Kp; i += LANES) store(dh + i, load(dh + i) + load(partial + i));
     }
     end_turn(o, g);
   }
@@ -247,9 +248,10 @@ static void output_step(layer_t *o, int32_t worker) {
  * dh = (dq / T - T q (q . dq)) / |h|. */
 static void output_finish(layer_t *o, int32_t worker) {
   const layout_t l = layout(o);
-  float *ws = o->workspace;
+  float *ws = o->workspace, *row = ws + l.worker + worker * l.worker_size + l.dw;
   for (int64_t u = l.B * worker / o->workers; u < l.B * (worker + 1) / o->workers; u++) {
-    float *d = ws + l.dh + u * l.ldh;
+    float *d = row;
+    row_of_panels(ws + l.dh, l.Kp, u, l.Bp, d);
     if (o->temperature != 0) {
       const float *h = o->source[0].h + u * l.K;
       float inverse = ws[l.norm + u], scale = ws[l.scale + u], sharp = 1 / o->temperature;

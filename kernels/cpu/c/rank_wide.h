@@ -65,7 +65,7 @@ static uint32_t screen_wide(const rank_t *r, const block_t *b, int64_t p, tile_t
   }
   while (__atomic_load_n(b->packed + p, __ATOMIC_ACQUIRE) != PACKED) sched_yield();
   if (!tile->has_wide) load_wide(r, b, tile);
-  product_panels(0, b->w, b->ldw, b->panels + p * b->K * PANEL, b->K, b->z, PANEL, tile->n, PANEL);
+  product_rows(0, b->w, b->ldw, b->panels + p * b->K * PANEL, b->K, b->K, b->z, PANEL, tile->n, PANEL, 0);
   find_limits(b, &b->wide, &tile->wide, p, limits);
   if (!limits->known && r->k <= tile->n) {
     raise_thresholds(r, b, &b->wide, &tile->wide, p, tile, limits);

@@ -58,7 +58,7 @@ INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate
 static const int states_of[] = {OPTIMIZERS(STATES)};
 
 /* Fetches the next SPAN numbers of a row that will be updated later into the second-level cache. */
-enum { UPDATE_VECTORS = 4, SPAN = UPDATE_VECTORS * LANES, LINE = 16 /* floats in a cache line */ };
+enum { UPDATE_VECTORS = 4, SPAN = UPDATE_VECTORS * LANES };
 INLINE void fetch_span(const float *p) {
   for (int i = 0; i < SPAN; i += LINE) __builtin_prefetch(p + i, 0, 2);
 }
