@@ -132,8 +132,8 @@ const char *dsstne_version(void);
 /* Sets process-wide defaults; keys that are missing stay as they are. Options:
  *   "threads": number of CPU threads for later calls whose own options do not set it (or set 0). 0 = as many as the
  *     cgroup and the affinity mask allow.
- *   "instruction_set": "auto"|"avx512bf16"|"avx512"|"avx2"|"portable", the widest one to use; for comparisons. It
- *     changes the bits of results.
+ *   "instruction_set": "auto"|"avx512bf16"|"avx512vnni"|"avx512"|"avx2"|"portable", the widest one to use; for
+ *     comparisons. It changes the bits of results.
  *   "libraries": [folder, ...], where to look for NVIDIA's optional libraries that the system's loader does not find.
  *     The layout is that of NVIDIA's Python packages: nccl/lib/libnccl.so.2. Libraries that are loaded already stay.
  *     The environment variable DSSTNE_LIBRARIES names further folders, separated by colons; "none" turns the libraries
@@ -324,7 +324,9 @@ dsstne_status dsstne_predictor_bind(dsstne_predictor predictor, const char *laye
                                     dsstne_error *err);
 
 /* Writes the plan of recommending k items, in the form of dsstne_trainer_plan; allocates nothing. An input without a
- * bound dataset counts as batches without entries. Options: {"k": 10, "layer": "name"}. Since 1.1. */
+ * bound dataset counts as batches without entries. The part "8-bit weights" is a copy of the output weights that the
+ * predictor makes on CPUs with AVX512_VNNI, if memory_limit allows, after several batches of up to 16 rows.
+ * Options: {"k": 10, "layer": "name"}. Since 1.1. */
 dsstne_status dsstne_predictor_plan(dsstne_predictor predictor, const char *options, char *buf, size_t *len,
                                     dsstne_error *err);
 

@@ -106,7 +106,7 @@ type DeviceInfo struct {
 type Options struct {
 	Threads        int    // 0: as many as the cgroup and the affinity mask allow
 	Of             int    // CPU only: the number of virtual devices that share the threads, at least one each
-	InstructionSet string // "", "auto", "avx512bf16", "avx512", "avx2", "portable"
+	InstructionSet string // "", "auto", "avx512bf16", "avx512vnni", "avx512", "avx2", "portable"
 	Precision      Precision
 	// Form is for tests and measurements on CUDA devices: how outputs are computed, "simple", "fused" or "chunked";
 	// empty: as is known to be best. An output that the form does not serve is refused, and a device whose form needs a

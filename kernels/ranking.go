@@ -50,9 +50,26 @@ type TopK struct {
 	Exclude int
 	// Allowed, if not nil, has a bit per item (bit i%64 of word i/64, of uint64): only items whose bit is set take part.
 	Allowed   Buffer
-	IDs       Buffer // int32 [B, K]
-	Scores    Buffer // [B, K]
+	Screening *Screening // nil: none
+	IDs       Buffer     // int32 [B, K]
+	Scores    Buffer     // [B, K]
 	Workspace Buffer
+}
+
+// Screening is memory for a copy of a scorer's weights, in a form of the device's own, that lets it rank batches of up to
+// ScreenedRows rows faster. It stays from step to step, so that the copy is made once.
+type Screening struct {
+	Weights Buffer
+	Current bool // Weights hold the copy; otherwise the next TopK of so few rows makes it
+}
+
+// ScreenedRows is the most rows of a batch that a Screening pays for.
+const ScreenedRows = 16
+
+// Screener is a Device that has a use for a Screening.
+type Screener interface {
+	// ScreeningSize is how many elements of 4 bytes the copy of a scorer's weights takes, 0 if the device wants none.
+	ScreeningSize(*Scorer) int64
 }
 
 func (o *TopK) Do(r Rank, s *Step) error { return r.Device.TopK(o, s) }

@@ -38,7 +38,7 @@ type Library struct {
 func ReadLibrary(text []byte, more func(*strictjson.Object)) (Library, error) {
 	return read(text, "library options", func(o *strictjson.Object) (l Library) {
 		l.Threads = int(o.Int("threads", -1, threadCount))
-		l.InstructionSet = o.Word("instruction_set", "", "auto", "avx512bf16", "avx512", "avx2", "portable")
+		l.InstructionSet = o.Word("instruction_set", "", "auto", "avx512bf16", "avx512vnni", "avx512", "avx2", "portable")
 		l.Folders = o.Strings("libraries")
 		if keep := o.Bool("keep_devices", true); o.Type("keep_devices") != strictjson.Missing {
 			l.KeepDevices = &keep

@@ -21,10 +21,11 @@ type Predictor struct {
 	keeping   bool           // the program was built so that devices keep the data, if they can
 	read      int64          // rows that were read on the host
 	planned   int64          // most rows of a batch: what the program has room for
-	held      []program.Part // memory that there is between calls
-	readers   []*csr.Reader  // by slot
-	further   [2]csr.Reader  // of the slots behind these; large, so they stay
-	step      kernels.Step   // after the program's slots there are those for items to leave out and for targets
+	held      []program.Part // memory that there is between calls, beside the screenings
+	screenings
+	readers   []*csr.Reader // by slot
+	further   [2]csr.Reader // of the slots behind these; large, so they stay
+	step      kernels.Step  // after the program's slots there are those for items to leave out and for targets
 	cancelled atomic.Bool
 }
 
@@ -62,6 +63,7 @@ func (p *Predictor) Cancel() { p.cancelled.Store(true) }
 
 // Close gives memory, datasets and model back.
 func (p *Predictor) Close() error {
+	p.dropScreenings()
 	if p.program != nil {
 		p.program.Free()
 	}

@@ -19,6 +19,7 @@ type ranking struct {
 	queries          program.Feed // sparse rows that are scored, where no list comes before; without Entries: none
 	metrics          []kernels.Metric
 	perRow           bool // the metrics of each row are wanted
+	screening        *kernels.Screening
 
 	rows    int64          // of the largest batch
 	ids     kernels.Buffer // [2, rows, k] on the first rank: int32 items, then scores
@@ -53,7 +54,7 @@ func (r *ranking) build(b *program.Builder) {
 	r.targets.FirstRank = true
 	b.Batches(true, r.exclude, r.targets, r.queries)
 	first, end := b.Items(r.items)
-	op := &kernels.TopK{Scorer: r.scorer(b), K: r.k, First: first, Exclude: -1}
+	op := &kernels.TopK{Scorer: r.scorer(b), K: r.k, First: first, Exclude: -1, Screening: r.screening}
 	if world := int64(b.World()); b.Sharded() {
 		op.K = min(r.k, (r.items+world-1)/world) // at most the items of the largest shard
 	}

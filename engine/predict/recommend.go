@@ -105,6 +105,7 @@ func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filt
 	r.readers = make([]*csr.Reader, 2)
 	r.ranking = p.ranking(output)
 	r.allowed = filter.allowed()
+	r.screening = p.screening(output, r.rowList)
 	r.spec = p.rankingSpec(p.batchRows(r.rowList))
 	r.spec.Follows = p.program
 	if exclude != nil {
@@ -132,7 +133,7 @@ func (p *Predictor) remember(parts []program.Part) {
 // rankingSpec begins the specification of a ranking.
 func (p *Predictor) rankingSpec(rows int64) program.Spec {
 	spec := p.Base(rows)
-	spec.Held = p.held
+	spec.Held = p.heldParts()
 	return spec
 }
 
@@ -191,7 +192,12 @@ func (r *call) close() {
 
 // run finds the k best items of the rows that skip, if not nil, does not leave out, see batches.
 func (r *call) run(skip func(place, row int64) bool, each func(*batch) error) (err error) {
-	if r.list, err = r.program(r.spec); err != nil {
+	r.list, err = r.program(r.spec)
+	if fault.KindOf(err) == fault.OutOfMemory && r.p.dropScreenings() {
+		r.screening, r.spec.Held = nil, slices.DeleteFunc(slices.Clone(r.spec.Held), isScreening)
+		r.list, err = r.program(r.spec)
+	}
+	if err != nil {
 		return err
 	}
 	b := r.p.cut(r.rowList, r.readers...)
@@ -252,6 +258,10 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	plan, err := program.Describe(ranking)
 	if err != nil {
 		return nil, err
+	}
+	if part := p.screeningPart(output, forward); part.Bytes > 0 && program.Fits(
+		p.Ranks, ranking.Limit, append(plan.Parts, part), nil) == nil {
+		plan.Parts, plan.Bytes = append(plan.Parts, part), plan.Bytes+part.Bytes
 	}
 	return json.Marshal(plan)
 }

@@ -132,9 +132,13 @@ func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 			}
 			fill(w[:x.units], x.rival)
 			fill(w[best*x.units:][:x.units], x.favorite)
-			require.NoError(t, d.TopK(op, step))
-			for _, id := range op.IDs.Int32() {
-				require.Equal(t, int32(best), id, "%s, %s", table.Name(), name)
+			size := d.(kernels.Screener).ScreeningSize(&op.Scorer)
+			for _, screening := range []*kernels.Screening{nil, {Weights: filled(d, size, 0)}} {
+				op.Screening = screening
+				require.NoError(t, d.TopK(op, step))
+				for _, id := range op.IDs.Int32() {
+					require.Equal(t, int32(best), id, "%s, %s, screening %t", table.Name(), name, screening != nil)
+				}
 			}
 			require.NoError(t, d.Close())
 		}

@@ -41,7 +41,7 @@ func oracle(t testing.TB) kernels.Device {
 }
 
 // instructionSets of backends that have several; the others ignore or refuse them.
-var instructionSets = []string{"auto", "avx512bf16", "avx512", "avx2", "portable"}
+var instructionSets = []string{"auto", "avx512bf16", "avx512vnni", "avx512", "avx2", "portable"}
 
 // forEveryBackend runs a test on each registered backend, with each instruction set that makes another kind of device of
 // it. The reference is among them: compared with itself it shows that a case runs, and in tests without a comparison it is

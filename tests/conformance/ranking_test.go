@@ -72,7 +72,36 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	err = d.TopK(op, step)
 	r.addInts("ids", integers(contents(op.IDs)))
 	r.add("scores", op.Scores)
+	if err == nil {
+		err = screened(p, op, *step)
+	}
 	return r, err
+}
+
+// screened ranks the first rows again with a Screening, if the device has a use for it: in the step that makes it, and in
+// the next. It is an error if they find anything else than before.
+func screened(p *place, op *kernels.TopK, s kernels.Step) error {
+	device, ok := p.device.(kernels.Screener)
+	if !ok || device.ScreeningSize(&op.Scorer) == 0 || s.Rows == 0 {
+		return nil
+	}
+	s.Rows = min(s.Rows, kernels.ScreenedRows)
+	n := op.K * s.Rows
+	ids, scores := integers(contents(op.IDs))[:n], contents(op.Scores)[:n]
+	op.Screening = &kernels.Screening{Weights: p.floats(guards(device.ScreeningSize(&op.Scorer)))}
+	for _, again := range []bool{false, true} {
+		if op.Screening.Current != again {
+			return fmt.Errorf("before the ranking, Current is %t", !again)
+		}
+		op.IDs, op.Scores = p.floats(guards(n)), p.floats(guards(n))
+		if err := p.device.TopK(op, &s); err != nil {
+			return err
+		}
+		if !slices.Equal(ids, integers(contents(op.IDs))) || !slices.Equal(scores, contents(op.Scores)) {
+			return fmt.Errorf("with a screening (made before: %t) other items or scores are found", again)
+		}
+	}
+	return nil
 }
 
 func guards(n int64) []float32 { return slices.Repeat([]float32{guardValue}, int(n)) }

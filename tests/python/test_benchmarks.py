@@ -16,7 +16,7 @@ def test_the_machine_of_a_benchmark_is_described(monkeypatch: pytest.MonkeyPatch
         from measure import results
 
         described = results.machine()
-        assert described["instruction_set"] in {"portable", "avx2", "avx512", "avx512bf16", "neon"}
+        assert described["instruction_set"] in {"portable", "avx2", "avx512", "avx512vnni", "avx512bf16", "neon"}
         assert described["threads"] >= 1
         assert described["memory_gib"] > 0
         assert results.file_name(described).endswith("-threads")

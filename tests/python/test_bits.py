@@ -9,7 +9,7 @@ import pytest
 import dsstne
 
 RECORD = json.loads(bits.RECORD.read_text())
-SETS = ("avx512bf16", "avx512", "avx2", "portable")
+SETS = ("avx512bf16", "avx512vnni", "avx512", "avx2", "portable")
 """Instruction sets, widest first; a CPU that has one has those behind it, too."""
 
 

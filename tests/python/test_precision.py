@@ -16,7 +16,7 @@ from dsstne import _native
 def only(instruction_set):
     _native.call("configure", json.dumps({"instruction_set": instruction_set}).encode())
 """
-SETS = ("avx512bf16", "avx512", "avx2", "portable")
+SETS = ("avx512bf16", "avx512vnni", "avx512", "avx2", "portable")
 """Instruction sets, widest first."""
 
 

@@ -18,9 +18,11 @@
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
+enum { KEPT_ROWS = 16 /* kernels.ScreenedRows */ };
 /* A tile of items of a sparse source; and what a worker needs for it, in floats: sums in float64, and scores. */
 enum { SUM_TILE = 4096, SUM_WORKSPACE = 3 * SUM_TILE };
-enum { LEVELS = 4 /* instruction sets: portable, AVX2 + FMA, AVX-512, AVX-512 with bfloat16 and VNNI */ };
+/* Instruction sets: portable, AVX2 + FMA, AVX-512, AVX-512 with VNNI (8-bit integers), the same with bfloat16. */
+enum { LEVELS = 5 };
 
 typedef struct {
   float learning_rate, scale1, scale2;
@@ -212,6 +214,7 @@ typedef struct {
   int32_t *ids; /* [B, k] */
   float *scores;
   float *workspace;
+  int8_t *kept; /* 8-bit weights, see rank_kept.h; null: none */
   int32_t workers;
   int64_t block_first, block_rows; /* of top-k, at most RANK_ROWS */
   /* filled while it runs */
@@ -235,9 +238,9 @@ typedef struct {
   PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(backward, backward_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0) \
-  PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) PHASE(top_k_finish, rank_t, 0) \
-  PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) PHASE(limit_products, machine_t, 1) \
-  PHASE(limit_memory, machine_t, 1)
+  PHASE(top_k_keep, rank_t, 0) PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) \
+  PHASE(top_k_finish, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
+  PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
 /* The functions of an instruction set. */
@@ -249,7 +252,8 @@ typedef struct {
 #undef PHASE
   int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
                              int32_t continues);
-  int64_t (*rank_workspace)(int64_t rows, int64_t columns, int32_t workers);
+  int64_t (*rank_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers);
+  int64_t (*kept_size)(int64_t items, int64_t columns);
 } kernels_t;
 
 /* The functions of a level, narrowest first; null if this CPU or this build lacks it. */

@@ -218,17 +218,12 @@ static void load_tile(const layer_t *o, const layout_t *l, int64_t first, int64_
   }
 }
 
-/* First entry of a sorted list that is not below x. */
+/* First entry of a sorted list that is not below x; without branches, which could not be predicted. */
 INLINE int64_t lower_bound(const int32_t *list, int64_t count, int64_t x) {
   int64_t low = 0;
-  while (count > 0) {
-    int64_t half = count / 2;
-    if (list[low + half] < x) {
-      low += half + 1;
-      count -= half + 1;
-    } else {
-      count = half;
-    }
+  for (int64_t half; count > 1; count -= half) {
+    half = count / 2;
+    low += list[low + half - 1] < x ? half : 0;
   }
-  return low;
+  return low + (count == 1 && list[low] < x);
 }

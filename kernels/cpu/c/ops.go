@@ -260,15 +260,24 @@ func (o Ops) CountedTopK(op *kernels.TopK, s *kernels.Step) (scored int64, err e
 	if op.Sparse != nil {
 		return 0, o.do(call, unsafe.Pointer(a), nil, C.run_top_k_sparse)
 	}
+	keep := op.Screening != nil && op.Items > 0 && s.Rows > 0 && s.Rows <= kernels.ScreenedRows
+	if keep {
+		a.kept = of[C.int8_t](op.Screening.Weights)
+	}
 	size := rankedRows(s.Rows)
 	blocks := make([]*C.rank_t, 0, (s.Rows+size-1)/size)
 	for first := int64(0); first < s.Rows; first += size {
 		b := *a
 		blocks = append(blocks, &b)
 		b.block_first, b.block_rows = C.int64_t(first), C.int64_t(min(size, s.Rows-first))
+		if keep && !op.Screening.Current {
+			call.phases(unsafe.Pointer(&b), C.run_top_k_keep)
+		}
 		call.phases(unsafe.Pointer(&b), C.run_top_k_pack, C.run_top_k_screen, C.run_top_k_finish)
 	}
-	err = o.run(call)
+	if err = o.run(call); keep && err == nil {
+		op.Screening.Current = true
+	}
 	for _, b := range blocks {
 		scored += int64(b.scored)
 	}
@@ -301,9 +310,18 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		if op.Sparse != nil {
 			return C.SUM_WORKSPACE * int64(o.Workers)
 		}
-		return int64(C.rank_workspace(o.functions, C.int64_t(rows), C.int64_t(units(op.Sources)), C.int32_t(o.Workers)))
+		return int64(C.rank_workspace(o.functions, C.int64_t(rows), C.int64_t(units(op.Sources)), C.int64_t(op.Items),
+			C.int32_t(o.Workers)))
 	}
 	return 0
+}
+
+// ScreeningSize is the size of the 8-bit weights (rank_kept.h).
+func (o Ops) ScreeningSize(s *kernels.Scorer) int64 {
+	if s.Sparse != nil {
+		return 0
+	}
+	return int64(C.kept_size(o.functions, C.int64_t(s.Items), C.int64_t(units(s.Sources))))
 }
 
 func (o Ops) layerSize(rows, columns, items int64, continues bool) int64 {

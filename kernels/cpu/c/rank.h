@@ -4,12 +4,12 @@
 /* What a block of rows needs, in floats: shared by the workers, and each worker's own. */
 typedef struct {
   int64_t few, panels, panels8, numbers, state, square, shared;
-  int64_t w, w8, z, candidates, found, own, total;
+  int64_t w, w8, row8, z, at, candidates, found, own, total;
 } rank_layout_t;
 
 enum { ROW_NUMBERS = 10 }; /* arrays in block_of */
 
-static rank_layout_t rank_layout(int64_t rows, int64_t K, int32_t workers) {
+static rank_layout_t rank_layout(int64_t rows, int64_t K, int64_t I, int32_t workers) {
   const int64_t most = round_up(smaller(RANK_ROWS, larger(rows, 1)), PANEL);
   rank_layout_t l = {0};
   int64_t at = 0;
@@ -22,10 +22,13 @@ static rank_layout_t rank_layout(int64_t rows, int64_t K, int32_t workers) {
   PART(square, 2 * most);
   l.shared = at;
   at = 0;
-  PART(w, RANK_ITEMS * (round_up(K, 16) + 16)); /* 64 bytes more, against strides that are powers of two */
-  PART(w8, SCREENS_INT8 ? RANK_ITEMS * (round_up(K, 64) + 64) / 4 : 0);
-  PART(z, RANK_ITEMS * PANEL);
-  PART(candidates, (int64_t)sizeof(candidate_t) / 4 * RANK_ITEMS * PANEL);
+  const int64_t items = tile_items(K, I);
+  PART(w, items * (round_up(K, 16) + 16)); /* 64 bytes more, against strides that are powers of two */
+  PART(w8, SCREENS_INT8 ? items * round_up(K, 64) / 4 : 0);
+  PART(row8, SCREENS_INT8 ? round_up(K, 16) / 4 : 0);
+  PART(z, items * PANEL + LANES);
+  PART(at, SCREENS_INT8 ? items * PANEL + LANES : 0);
+  PART(candidates, (int64_t)sizeof(candidate_t) / 4 * items * PANEL);
   PART(found, PANEL);
 #undef PART
   l.own = at;
@@ -33,16 +36,16 @@ static rank_layout_t rank_layout(int64_t rows, int64_t K, int32_t workers) {
   return l;
 }
 
-static int64_t rank_workspace(int64_t rows, int64_t columns, int32_t workers) {
-  return rank_layout(rows, columns, workers).total;
+static int64_t rank_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers) {
+  return rank_layout(rows, columns, items, workers).total;
 }
 
 static block_t block_of(const rank_t *r, int32_t worker) {
   const int64_t K = units_of(r->source, r->sources), padded = round_up(r->block_rows, PANEL);
-  const rank_layout_t l = rank_layout(r->rows, K, r->workers);
+  const rank_layout_t l = rank_layout(r->rows, K, r->items, r->workers);
   float *ws = r->workspace, *own = ws + l.shared + worker * l.own, *numbers = ws + l.numbers;
   const float e = 0x1p-20f, g = (float)(K + 32) * 0x1.03p-24f;
-  block_t b = {.K = K, .K4 = round_up(K, 4), .padded = padded};
+  block_t b = {.K = K, .K4 = round_up(K, 4), .padded = padded, .items = tile_items(K, r->items)};
 #define NEXT (numbers += padded) - padded
   b.lists = (lists_t){.first = r->block_first, .n = r->block_rows, .square = (double *)(ws + l.square)};
   b.lists.threshold = NEXT;
@@ -60,21 +63,26 @@ static block_t block_of(const rank_t *r, int32_t worker) {
   b.patience = b.packed + padded / PANEL;
   b.w = own + l.w;
   b.w8 = (int8_t *)(own + l.w8);
+  b.row8 = (int8_t *)(own + l.row8);
   b.z = own + l.z;
+  b.at = (int32_t *)(own + l.at);
   b.candidate = (candidate_t *)(own + l.candidates);
   b.found = (int32_t *)(own + l.found);
   b.ldw = round_up(K, 16) + 16;
-  b.ldw8 = round_up(K, 64) + 64;
+  b.ldw8 = round_up(K, 64);
   return b;
 }
 
-INLINE int has_few(const rank_t *r) { return r->block_rows <= FEW_ROWS; }
+INLINE int has_kept(const rank_t *r) { return r->kept && r->block_rows <= KEPT_ROWS; }
+INLINE int has_few(const rank_t *r) { return r->block_rows <= FEW_ROWS && !has_kept(r); }
 INLINE int has_int8(const block_t *b) { return SCREENS_INT8 && b->K <= MOST_UNITS8; }
 static int64_t few_units(const rank_t *r) {
   int64_t n = 0;
   for (int32_t s = 0; s < r->sources; s++) n += round_up(r->source[s].weight.columns, 8);
   return n;
 }
+
+#include "rank_kept.h"
 
 /* First round: the rows. */
 static void top_k_pack(rank_t *r, int32_t worker) {
@@ -102,9 +110,9 @@ static int64_t rescore(const rank_t *r, const block_t *b, int64_t v, const tile_
   limit_t limit = {0};
   int64_t scored = 0;
   b->found[lane] = 0;
-  if (n > 2) sort_candidates(r, tile, of, rows->step[v], b->candidate + lane * RANK_ITEMS, n);
+  if (n > 2) sort_candidates(r, tile, of, rows->step[v], b->candidate + lane * b->items, n);
   for (int64_t c = 0; c < n; c++) {
-    const candidate_t next = b->candidate[lane * RANK_ITEMS + c];
+    const candidate_t next = b->candidate[lane * b->items + c];
     const int32_t item = tile->item[next.t];
     const float threshold = threshold_of(&b->lists, v);
     if (threshold != limit_with)
@@ -113,10 +121,11 @@ static int64_t rescore(const rank_t *r, const block_t *b, int64_t v, const tile_
     limit_with = threshold;
     if (threshold != found_with && next.x < least(&limit, of, next.t)) continue;
     if (is_int8 && !is_possible8(r, b, v, tile, threshold, next.t)) continue;
-    if (excluded(r, b->lists.first + v, item)) continue;
     double ww = r->temperature != 0 ? item_square(r, item) : 0;
-    offer(r, &b->lists, v, item, exact_score(r, b->lists.first + v, item, b->lists.square[v], ww));
+    const float score = exact_score(r, b->lists.first + v, item, b->lists.square[v], ww);
     scored++;
+    if (score >= threshold_of(&b->lists, v) && !excluded(r, b->lists.first + v, item))
+      offer(r, &b->lists, v, item, score);
   }
   return scored;
 }
@@ -127,7 +136,11 @@ static void screen(rank_t *r, const block_t *b) {
   cursor_t cursor = {0};
   int64_t scored = 0;
   memset(b->found, 0, PANEL * sizeof *b->found);
-  while ((tile.n = next_items(r, &cursor, RANK_ITEMS, tile.item)) > 0) {
+  /* Tiles grow as thresholds rise, since until then candidates are many. */
+  const int64_t largest = smaller(b->items, r->items / r->workers / 8);
+  tile.seen = 0;
+  for (int64_t most = FEWEST_ITEMS; (tile.n = next_items(r, &cursor, most, tile.item)) > 0; tile.seen += tile.n) {
+    most = larger(FEWEST_ITEMS, smaller(largest, (tile.seen + tile.n) / 2) / FEWEST_ITEMS * FEWEST_ITEMS);
     tile.has_wide = 0;
     if (has_int8(b)) load_tile8(r, b, &tile);
     for (int64_t p = 0; p < b->padded / PANEL; p++) {
@@ -145,6 +158,8 @@ static void top_k_screen(rank_t *r, int32_t worker) {
   const block_t b = block_of(r, worker);
   if (has_few(r))
     few_rank(r, &b.lists, b.few, few_units(r));
+  else if (has_kept(r))
+    kept_rank(r, &b);
   else
     screen(r, &b);
 }

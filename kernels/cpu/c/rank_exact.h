@@ -1,14 +1,5 @@
 /* rank_exact.h: exact scores (kernels.Dot, kernels.Score), the lists of the best, and which items take part. */
 
-/* Eight floats in float64. (gcc 12 makes two conversions of a convertvector to 512 bits.) */
-INLINE vd8 widen(const float *p) {
-#if LANES == 16
-  return (vd8)_mm512_cvtps_pd(_mm256_loadu_ps(p));
-#else
-  return __builtin_convertvector(*(const vf8_any *)p, vd8);
-#endif
-}
-
 /* Squares of the norms of a row of h and of a weight, for cosine scores (one source). */
 INLINE double row_square(const rank_t *r, int64_t u) {
   int64_t K = r->source[0].weight.columns;

@@ -3,15 +3,6 @@
 enum { FEW_ROWS = 4, FEW_RANGE = 128 };
 
 typedef double vd8_any __attribute__((vector_size(64), aligned(8), may_alias));
-typedef double vd4 __attribute__((vector_size(32)));
-typedef double vd2 __attribute__((vector_size(16)));
-
-/* The lanes of a sum in the order of dot. */
-INLINE double add_eight(vd8 x) {
-  vd4 half = __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
-  vd2 quarter = __builtin_shufflevector(half, half, 0, 1) + __builtin_shufflevector(half, half, 2, 3);
-  return quarter[0] + quarter[1];
-}
 
 /* Adds dot of a weight with each of U rows to total, *square is dot of the weight with itself. The zeros that fill the last
  * eight change no bit: a lane is never -0. */
@@ -22,9 +13,9 @@ INLINE void few_dots(const float *w, const double *h, int64_t ldh, int64_t K, co
   for (int64_t k = 0; k < K; k += 8) {
     const float *eight = k + 8 <= K ? w + k : (const float *)memcpy(last, w + k, (K - k) * 4);
     vd8 x = widen(eight);
-    if (squares) own += x * x;
+    if (squares) own = add_product(x, x, own);
 #pragma GCC unroll 4
-    for (int u = 0; u < U; u++) sum[u] += x * *(const vd8_any *)(h + u * ldh + k);
+    for (int u = 0; u < U; u++) sum[u] = add_product(x, *(const vd8_any *)(h + u * ldh + k), sum[u]);
   }
   if (squares) *square = add_eight(own);
 #pragma GCC unroll 4

@@ -38,34 +38,38 @@ typedef struct {
   int32_t sum;
 } steps_t;
 
-/* out = x in steps, with zeros up to a multiple of 16. */
-static steps_t to_steps(const float *x, int64_t n, int8_t *out) {
+/* out = x in steps, with zeros up to a multiple of 16. Pieces of CHUNK numbers are stride apart. */
+enum { CHUNK = 64 };
+static steps_t to_steps(const float *x, int64_t n, int8_t *out, int64_t stride) {
   const float g = (float)(n + 32) * 0x1.03p-24f, up = (1 + g) * (1 + 0x1p-22f);
   const float scale = scale_of(largest_bits(x, n));
   const vf magic = splat(12582912.0f); /* 1.5 2^23: adding it rounds to an integer, which is left in the low bits */
-  vf squares = {0}, errors = {0}, sums = {0};
+  vf squares = {0}, errors = {0};
+  vi sums = {0};
   for (int64_t k = 0; k < n; k += LANES) {
     vf y = (k + LANES <= n ? load(x + k) : load_some(x + k, n - k)) * scale, shifted = y + magic, q = shifted - magic;
     vf e = y - q;
     squares = fma_(y, y, squares);
     errors = fma_(e, e, errors);
-    sums += q;
-    _mm_storeu_si128((__m128i *)(out + k), _mm512_cvtepi32_epi8((__m512i)shifted));
+    sums += (vi)shifted - (vi)magic;
+    _mm_storeu_si128((__m128i *)(out + k / CHUNK * stride + k % CHUNK), _mm512_cvtepi32_epi8((__m512i)shifted));
   }
-  steps_t s = {.scale = scale, .length = sqrtf((float)sum_lanes(squares)), .sum = (int32_t)sum_lanes(sums)};
+  steps_t s = {.scale = scale,
+               .length = sqrtf(_mm512_reduce_add_ps((__m512)squares)),
+               .sum = _mm512_reduce_add_epi32((__m512i)sums)};
   s.norm = s.length * up + 0x1p-60f;
-  s.error = sqrtf((float)sum_lanes(errors)) * up + 0x1p-22f * s.norm + 0x1p-60f;
+  s.error = sqrtf(_mm512_reduce_add_ps((__m512)errors)) * up + 0x1p-22f * s.norm + 0x1p-60f;
   return s;
 }
 
 /* A row of h or of the weights. */
-static steps_t row_to_steps(const rank_t *r, const block_t *b, int weights, int64_t row, int8_t *out) {
+static steps_t row_to_steps(const rank_t *r, const block_t *b, int weights, int64_t row, int8_t *out, int64_t stride) {
   if (r->sources == 1) {
     const source_t *s = r->source;
-    return to_steps((weights ? s->weight.value : s->h) + row * s->weight.columns, s->weight.columns, out);
+    return to_steps((weights ? s->weight.value : s->h) + row * s->weight.columns, s->weight.columns, out, stride);
   }
   concatenate(r->source, r->sources, weights, row, b->w);
-  return to_steps(b->w, b->K, out);
+  return to_steps(b->w, b->K, out, stride);
 }
 
 /* The factor f or c of rank_screen.h; NaN: unknown. */
@@ -85,8 +89,8 @@ static void pack_panel8(const rank_t *r, const block_t *b, int64_t p) {
     const int64_t v = p * PANEL + u;
     steps_t s = {.scale = 0};
     if (v < b->lists.n) {
-      s = row_to_steps(r, b, 0, b->lists.first + v, b->w8);
-      for (int64_t k = 0; k < b->K; k++) panel[(k / 4 * PANEL + u) * 4 + k % 4] = (uint8_t)(b->w8[k] + 128);
+      s = row_to_steps(r, b, 0, b->lists.first + v, b->row8, CHUNK);
+      for (int64_t k = 0; k < b->K; k++) panel[(k / 4 * PANEL + u) * 4 + k % 4] = (uint8_t)(b->row8[k] + 128);
     }
     b->scale[v] = s.scale;
     b->narrow.step[v] = factor_of(r, &s, r->temperature);
@@ -95,12 +99,15 @@ static void pack_panel8(const rank_t *r, const block_t *b, int64_t p) {
   }
 }
 
-/* The tile's weights. */
+/* The tile's weights, in strips of TILE_ROWS items: [K / CHUNK][TILE_ROWS][CHUNK]. */
 static void load_tile8(const rank_t *r, const block_t *b, tile_t *tile) {
   reading_t *of = &tile->narrow;
   of->largest_step = of->largest_bias = of->norm = of->error = 0;
   for (int64_t t = 0; t < tile->n; t++) {
-    steps_t s = row_to_steps(r, b, 1, tile->item[t], b->w8 + t * b->ldw8);
+    const int64_t strip = t / TILE_ROWS, m = t % TILE_ROWS;
+    int8_t *to = b->w8 + strip * TILE_ROWS * b->ldw8 + m * CHUNK;
+    if (m == 0) tile->norm[strip] = tile->error[strip] = 0;
+    steps_t s = row_to_steps(r, b, 1, tile->item[t], to, TILE_ROWS * CHUNK);
     float step = factor_of(r, &s, 1), bias = (r->bias ? r->bias[tile->item[t]] : 0) * step;
     tile->offset[t] = (int32_t)(-128u * (uint32_t)s.sum);
     tile->scale[t] = s.scale;
@@ -109,6 +116,8 @@ static void load_tile8(const rank_t *r, const block_t *b, tile_t *tile) {
     if (of->step[t] != step) continue;
     if (step > of->largest_step) of->largest_step = step;
     if (fabsf(of->bias[t]) > of->largest_bias) of->largest_bias = fabsf(of->bias[t]);
+    if (s.norm > tile->norm[strip]) tile->norm[strip] = s.norm;
+    if (s.error > tile->error[strip]) tile->error[strip] = s.error;
     if (s.norm > of->norm) of->norm = s.norm;
     if (s.error > of->error) of->error = s.error;
   }
@@ -120,108 +129,115 @@ INLINE void dot_fours(__m512i *sum, __m512i h, __m512i w) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(h), "v"(w));
 }
 
-/* M items x a panel of rows: masks of the rows that the items may enter, and for these the products. Returns the rows of
- * all. */
-INLINE uint32_t screen_tile8(const int8_t *w, int64_t ldw, const uint8_t *panel, int64_t quads, const tile_t *tile,
-                             int64_t t, const limits_t *limits, float *x, uint32_t *mask, const int M,
-                             const int biased) {
+/* d of rank_screen.h for the largest N' and E' of a strip, which are often much smaller than those of the tile. */
+INLINE vf limit_of_strip(const limits_t *limits, const tile_t *tile, int64_t strip, int64_t u) {
+  const vf d = fma_(load(limits->by_error + u), splat(tile->error[strip]), load(limits->rest + u));
+  return fma_(load(limits->by_norm + u), splat(tile->norm[strip]), d);
+}
+
+/* Products of a strip of items with a panel of rows. Those that are not below their limits are appended to b->z, and what
+ * they are, item * PANEL + row, to b->at; returns their number with those before. */
+INLINE int64_t screen_strip(const block_t *b, const uint8_t *panel, const tile_t *tile, int64_t t,
+                            const limits_t *limits, int64_t count, const int biased) {
+  const int8_t *w = b->w8 + t * b->ldw8;
   __m512i sum[TILE_ROWS][2];
 #pragma GCC unroll 16
-  for (int m = 0; m < M; m++) sum[m][0] = sum[m][1] = _mm512_set1_epi32(tile->offset[t + m]);
-  for (int64_t k = 0; k < quads; k++) {
-    __m512i h0 = _mm512_loadu_si512(panel), h1 = _mm512_loadu_si512(panel + 64);
-    __builtin_prefetch(panel + AHEAD * 4 * PANEL);
-    __builtin_prefetch(panel + AHEAD * 4 * PANEL + 64);
+  for (int m = 0; m < TILE_ROWS; m++) sum[m][0] = sum[m][1] = _mm512_set1_epi32(tile->offset[t + m]);
+  for (int64_t left = b->K4, here; left > 0; left -= here, w += TILE_ROWS * CHUNK) {
+    here = smaller(left, CHUNK);
+    for (const int8_t *end = w + here, *at = w; at < end; at += 4, panel += 4 * PANEL) {
+      const __m512i h0 = _mm512_loadu_si512(panel), h1 = _mm512_loadu_si512(panel + 64);
+      __builtin_prefetch(panel + AHEAD * 4 * PANEL);
+      __builtin_prefetch(panel + AHEAD * 4 * PANEL + 64);
 #pragma GCC unroll 16
-    for (int m = 0; m < M; m++) {
-      int32_t four;
-      memcpy(&four, w + m * ldw, 4);
-      __m512i y = _mm512_set1_epi32(four);
-      dot_fours(&sum[m][0], h0, y);
-      dot_fours(&sum[m][1], h1, y);
+      for (int m = 0; m < TILE_ROWS; m++) {
+        int32_t four;
+        memcpy(&four, at + m * CHUNK, 4);
+        const __m512i y = _mm512_set1_epi32(four);
+        dot_fours(&sum[m][0], h0, y);
+        dot_fours(&sum[m][1], h1, y);
+      }
     }
-    panel += 4 * PANEL;
-    w += 4;
   }
-  uint32_t all = 0;
+  const __m512 d0 = (__m512)limit_of_strip(limits, tile, t / TILE_ROWS, 0);
+  const __m512 d1 = (__m512)limit_of_strip(limits, tile, t / TILE_ROWS, LANES);
+  __mmask16 mask[TILE_ROWS][2];
 #pragma GCC unroll 16
-  for (int m = 0; m < M; m++) {
-    const __m512 step = _mm512_set1_ps(tile->narrow.step[t + m]), bias = _mm512_set1_ps(tile->narrow.bias[t + m]);
-    uint32_t both = 0;
+  for (int m = 0; m < TILE_ROWS; m++) {
+    const __m512 step = _mm512_set1_ps(tile->narrow.step[t + m]);
+    __m512 from0 = _mm512_fmsub_ps(_mm512_loadu_ps(limits->a), step, d0);
+    __m512 from1 = _mm512_fmsub_ps(_mm512_loadu_ps(limits->a + LANES), step, d1);
+    if (biased) {
+      const __m512 bias = _mm512_set1_ps(tile->narrow.bias[t + m]);
+      from0 = _mm512_fnmadd_ps(_mm512_loadu_ps(limits->f), bias, from0);
+      from1 = _mm512_fnmadd_ps(_mm512_loadu_ps(limits->f + LANES), bias, from1);
+    }
+    sum[m][0] = (__m512i)_mm512_cvtepi32_ps(sum[m][0]);
+    sum[m][1] = (__m512i)_mm512_cvtepi32_ps(sum[m][1]);
+    mask[m][0] = _mm512_cmp_ps_mask((__m512)sum[m][0], from0, _CMP_NLT_UQ);
+    mask[m][1] = _mm512_cmp_ps_mask((__m512)sum[m][1], from1, _CMP_NLT_UQ);
+  }
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#pragma GCC unroll 16
+  for (int m = 0; m < TILE_ROWS; m++) {
+    if (!(mask[m][0] | mask[m][1]) || t + m >= tile->n) continue;
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++) {
-      __m512 from =
-          _mm512_fmsub_ps(_mm512_loadu_ps(limits->a + i * LANES), step, _mm512_loadu_ps(limits->d + i * LANES));
-      if (biased) from = _mm512_fnmadd_ps(_mm512_loadu_ps(limits->f + i * LANES), bias, from);
-      both |= (uint32_t)_mm512_cmp_ps_mask(_mm512_cvtepi32_ps(sum[m][i]), from, _CMP_NLT_UQ) << 16 * i;
+      const __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32((int32_t)(t + m) * PANEL + i * LANES));
+      _mm512_storeu_ps(b->z + count, _mm512_maskz_compress_ps(mask[m][i], (__m512)sum[m][i]));
+      _mm512_storeu_si512(b->at + count, _mm512_maskz_compress_epi32(mask[m][i], at));
+      count += __builtin_popcount(mask[m][i]);
     }
-    mask[m] = both;
-    all |= both;
   }
-  if (all) {
-#pragma GCC unroll 16
-    for (int m = 0; m < M; m++)
-      if (mask[m]) {
-        _mm512_storeu_ps(x + m * PANEL, _mm512_cvtepi32_ps(sum[m][0]));
-        _mm512_storeu_ps(x + m * PANEL + LANES, _mm512_cvtepi32_ps(sum[m][1]));
-      }
-  }
-  return all;
+  return count;
 }
 
 /* Functions of their own: inlined together they would run out of registers. */
-#define SCREEN(name, M, biased)                                                                                     \
-  static __attribute__((noinline)) uint32_t name(const int8_t *w, int64_t ldw, const uint8_t *panel, int64_t quads, \
-                                                 const tile_t *tile, int64_t t, const limits_t *limits, float *x,   \
-                                                 uint32_t *mask) {                                                  \
-    return screen_tile8(w, ldw, panel, quads, tile, t, limits, x, mask, M, biased);                                 \
-  }
-SCREEN(screen_strip, TILE_ROWS, 0)
-SCREEN(screen_strip_biased, TILE_ROWS, 1)
-SCREEN(screen_four, 4, 1)
-SCREEN(screen_one, 1, 1)
-#undef SCREEN
+static __attribute__((noinline)) int64_t screen_plain(const block_t *b, const uint8_t *panel, const tile_t *tile,
+                                                      int64_t t, const limits_t *limits, int64_t count) {
+  return screen_strip(b, panel, tile, t, limits, count, 0);
+}
+static __attribute__((noinline)) int64_t screen_biased(const block_t *b, const uint8_t *panel, const tile_t *tile,
+                                                       int64_t t, const limits_t *limits, int64_t count) {
+  return screen_strip(b, panel, tile, t, limits, count, 1);
+}
 
 /* From that many units on a candidate is checked in float32 before it is scored exactly. */
 enum { FLOAT_UNITS = 384 };
 
-/* A tile and a panel are given up when so large a share of the products are candidates that float32 would be faster. */
+/* A tile and a panel are given up when so large a share of the products are candidates that float32 would be faster; beside
+ * those that are candidates with any precision, k n / seen a row in the mean. */
 enum { SHARE_LEFT = 8, SHARE_LEFT_FLOAT = 3, PATIENCE = 16 };
 
 /* The candidates of a panel in a tile; returns the rows that have any. Sets *given_up instead if they are too many. */
 static uint32_t screen8(const rank_t *r, const block_t *b, int64_t p, const tile_t *tile, limits_t *limits,
                         int *given_up) {
-  uint32_t mask[TILE_ROWS], all = 0;
-  int64_t count = 0;
   find_limits(b, &b->narrow, &tile->narrow, p, limits);
   const int first = !limits->known && r->k <= tile->n, biased = tile->narrow.largest_bias > 0;
   const uint8_t *panel = b->panels8 + p * PANEL * b->K4;
-  for (int64_t t = 0, m; t < tile->n; t += m) {
-    const int8_t *w = b->w8 + t * b->ldw8;
-    float *x = b->z + t * PANEL;
-    uint32_t found;
-    m = t + TILE_ROWS <= tile->n ? TILE_ROWS : t + 4 <= tile->n ? 4 : 1;
-    if (m == TILE_ROWS && biased)
-      found = screen_strip_biased(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
-    else if (m == TILE_ROWS)
-      found = screen_strip(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
-    else if (m == 4)
-      found = screen_four(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
-    else
-      found = screen_one(w, b->ldw8, panel, b->K4 / 4, tile, t, limits, x, mask);
-    if (!(found & limits->rows) || first) continue;
-    for (int64_t i = 0; i < m; i++) {
-      note(b, t + i, mask[i] & limits->rows);
-      count += __builtin_popcount(mask[i] & limits->known);
-    }
-    all |= found & limits->rows;
-  }
+  uint32_t all = 0;
+  int64_t count = 0;
+  if (first) /* everything is wanted, in its place */
+    for (int64_t u = 0; u < PANEL; u++) limits->rest[u] = INFINITY;
+  for (int64_t t = 0; t < tile->n; t += TILE_ROWS)
+    count = biased ? screen_biased(b, panel, tile, t, limits, count) : screen_plain(b, panel, tile, t, limits, count);
+  *given_up = 0;
   if (first) {
     raise_thresholds(r, b, &b->narrow, &tile->narrow, p, tile, limits);
     find_limits(b, &b->narrow, &tile->narrow, p, limits);
-    all = note_all(b, &tile->narrow, tile, limits);
+    return note_all(b, &tile->narrow, tile, limits);
   }
-  *given_up = count * (b->K < FLOAT_UNITS ? SHARE_LEFT : SHARE_LEFT_FLOAT) > tile->n * PANEL;
+  const int64_t unknown = __builtin_popcount(limits->rows & ~limits->known) * tile->n;
+  const int64_t any_precision = 2 * PANEL * r->k * tile->n / larger(tile->seen, 1);
+  *given_up =
+      (count - unknown - any_precision) * (b->K < FLOAT_UNITS ? SHARE_LEFT : SHARE_LEFT_FLOAT) > tile->n * PANEL;
+  if (*given_up) return 0;
+  for (int64_t i = 0; i < count; i++) {
+    const uint32_t u = b->at[i] % PANEL;
+    if (!(limits->rows >> u & 1)) continue; /* a limit is NaN where an item is, even if there is no row */
+    note(b, b->at[i] / PANEL, u, b->z[i]);
+    all |= 1u << u;
+  }
   return all;
 }
 
@@ -234,10 +250,8 @@ static int try_int8(const rank_t *r, const block_t *b, int64_t p, const tile_t *
   }
   int given_up;
   *rows = screen8(r, b, p, tile, limits, &given_up);
-  if (!given_up) return 1;
-  __atomic_store_n(b->patience + p, PATIENCE, __ATOMIC_RELAXED);
-  memset(b->found, 0, PANEL * sizeof *b->found);
-  return 0;
+  if (given_up) __atomic_store_n(b->patience + p, PATIENCE, __ATOMIC_RELAXED);
+  return !given_up;
 }
 
 static float dot_float(const rank_t *r, int64_t u, int64_t i) {

@@ -19,30 +19,37 @@
  * t by more than half a unit in t's last place is still below t once it is rounded to float32. Nothing is thrown out where
  * one of the numbers may leave the range of float32, and comparisons are "not below", so that NaN stays in. */
 
-enum { RANK_ITEMS = 8 * TILE_ROWS }; /* a tile */
+/* Items of a tile: at least FEWEST_ITEMS, more where there are few units, so that what has to be done once for a tile and a
+ * panel counts less. */
+enum { FEWEST_ITEMS = 8 * TILE_ROWS, RANK_ITEMS = 4 * FEWEST_ITEMS, TILE_NUMBERS = 1 << 17 };
+static int64_t tile_items(int64_t K, int64_t items) {
+  const int64_t fit = smaller(RANK_ITEMS, smaller(TILE_NUMBERS / larger(K, 1), items / 16));
+  return larger(FEWEST_ITEMS, fit / FEWEST_ITEMS * FEWEST_ITEMS);
+}
 
 /* How the products of a tile are to be read. */
 typedef struct {
-  float norm, error;               /* largest N', E' */
+  float norm, error; /* largest N', E' */
   float largest_step, largest_bias; /* of those below */
-  float step[RANK_ITEMS];          /* c; NaN: unknown */
-  float bias[RANK_ITEMS];          /* b c, raised */
+  float step[RANK_ITEMS]; /* c; NaN: unknown */
+  float bias[RANK_ITEMS]; /* b c, raised */
 } reading_t;
 
 /* How the rows are. */
 typedef struct {
   float *step, *norm, *error; /* f (NaN: unknown), N, E */
-  float e, tiny;              /* e above, and what may underflow, in the products' unit */
+  float e, tiny; /* e above, and what may underflow, in the products' unit */
 } rows_t;
 
 /* A worker's tile of items. */
 typedef struct {
-  int64_t n;
+  int64_t n, seen; /* seen: items of the worker's tiles before */
   int32_t item[RANK_ITEMS];
   int has_wide;
-  reading_t wide, narrow;      /* of float32 products, of int8 products */
-  float scale[RANK_ITEMS];     /* s of the int8 weights */
+  reading_t wide, narrow; /* of float32 products, of int8 products */
+  float scale[RANK_ITEMS]; /* s of the int8 weights */
   int32_t offset[RANK_ITEMS]; /* see rank_int8.h */
+  float norm[RANK_ITEMS / TILE_ROWS], error[RANK_ITEMS / TILE_ROWS]; /* largest N', E' of a strip's int8 weights */
 } tile_t;
 
 /* Item t may enter a row's list. */
@@ -57,17 +64,19 @@ typedef struct {
   int64_t K, K4, padded;
   double *few;
   rows_t wide, narrow;
-  float *panels;     /* h in panels [K][PANEL] */
-  uint8_t *panels8;  /* in panels [K / 4][PANEL][4] */
-  float *scale;      /* r of the int8 rows */
-  int32_t *packed;   /* state of each float32 panel */
+  float *panels; /* h in panels [K][PANEL] */
+  uint8_t *panels8; /* in panels [K / 4][PANEL][4] */
+  float *scale; /* r of the int8 rows */
+  int32_t *packed; /* state of each float32 panel */
   int32_t *patience; /* of each panel: tiles to go without int8 */
   /* a worker's own */
-  float *w, *z; /* float32 weights, products [RANK_ITEMS][PANEL] */
-  int8_t *w8;
+  int64_t items; /* most of a tile */
+  float *w, *z; /* float32 weights, products [items][PANEL] */
+  int32_t *at; /* what products there are, see rank_int8.h */
+  int8_t *w8, *row8;
   int64_t ldw, ldw8;
-  candidate_t *candidate; /* [PANEL][RANK_ITEMS] */
-  int32_t *found;         /* [PANEL] */
+  candidate_t *candidate; /* [PANEL][items] */
+  int32_t *found; /* [PANEL] */
 } block_t;
 
 /* The numbers of the comparison above, for the rows of a vector; zero factors and an infinite d where nothing may be thrown
@@ -94,6 +103,7 @@ INLINE vf least_of_rows(vf a, vf d, vf f, float step, float bias) { return fma_(
 /* The limits of a panel. */
 typedef struct {
   float threshold[PANEL], a[PANEL], d[PANEL], f[PANEL];
+  float by_norm[PANEL], by_error[PANEL], rest[PANEL]; /* d = by_norm N' + by_error E' + rest */
   uint32_t rows, known; /* a bit for each row, and for those with a threshold */
 } limits_t;
 
@@ -106,11 +116,19 @@ static void find_limits(const block_t *b, const rows_t *rows, const reading_t *o
                          load(rows->error + first + u), of->error);
     store(out->threshold + u, threshold);
     store(out->a + u, l.a), store(out->d + u, l.d), store(out->f + u, l.f);
+    const vf error = load(rows->error + first + u), q = load(rows->norm + first + u) + error;
+    const vi known = l.d < INFINITY;
+    store(out->by_norm + u, (vf)((vi)((error + rows->e * q) * (1 + 0x1p-20f)) & known));
+    store(out->by_error + u, (vf)((vi)(q * (1 + 0x1p-20f)) & known));
+    store(out->rest + u, select_(known, splat(rows->tiny), splat(INFINITY)));
     out->known |= mask_bits(threshold > -INFINITY) << u;
   }
   out->rows = (uint32_t)((1ull << n) - 1);
   out->known &= out->rows;
-  for (int64_t u = n; u < PANEL; u++) out->a[u] = out->f[u] = 0, out->d[u] = -INFINITY; /* nothing is wanted */
+  for (int64_t u = n; u < PANEL; u++) { /* nothing is wanted */
+    out->a[u] = out->f[u] = out->by_norm[u] = out->by_error[u] = 0;
+    out->d[u] = out->rest[u] = -INFINITY;
+  }
 }
 
 /* The k-th best of lower bounds of a tile's scores is a lower bound of what the lists will end with. This spares most exact
@@ -118,7 +136,7 @@ static void find_limits(const block_t *b, const rows_t *rows, const reading_t *o
  * by insertion, for the rows of a vector at a time. */
 static void raise_thresholds(const rank_t *r, const block_t *b, const rows_t *rows, const reading_t *of, int64_t p,
                              const tile_t *tile, const limits_t *limits) {
-  float *low = (float *)b->candidate, *best = low + RANK_ITEMS * PANEL;
+  float *low = (float *)b->candidate, *best = low + tile->n * PANEL;
   for (int64_t u = 0; u < PANEL; u += LANES) {
     const int64_t v = p * PANEL + u;
     const limit_t l =
@@ -159,12 +177,9 @@ static void raise_thresholds(const rank_t *r, const block_t *b, const rows_t *ro
   }
 }
 
-/* Notes the rows in mask as candidates of an item. */
-INLINE void note(const block_t *b, int64_t t, uint32_t mask) {
-  for (; mask; mask &= mask - 1) {
-    int64_t u = __builtin_ctz(mask);
-    b->candidate[u * RANK_ITEMS + b->found[u]++] = (candidate_t){.t = (int32_t)t, .x = b->z[t * PANEL + u], .score = 0};
-  }
+/* Notes an item and its product as a candidate of row u of the panel. */
+INLINE void note(const block_t *b, int64_t t, int64_t u, float x) {
+  b->candidate[u * b->items + b->found[u]++] = (candidate_t){.t = (int32_t)t, .x = x, .score = 0};
 }
 
 /* Notes all candidates of products that are in memory; returns the rows that have any. */
@@ -177,8 +192,8 @@ static uint32_t note_all(const block_t *b, const reading_t *of, const tile_t *ti
       mask |= mask_bits(~(load(b->z + t * PANEL + u) < from)) << u;
     }
     mask &= limits->rows;
-    note(b, t, mask);
     all |= mask;
+    for (; mask; mask &= mask - 1) note(b, t, __builtin_ctz(mask), b->z[t * PANEL + __builtin_ctz(mask)]);
   }
   return all;
 }

@@ -12,8 +12,12 @@ static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t 
                                       int32_t bfloat16, int32_t continues) {
   return k->layer_workspace(rows, columns, items, workers, bfloat16, continues);
 }
-static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int32_t workers) {
-  return k->rank_workspace(rows, columns, workers);
+static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items,
+                                     int32_t workers) {
+  return k->rank_workspace(rows, columns, items, workers);
+}
+static inline int64_t kept_size(const kernels_t *k, int64_t items, int64_t columns) {
+  return k->kept_size(items, columns);
 }
 
 #endif

@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-extern const kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512, dsstne_kernels_avx512bf16;
+extern const kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512, dsstne_kernels_avx512vnni,
+    dsstne_kernels_avx512bf16;
 
 const kernels_t *dsstne_cpu_kernels(int32_t level) {
   switch (level) {
@@ -18,8 +19,9 @@ const kernels_t *dsstne_cpu_kernels(int32_t level) {
                  ? &dsstne_kernels_avx512
                  : NULL;
     case 3:
-      return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") ? &dsstne_kernels_avx512bf16
-                                                                                          : NULL;
+      return __builtin_cpu_supports("avx512vnni") && dsstne_cpu_kernels(2) ? &dsstne_kernels_avx512vnni : NULL;
+    case 4:
+      return __builtin_cpu_supports("avx512bf16") && dsstne_cpu_kernels(3) ? &dsstne_kernels_avx512bf16 : NULL;
 #endif
     default:
       return NULL;

@@ -31,4 +31,5 @@ const kernels_t TABLE = {
 #undef PHASE
         .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,
+    .kept_size = kept_size,
 };

@@ -21,6 +21,8 @@ typedef float vf __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vf_any __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef double vd8 __attribute__((vector_size(64)));
+typedef double vd4 __attribute__((vector_size(32)));
+typedef double vd2 __attribute__((vector_size(16)));
 typedef float vf8 __attribute__((vector_size(32)));
 typedef float vf8_any __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -200,14 +202,38 @@ INLINE vf hyperbolic_tangent(vf x) {
   return select_(a < 0.625f, small, large);
 }
 
+/* Eight floats in float64. (gcc 12 makes two conversions of a convertvector to 512 bits.) */
+INLINE vd8 widen(const float *p) {
+#if LANES == 16
+  return (vd8)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#else
+  return __builtin_convertvector(*(const vf8_any *)p, vd8);
+#endif
+}
+
+/* sum + a b. Products of two float32 are exact in float64, so that it is the same with one rounding or two. */
+INLINE vd8 add_product(vd8 a, vd8 b, vd8 sum) {
+#if LANES == 16
+  return (vd8)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)sum);
+#else
+  return sum + a * b;
+#endif
+}
+
+/* The lanes of a sum in the order of dot. */
+INLINE double add_eight(vd8 x) {
+  vd4 half = __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+  vd2 quarter = __builtin_shufflevector(half, half, 0, 1) + __builtin_shufflevector(half, half, 2, 3);
+  return quarter[0] + quarter[1];
+}
+
 /* kernels.Dot: eight lanes, added in its order. */
 INLINE double dot(const float *a, const float *b, int64_t n) {
   double lane[8];
   vd8 sum = {0};
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    sum += __builtin_convertvector((vf8) * (const vf8_any *)(a + i), vd8) *
-           __builtin_convertvector((vf8) * (const vf8_any *)(b + i), vd8);
+  for (; i + 8 <= n; i += 8) sum = add_product(widen(a + i), widen(b + i), sum);
+  if (i == n) return add_eight(sum);
   for (int j = 0; j < 8; j++) lane[j] = sum[j];
   for (; i < n; i++) lane[i & 7] += (double)a[i] * (double)b[i];
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));

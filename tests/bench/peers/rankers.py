@@ -69,16 +69,24 @@ class Ranker:
 
 
 class OurRanker(Ranker):
-    """`Model.recommend` of a model whose hidden vectors are H: row u of its input holds item u alone."""
+    """`Model.recommend` of a model whose hidden vectors are H: row u of its input holds item u alone.
+
+    A single row is ranked by a predictor that stays open, as a server of recommendations does it.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         import dsstne
+        from dsstne._predictor import Predictor
 
         self.model, self.X = model_of(self.W, self.H)
         self.exclude = dsstne.Dataset(self.seen)
+        options = {"devices": "cpu", "threads": self.threads}
+        self.single = Predictor(self.model, self.X, options, rows=np.arange(1))
 
     def lists(self, rows: int) -> Lists:
+        if rows == 1:
+            return self.single.recommend(self.k, self.exclude)
         return self.model.recommend(
             self.X, k=self.k, exclude=self.exclude, rows=np.arange(rows), devices="cpu", threads=self.threads
         )
