@@ -75,7 +75,7 @@ func dsstne_trainer_profile(handle C.dsstne_trainer, steps C.uint64_t, buf *C.ch
 	err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_trainer_profile", err, func(c *call) error {
 		return with(c, handle, changing, func(t *trainer) error {
-			return c.textOut(buf, length, func() (text []byte, err error) {
+			return textOut(c, buf, length, func() (text []byte, err error) {
 				err = fanOut(len(t.Ranks), func() (err error) {
 					text, err = t.Profile(uint64(steps))
 					return err

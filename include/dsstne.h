@@ -163,18 +163,18 @@ void dsstne_release_schema(struct ArrowSchema *schema);
 
 typedef struct dsstne_dataset_info {
   uint32_t struct_size;
-  uint32_t index_bits;   /* 32 or 64: type of the column indices */
-  uint32_t offset_bits;  /* 32 or 64: type of the row offsets */
-  uint32_t value_bits;   /* 0 (all ones), 32 or 64: type of the values */
+  uint32_t index_bits; /* 32 or 64: type of the column indices */
+  uint32_t offset_bits; /* 32 or 64: type of the row offsets */
+  uint32_t value_bits; /* 0 (all ones), 32 or 64: type of the values */
   int64_t rows;
   int64_t columns;
-  int64_t non_zeros;     /* stored entries */
-  int64_t bytes;         /* size of the arrays */
-  double minimum;        /* smallest and largest stored value; 0 if there is none */
+  int64_t non_zeros; /* stored entries */
+  int64_t bytes; /* size of the arrays */
+  double minimum; /* smallest and largest stored value; 0 if there is none */
   double maximum;
-  const void *offsets;   /* addresses of the first offset, index and value in the caller's memory; null for a file */
+  const void *offsets; /* addresses of the first offset, index and value in the caller's memory; null for a file */
   const void *indices;
-  const void *values;    /* null if value_bits is 0 */
+  const void *values; /* null if value_bits is 0 */
 } dsstne_dataset_info;
 
 /* Makes a dataset of an Arrow array. Its type is list<struct<index, value>>, or list<index> if every stored value is 1.
@@ -259,16 +259,16 @@ dsstne_status dsstne_model_close(dsstne_model model, dsstne_error *err);
 
 typedef struct dsstne_progress {
   uint32_t struct_size;
-  uint32_t running;            /* 1 while dsstne_trainer_run runs */
-  uint64_t step;               /* steps done */
+  uint32_t running; /* 1 while dsstne_trainer_run runs */
+  uint64_t step; /* steps done */
   uint64_t steps_per_epoch;
-  uint64_t epoch;              /* epochs done */
-  uint64_t examples;           /* examples seen in the current epoch */
-  double loss;                 /* mean over the examples of the current epoch so far (NaN before the first step) */
-  double epoch_loss;           /* loss of the last complete epoch (NaN before) */
-  double learning_rate;        /* that of the last step */
-  double examples_per_second;  /* of the current run, or of the last one if none is running */
-  double seconds;              /* the same */
+  uint64_t epoch; /* epochs done */
+  uint64_t examples; /* examples seen in the current epoch */
+  double loss; /* mean over the examples of the current epoch so far (NaN before the first step) */
+  double epoch_loss; /* loss of the last complete epoch (NaN before) */
+  double learning_rate; /* that of the last step */
+  double examples_per_second; /* of the current run, or of the last one if none is running */
+  double seconds; /* the same */
 } dsstne_progress;
 
 /* Options (docs/training.md): {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...},

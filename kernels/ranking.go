@@ -56,8 +56,8 @@ type TopK struct {
 	Workspace Buffer
 }
 
-// Screening is memory for a copy of a scorer's weights, in a form of the device's own, that lets it rank batches of up to
-// ScreenedRows rows faster. It stays from step to step, so that the copy is made once.
+// Screening is memory for a copy of a scorer's weights, in a form of the device's own, that lets it rank batches of up
+// to ScreenedRows rows faster. It stays from step to step, so that the copy is made once.
 type Screening struct {
 	Weights Buffer
 	Current bool // Weights hold the copy; otherwise the next TopK of so few rows makes it

@@ -223,6 +223,8 @@ def test_a_refused_close_disturbs_no_other_call():
 
 
 def test_the_doctor_shows_what_is_open():
+    gc.collect()  # what other tests left
+    _native.close_abandoned()
     before = dsstne.doctor().engine
     with dsstne.Dataset(X):
         model = dsstne.Model({"layers": LAYERS})
