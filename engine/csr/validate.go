@@ -159,7 +159,8 @@ func bounded[V float32 | float64](values []V, low, high V) int {
 	rest := values
 	for ; len(rest) >= 4; rest = rest[4:] {
 		a, b, c, d := rest[0], rest[1], rest[2], rest[3]
-		if !(a >= low && b >= low && c >= low && d >= low && a <= high && b <= high && c <= high && d <= high) {
+		above := a >= low && b >= low && c >= low && d >= low
+		if !above || !(a <= high && b <= high && c <= high && d <= high) {
 			break
 		}
 	}

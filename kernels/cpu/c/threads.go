@@ -15,8 +15,12 @@ import (
 // therefore claimed before they are made, and a claim tries how many threads there are: what a limit leaves cannot be
 // computed, because a container sees neither the user's other processes nor the cgroups around it.
 
-// proof is how long a claim relies on what was tried.
-const proof = time.Second
+// proof is how long a claim relies on what was tried. A system that starts ample threads more has enough for claims
+// that are far above what is present, such as those of many idle devices.
+const (
+	proof = time.Second
+	ample = 128
+)
 
 // threads counts the workers of the open devices.
 var threads struct {
@@ -50,7 +54,11 @@ func ClaimThreads(n int) int {
 	defer t.mu.Unlock()
 	wanted := t.claimed + n
 	if wanted > t.most && (wanted > t.proven || time.Since(t.tried) > proof) {
-		t.proven = t.most + max(0, startable(wanted-t.most+spare())-spare())
+		more := min(wanted-t.most, ample)
+		got := max(0, startable(more+spare())-spare())
+		if t.proven = t.most + got; got == ample {
+			t.proven = wanted + ample
+		}
 		t.tried = time.Now()
 	}
 	n = max(0, min(n, max(t.most, t.proven)-t.claimed))
