@@ -153,8 +153,8 @@ func checkValues[V float32 | float64](values []V, allow bool, s *Statistics) int
 	return -1
 }
 
-// bounded is the number of values, from the first on, that are known to lie between low and high. In most rows these are
-// nearly all. Four a turn, as in ascend.
+// bounded is the number of values, from the first on, that are known to lie between low and high: nearly all in most
+// rows. Four a turn, as in ascend.
 func bounded[V float32 | float64](values []V, low, high V) int {
 	rest := values
 	for ; len(rest) >= 4; rest = rest[4:] {
