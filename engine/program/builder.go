@@ -232,18 +232,22 @@ func add(list *kernels.List, op kernels.Op) {
 	last.Ops = append(last.Ops, op)
 }
 
-// list adds the operations of a device's list. Behind an operation that the device can do in several ways stands which.
+// list adds the operations of a device's list.
 func (p *Plan) list(prefix string, list kernels.List, device kernels.Device) {
-	explainer, _ := device.(kernels.Explainer)
 	for _, section := range list.Sections {
 		for _, op := range section.Ops {
-			text := prefix + op.String()
-			if explainer != nil {
-				if way := explainer.Explain(op, section.Rows); way != "" {
-					text += " (" + way + ")"
-				}
-			}
-			p.Operations = append(p.Operations, text)
+			p.Operations = append(p.Operations, prefix+textOf(op, section.Rows, device))
 		}
 	}
+}
+
+// textOf describes an operation of a section of that many rows, with the way that a device which has several does it.
+func textOf(op kernels.Op, rows int64, device kernels.Device) string {
+	text := op.String()
+	if explainer, has := device.(kernels.Explainer); has {
+		if way := explainer.Explain(op, rows); way != "" {
+			text += " (" + way + ")"
+		}
+	}
+	return text
 }

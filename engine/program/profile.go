@@ -18,6 +18,7 @@ type Profile struct {
 // rankProfile is what one rank has measured.
 type rankProfile struct {
 	ops   []kernels.Op
+	texts []string // of the operations, as in the plan
 	clock kernels.Clock
 	times []time.Duration // by operation, of all steps
 	sizes kernels.Sizes   // added up over the steps
@@ -25,8 +26,8 @@ type rankProfile struct {
 
 // Timing is what an operation of a rank took and had to do in a step, on average.
 type Timing struct {
-	Rank    int // of this process
-	Op      kernels.Op
+	Rank    int    // of this process
+	Text    string // of the operation, as in the plan
 	Seconds float64
 	Work    *kernels.Work // nil: does not follow from the sizes of the batch
 }
@@ -37,7 +38,10 @@ func (p *Program) StartProfile() (*Profile, error) {
 	for n, part := range p.parts {
 		rank := &f.ranks[n]
 		for _, section := range part.step.Sections {
-			rank.ops = append(rank.ops, section.Ops...)
+			for _, op := range section.Ops {
+				rank.ops = append(rank.ops, op)
+				rank.texts = append(rank.texts, textOf(op, section.Rows, part.Device))
+			}
 		}
 		var err error
 		if rank.clock, err = kernels.NewClock(part.Device, len(rank.ops)+1); err != nil {
@@ -113,7 +117,7 @@ func (f *Profile) Timings() (list []Timing) {
 			mean.Batches = append(mean.Batches, kernels.BatchSizes{Entries: b.Entries / steps, Items: b.Items / steps})
 		}
 		for i, op := range rank.ops {
-			t := Timing{Rank: n, Op: op, Seconds: rank.times[i].Seconds() / steps}
+			t := Timing{Rank: n, Text: rank.texts[i], Seconds: rank.times[i].Seconds() / steps}
 			if counted, is := op.(kernels.Counted); is {
 				work := counted.Work(&mean)
 				t.Work = &work

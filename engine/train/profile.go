@@ -169,7 +169,7 @@ func (t *Trainer) reported() *report {
 // at.
 func describe(t *program.Timing, device string, step float64, limits *kernels.Limits) operation {
 	o := operation{
-		Device: device, Operation: t.Op.String(), Milliseconds: 1e3 * t.Seconds, Share: t.Seconds / step,
+		Device: device, Operation: t.Text, Milliseconds: 1e3 * t.Seconds, Share: t.Seconds / step,
 	}
 	if t.Work == nil {
 		return o

@@ -295,7 +295,7 @@ def _entry(name: str, listed: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[i
         NotFoundError: The model does not have this tensor.
     """
     if name not in listed:
-        raise NotFoundError(f"the model has no tensor {name!r}; {nearest(name, listed)}")
+        raise NotFoundError(f"the model has no tensor {_checks.shown(name)}; {nearest(name, listed)}")
     return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
 
 

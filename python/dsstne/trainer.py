@@ -193,10 +193,8 @@ class Trainer(_native.Closing):
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
             left_steps = wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)
             limits.append(min(max(1, left_steps), (1 << 63) - 1))
-        if on_progress is not None and not callable(on_progress):
-            raise InvalidArgumentError(f"on_progress must be a function, not {_checks.shown(on_progress)}")
         left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
-        poll = None if on_progress is None else lambda: on_progress(self.progress)
+        poll = self._poll(on_progress)
         wanted = min(limits, default=0)
         brief = 0 < wanted * self._step_seconds < _BRIEF
         with self._explaining_memory():
@@ -257,7 +255,7 @@ class Trainer(_native.Closing):
             >>> slowest = max(profile["operations"], key=lambda operation: operation["milliseconds"])
         """
         wanted = _checks.integer(steps, "steps", 1)
-        poll = None if on_progress is None else lambda: on_progress(self.progress)
+        poll = self._poll(on_progress)
         with self._explaining_memory():
             return _native.trainer_profile(self._handle, wanted, poll=poll)
 
@@ -277,6 +275,14 @@ class Trainer(_native.Closing):
             with suppress(Exception):  # the first error is the one to report
                 error.plan = self.plan()
             raise
+
+    def _poll(self, on_progress: Callable[[Progress], None] | None) -> Callable[[], None] | None:
+        """Returns what calls the function with the progress."""
+        if on_progress is None:
+            return None
+        if not callable(on_progress):
+            raise InvalidArgumentError(f"on_progress must be a function, not {_checks.shown(on_progress)}")
+        return lambda: on_progress(self.progress)
 
     def close(self) -> None:
         """Frees the optimizer state and releases the datasets; closing twice does nothing.

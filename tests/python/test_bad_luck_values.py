@@ -7,6 +7,7 @@ import io
 import pathlib
 import pickle
 import resource
+import threading
 import types
 from decimal import Decimal
 from fractions import Fraction
@@ -318,6 +319,7 @@ def calls():
             {"model": network_model, "X": matrix, "targets": lambda: None, "shuffle": lambda: True, **LEARN},
         ),
         "Trainer.plan": (trainer.plan, {}),
+        "Trainer.profile": (profile, {"steps": lambda: 1, "on_progress": lambda: None}),
         "Trainer.run": (
             run,
             {
@@ -382,10 +384,21 @@ def run(**limits):
         return trainer.model
 
 
+def profile(**limits):
+    with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
+        enough = threading.Timer(1, trainer.cancel)  # a profile has no other limit than its steps
+        enough.start()
+        try:
+            trainer.profile(**limits)
+        finally:
+            enough.cancel()
+        return trainer.model
+
+
 # ---- what is public ----
 
 RECORDS = {"Progress", "datasets.Interactions"}  # classes that only hold values, which users do not make
-ATTRIBUTES = {"Model.history", "Model.attributes"}  # that users may set
+ATTRIBUTES = ("Model.history", "Model.attributes")  # that users may set
 FORWARDS = {"Model.embed": "predict", "Model.scores": "predict", "Model.similar_items": "neighbors"}  # **options
 
 

@@ -76,5 +76,8 @@ def test_an_unknown_output_is_an_error_that_names_the_nearest(model: dsstne.Mode
         dsstne.evaluate(model, X, X, layer="hidden")
     with pytest.raises(dsstne.InvalidArgumentError, match="layer"):
         model.recommend(X, k=1, layer=3)
-    with pytest.raises(dsstne.InvalidArgumentError, match="several output layers"):
-        model.recommend(X, k=1)
+
+
+def test_the_first_output_is_ranked_unless_a_call_names_another(model: dsstne.Model, X: scipy.sparse.csr_array) -> None:
+    for found, expected in zip(model.recommend(X, k=2), model.recommend(X, k=2, layer=model.output), strict=True):
+        np.testing.assert_array_equal(found, expected)
