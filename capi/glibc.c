@@ -27,6 +27,7 @@
 PASS_ON(int, pthread_create,
         (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument),
         (thread, attributes, start, argument))
+PASS_ON(int, pthread_join, (pthread_t thread, void **result), (thread, result))
 PASS_ON(int, pthread_sigmask, (int how, const sigset_t *set, sigset_t *old), (how, set, old))
 PASS_ON(int, pthread_key_create, (pthread_key_t * key, void (*destructor)(void *)), (key, destructor))
 PASS_ON(int, pthread_setspecific, (pthread_key_t key, const void *value), (key, value))
