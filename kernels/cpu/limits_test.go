@@ -17,14 +17,13 @@ func TestLimitsAreMeasuredInEveryInstructionSetAndPrecision(t *testing.T) {
 			require.NoError(t, err)
 			t.Logf("%s, %v: %.3g and %.3g multiply-adds/s, %.3g and %.3g bytes/s", set, precision, limits.Float32,
 				limits.Products, limits.Read, limits.Update)
-			// From 100 MHz with one multiplication a cycle to 10 GHz with 4 vectors of 32 bfloat16 on 2 workers; a loop that
-			// the compiler has left out would take no time.
+			// At most 10 GHz with 4 vectors of 32 bfloat16 on 2 workers; a loop that the compiler has left out would take no time.
 			for _, rate := range []float64{limits.Float32, limits.Products} {
-				require.Greater(t, rate, 1e8)
+				require.Positive(t, rate)
 				require.Less(t, rate, 2*10e9*4*32.0)
 			}
 			for _, rate := range []float64{limits.Read, limits.Update} {
-				require.Greater(t, rate, 1e8)
+				require.Positive(t, rate)
 				require.Less(t, rate, 1e13)
 			}
 			require.Equal(t, precision == kernels.Float32, limits.Products == limits.Float32)

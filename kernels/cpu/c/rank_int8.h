@@ -56,7 +56,7 @@ static steps_t to_steps(const float *x, int64_t n, int8_t *out, int64_t stride) 
   }
   steps_t s = {.scale = scale,
                .length = sqrtf(_mm512_reduce_add_ps((__m512)squares)),
-               .sum = _mm512_reduce_add_epi32((__m512i)sums)};
+               .sum = scale == 0 ? 0 : _mm512_reduce_add_epi32((__m512i)sums)}; /* of NaN it could overflow */
   s.norm = s.length * up + 0x1p-60f;
   s.error = sqrtf(_mm512_reduce_add_ps((__m512)errors)) * up + 0x1p-22f * s.norm + 0x1p-60f;
   return s;
