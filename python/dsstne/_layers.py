@@ -72,7 +72,7 @@ class Bound:
             self.datasets = {next(iter(layers)): self.datasets[None]}
         for layer, dataset in self.datasets.items():
             if layer not in layers:
-                raise NotFoundError(f"{name}: there is no layer {layer!r} to feed; {nearest(str(layer), layers)}")
+                raise NotFoundError(f"{name}: the network has no such layer {layer!r}; {nearest(str(layer), layers)}")
             check_columns(dataset, layers[layer], name, layer)
         for layer in layers:
             if layer not in self.datasets:

@@ -288,21 +288,14 @@ def call_interruptibly(
     if brief:
         call(name, handle.value, *arguments)
         return
-    failures: list[BaseException] = []
-    done = threading.Event()
     value = handle.value
     claim: dict[str, str] = {}  # the thread that sets "by" first decides whether the call is made
 
-    def work() -> None:
-        try:
-            if claim.setdefault("by", "worker") == "worker":
-                call(name, value, *arguments)
-        except BaseException as error:
-            failures.append(error)
-        finally:
-            done.set()
+    def claimed_call() -> None:
+        if claim.setdefault("by", "worker") == "worker":
+            call(name, value, *arguments)
 
-    thread = threading.Thread(target=work, name="dsstne-" + name)
+    work = _Work(name, claimed_call)
     stop: BaseException | None = None
     try:
         while True:
@@ -312,30 +305,53 @@ def call_interruptibly(
                 if stop is not None and claim.setdefault("by", "caller") == "caller":
                     break  # the call has not begun and will not be made
                 if stop is None:
-                    _start_or_run(thread, work)
-                while not done.is_set():
+                    work.start()
+                while not work.done.is_set():
                     if stop is not None:
                         call("cancel", value)  # repeated: the first may come before the call begins
-                    if not done.wait(0.05) and poll is not None and stop is None:
+                    if not work.done.wait(0.05) and poll is not None and stop is None:
                         poll()
                 break
             except BaseException as error:
                 stop = stop or error
         if stop is not None:
             raise stop
-        if failures:
-            raise failures[0]
-    finally:  # an exception refers to this frame: without these lines both would stay until a garbage collection
+        work.raise_failure()
+    finally:  # an exception refers to this frame: without this line both would stay until a garbage collection
         stop = None
-        failures.clear()
 
 
-def _start_or_run(thread: threading.Thread, work: Callable[[], None]) -> None:
-    """Starts the thread, or does its work here if the system refuses another thread."""
-    try:
-        thread.start()
-    except RuntimeError:
-        work()
+class _Work:
+    """A call on a thread of its own, or on the caller's if the system refuses another thread."""
+
+    def __init__(self, name: str, function: Callable[[], None], *, daemon: bool = False) -> None:
+        self.done = threading.Event()
+        self._function = function
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="dsstne-" + name, daemon=daemon)
+
+    def start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self.done.set()
+
+    def raise_failure(self) -> None:
+        """Raises the exception of the call, if it raised one, and drops it: it refers to the frames of its callers."""
+        failure, self._failure = self._failure, None
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            failure = None
 
 
 # ---- handles ----
@@ -459,22 +475,11 @@ def close_abandoned() -> None:
 
 def _open_slowly(native: _Native, opener: str, *arguments: Any) -> None:
     """Opens an object on another thread, so that Ctrl-C ends the wait; that thread is then the last to refer to it."""
-    failures: list[BaseException] = []
-    done = threading.Event()
-
-    def work() -> None:
-        try:
-            call(opener, *arguments, byref(native.number))
-        except BaseException as error:
-            failures.append(error)
-        finally:
-            done.set()
-
-    threading.Thread(target=work, name="dsstne-" + opener, daemon=True).start()
-    while not done.wait(0.1):
+    work = _Work(opener, lambda: call(opener, *arguments, byref(native.number)), daemon=True)
+    work.start()
+    while not work.done.wait(0.1):
         pass
-    if failures:
-        raise failures[0]
+    work.raise_failure()
 
 
 class Handle:

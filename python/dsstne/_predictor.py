@@ -216,7 +216,7 @@ def ranked_units(model: Weights, layer: str | None) -> int:
     if layer is None:
         return outputs[model.output]
     if _checks.text(layer, "layer") not in outputs:
-        raise NotFoundError(f"there is no output layer {_checks.shown(layer)} to rank; {nearest(layer, outputs)}")
+        raise NotFoundError(f"the model has no output layer {_checks.shown(layer)}; {nearest(layer, outputs)}")
     return outputs[layer]
 
 

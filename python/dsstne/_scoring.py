@@ -118,7 +118,7 @@ class Scoring(Weights):
         """
         known = [name for name, entry in self._layers.items() if entry["kind"] != "input"]
         if layer is not None and _checks.text(layer, "layer") not in known:
-            raise NotFoundError(f"there is no layer {_checks.shown(layer)} to compute; {nearest(layer, known)}")
+            raise NotFoundError(f"the model has no computed layer {_checks.shown(layer)}; {nearest(layer, known)}")
         units = self._layers[layer or self.output]["size"]
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
         with Predictor(self, X, rows=rows, options=options, row_bytes=4 * units) as predictor:

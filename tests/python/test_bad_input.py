@@ -287,14 +287,18 @@ def test_an_input_by_name_needs_its_output_by_name(X):
         dsstne.fit({"input": X}, **FAST)
     with pytest.raises(dsstne.NotFoundError, match='the network has no layer "imput"; did you mean "input"'):
         dsstne.fit({"imput": X}, {"output": X}, **FAST)
-    with pytest.raises(dsstne.NotFoundError, match="targets: there is no layer 'hidden1'.*the known ones are 'output'"):
+    with pytest.raises(
+        dsstne.NotFoundError, match="targets: the network has no such layer 'hidden1'.*the known ones are 'output'"
+    ):
         dsstne.fit({"input": X}, {"hidden1": X[:, :4], "output": X}, **{**FAST, "hidden": 4})
 
 
 def test_a_trainer_names_the_layer_that_a_matrix_should_feed(model, X):
-    with pytest.raises(dsstne.NotFoundError, match="X: there is no layer 'imput' to feed; did you mean 'input'"):
+    with pytest.raises(dsstne.NotFoundError, match="X: the network has no such layer 'imput'; did you mean 'input'"):
         dsstne.Trainer(model, {"imput": X}, {"output": X})
-    with pytest.raises(dsstne.NotFoundError, match="targets: there is no layer 'out' to feed; did you mean 'output'"):
+    with pytest.raises(
+        dsstne.NotFoundError, match="targets: the network has no such layer 'out'; did you mean 'output'"
+    ):
         dsstne.Trainer(model, {"input": X}, {"out": X})
 
 

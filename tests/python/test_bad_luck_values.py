@@ -53,7 +53,7 @@ def closed(thing):
     return thing
 
 
-# Made anew for each call, because a generator can be used once.
+# Functions that make the values, because a generator can be used only once.
 ODD = {
     "None": lambda: None,
     "True": lambda: True,

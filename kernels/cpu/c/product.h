@@ -158,19 +158,21 @@ INLINE void tile_rows(const int pairs, const float *restrict a, int64_t a_row, c
     for (; m + 4 <= M; m += 4) TILE(pairs, m, n, 4);                         \
     for (; m < M; m++) TILE(pairs, m, n, 1);                                 \
   }
-#define PRODUCT(TILE)     \
-  if (pairs) {            \
-    PRODUCT_LOOP(TILE, 1) \
-  } else {                \
-    PRODUCT_LOOP(TILE, 0) \
-  }
+#define PRODUCT(TILE)       \
+  do {                      \
+    if (pairs) {            \
+      PRODUCT_LOOP(TILE, 1) \
+    } else {                \
+      PRODUCT_LOOP(TILE, 0) \
+    }                       \
+  } while (0)
 
 /* C[M, N] = A[M, P] B with A and B in panels, A's a_panel apart. */
 static void product_panels(int32_t pairs, const float *a, int64_t a_panel, const float *b, int64_t P, float *c,
                            int64_t c_row, int64_t M, int64_t N) {
 #define TILE(pairs, m, n, rows) \
   tile_panels(pairs, a + (m) * PANEL, a_panel, b + (n) * P, P, c + (m) * c_row + (n), c_row, rows)
-  PRODUCT(TILE)
+  PRODUCT(TILE);
 #undef TILE
 }
 
@@ -180,26 +182,27 @@ static void product_transposed(int32_t pairs, const float *a, int64_t a_col, con
                                float *c, int64_t c_rows, int64_t M, int64_t N) {
 #define TILE(pairs, m, n, rows) \
   tile_transposed(pairs, a + (m), a_col, b + (n) * b_rows, P, c + (n) * c_rows + (m) * PANEL, rows)
-  PRODUCT(TILE)
+  PRODUCT(TILE);
 #undef TILE
 }
 
 /* C[M, N] = A[M, P] B with B in panels that are b_rows rows long. */
 static void product_rows(int32_t pairs, const float *a, int64_t a_row, const float *b, int64_t b_rows, int64_t P,
-                         float *c, int64_t c_row, int64_t M, int64_t N, const fetch_t *fetch){
+                         float *c, int64_t c_row, int64_t M, int64_t N, const fetch_t *fetch) {
 #define TILE(pairs, m, n, rows) \
   tile_rows(pairs, a + (m) * a_row, a_row, b + (n) * b_rows, P, c + (m) * c_row + (n), c_row, rows, fetch, n)
-    PRODUCT(TILE)
+  PRODUCT(TILE);
 #undef TILE
 }
 
-/* Row r of `columns` numbers, a multiple of PANEL, into panels of so many rows, and back. */
+/* Copies row r of a matrix into panels of PANEL columns (`columns` is a multiple of it) and `rows` rows. */
 INLINE void row_to_panels(const float *row, int64_t columns, int64_t r, int64_t rows, float *panels) {
   for (int64_t k = 0; k < columns; k += PANEL, panels += rows * PANEL) {
     store(panels + r * PANEL, load(row + k));
     store(panels + r * PANEL + LANES, load(row + k + LANES));
   }
 }
+/* Copies it back. */
 INLINE void row_of_panels(const float *panels, int64_t columns, int64_t r, int64_t rows, float *row) {
   for (int64_t k = 0; k < columns; k += PANEL, panels += rows * PANEL) {
     store(row + k, load(panels + r * PANEL));
