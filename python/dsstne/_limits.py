@@ -16,24 +16,19 @@ if sys.platform != "win32":
 # Threads that the library needs at least: those of Go's runtime, and one for a long call.
 _THREADS = 12
 
-# Addresses that the library reserves, in bytes: 1.25 GiB are tables of Go's memory manager, the rest is room for work.
-_ADDRESSES = 1_400 << 20
+# Addresses that the library reserves, in bytes: 1.25 GiB are tables of Go's memory manager; then room for work, of
+# which a claim of threads leaves 256 MiB (pool.c).
+_ADDRESSES = 1_700 << 20
 
 
-def check() -> bool:
-    """Checks the limits of this process; reports whether its address space is limited.
+def check_addresses() -> bool:
+    """Checks the limit on the address space; reports whether there is one.
 
     Raises:
-        LibraryError: A limit is too low for the library.
+        LibraryError: It is too low for the library.
     """
     if sys.platform != "linux":
         return False
-    limited = _check_addresses()  # first: a thread needs addresses
-    _check_threads()
-    return limited
-
-
-def _check_addresses() -> bool:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return False
@@ -51,7 +46,14 @@ def _check_addresses() -> bool:
     return True
 
 
-def _check_threads() -> None:
+def check_threads() -> None:
+    """Checks that the system lets this process start threads. They need addresses, which are to be checked first.
+
+    Raises:
+        LibraryError: There are too few for the library.
+    """
+    if sys.platform != "linux":
+        return
     started = _startable(_THREADS)
     if started < _THREADS:
         limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]

@@ -195,8 +195,9 @@ def library() -> _Library:
 
 def _load() -> _Library:
     tried = []
-    if _limits.check():
+    if _limits.check_addresses():
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # by default, each thread reserves 64 MiB of addresses
+    _limits.check_threads()
     for path in library_paths():
         if not path.exists():
             tried.append(f"  {path}: no such file")

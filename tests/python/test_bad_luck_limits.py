@@ -71,7 +71,7 @@ def test_the_address_space_that_the_error_names_is_enough(python):
         HEAD + "from dsstne import _limits\n"
         "def least():\n"
         "    resource.setrlimit(resource.RLIMIT_AS, (200 << 20,) * 2)\n"
-        "    try:\n        _limits.check()\n"
+        "    try:\n        _limits.check_addresses()\n"
         "    except dsstne.LibraryError as error:\n"
         "        needed = int(str(error).split('ulimit -v ')[1].split('`')[0])\n"
         "    return needed\n"
@@ -80,11 +80,11 @@ def test_the_address_space_that_the_error_names_is_enough(python):
         "if os.fork() == 0:\n"
         "    os.write(b, str(least()).encode()); os._exit(0)\n"
         "needed = int(os.read(a, 100))\n"
-        "for n in (needed, needed + 100_000, needed + 500_000):\n"
+        "for n in (needed, needed + 100_000, needed + 200_000, needed + 500_000):\n"
         "    for threads in (2, 64):\n"
         "        child(lambda: resource.setrlimit(resource.RLIMIT_AS, (n << 10,) * 2), threads)\n"
     ).splitlines()
-    assert len(out) == 6
+    assert len(out) == 8
     for line in out:
         assert line.split(" ")[1] == "threads,", line
     assert len({line.split("checksum ")[1] for line in out}) == 1
