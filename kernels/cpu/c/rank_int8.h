@@ -45,9 +45,12 @@ static steps_t to_steps(const float *x, int64_t n, int8_t *out, int64_t stride) 
   const float scale = scale_of(largest_bits(x, n));
   const vf magic = splat(12582912.0f); /* 1.5 2^23: adding it rounds to an integer, which is left in the low bits */
   vf squares = {0}, errors = {0};
+  const vi known = splat_int(scale == 0 ? 0 : -1); /* zeros for what is not finite, whose integers mean nothing */
   vi sums = {0};
   for (int64_t k = 0; k < n; k += LANES) {
-    vf y = (k + LANES <= n ? load(x + k) : load_some(x + k, n - k)) * scale, shifted = y + magic, q = shifted - magic;
+    vf y = (k + LANES <= n ? load(x + k) : load_some(x + k, n - k)) * scale;
+    y = (vf)((vi)y & known);
+    vf shifted = y + magic, q = shifted - magic;
     vf e = y - q;
     squares = fma_(y, y, squares);
     errors = fma_(e, e, errors);
@@ -56,7 +59,7 @@ static steps_t to_steps(const float *x, int64_t n, int8_t *out, int64_t stride) 
   }
   steps_t s = {.scale = scale,
                .length = sqrtf(_mm512_reduce_add_ps((__m512)squares)),
-               .sum = scale == 0 ? 0 : _mm512_reduce_add_epi32((__m512i)sums)}; /* of NaN it could overflow */
+               .sum = _mm512_reduce_add_epi32((__m512i)sums)};
   s.norm = s.length * up + 0x1p-60f;
   s.error = sqrtf(_mm512_reduce_add_ps((__m512)errors)) * up + 0x1p-22f * s.norm + 0x1p-60f;
   return s;

@@ -54,7 +54,8 @@ INLINE uint32_t screen_kept(const block_t *b, const int8_t *strip, int64_t v) {
       memcpy(&four, h + k * PANEL, 4);
       dot_fours(&sum[j], _mm512_set1_epi32(four), _mm512_loadu_si512(strip + k * KEPT_ITEMS));
     }
-  const vf x = (vf)_mm512_cvtepi32_ps((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  const __m512i pair = _mm512_add_epi32(sum[0], sum[1]), other = _mm512_add_epi32(sum[2], sum[3]);
+  const vf x = (vf)_mm512_cvtepi32_ps(_mm512_add_epi32(pair, other));
   const vf step = load(of->step), bias = load(of->bias), norm = load(of->norm);
   const rows_t *rows = &b->narrow;
   const float f = rows->step[v], e = rows->error[v], q = rows->norm[v] + e, t = threshold_of(&b->lists, v);
