@@ -83,9 +83,39 @@ INLINE void add_rows(const int rows, const int pieces, const float *const row[],
   }
 }
 
-/* out[k] (+)= sum of value_e matrix[index_e, k] over the entries from .. to. */
+/* Vectors of sums that stay in registers. A gradient row is made and used up in such pieces: it is never stored. */
+enum { PIECE_VECTORS = LANES == 16 ? 16 : 8 };
+
+/* add_entries for rows of so many vectors, whose sums stay in registers. */
+INLINE void add_short(const int vectors, const span_t *s, const int32_t *index, const float *value, int64_t from,
+                      int64_t to, const float *matrix, float *out, int accumulate) {
+  const int64_t K = vectors * LANES, by = gather_ahead(K * 4);
+  vf sum[PIECE_VECTORS];
+#pragma GCC unroll 16
+  for (int v = 0; v < vectors; v++) sum[v] = accumulate ? load(out + v * LANES) : splat(0);
+  for (int64_t e = from; e < to; e++) {
+    const float *row = matrix + index[e] * K, *ahead = matrix + index[look_ahead(s, e, by)] * K;
+    const vf x = splat(value[e]);
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; v++) {
+      if (v * LANES % LINE == 0) __builtin_prefetch(ahead + v * LANES, 0, 2);
+      sum[v] = fma_(x, load(row + v * LANES), sum[v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int v = 0; v < vectors; v++) store(out + v * LANES, sum[v]);
+}
+
+/* out[k] (+)= sum of value_e matrix[index_e, k] over the entries from .. to, added in this order. */
 static void add_entries(const span_t *s, const int32_t *index, const float *value, int64_t from, int64_t to,
                         const float *matrix, int64_t K, float *out, int accumulate) {
+#define SHORT(vectors) \
+  if (K == vectors * LANES) return add_short(vectors, s, index, value, from, to, matrix, out, accumulate)
+  SHORT(2);
+  SHORT(4);
+  SHORT(8);
+  if (PIECE_VECTORS == 16) SHORT(16);
+#undef SHORT
   const int64_t by = gather_ahead(K * 4);
   const float *row[ROWS], *ahead[ROWS];
   int begin = !accumulate;
@@ -147,9 +177,6 @@ INLINE int64_t row_ahead(const weights_t *w, const int32_t *items, const span_t 
   if (w->last) __builtin_prefetch(w->last + later_row, 1);
   return (later_row - row) * w->columns;
 }
-
-/* A gradient row is made and used up in pieces that stay in registers: it is never stored. */
-enum { PIECE_VECTORS = LANES == 16 ? 16 : 8 };
 
 /* Vector v of a piece; a piece of one vector may have fewer numbers. */
 INLINE vf load_piece(const int count, const float *p, int v, int64_t left) {
