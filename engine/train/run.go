@@ -6,7 +6,9 @@ import (
 	"math"
 	"time"
 
+	"dsstne/engine/devices"
 	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
 	"dsstne/internal/random"
 	"dsstne/kernels"
 )
@@ -107,20 +109,24 @@ func (t *Trainer) loop(maxSteps uint64, maxSeconds float64, start time.Time) err
 func (t *Trainer) advance() error {
 	t.choose()
 	number := t.step.Number + 1
-	for slot := range t.feeds {
-		if t.program.Makes(slot) {
-			continue
-		}
-		f := &t.feeds[slot]
-		if err := f.reader.Batch(t.order, number, true, &f.batch); err != nil {
-			return fault.Wrap(err, "layer %q", f.name)
-		}
+	threads := devices.Threads(t.options.Placement.Threads)
+	if err := parallel.Do(threads, len(t.feeds), func(slot int) error { return t.batch(slot, number) }); err != nil {
+		return err
 	}
 	t.profile.ends(batching)
 	t.step.TermFactors = t.net.TermFactors(number)
 	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
 	t.step.Rates = append(t.step.Rates, t.options.Optimizer.RatesAt(number, t.rate(number)))
 	return t.explain(t.program.Run(&t.step))
+}
+
+// batch makes a slot's batch of a step, unless the devices make it.
+func (t *Trainer) batch(slot int, number int64) error {
+	if t.program.Makes(slot) {
+		return nil
+	}
+	f := &t.feeds[slot]
+	return fault.Wrap(f.reader.Batch(t.order, number, true, &f.batch), "layer %q", f.name)
 }
 
 // rate is the learning rate of a step.
