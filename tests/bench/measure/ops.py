@@ -17,9 +17,10 @@ class Op:
     """An op in a process of its own; the keywords are those of opbench's `request`."""
 
     def __init__(self, **request: Any) -> None:
-        program = next((path for path in PROGRAMS[:: -1 if "backend" in request else 1] if path.exists()), None)
-        if program is None:
+        programs = [path for path in PROGRAMS if path.exists()]
+        if not programs:
             raise SystemExit("build/opbench is not there; run `make bench`, or `make build/opbench` alone")
+        program = max(programs, key=lambda path: path.stat().st_mtime)
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             touched = self._ask(request)

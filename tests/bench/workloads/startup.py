@@ -114,5 +114,6 @@ def opening(bench: Bench) -> Line:
         work=(X.indices.nbytes + X.data.nbytes + X.indptr.nbytes) / 1e9,
         limit=turns.limit,
         limit_name=f"bandwidth (read), {bench.threads} threads",
+        goal=Goal("ratio", 1, 2),
         parameters={"rows": rows, "entries": X.nnz},
     )
