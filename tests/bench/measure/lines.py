@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -82,16 +83,20 @@ class Line:
     @property
     def share(self) -> list[float]:
         """Of the machine's limit, turn by turn."""
-        if not self.limit or not self.work:
+        if not self._has_limit():
             return []
         return [self._speed(x) / limit for x, limit in zip(self.ours, self.limit, strict=True)]
 
     @property
     def peer_share(self) -> list[float]:
         """The same for the peer."""
-        if not self.limit or not self.work or not self.peer:
+        if not self._has_limit() or not self.peer:
             return []
         return [self._speed(x, self.peer_work) / limit for x, limit in zip(self.peer, self.limit, strict=True)]
+
+    def _has_limit(self) -> bool:
+        """A CPU without the instructions has no limit for them."""
+        return bool(self.limit and self.work) and not any(map(math.isnan, self.limit))
 
     def _speed(self, value: float, work: float = 0.0) -> float:
         work = work or self.work
@@ -116,7 +121,7 @@ class Line:
             "more_is_better": self.rate,
             "ratio": self.ratio,
             "work": self.work,
-            "limit": self.limit,
+            "limit": self.limit if self._has_limit() else [],
             "limit_name": self.limit_name,
             "share": self.share,
             "peer_share": self.peer_share,
