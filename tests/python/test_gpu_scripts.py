@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -508,7 +507,6 @@ def test_what_cuvs_lacks_is_named(bench, monkeypatch, tmp_path, there):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("DSSTNE_TEST_KIT" not in os.environ, reason="builds the whole kit; DSSTNE_TEST_KIT=1 runs it")
 def test_the_kit_that_is_built_has_all_that_the_scripts_run(bare, tmp_path):
     command = [sys.executable, ROOT / "scripts" / "gpu_kit.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
