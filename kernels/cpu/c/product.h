@@ -122,7 +122,8 @@ INLINE void tile_panels(const int pairs, const float *restrict a, int64_t a_pane
   tile_store(M, 0, r, c, c_row);
 }
 
-/* Fetches what a step some columns later reads of A: its stride is too large for the hardware to follow. */
+/* Fetches what a step some columns later reads of A: its stride is too large for the hardware to follow. With fewer lanes
+ * than 16 several strips share a line, and most are in the cache. */
 INLINE void fetch_column(const float *a, int64_t a_col, const int M) {
   if (LANES < 16) return;
   __builtin_prefetch(a + COLUMNS_AHEAD * a_col);

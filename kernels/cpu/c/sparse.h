@@ -86,7 +86,7 @@ INLINE void add_rows(const int rows, const int pieces, const float *const row[],
 /* Vectors of sums that stay in registers. A gradient row is made and used up in such pieces: it is never stored. */
 enum { PIECE_VECTORS = LANES == 16 ? 16 : 8 };
 
-/* add_entries for rows of so many vectors, whose sums stay in registers. */
+/* Does what add_entries does, for rows of the given number of vectors: the whole sum stays in registers. */
 INLINE void add_short(const int vectors, const span_t *s, const int32_t *index, const float *value, int64_t from,
                       int64_t to, const float *matrix, float *out, int accumulate) {
   const int64_t K = vectors * LANES, by = gather_ahead(K * 4);
