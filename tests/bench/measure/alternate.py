@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import signal
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ class Contestant:
             kind, result = self._pipe.recv()
         except EOFError:
             self._process.join()
+            if self._process.exitcode == -signal.SIGKILL:
+                raise UnavailableError("killed by the system, as when memory runs out") from None
             raise RuntimeError(f"a contestant died with exit code {self._process.exitcode}") from None
         if kind == "unavailable":
             raise UnavailableError(result)

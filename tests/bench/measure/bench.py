@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from peers import TORCH_ENVIRONMENT
 
 from measure import ours
-from measure.alternate import Contestant, Turns, take_turns
+from measure.alternate import Contestant, UnavailableError, take_turns
 from measure.limits import Limits, threads_available
 from measure.lines import Line
 
@@ -85,9 +85,12 @@ class Bench:
             else:
                 turns = take_turns(lambda: us.call("run", steps), None, limit, count)
                 us.close()
-                them = stack.enter_context(Contestant(torch_network.make, *arguments, environment=TORCH_ENVIRONMENT))
-                alone = take_turns(lambda: them.call("run", steps), repeats=count)
-                turns, name = Turns(turns.ours, alone.ours, turns.limit), them.call("name")
+                try:
+                    them = stack.enter_context(Contestant(torch_network.make, *arguments, environment=TORCH_ENVIRONMENT))
+                    alone = take_turns(lambda: them.call("run", steps), repeats=count)
+                    turns.peer, name = alone.ours, them.call("name")
+                except UnavailableError as error:
+                    name = f"PyTorch: {error}"
         return Line(
             case,
             unit,
