@@ -334,7 +334,7 @@ def calls():
         "datasets.load_debian": (lambda: small_interactions().matrix, {}),
         "datasets.hold_out": (
             dsstne.datasets.hold_out,
-            {"X": matrix, "fraction": lambda: 0.5, "seed": lambda: 0},
+            {"X": matrix, "fraction": lambda: 0.5, "seed": lambda: 0, "last": lambda: False, "core": lambda: 0},
         ),
         "datasets.Interactions.rows": (debian.rows, {"names": lambda: ["a"]}),
         "datasets.Interactions.items": (debian.items, {"names": lambda: ["a"]}),
@@ -481,10 +481,11 @@ PLAIN = {
     "fraction": {"0", "5e-324"},
     "epochs": {"0", "2**31"},
     "seed": {"0", "2**31", "2**63"},
+    "core": {"0", "2**31"},
     "Trainer.run steps": {"None", "2**31"},
     **{key: {"2**31"} for key in ("batch_size", "memory_limit")},
     **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen"], FLAG),
-    **dict.fromkeys(["include_self", "shuffle", "Model.same_items value"], FLAG),
+    **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},
     **dict.fromkeys(["filter_items", "rows", "queries"], IDS),
     "ids": {*IDS, "-1"},
@@ -565,6 +566,7 @@ def answer(call, given):
 
 
 @pytest.mark.filterwarnings("ignore:all held-out items are excluded")
+@pytest.mark.filterwarnings("ignore:last=True, but most rows of X are sorted")
 @pytest.mark.parametrize("name", public())
 def test_odd_values_are_taken_as_what_they_mean_or_refused(name, table):
     call, usual = table[name]

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import dsstne.datasets
 from dsstne.datasets import hold_out, load_debian
-from dsstne.errors import InvalidArgumentError, NotFoundError
+from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make_debian_data.py"
 
@@ -147,6 +147,67 @@ def test_unsorted_entries_duplicates_and_stored_zeros_are_cleaned_in_a_copy():
     assert X.nnz == 4
 
 
+def test_the_last_entries_of_a_row_are_held_out_in_their_order():
+    X = sparse.csr_array((np.arange(1.0, 8), [7, 2, 9, 4, 3, 1, 8], [0, 4, 4, 7]), shape=(3, 10))
+    shown, hidden = hold_out(X, fraction=0.5, last=True)
+    assert hidden.toarray()[0].nonzero()[0].tolist() == [4, 9]
+    assert hidden.toarray()[2].nonzero()[0].tolist() == [1, 8]  # 1.5 of 3 rounds to 2
+    assert abs(shown + hidden - X).nnz == 0
+    assert X.indices.tolist() == [7, 2, 9, 4, 3, 1, 8]
+
+
+def test_times_decide_and_ties_go_to_the_later_stored(ragged):
+    X = sparse.csr_array((np.ones(5), [0, 1, 2, 3, 4], [0, 5]), shape=(1, 5))
+    times = sparse.csr_array((np.array([50, 10, 40, 40, 0]), [0, 1, 2, 3, 4], [0, 5]), shape=(1, 5))
+    assert hold_out(X, fraction=0.4, last=times)[1].indices.tolist() == [0, 3]
+    order = np.random.default_rng(0).permutation(ragged.nnz).astype(float)
+    by_time = sparse.csr_array((order, ragged.indices, ragged.indptr), shape=ragged.shape)
+    shown, hidden = hold_out(ragged, fraction=0.3, last=by_time)
+    assert abs(shown + hidden - ragged).nnz == 0
+    time = {int(value): order[n] for n, value in enumerate(ragged.data)}
+    for row in range(2, 40):
+        earlier, later = ([time[int(v)] for v in part[[row]].data] for part in (shown, hidden))
+        assert not later or max(earlier) < min(later)
+
+
+def test_of_an_item_stored_twice_the_latest_entry_counts():
+    X = sparse.csr_array((np.array([1.0, 2, 4, 8]), [5, 1, 3, 5], [0, 4]), shape=(1, 6))
+    shown, hidden = hold_out(X, fraction=0.3, last=True)
+    assert (hidden.indices.tolist(), hidden.data.tolist()) == ([5], [9])
+    assert shown.indices.tolist() == [1, 3]
+
+
+def test_a_core_leaves_rare_items_out_before_the_split():
+    X = sparse.csr_array(np.array([[1, 1, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]], np.float32))
+    for last in (False, X):
+        shown, hidden = hold_out(X, fraction=0.5, core=2, last=last)
+        assert (shown + hidden).toarray().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0]]
+        assert np.diff(hidden.indptr).tolist() == [1, 1, 0]
+    assert sum(part.nnz for part in hold_out(X, core=4)) == 0
+
+
+def test_rows_in_the_order_of_the_items_have_no_last_entries(ragged):
+    with pytest.warns(UserWarning, match="most rows of X are sorted by item"):
+        hold_out(ragged, last=True)
+
+
+def test_times_that_do_not_belong_to_the_matrix_are_refused(ragged):
+    with pytest.raises(InvalidArgumentError, match="with last=, it must be CSR, because converting it would sort"):
+        hold_out(ragged.tocoo(), last=True)
+    with pytest.raises(InvalidArgumentError, match="as many entries in each row"):
+        hold_out(ragged, last=ragged[:, :20])
+    other = ragged.copy()
+    other.indices[[3, 4]] = other.indices[[4, 3]]
+    with pytest.raises(InvalidArgumentError, match=r"in row 3 it has item \d+ where X has item \d+"):
+        hold_out(ragged, last=other)
+    other = ragged.copy()
+    other.data[7] = np.nan
+    with pytest.raises(InvalidDataError, match="last: the time in row 4 is not a number"):
+        hold_out(ragged, last=other)
+    with pytest.raises(InvalidArgumentError, match="last must be True or False, not 'times'"):
+        hold_out(ragged, last="times")
+
+
 def test_a_fraction_beyond_one_is_refused(ragged):
     with pytest.raises(InvalidArgumentError, match="fraction must be from 0 to 1, not 20"):
         hold_out(ragged, fraction=20)
@@ -159,6 +220,7 @@ def test_a_dense_array_is_refused_with_a_hint():
 
 def test_the_examples_in_the_documentation_are_true():
     assert doctest.testmod(dsstne.datasets).failed == 0
+    assert doctest.testmod(dsstne.datasets._split).failed == 0
 
 
 PACKAGES = """\

@@ -11,13 +11,14 @@ import difflib
 import lzma
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from dsstne import _checks
-from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError
+from dsstne.datasets._split import hold_out
+from dsstne.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,66 +116,3 @@ def load_debian() -> Interactions:
         np.array(item_descriptions),
         (folder / "README.md").read_text(encoding="utf-8"),
     )
-
-
-def hold_out(X: Any, fraction: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
-    """Splits the entries of each row at random into an input for a model and held-out entries to test it.
-
-    Of ``n`` entries in a row, ``n * fraction`` (rounded, halves up) are held out, but at least one stays in the input.
-
-    Args:
-        X: Interaction matrix [rows, items] in any SciPy sparse format; it is not changed.
-        fraction: Share of the entries of each row to hold out, from 0 to 1.
-        seed: Seed of the split; the same seed gives the same split on every machine.
-
-    Returns:
-        ``(X_in, X_held_out)``, both CSR with the shape of X; ``X_in + X_held_out`` equals X. They are sparse arrays if
-        X is one, else sparse matrices.
-
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> X = sparse.csr_array(np.ones((1000, 10), dtype=np.float32))
-    >>> X_in, X_held_out = hold_out(X, fraction=0.2)
-    >>> X_in.nnz, X_held_out.nnz
-    (8000, 2000)
-    """
-    if not _checks.is_number(fraction) or not 0 <= fraction <= 1:
-        raise InvalidArgumentError(f"fraction must be from 0 to 1, not {_checks.shown(fraction)}")
-    seed = _checks.integer(seed, "seed", 0)
-    is_sparse: bool = sparse.issparse(X)
-    if not is_sparse:
-        kind = type(X).__name__
-        if kind == "Dataset" or hasattr(X, "__arrow_c_array__"):
-            raise InvalidArgumentError(
-                f"X must be a SciPy sparse matrix, not {kind}; split the matrix, then wrap the parts"
-            )
-        raise InvalidArgumentError(f"X must be a SciPy sparse matrix, not {kind}; try csr_array(X)")
-    if len(X.shape) != 2:
-        raise InvalidArgumentError(f"X must have two dimensions, rows and columns; it has {len(X.shape)}")
-    X = X.tocsr()
-    try:
-        X.check_format()
-    except ValueError as error:
-        raise InvalidDataError(f"X is damaged: {error}") from None
-    if not X.has_canonical_format or not np.all(X.data):
-        X = X.copy()
-        X.sum_duplicates()
-        X.eliminate_zeros()
-
-    # Sorting on (row, random number) shuffles each row; the first entries of the shuffled row are held out.
-    lengths = np.diff(X.indptr)
-    held_out = np.minimum(np.floor(lengths * fraction + 0.5).astype(np.int64), np.maximum(lengths - 1, 0))
-    row = np.repeat(np.arange(X.shape[0], dtype=np.float64), lengths)
-    shuffled = np.argsort(row + np.random.default_rng(seed).random(X.nnz), kind="stable")
-    position = np.arange(X.nnz) - np.repeat(X.indptr[:-1], lengths)
-    hidden = np.empty(X.nnz, dtype=bool)
-    hidden[shuffled] = position < np.repeat(held_out, lengths)
-    return _entries(X, ~hidden, lengths - held_out), _entries(X, hidden, held_out)
-
-
-def _entries(X: Any, chosen: np.ndarray, lengths: np.ndarray) -> Any:
-    """Returns the chosen entries of X as a matrix; ``lengths`` are their numbers in each row."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(X.indptr.dtype)
-    part = type(X)((X.data[chosen], X.indices[chosen], offsets), shape=X.shape)
-    part.has_canonical_format = True
-    return part
