@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dsstne._native import Undo
+    from dsstne._handles import Undo
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -18,13 +18,15 @@ import sys
 import threading
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dsstne import _limits
-from dsstne.errors import BusyError, DsstneError, ForkError, InvalidHandleError, LibraryError, from_status
+from dsstne.errors import ForkError, LibraryError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+
+    from dsstne._handles import Handle
 
 ABI_MAJOR, ABI_MINOR = 1, 2  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
@@ -242,6 +244,11 @@ def call(name: str, *arguments: Any) -> None:
     _check(function(*plain, byref(error)), error)
 
 
+def out_number() -> Any:
+    """Allocates the number of a handle, 0; as an argument it is where C writes."""
+    return c_uint64(0)
+
+
 def text_buffer(capacity: int = 1 << 14) -> tuple[Any, Any]:
     """Allocates memory for text that C writes; returns the arguments (buffer, length) of the header's functions."""
     return ctypes.create_string_buffer(capacity), ctypes.pointer(c_size_t(capacity))
@@ -296,7 +303,7 @@ def call_interruptibly(
         if claim.setdefault("by", "worker") == "worker":
             call(name, value, *arguments)
 
-    work = _Work(name, claimed_call)
+    work = Work(name, claimed_call)
     stop: BaseException | None = None
     try:
         while True:
@@ -322,7 +329,7 @@ def call_interruptibly(
         stop = None
 
 
-class _Work:
+class Work:
     """A call on a thread of its own, or on the caller's if the system refuses another thread."""
 
     def __init__(self, name: str, function: Callable[[], None], *, daemon: bool = False) -> None:
@@ -353,189 +360,6 @@ class _Work:
                 raise failure
         finally:
             failure = None
-
-
-# ---- handles ----
-
-_T = TypeVar("_T", bound="Closing")
-
-
-class Closing:
-    """Base class of objects that own a native object; a ``with`` block closes them."""
-
-    _handle: Handle
-
-    @property
-    def closed(self) -> bool:
-        """Whether :meth:`close` has succeeded."""
-        return self._handle.closed
-
-    def close(self) -> None:
-        """Closes the native object; closing twice does nothing."""
-        self._handle.close()
-
-    def __enter__(self: _T) -> _T:
-        _ = self._handle.value  # raises an error if it is closed
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            self.close()
-        except BusyError:
-            if kind is None:
-                raise
-            # Else what uses the object is in the traceback of the exception that ends the block, such as
-            # KeyboardInterrupt. That exception is the one to report, and the object is closed after it.
-
-
-class Undo:
-    """Calls functions in reverse order at the end of a ``with`` block, like ``contextlib.ExitStack``.
-
-    An exception that passes through an ExitStack may become part of a reference cycle. It would then keep models in
-    memory until a garbage collection.
-    """
-
-    def __init__(self, functions: Sequence[Callable[[], object]] = ()) -> None:
-        self._functions = list(functions)
-
-    def callback(self, function: Callable[[], object]) -> None:
-        """Adds a function."""
-        self._functions.append(function)
-
-    def pop_all(self) -> Undo:
-        """Moves the functions to a new object."""
-        moved = Undo(self._functions)
-        self._functions = []
-        return moved
-
-    def close(self) -> None:
-        """Calls the functions, also after one of them has raised an exception."""
-        if self._functions:
-            try:
-                self._functions.pop()()
-            finally:
-                self.close()
-
-    def __enter__(self) -> Undo:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class _Native:
-    """A native object: its number and the objects that must outlive it. It is closed when nothing refers to it.
-
-    Ctrl-C that arrives in ``__del__`` ends ``__del__``. :class:`Handle` and this class therefore both call
-    :meth:`release`: if one call is interrupted, the other closes the object.
-    """
-
-    __slots__ = ("kind", "number", "owners")
-
-    def __init__(self, kind: str, owners: object) -> None:
-        self.kind, self.owners = kind, owners
-        self.number = c_uint64(0)  # C writes here: Ctrl-C during the call does not lose the number
-
-    def forget(self) -> None:
-        """Drops the references after the object was closed."""
-        self.number.value, self.owners = 0, None
-
-    def release(self) -> None:
-        """Closes the object.
-
-        The garbage collector may reach a dataset before the trainer that uses it. The memory of the dataset is then
-        kept, and :func:`close_abandoned` tries again.
-        """
-        number = self.number.value
-        if number == 0 or sys is None or sys.is_finalizing() or is_forked():
-            return
-        _abandoned[number] = self  # before the call: Ctrl-C leaves it for close_abandoned()
-        try:
-            call(self.kind + "_close", number)
-        except BusyError:
-            return
-        except DsstneError:
-            pass  # already closed or lost, and no caller is left to report to
-        self.forget()
-        _abandoned.pop(number, None)
-
-    def __del__(self) -> None:
-        if hasattr(self, "number"):
-            self.release()
-
-
-_abandoned: dict[int, _Native] = {}
-
-
-def close_abandoned() -> None:
-    """Tries again to close objects that were in use when they were collected."""
-    if _abandoned and not is_forked():
-        for native in list(_abandoned.values()):
-            native.release()
-
-
-def _open_slowly(native: _Native, opener: str, *arguments: Any) -> None:
-    """Opens an object on another thread, so that Ctrl-C ends the wait; that thread is then the last to refer to it."""
-    work = _Work(opener, lambda: call(opener, *arguments, byref(native.number)), daemon=True)
-    work.start()
-    while not work.done.wait(0.1):
-        pass
-    work.raise_failure()
-
-
-class Handle:
-    """A native object that is closed once; it keeps the memory that it borrows alive until then.
-
-    Args:
-        opener: Name of the function that opens it; its first word is the kind of the object.
-        arguments: Its arguments before the out-parameter.
-        owners: Objects that must outlive the native object.
-        slow: Opens it on another thread, so that Ctrl-C ends the wait. What is opened then is closed in the background.
-    """
-
-    __slots__ = ("__weakref__", "_native")
-
-    def __init__(self, opener: str, *arguments: Any, owners: object = None, slow: bool = False) -> None:
-        self._native = _Native(opener.partition("_")[0], owners)
-        close_abandoned()
-        if slow:
-            _open_slowly(self._native, opener, *arguments)
-        else:
-            call(opener, *arguments, byref(self._native.number))
-
-    @property
-    def value(self) -> int:
-        """The number that identifies the object in the C interface."""
-        if self.closed:
-            raise InvalidHandleError(f"this {self._native.kind} is closed")
-        return self._native.number.value
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return not self._native.number.value
-
-    def close(self) -> None:
-        """Closes the object; closing twice does nothing. In a forked child, only the references are dropped.
-
-        Raises:
-            BusyError: Another object still uses it; it stays open.
-        """
-        try:
-            if not self.closed and not is_forked():
-                call(self._native.kind + "_close", self.value)
-        except BusyError:
-            raise
-        except InvalidHandleError:
-            pass  # another thread closed it, or Ctrl-C came before the lines below
-        except DsstneError:  # it is closed, but closing reported an error
-            self._native.forget()
-            raise
-        self._native.forget()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_native"):
-            self._native.release()
 
 
 # ---- the header's structs as Python values ----

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dsstne import _checks, _native, _options
+from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import Bound, check_columns, nearest, numbers
 from dsstne._weights import Weights, check_model
 from dsstne.devices import chosen
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
 ALL = Choice(None, 0, None)
 
 
-class Predictor(_native.Closing):
+class Predictor(_handles.Closing):
     """Computes results from a model and a matrix per input layer; neighbours need no matrix.
 
     Args:
@@ -70,7 +70,7 @@ class Predictor(_native.Closing):
         self._inputs: Bound | None = None
         self.rows: NDArray[np.int64] | None = None
         self.count = 0
-        with _native.Undo() as undo:
+        with _handles.Undo() as undo:
             if X is not WEIGHTS_ONLY:
                 self._inputs = Bound(X, name, model.inputs)
                 undo.callback(self._inputs.close)
@@ -86,7 +86,7 @@ class Predictor(_native.Closing):
                 options["batch_size"] = min(size, self.count or size)
             owners = (model._handle, self._inputs)
             arguments = (model._handle.value, _options.to_json(options))
-            self._handle = _native.Handle("predictor_open", *arguments, owners=owners)
+            self._handle = _handles.Handle("predictor_open", *arguments, owners=owners)
             undo.callback(self._handle.close)
             for fed, dataset in self._inputs.datasets.items() if self._inputs else ():
                 _native.call("predictor_bind", self._handle.value, fed.encode(), dataset._handle.value)

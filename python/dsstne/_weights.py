@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from dsstne import _checks, _native
+from dsstne import _checks, _handles, _native
 from dsstne._items import decode_names, encode_names
 from dsstne._layers import nearest
 from dsstne.errors import InvalidArgumentError, NotFiniteError, NotFoundError
@@ -29,10 +29,10 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 _OFFSETS, _INDICES, _VALUES = ".offsets", ".indices", ".values"
 
 
-class Weights(_native.Closing):
+class Weights(_handles.Closing):
     """A definition and its weights; :class:`dsstne.Model` adds predictions and files."""
 
-    def _adopt(self, handle: _native.Handle) -> None:
+    def _adopt(self, handle: _handles.Handle) -> None:
         self._handle = handle
         self.history: list[dict[str, Any]] = []
         self.attributes: dict[str, str] = {}

@@ -13,7 +13,7 @@ import numpy as np
 
 from dsstne import _checks
 from dsstne._layers import Bound, bind
-from dsstne._native import Undo
+from dsstne._handles import Undo
 from dsstne.dataset import open_dataset
 from dsstne.errors import InvalidArgumentError
 from dsstne.evaluation import evaluate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from dsstne import _arrow, _checks, _native, _options
+from dsstne import _arrow, _checks, _handles, _native, _options
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ log = logging.getLogger("dsstne")
 _BLOCK = 1 << 24  # entries counted at a time
 
 
-class Dataset(_native.Closing):
+class Dataset(_handles.Closing):
     """A sparse matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset. A Dataset is checked once, not at each use. The arrays are
@@ -80,7 +80,7 @@ class Dataset(_native.Closing):
                 exported = _arrow.export_csr(*self._arrays)
             owners = (exported.owners, self._arrays)
             arguments = (exported.schema, exported.array, options)
-            self._handle = _native.Handle("dataset_open", *arguments, owners=owners)
+            self._handle = _handles.Handle("dataset_open", *arguments, owners=owners)
         except (InvalidArgumentError, InvalidDataError) as error:
             if name == "X":
                 raise
@@ -123,7 +123,7 @@ class Dataset(_native.Closing):
         made._arrays = None
         options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
         with _options.path_argument(path) as name:
-            made._handle = _native.Handle("dataset_open_file", name, options)
+            made._handle = _handles.Handle("dataset_open_file", name, options)
         made._info = _native.dataset_info(made._handle)
         return made
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from dsstne import _checks, _native, _options
+from dsstne import _checks, _handles, _native, _options
 from dsstne._items import check_integers
 from dsstne._scoring import Scoring
 from dsstne._weights import sparse_matrix
@@ -90,7 +90,7 @@ class Model(Scoring):
 
     def _create(self, network: Any, items: Any = None, **options: Any) -> None:
         """Makes the native model; the options are those of ``dsstne_model_create``."""
-        self._adopt(_native.Handle("model_create", read_network(network), _options.to_json(options)))
+        self._adopt(_handles.Handle("model_create", read_network(network), _options.to_json(options)))
         if items is not None:
             self.items = items
 
@@ -245,7 +245,7 @@ class Model(Scoring):
         """
         history, attributes = self._kept()
         made = type(self).__new__(type(self))
-        made._adopt(_native.Handle("model_copy", self._handle.value))
+        made._adopt(_handles.Handle("model_copy", self._handle.value))
         vars(made).update(self._values(), _names=self._names)
         made.history, made.attributes = history, attributes
         return made
@@ -291,7 +291,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     options = _options.to_json({"threads": threads})
     model = Model.__new__(Model)
     with _options.path_argument(path) as name:
-        model._adopt(_native.Handle("model_load", name, options, slow=True))
+        model._adopt(_handles.Handle("model_load", name, options, slow=True))
     model._read_attributes()
     try:
         model.history = _read_history(model.attributes.pop(_HISTORY, "[]"))

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _checks, _native, _options
+from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import bind, check_rows
 from dsstne._weights import check_model
 from dsstne.devices import chosen
@@ -55,7 +55,7 @@ def _progress(state: dict[str, Any]) -> Progress:
     return Progress(**state)
 
 
-class Trainer(_native.Closing):
+class Trainer(_handles.Closing):
     """Trains a model; keeps the state of the optimizer until it is closed.
 
     Args:
@@ -118,7 +118,7 @@ class Trainer(_native.Closing):
         self.model = model
         # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(int(batch_size), 1 << 20)
-        with _native.Undo() as undo:
+        with _handles.Undo() as undo:
             inputs, outputs = bind(undo, X, targets)
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)
@@ -126,7 +126,7 @@ class Trainer(_native.Closing):
             self.rows = inputs.rows
             owners = (model._handle, inputs, outputs)
             arguments = (model._handle.value, _options.to_json(options))
-            self._handle = _native.Handle("trainer_open", *arguments, owners=owners)
+            self._handle = _handles.Handle("trainer_open", *arguments, owners=owners)
             undo.callback(self._handle.close)
             with self._explaining_memory():
                 for layer, dataset in (inputs.datasets | outputs.datasets).items():

@@ -16,13 +16,13 @@ import pytest
 import scipy.sparse
 
 import dsstne
-from dsstne import _native, _predictor, trainer
+from dsstne import _handles, _native, _predictor, trainer
 
 PACKAGE = Path(dsstne.__file__).parent
 # Where every instruction is an event: the file that owns the handles, and functions that hand them on.
 BY_INSTRUCTION = {"_create", "_adopt", "_new", "copy", "load", "bind", "open_dataset", "_open", "from_file", "open"}
 BY_INSTRUCTION |= {"close", "pair", "fit", "_judge"}
-FILES_BY_INSTRUCTION = {"_native.py", "_predictor.py", "trainer.py"}
+FILES_BY_INSTRUCTION = {"_handles.py", "_native.py", "_predictor.py", "trainer.py"}
 
 X = scipy.sparse.csr_array((np.random.default_rng(0).random((24, 6)) < 0.4).astype(np.float32))
 LAYERS = [
@@ -134,7 +134,7 @@ def test_ctrl_c_at_any_moment_leaks_nothing(scenes, monkeypatch, name, long, str
         leaks = []
         for n in range(1, count.passed + 1, stride):
             Moment(n).run(act)
-            _native.close_abandoned()  # as the next use does
+            _handles.close_abandoned()  # as the next use does
             if state() != before:
                 leaks.append(n)
                 gc.collect()
@@ -227,7 +227,7 @@ def test_a_refused_close_disturbs_no_other_call():
 
 def test_the_doctor_shows_what_is_open():
     gc.collect()  # what other tests left
-    _native.close_abandoned()
+    _handles.close_abandoned()
     before = dsstne.doctor().engine
     with dsstne.Dataset(X):
         model = dsstne.Model({"layers": LAYERS})

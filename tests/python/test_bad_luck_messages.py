@@ -207,7 +207,7 @@ def test_ctrl_c_ends_a_load_and_the_model_is_closed_in_the_background(monkeypatc
             _thread.interrupt_main()
             assert interrupted.wait(60)
             call(name, *arguments)
-            handles.append(arguments[-1]._obj.value)
+            handles.append(arguments[-1].value)
             return
         call(name, *arguments)
 

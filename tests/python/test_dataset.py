@@ -10,7 +10,7 @@ import scipy.sparse
 from matrices import blocks
 
 import dsstne
-from dsstne import _native
+from dsstne import _handles, _native
 
 
 def address(array):
@@ -296,8 +296,8 @@ def test_whatever_order_the_collector_takes_all_memory_is_given_back(X, model):
     cycle.append(cycle)
     del data, trainer, cycle
     gc.collect()
-    _native.close_abandoned()
-    assert not _native._abandoned
+    _handles.close_abandoned()
+    assert not _handles._abandoned
     info = _native.DatasetInfoStruct(struct_size=ctypes.sizeof(_native.DatasetInfoStruct))
     with pytest.raises(dsstne.InvalidHandleError):
         _native.call("dataset_get_info", values["dataset_get_info"], ctypes.byref(info))
