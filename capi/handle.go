@@ -15,10 +15,11 @@ const (
 	modelKind
 	trainerKind
 	predictorKind
+	solverKind
 )
 
 func (k kind) String() string {
-	return [...]string{"nothing", "dataset", "model", "trainer", "predictor"}[k]
+	return [...]string{"nothing", "dataset", "model", "trainer", "predictor", "solver"}[k]
 }
 
 // object is what a handle can stand for.
@@ -94,7 +95,7 @@ func (t *handleTable) count() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	counts := map[string]int{}
-	for k := datasetKind; k <= predictorKind; k++ {
+	for k := datasetKind; k <= solverKind; k++ {
 		counts[k.String()+"s"] = 0
 	}
 	for _, s := range t.slots {
@@ -114,7 +115,7 @@ func (t *handleTable) find(handle uint64, name string, allowed ...kind) (*slot, 
 		return nil, fault.New(fault.InvalidHandle, "%s is 0, which is not a handle", name)
 	}
 	if number >= uint64(len(t.slots)) || generation == 0 || generation > t.slots[number].generation ||
-		stored < datasetKind || stored > predictorKind {
+		stored < datasetKind || stored > solverKind {
 		return nil, fault.New(fault.InvalidHandle, "%s is %#x, which was never a handle", name, handle)
 	}
 	if !slices.Contains(allowed, stored) {

@@ -178,9 +178,9 @@ func TestOpenHandlesAreCountedByKind(t *testing.T) {
 	model := table.add(&thing{of: modelKind})
 	table.add(&thing{of: datasetKind})
 	table.add(&thing{of: datasetKind})
-	require.Equal(t, map[string]int{"datasets": 2, "models": 1, "trainers": 0, "predictors": 0}, table.count())
+	require.Equal(t, map[string]int{"datasets": 2, "models": 1, "trainers": 0, "predictors": 0, "solvers": 0}, table.count())
 	require.NoError(t, table.close(model, modelKind, "close"))
-	require.Equal(t, map[string]int{"datasets": 2, "models": 0, "trainers": 0, "predictors": 0}, table.count())
+	require.Equal(t, map[string]int{"datasets": 2, "models": 0, "trainers": 0, "predictors": 0, "solvers": 0}, table.count())
 }
 
 func TestACloseWaitsForWatchers(t *testing.T) {

@@ -4,7 +4,7 @@
  *   A dataset is a sparse matrix in compressed row form. The library borrows it from the caller through the Arrow C
  *   Data Interface and never copies it. A model is a network, or another way to score items, with its weights. A
  *   trainer improves a model with the datasets that are bound to the model's layers. A predictor computes scores, top-k
- *   lists, neighbours and metrics with a model.
+ *   lists, neighbours and metrics with a model. A solver makes a model of a dataset without training.
  *
  * Errors
  *   Every function returns a dsstne_status and takes a pointer to a dsstne_error as its last parameter, which may be
@@ -27,15 +27,16 @@
  *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time.
  *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY, and so do calls that use a model while
  *   dsstne_trainer_run, dsstne_trainer_profile or dsstne_model_set_tensor changes it. dsstne_cancel,
- *   dsstne_trainer_progress and the functions dsstne_*describe are always allowed.
+ *   dsstne_trainer_progress, dsstne_solver_progress and the functions dsstne_*describe are always allowed.
  *   After a process has called any function, its forked children must not call any.
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.2.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.3.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
+ *   1.3 adds dsstne_solver_* and the precision "auto".
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -47,7 +48,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 2)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 3)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -120,6 +121,7 @@ typedef uint64_t dsstne_dataset;
 typedef uint64_t dsstne_model;
 typedef uint64_t dsstne_trainer;
 typedef uint64_t dsstne_predictor;
+typedef uint64_t dsstne_solver;
 
 /* ---- library ---- */
 
@@ -147,10 +149,10 @@ dsstne_status dsstne_configure(const char *options, dsstne_error *err);
  * libraries that CUDA devices use. Devices and extras that are not available are listed with the reason. The threads
  * and the instruction set are those that dsstne_configure has set. memory has the bytes in total, available, and
  * allocated by the library for its objects in the host's memory. open has the number of open handles of each kind, by
- * the keys datasets, models, trainers and predictors. */
+ * the keys datasets, models, trainers, predictors and solvers. */
 dsstne_status dsstne_describe(char *buf, size_t *len, dsstne_error *err);
 
-/* Asks the call that is running on this trainer or predictor to end at the next safe point with DSSTNE_CANCELLED, and
+/* Asks the call that is running on this trainer, predictor or solver to end at the next safe point with DSSTNE_CANCELLED, and
  * returns at once. Does nothing if no call is running. */
 dsstne_status dsstne_cancel(uint64_t handle, dsstne_error *err);
 
@@ -197,7 +199,7 @@ dsstne_status dsstne_dataset_open_file(const char *path, const char *options, ds
 /* Fills info, whose struct_size the caller sets. */
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
-/* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer or predictor. */
+/* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* ---- model ---- */
@@ -281,12 +283,14 @@ dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstn
 dsstne_status dsstne_trainer_bind(dsstne_trainer trainer, const char *layer, dsstne_dataset dataset, dsstne_error *err);
 
 /* Writes the plan of a run as JSON and allocates nothing: {"parts": [{"name", "of", "bytes", "device", "held"}],
- * "bytes": n, "available": n, "limit": n, "operations": ["text", ...], "parallel": "model", "devices": [...]}.
+ * "bytes": n, "available": n, "limit": n, "operations": ["text", ...], "parallel": "model", "precision": "float32",
+ * "devices": [...]}.
  *   of: the tensor, layer or dataset that the part belongs to; missing if none
  *   held: whether the part is already in memory
  *   available: bytes of memory that are free, -1 if unknown
  *   limit: memory_limit; missing if not given
  *   parallel: how several devices train, "model" or "data"; missing for one
+ *   precision: that of products; for the option "auto", the one that it stands for
  *   devices: those that the run uses, as in dsstne_describe */
 dsstne_status dsstne_trainer_plan(dsstne_trainer trainer, char *buf, size_t *len, dsstne_error *err);
 
@@ -365,6 +369,41 @@ dsstne_status dsstne_predictor_evaluate(dsstne_predictor predictor, dsstne_datas
                                         const char *options, char *buf, size_t *len, double *per_row,
                                         dsstne_error *err);
 dsstne_status dsstne_predictor_close(dsstne_predictor predictor, dsstne_error *err);
+
+/* ---- solver: models that are computed instead of trained. Since 1.3 ---- */
+
+typedef struct dsstne_solver_state {
+  uint32_t struct_size;
+  uint32_t running; /* 1 while dsstne_solver_run runs */
+  uint64_t done; /* steps done */
+  uint64_t steps; /* of the whole computation; 0 before the first run */
+  double seconds; /* of all runs */
+} dsstne_solver_state;
+
+/* Options: {"kind": method, "devices": "auto", "threads": n, "memory_limit": bytes} and the parameters of the method
+ * (docs/solvers.md):
+ *   "item_knn": "k": 100, "metric": "cosine"|"jaccard"|"dice"|"dot", "shrink": 0
+ *   "rp3beta": "k": 100, "alpha": 1, "beta": 0.5
+ * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */
+dsstne_status dsstne_solver_open(const char *options, dsstne_solver *out, dsstne_error *err);
+
+/* Gives the solver its dataset, the interaction matrix. layer is "input". */
+dsstne_status dsstne_solver_bind(dsstne_solver solver, const char *layer, dsstne_dataset dataset, dsstne_error *err);
+
+/* Writes the plan of a run as JSON, in the form of dsstne_trainer_plan; allocates nothing. Before the first run only. */
+dsstne_status dsstne_solver_plan(dsstne_solver solver, char *buf, size_t *len, dsstne_error *err);
+
+/* Does all remaining steps, or the next and those that begin within max_seconds (0 = no limit). state may be null. After
+ * DSSTNE_CANCELLED, or when max_seconds have passed, another run goes on where this one has ended. */
+dsstne_status dsstne_solver_run(dsstne_solver solver, double max_seconds, dsstne_solver_state *state,
+                                dsstne_error *err);
+
+/* Writes the progress of the current or last run; may be called during dsstne_solver_run. */
+dsstne_status dsstne_solver_progress(dsstne_solver solver, dsstne_solver_state *state, dsstne_error *err);
+
+/* Makes the model when all steps are done, once; it belongs to the caller. Before that, DSSTNE_INVALID_STATE. */
+dsstne_status dsstne_model_from_solver(dsstne_solver solver, dsstne_model *out, dsstne_error *err);
+dsstne_status dsstne_solver_close(dsstne_solver solver, dsstne_error *err);
 
 #ifdef __cplusplus
 }

@@ -129,6 +129,20 @@ const (
 	TensorFloat32
 )
 
+// AutoPrecision leaves the choice to the device that is opened, see On.
+const AutoPrecision Precision = -1
+
+// On is the precision that a device computes in: AutoPrecision is BFloat16 if it has instructions for it, else Float32.
+func (p Precision) On(d DeviceInfo) Precision {
+	switch {
+	case p != AutoPrecision:
+		return p
+	case slices.Contains(d.Precisions, BFloat16.String()):
+		return BFloat16
+	}
+	return Float32
+}
+
 // Device owns memory and does operations. Methods are called from one goroutine at a time. A device with memory of its
 // own is also a Separate.
 //

@@ -19,7 +19,9 @@ const mostIdle = 4
 type Opened struct {
 	Ranks  []kernels.Rank
 	Copies *Copies // of the weights of the model that is read; nil where nobody reads
-	key    string  // that equal placements share; empty: not to be kept
+	// Precision is that of products, on all devices.
+	Precision kernels.Precision
+	key       string // that equal placements share; empty: not to be kept
 }
 
 var idle struct {

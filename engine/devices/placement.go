@@ -32,9 +32,37 @@ const mostVirtual = 64
 func (p Placement) Open(reads *model.Model) (*Opened, error) {
 	o, err := p.choose(reads)
 	if err == nil {
+		o.Precision = p.precision(o.Ranks)
 		o.serve(reads)
 	}
 	return o, err
+}
+
+// OnHost is the placement of what only the host computes, whatever the devices: those that are named have to be there.
+func (p Placement) OnHost() (Placement, error) {
+	if name := p.Devices[0]; !unnamed(name) || len(p.Devices) > 1 {
+		backend, numbers, err := p.named()
+		if err != nil {
+			return p, err
+		}
+		if known := backend.Devices(); backend.Role() == kernels.Accelerator {
+			for _, number := range numbers {
+				if number >= len(known) {
+					return p, fault.New(fault.DeviceUnavailable, `there is no device "%s:%d"`, backend.Name(), number)
+				}
+				if reason := known[number].Missing; reason != "" {
+					return p, fault.New(fault.DeviceUnavailable, "%s", reason)
+				}
+			}
+		}
+	}
+	p.Devices, p.Precision = []string{host().Name()}, kernels.Float32
+	return p, nil
+}
+
+// precision is that of open devices, which are of one kind.
+func (p Placement) precision(ranks []kernels.Rank) kernels.Precision {
+	return p.Precision.On(ranks[0].Device.Info())
 }
 
 // choose opens devices, or takes those that suit who will read a model.
@@ -51,7 +79,7 @@ func (p Placement) choose(reads *model.Model) (*Opened, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := tried(o.Ranks, p.Precision); err != nil {
+		if err := tried(o.Ranks, p.precision(o.Ranks)); err != nil {
 			return nil, errors.Join(err, o.close())
 		}
 		return o, nil

@@ -11,15 +11,10 @@ func (f *Form) Check(find func(name string) (*tensor.Tensor, error)) error {
 	if f.Weight != CSR {
 		return nil
 	}
-	offsetsTensor, err := find(offsetsName)
+	offsets, indices, _, err := Stored(find)
 	if err != nil {
 		return err
 	}
-	indicesTensor, err := find(indicesName)
-	if err != nil {
-		return err
-	}
-	offsets, indices := offsetsTensor.Int64(), indicesTensor.Int32()
 	if offsets[0] != 0 {
 		return invalid("%s begins with %d instead of 0", offsetsName, offsets[0])
 	}
@@ -47,6 +42,18 @@ func (f *Form) Check(find func(name string) (*tensor.Tensor, error)) error {
 		}
 	}
 	return nil
+}
+
+// Stored are the arrays of a W in compressed row form.
+func Stored(find func(name string) (*tensor.Tensor, error)) (offsets []int64, indices []int32, values []float32,
+	err error) {
+	var list [3]*tensor.Tensor
+	for n, name := range []string{offsetsName, indicesName, valuesName} {
+		if list[n], err = find(name); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return list[0].Int64(), list[1].Int32(), list[2].Float32(), nil
 }
 
 func invalid(format string, args ...any) error { return fault.New(fault.InvalidData, format, args...) }

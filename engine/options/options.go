@@ -171,6 +171,9 @@ func filter(o *strictjson.Object, items []int32) predict.Filter {
 // threads reads how many threads to use; 0 is the library's default.
 func threads(o *strictjson.Object) int { return devices.Threads(int(o.Int("threads", 0, threadCount))) }
 
+// precisionWords are those of kernels.Precision, from kernels.AutoPrecision on.
+var precisionWords = append([]string{"auto"}, kernels.PrecisionWords...)
+
 // placement reads where to compute.
 func placement(o *strictjson.Object) devices.Placement {
 	p := devices.Placement{
@@ -184,7 +187,7 @@ func placement(o *strictjson.Object) devices.Placement {
 	} else {
 		p.Devices = []string{o.String("devices", "auto")}
 	}
-	word := o.Word("precision", "float32", kernels.PrecisionWords...)
-	p.Precision = kernels.Precision(max(0, slices.Index(kernels.PrecisionWords, word)))
+	word := o.Word("precision", "float32", precisionWords...)
+	p.Precision = kernels.AutoPrecision + kernels.Precision(max(0, slices.Index(precisionWords, word)))
 	return p
 }

@@ -27,6 +27,7 @@ type Plan struct {
 	Limit      int64    `json:"limit,omitempty"` // memory_limit, if given
 	Operations []string `json:"operations"`
 	Parallel   string   `json:"parallel,omitempty"` // how several devices train: "model" or "data"
+	Precision  string   `json:"precision"`          // of products of hidden values, weights and gradients
 	// Devices are those that it runs on.
 	Devices []kernels.DeviceInfo `json:"devices"`
 }
@@ -121,7 +122,10 @@ func (p *Plan) fresh(device string) (bytes int64) {
 // remedy says what can be made smaller.
 func (p *Plan) remedy() string {
 	for _, part := range p.Parts {
-		if part.Name == "optimizer state" {
+		switch part.Name {
+		case "similar items":
+			return "Smaller: k, fewer threads"
+		case "optimizer state":
 			return "Smaller: batch_size, hidden, an optimizer with less state (adam keeps 2 numbers a weight, momentum 1, " +
 				"sgd 0), tied=True"
 		}

@@ -12,7 +12,8 @@ type Spec struct {
 	// Ranks are those of this process, at least one; First is the first's number among World ranks (0: these are all).
 	Ranks        []kernels.Rank
 	First, World int
-	Rows         int64 // the largest batch, B
+	Rows         int64             // the largest batch, B
+	Precision    kernels.Precision // for the plan: that of the devices
 	// Follows is the program whose list comes first in a step, nil for none.
 	Follows *Program
 	Weights func(name string) (kernels.Buffer, error) // a model's tensors
@@ -67,7 +68,7 @@ func Describe(spec Spec) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Plan.Available = spec.Ranks[0].Device.Available()
+	p.Plan.Precision, p.Plan.Available = spec.Precision.String(), spec.Ranks[0].Device.Available()
 	for n, rank := range spec.Ranks {
 		info := rank.Device.Info()
 		info.Available = -1

@@ -100,7 +100,9 @@ func (b *Binding) Rows() int64 { return b.rows.Load() }
 
 // Base begins the specification of a program for batches of up to rows examples.
 func (b *Binding) Base(rows int64) program.Spec {
-	return program.Spec{Ranks: b.Ranks, Rows: rows, Limit: b.limit, MakeRoom: devices.MakeRoom}
+	return program.Spec{
+		Ranks: b.Ranks, Rows: rows, Precision: b.Precision(), Limit: b.limit, MakeRoom: devices.MakeRoom,
+	}
 }
 
 // Spec begins the specification of a program for batches of up to rows examples. Layers that read need a dataset. keep:
@@ -194,6 +196,9 @@ func (b *Binding) Forget(d csr.Source) {
 		maps.DeleteFunc(b.resident, func(k columns, _ *kernels.Data) bool { return k.dataset == d })
 	}
 }
+
+// Precision is that of products on the devices.
+func (b *Binding) Precision() kernels.Precision { return b.opened.Precision }
 
 // Copies are what the devices have of the model; nil where it is trained.
 func (b *Binding) Copies() *devices.Copies { return b.opened.Copies }

@@ -128,7 +128,7 @@ func (t *Trainer) startProfile() (stop func(), err error) {
 	if p == nil {
 		return func() {}, nil
 	}
-	if p.limits, err = t.program.Limits(t.options.Placement.Precision); err != nil {
+	if p.limits, err = t.program.Limits(t.Precision()); err != nil {
 		return nil, err
 	}
 	if p.Profile, err = t.program.StartProfile(); err != nil {
@@ -156,7 +156,7 @@ func (t *Trainer) reported() *report {
 	for rank, limits := range p.limits {
 		if limits != nil {
 			r.Limits = append(r.Limits, deviceLimits{
-				Device: t.Ranks[rank].Device.Info().Name, Precision: t.options.Placement.Precision.String(),
+				Device: t.Ranks[rank].Device.Info().Name, Precision: t.Precision().String(),
 				GFLOPs: 2e-9 * limits.Products, Float32GFLOPs: 2e-9 * limits.Float32,
 				ReadGigabytesPerSecond: 1e-9 * limits.Read, UpdateGigabytesPerSecond: 1e-9 * limits.Update,
 			})

@@ -47,6 +47,8 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 		return nil, fault.New(fault.Unsupported, "instruction set %q cannot be used on this CPU; use one of auto, %s",
 			o.InstructionSet, strings.Join(sets, ", "))
 	}
+	table := c.Tables()[set]
+	o.Precision = o.Precision.On(kernels.DeviceInfo{Precisions: precisions(table)})
 	if err := kernels.CheckKind(o.Precision); err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 			"the system has no thread left for the device %s: use fewer virtual devices, or raise the limit (ulimit -u, "+
 				"or pids.max of the container)", name)
 	}
-	return &device{Ops: c.NewOps(c.Tables()[set], o.Precision, claimed+caller), name: name, claimed: claimed}, nil
+	return &device{Ops: c.NewOps(table, o.Precision, claimed+caller), name: name, claimed: claimed}, nil
 }
 
 // precisions are those that the CPU has instructions for.

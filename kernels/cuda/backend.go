@@ -77,6 +77,7 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Precision = o.Precision.On(describe(info))
 	if err := kernels.CheckKind(o.Precision); err != nil {
 		return nil, err
 	}

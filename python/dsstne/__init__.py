@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
+    from dsstne.solvers import item_knn, rp3beta
     from dsstne.trainer import Progress, Trainer
 
 __all__ = [
@@ -60,10 +61,12 @@ __all__ = [
     "errors",
     "evaluate",
     "fit",
+    "item_knn",
     "keep_devices",
     "load",
     "plots",
     "popularity",
+    "rp3beta",
 ]
 
 _MODULES = {
@@ -74,9 +77,11 @@ _MODULES = {
     "doctor": "diagnosis",
     "evaluate": "evaluation",
     "fit": "api",
+    "item_knn": "solvers",
     "keep_devices": "devices",
     "load": "model",
     "popularity": "api",
+    "rp3beta": "solvers",
 }
 
 _SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress"}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 2  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 3  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -65,12 +65,23 @@ class ProgressStruct(ctypes.Structure):
     )
 
 
+class SolverStateStruct(ctypes.Structure):
+    """``dsstne_solver_state``."""
+
+    _fields_ = (
+        *((name, c_uint32) for name in ("struct_size", "running")),
+        *((name, c_uint64) for name in ("done", "steps")),
+        ("seconds", c_double),
+    )
+
+
 # ---- functions ----
 
 _STATUS, _VERSION, _NOTHING = c_int32, c_uint32, None
 _HANDLE, _OUT_HANDLE, _ERROR = c_uint64, POINTER(c_uint64), POINTER(ErrorStruct)
 _TEXT, _BUFFER, _LENGTH, _ARRAY = c_char_p, c_void_p, POINTER(c_size_t), c_void_p
 _PROGRESS, _INFO, _STRUCT = POINTER(ProgressStruct), POINTER(DatasetInfoStruct), c_void_p
+_STATE = POINTER(SolverStateStruct)
 _LIST = (_ARRAY, c_int64)
 
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -93,6 +104,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "model_get_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "model_set_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "model_copy": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
+    "model_from_solver": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
     "model_close": (_STATUS, (_HANDLE, _ERROR)),
     "trainer_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "trainer_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
@@ -109,6 +121,12 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "predictor_neighbors": (_STATUS, (_HANDLE, _TEXT, *_LIST, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
     "predictor_evaluate": (_STATUS, (*(_HANDLE,) * 3, *_LIST, *_LIST, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR)),
     "predictor_close": (_STATUS, (_HANDLE, _ERROR)),
+    "solver_open": (_STATUS, (_TEXT, _OUT_HANDLE, _ERROR)),
+    "solver_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
+    "solver_plan": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
+    "solver_run": (_STATUS, (_HANDLE, c_double, _STATE, _ERROR)),
+    "solver_progress": (_STATUS, (_HANDLE, _STATE, _ERROR)),
+    "solver_close": (_STATUS, (_HANDLE, _ERROR)),
 }
 
 
@@ -395,6 +413,20 @@ def trainer_profile(handle: Handle, steps: int, *, poll: Callable[[], None] | No
     if length.contents.value <= len(buffer):
         return read_json(buffer)
     return call_json("trainer_profile", handle.value, 0)  # of the steps that are done
+
+
+def solver_progress(handle: Handle) -> dict[str, Any]:
+    """Returns the fields of ``dsstne_solver_state``."""
+    state = _sized(SolverStateStruct)
+    call("solver_progress", handle.value, byref(state))
+    return _values(state)
+
+
+def solver_run(handle: Handle, seconds: float, *, poll: Callable[[], None] | None) -> dict[str, Any]:
+    """Does the remaining steps, or those of some seconds (0 = no limit); returns the fields of the state."""
+    state = _sized(SolverStateStruct)
+    call_interruptibly(handle, "solver_run", seconds, byref(state), poll=poll)
+    return _values(state)
 
 
 def _sized(kind: type[Any]) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from dsstne import _checks
 from dsstne._layers import nearest, numbers
 from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
 from dsstne._weights import Weights
+from dsstne.dataset import one_row
 from dsstne.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -257,6 +259,49 @@ class Scoring(Weights):
         if self._network is None:
             options = {"metric": "entry", **options}
         return self.neighbors(items, k, **options)
+
+    def explain(
+        self,
+        x: Any,
+        item: int,
+        *,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Returns the part that each stored item of a row has in the score of an item.
+
+        Args:
+            x: One row [1, items], such as ``X[[7]]``.
+            item: Id of the item that is scored.
+            devices, threads, memory_limit: See :class:`Model`.
+
+        Returns:
+            ``(ids, parts)``: the stored items of the row and their parts, largest first; of equal parts the lower item.
+            Their sum is the score, without the bias of the item if the model has one.
+
+        Raises:
+            NotFoundError: The scores of the model are not sums over the stored items, as in a network.
+            InvalidArgumentError: x is not one row, or there is no such item.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> model = dsstne.Model.from_item_weights(np.array([[0, 0.5, 0.1], [0.5, 0, 0], [0.1, 2, 0]]))
+            >>> model.explain(np.array([[1, 0, 1]]), 1)
+            (array([2, 0], dtype=int32), array([2. , 0.5], dtype=float32))
+        """
+        if self._network is not None or not any(name.startswith("weight") for name in self.tensors):
+            raise NotFoundError("this model has no weights between items, so no item has a part in a score")
+        item = _checks.integer(item, "item", 0)
+        ids, values, columns = one_row(x, "x")
+        # Each stored item as a row of its own, whose score is the part.
+        alone = scipy.sparse.csr_array((values, ids, np.arange(len(ids) + 1)), shape=(len(ids), columns))
+        options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+        parts = self.scores(alone, [item], **options)[:, 0]
+        if "bias" in self.tensors:
+            parts = parts - self.tensor("bias")[item]
+        order = np.lexsort((ids, -parts))
+        return ids[order].astype(np.int32), parts[order]
 
     def plan(
         self,

@@ -223,6 +223,18 @@ def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset
     return made, True
 
 
+def one_row(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Returns the stored columns, values and number of columns of a matrix with one row; duplicates are summed."""
+    X = _as_csr(X, name)
+    offsets, indices, values = _arrays_of(X)
+    if X.shape[0] != 1:
+        raise InvalidArgumentError(f"{name} must be one row, such as X[[7]]; it has {X.shape[0]:,} rows")
+    stored = slice(max(0, offsets[0]), max(0, offsets[1]))
+    ids, place = np.unique(indices[stored], return_inverse=True)
+    weights = None if values is None else values[stored].astype(np.float64)
+    return ids, np.bincount(place, weights, len(ids)), X.shape[1]
+
+
 def _as_csr(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, else a converted copy."""
     source = type(X).__name__

@@ -101,6 +101,16 @@ class Model(Scoring):
         return model
 
     @classmethod
+    def _solved(cls, solver: _handles.Handle, items: Any) -> Model:
+        """Takes the model that a solver has computed; the stored items of a row are the seen ones."""
+        model = cls.__new__(cls)
+        model._adopt(_handles.Handle("model_from_solver", solver.value))
+        model.same_items = True
+        if items is not None:
+            model.items = items
+        return model
+
+    @classmethod
     def from_item_weights(cls, W: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Model:
         """Makes a model of weights between items, such as EASE, SLIM or item-based neighbourhoods: score(x) = x W.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dsstne.trainer import Progress
 
-__all__ = ["Bar"]
+__all__ = ["Bar", "Steps"]
 
 
 class Bar:
@@ -62,6 +62,38 @@ class Bar:
         if self._bar is not None:
             self._metrics = {name: f"{value:.4f}" for name, value in record.items() if "@" in name}
             self._bar.set_postfix({"loss": f"{record['loss']:.5g}", **self._metrics})
+
+    def close(self) -> None:
+        """Ends the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Steps:
+    """Shows the steps of a solver and the remaining time, if stderr is a terminal or notebook.
+
+    Args:
+        title: What is computed.
+        wanted: False = show nothing.
+    """
+
+    def __init__(self, title: str, wanted: bool) -> None:
+        self._bar: Any = None
+        if wanted and _is_seen():
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(desc=title, total=1, unit=" steps", dynamic_ncols=True)
+
+    @property
+    def shown(self) -> bool:
+        """Whether a bar is shown."""
+        return self._bar is not None
+
+    def update(self, state: Mapping[str, Any]) -> None:
+        """Shows the state of a solver."""
+        if self._bar is not None:
+            self._bar.total, self._bar.n = max(1, state["steps"]), state["done"]
+            self._bar.refresh()
 
     def close(self) -> None:
         """Ends the bar."""

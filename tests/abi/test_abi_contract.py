@@ -57,6 +57,7 @@ STRUCTS = {
     "dsstne_error": _native.ErrorStruct,
     "dsstne_dataset_info": _native.DatasetInfoStruct,
     "dsstne_progress": _native.ProgressStruct,
+    "dsstne_solver_state": _native.SolverStateStruct,
     "struct ArrowSchema": _arrow.ArrowSchema,
     "struct ArrowArray": _arrow.ArrowArray,
 }

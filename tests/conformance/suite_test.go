@@ -31,6 +31,14 @@ var opCases = []group{
 	{"Update", remembering(updateCases)},
 	{"MergeTopK", remembering(mergeCases)},
 	{"RankingMetrics", remembering(metricsCases)},
+	{"Neighborhood", remembering(neighborhoodCases)},
+}
+
+// skipUnlessDoneBy skips operations of kernels.Solver on other devices.
+func (g group) skipUnlessDoneBy(t *testing.T, d kernels.Device) {
+	if _, solves := d.(kernels.Solver); !solves && g.op == "Neighborhood" {
+		t.Skipf("%s does not solve", d.Info().Name)
+	}
 }
 
 // remembered is a case whose bounds, which take longer than the op, and whose result of the reference are computed once for
@@ -80,6 +88,7 @@ func groupsAgree(t *testing.T, p kernels.Precision, groups []group) {
 			t.Run(group.op, func(t *testing.T) {
 				t.Parallel()
 				d, reference := open(2), oracle(t)
+				group.skipUnlessDoneBy(t, d)
 				for n, c := range group.cases() {
 					// The emulated products are those of bfloat16 but for the rounding of their factors.
 					if p != kernels.TensorFloat32 || n%2 == 0 || !sparing() {
@@ -102,6 +111,7 @@ func groupsGiveTheSameBits(t *testing.T, p kernels.Precision, groups []group) {
 			t.Run(group.op, func(t *testing.T) {
 				t.Parallel()
 				open := open.reusing()
+				group.skipUnlessDoneBy(t, open(1))
 				for n, c := range group.cases() {
 					if !spares(open, n) {
 						require.NoError(t, sameBits(c, open))

@@ -236,6 +236,7 @@ def test_the_doctor_shows_what_is_open():
         "datasets": 1,
         "models": 1,
         "predictors": 0,
+        "solvers": 0,
         "trainers": 0,
     }
     assert after["memory"]["allocated"] - before["memory"]["allocated"] >= model.nbytes

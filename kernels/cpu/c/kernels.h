@@ -231,6 +231,29 @@ typedef struct {
   uint32_t sink; /* depends on all results, so that the compiler leaves nothing out */
 } machine_t;
 
+/* A whole matrix, see kernels.SparseMatrix. */
+typedef struct {
+  int64_t rows, columns;
+  const int64_t *offsets;
+  const int32_t *indices;
+  const float *values;
+} sparse_matrix_t;
+
+/* What a worker needs for a neighborhood, in floats: sums in float64 and numbers of items; a multiple of 16. */
+#define NEIGHBORHOOD_WORKSPACE(items) ((3 * (items) + 15) / 16 * 16)
+
+/* See kernels.Neighborhood; items first .. end of this step. */
+typedef struct {
+  sparse_matrix_t by_item, by_row;
+  const double *row_weights, *left, *right, *norms;
+  double product, sum, shared, constant;
+  int64_t first, end, k;
+  int32_t *ids;
+  float *similarities;
+  float *workspace;
+  int64_t next;
+} neighborhood_t;
+
 /* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
 /* clang-format off */
 #define PHASES(PHASE) \
@@ -240,7 +263,7 @@ typedef struct {
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0) \
   PHASE(top_k_keep, rank_t, 0) PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) \
   PHASE(top_k_finish, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
-  PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
+  PHASE(neighborhood, neighborhood_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
 /* The functions of an instruction set. */

@@ -291,6 +291,27 @@ func rankedRows(rows int64) int64 {
 	return min(C.RANK_ROWS, ((rows+blocks-1)/blocks+panel-1)/panel*panel)
 }
 
+func sparseMatrix(m *kernels.SparseMatrix) C.sparse_matrix_t {
+	return C.sparse_matrix_t{
+		rows: C.int64_t(m.Rows), columns: C.int64_t(m.Columns), offsets: of[C.int64_t](m.Offsets),
+		indices: of[C.int32_t](m.Indices), values: buffer(m.Values),
+	}
+}
+
+func (o Ops) Neighborhood(op *kernels.Neighborhood, s *kernels.Step) error {
+	call, similarity := &call{}, &op.Similarity
+	first, end := op.Items(s)
+	a := &C.neighborhood_t{
+		by_item: sparseMatrix(&op.ByItem), by_row: sparseMatrix(&op.ByRow),
+		row_weights: of[C.double](similarity.RowWeights), left: of[C.double](similarity.Left),
+		right: of[C.double](similarity.Right), norms: of[C.double](similarity.Norms),
+		product: C.double(similarity.Product), sum: C.double(similarity.Sum), shared: C.double(similarity.Shared),
+		constant: C.double(similarity.Constant), first: C.int64_t(first), end: C.int64_t(end), k: C.int64_t(op.K),
+		ids: of[C.int32_t](op.IDs), similarities: buffer(op.Similarities), workspace: buffer(op.Workspace),
+	}
+	return o.do(call, unsafe.Pointer(a), nil, C.run_neighborhood)
+}
+
 // WorkspaceSize is the scratch memory of an operation in elements of 4 bytes, see kernels.Stepper.
 func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 	switch op := op.(type) {
@@ -306,6 +327,8 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		if op.Sparse != nil {
 			return C.SUM_WORKSPACE * int64(o.Workers)
 		}
+	case *kernels.Neighborhood:
+		return int64(C.neighborhood_workspace(C.int64_t(op.ByItem.Rows))) * int64(o.Workers)
 	case *kernels.TopK:
 		if op.Sparse != nil {
 			return C.SUM_WORKSPACE * int64(o.Workers)

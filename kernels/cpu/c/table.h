@@ -21,6 +21,7 @@
 #include "rank_int8.h"
 #include "rank.h"
 #include "rank_sparse.h"
+#include "neighborhood.h"
 #include "machine.h"
 
 const kernels_t TABLE = {

@@ -1,0 +1,35 @@
+package options
+
+import (
+	"math"
+	"slices"
+
+	"dsstne/engine/solve"
+	"dsstne/engine/strictjson"
+)
+
+// solverWords are the methods of a solver.
+var solverWords = []string{"item_knn", "rp3beta"}
+
+// ReadSolver reads options of a solver: a method with its parameters, and where to compute.
+func ReadSolver(text []byte) (solve.Options, error) {
+	return read(text, "solver options", func(o *strictjson.Object) (s solve.Options) {
+		o.Require("kind")
+		s.Name = o.Word("kind", solverWords[0], solverWords...)
+		s.Placement = placement(o)
+		k := func() int64 { return o.Int("k", 100, strictjson.Between(1, math.MaxInt32)) }
+		switch s.Name {
+		case "item_knn":
+			m := solve.ItemKNN{K: k(), Shrink: o.Float("shrink", 0, strictjson.NotNegative)}
+			m.Metric = solve.Metric(slices.Index(solve.MetricWords, o.Word("metric", "cosine", solve.MetricWords...)))
+			if m.Metric == solve.Dot && m.Shrink > 0 {
+				o.Fail("shrink", `is given, but the metric "dot" divides by nothing`)
+			}
+			s.Method = solve.NewItemKNN(m)
+		case "rp3beta":
+			exponent := func(key string, usual float64) float64 { return o.Float(key, usual, strictjson.Between(0, 100)) }
+			s.Method = solve.NewRP3Beta(solve.RP3Beta{K: k(), Alpha: exponent("alpha", 1), Beta: exponent("beta", 0.5)})
+		}
+		return s
+	})
+}

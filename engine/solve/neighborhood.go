@@ -1,0 +1,251 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/itemweights"
+	"dsstne/engine/model"
+	"dsstne/engine/program"
+	"dsstne/internal/fault"
+	"dsstne/kernels"
+)
+
+// Metric is how item-based neighbourhoods compare items.
+type Metric int
+
+// With x_i the column of item i, n_i the number of rows that have it, and h the shrink term:
+//
+//	Cosine   x_i x_j / (|x_i| |x_j| + h)
+//	Jaccard  n_ij / (n_i + n_j - n_ij + h), where n_ij is the number of rows that have both
+//	Dice     2 n_ij / (n_i + n_j + h)
+//	Dot      x_i x_j
+const (
+	Cosine Metric = iota
+	Jaccard
+	Dice
+	Dot
+)
+
+// MetricWords are the words of the options, by metric.
+var MetricWords = []string{"cosine", "jaccard", "dice", "dot"}
+
+// ItemKNN gives each item the weights of the K items that are most similar to it.
+type ItemKNN struct {
+	K      int64
+	Metric Metric
+	Shrink float64
+}
+
+// RP3Beta gives each item the weights of the K items that a random walk of three steps from it most probably reaches,
+// which goes from an item to a row to an item (Christoffel et al., "Blockbusters and Wallflowers", 2015; Paudel et al.,
+// 2017):
+//
+//	w_ij = sum over rows u of (x_ui / d_i)^Alpha (x_uj / d_u)^Alpha / n_j^Beta
+//
+// where d_i and d_u are the sums of the item's and the row's values, and n_j is the number of rows that have item j.
+type RP3Beta struct {
+	K           int64
+	Alpha, Beta float64
+}
+
+// similarities says how items are compared.
+type similarities interface {
+	// compare fills the numbers by row and item, which are ones.
+	compare(byRow, byItem *kernels.SparseMatrix, s *kernels.Similarity)
+	// value is what then replaces a value of the matrix.
+	value(float32) float32
+}
+
+// Neighbors is the method of item-item weights that are the largest similarities.
+type Neighbors struct {
+	K     int64
+	How   similarities
+	Least float64 // no value of the data may be less
+	op    *kernels.Neighborhood
+}
+
+// NewItemKNN is the method of ItemKNN.
+func NewItemKNN(o ItemKNN) *Neighbors { return &Neighbors{K: o.K, How: o, Least: -math.MaxFloat64} }
+
+// NewRP3Beta is the method of RP3Beta.
+func NewRP3Beta(o RP3Beta) *Neighbors { return &Neighbors{K: o.K, How: o} }
+
+// pairsOfAStep is about how many pairs of entries a step compares: some hundredths of a second.
+const pairsOfAStep = 1 << 24
+
+// Check refuses values that are not finite, or less than the method takes.
+func (n *Neighbors) Check(data csr.Source) error {
+	if row, column, value, found := csr.FirstOutside(data, n.Least, math.MaxFloat64); found {
+		return fault.New(fault.InvalidData, "row %d, column %d: the value is %g; this method needs finite values%s",
+			row, column, value, n.limit())
+	}
+	return nil
+}
+
+// limit is Least in words.
+func (n *Neighbors) limit() string {
+	if n.Least == -math.MaxFloat64 {
+		return ""
+	}
+	return fmt.Sprintf(" of at least %g", n.Least)
+}
+
+// Build adds one operation, which has a block of the items in each step.
+func (n *Neighbors) Build(b *program.Builder, data csr.Source) int64 {
+	rows, items, statistics := data.Rows(), data.Columns(), data.Statistics()
+	k := min(n.K, max(1, items-1))
+	// An item of mean length whose rows have mean length.
+	pairs := float64(statistics.NonZeros) / float64(items) * float64(statistics.NonZeros) / float64(max(1, rows))
+	block := min(items, max(64, int64(pairsOfAStep/max(1, pairs))))
+	matrix := func(name string, rows, columns int64) kernels.SparseMatrix {
+		return kernels.SparseMatrix{
+			Rows: rows, Columns: columns, Offsets: b.Alloc(name, "row offsets", 2*(rows+1)),
+			Indices: b.Alloc(name, "indices", statistics.NonZeros), Values: b.Alloc(name, "values", statistics.NonZeros),
+		}
+	}
+	doubles := func(of string, n int64) kernels.Buffer { return b.Alloc("similarity", of, 2*n) }
+	n.op = &kernels.Neighborhood{
+		ByRow: matrix("the matrix by row", rows, items), ByItem: matrix("the matrix by item", items, rows),
+		Similarity: kernels.Similarity{
+			RowWeights: doubles("weights of rows", rows), Left: doubles("factors of items", items),
+			Right: doubles("factors of similar items", items), Norms: doubles("norms of items", items),
+		},
+		Block: block, K: k,
+		IDs: b.Alloc("similar items", "numbers", items*k), Similarities: b.Alloc("similar items", "similarities", items*k),
+	}
+	b.AddWith(&n.op.Workspace, n.op, n.op)
+	b.Note(program.Part{Name: "the model", Bytes: 8*items*k + 8*(items+1), Device: "host"})
+	return (items + block - 1) / block
+}
+
+// Load copies the data, and computes what the similarities are made of.
+func (n *Neighbors) Load(data csr.Source) error {
+	op := n.op
+	if err := csr.Store(data, &op.ByRow, &op.ByItem); err != nil {
+		return err
+	}
+	for _, b := range []kernels.Buffer{
+		op.Similarity.RowWeights, op.Similarity.Left, op.Similarity.Right, op.Similarity.Norms,
+	} {
+		ones := kernels.View[float64](b)
+		for i := range ones {
+			ones[i] = 1
+		}
+	}
+	n.How.compare(&op.ByRow, &op.ByItem, &op.Similarity)
+	for _, m := range []*kernels.SparseMatrix{&op.ByRow, &op.ByItem} {
+		values := m.Values.Float32()
+		for e, x := range values {
+			values[e] = n.How.value(x)
+		}
+	}
+	return nil
+}
+
+// Model puts the lists into a sparse matrix of weights between items.
+func (n *Neighbors) Model() (*model.Model, error) {
+	ids, similar, k := n.op.IDs.Int32(), n.op.Similarities.Float32(), n.op.K
+	entries := int64(0)
+	for _, id := range ids {
+		if id >= 0 {
+			entries++
+		}
+	}
+	return itemWeights(n.op.ByItem.Rows, entries, func(item int64) ([]int32, []float32) {
+		list := ids[item*k : (item+1)*k]
+		count := slices.Index(list, -1)
+		if count < 0 {
+			count = len(list)
+		}
+		return list[:count], similar[item*k:][:count]
+	})
+}
+
+// itemWeights makes a model of weights between items; row gives the columns, ascending, and values of a row.
+func itemWeights(items, entries int64, row func(item int64) ([]int32, []float32)) (*model.Model, error) {
+	m, err := model.Create(&itemweights.Form{Items: items, Weight: itemweights.CSR, Entries: entries}, model.Options{})
+	if err != nil {
+		return nil, err
+	}
+	offsets, columns, values, err := itemweights.Stored(m.Tensor)
+	if err != nil {
+		return nil, err
+	}
+	for item := range items {
+		numbers, weights := row(item)
+		offsets[item+1] = offsets[item] + int64(len(numbers))
+		copy(columns[offsets[item]:], numbers)
+		copy(values[offsets[item]:], weights)
+		for n, w := range weights {
+			if math.IsInf(float64(w), 0) {
+				_ = m.Close()
+				return nil, fault.New(fault.InvalidData, "the weight of items %d and %d is infinite; scale the values of the data",
+					item, numbers[n])
+			}
+		}
+	}
+	return m, nil
+}
+
+func (o ItemKNN) compare(_, byItem *kernels.SparseMatrix, s *kernels.Similarity) {
+	norms := kernels.View[float64](s.Norms)
+	switch o.Metric {
+	case Cosine:
+		s.Product, s.Constant = 1, o.Shrink
+		sums(byItem, norms, func(x float64) float64 { return x * x })
+		for i, square := range norms {
+			norms[i] = math.Sqrt(square)
+		}
+	case Jaccard:
+		s.Sum, s.Shared, s.Constant = 1, 1, o.Shrink
+		sums(byItem, norms, one)
+	case Dice:
+		s.Sum, s.Constant = 0.5, o.Shrink/2
+		sums(byItem, norms, one)
+	case Dot:
+		s.Constant = 1
+	}
+}
+
+func (o ItemKNN) value(x float32) float32 {
+	if o.Metric == Jaccard || o.Metric == Dice {
+		return 1
+	}
+	return x
+}
+
+func (o RP3Beta) compare(byRow, byItem *kernels.SparseMatrix, s *kernels.Similarity) {
+	s.Constant = 1
+	of := func(m *kernels.SparseMatrix, to kernels.Buffer, each func(float64) float64, power float64) {
+		numbers := kernels.View[float64](to)
+		sums(m, numbers, each)
+		for i, x := range numbers {
+			if x > 0 {
+				numbers[i] = math.Pow(x, -power)
+			}
+		}
+	}
+	of(byRow, s.RowWeights, same, o.Alpha)
+	of(byItem, s.Left, same, o.Alpha)
+	of(byItem, s.Right, one, o.Beta)
+}
+
+func (o RP3Beta) value(x float32) float32 { return float32(math.Pow(float64(x), o.Alpha)) }
+
+func one(float64) float64 { return 1 }
+
+func same(x float64) float64 { return x }
+
+// sums adds up a function of the values of each row.
+func sums(m *kernels.SparseMatrix, to []float64, of func(float64) float64) {
+	offsets, values := kernels.View[int64](m.Offsets), m.Values.Float32()
+	for row := range m.Rows {
+		to[row] = 0
+		for _, x := range values[offsets[row]:offsets[row+1]] {
+			to[row] += of(float64(x))
+		}
+	}
+}

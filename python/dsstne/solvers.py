@@ -1,0 +1,163 @@
+"""Models that are computed from a matrix without training steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dsstne import _checks, _handles, _native, _options
+from dsstne.dataset import open_dataset
+from dsstne.devices import chosen
+from dsstne.errors import CancelledError
+from dsstne.model import Model
+from dsstne.progress import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+__all__ = ["item_knn", "rp3beta"]
+
+
+def item_knn(
+    X: Any,
+    *,
+    k: int = 100,
+    metric: str = "cosine",
+    shrink: float = 0.0,
+    items: Sequence[str] | ArrayLike | None = None,
+    seed: int = 0,
+    devices: Any = "auto",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool = True,
+) -> Model:
+    """Makes a model that recommends the items that are most similar to those of a row.
+
+    The score of item j for a row x is the sum of x[i] s(i, j) over the items i of the row that have j among the k items
+    most similar to them. With x_i the column of item i, and n_i the number of rows that have it:
+
+    - ``"cosine"``: s = x_i x_j / (length of x_i times length of x_j + shrink);
+    - ``"jaccard"``: s = n_ij / (n_i + n_j - n_ij + shrink), where n_ij is the number of rows that have both;
+    - ``"dice"``: s = 2 n_ij / (n_i + n_j + shrink);
+    - ``"dot"``: s = x_i x_j.
+
+    Sarwar et al., "Item-based Collaborative Filtering Recommendation Algorithms", 2001.
+
+    Args:
+        X: Interaction matrix [rows, items].
+        k: Number of similar items that an item keeps.
+        metric: ``"cosine"``, ``"jaccard"``, ``"dice"`` or ``"dot"``.
+        shrink: Shrink term; it makes items less similar that share few rows.
+        items: Names of the items.
+        seed: Not used; nothing is random.
+        devices: The computation runs on the CPU. A named device that is not available raises an error.
+        threads: CPU threads; None = as many as the process may use. They change no bit of the result.
+        memory_limit: Maximum bytes of the computation; a plan that needs more raises an error.
+        max_seconds: Time limit; a computation that is not done then raises :class:`dsstne.CancelledError`.
+        progress: Show a progress bar if stderr is a terminal or a notebook.
+
+    Returns:
+        A model with a sparse matrix of weights between items, as made by :meth:`dsstne.Model.from_item_weights`.
+
+    Raises:
+        InvalidArgumentError: An option is not valid.
+        InvalidDataError: X is damaged or has values that are not finite; the message names row, column and value.
+        OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
+        CancelledError: ``max_seconds`` passed.
+        KeyboardInterrupt: Ctrl-C.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], dtype=np.float32))
+        >>> model = dsstne.item_knn(X, k=1, progress=False)
+        >>> model.similar_items([0], k=1)[0]
+        array([[1]], dtype=int32)
+    """
+    method = {"kind": "item_knn", "k": _k(k), "metric": metric, "shrink": shrink}
+    return _solve(X, method, items, seed, devices, threads, memory_limit, max_seconds, progress)
+
+
+def rp3beta(
+    X: Any,
+    *,
+    k: int = 100,
+    alpha: float = 1.0,
+    beta: float = 0.5,
+    items: Sequence[str] | ArrayLike | None = None,
+    seed: int = 0,
+    devices: Any = "auto",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool = True,
+) -> Model:
+    """Makes a model of random walks of three steps, from a row to an item to a row to an item.
+
+    The weight of item j for a row that has item i is the sum over the rows u that have both of (x_ui / d_i)^alpha
+    (x_uj / d_u)^alpha / n_j^beta, where d_i and d_u are the sums of the values of the item and of the row, and n_j is
+    the number of rows that have item j. Each item keeps its k largest weights.
+
+    Christoffel et al., "Blockbusters and Wallflowers: Accurate, Diverse, and Scalable Recommendations with Random
+    Walks", 2015; Paudel et al., "Updatable, Accurate, Diverse, and Scalable Recommendations for Interactive
+    Applications", 2017.
+
+    Args:
+        X: Interaction matrix [rows, items]; values must not be negative.
+        k: Number of weights that an item keeps.
+        alpha: Exponent of the probabilities of a step.
+        beta: Exponent of the popularity by which an item is divided; 0 gives P3alpha.
+        items, seed, devices, threads, memory_limit, max_seconds, progress: See :func:`dsstne.item_knn`.
+
+    Returns:
+        A model with a sparse matrix of weights between items, as made by :meth:`dsstne.Model.from_item_weights`.
+
+    Raises:
+        DsstneError: As :func:`dsstne.item_knn`; InvalidDataError also for a negative value.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], dtype=np.float32))
+        >>> dsstne.rp3beta(X, k=2, progress=False).recommend(X[:1], k=1)[0]
+        array([[2]], dtype=int32)
+    """
+    method = {"kind": "rp3beta", "k": _k(k), "alpha": alpha, "beta": beta}
+    return _solve(X, method, items, seed, devices, threads, memory_limit, max_seconds, progress)
+
+
+def _k(k: int) -> int:
+    return min(_checks.integer(k, "k", 1), (1 << 31) - 1)
+
+
+def _solve(
+    X: Any,
+    method: dict[str, Any],
+    items: Any,
+    seed: int,
+    devices: Any,
+    threads: int | None,
+    memory_limit: int | None,
+    max_seconds: float | None,
+    progress: bool,
+) -> Model:
+    """Runs a solver until it is done."""
+    _checks.integer(seed, "seed", 0)
+    seconds = 0.0 if max_seconds is None else _checks.positive(max_seconds, "max_seconds")
+    options = {**method, "devices": chosen(devices), "threads": threads, "memory_limit": memory_limit}
+    with _handles.Undo() as undo:
+        data, made = open_dataset(X, "X")
+        if made:
+            undo.callback(data.close)
+        solver = _handles.Handle("solver_open", _options.to_json(options), owners=data)
+        undo.callback(solver.close)
+        _native.call("solver_bind", solver.value, b"input", data._handle.value)
+        bar = Steps(method["kind"], _checks.boolean(progress, "progress"))
+        undo.callback(bar.close)
+        poll = (lambda: bar.update(_native.solver_progress(solver))) if bar.shown else None
+        state = _native.solver_run(solver, seconds, poll=poll)
+        if state["done"] < state["steps"]:
+            raise CancelledError(
+                f"{method['kind']} did {state['done']:,} of {state['steps']:,} steps within max_seconds={max_seconds}"
+            )
+        return Model._solved(solver, items)

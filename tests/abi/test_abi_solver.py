@@ -1,0 +1,80 @@
+"""A solver from C: open, bind, plan, run, progress, model, close."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from native import Failure, Library, Matrix
+
+
+def test_a_solver_makes_a_model_once(library: Library) -> None:
+    solver = library.open("solver_open", b'{"kind": "item_knn", "k": 1, "metric": "dot", "threads": 1}')
+    matrix = Matrix(library, [[0, 1], [1, 2], [0, 1]], 3)
+    data = library.dataset(matrix)
+
+    def refused(status: str, words: str, name: str, *arguments: object) -> None:
+        with pytest.raises(Failure, match=words) as caught:
+            library.call(name, *arguments)
+        assert caught.value.status == status
+
+    refused("INVALID_STATE", "no dataset is bound", "solver_run", solver, 0.0, None)
+    refused("NOT_FOUND", 'its only one is "input"', "solver_bind", solver, b"output", data)
+    library.call("solver_bind", solver, b"input", data)
+    refused("INVALID_STATE", "has a dataset already", "solver_bind", solver, b"input", data)
+    refused("BUSY", "in use", "dataset_close", data)
+    plan = library.text("solver_plan", solver)
+    assert {"data", "the matrix by row", "similar items", "the model"} <= {part["name"] for part in plan["parts"]}
+    assert plan["operations"] == ["Neighborhood: the 1 items that are most similar to each of 3"]
+    with pytest.raises(Failure, match="is not done yet: 0 of 1 steps"):
+        library.open("model_from_solver", solver)
+    library.call("cancel", solver)  # without a run it does nothing
+    library.call("solver_run", solver, 0.0, None)
+    model = library.open("model_from_solver", solver)
+    with pytest.raises(Failure, match="has given its model already"):
+        library.open("model_from_solver", solver)
+    values = np.empty(3, np.float32)
+    library.call("model_get_tensor", model, b"weight.values", values.ctypes.data, values.nbytes)
+    assert values.tolist() == [2, 2, 1]
+    for name, handle in [("solver", solver), ("model", model), ("dataset", data)]:
+        library.call(f"{name}_close", handle)
+
+
+def test_an_unknown_method_or_parameter_is_named(library: Library) -> None:
+    for options, words in [
+        (b'{"kind": "item_nn"}', 'did you mean "item_knn"'),
+        (b"{}", "kind"),
+        (b'{"kind": "rp3beta", "shrink": 1}', "shrink"),
+        (b'{"kind": "item_knn", "k": 0}', "k"),
+    ]:
+        with pytest.raises(Failure, match=words) as caught:
+            library.open("solver_open", options)
+        assert caught.value.status == "INVALID_ARGUMENT"
+
+
+def test_a_run_goes_on_where_the_last_one_ended(library: Library) -> None:
+    random = np.random.default_rng(0)
+    rows = [np.flatnonzero(random.random(1000) < 0.5).tolist() for _ in range(1000)]
+    matrix = Matrix(library, rows, 1000)
+    data = library.dataset(matrix)
+
+    def solved(seconds: float) -> tuple[int, bytes]:
+        solver = library.open("solver_open", b'{"kind": "item_knn", "k": 5}')
+        library.call("solver_bind", solver, b"input", data)
+        for runs in range(1, 1000):
+            library.call("solver_run", solver, seconds, None)
+            try:
+                model = library.open("model_from_solver", solver)
+                break
+            except Failure:
+                pass
+        values = np.empty(5000, np.float32)
+        library.call("model_get_tensor", model, b"weight.values", values.ctypes.data, values.nbytes)
+        library.call("model_close", model)
+        library.call("solver_close", solver)
+        return runs, values.tobytes()
+
+    once, many = solved(0), solved(1e-9)
+    assert once[0] == 1 < many[0]
+    assert once[1] == many[1]
+    library.call("dataset_close", data)
