@@ -55,7 +55,6 @@ def main() -> None:
         X_in,
         items=debian.item_names,
         hidden=[256],
-        temperature=0.1,
         denoising=0.3,
         epochs=args.epochs,
         validation=X_held_out,

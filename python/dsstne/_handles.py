@@ -124,8 +124,10 @@ _abandoned: dict[int, _Native] = {}
 def close_abandoned() -> None:
     """Tries again to close objects that were in use when they were collected."""
     if _abandoned and not _native.is_forked():
-        for native in list(_abandoned.values()):
+        for number, native in list(_abandoned.items()):
             native.release()
+            if not native.number.value:  # Ctrl-C may have come before the line that removes it
+                _abandoned.pop(number, None)
 
 
 def _open_slowly(native: _Native, opener: str, *arguments: Any) -> None:
@@ -162,7 +164,8 @@ class Handle:
         """The number that identifies the object in the C interface."""
         if self.closed:
             raise InvalidHandleError(f"this {self._native.kind} is closed")
-        return self._native.number.value
+        number: int = self._native.number.value
+        return number
 
     @property
     def closed(self) -> bool:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks
-from dsstne._layers import Bound, bind
+from dsstne import _checks, _defaults
 from dsstne._handles import Undo
+from dsstne._layers import Bound, bind
 from dsstne.dataset import open_dataset
-from dsstne.errors import InvalidArgumentError
+from dsstne.errors import InvalidArgumentError, OutOfMemoryError
 from dsstne.evaluation import evaluate
 from dsstne.model import Model
 from dsstne.progress import Bar
@@ -42,22 +42,22 @@ def fit(
     hidden: int | Sequence[int] = (512,),
     activation: str | Sequence[str] = "tanh",
     loss: str | Mapping[str, Any] = "softmax",
-    temperature: float | None = None,
+    temperature: float | str | None = "auto",
     tied: bool = False,
     input_scaling: str | None = "l2",
     denoising: float = 0.5,
     dropout: float = 0.0,
     optimizer: str | Mapping[str, Any] = "adam",
-    learning_rate: float = 1e-3,
+    learning_rate: float | str = "auto",
     weight_decay: float = 0.0,
-    schedule: Mapping[str, Any] | None = None,
+    schedule: str | Mapping[str, Any] | None = "auto",
     batch_size: int = 512,
-    epochs: int = 20,
+    epochs: int | str = "auto",
     validation: Any = None,
     seed: int = 0,
     devices: Any = "auto",
     parallel: str = "auto",
-    precision: str = "float32",
+    precision: str = "auto",
     threads: int | None = None,
     memory_limit: int | None = None,
     max_seconds: float | None = None,
@@ -69,6 +69,9 @@ def fit(
     By default the network is a denoising autoencoder with a multinomial (soft-max) likelihood: each row is
     reconstructed from a random half of its entries (Liang et al., "Variational Autoencoders for Collaborative
     Filtering", 2018).
+
+    The word ``"auto"`` stands for what did best on held-out parts of several public datasets (docs/defaults.md). With
+    ``network``, it stands for the plain values: learning rate 0.001, no schedule, 20 epochs without early stopping.
 
     Initializers are set in a network definition. :class:`dsstne.Trainer` can train single steps and, with
     ``shuffle=False``, visits the rows in their order.
@@ -87,8 +90,8 @@ def fit(
             or a list with one for each.
         loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"`` or ``"hinge"`` (an item that is not
             stored has the target -1), or a mapping with ``kind`` and its parameters.
-        temperature: If given, logits are cosines between the hidden vector and the item vectors, divided by this
-            number; None = dot products.
+        temperature: If a number, logits are cosines between the hidden vector and the item vectors, divided by this
+            number; None = dot products; ``"auto"`` = 0.1 for soft-max, else None.
         tied: Share one weight between input and output layer.
         input_scaling: ``"l2"`` divides each row by its Euclidean length; None = no scaling.
         denoising: Probability that an entry of the input is dropped in a training step; the others are multiplied by
@@ -97,12 +100,18 @@ def fit(
             1 / (1 - dropout).
         optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"``, ``"adamw"`` or
             ``"adagrad"``; or a mapping with ``kind`` and its parameters, such as ``{"kind": "adam", "beta2": 0.99}``.
-        learning_rate: Learning rate; give it here or in the mapping, not both.
+        learning_rate: Learning rate; give it here or in the mapping, not both. ``"auto"`` = 0.002 for soft-max with
+            Adam or AdamW, else 0.001.
         weight_decay: This times the weight is added to the gradient (``"adamw"`` applies it separately). Biases do not
             decay. Give it here or in the mapping, not both.
-        schedule: Schedule of the learning rate, such as ``{"kind": "cosine", "steps": 1000}``; None = constant.
+        schedule: Schedule of the learning rate: ``"constant"``, ``"linear"``, ``"cosine"``, ``"step"`` or
+            ``"inverse"``, or a mapping with ``kind`` and its parameters. ``"cosine"`` and ``"linear"`` span the run, of
+            which the first twentieth is warm-up, unless the mapping has ``steps``. None = constant; ``"auto"`` =
+            ``"cosine"`` for soft-max, else None.
         batch_size: Examples per step.
-        epochs: Passes over the rows.
+        epochs: Passes over the rows. ``"auto"``: for soft-max as many as 800 steps take, but at least 8 and at most
+            50; else 20. With ``validation``, training then stops early if the last metric has not risen for a fifth
+            of the epochs (at least 3), and the returned model has the weights of the best epoch.
         validation: Held-out items for ``recall@20`` and ``ndcg@20`` after each epoch: a matrix for the rows of X, or a
             pair (V_in, V_out) for other rows. Computed by :func:`dsstne.evaluate` with its defaults.
         seed: Seed of the initial weights, shuffling, denoising and dropout. The same seed gives the same bits, with any
@@ -116,7 +125,7 @@ def fit(
         precision: ``"float32"`` or ``"bfloat16"``, which rounds the factors of products of hidden values, weights and
             gradients to 8 bits; sums, weights and optimizer state stay float32. It is about 1.7 times as fast on CPUs
             with AVX512_BF16 and slower, with a warning, on others. CUDA devices also support ``"tensorfloat32"``
-            (11 bits).
+            (11 bits). ``"auto"`` = bfloat16 on devices with instructions for it, else float32.
         threads: CPU threads; None = as many as the process may use. More than 64, and than 4 for each processor that
             the process may use, count as that many.
         memory_limit: Maximum bytes of the run; a plan that needs more raises an error before anything is allocated.
@@ -152,11 +161,14 @@ def fit(
     begun: Model | None = None  # the model, once its training has begun
     try:
         given = locals()
+        term, rule = _checks.kind(loss, "loss", "softmax"), _checks.kind(optimizer, "optimizer", "adam")
+        searched = network is None and term.get("kind") == "softmax"  # what "auto" was chosen for
+        stops_early = _defaults.is_auto(epochs, "epochs", "an integer") and validation is not None and network is None
         if network is None:
-            network = _definition(hidden, activation, loss, temperature, tied, input_scaling, denoising, dropout)
+            degrees = _defaults.temperature(temperature, searched)
+            network = _definition(hidden, activation, term, degrees, tied, input_scaling, denoising, dropout)
         else:
             _refuse_beside_network(given)
-        epochs = _checks.integer(epochs, "epochs", 0)
         if max_seconds is not None:
             max_seconds = _checks.positive(max_seconds, "max_seconds")
         called, progress = _callbacks(callbacks), _checks.boolean(progress, "progress")
@@ -171,31 +183,41 @@ def fit(
             model = Model._new(network, items, seed=seed, sizes=sizes, memory_limit=memory_limit)
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)
+            steps = -(-inputs.rows // max(1, _checks.integer(batch_size, "batch_size", 1)))
+            passes = _defaults.epochs(epochs, steps, searched)
             judge = _judge(undo, model, inputs, validation, compute)
             trainer = Trainer(
                 model,
                 inputs.datasets,
                 outputs.datasets,
-                optimizer=optimizer,
-                learning_rate=learning_rate,
+                optimizer=rule,
+                learning_rate=_defaults.learning_rate(learning_rate, rule, searched),
                 weight_decay=weight_decay,
-                schedule=schedule,
+                schedule=_defaults.schedule(schedule, passes * steps, searched),
                 seed=seed,
                 parallel=parallel,
                 precision=precision,
                 **compute,
             )
             undo.callback(trainer.close)
-            if epochs == 0:
+            if passes == 0:
                 return model
             if trainer.rows == 0:
                 raise InvalidArgumentError("X has no rows to learn from")
-            bar = Bar(epochs, trainer.rows, progress)
+            bar = Bar(passes, trainer.rows, progress)
             undo.callback(bar.close)
             begun = model
             if memory_limit is not None:
                 judge(rows=[])  # raises OutOfMemoryError now, not after an epoch
-            _train(model, trainer, judge, bar, epochs, max_seconds, called)
+            best = _Best(model, passes) if stops_early else None
+            try:
+                _train(model, trainer, judge, bar, passes, max_seconds, called, best)
+            except OutOfMemoryError as error:
+                if best is not None:
+                    error.args = (f"{error}; with validation, epochs='auto' keeps the best weights beside the current",)
+                raise
+            if best is not None:
+                begun = model = best.chosen(model)
         return model
     except BaseException as error:  # also of a second Ctrl-C, while the first leaves the block above
         error.__dict__["model"] = begun
@@ -218,6 +240,7 @@ def _train(
     epochs: int,
     max_seconds: float | None,
     callbacks: Sequence[Callback],
+    best: _Best | None,
 ) -> None:
     """Trains the epochs and writes the history."""
     trained = 0.0
@@ -241,9 +264,43 @@ def _train(
         }
         model.history.append(record)
         bar.end_epoch(record)
+        ends = best is not None and best.ends(model, record)
         answers = [callback(model, record) for callback in callbacks]
-        if not whole or any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
+        if ends or not whole or any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
             return
+
+
+class _Best:
+    """Keeps the weights of the epoch with the best value of the last metric, as a copy of the model.
+
+    Args:
+        model: The model before the first step. It is copied, so that the first plan includes the memory of a copy.
+        epochs: Planned number of epochs.
+    """
+
+    def __init__(self, model: Model, epochs: int) -> None:
+        self._patience = max(3, epochs // 5)
+        self._copy = model.copy()
+        self._value, self._epoch = -math.inf, 0
+
+    def ends(self, model: Model, record: Mapping[str, Any]) -> bool:
+        """Looks at an epoch; reports whether the metric has not risen for too long."""
+        value = list(record.values())[-1]
+        if math.isnan(value):  # no row has held-out items
+            return False
+        if value > self._value:
+            self._value, self._epoch = value, record["epoch"]
+            self._copy.close()
+            self._copy = model.copy()
+        return bool(record["epoch"] - self._epoch >= self._patience)
+
+    def chosen(self, model: Model) -> Model:
+        """Returns the model of the best epoch, with the whole history."""
+        if not model.history or self._epoch in (0, model.history[-1]["epoch"]):
+            self._copy.close()
+            return model
+        self._copy.history = model.history
+        return self._copy
 
 
 def _judge(
@@ -269,7 +326,7 @@ def _judge(
 def _definition(
     hidden: int | Sequence[int],
     activation: str | Sequence[str],
-    loss: str | Mapping[str, Any],
+    term: Mapping[str, Any],
     temperature: float | None,
     tied: bool,
     input_scaling: str | None,
@@ -288,7 +345,7 @@ def _definition(
     )
     if len(activations) != len(units):
         raise InvalidArgumentError(f"activation: expected {len(units)}, one per hidden layer, got {len(activations)}")
-    if temperature is not None and not math.isfinite(_checks.positive(temperature, "temperature")):
+    if temperature is not None and not math.isfinite(temperature):
         raise InvalidArgumentError(
             f"temperature must be above 0, not {_checks.shown(temperature)}; None means no cosine logits"
         )
@@ -307,7 +364,6 @@ def _definition(
         output["temperature"] = temperature
     if _checks.boolean(tied, "tied"):
         output["shared"] = "hidden1.weight"
-    term = _checks.kind(loss, "loss", "softmax")
     return {"layers": [*layers, output], "loss": [{"layer": "output", **term}]}
 
 

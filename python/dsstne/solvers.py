@@ -144,7 +144,8 @@ def _solve(
     """Runs a solver until it is done."""
     _checks.integer(seed, "seed", 0)
     seconds = 0.0 if max_seconds is None else _checks.positive(max_seconds, "max_seconds")
-    options = {**method, "devices": chosen(devices), "threads": threads, "memory_limit": memory_limit}
+    limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
+    options = {**method, "devices": chosen(devices), "threads": threads, "memory_limit": limit}
     with _handles.Undo() as undo:
         data, made = open_dataset(X, "X")
         if made:

@@ -89,7 +89,7 @@ class Trainer(_handles.Closing):
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
         batch_size: int = 512,
-        schedule: Mapping[str, Any] | None = None,
+        schedule: str | Mapping[str, Any] | None = None,
         seed: int = 0,
         shuffle: bool = True,
         devices: Any = "auto",
@@ -104,7 +104,7 @@ class Trainer(_handles.Closing):
                 raise InvalidArgumentError(f"{name} is given as {name}= and in optimizer=; give it once")
         options = {
             "optimizer": {"learning_rate": learning_rate, "weight_decay": weight_decay, **rule},
-            "schedule": schedule,
+            "schedule": None if schedule is None else _checks.kind(schedule, "schedule", "constant"),
             "batch_size": _checks.integer(batch_size, "batch_size", 1),
             "seed": seed,
             "shuffle": shuffle,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -61,13 +63,13 @@ def test_a_run_goes_on_where_the_last_one_ended(library: Library) -> None:
     def solved(seconds: float) -> tuple[int, bytes]:
         solver = library.open("solver_open", b'{"kind": "item_knn", "k": 5}')
         library.call("solver_bind", solver, b"input", data)
-        for runs in range(1, 1000):
+        runs, done = 0, False
+        while not done:
             library.call("solver_run", solver, seconds, None)
-            try:
+            runs += 1
+            with contextlib.suppress(Failure):
                 model = library.open("model_from_solver", solver)
-                break
-            except Failure:
-                pass
+                done = True
         values = np.empty(5000, np.float32)
         library.call("model_get_tensor", model, b"weight.values", values.ctypes.data, values.nbytes)
         library.call("model_close", model)

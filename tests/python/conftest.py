@@ -30,7 +30,9 @@ def interactions():
 
 @pytest.fixture(scope="session")
 def model(X):
-    return dsstne.fit(X, hidden=[12], epochs=3, batch_size=64, learning_rate=0.01, progress=False)
+    return dsstne.fit(
+        X, hidden=[12], temperature=None, schedule=None, epochs=3, batch_size=64, learning_rate=0.01, progress=False
+    )
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ MESSAGES = {
     "weight_decay": ({"weight_decay": 1e-60}, "weight_decay is 1e-60, which is too small: 32-bit numbers other than 0"),
     "loss": (weighted(weight=1e39), r"weight is 1e\+39, which is too large: 32-bit numbers end at 3\.4e38"),
     "activation": ({"activation": None}, "activation must be a str such as 'tanh', or a list of them, not None"),
-    "schedule": ({"schedule": "cosine"}, r'schedule is a string; it must be an object such as {"kind": "cosine", "ste'),
+    "schedule": ({"schedule": 3}, "schedule must be a str such as 'cosine' or a mapping, not 3"),
     "schedule of a loss": (
         weighted(schedule=3),
         r'schedule is a number; it must be an object such as {"kind": "cosine"',

@@ -213,6 +213,8 @@ def calls():
         return title
 
     predict = {"rows": lambda: None, "batch_size": lambda: 2, **COMPUTE}
+    solve = {"items": lambda: None, "seed": lambda: 0, "max_seconds": lambda: 1000, "progress": lambda: False}
+    solve |= COMPUTE
     near = {"metric": lambda: "dot", "include_self": lambda: False, "items": lambda: None, "filter_items": lambda: None}
     near |= {"devices": lambda: "cpu", "threads": lambda: 1}
     return {
@@ -240,6 +242,14 @@ def calls():
             },
         ),
         "popularity": (dsstne.popularity, {"X": matrix, "items": lambda: None}),
+        "item_knn": (
+            dsstne.item_knn,
+            {"X": matrix, "k": lambda: 2, "metric": lambda: "dice", "shrink": lambda: 1.0, **solve},
+        ),
+        "rp3beta": (
+            dsstne.rp3beta,
+            {"X": matrix, "k": lambda: 2, "alpha": lambda: 0.5, "beta": lambda: 0.5, **solve},
+        ),
         "evaluate": (
             dsstne.evaluate,
             {
@@ -309,6 +319,10 @@ def calls():
         "Model.similar_items": (
             model.similar_items,
             {"items": lambda: [1], "k": lambda: 2, **{k: v for k, v in near.items() if k != "items"}},
+        ),
+        "Model.explain": (
+            dsstne.item_knn(X, progress=False).explain,
+            {"x": lambda: X[[1]], "item": lambda: 1, **COMPUTE},
         ),
         "Model.plan": (
             model.plan,
@@ -386,6 +400,7 @@ def run(**limits):
 
 def profile(**limits):
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
+        trainer.profile(steps=1)  # the first one in a process measures the machine, which takes its time
         enough = threading.Timer(1, trainer.cancel)  # a profile has no other limit than its steps
         enough.start()
         try:
@@ -461,7 +476,14 @@ MEANS = {
     "an array of str": ["a", "b"],
 }
 DEFAULT = {"None", "an empty dict", "a dict of None"}  # mean what the default is
-NONE = {"denoising": 0.0, "input_scaling": "none"}  # but here None is not the default
+NONE = {
+    "denoising": 0.0,
+    "input_scaling": "none",
+    "temperature": None,
+    "learning_rate": 1e-3,
+    "schedule": None,
+    "precision": "float32",
+}  # but here None is not the default
 
 IDS = {"0", "an empty list", "a pair"}
 TEXTS = {"an empty str", "a long str", "NUL", "a surrogate", "an accent", "braces"}
@@ -482,6 +504,10 @@ PLAIN = {
     "epochs": {"0", "2**31"},
     "seed": {"0", "2**31", "2**63"},
     "core": {"0", "2**31"},
+    "item": {"0"},
+    **{key: {"2**31"} for key in ("item_knn k", "rp3beta k")},
+    "shrink": {*FLOATS, "0", "5e-324", "1e308"},
+    **{key: {"0", "1.5", "5e-324"} for key in ("alpha", "beta")},
     "Trainer.run steps": {"None", "2**31"},
     **{key: {"2**31"} for key in ("batch_size", "memory_limit")},
     **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen"], FLAG),

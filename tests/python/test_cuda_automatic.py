@@ -8,7 +8,7 @@ import numpy as np, scipy.sparse
 import dsstne
 
 X = scipy.sparse.csr_array((np.random.default_rng(0).random((40, 20)) < 0.3).astype(np.float32))
-model = dsstne.fit(X, hidden=[4], epochs=1, progress=False, devices="cpu")
+model = dsstne.fit(X, hidden=[4], temperature=None, epochs=1, progress=False, devices="cpu")
 
 
 def devices(wanted):
@@ -31,7 +31,7 @@ def test_what_is_computed_on_automatic_devices_is_what_the_cpu_computes(emulated
     out = emulated(
         BEGIN + "for devices in 'cpu', None:\n"
         "    options = {} if devices is None else {'devices': devices}\n"
-        "    trained = dsstne.fit(X, hidden=[4], epochs=2, progress=False, **options)\n"
+        "    trained = dsstne.fit(X, hidden=[4], epochs=2, precision='float32', progress=False, **options)\n"
         "    print(f\"{trained.history[-1]['loss']:.4f}\", model.recommend(X, k=3, **options)[0].tolist())"
     )
     cpu, automatic = out.splitlines()

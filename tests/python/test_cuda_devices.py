@@ -14,7 +14,8 @@ def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
 X = matrix(70, 83, 0.15)
 def fit(devices, **options):
     return dsstne.fit(
-        X, devices=devices, epochs=2, batch_size=32, seed=0, learning_rate=0.01, progress=False, **options)
+        X, devices=devices, epochs=2, batch_size=32, seed=0, learning_rate=0.01, precision="float32", progress=False,
+        **options)
 result = []
 for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": False, "dropout": 0.2}):
     devices = ("cpu", "cuda:0", ["cuda:0", "cuda:1"], ["cuda:3", "cuda:0", "cuda:2"], "all")
@@ -48,7 +49,7 @@ def test_devices_without_items_or_rows_do_no_harm(joined):
             + """
 X = matrix(22, 3, 0.6)  # 22 = 3 x 7 + 1: in the last step of an epoch, three of four have no row
 print(json.dumps([[entry["loss"] for entry in dsstne.fit(
-    X, devices=devices, parallel=way, hidden=[4], epochs=3, batch_size=7, progress=False).history]
+    X, devices=devices, parallel=way, hidden=[4], epochs=3, batch_size=7, precision="float32", progress=False).history]
     for devices, way in (("cpu", "auto"), ("all", "model"), ("all", "data"))]))
 assert not control.messages()
 """
@@ -231,7 +232,8 @@ indices = [item for row in rows for item in row]
 X = scipy.sparse.csr_matrix(
     (np.ones(len(indices), np.float32), indices, np.cumsum([0] + [len(row) for row in rows])), shape=(count, 40981))
 X.sum_duplicates()
-cpu, all_of_them = (dsstne.fit(X, devices=devices, hidden=[32], epochs=2, progress=False) for devices in ("cpu", "all"))
+options = {"hidden": [32], "epochs": 2, "precision": "float32", "progress": False}
+cpu, all_of_them = (dsstne.fit(X, devices=devices, **options) for devices in ("cpu", "all"))
 for one, many in zip(cpu.history, all_of_them.history):
     assert abs(many["loss"] / one["loss"] - 1) < 1e-4
 for model in (cpu, all_of_them):

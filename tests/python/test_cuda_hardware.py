@@ -14,7 +14,7 @@ def matrix(rows, items, density, seed=0):
     return scipy.sparse.random(rows, items, density, "csr", np.float32, random_state=np.random.default_rng(seed))
 
 def fitted(X, devices, **options):
-    return dsstne.fit(X, devices=devices, epochs=3, batch_size=16, progress=False, **options)
+    return dsstne.fit(X, devices=devices, epochs=3, batch_size=16, precision="float32", progress=False, **options)
 """
 
 CASES = {

@@ -11,7 +11,8 @@ HEAD = (
 from dsstne._predictor import Choice, Predictor
 
 X, Y, Z = (matrix(100, 80, density, ones=False) for density in (0.5, 0.2, 0.3))
-model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu")
+plain = {"temperature": None, "learning_rate": 1e-3, "schedule": None, "precision": "float32"}
+model = dsstne.fit(X, hidden=[16], epochs=1, progress=False, devices="cpu", **plain)
 
 def counted(work):
     control.reset_counts()

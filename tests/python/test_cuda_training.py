@@ -22,7 +22,7 @@ X.sum_duplicates()
 result = {}
 models = {}
 for device in ("cpu", "cuda:0"):
-    models[device] = dsstne.fit(X, devices=device, hidden=[32], epochs=2, seed=0, progress=False)
+    models[device] = dsstne.fit(X, devices=device, hidden=[32], epochs=2, seed=0, precision="float32", progress=False)
     result[device] = [entry["loss"] for entry in models[device].history]
 model = models["cuda:0"]
 lists = [model.recommend(X[:50], k=20, devices=device) for device in ("cpu", "cuda:0")]

@@ -16,7 +16,7 @@ from dsstne import _native
 
 @pytest.fixture
 def fresh(X):
-    return dsstne.fit(X, hidden=[8], epochs=0)
+    return dsstne.fit(X, hidden=[8], temperature=None, epochs=0)
 
 
 def test_steps_epochs_and_seconds_limit_a_run(fresh, X):

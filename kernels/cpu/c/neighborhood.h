@@ -9,7 +9,8 @@ INLINE double similarity(const neighborhood_t *n, int64_t i, int64_t j, double c
 }
 
 /* Adds c of an item to its place in the list of the nearest. */
-INLINE void consider(const neighborhood_t *n, int64_t i, int32_t j, double c, float *list, int32_t *ids, int32_t *count) {
+INLINE void consider(const neighborhood_t *n, int64_t i, int32_t j, double c, float *list, int32_t *ids,
+                     int32_t *count) {
   if (c == 0 || j == i) return;
   const float s = (float)similarity(n, i, j, c);
   if (s == s && s != 0) heap_add(list, ids, count, n->k, s, j);

@@ -83,7 +83,8 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0, *, last: Any = False,
 
 def _csr(X: Any, name: str, unconverted: bool) -> Any:
     """Returns the matrix as CSR; its entries stay in their order."""
-    if not sparse.issparse(X):
+    is_sparse: bool = sparse.issparse(X)
+    if not is_sparse:
         kind = type(X).__name__
         remedy = "try csr_array(X)"
         if kind == "Dataset" or hasattr(X, "__arrow_c_array__"):
@@ -146,7 +147,7 @@ def is_sorted_by_item(X: Any) -> bool:
     row = _rows(X)
     falls = (np.diff(X.indices) < 0) & (row[1:] == row[:-1])
     unsorted = len(np.unique(row[1:][falls]))
-    return 2 * unsorted < np.count_nonzero(np.diff(X.indptr) > 1)
+    return bool(2 * unsorted < np.count_nonzero(np.diff(X.indptr) > 1))
 
 
 def _rows(X: Any) -> np.ndarray:

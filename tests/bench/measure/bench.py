@@ -86,7 +86,9 @@ class Bench:
                 turns = take_turns(lambda: us.call("run", steps), None, limit, count)
                 us.close()
                 try:
-                    them = stack.enter_context(Contestant(torch_network.make, *arguments, environment=TORCH_ENVIRONMENT))
+                    them = stack.enter_context(
+                        Contestant(torch_network.make, *arguments, environment=TORCH_ENVIRONMENT)
+                    )
                     alone = take_turns(lambda: them.call("run", steps), repeats=count)
                     turns.peer, name = alone.ours, them.call("name")
                 except UnavailableError as error:

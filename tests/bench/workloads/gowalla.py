@@ -6,22 +6,20 @@ train.txt.xz and test.txt.xz (a line is a user and her items, as numbers).
 
 from __future__ import annotations
 
-import lzma
 from typing import TYPE_CHECKING
 
-import numpy as np
-from measure import ours
+from measure import ours, real
 from measure.alternate import Contestant, take_turns
 from measure.lines import Goal, Line
 from measure.network import Network
 from peers import TORCH_ENVIRONMENT
-from scipy import sparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from measure.bench import Bench
+    from scipy import sparse
 
 TITLE = "(d) Gowalla, 29,858 users x 40,981 items: an epoch"
 MISSING = "the Gowalla data are not there, see tests/bench/README.md"
@@ -36,15 +34,13 @@ PART = 3072  # users of a quick run's epoch; the seconds are scaled to all
 
 
 def load(folder: Path, which: str) -> sparse.csr_array | None:
-    """A matrix of ones from lines `user item item ...`; None where the data are not."""
-    path = folder / "gowalla-lightgcn" / f"{which}.txt.xz"
-    if not path.exists():
+    """Reads "train" or "test", with sorted rows; None where the data are not."""
+    split = real.load(folder, "gowalla")
+    if split is None:
         return None
-    lines = lzma.decompress(path.read_bytes()).decode().splitlines()
-    users = [np.array(line.split(), dtype=np.int32) for line in lines]
-    row = np.concatenate([np.full(len(user) - 1, user[0]) for user in users])
-    column = np.concatenate([user[1:] for user in users])
-    return sparse.csr_array((np.ones(len(row), np.float32), (row, column)), shape=SHAPE)
+    X: sparse.csr_array = getattr(split, which)
+    X.sort_indices()
+    return X
 
 
 def lines(bench: Bench) -> Iterator[Line]:

@@ -33,7 +33,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 def whole_fit(bench: Bench, rows: int, items: int, row_length: int, goal: Goal | None = None) -> Line:
-    """Seconds of a fit of one epoch, on data that stay open, as in a search; of a tiny model: what a fit costs anyway."""
+    """Seconds of a fit of one epoch, on data that stay open, as in a search; a tiny model has the fixed costs alone."""
     import dsstne
 
     X = interactions(rows, items, row_length)
