@@ -87,6 +87,10 @@ func (b broken) RankingMetrics(op *kernels.RankingMetrics, s *kernels.Step) erro
 	return b.after(b.Device.RankingMetrics(op, s), op, s)
 }
 
+func (b broken) Neighborhood(op *kernels.Neighborhood, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).Neighborhood(op, s), op, s)
+}
+
 // off makes the largest number a ten-thousandth too large.
 func off(x []float32) {
 	largest := 0
@@ -252,6 +256,19 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("rows", func(op *kernels.RankingMetrics, _ *kernels.Step) { flipLast(op.Totals, int64(2*len(op.Metrics))) }),
 		defect("coverage", func(op *kernels.RankingMetrics, _ *kernels.Step) {
 			flipLast(op.Totals, kernels.MetricTotals{Metrics: op.Metrics}.Size())
+		}),
+	},
+	"Neighborhood": {
+		defect("one ULP", func(op *kernels.Neighborhood, _ *kernels.Step) { oneULP(op.Similarities) }),
+		defect("another item", func(op *kernels.Neighborhood, step *kernels.Step) {
+			if first, end := op.Items(step); first < end {
+				op.IDs.Int32()[first*op.K]++
+			}
+		}),
+		defect("an item of the next step", func(op *kernels.Neighborhood, step *kernels.Step) {
+			if _, end := op.Items(step); end < op.ByItem.Rows {
+				op.IDs.Int32()[end*op.K] = -1
+			}
 		}),
 	},
 }

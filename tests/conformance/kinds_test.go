@@ -152,7 +152,7 @@ func TestAPrecisionThatIsNotInTheListIsRefused(t *testing.T) {
 		if devices := b.Devices(); len(devices) == 0 || devices[0].Missing != "" {
 			continue
 		}
-		for _, p := range []kernels.Precision{-1, kernels.Precision(len(kernels.PrecisionWords))} {
+		for _, p := range []kernels.Precision{kernels.AutoPrecision - 1, kernels.Precision(len(kernels.PrecisionWords))} {
 			_, err := b.Open(0, kernels.Options{Precision: p})
 			require.Equal(t, fault.Internal, fault.KindOf(err), b.Name())
 		}
