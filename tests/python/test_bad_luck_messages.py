@@ -204,8 +204,10 @@ def test_ctrl_c_ends_a_load_and_the_model_is_closed_in_the_background(monkeypatc
 
     def slow(name, *arguments):
         if name == "model_load":
-            _thread.interrupt_main()
-            assert interrupted.wait(60)
+            for _ in range(60):
+                _thread.interrupt_main()  # once may be lost in a destructor
+                if interrupted.wait(1):
+                    break
             call(name, *arguments)
             handles.append(arguments[-1].value)
             return

@@ -232,7 +232,7 @@ indices = [item for row in rows for item in row]
 X = scipy.sparse.csr_matrix(
     (np.ones(len(indices), np.float32), indices, np.cumsum([0] + [len(row) for row in rows])), shape=(count, 40981))
 X.sum_duplicates()
-options = {"hidden": [32], "epochs": 2, "precision": "float32", "progress": False}
+options = dict(hidden=[32], epochs=2, precision="float32", progress=False)
 cpu, all_of_them = (dsstne.fit(X, devices=devices, **options) for devices in ("cpu", "all"))
 for one, many in zip(cpu.history, all_of_them.history):
     assert abs(many["loss"] / one["loss"] - 1) < 1e-4
