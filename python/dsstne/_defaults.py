@@ -54,9 +54,10 @@ def epochs(value: Any, steps_per_epoch: int, searched: bool) -> int:
 
 def schedule(value: Any, steps: int, searched: bool) -> Mapping[str, Any] | None:
     """Returns a schedule of the learning rate; one that falls, and does not say for how long, spans so many steps."""
-    if value is None or (isinstance(value, str) and value == "auto" and not searched):
+    auto = isinstance(value, str) and value == "auto"
+    if value is None or (auto and not searched):
         return None
-    rule = _checks.kind("cosine" if isinstance(value, str) and value == "auto" else value, "schedule", "cosine")
+    rule = _checks.kind("cosine" if auto else value, "schedule", "cosine")
     if rule.get("kind") not in ("cosine", "linear") or "steps" in rule:
         return rule
     warmup = _checks.integer(rule.get("warmup_steps", steps // WARMUP), "schedule: warmup_steps", 0)

@@ -100,11 +100,14 @@ def test_given_epochs_are_all_done(X):
 
 
 def test_the_copy_of_the_best_weights_is_in_the_plan(X):
-    wide = {"hidden": 4096, "batch_size": 16, "progress": False, "learning_rate": 1e-3}
+    wide = {"hidden": 4096, "batch_size": 16, "precision": "float32", "progress": False}
+    model = dsstne.fit(X, epochs=0, **wide)
+    with dsstne.Trainer(model, X, batch_size=16) as trainer:
+        limit = trainer.plan()["bytes"] + model.nbytes // 2
     with pytest.raises(dsstne.OutOfMemoryError, match="keeps the best weights beside") as caught:
-        dsstne.fit(X, validation=X.copy(), memory_limit=10_000_000, **wide)
+        dsstne.fit(X, validation=X.copy(), memory_limit=limit, **wide)
     assert caught.value.model.step == 0
-    dsstne.fit(X, validation=blocks(seed=5), memory_limit=10_000_000, epochs=1, **wide)
+    dsstne.fit(X, validation=blocks(seed=5), memory_limit=limit, epochs=1, **wide)
 
 
 def test_the_precision_follows_the_instructions_of_the_device(X):
