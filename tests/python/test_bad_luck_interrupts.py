@@ -134,6 +134,9 @@ def test_ctrl_c_at_any_moment_leaks_nothing(scenes, monkeypatch, name, long, str
         leaks = []
         for n in range(1, count.passed + 1, stride):
             Moment(n).run(act)
+            for thread in threading.enumerate():
+                if thread.name.startswith("dsstne-"):  # a load goes on and closes the model at its end
+                    thread.join(60)
             _handles.close_abandoned()  # as the next use does
             if state() != before:
                 leaks.append(n)
