@@ -9,7 +9,7 @@ import (
 	"dsstne/kernels"
 )
 
-// roomFor is a matrix of zeros with room for so many entries.
+// roomFor allocates a matrix that can hold the given number of entries.
 func roomFor(t *testing.T, rows, columns, entries int64) *kernels.SparseMatrix {
 	m := &kernels.SparseMatrix{Rows: rows, Columns: columns}
 	for n, to := range []*kernels.Buffer{&m.Offsets, &m.Indices, &m.Values} {

@@ -17,18 +17,19 @@ func ReadSolver(text []byte) (solve.Options, error) {
 		o.Require("kind")
 		s.Name = o.Word("kind", solverWords[0], solverWords...)
 		s.Placement = placement(o)
-		k := func() int64 { return o.Int("k", 100, strictjson.Between(1, math.MaxInt32)) }
+		neighbors := &solve.Neighbors{K: o.Int("k", 100, strictjson.Between(1, math.MaxInt32))}
+		s.Method = neighbors
 		switch s.Name {
 		case "item_knn":
-			m := solve.ItemKNN{K: k(), Shrink: o.Float("shrink", 0, strictjson.NotNegative)}
+			m := solve.ItemKNN{Shrink: o.Float("shrink", 0, strictjson.NotNegative)}
 			m.Metric = solve.Metric(slices.Index(solve.MetricWords, o.Word("metric", "cosine", solve.MetricWords...)))
 			if m.Metric == solve.Dot && m.Shrink > 0 {
 				o.Fail("shrink", `is given, but the metric "dot" divides by nothing`)
 			}
-			s.Method = solve.NewItemKNN(m)
+			neighbors.How = m
 		case "rp3beta":
 			exponent := func(key string, usual float64) float64 { return o.Float(key, usual, strictjson.Between(0, 100)) }
-			s.Method = solve.NewRP3Beta(solve.RP3Beta{K: k(), Alpha: exponent("alpha", 1), Beta: exponent("beta", 0.5)})
+			neighbors.How = solve.RP3Beta{Alpha: exponent("alpha", 1), Beta: exponent("beta", 0.5)}
 		}
 		return s
 	})

@@ -32,65 +32,55 @@ const (
 // MetricWords are the words of the options, by metric.
 var MetricWords = []string{"cosine", "jaccard", "dice", "dot"}
 
-// ItemKNN gives each item the weights of the K items that are most similar to it.
+// ItemKNN compares items by a metric.
 type ItemKNN struct {
-	K      int64
 	Metric Metric
 	Shrink float64
 }
 
-// RP3Beta gives each item the weights of the K items that a random walk of three steps from it most probably reaches,
-// which goes from an item to a row to an item (Christoffel et al., "Blockbusters and Wallflowers", 2015; Paudel et al.,
-// 2017):
+// RP3Beta compares items by the probability that a random walk goes from the one to a row and on to the other
+// (Christoffel et al., "Blockbusters and Wallflowers", 2015; Paudel et al., 2017):
 //
 //	w_ij = sum over rows u of (x_ui / d_i)^Alpha (x_uj / d_u)^Alpha / n_j^Beta
 //
 // where d_i and d_u are the sums of the item's and the row's values, and n_j is the number of rows that have item j.
 type RP3Beta struct {
-	K           int64
 	Alpha, Beta float64
 }
 
-// similarities says how items are compared.
-type similarities interface {
+// Similarities says how items are compared.
+type Similarities interface {
+	// least is the smallest value that the data may have.
+	least() float64
 	// compare fills the numbers by row and item, which are ones.
 	compare(byRow, byItem *kernels.SparseMatrix, s *kernels.Similarity)
 	// value is what then replaces a value of the matrix.
 	value(float32) float32
 }
 
-// Neighbors is the method of item-item weights that are the largest similarities.
+// Neighbors is the method that gives each item the weights of the K items that are most similar to it.
 type Neighbors struct {
-	K     int64
-	How   similarities
-	Least float64 // no value of the data may be less
-	op    *kernels.Neighborhood
+	K   int64
+	How Similarities
+	op  *kernels.Neighborhood
 }
-
-// NewItemKNN is the method of ItemKNN.
-func NewItemKNN(o ItemKNN) *Neighbors { return &Neighbors{K: o.K, How: o, Least: -math.MaxFloat64} }
-
-// NewRP3Beta is the method of RP3Beta.
-func NewRP3Beta(o RP3Beta) *Neighbors { return &Neighbors{K: o.K, How: o} }
 
 // pairsOfAStep is about how many pairs of entries a step compares: some hundredths of a second.
 const pairsOfAStep = 1 << 24
 
 // Check refuses values that are not finite, or less than the method takes.
 func (n *Neighbors) Check(data csr.Source) error {
-	if row, column, value, found := csr.FirstOutside(data, n.Least, math.MaxFloat64); found {
-		return fault.New(fault.InvalidData, "row %d, column %d: the value is %g; this method needs finite values%s",
-			row, column, value, n.limit())
+	least := n.How.least()
+	row, column, value, found := csr.FirstOutside(data, least, math.MaxFloat64)
+	if !found {
+		return nil
 	}
-	return nil
-}
-
-// limit is Least in words.
-func (n *Neighbors) limit() string {
-	if n.Least == -math.MaxFloat64 {
-		return ""
+	limit := ""
+	if least > -math.MaxFloat64 {
+		limit = fmt.Sprintf(" of at least %g", least)
 	}
-	return fmt.Sprintf(" of at least %g", n.Least)
+	return fault.New(fault.InvalidData, "row %d, column %d: the value is %g; this method needs finite values%s",
+		row, column, value, limit)
 }
 
 // Build adds one operation, which has a block of the items in each step.
@@ -190,6 +180,8 @@ func itemWeights(items, entries int64, row func(item int64) ([]int32, []float32)
 	return m, nil
 }
 
+func (ItemKNN) least() float64 { return -math.MaxFloat64 }
+
 func (o ItemKNN) compare(_, byItem *kernels.SparseMatrix, s *kernels.Similarity) {
 	norms := kernels.View[float64](s.Norms)
 	switch o.Metric {
@@ -216,6 +208,8 @@ func (o ItemKNN) value(x float32) float32 {
 	}
 	return x
 }
+
+func (RP3Beta) least() float64 { return 0 }
 
 func (o RP3Beta) compare(byRow, byItem *kernels.SparseMatrix, s *kernels.Similarity) {
 	s.Constant = 1

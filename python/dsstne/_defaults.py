@@ -18,7 +18,7 @@ TEMPERATURE = 0.1
 LEARNING_RATE, PLAIN_RATE = 2e-3, 1e-3
 PLAIN_EPOCHS = 20
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 800, 8, 50
-WARMUP = 20  # the share of the steps in which the learning rate rises: 1 of so many
+WARMUP = 20  # the learning rate rises during the first 1 / WARMUP of the steps
 
 
 def is_auto(value: Any, name: str, wanted: str) -> bool:
@@ -53,7 +53,7 @@ def epochs(value: Any, steps_per_epoch: int, searched: bool) -> int:
 
 
 def schedule(value: Any, steps: int, searched: bool) -> Mapping[str, Any] | None:
-    """Returns a schedule of the learning rate; one that falls, and does not say for how long, spans so many steps."""
+    """Returns the schedule of a run of ``steps`` steps; ``"cosine"`` and ``"linear"`` without a length span the run."""
     auto = isinstance(value, str) and value == "auto"
     if value is None or (auto and not searched):
         return None

@@ -163,7 +163,7 @@ def fit(
         given = locals()
         term, rule = _checks.kind(loss, "loss", "softmax"), _checks.kind(optimizer, "optimizer", "adam")
         searched = network is None and term.get("kind") == "softmax"  # what "auto" was chosen for
-        stops_early = _defaults.is_auto(epochs, "epochs", "an integer") and validation is not None and network is None
+        stops_early = isinstance(epochs, str) and validation is not None and network is None
         if network is None:
             degrees = _defaults.temperature(temperature, searched)
             network = _definition(hidden, activation, term, degrees, tied, input_scaling, denoising, dropout)

@@ -15,7 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "Steps"]
 
 
-class Bar:
+class _Shown:
+    """A bar of tqdm, or none where nobody would see it."""
+
+    _bar: Any = None
+
+    @property
+    def shown(self) -> bool:
+        """Whether a bar is shown."""
+        return self._bar is not None
+
+    def close(self) -> None:
+        """Ends the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Bar(_Shown):
     """Shows epochs, loss, examples per second and the remaining time, if stderr is a terminal or notebook.
 
     Args:
@@ -28,16 +44,10 @@ class Bar:
         self._epochs, self._rows = epochs, rows
         self._metrics: dict[str, str] = {}
         self._updated = -math.inf  # when the bar was last drawn
-        self._bar: Any = None
         if wanted and epochs > 0 and _is_seen():
             from tqdm.auto import tqdm
 
             self._bar = tqdm(total=epochs * rows, unit=" examples", unit_scale=True, dynamic_ncols=True)
-
-    @property
-    def shown(self) -> bool:
-        """Whether a bar is shown."""
-        return self._bar is not None
 
     def glance(self, progress: Progress) -> None:
         """Calls :meth:`update` at most 5 times a second."""
@@ -63,13 +73,8 @@ class Bar:
             self._metrics = {name: f"{value:.4f}" for name, value in record.items() if "@" in name}
             self._bar.set_postfix({"loss": f"{record['loss']:.5g}", **self._metrics})
 
-    def close(self) -> None:
-        """Ends the bar."""
-        if self._bar is not None:
-            self._bar.close()
 
-
-class Steps:
+class Steps(_Shown):
     """Shows the steps of a solver and the remaining time, if stderr is a terminal or notebook.
 
     Args:
@@ -78,27 +83,16 @@ class Steps:
     """
 
     def __init__(self, title: str, wanted: bool) -> None:
-        self._bar: Any = None
         if wanted and _is_seen():
             from tqdm.auto import tqdm
 
             self._bar = tqdm(desc=title, total=1, unit=" steps", dynamic_ncols=True)
-
-    @property
-    def shown(self) -> bool:
-        """Whether a bar is shown."""
-        return self._bar is not None
 
     def update(self, state: Mapping[str, Any]) -> None:
         """Shows the state of a solver."""
         if self._bar is not None:
             self._bar.total, self._bar.n = max(1, state["steps"]), state["done"]
             self._bar.refresh()
-
-    def close(self) -> None:
-        """Ends the bar."""
-        if self._bar is not None:
-            self._bar.close()
 
 
 def _is_seen() -> bool:
