@@ -15,6 +15,9 @@ type SparseMatrix struct {
 type Solver interface {
 	Device
 	Neighborhood(*Neighborhood, *Step) error
+	SparseProduct(*SparseProduct, *Step) error
+	Solve(*Solve, *Step) error
+	KeepLargest(*KeepLargest, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

@@ -91,6 +91,18 @@ func (b broken) Neighborhood(op *kernels.Neighborhood, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).Neighborhood(op, s), op, s)
 }
 
+func (b broken) SparseProduct(op *kernels.SparseProduct, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).SparseProduct(op, s), op, s)
+}
+
+func (b broken) Solve(op *kernels.Solve, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).Solve(op, s), op, s)
+}
+
+func (b broken) KeepLargest(op *kernels.KeepLargest, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).KeepLargest(op, s), op, s)
+}
+
 // off makes the largest number a ten-thousandth too large.
 func off(x []float32) {
 	largest := 0
@@ -268,6 +280,21 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("an item of the next step", func(op *kernels.Neighborhood, step *kernels.Step) {
 			if _, end := op.Items(step); end < op.ByItem.Rows {
 				op.IDs.Int32()[end*op.K] = -1
+			}
+		}),
+	},
+	"SparseProduct": {
+		defect("an element", func(op *kernels.SparseProduct, _ *kernels.Step) { offBuffer(op.Out) }),
+	},
+	"Solve": {
+		defect("an element", func(op *kernels.Solve, _ *kernels.Step) { offBuffer(op.X) }),
+	},
+	"KeepLargest": {
+		defect("one ULP", func(op *kernels.KeepLargest, _ *kernels.Step) { oneULP(op.Values) }),
+		defect("one ULP of the diagonal", func(op *kernels.KeepLargest, _ *kernels.Step) { oneULP(op.Diagonal) }),
+		defect("another row", func(op *kernels.KeepLargest, step *kernels.Step) {
+			if first, end := op.Columns(step); first < end {
+				op.IDs.Int32()[first*op.K]++
 			}
 		}),
 	},

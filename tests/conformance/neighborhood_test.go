@@ -22,13 +22,8 @@ func (c *neighborhoodCase) run(d kernels.Device) (r result, err error) {
 	p := &place{device: d}
 	defer p.free()
 	op, items := c.op, c.op.ByItem.Rows
-	transposed := make([]float32, len(c.dense))
-	for u := range c.rows {
-		for i := range items {
-			transposed[i*c.rows+u] = c.dense[u*items+i]
-		}
-	}
-	op.ByRow, op.ByItem = placeStored(p, c.dense, c.rows, items), placeStored(p, transposed, items, c.rows)
+	op.ByRow = placeStored(p, c.dense, c.rows, items)
+	op.ByItem = placeStored(p, transposed(c.dense, c.rows, items), items, c.rows)
 	op.Similarity.RowWeights = p.floats(kernels.Bits(c.weights))
 	for n, to := range []*kernels.Buffer{&op.Similarity.Left, &op.Similarity.Right, &op.Similarity.Norms} {
 		*to = p.floats(kernels.Bits(c.by[n]))
@@ -75,12 +70,7 @@ func neighborhoodCases() (cases []opCase) {
 		case "none":
 			clear(c.dense)
 		}
-		gaps := pick(s, "stored", 1, 3, 10)
-		for i := range c.dense {
-			if s.IntN(gaps) > 0 {
-				c.dense[i] = 0
-			}
-		}
+		s.sparse(c.dense, pick(s, "one entry of", 1, 3, 10))
 		for u := range c.weights {
 			c.weights[u] = 1 + s.Float64()
 		}

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"reflect"
 	"sync"
 	"testing"
 
@@ -32,11 +33,16 @@ var opCases = []group{
 	{"MergeTopK", remembering(mergeCases)},
 	{"RankingMetrics", remembering(metricsCases)},
 	{"Neighborhood", remembering(neighborhoodCases)},
+	{"SparseProduct", remembering(productCases)},
+	{"Solve", remembering(solveCases)},
+	{"KeepLargest", remembering(largestCases)},
 }
 
 // skipUnlessDoneBy skips operations of kernels.Solver on other devices.
 func (g group) skipUnlessDoneBy(t *testing.T, d kernels.Device) {
-	if _, solves := d.(kernels.Solver); !solves && g.op == "Neighborhood" {
+	_, ofSolvers := reflect.TypeFor[kernels.Solver]().MethodByName(g.op)
+	_, ofAll := reflect.TypeFor[kernels.Device]().MethodByName(g.op)
+	if _, solves := d.(kernels.Solver); !solves && ofSolvers && !ofAll {
 		t.Skipf("%s does not solve", d.Info().Name)
 	}
 }

@@ -254,6 +254,46 @@ typedef struct {
   int64_t next;
 } neighborhood_t;
 
+/* out = matrix in, see kernels.SparseProduct. */
+typedef struct {
+  sparse_matrix_t matrix;
+  int64_t panels, width;
+  const float *in; /* [panels, matrix.columns, width] */
+  float *out;      /* [panels, matrix.rows, width] */
+  int64_t next;
+} sparse_product_t;
+
+/* See kernels.Solve. */
+typedef struct {
+  sparse_matrix_t by_row, by_item;
+  const float *ridge, *diagonal;
+  int64_t width;
+  float *residual, *solution;            /* [items, width]; residual: at first, the right-hand sides */
+  float *direction, *product, *between;  /* [items, width], [items, width], [rows, width] */
+  double *products, *squares;            /* of blocks of items: direction product, and residual^2 / diagonal */
+  double tolerance;
+  int32_t iterations;
+  int32_t *report;
+  /* filled while it runs */
+  int64_t next[5];
+  double norms[2][64], first[64]; /* residual^2 / diagonal, before and after an iteration, and after the first one */
+  int32_t moves[64];
+  int32_t iteration, done;
+} solve_t;
+
+/* What Solve needs for its panels and sums, in floats. */
+#define SOLVE_WORKSPACE(rows, items, width) \
+  ((width) * ((rows) + 2 * (items)) + 2 * 2 * (width) * (((items) + 511) / 512))
+
+/* See kernels.KeepLargest; columns first .. end, which are the first ones of the panel. */
+typedef struct {
+  int64_t rows, width, first, end, k;
+  const float *panel, *weights;
+  int32_t *ids;
+  float *values, *diagonal;
+  int64_t next;
+} keep_largest_t;
+
 /* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
 /* clang-format off */
 #define PHASES(PHASE) \
@@ -263,7 +303,10 @@ typedef struct {
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0) \
   PHASE(top_k_keep, rank_t, 0) PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) \
   PHASE(top_k_finish, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
-  PHASE(neighborhood, neighborhood_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
+  PHASE(neighborhood, neighborhood_t, 0) PHASE(sparse_product, sparse_product_t, 0) \
+  PHASE(solve_start, solve_t, 0) PHASE(solve_rows, solve_t, 0) PHASE(solve_product, solve_t, 0) \
+  PHASE(solve_step, solve_t, 0) PHASE(solve_direction, solve_t, 0) PHASE(solve_check, solve_t, 0) \
+  PHASE(keep_largest, keep_largest_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
 /* The functions of an instruction set. */

@@ -17,6 +17,9 @@ static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t c
   return k->rank_workspace(rows, columns, items, workers);
 }
 static inline int64_t neighborhood_workspace(int64_t items) { return NEIGHBORHOOD_WORKSPACE(items); }
+static inline int64_t solve_workspace(int64_t rows, int64_t items, int64_t width) {
+  return SOLVE_WORKSPACE(rows, items, width);
+}
 static inline int64_t kept_size(const kernels_t *k, int64_t items, int64_t columns) {
   return k->kept_size(items, columns);
 }

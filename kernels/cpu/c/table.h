@@ -22,6 +22,7 @@
 #include "rank.h"
 #include "rank_sparse.h"
 #include "neighborhood.h"
+#include "panel.h"
 #include "machine.h"
 
 const kernels_t TABLE = {
