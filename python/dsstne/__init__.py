@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
-    from dsstne.solvers import item_knn, rp3beta
+    from dsstne.solvers import item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "evaluate",
     "fit",
     "item_knn",
+    "linear",
     "keep_devices",
     "load",
     "plots",
@@ -78,6 +79,7 @@ _MODULES = {
     "evaluate": "evaluation",
     "fit": "api",
     "item_knn": "solvers",
+    "linear": "solvers",
     "keep_devices": "devices",
     "load": "model",
     "popularity": "api",
