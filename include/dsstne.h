@@ -389,6 +389,8 @@ typedef struct dsstne_solver_state {
  *   "linear": "per_item": 128, "operator": false, "regularization": 18, "regularization_exponent": 0.25,
  *     "dropout": 0.1, "row_exponent": 0.5, "item_exponent": 0.2, "output_exponent": 0.2, "tolerance": 0.001,
  *     "probes": 256, "seed": 0
+ *   "linear_restricted": "per_item": 128, "neighbors": 512, and the parameters from "regularization" to
+ *     "output_exponent" of "linear"
  *   "gram": the same without "per_item", "operator", "tolerance", "probes" and "seed"; the model's weight is the matrix
  *     that "linear" inverts
  * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */

@@ -20,6 +20,7 @@ type Solver interface {
 	KeepLargest(*KeepLargest, *Step) error
 	RowsToPanel(*RowsToPanel, *Step) error
 	PanelToRows(*PanelToRows, *Step) error
+	RestrictedInverse(*RestrictedInverse, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

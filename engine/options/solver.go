@@ -14,6 +14,7 @@ var solvers = []struct {
 	read func(*strictjson.Object) solve.Method
 }{
 	{"item_knn", itemKNN}, {"rp3beta", rp3Beta}, {"linear", linear}, {"gram", gram},
+	{"linear_restricted", restricted},
 }
 
 // ReadSolver reads options of a solver: a method with its parameters, and where to compute.
@@ -71,3 +72,10 @@ func linear(o *strictjson.Object) solve.Method {
 }
 
 func gram(o *strictjson.Object) solve.Method { return &solve.Gram{Ridge: ridge(o)} }
+
+func restricted(o *strictjson.Object) solve.Method {
+	return &solve.Restricted{
+		Ridge: ridge(o), Neighbors: o.Int("neighbors", 512, strictjson.Between(1, 1024)),
+		PerItem: o.Int("per_item", 128, strictjson.Between(1, math.MaxInt32)),
+	}
+}

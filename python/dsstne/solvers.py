@@ -140,6 +140,7 @@ def linear(
     row_exponent: float = 0.5,
     item_exponent: float = 0.2,
     output_exponent: float = 0.2,
+    neighbors: int = 512,
     probes: int = 256,
     tolerance: float = 1e-3,
     items: Sequence[str] | ArrayLike | None = None,
@@ -164,15 +165,18 @@ def linear(
     A row without stored items is answered by popularity.
 
     Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", 2019; Steck, "Autoencoders that don't overfit towards
-    the Identity", 2020.
+    the Identity", 2020; Steck, "Markov Random Fields for Collaborative Filtering", 2019 (``"restricted"``).
 
     Args:
         X: Interaction matrix [rows, items].
         method: How P is computed. ``"inverse"`` is LAPACK's dense inverse, for up to some thousand items;
             ``"iterative"`` solves for the rows of P by conjugate gradients, for any number of items. Both give the same
-            weights up to rounding and ``tolerance``. ``"operator"`` computes no weights: the model keeps the data and
+            weights up to rounding and ``tolerance``. ``"restricted"`` computes each column of S from the items alone
+            that are most correlated with its item, an approximation for very many items. ``"operator"`` computes no weights: the model keeps the data and
             solves for each row that it scores, which takes longer than weights do. ``"auto"`` takes the inverse or the
-            iterative method, whichever is less work.
+            iterative method, whichever is less work, or the restricted one where both would take hours: from 32 stored
+            entries times items = 1e14 on.
+        neighbors: Number of items from which ``"restricted"`` computes a column, up to 1,024.
         per_item: Number of weights that a row of S keeps, the largest; None keeps all, as a dense matrix.
         regularization: Ridge regularization, relative to the mean diagonal of Y'Y.
         regularization_exponent: How much more the regularization is for items with a larger diagonal.
@@ -212,17 +216,22 @@ def linear(
         "output_exponent": output_exponent,
     }
     common = (items, seed, devices, threads, memory_limit, max_seconds, progress)
-    methods = ("auto", "inverse", "iterative", "operator")
+    methods = ("auto", "inverse", "iterative", "restricted", "operator")
     if _checks.text(method, "method") not in methods:
         raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, methods)}")
     kept = None if per_item is None else _checks.integer(per_item, "per_item", 1)
     with _opened(X) as data:
+        work = 32 * data.nnz * data.shape[1]  # multiply-adds of eight iterations for each item, and twice as many FLOP
         if method == "auto":
-            method = "inverse" if kept is None or data.shape[1] ** 2 <= 100 * data.nnz else "iterative"
+            method = "inverse" if data.shape[1] ** 2 <= 100 * data.nnz and data.shape[1] <= 20_000 else "iterative"
+            method = "restricted" if method == "iterative" and work > 1e14 else method
         if method == "inverse":
             gram = _solve(data, {"kind": "gram", **parameters}, *common)
             return _inverse.invert(gram, item_exponent, output_exponent, kept)
         size = {"operator": True} if method == "operator" else {"per_item": min(kept or data.shape[1], data.shape[1])}
+        if method == "restricted":
+            restricted = {"kind": "linear_restricted", **parameters, **size, "neighbors": neighbors}
+            return _solve(data, restricted, *common)
         method_options = {"kind": "linear", **parameters, **size, "probes": probes, "tolerance": tolerance, "seed": seed}
         return _solve(data, method_options, *common)
 

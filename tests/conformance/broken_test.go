@@ -111,6 +111,10 @@ func (b broken) PanelToRows(op *kernels.PanelToRows, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).PanelToRows(op, s), op, s)
 }
 
+func (b broken) RestrictedInverse(op *kernels.RestrictedInverse, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).RestrictedInverse(op, s), op, s)
+}
+
 // off makes the largest number a ten-thousandth too large.
 func off(x []float32) {
 	largest := 0
@@ -297,6 +301,9 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 	},
 	"Solve": {
 		defect("an element", func(op *kernels.Solve, _ *kernels.Step) { offBuffer(op.X) }),
+	},
+	"RestrictedInverse": {
+		defect("an element", func(op *kernels.RestrictedInverse, _ *kernels.Step) { offBuffer(op.Weights) }),
 	},
 	"RowsToPanel": {
 		defect("one ULP", func(op *kernels.RowsToPanel, _ *kernels.Step) { oneULP(op.Panel) }),

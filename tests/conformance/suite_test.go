@@ -37,6 +37,7 @@ var opCases = []group{
 	{"SparseProduct", remembering(productCases)},
 	{"Solve", remembering(solveCases)},
 	{"KeepLargest", remembering(largestCases)},
+	{"RestrictedInverse", remembering(restrictedCases)},
 	{"RowsToPanel", remembering(func() []opCase { return turnCases(false) })},
 	{"PanelToRows", remembering(func() []opCase { return turnCases(true) })},
 }

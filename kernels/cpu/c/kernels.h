@@ -287,6 +287,22 @@ typedef struct {
 #define SOLVE_WORKSPACE(rows, items, width) \
   ((width) * ((rows) + 2 * (items)) + 2 * 2 * (width) * (((items) + 511) / 512))
 
+/* What a worker needs for the inverse of a part, in floats: the part, padded, three lists of its items, and a place for
+ * each item. */
+#define RESTRICTED_STRIDE(neighbors) (((neighbors) + 16) / 16 * 16)
+#define RESTRICTED_WORKSPACE(items, neighbors) \
+  (RESTRICTED_STRIDE(neighbors) * ((neighbors) + 17 + 3) + ((items) + 15) / 16 * 16)
+
+/* See kernels.RestrictedInverse; items first .. end of this step. */
+typedef struct {
+  int64_t items, neighbors, first, end;
+  const int32_t *ids;
+  const float *values, *factors;
+  float *weights;
+  float *workspace;
+  int64_t next;
+} restricted_t;
+
 /* See kernels.RowsToPanel and PanelToRows. */
 typedef struct {
   int64_t rows; /* of the batch, from the first one of the panel on */
@@ -320,7 +336,7 @@ typedef struct {
   PHASE(solve_start, solve_t, 0) PHASE(solve_rows, solve_t, 0) PHASE(solve_product, solve_t, 0) \
   PHASE(solve_step, solve_t, 0) PHASE(solve_direction, solve_t, 0) PHASE(solve_check, solve_t, 0) \
   PHASE(keep_largest, keep_largest_t, 0) PHASE(rows_to_panel, panel_rows_t, 0) \
-  PHASE(panel_to_rows, panel_rows_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
+  PHASE(panel_to_rows, panel_rows_t, 0) PHASE(restricted_inverse, restricted_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
 /* The functions of an instruction set. */

@@ -330,6 +330,8 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		}
 	case *kernels.Neighborhood:
 		return int64(C.neighborhood_workspace(C.int64_t(op.ByItem.Rows))) * int64(o.Workers)
+	case *kernels.RestrictedInverse:
+		return int64(C.restricted_workspace(C.int64_t(op.Items), C.int64_t(op.Neighbors))) * int64(o.Workers)
 	case *kernels.Solve:
 		return int64(C.solve_workspace(C.int64_t(op.ByRow.Rows), C.int64_t(op.ByItem.Rows), C.int64_t(op.Width)))
 	case *kernels.TopK:

@@ -24,6 +24,7 @@
 #include "neighborhood.h"
 #include "panel.h"
 #include "cholesky.h"
+#include "restricted.h"
 #include "machine.h"
 
 const kernels_t TABLE = {
