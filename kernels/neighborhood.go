@@ -18,6 +18,8 @@ type Solver interface {
 	SparseProduct(*SparseProduct, *Step) error
 	Solve(*Solve, *Step) error
 	KeepLargest(*KeepLargest, *Step) error
+	PanelGram(*PanelGram, *Step) error
+	PanelProduct(*PanelProduct, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

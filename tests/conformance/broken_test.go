@@ -103,6 +103,14 @@ func (b broken) KeepLargest(op *kernels.KeepLargest, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).KeepLargest(op, s), op, s)
 }
 
+func (b broken) PanelGram(op *kernels.PanelGram, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PanelGram(op, s), op, s)
+}
+
+func (b broken) PanelProduct(op *kernels.PanelProduct, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PanelProduct(op, s), op, s)
+}
+
 // off makes the largest number a ten-thousandth too large.
 func off(x []float32) {
 	largest := 0
@@ -296,6 +304,16 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 			if first, end := op.Columns(step); first < end {
 				op.IDs.Int32()[first*op.K]++
 			}
+		}),
+	},
+	"PanelGram": {
+		defect("an element", func(op *kernels.PanelGram, _ *kernels.Step) {
+			kernels.View[float64](op.Out)[op.As*op.Bs*blockArea-1] *= 1.001
+		}),
+	},
+	"PanelProduct": {
+		defect("an element", func(op *kernels.PanelProduct, _ *kernels.Step) {
+			offBuffer(op.Out.Slice(0, op.Outs*op.Rows*kernels.BlockWidth))
 		}),
 	},
 }

@@ -36,6 +36,8 @@ var opCases = []group{
 	{"SparseProduct", remembering(productCases)},
 	{"Solve", remembering(solveCases)},
 	{"KeepLargest", remembering(largestCases)},
+	{"PanelGram", remembering(gramCases)},
+	{"PanelProduct", remembering(blocksCases)},
 }
 
 // skipUnlessDoneBy skips operations of kernels.Solver on other devices.

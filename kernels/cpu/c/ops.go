@@ -331,6 +331,8 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		return int64(C.neighborhood_workspace(C.int64_t(op.ByItem.Rows))) * int64(o.Workers)
 	case *kernels.Solve:
 		return int64(C.solve_workspace(C.int64_t(op.ByRow.Rows), C.int64_t(op.ByItem.Rows), C.int64_t(op.Width)))
+	case *kernels.PanelGram, *kernels.PanelProduct:
+		return o.panelWorkspace(op)
 	case *kernels.TopK:
 		if op.Sparse != nil {
 			return C.SUM_WORKSPACE * int64(o.Workers)
