@@ -384,6 +384,7 @@ typedef struct dsstne_solver_state {
  * (docs/solvers.md):
  *   "item_knn": "k": 100, "metric": "cosine"|"jaccard"|"dice"|"dot", "shrink": 0
  *   "rp3beta": "k": 100, "alpha": 1, "beta": 0.5
+ *   "svd": "k": n, "oversampling": 0 (1.5 k), "iterations": 1, "seed": 0
  * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */
 dsstne_status dsstne_solver_open(const char *options, dsstne_solver *out, dsstne_error *err);
 
@@ -403,6 +404,11 @@ dsstne_status dsstne_solver_progress(dsstne_solver solver, dsstne_solver_state *
 
 /* Makes the model when all steps are done, once; it belongs to the caller. Before that, DSSTNE_INVALID_STATE. */
 dsstne_status dsstne_model_from_solver(dsstne_solver solver, dsstne_model *out, dsstne_error *err);
+
+/* Copies an array of the result when all steps are done; bytes must be its size. "svd" has "u" (F32 [rows, k]), "s" (F32
+ * [k]) and "vt" (F32 [k, columns]), and no model. */
+dsstne_status dsstne_solver_get_array(dsstne_solver solver, const char *name, void *dst, size_t bytes,
+                                      dsstne_error *err);
 dsstne_status dsstne_solver_close(dsstne_solver solver, dsstne_error *err);
 
 #ifdef __cplusplus

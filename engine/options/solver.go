@@ -9,7 +9,7 @@ import (
 )
 
 // solverWords are the methods of a solver.
-var solverWords = []string{"item_knn", "rp3beta"}
+var solverWords = []string{"item_knn", "rp3beta", "svd"}
 
 // ReadSolver reads options of a solver: a method with its parameters, and where to compute.
 func ReadSolver(text []byte) (solve.Options, error) {
@@ -17,6 +17,10 @@ func ReadSolver(text []byte) (solve.Options, error) {
 		o.Require("kind")
 		s.Name = o.Word("kind", solverWords[0], solverWords...)
 		s.Placement = placement(o)
+		if s.Name == "svd" {
+			s.Method = readSVD(o)
+			return s
+		}
 		neighbors := &solve.Neighbors{K: o.Int("k", 100, strictjson.Between(1, math.MaxInt32))}
 		s.Method = neighbors
 		switch s.Name {
@@ -33,4 +37,13 @@ func ReadSolver(text []byte) (solve.Options, error) {
 		}
 		return s
 	})
+}
+
+func readSVD(o *strictjson.Object) *solve.SVD {
+	o.Require("k")
+	return &solve.SVD{
+		K:            o.Int("k", 1, strictjson.Between(1, math.MaxInt32)),
+		Oversampling: o.Int("oversampling", 0, strictjson.Between(0, math.MaxInt32)),
+		Iterations:   o.Int("iterations", 1, strictjson.Between(1, 1000)), Seed: o.Uint("seed", 0),
+	}
 }

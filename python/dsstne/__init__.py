@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
+    from dsstne.decomposition import svd
     from dsstne.solvers import item_knn, rp3beta
     from dsstne.trainer import Progress, Trainer
 
@@ -67,6 +68,7 @@ __all__ = [
     "plots",
     "popularity",
     "rp3beta",
+    "svd",
 ]
 
 _MODULES = {
@@ -82,6 +84,7 @@ _MODULES = {
     "load": "model",
     "popularity": "api",
     "rp3beta": "solvers",
+    "svd": "decomposition",
 }
 
 _SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress"}

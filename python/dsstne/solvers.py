@@ -12,7 +12,7 @@ from dsstne.model import Model
 from dsstne.progress import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -140,8 +140,9 @@ def _solve(
     memory_limit: int | None,
     max_seconds: float | None,
     progress: bool,
-) -> Model:
-    """Runs a solver until it is done."""
+    take: Callable[[_handles.Handle, tuple[int, int]], Any] | None = None,
+) -> Any:
+    """Runs a solver until it is done, and returns its model or what is taken from it; X has the given shape."""
     _checks.integer(seed, "seed", 0)
     seconds = 0.0 if max_seconds is None else _checks.positive(max_seconds, "max_seconds")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
@@ -161,4 +162,4 @@ def _solve(
             raise CancelledError(
                 f"{method['kind']} did {state['done']:,} of {state['steps']:,} steps within max_seconds={max_seconds}"
             )
-        return Model._solved(solver, items)
+        return Model._solved(solver, items) if take is None else take(solver, data.shape)
