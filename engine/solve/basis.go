@@ -49,12 +49,19 @@ func (b *basis) multiply(r kernels.Rank, j int64, by *block) error {
 	}).Do(r, nil)
 }
 
-// vanishes is what is left of a column, relative to what it was, that is no more than rounding.
-const vanishes = 1e-5
+// What is left of a column may be rounding: of its square before the other panels were subtracted, or of its square
+// before the other columns of the panel were; products of columns are less exact.
+const (
+	roundedPanels  = 1e-10
+	roundedColumns = 1e-5
+)
 
 // pass makes panel j orthogonal to the panels from first on, and its columns orthonormal: before = panels coefficients +
-// after triangle. Columns of which nothing is left become 0. least is the least share of a column that was left.
-func (b *basis) pass(r kernels.Rank, first, j int64) (coefficients []float64, triangle *block, least float64, err error) {
+// after triangle. Columns of which no more than rounding is left become 0, and so do those of which less than the given
+// share of the square is. least is the least share.
+func (b *basis) pass(r kernels.Rank, first, j int64, share float64) (
+	coefficients []float64, triangle *block, least float64, err error,
+) {
 	var before [width]float64
 	if n := j - first; n > 0 {
 		products, err := b.gram(r, first, n, j)
@@ -79,25 +86,25 @@ func (b *basis) pass(r kernels.Rank, first, j int64) (coefficients []float64, tr
 	for c := range before {
 		before[c] += gram[c*width+c]
 	}
-	triangle, inverse, least := cholesky(gram, &before)
+	triangle, inverse, least := cholesky(gram, &before, max(share, roundedPanels))
 	return coefficients, triangle, least, b.multiply(r, j, inverse)
 }
 
-// cholesky factors a = R'R, and inverts R. Rows of R, and columns of its inverse, are 0 where a pivot has vanished
-// beside the square that the column had before. least is the least ratio of the others' lengths.
-func cholesky(a []float64, before *[width]float64) (triangle, inverse *block, least float64) {
+// cholesky factors a = R'R, and inverts R. Rows of R, and columns of its inverse, are 0 where the pivot is rounding, or
+// less than a share of the square that the column had before. least is the least share.
+func cholesky(a []float64, before *[width]float64, share float64) (triangle, inverse *block, least float64) {
 	triangle, inverse, least = new(block), new(block), 1
 	for i := range width {
 		pivot := a[i*width+i]
 		for p := range i {
 			pivot -= triangle[p*width+i] * triangle[p*width+i]
 		}
-		if !(pivot > vanishes*vanishes*before[i]) {
+		if !(pivot > share*before[i] && pivot > roundedColumns*a[i*width+i]) {
 			least = 0
 			continue
 		}
 		root := math.Sqrt(pivot)
-		least = min(least, root/math.Sqrt(before[i]))
+		least = min(least, pivot/before[i])
 		for j := i; j < width; j++ {
 			sum := a[i*width+j]
 			for p := range i {
@@ -127,19 +134,27 @@ func cholesky(a []float64, before *[width]float64) (triangle, inverse *block, le
 //
 //	before = panels coefficients + after triangle, up to rounding
 //
-// Further passes take all panels until one leaves half of each column, for then rounding has left nothing more (Kahan).
-func (b *basis) extend(r kernels.Rank, first, j int64) (coefficients []float64, triangle *block, err error) {
-	coefficients, triangle, least, err := b.pass(r, first, j)
-	const passes, fills = 6, 2
-	for n, last := 1, triangle; n < passes && err == nil && (n == 1 || least < 0.5); n++ {
+// Further passes take all panels until one leaves a quarter of each column's square, for then rounding has left nothing
+// more (Kahan). regular is false if columns of the first passes were replaced or left out.
+func (b *basis) extend(r kernels.Rank, first, j int64) (
+	coefficients []float64, triangle *block, regular bool, err error,
+) {
+	const passes, fills, enough = 6, 2, 0.25
+	coefficients, triangle, least, err := b.pass(r, first, j, 0)
+	regular = least > 0
+	for n, last := 1, triangle; n < passes && err == nil && (n == 1 || least < enough); n++ {
 		if n <= fills {
 			b.fill(j, last, uint32(n))
 		}
-		if _, last, least, err = b.pass(r, 0, j); err == nil {
-			triangle = product(last, triangle)
+		share := 0.0
+		if n == passes-1 {
+			share = enough
+		}
+		if _, last, least, err = b.pass(r, 0, j, share); err == nil {
+			triangle, regular = product(last, triangle), regular && least > 0
 		}
 	}
-	return coefficients, triangle, err
+	return coefficients, triangle, regular, err
 }
 
 // product multiplies two upper triangles.

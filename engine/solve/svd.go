@@ -34,6 +34,7 @@ type SVD struct {
 	matrix        [][]float64 // a copy for eigen
 	vectors       [][]float64
 	dead          []bool // columns of the basis that are 0
+	regular       bool   // no columns were replaced since the last restart
 	edge          *block // what connects the last panel with the one behind it
 	squares       []float64
 	values        []float64
@@ -173,9 +174,11 @@ func (o *SVD) begin(r kernels.Rank) error {
 	if err := o.square(r, 1, 0); err != nil {
 		return err
 	}
-	if _, _, err := o.left.extend(r, 0, 0); err != nil {
+	_, _, _, err := o.left.extend(r, 0, 0)
+	if err != nil {
 		return err
 	}
+	o.regular = true
 	return o.bury(r, 0)
 }
 
@@ -188,7 +191,8 @@ func (o *SVD) bury(r kernels.Rank, j int64) error {
 	return err
 }
 
-// extend makes panel j + 1 of A A' times panel j. The product is orthogonal to the panels before first, up to rounding.
+// extend makes panel j + 1 of A A' times panel j. The product is orthogonal to the panels before first, up to rounding,
+// unless columns of a panel were replaced.
 func (o *SVD) extend(r kernels.Rank, first, j int64) error {
 	if o.converged {
 		return nil
@@ -196,10 +200,14 @@ func (o *SVD) extend(r kernels.Rank, first, j int64) error {
 	if err := o.square(r, j, j+1); err != nil {
 		return err
 	}
-	coefficients, triangle, err := o.left.extend(r, first, j+1)
+	if !o.regular {
+		first = 0
+	}
+	coefficients, triangle, regular, err := o.left.extend(r, first, j+1)
 	if err != nil {
 		return err
 	}
+	o.regular = o.regular && regular
 	set := func(panel int64, values []float64) { // and its transpose
 		for at, x := range values {
 			row, column := panel*width+int64(at)/width, j*width+int64(at)%width
@@ -233,7 +241,8 @@ func (o *SVD) restart(r kernels.Rank) error {
 		return err
 	}
 	o.squares = squares
-	o.converged = o.residual() < 0x1p-21
+	o.converged = o.regular && o.residual() < 0x1p-21
+	o.regular = true
 	if err := o.rotate(r); err != nil {
 		return err
 	}
@@ -304,7 +313,7 @@ func (o *SVD) finish(r kernels.Rank, j int64) error {
 	if err := o.right.multiply(r, j, scales); err != nil {
 		return err
 	}
-	_, triangle, err := o.right.extend(r, 0, j)
+	_, triangle, _, err := o.right.extend(r, 0, j)
 	for c := range width {
 		o.values = append(o.values, values[c]*triangle[c*width+c])
 	}

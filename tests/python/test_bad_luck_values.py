@@ -250,6 +250,16 @@ def calls():
             dsstne.rp3beta,
             {"X": matrix, "k": lambda: 2, "alpha": lambda: 0.5, "beta": lambda: 0.5, **solve},
         ),
+        "svd": (
+            dsstne.svd,
+            {
+                "X": matrix,
+                "k": lambda: 2,
+                "oversampling": lambda: None,
+                "iterations": lambda: 1,
+                **{key: value for key, value in solve.items() if key != "items"},
+            },
+        ),
         "evaluate": (
             dsstne.evaluate,
             {
@@ -505,7 +515,7 @@ PLAIN = {
     "seed": {"0", "2**31", "2**63"},
     "core": {"0", "2**31"},
     "item": {"0"},
-    **{key: {"2**31"} for key in ("item_knn k", "rp3beta k")},
+    **{key: {"2**31"} for key in ("item_knn k", "rp3beta k", "iterations", "oversampling")},
     "shrink": {*FLOATS, "0", "5e-324", "1e308"},
     **{key: {"0", "1.5", "5e-324"} for key in ("alpha", "beta")},
     "Trainer.run steps": {"None", "2**31"},
