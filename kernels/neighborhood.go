@@ -18,6 +18,8 @@ type Solver interface {
 	SparseProduct(*SparseProduct, *Step) error
 	Solve(*Solve, *Step) error
 	KeepLargest(*KeepLargest, *Step) error
+	RowsToPanel(*RowsToPanel, *Step) error
+	PanelToRows(*PanelToRows, *Step) error
 	PanelGram(*PanelGram, *Step) error
 	PanelProduct(*PanelProduct, *Step) error
 }

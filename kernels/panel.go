@@ -76,6 +76,41 @@ func (o *KeepLargest) String() string {
 	return fmt.Sprintf("KeepLargest %d of %d entries of a column", o.K, o.Rows)
 }
 
+// RowsToPanel makes rows of a batch the columns of a panel, with a factor for each item:
+//
+//	Panel[i, c] = Factors[i] x_(First + c),i
+//
+// Columns for which the batch has no row are 0.
+type RowsToPanel struct {
+	Input               int // slot
+	Items, Width, First int64
+	Factors             Buffer // [Items]
+	Panel               Buffer // [Items, Width]
+}
+
+func (o *RowsToPanel) Do(r Rank, s *Step) error { return r.Device.(Solver).RowsToPanel(o, s) }
+func (o *RowsToPanel) String() string {
+	return fmt.Sprintf("RowsToPanel [%d, %d]: rows from %d on", o.Items, o.Width, o.First)
+}
+
+// PanelToRows makes the columns of a panel rows of a matrix of scores, with a factor for each item:
+//
+//	Out[First + c, i] = Factors[i] Panel[i, c] + Own[i] x_(First + c),i
+//
+// for the rows x that the batch has. Rows without stored entries become IfEmpty.
+type PanelToRows struct {
+	Input                 int // slot
+	Items, Width, First   int64
+	Factors, Own, IfEmpty Buffer // [Items]; Own may be nil
+	Panel                 Buffer // [Items, Width]
+	Out                   Buffer // [B, Items]
+}
+
+func (o *PanelToRows) Do(r Rank, s *Step) error { return r.Device.(Solver).PanelToRows(o, s) }
+func (o *PanelToRows) String() string {
+	return fmt.Sprintf("PanelToRows [%d, %d]: rows from %d on", o.Items, o.Width, o.First)
+}
+
 // During is an operation of the steps after After, up to Until; the operation counts them from 1.
 type During struct {
 	After, Until int64

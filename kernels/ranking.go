@@ -9,8 +9,9 @@ type Scorer struct {
 	Items       int64
 	Sources     []OutputSource // DH unused
 	Sparse      *SparseSource  // instead of Sources
+	Given       Buffer         // [B, Items], instead of both: the scores, on devices of the host; without a bias
 	Bias        *Weights
-	Temperature float32 // 0 with Sparse
+	Temperature float32 // 0 with Sparse and Given
 }
 
 // SparseSource scores items by the stored entries of a row x of a batch and a matrix W that has a row for each of its
@@ -30,6 +31,7 @@ type SparseSource struct {
 	// Offsets, if not nil, say that W is in compressed row form: int64 [Rows + 1], from 0 to the number of entries.
 	// Indices are the columns of the entries, int32, ascending in each row.
 	Offsets, Indices Buffer
+	BiasIfEmpty      bool // the scorer's bias counts for rows without stored entries only
 }
 
 // Scores writes the scores of every item: Out[u*Stride + i].

@@ -22,13 +22,10 @@ const (
 	outputName  = "output"
 )
 
-// Names of the tensors; a stored W is three.
+// Names of the tensors; a stored W is three, see tensor.Stored.
 const (
-	weightName  = "weight"
-	offsetsName = weightName + ".offsets" // I64 [items + 1]
-	indicesName = weightName + ".indices" // I32 [entries]
-	valuesName  = weightName + ".values"  // F32 [entries]
-	biasName    = "bias"
+	weightName = "weight"
+	biasName   = "bias"
 )
 
 // Storage says how W is stored.
@@ -49,6 +46,8 @@ type Form struct {
 	Weight  Storage
 	Entries int64 // of CSR
 	Bias    bool
+	// BiasIfEmpty: the bias counts for rows without stored entries only.
+	BiasIfEmpty bool
 }
 
 // Parse reads a definition. Its errors, of kind fault.InvalidArgument, name the key, the value and what is allowed.
@@ -62,6 +61,10 @@ func Parse(text []byte) (*Form, error) {
 	f := &Form{Items: o.Int("items", 1, strictjson.Between(1, math.MaxInt32))}
 	f.Weight = Storage(slices.Index(storageWords, o.Word("weight", storageWords[Dense], storageWords...)))
 	f.Bias = o.Bool("bias", false)
+	f.BiasIfEmpty = o.Bool("bias_if_empty", false)
+	if f.BiasIfEmpty && (!f.Bias || f.Weight == None) {
+		o.Fail("bias_if_empty", "is true, but it needs both a weight and a bias")
+	}
 	if f.Weight == CSR {
 		o.Require("entries")
 		f.Entries = o.Int("entries", 0, strictjson.Between(0, float64(f.Items)*float64(f.Items)))
@@ -86,7 +89,8 @@ func (f *Form) JSON() []byte {
 		Weight  string `json:"weight"`
 		Entries *int64 `json:"entries,omitempty"`
 		Bias    bool   `json:"bias"`
-	}{Kind, f.Items, storageWords[f.Weight], entries, f.Bias})
+		IfEmpty bool   `json:"bias_if_empty,omitempty"`
+	}{Kind, f.Items, storageWords[f.Weight], entries, f.Bias, f.BiasIfEmpty})
 	if err != nil {
 		panic(err) // numbers and words can be written
 	}
@@ -112,14 +116,25 @@ func (f *Form) Specs() ([]tensor.Spec, error) {
 	case Dense:
 		add(weightName, tensor.F32, f.Items, f.Items)
 	case CSR:
-		add(offsetsName, tensor.I64, f.Items+1)
-		add(indicesName, tensor.I32, f.Entries)
-		add(valuesName, tensor.F32, f.Entries)
+		list = f.Stored().Specs(outputLayer)
 	}
 	if f.Bias {
 		add(biasName, tensor.F32, f.Items, 1)
 	}
 	return list, nil
+}
+
+// Stored is W in compressed row form.
+func (f *Form) Stored() tensor.Stored {
+	return tensor.Stored{Name: weightName, Rows: f.Items, Columns: f.Items, Entries: f.Entries}
+}
+
+// Check is that of a stored W.
+func (f *Form) Check(find func(name string) (*tensor.Tensor, error)) error {
+	if f.Weight != CSR {
+		return nil
+	}
+	return f.Stored().Check(find)
 }
 
 // Matrices is W.
@@ -154,6 +169,7 @@ func (f *Form) build(b *program.Builder, bind func(*program.Feed)) {
 	shard := program.Shard{Scorer: kernels.Scorer{Items: end - first}, First: first}
 	for _, m := range f.Matrices() {
 		shard.Sparse = m.Source(b.FirstSlot(), first, func(name string) kernels.Buffer { return b.Weight(name).Value })
+		shard.Sparse.BiasIfEmpty = f.BiasIfEmpty
 	}
 	if f.Bias {
 		shard.Bias = b.Weight(biasName)

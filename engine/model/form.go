@@ -6,6 +6,7 @@ import (
 	"dsstne/engine/itemweights"
 	"dsstne/engine/network"
 	"dsstne/engine/program"
+	"dsstne/engine/ridge"
 	"dsstne/engine/strictjson"
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
@@ -45,15 +46,24 @@ func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
 		}
 		return net.WithSizes(sizes)
 	}
-	if word := *kind.Kind; word != itemweights.Kind {
-		return nil, fault.New(fault.InvalidArgument, "kind: %q is unknown%s; a network's definition has no kind", word,
-			strictjson.Suggestion(word, []string{itemweights.Kind}))
-	}
 	if len(sizes) > 0 {
 		return nil, fault.New(fault.InvalidArgument, `sizes is given, but the definition of %q has no size "auto", `+
-			"and such a model is not trained", itemweights.Kind)
+			"and such a model is not trained", *kind.Kind)
 	}
-	return itemweights.Parse(definition)
+	switch *kind.Kind {
+	case itemweights.Kind:
+		return itemweights.Parse(definition)
+	case ridge.Kind:
+		return ridge.Parse(definition)
+	}
+	return nil, fault.New(fault.InvalidArgument, "kind: %q is unknown%s; a network's definition has no kind", *kind.Kind,
+		strictjson.Suggestion(*kind.Kind, []string{itemweights.Kind, ridge.Kind}))
+}
+
+// Hosted is a Form whose scores only the host computes.
+type Hosted interface {
+	// HostRows is the most rows of a batch.
+	HostRows() int64
 }
 
 // Form is how the model scores.

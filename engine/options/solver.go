@@ -9,7 +9,7 @@ import (
 )
 
 // solverWords are the methods of a solver.
-var solverWords = []string{"item_knn", "rp3beta", "svd"}
+var solverWords = []string{"item_knn", "rp3beta", "linear", "svd"}
 
 // ReadSolver reads options of a solver: a method with its parameters, and where to compute.
 func ReadSolver(text []byte) (solve.Options, error) {
@@ -17,8 +17,12 @@ func ReadSolver(text []byte) (solve.Options, error) {
 		o.Require("kind")
 		s.Name = o.Word("kind", solverWords[0], solverWords...)
 		s.Placement = placement(o)
-		if s.Name == "svd" {
-			s.Method = readSVD(o)
+		switch s.Name {
+		case "linear":
+			s.Method = linear(o)
+			return s
+		case "svd":
+			s.Method = svd(o)
 			return s
 		}
 		neighbors := &solve.Neighbors{K: o.Int("k", 100, strictjson.Between(1, math.MaxInt32))}
@@ -39,7 +43,24 @@ func ReadSolver(text []byte) (solve.Options, error) {
 	})
 }
 
-func readSVD(o *strictjson.Object) *solve.SVD {
+// linear reads the options of a linear model.
+func linear(o *strictjson.Object) *solve.Linear {
+	exponent := func(key string, usual float64) float64 { return o.Float(key, usual, strictjson.Between(0, 10)) }
+	return &solve.Linear{
+		Operator:               o.Bool("operator", false),
+		PerItem:                o.Int("per_item", 128, strictjson.Between(1, math.MaxInt32)),
+		Regularization:         o.Float("regularization", 18, strictjson.Between(1e-6, 1e9)),
+		RegularizationExponent: exponent("regularization_exponent", 0.25),
+		Dropout:                o.Float("dropout", 0.1, strictjson.Between(0, 0.99)),
+		RowExponent:            exponent("row_exponent", 0.5), ItemExponent: exponent("item_exponent", 0.2),
+		OutputExponent: exponent("output_exponent", 0.2),
+		Tolerance:      o.Float("tolerance", 1e-3, strictjson.Between(1e-7, 0.1)), Iterations: 20,
+		Probes: o.Int("probes", 256, strictjson.Between(1, 1<<20)), Seed: o.Uint("seed", 0),
+	}
+}
+
+// svd reads the options of a singular value decomposition.
+func svd(o *strictjson.Object) *solve.SVD {
 	o.Require("k")
 	return &solve.SVD{
 		K:            o.Int("k", 1, strictjson.Between(1, math.MaxInt32)),

@@ -35,8 +35,14 @@ type Options struct {
 	Placement devices.Placement
 }
 
-// Open makes the devices ready.
-func Open(m *model.Model, o Options) (*Predictor, error) {
+// Open makes the devices ready: those of the host for a model that only the host scores.
+func Open(m *model.Model, o Options) (_ *Predictor, err error) {
+	if form, hosted := m.Form().(model.Hosted); hosted {
+		if o.Placement, err = o.Placement.OnHost(); err != nil {
+			return nil, err
+		}
+		o.BatchSize = min(o.BatchSize, form.HostRows())
+	}
 	binding, err := session.New(m, o.Placement, m)
 	if err != nil {
 		return nil, err

@@ -1,15 +1,11 @@
 package solve
 
 import (
-	"fmt"
 	"math"
-	"slices"
 
 	"dsstne/engine/csr"
-	"dsstne/engine/itemweights"
 	"dsstne/engine/model"
 	"dsstne/engine/program"
-	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -69,19 +65,7 @@ type Neighbors struct {
 const pairsOfAStep = 1 << 24
 
 // Check refuses values that are not finite, or less than the method takes.
-func (n *Neighbors) Check(data csr.Source) error {
-	least := n.How.least()
-	row, column, value, found := csr.FirstOutside(data, least, math.MaxFloat64)
-	if !found {
-		return nil
-	}
-	limit := ""
-	if least > -math.MaxFloat64 {
-		limit = fmt.Sprintf(" of at least %g", least)
-	}
-	return fault.New(fault.InvalidData, "row %d, column %d: the value is %g; this method needs finite values%s",
-		row, column, value, limit)
-}
+func (n *Neighbors) Check(data csr.Source) error { return checkValues(data, n.How.least()) }
 
 // Build adds one operation, which has a block of the items in each step.
 func (n *Neighbors) Build(b *program.Builder, data csr.Source) int64 {
@@ -90,15 +74,10 @@ func (n *Neighbors) Build(b *program.Builder, data csr.Source) int64 {
 	// An item of mean length whose rows have mean length.
 	pairs := float64(statistics.NonZeros) / float64(items) * float64(statistics.NonZeros) / float64(max(1, rows))
 	block := min(items, max(64, int64(pairsOfAStep/max(1, pairs))))
-	matrix := func(name string, rows, columns int64) kernels.SparseMatrix {
-		return kernels.SparseMatrix{
-			Rows: rows, Columns: columns, Offsets: b.Alloc(name, "row offsets", 2*(rows+1)),
-			Indices: b.Alloc(name, "indices", statistics.NonZeros), Values: b.Alloc(name, "values", statistics.NonZeros),
-		}
-	}
+	byRow, byItem := stored(b, data)
 	doubles := func(of string, n int64) kernels.Buffer { return b.Alloc("similarity", of, 2*n) }
 	n.op = &kernels.Neighborhood{
-		ByRow: matrix("the matrix by row", rows, items), ByItem: matrix("the matrix by item", items, rows),
+		ByRow: byRow, ByItem: byItem,
 		Similarity: kernels.Similarity{
 			RowWeights: doubles("weights of rows", rows), Left: doubles("factors of items", items),
 			Right: doubles("factors of similar items", items), Norms: doubles("norms of items", items),
@@ -137,47 +116,9 @@ func (n *Neighbors) Load(data csr.Source) error {
 
 // Model puts the lists into a sparse matrix of weights between items.
 func (n *Neighbors) Model() (*model.Model, error) {
-	ids, similar, k := n.op.IDs.Int32(), n.op.Similarities.Float32(), n.op.K
-	entries := int64(0)
-	for _, id := range ids {
-		if id >= 0 {
-			entries++
-		}
-	}
-	return itemWeights(n.op.ByItem.Rows, entries, func(item int64) ([]int32, []float32) {
-		list := ids[item*k : (item+1)*k]
-		count := slices.Index(list, -1)
-		if count < 0 {
-			count = len(list)
-		}
-		return list[:count], similar[item*k:][:count]
+	return itemWeights(&n.op.ByItem, n.op.K, n.op.IDs, n.op.Similarities, func(_, _ int64, similarity float32) float32 {
+		return similarity
 	})
-}
-
-// itemWeights makes a model of weights between items; row gives the columns, ascending, and values of a row.
-func itemWeights(items, entries int64, row func(item int64) ([]int32, []float32)) (*model.Model, error) {
-	m, err := model.Create(&itemweights.Form{Items: items, Weight: itemweights.CSR, Entries: entries}, model.Options{})
-	if err != nil {
-		return nil, err
-	}
-	offsets, columns, values, err := itemweights.Stored(m.Tensor)
-	if err != nil {
-		return nil, err
-	}
-	for item := range items {
-		numbers, weights := row(item)
-		offsets[item+1] = offsets[item] + int64(len(numbers))
-		copy(columns[offsets[item]:], numbers)
-		copy(values[offsets[item]:], weights)
-		for n, w := range weights {
-			if math.IsInf(float64(w), 0) {
-				_ = m.Close()
-				return nil, fault.New(fault.InvalidData, "the weight of items %d and %d is infinite; scale the values of the data",
-					item, numbers[n])
-			}
-		}
-	}
-	return m, nil
 }
 
 func (ItemKNN) least() float64 { return -math.MaxFloat64 }
@@ -232,14 +173,3 @@ func (o RP3Beta) value(x float32) float32 { return float32(math.Pow(float64(x), 
 func one(float64) float64 { return 1 }
 
 func same(x float64) float64 { return x }
-
-// sums adds up a function of the values of each row.
-func sums(m *kernels.SparseMatrix, to []float64, of func(float64) float64) {
-	offsets, values := kernels.View[int64](m.Offsets), m.Values.Float32()
-	for row := range m.Rows {
-		to[row] = 0
-		for _, x := range values[offsets[row]:offsets[row+1]] {
-			to[row] += of(float64(x))
-		}
-	}
-}

@@ -137,12 +137,16 @@ func (d *device) scoreSparse(s *kernels.Scorer, b block, first, items int64) {
 	type args struct {
 		step, offsets, indices, values, bias, out              driver.Address
 		rows, row, first, items, stride, columns, column, slot int64
+		biasIfEmpty                                            int64
 	}
 	x := s.Sparse
 	a := args{
 		step: d.step.at, values: addressOf(x.Values), bias: biasOf(s.Bias), out: b.place(b.space.scores), rows: b.rows,
 		row: b.row, first: first, items: items, stride: b.space.items, columns: x.Columns, column: x.First + first,
 		slot: int64(x.Input),
+	}
+	if x.BiasIfEmpty {
+		a.biasIfEmpty = 1
 	}
 	if x.Offsets != nil {
 		a.offsets, a.indices = addressOf(x.Offsets), addressOf(x.Indices)

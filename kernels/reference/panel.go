@@ -89,3 +89,32 @@ func (device) KeepLargest(op *kernels.KeepLargest, s *kernels.Step) error {
 	}
 	return nil
 }
+
+func (device) RowsToPanel(op *kernels.RowsToPanel, s *kernels.Step) error {
+	panel, b := op.Panel.Float32()[:op.Items*op.Width], s.Sparse[op.Input]
+	clear(panel)
+	for u := op.First; u < min(s.Rows, op.First+op.Width); u++ {
+		for e := b.Offsets[u]; e < b.Offsets[u+1]; e++ {
+			i := int64(b.Indices[e])
+			panel[i*op.Width+u-op.First] = op.Factors.Float32()[i] * b.Values[e]
+		}
+	}
+	return nil
+}
+
+func (device) PanelToRows(op *kernels.PanelToRows, s *kernels.Step) error {
+	panel, out, b := op.Panel.Float32(), op.Out.Float32(), s.Sparse[op.Input]
+	for u := op.First; u < min(s.Rows, op.First+op.Width); u++ {
+		for i := range op.Items {
+			out[u*op.Items+i] = op.Factors.Float32()[i] * panel[i*op.Width+u-op.First]
+			if b.Offsets[u] == b.Offsets[u+1] {
+				out[u*op.Items+i] = op.IfEmpty.Float32()[i]
+			}
+		}
+		for e := b.Offsets[u]; e < b.Offsets[u+1] && op.Own != nil; e++ {
+			i := int64(b.Indices[e])
+			out[u*op.Items+i] += float32(op.Own.Float32()[i] * b.Values[e])
+		}
+	}
+	return nil
+}

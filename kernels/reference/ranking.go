@@ -34,8 +34,16 @@ func sumsOf(s *kernels.SparseSource, items int64, batch *kernels.SparseBatch, u 
 // bias; cosine scores have one source.
 func scoresOf(s *kernels.Scorer, step *kernels.Step, u int64) []float32 {
 	scores := make([]float32, s.Items)
+	if s.Given != nil {
+		copy(scores, s.Given.Float32()[u*s.Items:])
+		return scores
+	}
 	var sums []float64
+	bias := s.Bias
 	if s.Sparse != nil {
+		if rows := step.Sparse[s.Sparse.Input].Offsets; s.Sparse.BiasIfEmpty && rows[u] < rows[u+1] {
+			bias = nil
+		}
 		sums = sumsOf(s.Sparse, s.Items, step.Sparse[s.Sparse.Input], u)
 	}
 	for i := range scores {
@@ -51,11 +59,11 @@ func scoresOf(s *kernels.Scorer, step *kernels.Step, u int64) []float32 {
 				hh, ww = kernels.Dot(h, h), kernels.Dot(w, w)
 			}
 		}
-		var bias float32
-		if s.Bias != nil {
-			bias = s.Bias.Value.Float32()[i]
+		var added float32
+		if bias != nil {
+			added = bias.Value.Float32()[i]
 		}
-		scores[i] = kernels.Score(dot, hh, ww, bias, s.Temperature)
+		scores[i] = kernels.Score(dot, hh, ww, added, s.Temperature)
 	}
 	return scores
 }

@@ -103,6 +103,14 @@ func (b broken) KeepLargest(op *kernels.KeepLargest, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).KeepLargest(op, s), op, s)
 }
 
+func (b broken) RowsToPanel(op *kernels.RowsToPanel, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).RowsToPanel(op, s), op, s)
+}
+
+func (b broken) PanelToRows(op *kernels.PanelToRows, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PanelToRows(op, s), op, s)
+}
+
 func (b broken) PanelGram(op *kernels.PanelGram, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).PanelGram(op, s), op, s)
 }
@@ -257,8 +265,9 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("state1", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.State[1]) }),
 		defect("gradient", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.Gradient) }),
 	},
-	"Scores": scoresDefects, "Scores of a sparse source": scoresDefects,
+	"Scores": scoresDefects, "Scores of a sparse source": scoresDefects, "Scores that are given": scoresDefects,
 	"TopK": topKDefects, "TopK of many items": topKDefects, "TopK of a sparse source": topKDefects,
+	"TopK of scores that are given": topKDefects,
 	"MergeTopK": {
 		defect("one ULP", func(op *kernels.MergeTopK, _ *kernels.Step) { oneULP(op.Scores) }),
 		defect("swapped tie", func(op *kernels.MergeTopK, _ *kernels.Step) { swapTie(op.K, op.IDs.Int32(), op.Scores.Float32()) }),
@@ -296,6 +305,12 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 	},
 	"Solve": {
 		defect("an element", func(op *kernels.Solve, _ *kernels.Step) { offBuffer(op.X) }),
+	},
+	"RowsToPanel": {
+		defect("one ULP", func(op *kernels.RowsToPanel, _ *kernels.Step) { oneULP(op.Panel) }),
+	},
+	"PanelToRows": {
+		defect("one ULP", func(op *kernels.PanelToRows, _ *kernels.Step) { oneULP(op.Out) }),
 	},
 	"KeepLargest": {
 		defect("one ULP", func(op *kernels.KeepLargest, _ *kernels.Step) { oneULP(op.Values) }),

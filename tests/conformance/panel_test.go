@@ -219,3 +219,60 @@ func largestCases() (cases []opCase) {
 	s.covered()
 	return cases
 }
+
+// turnCase is a RowsToPanel or a PanelToRows, which are defined to the bit.
+type turnCase struct {
+	title                       string
+	toRows                      bool
+	items, width, first         int64
+	rows                        *kernels.SparseBatch
+	panel, factors, own, ifEmpty []float32
+}
+
+func (c *turnCase) name() string                 { return c.title }
+func (c *turnCase) bounds() map[string][]float64 { return nil }
+
+func (c *turnCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	rows := int64(len(c.rows.Offsets) - 1)
+	step := &kernels.Step{Number: 1, Rows: rows, Sparse: []*kernels.SparseBatch{c.rows}}
+	panel, factors := p.floats(c.panel), p.floats(c.factors)
+	if !c.toRows {
+		op := &kernels.RowsToPanel{Items: c.items, Width: c.width, First: c.first, Factors: factors, Panel: panel}
+		err = d.(kernels.Solver).RowsToPanel(op, step)
+		r.add("panel", panel)
+		return r, err
+	}
+	out := p.guarded(guards(rows*c.items), c.items)
+	op := &kernels.PanelToRows{
+		Items: c.items, Width: c.width, First: c.first, Factors: factors, IfEmpty: p.floats(c.ifEmpty), Panel: panel,
+		Out: out,
+	}
+	if c.own != nil {
+		op.Own = p.floats(c.own)
+	}
+	err = d.(kernels.Solver).PanelToRows(op, step)
+	r.add("out", out)
+	return r, err
+}
+
+func turnCases(toRows bool) (cases []opCase) {
+	s := newSampler(101)
+	for range 40 {
+		c := &turnCase{
+			toRows: toRows, items: pick(s, "items", int64(1), 40, 1024, 3000), width: pick(s, "width", kernels.PanelWidths...),
+			first: pick(s, "first", int64(0), 32, 200),
+		}
+		c.rows = s.batch(pick(s, "rows", int64(1), 33, 100), c.items, pick(s, "batch", "sparse", "gaps", "full", "empty"), true)
+		c.panel, c.factors = s.normal(c.items*c.width, 1), s.normal(c.items, 1)
+		c.ifEmpty = s.normal(c.items, 1)
+		if toRows && pick(s, "own", true, false) {
+			c.own = s.normal(c.items, 1)
+		}
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	s.covered()
+	return cases
+}

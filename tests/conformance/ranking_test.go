@@ -19,6 +19,8 @@ type rankingCase struct {
 	sources     [][2][]float32 // h [B, K] and W [I, K]
 	sparse      *sparseMatrix
 	rowsOf      *kernels.SparseBatch // that the sparse source reads
+	ifEmpty     bool                 // the bias counts for empty rows only
+	given       []float32            // scores
 	bias        []float32
 	temperature float32
 	k           int64
@@ -40,6 +42,10 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	}
 	if c.sparse != nil {
 		scorer.Sparse = c.sparse.place(p)
+		scorer.Sparse.BiasIfEmpty = c.ifEmpty
+	}
+	if c.given != nil {
+		scorer.Given = p.guarded(c.given, c.items)
 	}
 	if c.bias != nil {
 		scorer.Bias = (&weight{name: "bias", rows: c.items, columns: 1, value: c.bias}).place(p)
@@ -398,6 +404,8 @@ var rankingOps = []group{
 	{"TopK of many items", remembering(screeningCases)},
 	{"Scores of a sparse source", remembering(func() []opCase { return sparseSourceCases(false) })},
 	{"TopK of a sparse source", remembering(func() []opCase { return sparseSourceCases(true) })},
+	{"Scores that are given", remembering(func() []opCase { return givenCases(false) })},
+	{"TopK of scores that are given", remembering(func() []opCase { return givenCases(true) })},
 }
 
 func TestScoresAndTopKHaveTheBitsOfTheReference(t *testing.T) {
@@ -405,6 +413,7 @@ func TestScoresAndTopKHaveTheBitsOfTheReference(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		inParallel(t, func(t *testing.T, group group, mine func(n int) bool) {
 			d, reference := open(2), oracle(t)
+			group.skipUnlessDoneBy(t, d)
 			for n, c := range group.cases() {
 				if mine(n) {
 					require.NoError(t, agree(c, d, reference))
@@ -431,6 +440,7 @@ func TestScoresAndTopKGiveTheSameBitsWithAnyNumberOfThreads(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		inParallel(t, func(t *testing.T, group group, mine func(n int) bool) {
 			open := open.reusing()
+			group.skipUnlessDoneBy(t, open(1))
 			for n, c := range group.cases() {
 				if mine(n) && !spares(open, n) {
 					require.NoError(t, sameBits(c, open))

@@ -68,8 +68,30 @@ func sparseSourceCases(topK bool) (cases []opCase) {
 			}
 		}
 		c.rowsOf = s.batch(c.rows, m.rows, pick(s, "rows", "sparse", "gaps", "full", "empty"), false)
-		if pick(s, "bias", "none", "normal") == "normal" {
-			c.bias = s.normal(c.items, 1)
+		if bias := pick(s, "bias", "none", "normal", "for empty rows"); bias != "none" {
+			c.bias, c.ifEmpty = s.normal(c.items, 1), bias == "for empty rows"
+		}
+		if topK {
+			c.draw(s)
+		}
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	s.covered()
+	return cases
+}
+
+// givenCases are scorers whose scores are there already, on devices of the host.
+func givenCases(topK bool) (cases []opCase) {
+	s := newSampler(41)
+	for range 30 {
+		shape := pick(s, "shape", [2]int64{1, 1}, [2]int64{7, 1003}, [2]int64{33, 100}, [2]int64{2, 9001})
+		c := &rankingCase{rows: shape[0], items: shape[1]}
+		c.given = s.normal(c.rows*c.items, 1)
+		if pick(s, "numbers", "normal", "ties and NaN") != "normal" {
+			for i := range c.given {
+				c.given[i] = []float32{0, 1, -1, float32(math.NaN())}[s.IntN(4)]
+			}
 		}
 		if topK {
 			c.draw(s)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 
@@ -36,16 +37,19 @@ var opCases = []group{
 	{"SparseProduct", remembering(productCases)},
 	{"Solve", remembering(solveCases)},
 	{"KeepLargest", remembering(largestCases)},
+	{"RowsToPanel", remembering(func() []opCase { return turnCases(false) })},
+	{"PanelToRows", remembering(func() []opCase { return turnCases(true) })},
 	{"PanelGram", remembering(gramCases)},
 	{"PanelProduct", remembering(blocksCases)},
 }
 
-// skipUnlessDoneBy skips operations of kernels.Solver on other devices.
+// skipUnlessDoneBy skips operations of kernels.Solver on other devices, and scores that the host gives on others than it.
 func (g group) skipUnlessDoneBy(t *testing.T, d kernels.Device) {
 	_, ofSolvers := reflect.TypeFor[kernels.Solver]().MethodByName(g.op)
 	_, ofAll := reflect.TypeFor[kernels.Device]().MethodByName(g.op)
-	if _, solves := d.(kernels.Solver); !solves && ofSolvers && !ofAll {
-		t.Skipf("%s does not solve", d.Info().Name)
+	_, solves := d.(kernels.Solver)
+	if (!solves && ofSolvers && !ofAll) || (strings.HasSuffix(g.op, "given") && !kernels.ReachesHost(d)) {
+		t.Skipf("%s does not have it", d.Info().Name)
 	}
 }
 

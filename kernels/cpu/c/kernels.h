@@ -196,6 +196,7 @@ typedef struct {
   const float *values;
   const int64_t *offsets; /* null: values is [rows of W, columns] */
   const int32_t *indices;
+  int32_t bias_if_empty;
 } sparse_source_t;
 
 typedef struct {
@@ -203,6 +204,7 @@ typedef struct {
   int32_t sources;
   source_t source[MAX_SOURCES];
   sparse_source_t sparse;
+  const float *given; /* [B, items]: the scores; null: none */
   const float *bias;
   float temperature;
   float *out; /* scores: [B, stride] */
@@ -285,6 +287,17 @@ typedef struct {
 #define SOLVE_WORKSPACE(rows, items, width) \
   ((width) * ((rows) + 2 * (items)) + 2 * 2 * (width) * (((items) + 511) / 512))
 
+/* See kernels.RowsToPanel and PanelToRows. */
+typedef struct {
+  int64_t rows; /* of the batch, from the first one of the panel on */
+  const int32_t *offsets, *indices;
+  const float *values;
+  int64_t items, width;
+  const float *factors, *own, *if_empty;
+  float *panel, *out;
+  int64_t next;
+} panel_rows_t;
+
 /* See kernels.KeepLargest; columns first .. end, which are the first ones of the panel. */
 typedef struct {
   int64_t rows, width, first, end, k;
@@ -332,7 +345,8 @@ typedef struct {
   PHASE(neighborhood, neighborhood_t, 0) PHASE(sparse_product, sparse_product_t, 0) \
   PHASE(solve_start, solve_t, 0) PHASE(solve_rows, solve_t, 0) PHASE(solve_product, solve_t, 0) \
   PHASE(solve_step, solve_t, 0) PHASE(solve_direction, solve_t, 0) PHASE(solve_check, solve_t, 0) \
-  PHASE(keep_largest, keep_largest_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1) \
+  PHASE(keep_largest, keep_largest_t, 0) PHASE(rows_to_panel, panel_rows_t, 0) \
+  PHASE(panel_to_rows, panel_rows_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1) \
   PHASE(panel_gram, panel_gram_t, 0) PHASE(panel_gram_add, panel_gram_t, 0) \
   PHASE(panel_product_blocks, panel_blocks_t, 0)
 /* clang-format on */

@@ -223,9 +223,10 @@ func (o Ops) scorer(op *kernels.Scorer, step *kernels.Step, workspace kernels.Bu
 		a.sparse = C.sparse_source_t{
 			row_offsets: call.ints(rows.Offsets), row_items: call.ints(rows.Indices), row_values: call.floats(rows.Values),
 			columns: C.int64_t(s.Columns), first: C.int64_t(s.First), values: buffer(s.Values),
-			offsets: of[C.int64_t](s.Offsets), indices: of[C.int32_t](s.Indices),
+			offsets: of[C.int64_t](s.Offsets), indices: of[C.int32_t](s.Indices), bias_if_empty: flag(s.BiasIfEmpty),
 		}
 	}
+	a.given = buffer(op.Given)
 	if call.alone {
 		a.workers = 1
 	}
@@ -235,7 +236,7 @@ func (o Ops) scorer(op *kernels.Scorer, step *kernels.Step, workspace kernels.Bu
 func (o Ops) Scores(op *kernels.Scores, s *kernels.Step) error {
 	call, a := o.scorer(&op.Scorer, s, op.Workspace, false)
 	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
-	if op.Sparse != nil {
+	if byRow(&op.Scorer) {
 		return o.do(call, unsafe.Pointer(a), nil, C.run_scores_sparse)
 	}
 	return o.do(call, unsafe.Pointer(a), nil, C.run_scores)
@@ -257,7 +258,7 @@ func (o Ops) CountedTopK(op *kernels.TopK, s *kernels.Step) (scored int64, err e
 	if op.Items > 0 {
 		a.allowed = of[C.uint64_t](op.Allowed)
 	}
-	if op.Sparse != nil {
+	if byRow(&op.Scorer) {
 		return 0, o.do(call, unsafe.Pointer(a), nil, C.run_top_k_sparse)
 	}
 	keep := op.Screening != nil && op.Items > 0 && s.Rows > 0 && s.Rows <= kernels.ScreenedRows
@@ -324,7 +325,7 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 			return o.layerSize(rows, units(op.Sources), op.Items, op.Continues)
 		}
 	case *kernels.Scores:
-		if op.Sparse != nil {
+		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)
 		}
 	case *kernels.Neighborhood:
@@ -334,7 +335,7 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 	case *kernels.PanelGram, *kernels.PanelProduct:
 		return o.panelWorkspace(op)
 	case *kernels.TopK:
-		if op.Sparse != nil {
+		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)
 		}
 		return int64(C.rank_workspace(o.functions, C.int64_t(rows), C.int64_t(units(op.Sources)), C.int64_t(op.Items),
@@ -345,7 +346,7 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 
 // ScreeningSize is the size of the 8-bit weights (rank_kept.h).
 func (o Ops) ScreeningSize(s *kernels.Scorer) int64 {
-	if s.Sparse != nil {
+	if byRow(s) {
 		return 0
 	}
 	return int64(C.kept_size(o.functions, C.int64_t(s.Items), C.int64_t(units(s.Sources))))
@@ -363,3 +364,6 @@ func units(sources []kernels.OutputSource) int64 {
 	}
 	return n
 }
+
+// byRow reports whether a scorer has one row at a time (rank_sparse.h).
+func byRow(s *kernels.Scorer) bool { return s.Sparse != nil || s.Given != nil }

@@ -201,3 +201,36 @@ static void keep_largest(keep_largest_t *o, UNUSED int32_t worker) {
     }
   }
 }
+
+/* A worker has a block of items, of which it finds the entries in each row. */
+enum { TURN_ITEMS = 1024 };
+
+INLINE int64_t first_entry(const panel_rows_t *o, int64_t c, int64_t item) {
+  return o->offsets[c] + lower_bound(o->indices + o->offsets[c], o->offsets[c + 1] - o->offsets[c], item);
+}
+
+static void rows_to_panel(panel_rows_t *o, UNUSED int32_t worker) {
+  for (int64_t block; (block = take(&o->next)) * TURN_ITEMS < o->items;) {
+    const int64_t first = block * TURN_ITEMS, end = smaller(first + TURN_ITEMS, o->items);
+    memset(o->panel + first * o->width, 0, (end - first) * o->width * sizeof *o->panel);
+    for (int64_t c = 0; c < smaller(o->width, o->rows); c++)
+      for (int64_t e = first_entry(o, c, first), i; e < o->offsets[c + 1] && (i = o->indices[e]) < end; e++)
+        o->panel[i * o->width + c] = o->factors[i] * o->values[e];
+  }
+}
+
+static void panel_to_rows(panel_rows_t *o, UNUSED int32_t worker) {
+  for (int64_t block; (block = take(&o->next)) * TURN_ITEMS < o->items;) {
+    const int64_t first = block * TURN_ITEMS, end = smaller(first + TURN_ITEMS, o->items);
+    for (int64_t c = 0; c < smaller(o->width, o->rows); c++) {
+      float *out = o->out + c * o->items;
+      if (o->offsets[c] == o->offsets[c + 1]) {
+        memcpy(out + first, o->if_empty + first, (end - first) * sizeof *out);
+        continue;
+      }
+      for (int64_t i = first; i < end; i++) out[i] = o->factors[i] * o->panel[i * o->width + c];
+      for (int64_t e = first_entry(o, c, first), i; o->own && e < o->offsets[c + 1] && (i = o->indices[e]) < end; e++)
+        out[i] += o->own[i] * o->values[e];
+    }
+  }
+}

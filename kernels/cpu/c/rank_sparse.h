@@ -1,4 +1,4 @@
-/* rank_sparse.h: scores that the stored entries of a row give, kernels.SparseSource. A worker has a row at a time, and of that a
+/* rank_sparse.h: scores that the stored entries of a row give, kernels.SparseSource, or that are there already. A worker has a row at a time, and of that a
  * tile of items after the other: their sums stay in the first-level cache while the entries of the row go by. */
 
 INLINE void add_dense(double *sum, const float *w, double x, int64_t n) {
@@ -15,6 +15,11 @@ INLINE void add_stored(const sparse_source_t *s, int64_t row, double *sum, doubl
 /* The scores of items first .. first + n for row u. */
 static void sparse_scores(const rank_t *r, int64_t u, int64_t first, int64_t n, double *sum, float *score) {
   const sparse_source_t *s = &r->sparse;
+  if (r->given) {
+    memcpy(score, r->given + u * r->items + first, n * sizeof *score);
+    return;
+  }
+  const int biased = r->bias && !(s->bias_if_empty && s->row_offsets[u] < s->row_offsets[u + 1]);
   memset(sum, 0, n * sizeof *sum);
   for (int32_t e = s->row_offsets[u]; e < s->row_offsets[u + 1]; e++) {
     const int64_t row = s->row_items[e];
@@ -24,7 +29,7 @@ static void sparse_scores(const rank_t *r, int64_t u, int64_t first, int64_t n, 
     else
       add_dense(sum, s->values + row * s->columns + s->first + first, x, n);
   }
-  for (int64_t i = 0; i < n; i++) score[i] = (float)(sum[i] + (double)(r->bias ? r->bias[first + i] : 0.0f));
+  for (int64_t i = 0; i < n; i++) score[i] = (float)(sum[i] + (double)(biased ? r->bias[first + i] : 0.0f));
 }
 
 /* Every score. */

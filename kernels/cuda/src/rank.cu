@@ -99,6 +99,7 @@ struct SparseScoresArgs {
   int64_t rows, row, first, items, stride;  // rows from that one of the batch on; items first .. first + items
   int64_t columns, column;                  // of W, and the one that is item `first`
   int64_t slot;
+  int64_t bias_if_empty;  // the bias counts for rows without entries only
 };
 
 // score_ui = float32(sum over the stored j of row u, ascending, of x_uj W[j, i] + b_i): kernels.SparseSource.
@@ -114,6 +115,7 @@ KERNEL_BOUNDS(sparse_scores, SparseScoresArgs, 256, 4) {
   if (u >= rows_from(a.step, a.row, a.rows)) return;
   const SparseRecord &batch = a.step->slots[a.slot];
   const int64_t entry = batch.offsets[a.row + u], last = batch.offsets[a.row + u + 1];
+  const float *bias = a.bias_if_empty && entry < last ? nullptr : a.bias;
   for (int64_t tile = int64_t(blockIdx.y) * kSparseTile; tile < a.items; tile += int64_t(gridDim.y) * kSparseTile) {
     const int64_t left = a.items - tile, n = left < kSparseTile ? left : kSparseTile, from = a.column + tile;
     for (int64_t t = threadIdx.x; t < n; t += blockDim.x) sum[t] = 0.0;
@@ -133,7 +135,7 @@ KERNEL_BOUNDS(sparse_scores, SparseScoresArgs, 256, 4) {
       }
     }
     for (int64_t t = threadIdx.x; t < n; t += blockDim.x)
-      a.out[u * a.stride + tile + t] = float(sum[t] + double(a.bias ? a.bias[a.first + tile + t] : 0.0f));
+      a.out[u * a.stride + tile + t] = float(sum[t] + double(bias ? bias[a.first + tile + t] : 0.0f));
     __syncthreads();
   }
 }

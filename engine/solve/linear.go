@@ -1,0 +1,309 @@
+package solve
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/model"
+	"dsstne/engine/program"
+	"dsstne/engine/ridge"
+	"dsstne/engine/tensor"
+	"dsstne/internal/random"
+	"dsstne/kernels"
+)
+
+// Linear is the method of weighted EASE (Steck, "Embarrassingly Shallow Autoencoders", 2019) with EDLAE's dropout term
+// (Steck, "Autoencoders that don't overfit towards the Identity", 2020). With d_u and d_i the numbers of stored entries
+// of rows and items:
+//
+//	Y     = W^1/2 X D^-ItemExponent, scaled so that the mean of diag(Y'Y) is 1; W = diag(d_u^-RowExponent)
+//	g     = diag(Y'Y)
+//	ridge = Regularization g^RegularizationExponent + Dropout/(1 - Dropout) g
+//	P     = (Y'Y + diag(ridge))^-1
+//	S_ij  = -d_i^-ItemExponent P_ij / P_jj d_j^(ItemExponent - OutputExponent), 0 for i = j
+//
+// Each row of S keeps its PerItem largest weights; or the model is the Operator, which solves for each row that it scores.
+type Linear struct {
+	Operator                                  bool
+	PerItem                                   int64
+	Regularization, RegularizationExponent    float64
+	Dropout                                   float64
+	RowExponent, ItemExponent, OutputExponent float64
+	Tolerance                                 float64
+	Iterations                                int64
+	Probes                                    int64 // of the estimate of diag(P) by which weights are chosen
+	Seed                                      uint64
+
+	system   system
+	estimate kernels.Buffer // [items], of diag(P)
+	report   kernels.Buffer // of kernels.Solve
+	keep     *kernels.KeepLargest
+}
+
+// system is the data and the ridge of a linear model.
+type system struct {
+	byRow, byItem   kernels.SparseMatrix // Y
+	ridge, diagonal kernels.Buffer       // [items]; diagonal: of Y'Y + ridge
+	in, out         kernels.Buffer       // [items]: factors of the rows and of the columns of -P
+}
+
+// panelWidth is a compromise: wider panels read longer pieces of memory, and fewer of them fit into a cache.
+const panelWidth = 32
+
+// Check refuses values that are not finite.
+func (l *Linear) Check(data csr.Source) error { return checkValues(data, -math.MaxFloat64) }
+
+// Build adds the operations of two kinds of steps: some estimate diag(P), and the others, unless the model is to be the
+// operator, solve for rows of P.
+func (l *Linear) Build(b *program.Builder, data csr.Source) int64 {
+	items, entries := data.Columns(), data.Statistics().NonZeros
+	l.system = newSystem(b, data)
+	panel := func(of string) kernels.Buffer { return b.Alloc("panel", of, items*panelWidth) }
+	solve := &kernels.Solve{
+		ByRow: l.system.byRow, ByItem: l.system.byItem, Ridge: l.system.ridge, Diagonal: l.system.diagonal,
+		Width: panelWidth, B: panel("right-hand sides"), X: panel("solutions"), Tolerance: l.Tolerance,
+		Iterations: l.Iterations, Report: b.Alloc("panel", "report", 2),
+	}
+	b.Scratch(&solve.Workspace, solve)
+	l.report = solve.Report
+	l.estimate = b.Alloc("estimate", "the diagonal of the inverse", items)
+	probes := (l.Probes + panelWidth - 1) / panelWidth
+	signs := &randomSigns{items, l.Seed, solve.B}
+	during(b, 0, probes, signs, solve, &estimateDiagonal{signs, solve.X, 1 / float32(probes*panelWidth), l.estimate})
+	if l.Operator {
+		b.Note(program.Part{Name: "the model", Bytes: 16*entries + 8*(data.Rows()+items) + 24*items, Device: "host"})
+		return probes
+	}
+	weights := b.Alloc("estimate", "factors of columns", items)
+	k := max(1, min(l.PerItem, items-1))
+	l.keep = &kernels.KeepLargest{
+		Rows: items, Width: panelWidth, K: k, Panel: solve.X, Weights: weights,
+		IDs: b.Alloc("weights", "columns", items*k), Values: b.Alloc("weights", "values", items*k),
+		Diagonal: b.Alloc("weights", "the diagonal of the inverse", items),
+	}
+	steps := probes + (items+panelWidth-1)/panelWidth
+	during(b, probes, steps, &unitColumns{items, solve.B}, solve, &columnWeights{l, weights}, l.keep)
+	b.Note(program.Part{Name: "the model", Bytes: 8*items*k + 12*(items+1), Device: "host"})
+	return steps
+}
+
+// during adds operations of some steps.
+func during(b *program.Builder, after, until int64, ops ...kernels.Op) {
+	for _, op := range ops {
+		b.Add(&kernels.During{After: after, Until: until, Op: op})
+	}
+}
+
+// Load computes the system.
+func (l *Linear) Load(data csr.Source) error { return l.system.load(data, l) }
+
+// Model makes the operator, or the weights: then the diagonal of the inverse comes from the solutions.
+func (l *Linear) Model() (*model.Model, error) {
+	if l.Operator {
+		return l.operator()
+	}
+	in, out, diagonal := l.system.in.Float32(), l.system.out.Float32(), l.keep.Diagonal.Float32()
+	weight := func(i, j int64, p float32) float32 {
+		return float32(-float64(in[i]) * float64(p) / float64(diagonal[j]) * float64(out[j]))
+	}
+	return itemWeights(&l.system.byItem, l.keep.K, l.keep.IDs, l.keep.Values, weight)
+}
+
+// factor is that of column j of P, from the estimate of P_jj, which is kept between the bounds of the diagonal of such
+// an inverse: 1 / diagonal and 1 / ridge.
+func (l *Linear) factor(j int) float32 {
+	s := &l.system
+	estimate := max(1/s.diagonal.Float32()[j], min(1/s.ridge.Float32()[j], l.estimate.Float32()[j]))
+	return -s.out.Float32()[j] / estimate
+}
+
+// operator makes the model that keeps the data.
+func (l *Linear) operator() (*model.Model, error) {
+	s := &l.system
+	form := &ridge.Form{
+		Rows: s.byRow.Rows, Items: s.byItem.Rows, Entries: s.byRow.Indices.Len(), Tolerance: l.Tolerance,
+		Iterations: l.Iterations,
+	}
+	m, err := model.Create(form, model.Options{})
+	if err != nil {
+		return nil, err
+	}
+	copyStored := func(to tensor.Stored, from *kernels.SparseMatrix) {
+		offsets, indices, values, missing := to.Arrays(m.Tensor)
+		if err = cmp.Or(err, missing); err == nil {
+			copy(offsets, kernels.View[int64](from.Offsets))
+			copy(indices, from.Indices.Int32())
+			copy(values, from.Values.Float32())
+		}
+	}
+	copyStored(form.Data(), &s.byRow)
+	copyStored(form.Transposed(), &s.byItem)
+	in, out := s.in.Float32(), s.out.Float32()
+	for name, value := range map[string]func(i int) float32{
+		ridge.Ridge:    func(i int) float32 { return s.ridge.Float32()[i] },
+		ridge.Diagonal: func(i int) float32 { return s.diagonal.Float32()[i] },
+		ridge.In:       func(i int) float32 { return in[i] }, ridge.Out: l.factor,
+		ridge.Own:        func(i int) float32 { return in[i] * out[i] },
+		ridge.Popularity: func(i int) float32 { return float32(length(&s.byItem, int64(i))) },
+	} {
+		t, missing := m.Tensor(name)
+		if err = cmp.Or(err, missing); err != nil {
+			break
+		}
+		for i := range t.Float32() {
+			t.Float32()[i] = value(i)
+		}
+	}
+	if err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func newSystem(b *program.Builder, data csr.Source) (s system) {
+	items := data.Columns()
+	s.byRow, s.byItem = stored(b, data)
+	vector := func(of string) kernels.Buffer { return b.Alloc("system", of, items) }
+	s.ridge, s.diagonal = vector("ridge"), vector("diagonal")
+	s.in, s.out = vector("factors of rows"), vector("factors of columns")
+	return s
+}
+
+// load computes in float64 and rounds once. Items without entries have equations of their own, and weights of 0.
+func (s *system) load(data csr.Source, l *Linear) error {
+	if err := csr.Store(data, &s.byRow, &s.byItem); err != nil {
+		return err
+	}
+	rows, items := powers(&s.byRow, -l.RowExponent/2), powers(&s.byItem, -l.ItemExponent)
+	g, mean := make([]float64, len(items)), 0.0
+	entries(&s.byItem, func(i, u int64, x *float32) {
+		y := rows[u] * float64(*x) * items[i]
+		g[i] += y * y
+	})
+	with := 0.0
+	for _, x := range g {
+		mean += x
+		if x > 0 {
+			with++
+		}
+	}
+	mean = cmp.Or(mean, 1) / max(1, with)
+	outward := powers(&s.byItem, l.ItemExponent-l.OutputExponent)
+	for i := range g {
+		ridge, inward := 1.0, 0.0
+		if g[i] /= mean; g[i] > 0 {
+			ridge = l.Regularization*math.Pow(g[i], l.RegularizationExponent) + l.Dropout/(1-l.Dropout)*g[i]
+			inward = items[i]
+		}
+		s.ridge.Float32()[i], s.diagonal.Float32()[i] = float32(ridge), float32(ridge+g[i])
+		s.in.Float32()[i], s.out.Float32()[i] = float32(inward), float32(outward[i])
+		items[i] /= math.Sqrt(mean)
+	}
+	entries(&s.byRow, func(u, i int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
+	entries(&s.byItem, func(i, u int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
+	return nil
+}
+
+// powers are the numbers of entries of each row to a power; 0 for a row without any.
+func powers(m *kernels.SparseMatrix, exponent float64) []float64 {
+	offsets, list := kernels.View[int64](m.Offsets), make([]float64, m.Rows)
+	for row := range list {
+		if n := offsets[row+1] - offsets[row]; n > 0 {
+			list[row] = math.Pow(float64(n), exponent)
+		}
+	}
+	return list
+}
+
+// unitColumns makes a panel of columns of the unit matrix: those of the step.
+type unitColumns struct {
+	items int64
+	out   kernels.Buffer // [items, panelWidth]
+}
+
+func (o *unitColumns) Do(_ kernels.Rank, s *kernels.Step) error {
+	out := o.out.Float32()
+	clear(out)
+	for c := range int64(panelWidth) {
+		if i := (s.Number-1)*panelWidth + c; i < o.items {
+			out[i*panelWidth+c] = 1
+		}
+	}
+	return nil
+}
+
+func (o *unitColumns) String() string {
+	return fmt.Sprintf("UnitColumns, %d of %d", panelWidth, o.items)
+}
+
+// randomSigns makes a panel of 1 and -1: those of the step.
+type randomSigns struct {
+	items int64
+	seed  uint64
+	out   kernels.Buffer // [items, panelWidth]
+}
+
+func (o *randomSigns) Do(_ kernels.Rank, s *kernels.Step) error {
+	out := o.out.Float32()
+	for i := range o.items {
+		o.row(s, i, func(c int, sign float32) { out[i*panelWidth+int64(c)] = sign })
+	}
+	return nil
+}
+
+// row calls each for the signs of an item.
+func (o *randomSigns) row(s *kernels.Step, item int64, each func(c int, sign float32)) {
+	const stream = 0x7369676e
+	bits := random.Philox(o.seed, [4]uint32{uint32(item), stream, uint32(s.Number), 0})[0]
+	for c := range panelWidth {
+		each(c, 1-2*float32(bits>>c&1))
+	}
+}
+
+func (o *randomSigns) String() string {
+	return fmt.Sprintf("RandomSigns [%d, %d]", o.items, panelWidth)
+}
+
+// estimateDiagonal adds the part of a panel of random signs and of the solutions for them to Hutchinson's estimate of
+// the diagonal of the inverse ("A stochastic estimator of the trace of the influence matrix", 1990).
+type estimateDiagonal struct {
+	signs *randomSigns
+	x     kernels.Buffer // [items, panelWidth]
+	scale float32
+	out   kernels.Buffer // [items]
+}
+
+func (o *estimateDiagonal) Do(_ kernels.Rank, s *kernels.Step) error {
+	x, out := o.x.Float32(), o.out.Float32()
+	for i := range o.signs.items {
+		sum := float32(0)
+		o.signs.row(s, i, func(c int, sign float32) { sum += sign * x[i*panelWidth+int64(c)] })
+		out[i] += sum * o.scale
+	}
+	return nil
+}
+
+func (o *estimateDiagonal) String() string {
+	return fmt.Sprintf("EstimateDiagonal of the inverse [%d, %d]", o.signs.items, o.signs.items)
+}
+
+// columnWeights makes, at its first step, the factors by which the entries of a column of P become weights.
+type columnWeights struct {
+	linear *Linear
+	out    kernels.Buffer // [items]
+}
+
+func (o *columnWeights) Do(_ kernels.Rank, s *kernels.Step) error {
+	for j := range o.out.Float32() {
+		if s.Number > 1 {
+			break
+		}
+		o.out.Float32()[j] = o.linear.factor(j)
+	}
+	return nil
+}
+
+func (o *columnWeights) String() string { return "ColumnWeights, once" }
