@@ -22,6 +22,8 @@ type Solver interface {
 	PanelToRows(*PanelToRows, *Step) error
 	PanelGram(*PanelGram, *Step) error
 	PanelProduct(*PanelProduct, *Step) error
+	RowsToBlocks(*RowsToBlocks, *Step) error
+	PanelScale(*PanelScale, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

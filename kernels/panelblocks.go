@@ -44,3 +44,37 @@ func (o *PanelProduct) Do(r Rank, s *Step) error { return r.Device.(Solver).Pane
 func (o *PanelProduct) String() string {
 	return fmt.Sprintf("PanelProduct [%d, %d] x %d", o.Rows, BlockWidth*o.Ins, BlockWidth*o.Outs)
 }
+
+// RowsToBlocks multiplies rows of a batch, with a factor for each item, by panels that have a row for each item:
+//
+//	Out[i][k, c] = sum over the stored items j of row First + c, ascending, of Factors[j] x_j In[i][j, k]
+//
+// in float32. Columns for which the batch has no row are 0.
+type RowsToBlocks struct {
+	Input             int // slot
+	Items, Ins, First int64
+	Factors           Buffer // [Items]
+	In                Buffer // [Ins, Items, 64]
+	Out               Buffer // [Ins][64, 64]
+}
+
+func (o *RowsToBlocks) Do(r Rank, s *Step) error { return r.Device.(Solver).RowsToBlocks(o, s) }
+func (o *RowsToBlocks) String() string {
+	return fmt.Sprintf("RowsToBlocks x [%d, %d]: rows from %d on", o.Items, BlockWidth*o.Ins, o.First)
+}
+
+// PanelScale multiplies the rows of a panel:
+//
+//	Out[r] (+)= Factor Factors[r] In[r]
+type PanelScale struct {
+	Rows, Width int64
+	Factor      float32
+	Factors     Buffer // [Rows]; nil: 1
+	In, Out     Buffer // [Rows, Width]; they may be the same
+	Add         bool   // to Out
+}
+
+func (o *PanelScale) Do(r Rank, s *Step) error { return r.Device.(Solver).PanelScale(o, s) }
+func (o *PanelScale) String() string {
+	return fmt.Sprintf("PanelScale [%d, %d] x %g", o.Rows, o.Width, o.Factor)
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // solverWords are the methods of a solver.
-var solverWords = []string{"item_knn", "rp3beta", "linear", "svd"}
+var solverWords = []string{"item_knn", "rp3beta", "linear", "svd", "spectral"}
 
 // ReadSolver reads options of a solver: a method with its parameters, and where to compute.
 func ReadSolver(text []byte) (solve.Options, error) {
@@ -23,6 +23,9 @@ func ReadSolver(text []byte) (solve.Options, error) {
 			return s
 		case "svd":
 			s.Method = svd(o)
+			return s
+		case "spectral":
+			s.Method = spectral(o)
 			return s
 		}
 		neighbors := &solve.Neighbors{K: o.Int("k", 100, strictjson.Between(1, math.MaxInt32))}
@@ -66,5 +69,17 @@ func svd(o *strictjson.Object) *solve.SVD {
 		K:            o.Int("k", 1, strictjson.Between(1, math.MaxInt32)),
 		Oversampling: o.Int("oversampling", 0, strictjson.Between(0, math.MaxInt32)),
 		Iterations:   o.Int("iterations", 1, strictjson.Between(1, 1000)), Seed: o.Uint("seed", 0),
+	}
+}
+
+// spectral reads the options of a filter.
+func spectral(o *strictjson.Object) *solve.Spectral {
+	exponent := func(key string, usual float64) float64 { return o.Float(key, usual, strictjson.Between(-10, 10)) }
+	return &solve.Spectral{
+		SVD: *svd(o), RowExponent: exponent("row_exponent", 1),
+		FirstIn: exponent("first_in", 0.5), FirstOut: exponent("first_out", 0.5),
+		LowPass:         o.Float("low_pass", 0.3, strictjson.Between(0, 1e6)),
+		LowPassExponent: exponent("low_pass_exponent", 0.5), Sharpening: o.Float("sharpening", 0, strictjson.Between(0, 100)),
+		OutputExponent: exponent("output_exponent", 0), Balanced: o.Bool("balanced", false),
 	}
 }

@@ -39,3 +39,39 @@ func (device) PanelProduct(op *kernels.PanelProduct, _ *kernels.Step) error {
 	}
 	return nil
 }
+
+func (device) RowsToBlocks(op *kernels.RowsToBlocks, s *kernels.Step) error {
+	in, out, factors, b := op.In.Float32(), op.Out.Float32(), op.Factors.Float32(), s.Sparse[op.Input]
+	for i := range op.Ins {
+		for c := range int64(blockWidth) {
+			sums := make([]float64, blockWidth)
+			for u := op.First + c; u < min(s.Rows, op.First+c+1); u++ {
+				for e := b.Offsets[u]; e < b.Offsets[u+1]; e++ {
+					j := int64(b.Indices[e])
+					for k := range sums {
+						sums[k] += float64(factors[j]) * float64(b.Values[e]) * float64(in[(i*op.Items+j)*blockWidth+int64(k)])
+					}
+				}
+			}
+			for k, sum := range sums {
+				out[(i*blockWidth+int64(k))*blockWidth+c] = float32(sum)
+			}
+		}
+	}
+	return nil
+}
+
+func (device) PanelScale(op *kernels.PanelScale, _ *kernels.Step) error {
+	in, out := op.In.Float32(), op.Out.Float32()
+	for at := range op.Rows * op.Width {
+		x := float64(op.Factor) * float64(in[at])
+		if op.Factors != nil {
+			x *= float64(op.Factors.Float32()[at/op.Width])
+		}
+		if op.Add {
+			x += float64(out[at])
+		}
+		out[at] = float32(x)
+	}
+	return nil
+}

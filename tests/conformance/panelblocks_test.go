@@ -126,3 +126,114 @@ func blocksCases() (cases []opCase) {
 	s.covered()
 	return cases
 }
+
+// toBlocksCase is a RowsToBlocks.
+type toBlocksCase struct {
+	title       string
+	op          kernels.RowsToBlocks // without buffers
+	rows        *kernels.SparseBatch
+	factors, in []float32
+}
+
+func (c *toBlocksCase) name() string { return c.title }
+
+func (c *toBlocksCase) bounds() map[string][]float64 {
+	bound := make([]float64, c.op.Ins*blockArea)
+	rows := int64(len(c.rows.Offsets) - 1)
+	for at := range bound {
+		i, k := int64(at)/blockArea, int64(at)/kernels.BlockWidth%kernels.BlockWidth
+		u := c.op.First + int64(at)%kernels.BlockWidth
+		if u >= rows {
+			continue
+		}
+		terms := float64(c.rows.Offsets[u+1]-c.rows.Offsets[u]) + 2
+		for e := c.rows.Offsets[u]; e < c.rows.Offsets[u+1]; e++ {
+			j := int64(c.rows.Indices[e])
+			x := float64(c.factors[j]) * float64(c.rows.Values[e]) * float64(c.in[(i*c.op.Items+j)*kernels.BlockWidth+k])
+			bound[at] += terms * (math.Abs(x)*0x1p-24 + 0x1p-149)
+		}
+	}
+	return map[string][]float64{"out": bound}
+}
+
+func (c *toBlocksCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	op := c.op
+	step := &kernels.Step{Number: 1, Rows: int64(len(c.rows.Offsets) - 1), Sparse: []*kernels.SparseBatch{c.rows}}
+	op.Factors, op.In, op.Out = p.floats(c.factors), p.floats(c.in), p.floats(guards(op.Ins*blockArea))
+	err = d.(kernels.Solver).RowsToBlocks(&op, step)
+	r.add("out", op.Out)
+	return r, err
+}
+
+func toBlocksCases() (cases []opCase) {
+	s := newSampler(107)
+	for range 20 {
+		c := &toBlocksCase{op: kernels.RowsToBlocks{
+			Items: pick(s, "items", int64(1), 40, 500), Ins: pick(s, "ins", int64(1), 3),
+			First: pick(s, "first", int64(0), 64, 200),
+		}}
+		c.rows = s.batch(pick(s, "rows", int64(1), 33, 100), c.op.Items, pick(s, "batch", "sparse", "gaps", "full", "empty"),
+			true)
+		c.factors, c.in = s.normal(c.op.Items, 1), s.normal(c.op.Ins*c.op.Items*kernels.BlockWidth, 1)
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	s.covered()
+	return cases
+}
+
+// scaleCase is a PanelScale: three roundings.
+type scaleCase struct {
+	title            string
+	op               kernels.PanelScale // without buffers
+	in, out, factors []float32
+}
+
+func (c *scaleCase) name() string { return c.title }
+
+func (c *scaleCase) bounds() map[string][]float64 {
+	bound := make([]float64, len(c.in))
+	for at, x := range c.in {
+		size := math.Abs(float64(x) * float64(c.op.Factor))
+		if c.factors != nil {
+			size *= math.Abs(float64(c.factors[int64(at)/c.op.Width]))
+		}
+		if c.op.Add {
+			size += math.Abs(float64(c.out[at]))
+		}
+		bound[at] = 3*size*0x1p-24 + 0x1p-148
+	}
+	return map[string][]float64{"out": bound}
+}
+
+func (c *scaleCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	op := c.op
+	if op.In, op.Out = p.floats(c.in), p.floats(c.out); c.factors != nil {
+		op.Factors = p.floats(c.factors)
+	}
+	err = d.(kernels.Solver).PanelScale(&op, &kernels.Step{Number: 1})
+	r.add("out", op.Out)
+	return r, err
+}
+
+func scaleCases() (cases []opCase) {
+	s := newSampler(109)
+	for range 20 {
+		c := &scaleCase{op: kernels.PanelScale{
+			Rows: pick(s, "rows", int64(1), 40, 600), Width: pick(s, "width", kernels.PanelWidths...),
+			Add: pick(s, "add", false, true), Factor: pick(s, "factor", float32(1), -0.3),
+		}}
+		c.in, c.out = s.normal(c.op.Rows*c.op.Width, 1), s.normal(c.op.Rows*c.op.Width, 1)
+		if pick(s, "factors", false, true) {
+			c.factors = s.normal(c.op.Rows, 1)
+		}
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	s.covered()
+	return cases
+}

@@ -41,6 +41,8 @@ var opCases = []group{
 	{"PanelToRows", remembering(func() []opCase { return turnCases(true) })},
 	{"PanelGram", remembering(gramCases)},
 	{"PanelProduct", remembering(blocksCases)},
+	{"RowsToBlocks", remembering(toBlocksCases)},
+	{"PanelScale", remembering(scaleCases)},
 }
 
 // skipUnlessDoneBy skips operations of kernels.Solver on other devices, and scores that the host gives on others than it.

@@ -333,6 +333,27 @@ typedef struct {
   int64_t next;
 } panel_blocks_t;
 
+/* See kernels.RowsToBlocks. */
+typedef struct {
+  int64_t rows; /* of the batch, from the first one on */
+  const int32_t *offsets, *indices;
+  const float *values;
+  int64_t items, ins;
+  const float *factors, *in;
+  float *out;
+  int64_t next;
+} rows_to_blocks_t;
+
+/* See kernels.PanelScale. */
+typedef struct {
+  int64_t rows, width;
+  float factor;
+  const float *factors, *in;
+  float *out;
+  int32_t add;
+  int64_t next;
+} panel_scale_t;
+
 /* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
 /* clang-format off */
 #define PHASES(PHASE) \
@@ -348,7 +369,8 @@ typedef struct {
   PHASE(keep_largest, keep_largest_t, 0) PHASE(rows_to_panel, panel_rows_t, 0) \
   PHASE(panel_to_rows, panel_rows_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1) \
   PHASE(panel_gram, panel_gram_t, 0) PHASE(panel_gram_add, panel_gram_t, 0) \
-  PHASE(panel_product_blocks, panel_blocks_t, 0)
+  PHASE(panel_product_blocks, panel_blocks_t, 0) PHASE(rows_to_blocks, rows_to_blocks_t, 0) \
+  PHASE(panel_scale, panel_scale_t, 0)
 /* clang-format on */
 
 /* The functions of an instruction set. */

@@ -43,3 +43,24 @@ func (o Ops) panelWorkspace(op any) int64 {
 	}
 	return 0
 }
+
+func (o Ops) RowsToBlocks(op *kernels.RowsToBlocks, s *kernels.Step) error {
+	call := &call{}
+	b, rows := s.Sparse[op.Input], max(0, s.Rows-op.First)
+	a := &C.rows_to_blocks_t{
+		rows: C.int64_t(rows), items: C.int64_t(op.Items), ins: C.int64_t(op.Ins), factors: buffer(op.Factors),
+		in: buffer(op.In), out: buffer(op.Out),
+	}
+	if rows > 0 {
+		a.offsets, a.indices, a.values = call.ints(b.Offsets[op.First:]), call.ints(b.Indices), call.floats(b.Values)
+	}
+	return o.do(call, unsafe.Pointer(a), nil, C.run_rows_to_blocks)
+}
+
+func (o Ops) PanelScale(op *kernels.PanelScale, _ *kernels.Step) error {
+	a := &C.panel_scale_t{
+		rows: C.int64_t(op.Rows), width: C.int64_t(op.Width), factor: C.float(op.Factor), factors: buffer(op.Factors),
+		in: buffer(op.In), out: buffer(op.Out), add: flag(op.Add),
+	}
+	return o.do(&call{}, unsafe.Pointer(a), nil, C.run_panel_scale)
+}

@@ -91,3 +91,34 @@ static void panel_product_blocks(panel_blocks_t *o, int32_t worker) {
     }
   }
 }
+
+/* A task is a row of the batch, or a column without one. */
+static void rows_to_blocks(rows_to_blocks_t *o, UNUSED int32_t worker) {
+  for (int64_t c; (c = take(&o->next)) < BLOCK;)
+    for (int64_t i = 0; i < o->ins; i++) {
+      const float *in = o->in + i * o->items * BLOCK;
+      float sums[BLOCK];
+      vf sum[BLOCK / LANES];
+      for (int v = 0; v < BLOCK / LANES; v++) sum[v] = splat(0);
+      for (int64_t e = c < o->rows ? o->offsets[c] : 0; c < o->rows && e < o->offsets[c + 1]; e++) {
+        const vf x = splat(o->factors[o->indices[e]] * o->values[e]);
+        for (int v = 0; v < BLOCK / LANES; v++)
+          sum[v] = fma_(x, load(in + o->indices[e] * (int64_t)BLOCK + v * LANES), sum[v]);
+      }
+      for (int v = 0; v < BLOCK / LANES; v++) store(sums + v * LANES, sum[v]);
+      for (int64_t k = 0; k < BLOCK; k++) o->out[(i * BLOCK + k) * BLOCK + c] = sums[k];
+    }
+}
+
+/* A task is some rows. */
+static void panel_scale(panel_scale_t *o, UNUSED int32_t worker) {
+  enum { ROWS = 256 };
+  for (int64_t task; (task = take(&o->next)) * ROWS < o->rows;)
+    for (int64_t r = task * ROWS; r < smaller((task + 1) * ROWS, o->rows); r++) {
+      const vf x = splat(o->factors ? o->factor * o->factors[r] : o->factor);
+      const float *in = o->in + r * o->width;
+      float *out = o->out + r * o->width;
+      for (int64_t c = 0; c < o->width; c += LANES)
+        store(out + c, o->add ? fma_(x, load(in + c), load(out + c)) : x * load(in + c));
+    }
+}
