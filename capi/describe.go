@@ -59,6 +59,9 @@ func describeModel(m *model.Model) ([]byte, error) {
 		entry := jsonObject{"name": t.Name, "dtype": t.DType.String(), "shape": t.Shape}
 		if t.Layer >= 0 {
 			entry["layer"], entry["role"] = ports[t.Layer].Name, specs[i].Role.String()
+			if columns := specs[i].Columns; columns > 0 {
+				entry["columns"] = columns
+			}
 		}
 		tensors = append(tensors, entry)
 	}

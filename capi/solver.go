@@ -89,6 +89,7 @@ func solverProgressOut(p solve.Progress, out *C.dsstne_solver_state) {
 	}
 	filled := C.dsstne_solver_state{
 		done: C.uint64_t(p.Done), steps: C.uint64_t(p.Steps), seconds: C.double(p.Seconds),
+		unfinished: C.uint64_t(p.Unfinished),
 	}
 	if p.Running {
 		filled.running = 1

@@ -32,11 +32,12 @@
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.3.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.4.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
  *   1.3 adds dsstne_solver_* and the precision "auto".
+ *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -48,7 +49,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 3)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 4)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -378,13 +379,21 @@ typedef struct dsstne_solver_state {
   uint64_t done; /* steps done */
   uint64_t steps; /* of the whole computation; 0 before the first run */
   double seconds; /* of all runs */
+  uint64_t unfinished; /* systems of equations that were not solved to the tolerance */
 } dsstne_solver_state;
 
 /* Options: {"kind": method, "devices": "auto", "threads": n, "memory_limit": bytes} and the parameters of the method
  * (docs/solvers.md):
  *   "item_knn": "k": 100, "metric": "cosine"|"jaccard"|"dice"|"dot", "shrink": 0
  *   "rp3beta": "k": 100, "alpha": 1, "beta": 0.5
- *   "svd": "k": n, "oversampling": 0 (1.5 k), "iterations": 1, "seed": 0
+ *   "linear": "per_item": 128, "operator": false, "regularization": 18, "regularization_exponent": 0.25,
+ *     "dropout": 0.1, "row_exponent": 0.5, "item_exponent": 0.2, "output_exponent": 0.2, "tolerance": 0.001,
+ *     "probes": 256, "seed": 0
+ *   "gram": the same without "per_item", "operator", "tolerance", "probes" and "seed"; the model's weight is the matrix
+ *     that "linear" inverts
+ *   "svd", which makes arrays instead of a model: "k": n, "oversampling": 0 (1.5 k), "iterations": 1, "seed": 0
+ *   "spectral": those of "svd" and "row_exponent": 1, "first_in": 0.5, "first_out": 0.5, "low_pass": 0.3,
+ *     "low_pass_exponent": 0.5, "sharpening": 0, "output_exponent": 0, "balanced": false
  * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */
 dsstne_status dsstne_solver_open(const char *options, dsstne_solver *out, dsstne_error *err);
 

@@ -14,27 +14,31 @@ import (
 	"dsstne/kernels"
 )
 
-// Linear is the method of weighted EASE (Steck, "Embarrassingly Shallow Autoencoders", 2019) with EDLAE's dropout term
-// (Steck, "Autoencoders that don't overfit towards the Identity", 2020). With d_u and d_i the numbers of stored entries
-// of rows and items:
+// Ridge says which matrix a linear model inverts: that of weighted EASE (Steck, "Embarrassingly Shallow Autoencoders for
+// Sparse Data", 2019) with EDLAE's dropout term (Steck, "Autoencoders that don't overfit towards the Identity", 2020).
+// With d_u and d_i the numbers of stored entries of rows and items:
 //
 //	Y     = W^1/2 X D^-ItemExponent, scaled so that the mean of diag(Y'Y) is 1; W = diag(d_u^-RowExponent)
 //	g     = diag(Y'Y)
 //	ridge = Regularization g^RegularizationExponent + Dropout/(1 - Dropout) g
 //	P     = (Y'Y + diag(ridge))^-1
 //	S_ij  = -d_i^-ItemExponent P_ij / P_jj d_j^(ItemExponent - OutputExponent), 0 for i = j
-//
-// Each row of S keeps its PerItem largest weights; or the model is the Operator, which solves for each row that it scores.
-type Linear struct {
-	Operator                                  bool
-	PerItem                                   int64
+type Ridge struct {
 	Regularization, RegularizationExponent    float64
 	Dropout                                   float64
 	RowExponent, ItemExponent, OutputExponent float64
-	Tolerance                                 float64
-	Iterations                                int64
-	Probes                                    int64 // of the estimate of diag(P) by which weights are chosen
-	Seed                                      uint64
+}
+
+// Linear is the method of the model x S. Each row of S keeps its PerItem largest weights; or the model is the Operator,
+// which solves for each row that it scores.
+type Linear struct {
+	Ridge
+	Operator   bool
+	PerItem    int64
+	Tolerance  float64
+	Iterations int64
+	Probes     int64 // of the estimate of diag(P) by which weights are chosen, and which the operator has
+	Seed       uint64
 
 	system   system
 	estimate kernels.Buffer // [items], of diag(P)
@@ -96,8 +100,11 @@ func during(b *program.Builder, after, until int64, ops ...kernels.Op) {
 	}
 }
 
+// Unfinished counts the solutions that more iterations would have changed.
+func (l *Linear) Unfinished() uint64 { return uint64(l.report.Int32()[1]) }
+
 // Load computes the system.
-func (l *Linear) Load(data csr.Source) error { return l.system.load(data, l) }
+func (l *Linear) Load(data csr.Source) error { return l.system.load(data, l.Ridge) }
 
 // Model makes the operator, or the weights: then the diagonal of the inverse comes from the solutions.
 func (l *Linear) Model() (*model.Model, error) {
@@ -146,15 +153,9 @@ func (l *Linear) operator() (*model.Model, error) {
 		ridge.Diagonal: func(i int) float32 { return s.diagonal.Float32()[i] },
 		ridge.In:       func(i int) float32 { return in[i] }, ridge.Out: l.factor,
 		ridge.Own:        func(i int) float32 { return in[i] * out[i] },
-		ridge.Popularity: func(i int) float32 { return float32(length(&s.byItem, int64(i))) },
+		ridge.Popularity: s.popularity,
 	} {
-		t, missing := m.Tensor(name)
-		if err = cmp.Or(err, missing); err != nil {
-			break
-		}
-		for i := range t.Float32() {
-			t.Float32()[i] = value(i)
-		}
+		err = cmp.Or(err, fill(m, name, value))
 	}
 	if err != nil {
 		_ = m.Close()
@@ -173,7 +174,7 @@ func newSystem(b *program.Builder, data csr.Source) (s system) {
 }
 
 // load computes in float64 and rounds once. Items without entries have equations of their own, and weights of 0.
-func (s *system) load(data csr.Source, l *Linear) error {
+func (s *system) load(data csr.Source, l Ridge) error {
 	if err := csr.Store(data, &s.byRow, &s.byItem); err != nil {
 		return err
 	}
@@ -204,6 +205,21 @@ func (s *system) load(data csr.Source, l *Linear) error {
 	}
 	entries(&s.byRow, func(u, i int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
 	entries(&s.byItem, func(i, u int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
+	return nil
+}
+
+// popularity is the number of entries of an item.
+func (s *system) popularity(i int) float32 { return float32(length(&s.byItem, int64(i))) }
+
+// fill sets the numbers of a tensor.
+func fill(m *model.Model, name string, value func(i int) float32) error {
+	t, err := m.Tensor(name)
+	if err != nil {
+		return err
+	}
+	for i := range t.Float32() {
+		t.Float32()[i] = value(i)
+	}
 	return nil
 }
 

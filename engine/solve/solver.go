@@ -31,6 +31,12 @@ type Method interface {
 	Model() (*model.Model, error)
 }
 
+// Iterative is a Method that may end before it has solved everything to its tolerance.
+type Iterative interface {
+	// Unfinished counts the systems of equations of which that is so.
+	Unfinished() uint64
+}
+
 // Options are those of a solver.
 type Options struct {
 	Name      string // of the method
@@ -43,6 +49,7 @@ type Progress struct {
 	Running     bool
 	Done, Steps uint64
 	Seconds     float64 // of all runs
+	Unfinished  uint64  // systems of equations that were not solved to the tolerance
 }
 
 // Solver makes one model. Run is for one goroutine at a time; Progress and Cancel may be called from any.
@@ -179,6 +186,9 @@ func (s *Solver) Run(maxSeconds float64) (Progress, error) {
 		}
 		s.report(func(p *Progress) {
 			p.Done, p.Seconds = uint64(s.step.Number), before+time.Since(start).Seconds()
+			if method, iterates := s.options.Method.(Iterative); iterates {
+				p.Unfinished = method.Unfinished()
+			}
 		})
 	}
 	return s.Progress(), nil

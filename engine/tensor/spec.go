@@ -33,6 +33,8 @@ type Spec struct {
 	Shape []int64
 	Layer int // index of the layer it belongs to
 	Role  Role
+	// Columns are those of a matrix in compressed row form, of which the tensor has the row offsets.
+	Columns int64
 	// Fill and Scale are the distribution of an F32 tensor's initial numbers, see kernels.Fill.
 	Fill  kernels.FillKind
 	Scale float64

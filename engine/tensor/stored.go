@@ -18,7 +18,7 @@ func (m Stored) names() (offsets, indices, values string) {
 func (m Stored) Specs(layer int) []Spec {
 	offsets, indices, values := m.names()
 	return []Spec{
-		{Name: offsets, DType: I64, Shape: []int64{m.Rows + 1}, Layer: layer, Role: Fixed},
+		{Name: offsets, DType: I64, Shape: []int64{m.Rows + 1}, Layer: layer, Role: Fixed, Columns: m.Columns},
 		{Name: indices, DType: I32, Shape: []int64{m.Entries}, Layer: layer, Role: Fixed},
 		{Name: values, DType: F32, Shape: []int64{m.Entries}, Layer: layer, Role: Fixed},
 	}

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
-    from dsstne.decomposition import svd
-    from dsstne.solvers import item_knn, rp3beta
+    from dsstne.decomposition import spectral, svd
+    from dsstne.solvers import item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
 __all__ = [
@@ -63,11 +63,13 @@ __all__ = [
     "evaluate",
     "fit",
     "item_knn",
+    "linear",
     "keep_devices",
     "load",
     "plots",
     "popularity",
     "rp3beta",
+    "spectral",
     "svd",
 ]
 
@@ -80,10 +82,12 @@ _MODULES = {
     "evaluate": "evaluation",
     "fit": "api",
     "item_knn": "solvers",
+    "linear": "solvers",
     "keep_devices": "devices",
     "load": "model",
     "popularity": "api",
     "rp3beta": "solvers",
+    "spectral": "decomposition",
     "svd": "decomposition",
 }
 

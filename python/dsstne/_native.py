@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 3  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 4  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -72,6 +72,7 @@ class SolverStateStruct(ctypes.Structure):
         *((name, c_uint32) for name in ("struct_size", "running")),
         *((name, c_uint64) for name in ("done", "steps")),
         ("seconds", c_double),
+        ("unfinished", c_uint64),
     )
 
 

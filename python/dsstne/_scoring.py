@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 24  # floats in a dense block of scores
+_BY_ROW = ("ridge", "spectral")  # kinds of models that keep the data: their scores are linear, without a matrix of weights
+
+
+def _one_item_rows(ids: NDArray[Any], values: NDArray[Any], columns: int) -> Any:
+    """Returns a matrix whose rows have one stored item each."""
+    return scipy.sparse.csr_array((values, ids, np.arange(len(ids) + 1)), shape=(len(ids), columns))
 
 
 class Scoring(Weights):
@@ -239,12 +245,13 @@ class Scoring(Weights):
     def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Finds the k items most similar to each given item, with :meth:`neighbors` on the weight of the output layer.
 
-        In a model of weights between items, these are the items with the greatest entries in the row of the item.
+        In a model of weights between items, these are the items with the greatest entries in the row of the item; in
+        a model that keeps the data instead of weights, those with the greatest scores for a row with this item alone.
 
         Args:
             items: Ids, [n].
             k: Length of the lists.
-            **options: As in :meth:`neighbors`.
+            **options: As in :meth:`neighbors`, or in :meth:`recommend` for a model that keeps the data.
 
         Raises:
             InvalidArgumentError: As for :meth:`neighbors`.
@@ -256,6 +263,10 @@ class Scoring(Weights):
             >>> ids.shape, cosines.shape
             ((2, 3), (2, 3))
         """
+        if self._definition.get("kind") in _BY_ROW:
+            asked = numbers(items, self.output_units, "items", np.int32)
+            alone = _one_item_rows(asked, np.ones(len(asked), np.float32), self.output_units)
+            return self.recommend(alone, k, exclude="input", **options)
         if self._network is None:
             options = {"metric": "entry", **options}
         return self.neighbors(items, k, **options)
@@ -290,15 +301,17 @@ class Scoring(Weights):
             >>> model.explain(np.array([[1, 0, 1]]), 1)
             (array([2, 0], dtype=int32), array([2. , 0.5], dtype=float32))
         """
-        if self._network is not None or not any(name.startswith("weight") for name in self.tensors):
+        kind, linear = self._definition.get("kind"), any(name.startswith("weight") for name in self.tensors)
+        if kind not in _BY_ROW and not (kind == "item_weights" and linear):
             raise NotFoundError("this model has no weights between items, so no item has a part in a score")
         item = _checks.integer(item, "item", 0)
         ids, values, columns = one_row(x, "x")
+        ids, values = ids[values != 0], values[values != 0]
         # Each stored item as a row of its own, whose score is the part.
-        alone = scipy.sparse.csr_array((values, ids, np.arange(len(ids) + 1)), shape=(len(ids), columns))
+        alone = _one_item_rows(ids, values, columns)
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
         parts = self.scores(alone, [item], **options)[:, 0]
-        if "bias" in self.tensors:
+        if "bias" in self.tensors and not self._definition.get("bias_if_empty"):
             parts = parts - self.tensor("bias")[item]
         order = np.lexsort((ids, -parts))
         return ids[order].astype(np.int32), parts[order]

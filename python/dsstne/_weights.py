@@ -138,8 +138,8 @@ class Weights(_handles.Closing):
         for name, entry in listed.items():
             matrix = name.rpartition(".")[0]
             if matrix + _VALUES in listed:
-                rows = listed[matrix + _OFFSETS]["shape"][0] - 1
-                shapes[matrix] = (rows, self.output_units)
+                offsets = listed[matrix + _OFFSETS]
+                shapes[matrix] = (offsets["shape"][0] - 1, offsets.get("columns", 0))
             elif not name.startswith("items."):
                 shapes[name] = _shape(entry)
         return shapes

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _checks, _handles, _native, _options
-from dsstne.dataset import open_dataset
+from dsstne import _checks, _handles, _inverse, _native, _options
+from dsstne._layers import nearest
+from dsstne.dataset import Dataset, open_dataset
 from dsstne.devices import chosen
-from dsstne.errors import CancelledError
+from dsstne.errors import CancelledError, InvalidArgumentError
 from dsstne.model import Model
 from dsstne.progress import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike
 
-__all__ = ["item_knn", "rp3beta"]
+__all__ = ["item_knn", "linear", "rp3beta"]
 
 
 def item_knn(
@@ -126,8 +129,117 @@ def rp3beta(
     return _solve(X, method, items, seed, devices, threads, memory_limit, max_seconds, progress)
 
 
+def linear(
+    X: Any,
+    *,
+    method: str = "auto",
+    per_item: int | None = 128,
+    regularization: float = 18.0,
+    regularization_exponent: float = 0.25,
+    dropout: float = 0.1,
+    row_exponent: float = 0.5,
+    item_exponent: float = 0.2,
+    output_exponent: float = 0.2,
+    probes: int = 256,
+    tolerance: float = 1e-3,
+    items: Sequence[str] | ArrayLike | None = None,
+    seed: int = 0,
+    devices: Any = "auto",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool = True,
+) -> Model:
+    """Makes a linear model, weighted EASE: each item is predicted from the other items of the row.
+
+    With d_u and d_i the numbers of stored entries of row u and item i, D the diagonal matrix of the d_i, and W that of
+    d_u^-row_exponent:
+
+    - Y = W^1/2 X D^-item_exponent, scaled so that the mean of g = diag(Y'Y) is 1;
+    - P = (Y'Y + diag(regularization g^regularization_exponent + dropout / (1 - dropout) g))^-1;
+    - score(x) = x S with S[i, j] = -d_i^-item_exponent P[i, j] / P[j, j] d_j^(item_exponent - output_exponent), and
+      S[i, i] = 0.
+
+    The exponents 0 and ``dropout=0`` give EASE, whose λ is ``regularization`` times the mean number of rows of an item.
+    A row without stored items is answered by popularity.
+
+    Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", 2019; Steck, "Autoencoders that don't overfit towards
+    the Identity", 2020.
+
+    Args:
+        X: Interaction matrix [rows, items].
+        method: How P is computed. ``"inverse"`` is LAPACK's dense inverse, for up to some thousand items;
+            ``"iterative"`` solves for the rows of P by conjugate gradients, for any number of items. Both give the same
+            weights up to rounding and ``tolerance``. ``"operator"`` computes no weights: the model keeps the data and
+            solves for each row that it scores, which takes longer than weights do. ``"auto"`` takes the inverse or the
+            iterative method, whichever is less work.
+        per_item: Number of weights that a row of S keeps, the largest; None keeps all, as a dense matrix.
+        regularization: Ridge regularization, relative to the mean diagonal of Y'Y.
+        regularization_exponent: How much more the regularization is for items with a larger diagonal.
+        dropout: Probability of dropping an item of a row, whose expectation the model takes into account.
+        row_exponent: How much less rows with many items count.
+        item_exponent: How much less items with many rows count as inputs.
+        output_exponent: How much less items with many rows count as outputs.
+        probes: Number of random vectors that estimate the diagonal of P: for ``"operator"``, and to choose the weights
+            that ``"iterative"`` keeps.
+        tolerance: Where conjugate gradients end: the residual, relative to that after the first iteration.
+        items, devices, threads, memory_limit, max_seconds, progress: See :func:`dsstne.item_knn`. LAPACK has threads
+            of its own, and neither ``max_seconds`` nor Ctrl-C ends it early.
+        seed: Of the random vectors.
+
+    Returns:
+        A model with a matrix of weights between items, as made by :meth:`dsstne.Model.from_item_weights`; for
+        ``"operator"`` a model that keeps the data.
+
+    Warns:
+        UserWarning: Conjugate gradients have not reached the tolerance within 20 iterations; the regularization is low.
+
+    Raises:
+        DsstneError: As :func:`dsstne.item_knn`.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], dtype=np.float32))
+        >>> dsstne.linear(X, progress=False).recommend(X[:1], k=1)[0]
+        array([[2]], dtype=int32)
+    """
+    parameters = {
+        "regularization": regularization,
+        "regularization_exponent": regularization_exponent,
+        "dropout": dropout,
+        "row_exponent": row_exponent,
+        "item_exponent": item_exponent,
+        "output_exponent": output_exponent,
+    }
+    common = (items, seed, devices, threads, memory_limit, max_seconds, progress)
+    methods = ("auto", "inverse", "iterative", "operator")
+    if _checks.text(method, "method") not in methods:
+        raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, methods)}")
+    kept = None if per_item is None else _checks.integer(per_item, "per_item", 1)
+    with _opened(X) as data:
+        if method == "auto":
+            method = "inverse" if kept is None or data.shape[1] ** 2 <= 100 * data.nnz else "iterative"
+        if method == "inverse":
+            gram = _solve(data, {"kind": "gram", **parameters}, *common)
+            return _inverse.invert(gram, item_exponent, output_exponent, kept)
+        size = {"operator": True} if method == "operator" else {"per_item": min(kept or data.shape[1], data.shape[1])}
+        method_options = {"kind": "linear", **parameters, **size, "probes": probes, "tolerance": tolerance, "seed": seed}
+        return _solve(data, method_options, *common)
+
+
 def _k(k: int) -> int:
     return min(_checks.integer(k, "k", 1), (1 << 31) - 1)
+
+
+@contextlib.contextmanager
+def _opened(X: Any) -> Iterator[Dataset]:
+    """Opens a matrix as a dataset; one that is open already stays open."""
+    data, made = open_dataset(X, "X")
+    try:
+        yield data
+    finally:
+        if made:
+            data.close()
 
 
 def _solve(
@@ -147,10 +259,7 @@ def _solve(
     seconds = 0.0 if max_seconds is None else _checks.positive(max_seconds, "max_seconds")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
     options = {**method, "devices": chosen(devices), "threads": threads, "memory_limit": limit}
-    with _handles.Undo() as undo:
-        data, made = open_dataset(X, "X")
-        if made:
-            undo.callback(data.close)
+    with _opened(X) as data, _handles.Undo() as undo:
         solver = _handles.Handle("solver_open", _options.to_json(options), owners=data)
         undo.callback(solver.close)
         _native.call("solver_bind", solver.value, b"input", data._handle.value)
@@ -161,5 +270,11 @@ def _solve(
         if state["done"] < state["steps"]:
             raise CancelledError(
                 f"{method['kind']} did {state['done']:,} of {state['steps']:,} steps within max_seconds={max_seconds}"
+            )
+        if state["unfinished"]:
+            warnings.warn(
+                f"{method['kind']}: {state['unfinished']:,} systems of equations are not solved to tolerance="
+                f'{method["tolerance"]} after 20 iterations; use more regularization, or method="inverse"',
+                stacklevel=3,
             )
         return Model._solved(solver, items) if take is None else take(solver, data.shape)

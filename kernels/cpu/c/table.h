@@ -23,6 +23,7 @@
 #include "rank_sparse.h"
 #include "neighborhood.h"
 #include "panel.h"
+#include "cholesky.h"
 #include "panelblocks.h"
 #include "machine.h"
 
