@@ -94,7 +94,7 @@ func spectral(o *strictjson.Object) solve.Method {
 	return &solve.Spectral{
 		SVD: readSVD(o), RowExponent: exponent("row_exponent", 1),
 		FirstIn: exponent("first_in", 0.5), FirstOut: exponent("first_out", 0.5),
-		LowPass:         o.Float("low_pass", 0.3, strictjson.Between(0, 1e6)),
+		LowPass:         o.Float("low_pass", 0.3, strictjson.Between(0, 1e6)) + 0, // -0 is 0
 		LowPassExponent: exponent("low_pass_exponent", 0.5), Sharpening: o.Float("sharpening", 0, strictjson.Between(0, 100)),
 		OutputExponent: exponent("output_exponent", 0), Balanced: o.Bool("balanced", false),
 	}

@@ -90,15 +90,8 @@ def svd(
         >>> s
         array([3., 2.], dtype=float32)
     """
-    k = min(_checks.integer(k, "k", 1), _MOST)
-    extra = 0 if oversampling is None else min(_checks.integer(oversampling, "oversampling", 1), _MOST)
-    method = {
-        "kind": "svd",
-        "k": k,
-        "oversampling": extra,
-        "iterations": min(_checks.integer(iterations, "iterations", 1), 1000),
-        "seed": seed,
-    }
+    method = {"kind": "svd", **_basis(k, "k", oversampling, iterations, seed)}
+    k = method["k"]
 
     def take(solver: _handles.Handle, shape: tuple[int, int]) -> tuple[NDArray[np.float32], ...]:
         arrays = np.empty((shape[0], k), np.float32), np.empty(k, np.float32), np.empty((k, shape[1]), np.float32)
@@ -107,6 +100,16 @@ def svd(
         return arrays
 
     return _solve(X, method, None, seed, devices, threads, memory_limit, max_seconds, progress, take)
+
+
+def _basis(k: int, name: str, oversampling: int | None, iterations: int, seed: int) -> dict[str, Any]:
+    """Returns the options for singular vectors."""
+    return {
+        "k": min(_checks.integer(k, name, 1), _MOST),
+        "oversampling": 0 if oversampling is None else min(_checks.integer(oversampling, "oversampling", 1), _MOST),
+        "iterations": min(_checks.integer(iterations, "iterations", 1), 1000),
+        "seed": seed,
+    }
 
 
 def spectral(
@@ -122,6 +125,7 @@ def spectral(
     sharpening: float | None = None,
     output_exponent: float | None = None,
     balanced: bool | None = None,
+    oversampling: int | None = None,
     iterations: int = 1,
     items: Sequence[str] | ArrayLike | None = None,
     seed: int = 0,
@@ -155,7 +159,7 @@ def spectral(
         rank: Number of singular vectors, up to the smaller side of X.
         filter: ``"gf_cf"``, ``"bspm_em"`` or ``"f"``; what the other arguments are where they are None.
         row_exponent, first_in, first_out, low_pass, low_pass_exponent, sharpening, output_exponent, balanced: See above.
-        iterations: Iterations for the singular vectors, see :func:`dsstne.svd`.
+        oversampling, iterations: For the singular vectors, see :func:`dsstne.svd`.
         items: Names of the items.
         seed: Of the random vectors that the singular vectors begin with, and of the rows that balance a filter.
         devices, threads, memory_limit, max_seconds, progress: See :func:`dsstne.svd`.
@@ -188,9 +192,7 @@ def spectral(
         raise InvalidArgumentError(f"filter: {_checks.shown(filter)} is unknown; {nearest(filter, _FILTERS)}")
     method = {
         "kind": "spectral",
-        "k": min(_checks.integer(rank, "rank", 1), _MOST),
-        "iterations": min(_checks.integer(iterations, "iterations", 1), 1000),
-        "seed": seed,
+        **_basis(rank, "rank", oversampling, iterations, seed),
         **_FILTERS[filter],
         **{key: value for key, value in given.items() if value is not None},
     }
