@@ -4,6 +4,8 @@ package main
 import "C"
 
 import (
+	"unsafe"
+
 	"dsstne/engine/model"
 	"dsstne/engine/options"
 	"dsstne/engine/solve"
@@ -100,6 +102,21 @@ func dsstne_model_from_solver(handle C.dsstne_solver, out *C.dsstne_model, err *
 	return guard("dsstne_model_from_solver", err, func(c *call) error {
 		return with(c, handle, changing, func(s *solver) error {
 			return openModel(c, out, func() (*model.Model, error) { return s.Model() })
+		})
+	})
+}
+
+//export dsstne_solver_get_array
+func dsstne_solver_get_array(handle C.dsstne_solver, name *C.const_char, dst unsafe.Pointer, bytes C.size_t,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_solver_get_array", err, func(c *call) error {
+		array := c.requiredText(name, "name")
+		if bytes%4 > 0 {
+			c.fail("bytes is %d; the numbers of an array have 4 bytes", bytes)
+		}
+		memory := slice(c, (*float32)(dst), int64(bytes/4), "dst", "bytes")
+		return with(c, handle, changing, func(s *solver) error {
+			return hop(func() error { return s.Array(array, memory) })
 		})
 	})
 }

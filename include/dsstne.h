@@ -37,7 +37,7 @@
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
  *   1.3 adds dsstne_solver_* and the precision "auto".
- *   1.4 adds more kinds of solvers, and dsstne_solver_state.unfinished.
+ *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -393,6 +393,9 @@ typedef struct dsstne_solver_state {
  *     "output_exponent" of "linear"
  *   "gram": the same without "per_item", "operator", "tolerance", "probes" and "seed"; the model's weight is the matrix
  *     that "linear" inverts
+ *   "svd", which makes arrays instead of a model: "k": n, "oversampling": 0 (1.5 k), "iterations": 1, "seed": 0
+ *   "spectral": those of "svd" and "row_exponent": 1, "first_in": 0.5, "first_out": 0.5, "low_pass": 0.3,
+ *     "low_pass_exponent": 0.5, "sharpening": 0, "output_exponent": 0, "balanced": false
  * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */
 dsstne_status dsstne_solver_open(const char *options, dsstne_solver *out, dsstne_error *err);
 
@@ -412,6 +415,11 @@ dsstne_status dsstne_solver_progress(dsstne_solver solver, dsstne_solver_state *
 
 /* Makes the model when all steps are done, once; it belongs to the caller. Before that, DSSTNE_INVALID_STATE. */
 dsstne_status dsstne_model_from_solver(dsstne_solver solver, dsstne_model *out, dsstne_error *err);
+
+/* Copies an array of the result when all steps are done; bytes must be its size. "svd" has "u" (F32 [rows, k]), "s" (F32
+ * [k]) and "vt" (F32 [k, columns]), and no model. */
+dsstne_status dsstne_solver_get_array(dsstne_solver solver, const char *name, void *dst, size_t bytes,
+                                      dsstne_error *err);
 dsstne_status dsstne_solver_close(dsstne_solver solver, dsstne_error *err);
 
 #ifdef __cplusplus

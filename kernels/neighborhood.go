@@ -21,6 +21,10 @@ type Solver interface {
 	RowsToPanel(*RowsToPanel, *Step) error
 	PanelToRows(*PanelToRows, *Step) error
 	RestrictedInverse(*RestrictedInverse, *Step) error
+	PanelGram(*PanelGram, *Step) error
+	PanelProduct(*PanelProduct, *Step) error
+	RowsToBlocks(*RowsToBlocks, *Step) error
+	PanelScale(*PanelScale, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

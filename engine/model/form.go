@@ -7,6 +7,7 @@ import (
 	"dsstne/engine/network"
 	"dsstne/engine/program"
 	"dsstne/engine/ridge"
+	"dsstne/engine/spectral"
 	"dsstne/engine/strictjson"
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
@@ -55,9 +56,11 @@ func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
 		return itemweights.Parse(definition)
 	case ridge.Kind:
 		return ridge.Parse(definition)
+	case spectral.Kind:
+		return spectral.Parse(definition)
 	}
 	return nil, fault.New(fault.InvalidArgument, "kind: %q is unknown%s; a network's definition has no kind", *kind.Kind,
-		strictjson.Suggestion(*kind.Kind, []string{itemweights.Kind, ridge.Kind}))
+		strictjson.Suggestion(*kind.Kind, []string{itemweights.Kind, ridge.Kind, spectral.Kind}))
 }
 
 // Hosted is a Form whose scores only the host computes.

@@ -14,7 +14,7 @@ var solvers = []struct {
 	read func(*strictjson.Object) solve.Method
 }{
 	{"item_knn", itemKNN}, {"rp3beta", rp3Beta}, {"linear", linear}, {"gram", gram},
-	{"linear_restricted", restricted},
+	{"linear_restricted", restricted}, {"svd", svd}, {"spectral", spectral},
 }
 
 // ReadSolver reads options of a solver: a method with its parameters, and where to compute.
@@ -77,5 +77,32 @@ func restricted(o *strictjson.Object) solve.Method {
 	return &solve.Restricted{
 		Ridge: ridge(o), Neighbors: o.Int("neighbors", 512, strictjson.Between(1, 1024)),
 		PerItem: o.Int("per_item", 128, strictjson.Between(1, math.MaxInt32)),
+	}
+}
+
+// svd reads the options of a singular value decomposition.
+func svd(o *strictjson.Object) solve.Method {
+	s := readSVD(o)
+	return &s
+}
+
+func readSVD(o *strictjson.Object) solve.SVD {
+	o.Require("k")
+	return solve.SVD{
+		K:            o.Int("k", 1, strictjson.Between(1, math.MaxInt32)),
+		Oversampling: o.Int("oversampling", 0, strictjson.Between(0, math.MaxInt32)),
+		Iterations:   o.Int("iterations", 1, strictjson.Between(1, 1000)), Seed: o.Uint("seed", 0),
+	}
+}
+
+// spectral reads the options of a filter.
+func spectral(o *strictjson.Object) solve.Method {
+	exponent := func(key string, usual float64) float64 { return o.Float(key, usual, strictjson.Between(-10, 10)) }
+	return &solve.Spectral{
+		SVD: readSVD(o), RowExponent: exponent("row_exponent", 1),
+		FirstIn: exponent("first_in", 0.5), FirstOut: exponent("first_out", 0.5),
+		LowPass:         o.Float("low_pass", 0.3, strictjson.Between(0, 1e6)) + 0, // -0 is 0
+		LowPassExponent: exponent("low_pass_exponent", 0.5), Sharpening: o.Float("sharpening", 0, strictjson.Between(0, 100)),
+		OutputExponent: exponent("output_exponent", 0), Balanced: o.Bool("balanced", false),
 	}
 }

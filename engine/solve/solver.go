@@ -210,11 +210,18 @@ func (s *Solver) Progress() Progress {
 // Cancel makes a running Run end at the end of its step; without one it does nothing.
 func (s *Solver) Cancel() { s.cancelled.Store(true) }
 
+// done returns an error while steps remain.
+func (s *Solver) done() error {
+	if p := s.Progress(); s.program == nil || p.Done < p.Steps {
+		return fault.New(fault.InvalidState, "%s is not done yet: %d of %d steps; run it", s.options.Name, p.Done, p.Steps)
+	}
+	return nil
+}
+
 // Model makes the model, which belongs to the caller.
 func (s *Solver) Model() (*model.Model, error) {
-	if p := s.Progress(); s.program == nil || p.Done < p.Steps {
-		return nil, fault.New(fault.InvalidState, "%s is not done yet: %d of %d steps; run it", s.options.Name, p.Done,
-			p.Steps)
+	if err := s.done(); err != nil {
+		return nil, err
 	}
 	if s.given {
 		return nil, fault.New(fault.InvalidState, "the solver has given its model already")
@@ -222,6 +229,24 @@ func (s *Solver) Model() (*model.Model, error) {
 	m, err := s.options.Method.Model()
 	s.given = err == nil
 	return m, err
+}
+
+// Arrays is a Method whose result are arrays instead of a model.
+type Arrays interface {
+	// Array copies an array when all steps are done.
+	Array(name string, to []float32) error
+}
+
+// Array copies an array of the result, as often as it is asked for.
+func (s *Solver) Array(name string, to []float32) error {
+	if err := s.done(); err != nil {
+		return err
+	}
+	arrays, has := s.options.Method.(Arrays)
+	if !has {
+		return fault.New(fault.InvalidState, "the result of %s is a model, not arrays", s.options.Name)
+	}
+	return arrays.Array(name, to)
 }
 
 // Close gives memory, dataset and devices back.

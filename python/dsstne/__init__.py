@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
+    from dsstne.decomposition import spectral, svd
     from dsstne.solvers import item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
@@ -68,6 +69,8 @@ __all__ = [
     "plots",
     "popularity",
     "rp3beta",
+    "spectral",
+    "svd",
 ]
 
 _MODULES = {
@@ -84,6 +87,8 @@ _MODULES = {
     "load": "model",
     "popularity": "api",
     "rp3beta": "solvers",
+    "spectral": "decomposition",
+    "svd": "decomposition",
 }
 
 _SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress"}

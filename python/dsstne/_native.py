@@ -127,6 +127,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "solver_plan": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
     "solver_run": (_STATUS, (_HANDLE, c_double, _STATE, _ERROR)),
     "solver_progress": (_STATUS, (_HANDLE, _STATE, _ERROR)),
+    "solver_get_array": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "solver_close": (_STATUS, (_HANDLE, _ERROR)),
 }
 

@@ -15,7 +15,7 @@ from dsstne.model import Model
 from dsstne.progress import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -261,8 +261,9 @@ def _solve(
     memory_limit: int | None,
     max_seconds: float | None,
     progress: bool,
-) -> Model:
-    """Runs a solver until it is done."""
+    take: Callable[[_handles.Handle, tuple[int, int]], Any] | None = None,
+) -> Any:
+    """Runs a solver until it is done, and returns its model or what is taken from it; X has the given shape."""
     _checks.integer(seed, "seed", 0)
     seconds = 0.0 if max_seconds is None else _checks.positive(max_seconds, "max_seconds")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
@@ -285,4 +286,4 @@ def _solve(
                 f'{method["tolerance"]} after 20 iterations; use more regularization, or method="inverse"',
                 stacklevel=3,
             )
-        return Model._solved(solver, items)
+        return Model._solved(solver, items) if take is None else take(solver, data.shape)

@@ -115,6 +115,22 @@ func (b broken) RestrictedInverse(op *kernels.RestrictedInverse, s *kernels.Step
 	return b.after(b.Device.(kernels.Solver).RestrictedInverse(op, s), op, s)
 }
 
+func (b broken) PanelGram(op *kernels.PanelGram, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PanelGram(op, s), op, s)
+}
+
+func (b broken) PanelProduct(op *kernels.PanelProduct, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PanelProduct(op, s), op, s)
+}
+
+func (b broken) RowsToBlocks(op *kernels.RowsToBlocks, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).RowsToBlocks(op, s), op, s)
+}
+
+func (b broken) PanelScale(op *kernels.PanelScale, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PanelScale(op, s), op, s)
+}
+
 // off makes the largest number a ten-thousandth too large.
 func off(x []float32) {
 	largest := 0
@@ -318,6 +334,22 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 			if first, end := op.Columns(step); first < end {
 				op.IDs.Int32()[first*op.K]++
 			}
+		}),
+	},
+	"PanelGram": {
+		defect("an element", func(op *kernels.PanelGram, _ *kernels.Step) {
+			kernels.View[float64](op.Out)[op.As*op.Bs*blockArea-1] *= 1.001
+		}),
+	},
+	"RowsToBlocks": {
+		defect("an element", func(op *kernels.RowsToBlocks, _ *kernels.Step) { offBuffer(op.Out) }),
+	},
+	"PanelScale": {
+		defect("an element", func(op *kernels.PanelScale, _ *kernels.Step) { offBuffer(op.Out) }),
+	},
+	"PanelProduct": {
+		defect("an element", func(op *kernels.PanelProduct, _ *kernels.Step) {
+			offBuffer(op.Out.Slice(0, op.Outs*op.Rows*kernels.BlockWidth))
 		}),
 	},
 }

@@ -40,6 +40,10 @@ var opCases = []group{
 	{"RestrictedInverse", remembering(restrictedCases)},
 	{"RowsToPanel", remembering(func() []opCase { return turnCases(false) })},
 	{"PanelToRows", remembering(func() []opCase { return turnCases(true) })},
+	{"PanelGram", remembering(gramCases)},
+	{"PanelProduct", remembering(blocksCases)},
+	{"RowsToBlocks", remembering(toBlocksCases)},
+	{"PanelScale", remembering(scaleCases)},
 }
 
 // skipUnlessDoneBy skips operations of kernels.Solver on other devices, and scores that the host gives on others than it.

@@ -164,6 +164,15 @@ LEARN = {
     "precision": lambda: "float32",
     **COMPUTE,
 }
+FILTER = [
+    "row_exponent",
+    "first_in",
+    "first_out",
+    "low_pass",
+    "low_pass_exponent",
+    "sharpening",
+    "output_exponent",
+]
 RANK = {"items": lambda: None, "filter_items": lambda: None, "rows": lambda: None, "layer": lambda: None}
 
 
@@ -249,6 +258,29 @@ def calls():
         "rp3beta": (
             dsstne.rp3beta,
             {"X": matrix, "k": lambda: 2, "alpha": lambda: 0.5, "beta": lambda: 0.5, **solve},
+        ),
+        "spectral": (
+            dsstne.spectral,
+            {
+                "X": matrix,
+                "rank": lambda: 2,
+                "filter": lambda: "f",
+                **dict.fromkeys(FILTER, lambda: 0.5),
+                "balanced": lambda: True,
+                "oversampling": lambda: None,
+                "iterations": lambda: 1,
+                **solve,
+            },
+        ),
+        "svd": (
+            dsstne.svd,
+            {
+                "X": matrix,
+                "k": lambda: 2,
+                "oversampling": lambda: None,
+                "iterations": lambda: 1,
+                **{key: value for key, value in solve.items() if key != "items"},
+            },
         ),
         "evaluate": (
             dsstne.evaluate,
@@ -505,9 +537,12 @@ PLAIN = {
     "seed": {"0", "2**31", "2**63"},
     "core": {"0", "2**31"},
     "item": {"0"},
-    **{key: {"2**31"} for key in ("item_knn k", "rp3beta k")},
+    **{key: {"2**31"} for key in ("item_knn k", "rp3beta k", "iterations", "oversampling")},
     "shrink": {*FLOATS, "0", "5e-324", "1e308"},
     **{key: {"0", "1.5", "5e-324"} for key in ("alpha", "beta")},
+    **{key: {"0", "-1", "1.5", "5e-324"} for key in FILTER},
+    **{key: {"0", "1.5", "5e-324"} for key in ("low_pass", "sharpening")},
+    "balanced": FLAG,
     "Trainer.run steps": {"None", "2**31"},
     **{key: {"2**31"} for key in ("batch_size", "memory_limit")},
     **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen"], FLAG),

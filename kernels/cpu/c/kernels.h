@@ -323,6 +323,53 @@ typedef struct {
   int64_t next;
 } keep_largest_t;
 
+/* out = a' b for pairs of panels, see kernels.PanelGram. */
+enum { BLOCK_WIDTH = 64 /* kernels.BlockWidth */ };
+typedef struct {
+  int64_t rows, as, bs;
+  const float *a, *b;
+  double *out, *parts; /* parts: of all groups of rows but the first */
+  int64_t groups;
+  int64_t next, next_sum;
+} panel_gram_t;
+
+/* Into how many groups PanelGram cuts the rows, so that there is work for several workers. */
+static inline int64_t gram_groups(int64_t rows, int64_t pairs) {
+  const int64_t most = (rows + 2047) / 2048, wanted = (16 + pairs - 1) / (pairs > 0 ? pairs : 1);
+  return most < 1 ? 1 : most < wanted ? most : wanted;
+}
+
+/* out (+)= in matrix, see kernels.PanelProduct. */
+typedef struct {
+  int64_t rows, ins, outs;
+  const float *in, *matrix;
+  float *out;
+  int32_t add, in_place;
+  float *workspace;
+  int64_t next;
+} panel_blocks_t;
+
+/* See kernels.RowsToBlocks. */
+typedef struct {
+  int64_t rows; /* of the batch, from the first one on */
+  const int32_t *offsets, *indices;
+  const float *values;
+  int64_t items, ins;
+  const float *factors, *in;
+  float *out;
+  int64_t next;
+} rows_to_blocks_t;
+
+/* See kernels.PanelScale. */
+typedef struct {
+  int64_t rows, width;
+  float factor;
+  const float *factors, *in;
+  float *out;
+  int32_t add;
+  int64_t next;
+} panel_scale_t;
+
 /* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
 /* clang-format off */
 #define PHASES(PHASE) \
@@ -336,7 +383,10 @@ typedef struct {
   PHASE(solve_start, solve_t, 0) PHASE(solve_rows, solve_t, 0) PHASE(solve_product, solve_t, 0) \
   PHASE(solve_step, solve_t, 0) PHASE(solve_direction, solve_t, 0) PHASE(solve_check, solve_t, 0) \
   PHASE(keep_largest, keep_largest_t, 0) PHASE(rows_to_panel, panel_rows_t, 0) \
-  PHASE(panel_to_rows, panel_rows_t, 0) PHASE(restricted_inverse, restricted_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
+  PHASE(panel_to_rows, panel_rows_t, 0) PHASE(restricted_inverse, restricted_t, 0) \
+  PHASE(panel_gram, panel_gram_t, 0) PHASE(panel_gram_add, panel_gram_t, 0) \
+  PHASE(panel_product_blocks, panel_blocks_t, 0) PHASE(rows_to_blocks, rows_to_blocks_t, 0) \
+  PHASE(panel_scale, panel_scale_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
 /* The functions of an instruction set. */

@@ -334,6 +334,8 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		return int64(C.restricted_workspace(C.int64_t(op.Items), C.int64_t(op.Neighbors))) * int64(o.Workers)
 	case *kernels.Solve:
 		return int64(C.solve_workspace(C.int64_t(op.ByRow.Rows), C.int64_t(op.ByItem.Rows), C.int64_t(op.Width)))
+	case *kernels.PanelGram, *kernels.PanelProduct:
+		return o.panelWorkspace(op)
 	case *kernels.TopK:
 		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)

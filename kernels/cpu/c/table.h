@@ -25,6 +25,7 @@
 #include "panel.h"
 #include "cholesky.h"
 #include "restricted.h"
+#include "panelblocks.h"
 #include "machine.h"
 
 const kernels_t TABLE = {

@@ -1,0 +1,345 @@
+package solve
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"dsstne/internal/parallel"
+)
+
+// eigen finds the largest eigenvalues of a symmetric matrix, descending, and their eigenvectors, as rows of vectors:
+// as many as vectors has. It overwrites the matrix. In float64; the bits do not depend on the number of threads.
+//
+// The matrix is made tridiagonal by Householder's reflections. The eigenvalues are those of the QL iteration, and the
+// eigenvectors come from inverse iteration (Golub and Van Loan, "Matrix Computations", 8.3 and 8.4).
+func eigen(threads int, matrix [][]float64, vectors [][]float64) (values []float64, err error) {
+	d, e, scales, err := tridiagonal(threads, matrix)
+	if err != nil {
+		return nil, err
+	}
+	pieces := pieces(d, e)
+	order := make([]int, len(d))
+	values = make([]float64, 0, len(d))
+	of := make([]piece, len(d))
+	for _, p := range pieces {
+		for _, x := range tridiagonalValues(d[p.first:p.end], e[p.first:p.end]) {
+			of[len(values)] = p
+			values = append(values, x)
+		}
+	}
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[b], values[a]) })
+	order = order[:len(vectors)]
+	found := make([]float64, len(vectors))
+	inverse := newInverseIteration(d, e)
+	for n, at := range order {
+		found[n] = values[at]
+		inverse.vector(of[at], values[at], n, vectors)
+	}
+	const group = 8
+	err = parallel.Do(threads, (len(vectors)+group-1)/group, func(part int) error {
+		reflect(matrix, scales, vectors[part*group:min(len(vectors), (part+1)*group)])
+		return nil
+	})
+	return found, err
+}
+
+// tridiagonal returns the diagonal, the numbers beside it, and the scales of the reflections, whose vectors it leaves
+// behind the diagonal of the matrix. It updates the rest of the matrix by the last reflection while it multiplies it by
+// the next one, so that it passes over it once a column.
+func tridiagonal(threads int, a [][]float64) (d, e, scales []float64, err error) {
+	m := len(a)
+	d, e, scales = make([]float64, m), make([]float64, m), make([]float64, m)
+	v, w, p := make([]float64, m), make([]float64, m), make([]float64, m)
+	for j := range m {
+		row := a[j]
+		for c := j; c < m; c++ {
+			row[c] -= float64(v[j]*w[c]) + float64(w[j]*v[c])
+		}
+		d[j] = row[j]
+		if j == m-1 {
+			break
+		}
+		next := row[j+1:]
+		e[j], scales[j] = householder(next)
+		const rows = 64
+		before, beside := v[j+1:], w[j+1:]
+		err := parallel.Do(min(threads, 1+(m-j)/(2*rows)), (m-j-1+rows-1)/rows, func(part int) error {
+			for i := j + 1 + part*rows; i < min(m, j+1+(part+1)*rows); i++ {
+				p[i] = scales[j] * updateAndMultiply(a[i][j+1:], before, beside, v[i], w[i], next)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		half := scales[j] / 2 * dot(p[j+1:], next)
+		for i, x := range next {
+			v[j+1+i], w[j+1+i] = x, p[j+1+i]-half*x
+		}
+	}
+	return d, e, scales, nil
+}
+
+// updateAndMultiply subtracts x w + y v from a row, and returns its product with a vector.
+func updateAndMultiply(row, v, w []float64, x, y float64, by []float64) float64 {
+	v, w, by = v[:len(row)], w[:len(row)], by[:len(row)]
+	var sum [4]float64
+	c := 0
+	for ; c+4 <= len(row); c += 4 {
+		r, v, w, by := row[c:c+4:c+4], v[c:c+4:c+4], w[c:c+4:c+4], by[c:c+4:c+4]
+		r0, r1 := r[0]-x*w[0]-y*v[0], r[1]-x*w[1]-y*v[1]
+		r2, r3 := r[2]-x*w[2]-y*v[2], r[3]-x*w[3]-y*v[3]
+		r[0], r[1], r[2], r[3] = r0, r1, r2, r3
+		sum[0] += r0 * by[0]
+		sum[1] += r1 * by[1]
+		sum[2] += r2 * by[2]
+		sum[3] += r3 * by[3]
+	}
+	for ; c < len(row); c++ {
+		row[c] -= x*w[c] + y*v[c]
+		sum[0] += row[c] * by[c]
+	}
+	return (sum[0] + sum[2]) + (sum[1] + sum[3])
+}
+
+// householder replaces x by a vector v with v[0] = 1, so that x - scale v (v'x) is beta in the first place and else 0.
+func householder(x []float64) (beta, scale float64) {
+	rest := dot(x[1:], x[1:])
+	if beta = x[0]; rest == 0 {
+		x[0] = 1
+		return beta, 0
+	}
+	beta = -math.Copysign(math.Sqrt(x[0]*x[0]+rest), x[0])
+	scale = (beta - x[0]) / beta
+	for i, divisor := 1, x[0]-beta; i < len(x); i++ {
+		x[i] /= divisor
+	}
+	x[0] = 1
+	return beta, scale
+}
+
+// reflect applies the reflections, last one first, to vectors.
+func reflect(matrix [][]float64, scales []float64, vectors [][]float64) {
+	for j := len(matrix) - 2; j >= 0; j-- {
+		by := matrix[j][j+1:]
+		for _, vector := range vectors {
+			add(vector[j+1:], -scales[j]*dot(by, vector[j+1:]), by)
+		}
+	}
+}
+
+func dot(a, b []float64) float64 {
+	b = b[:len(a)]
+	var sum [4]float64
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		a, b := a[i:i+4:i+4], b[i:i+4:i+4]
+		sum[0] += a[0] * b[0]
+		sum[1] += a[1] * b[1]
+		sum[2] += a[2] * b[2]
+		sum[3] += a[3] * b[3]
+	}
+	for ; i < len(a); i++ {
+		sum[0] += a[i] * b[i]
+	}
+	return (sum[0] + sum[2]) + (sum[1] + sum[3])
+}
+
+// add adds x b to a.
+func add(a []float64, x float64, b []float64) {
+	b = b[:len(a)]
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		a, b := a[i:i+4:i+4], b[i:i+4:i+4]
+		a[0] += x * b[0]
+		a[1] += x * b[1]
+		a[2] += x * b[2]
+		a[3] += x * b[3]
+	}
+	for ; i < len(a); i++ {
+		a[i] += x * b[i]
+	}
+}
+
+// piece is a part of a tridiagonal matrix that nothing connects with the others.
+type piece struct{ first, end int }
+
+func pieces(d, e []float64) (list []piece) {
+	first := 0
+	for i := range d {
+		if i == len(d)-1 || math.Abs(e[i]) <= 0x1p-52*math.Sqrt(math.Abs(d[i]))*math.Sqrt(math.Abs(d[i+1])) {
+			list = append(list, piece{first, i + 1})
+			first = i + 1
+		}
+	}
+	return list
+}
+
+// tridiagonalValues are the eigenvalues, by the QL iteration with implicit shifts.
+func tridiagonalValues(diagonal, beside []float64) []float64 {
+	d, e := slices.Clone(diagonal), slices.Clone(beside)
+	e[len(e)-1] = 0
+	for l := range d {
+		for {
+			m := l
+			for ; m < len(d)-1; m++ {
+				if math.Abs(e[m]) <= 0x1p-53*(math.Abs(d[m])+math.Abs(d[m+1])) {
+					break
+				}
+			}
+			if m == l {
+				break
+			}
+			g := (d[l+1] - d[l]) / (2 * e[l])
+			g = d[m] - d[l] + e[l]/(g+math.Copysign(math.Hypot(g, 1), g))
+			s, c, p := 1.0, 1.0, 0.0
+			for i := m - 1; i >= l; i-- {
+				f, b := s*e[i], c*e[i]
+				r := math.Sqrt(f*f + g*g)
+				if e[i+1] = r; r == 0 {
+					d[i+1] -= p
+					e[m] = 0
+					break
+				}
+				s, c = f/r, g/r
+				g = d[i+1] - p
+				r = (d[i]-g)*s + 2*c*b
+				p = s * r
+				d[i+1] = g + p
+				g = c*r - b
+				if i == l {
+					d[l] -= p
+					e[l], e[m] = g, 0
+				}
+			}
+		}
+	}
+	return d
+}
+
+// inverseIteration finds eigenvectors of a tridiagonal matrix.
+type inverseIteration struct {
+	d, e                        []float64
+	size                        float64   // of the matrix
+	diagonal, above, far, under []float64 // of the factors L and U, with rows exchanged
+	exchanged                   []bool
+	last                        map[int]lastValue // by the beginning of a piece
+}
+
+// lastValue are an eigenvalue's shift, and the numbers of the vectors whose eigenvalues are as good as equal.
+type lastValue struct {
+	shift float64
+	near  []int
+}
+
+func newInverseIteration(d, e []float64) *inverseIteration {
+	m := len(d)
+	v := &inverseIteration{
+		d: d, e: e, diagonal: make([]float64, m), above: make([]float64, m), far: make([]float64, m),
+		under: make([]float64, m), exchanged: make([]bool, m), last: map[int]lastValue{},
+	}
+	for i := range d {
+		v.size = max(v.size, math.Abs(d[i])+math.Abs(e[i]))
+	}
+	if v.size == 0 {
+		v.size = 1
+	}
+	return v
+}
+
+// vector finds eigenvector n of a piece, and makes it orthogonal to those before whose eigenvalues are close. The
+// eigenvalues of a piece come in descending order.
+func (v *inverseIteration) vector(p piece, value float64, n int, vectors [][]float64) {
+	x, last := vectors[n], v.last[p.first]
+	clear(x)
+	if _, follows := v.last[p.first]; !follows || last.shift-value > 1e-7*v.size {
+		last.near = nil
+	} else {
+		value = min(value, last.shift-4*0x1p-52*v.size) // another shift gives another vector
+	}
+	v.factor(p, value)
+	part, state := x[p.first:p.end], uint64(n)
+	for i := range part { // any numbers that are not orthogonal to the vector
+		state = state*6364136223846793005 + 1442695040888963407
+		part[i] = float64(state>>40)/(1<<24) - 0.5
+	}
+	for range 4 {
+		v.solve(p, part)
+		for _, other := range last.near {
+			by := vectors[other][p.first:p.end]
+			add(part, -dot(by, part), by)
+		}
+		largest := 0.0
+		for _, y := range part {
+			largest = max(largest, math.Abs(y))
+		}
+		scale(part, 1/largest)
+		scale(part, 1/math.Sqrt(dot(part, part)))
+	}
+	v.last[p.first] = lastValue{value, append(last.near, n)}
+}
+
+func scale(x []float64, by float64) {
+	for i := range x {
+		x[i] *= by
+	}
+}
+
+// factor eliminates with the larger of two rows first.
+func (v *inverseIteration) factor(p piece, value float64) {
+	tiny := 0x1p-52 * v.size
+	current, beside := v.d[p.first]-value, 0.0
+	if p.end-p.first > 1 {
+		beside = v.e[p.first]
+	}
+	for i := p.first; i < p.end; i++ {
+		v.above[i], v.far[i] = beside, 0
+		if i == p.end-1 {
+			v.diagonal[i] = current
+		} else {
+			under, diagonal, after := v.e[i], v.d[i+1]-value, 0.0
+			if i+2 < p.end {
+				after = v.e[i+1]
+			}
+			if v.exchanged[i] = math.Abs(under) > math.Abs(current); v.exchanged[i] {
+				v.under[i] = current / under
+				v.diagonal[i], v.above[i], v.far[i] = under, diagonal, after
+				current, beside = beside-v.under[i]*diagonal, -v.under[i]*after
+			} else {
+				if math.Abs(current) < tiny {
+					current = math.Copysign(tiny, current)
+				}
+				v.under[i], v.diagonal[i] = under/current, current
+				current, beside = diagonal-v.under[i]*beside, after
+			}
+		}
+		if math.Abs(v.diagonal[i]) < tiny {
+			v.diagonal[i] = math.Copysign(tiny, v.diagonal[i])
+		}
+	}
+}
+
+func (v *inverseIteration) solve(p piece, x []float64) {
+	at := p.first
+	for i := range len(x) - 1 {
+		if v.exchanged[at+i] {
+			x[i], x[i+1] = x[i+1], x[i]-v.under[at+i]*x[i+1]
+		} else {
+			x[i+1] -= v.under[at+i] * x[i]
+		}
+	}
+	for i := len(x) - 1; i >= 0; i-- {
+		sum := x[i]
+		if i+1 < len(x) {
+			sum -= v.above[at+i] * x[i+1]
+		}
+		if i+2 < len(x) {
+			sum -= v.far[at+i] * x[i+2]
+		}
+		x[i] = sum / v.diagonal[at+i]
+	}
+}
