@@ -22,6 +22,7 @@
 #include "rank.h"
 #include "rank_sparse.h"
 #include "neighborhood.h"
+#include "cholesky.h"
 #include "machine.h"
 
 const kernels_t TABLE = {
