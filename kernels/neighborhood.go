@@ -15,6 +15,8 @@ type SparseMatrix struct {
 type Solver interface {
 	Device
 	Neighborhood(*Neighborhood, *Step) error
+	LeastSquares(*LeastSquares, *Step) error
+	PrincipalAxes(*PrincipalAxes, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

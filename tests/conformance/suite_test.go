@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"sync"
 	"testing"
 
@@ -32,11 +33,14 @@ var opCases = []group{
 	{"MergeTopK", remembering(mergeCases)},
 	{"RankingMetrics", remembering(metricsCases)},
 	{"Neighborhood", remembering(neighborhoodCases)},
+	{"LeastSquares", remembering(leastSquaresCases)},
+	{"PrincipalAxes", remembering(principalAxesCases)},
 }
 
 // skipUnlessDoneBy skips operations of kernels.Solver on other devices.
 func (g group) skipUnlessDoneBy(t *testing.T, d kernels.Device) {
-	if _, solves := d.(kernels.Solver); !solves && g.op == "Neighborhood" {
+	solvers := []string{"Neighborhood", "LeastSquares", "PrincipalAxes"}
+	if _, solves := d.(kernels.Solver); !solves && slices.Contains(solvers, g.op) {
 		t.Skipf("%s does not solve", d.Info().Name)
 	}
 }

@@ -329,6 +329,10 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		}
 	case *kernels.Neighborhood:
 		return int64(C.neighborhood_workspace(C.int64_t(op.ByItem.Rows))) * int64(o.Workers)
+	case *kernels.LeastSquares:
+		return int64(C.least_squares_workspace(C.int64_t(op.Unknowns()))) * int64(o.Workers)
+	case *kernels.PrincipalAxes:
+		return int64(C.axes_workspace(C.int64_t(op.Rows), C.int64_t(op.Width), C.int32_t(o.Workers)))
 	case *kernels.TopK:
 		if op.Sparse != nil {
 			return C.SUM_WORKSPACE * int64(o.Workers)

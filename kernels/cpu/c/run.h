@@ -17,6 +17,10 @@ static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t c
   return k->rank_workspace(rows, columns, items, workers);
 }
 static inline int64_t neighborhood_workspace(int64_t items) { return NEIGHBORHOOD_WORKSPACE(items); }
+static inline int64_t least_squares_workspace(int64_t unknowns) { return LEAST_SQUARES_WORKSPACE(unknowns); }
+static inline int64_t axes_workspace(int64_t rows, int64_t width, int32_t workers) {
+  return AXES_WORKSPACE(rows, AXES_STRIDE(width), workers);
+}
 static inline int64_t kept_size(const kernels_t *k, int64_t items, int64_t columns) {
   return k->kept_size(items, columns);
 }

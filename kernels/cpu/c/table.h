@@ -23,6 +23,7 @@
 #include "rank_sparse.h"
 #include "neighborhood.h"
 #include "cholesky.h"
+#include "factors.h"
 #include "machine.h"
 
 const kernels_t TABLE = {
