@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -34,9 +35,10 @@ type LeastSquares struct {
 	Width   int64  // of a row of factors
 	Factors Buffer // F, [columns of x, Width]
 	Squares Buffer // the diagonal of F'F, [Width]; nil: Unobserved is 0
-	Offsets Buffer // [columns of x]; nil: 0, and rows have no bias
+	Biased  bool
+	Offsets Buffer // [columns of x]; not Biased: nil, for 0
 	Out     Buffer // w, [rows, Width]
-	Bias    Buffer // b, [rows]; nil without Offsets
+	Bias    Buffer // b, [rows]; not Biased: nil, for 0
 
 	Unobserved, Weight, Center float32
 	Ridge, Pairs, Exponent     float64
@@ -45,7 +47,7 @@ type LeastSquares struct {
 
 // Unknowns of a row.
 func (o *LeastSquares) Unknowns() int64 {
-	if o.Offsets != nil || o.Bias != nil {
+	if o.Biased {
 		return o.Width + 1
 	}
 	return o.Width
@@ -79,7 +81,7 @@ func (o *LeastSquares) Do(r Rank, s *Step) error {
 			}
 		}
 	}
-	return r.Device.(Solver).LeastSquares(o, s)
+	return explained(r.Device.(Solver).LeastSquares(o, s))
 }
 func (o *LeastSquares) String() string {
 	if o.Matrix == nil {
@@ -104,7 +106,19 @@ func (o *PrincipalAxes) Idle(s *Step) bool {
 	return first == end
 }
 
-func (o *PrincipalAxes) Do(r Rank, s *Step) error { return r.Device.(Solver).PrincipalAxes(o, s) }
+func (o *PrincipalAxes) Do(r Rank, s *Step) error {
+	return explained(r.Device.(Solver).PrincipalAxes(o, s))
+}
 func (o *PrincipalAxes) String() string {
 	return fmt.Sprintf("PrincipalAxes: makes the squares of factors[%d, %d] diagonal", o.Rows, o.Width)
+}
+
+// explained adds to an error of a number that is not finite what to do.
+func explained(err error) error {
+	var bad *NotFiniteError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return fault.From(fault.NotFinite, err, "the values or weights are too large or too small for float32: scale them, "+
+		"or use a larger regularization")
 }

@@ -2,7 +2,10 @@ package model
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
+	"dsstne/engine/factors"
 	"dsstne/engine/itemweights"
 	"dsstne/engine/network"
 	"dsstne/engine/program"
@@ -45,15 +48,23 @@ func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
 		}
 		return net.WithSizes(sizes)
 	}
-	if word := *kind.Kind; word != itemweights.Kind {
+	word := *kind.Kind
+	parse, known := kinds[word]
+	if !known {
 		return nil, fault.New(fault.InvalidArgument, "kind: %q is unknown%s; a network's definition has no kind", word,
-			strictjson.Suggestion(word, []string{itemweights.Kind}))
+			strictjson.Suggestion(word, slices.Sorted(maps.Keys(kinds))))
 	}
 	if len(sizes) > 0 {
 		return nil, fault.New(fault.InvalidArgument, `sizes is given, but the definition of %q has no size "auto", `+
-			"and such a model is not trained", itemweights.Kind)
+			"and such a model is not trained", word)
 	}
-	return itemweights.Parse(definition)
+	return parse(definition)
+}
+
+// kinds are the forms that are no networks, by the word of their definition.
+var kinds = map[string]func([]byte) (Form, error){
+	itemweights.Kind: func(text []byte) (Form, error) { return itemweights.Parse(text) },
+	factors.Kind:     func(text []byte) (Form, error) { return factors.Parse(text) },
 }
 
 // Form is how the model scores.

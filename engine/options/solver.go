@@ -4,12 +4,13 @@ import (
 	"math"
 	"slices"
 
+	"dsstne/engine/factors"
 	"dsstne/engine/solve"
 	"dsstne/engine/strictjson"
 )
 
 // solverWords are the methods of a solver.
-var solverWords = []string{"item_knn", "rp3beta"}
+var solverWords = []string{"item_knn", "rp3beta", "ials", "explicit"}
 
 // ReadSolver reads options of a solver: a method with its parameters, and where to compute.
 func ReadSolver(text []byte) (solve.Options, error) {
@@ -17,6 +18,10 @@ func ReadSolver(text []byte) (solve.Options, error) {
 		o.Require("kind")
 		s.Name = o.Word("kind", solverWords[0], solverWords...)
 		s.Placement = placement(o)
+		if s.Name == "ials" || s.Name == "explicit" {
+			s.Method = factorize(o, s.Name == "explicit")
+			return s
+		}
 		neighbors := &solve.Neighbors{K: o.Int("k", 100, strictjson.Between(1, math.MaxInt32))}
 		s.Method = neighbors
 		switch s.Name {
@@ -33,4 +38,13 @@ func ReadSolver(text []byte) (solve.Options, error) {
 		}
 		return s
 	})
+}
+
+// factorize reads the options of alternating least squares.
+func factorize(o *strictjson.Object, ratings bool) *solve.Factorize {
+	return &solve.Factorize{
+		Factors: o.Int("factors", 128, strictjson.Between(1, factors.Most)),
+		Epochs: o.Int("epochs", 16, strictjson.Between(1, 1<<20)), Seed: o.Uint("seed", 0),
+		Deviation: 0.1, Objective: factors.ReadObjective(o, ratings),
+	}
 }

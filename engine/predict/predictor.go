@@ -37,6 +37,12 @@ type Options struct {
 
 // Open makes the devices ready.
 func Open(m *model.Model, o Options) (*Predictor, error) {
+	if form, is := m.Form().(interface{ OnHost() bool }); is && form.OnHost() {
+		var err error
+		if o.Placement, err = o.Placement.OnHost(); err != nil {
+			return nil, err
+		}
+	}
 	binding, err := session.New(m, o.Placement, m)
 	if err != nil {
 		return nil, err

@@ -91,10 +91,7 @@ func (n *Neighbors) Build(b *program.Builder, data csr.Source) int64 {
 	pairs := float64(statistics.NonZeros) / float64(items) * float64(statistics.NonZeros) / float64(max(1, rows))
 	block := min(items, max(64, int64(pairsOfAStep/max(1, pairs))))
 	matrix := func(name string, rows, columns int64) kernels.SparseMatrix {
-		return kernels.SparseMatrix{
-			Rows: rows, Columns: columns, Offsets: b.Alloc(name, "row offsets", 2*(rows+1)),
-			Indices: b.Alloc(name, "indices", statistics.NonZeros), Values: b.Alloc(name, "values", statistics.NonZeros),
-		}
+		return storedMatrix(b, name, rows, columns, statistics.NonZeros)
 	}
 	doubles := func(of string, n int64) kernels.Buffer { return b.Alloc("similarity", of, 2*n) }
 	n.op = &kernels.Neighborhood{

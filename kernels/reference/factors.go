@@ -29,7 +29,7 @@ func (device) LeastSquares(op *kernels.LeastSquares, s *kernels.Step) error {
 			if op.Weight <= 0 {
 				c, target = 1, float64(values[e])-float64(op.Center)
 			}
-			if op.Offsets != nil {
+			if op.Biased {
 				f[op.Width] = 1
 				target -= float64(op.Offsets.Float32()[j])
 			}
@@ -48,7 +48,7 @@ func (device) LeastSquares(op *kernels.LeastSquares, s *kernels.Step) error {
 			return &kernels.NotFiniteError{Tensor: "a row's factors", What: "the solution", Row: row}
 		}
 		copy(rowOf(op.Out, row, op.Width), out)
-		if op.Bias != nil {
+		if op.Biased {
 			op.Bias.Float32()[row] = out[op.Width]
 		}
 	}

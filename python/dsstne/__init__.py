@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
-    from dsstne.solvers import item_knn, rp3beta
+    from dsstne.solvers import factorize, item_knn, rp3beta
     from dsstne.trainer import Progress, Trainer
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "doctor",
     "errors",
     "evaluate",
+    "factorize",
     "fit",
     "item_knn",
     "keep_devices",
@@ -76,6 +77,7 @@ _MODULES = {
     "Trainer": "trainer",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
+    "factorize": "solvers",
     "fit": "api",
     "item_knn": "solvers",
     "keep_devices": "devices",

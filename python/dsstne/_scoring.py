@@ -256,7 +256,7 @@ class Scoring(Weights):
             >>> ids.shape, cosines.shape
             ((2, 3), (2, 3))
         """
-        if self._network is None:
+        if self._network is None and "factors" not in self.tensors:
             options = {"metric": "entry", **options}
         return self.neighbors(items, k, **options)
 

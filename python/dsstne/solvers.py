@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-__all__ = ["item_knn", "rp3beta"]
+__all__ = ["factorize", "item_knn", "rp3beta"]
 
 
 def item_knn(
@@ -162,3 +162,31 @@ def _solve(
                 f"{method['kind']} did {state['done']:,} of {state['steps']:,} steps within max_seconds={max_seconds}"
             )
         return Model._solved(solver, items)
+
+
+def factorize(
+    X: Any,
+    *,
+    method: str = "ials",
+    factors: int = 128,
+    regularization: float | None = None,
+    alpha: float | None = None,
+    unobserved_weight: float | None = None,
+    nu: float = 1.0,
+    epochs: int = 16,
+    items: Sequence[str] | ArrayLike | None = None,
+    seed: int = 0,
+    devices: Any = "auto",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool = True,
+) -> Model:
+    """Makes a model of factors by alternating least squares (ALS).
+    """
+    _checks.text(method, "method")
+    options = {"kind": method, "factors": _checks.integer(factors, "factors", 1)}
+    options |= {"epochs": _checks.integer(epochs, "epochs", 1), "nu": nu, "seed": _checks.integer(seed, "seed", 0)}
+    given = {"regularization": regularization, "alpha": alpha, "unobserved_weight": unobserved_weight}
+    options |= {name: value for name, value in given.items() if value is not None}
+    return _solve(X, options, items, seed, devices, threads, memory_limit, max_seconds, progress)

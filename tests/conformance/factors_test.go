@@ -119,7 +119,7 @@ func leastSquaresCases() (cases []opCase) {
 			}
 		case "targets and biases":
 			scaleBy(c.factors, float32(1/size)) // a bias is a factor of 1
-			c.op.Ridge = 1
+			c.op.Ridge, c.op.Biased = 1, true
 			c.offsets = s.normal(c.columns, 1)
 			fallthrough
 		default:

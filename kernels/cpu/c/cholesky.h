@@ -105,6 +105,7 @@ static UNUSED void cholesky_solve(const float *u, int64_t n, const float *recipr
     const float *panel = u + i * stride;
     float y[PIVOTS];
     vf8 left = load8(b + i);
+#pragma GCC unroll 8
     for (int r = 0; r < PIVOTS; r++) {
       y[r] = left[r] * reciprocals[i + r];
       left -= y[r] * load8(panel + r * stride + i); /* wrong before r, where the triangle has ended */
@@ -112,6 +113,7 @@ static UNUSED void cholesky_solve(const float *u, int64_t n, const float *recipr
     memcpy(b + i, y, sizeof y);
     for (int64_t j = i + PIVOTS; j < stride; j += 8) {
       vf8 sum = {0};
+#pragma GCC unroll 8
       for (int r = 0; r < PIVOTS; r++) sum += y[r] * load8(panel + r * stride + j);
       *(vf8_any *)(b + j) -= sum;
     }
@@ -119,12 +121,19 @@ static UNUSED void cholesky_solve(const float *u, int64_t n, const float *recipr
   for (int64_t i = stride - PIVOTS; i >= 0; i -= PIVOTS) {
     const float *panel = u + i * stride;
     float x[PIVOTS];
+    vf8 sum[PIVOTS];
+#pragma GCC unroll 8
+    for (int r = 0; r < PIVOTS; r++) sum[r] = (vf8){0};
+    for (int64_t j = i + PIVOTS; j < stride; j += 8) {
+#pragma GCC unroll 8
+      for (int r = 0; r < PIVOTS; r++) sum[r] += load8(panel + r * stride + j) * load8(b + j);
+    }
+#pragma GCC unroll 8
     for (int r = PIVOTS - 1; r >= 0; r--) {
-      const float *row = panel + r * stride;
-      vf8 sum = {0};
-      for (int64_t j = i + PIVOTS; j < stride; j += 8) sum += load8(row + j) * load8(b + j);
-      x[r] = b[i + r] - (((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])));
-      for (int s = r + 1; s < PIVOTS; s++) x[r] -= row[i + s] * x[s];
+      const vf8 y = sum[r];
+      x[r] = b[i + r] - (((y[0] + y[4]) + (y[2] + y[6])) + ((y[1] + y[5]) + (y[3] + y[7])));
+#pragma GCC unroll 8
+      for (int s = PIVOTS - 1; s > r; s--) x[r] -= panel[r * stride + i + s] * x[s];
       x[r] *= reciprocals[i + r];
     }
     memcpy(b + i, x, sizeof x);

@@ -61,7 +61,7 @@ static void add_up_dots(const float *p, int64_t n, int64_t columns, float *out, 
     }
 }
 
-enum { ENTRIES_AHEAD = 6, TURNS = 4 /* rows that a worker takes at once */ };
+enum { ENTRIES_AHEAD = 32, TURNS = 4 /* rows that a worker takes at once */ };
 
 /* Writes count rows of P and elements of q, for the entries from e on. */
 INLINE void scaled_entries(const least_squares_t *l, int64_t e, int64_t count, const float *scale, int64_t stride, float *p,
@@ -71,7 +71,7 @@ INLINE void scaled_entries(const least_squares_t *l, int64_t e, int64_t count, c
     const float *f = l->factors + l->indices[e] * width, x = l->values[e];
     if (e + ENTRIES_AHEAD < last) {
       const float *next = l->factors + l->indices[e + ENTRIES_AHEAD] * width;
-      for (int64_t k = 0; k < width; k += LINE) __builtin_prefetch(next + k);
+      for (int64_t k = 0; k < width; k += LINE) __builtin_prefetch(next + k, 0, 2); /* to the second-level cache */
     }
     const float root = l->weight > 0 ? sqrtf(l->weight * x) : 1;
     q[j] = l->weight > 0 ? root : x - l->center - (l->offsets ? l->offsets[l->indices[e]] : 0);
@@ -137,24 +137,26 @@ static void least_squares(least_squares_t *l, int32_t worker) {
     for (int64_t row = first; row < smaller(first + TURNS, l->end); row++) {
       const int64_t e = l->row_offsets[row], n = l->row_offsets[row + 1] - e;
       float *out = l->out + row * width;
-      memset(out, 0, width * sizeof *out);
-      if (l->bias) l->bias[row] = 0;
-      if (n == 0) continue;
+      if (n == 0) {
+        memset(out, 0, width * sizeof *out);
+        if (l->bias) l->bias[row] = 0;
+        continue;
+      }
       const float ridge = l->ridge[row - l->first];
       for (int64_t k = 0; k < stride; k += LANES) {
         const vf d = l->squares && k < width ? l->unobserved * load_some(l->squares + k, width - k) : splat(0);
         store(scale + k, 1.0f / square_root(d + ridge));
       }
-      int good = solve_row(l, e, n, unknowns, scale, z, z + stride);
-      for (int64_t k = 0; k < width; k++) {
-        out[k] = scale[k] * z[k];
-        good &= out[k] - out[k] == 0;
+      const int solved = solve_row(l, e, n, unknowns, scale, z, z + stride);
+      vi bad = {0};
+      for (int64_t k = 0; k < stride; k += LANES) {
+        const vf w = load(scale + k) * load(z + k);
+        store(z + k, w);
+        bad |= residue(w);
       }
-      if (l->bias) {
-        l->bias[row] = scale[width] * z[width];
-        good &= l->bias[row] - l->bias[row] == 0;
-      }
-      if (!good) fail(&l->failure, FAIL_SOLUTION, -1, row);
+      if (!solved || any(not_finite(bad))) fail(&l->failure, FAIL_SOLUTION, -1, row);
+      memcpy(out, z, width * sizeof *out);
+      if (l->bias) l->bias[row] = z[width];
     }
 }
 
