@@ -44,17 +44,26 @@ type Objective struct {
 	Nu             float64
 }
 
+// weight reads a weight that float32 holds, also multiplied by numbers of entries.
+func weight(o *strictjson.Object, key string, usual float64) float64 {
+	x := o.Float(key, usual, strictjson.Positive)
+	if x < 1e-30 || x > 1e30 {
+		o.Fail(key, "is %g; it must be from 1e-30 to 1e+30", x)
+	}
+	return x
+}
+
 // ReadObjective reads the keys of an objective but for the kind of values; with ratings, those that these do not have
 // are refused.
 func ReadObjective(o *strictjson.Object, ratings bool) Objective {
 	f := Objective{Ratings: ratings, Alpha: 1, Unobserved: DefaultUnobserved}
-	f.Regularization, f.Nu = o.Float("regularization", DefaultRegularization, strictjson.Positive), 1
+	f.Regularization = weight(o, "regularization", DefaultRegularization)
 	if ratings {
 		o.Refuse("alpha", "is given, but ratings are no weights")
 		o.Refuse("unobserved_weight", "is given, but only observed ratings count")
 	} else {
-		f.Alpha = o.Float("alpha", 1, strictjson.Positive)
-		f.Unobserved = o.Float("unobserved_weight", DefaultUnobserved, strictjson.Positive)
+		f.Alpha = weight(o, "alpha", 1)
+		f.Unobserved = weight(o, "unobserved_weight", DefaultUnobserved)
 	}
 	f.Nu = o.Float("nu", 1, strictjson.Between(0, 10))
 	return f
@@ -63,7 +72,7 @@ func ReadObjective(o *strictjson.Object, ratings bool) Objective {
 // Defaults, chosen on a validation split of Gowalla.
 const (
 	DefaultRegularization = 0.003
-	DefaultUnobserved     = 0.1
+	DefaultUnobserved     = 0.02
 )
 
 // Operation has the objective for rows of a matrix with so many columns.
@@ -92,7 +101,8 @@ func Parse(text []byte) (*Form, error) {
 	o.Require("kind", "items", "factors")
 	o.Word("kind", Kind, Kind)
 	f := &Form{
-		Items: o.Int("items", 1, strictjson.Between(1, math.MaxInt32)), Factors: o.Int("factors", 1, strictjson.Between(1, Most)),
+		Items:   o.Int("items", 1, strictjson.Between(1, math.MaxInt32)),
+		Factors: o.Int("factors", 1, strictjson.Between(1, Most)),
 	}
 	f.Objective = ReadObjective(o, o.Word("values", valuesWords[0], valuesWords...) == valuesWords[1])
 	return f, o.Done()

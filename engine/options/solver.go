@@ -44,7 +44,7 @@ func ReadSolver(text []byte) (solve.Options, error) {
 func factorize(o *strictjson.Object, ratings bool) *solve.Factorize {
 	return &solve.Factorize{
 		Factors: o.Int("factors", 128, strictjson.Between(1, factors.Most)),
-		Epochs: o.Int("epochs", 16, strictjson.Between(1, 1<<20)), Seed: o.Uint("seed", 0),
+		Epochs:  o.Int("epochs", 16, strictjson.Between(1, 1<<20)), Seed: o.Uint("seed", 0),
 		Deviation: 0.1, Objective: factors.ReadObjective(o, ratings),
 	}
 }

@@ -76,7 +76,7 @@ func (f *Factorize) Build(b *program.Builder, data csr.Source) int64 {
 		Stream: random.StreamInit, Rows: items, Columns: f.Factors, Out: itemFactors,
 	}}
 	b.Add(&f.start)
-	rowTurn := kernels.Turn{First: 1, Period: 2 * blocks, Last: 2 * blocks * f.Epochs, Block: max(1, (rows+blocks-1)/blocks)}
+	rowTurn := kernels.Turn{First: 1, Period: 2 * blocks, Last: 2 * blocks * f.Epochs, Block: (rows + blocks - 1) / blocks}
 	itemTurn := rowTurn
 	itemTurn.First, itemTurn.Block = 1+blocks, (items+blocks-1)/blocks
 	var squares kernels.Buffer

@@ -250,6 +250,20 @@ def calls():
             dsstne.rp3beta,
             {"X": matrix, "k": lambda: 2, "alpha": lambda: 0.5, "beta": lambda: 0.5, **solve},
         ),
+        "factorize": (
+            dsstne.factorize,
+            {
+                "X": matrix,
+                "method": lambda: "ials",
+                "factors": lambda: 2,
+                "regularization": lambda: 0.1,
+                "alpha": lambda: 1.0,
+                "unobserved_weight": lambda: 0.1,
+                "nu": lambda: 1.0,
+                "epochs": lambda: 1,
+                **solve,
+            },
+        ),
         "evaluate": (
             dsstne.evaluate,
             {
@@ -506,6 +520,9 @@ PLAIN = {
     "core": {"0", "2**31"},
     "item": {"0"},
     **{key: {"2**31"} for key in ("item_knn k", "rp3beta k")},
+    **{f"factorize {key}": FLOATS for key in ("regularization", "alpha", "unobserved_weight")},
+    "factorize nu": {"0", "1.5", "5e-324"},
+    "factorize epochs": set(),
     "shrink": {*FLOATS, "0", "5e-324", "1e308"},
     **{key: {"0", "1.5", "5e-324"} for key in ("alpha", "beta")},
     "Trainer.run steps": {"None", "2**31"},
