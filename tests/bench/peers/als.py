@@ -57,11 +57,9 @@ class Implicit(Ours):
     """implicit.als.AlternatingLeastSquares: three steps of conjugate gradients, its default, or exact."""
 
     def __init__(self, *arguments: Any, exact: bool = False) -> None:
-        import threadpoolctl
         from scipy import sparse
 
         super().__init__(*arguments)
-        threadpoolctl.threadpool_limits(1, "blas")  # as implicit asks for
         self.exact, self.data = exact, sparse.csr_matrix(self.X)
 
     def name(self) -> str:
