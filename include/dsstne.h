@@ -213,6 +213,8 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
  *
  * The definition may also be that of a model which scores by weights between items, x W + b, and cannot be trained:
  *   {"kind": "item_weights", "items": n, "weight": "dense"|"csr"|"none", "entries": n, "bias": false}
+ *   {"kind": "factors", "items": n, "factors": n, "values": "weights"|"ratings", "alpha": 1, "unobserved_weight": 0.02,
+ *    "regularization": 0.003, "nu": 1}
  * entries is the number of stored entries, for "csr" only. The model has the layers "input" and "output" of n items.
  * Its tensors begin as zeros: "weight" (F32 [n, n]), or for "csr" "weight.offsets" (I64 [n + 1]), "weight.indices"
  * (I32, ascending in each row) and "weight.values" (F32), and with bias "bias" (F32 [n, 1]). The library checks a
@@ -384,6 +386,8 @@ typedef struct dsstne_solver_state {
  * (docs/solvers.md):
  *   "item_knn": "k": 100, "metric": "cosine"|"jaccard"|"dice"|"dot", "shrink": 0
  *   "rp3beta": "k": 100, "alpha": 1, "beta": 0.5
+ *   "ials": "factors": 128, "alpha": 1, "unobserved_weight": 0.02, "regularization": 0.003, "nu": 1, "epochs": 16, "seed": 0
+ *   "explicit": "factors": 128, "regularization": 0.003, "nu": 1, "epochs": 16, "seed": 0
  * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */
 dsstne_status dsstne_solver_open(const char *options, dsstne_solver *out, dsstne_error *err);
 
