@@ -213,12 +213,15 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
  *
  * The definition may also be that of a model which scores by weights between items, x W + b, and cannot be trained:
  *   {"kind": "item_weights", "items": n, "weight": "dense"|"csr"|"none", "entries": n, "bias": false}
- *   {"kind": "factors", "items": n, "factors": n, "values": "weights"|"ratings", "alpha": 1, "unobserved_weight": 0.02,
- *    "regularization": 0.003, "nu": 1}
  * entries is the number of stored entries, for "csr" only. The model has the layers "input" and "output" of n items.
  * Its tensors begin as zeros: "weight" (F32 [n, n]), or for "csr" "weight.offsets" (I64 [n + 1]), "weight.indices"
  * (I32, ascending in each row) and "weight.values" (F32), and with bias "bias" (F32 [n, 1]). The library checks a
- * stored weight as a whole before it uses or saves it; an error is DSSTNE_INVALID_DATA. */
+ * stored weight as a whole before it uses or saves it; an error is DSSTNE_INVALID_DATA.
+ *
+ * Or that of a model of factors, which a solver makes (docs/solvers.md), with the layers "input", "user" and "output":
+ *   {"kind": "factors", "items": n, "factors": k, "values": "weights"|"ratings", "alpha": 1, "unobserved_weight": 0.02,
+ *    "regularization": 0.003, "nu": 1}
+ * Its tensors are "factors" (F32 [n, k]), and "squares" (F32 [k, 1]) or, for "ratings", "bias" (F32 [n, 1]). */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Reads a model file and checks all digests and that all weights are finite. Options: {"threads": n}. */
@@ -386,7 +389,8 @@ typedef struct dsstne_solver_state {
  * (docs/solvers.md):
  *   "item_knn": "k": 100, "metric": "cosine"|"jaccard"|"dice"|"dot", "shrink": 0
  *   "rp3beta": "k": 100, "alpha": 1, "beta": 0.5
- *   "ials": "factors": 128, "alpha": 1, "unobserved_weight": 0.02, "regularization": 0.003, "nu": 1, "epochs": 16, "seed": 0
+ *   "ials": "factors": 128, "alpha": 1, "unobserved_weight": 0.02, "regularization": 0.003, "nu": 1, "epochs": 16,
+ *     "seed": 0
  *   "explicit": "factors": 128, "regularization": 0.003, "nu": 1, "epochs": 16, "seed": 0
  * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */
 dsstne_status dsstne_solver_open(const char *options, dsstne_solver *out, dsstne_error *err);
