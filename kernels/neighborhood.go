@@ -25,6 +25,8 @@ type Solver interface {
 	PanelProduct(*PanelProduct, *Step) error
 	RowsToBlocks(*RowsToBlocks, *Step) error
 	PanelScale(*PanelScale, *Step) error
+	LeastSquares(*LeastSquares, *Step) error
+	PrincipalAxes(*PrincipalAxes, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

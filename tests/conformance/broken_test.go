@@ -131,6 +131,14 @@ func (b broken) PanelScale(op *kernels.PanelScale, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).PanelScale(op, s), op, s)
 }
 
+func (b broken) LeastSquares(op *kernels.LeastSquares, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).LeastSquares(op, s), op, s)
+}
+
+func (b broken) PrincipalAxes(op *kernels.PrincipalAxes, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PrincipalAxes(op, s), op, s)
+}
+
 // off makes the largest number a ten-thousandth too large.
 func off(x []float32) {
 	largest := 0
@@ -352,6 +360,32 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 			offBuffer(op.Out.Slice(0, op.Outs*op.Rows*kernels.BlockWidth))
 		}),
 	},
+}
+
+func init() {
+	defects["LeastSquares"] = []map[string]func(any, *kernels.Step){
+		defect("factors", func(op *kernels.LeastSquares, _ *kernels.Step) { offBuffer(op.Out) }),
+		defect("biases", func(op *kernels.LeastSquares, _ *kernels.Step) { offBuffer(op.Bias) }),
+		defect("a row of the next step", func(op *kernels.LeastSquares, step *kernels.Step) {
+			if _, end, offsets, _, _ := op.Rows(step); end+1 < int64(len(offsets)) {
+				op.Out.Float32()[end*op.Width] = 0
+			}
+		}),
+	}
+	defects["PrincipalAxes"] = []map[string]func(any, *kernels.Step){
+		defect("factors", func(op *kernels.PrincipalAxes, _ *kernels.Step) { offBuffer(op.Factors) }),
+		defect("squares", func(op *kernels.PrincipalAxes, _ *kernels.Step) { offBuffer(op.Squares) }),
+		defect("two axes the wrong way round", func(op *kernels.PrincipalAxes, _ *kernels.Step) {
+			if squares := op.Squares.Float32(); op.Width > 1 {
+				squares[0], squares[1] = squares[1], squares[0]
+			}
+		}),
+		defect("an idle step", func(op *kernels.PrincipalAxes, step *kernels.Step) {
+			if op.Idle(step) {
+				op.Factors.Float32()[0]++
+			}
+		}),
+	}
 }
 
 // flipLast flips the last bit of a number of 8 bytes.

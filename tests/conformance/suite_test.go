@@ -44,6 +44,8 @@ var opCases = []group{
 	{"PanelProduct", remembering(blocksCases)},
 	{"RowsToBlocks", remembering(toBlocksCases)},
 	{"PanelScale", remembering(scaleCases)},
+	{"LeastSquares", remembering(leastSquaresCases)},
+	{"PrincipalAxes", remembering(principalAxesCases)},
 }
 
 // skipUnlessDoneBy skips operations of kernels.Solver on other devices, and scores that the host gives on others than it.
