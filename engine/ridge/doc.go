@@ -3,8 +3,8 @@
 //
 //	score(x)_j = out_j [(Y'Y + diag(ridge))^-1 (in * x)]_j + own_j x_j
 //
-// with in * x the product by element, see kernels.Solve; a row without entries is scored by popularity. Nothing of it is
-// trained here. The definition is a JSON object,
+// with in * x the product by element, see kernels.Solve; a row without entries is scored by popularity. Nothing of it
+// is trained here. The definition is a JSON object,
 //
 //	{"kind": "ridge", "rows": 29858, "items": 40981, "entries": 810128, "tolerance": 1e-3, "iterations": 20}
 //

@@ -56,8 +56,8 @@ const (
 	roundedColumns = 1e-5
 )
 
-// pass makes panel j orthogonal to the panels from first on, and its columns orthonormal: before = panels coefficients +
-// after triangle. Columns of which no more than rounding is left become 0, and so do those of which less than the given
+// pass makes panel j orthogonal to the panels from first on, and its columns orthonormal: before = panels
+// coefficients + after triangle. Columns of which no more than rounding is left become 0, and so do those of which less than the given
 // share of the square is. least is the least share.
 func (b *basis) pass(r kernels.Rank, first, j int64, share float64) (
 	coefficients []float64, triangle *block, least float64, err error,

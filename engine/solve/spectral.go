@@ -16,12 +16,13 @@ import (
 // Spectral is the method of filters. With D_u and D the numbers of entries of rows and items, R = D_u^-1/2 X D^-1/2,
 // C = R'R, and V the K right singular vectors of R with the largest singular values, the model scores a row x by
 //
-//	y     = kappa x D^-FirstIn X' D_u^-RowExponent X D^-FirstOut + LowPass iota x D^-LowPassExponent V V' D^LowPassExponent
+//	y     = kappa x D^-FirstIn X' D_u^-RowExponent X D^-FirstOut
+//	        + LowPass iota x D^-LowPassExponent V V' D^LowPassExponent
 //	score = [sum over n = 0 .. 4 of (-Sharpening)^n / n! y C^n] D^OutputExponent
 //
 // kappa and iota are 1, or if the parts are Balanced, such that each has a root mean square of 1 over 256 rows of X,
-// drawn by the seed. GF-CF (Shen et al., "How Powerful is Graph Convolution for Recommendation?", 2021) and BSPM-EM (Choi
-// et al., "Blurring-Sharpening Process Models for Collaborative Filtering", 2023) are settings of it.
+// drawn by the seed. GF-CF (Shen et al., "How Powerful is Graph Convolution for Recommendation?", 2021) and BSPM-EM
+// (Choi et al., "Blurring-Sharpening Process Models for Collaborative Filtering", 2023) are settings of it.
 type Spectral struct {
 	SVD
 	RowExponent, FirstIn, FirstOut       float64

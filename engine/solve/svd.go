@@ -54,8 +54,8 @@ func (o svdStep) String() string {
 // Check refuses values that are not finite and a K that is more than the matrix has.
 func (o *SVD) Check(data csr.Source) error {
 	if least := min(data.Rows(), data.Columns()); o.K > least {
-		return fault.New(fault.InvalidArgument, "%d singular values are asked for; a matrix [%d, %d] has %d", o.K, data.Rows(),
-			data.Columns(), least)
+		return fault.New(fault.InvalidArgument, "%d singular values are asked for; a matrix [%d, %d] has %d", o.K,
+			data.Rows(), data.Columns(), least)
 	}
 	return checkValues(data, -math.MaxFloat64)
 }

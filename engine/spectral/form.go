@@ -211,7 +211,8 @@ func NewFilter(
 ) *Filter {
 	f := &Filter{Data: data, Transposed: transposed, value: value, panels: (rank + width - 1) / width}
 	panel := func(of string, rows int64) kernels.Buffer { return b.Alloc("panel", of, rows*width) }
-	f.P, f.Y, f.between = panel("the part of V", data.Columns), panel("the row", data.Columns), panel("products", data.Rows)
+	f.P, f.Y = panel("the part of V", data.Columns), panel("the row", data.Columns)
+	f.between = panel("products", data.Rows)
 	f.blocks = panel("projections", f.panels*width)
 	return f
 }

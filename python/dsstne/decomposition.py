@@ -175,7 +175,7 @@ def spectral(
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
         >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 0, 1]], dtype=np.float32))
-        >>> dsstne.spectral(X, rank=2).recommend(X[[0]], k=1)[0]
+        >>> dsstne.spectral(X, rank=2, filter="gf_cf").recommend(X[[0]], k=1)[0]
         array([[3]], dtype=int32)
     """
     given = {

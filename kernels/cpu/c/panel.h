@@ -4,7 +4,7 @@
  * A product reads a row of the panel for each entry, 2 FLOP for 4 bytes: the bound is how fast caches deliver rows that
  * lie anywhere, see opbench's "rows". */
 
-enum { PANEL_ROWS = 32, /* of a product, taken at once */ PANEL_AHEAD = 16 /* entries */ };
+enum { PANEL_ROWS = 32, /* of a product, taken at once */ PANEL_AHEAD = 32 /* entries */ };
 
 /* sum = the entries of a row of m times rows of a panel. */
 INLINE void panel_row(const int vectors, const sparse_matrix_t *m, int64_t row, const float *in, vf sum[]) {

@@ -1,6 +1,6 @@
 /* panelblocks.h: products of panels of 64 columns with each other and with small matrices in blocks of 64 x 64.
  *
- * Both are made of tiles of BLOCK_STRIP x 2 vectors in registers: BLOCK_STRIP broadcasts and two loads feed 2 BLOCK_STRIP
+ * Both are made of tiles of BLOCK_STRIP x 2 vectors in registers: BLOCK_STRIP broadcasts and two loads feed twice as many
  * fused multiply-adds. A tile's operands, 16 KB each, are in the second-level cache. */
 
 enum {
@@ -51,8 +51,8 @@ static void panel_gram(panel_gram_t *g, UNUSED int32_t worker) {
       for (int64_t row = first; row < last; row += GRAM_CHUNK)
         for (int64_t n = 0; n < BLOCK; n += 2 * LANES)
           for (int64_t m = 0; m < BLOCK; m += BLOCK_STRIP)
-            block_tile(BLOCK_STRIP, 1, a + row * BLOCK + m, 1, BLOCK, b + row * BLOCK + n, smaller(GRAM_CHUNK, last - row),
-                       part + m * BLOCK + n);
+            block_tile(BLOCK_STRIP, 1, a + row * BLOCK + m, 1, BLOCK, b + row * BLOCK + n,
+                       smaller(GRAM_CHUNK, last - row), part + m * BLOCK + n);
       for (int64_t at = 0; at < BLOCK_AREA; at++) out[at] += part[at];
     }
   }

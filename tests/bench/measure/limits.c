@@ -155,3 +155,22 @@ void stream_triad(float *a, const float *b, const float *c, long n, long rounds)
     ROUND_ENDS;
   }
 }
+
+/* Adds rows of 64 floats that lie anywhere, a power of two of them in n floats: 256 bytes each, `rounds` of them. Several
+ * are fetched ahead, as a product of a sparse matrix and a panel does. */
+void random_rows(const float *a, long n, long rounds, float *out) {
+  line sum[4] = {0};
+  const unsigned mask = (unsigned)(n / 64 - 1);
+  unsigned row = 1, ahead = 1;
+#define NEXT(x) ((x)*1664525u + 1013904223u)
+  for (int i = 0; i < 16; i++) ahead = NEXT(ahead);
+  for (long r = 0; r < rounds; r++, row = NEXT(row), ahead = NEXT(ahead)) {
+    const float *from = a + 64 * (long)(row >> 8 & mask), *next = a + 64 * (long)(ahead >> 8 & mask);
+    _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++) {
+      __builtin_prefetch(next + 16 * c, 0, 2);
+      sum[c] += *(const line *)(from + 16 * c);
+    }
+  }
+#undef NEXT
+  for (int c = 0; c < 4; c++) *out += sum[c][0];
+}

@@ -110,6 +110,19 @@ class Limits:
 
         return _rate(run, arguments, 1, part * threads * STREAMS[stream]) / 1e9
 
+    def rows(self, threads: int | None = None) -> float:
+        """GB/s of reading rows of 256 bytes that lie anywhere in 8 MB, and adding them."""
+        threads = threads or threads_available()
+        elements, sink = 1 << 21, (ctypes.c_float * 16)()
+        memory = library().claim(elements)
+        if not memory:
+            raise MemoryError("no memory for the measurement of rows")
+        try:
+            run = library().random_rows
+            return _rate(run, lambda n: [(memory, elements, n, sink)] * threads, 1 << 16, 256 * threads) / 1e9
+        finally:
+            library().release(memory, elements)
+
     def close(self) -> None:
         """Gives the memory back."""
         for pointer, elements in self._streams:
@@ -149,6 +162,7 @@ def library() -> Any:
     loaded.claim.restype, loaded.claim.argtypes = ctypes.c_void_p, [ctypes.c_long]
     loaded.release.argtypes = [ctypes.c_void_p, ctypes.c_long]
     loaded.stream_read.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_void_p]
+    loaded.random_rows.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_void_p]
     loaded.stream_update.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long]
     loaded.stream_triad.argtypes = [*[ctypes.c_void_p] * 3, ctypes.c_long, ctypes.c_long]
     return loaded

@@ -21,8 +21,8 @@ import (
 	"dsstne/tests/batch"
 )
 
-// request describes an op: "output", "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k"
-// or "fill" (of the weight).
+// request describes an op: "output", "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k",
+// "fill" (of the weight) or "pair" (a sparse matrix [rows, items] and its transpose times a panel of 64 columns).
 type request struct {
 	Op             string  `json:"op"`
 	Loss           string  `json:"loss"`
@@ -187,6 +187,8 @@ func prepare(r *request) (op func(int) error, settle func() error, touched answe
 		op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
 		step.Training = false
 		run = []kernels.Op{op}
+	case "pair":
+		run = pair(&m, batches[0], r)
 	case "fill":
 		op := &kernels.Fill{Kind: kernels.FillKind(fill), Scale: 1, Rows: r.Items, Columns: r.Units, Out: w.Value}
 		return func(int) error { return d.Fill(op) }, settle, touched, m.err
@@ -228,4 +230,37 @@ func output(
 		return []kernels.Op{kernels.OutputStats{Output: op}, kernels.OutputStep{Output: op}}
 	}
 	return []kernels.Op{kernels.OutputStep{Output: op}}
+}
+
+// pair multiplies a panel by a matrix and then by its transpose.
+func pair(m *maker, b *kernels.SparseBatch, r *request) []kernels.Op {
+	const width = kernels.BlockWidth
+	matrix := func(rows, columns int64, offsets, indices []int32) kernels.SparseMatrix {
+		long := make([]uint64, len(offsets))
+		for i, at := range offsets {
+			long[i] = uint64(at)
+		}
+		s := kernels.SparseMatrix{
+			Rows: rows, Columns: columns, Offsets: m.filled(2*int64(len(long)), 0),
+			Indices: m.filled(int64(len(indices)), 0), Values: m.filled(int64(len(indices)), 1),
+		}
+		if m.err == nil {
+			m.err = cmp.Or(m.device.Write(s.Offsets, 0, kernels.Bits(long)), m.device.Write(s.Indices, 0, kernels.Bits(indices)))
+		}
+		return s
+	}
+	byRow := matrix(r.Rows, r.Items, b.Offsets, b.Indices)
+	offsets := make([]int32, r.Items+1) // all items, with those that no row has
+	for at, item := range b.Items {
+		offsets[item+1] = b.ItemOffsets[at+1] - b.ItemOffsets[at]
+	}
+	for i := range r.Items {
+		offsets[i+1] += offsets[i]
+	}
+	byItem := matrix(r.Items, r.Rows, offsets, b.ItemRows)
+	in, out, between := m.filled(r.Items*width, 1), m.filled(r.Items*width, 0), m.filled(r.Rows*width, 0)
+	return []kernels.Op{
+		&kernels.SparseProduct{Matrix: byRow, Panels: 1, Width: width, In: in, Out: between},
+		&kernels.SparseProduct{Matrix: byItem, Panels: 1, Width: width, In: between, Out: out},
+	}
 }
