@@ -2,10 +2,10 @@ package kernels
 
 import "fmt"
 
-// RestrictedInverse finds, for each item j of a block, what the inverse P of a symmetric positive definite matrix A would
-// be if A had only the items N(j) that are listed for j, and j (Steck, "Markov Random Fields for Collaborative
-// Filtering", 2019). A has ones on the diagonal, and beside it what the lists have: A_ab is in the list of a or of b, or
-// it is 0. A part that is not positive definite is taken with everything beside the diagonal halved until it is.
+// RestrictedInverse finds, for each item j of a block, what the inverse P of a symmetric positive definite matrix A
+// would be if A had only the items N(j) that are listed for j, and j (Steck, "Markov Random Fields for Collaborative
+// Filtering", 2019). A has ones on the diagonal, and beside it what the lists have: A_ab is in the list of a or of b,
+// or it is 0. A part that is not positive definite is taken with everything beside the diagonal halved until it is.
 //
 //	Weights[j] = -Factors[i] P_ij / P_jj for the items i of N(j); 0 behind them
 //

@@ -56,7 +56,7 @@ func neighbors(o *strictjson.Object, how solve.Similarities) solve.Method {
 func ridge(o *strictjson.Object) solve.Ridge {
 	exponent := func(key string, usual float64) float64 { return o.Float(key, usual, strictjson.Between(0, 10)) }
 	return solve.Ridge{
-		Regularization:         o.Float("regularization", 18, strictjson.Between(1e-6, 1e9)),
+		Regularization:         o.Float("regularization", 18, strictjson.Between(1e-6, 1e30)),
 		RegularizationExponent: exponent("regularization_exponent", 0.25),
 		Dropout:                o.Float("dropout", 0.1, strictjson.Between(0, 0.99)),
 		RowExponent:            exponent("row_exponent", 0.5), ItemExponent: exponent("item_exponent", 0.2),

@@ -49,8 +49,10 @@ func Parse(text []byte) (*Form, error) {
 	o.Require("kind", "rows", "items", "entries", "tolerance", "iterations")
 	o.Word("kind", Kind, Kind)
 	f := &Form{
-		Rows: o.Int("rows", 0, strictjson.Between(0, math.MaxInt32)), Items: o.Int("items", 1, strictjson.Between(1, math.MaxInt32)),
-		Tolerance: o.Float("tolerance", 0, strictjson.Between(0, 1)), Iterations: o.Int("iterations", 1, strictjson.Between(1, 1000)),
+		Rows:       o.Int("rows", 0, strictjson.Between(0, math.MaxInt32)),
+		Items:      o.Int("items", 1, strictjson.Between(1, math.MaxInt32)),
+		Tolerance:  o.Float("tolerance", 0, strictjson.Between(0, 1)),
+		Iterations: o.Int("iterations", 1, strictjson.Between(1, 1000)),
 	}
 	f.Entries = o.Int("entries", 0, strictjson.Between(0, float64(f.Rows)*float64(f.Items)))
 	return f, o.Done()
@@ -80,7 +82,7 @@ func (f *Form) Ports() []program.Port {
 	}
 }
 
-// Data is Y, and Transposed is Y by item.
+// Data is Y.
 func (f *Form) Data() tensor.Stored {
 	return tensor.Stored{Name: "data", Rows: f.Rows, Columns: f.Items, Entries: f.Entries}
 }

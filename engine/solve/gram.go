@@ -57,8 +57,8 @@ func (g *Gram) Model() (*model.Model, error) {
 	return m, err
 }
 
-// gramRows makes the columns of a panel, which the unit columns of the step have become, rows of a symmetric matrix, and
-// puts the diagonal in place.
+// gramRows makes the columns of a panel, which the unit columns of the step have become, rows of a symmetric matrix,
+// and puts the diagonal in place.
 type gramRows struct {
 	panel, out kernels.Buffer
 	system     *system

@@ -14,9 +14,9 @@ import (
 	"dsstne/kernels"
 )
 
-// Ridge says which matrix a linear model inverts: that of weighted EASE (Steck, "Embarrassingly Shallow Autoencoders for
-// Sparse Data", 2019) with EDLAE's dropout term (Steck, "Autoencoders that don't overfit towards the Identity", 2020).
-// With d_u and d_i the numbers of stored entries of rows and items:
+// Ridge says which matrix a linear model inverts: that of weighted EASE (Steck, "Embarrassingly Shallow Autoencoders
+// for Sparse Data", 2019) with EDLAE's dropout term (Steck, "Autoencoders that don't overfit towards the Identity",
+// 2020). With d_u and d_i the numbers of stored entries of rows and items:
 //
 //	Y     = W^1/2 X D^-ItemExponent, scaled so that the mean of diag(Y'Y) is 1; W = diag(d_u^-RowExponent)
 //	g     = diag(Y'Y)

@@ -111,8 +111,8 @@ func (r *Restricted) Model() (*model.Model, error) {
 	})
 }
 
-// largest keeps the k largest weights of a row in its first places, in order of the columns; of equal ones, those of the
-// lower columns. It returns how many there are.
+// largest keeps the k largest weights of a row in its first places, in order of the columns; of equal ones, those of
+// the lower columns. It returns how many there are.
 func largest(columns []int32, weights []float32, k int64) (kept int64) {
 	least, equal := float32(math.Inf(-1)), int64(0)
 	if int64(len(weights)) > k {

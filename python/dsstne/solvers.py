@@ -219,6 +219,8 @@ def linear(
     methods = ("auto", "inverse", "iterative", "restricted", "operator")
     if _checks.text(method, "method") not in methods:
         raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, methods)}")
+    if _checks.integer(neighbors, "neighbors", 1) > 1024:
+        raise InvalidArgumentError(f"neighbors: expected 1 to 1,024, got {neighbors:,}")
     kept = None if per_item is None else _checks.integer(per_item, "per_item", 1)
     with _opened(X) as data:
         work = 32 * data.nnz * data.shape[1]  # multiply-adds of eight iterations for each item, and twice as many FLOP

@@ -164,6 +164,7 @@ LEARN = {
     "precision": lambda: "float32",
     **COMPUTE,
 }
+RIDGE = ["regularization_exponent", "dropout", "row_exponent", "item_exponent", "output_exponent"]
 FILTER = [
     "row_exponent",
     "first_in",
@@ -258,6 +259,20 @@ def calls():
         "rp3beta": (
             dsstne.rp3beta,
             {"X": matrix, "k": lambda: 2, "alpha": lambda: 0.5, "beta": lambda: 0.5, **solve},
+        ),
+        "linear": (
+            dsstne.linear,
+            {
+                "X": matrix,
+                "method": lambda: "iterative",
+                "per_item": lambda: 2,
+                "regularization": lambda: 1.5,
+                **dict.fromkeys(RIDGE, lambda: 0.5),
+                "neighbors": lambda: 2,
+                "probes": lambda: 2,
+                "tolerance": lambda: 0.01,
+                **solve,
+            },
         ),
         "spectral": (
             dsstne.spectral,
@@ -552,7 +567,10 @@ PLAIN = {
     "core": {"0", "2**31"},
     "item": {"0"},
     **{key: {"2**31"} for key in ("item_knn k", "rp3beta k", "iterations", "oversampling")},
-    **{key: {"2**31"} for key in ("item_knn k", "rp3beta k")},
+    **{f"linear {key}": {"0", "1.5", "5e-324"} for key in RIDGE},
+    "linear dropout": {"0", "5e-324"},
+    "linear regularization": FLOATS,
+    "linear per_item": {"None", "2**31", "2**63", "2**64"},
     **{f"factorize {key}": FLOATS for key in ("regularization", "alpha", "unobserved_weight")},
     "factorize nu": {"0", "1.5", "5e-324"},
     "factorize epochs": set(),
