@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from dsstne import datasets, errors, plots
     from dsstne.api import fit, popularity
     from dsstne.dataset import Dataset
+    from dsstne.decomposition import spectral, svd
     from dsstne.devices import keep_devices
     from dsstne.diagnosis import doctor
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
-    from dsstne.decomposition import spectral, svd
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
@@ -64,8 +64,8 @@ __all__ = [
     "factorize",
     "fit",
     "item_knn",
-    "linear",
     "keep_devices",
+    "linear",
     "load",
     "plots",
     "popularity",

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 24  # floats in a dense block of scores
-_BY_ROW = ("ridge", "spectral")  # kinds of models that keep the data: their scores are linear, without a matrix of weights
+_BY_ROW = (
+    "ridge",
+    "spectral",
+)  # kinds of models that keep the data: their scores are linear, without a matrix of weights
 
 
 def _one_item_rows(ids: NDArray[Any], values: NDArray[Any], columns: int) -> Any:

@@ -234,7 +234,14 @@ def linear(
         if method == "restricted":
             restricted = {"kind": "linear_restricted", **parameters, **size, "neighbors": neighbors}
             return _solve(data, restricted, *common)
-        method_options = {"kind": "linear", **parameters, **size, "probes": probes, "tolerance": tolerance, "seed": seed}
+        method_options = {
+            "kind": "linear",
+            **parameters,
+            **size,
+            "probes": probes,
+            "tolerance": tolerance,
+            "seed": seed,
+        }
         return _solve(data, method_options, *common)
 
 

@@ -87,7 +87,6 @@ class Implicit(Ours):
     def evaluate(self, test: sparse.csr_array) -> dict[str, float]:
         """Metrics of the test set after 16 epochs, as dsstne counts them."""
         import dsstne
-
         from peers.rankers import model_of
 
         fitted = self.fitted(EPOCHS)

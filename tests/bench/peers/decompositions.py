@@ -70,7 +70,9 @@ class Pair:
 
         random = np.random.default_rng(0)
         indices = random.integers(0, items, rows * length, dtype=np.int32)
-        self.X = sparse.csr_array((np.ones(len(indices), np.float32), indices, np.arange(rows + 1) * length), (rows, items))
+        self.X = sparse.csr_array(
+            (np.ones(len(indices), np.float32), indices, np.arange(rows + 1) * length), (rows, items)
+        )
         self.X.sum_duplicates()
         self.transposed = self.X.T.tocsr()
         self.panel = random.random((items, 64), dtype=np.float32)
