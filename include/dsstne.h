@@ -217,7 +217,12 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
  * entries is the number of stored entries, for "csr" only. The model has the layers "input" and "output" of n items.
  * Its tensors begin as zeros: "weight" (F32 [n, n]), or for "csr" "weight.offsets" (I64 [n + 1]), "weight.indices"
  * (I32, ascending in each row) and "weight.values" (F32), and with bias "bias" (F32 [n, 1]). The library checks a
- * stored weight as a whole before it uses or saves it; an error is DSSTNE_INVALID_DATA. */
+ * stored weight as a whole before it uses or saves it; an error is DSSTNE_INVALID_DATA.
+ *
+ * Or that of a model of factors, which a solver makes (docs/solvers.md), with the layers "input", "user" and "output":
+ *   {"kind": "factors", "items": n, "factors": k, "values": "weights"|"ratings", "alpha": 1, "unobserved_weight": 0.02,
+ *    "regularization": 0.003, "nu": 1}
+ * Its tensors are "factors" (F32 [n, k]), and "squares" (F32 [k, 1]) or, for "ratings", "bias" (F32 [n, 1]). */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Reads a model file and checks all digests and that all weights are finite. Options: {"threads": n}. */
@@ -389,11 +394,16 @@ typedef struct dsstne_solver_state {
  *   "linear": "per_item": 128, "operator": false, "regularization": 18, "regularization_exponent": 0.25,
  *     "dropout": 0.1, "row_exponent": 0.5, "item_exponent": 0.2, "output_exponent": 0.2, "tolerance": 0.001,
  *     "probes": 256, "seed": 0
+ *   "linear_restricted": "per_item": 128, "neighbors": 512, and the parameters from "regularization" to
+ *     "output_exponent" of "linear"
  *   "gram": the same without "per_item", "operator", "tolerance", "probes" and "seed"; the model's weight is the matrix
  *     that "linear" inverts
  *   "svd", which makes arrays instead of a model: "k": n, "oversampling": 0 (1.5 k), "iterations": 1, "seed": 0
  *   "spectral": those of "svd" and "row_exponent": 1, "first_in": 0.5, "first_out": 0.5, "low_pass": 0.3,
  *     "low_pass_exponent": 0.5, "sharpening": 0, "output_exponent": 0, "balanced": false
+ *   "ials": "factors": 128, "alpha": 1, "unobserved_weight": 0.02, "regularization": 0.003, "nu": 1, "epochs": 16,
+ *     "seed": 0
+ *   "explicit": "factors": 128, "regularization": 0.003, "nu": 1, "epochs": 16, "seed": 0
  * The computation runs on the CPU, whatever the devices; a named device that is not available is an error. */
 dsstne_status dsstne_solver_open(const char *options, dsstne_solver *out, dsstne_error *err);
 

@@ -20,10 +20,13 @@ type Solver interface {
 	KeepLargest(*KeepLargest, *Step) error
 	RowsToPanel(*RowsToPanel, *Step) error
 	PanelToRows(*PanelToRows, *Step) error
+	RestrictedInverse(*RestrictedInverse, *Step) error
 	PanelGram(*PanelGram, *Step) error
 	PanelProduct(*PanelProduct, *Step) error
 	RowsToBlocks(*RowsToBlocks, *Step) error
 	PanelScale(*PanelScale, *Step) error
+	LeastSquares(*LeastSquares, *Step) error
+	PrincipalAxes(*PrincipalAxes, *Step) error
 }
 
 // Similarity of items i and j, which occur in rows u of a matrix x, in float64:

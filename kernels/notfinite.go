@@ -5,7 +5,7 @@ import "fmt"
 // NotFiniteError says where a number became NaN or infinite.
 type NotFiniteError struct {
 	Tensor string // name of the weight or of the layer
-	What   string // "the loss", "a logit", "the gradient", "the updated weight"
+	What   string // "the loss", "a logit", "the gradient", "the updated weight", "the solution"
 	Row    int64  // row of the tensor (item) or -1
 }
 

@@ -22,7 +22,9 @@ func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 			return kernels.Data{}, err
 		}
 	}
-	d := &deviceData{source: s, first: int32(first), end: int32(end), most: entries, onlyOnes: statistics.onlyOnes()}
+	d := &deviceData{
+		source: s, first: int32(first), end: int32(end), most: entries, onlyOnes: statistics.onlyOnes(), size: deviceBlock,
+	}
 	return kernels.Data{
 		Rows: s.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes, Scaled: scaled,
 		Whole:  whole,
@@ -61,6 +63,7 @@ type deviceData struct {
 	first, end int32
 	most       int64
 	onlyOnes   bool
+	size       int // about how many entries a block has
 	rows       block
 	block      kernels.DataBlock
 	read       int64
@@ -81,7 +84,7 @@ func (d *deviceData) blocks(scaled bool, each func(kernels.DataBlock) error) err
 				return err
 			}
 			begin = stop
-			if len(d.block.Indices)+len(d.block.Lengths) >= deviceBlock || row == rows-1 {
+			if len(d.block.Indices)+len(d.block.Lengths) >= d.size || row == rows-1 {
 				if err := each(d.block); err != nil {
 					return err
 				}

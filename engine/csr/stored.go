@@ -5,14 +5,14 @@ import "dsstne/kernels"
 // Store copies a source into two matrices that have room for all of its entries: by row, and transposed. Rows are
 // sorted, duplicates added, and zeros left out.
 func Store(s Source, byRow, byColumn *kernels.SparseMatrix) error {
-	data, err := DeviceData(s, 0, s.Columns(), false)
-	if err != nil {
-		return err
+	statistics := s.Statistics()
+	data := &deviceData{
+		source: s, end: int32(s.Columns()), most: statistics.NonZeros, onlyOnes: statistics.onlyOnes(), size: blockEntries,
 	}
 	offsets, indices, values := kernels.View[int64](byRow.Offsets), byRow.Indices.Int32(), byRow.Values.Float32()
 	starts := kernels.View[int64](byColumn.Offsets)
 	row, at := 0, int64(0)
-	err = data.Blocks(func(b kernels.DataBlock) error {
+	err := data.blocks(false, func(b kernels.DataBlock) error {
 		for _, length := range b.Lengths {
 			offsets[row+1] = offsets[row] + int64(length)
 			row++
@@ -20,7 +20,7 @@ func Store(s Source, byRow, byColumn *kernels.SparseMatrix) error {
 		copy(indices[at:], b.Indices)
 		for n := range b.Indices {
 			value := float32(1)
-			if data.Values {
+			if !data.onlyOnes {
 				value = b.Values[n]
 			}
 			values[at+int64(n)] = value

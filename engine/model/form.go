@@ -2,7 +2,10 @@ package model
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
+	"dsstne/engine/factors"
 	"dsstne/engine/itemweights"
 	"dsstne/engine/network"
 	"dsstne/engine/program"
@@ -47,20 +50,25 @@ func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
 		}
 		return net.WithSizes(sizes)
 	}
+	word := *kind.Kind
+	parse, known := kinds[word]
+	if !known {
+		return nil, fault.New(fault.InvalidArgument, "kind: %q is unknown%s; a network's definition has no kind", word,
+			strictjson.Suggestion(word, slices.Sorted(maps.Keys(kinds))))
+	}
 	if len(sizes) > 0 {
 		return nil, fault.New(fault.InvalidArgument, `sizes is given, but the definition of %q has no size "auto", `+
-			"and such a model is not trained", *kind.Kind)
+			"and such a model is not trained", word)
 	}
-	switch *kind.Kind {
-	case itemweights.Kind:
-		return itemweights.Parse(definition)
-	case ridge.Kind:
-		return ridge.Parse(definition)
-	case spectral.Kind:
-		return spectral.Parse(definition)
-	}
-	return nil, fault.New(fault.InvalidArgument, "kind: %q is unknown%s; a network's definition has no kind", *kind.Kind,
-		strictjson.Suggestion(*kind.Kind, []string{itemweights.Kind, ridge.Kind, spectral.Kind}))
+	return parse(definition)
+}
+
+// kinds are the forms that are no networks, by the word of their definition.
+var kinds = map[string]func([]byte) (Form, error){
+	itemweights.Kind: func(text []byte) (Form, error) { return itemweights.Parse(text) },
+	ridge.Kind:       func(text []byte) (Form, error) { return ridge.Parse(text) },
+	spectral.Kind:    func(text []byte) (Form, error) { return spectral.Parse(text) },
+	factors.Kind:     func(text []byte) (Form, error) { return factors.Parse(text) },
 }
 
 // Hosted is a Form whose scores only the host computes.

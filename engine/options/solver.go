@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dsstne/engine/factors"
 	"dsstne/engine/solve"
 	"dsstne/engine/strictjson"
 )
@@ -13,8 +14,9 @@ var solvers = []struct {
 	word string
 	read func(*strictjson.Object) solve.Method
 }{
-	{"item_knn", itemKNN}, {"rp3beta", rp3Beta}, {"linear", linear}, {"gram", gram}, {"svd", svd},
-	{"spectral", spectral},
+	{"item_knn", itemKNN}, {"rp3beta", rp3Beta}, {"linear", linear}, {"gram", gram},
+	{"linear_restricted", restricted}, {"svd", svd}, {"spectral", spectral},
+	{"ials", ials}, {"explicit", explicit},
 }
 
 // ReadSolver reads options of a solver: a method with its parameters, and where to compute.
@@ -73,6 +75,13 @@ func linear(o *strictjson.Object) solve.Method {
 
 func gram(o *strictjson.Object) solve.Method { return &solve.Gram{Ridge: ridge(o)} }
 
+func restricted(o *strictjson.Object) solve.Method {
+	return &solve.Restricted{
+		Ridge: ridge(o), Neighbors: o.Int("neighbors", 512, strictjson.Between(1, 1024)),
+		PerItem: o.Int("per_item", 128, strictjson.Between(1, math.MaxInt32)),
+	}
+}
+
 // svd reads the options of a singular value decomposition.
 func svd(o *strictjson.Object) solve.Method {
 	s := readSVD(o)
@@ -97,5 +106,18 @@ func spectral(o *strictjson.Object) solve.Method {
 		LowPass:         o.Float("low_pass", 0.3, strictjson.Between(0, 1e6)) + 0, // -0 is 0
 		LowPassExponent: exponent("low_pass_exponent", 0.5), Sharpening: o.Float("sharpening", 0, strictjson.Between(0, 100)),
 		OutputExponent: exponent("output_exponent", 0), Balanced: o.Bool("balanced", false),
+	}
+}
+
+func ials(o *strictjson.Object) solve.Method { return factorize(o, false) }
+
+func explicit(o *strictjson.Object) solve.Method { return factorize(o, true) }
+
+// factorize reads the options of alternating least squares.
+func factorize(o *strictjson.Object, ratings bool) *solve.Factorize {
+	return &solve.Factorize{
+		Factors: o.Int("factors", 128, strictjson.Between(1, factors.Most)),
+		Epochs:  o.Int("epochs", 16, strictjson.Between(1, 1<<20)), Seed: o.Uint("seed", 0),
+		Deviation: 0.1, Objective: factors.ReadObjective(o, ratings),
 	}
 }

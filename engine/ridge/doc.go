@@ -6,7 +6,7 @@
 // with in * x the product by element, see kernels.Solve; a row without entries is scored by popularity. Nothing of it is
 // trained here. The definition is a JSON object,
 //
-//	{"kind": "ridge", "rows": 29858, "items": 40981, "entries": 810128, "tolerance": 0.001, "iterations": 20}
+//	{"kind": "ridge", "rows": 29858, "items": 40981, "entries": 810128, "tolerance": 1e-3, "iterations": 20}
 //
 // The systems are solved on the host.
 package ridge

@@ -3,7 +3,7 @@ package solve
 import (
 	"fmt"
 	"math"
-	"slices"
+	"sort"
 
 	"dsstne/engine/csr"
 	"dsstne/engine/itemweights"
@@ -63,48 +63,57 @@ func entries(m *kernels.SparseMatrix, each func(row, column int64, x *float32)) 
 }
 
 // itemWeights makes a model of weights between items from lists of k columns for each item, -1 behind the last; weight
-// gives the weight of row i and column j. Rows without entries are answered by popularity.
+// gives the weight of row i and column j.
 func itemWeights(
 	byItem *kernels.SparseMatrix, k int64, ids, values kernels.Buffer, weight func(i, j int64, value float32) float32,
 ) (*model.Model, error) {
-	columns := ids.Int32()
-	items, filled := int64(len(columns))/k, int64(0)
-	for _, id := range columns {
+	lists, items, entries := ids.Int32(), byItem.Rows, int64(0)
+	for _, id := range lists {
 		if id >= 0 {
-			filled++
+			entries++
 		}
 	}
-	form := &itemweights.Form{Items: items, Weight: itemweights.CSR, Entries: filled, Bias: true, BiasIfEmpty: true}
+	form := &itemweights.Form{Items: items, Weight: itemweights.CSR, Entries: entries, Bias: true, BiasIfEmpty: true}
+	popularity := func(i int) float32 { return float32(length(byItem, int64(i))) }
+	return makeItemWeights(form, popularity, func(offsets []int64, columns []int32, weights []float32) {
+		at := int64(0)
+		for i := range items {
+			for n, j := range lists[i*k : (i+1)*k] {
+				if j < 0 {
+					break
+				}
+				columns[at], weights[at] = j, weight(i, int64(j), values.Float32()[i*k+int64(n)])
+				at++
+			}
+			offsets[i+1] = at
+		}
+	})
+}
+
+// makeItemWeights makes a model of weights between items, which set fills; they have to be finite. Rows without entries
+// are answered by popularity.
+func makeItemWeights(
+	form *itemweights.Form, popularity func(i int) float32, set func(offsets []int64, columns []int32, weights []float32),
+) (*model.Model, error) {
 	m, err := model.Create(form, model.Options{})
 	if err != nil {
 		return nil, err
 	}
-	offsets, indices, weights, err := form.Stored().Arrays(m.Tensor)
-	if err != nil {
-		return nil, err
+	offsets, columns, weights, err := form.Stored().Arrays(m.Tensor)
+	if err == nil {
+		set(offsets, columns, weights)
+		err = fill(m, "bias", popularity)
 	}
-	popularity, err := m.Tensor("bias")
-	if err != nil {
-		return nil, err
+	for at, w := range weights {
+		if err == nil && (math.IsInf(float64(w), 0) || w != w) {
+			row := sort.Search(int(form.Items), func(i int) bool { return offsets[i+1] > int64(at) })
+			err = fault.New(fault.InvalidData, "the weight of items %d and %d is infinite; scale the values of the data", row,
+				columns[at])
+		}
 	}
-	for i := range items {
-		popularity.Float32()[i] = float32(length(byItem, i))
-		list := columns[i*k : (i+1)*k]
-		if end := slices.Index(list, -1); end >= 0 {
-			list = list[:end]
-		}
-		at := offsets[i]
-		offsets[i+1] = at + int64(len(list))
-		copy(indices[at:], list)
-		for n, j := range list {
-			w := weight(i, int64(j), values.Float32()[i*k+int64(n)])
-			if math.IsInf(float64(w), 0) || w != w {
-				_ = m.Close()
-				return nil, fault.New(fault.InvalidData, "the weight of items %d and %d is %v; scale the values of the data",
-					i, j, w)
-			}
-			weights[at+int64(n)] = w
-		}
+	if err != nil {
+		_ = m.Close()
+		return nil, err
 	}
 	return m, nil
 }

@@ -69,14 +69,25 @@ func (n *Neighbors) Check(data csr.Source) error { return checkValues(data, n.Ho
 
 // Build adds one operation, which has a block of the items in each step.
 func (n *Neighbors) Build(b *program.Builder, data csr.Source) int64 {
+	items := data.Columns()
+	byRow, byItem := stored(b, data)
+	n.op = newNeighborhood(b, data, byRow, byItem, n.K)
+	b.Add(n.op)
+	b.Note(program.Part{Name: "the model", Bytes: 8*items*n.op.K + 12*(items+1), Device: "host"})
+	return (items + n.op.Block - 1) / n.op.Block
+}
+
+// newNeighborhood takes the memory of an operation that finds k neighbours.
+func newNeighborhood(
+	b *program.Builder, data csr.Source, byRow, byItem kernels.SparseMatrix, k int64,
+) *kernels.Neighborhood {
 	rows, items, statistics := data.Rows(), data.Columns(), data.Statistics()
-	k := min(n.K, max(1, items-1))
+	k = min(k, max(1, items-1))
 	// An item of mean length whose rows have mean length.
 	pairs := float64(statistics.NonZeros) / float64(items) * float64(statistics.NonZeros) / float64(max(1, rows))
 	block := min(items, max(64, int64(pairsOfAStep/max(1, pairs))))
-	byRow, byItem := stored(b, data)
 	doubles := func(of string, n int64) kernels.Buffer { return b.Alloc("similarity", of, 2*n) }
-	n.op = &kernels.Neighborhood{
+	op := &kernels.Neighborhood{
 		ByRow: byRow, ByItem: byItem,
 		Similarity: kernels.Similarity{
 			RowWeights: doubles("weights of rows", rows), Left: doubles("factors of items", items),
@@ -85,9 +96,8 @@ func (n *Neighbors) Build(b *program.Builder, data csr.Source) int64 {
 		Block: block, K: k,
 		IDs: b.Alloc("similar items", "numbers", items*k), Similarities: b.Alloc("similar items", "similarities", items*k),
 	}
-	b.AddWith(&n.op.Workspace, n.op, n.op)
-	b.Note(program.Part{Name: "the model", Bytes: 8*items*k + 8*(items+1), Device: "host"})
-	return (items + block - 1) / block
+	b.Scratch(&op.Workspace, op)
+	return op
 }
 
 // Load copies the data, and computes what the similarities are made of.
@@ -96,14 +106,10 @@ func (n *Neighbors) Load(data csr.Source) error {
 	if err := csr.Store(data, &op.ByRow, &op.ByItem); err != nil {
 		return err
 	}
-	for _, b := range []kernels.Buffer{
-		op.Similarity.RowWeights, op.Similarity.Left, op.Similarity.Right, op.Similarity.Norms,
-	} {
-		ones := kernels.View[float64](b)
-		for i := range ones {
-			ones[i] = 1
-		}
-	}
+	ones(op.Similarity.RowWeights)
+	ones(op.Similarity.Left)
+	ones(op.Similarity.Right)
+	ones(op.Similarity.Norms)
 	n.How.compare(&op.ByRow, &op.ByItem, &op.Similarity)
 	for _, m := range []*kernels.SparseMatrix{&op.ByRow, &op.ByItem} {
 		values := m.Values.Float32()
@@ -169,6 +175,14 @@ func (o RP3Beta) compare(byRow, byItem *kernels.SparseMatrix, s *kernels.Similar
 }
 
 func (o RP3Beta) value(x float32) float32 { return float32(math.Pow(float64(x), o.Alpha)) }
+
+// ones fills a buffer of float64.
+func ones(b kernels.Buffer) {
+	numbers := kernels.View[float64](b)
+	for i := range numbers {
+		numbers[i] = 1
+	}
+}
 
 func one(float64) float64 { return 1 }
 

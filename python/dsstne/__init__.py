@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
     from dsstne.decomposition import spectral, svd
-    from dsstne.solvers import item_knn, linear, rp3beta
+    from dsstne.solvers import factorize, item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "doctor",
     "errors",
     "evaluate",
+    "factorize",
     "fit",
     "item_knn",
     "linear",
@@ -80,6 +81,7 @@ _MODULES = {
     "Trainer": "trainer",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
+    "factorize": "solvers",
     "fit": "api",
     "item_knn": "solvers",
     "linear": "solvers",

@@ -267,7 +267,7 @@ class Scoring(Weights):
             asked = numbers(items, self.output_units, "items", np.int32)
             alone = _one_item_rows(asked, np.ones(len(asked), np.float32), self.output_units)
             return self.recommend(alone, k, exclude="input", **options)
-        if self._network is None:
+        if self._definition.get("kind") == "item_weights":
             options = {"metric": "entry", **options}
         return self.neighbors(items, k, **options)
 

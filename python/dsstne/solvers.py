@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-__all__ = ["item_knn", "linear", "rp3beta"]
+__all__ = ["factorize", "item_knn", "linear", "rp3beta"]
 
 
 def item_knn(
@@ -140,6 +140,7 @@ def linear(
     row_exponent: float = 0.5,
     item_exponent: float = 0.2,
     output_exponent: float = 0.2,
+    neighbors: int = 512,
     probes: int = 256,
     tolerance: float = 1e-3,
     items: Sequence[str] | ArrayLike | None = None,
@@ -164,15 +165,18 @@ def linear(
     A row without stored items is answered by popularity.
 
     Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", 2019; Steck, "Autoencoders that don't overfit towards
-    the Identity", 2020.
+    the Identity", 2020; Steck, "Markov Random Fields for Collaborative Filtering", 2019 (``"restricted"``).
 
     Args:
         X: Interaction matrix [rows, items].
         method: How P is computed. ``"inverse"`` is LAPACK's dense inverse, for up to some thousand items;
             ``"iterative"`` solves for the rows of P by conjugate gradients, for any number of items. Both give the same
-            weights up to rounding and ``tolerance``. ``"operator"`` computes no weights: the model keeps the data and
+            weights up to rounding and ``tolerance``. ``"restricted"`` computes each column of S from the items alone
+            that are most correlated with its item, an approximation for very many items. ``"operator"`` computes no weights: the model keeps the data and
             solves for each row that it scores, which takes longer than weights do. ``"auto"`` takes the inverse or the
-            iterative method, whichever is less work.
+            iterative method, whichever is less work, or the restricted one where both would take hours: from 32 stored
+            entries times items = 1e14 on.
+        neighbors: Number of items from which ``"restricted"`` computes a column, up to 1,024.
         per_item: Number of weights that a row of S keeps, the largest; None keeps all, as a dense matrix.
         regularization: Ridge regularization, relative to the mean diagonal of Y'Y.
         regularization_exponent: How much more the regularization is for items with a larger diagonal.
@@ -212,17 +216,22 @@ def linear(
         "output_exponent": output_exponent,
     }
     common = (items, seed, devices, threads, memory_limit, max_seconds, progress)
-    methods = ("auto", "inverse", "iterative", "operator")
+    methods = ("auto", "inverse", "iterative", "restricted", "operator")
     if _checks.text(method, "method") not in methods:
         raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, methods)}")
     kept = None if per_item is None else _checks.integer(per_item, "per_item", 1)
     with _opened(X) as data:
+        work = 32 * data.nnz * data.shape[1]  # multiply-adds of eight iterations for each item, and twice as many FLOP
         if method == "auto":
-            method = "inverse" if kept is None or data.shape[1] ** 2 <= 100 * data.nnz else "iterative"
+            method = "inverse" if data.shape[1] ** 2 <= 100 * data.nnz and data.shape[1] <= 20_000 else "iterative"
+            method = "restricted" if method == "iterative" and work > 1e14 else method
         if method == "inverse":
             gram = _solve(data, {"kind": "gram", **parameters}, *common)
             return _inverse.invert(gram, item_exponent, output_exponent, kept)
         size = {"operator": True} if method == "operator" else {"per_item": min(kept or data.shape[1], data.shape[1])}
+        if method == "restricted":
+            restricted = {"kind": "linear_restricted", **parameters, **size, "neighbors": neighbors}
+            return _solve(data, restricted, *common)
         method_options = {"kind": "linear", **parameters, **size, "probes": probes, "tolerance": tolerance, "seed": seed}
         return _solve(data, method_options, *common)
 
@@ -278,3 +287,89 @@ def _solve(
                 stacklevel=3,
             )
         return Model._solved(solver, items) if take is None else take(solver, data.shape)
+
+
+def factorize(
+    X: Any,
+    *,
+    method: str = "ials",
+    factors: int = 128,
+    regularization: float | None = None,
+    alpha: float | None = None,
+    unobserved_weight: float | None = None,
+    nu: float = 1.0,
+    epochs: int = 16,
+    items: Sequence[str] | ArrayLike | None = None,
+    seed: int = 0,
+    devices: Any = "auto",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool = True,
+) -> Model:
+    """Makes a model of factors of rows and items by alternating least squares (ALS).
+
+    With ``"ials"``, the values of X are weights of observations, and the factors w of the rows and h of the items
+    minimize
+
+        sum over the stored (u, i) of alpha X[u, i] (w_u h_i - 1)^2 + unobserved_weight sum over all (u, i) of (w_u h_i)^2
+        + regularization (sum over u of (n_u + unobserved_weight I)^nu |w_u|^2
+                          + sum over i of (n_i + unobserved_weight U)^nu |h_i|^2)
+
+    where U and I are the numbers of rows and items, and n the numbers of stored entries of a row or an item. This is
+    iALS as in Rendle et al., "Revisiting the Performance of iALS on Item Recommendation Benchmarks", 2021. An epoch
+    solves exactly for all rows, then for all items. A row that the model has not seen gets its factors in the same way,
+    by one solve.
+
+    With ``"explicit"``, the values are ratings, and only stored entries count. With the mean m of all values and biases
+    b, the factors minimize
+
+        sum over the stored (u, i) of (m + b_u + b_i + w_u h_i - X[u, i])^2
+        + regularization (sum over u of n_u^nu (|w_u|^2 + b_u^2) + sum over i of n_i^nu (|h_i|^2 + b_i^2))
+
+    (Zhou et al., "Large-Scale Parallel Collaborative Filtering for the Netflix Prize", 2008).
+
+    From implicit: its ``iterations`` are ``epochs``. For a matrix of ones, its objective with ``alpha=c`` and
+    ``regularization=r`` is that of ``unobserved_weight=1 / (c - 1)``, ``regularization=r / c`` and ``nu=0``, which ranks
+    items alike.
+
+    Args:
+        X: Interaction matrix [rows, items]; for ``"ials"``, values must not be negative.
+        method: ``"ials"`` or ``"explicit"``.
+        factors: Number of factors, up to 1,024 and to the smaller side of X.
+        regularization: Weight of the squares of the factors; None = 0.003 for ``"ials"``, 0.05 for ``"explicit"``.
+        alpha: Weight of an observation of value 1, for ``"ials"``; None = 1.
+        unobserved_weight: Weight of all pairs of a row and an item, observed or not, for ``"ials"``; None = 0.02.
+        nu: How the regularization grows with the number of entries: 1 = in proportion, 0 = not at all.
+        epochs: Number of epochs.
+        items: Names of the items.
+        seed: Seed of the first factors of the items, which are random.
+        devices, threads, memory_limit, max_seconds, progress: See :func:`dsstne.item_knn`.
+
+    Returns:
+        A model with the tensors ``factors`` [items, factors] and, for ``"ials"``, ``squares`` [factors]: its factors are
+        turned so that the matrix of their squares is diagonal. For ``"explicit"`` there is ``bias`` [items] instead.
+        ``model.embed(X)`` returns the factors of rows; those of rows without entries are 0. The model predicts on the
+        CPU.
+
+    Raises:
+        InvalidDataError: X is damaged or has values that the method does not take; the message names row and column.
+        InvalidArgumentError: An option is not valid, or X is too small for so many factors.
+        NotFiniteError: Values or weights are too large or too small for float32.
+        DsstneError: Otherwise as :func:`dsstne.item_knn`.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]], dtype=np.float32))
+        >>> model = dsstne.factorize(X, factors=2, progress=False)
+        >>> model.recommend(X[:1], k=1)[0]
+        array([[2]], dtype=int32)
+    """
+    _checks.text(method, "method")
+    options = {"kind": method, "factors": _checks.integer(factors, "factors", 1)}
+    options |= {"epochs": _checks.integer(epochs, "epochs", 1), "nu": nu, "seed": _checks.integer(seed, "seed", 0)}
+    if regularization is None and method == "explicit":
+        regularization = 0.05
+    given = {"regularization": regularization, "alpha": alpha, "unobserved_weight": unobserved_weight}
+    options |= {name: value for name, value in given.items() if value is not None}
+    return _solve(X, options, items, seed, devices, threads, memory_limit, max_seconds, progress)

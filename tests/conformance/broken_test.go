@@ -111,6 +111,10 @@ func (b broken) PanelToRows(op *kernels.PanelToRows, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).PanelToRows(op, s), op, s)
 }
 
+func (b broken) RestrictedInverse(op *kernels.RestrictedInverse, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).RestrictedInverse(op, s), op, s)
+}
+
 func (b broken) PanelGram(op *kernels.PanelGram, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).PanelGram(op, s), op, s)
 }
@@ -125,6 +129,14 @@ func (b broken) RowsToBlocks(op *kernels.RowsToBlocks, s *kernels.Step) error {
 
 func (b broken) PanelScale(op *kernels.PanelScale, s *kernels.Step) error {
 	return b.after(b.Device.(kernels.Solver).PanelScale(op, s), op, s)
+}
+
+func (b broken) LeastSquares(op *kernels.LeastSquares, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).LeastSquares(op, s), op, s)
+}
+
+func (b broken) PrincipalAxes(op *kernels.PrincipalAxes, s *kernels.Step) error {
+	return b.after(b.Device.(kernels.Solver).PrincipalAxes(op, s), op, s)
 }
 
 // off makes the largest number a ten-thousandth too large.
@@ -314,6 +326,9 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 	"Solve": {
 		defect("an element", func(op *kernels.Solve, _ *kernels.Step) { offBuffer(op.X) }),
 	},
+	"RestrictedInverse": {
+		defect("an element", func(op *kernels.RestrictedInverse, _ *kernels.Step) { offBuffer(op.Weights) }),
+	},
 	"RowsToPanel": {
 		defect("one ULP", func(op *kernels.RowsToPanel, _ *kernels.Step) { oneULP(op.Panel) }),
 	},
@@ -345,6 +360,32 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 			offBuffer(op.Out.Slice(0, op.Outs*op.Rows*kernels.BlockWidth))
 		}),
 	},
+}
+
+func init() {
+	defects["LeastSquares"] = []map[string]func(any, *kernels.Step){
+		defect("factors", func(op *kernels.LeastSquares, _ *kernels.Step) { offBuffer(op.Out) }),
+		defect("biases", func(op *kernels.LeastSquares, _ *kernels.Step) { offBuffer(op.Bias) }),
+		defect("a row of the next step", func(op *kernels.LeastSquares, step *kernels.Step) {
+			if _, end, offsets, _, _ := op.Rows(step); end+1 < int64(len(offsets)) {
+				op.Out.Float32()[end*op.Width] = 0
+			}
+		}),
+	}
+	defects["PrincipalAxes"] = []map[string]func(any, *kernels.Step){
+		defect("factors", func(op *kernels.PrincipalAxes, _ *kernels.Step) { offBuffer(op.Factors) }),
+		defect("squares", func(op *kernels.PrincipalAxes, _ *kernels.Step) { offBuffer(op.Squares) }),
+		defect("two axes the wrong way round", func(op *kernels.PrincipalAxes, _ *kernels.Step) {
+			if squares := op.Squares.Float32(); op.Width > 1 {
+				squares[0], squares[1] = squares[1], squares[0]
+			}
+		}),
+		defect("an idle step", func(op *kernels.PrincipalAxes, step *kernels.Step) {
+			if op.Idle(step) {
+				op.Factors.Float32()[0]++
+			}
+		}),
+	}
 }
 
 // flipLast flips the last bit of a number of 8 bytes.

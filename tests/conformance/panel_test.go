@@ -222,10 +222,10 @@ func largestCases() (cases []opCase) {
 
 // turnCase is a RowsToPanel or a PanelToRows, which are defined to the bit.
 type turnCase struct {
-	title                       string
-	toRows                      bool
-	items, width, first         int64
-	rows                        *kernels.SparseBatch
+	title                        string
+	toRows                       bool
+	items, width, first          int64
+	rows                         *kernels.SparseBatch
 	panel, factors, own, ifEmpty []float32
 }
 
@@ -270,6 +270,72 @@ func turnCases(toRows bool) (cases []opCase) {
 		if toRows && pick(s, "own", true, false) {
 			c.own = s.normal(c.items, 1)
 		}
+		c.title = s.title()
+		cases = append(cases, c)
+	}
+	s.covered()
+	return cases
+}
+
+// restrictedCase is a RestrictedInverse whose parts are well conditioned, or become it.
+type restrictedCase struct {
+	title           string
+	op              kernels.RestrictedInverse // without buffers
+	ids             []int32
+	values, factors []float32
+	step            int64
+}
+
+func (c *restrictedCase) name() string { return c.title }
+
+func (c *restrictedCase) bounds() map[string][]float64 {
+	bound := make([]float64, c.op.Items*c.op.Neighbors)
+	for at := range bound {
+		bound[at] = 2e-5
+	}
+	return map[string][]float64{"weights": bound}
+}
+
+func (c *restrictedCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	op := c.op
+	op.IDs, op.Values = p.floats(kernels.Bits(c.ids)), p.floats(c.values)
+	op.Factors = p.floats(c.factors)
+	op.Weights = p.floats(guards(op.Items * op.Neighbors))
+	op.Workspace = p.workspace(&op, op.Block)
+	err = d.(kernels.Solver).RestrictedInverse(&op, &kernels.Step{Number: c.step})
+	r.add("weights", op.Weights)
+	return r, err
+}
+
+func restrictedCases() (cases []opCase) {
+	s := newSampler(103)
+	for range 40 {
+		c := &restrictedCase{step: pick(s, "step", int64(1), 2), op: kernels.RestrictedInverse{
+			Items: pick(s, "items", int64(1), 30, 90), Neighbors: pick(s, "neighbors", int64(1), 7, 70),
+			Block: pick(s, "block", int64(20), 100),
+		}}
+		size := float32(1) / float32(c.op.Neighbors)
+		indefinite := pick(s, "matrix", "definite", "indefinite") == "indefinite"
+		if indefinite {
+			size = 5
+		}
+		matrix := s.normal(c.op.Items*c.op.Items, 1)
+		for i := range c.op.Items {
+			count := 0
+			for j := range c.op.Items {
+				if j != i && count < int(c.op.Neighbors) && s.IntN(2) == 0 {
+					c.ids = append(c.ids, int32(j))
+					c.values = append(c.values, size*matrix[min(i, j)*c.op.Items+max(i, j)])
+					count++
+				}
+			}
+			for ; count < int(c.op.Neighbors); count++ {
+				c.ids, c.values = append(c.ids, -1), append(c.values, 0)
+			}
+		}
+		c.factors = s.normal(c.op.Items, 1)
 		c.title = s.title()
 		cases = append(cases, c)
 	}

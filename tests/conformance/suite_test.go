@@ -37,12 +37,15 @@ var opCases = []group{
 	{"SparseProduct", remembering(productCases)},
 	{"Solve", remembering(solveCases)},
 	{"KeepLargest", remembering(largestCases)},
+	{"RestrictedInverse", remembering(restrictedCases)},
 	{"RowsToPanel", remembering(func() []opCase { return turnCases(false) })},
 	{"PanelToRows", remembering(func() []opCase { return turnCases(true) })},
 	{"PanelGram", remembering(gramCases)},
 	{"PanelProduct", remembering(blocksCases)},
 	{"RowsToBlocks", remembering(toBlocksCases)},
 	{"PanelScale", remembering(scaleCases)},
+	{"LeastSquares", remembering(leastSquaresCases)},
+	{"PrincipalAxes", remembering(principalAxesCases)},
 }
 
 // skipUnlessDoneBy skips operations of kernels.Solver on other devices, and scores that the host gives on others than it.

@@ -282,6 +282,20 @@ def calls():
                 **{key: value for key, value in solve.items() if key != "items"},
             },
         ),
+        "factorize": (
+            dsstne.factorize,
+            {
+                "X": matrix,
+                "method": lambda: "ials",
+                "factors": lambda: 2,
+                "regularization": lambda: 0.1,
+                "alpha": lambda: 1.0,
+                "unobserved_weight": lambda: 0.1,
+                "nu": lambda: 1.0,
+                "epochs": lambda: 1,
+                **solve,
+            },
+        ),
         "evaluate": (
             dsstne.evaluate,
             {
@@ -538,6 +552,10 @@ PLAIN = {
     "core": {"0", "2**31"},
     "item": {"0"},
     **{key: {"2**31"} for key in ("item_knn k", "rp3beta k", "iterations", "oversampling")},
+    **{key: {"2**31"} for key in ("item_knn k", "rp3beta k")},
+    **{f"factorize {key}": FLOATS for key in ("regularization", "alpha", "unobserved_weight")},
+    "factorize nu": {"0", "1.5", "5e-324"},
+    "factorize epochs": set(),
     "shrink": {*FLOATS, "0", "5e-324", "1e308"},
     **{key: {"0", "1.5", "5e-324"} for key in ("alpha", "beta")},
     **{key: {"0", "-1", "1.5", "5e-324"} for key in FILTER},

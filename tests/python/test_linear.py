@@ -102,7 +102,7 @@ def test_an_empty_row_is_answered_by_popularity(method):
     assert (model.predict(X)[1:6, [3, X.shape[1] - 1]] == 0).all()  # items that nobody has
 
 
-@pytest.mark.parametrize("method", ["iterative", "operator"])
+@pytest.mark.parametrize("method", ["iterative", "restricted", "operator"])
 def test_the_number_of_threads_and_the_other_rows_change_no_bit(method):
     X = interactions(values=True)
     model = dsstne.linear(X, method=method, per_item=None, threads=1)
@@ -144,12 +144,28 @@ def test_the_scale_of_the_values_does_not_matter(method, scale):
     np.testing.assert_allclose(model.predict(X)[1:7], want.predict(X)[1:7], rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["auto", "inverse", "iterative", "operator"])
+@pytest.mark.parametrize("method", ["auto", "inverse", "iterative", "restricted", "operator"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (0, 4), (4, 4)])
 def test_tiny_and_empty_matrices_give_models(method, shape):
     X = scipy.sparse.csr_array(np.ones(shape, np.float32) if shape != (4, 4) else np.zeros(shape, np.float32))
     model = dsstne.linear(X, method=method)
     assert np.isfinite(model.predict(scipy.sparse.csr_array(np.ones((2, shape[1]), np.float32)))).all()
+
+
+def test_the_restricted_method_with_all_neighbors_is_exact():
+    X = scipy.sparse.random_array((200, 25), density=0.4, format="csr", rng=0, dtype=np.float32)  # all items co-occur
+    S = expected(X)
+    found = weights(dsstne.linear(X, method="restricted", neighbors=100, per_item=None))
+    np.testing.assert_allclose(found, S, rtol=0, atol=1e-4 * abs(S).max())
+    X = interactions()
+    few = dsstne.linear(X, method="restricted", neighbors=40, per_item=10)
+    assert (np.count_nonzero(weights(few), axis=1) <= 10).all()
+    held, out = dsstne.datasets.hold_out(X, 0.3, seed=1)
+    part, whole = (
+        dsstne.evaluate(dsstne.linear(held, method=m, neighbors=40), held, out)["ndcg@20"]
+        for m in ("restricted", "inverse")
+    )
+    assert part > 0.9 * whole
 
 
 def test_too_little_regularization_is_reported():
@@ -182,7 +198,7 @@ def test_bad_arguments_and_values_are_refused():
         dsstne.linear(X)
 
 
-@pytest.mark.parametrize("method", ["inverse", "iterative", "operator"])
+@pytest.mark.parametrize("method", ["inverse", "iterative", "restricted", "operator"])
 def test_limits_are_kept(method):
     X = scipy.sparse.random_array((4000, 800), density=0.02, format="csr", rng=0, dtype=np.float32)
     with pytest.raises(dsstne.OutOfMemoryError, match="memory_limit"):

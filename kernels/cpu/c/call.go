@@ -75,6 +75,8 @@ func (c *call) finish() error {
 		e.What, e.Row = "a logit", -1
 	case C.FAIL_GRADIENT:
 		e.What = "the gradient"
+	case C.FAIL_SOLUTION:
+		e.What = "the solution"
 	default:
 		e.What = "the updated weight"
 	}

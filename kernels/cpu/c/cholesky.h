@@ -1,8 +1,8 @@
 /* cholesky.h: systems of n linear equations whose matrix is symmetric and positive definite, by A = U'U in place.
  *
  * A matrix is a row-major square of CHOLESKY_STRIDE(n) rows and columns. Only its upper triangle counts: below the diagonal
- * there may be anything, and afterwards there is. cholesky() pads the matrix with rows of the identity, so that no loop has
- * an end of its own. Arrays with an element for each unknown have CHOLESKY_STRIDE(n) elements, too.
+ * there may be anything, and afterwards there is. cholesky() pads the matrix with columns of the identity, so that no loop
+ * has an end of its own. Arrays with an element for each unknown have CHOLESKY_STRIDE(n) elements, too.
  *
  * Sums are float32 in the order of the rows: the bits depend on the numbers and the instruction set alone. */
 #define CHOLESKY_STRIDE(n) (((n) + 15) / 16 * 16)
@@ -67,10 +67,10 @@ INLINE int factor_pivots(const float *block, int64_t stride, float factor[PIVOTS
 /* Replaces a matrix by U, and writes the reciprocals of U's diagonal. Returns 0 if the matrix is not positive definite, up
  * to rounding, or has numbers that are not finite; the matrix is destroyed then. */
 static UNUSED int cholesky(float *a, int64_t n, float *reciprocals) {
-  const int64_t stride = CHOLESKY_STRIDE(n);
-  for (int64_t i = 0; i < stride; i++)
+  const int64_t stride = CHOLESKY_STRIDE(n), end = round_up(n, PIVOTS);
+  for (int64_t i = 0; i < end; i++)
     for (int64_t j = larger(i, n); j < stride; j++) a[i * stride + j] = i == j;
-  for (int64_t i = 0; i < stride; i += PIVOTS) {
+  for (int64_t i = 0; i < end; i += PIVOTS) {
     float factor[PIVOTS][PIVOTS], *panel = a + i * stride;
     const int64_t first = i / LANES * LANES, behind = round_up(i + PIVOTS, LANES);
     pivots_t c;
@@ -99,32 +99,41 @@ INLINE vf8 load8(const float *p) { return *(const vf8_any *)p; }
 
 /* Replaces b by the solution x of U'U x = b. A panel's unknowns go at once into the sums of all others. */
 static UNUSED void cholesky_solve(const float *u, int64_t n, const float *reciprocals, float *b) {
-  const int64_t stride = CHOLESKY_STRIDE(n);
+  const int64_t stride = CHOLESKY_STRIDE(n), end = round_up(n, PIVOTS);
   for (int64_t j = n; j < stride; j++) b[j] = 0;
-  for (int64_t i = 0; i < stride; i += PIVOTS) {
+  for (int64_t i = 0; i < end; i += PIVOTS) {
     const float *panel = u + i * stride;
     float y[PIVOTS];
     vf8 left = load8(b + i);
+#pragma GCC unroll 8
     for (int r = 0; r < PIVOTS; r++) {
       y[r] = left[r] * reciprocals[i + r];
       left -= y[r] * load8(panel + r * stride + i); /* wrong before r, where the triangle has ended */
     }
     memcpy(b + i, y, sizeof y);
-    for (int64_t j = i + PIVOTS; j < stride; j += 8) {
+    for (int64_t j = i + PIVOTS; j < end; j += 8) {
       vf8 sum = {0};
+#pragma GCC unroll 8
       for (int r = 0; r < PIVOTS; r++) sum += y[r] * load8(panel + r * stride + j);
       *(vf8_any *)(b + j) -= sum;
     }
   }
-  for (int64_t i = stride - PIVOTS; i >= 0; i -= PIVOTS) {
+  for (int64_t i = end - PIVOTS; i >= 0; i -= PIVOTS) {
     const float *panel = u + i * stride;
     float x[PIVOTS];
+    vf8 sum[PIVOTS];
+#pragma GCC unroll 8
+    for (int r = 0; r < PIVOTS; r++) sum[r] = (vf8){0};
+    for (int64_t j = i + PIVOTS; j < end; j += 8) {
+#pragma GCC unroll 8
+      for (int r = 0; r < PIVOTS; r++) sum[r] += load8(panel + r * stride + j) * load8(b + j);
+    }
+#pragma GCC unroll 8
     for (int r = PIVOTS - 1; r >= 0; r--) {
-      const float *row = panel + r * stride;
-      vf8 sum = {0};
-      for (int64_t j = i + PIVOTS; j < stride; j += 8) sum += load8(row + j) * load8(b + j);
-      x[r] = b[i + r] - (((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])));
-      for (int s = r + 1; s < PIVOTS; s++) x[r] -= row[i + s] * x[s];
+      const vf8 y = sum[r];
+      x[r] = b[i + r] - (((y[0] + y[4]) + (y[2] + y[6])) + ((y[1] + y[5]) + (y[3] + y[7])));
+#pragma GCC unroll 8
+      for (int s = PIVOTS - 1; s > r; s--) x[r] -= panel[r * stride + i + s] * x[s];
       x[r] *= reciprocals[i + r];
     }
     memcpy(b + i, x, sizeof x);

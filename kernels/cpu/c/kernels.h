@@ -15,7 +15,7 @@
 
 #include "../../kinds.h"
 
-enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS };
+enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS, FAIL_SOLUTION };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
 enum { KEPT_ROWS = 16 /* kernels.ScreenedRows */ };
@@ -287,6 +287,22 @@ typedef struct {
 #define SOLVE_WORKSPACE(rows, items, width) \
   ((width) * ((rows) + 2 * (items)) + 2 * 2 * (width) * (((items) + 511) / 512))
 
+/* What a worker needs for the inverse of a part, in floats: the part, padded, three lists of its items, and a place for
+ * each item. */
+#define RESTRICTED_STRIDE(neighbors) (((neighbors) + 16) / 16 * 16)
+#define RESTRICTED_WORKSPACE(items, neighbors) \
+  (RESTRICTED_STRIDE(neighbors) * ((neighbors) + 17 + 3) + ((items) + 15) / 16 * 16)
+
+/* See kernels.RestrictedInverse; items first .. end of this step. */
+typedef struct {
+  int64_t items, neighbors, first, end;
+  const int32_t *ids;
+  const float *values, *factors;
+  float *weights;
+  float *workspace;
+  int64_t next;
+} restricted_t;
+
 /* See kernels.RowsToPanel and PanelToRows. */
 typedef struct {
   int64_t rows; /* of the batch, from the first one of the panel on */
@@ -353,6 +369,47 @@ typedef struct {
   int32_t add;
   int64_t next;
 } panel_scale_t;
+/* Rows of P at once where it has more than there are unknowns; and what a worker needs, in floats: see factors.h. */
+enum { LEAST_SQUARES_BLOCK = 64 };
+#define LEAST_SQUARES_STRIDE(unknowns) (((unknowns) + 15) / 16 * 16)
+#define LEAST_SQUARES_ROWS(stride) ((stride) > LEAST_SQUARES_BLOCK ? (stride) : LEAST_SQUARES_BLOCK)
+#define LEAST_SQUARES_FLOATS(stride) ((stride) * ((stride) + 3) + LEAST_SQUARES_ROWS(stride) * ((stride) + 1))
+#define LEAST_SQUARES_WORKSPACE(unknowns) LEAST_SQUARES_FLOATS(LEAST_SQUARES_STRIDE(unknowns))
+
+/* See kernels.LeastSquares; rows first .. end of this step. */
+typedef struct {
+  const float *factors;
+  int64_t width;
+  const float *squares; /* null: 0 */
+  const float *offsets; /* null: a row has no bias */
+  const int64_t *row_offsets;
+  const int32_t *indices;
+  const float *values;
+  int64_t first, end;
+  float unobserved, weight, center;
+  const float *ridge; /* of the rows from first on */
+  float *out, *bias;
+  float *workspace;
+  failure_t failure;
+  int64_t next;
+} least_squares_t;
+
+/* The workspace of axes_t, in floats: see factors.h. */
+enum { AXES_ROWS = 64, MOST_AXES_GROUPS = 16 };
+#define AXES_STRIDE(width) (((width) + 31) / 32 * 32)
+#define AXES_GROUPS(rows) ((rows) < 1024 * MOST_AXES_GROUPS ? (rows) / 1024 + 1 : MOST_AXES_GROUPS)
+#define AXES_WORKSPACE(rows, stride, workers) \
+  ((AXES_GROUPS(rows) + 4) * (stride) * (stride) + 6 * (stride) + (workers)*2 * AXES_ROWS * (stride))
+
+/* See kernels.PrincipalAxes. */
+typedef struct {
+  float *factors;
+  int64_t rows, width;
+  float *squares;
+  float *workspace;
+  failure_t failure;
+  int64_t next_group, next_find, next_rows;
+} axes_t;
 
 /* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
 /* clang-format off */
@@ -367,10 +424,12 @@ typedef struct {
   PHASE(solve_start, solve_t, 0) PHASE(solve_rows, solve_t, 0) PHASE(solve_product, solve_t, 0) \
   PHASE(solve_step, solve_t, 0) PHASE(solve_direction, solve_t, 0) PHASE(solve_check, solve_t, 0) \
   PHASE(keep_largest, keep_largest_t, 0) PHASE(rows_to_panel, panel_rows_t, 0) \
-  PHASE(panel_to_rows, panel_rows_t, 0) PHASE(limit_products, machine_t, 1) PHASE(limit_memory, machine_t, 1) \
+  PHASE(panel_to_rows, panel_rows_t, 0) PHASE(restricted_inverse, restricted_t, 0) \
   PHASE(panel_gram, panel_gram_t, 0) PHASE(panel_gram_add, panel_gram_t, 0) \
   PHASE(panel_product_blocks, panel_blocks_t, 0) PHASE(rows_to_blocks, rows_to_blocks_t, 0) \
-  PHASE(panel_scale, panel_scale_t, 0)
+  PHASE(panel_scale, panel_scale_t, 0) PHASE(least_squares, least_squares_t, 1) PHASE(axes_sum, axes_t, 1) \
+  PHASE(axes_find, axes_t, 1) PHASE(axes_turn, axes_t, 1) PHASE(limit_products, machine_t, 1) \
+  PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
 /* The functions of an instruction set. */

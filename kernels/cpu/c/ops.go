@@ -330,10 +330,16 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		}
 	case *kernels.Neighborhood:
 		return int64(C.neighborhood_workspace(C.int64_t(op.ByItem.Rows))) * int64(o.Workers)
+	case *kernels.RestrictedInverse:
+		return int64(C.restricted_workspace(C.int64_t(op.Items), C.int64_t(op.Neighbors))) * int64(o.Workers)
 	case *kernels.Solve:
 		return int64(C.solve_workspace(C.int64_t(op.ByRow.Rows), C.int64_t(op.ByItem.Rows), C.int64_t(op.Width)))
 	case *kernels.PanelGram, *kernels.PanelProduct:
 		return o.panelWorkspace(op)
+	case *kernels.LeastSquares:
+		return int64(C.least_squares_workspace(C.int64_t(op.Unknowns()))) * int64(o.Workers)
+	case *kernels.PrincipalAxes:
+		return int64(C.axes_workspace(C.int64_t(op.Rows), C.int64_t(op.Width), C.int32_t(o.Workers)))
 	case *kernels.TopK:
 		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)

@@ -75,3 +75,13 @@ func (o Ops) PanelToRows(op *kernels.PanelToRows, s *kernels.Step) error {
 	a.out = buffer(op.Out.Slice(op.First*op.Items, op.Out.Len()-op.First*op.Items))
 	return o.do(call, unsafe.Pointer(a), nil, C.run_panel_to_rows)
 }
+
+func (o Ops) RestrictedInverse(op *kernels.RestrictedInverse, s *kernels.Step) error {
+	first, end := op.Range(s)
+	a := &C.restricted_t{
+		items: C.int64_t(op.Items), neighbors: C.int64_t(op.Neighbors), first: C.int64_t(first), end: C.int64_t(end),
+		ids: of[C.int32_t](op.IDs), values: buffer(op.Values), factors: buffer(op.Factors),
+		weights: buffer(op.Weights), workspace: buffer(op.Workspace),
+	}
+	return o.do(&call{}, unsafe.Pointer(a), nil, C.run_restricted_inverse)
+}

@@ -20,6 +20,13 @@ static inline int64_t neighborhood_workspace(int64_t items) { return NEIGHBORHOO
 static inline int64_t solve_workspace(int64_t rows, int64_t items, int64_t width) {
   return SOLVE_WORKSPACE(rows, items, width);
 }
+static inline int64_t restricted_workspace(int64_t items, int64_t neighbors) {
+  return RESTRICTED_WORKSPACE(items, neighbors);
+}
+static inline int64_t least_squares_workspace(int64_t unknowns) { return LEAST_SQUARES_WORKSPACE(unknowns); }
+static inline int64_t axes_workspace(int64_t rows, int64_t width, int32_t workers) {
+  return AXES_WORKSPACE(rows, AXES_STRIDE(width), workers);
+}
 static inline int64_t kept_size(const kernels_t *k, int64_t items, int64_t columns) {
   return k->kept_size(items, columns);
 }

@@ -24,6 +24,8 @@
 #include "neighborhood.h"
 #include "panel.h"
 #include "cholesky.h"
+#include "factors.h"
+#include "restricted.h"
 #include "panelblocks.h"
 #include "machine.h"
 
