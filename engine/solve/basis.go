@@ -57,8 +57,8 @@ const (
 )
 
 // pass makes panel j orthogonal to the panels from first on, and its columns orthonormal: before = panels
-// coefficients + after triangle. Columns of which no more than rounding is left become 0, and so do those of which less than the given
-// share of the square is. least is the least share.
+// coefficients + after triangle. Columns of which no more than rounding is left become 0, and so do those of which less
+// than the given share of the square is. least is the least share.
 func (b *basis) pass(r kernels.Rank, first, j int64, share float64) (
 	coefficients []float64, triangle *block, least float64, err error,
 ) {
