@@ -49,9 +49,10 @@ def invert(gram: Model, item_exponent: float, output_exponent: float, per_item: 
 
 def _invert(P: NDArray[np.float32]) -> None:
     """Inverts a symmetric positive definite matrix in place."""
-    factor, failed = scipy.linalg.lapack.spotrf(P.T, lower=1, clean=0, overwrite_a=1)
+    lapack: Any = scipy.linalg.lapack
+    factor, failed = lapack.spotrf(P.T, lower=1, clean=0, overwrite_a=1)
     if failed == 0:
-        _, failed = scipy.linalg.lapack.spotri(factor, lower=1, overwrite_c=1)
+        _, failed = lapack.spotri(factor, lower=1, overwrite_c=1)
     if failed or not np.isfinite(np.diag(P)).all():
         raise InvalidDataError("the matrix to invert is singular within float32's precision; use more regularization")
     for begin in range(0, len(P), _ROWS):  # LAPACK leaves the other triangle as it was

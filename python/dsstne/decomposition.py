@@ -9,7 +9,7 @@ import numpy as np
 from dsstne import _checks, _native
 from dsstne._layers import nearest
 from dsstne.errors import InvalidArgumentError
-from dsstne.solvers import _solve
+from dsstne.solvers import _solve, compute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,16 +90,18 @@ def svd(
         >>> s
         array([3., 2.], dtype=float32)
     """
-    method = {"kind": "svd", **_basis(k, "k", oversampling, iterations, seed)}
-    k = method["k"]
+    options = {"kind": "svd", **_basis(k, "k", oversampling, iterations, seed)}
+    k = options["k"]
 
-    def take(solver: _handles.Handle, shape: tuple[int, int]) -> tuple[NDArray[np.float32], ...]:
+    def take(
+        solver: _handles.Handle, shape: tuple[int, int]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         arrays = np.empty((shape[0], k), np.float32), np.empty(k, np.float32), np.empty((k, shape[1]), np.float32)
         for name, array in zip(("u", "s", "vt"), arrays, strict=True):
             _native.call("solver_get_array", solver.value, name.encode(), array, array.nbytes)
         return arrays
 
-    return _solve(X, method, None, seed, devices, threads, memory_limit, max_seconds, progress, take)
+    return compute(X, options, seed, devices, threads, memory_limit, max_seconds, progress, take)
 
 
 def _basis(k: int, name: str, oversampling: int | None, iterations: int, seed: int) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def spectral(
     X: Any,
     rank: int = 448,
     *,
-    filter: str = "f",
+    method: str = "f",
     row_exponent: float | None = None,
     first_in: float | None = None,
     first_out: float | None = None,
@@ -157,8 +159,9 @@ def spectral(
     Args:
         X: Interaction matrix [rows, items].
         rank: Number of singular vectors, up to the smaller side of X.
-        filter: ``"gf_cf"``, ``"bspm_em"`` or ``"f"``; what the other arguments are where they are None.
-        row_exponent, first_in, first_out, low_pass, low_pass_exponent, sharpening, output_exponent, balanced: See above.
+        method: ``"gf_cf"``, ``"bspm_em"`` or ``"f"``; what the other arguments are where they are None.
+        row_exponent, first_in, first_out, low_pass, low_pass_exponent, sharpening, output_exponent, balanced: See
+            above.
         oversampling, iterations: For the singular vectors, see :func:`dsstne.svd`.
         items: Names of the items.
         seed: Of the random vectors that the singular vectors begin with, and of the rows that balance a filter.
@@ -175,7 +178,7 @@ def spectral(
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
         >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 0, 1]], dtype=np.float32))
-        >>> dsstne.spectral(X, rank=2, filter="gf_cf").recommend(X[[0]], k=1)[0]
+        >>> dsstne.spectral(X, rank=2, method="gf_cf").recommend(X[[0]], k=1)[0]
         array([[3]], dtype=int32)
     """
     given = {
@@ -188,12 +191,12 @@ def spectral(
         "output_exponent": output_exponent,
         "balanced": balanced,
     }
-    if _checks.text(filter, "filter") not in _FILTERS:
-        raise InvalidArgumentError(f"filter: {_checks.shown(filter)} is unknown; {nearest(filter, _FILTERS)}")
-    method = {
+    if _checks.text(method, "method") not in _FILTERS:
+        raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, _FILTERS)}")
+    options = {
         "kind": "spectral",
         **_basis(rank, "rank", oversampling, iterations, seed),
-        **_FILTERS[filter],
+        **_FILTERS[method],
         **{key: value for key, value in given.items() if value is not None},
     }
-    return _solve(X, method, items, seed, devices, threads, memory_limit, max_seconds, progress)
+    return _solve(X, options, items, seed, devices, threads, memory_limit, max_seconds, progress)

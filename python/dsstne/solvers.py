@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dsstne import _checks, _handles, _inverse, _native, _options
 from dsstne._layers import nearest
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = ["factorize", "item_knn", "linear", "rp3beta"]
+
+_T = TypeVar("_T")
 
 
 def item_knn(
@@ -172,10 +174,10 @@ def linear(
         method: How P is computed. ``"inverse"`` is LAPACK's dense inverse, for up to some thousand items;
             ``"iterative"`` solves for the rows of P by conjugate gradients, for any number of items. Both give the same
             weights up to rounding and ``tolerance``. ``"restricted"`` computes each column of S from the items alone
-            that are most correlated with its item, an approximation for very many items. ``"operator"`` computes no weights: the model keeps the data and
-            solves for each row that it scores, which takes longer than weights do. ``"auto"`` takes the inverse or the
-            iterative method, whichever is less work, or the restricted one where both would take hours: from 32 stored
-            entries times items = 1e14 on.
+            that are most correlated with its item, an approximation for very many items. ``"operator"`` computes no
+            weights: the model keeps the data and solves for each row that it scores, which takes longer than weights
+            do. ``"auto"`` takes the inverse or the iterative method, whichever is less work, or the restricted one
+            where both would take hours: from 32 times stored entries times items = 1e14 on.
         neighbors: Number of items from which ``"restricted"`` computes a column, up to 1,024.
         per_item: Number of weights that a row of S keeps, the largest; None keeps all, as a dense matrix.
         regularization: Ridge regularization, relative to the mean diagonal of Y'Y.
@@ -270,9 +272,27 @@ def _solve(
     memory_limit: int | None,
     max_seconds: float | None,
     progress: bool,
-    take: Callable[[_handles.Handle, tuple[int, int]], Any] | None = None,
-) -> Any:
-    """Runs a solver until it is done, and returns its model or what is taken from it; X has the given shape."""
+) -> Model:
+    """Runs a solver until it is done, and returns its model."""
+
+    def take(solver: _handles.Handle, _: tuple[int, int]) -> Model:
+        return Model._solved(solver, items)
+
+    return compute(X, method, seed, devices, threads, memory_limit, max_seconds, progress, take)
+
+
+def compute(
+    X: Any,
+    method: dict[str, Any],
+    seed: int,
+    devices: Any,
+    threads: int | None,
+    memory_limit: int | None,
+    max_seconds: float | None,
+    progress: bool,
+    take: Callable[[_handles.Handle, tuple[int, int]], _T],
+) -> _T:
+    """Runs a solver until it is done, and returns what ``take`` makes of it and of the shape of X."""
     _checks.integer(seed, "seed", 0)
     seconds = 0.0 if max_seconds is None else _checks.positive(max_seconds, "max_seconds")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
@@ -293,9 +313,9 @@ def _solve(
             warnings.warn(
                 f"{method['kind']}: {state['unfinished']:,} systems of equations are not solved to tolerance="
                 f'{method["tolerance"]} after 20 iterations; use more regularization, or method="inverse"',
-                stacklevel=3,
+                stacklevel=5,
             )
-        return Model._solved(solver, items) if take is None else take(solver, data.shape)
+        return take(solver, data.shape)
 
 
 def factorize(
@@ -321,7 +341,8 @@ def factorize(
     With ``"ials"``, the values of X are weights of observations, and the factors w of the rows and h of the items
     minimize
 
-        sum over the stored (u, i) of alpha X[u, i] (w_u h_i - 1)^2 + unobserved_weight sum over all (u, i) of (w_u h_i)^2
+        sum over the stored (u, i) of alpha X[u, i] (w_u h_i - 1)^2
+        + unobserved_weight sum over all (u, i) of (w_u h_i)^2
         + regularization (sum over u of (n_u + unobserved_weight I)^nu |w_u|^2
                           + sum over i of (n_i + unobserved_weight U)^nu |h_i|^2)
 
@@ -339,8 +360,8 @@ def factorize(
     (Zhou et al., "Large-Scale Parallel Collaborative Filtering for the Netflix Prize", 2008).
 
     From implicit: its ``iterations`` are ``epochs``. For a matrix of ones, its objective with ``alpha=c`` and
-    ``regularization=r`` is that of ``unobserved_weight=1 / (c - 1)``, ``regularization=r / c`` and ``nu=0``, which ranks
-    items alike.
+    ``regularization=r`` is that of ``unobserved_weight=1 / (c - 1)``, ``regularization=r / c`` and ``nu=0``, which
+    ranks items alike.
 
     Args:
         X: Interaction matrix [rows, items]; for ``"ials"``, values must not be negative.
@@ -356,10 +377,10 @@ def factorize(
         devices, threads, memory_limit, max_seconds, progress: See :func:`dsstne.item_knn`.
 
     Returns:
-        A model with the tensors ``factors`` [items, factors] and, for ``"ials"``, ``squares`` [factors]: its factors are
-        turned so that the matrix of their squares is diagonal. For ``"explicit"`` there is ``bias`` [items] instead.
-        ``model.embed(X)`` returns the factors of rows; those of rows without entries are 0. The model predicts on the
-        CPU.
+        A model with the tensors ``factors`` [items, factors] and, for ``"ials"``, ``squares`` [factors]: its factors
+        are turned so that the matrix of their squares is diagonal. For ``"explicit"`` there is ``bias`` [items]
+        instead. ``model.embed(X)`` returns the factors of rows; those of rows without entries are 0. The model predicts
+        on the CPU.
 
     Raises:
         InvalidDataError: X is damaged or has values that the method does not take; the message names row and column.

@@ -39,9 +39,9 @@ def test_the_scan_for_glibc_versions_sees_what_nm_sees(library: Library) -> None
     assert hatch_build.needed_glibc(library.path) == max(versions)
 
 
-def test_the_library_is_at_most_10_megabytes_and_the_kernel_images(library: Library) -> None:
+def test_the_library_is_at_most_11_megabytes_and_the_kernel_images(library: Library) -> None:
     images = (hatch_build.ROOT / "kernels" / "cuda" / "images").glob("*")
-    allowed = 10 * 2**20 + sum(path.stat().st_size for path in images)
+    allowed = 11 * 2**20 + sum(path.stat().st_size for path in images)
     assert library.path.stat().st_size <= allowed
 
 

@@ -279,7 +279,7 @@ def calls():
             {
                 "X": matrix,
                 "rank": lambda: 2,
-                "filter": lambda: "f",
+                "method": lambda: "f",
                 **dict.fromkeys(FILTER, lambda: 0.5),
                 "balanced": lambda: True,
                 "oversampling": lambda: None,

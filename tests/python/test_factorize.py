@@ -175,9 +175,7 @@ def test_what_cannot_be_is_refused():
     bad.data[3] = np.nan
     with pytest.raises(dsstne.InvalidDataError, match=r"row 1, column \d+"):
         dsstne.factorize(bad, factors=4)
-    with pytest.raises(
-        dsstne.InvalidArgumentError, match="factors is 46; a matrix of 70 rows and 45 columns has at most 45"
-    ):
+    with pytest.raises(dsstne.InvalidArgumentError, match="factors is 46; a matrix of 70 rows .* at most 45"):
         dsstne.factorize(X, factors=46)
     with pytest.raises(dsstne.InvalidArgumentError, match=r'"al".*did you mean "ials"|method.*ials'):
         dsstne.factorize(X, method="al", factors=4)

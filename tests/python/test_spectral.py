@@ -61,7 +61,7 @@ def expected(X, x, rank, settings):
 @pytest.mark.parametrize("shape", [(150, 100), (100, 150)])
 def test_the_scores_are_those_of_numpy(shape, name, values):
     X, new = interactions(*shape, values=values), interactions(70, shape[1], seed=9, values=values)
-    options = OTHER if name == "other" else {"filter": name}
+    options = OTHER if name == "other" else {"method": name}
     model = dsstne.spectral(X, 20, iterations=5, **options)
     some = np.diff(new.indptr) > 0
     found = model.predict(new).astype(np.float64)[some]
@@ -77,7 +77,7 @@ def test_balanced_parts_have_a_root_mean_square_of_one():
     X = interactions(400, 100)
 
     def first(**options):
-        return dsstne.spectral(X, 20, filter="f", sharpening=0, **options).predict(X)
+        return dsstne.spectral(X, 20, method="f", sharpening=0, **options).predict(X)
 
     every = np.diff(X.indptr) > 0
     assert np.sqrt((first(low_pass=0)[every].astype(np.float64) ** 2).mean()) == pytest.approx(1, rel=0.1)
@@ -115,7 +115,7 @@ def test_the_parts_of_the_items_add_up_to_the_score():
 
 def test_a_saved_model_scores_as_before(tmp_path):
     X = interactions()
-    model = dsstne.spectral(X, 20, filter="bspm_em", items=[f"item {n}" for n in range(100)])
+    model = dsstne.spectral(X, 20, method="bspm_em", items=[f"item {n}" for n in range(100)])
     model.save(tmp_path / "filter.dsstne")
     again = dsstne.load(tmp_path / "filter.dsstne")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -126,7 +126,7 @@ def test_a_saved_model_scores_as_before(tmp_path):
 def test_matrices_with_little_in_them_give_models(shape):
     for X in (scipy.sparse.csr_array(shape, dtype=np.float32), scipy.sparse.csr_array(np.ones(shape, np.float32))):
         for name in FILTERS:
-            assert np.isfinite(dsstne.spectral(X, 1, filter=name).predict(X)).all()
+            assert np.isfinite(dsstne.spectral(X, 1, method=name).predict(X)).all()
 
 
 def test_what_cannot_be_is_refused():
@@ -134,7 +134,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(dsstne.InvalidArgumentError, match=r"101 singular values are asked for; a matrix \[150, 100\]"):
         dsstne.spectral(X, 101)
     with pytest.raises(dsstne.InvalidArgumentError, match="did you mean 'gf_cf'"):
-        dsstne.spectral(X, 5, filter="gfcf")
+        dsstne.spectral(X, 5, method="gfcf")
     for options in ({"rank": 0}, {"low_pass": -1.0}, {"sharpening": float("nan")}, {"balanced": 2}):
         with pytest.raises(dsstne.InvalidArgumentError):
             dsstne.spectral(X, **{"rank": 5, **options})

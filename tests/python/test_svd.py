@@ -88,9 +88,7 @@ def test_more_iterations_and_a_larger_basis_come_closer():
 
 def test_what_cannot_be_is_refused():
     X = random(30, 20)
-    with pytest.raises(
-        dsstne.InvalidArgumentError, match=r"21 singular values are asked for; a matrix \[30, 20\] has 20"
-    ):
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"21 singular values .*; a matrix \[30, 20\] has 20"):
         dsstne.svd(X, 21)
     for options in ({"k": 0}, {"k": 2, "iterations": 0}, {"k": 2, "oversampling": 0}, {"k": 2, "seed": -1}):
         with pytest.raises(dsstne.InvalidArgumentError):

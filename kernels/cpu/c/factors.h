@@ -64,8 +64,8 @@ static void add_up_dots(const float *p, int64_t n, int64_t columns, float *out, 
 enum { ENTRIES_AHEAD = 32, TURNS = 4 /* rows that a worker takes at once */ };
 
 /* Writes count rows of P and elements of q, for the entries from e on. */
-INLINE void scaled_entries(const least_squares_t *l, int64_t e, int64_t count, const float *scale, int64_t stride, float *p,
-                           float *q) {
+INLINE void scaled_entries(const least_squares_t *l, int64_t e, int64_t count, const float *scale, int64_t stride,
+                           float *p, float *q) {
   const int64_t width = l->width, whole = width / LANES * LANES, last = l->row_offsets[l->end];
   for (int64_t j = 0; j < count; j++, e++, p += stride) {
     const float *f = l->factors + l->indices[e] * width, x = l->values[e];
@@ -206,9 +206,11 @@ INLINE void add_multiple(double *restrict y, double a, const double *restrict x,
 }
 
 /* Reflects A to a tridiagonal matrix with that diagonal and what is beside it; the rows of V become its basis, V A V'. */
-static void tridiagonal(double *a, double *v, int64_t n, int64_t stride, double *diagonal, double *beside, double *sum) {
+static void tridiagonal(double *a, double *v, int64_t n, int64_t stride, double *diagonal, double *beside,
+                        double *sum) {
   for (int64_t k = 0; k < n; k++) {
-    double *u = a + k * stride, square = 0; /* of u, which begins behind the diagonal and becomes the reflection's vector */
+    double *u = a + k * stride,
+           square = 0; /* of u, which begins behind the diagonal and becomes the reflection's vector */
     diagonal[k] = u[k];
     for (int64_t i = k + 1; i < n; i++) square += u[i] * u[i];
     const double first = k + 1 < n ? u[k + 1] : 0, length = first > 0 ? -sqrt(square) : sqrt(square);

@@ -399,7 +399,7 @@ enum { AXES_ROWS = 64, MOST_AXES_GROUPS = 16 };
 #define AXES_STRIDE(width) (((width) + 31) / 32 * 32)
 #define AXES_GROUPS(rows) ((rows) < 1024 * MOST_AXES_GROUPS ? (rows) / 1024 + 1 : MOST_AXES_GROUPS)
 #define AXES_WORKSPACE(rows, stride, workers) \
-  ((AXES_GROUPS(rows) + 4) * (stride) * (stride) + 6 * (stride) + (workers)*2 * AXES_ROWS * (stride))
+  ((AXES_GROUPS(rows) + 4) * (stride) * (stride) + 6 * (stride) + (workers) * 2 * AXES_ROWS * (stride))
 
 /* See kernels.PrincipalAxes. */
 typedef struct {

@@ -23,11 +23,14 @@ INLINE void panel_row(const int vectors, const sparse_matrix_t *m, int64_t row, 
 }
 
 /* Calls function(vectors, ...) with a constant for the width. */
-#define BY_WIDTH(width, function, ...)                                \
-  do {                                                                \
-    if ((width) == 16) function(16 / LANES, __VA_ARGS__);             \
-    else if ((width) == 32) function(32 / LANES, __VA_ARGS__);        \
-    else function(64 / LANES, __VA_ARGS__);                           \
+#define BY_WIDTH(width, function, ...)   \
+  do {                                   \
+    if ((width) == 16)                   \
+      function(16 / LANES, __VA_ARGS__); \
+    else if ((width) == 32)              \
+      function(32 / LANES, __VA_ARGS__); \
+    else                                 \
+      function(64 / LANES, __VA_ARGS__); \
   } while (0)
 
 INLINE void panel_product(const int vectors, const sparse_matrix_t *m, const float *in, float *out, int64_t panels,

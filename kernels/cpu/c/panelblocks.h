@@ -80,9 +80,11 @@ static void panel_product_blocks(panel_blocks_t *o, int32_t worker) {
         const float *matrix = o->matrix + (i * o->outs + j) * BLOCK_AREA;
         for (int64_t n = 0; n < BLOCK; n += 2 * LANES) {
           int64_t m = 0;
-#define TILE(rows)                                                                                          \
-  if (i || o->add) block_tile(rows, 1, in + m * BLOCK, BLOCK, 1, matrix + n, BLOCK, out + m * BLOCK + n); \
-  else block_tile(rows, 0, in + m * BLOCK, BLOCK, 1, matrix + n, BLOCK, out + m * BLOCK + n)
+#define TILE(rows)                                                                         \
+  if (i || o->add)                                                                         \
+    block_tile(rows, 1, in + m * BLOCK, BLOCK, 1, matrix + n, BLOCK, out + m * BLOCK + n); \
+  else                                                                                     \
+    block_tile(rows, 0, in + m * BLOCK, BLOCK, 1, matrix + n, BLOCK, out + m * BLOCK + n)
           for (; m + BLOCK_STRIP <= rows; m += BLOCK_STRIP) TILE(BLOCK_STRIP);
           for (; m < rows; m++) TILE(1);
 #undef TILE

@@ -5,7 +5,8 @@
  * N^3 / 6 multiply-adds. */
 
 /* The part of the matrix for the items of a list, with what is beside the diagonal times shrunk. */
-static void collect(const restricted_t *r, const int32_t *members, int64_t n, const int32_t *place, float shrunk, float *a) {
+static void collect(const restricted_t *r, const int32_t *members, int64_t n, const int32_t *place, float shrunk,
+                    float *a) {
   const int64_t stride = CHOLESKY_STRIDE(n);
   memset(a, 0, n * stride * sizeof *a);
   for (int64_t row = 0; row < n; row++) {

@@ -40,8 +40,8 @@ def lines(bench: Bench) -> Iterator[Line]:
         ):
             few, many = (1, 3) if peer == "exact" else (2, 10)
             turns = take_turns(
-                lambda side=us: side.call("seconds", few, many),
-                lambda side=them: side.call("seconds", few, many),
+                lambda side=us, few=few, many=many: side.call("seconds", few, many),
+                lambda side=them, few=few, many=many: side.call("seconds", few, many),
                 repeats=bench.repeats(3, 5),
             )
             setting = them.call("name")
