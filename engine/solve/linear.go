@@ -9,7 +9,6 @@ import (
 	"dsstne/engine/model"
 	"dsstne/engine/program"
 	"dsstne/engine/ridge"
-	"dsstne/engine/tensor"
 	"dsstne/internal/random"
 	"dsstne/kernels"
 )
@@ -129,24 +128,11 @@ func (l *Linear) factor(j int) float32 {
 // operator makes the model that keeps the data.
 func (l *Linear) operator() (*model.Model, error) {
 	s := &l.system
-	form := &ridge.Form{
-		Rows: s.byRow.Rows, Items: s.byItem.Rows, Entries: s.byRow.Indices.Len(), Tolerance: l.Tolerance,
-		Iterations: l.Iterations,
-	}
-	m, err := model.Create(form, model.Options{})
+	form := &ridge.Form{Data: shapeOf(&s.byRow), Tolerance: l.Tolerance, Iterations: l.Iterations}
+	m, err := keepData(form, form.Data, &s.byRow, &s.byItem)
 	if err != nil {
 		return nil, err
 	}
-	copyStored := func(to tensor.Stored, from *kernels.SparseMatrix) {
-		offsets, indices, values, missing := to.Arrays(m.Tensor)
-		if err = cmp.Or(err, missing); err == nil {
-			copy(offsets, kernels.View[int64](from.Offsets))
-			copy(indices, from.Indices.Int32())
-			copy(values, from.Values.Float32())
-		}
-	}
-	copyStored(form.Data(), &s.byRow)
-	copyStored(form.Transposed(), &s.byItem)
 	in, out := s.in.Float32(), s.out.Float32()
 	for name, value := range map[string]func(i int) float32{
 		ridge.Ridge:    func(i int) float32 { return s.ridge.Float32()[i] },

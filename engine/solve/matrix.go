@@ -7,8 +7,10 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/itemweights"
+	"dsstne/engine/kept"
 	"dsstne/engine/model"
 	"dsstne/engine/program"
+	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
@@ -114,6 +116,30 @@ func makeItemWeights(
 	if err != nil {
 		_ = m.Close()
 		return nil, err
+	}
+	return m, nil
+}
+
+// shapeOf is the shape of a matrix that a model keeps.
+func shapeOf(byRow *kernels.SparseMatrix) kept.Data {
+	return kept.Data{Rows: byRow.Rows, Items: byRow.Columns, Entries: byRow.Indices.Len()}
+}
+
+// keepData makes a model of a form that keeps a matrix, and copies that.
+func keepData(form model.Form, shape kept.Data, byRow, byItem *kernels.SparseMatrix) (*model.Model, error) {
+	m, err := model.Create(form, model.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for to, from := range map[tensor.Stored]*kernels.SparseMatrix{shape.ByRow(): byRow, shape.ByItem(): byItem} {
+		offsets, indices, values, err := to.Arrays(m.Tensor)
+		if err != nil {
+			_ = m.Close()
+			return nil, err
+		}
+		copy(offsets, kernels.View[int64](from.Offsets))
+		copy(indices, from.Indices.Int32())
+		copy(values, from.Values.Float32())
 	}
 	return m, nil
 }

@@ -8,7 +8,6 @@ import (
 	"dsstne/engine/model"
 	"dsstne/engine/program"
 	"dsstne/engine/spectral"
-	"dsstne/engine/tensor"
 	"dsstne/internal/random"
 	"dsstne/kernels"
 )
@@ -193,20 +192,10 @@ func (o *Spectral) sample() *kernels.SparseBatch {
 // Model makes the model, which keeps R.
 func (o *Spectral) Model() (*model.Model, error) {
 	byRow, byItem := o.data()
-	form := &spectral.Form{
-		Rows: byRow.Rows, Items: byRow.Columns, Entries: byRow.Indices.Len(), Rank: o.K, Sharpening: o.Sharpening,
-	}
-	m, err := model.Create(form, model.Options{})
+	form := &spectral.Form{Data: shapeOf(&byRow), Rank: o.K, Sharpening: o.Sharpening}
+	m, err := keepData(form, form.Data, &byRow, &byItem)
 	if err != nil {
 		return nil, err
-	}
-	for to, from := range map[tensor.Stored]*kernels.SparseMatrix{form.Data(): &byRow, form.Transposed(): &byItem} {
-		offsets, indices, values, missing := to.Arrays(m.Tensor)
-		if err = cmp.Or(err, missing); err == nil {
-			copy(offsets, kernels.View[int64](from.Offsets))
-			copy(indices, from.Indices.Int32())
-			copy(values, from.Values.Float32())
-		}
 	}
 	o.vectors[spectral.V] = o.items().panel(0, form.Panels())
 	for name, from := range o.vectors {

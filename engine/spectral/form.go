@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 
+	"dsstne/engine/kept"
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
 	"dsstne/engine/tensor"
@@ -28,21 +29,13 @@ const (
 
 var vectors = []string{In, Out, Project, Back, Final, Popularity}
 
-// The layers, by index and name.
-const (
-	inputLayer  = 0
-	outputLayer = 1
-	inputName   = "input"
-	outputName  = "output"
-)
-
 const width = kernels.BlockWidth
 
 // Form is a checked definition.
 type Form struct {
-	Rows, Items, Entries int64 // of R
-	Rank                 int64
-	Sharpening           float64
+	kept.Data  // R
+	Rank       int64
+	Sharpening float64
 }
 
 // Parse reads a definition. Its errors, of kind fault.InvalidArgument, name the key, the value and what is allowed.
@@ -51,115 +44,47 @@ func Parse(text []byte) (*Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Require("kind", "rows", "items", "entries", "rank", "sharpening")
+	o.Require("kind", "rank", "sharpening")
 	o.Word("kind", Kind, Kind)
-	size := func(key string, least float64) int64 {
-		return o.Int(key, int64(least), strictjson.Between(least, math.MaxInt32))
-	}
 	f := &Form{
-		Rows: size("rows", 0), Items: size("items", 1), Rank: size("rank", 1),
+		Data: kept.Read(o), Rank: o.Int("rank", 1, strictjson.Between(1, math.MaxInt32)),
 		Sharpening: o.Float("sharpening", 0, strictjson.Between(0, 100)),
 	}
-	f.Entries = o.Int("entries", 0, strictjson.Between(0, float64(f.Rows)*float64(f.Items)))
 	return f, o.Done()
 }
 
 // JSON is the complete definition.
 func (f *Form) JSON() []byte {
 	text, err := json.Marshal(struct {
-		Kind       string  `json:"kind"`
-		Rows       int64   `json:"rows"`
-		Items      int64   `json:"items"`
-		Entries    int64   `json:"entries"`
+		Kind string `json:"kind"`
+		kept.Data
 		Rank       int64   `json:"rank"`
 		Sharpening float64 `json:"sharpening"`
-	}{Kind, f.Rows, f.Items, f.Entries, f.Rank, f.Sharpening})
+	}{Kind, f.Data, f.Rank, f.Sharpening})
 	if err != nil {
 		panic(err) // numbers and words can be written
 	}
 	return text
 }
 
-// Ports are an input and an output layer, whose units are the items.
-func (f *Form) Ports() []program.Port {
-	return []program.Port{
-		{Name: inputName, Kind: "input", Size: f.Items, Reads: true},
-		{Name: outputName, Kind: "output", Size: f.Items, Scores: true},
-	}
-}
-
 // Panels is how many panels V has.
 func (f *Form) Panels() int64 { return (f.Rank + width - 1) / width }
 
-// Data is R.
-func (f *Form) Data() tensor.Stored {
-	return tensor.Stored{Name: "data", Rows: f.Rows, Columns: f.Items, Entries: f.Entries}
-}
-
-// Transposed is R by item.
-func (f *Form) Transposed() tensor.Stored {
-	return tensor.Stored{Name: "transposed", Rows: f.Items, Columns: f.Rows, Entries: f.Entries}
-}
-
 // Specs are the tensors.
 func (f *Form) Specs() ([]tensor.Spec, error) {
-	list := append(f.Data().Specs(outputLayer), f.Transposed().Specs(outputLayer)...)
-	add := func(name string, shape ...int64) {
-		list = append(list, tensor.Spec{Name: name, DType: tensor.F32, Shape: shape, Layer: outputLayer, Role: tensor.Fixed})
-	}
-	add(V, f.Panels(), f.Items, width)
-	add(Rows, f.Rows)
-	for _, name := range vectors {
-		add(name, f.Items)
-	}
-	return list, nil
+	further := []tensor.Spec{kept.Tensor(V, f.Panels(), f.Items, width), kept.Tensor(Rows, f.Rows)}
+	return append(f.Tensors(vectors), further...), nil
 }
 
-// Check wants matrices that are in order.
-func (f *Form) Check(find func(name string) (*tensor.Tensor, error)) error {
-	if err := f.Data().Check(find); err != nil {
-		return err
-	}
-	return f.Transposed().Check(find)
-}
-
-// Matrices are none: the weights between items are not stored.
-func (f *Form) Matrices() []program.Matrix { return nil }
-
-// HostRows is the most rows of a batch, whose scores take up to hostBytes but for the rows of a panel.
-func (f *Form) HostRows() int64 { return max(width, hostBytes/(4*f.Items)/width*width) }
-
-const hostBytes = 1 << 26
+// HostRows is the most rows of a batch.
+func (f *Form) HostRows() int64 { return f.Data.HostRows(width) }
 
 // Computation makes programs; bind completes what feeds the input.
 func (f *Form) Computation(bind func(*program.Feed)) program.Computation {
 	return func(b *program.Builder) {
-		tensors := []program.Tensor{
-			{Name: V, Rows: f.Panels() * f.Items, Columns: width}, {Name: Rows, Rows: f.Rows, Columns: 1},
-		}
-		matrix := func(m tensor.Stored) program.Matrix {
-			return program.Matrix{Name: m.Name, Rows: m.Rows, Columns: m.Columns, Sparse: true}
-		}
-		for _, m := range []tensor.Stored{f.Data(), f.Transposed()} {
-			tensors = append(tensors, matrix(m).Tensors(m.Entries)...)
-		}
-		for _, name := range vectors {
-			tensors = append(tensors, program.Tensor{Name: name, Rows: f.Items, Columns: 1})
-		}
-		b.Tensors(tensors)
-		feed := program.Feed{
-			Layer: inputLayer, Name: inputName, Text: "what feeds " + inputName, Columns: f.Items, Whole: true,
-		}
-		bind(&feed)
-		b.Batches(true, feed)
-		value := func(name string) kernels.Buffer { return b.Weight(name).Value }
-		stored := func(m tensor.Stored) kernels.SparseMatrix {
-			s := matrix(m).Source(0, 0, value)
-			return kernels.SparseMatrix{
-				Rows: m.Rows, Columns: m.Columns, Offsets: s.Offsets, Indices: s.Indices, Values: s.Values,
-			}
-		}
-		filter := NewFilter(b, stored(f.Data()), stored(f.Transposed()), f.Rank, value)
+		specs, _ := f.Specs()
+		byRow, byItem, value := f.Begin(b, specs, bind)
+		filter := NewFilter(b, byRow, byItem, f.Rank, value)
 		sum := b.Alloc("panel", "the sum", f.Items*width)
 		scores := b.Alloc("scores", "", b.Rows()*f.Items)
 		for first := int64(0); first < b.Rows(); first += width {
@@ -176,7 +101,7 @@ func (f *Form) Computation(bind func(*program.Feed)) program.Computation {
 				IfEmpty: value(Popularity), Panel: from, Out: scores,
 			})
 		}
-		b.Output(outputLayer, program.Shard{Scorer: kernels.Scorer{Items: f.Items, Given: scores}})
+		f.Score(b, scores)
 	}
 }
 
