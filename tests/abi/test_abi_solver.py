@@ -80,3 +80,30 @@ def test_a_run_goes_on_where_the_last_one_ended(library: Library) -> None:
     assert once[0] == 1 < many[0]
     assert once[1] == many[1]
     library.call("dataset_close", data)
+
+
+def test_the_arrays_of_a_result_are_copied_by_name(library: Library) -> None:
+    matrix = Matrix(library, [[0], [1], [0, 1]], 2)
+    data = library.dataset(matrix)
+    solver = library.open("solver_open", b'{"kind": "svd", "k": 2}')
+    library.call("solver_bind", solver, b"input", data)
+    values = np.empty(2, np.float32)
+    with pytest.raises(Failure) as caught:
+        library.call("solver_get_array", solver, b"s", values.ctypes.data, values.nbytes)
+    assert caught.value.status == "INVALID_STATE"
+    library.call("solver_run", solver, 0.0, None)
+    library.call("solver_get_array", solver, b"s", values.ctypes.data, values.nbytes)
+    np.testing.assert_allclose(values, np.sqrt([3, 1]), rtol=1e-6)
+    for name, size, status in [
+        (b"w", 8, "NOT_FOUND"),
+        (b"s", 4, "INVALID_ARGUMENT"),
+        (b"s", 7, "INVALID_ARGUMENT"),
+        (None, 8, "INVALID_ARGUMENT"),
+    ]:
+        with pytest.raises(Failure) as caught:
+            library.call("solver_get_array", solver, name, values.ctypes.data, size)
+        assert caught.value.status == status
+    with pytest.raises(Failure, match="svd"):
+        library.open("model_from_solver", solver)
+    library.call("solver_close", solver)
+    library.call("dataset_close", data)
