@@ -22,7 +22,7 @@ func TestADefinitionIsCompleteAndReadAgain(t *testing.T) {
 
 func TestDefinitionsThatCannotBeAreRefusedByTheirKeys(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"kind": "ridge", "items": 3, "entries": 4, "tolerance": 0, "iterations": 1}`:                 "rows",
+		`{"kind": "ridge", "items": 3, "entries": 0, "tolerance": 0, "iterations": 1}`:                 "rows",
 		`{"kind": "ridge", "rows": 2, "items": 3, "entries": 7, "tolerance": 0.001, "iterations": 20}`: "entries",
 		`{"kind": "ridge", "rows": 2, "items": 3, "entries": 4, "tolerance": 2, "iterations": 20}`:     "tolerance",
 		`{"kind": "ridge", "rows": 2, "items": 3, "entries": 4, "tolerance": 0, "iterations": 0}`:      "iterations",

@@ -22,7 +22,7 @@ func TestADefinitionIsCompleteAndReadAgain(t *testing.T) {
 
 func TestDefinitionsThatCannotBeAreRefusedByTheirKeys(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"kind": "spectral", "items": 3, "entries": 4, "rank": 2, "sharpening": 1}`:             "rows",
+		`{"kind": "spectral", "items": 3, "entries": 0, "rank": 2, "sharpening": 1}`:             "rows",
 		`{"kind": "spectral", "rows": 2, "items": 0, "entries": 0, "rank": 2, "sharpening": 1}`:  "items",
 		`{"kind": "spectral", "rows": 2, "items": 3, "entries": 4, "rank": 0, "sharpening": 1}`:  "rank",
 		`{"kind": "spectral", "rows": 2, "items": 3, "entries": 4, "rank": 2, "sharpening": -1}`: "sharpening",
