@@ -162,7 +162,7 @@ void random_rows(const float *a, long n, long rounds, float *out) {
   line sum[4] = {0};
   const unsigned mask = (unsigned)(n / 64 - 1);
   unsigned row = 1, ahead = 1;
-#define NEXT(x) ((x)*1664525u + 1013904223u)
+#define NEXT(x) ((x) * 1664525u + 1013904223u)
   for (int i = 0; i < 16; i++) ahead = NEXT(ahead);
   for (long r = 0; r < rounds; r++, row = NEXT(row), ahead = NEXT(ahead)) {
     const float *from = a + 64 * (long)(row >> 8 & mask), *next = a + 64 * (long)(ahead >> 8 & mask);
