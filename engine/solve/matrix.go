@@ -120,9 +120,10 @@ func makeItemWeights(
 	return m, nil
 }
 
-// shapeOf is the shape of a matrix that a model keeps.
+// shapeOf is the shape of a matrix that a model keeps. There may be room for more entries: duplicates were added.
 func shapeOf(byRow *kernels.SparseMatrix) kept.Data {
-	return kept.Data{Rows: byRow.Rows, Items: byRow.Columns, Entries: byRow.Indices.Len()}
+	entries := kernels.View[int64](byRow.Offsets)[byRow.Rows]
+	return kept.Data{Rows: byRow.Rows, Items: byRow.Columns, Entries: entries}
 }
 
 // keepData makes a model of a form that keeps a matrix, and copies that.

@@ -135,6 +135,20 @@ def test_the_model_explains_saves_and_finds_similar_items(method, tmp_path):
     assert list(loaded.names(similar)[0]) == [f"item {i}" for i in similar[0]]
 
 
+@pytest.mark.parametrize("method", ["inverse", "iterative", "restricted", "operator"])
+def test_duplicates_are_summed_and_zeros_are_no_entries(method):
+    X = interactions()
+    parts = X.tocoo()
+    rows, columns = parts.row, parts.col
+    halves = np.concatenate([np.full(X.nnz, 0.5), np.full(X.nnz, 0.5), np.zeros(5)]).astype(np.float32)
+    rows, columns = np.concatenate([rows, rows, np.arange(5)]), np.concatenate([columns, columns, np.full(5, 3)])
+    order = np.lexsort((columns, rows))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=X.shape[0]))])
+    twice = scipy.sparse.csr_array((halves[order], columns[order], offsets), shape=X.shape)
+    want, model = dsstne.linear(X, method=method), dsstne.linear(twice, method=method)
+    np.testing.assert_array_equal(model.predict(X), want.predict(X))
+
+
 @pytest.mark.parametrize("method", ["inverse", "iterative", "operator"])
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_the_scale_of_the_values_does_not_matter(method, scale):

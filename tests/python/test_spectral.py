@@ -149,3 +149,11 @@ def test_limits_of_memory_and_time_are_kept():
         dsstne.spectral(X, 100, memory_limit=1_000_000)
     with pytest.raises(dsstne.CancelledError):
         dsstne.spectral(X, 500, iterations=1000, max_seconds=0.01)
+
+
+def test_duplicates_are_summed():
+    X = scipy.sparse.csr_array(np.ones((30, 20), np.float32))
+    twice = scipy.sparse.csr_array(
+        (np.full(2 * X.nnz, 0.5, np.float32), np.repeat(X.indices, 2), 2 * X.indptr), shape=X.shape
+    )
+    np.testing.assert_array_equal(dsstne.spectral(twice, 2).predict(X), dsstne.spectral(X, 2).predict(X))
