@@ -11,7 +11,7 @@ type SparseMatrix struct {
 	Values        Buffer // [entries]
 }
 
-// Solver is a device that does the operations by which package solve makes models.
+// Solver is a device that does the operations by which package solve makes models, and by which some of these score.
 type Solver interface {
 	Device
 	Neighborhood(*Neighborhood, *Step) error

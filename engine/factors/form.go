@@ -75,7 +75,7 @@ const (
 	DefaultUnobserved     = 0.02
 )
 
-// Operation has the objective for rows of a matrix with so many columns.
+// Operation returns the operation that solves for the rows of a matrix with the given number of columns.
 func (f Objective) Operation(columns, width int64) *kernels.LeastSquares {
 	op := &kernels.LeastSquares{Width: width, Ridge: f.Regularization, Exponent: f.Nu, Biased: f.Ratings}
 	if !f.Ratings {

@@ -299,10 +299,10 @@ type columnWeights struct {
 }
 
 func (o *columnWeights) Do(_ kernels.Rank, s *kernels.Step) error {
+	if s.Number > 1 {
+		return nil
+	}
 	for j := range o.out.Float32() {
-		if s.Number > 1 {
-			break
-		}
 		o.out.Float32()[j] = o.linear.factor(j)
 	}
 	return nil

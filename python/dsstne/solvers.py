@@ -225,26 +225,21 @@ def linear(
         raise InvalidArgumentError(f"neighbors: expected 1 to 1,024, got {neighbors:,}")
     kept = None if per_item is None else _checks.integer(per_item, "per_item", 1)
     with _opened(X) as data:
-        work = 32 * data.nnz * data.shape[1]  # multiply-adds of eight iterations for each item, and twice as many FLOP
+        columns = data.shape[1]
         if method == "auto":
-            method = "inverse" if data.shape[1] ** 2 <= 100 * data.nnz and data.shape[1] <= 20_000 else "iterative"
-            method = "restricted" if method == "iterative" and work > 1e14 else method
+            if columns <= 20_000 and columns**2 <= 100 * data.nnz:
+                method = "inverse"
+            else:  # eight iterations for each item are 32 FLOP for each entry
+                method = "iterative" if 32 * data.nnz * columns <= 1e14 else "restricted"
         if method == "inverse":
             gram = _solve(data, {"kind": "gram", **parameters}, *common)
             return _inverse.invert(gram, item_exponent, output_exponent, kept)
-        size = {"operator": True} if method == "operator" else {"per_item": min(kept or data.shape[1], data.shape[1])}
+        size = {"operator": True} if method == "operator" else {"per_item": min(kept or columns, columns)}
         if method == "restricted":
-            restricted = {"kind": "linear_restricted", **parameters, **size, "neighbors": neighbors}
-            return _solve(data, restricted, *common)
-        method_options = {
-            "kind": "linear",
-            **parameters,
-            **size,
-            "probes": probes,
-            "tolerance": tolerance,
-            "seed": seed,
-        }
-        return _solve(data, method_options, *common)
+            special = {"kind": "linear_restricted", "neighbors": neighbors}
+        else:
+            special = {"kind": "linear", "probes": probes, "tolerance": tolerance, "seed": seed}
+        return _solve(data, {**parameters, **size, **special}, *common)
 
 
 def _k(k: int) -> int:
@@ -384,7 +379,7 @@ def factorize(
 
     Raises:
         InvalidDataError: X is damaged or has values that the method does not take; the message names row and column.
-        InvalidArgumentError: An option is not valid, or X is too small for so many factors.
+        InvalidArgumentError: An option is not valid, or ``factors`` is above the smaller side of X.
         NotFiniteError: Values or weights are too large or too small for float32.
         DsstneError: Otherwise as :func:`dsstne.item_knn`.
 

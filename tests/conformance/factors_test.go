@@ -250,7 +250,7 @@ func TestASolutionThatIsNotFiniteIsAnError(t *testing.T) {
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		d := open(2)
 		if _, solves := d.(kernels.Solver); !solves {
-			t.Skipf("%s does not solve", d.Info().Name)
+			t.Skipf("%s does not have it", d.Info().Name)
 		}
 		for size, fails := range map[float64]bool{1: false, math.Inf(1): true, math.NaN(): true} {
 			c := &leastSquaresCase{rows: 3, columns: 4, step: 1, isBatch: true, dense: make([]float32, 12)}

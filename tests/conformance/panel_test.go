@@ -18,10 +18,10 @@ func transposed(dense []float32, rows, columns int64) []float32 {
 	return out
 }
 
-// sparse sets most numbers of a matrix to 0: all but one of so many.
-func (s *sampler) sparse(dense []float32, one int) {
+// sparse keeps about one number in n of a matrix, and sets the others to 0.
+func (s *sampler) sparse(dense []float32, n int) {
 	for i := range dense {
-		if s.IntN(one) > 0 {
+		if s.IntN(n) > 0 {
 			dense[i] = 0
 		}
 	}

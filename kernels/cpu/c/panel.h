@@ -2,7 +2,7 @@
  * small that the sums of a row stay in registers.
  *
  * A product reads a row of the panel for each entry, 2 FLOP for 4 bytes: the bound is how fast caches deliver rows that
- * lie anywhere, see opbench's "rows". */
+ * lie anywhere, which `limits.py` in tests/bench measures. */
 
 enum { PANEL_ROWS = 32, /* of a product, taken at once */ PANEL_AHEAD = 32 /* entries */ };
 

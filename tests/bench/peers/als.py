@@ -32,7 +32,7 @@ class Ours:
         return "dsstne"
 
     def fitted(self, epochs: int) -> Any:
-        """A model after so many epochs."""
+        """Returns a model trained for the given number of epochs."""
         import dsstne
 
         return dsstne.factorize(self.data, epochs=epochs, nu=0.0, threads=self.threads, progress=False, **self.options)
@@ -67,7 +67,7 @@ class Implicit(Ours):
         return f"implicit, {'exact' if self.exact else '3 steps of CG'}"
 
     def fitted(self, epochs: int) -> Any:
-        """A model after so many epochs."""
+        """Returns a model trained for the given number of epochs."""
         from implicit.als import AlternatingLeastSquares
 
         alpha = 1 + 1 / self.options["unobserved_weight"]
