@@ -220,6 +220,8 @@ type Operations interface {
 	Update(*Update, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error
+	Moments(*Moments, *Step) error
+	Blend(*Blend, *Step) error
 	MergeTopK(*MergeTopK, *Step) error
 	RankingMetrics(*RankingMetrics, *Step) error
 }

@@ -9,7 +9,8 @@ type Scorer struct {
 	Items       int64
 	Sources     []OutputSource // DH unused
 	Sparse      *SparseSource  // instead of Sources
-	Given       Buffer         // [B, Items], instead of both: the scores, on devices of the host; without a bias
+	IsGiven     bool           // instead of both: operations have computed the scores; there is no bias
+	Given       Buffer         // [B, Items]: these scores
 	Bias        *Weights
 	Temperature float32 // 0 with Sparse and Given
 }
@@ -34,13 +35,30 @@ type SparseSource struct {
 	BiasIfEmpty      bool // the scorer's bias counts for rows without stored entries only
 }
 
-// Scores writes the scores of every item: Out[u*Stride + i].
+// Scores writes the scores of every item: Out[u*Stride + i]. As an operation of a list it has a Name, and writes to a
+// buffer of the device instead: To[u, i].
 type Scores struct {
 	Scorer
 	Out       []float32
 	Stride    int64
+	Name      string // of what has the scores
+	To        Buffer // [B, Items]
 	Workspace Buffer
 }
+
+// InList reports whether the operation stands in a list. To itself is nil in a plan.
+func (o *Scores) InList() bool { return o.Name != "" }
+
+// Matrix is where the scores go, on a device that computes in the host's memory.
+func (o *Scores) Matrix() (out []float32, stride int64) {
+	if o.InList() {
+		return o.To.Float32(), o.Items
+	}
+	return o.Out, o.Stride
+}
+
+func (o *Scores) Do(r Rank, s *Step) error { return r.Device.Scores(o, s) }
+func (o *Scores) String() string           { return fmt.Sprintf("Scores of %s for %d items", o.Name, o.Items) }
 
 // TopK finds the K best items of each row, best first; of equal scores the lower item is better. NaN scores lose.
 // IDs are -1 and scores -Inf where nothing is left. Items may be 0, where a device has no share of them.

@@ -118,5 +118,5 @@ func (d Data) Begin(b *program.Builder, specs []tensor.Spec, bind func(*program.
 
 // Score ends the program: scores of [rows, items] that the operations before have computed are the output.
 func (d Data) Score(b *program.Builder, scores kernels.Buffer) {
-	b.Output(outputLayer, program.Shard{Scorer: kernels.Scorer{Items: d.Items, Given: scores}})
+	b.Output(outputLayer, program.Shard{Scorer: kernels.Scorer{Items: d.Items, IsGiven: true, Given: scores}})
 }

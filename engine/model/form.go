@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"dsstne/engine/blend"
 	"dsstne/engine/factors"
 	"dsstne/engine/itemweights"
 	"dsstne/engine/network"
@@ -71,10 +72,16 @@ var kinds = map[string]func([]byte) (Form, error){
 	factors.Kind:     func(text []byte) (Form, error) { return factors.Parse(text) },
 }
 
-// Hosted is a Form whose scores only the host computes.
-type Hosted interface {
-	// HostRows is the most rows of a batch.
-	HostRows() int64
+func init() { // not above, since its parts are forms themselves
+	kinds[blend.Kind] = func(text []byte) (Form, error) {
+		return blend.Parse(text, func(part []byte) (blend.Model, error) { return ReadForm(part, nil) })
+	}
+}
+
+// Bounded is a Form that bounds the rows of a batch.
+type Bounded interface {
+	// MostRows is the most rows of a batch, and reports whether only the host computes scores.
+	MostRows() (rows int64, onHost bool)
 }
 
 // Form is how the model scores.

@@ -61,6 +61,11 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		}
 	}
 	p.Batches(p.Training() == nil, feeds...)
+	for i, slot := range b.slots {
+		if slot >= 0 {
+			b.slots[i] = p.FirstSlot() + slot
+		}
+	}
 	for i := range n.Layers {
 		n.Layers[i].kind.forward(b, i)
 	}

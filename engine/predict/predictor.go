@@ -37,11 +37,14 @@ type Options struct {
 
 // Open makes the devices ready: those of the host for a model that only the host scores.
 func Open(m *model.Model, o Options) (_ *Predictor, err error) {
-	if form, hosted := m.Form().(model.Hosted); hosted {
-		if o.Placement, err = o.Placement.OnHost(); err != nil {
-			return nil, err
+	if form, bounded := m.Form().(model.Bounded); bounded {
+		rows, onHost := form.MostRows()
+		if onHost {
+			if o.Placement, err = o.Placement.OnHost(); err != nil {
+				return nil, err
+			}
 		}
-		o.BatchSize = min(o.BatchSize, form.HostRows())
+		o.BatchSize = min(o.BatchSize, rows)
 	}
 	binding, err := session.New(m, o.Placement, m)
 	if err != nil {

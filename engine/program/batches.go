@@ -78,28 +78,38 @@ func (s *batchShare) of(whole *kernels.SparseBatch, rows int64) *kernels.SparseB
 	return &s.out
 }
 
-// Batches declares, once, the feeds of a step's batches, by slot, behind those of the program that comes first. A feed
-// without Entries stands for a batch that is not used. rowsOnly: the order by item is not needed.
+// Batches declares, once for each model, the feeds of a step's batches, by slot, behind those that were declared
+// before. A feed without Entries stands for a batch that is not used. rowsOnly: the order by item is not needed.
 func (b *Builder) Batches(rowsOnly bool, feeds ...Feed) {
-	b.noteHeld()
-	before := len(b.entries)
+	further := b.declared || b.part.follows != nil
+	if !b.declared {
+		b.noteHeld()
+	}
+	b.declared = true
+	if n := b.same(feeds); n >= 0 {
+		b.slot = b.part.firstSlot + n
+		return
+	}
+	before, first := len(b.entries), len(b.part.batches)
+	b.slot = b.part.firstSlot + first
 	for n, f := range feeds {
-		b.part.batches = append(b.part.batches, source{feed: f, slot: b.part.firstSlot + n})
+		b.part.batches = append(b.part.batches, source{feed: f, slot: b.slot + n})
 	}
-	for n := range feeds {
-		b.assemble(&b.part.batches[n], rowsOnly)
+	added := b.part.batches[first:]
+	for n := range added {
+		b.assemble(&added[n], rowsOnly)
 	}
-	for n := range feeds {
-		if s := &b.part.batches[n]; s.assembled == nil && s.feed.Entries != nil {
+	for n := range added {
+		if s := &added[n]; s.assembled == nil && s.feed.Entries != nil {
 			b.fromHost(s, rowsOnly)
 		}
 	}
 	b.part.step.Entries = b.entries
 	if device, separate := b.device.(kernels.Separate); separate {
 		size, of := device.StepSize(b.spec.Rows, b.entries), "the device's copies and the step's record"
-		if b.part.follows != nil {
+		if further {
 			size -= device.StepSize(b.spec.Rows, b.entries[:before])
-			of = "the device's copies for the ranking"
+			of = "the device's copies of further batches"
 		}
 		if size > 0 {
 			b.note("batch", of, size, false)
@@ -122,8 +132,19 @@ func (b *Builder) noteHeld() {
 	}
 }
 
-// FirstSlot is the slot of the program's first batch.
-func (b *Builder) FirstSlot() int { return b.part.firstSlot }
+// FirstSlot is the slot of the first batch that the last call of Batches has declared.
+func (b *Builder) FirstSlot() int { return b.slot }
+
+// same finds the batch of a feed that several parts of a model read in the same way, by its place; -1: there is none.
+func (b *Builder) same(feeds []Feed) int {
+	if b.prefix == "" || len(feeds) != 1 {
+		return -1
+	}
+	f := &feeds[0]
+	return slices.IndexFunc(b.part.batches, func(s source) bool {
+		return s.feed.Layer == f.Layer && s.feed.Scaled == f.Scaled && (s.feed.Whole == f.Whole || !b.Sharded())
+	})
+}
 
 // columnsOf is the range of a feed's columns that the rank has.
 func (b *Builder) columnsOf(f *Feed) (first, end int64) {

@@ -16,6 +16,10 @@ type Builder struct {
 	device kernels.Device
 	dry    bool // only counts
 
+	prefix   string // of the tensors of the model whose computation is running, see Part
+	slot     int    // of its first batch
+	declared bool   // Batches was called
+
 	tensors      []Tensor
 	weights      map[string]*weight
 	order        []*weight      // as they were bound
@@ -46,6 +50,7 @@ func newBuilder(spec Spec, local int, dry bool) *Builder {
 		b.part.firstSlot = b.part.follows.firstSlot + len(b.part.follows.batches)
 		b.entries = append(b.entries, b.part.follows.step.Entries...)
 	}
+	b.slot = b.part.firstSlot
 	if b.byRows() {
 		b.part.rowShare = &rowShare{rank, spec.world()}
 	}
@@ -175,6 +180,17 @@ func (b *Builder) Hidden(layer int, value kernels.Buffer) { b.part.hidden[layer]
 
 // Output says how an output layer scores the rank's items, for Program.Shards.
 func (b *Builder) Output(layer int, shard Shard) { b.part.shard[layer] = shard }
+
+// Part runs the computation of a model that is a part of the program's. The names of its tensors begin with prefix. It
+// returns how the model's output layer scores; FirstSlot is then the slot of its first batch.
+func (b *Builder) Part(prefix string, output int, compute Computation) Shard {
+	whole, shards, hidden := b.prefix, b.part.shard, b.part.hidden
+	b.prefix, b.part.shard, b.part.hidden = whole+prefix, map[int]Shard{}, map[int]kernels.Buffer{}
+	compute(b)
+	shard := b.part.shard[output]
+	b.prefix, b.part.shard, b.part.hidden = whole, shards, hidden
+	return shard
+}
 
 // Shard is what Output has said, in this program or in the one that comes first.
 func (b *Builder) Shard(layer int) Shard {

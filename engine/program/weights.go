@@ -26,10 +26,11 @@ type weight struct {
 	gradient   int64          // where its gradient begins in Builder.gradients
 }
 
-// Tensors declares, once and before anything else, the weights that the program computes with.
+// Tensors declares, once for each model and before its operations, the weights that they compute with.
 func (b *Builder) Tensors(list []Tensor) {
-	b.tensors = list
 	for _, t := range list {
+		t.Name = b.prefix + t.Name
+		b.tensors = append(b.tensors, t)
 		w := &weight{Tensor: t, end: t.Rows}
 		if b.isSharded(t) {
 			w.first, w.end = ShardOf(t.Rows, b.rank, b.World())
@@ -54,6 +55,7 @@ func (b *Builder) allocGradients() {
 
 // Weight binds a tensor, in training with the state of the optimizer. A tensor that is asked for twice is one.
 func (b *Builder) Weight(name string) *kernels.Weights {
+	name = b.prefix + name
 	w := b.weights[name]
 	if w == nil {
 		b.Fail(fault.New(fault.Internal, "the program has no tensor %q", name))

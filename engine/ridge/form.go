@@ -64,8 +64,8 @@ func (f *Form) JSON() []byte {
 // Specs are the tensors.
 func (f *Form) Specs() ([]tensor.Spec, error) { return f.Tensors(vectors), nil }
 
-// HostRows is the most rows of a batch.
-func (f *Form) HostRows() int64 { return f.Data.HostRows(panelWidth) }
+// MostRows is the most rows of a batch; only the host computes scores.
+func (f *Form) MostRows() (rows int64, onHost bool) { return f.HostRows(panelWidth), true }
 
 const (
 	panelWidth = 32

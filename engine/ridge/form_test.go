@@ -17,7 +17,9 @@ func TestADefinitionIsCompleteAndReadAgain(t *testing.T) {
 	again, err := Parse(form.JSON())
 	require.NoError(t, err)
 	require.Equal(t, form, again)
-	require.Zero(t, form.HostRows()%panelWidth)
+	rows, onHost := form.MostRows()
+	require.Zero(t, rows%panelWidth)
+	require.True(t, onHost)
 }
 
 func TestDefinitionsThatCannotBeAreRefusedByTheirKeys(t *testing.T) {

@@ -76,8 +76,8 @@ func (f *Form) Specs() ([]tensor.Spec, error) {
 	return append(f.Tensors(vectors), further...), nil
 }
 
-// HostRows is the most rows of a batch.
-func (f *Form) HostRows() int64 { return f.Data.HostRows(width) }
+// MostRows is the most rows of a batch; only the host computes scores.
+func (f *Form) MostRows() (rows int64, onHost bool) { return f.HostRows(width), true }
 
 // Computation makes programs; bind completes what feeds the input.
 func (f *Form) Computation(bind func(*program.Feed)) program.Computation {

@@ -28,13 +28,16 @@ type rankSpace struct {
 	hiddenNorm, limit, count, candidates      int64 // for screening
 }
 
-func spaceOfRanking(s *kernels.Scorer, rows, items, k int64) rankSpace {
+// spaceOfRanking has room for the scores of a block, unless these stand elsewhere.
+func spaceOfRanking(s *kernels.Scorer, rows, items, k int64, elsewhere bool) rankSpace {
 	r := rankSpace{rows: rows, items: items}
 	if s.Temperature != 0 {
 		r.hiddenSquares, r.itemSquares = r.take(2*rows), r.take(2*items)
 	}
 	r.lists = r.take(2 * 2 * rows * k)
-	r.scores = r.take(rows * items)
+	if !elsewhere {
+		r.scores = r.take(rows * items)
+	}
 	return r
 }
 
@@ -42,11 +45,15 @@ func spaceOfTopK(op *kernels.TopK, rows int64) rankSpace {
 	if screens(op) {
 		return spaceOfScreening(op, min(rows, rankRows))
 	}
-	return spaceOfRanking(&op.Scorer, min(rows, rankRows), min(op.Items, rankItems), op.K)
+	return spaceOfRanking(&op.Scorer, min(rows, rankRows), min(op.Items, rankItems), op.K, op.IsGiven)
 }
 
 func spaceOfScores(op *kernels.Scores, rows int64) rankSpace {
-	return spaceOfRanking(&op.Scorer, max(1, min(rows, scoreRoom/max(1, op.Items), mostY*rankTile)), op.Items, 0)
+	elsewhere := op.InList() || op.IsGiven
+	if rows = min(rows, mostY*rankTile); !elsewhere {
+		rows = min(rows, scoreRoom/max(1, op.Items))
+	}
+	return spaceOfRanking(&op.Scorer, max(1, rows), op.Items, 0, elsewhere)
 }
 
 // WorkspaceSize is what an op needs, see kernels.Device. cuBLASLt is asked in the device's context, to which its handle
@@ -93,16 +100,30 @@ type block struct {
 	space     rankSpace
 	workspace kernels.Buffer
 	row, rows int64
+	to        kernels.Buffer // [B, stride] for all scores, nil: a tile of them stands in the workspace
+	stride    int64
 }
 
 func (b *block) place(n int64) driver.Address { return element(b.workspace, n) }
 
-// score computes the scores of the block's rows for items first .. first + items into the workspace.
+// scores is where the scores of an item on stand, and how far a row is from the next.
+func (b *block) scores(first int64) (at driver.Address, stride int64) {
+	if b.to != nil {
+		return element(b.to, b.row*b.stride+first), b.stride
+	}
+	return b.place(b.space.scores), b.space.items
+}
+
+// score makes the scores of the block's rows for items first .. first + items stand where scores says.
 func (d *device) score(s *kernels.Scorer, b block, first, items int64) {
-	if s.Sparse != nil {
+	switch {
+	case s.IsGiven: // they do
+		return
+	case s.Sparse != nil:
 		d.scoreSparse(s, b, first, items)
 		return
 	}
+	out, stride := b.scores(first)
 	type args struct {
 		step                                  driver.Address
 		source                                [kernels.MaxSources]sourceArgs
@@ -117,9 +138,8 @@ func (d *device) score(s *kernels.Scorer, b block, first, items int64) {
 		return
 	}
 	a := args{
-		step: d.step.at, source: sourcesOf(s, b.row), bias: biasOf(s.Bias), out: b.place(b.space.scores), rows: b.rows,
-		row: b.row, first: first, items: items, stride: b.space.items, sources: int32(len(s.Sources)),
-		temperature: s.Temperature,
+		step: d.step.at, source: sourcesOf(s, b.row), bias: biasOf(s.Bias), out: out, rows: b.rows, row: b.row,
+		first: first, items: items, stride: stride, sources: int32(len(s.Sources)), temperature: s.Temperature,
 	}
 	if s.Temperature != 0 {
 		a.hiddenSquares, a.itemSquares = b.place(b.space.hiddenSquares), b.place(b.space.itemSquares)
@@ -140,10 +160,10 @@ func (d *device) scoreSparse(s *kernels.Scorer, b block, first, items int64) {
 		biasIfEmpty                                            int64
 	}
 	x := s.Sparse
+	out, stride := b.scores(first)
 	a := args{
-		step: d.step.at, values: addressOf(x.Values), bias: biasOf(s.Bias), out: b.place(b.space.scores), rows: b.rows,
-		row: b.row, first: first, items: items, stride: b.space.items, columns: x.Columns, column: x.First + first,
-		slot: int64(x.Input),
+		step: d.step.at, values: addressOf(x.Values), bias: biasOf(s.Bias), out: out, rows: b.rows, row: b.row,
+		first: first, items: items, stride: stride, columns: x.Columns, column: x.First + first, slot: int64(x.Input),
 	}
 	if x.BiasIfEmpty {
 		a.biasIfEmpty = 1
@@ -172,19 +192,29 @@ func sparseSlot(s *kernels.Scorer) int {
 	return s.Sparse.Input
 }
 
-// Scores writes all scores, a block of rows after the other.
+// Scores writes all scores, a block of rows after the other. In a list they go to the device's memory.
 func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
+	if op.Items == 0 {
+		return nil
+	}
 	return d.run("Scores", s, slotsOf(sparseSlot(&op.Scorer)), func() {
 		defer runtime.KeepAlive(op.Out)
-		b := block{space: spaceOfScores(op, s.Rows), workspace: op.Workspace}
-		for ; b.row < s.Rows && d.failed == nil; b.row += b.space.rows {
-			b.rows = min(b.space.rows, s.Rows-b.row)
+		rows := s.Rows
+		if op.InList() {
+			rows = s.Most()
+		}
+		b := block{space: spaceOfScores(op, rows), workspace: op.Workspace, to: op.Given, stride: op.Items}
+		if op.InList() {
+			b.to = op.To
+		}
+		for ; b.row < rows && d.failed == nil; b.row += b.space.rows {
+			b.rows = min(b.space.rows, rows-b.row)
 			d.score(&op.Scorer, b, 0, op.Items)
-			if d.failed != nil {
-				return
+			if op.InList() || d.failed != nil {
+				continue
 			}
 			to := unsafe.Pointer(&op.Out[b.row*op.Stride])
-			scores := b.place(b.space.scores)
+			scores, _ := b.scores(0)
 			d.note(d.stream.CopyRowsToHostAsync(to, 4*op.Stride, scores, 4*op.Items, b.rows))
 			d.note(d.wait())
 		}
@@ -197,7 +227,8 @@ func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
 		return nil
 	}
 	return d.run("TopK", s, slotsOf(sparseSlot(&op.Scorer), op.Exclude), func() {
-		b, most := block{space: spaceOfTopK(op, s.Most()), workspace: op.Workspace}, s.Most()
+		most := s.Most()
+		b := block{space: spaceOfTopK(op, most), workspace: op.Workspace, to: op.Given, stride: op.Items}
 		for ; b.row < most; b.row += b.space.rows {
 			b.rows = min(b.space.rows, most-b.row)
 			d.rank(op, b)
@@ -232,12 +263,17 @@ func (d *device) bestOfAll(op *kernels.TopK, b block, lists [2]driver.Address) {
 		rows, row, first, items, stride, k int64
 		exclude, launch                    int32
 	}
-	for first := int64(0); first < op.Items; first += b.space.items {
-		items := min(b.space.items, op.Items-first)
+	tile := b.space.items
+	if op.IsGiven {
+		tile = op.Items
+	}
+	for first := int64(0); first < op.Items; first += tile {
+		items := min(tile, op.Items-first)
 		d.score(&op.Scorer, b, first, items)
+		scores, stride := b.scores(first)
 		launch(d, "select_best", driver.Dim{X: uint32(b.rows)}, 256, &args{
-			d.step.at, b.place(b.space.scores), addressOf(op.Allowed), lists, b.rows, b.row, first, items, b.space.items,
-			op.K, int32(op.Exclude), d.next(site{}),
+			d.step.at, scores, addressOf(op.Allowed), lists, b.rows, b.row, first, items, stride, op.K,
+			int32(op.Exclude), d.next(site{}),
 		})
 	}
 }

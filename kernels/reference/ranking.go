@@ -34,7 +34,7 @@ func sumsOf(s *kernels.SparseSource, items int64, batch *kernels.SparseBatch, u 
 // bias; cosine scores have one source.
 func scoresOf(s *kernels.Scorer, step *kernels.Step, u int64) []float32 {
 	scores := make([]float32, s.Items)
-	if s.Given != nil {
+	if s.IsGiven {
 		copy(scores, s.Given.Float32()[u*s.Items:])
 		return scores
 	}
@@ -69,8 +69,9 @@ func scoresOf(s *kernels.Scorer, step *kernels.Step, u int64) []float32 {
 }
 
 func (device) Scores(op *kernels.Scores, step *kernels.Step) error {
+	out, stride := op.Matrix()
 	for u := range step.Rows {
-		copy(op.Out[u*op.Stride:u*op.Stride+op.Items], scoresOf(&op.Scorer, step, u))
+		copy(out[u*stride:u*stride+op.Items], scoresOf(&op.Scorer, step, u))
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     __version__: str
     from dsstne import datasets, errors, plots
     from dsstne.api import fit, popularity
+    from dsstne.blending import blend
     from dsstne.dataset import Dataset
     from dsstne.decomposition import spectral, svd
     from dsstne.devices import keep_devices
@@ -57,6 +58,7 @@ __all__ = [
     "Trainer",
     "UnsupportedError",
     "__version__",
+    "blend",
     "datasets",
     "doctor",
     "errors",
@@ -79,6 +81,7 @@ _MODULES = {
     "Model": "model",
     "Progress": "trainer",
     "Trainer": "trainer",
+    "blend": "blending",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
     "factorize": "solvers",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,15 +20,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 24  # floats in a dense block of scores
-_BY_ROW = (
-    "ridge",
-    "spectral",
-)  # kinds of models that keep the data: their scores are linear, without a matrix of weights
+_BY_ROW = ("ridge", "spectral")  # kinds of models that keep the data: their scores are linear, without a matrix
 
 
 def _one_item_rows(ids: NDArray[Any], values: NDArray[Any], columns: int) -> Any:
     """Returns a matrix whose rows have one stored item each."""
     return scipy.sparse.csr_array((values, ids, np.arange(len(ids) + 1)), shape=(len(ids), columns))
+
+
+def _largest_first(ids: NDArray[Any], parts: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    order = np.lexsort((ids, -parts))
+    return ids[order].astype(np.int32), parts[order]
 
 
 class Scoring(Weights):
@@ -249,12 +253,13 @@ class Scoring(Weights):
         """Finds the k items most similar to each given item, with :meth:`neighbors` on the weight of the output layer.
 
         In a model of weights between items, these are the items with the greatest entries in the row of the item; in
-        a model that keeps the data instead of weights, those with the greatest scores for a row with this item alone.
+        a model that keeps the data instead of weights, and in a :func:`dsstne.blend`, those with the greatest scores for
+        a row with this item alone.
 
         Args:
             items: Ids, [n].
             k: Length of the lists.
-            **options: As in :meth:`neighbors`, or in :meth:`recommend` for a model that keeps the data.
+            **options: As in :meth:`neighbors`, or in :meth:`recommend` for a model that keeps the data or a blend.
 
         Raises:
             InvalidArgumentError: As for :meth:`neighbors`.
@@ -266,7 +271,7 @@ class Scoring(Weights):
             >>> ids.shape, cosines.shape
             ((2, 3), (2, 3))
         """
-        if self._definition.get("kind") in _BY_ROW:
+        if self._definition.get("kind") in (*_BY_ROW, "blend"):
             asked = numbers(items, self.output_units, "items", np.int32)
             alone = _one_item_rows(asked, np.ones(len(asked), np.float32), self.output_units)
             return self.recommend(alone, k, exclude="input", **options)
@@ -284,6 +289,8 @@ class Scoring(Weights):
         memory_limit: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the part that each stored item of a row has in the score of an item.
+
+        For a :func:`dsstne.blend`, these are the parts of its models instead: ``ids`` are their numbers.
 
         Args:
             x: One row [1, items], such as ``X[[7]]``.
@@ -304,20 +311,35 @@ class Scoring(Weights):
             >>> model.explain(np.array([[1, 0, 1]]), 1)
             (array([2, 0], dtype=int32), array([2. , 0.5], dtype=float32))
         """
+        options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+        item = _checks.integer(item, "item", 0)
+        if self._definition.get("kind") == "blend":
+            return self._explain_parts(x, item, options)
         kind, linear = self._definition.get("kind"), any(name.startswith("weight") for name in self.tensors)
         if kind not in _BY_ROW and not (kind == "item_weights" and linear):
             raise NotFoundError("this model has no weights between items, so no item has a part in a score")
-        item = _checks.integer(item, "item", 0)
         ids, values, columns = one_row(x, "x")
         ids, values = ids[values != 0], values[values != 0]
         # Each stored item as a row of its own, whose score is the part.
         alone = _one_item_rows(ids, values, columns)
-        options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
         parts = self.scores(alone, [item], **options)[:, 0]
         if "bias" in self.tensors and not self._definition.get("bias_if_empty"):
             parts = parts - self.tensor("bias")[item]
-        order = np.lexsort((ids, -parts))
-        return ids[order].astype(np.int32), parts[order]
+        return _largest_first(ids, parts)
+
+    def _explain_parts(
+        self, x: Any, item: int, options: dict[str, Any]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Returns the numbers of the models of a blend and what each adds: the score without the others."""
+        ids, values, columns = one_row(x, "x")
+        row = scipy.sparse.csr_array((values, ids, [0, len(ids)]), shape=(1, columns))
+        weights = self.tensor("weights")
+        parts = np.empty(len(weights), np.float32)
+        with contextlib.closing(copy.copy(self)) as alone:
+            for n in range(len(weights)):
+                alone.set_tensor("weights", np.where(np.arange(len(weights))[:, None] == n, weights, 0))
+                parts[n] = alone.scores(row, [item], **options)[0, 0]
+        return _largest_first(np.arange(len(parts)), parts)
 
     def plan(
         self,

@@ -205,6 +205,13 @@ class Weights(_handles.Closing):
             self._names = None  # decoded from the tensors that change
         _native.call("model_set_tensor", self._handle.value, name.encode(), array, array.nbytes)
 
+    def _copy_tensors(self, to: Weights, prefix: str, new: str) -> None:
+        """Copies the tensors whose names begin with a prefix to those of another model with a new prefix."""
+        listed = self._listed()
+        for name in listed:
+            if name.startswith(prefix) and not name.startswith("items."):
+                to._set(new + name.removeprefix(prefix), self._stored(name, listed))
+
     # ---- names of items ----
 
     @property

@@ -20,6 +20,7 @@ from dsstne.errors import (
     InputOutputError,
     InvalidArgumentError,
     MissingFileError,
+    NotFoundError,
     UnsupportedError,
 )
 
@@ -261,6 +262,27 @@ class Model(Scoring):
         return made
 
     __copy__ = copy
+
+    def parts(self) -> list[Model]:
+        """Returns the models that a :func:`dsstne.blend` adds up, as copies; their weights are in ``weights``.
+
+        Raises:
+            NotFoundError: The model is not a blend.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> model = dsstne.blend([dsstne.Model.from_item_weights(np.eye(3))])
+            >>> [part.tensors for part in model.parts()]
+            [{'weight': (3, 3)}]
+        """
+        models = []
+        for n, part in enumerate(self._definition.get("parts", ())):
+            models.append(type(self)._new(part["model"], self.items))
+            models[-1].same_items = self.same_items
+            self._copy_tensors(models[-1], f"part{n}.", "")
+        if not models:
+            raise NotFoundError("this model is not a blend, so it has no parts")
+        return models
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         made = memo[id(self)] = self.copy()

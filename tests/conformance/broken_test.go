@@ -79,6 +79,14 @@ func (b broken) TopK(op *kernels.TopK, s *kernels.Step) error {
 	return b.after(b.Device.TopK(op, s), op, s)
 }
 
+func (b broken) Moments(op *kernels.Moments, s *kernels.Step) error {
+	return b.after(b.Device.Moments(op, s), op, s)
+}
+
+func (b broken) Blend(op *kernels.Blend, s *kernels.Step) error {
+	return b.after(b.Device.Blend(op, s), op, s)
+}
+
 func (b broken) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
 	return b.after(b.Device.MergeTopK(op, s), op, s)
 }
@@ -286,6 +294,19 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("gradient", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.Gradient) }),
 	},
 	"Scores": scoresDefects, "Scores of a sparse source": scoresDefects, "Scores that are given": scoresDefects,
+	"Scores in a list": {
+		defect("one ULP", func(op *kernels.Scores, _ *kernels.Step) { oneULP(op.To) }),
+		defect("row behind the batch", func(op *kernels.Scores, step *kernels.Step) { op.To.Float32()[step.Rows*op.Items] = 0 }),
+	},
+	"Moments": {
+		defect("count", func(op *kernels.Moments, _ *kernels.Step) { kernels.View[float64](op.Out)[0]++ }),
+		defect("last bit of the squares", func(op *kernels.Moments, _ *kernels.Step) { flipLast(op.Out, 3) }),
+		defect("row behind the batch", func(op *kernels.Moments, step *kernels.Step) { op.Out.Float32()[8*step.Rows] = 0 }),
+	},
+	"Blend": {
+		defect("one ULP", func(op *kernels.Blend, _ *kernels.Step) { oneULP(op.Out) }),
+		defect("row behind the batch", func(op *kernels.Blend, step *kernels.Step) { op.Out.Float32()[step.Rows*op.Items] = 0 }),
+	},
 	"TopK": topKDefects, "TopK of many items": topKDefects, "TopK of a sparse source": topKDefects,
 	"TopK of scores that are given": topKDefects,
 	"MergeTopK": {

@@ -21,6 +21,7 @@ type rankingCase struct {
 	rowsOf      *kernels.SparseBatch // that the sparse source reads
 	ifEmpty     bool                 // the bias counts for empty rows only
 	given       []float32            // scores
+	inList      bool                 // Scores go to the device's memory
 	bias        []float32
 	temperature float32
 	k           int64
@@ -45,7 +46,7 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 		scorer.Sparse.BiasIfEmpty = c.ifEmpty
 	}
 	if c.given != nil {
-		scorer.Given = p.guarded(c.given, c.items)
+		scorer.IsGiven, scorer.Given = true, p.guarded(c.given, c.items)
 	}
 	if c.bias != nil {
 		scorer.Bias = (&weight{name: "bias", rows: c.items, columns: 1, value: c.bias}).place(p)
@@ -54,14 +55,21 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	step := &kernels.Step{Number: 1, Rows: c.rows, MaxRows: c.rows + guardRows, Sparse: batches}
 	if c.k == 0 {
 		op := &kernels.Scores{Scorer: scorer, Stride: c.items + 3, Out: guards((c.items + 3) * (c.rows + guardRows))}
-		op.Workspace = p.workspace(op, c.rows)
+		if c.inList {
+			op = &kernels.Scores{Scorer: scorer, Name: "a part", To: p.guarded(guards(c.items*c.rows), c.items)}
+		}
+		op.Workspace = p.workspace(op, step.Most())
 		err = d.Scores(op, step)
-		for i, x := range op.Out {
+		out := op.Out
+		if c.inList {
+			out = contents(op.To)
+		}
+		for i, x := range out {
 			if x != x { // which NaN it is depends on the CPU
-				op.Out[i] = float32(math.NaN())
+				out[i] = float32(math.NaN())
 			}
 		}
-		r.addFloats("scores", op.Out)
+		r.addFloats("scores", out)
 		return r, err
 	}
 	op := &kernels.TopK{
@@ -400,6 +408,7 @@ func screeningCases() (cases []opCase) {
 
 var rankingOps = []group{
 	{"Scores", remembering(func() []opCase { return rankingCases(false) })},
+	{"Scores in a list", remembering(listedCases)},
 	{"TopK", remembering(func() []opCase { return rankingCases(true) })},
 	{"TopK of many items", remembering(screeningCases)},
 	{"Scores of a sparse source", remembering(func() []opCase { return sparseSourceCases(false) })},

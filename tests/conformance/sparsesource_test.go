@@ -81,7 +81,7 @@ func sparseSourceCases(topK bool) (cases []opCase) {
 	return cases
 }
 
-// givenCases are scorers whose scores are there already, on devices of the host.
+// givenCases are scorers whose scores are there already.
 func givenCases(topK bool) (cases []opCase) {
 	s := newSampler(41)
 	for range 30 {

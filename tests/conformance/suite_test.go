@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"reflect"
-	"strings"
 	"sync"
 	"testing"
 
@@ -31,6 +30,8 @@ var opCases = []group{
 	{"Scatter", remembering(scatterCases)},
 	{"Replay", remembering(replayCases)},
 	{"Update", remembering(updateCases)},
+	{"Moments", remembering(momentsCases)},
+	{"Blend", remembering(blendCases)},
 	{"MergeTopK", remembering(mergeCases)},
 	{"RankingMetrics", remembering(metricsCases)},
 	{"Neighborhood", remembering(neighborhoodCases)},
@@ -48,12 +49,12 @@ var opCases = []group{
 	{"PrincipalAxes", remembering(principalAxesCases)},
 }
 
-// skipUnlessDoneBy skips operations of kernels.Solver on other devices, and scores that the host gives on others than it.
+// skipUnlessDoneBy skips operations of kernels.Solver on other devices.
 func (g group) skipUnlessDoneBy(t *testing.T, d kernels.Device) {
 	_, ofSolvers := reflect.TypeFor[kernels.Solver]().MethodByName(g.op)
 	_, ofAll := reflect.TypeFor[kernels.Device]().MethodByName(g.op)
 	_, solves := d.(kernels.Solver)
-	if (!solves && ofSolvers && !ofAll) || (strings.HasSuffix(g.op, "given") && !kernels.ReachesHost(d)) {
+	if !solves && ofSolvers && !ofAll {
 		t.Skipf("%s does not have it", d.Info().Name)
 	}
 }

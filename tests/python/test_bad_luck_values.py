@@ -311,6 +311,20 @@ def calls():
                 **solve,
             },
         ),
+        "blend": (
+            dsstne.blend,
+            {
+                "models": lambda: [model],
+                "X": matrix,
+                "validation": matrix,
+                "weights": lambda: None,
+                "scales": lambda: None,
+                "metric": lambda: "recall@2",
+                "items": lambda: None,
+                "seed": lambda: 0,
+                **COMPUTE,
+            },
+        ),
         "evaluate": (
             dsstne.evaluate,
             {

@@ -63,6 +63,7 @@ def test_an_unknown_command_is_refused(capsys):
         ".evaluation",
         ".model",
         ".solvers",
+        ".blending",
         ".decomposition",
         ".trainer",
     ],

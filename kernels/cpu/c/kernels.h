@@ -223,6 +223,28 @@ typedef struct {
   int64_t next, scored; /* scored: exact scores after screening */
 } rank_t;
 
+/* See kernels.Moments. */
+enum { MOMENT_LANES = 256 };
+typedef struct {
+  int64_t rows, items;
+  const float *scores; /* [B, items] */
+  const int32_t *stored_offsets, *stored_items;
+  int64_t first; /* how stored_items number item 0 */
+  double *out;   /* [B, 4] */
+  int64_t next;
+} moments_t;
+
+/* See kernels.Blend. */
+enum { MAX_PARTS = 8 };
+typedef struct {
+  int64_t rows, items;
+  int32_t parts;
+  const float *scores[MAX_PARTS];  /* [B, items] */
+  const double *means, *factors;   /* [B, parts] */
+  float *out;                      /* [B, items] */
+  int64_t next;
+} blend_t;
+
 /* What limits are measured with, see machine.h. */
 typedef struct {
   int32_t bfloat16;
@@ -420,6 +442,7 @@ typedef struct {
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0) \
   PHASE(top_k_keep, rank_t, 0) PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) \
   PHASE(top_k_finish, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
+  PHASE(moments, moments_t, 0) PHASE(blend, blend_t, 0) \
   PHASE(neighborhood, neighborhood_t, 0) PHASE(sparse_product, sparse_product_t, 0) \
   PHASE(solve_start, solve_t, 0) PHASE(solve_rows, solve_t, 0) PHASE(solve_product, solve_t, 0) \
   PHASE(solve_step, solve_t, 0) PHASE(solve_direction, solve_t, 0) PHASE(solve_check, solve_t, 0) \

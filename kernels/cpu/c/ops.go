@@ -235,7 +235,8 @@ func (o Ops) scorer(op *kernels.Scorer, step *kernels.Step, workspace kernels.Bu
 
 func (o Ops) Scores(op *kernels.Scores, s *kernels.Step) error {
 	call, a := o.scorer(&op.Scorer, s, op.Workspace, false)
-	a.out, a.stride = call.floats(op.Out), C.int64_t(op.Stride)
+	out, stride := op.Matrix()
+	a.out, a.stride = call.floats(out), C.int64_t(stride)
 	if byRow(&op.Scorer) {
 		return o.do(call, unsafe.Pointer(a), nil, C.run_scores_sparse)
 	}
@@ -372,4 +373,4 @@ func units(sources []kernels.OutputSource) int64 {
 }
 
 // byRow reports whether a scorer has one row at a time (rank_sparse.h).
-func byRow(s *kernels.Scorer) bool { return s.Sparse != nil || s.Given != nil }
+func byRow(s *kernels.Scorer) bool { return s.Sparse != nil || s.IsGiven }

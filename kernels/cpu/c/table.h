@@ -21,6 +21,7 @@
 #include "rank_int8.h"
 #include "rank.h"
 #include "rank_sparse.h"
+#include "blend.h"
 #include "neighborhood.h"
 #include "panel.h"
 #include "cholesky.h"
