@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
+    from dsstne.selection import auto
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
@@ -57,6 +58,7 @@ __all__ = [
     "Trainer",
     "UnsupportedError",
     "__version__",
+    "auto",
     "datasets",
     "doctor",
     "errors",
@@ -79,6 +81,7 @@ _MODULES = {
     "Model": "model",
     "Progress": "trainer",
     "Trainer": "trainer",
+    "auto": "selection",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
     "factorize": "solvers",
@@ -93,7 +96,7 @@ _MODULES = {
     "svd": "decomposition",
 }
 
-_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress"}
+_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress", "report"}
 
 
 def __getattr__(name: str) -> Any:

@@ -105,7 +105,7 @@ class Candidates:
     def _best(
         self, part: int, row: int, scores: NDArray[np.float32], stored: NDArray[Any], kept: int
     ) -> NDArray[np.int64]:
-        """Returns the best items of a row for one part; of equal ones the lower. Marks the stored ones in ``scores``."""
+        """Returns the best items of a row for one part, and marks stored ones in ``scores``."""
         rest = np.delete(scores, stored).astype(np.float64)
         deviation = float(np.sqrt(np.mean(np.square(rest - rest.mean())))) if len(rest) else 0.0
         scale = self._scales[part, row] = 1 / deviation if deviation > 0 else 0.0
@@ -152,7 +152,7 @@ class Candidates:
     def _hits(
         self, sums: NDArray[np.float64], is_target: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the rows and the ranks (from 1) of the targets among the first k; of equal ones the lower is first."""
+        """Returns the rows and the ranks, from 1, of the targets among the first k; of equal items the lower leads."""
         width = sums.shape[1]
         first = width - min(self.k, width)
         least = np.partition(sums, first, axis=1)[:, first, None] if width else sums
@@ -186,21 +186,24 @@ def _metric(
     kind, _, k = name.rpartition("@")
     count, best = len(wanted), np.minimum(wanted, int(k))
     hits = np.bincount(row, minlength=count).astype(np.float64)
-    if kind in ("recall", "truncated_recall", "precision"):
-        return hits / {"recall": wanted, "truncated_recall": best, "precision": int(k)}[kind]
-    if kind == "hit_rate":
-        return np.minimum(hits, 1)
-    if kind == "ndcg":
+    value = np.zeros(count)
+    if kind == "precision":
+        value = hits / int(k)
+    elif kind in ("recall", "truncated_recall"):
+        value = hits / (wanted if kind == "recall" else best)
+    elif kind == "hit_rate":
+        value = np.minimum(hits, 1)
+    elif kind == "ndcg":
         ideal = np.cumsum(1 / np.log2(np.arange(2, best.max(initial=0) + 2)))
-        return np.bincount(row, 1 / np.log2(1 + rank), count) / ideal[best - 1]
-    if kind == "mrr":
-        value = np.zeros(count)
+        value = np.bincount(row, 1 / np.log2(1 + rank), count) / ideal[best - 1]
+    elif kind == "mrr":
         np.maximum.at(value, row, 1 / rank)
-        return value
-    order = np.lexsort((rank, row))
-    row, rank = row[order], rank[order]
-    found = 1 + np.arange(len(row)) - np.searchsorted(row, row)  # hits of the row up to this one
-    return np.bincount(row, found / rank, count) / best
+    else:
+        order = np.lexsort((rank, row))
+        row, rank = row[order], rank[order]
+        found = 1 + np.arange(len(row)) - np.searchsorted(row, row)  # hits of the row up to this one
+        value = np.bincount(row, found / rank, count) / best
+    return value
 
 
 class Search:
