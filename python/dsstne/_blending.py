@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dsstne import _checks
+from dsstne._layers import numbers
+from dsstne.datasets._split import _csr
 from dsstne.errors import InvalidArgumentError
+from dsstne.evaluation import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -296,16 +299,18 @@ def choose_weights(
     metric: str = "ndcg@20",
     rows: Any = None,
     options: Mapping[str, Any] | None = None,
+    seed: int = 0,
 ) -> tuple[list[float], list[dict[str, Any]]]:
     """Chooses the weights of a sum of models.
 
     Args:
         models: The parts, which rank the same items.
-        X: CSR matrix [rows, items]; the stored items of a row are left out.
-        held_out: CSR matrix [rows, items] of the items to find.
+        X: Sparse matrix of SciPy [rows, items]; the stored items of a row are left out.
+        held_out: Sparse matrix of SciPy [rows, items] of the items to find.
         metric: A metric of :func:`dsstne.evaluate` but for coverage.
         rows: Row numbers or a boolean mask; None = a sample of at most 4,000 rows with held-out items.
         options: ``devices``, ``threads`` and ``memory_limit`` of :meth:`dsstne.Model.predict`.
+        seed: Of the sample.
 
     Returns:
         ``(weights, table)``. The weights are multiples of 0.05 and their sum is 1; a part that does not help has 0. The
@@ -313,15 +318,20 @@ def choose_weights(
         chosen sum ``unproven``, the number of rows whose best items may be others (see above; 0 as a rule).
 
     Raises:
-        InvalidArgumentError: No row has held-out items, or the metric is coverage.
+        InvalidArgumentError: No row has held-out items, shapes do not match, or the metric is not known or coverage.
+        DsstneError: Otherwise as :meth:`dsstne.Model.predict`.
     """
     if _checks.text(metric, "metric").startswith("coverage"):
         raise InvalidArgumentError("metric: coverage describes all rows together, so it cannot choose a model")
+    X, held_out = _csr(X, "X", unconverted=False), _csr(held_out, "validation", unconverted=False)
+    if X.shape != held_out.shape:
+        raise InvalidArgumentError(f"validation: expected the shape of X, {X.shape}, got {held_out.shape}")
+    # evaluate() refuses an unknown metric, and inputs that do not fit the models.
+    evaluate(models[0], X, held_out, metric, exclude="input", rows=[], **(options or {}))
     if rows is None:
-        rows = sample(held_out)
+        rows = sample(held_out, seed)
     else:
-        every = np.arange(held_out.shape[0])
-        rows = every[np.asarray(rows)]
+        rows = numbers(rows, held_out.shape[0], "rows", np.int64)
         rows = rows[np.diff(held_out.indptr)[rows] > 0]
     if not len(rows):
         raise InvalidArgumentError("no row has held-out items, so there is nothing to choose weights by")

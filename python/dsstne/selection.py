@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import itertools
 import math
 import time
@@ -150,7 +150,7 @@ class _Choice:
         trials = self._trials
         self._options = [[(trial, 1.0)] for trial in trials.ranked()]
         parts = trials.parts()
-        if len(parts) < 2:
+        if len(parts) < 2 or importlib.util.find_spec("dsstne.blending") is None:
             return
         if trials.spare() < 0:
             trials.decided.append("sums of models were not tried")
