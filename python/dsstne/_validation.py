@@ -92,6 +92,9 @@ def _split(X: Any, times: Any, seed: int) -> Task:
     notes: list[str] = []
     last: Any = False
     if times is not None:
+        if not scipy.sparse.issparse(times):
+            given = _checks.shown(times)
+            raise InvalidArgumentError(f"times must be a CSR matrix of the times of the entries of X, not {given}")
         hold_out(X, last=times)  # checks the times
         last = times
         if _says_nothing(times):

@@ -13,7 +13,7 @@ import numpy as np
 
 from dsstne import _blending, _checks, _search, _validation, api
 from dsstne._trials import Trial, Trials
-from dsstne.errors import DsstneError
+from dsstne.errors import DsstneError, InvalidArgumentError
 from dsstne.evaluation import evaluate
 from dsstne.progress import Budget
 from dsstne.report import Report
@@ -90,14 +90,16 @@ def auto(
         >>> import dsstne, numpy as np, scipy.sparse
         >>> X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((5, 6))).astype(np.float32))
         >>> model = dsstne.auto(X, "ndcg@5", seconds=10, progress=False)
-        >>> model.recommend(X[:1], k=2, exclude_seen=False)[0].max() < 6
-        True
+        >>> model.recommend(X[:1], k=2)[0].shape
+        (1, 2)
         >>> model.report.metric, len(model.report.table) > 5
         ('ndcg@5', True)
     """
     start = time.monotonic()
     metric, seconds = _validation.check_metric(metric), _checks.positive(seconds, "seconds")
     seed, progress = _checks.integer(seed, "seed", 0), _checks.boolean(progress, "progress")
+    if math.isinf(seconds):
+        raise InvalidArgumentError("seconds must be finite; a search without an end would never return a model")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
     compute = {"devices": devices, "threads": threads, "memory_limit": limit}
     popular = api.popularity(X, items=items)
