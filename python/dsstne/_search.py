@@ -91,14 +91,14 @@ def _epoch_seconds(trials: Trials, recipe: Recipe) -> float | None:
 
 
 def _further(trials: Trials) -> None:
-    """Tries other settings of the families that are near the best, in the time that the best two refits leave."""
-    for best in trials.ranked():
-        if best.value < _WORTH * trials.ranked()[0].value:
-            continue
-        if best.recipe.family == "linear":
+    """Tries other settings of the families that are near the best, cheap ones first, in the time that refits leave."""
+    ranked = trials.ranked()
+    near = [trial for trial in ranked if trial.value >= _WORTH * ranked[0].value]
+    for trial in sorted(near, key=lambda trial: trial.seconds + trial.score_seconds):
+        if trial.recipe.family == "linear":
             _search_linear(trials)
         else:
-            _vary(trials, best.recipe.family)
+            _vary(trials, trial.recipe.family)
 
 
 def _vary(trials: Trials, family: str) -> None:

@@ -185,7 +185,7 @@ class Model(Scoring):
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"the history of the model cannot be saved: {error}") from None
         if self.report is not None:
-            attributes[_REPORT] = self.report._to_json()
+            attributes[_REPORT] = _report_text(self.report)
         attributes[_ITEM_KIND] = self._item_kind
         if self._same_items is not None:
             attributes[_SAME_ITEMS] = json.dumps(self._same_items)
@@ -375,7 +375,18 @@ def _read_report(text: str | None) -> Report | None:
         return None
     from dsstne.report import Report
 
+    if _values_of(text) > _MOST_VALUES:
+        raise ValueError(f"a model file can hold a report of about {_MOST_VALUES:,} values")
     return Report._from_json(text)
+
+
+def _report_text(report: Any) -> str:
+    """Encodes a report."""
+    from dsstne.report import Report
+
+    if not isinstance(report, Report):
+        raise InvalidArgumentError(f"report must be a dsstne.report.Report or None, not {_checks.shown(report)}")
+    return report._to_json()
 
 
 def _depth(value: Any) -> int:

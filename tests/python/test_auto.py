@@ -368,6 +368,13 @@ def test_the_report_is_saved_and_copied_with_the_model(chosen, tmp_path):
     assert dsstne.popularity(X).report is None
 
 
+def test_what_is_no_report_is_not_saved(tmp_path):
+    model = dsstne.popularity(X)
+    model.report = 3
+    with pytest.raises(dsstne.InvalidArgumentError, match="report must be a dsstne.report.Report"):
+        model.save(tmp_path / "bad.dsstne")
+
+
 @pytest.mark.parametrize("text", ["{}", "[]", "1", "{", '{"metric": 1}'])
 def test_a_damaged_report_in_a_model_file_is_an_error(text, tmp_path):
     model = dsstne.popularity(X)
