@@ -81,14 +81,15 @@ class Recipe:
 # ---- linear models ----
 
 
-def linear(shape: tuple[int, int], entries: int, rows: int) -> Recipe:
+def linear(shape: tuple[int, int], entries: int, rows: int, seconds: float) -> Recipe:
     """Returns the first linear model to try: by the method that is less work for this number of validation rows.
 
-    The inverse is about items^3 multiply-adds, which LAPACK does ten times as fast as the operator does its work of 64
-    for each entry and vector.
+    The inverse is items^3 FLOP, which LAPACK does ten times as fast as the operator does its work of 64 for each entry
+    and vector. Nothing ends LAPACK early, so it must be done in the seconds that there are even at 30 GFLOP/s.
     """
     inverse, operator = shape[1] ** 3 / 10, 64.0 * entries * (256 + rows)
-    method = "inverse" if inverse <= operator and shape[1] <= 20_000 else "operator"
+    fits = shape[1] <= 20_000 and shape[1] ** 3 / 30e9 < seconds
+    method = "inverse" if fits and inverse <= operator else "operator"
     return Recipe.of("linear", method=method)
 
 

@@ -28,10 +28,11 @@ _PROBE = 3.0  # seconds of training that predict how long a run takes
 
 def search(trials: Trials) -> None:
     """Tries everything, cheap models first."""
-    shape = trials.task.train.shape
+    train, rows = trials.task.train, trials.task.inputs.shape[0]
+    shape = train.shape
     trials.run(POPULARITY)
     trials.run(_recipes.Recipe.of("item_knn"))
-    _linear(trials, _recipes.linear(shape, trials.task.train.nnz, trials.task.inputs.shape[0]))
+    _linear(trials, _recipes.linear(shape, train.nnz, rows, trials.spare() / 3))
     for recipe in _recipes.spectral(shape):
         trials.run(recipe)
     trials.run(_recipes.ials(shape))

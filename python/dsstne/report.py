@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Report"]
 
 _FIELDS = {"metric": str, "split": str, "chosen": str, "code": str, "seconds": float, "table": list, "notes": list}
+_LINE = 120  # characters
 _WIDEST = 60  # characters of the settings and notes that a table shows
 
 
@@ -75,7 +77,8 @@ class Report:
         return sorted(kinds.values(), key=order, reverse=True)
 
     def __str__(self) -> str:
-        lines = [f"{self.chosen}, chosen by {self.metric} on {self.split}; {self.seconds:,.1f} s in all", ""]
+        lines = [f"{self.chosen}, chosen by {self.metric} in {self.seconds:,.1f} s"]
+        lines += [*_wrapped(f"held out: {self.split}"), ""]
         tried: dict[str, int] = {}
         for row in self.table:
             tried[row["model"]] = tried.get(row["model"], 0) + 1
@@ -94,7 +97,7 @@ class Report:
                 )
             )
         lines += _aligned(shown, right=(2, 3, 4, 5))
-        lines += ["", *(f"- {note}" for note in self.notes)] if self.notes else []
+        lines += ["", *(line for note in self.notes for line in _wrapped(f"- {note}"))] if self.notes else []
         return "\n".join([*lines, "", self.code.rstrip()])
 
     def __repr__(self) -> str:
@@ -170,6 +173,10 @@ class Report:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the table of the report is damaged: {error!r:.100}") from None
         return report
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _LINE, subsequent_indent="  ", break_long_words=False)
 
 
 def _short(text: str) -> str:

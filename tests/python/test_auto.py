@@ -2,12 +2,15 @@
 
 import itertools
 import pickle
+import subprocess
+import sys
 import time
 
 import matplotlib.figure
 import numpy as np
 import pytest
 import scipy.sparse
+from terminal import terminal
 
 import dsstne
 from dsstne import _recipes, _search, _validation, selection
@@ -342,11 +345,24 @@ def test_the_report_is_a_readable_table(chosen):
     text = str(chosen.report)
     assert text.splitlines()[0].startswith(chosen.report.chosen)
     assert sum(line.startswith("> ") for line in text.splitlines()) == 1
-    assert max(map(len, text.splitlines()[1:])) < 300
+    assert "held out: a random fifth" in text.splitlines()[1]
+    assert max(map(len, text.split("\n\n")[-2].splitlines())) <= 120
     assert chosen.report.code.strip() in text
     for row in chosen.report.table:
         assert row["seconds"] >= 0
         assert row["memory"] is None or row["memory"] >= 0
+
+
+def test_the_bar_shows_the_time_and_the_best_model_in_a_terminal():
+    code = (
+        "import numpy as np, scipy.sparse, dsstne\n"
+        "X = scipy.sparse.csr_array((np.random.default_rng(0).random((60, 30)) < 0.3).astype(np.float32))\n"
+        "dsstne.auto(X, seconds=2)\n"
+    )
+    with terminal() as (stderr, shown):
+        subprocess.run([sys.executable, "-c", code], stderr=stderr, check=True, timeout=60)
+    for word in (b"auto: spectral", b"auto: refit of ", b"/2 s", b"best: "):
+        assert word in shown, shown
 
 
 def test_the_report_is_plotted(chosen):
