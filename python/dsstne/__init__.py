@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
+    from dsstne.selection import auto
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
@@ -58,6 +59,7 @@ __all__ = [
     "Trainer",
     "UnsupportedError",
     "__version__",
+    "auto",
     "blend",
     "datasets",
     "doctor",
@@ -81,6 +83,7 @@ _MODULES = {
     "Model": "model",
     "Progress": "trainer",
     "Trainer": "trainer",
+    "auto": "selection",
     "blend": "blending",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
@@ -96,7 +99,7 @@ _MODULES = {
     "svd": "decomposition",
 }
 
-_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress"}
+_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress", "report"}
 
 
 def __getattr__(name: str) -> Any:

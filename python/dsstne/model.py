@@ -27,10 +27,13 @@ from dsstne.errors import (
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from dsstne.report import Report
+
 __all__ = ["Model", "load"]
 
 # Attributes of a model file that this module writes.
 _HISTORY, _ITEM_KIND, _SAME_ITEMS = "dsstne.history", "dsstne.items", "dsstne.same_items"
+_REPORT = "dsstne.report"
 _SAME_ITEMS_WORDS = {"null": None, "true": True, "false": False}
 
 _DEEPEST = 50  # levels of a history: far below Python's limit of recursion, for what copies it or writes it
@@ -65,6 +68,8 @@ class Model(Scoring):
     Attributes:
         history: One record per epoch of training, see :func:`dsstne.fit`.
         attributes: Your own strings, saved with the model.
+        report: What :func:`dsstne.auto` tried and chose, a :class:`dsstne.report.Report`, saved with the model; else
+            None.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -76,6 +81,8 @@ class Model(Scoring):
         >>> ids.shape, scores.dtype
         ((4, 2), dtype('float32'))
     """
+
+    report: Report | None = None
 
     def __init__(
         self,
@@ -178,6 +185,8 @@ class Model(Scoring):
             _read_history(attributes[_HISTORY])
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"the history of the model cannot be saved: {error}") from None
+        if self.report is not None:
+            attributes[_REPORT] = _report_text(self.report)
         attributes[_ITEM_KIND] = self._item_kind
         if self._same_items is not None:
             attributes[_SAME_ITEMS] = json.dumps(self._same_items)
@@ -327,6 +336,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     model._read_attributes()
     try:
         model.history = _read_history(model.attributes.pop(_HISTORY, "[]"))
+        model.report = _read_report(model.attributes.pop(_REPORT, None))
         model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
         same_items = model.attributes.pop(_SAME_ITEMS, "null")
         if same_items not in _SAME_ITEMS_WORDS or model._item_kind not in ("none", "text", "integer"):
@@ -379,6 +389,26 @@ def _read_history(text: str) -> list[dict[str, Any]]:
     if _depth(history) > _DEEPEST:
         raise ValueError(f"the history is nested more than {_DEEPEST} levels deep")
     return history
+
+
+def _read_report(text: str | None) -> Report | None:
+    """Decodes a report; None = the model has none."""
+    if text is None:
+        return None
+    from dsstne.report import Report
+
+    if _values_of(text) > _MOST_VALUES:
+        raise ValueError(f"a model file can hold a report of about {_MOST_VALUES:,} values")
+    return Report._from_json(text)
+
+
+def _report_text(report: Any) -> str:
+    """Encodes a report."""
+    from dsstne.report import Report
+
+    if not isinstance(report, Report):
+        raise InvalidArgumentError(f"report must be a dsstne.report.Report or None, not {_checks.shown(report)}")
+    return report._to_json()
 
 
 def _depth(value: Any) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dsstne.trainer import Progress
 
-__all__ = ["Bar", "Steps"]
+__all__ = ["Bar", "Budget", "Steps"]
 
 
 class _Shown:
@@ -92,6 +92,32 @@ class Steps(_Shown):
         """Shows the state of a solver."""
         if self._bar is not None:
             self._bar.total, self._bar.n = max(1, state["steps"]), state["done"]
+            self._bar.refresh()
+
+
+class Budget(_Shown):
+    """Shows how much of a budget of time has passed, and what is done, if stderr is a terminal or a notebook.
+
+    Args:
+        title: What is done.
+        seconds: The budget.
+        wanted: False = show nothing.
+    """
+
+    def __init__(self, title: str, seconds: float, wanted: bool) -> None:
+        self._title, self._start = title, time.monotonic()
+        if wanted and _is_seen():
+            from tqdm.auto import tqdm
+
+            form = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} s{postfix}"
+            self._bar = tqdm(desc=title, total=seconds, bar_format=form, dynamic_ncols=True)
+
+    def update(self, now: str, best: str = "") -> None:
+        """Shows what is done now and what was best so far."""
+        if self._bar is not None:
+            self._bar.n = min(time.monotonic() - self._start, self._bar.total)
+            self._bar.set_description(f"{self._title}: {now}", refresh=False)
+            self._bar.set_postfix_str(best, refresh=False)
             self._bar.refresh()
 
 

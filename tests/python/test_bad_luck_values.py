@@ -252,6 +252,17 @@ def calls():
             },
         ),
         "popularity": (dsstne.popularity, {"X": matrix, "items": lambda: None}),
+        "auto": (
+            dsstne.auto,
+            {
+                "X": matrix,
+                "metric": lambda: "recall@2",
+                "seconds": lambda: 10,
+                "times": lambda: None,
+                "validation": lambda: None,
+                **{key: value for key, value in solve.items() if key != "max_seconds"},
+            },
+        ),
         "item_knn": (
             dsstne.item_knn,
             {"X": matrix, "k": lambda: 2, "metric": lambda: "dice", "shrink": lambda: 1.0, **solve},
@@ -677,6 +688,7 @@ def answer(call, given):
 
 
 @pytest.mark.filterwarnings("ignore:all held-out items are excluded")
+@pytest.mark.filterwarnings("ignore:auto returns popularity")
 @pytest.mark.filterwarnings("ignore:last=True, but most rows of X are sorted")
 @pytest.mark.parametrize("name", public())
 def test_odd_values_are_taken_as_what_they_mean_or_refused(name, table):

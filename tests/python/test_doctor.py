@@ -62,6 +62,8 @@ def test_an_unknown_command_is_refused(capsys):
         ".errors",
         ".evaluation",
         ".model",
+        ".report",
+        ".selection",
         ".solvers",
         ".blending",
         ".decomposition",

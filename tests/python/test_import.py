@@ -102,7 +102,18 @@ def described(function):
 
 @pytest.mark.parametrize(
     "call",
-    ["fit", "popularity", "evaluate", "keep_devices", "Dataset", "Dataset.from_file", "Trainer", "Trainer.run", "Model"]
+    [
+        "fit",
+        "auto",
+        "popularity",
+        "evaluate",
+        "keep_devices",
+        "Dataset",
+        "Dataset.from_file",
+        "Trainer",
+        "Trainer.run",
+        "Model",
+    ]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
     + ["Model.neighbors", "Model.similar_items"],
 )

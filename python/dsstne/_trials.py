@@ -1,0 +1,311 @@
+"""Makes the models that auto() tries, within its budget of time, and measures them."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import threading
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne.errors import CancelledError, DsstneError
+from dsstne.evaluation import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from dsstne._recipes import Recipe
+    from dsstne._validation import Task
+    from dsstne.model import Model
+    from dsstne.progress import Budget
+
+_PILOT = 64  # rows that are scored to predict the time for all of them
+_SEARCH_ROWS = 1024  # that a search of settings scores where scoring takes most of the time
+_MOST_PARTS = 4  # of a sum
+_WORTH = 0.7  # a model with less than this share of the best metric is no part of a sum
+_MARGIN = 1.1  # on the prediction of a time
+
+
+@dataclass
+class Trial:
+    """A model that was tried, or was not.
+
+    Attributes:
+        recipe: How the model was made.
+        values: The metric of each row; None if the model failed.
+        rows: Number of validation rows that were scored.
+        seconds, score_seconds: Time to make the model, and to rank the items for the rows.
+        memory: Growth of the memory of the process in bytes, or None.
+        refits: What to make of all data if the model is chosen, the best first, with the expected times.
+        model: The model, as long as it may be needed.
+        note: Why the model failed, or what was unusual.
+    """
+
+    recipe: Recipe
+    values: NDArray[np.float64] | None = None
+    rows: int = 0
+    seconds: float = 0.0
+    score_seconds: float = 0.0
+    memory: int | None = None
+    refits: list[tuple[Recipe, float]] = field(default_factory=list)
+    model: Model | None = None
+    note: str = ""
+
+    @property
+    def value(self) -> float:
+        """The mean of the metric; -inf if the model failed."""
+        return -np.inf if self.values is None else float(self.values.mean())
+
+    @property
+    def cheapest(self) -> float:
+        """The least time in which the model can be made of all data."""
+        return min(seconds for _, seconds in self.refits)
+
+
+class Trials:
+    """Everything that was tried.
+
+    Args:
+        task: The data.
+        metric: Name of the metric.
+        seconds: The budget, which has begun at ``start``.
+        start: A time of ``time.monotonic``.
+        common: Arguments of all functions that make models.
+        bar: Shows the progress.
+
+    Attributes:
+        tried: All trials in their order.
+        best: The best trial of each family that was scored on all rows; these keep their models.
+        decided: What would have been done with more time.
+    """
+
+    def __init__(
+        self, task: Task, metric: str, seconds: float, start: float, common: Mapping[str, Any], bar: Budget
+    ) -> None:
+        self.task, self.metric, self.common, self.bar = task, metric, common, bar
+        self.seconds, self._start = seconds, start
+        self.tried: list[Trial] = []
+        self.best: dict[str, Trial] = {}
+        self.decided: list[str] = []
+        few = np.random.default_rng(common["seed"]).permutation(task.inputs.shape[0])[:_SEARCH_ROWS]
+        self.few: NDArray[np.int64] = np.sort(few)
+
+    # ---- time and memory ----
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call began."""
+        return time.monotonic() - self._start
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end of the budget, with a margin for what cannot be predicted."""
+        return 0.98 * self.seconds - self.elapsed
+
+    def ranked(self) -> list[Trial]:
+        """The best trial of each family, the best first."""
+        return sorted(self.best.values(), key=lambda trial: -trial.value)
+
+    def parts(self) -> list[Trial]:
+        """The trials that may be parts of a sum."""
+        ranked = [trial for trial in self.ranked() if trial.recipe.family != "popularity"]
+        return [trial for trial in ranked if trial.value >= _WORTH * ranked[0].value][:_MOST_PARTS]
+
+    def panel_seconds(self) -> float:
+        """The time that choosing a sum takes: all parts score the rows once more, and weights are tried."""
+        rows, items = self.task.inputs.shape
+        parts = self.parts()
+        return sum(trial.score_seconds + 1.2e-8 * rows * (items + 20_000) for trial in parts) if len(parts) > 1 else 0.0
+
+    def spare(self) -> float:
+        """Seconds for a further trial and its refit, when the best model and sums have what they need."""
+        ranked = self.ranked()
+        return self.left - self.panel_seconds() - (ranked[0].cheapest if ranked else 0.0)
+
+    def slack(self) -> float:
+        """Seconds that are left when the best two models are refitted in the best way, other parts in any way."""
+        refits = [trial.refits[0][1] for trial in self.ranked()[:2]] + [trial.cheapest for trial in self.parts()[2:]]
+        return self.left - self.panel_seconds() - sum(refits)
+
+    def limited(self, memory_limit: int | None) -> int | None:
+        """Returns what the models that are kept leave of a limit of memory."""
+        if memory_limit is None:
+            return None
+        kept = sum(4 * trial.model.parameters for trial in self.best.values() if trial.model is not None)
+        return max(1, memory_limit - kept)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of everything that computes with a model."""
+        names = ("devices", "threads", "memory_limit")
+        options = {name: self.common[name] for name in names}
+        return {**options, "memory_limit": self.limited(options["memory_limit"])}
+
+    # ---- trials ----
+
+    def run(
+        self,
+        recipe: Recipe,
+        refits: Callable[[Trial], list[tuple[Recipe, float]]] | None = None,
+        few: bool = False,
+        ratio: float | None = None,
+    ) -> Trial:
+        """Makes a model of the training part and scores it.
+
+        Args:
+            recipe: How to make it.
+            refits: Returns what to make of all data, and the times; None = the same.
+            few: Score some of the rows, which only a search of settings does.
+            ratio: How many times as long the shortest refit takes as the trial; None = in proportion to the entries.
+        """
+        trial = Trial(recipe)
+        self.tried.append(trial)
+        ranked = self.ranked()
+        best = f"best: {ranked[0].recipe.family} {ranked[0].value:.4f}" if ranked else ""
+        self.bar.update(recipe.family, best)
+        again = _MARGIN * self.task.growth if ratio is None else ratio
+        limit = self.spare() / (1 + (0.0 if self.task.is_whole else again))
+        if limit <= 0 and recipe.family != "popularity":
+            trial.note = "not begun: no time left"
+            self.decided.append(f"{recipe.family} ({recipe.settings}) was not tried")
+            return trial
+        try:
+            with _Peak() as peak, _noted(trial):
+                self._make(trial, limit, few, best)
+        except (DsstneError, MemoryError) as error:
+            trial.note = _reason(error, limit)
+            if isinstance(error, CancelledError):
+                self.decided.append(f"{recipe.family} ({recipe.settings}) was not finished")
+            return trial
+        finally:
+            trial.memory = peak.bytes
+        if not few:
+            again = 0.0 if self.task.is_whole else again * trial.seconds
+            trial.refits = [(recipe, again)] if refits is None else refits(trial)
+            self._keep(trial)
+        return trial
+
+    def skip(self, recipe: Recipe, note: str) -> None:
+        """Lists a model that was not begun."""
+        self.tried.append(Trial(recipe, note=note))
+
+    def probe(self, recipe: Recipe, seconds: float) -> Model | None:
+        """Trains for a moment, to see how fast it is; None if that fails, which is listed as a trial."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return recipe.make(
+                    self.task.train, {**self.common, "memory_limit": self.options["memory_limit"]}, seconds
+                )
+        except (DsstneError, MemoryError) as error:
+            self.skip(recipe.but(epochs=None), _reason(error, seconds))
+            return None
+
+    def _make(self, trial: Trial, limit: float, few: bool, best: str) -> None:
+        """Makes and scores the model of a trial."""
+        recipe, family = trial.recipe, trial.recipe.family
+        common = {**self.common, "memory_limit": self.limited(self.common["memory_limit"])}
+        begun = time.monotonic()
+        more = {}
+        if family == "autoencoder":
+            more["callbacks"] = lambda _, record: self.bar.update(f"{family}, epoch {record['epoch']:.0f}", best)
+        try:
+            trial.model = recipe.make(self.task.train, common, None if family == "popularity" else limit, **more)
+        finally:
+            trial.seconds = time.monotonic() - begun
+        wanted = recipe.get("epochs")
+        if wanted and family == "autoencoder" and trial.model.history[-1]["epoch"] < wanted:
+            raise CancelledError("training did not end in time")
+        rows = self.few if few else np.arange(self.task.inputs.shape[0])
+        self._score(trial, rows, limit - trial.seconds)
+
+    def _score(self, trial: Trial, rows: NDArray[np.int64], limit: float) -> None:
+        """Ranks the items for the rows, if a pilot of some rows shows that there is time for them."""
+        assert trial.model is not None
+        inputs, held_out = self.task.inputs[rows], self.task.held_out[rows]
+        begun = time.monotonic()
+        if len(rows) > 4 * _PILOT and trial.recipe.family != "popularity":
+            first = np.arange(_PILOT)
+            evaluate(trial.model, inputs, held_out, self.metric, rows=first, exclude="input", **self.options)
+            expected = (time.monotonic() - begun) * len(rows) / _PILOT
+            if expected > max(limit, 1.0):
+                raise CancelledError(f"ranking the items for {len(rows):,} rows takes about {expected:,.0f} s")
+            begun = time.monotonic()
+        found = evaluate(trial.model, inputs, held_out, self.metric, exclude="input", per_row=True, **self.options)
+        trial.score_seconds = time.monotonic() - begun
+        trial.values, trial.rows = found[self.metric], len(rows)
+
+    def _keep(self, trial: Trial) -> None:
+        """Keeps the model of a trial if it is the best of its family, and drops the one that was."""
+        old = self.best.get(trial.recipe.family)
+        if old is not None and old.value >= trial.value:
+            old, trial = trial, old
+        if old is not None:
+            old.model = None
+        self.best[trial.recipe.family] = trial
+
+
+def _reason(error: BaseException, limit: float) -> str:
+    """Returns the first sentence of an error for the table."""
+    if isinstance(error, CancelledError):
+        return f"not finished in the {limit:.1f} s that were left for it: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+@contextlib.contextmanager
+def _noted(trial: Trial) -> Iterator[None]:
+    """Writes warnings of a block into the note of a trial."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    trial.note = "; ".join(dict.fromkeys(str(warning.message) for warning in caught))
+
+
+class _Peak:
+    """Measures by how many bytes the memory of the process grows in a block, by looking at it 50 times a second.
+
+    Attributes:
+        bytes: The result, or None where the system does not tell.
+    """
+
+    bytes: int | None = None
+
+    def __enter__(self) -> _Peak:
+        self._end = threading.Event()
+        self._before = _resident()
+        if self._before is not None:
+            self.bytes = 0
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._end.wait(0.02):
+            self._look()
+
+    def _look(self) -> None:
+        now = _resident()
+        if now is not None and self._before is not None:
+            self.bytes = max(self.bytes or 0, now - self._before)
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        if self._before is not None:
+            self._thread.join()
+            self._look()
+
+
+def _resident() -> int | None:
+    """Returns the resident memory of the process in bytes, or None."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * mmap.PAGESIZE

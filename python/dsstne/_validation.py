@@ -1,0 +1,188 @@
+"""What auto() learns from and what it compares models with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from dsstne import _blending, _checks
+from dsstne.datasets import hold_out
+from dsstne.datasets._split import _csr, is_sorted_by_item
+from dsstne.errors import InvalidArgumentError
+
+CORE = 10
+LEAST_ROWS = 10  # with held-out items; fewer say nothing about models
+
+
+@dataclass(frozen=True)
+class Task:
+    """The data of a search.
+
+    Attributes:
+        train: What the candidates learn from, CSR [rows, items].
+        inputs, held_out: Input rows and the items to find in them, CSR [validation rows, items].
+        whole: What the chosen model learns from in the end.
+        split: How the data were split, a sentence.
+        notes: What a user should know about the split.
+        problem: Why the data allow no comparison, or None.
+        preparation: Lines of Python that make ``whole`` of the arguments.
+    """
+
+    train: Any
+    inputs: Any
+    held_out: Any
+    whole: Any
+    split: str
+    notes: list[str] = field(default_factory=list)
+    problem: str | None = None
+    preparation: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the candidates learn from all data, so that nothing has to be refitted."""
+        return self.whole is self.train
+
+    @property
+    def growth(self) -> float:
+        """How many times as many entries the refit has."""
+        return float(self.whole.nnz / max(1, self.train.nnz))
+
+
+def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
+    """Splits X, or takes the validation data that are given.
+
+    Raises:
+        InvalidArgumentError: Both times and validation data are given, or shapes do not match.
+        InvalidDataError: A matrix is damaged, or a time is not a number.
+    """
+    if times is not None and validation is not None:
+        raise InvalidArgumentError("give times= (from which auto makes a split) or validation= (a split), not both")
+    if validation is None:
+        return _split(X, times, seed)
+    X = _matrix(X, "X")
+    if not isinstance(validation, (tuple, list)):
+        held_out = _matrix(validation, "validation")
+        if held_out.shape != X.shape:
+            raise InvalidArgumentError(
+                f"validation: expected the shape of X, {X.shape}, got {held_out.shape}; for other rows give a pair "
+                "(V_in, V_out)"
+            )
+        split = "the validation matrix that was given, for rows of X"
+        return _task(X, X, held_out, X + held_out, split, [], seed, True, "X = X + validation\n")
+    if len(validation) != 2:
+        raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} items")
+    inputs, held_out = (_matrix(part, f"validation[{n}]") for n, part in enumerate(validation))
+    if inputs.shape != held_out.shape or inputs.shape[1] != X.shape[1]:
+        raise InvalidArgumentError(
+            f"validation: expected two matrices of the same shape with {X.shape[1]:,} items, as X has, got "
+            f"{inputs.shape} and {held_out.shape}"
+        )
+    return _task(X, inputs, held_out, X, "the pair (V_in, V_out) that was given, for other rows", [], seed, True)
+
+
+def _matrix(X: Any, name: str) -> Any:
+    return _csr(X, name, unconverted=False)
+
+
+def _split(X: Any, times: Any, seed: int) -> Task:
+    """Holds out a fifth of each row: the last part if the order in time is known, else a random part."""
+    notes: list[str] = []
+    last: Any = False
+    if times is not None:
+        if not scipy.sparse.issparse(times):
+            given = _checks.shown(times)
+            raise InvalidArgumentError(f"times must be a CSR matrix of the times of the entries of X, not {given}")
+        hold_out(X, last=times)  # checks the times
+        last = times
+        if _says_nothing(times):
+            notes.append("most rows of times= have a single time, so that the times do not order the items of a row")
+            times = None
+    X_csr = _matrix(X, "X")
+    if times is None:
+        last = bool(X.format == "csr" and X_csr.nnz and not is_sorted_by_item(X_csr))
+    if scipy.sparse.issparse(last):
+        split = "the last fifth of each row by times="
+    elif last:
+        split = "the last fifth of each row in the order in which X stores it (its rows are not sorted by item)"
+    else:
+        split = "a random fifth of each row (X is stored in the order of the items, which says nothing about time)"
+        notes.append(
+            "the split is random, which can prefer another model than the future does; give times= if they are known"
+        )
+    core = CORE if _has_core(X_csr) else 0
+    if core:
+        split += f", of the items that at least {core} rows have"
+    train, held_out = hold_out(X, seed=seed, last=last, core=core)
+    return _task(train, train, held_out, X, split, notes, seed, False)
+
+
+def _says_nothing(times: Any) -> bool:
+    """Reports whether most rows with several entries have a single time."""
+    lengths = np.diff(times.indptr)
+    row = np.repeat(np.arange(times.shape[0]), lengths)
+    differing = np.unique(row[times.data != times.data[times.indptr[row]]])
+    several = np.count_nonzero(lengths > 1)
+    return bool(several and 2 * len(differing) < several)
+
+
+def _has_core(X: Any) -> bool:
+    """Reports whether at least half of the items that occur are in ten rows or more.
+
+    Such data were probably filtered before a test set was split off, which then has no rarer items either.
+    """
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    return bool(2 * np.count_nonzero(counts >= CORE) >= np.count_nonzero(counts) > 0)
+
+
+def _task(
+    train: Any,
+    inputs: Any,
+    held_out: Any,
+    whole: Any,
+    split: str,
+    notes: list[str],
+    seed: int,
+    given: bool,
+    preparation: str = "",
+) -> Task:
+    """Draws the rows to compare models with, and looks for what makes a comparison impossible.
+
+    Raises:
+        InvalidArgumentError: No model can find a held-out item of validation data that the caller gave.
+    """
+    problem = None
+    rows = _blending.sample(held_out, seed)
+    every = len(_blending.sample(held_out, most=held_out.shape[0]))
+    inputs, held_out = inputs[rows], held_out[rows]
+    known = np.bincount(train.indices, minlength=train.shape[1]) > 0
+    new = held_out - held_out.multiply(inputs != 0)
+    new.eliminate_zeros()
+    if train.shape[1] < 2:
+        problem = f"X has {train.shape[1]} items, so there is nothing to rank"
+    elif len(rows) < LEAST_ROWS:
+        problem = f"only {len(rows)} rows have items to hold out, too few to compare models"
+    elif not new.nnz:
+        problem = "all held-out items are also in the input, where they count as seen and are never recommended"
+    elif not known[new.indices].any():
+        problem = "no held-out item occurs in the rows to learn from, so no model could find one"
+    if problem and given and len(rows) >= LEAST_ROWS:
+        raise InvalidArgumentError(f"validation: {problem}; are its rows and columns those of X?")
+    if len(rows) < every:
+        split += f"; {len(rows):,} of {every:,} rows, drawn by the seed"
+    else:
+        split += f"; {len(rows):,} rows"
+    return Task(train, inputs, held_out, whole, split, notes, problem, preparation)
+
+
+def check_metric(metric: Any) -> str:
+    """Refuses coverage, which has no value for a row; :func:`dsstne.evaluate` refuses what it does not know."""
+    name = _checks.text(metric, "metric")
+    if name.startswith("coverage"):
+        raise InvalidArgumentError(
+            f"metric: {name[:40]} describes all rows together and does not measure how good recommendations are; "
+            'choose another metric, such as "ndcg@20"'
+        )
+    return name

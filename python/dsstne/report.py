@@ -1,0 +1,196 @@
+"""The report of dsstne.auto: what was tried, what was chosen, and how to make it again."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from dsstne import _checks
+from dsstne.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+__all__ = ["Report"]
+
+_FIELDS = {"metric": str, "split": str, "chosen": str, "code": str, "seconds": float, "table": list, "notes": list}
+_LINE = 120  # characters
+_WIDEST = 60  # characters of the settings and notes that a table shows
+
+
+class Report:
+    """What :func:`dsstne.auto` tried and chose.
+
+    ``str(report)`` is a table of the best model of each kind, and the notes. The model file keeps the report.
+
+    Attributes:
+        metric: The metric that models were compared by.
+        split: How validation data were held out, a sentence.
+        chosen: The chosen model in words, such as ``"0.8 autoencoder + 0.2 spectral"``.
+        code: Python that makes the model again from X.
+        seconds: Seconds that the whole search took, the refit included.
+        table: A dict for each model that was tried: ``model``, ``settings``; the metric, or None if it failed;
+            ``rows``, on how many validation rows; ``seconds`` to make it, ``score_seconds`` to rank the items for the
+            rows, ``refit_seconds`` that making it from all data was expected to take; ``memory``, by how many bytes
+            the memory of the process grew at most, or None where the system does not tell; ``chosen``; ``note``.
+        notes: Sentences on what happened.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((5, 6))).astype(np.float32))
+        >>> report = dsstne.auto(X, "ndcg@5", seconds=10, progress=False).report
+        >>> [row["model"] for row in report.table][:3]
+        ['popularity', 'item_knn', 'linear']
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        split: str,
+        chosen: str,
+        code: str,
+        seconds: float,
+        table: Sequence[Mapping[str, Any]],
+        notes: Sequence[str],
+    ) -> None:
+        self.metric, self.split, self.chosen, self.code = metric, split, chosen, code
+        self.seconds = seconds
+        self.table = [dict(row) for row in table]
+        self.notes = list(notes)
+
+    def best(self) -> list[dict[str, Any]]:
+        """Returns the best row of each model, the best first, and then the models of which none succeeded."""
+        most = max((row["rows"] for row in self.table), default=0)
+
+        def order(row: Mapping[str, Any]) -> tuple[bool, float]:
+            """On few rows, a search compares settings of one model; the values are not those of other models."""
+            return row["rows"] == most, -1.0 if row[self.metric] is None else row[self.metric]
+
+        kinds: dict[str, dict[str, Any]] = {}
+        for row in self.table:
+            name = row["model"] if row["model"] != "sum" else row["settings"]
+            if name not in kinds or order(row) > order(kinds[name]):
+                kinds[name] = row
+        return sorted(kinds.values(), key=order, reverse=True)
+
+    def __str__(self) -> str:
+        lines = [f"{self.chosen}, chosen by {self.metric} in {self.seconds:,.1f} s"]
+        lines += [*_wrapped(f"held out: {self.split}"), ""]
+        tried: dict[str, int] = {}
+        for row in self.table:
+            tried[row["model"]] = tried.get(row["model"], 0) + 1
+        shown = [("model", "settings", self.metric, "tried", "seconds", "memory", "")]
+        for row in self.best():
+            value = row[self.metric]
+            shown.append(
+                (
+                    ("> " if row["chosen"] else "  ") + row["model"],
+                    _short(row["settings"]),
+                    "-" if value is None else f"{value:.4f}",
+                    "" if row["model"] == "sum" else str(tried[row["model"]]),
+                    f"{row['seconds'] + row['score_seconds']:.1f}",
+                    "" if row["memory"] is None else f"{row['memory'] / 2**20:,.0f} MiB",
+                    _short(row["note"]),
+                )
+            )
+        lines += _aligned(shown, right=(2, 3, 4, 5))
+        lines += ["", *(line for note in self.notes for line in _wrapped(f"- {note}"))] if self.notes else []
+        return "\n".join([*lines, "", self.code.rstrip()])
+
+    def __repr__(self) -> str:
+        return f"Report({self.chosen}; {len(self.table)} models tried in {self.seconds:,.1f} s)"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plots the metric of everything that was tried, one line for each kind of model.
+
+        A small point is a model that was tried, the large one the best of its kind; the text beside it is its value and
+        the seconds that it took. The chosen model has another colour.
+
+        Args:
+            ax: Axes to draw on; None = those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            InvalidArgumentError: ``ax`` is not Axes of matplotlib, or no model was tried.
+
+        Example::
+
+            dsstne.auto(X).report.plot().figure.savefig("tried.png")
+        """
+        from dsstne import plots
+
+        if ax is not None and not hasattr(ax, "get_figure"):
+            raise InvalidArgumentError(f"ax must be Axes of matplotlib, not {_checks.shown(ax)}")
+        best = [row for row in self.best() if row[self.metric] is not None][::-1]
+        if not best:
+            raise InvalidArgumentError("no model was tried, so there is nothing to plot")
+        if ax is None:
+            ax = plots._new_axes(interactive=False)
+        for height, row in enumerate(best):
+            colour = plots.METRIC_COLOURS[1 if row["chosen"] else 0]
+            name = row["settings"] if row["model"] == "sum" else row["model"]
+            same = [one for one in self.table if one["model"] == row["model"] != "sum" and one[self.metric] is not None]
+            values = [one[self.metric] for one in same]
+            ax.plot(values, [height] * len(values), "o", color=colour, markersize=4, alpha=0.35)
+            ax.plot([row[self.metric]], [height], "o", color=colour, markersize=9)
+            text = f"{row[self.metric]:.4f}  {row['seconds'] + row['score_seconds']:.1f} s"
+            ax.annotate(name, (row[self.metric], height), (-8, 7), textcoords="offset points", ha="right", fontsize=9)
+            ax.annotate(text, (row[self.metric], height), (8, -3), textcoords="offset points", fontsize=9)
+        ax.set_yticks([])
+        ax.set_ylim(-0.7, len(best) - 0.2)
+        ax.margins(x=0.3)
+        ax.set_xlabel(self.metric, color=plots.TEXT_COLOUR)
+        for side in ("left", "right", "top"):
+            ax.spines[side].set_visible(False)
+        return ax
+
+    def _to_json(self) -> str:
+        """Returns the report as JSON, for the model file."""
+        return json.dumps({name: getattr(self, name) for name in _FIELDS})
+
+    @classmethod
+    def _from_json(cls, text: str) -> Report:
+        """Reads a report of a model file.
+
+        Raises:
+            ValueError: It is not one.
+        """
+        values = json.loads(text)
+        if not isinstance(values, dict) or set(values) != set(_FIELDS):
+            raise ValueError("the report does not have the fields of a report")
+        for name, kind in _FIELDS.items():
+            if not isinstance(values[name], kind):
+                raise ValueError(f"the report has a {type(values[name]).__name__} as {name}")
+        report = cls(**values)
+        try:
+            str(report)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"the table of the report is damaged: {error!r:.100}") from None
+        return report
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _LINE, subsequent_indent="  ", break_long_words=False)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Sequence[int]) -> list[str]:
+    """Returns lines whose columns are aligned."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            text.rjust(width) if column in right else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,364 @@
+"""One call that chooses a model: dsstne.auto."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne import _blending, _checks, _search, _validation, api
+from dsstne._trials import Trial, Trials
+from dsstne.errors import DsstneError, InvalidArgumentError
+from dsstne.evaluation import evaluate
+from dsstne.progress import Budget
+from dsstne.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from dsstne._recipes import Recipe
+    from dsstne._validation import Task
+    from dsstne.model import Model
+
+__all__ = ["auto"]
+
+Part = tuple[Trial, float]  # with its weight
+
+
+def auto(
+    X: Any,
+    metric: str = "ndcg@20",
+    seconds: float = 300,
+    seed: int = 0,
+    times: Any = None,
+    validation: Any = None,
+    items: Sequence[str] | ArrayLike | None = None,
+    devices: Any = "auto",
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: bool = True,
+) -> Model:
+    """Chooses a model for the data: tries several kinds and settings on held-out items, and refits the best on all.
+
+    It tries popularity, :func:`dsstne.item_knn`, :func:`dsstne.linear`, :func:`dsstne.spectral`,
+    :func:`dsstne.factorize` and the autoencoder of :func:`dsstne.fit`, then other settings of the best of these, and
+    sums of up to four models (:func:`dsstne.blend`). The page docs/choosing.md has the order and an example.
+
+    The held-out items are a fifth of each row of X: the last ones by ``times``; without times the last ones in the
+    order of storing, if X is CSR and most rows are not sorted by item; else random ones. At most 4,000 rows count.
+
+    The same seed gives the same model on the same kind of machine, unless the time decides what is tried. The report
+    then says so.
+
+    Args:
+        X: Interaction matrix [rows, items], a sparse matrix of SciPy.
+        metric: What to choose by: a metric of :func:`dsstne.evaluate` except coverage.
+        seconds: Budget, in which the chosen model is also refitted. It is kept to 10 % or 2 s: models whose trial and
+            refit do not fit into what is left are not tried.
+        seed: Seed of the split, of the rows that count, and of all models.
+        times: CSR matrix of the times of X's entries, see :func:`dsstne.datasets.hold_out`.
+        validation: Held-out items instead of a split of X: a matrix for the rows of X, whose entries then belong to the
+            data of the refit (X + validation), or a pair (V_in, V_out) for other rows, which no model learns from.
+        items: Names of the items.
+        devices, threads: As in :func:`dsstne.fit`.
+        memory_limit: Maximum bytes of each computation together with the models that are kept to compare; models that
+            need more are listed as failed.
+        progress: Show a progress bar if stderr is a terminal or a notebook.
+
+    Returns:
+        The model. Its attribute ``report``, a :class:`dsstne.report.Report`, has what was tried with the time and
+        memory of each, the chosen settings as code, and notes. After Ctrl-C, the model is the best so far: refitted on
+        all data if that was done, else as it was tried; the report says which.
+
+    Raises:
+        InvalidArgumentError: An argument is not valid, or no model could find any item of ``validation``.
+        InvalidDataError: X is damaged; the message names row, column and value.
+        OutOfMemoryError: Not even popularity can be evaluated within ``memory_limit``.
+        KeyboardInterrupt: Ctrl-C, before any model was made.
+
+    Warns:
+        UserWarning: The data or the time allow no comparison, so that the model is popularity; the warning says why.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((5, 6))).astype(np.float32))
+        >>> model = dsstne.auto(X, "ndcg@5", seconds=10, progress=False)
+        >>> model.recommend(X[:1], k=2)[0].shape
+        (1, 2)
+        >>> model.report.metric, len(model.report.table) > 5
+        ('ndcg@5', True)
+    """
+    start = time.monotonic()
+    metric, seconds = _validation.check_metric(metric), _checks.positive(seconds, "seconds")
+    seed, progress = _checks.integer(seed, "seed", 0), _checks.boolean(progress, "progress")
+    if math.isinf(seconds):
+        raise InvalidArgumentError("seconds must be finite; a search without an end would never return a model")
+    limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
+    compute = {"devices": devices, "threads": threads, "memory_limit": limit}
+    popular = api.popularity(X, items=items)
+    if popular.output_units:
+        first = np.arange(min(1, X.shape[0]))
+        evaluate(popular, X, X, metric, exclude=None, rows=first, **compute)
+    task = _validation.prepare(X, times, validation, seed)
+    common = {"items": items, "seed": seed, **compute}
+    bar = Budget("auto", seconds, progress)
+    try:
+        trials = Trials(task, metric, seconds, start, common, bar)
+        if task.problem:
+            warnings.warn(f"auto returns popularity: {task.problem}", UserWarning, stacklevel=2)
+            return _popular(trials, popular, task.problem)
+        return _Choice(trials).model()
+    finally:
+        bar.close()
+
+
+class _Choice:
+    """The choice of a model, its refit and its report."""
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials, self._task = trials, trials.task
+        self._options: list[list[Part]] = []  # what may be chosen, the best first
+        self._sums: list[dict[str, Any]] = []  # rows of the table
+        self._notes: list[str] = list(trials.task.notes)
+        self._made: tuple[Model, list[tuple[Recipe, float]]] | None = None
+
+    def model(self) -> Model:
+        """Searches, refits and reports."""
+        try:
+            _search.search(self._trials)
+            self._rank()
+            self._refit()
+        except KeyboardInterrupt:
+            if not self._trials.best:
+                raise
+            self._after_interrupt()
+        assert self._made is not None
+        model, parts = self._made
+        self._warn_of_popularity()
+        model.report = self._report(parts)
+        return model
+
+    # ---- choosing ----
+
+    def _rank(self) -> None:
+        """Orders what may be chosen: sums that are better than their parts, then single models."""
+        trials = self._trials
+        self._options = [[(trial, 1.0)] for trial in trials.ranked()]
+        parts = trials.parts()
+        if len(parts) < 2 or importlib.util.find_spec("dsstne.blending") is None:
+            return
+        if trials.spare() < 0:
+            trials.decided.append("sums of models were not tried")
+            return
+        trials.bar.update("sums")
+        begun = time.monotonic()
+        models = [trial.model for trial in parts if trial.model is not None]
+        try:
+            length = _blending.length_of(trials.metric)
+            found = _blending.Candidates(models, self._task.inputs, self._task.held_out, length, trials.options)
+        except (DsstneError, MemoryError) as error:
+            self._notes.append(f"sums of models were not tried: {type(error).__name__}: {error}")
+            return
+        left = trials.left
+
+        def fits(chosen: Sequence[int]) -> bool:
+            return sum(parts[part].cheapest for part in chosen) <= left
+
+        search = _blending.Search(lambda weights: found.values(weights, trials.metric), len(parts), fits)
+        sums = _better(search.best_of_each_size())
+        for choice, helps in sums:
+            mix = [(parts[part], choice.weights[part] / _blending.GRID) for part in choice.parts]
+            if helps:
+                self._options.insert(0, mix)
+            note = "" if helps else "not better than fewer models by more than its standard error"
+            self._sums.append(self._row("sum", _words(mix), choice.mean, time.monotonic() - begun, note))
+            if helps and found.unproven([weight / _blending.GRID for weight in choice.weights]):
+                self._notes.append(f"the metric of {_words(mix)} is approximate")
+
+    # ---- refitting ----
+
+    def _refit(self) -> None:
+        """Makes the best model that can be made of all data in the time that is left."""
+        trials, wanted = self._trials, self._options[0]
+        if not self._task.is_whole:  # the others would only take memory
+            for trial in trials.best.values():
+                if all(trial is not part for part, _ in wanted):
+                    trial.model = None
+        for option in self._options:
+            ways = self._ways(option)
+            if ways is None:
+                trials.decided.append(f"{_words(option)} was better, but its refit does not fit into the time")
+                continue
+            try:
+                made = [
+                    self._make(trial, way, seconds) for (trial, _), (way, seconds) in zip(option, ways, strict=True)
+                ]
+                weights = [weight for _, weight in option]
+                self._finish(made, [(way, weight) for (way, _), weight in zip(ways, weights, strict=True)])
+                return
+            except (DsstneError, MemoryError) as error:
+                self._notes.append(f"the refit of {_words(option)} failed: {type(error).__name__}: {error}")
+        self._take_trials("no refit succeeded")
+
+    def _ways(self, option: Sequence[Part]) -> list[tuple[Recipe, float]] | None:
+        """Returns how to refit the parts in the time that is left; the first way of as many parts as possible."""
+        lists = [[(index, *way) for index, way in enumerate(trial.refits)] for trial, _ in option]
+        fitting = [
+            ways for ways in itertools.product(*lists) if sum(way[2] for way in ways) <= max(self._trials.left, 0.1)
+        ]
+        if not fitting:
+            return None
+        # A shorter training costs quality; a linear model that solves for each row is only slower to use.
+        chosen = min(fitting, key=lambda ways: sum(way[0] * (1 + (way[1].family == "autoencoder")) for way in ways))
+        for (trial, _), way in zip(option, chosen, strict=True):
+            if way[0]:
+                first = trial.refits[0][0]
+                self._trials.decided.append(
+                    f"{way[1].family} was refitted with ({way[1].settings}), for ({first.settings or 'the defaults'}) "
+                    f"would take about {trial.refits[0][1]:,.0f} s"
+                )
+        return [way[1:] for way in chosen]
+
+    def _make(self, trial: Trial, way: Recipe, seconds: float) -> Model:
+        """Makes one model of all data; a model that learnt from all data already is taken as it is."""
+        trials = self._trials
+        if self._task.is_whole and seconds == 0.0 and trial.model is not None:
+            return trial.model
+        trials.bar.update(f"refit of {way.family}")
+        limit = trials.left + 0.02 * trials.seconds + max(0.05 * trials.seconds, 1.0)
+        common = {**trials.common, "memory_limit": trials.options["memory_limit"]}
+        model = way.make(self._task.whole, common, limit)
+        if model.history and model.history[-1]["epoch"] % 1:
+            epoch = model.history[-1]["epoch"]
+            trials.decided.append(f"the training of the autoencoder ended at epoch {epoch:.1f}")
+        return model
+
+    def _finish(self, models: Sequence[Model], parts: list[tuple[Recipe, float]]) -> None:
+        """Makes the sum of models, if there are several."""
+        model = models[0] if len(models) == 1 else blended(models, [weight for _, weight in parts])
+        self._made = model, parts
+
+    def _after_interrupt(self) -> None:
+        """Takes what is best after Ctrl-C."""
+        trials = self._trials
+        for trial in trials.tried[-1:]:
+            if trial.values is None and not trial.note:
+                trial.note = "ended by Ctrl-C"
+        if self._made is not None:
+            self._notes.append("Ctrl-C came after the refit: the model was made of all data")
+            return
+        if not self._options:
+            self._options = [[(trial, 1.0)] for trial in trials.ranked()]
+        self._take_trials("Ctrl-C ended the search")
+
+    def _take_trials(self, reason: str) -> None:
+        """Takes the best models as they were tried."""
+        option = self._options[0]
+        models = [trial.model for trial, _ in option if trial.model is not None]
+        self._finish(models, [(trial.refits[0][0], weight) for trial, weight in option])
+        if self._task.is_whole:
+            self._notes.append(f"{reason}; the model is the best so far")
+        else:
+            self._notes.append(
+                f"{reason}; the model is the best so far, trained without the held-out items. The code below makes it "
+                "from all data"
+            )
+
+    # ---- reporting ----
+
+    def _warn_of_popularity(self) -> None:
+        """Warns if only popularity was there to choose."""
+        if set(self._trials.best) == {"popularity"}:
+            notes = "; ".join(dict.fromkeys(trial.note for trial in self._trials.tried if trial.note))
+            text = f"auto returns popularity, since nothing else could be tried in seconds={self._trials.seconds:g}: "
+            warnings.warn(text + notes[:600], UserWarning, stacklevel=4)
+
+    def _row(self, model: str, settings: str, value: float | None, seconds: float, note: str) -> dict[str, Any]:
+        row = {"model": model, "settings": settings, self._trials.metric: value}
+        row |= {"rows": self._task.inputs.shape[0], "seconds": seconds, "score_seconds": 0.0, "refit_seconds": None}
+        return {**row, "memory": None, "chosen": False, "note": note}
+
+    def _report(self, parts: Sequence[tuple[Recipe, float]]) -> Report:
+        trials = self._trials
+        chosen = self._chosen(parts)
+        table = []
+        for trial in trials.tried:
+            value = None if trial.values is None else trial.value
+            row = self._row(trial.recipe.family, trial.recipe.settings, value, trial.seconds, trial.note)
+            row |= {"rows": trial.rows, "score_seconds": trial.score_seconds, "memory": trial.memory}
+            row |= {"refit_seconds": trial.refits[0][1] if trial.refits else None}
+            table.append({**row, "chosen": len(chosen) == 1 and trial is chosen[0]})
+        words = _words([(trial, weight) for trial, (_, weight) in zip(chosen, parts, strict=True)])
+        table += [{**row, "chosen": len(chosen) > 1 and row["settings"] == words} for row in self._sums]
+        notes = list(self._notes)
+        if trials.decided:
+            notes.append("time decided: " + "; ".join(dict.fromkeys(trials.decided)))
+        if len(chosen) == 1 and parts[0][0].arguments:
+            words += f" ({parts[0][0].settings})"
+        code = _code(parts, trials.common, self._task)
+        return Report(trials.metric, self._task.split, words, code, trials.elapsed, table, notes)
+
+    def _chosen(self, parts: Sequence[tuple[Recipe, float]]) -> list[Trial]:
+        """Returns the trials of the chosen parts."""
+        return [self._trials.best[recipe.family] for recipe, _ in parts]
+
+
+def _better(sizes: Sequence[_blending.Choice]) -> list[tuple[_blending.Choice, bool]]:
+    """Returns the sums, and whether each is better than the best of fewer parts by more than its standard error."""
+    if not sizes:
+        return []
+    best, found = sizes[0], []
+    for choice in sizes[1:]:
+        gain = choice.values - best.values
+        helps = bool(gain.mean() > 0 and gain.mean() > gain.std() / math.sqrt(len(gain)))
+        found.append((choice, helps))
+        best = choice if helps else best
+    return found
+
+
+def _words(parts: Sequence[Part]) -> str:
+    """Returns a choice in words."""
+    if len(parts) == 1:
+        return parts[0][0].recipe.family
+    ordered = sorted(parts, key=lambda part: -part[1])
+    return " + ".join(f"{weight:g} {trial.recipe.family}" for trial, weight in ordered)
+
+
+def _code(parts: Sequence[tuple[Recipe, float]], common: Mapping[str, Any], task: Task) -> str:
+    """Returns Python that makes a model again."""
+    texts = {} if common["items"] is None else {"items": "items"}
+    texts |= {"seed": repr(common["seed"])}
+    texts |= {} if common["devices"] == "auto" else {"devices": repr(common["devices"])}
+    calls = [recipe.code(texts) for recipe, _ in parts]
+    begin = f"import dsstne\n\n{task.preparation}"
+    if len(calls) == 1:
+        return f"{begin}model = {calls[0]}\n"
+    listed = "".join(f"    {call},\n" for call in calls)
+    weights = ", ".join(f"{weight:g}" for _, weight in parts)
+    return f"{begin}models = [\n{listed}]\nmodel = dsstne.blend(models, weights=[{weights}])\n"
+
+
+def blended(models: Sequence[Model], weights: Sequence[float]) -> Model:
+    """Makes a sum of models."""
+    model: Model = importlib.import_module("dsstne.blending").blend(list(models), weights=list(weights))
+    return model
+
+
+def _popular(trials: Trials, popular: Model, problem: str) -> Model:
+    """Returns popularity, with a report that says why."""
+    task, common = trials.task, trials.common
+    model = popular if task.whole is task.train else api.popularity(task.whole, items=common["items"])
+    row: dict[str, Any] = {"model": "popularity", "settings": "", trials.metric: None, "rows": 0, "seconds": 0.0}
+    row |= {"score_seconds": 0.0, "refit_seconds": 0.0, "memory": None, "chosen": True, "note": problem}
+    recipe = _search.POPULARITY
+    code = _code([(recipe, 1.0)], common, task)
+    notes = [*task.notes, f"popularity was not compared with anything: {problem}"]
+    model.report = Report(trials.metric, task.split, "popularity", code, trials.elapsed, [row], notes)
+    return model

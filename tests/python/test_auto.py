@@ -1,0 +1,400 @@
+"""dsstne.auto tries several models, keeps its budget, and says what it did."""
+
+import itertools
+import pickle
+import subprocess
+import sys
+import time
+
+import matplotlib.figure
+import numpy as np
+import pytest
+import scipy.sparse
+from terminal import terminal
+
+import dsstne
+from dsstne import _recipes, _search, _validation, selection
+
+
+def interactions(rows=150, items=60, seed=0):
+    """Rows of two hidden tastes and popular items, sorted by item."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(rows, 4)) @ rng.normal(size=(4, items)) + rng.normal(size=items) - 3
+    return scipy.sparse.csr_array((rng.random(logits.shape) < 1 / (1 + np.exp(-logits))).astype(np.float32))
+
+
+X = interactions()
+
+
+def values(model):
+    return {name: model.tensor(name) for name in model.tensors if scipy.sparse.issparse(model.tensor(name)) is False}
+
+
+def same(a, b):
+    assert sorted(a.tensors) == sorted(b.tensors)
+    assert np.array_equal(a.predict(X), b.predict(X))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Ends the search when every family was tried once, and trains for a moment."""
+    monkeypatch.setattr(_search, "_further", lambda trials: None)
+    monkeypatch.setattr(_recipes._defaults, "MOST_EPOCHS", 8)
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    """A whole search."""
+    return dsstne.auto(X, "ndcg@10", seconds=100, progress=False)
+
+
+# ---- what is tried, and what is chosen ----
+
+
+def test_every_kind_of_model_is_tried_with_several_settings(chosen):
+    tried = [row["model"] for row in chosen.report.table if row["ndcg@10"] is not None]
+    assert set(tried) == {"popularity", "item_knn", "linear", "spectral", "ials", "autoencoder", "sum"}
+    assert tried.count("linear") > 10
+    assert tried.count("autoencoder") > 3
+    assert len({(row["model"], row["settings"]) for row in chosen.report.table}) == len(tried)
+
+
+def test_the_chosen_model_has_the_best_metric_of_those_that_are_no_sums(chosen):
+    single = [row for row in chosen.report.table if row["model"] != "sum"]
+    sums = [row["ndcg@10"] for row in chosen.report.table if row["model"] == "sum" and not row["note"]]
+    best = max(row["ndcg@10"] for row in single)
+    assert [row for row in chosen.report.table if row["chosen"]]
+    assert next(row["ndcg@10"] for row in chosen.report.table if row["chosen"]) == max([best, *sums])
+    assert best > 1.2 * next(row["ndcg@10"] for row in single if row["model"] == "popularity")
+
+
+def test_the_metric_in_the_table_is_that_of_evaluate(quick):
+    report = dsstne.auto(X, "recall@5", progress=False).report
+    train, held_out = dsstne.datasets.hold_out(X, core=10)
+    rows = np.flatnonzero(np.diff(held_out.indptr))
+    model = dsstne.spectral(train, rank=15, method="gf_cf", progress=False)
+    expected = dsstne.evaluate(model, train[rows], held_out[rows], "recall@5")["recall@5"]
+    row = next(row for row in report.table if row["settings"] == "rank=15, method='gf_cf'")
+    assert row["recall@5"] == pytest.approx(expected, abs=1e-12)
+    assert row["rows"] == len(rows)
+
+
+def test_the_code_of_the_report_makes_the_same_model(chosen):
+    names = {"X": X}
+    exec(chosen.report.code, names)
+    same(chosen, names["model"])
+
+
+def test_the_same_seed_gives_the_same_model(quick):
+    first, second = (dsstne.auto(X, seed=3, progress=False, threads=n) for n in (1, 2))
+    same(first, second)
+    without = [{key: value for key, value in row.items() if "seconds" not in key and key != "memory"} for row in []]
+    for a, b in zip(first.report.table, second.report.table, strict=True):
+        without.append((a["model"], a["settings"], a["ndcg@20"]) == (b["model"], b["settings"], b["ndcg@20"]))
+    assert all(without)
+    assert first.report.split == second.report.split
+
+
+def test_the_model_learns_from_all_data(quick):
+    model = dsstne.auto(X, items=[f"item {n}" for n in range(60)], progress=False)
+    direct = dsstne.popularity(X)
+    trained = np.diff(X.tocsc().indptr)
+    assert np.array_equal(direct.tensor("bias"), trained)
+    assert list(model.items[:2]) == ["item 0", "item 1"]
+    names = {"X": X, "items": model.items}
+    exec(model.report.code, names)
+    same(model, names["model"])
+
+
+def test_a_sum_is_made_of_its_parts(quick, monkeypatch):
+    pytest.importorskip("dsstne.blending")
+    monkeypatch.setattr(selection, "_better", lambda sizes: [(size, True) for size in sizes[1:2]])
+    model = dsstne.auto(X, progress=False)
+    assert " + " in model.report.chosen
+    assert [row["settings"] for row in model.report.table if row["chosen"]] == [model.report.chosen]
+    names = {"X": X}
+    exec(model.report.code, names)
+    same(model, names["model"])
+
+
+def test_a_sum_must_be_better_by_more_than_its_standard_error():
+    rng = np.random.default_rng(0)
+    one = rng.random(1000)
+    better, luckier = one + 0.01, one + rng.normal(0.01, 1, 1000)
+    sizes = [dsstne._blending.Choice((20, 0), v.mean(), v) for v in (one, luckier, better)]
+    assert [helps for _, helps in selection._better(sizes)] == [luckier.mean() > one.mean() + 0.032, True]
+
+
+# ---- how data are split ----
+
+
+def ordered():
+    """A matrix whose rows are not sorted."""
+    shuffled = X.copy()
+    rng = np.random.default_rng(1)
+    for begin, end in itertools.pairwise(shuffled.indptr):
+        shuffled.indices[begin:end] = rng.permutation(shuffled.indices[begin:end])
+    shuffled.has_sorted_indices = False
+    return shuffled
+
+
+def test_times_decide_what_is_held_out():
+    times = X.copy()
+    times.data = np.random.default_rng(0).random(X.nnz).astype(np.float32)
+    task = _validation.prepare(X, times, None, 0)
+    expected = dsstne.datasets.hold_out(X, last=times, core=10)
+    assert "by times=" in task.split
+    assert not task.notes
+    assert (task.train != expected[0]).nnz == 0
+
+
+def test_the_order_of_unsorted_rows_decides_what_is_held_out():
+    task = _validation.prepare(ordered(), None, None, 0)
+    expected = dsstne.datasets.hold_out(ordered(), last=True, core=10)
+    assert "in the order in which X stores it" in task.split
+    assert (task.train != expected[0]).nnz == 0
+
+
+def test_rows_that_are_sorted_by_item_are_split_at_random_and_the_report_says_so(chosen):
+    assert chosen.report.split.startswith("a random fifth of each row")
+    assert any("times=" in note for note in chosen.report.notes)
+
+
+def test_equal_times_do_not_count():
+    times = X.copy()
+    times.data[:] = 7
+    task = _validation.prepare(X, times, None, 0)
+    assert task.split.startswith("a random fifth")
+    assert "single time" in task.notes[0]
+
+
+def test_rare_items_are_left_out_only_where_most_items_are_not_rare():
+    assert "at least 10 rows" in _validation.prepare(X, None, None, 0).split
+    rare = scipy.sparse.hstack([X, scipy.sparse.eye_array(150, 100)], format="csr")
+    assert "at least 10 rows" not in _validation.prepare(rare, None, None, 0).split
+
+
+def test_at_most_4000_rows_count():
+    wide = scipy.sparse.csr_array(np.ones((5000, 3), np.float32))
+    task = _validation.prepare(wide, None, None, 0)
+    assert task.held_out.shape == (4000, 3)
+    assert "4,000 of 5,000 rows" in task.split
+
+
+def test_the_entries_of_a_validation_matrix_belong_to_the_refit(quick):
+    train, held_out = dsstne.datasets.hold_out(X, seed=5)
+    model = dsstne.auto(train, validation=held_out, progress=False)
+    names = {"X": train, "validation": held_out}
+    exec(model.report.code, names)
+    same(model, names["model"])
+    assert names["X"].nnz == X.nnz
+
+
+def test_rows_of_a_validation_pair_are_not_learnt(quick):
+    pair = dsstne.datasets.hold_out(X[100:], seed=5)
+    model = dsstne.auto(X[:100], validation=pair, progress=False)
+    names = {"X": X[:100]}
+    exec(model.report.code, names)
+    same(model, names["model"])
+
+
+# ---- time and memory ----
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3])
+def test_a_budget_is_kept(seconds):
+    larger = interactions(3000, 500)
+    start = time.monotonic()
+    report = dsstne.auto(larger, seconds=seconds, progress=False).report
+    assert time.monotonic() - start < seconds + 2
+    assert any("time decided" in note for note in report.notes)
+
+
+def test_no_time_for_anything_gives_popularity_and_a_warning():
+    with pytest.warns(UserWarning, match=r"auto returns popularity, since .* no time left"):
+        model = dsstne.auto(X, seconds=1e-6, progress=False)
+    assert model.report.chosen == "popularity"
+    same(model, dsstne.popularity(X))
+
+
+def test_models_that_fail_are_listed_and_skipped(quick, monkeypatch):
+    def fail(*_, **__):
+        raise dsstne.NotFiniteError("the loss is not finite")
+
+    monkeypatch.setitem(_recipes.FUNCTIONS, "autoencoder", fail)
+    report = dsstne.auto(X, progress=False).report
+    assert [row["note"] for row in report.table if row["model"] == "autoencoder"] == [
+        "NotFiniteError: the loss is not finite"
+    ]
+    assert "autoencoder" not in report.chosen
+
+
+def test_models_above_the_limit_of_memory_are_listed_and_skipped(quick):
+    report = dsstne.auto(X, memory_limit=400_000, progress=False).report
+    failed = [row["model"] for row in report.table if row["note"].startswith("OutOfMemoryError")]
+    assert "autoencoder" in failed
+    assert report.chosen.split()[0] not in failed
+
+
+def test_a_refit_that_fails_leaves_the_choice_to_the_next_model(quick, monkeypatch):
+    monkeypatch.setattr(selection, "_better", lambda sizes: [])
+    first = dsstne.auto(X, progress=False).report.chosen.split()[0]
+    real = _recipes.FUNCTIONS[first]
+
+    def only_on_the_split(data, **options):
+        if data.nnz == X.nnz:
+            raise dsstne.NotFiniteError("no refit")
+        return real(data, **options)
+
+    monkeypatch.setitem(_recipes.FUNCTIONS, first, only_on_the_split)
+    report = dsstne.auto(X, progress=False).report
+    assert report.chosen.split()[0] == report.best()[1]["model"]
+    assert any(f"the refit of {first} failed: NotFiniteError: no refit" in note for note in report.notes)
+
+
+# ---- Ctrl-C ----
+
+
+def interrupting(monkeypatch, name, calls):
+    """Makes a family raise KeyboardInterrupt at one of its calls."""
+    real, count = _recipes.FUNCTIONS[name], itertools.count(1)
+
+    def make(*arguments, **options):
+        if next(count) == calls:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setitem(_recipes.FUNCTIONS, name, make)
+
+
+def test_ctrl_c_during_the_search_returns_the_best_so_far(quick, monkeypatch):
+    interrupting(monkeypatch, "spectral", 2)
+    model = dsstne.auto(X, progress=False)
+    assert model.report.table[-1]["note"] == "ended by Ctrl-C"
+    assert any("Ctrl-C ended the search" in note and "without the held-out" in note for note in model.report.notes)
+    best = max(row["ndcg@20"] for row in model.report.table[:-1])
+    assert next(row["ndcg@20"] for row in model.report.table if row["chosen"]) == best
+
+
+def test_ctrl_c_during_the_refit_returns_the_model_of_the_trial(quick, monkeypatch):
+    kind = dsstne.auto(X, progress=False).report.chosen.split()[0]
+    monkeypatch.setattr(selection._Choice, "_make", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    model = dsstne.auto(X, progress=False)
+    assert model.report.chosen.split()[0] == kind
+    assert any("without the held-out items" in note for note in model.report.notes)
+
+
+def test_ctrl_c_before_the_first_model_raises(monkeypatch):
+    monkeypatch.setattr(selection.api, "popularity", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        dsstne.auto(X, progress=False)
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (X[:5], "only 5 rows have items to hold out"),
+        (X[:1], "only 1 rows have"),
+        (X[:, [3]], "1 items, so there is nothing to rank"),
+        (scipy.sparse.csr_array((40, 5), dtype=np.float32), "only 0 rows"),
+        (scipy.sparse.eye_array(40, format="csr"), "only 0 rows"),
+        (scipy.sparse.csr_array(np.kron(np.eye(20), [[1, 1, 1]]).astype(np.float32)), "no held-out item occurs"),
+    ],
+)
+def test_data_that_allow_no_comparison_give_popularity_and_say_why(data, reason):
+    with pytest.warns(UserWarning, match="auto returns popularity") as caught:
+        model = dsstne.auto(data, progress=False)
+    assert reason in str(caught[0].message)
+    assert reason in str(model.report)
+    assert np.array_equal(model.tensor("bias"), dsstne.popularity(data).tensor("bias"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "coverage@20"}, "coverage@20 describes all rows together"),
+        ({"metric": "ndgc@20"}, 'did you mean "ndcg@20"'),
+        ({"seconds": 0}, "seconds must be above 0"),
+        ({"times": X, "validation": X}, "not both"),
+        ({"validation": X[:, :5]}, r"expected the shape of X, \(150, 60\), got \(150, 5\)"),
+        ({"validation": (X, X, X)}, "expected a matrix or a pair, got 3"),
+        ({"validation": (X, X[:3])}, "two matrices of the same shape"),
+        ({"validation": X}, "also in the input.*are its rows and columns those of X"),
+        ({"devices": "gpu"}, "gpu"),
+    ],
+)
+def test_bad_arguments_are_refused_with_a_sentence(options, message):
+    with pytest.raises(dsstne.InvalidArgumentError, match=message):
+        dsstne.auto(X, progress=False, **options)
+
+
+def test_validation_items_that_no_row_has_are_refused():
+    train = scipy.sparse.hstack([X, scipy.sparse.csr_array((150, 60))], format="csr")
+    held_out = scipy.sparse.hstack([scipy.sparse.csr_array((150, 60)), X], format="csr")
+    with pytest.raises(dsstne.InvalidArgumentError, match="no held-out item occurs in the rows to learn from"):
+        dsstne.auto(train, validation=held_out, progress=False)
+
+
+# ---- the report ----
+
+
+def test_the_report_is_a_readable_table(chosen):
+    text = str(chosen.report)
+    assert text.splitlines()[0].startswith(chosen.report.chosen)
+    assert sum(line.startswith("> ") for line in text.splitlines()) == 1
+    assert "held out: a random fifth" in text.splitlines()[1]
+    assert max(map(len, text.split("\n\n")[-2].splitlines())) <= 120
+    assert chosen.report.code.strip() in text
+    for row in chosen.report.table:
+        assert row["seconds"] >= 0
+        assert row["memory"] is None or row["memory"] >= 0
+
+
+def test_the_bar_shows_the_time_and_the_best_model_in_a_terminal():
+    code = (
+        "import numpy as np, scipy.sparse, dsstne\n"
+        "X = scipy.sparse.csr_array((np.random.default_rng(0).random((60, 30)) < 0.3).astype(np.float32))\n"
+        "dsstne.auto(X, seconds=2)\n"
+    )
+    with terminal() as (stderr, shown):
+        subprocess.run([sys.executable, "-c", code], stderr=stderr, check=True, timeout=60)
+    for word in (b"auto: spectral", b"auto: refit of ", b"/2 s", b"best: "):
+        assert word in shown, shown
+
+
+def test_the_report_is_plotted(chosen):
+    figure = matplotlib.figure.Figure()
+    axes = figure.add_subplot()
+    assert chosen.report.plot(axes) is axes
+    words = " ".join(text.get_text() for text in axes.texts)
+    for name in ("popularity", "linear", "autoencoder", f"{chosen.report.best()[0]['ndcg@10']:.4f}"):
+        assert name in words
+    with pytest.raises(dsstne.InvalidArgumentError, match="ax must be Axes"):
+        chosen.report.plot(3)
+
+
+def test_the_report_is_saved_and_copied_with_the_model(chosen, tmp_path):
+    chosen.save(tmp_path / "chosen.dsstne")
+    for other in (dsstne.load(tmp_path / "chosen.dsstne"), pickle.loads(pickle.dumps(chosen)), chosen.copy()):
+        assert vars(other.report) == vars(chosen.report)
+    assert "dsstne.report" not in dsstne.load(tmp_path / "chosen.dsstne").attributes
+    assert dsstne.popularity(X).report is None
+
+
+def test_what_is_no_report_is_not_saved(tmp_path):
+    model = dsstne.popularity(X)
+    model.report = 3
+    with pytest.raises(dsstne.InvalidArgumentError, match="report must be a dsstne.report.Report"):
+        model.save(tmp_path / "bad.dsstne")
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "1", "{", '{"metric": 1}'])
+def test_a_damaged_report_in_a_model_file_is_an_error(text, tmp_path):
+    model = dsstne.popularity(X)
+    model.attributes["dsstne.report"] = text
+    model.save(tmp_path / "damaged.dsstne")
+    with pytest.raises(dsstne.CorruptFileError, match="an attribute is damaged"):
+        dsstne.load(tmp_path / "damaged.dsstne")
