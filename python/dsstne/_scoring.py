@@ -253,8 +253,8 @@ class Scoring(Weights):
         """Finds the k items most similar to each given item, with :meth:`neighbors` on the weight of the output layer.
 
         In a model of weights between items, these are the items with the greatest entries in the row of the item; in
-        a model that keeps the data instead of weights, and in a :func:`dsstne.blend`, those with the greatest scores for
-        a row with this item alone.
+        a model that keeps the data instead of weights, and in a :func:`dsstne.blend`, those with the greatest scores
+        for a row with this item alone.
 
         Args:
             items: Ids, [n].

@@ -79,7 +79,7 @@ def blend(
         >>> dsstne.blend(parts, weights=[0.25, 0.75]).recommend(X[:1], k=2)[0]
         array([[2, 3]], dtype=int32)
     """
-    parts = _checked(models)
+    parts, seed = _checked(models), _checks.integer(seed, "seed", 0)
     if weights is not None and validation is not None:
         raise InvalidArgumentError("weights= and validation= contradict each other; give one of them")
     divisors = _scales(scales, len(parts))
@@ -88,7 +88,7 @@ def blend(
     if validation is not None:
         if scales is not None:
             raise InvalidArgumentError("validation= chooses weights of standardized scores; give weights= with scales=")
-        inputs, held_out = _csr(X, "X", unconverted=False), _csr(validation, "validation", unconverted=False)
+        inputs, held_out = _canonical(X, "X"), _canonical(validation, "validation")
         shape = inputs.shape[0], parts[0].output_units
         for name, matrix in (("X", inputs), ("validation", held_out)):
             if matrix.shape != shape:
@@ -140,6 +140,14 @@ def _checked(models: Any) -> list[Model]:
     if not 1 <= len(parts) <= _MOST:
         raise InvalidArgumentError(f"models: expected 1 to {_MOST} models, got {len(parts)}")
     return parts
+
+
+def _canonical(matrix: Any, name: str) -> Any:
+    """Returns a CSR matrix as the engine reads it: without duplicates and stored zeros, which do not count."""
+    matrix = _csr(matrix, name, unconverted=False).copy()
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def _weights(weights: Any, count: int) -> Any:

@@ -376,6 +376,7 @@ def calls():
         "Model.attributes": (kept("attributes"), {"value": dict}),
         "Model.close": (lambda: network_model().close(), {}),
         "Model.copy": (lambda: model.copy(), {}),
+        "Model.parts": (lambda: dsstne.blend([model]).parts(), {}),
         "Model.save": (saved, {"path": lambda: "saved.dsstne"}),
         "Model.tensor": (model.tensor, {"name": lambda: "out.bias"}),
         "Model.set_tensor": (
