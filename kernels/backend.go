@@ -224,6 +224,13 @@ type Operations interface {
 	Blend(*Blend, *Step) error
 	MergeTopK(*MergeTopK, *Step) error
 	RankingMetrics(*RankingMetrics, *Step) error
+	SparseProduct(*SparseProduct, *Step) error
+	Solve(*Solve, *Step) error
+	RowsToPanel(*RowsToPanel, *Step) error
+	PanelToRows(*PanelToRows, *Step) error
+	PanelProduct(*PanelProduct, *Step) error
+	RowsToBlocks(*RowsToBlocks, *Step) error
+	PanelScale(*PanelScale, *Step) error
 }
 
 // Separate is a device whose memory the host cannot reach. Steps and weights are copied to it.

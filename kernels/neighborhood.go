@@ -11,20 +11,13 @@ type SparseMatrix struct {
 	Values        Buffer // [entries]
 }
 
-// Solver is a device that does the operations by which package solve makes models, and by which some of these score.
+// Solver is a device that does the operations by which package solve makes models.
 type Solver interface {
 	Device
 	Neighborhood(*Neighborhood, *Step) error
-	SparseProduct(*SparseProduct, *Step) error
-	Solve(*Solve, *Step) error
 	KeepLargest(*KeepLargest, *Step) error
-	RowsToPanel(*RowsToPanel, *Step) error
-	PanelToRows(*PanelToRows, *Step) error
 	RestrictedInverse(*RestrictedInverse, *Step) error
 	PanelGram(*PanelGram, *Step) error
-	PanelProduct(*PanelProduct, *Step) error
-	RowsToBlocks(*RowsToBlocks, *Step) error
-	PanelScale(*PanelScale, *Step) error
 	LeastSquares(*LeastSquares, *Step) error
 	PrincipalAxes(*PrincipalAxes, *Step) error
 }

@@ -19,7 +19,7 @@ type SparseProduct struct {
 	Out           Buffer // [Panels, Matrix.Rows, Width]
 }
 
-func (o *SparseProduct) Do(r Rank, s *Step) error { return r.Device.(Solver).SparseProduct(o, s) }
+func (o *SparseProduct) Do(r Rank, s *Step) error { return r.Device.SparseProduct(o, s) }
 func (o *SparseProduct) String() string {
 	return fmt.Sprintf("SparseProduct [%d, %d] x %d", o.Matrix.Rows, o.Matrix.Columns, o.Panels*o.Width)
 }
@@ -45,7 +45,7 @@ type Solve struct {
 	Workspace     Buffer
 }
 
-func (o *Solve) Do(r Rank, s *Step) error { return r.Device.(Solver).Solve(o, s) }
+func (o *Solve) Do(r Rank, s *Step) error { return r.Device.Solve(o, s) }
 func (o *Solve) String() string {
 	return fmt.Sprintf("Solve %d systems of %d equations, up to %d iterations", o.Width, o.ByItem.Rows, o.Iterations)
 }
@@ -88,7 +88,7 @@ type RowsToPanel struct {
 	Panel               Buffer // [Items, Width]
 }
 
-func (o *RowsToPanel) Do(r Rank, s *Step) error { return r.Device.(Solver).RowsToPanel(o, s) }
+func (o *RowsToPanel) Do(r Rank, s *Step) error { return r.Device.RowsToPanel(o, s) }
 func (o *RowsToPanel) String() string {
 	return fmt.Sprintf("RowsToPanel [%d, %d]: rows from %d on", o.Items, o.Width, o.First)
 }
@@ -106,7 +106,7 @@ type PanelToRows struct {
 	Out                   Buffer // [B, Items]
 }
 
-func (o *PanelToRows) Do(r Rank, s *Step) error { return r.Device.(Solver).PanelToRows(o, s) }
+func (o *PanelToRows) Do(r Rank, s *Step) error { return r.Device.PanelToRows(o, s) }
 func (o *PanelToRows) String() string {
 	return fmt.Sprintf("PanelToRows [%d, %d]: rows from %d on", o.Items, o.Width, o.First)
 }

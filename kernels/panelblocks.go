@@ -40,7 +40,7 @@ type PanelProduct struct {
 	Workspace       Buffer
 }
 
-func (o *PanelProduct) Do(r Rank, s *Step) error { return r.Device.(Solver).PanelProduct(o, s) }
+func (o *PanelProduct) Do(r Rank, s *Step) error { return r.Device.PanelProduct(o, s) }
 func (o *PanelProduct) String() string {
 	return fmt.Sprintf("PanelProduct [%d, %d] x %d", o.Rows, BlockWidth*o.Ins, BlockWidth*o.Outs)
 }
@@ -58,7 +58,7 @@ type RowsToBlocks struct {
 	Out               Buffer // [Ins][64, 64]
 }
 
-func (o *RowsToBlocks) Do(r Rank, s *Step) error { return r.Device.(Solver).RowsToBlocks(o, s) }
+func (o *RowsToBlocks) Do(r Rank, s *Step) error { return r.Device.RowsToBlocks(o, s) }
 func (o *RowsToBlocks) String() string {
 	return fmt.Sprintf("RowsToBlocks x [%d, %d]: rows from %d on", o.Items, BlockWidth*o.Ins, o.First)
 }
@@ -74,7 +74,7 @@ type PanelScale struct {
 	Add         bool   // to Out
 }
 
-func (o *PanelScale) Do(r Rank, s *Step) error { return r.Device.(Solver).PanelScale(o, s) }
+func (o *PanelScale) Do(r Rank, s *Step) error { return r.Device.PanelScale(o, s) }
 func (o *PanelScale) String() string {
 	return fmt.Sprintf("PanelScale [%d, %d] x %g", o.Rows, o.Width, o.Factor)
 }

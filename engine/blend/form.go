@@ -42,7 +42,7 @@ type Model interface {
 
 // bounded is model.Bounded.
 type bounded interface {
-	MostRows() (rows int64, onHost bool)
+	Bounds() (rows int64, on program.Reach)
 }
 
 // Part is a model of the sum.
@@ -211,18 +211,18 @@ func (f *Form) Check(find func(name string) (*tensor.Tensor, error)) error {
 	return nil
 }
 
-// MostRows is the most rows of a batch: those whose scores by one part take up to 64 MB, or fewer if a part wants it.
-// Only the host computes scores if this holds for a part.
-func (f *Form) MostRows() (rows int64, onHost bool) {
+// Bounds are the most rows of a batch, whose scores by one part take up to 64 MB, and where all parts can be computed;
+// fewer rows or devices if a part wants it.
+func (f *Form) Bounds() (rows int64, on program.Reach) {
 	const bytes = 1 << 26
 	rows = max(1, bytes/(4*f.Items))
 	for _, p := range f.Parts {
 		if b, is := p.Model.(bounded); is {
-			most, host := b.MostRows()
-			rows, onHost = min(rows, most), onHost || host
+			most, reach := b.Bounds()
+			rows, on = min(rows, most), max(on, reach)
 		}
 	}
-	return rows, onHost
+	return rows, on
 }
 
 // Computation makes programs; bind completes what feeds the input.

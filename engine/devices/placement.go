@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"dsstne/engine/model"
+	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -38,26 +39,44 @@ func (p Placement) Open(reads *model.Model) (*Opened, error) {
 	return o, err
 }
 
-// OnHost is the placement of what only the host computes, whatever the devices: those that are named have to be there.
-func (p Placement) OnHost() (Placement, error) {
+// Within is the placement of what computes on one device at most, or only on the host, whatever the devices: of several
+// the first, and those that are named have to be there.
+func (p Placement) Within(on program.Reach) (Placement, error) {
+	if on == program.SeveralDevices {
+		return p, nil
+	}
+	one := "first"
 	if name := p.Devices[0]; !unnamed(name) || len(p.Devices) > 1 {
 		backend, numbers, err := p.named()
 		if err != nil {
 			return p, err
 		}
-		if known := backend.Devices(); backend.Role() == kernels.Accelerator {
-			for _, number := range numbers {
-				if number >= len(known) {
-					return p, fault.New(fault.DeviceUnavailable, `there is no device "%s:%d"`, backend.Name(), number)
-				}
-				if reason := known[number].Missing; reason != "" {
-					return p, fault.New(fault.DeviceUnavailable, "%s", reason)
-				}
+		if one = host().Name(); backend.Role() == kernels.Accelerator {
+			if err := present(backend, numbers); err != nil {
+				return p, err
 			}
+			one = fmt.Sprintf("%s:%d", backend.Name(), numbers[0])
 		}
 	}
-	p.Devices, p.Precision = []string{host().Name()}, kernels.Float32
+	if on == program.HostOnly {
+		one, p.Precision = host().Name(), kernels.Float32
+	}
+	p.Devices = []string{one}
 	return p, nil
+}
+
+// present returns an error if a device is not there.
+func present(backend kernels.Backend, numbers []int) error {
+	known := backend.Devices()
+	for _, number := range numbers {
+		if number >= len(known) {
+			return fault.New(fault.DeviceUnavailable, `there is no device "%s:%d"`, backend.Name(), number)
+		}
+		if reason := known[number].Missing; reason != "" {
+			return fault.New(fault.DeviceUnavailable, "%s", reason)
+		}
+	}
+	return nil
 }
 
 // precision is that of open devices, which are of one kind.

@@ -153,8 +153,8 @@ func (f *Form) Matrices() []program.Matrix {
 	return []program.Matrix{{Name: FactorsName, Rows: f.Items, Columns: f.Factors}}
 }
 
-// MostRows is without a limit: only the host has the operation of the user layer, and that takes little memory.
-func (f *Form) MostRows() (rows int64, onHost bool) { return math.MaxInt64, true }
+// Bounds have no limit of rows: only the host has the operation of the user layer, and that takes little memory.
+func (f *Form) Bounds() (rows int64, on program.Reach) { return math.MaxInt64, program.HostOnly }
 
 // Computation makes programs; bind completes what feeds the input.
 func (f *Form) Computation(bind func(*program.Feed)) program.Computation {

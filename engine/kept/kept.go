@@ -1,5 +1,5 @@
 // Package kept is what forms of models have in common that keep the data they were made of, a matrix by row and by
-// item, and score by computing with it, on the host: their layers, tensors and checks, and how their programs begin.
+// item, and score by computing with it, on one device: their layers, tensors and checks, and how their programs begin.
 package kept
 
 import (
@@ -81,10 +81,11 @@ func (d Data) Check(find func(name string) (*tensor.Tensor, error)) error {
 	return d.ByItem().Check(find)
 }
 
-// HostRows is the most rows of a batch: whole panels whose scores take up to 64 MB, and at least one panel.
-func (d Data) HostRows(panel int64) int64 {
+// Bounds are the most rows of a batch, whole panels whose scores take up to 64 MB, and at least one panel; and one
+// device, since all items take part in a product.
+func (d Data) Bounds(panel int64) (rows int64, on program.Reach) {
 	const bytes = 1 << 26
-	return max(panel, bytes/(4*d.Items)/panel*panel)
+	return max(panel, bytes/(4*d.Items)/panel*panel), program.OneDevice
 }
 
 // Begin declares the tensors and the batches of a program. It returns the matrix in both orders, and what finds the

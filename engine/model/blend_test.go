@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"dsstne/engine/program"
 )
 
 const blended = `{"kind":"blend","items":3,"parts":[
@@ -27,14 +29,14 @@ func TestABlendHasTheTensorsOfItsParts(t *testing.T) {
 }
 
 func TestABlendIsBoundedByItsParts(t *testing.T) {
-	most, onHost := mustRead(t, blended).(Bounded).MostRows()
+	most, on := mustRead(t, blended).(Bounded).Bounds()
 	part := mustRead(t, `{"kind":"ridge","rows":2,"items":3,"entries":4,"tolerance":0.001,"iterations":20}`)
-	want, _ := part.(Bounded).MostRows()
-	require.True(t, onHost)
+	want, _ := part.(Bounded).Bounds()
+	require.Equal(t, program.OneDevice, on)
 	require.Equal(t, want, most)
 	anywhere := mustRead(t, `{"kind":"blend","items":3,"parts":[{"model":{"kind":"item_weights","items":3}}]}`)
-	_, onHost = anywhere.(Bounded).MostRows()
-	require.False(t, onHost)
+	_, on = anywhere.(Bounded).Bounds()
+	require.Equal(t, program.SeveralDevices, on)
 }
 
 func mustRead(t *testing.T, text string) Form {

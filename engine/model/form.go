@@ -78,10 +78,10 @@ func init() { // not above, since its parts are forms themselves
 	}
 }
 
-// Bounded is a Form that bounds the rows of a batch.
+// Bounded is a Form that bounds the rows of a batch, or the devices.
 type Bounded interface {
-	// MostRows is the most rows of a batch, and reports whether only the host computes scores.
-	MostRows() (rows int64, onHost bool)
+	// Bounds are the most rows of a batch, and where scores can be computed.
+	Bounds() (rows int64, on program.Reach)
 }
 
 // Form is how the model scores.

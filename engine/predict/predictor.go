@@ -17,6 +17,7 @@ import (
 type Predictor struct {
 	*session.Binding
 	batchSize int64
+	reach     program.Reach
 	program   *program.Program
 	keeping   bool           // the program was built so that devices keep the data, if they can
 	read      int64          // rows that were read on the host
@@ -35,16 +36,15 @@ type Options struct {
 	Placement devices.Placement
 }
 
-// Open makes the devices ready: those of the host for a model that only the host scores.
+// Open makes the devices ready: one of them, or that of the host, for a model that does not reach further.
 func Open(m *model.Model, o Options) (_ *Predictor, err error) {
+	reach := program.SeveralDevices
 	if form, bounded := m.Form().(model.Bounded); bounded {
-		rows, onHost := form.MostRows()
-		if onHost {
-			if o.Placement, err = o.Placement.OnHost(); err != nil {
-				return nil, err
-			}
+		rows, on := form.Bounds()
+		if o.Placement, err = o.Placement.Within(on); err != nil {
+			return nil, err
 		}
-		o.BatchSize = min(o.BatchSize, rows)
+		o.BatchSize, reach = min(o.BatchSize, rows), on
 	}
 	binding, err := session.New(m, o.Placement, m)
 	if err != nil {
@@ -52,7 +52,7 @@ func Open(m *model.Model, o Options) (_ *Predictor, err error) {
 	}
 	where := program.HostName(binding.Ranks[0].Device)
 	held := []program.Part{{Name: "weights", Bytes: m.Bytes(), Device: where, Held: true}}
-	return &Predictor{Binding: binding, batchSize: o.BatchSize, held: held}, nil
+	return &Predictor{Binding: binding, batchSize: o.BatchSize, reach: reach, held: held}, nil
 }
 
 // Bind gives an input layer its rows.

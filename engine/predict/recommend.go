@@ -259,6 +259,9 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.reach != program.SeveralDevices {
+		plan.Operations = append(plan.Operations, p.reach.String())
+	}
 	if part := p.screeningPart(output, forward); part.Bytes > 0 && program.Fits(
 		p.Ranks, ranking.Limit, append(plan.Parts, part), nil) == nil {
 		plan.Parts, plan.Bytes = append(plan.Parts, part), plan.Bytes+part.Bytes

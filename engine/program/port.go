@@ -14,6 +14,24 @@ type Port struct {
 	Weights []string
 }
 
+// Reach is the devices that can compute what a model scores.
+type Reach int
+
+// Several devices each compute their share of the items, one device all of them, or only the host can.
+const (
+	SeveralDevices Reach = iota
+	OneDevice
+	HostOnly
+)
+
+// String says it in a plan.
+func (r Reach) String() string {
+	return [...]string{
+		"Devices share the items", "One device computes all scores of this model",
+		"Only the CPU computes the scores of this model, whatever the devices",
+	}[r]
+}
+
 // Matrix is a matrix among a model's tensors.
 type Matrix struct {
 	Name          string

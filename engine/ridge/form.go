@@ -64,8 +64,8 @@ func (f *Form) JSON() []byte {
 // Specs are the tensors.
 func (f *Form) Specs() ([]tensor.Spec, error) { return f.Tensors(vectors), nil }
 
-// MostRows is the most rows of a batch; only the host computes scores.
-func (f *Form) MostRows() (rows int64, onHost bool) { return f.HostRows(panelWidth), true }
+// Bounds are those of kept data.
+func (f *Form) Bounds() (rows int64, on program.Reach) { return f.Data.Bounds(panelWidth) }
 
 const (
 	panelWidth = 32

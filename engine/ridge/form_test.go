@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"dsstne/engine/program"
 	"dsstne/internal/fault"
 )
 
@@ -17,9 +18,9 @@ func TestADefinitionIsCompleteAndReadAgain(t *testing.T) {
 	again, err := Parse(form.JSON())
 	require.NoError(t, err)
 	require.Equal(t, form, again)
-	rows, onHost := form.MostRows()
+	rows, on := form.Bounds()
 	require.Zero(t, rows%panelWidth)
-	require.True(t, onHost)
+	require.Equal(t, program.OneDevice, on)
 }
 
 func TestDefinitionsThatCannotBeAreRefusedByTheirKeys(t *testing.T) {

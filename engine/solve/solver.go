@@ -68,7 +68,7 @@ type Solver struct {
 
 // Open makes the device ready. The methods compute on the host.
 func Open(o Options) (*Solver, error) {
-	placement, err := o.Placement.OnHost()
+	placement, err := o.Placement.Within(program.HostOnly)
 	if err != nil {
 		return nil, err
 	}

@@ -11,5 +11,5 @@
 //
 //	{"kind": "spectral", "rows": 29858, "items": 40981, "entries": 810128, "rank": 448, "sharpening": 2.5}
 //
-// Everything is computed on the host, in panels of 64 rows.
+// One device computes everything, in panels of 64 rows.
 package spectral

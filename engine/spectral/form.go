@@ -76,8 +76,8 @@ func (f *Form) Specs() ([]tensor.Spec, error) {
 	return append(f.Tensors(vectors), further...), nil
 }
 
-// MostRows is the most rows of a batch; only the host computes scores.
-func (f *Form) MostRows() (rows int64, onHost bool) { return f.HostRows(width), true }
+// Bounds are those of kept data.
+func (f *Form) Bounds() (rows int64, on program.Reach) { return f.Data.Bounds(width) }
 
 // Computation makes programs; bind completes what feeds the input.
 func (f *Form) Computation(bind func(*program.Feed)) program.Computation {

@@ -72,6 +72,10 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 			size = spaceOfTopK(op, rows).total
 		case *kernels.Scores:
 			size = spaceOfScores(op, rows).total
+		case *kernels.Solve:
+			size = spaceOfSolve(op).total
+		case *kernels.PanelProduct:
+			size = spaceOfPanels(op)
 		case *kernels.Assemble:
 			size = spaceOfAssemble(&op.Places).total
 		}

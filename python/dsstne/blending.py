@@ -64,8 +64,8 @@ def blend(
     Returns:
         A model with the tensor ``weights`` [parts], which can be changed with :meth:`dsstne.Model.set_tensor`, and with
         the tensors of part n under names that begin with ``part<n>.``. The top-k of the sum is exact.
-        ``model.explain(x, item)`` returns what each part adds to a score. The model predicts on the CPU if one of its
-        parts does.
+        ``model.explain(x, item)`` returns what each part adds to a score. The model predicts on the CPU, or on one
+        device, if one of its parts does.
 
     Raises:
         InvalidArgumentError: The models do not fit together, or an option is not valid; or a weight is negative.

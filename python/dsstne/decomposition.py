@@ -168,7 +168,7 @@ def spectral(
         devices, threads, memory_limit, max_seconds, progress: See :func:`dsstne.svd`.
 
     Returns:
-        A model that keeps R and V, and scores on the CPU. A row does not have to be one of X; one without entries is
+        A model that keeps R and V, and scores on one device. A row does not have to be one of X; one without entries is
         scored by popularity.
 
     Raises:

@@ -100,11 +100,11 @@ func (b broken) Neighborhood(op *kernels.Neighborhood, s *kernels.Step) error {
 }
 
 func (b broken) SparseProduct(op *kernels.SparseProduct, s *kernels.Step) error {
-	return b.after(b.Device.(kernels.Solver).SparseProduct(op, s), op, s)
+	return b.after(b.Device.SparseProduct(op, s), op, s)
 }
 
 func (b broken) Solve(op *kernels.Solve, s *kernels.Step) error {
-	return b.after(b.Device.(kernels.Solver).Solve(op, s), op, s)
+	return b.after(b.Device.Solve(op, s), op, s)
 }
 
 func (b broken) KeepLargest(op *kernels.KeepLargest, s *kernels.Step) error {
@@ -112,11 +112,11 @@ func (b broken) KeepLargest(op *kernels.KeepLargest, s *kernels.Step) error {
 }
 
 func (b broken) RowsToPanel(op *kernels.RowsToPanel, s *kernels.Step) error {
-	return b.after(b.Device.(kernels.Solver).RowsToPanel(op, s), op, s)
+	return b.after(b.Device.RowsToPanel(op, s), op, s)
 }
 
 func (b broken) PanelToRows(op *kernels.PanelToRows, s *kernels.Step) error {
-	return b.after(b.Device.(kernels.Solver).PanelToRows(op, s), op, s)
+	return b.after(b.Device.PanelToRows(op, s), op, s)
 }
 
 func (b broken) RestrictedInverse(op *kernels.RestrictedInverse, s *kernels.Step) error {
@@ -128,15 +128,15 @@ func (b broken) PanelGram(op *kernels.PanelGram, s *kernels.Step) error {
 }
 
 func (b broken) PanelProduct(op *kernels.PanelProduct, s *kernels.Step) error {
-	return b.after(b.Device.(kernels.Solver).PanelProduct(op, s), op, s)
+	return b.after(b.Device.PanelProduct(op, s), op, s)
 }
 
 func (b broken) RowsToBlocks(op *kernels.RowsToBlocks, s *kernels.Step) error {
-	return b.after(b.Device.(kernels.Solver).RowsToBlocks(op, s), op, s)
+	return b.after(b.Device.RowsToBlocks(op, s), op, s)
 }
 
 func (b broken) PanelScale(op *kernels.PanelScale, s *kernels.Step) error {
-	return b.after(b.Device.(kernels.Solver).PanelScale(op, s), op, s)
+	return b.after(b.Device.PanelScale(op, s), op, s)
 }
 
 func (b broken) LeastSquares(op *kernels.LeastSquares, s *kernels.Step) error {

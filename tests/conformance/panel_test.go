@@ -61,7 +61,7 @@ func (c *productCase) run(d kernels.Device) (r result, err error) {
 	op := c.op
 	op.Matrix = placeStored(p, c.dense, op.Matrix.Rows, op.Matrix.Columns)
 	op.In, op.Out = p.floats(c.panels), p.floats(guards(op.Panels*op.Matrix.Rows*op.Width))
-	err = d.(kernels.Solver).SparseProduct(&op, &kernels.Step{Number: 1})
+	err = d.SparseProduct(&op, &kernels.Step{Number: 1})
 	r.add("out", op.Out)
 	return r, err
 }
@@ -129,7 +129,7 @@ func (c *solveCase) run(d kernels.Device) (r result, err error) {
 	op.Ridge, op.Diagonal, op.B = p.floats(c.ridge), p.floats(diagonal), p.floats(c.sides)
 	op.X, op.Report = p.floats(guards(items*op.Width)), p.floats(make([]float32, 2))
 	op.Workspace = p.workspace(&op, 1)
-	err = d.(kernels.Solver).Solve(&op, &kernels.Step{Number: 1})
+	err = d.Solve(&op, &kernels.Step{Number: 1})
 	r.add("x", op.X)
 	return r, err
 }
@@ -240,7 +240,7 @@ func (c *turnCase) run(d kernels.Device) (r result, err error) {
 	panel, factors := p.floats(c.panel), p.floats(c.factors)
 	if !c.toRows {
 		op := &kernels.RowsToPanel{Items: c.items, Width: c.width, First: c.first, Factors: factors, Panel: panel}
-		err = d.(kernels.Solver).RowsToPanel(op, step)
+		err = d.RowsToPanel(op, step)
 		r.add("panel", panel)
 		return r, err
 	}
@@ -252,7 +252,7 @@ func (c *turnCase) run(d kernels.Device) (r result, err error) {
 	if c.own != nil {
 		op.Own = p.floats(c.own)
 	}
-	err = d.(kernels.Solver).PanelToRows(op, step)
+	err = d.PanelToRows(op, step)
 	r.add("out", out)
 	return r, err
 }

@@ -102,7 +102,7 @@ func (c *blocksCase) run(d kernels.Device) (r result, err error) {
 		op.Out = op.In
 	}
 	op.Workspace = p.workspace(&op, 1)
-	err = d.(kernels.Solver).PanelProduct(&op, &kernels.Step{Number: 1})
+	err = d.PanelProduct(&op, &kernels.Step{Number: 1})
 	r.add("out", p.floats(contents(op.Out)[:op.Outs*op.Rows*kernels.BlockWidth]))
 	return r, err
 }
@@ -162,7 +162,7 @@ func (c *toBlocksCase) run(d kernels.Device) (r result, err error) {
 	op := c.op
 	step := &kernels.Step{Number: 1, Rows: int64(len(c.rows.Offsets) - 1), Sparse: []*kernels.SparseBatch{c.rows}}
 	op.Factors, op.In, op.Out = p.floats(c.factors), p.floats(c.in), p.floats(guards(op.Ins*blockArea))
-	err = d.(kernels.Solver).RowsToBlocks(&op, step)
+	err = d.RowsToBlocks(&op, step)
 	r.add("out", op.Out)
 	return r, err
 }
@@ -215,7 +215,7 @@ func (c *scaleCase) run(d kernels.Device) (r result, err error) {
 	if op.In, op.Out = p.floats(c.in), p.floats(c.out); c.factors != nil {
 		op.Factors = p.floats(c.factors)
 	}
-	err = d.(kernels.Solver).PanelScale(&op, &kernels.Step{Number: 1})
+	err = d.PanelScale(&op, &kernels.Step{Number: 1})
 	r.add("out", op.Out)
 	return r, err
 }

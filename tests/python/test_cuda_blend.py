@@ -51,8 +51,10 @@ def test_a_sum_with_a_part_that_only_the_host_computes_runs_on_the_host(emulated
     emulated(
         PRELUDE
         + """
-model = dsstne.blend([network, dsstne.spectral(X, rank=8, **quiet)])
+model = dsstne.blend([network, dsstne.factorize(X, factors=4, **quiet)])
 assert model.predict(X, devices="cpu").tobytes() == model.predict(X, devices="cuda:0").tobytes()
-assert [device["name"] for device in model.plan(X, devices="cuda:0")["devices"]] == ["cpu"]
+plan = model.plan(X, devices="cuda:0")
+assert [device["name"] for device in plan["devices"]] == ["cpu"]
+assert plan["operations"][-1] == "Only the CPU computes the scores of this model, whatever the devices"
 """
     )
