@@ -18,8 +18,8 @@ const MomentLanes = 256
 //	Out[u] = [number of items that count, p, sum of d_i, sum of d_i^2]
 //
 // in float64; without items, all are 0. Sums are defined to the bit: there are MomentLanes sums, of which sum l takes
-// the items l, l + MomentLanes, ... in this order, squares with a fused multiply-add. Then the upper half of the sums is
-// added to the lower half until one is left. If all scores are equal, both sums are 0.
+// the items l, l + MomentLanes, ... in this order, squares with a fused multiply-add. Then the upper half of the sums
+// is added to the lower half until one is left. If all scores are equal, both sums are 0.
 type Moments struct {
 	Name   string
 	Items  int64
