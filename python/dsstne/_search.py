@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 POPULARITY = _recipes.Recipe.of("popularity")
 _WORTH = 0.8  # further settings are tried of families that reach this share of the best
 _SHARE = 0.25  # of the budget, for the search of a linear model
+_WORK = 1e10  # FLOP of the operator for all validation rows; a search of more work scores some of the rows
 _MOST = 60  # settings of a linear model
 _GAIN = 1.0005  # a step of that search must be better by this factor
 _PROBE = 3.0  # seconds of training that predict how long a run takes
@@ -123,7 +124,7 @@ def _vary(trials: Trials, family: str) -> None:
 def _search_linear(trials: Trials) -> None:
     """Searches the arguments of a linear model; where ranking takes most of the time, on some of the rows."""
     start = trials.best["linear"]
-    few = start.recipe.get("method") == "operator" and start.rows > len(trials.few)
+    few = start.recipe.get("method") == "operator" and 64.0 * trials.task.train.nnz * start.rows > _WORK
     cost = start.seconds + start.score_seconds * (len(trials.few) / start.rows if few else 1)
     end = trials.elapsed + _SHARE * trials.seconds
     known = {start.recipe}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstne import _blending
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
 
@@ -243,13 +244,19 @@ class Trials:
         trial.values, trial.rows = found[self.metric], len(rows)
 
     def _keep(self, trial: Trial) -> None:
-        """Keeps the model of a trial if it is the best of its family, and drops the one that was."""
+        """Keeps the model of a trial if it is better than the one that its family has, else drops it.
+
+        The first settings of a family are good for many datasets. Others replace them only if they are better by more
+        than the standard error, since the best of many is partly the luckiest.
+        """
+        assert trial.values is not None
         old = self.best.get(trial.recipe.family)
-        if old is not None and old.value >= trial.value:
-            old, trial = trial, old
-        if old is not None:
-            old.model = None
-        self.best[trial.recipe.family] = trial
+        if old is None or old.values is None:
+            self.best[trial.recipe.family] = trial
+        elif _blending.is_better(trial.values, old.values):
+            self.best[trial.recipe.family], old.model = trial, None
+        else:
+            trial.model = None
 
 
 def _reason(error: BaseException, limit: float) -> str:
