@@ -134,7 +134,7 @@ def _search_linear(trials: Trials) -> None:
             return -np.inf
         if len(known) > _MOST:
             return None
-        if trials.elapsed + cost > end or 2 * cost + start.refits[0][1] > trials.slack():
+        if trials.elapsed + cost > end or 2 * cost > trials.slack():
             trials.decided.append(f"the search of linear ended after {len(known) - 1} settings")
             return None
         known.add(recipe)

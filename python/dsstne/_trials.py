@@ -131,8 +131,11 @@ class Trials:
         return self.left - self.panel_seconds() - (ranked[0].cheapest if ranked else 0.0)
 
     def slack(self) -> float:
-        """Seconds that are left when the best two models are refitted in the best way, other parts in any way."""
-        refits = [trial.refits[0][1] for trial in self.ranked()[:2]] + [trial.cheapest for trial in self.parts()[2:]]
+        """Seconds that are left when all parts of a sum are refitted, an autoencoder at its whole length."""
+        refits = [
+            trial.refits[0][1] if trial.recipe.family == "autoencoder" else trial.cheapest
+            for trial in self.parts() or self.ranked()
+        ]
         return self.left - self.panel_seconds() - sum(refits)
 
     def limited(self, memory_limit: int | None) -> int | None:
