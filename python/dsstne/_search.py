@@ -60,14 +60,14 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     recipe, short, whole = _recipes.autoencoder(trials.task.train.shape[0])
     recipe = recipe.but(**arguments)
     before = trials.best.get("autoencoder")
-    epoch = _epoch_seconds(trials, recipe) if before is None else 1.2 * before.seconds / before.recipe.get("epochs")
-    if epoch is None:
+    needed = _training_seconds(trials, recipe, short) if before is None else 1.2 * before.seconds
+    if needed is None:
         return None
     again = 0.0 if trials.task.is_whole else 1.05
-    needed = short * epoch * (1 + again)
-    if needed > (trials.spare() if before is None else trials.slack()):
+    both = needed * (1 + again)
+    if both > (trials.spare() if before is None else trials.slack()):
         trials.decided.append(f"{recipe.family} ({recipe.settings or 'defaults'}) was not tried")
-        trials.skip(recipe, f"not begun: trial and refit take about {needed:,.0f} s")
+        trials.skip(recipe, f"not begun: trial and refit take about {both:,.0f} s")
         return None
 
     def refits(trial: Trial) -> list[tuple[Recipe, float]]:
@@ -78,18 +78,19 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     return trials.run(recipe.but(epochs=short), refits, ratio=again)
 
 
-def _epoch_seconds(trials: Trials, recipe: Recipe) -> float | None:
-    """Returns the seconds of an epoch of training, by a short run that has no other use; None if there is no time."""
+def _training_seconds(trials: Trials, recipe: Recipe, epochs: int) -> float | None:
+    """Predicts the time of a training by a short run that has no other use; None if there is no time for that."""
     left = trials.spare()
     if left < 0.5:
         trials.decided.append("autoencoder was not tried")
         trials.skip(recipe, "not begun: no time left")
         return None
-    probe = trials.probe(recipe.but(epochs=1), min(_PROBE, left / 4))
-    if probe is None:
+    found = trials.probe(recipe, min(_PROBE, left / 4))
+    if found is None:
         return None
-    last = probe.history[-1]
-    return float(last["seconds"] / last["epoch"])
+    first, step = found
+    steps = epochs * -(-int(trials.task.train.shape[0]) // _recipes.BATCH)
+    return first + steps * step
 
 
 def _further(trials: Trials) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from dsstne import _blending
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
+from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -200,16 +201,25 @@ class Trials:
         """Lists a model that was not begun."""
         self.tried.append(Trial(recipe, note=note))
 
-    def probe(self, recipe: Recipe, seconds: float) -> Model | None:
-        """Trains for a moment, to see how fast it is; None if that fails, which is listed as a trial."""
+    def probe(self, recipe: Recipe, seconds: float) -> tuple[float, float] | None:
+        """Trains a network for a moment; returns the seconds of its first step and of a later one.
+
+        The first step allocates memory and takes much longer. The result is None if a step fails, which is listed as a
+        trial.
+        """
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return recipe.make(
-                    self.task.train, {**self.common, "memory_limit": self.options["memory_limit"]}, seconds
-                )
+                begun = time.monotonic()
+                common = {**self.common, "memory_limit": self.options["memory_limit"]}
+                model = recipe.but(epochs=0).make(self.task.train, common)
+                with Trainer(model, self.task.train, precision="auto", seed=common["seed"], **self.options) as trainer:
+                    trainer.run(steps=1)
+                    first = time.monotonic() - begun
+                    last = trainer.run(seconds=max(seconds - first, 1e-3))
+                    return first, last.seconds / max(1, last.step - 1)
         except (DsstneError, MemoryError) as error:
-            self.skip(recipe.but(epochs=None), _reason(error, seconds))
+            self.skip(recipe, _reason(error, seconds))
             return None
 
     def _make(self, trial: Trial, limit: float, few: bool, best: str) -> None:
