@@ -216,8 +216,8 @@ class Trials:
                 with Trainer(model, self.task.train, precision="auto", seed=common["seed"], **self.options) as trainer:
                     trainer.run(steps=1)
                     first = time.monotonic() - begun
-                    last = trainer.run(seconds=max(seconds - first, 1e-3))
-                    return first, last.seconds / max(1, last.step - 1)
+                    last = trainer.run(seconds=max(seconds - first, 0.1 * seconds))
+                    return first, last.seconds / (last.step - 1) if last.step > 1 else first
         except (DsstneError, MemoryError) as error:
             self.skip(recipe, _reason(error, seconds))
             return None
