@@ -71,6 +71,12 @@ def sample(held_out: Any, seed: int = 0, most: int = MOST_ROWS) -> NDArray[np.in
     return rows
 
 
+def is_better(values: NDArray[np.float64], than: NDArray[np.float64]) -> bool:
+    """Reports whether the mean of one metric is above another by more than the standard error of the difference."""
+    gain = values - than
+    return bool(gain.mean() > 0 and gain.mean() > gain.std() / np.sqrt(len(gain)))
+
+
 class Candidates:
     """The best items of each part for some rows, and the scores that all parts give them.
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 POPULARITY = _recipes.Recipe.of("popularity")
 _WORTH = 0.8  # further settings are tried of families that reach this share of the best
 _SHARE = 0.25  # of the budget, for the search of a linear model
+_WORK = 1e10  # FLOP of the operator for all validation rows; a search of more work scores some of the rows
 _MOST = 60  # settings of a linear model
 _GAIN = 1.0005  # a step of that search must be better by this factor
 _PROBE = 3.0  # seconds of training that predict how long a run takes
@@ -59,14 +60,14 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     recipe, short, whole = _recipes.autoencoder(trials.task.train.shape[0])
     recipe = recipe.but(**arguments)
     before = trials.best.get("autoencoder")
-    epoch = _epoch_seconds(trials, recipe) if before is None else 1.2 * before.seconds / before.recipe.get("epochs")
-    if epoch is None:
+    needed = _training_seconds(trials, recipe, short) if before is None else 1.2 * before.seconds
+    if needed is None:
         return None
     again = 0.0 if trials.task.is_whole else 1.05
-    needed = short * epoch * (1 + again)
-    if needed > (trials.spare() if before is None else trials.slack()):
+    both = needed * (1 + again)
+    if both > (trials.spare() if before is None else trials.slack()):
         trials.decided.append(f"{recipe.family} ({recipe.settings or 'defaults'}) was not tried")
-        trials.skip(recipe, f"not begun: trial and refit take about {needed:,.0f} s")
+        trials.skip(recipe, f"not begun: trial and refit take about {both:,.0f} s")
         return None
 
     def refits(trial: Trial) -> list[tuple[Recipe, float]]:
@@ -77,18 +78,19 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     return trials.run(recipe.but(epochs=short), refits, ratio=again)
 
 
-def _epoch_seconds(trials: Trials, recipe: Recipe) -> float | None:
-    """Returns the seconds of an epoch of training, by a short run that has no other use; None if there is no time."""
+def _training_seconds(trials: Trials, recipe: Recipe, epochs: int) -> float | None:
+    """Predicts the time of a training by a short run that has no other use; None if there is no time for that."""
     left = trials.spare()
     if left < 0.5:
         trials.decided.append("autoencoder was not tried")
         trials.skip(recipe, "not begun: no time left")
         return None
-    probe = trials.probe(recipe.but(epochs=1), min(_PROBE, left / 4))
-    if probe is None:
+    found = trials.probe(recipe, min(_PROBE, left / 4))
+    if found is None:
         return None
-    last = probe.history[-1]
-    return float(last["seconds"] / last["epoch"])
+    first, step = found
+    steps = epochs * -(-int(trials.task.train.shape[0]) // _recipes.BATCH)
+    return first + steps * step
 
 
 def _further(trials: Trials) -> None:
@@ -123,7 +125,7 @@ def _vary(trials: Trials, family: str) -> None:
 def _search_linear(trials: Trials) -> None:
     """Searches the arguments of a linear model; where ranking takes most of the time, on some of the rows."""
     start = trials.best["linear"]
-    few = start.recipe.get("method") == "operator" and start.rows > len(trials.few)
+    few = start.recipe.get("method") == "operator" and 64.0 * trials.task.train.nnz * start.rows > _WORK
     cost = start.seconds + start.score_seconds * (len(trials.few) / start.rows if few else 1)
     end = trials.elapsed + _SHARE * trials.seconds
     known = {start.recipe}
@@ -133,7 +135,7 @@ def _search_linear(trials: Trials) -> None:
             return -np.inf
         if len(known) > _MOST:
             return None
-        if trials.elapsed + cost > end or 2 * cost + start.refits[0][1] > trials.slack():
+        if trials.elapsed + cost > end or 2 * cost > trials.slack():
             trials.decided.append(f"the search of linear ended after {len(known) - 1} settings")
             return None
         known.add(recipe)

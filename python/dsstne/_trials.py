@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstne import _blending
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
+from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -130,8 +132,11 @@ class Trials:
         return self.left - self.panel_seconds() - (ranked[0].cheapest if ranked else 0.0)
 
     def slack(self) -> float:
-        """Seconds that are left when the best two models are refitted in the best way, other parts in any way."""
-        refits = [trial.refits[0][1] for trial in self.ranked()[:2]] + [trial.cheapest for trial in self.parts()[2:]]
+        """Seconds that are left when all parts of a sum are refitted, an autoencoder at its whole length."""
+        refits = [
+            trial.refits[0][1] if trial.recipe.family == "autoencoder" else trial.cheapest
+            for trial in self.parts() or self.ranked()
+        ]
         return self.left - self.panel_seconds() - sum(refits)
 
     def limited(self, memory_limit: int | None) -> int | None:
@@ -196,16 +201,25 @@ class Trials:
         """Lists a model that was not begun."""
         self.tried.append(Trial(recipe, note=note))
 
-    def probe(self, recipe: Recipe, seconds: float) -> Model | None:
-        """Trains for a moment, to see how fast it is; None if that fails, which is listed as a trial."""
+    def probe(self, recipe: Recipe, seconds: float) -> tuple[float, float] | None:
+        """Trains a network for a moment; returns the seconds of its first step and of a later one.
+
+        The first step allocates memory and takes much longer. The result is None if a step fails, which is listed as a
+        trial.
+        """
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return recipe.make(
-                    self.task.train, {**self.common, "memory_limit": self.options["memory_limit"]}, seconds
-                )
+                begun = time.monotonic()
+                common = {**self.common, "memory_limit": self.options["memory_limit"]}
+                model = recipe.but(epochs=0).make(self.task.train, common)
+                with Trainer(model, self.task.train, precision="auto", seed=common["seed"], **self.options) as trainer:
+                    trainer.run(steps=1)
+                    first = time.monotonic() - begun
+                    last = trainer.run(seconds=max(seconds - first, 0.1 * seconds))
+                    return first, last.seconds / (last.step - 1) if last.step > 1 else first
         except (DsstneError, MemoryError) as error:
-            self.skip(recipe.but(epochs=None), _reason(error, seconds))
+            self.skip(recipe, _reason(error, seconds))
             return None
 
     def _make(self, trial: Trial, limit: float, few: bool, best: str) -> None:
@@ -243,13 +257,19 @@ class Trials:
         trial.values, trial.rows = found[self.metric], len(rows)
 
     def _keep(self, trial: Trial) -> None:
-        """Keeps the model of a trial if it is the best of its family, and drops the one that was."""
+        """Keeps the model of a trial if it is better than the one that its family has, else drops it.
+
+        The first settings of a family are good for many datasets. Others replace them only if they are better by more
+        than the standard error, since the best of many is partly the luckiest.
+        """
+        assert trial.values is not None
         old = self.best.get(trial.recipe.family)
-        if old is not None and old.value >= trial.value:
-            old, trial = trial, old
-        if old is not None:
-            old.model = None
-        self.best[trial.recipe.family] = trial
+        if old is None or old.values is None:
+            self.best[trial.recipe.family] = trial
+        elif _blending.is_better(trial.values, old.values):
+            self.best[trial.recipe.family], old.model = trial, None
+        else:
+            trial.model = None
 
 
 def _reason(error: BaseException, limit: float) -> str:

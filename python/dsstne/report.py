@@ -35,7 +35,8 @@ class Report:
         table: A dict for each model that was tried: ``model``, ``settings``; the metric, or None if it failed;
             ``rows``, on how many validation rows; ``seconds`` to make it, ``score_seconds`` to rank the items for the
             rows, ``refit_seconds`` that making it from all data was expected to take; ``memory``, by how many bytes
-            the memory of the process grew at most, or None where the system does not tell; ``chosen``; ``note``.
+            the memory of the process grew at most, or None where the system does not tell; ``kept``, whether the
+            settings are those that stand for their kind of model; ``chosen``; ``note``.
         notes: Sentences on what happened.
 
     Example:
@@ -62,12 +63,10 @@ class Report:
         self.notes = list(notes)
 
     def best(self) -> list[dict[str, Any]]:
-        """Returns the best row of each model, the best first, and then the models of which none succeeded."""
-        most = max((row["rows"] for row in self.table), default=0)
+        """Returns the row of each kind of model that was kept, the best first, and then the kinds that all failed."""
 
         def order(row: Mapping[str, Any]) -> tuple[bool, float]:
-            """On few rows, a search compares settings of one model; the values are not those of other models."""
-            return row["rows"] == most, -1.0 if row[self.metric] is None else row[self.metric]
+            return row["kept"], -1.0 if row[self.metric] is None else row[self.metric]
 
         kinds: dict[str, dict[str, Any]] = {}
         for row in self.table:
@@ -106,8 +105,8 @@ class Report:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plots the metric of everything that was tried, one line for each kind of model.
 
-        A small point is a model that was tried, the large one the best of its kind; the text beside it is its value and
-        the seconds that it took. The chosen model has another colour.
+        A small point is a model that was tried, the large one that of its kind that was kept; the text beside it has
+        its metric and the seconds that it took. The chosen model has another colour.
 
         Args:
             ax: Axes to draw on; None = those of a new figure.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 import time
@@ -13,6 +12,7 @@ import numpy as np
 
 from dsstne import _blending, _checks, _search, _validation, api
 from dsstne._trials import Trial, Trials
+from dsstne.blending import blend
 from dsstne.errors import DsstneError, InvalidArgumentError
 from dsstne.evaluation import evaluate
 from dsstne.progress import Budget
@@ -152,7 +152,7 @@ class _Choice:
         trials = self._trials
         self._options = [[(trial, 1.0)] for trial in trials.ranked()]
         parts = trials.parts()
-        if len(parts) < 2 or importlib.util.find_spec("dsstne.blending") is None:
+        if len(parts) < 2:
             return
         if trials.spare() < 0:
             trials.decided.append("sums of models were not tried")
@@ -242,7 +242,7 @@ class _Choice:
 
     def _finish(self, models: Sequence[Model], parts: list[tuple[Recipe, float]]) -> None:
         """Makes the sum of models, if there are several."""
-        model = models[0] if len(models) == 1 else blended(models, [weight for _, weight in parts])
+        model = models[0] if len(models) == 1 else blend(models, weights=[weight for _, weight in parts])
         self._made = model, parts
 
     def _after_interrupt(self) -> None:
@@ -283,7 +283,7 @@ class _Choice:
     def _row(self, model: str, settings: str, value: float | None, seconds: float, note: str) -> dict[str, Any]:
         row = {"model": model, "settings": settings, self._trials.metric: value}
         row |= {"rows": self._task.inputs.shape[0], "seconds": seconds, "score_seconds": 0.0, "refit_seconds": None}
-        return {**row, "memory": None, "chosen": False, "note": note}
+        return {**row, "memory": None, "kept": model == "sum", "chosen": False, "note": note}
 
     def _report(self, parts: Sequence[tuple[Recipe, float]]) -> Report:
         trials = self._trials
@@ -294,6 +294,7 @@ class _Choice:
             row = self._row(trial.recipe.family, trial.recipe.settings, value, trial.seconds, trial.note)
             row |= {"rows": trial.rows, "score_seconds": trial.score_seconds, "memory": trial.memory}
             row |= {"refit_seconds": trial.refits[0][1] if trial.refits else None}
+            row["kept"] = trial is trials.best.get(trial.recipe.family)
             table.append({**row, "chosen": len(chosen) == 1 and trial is chosen[0]})
         words = _words([(trial, weight) for trial, (_, weight) in zip(chosen, parts, strict=True)])
         table += [{**row, "chosen": len(chosen) > 1 and row["settings"] == words} for row in self._sums]
@@ -316,8 +317,7 @@ def _better(sizes: Sequence[_blending.Choice]) -> list[tuple[_blending.Choice, b
         return []
     best, found = sizes[0], []
     for choice in sizes[1:]:
-        gain = choice.values - best.values
-        helps = bool(gain.mean() > 0 and gain.mean() > gain.std() / math.sqrt(len(gain)))
+        helps = _blending.is_better(choice.values, best.values)
         found.append((choice, helps))
         best = choice if helps else best
     return found
@@ -345,18 +345,12 @@ def _code(parts: Sequence[tuple[Recipe, float]], common: Mapping[str, Any], task
     return f"{begin}models = [\n{listed}]\nmodel = dsstne.blend(models, weights=[{weights}])\n"
 
 
-def blended(models: Sequence[Model], weights: Sequence[float]) -> Model:
-    """Makes a sum of models."""
-    model: Model = importlib.import_module("dsstne.blending").blend(list(models), weights=list(weights))
-    return model
-
-
 def _popular(trials: Trials, popular: Model, problem: str) -> Model:
     """Returns popularity, with a report that says why."""
     task, common = trials.task, trials.common
     model = popular if task.whole is task.train else api.popularity(task.whole, items=common["items"])
     row: dict[str, Any] = {"model": "popularity", "settings": "", trials.metric: None, "rows": 0, "seconds": 0.0}
-    row |= {"score_seconds": 0.0, "refit_seconds": 0.0, "memory": None, "chosen": True, "note": problem}
+    row |= {"score_seconds": 0.0, "refit_seconds": 0.0, "memory": None, "kept": True, "chosen": True, "note": problem}
     recipe = _search.POPULARITY
     code = _code([(recipe, 1.0)], common, task)
     notes = [*task.notes, f"popularity was not compared with anything: {problem}"]
