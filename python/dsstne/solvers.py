@@ -176,8 +176,9 @@ def linear(
             weights up to rounding and ``tolerance``. ``"restricted"`` computes each column of S from the items alone
             that are most correlated with its item, an approximation for very many items. ``"operator"`` computes no
             weights: the model keeps the data and solves for each row that it scores, which takes longer than weights
-            do. ``"auto"`` takes the inverse or the iterative method, whichever is less work, or the restricted one
-            where both would take hours: from 32 times stored entries times items = 1e14 on.
+            do. ``"auto"`` takes the inverse, if its three matrices fit into ``memory_limit``, or the iterative method,
+            whichever is less work, or the restricted one where both would take hours: from 32 times stored entries
+            times items = 1e14 on.
         neighbors: Number of items from which ``"restricted"`` computes a column, up to 1,024.
         per_item: Number of weights that a row of S keeps, the largest; None keeps all, as a dense matrix.
         regularization: Ridge regularization, relative to the mean diagonal of Y'Y.
@@ -227,7 +228,9 @@ def linear(
     with _opened(X) as data:
         columns = data.shape[1]
         if method == "auto":
-            if columns <= 20_000 and columns**2 <= 100 * data.nnz:
+            limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
+            fits = limit is None or 3 * 4 * columns**2 + 16 * data.nnz <= limit  # three matrices and X twice
+            if columns <= 20_000 and columns**2 <= 100 * data.nnz and fits:
                 method = "inverse"
             else:  # eight iterations for each item are 32 FLOP for each entry
                 method = "iterative" if 32 * data.nnz * columns <= 1e14 else "restricted"

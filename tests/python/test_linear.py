@@ -217,3 +217,12 @@ def test_limits_are_kept(method):
     X = scipy.sparse.random_array((4000, 800), density=0.02, format="csr", rng=0, dtype=np.float32)
     with pytest.raises(dsstne.OutOfMemoryError, match="memory_limit"):
         dsstne.linear(X, method=method, memory_limit=100_000)
+
+
+def test_auto_takes_the_iterative_method_where_the_inverse_does_not_fit():
+    X = scipy.sparse.random_array((900, 700), density=0.05, format="csr", rng=1, dtype=np.float32)
+    limit = 3 * 4 * 700**2 + 16 * X.nnz
+    whole, less = (dsstne.linear(X, memory_limit=limit + more, progress=False) for more in (1 << 20, -1))
+    iterative = dsstne.linear(X, method="iterative", progress=False)
+    np.testing.assert_array_equal(less.tensor("weight").toarray(), iterative.tensor("weight").toarray())
+    assert np.any(whole.tensor("weight").toarray() != iterative.tensor("weight").toarray())
