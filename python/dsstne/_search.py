@@ -25,6 +25,8 @@ _WORK = 1e10  # FLOP of the operator for all validation rows; a search of more w
 _MOST = 60  # settings of a linear model
 _GAIN = 1.0005  # a step of that search must be better by this factor
 _PROBE = 3.0  # seconds of training that predict how long a run takes
+_LONG = 10.0  # seconds of a run for which a faster precision is looked for
+_FASTER = 0.75  # share of the time that another precision may take at most
 
 
 def search(trials: Trials) -> None:
@@ -60,9 +62,13 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     recipe, short, whole = _recipes.autoencoder(trials.task.train.shape[0])
     recipe = recipe.but(**arguments)
     before = trials.best.get("autoencoder")
-    needed = _training_seconds(trials, recipe, short) if before is None else 1.2 * before.seconds
-    if needed is None:
-        return None
+    if before is not None:
+        needed = 1.2 * before.seconds
+    else:
+        predicted = _prediction(trials, recipe, short)
+        if predicted is None:
+            return None
+        recipe, needed = predicted
     again = 0.0 if trials.task.is_whole else 1.05
     both = needed * (1 + again)
     if both > (trials.spare() if before is None else trials.slack()):
@@ -78,19 +84,29 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     return trials.run(recipe.but(epochs=short), refits, ratio=again)
 
 
-def _training_seconds(trials: Trials, recipe: Recipe, epochs: int) -> float | None:
-    """Predicts the time of a training by a short run that has no other use; None if there is no time for that."""
+def _prediction(trials: Trials, recipe: Recipe, epochs: int) -> tuple[Recipe, float] | None:
+    """Predicts the time of a training by a short run that has no other use; None if there is no time for that.
+
+    If the training is long, float32 is tried too: not all processors with instructions for bfloat16 are fast at it.
+    """
     left = trials.spare()
     if left < 0.5:
         trials.decided.append("autoencoder was not tried")
         trials.skip(recipe, "not begun: no time left")
         return None
-    found = trials.probe(recipe, min(_PROBE, left / 4))
+    steps = epochs * -(-int(trials.task.train.shape[0]) // _recipes.BATCH)
+    found = trials.probe(recipe, min(_PROBE, left / 8))
     if found is None:
         return None
-    first, step = found
-    steps = epochs * -(-int(trials.task.train.shape[0]) // _recipes.BATCH)
-    return first + steps * step
+    if found[0] + steps * found[1] > _LONG:
+        plain = recipe.but(precision="float32")
+        other = trials.probe(plain, min(_PROBE, left / 8))
+        if other is not None and other[1] < _FASTER * found[1]:
+            trials.decided.append(
+                f"networks were trained in float32, which was {found[1] / other[1]:.1f} times as fast"
+            )
+            recipe, found = plain, other
+    return recipe, found[0] + steps * found[1]
 
 
 def _further(trials: Trials) -> None:
