@@ -86,10 +86,17 @@ class Candidates:
         held_out: CSR matrix [rows, items] of the items to find; every row has some.
         k: Length of the lists that metrics take.
         options: ``devices``, ``threads`` and ``memory_limit`` of :meth:`dsstne.Model.predict`.
+        check: Called for each block of rows; raises an error if there is no more time.
     """
 
     def __init__(
-        self, models: Sequence[Model], inputs: Any, held_out: Any, k: int, options: Mapping[str, Any] | None = None
+        self,
+        models: Sequence[Model],
+        inputs: Any,
+        held_out: Any,
+        k: int,
+        options: Mapping[str, Any] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         rows, items = held_out.shape
         self.k, self.rows = k, rows
@@ -101,6 +108,7 @@ class Candidates:
         scores: list[NDArray[np.float32]] = []
         height = min(max(32, _PANEL // (items * len(models))), _BLOCK)
         for begin in range(0, rows, height):
+            check()
             block = np.arange(begin, min(begin + height, rows))
             panels = [model.predict(inputs, rows=block, **(options or {})) for model in models]
             for place, row in enumerate(block):
@@ -236,20 +244,22 @@ class Search:
     def best_of_each_size(self) -> list[Choice]:
         """Returns the best part, the best sum of two parts, and so on, as far as there are any that are allowed.
 
-        All pairs are tried at all weights. Further parts are added to the best sum of fewer, one at a time.
+        Two parts are tried at all weights. Of more parts, all pairs are tried in steps of 0.1, and further parts are
+        added to the best sum of fewer, one at a time; then weight moves from one part to another as long as it helps.
         """
         singles = [self._mix((0,) * self._parts, part, GRID) for part in range(self._parts) if self._allowed((part,))]
         sizes = [_best(singles)] if singles else []
+        step = 1 if self._parts == 2 else 2
         pairs = [
             self._mix(tuple(GRID * (part == a) for part in range(self._parts)), b, share)
             for a, b in itertools.combinations(range(self._parts), 2)
             if self._allowed((a, b))
-            for share in range(1, GRID)
+            for share in range(step, GRID, step)
         ]
         found = pairs
         while found:
             best = _best(found)
-            if len(best.parts) > 2:
+            if self._parts > 2:
                 best = self._climb(best)
             sizes.append(best)
             others = [part for part in range(self._parts) if not best.weights[part]]
@@ -261,6 +271,11 @@ class Search:
             ]
             found = [choice for choice in found if len(choice.parts) > len(best.parts)]
         return sizes
+
+    def best_so_far(self) -> list[Choice]:
+        """Returns the same of what was tried until an error ended the search."""
+        sizes = sorted({len(choice.parts) for choice in self.tried.values()})
+        return [_best([choice for choice in self.tried.values() if len(choice.parts) == size]) for size in sizes]
 
     def _climb(self, best: Choice) -> Choice:
         """Moves weight from one part to another while it helps."""

@@ -124,7 +124,11 @@ class Trials:
         """The time that choosing a sum takes: all parts score the rows once more, and weights are tried."""
         rows, items = self.task.inputs.shape
         parts = self.parts()
-        return sum(trial.score_seconds + 1.2e-8 * rows * (items + 20_000) for trial in parts) if len(parts) > 1 else 0.0
+        if len(parts) < 2:
+            return 0.0
+        tried = 20 + 30 * (len(parts) - 1)  # weights, each for up to 256 candidates of a part
+        each = 1e-8 * items + 3e-8 * tried * min(items, 256)
+        return float(sum(trial.score_seconds + rows * each for trial in parts))
 
     def spare(self) -> float:
         """Seconds for a further trial and its refit, when the best model and sums have what they need."""

@@ -13,7 +13,7 @@ import numpy as np
 from dsstne import _blending, _checks, _search, _validation, api
 from dsstne._trials import Trial, Trials
 from dsstne.blending import blend
-from dsstne.errors import DsstneError, InvalidArgumentError
+from dsstne.errors import CancelledError, DsstneError, InvalidArgumentError
 from dsstne.evaluation import evaluate
 from dsstne.progress import Budget
 from dsstne.report import Report
@@ -21,7 +21,7 @@ from dsstne.report import Report
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from dsstne._recipes import Recipe
     from dsstne._validation import Task
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["auto"]
 
 Part = tuple[Trial, float]  # with its weight
+_NEAR = 0.8  # share of the best metric that a model must have to be refitted instead of the best
 
 
 def auto(
@@ -152,28 +153,20 @@ class _Choice:
         trials = self._trials
         self._options = [[(trial, 1.0)] for trial in trials.ranked()]
         parts = trials.parts()
+        while parts and sum(trial.cheapest for trial in parts) + trials.panel_seconds() > trials.left:
+            parts.remove(max(parts, key=lambda trial: trial.cheapest))
         if len(parts) < 2:
-            return
-        if trials.spare() < 0:
-            trials.decided.append("sums of models were not tried")
+            if len(trials.parts()) > 1:
+                trials.decided.append("sums of models were not tried")
             return
         trials.bar.update("sums")
         begun = time.monotonic()
-        models = [trial.model for trial in parts if trial.model is not None]
         try:
-            length = _blending.length_of(trials.metric)
-            found = _blending.Candidates(models, self._task.inputs, self._task.held_out, length, trials.options)
+            found, sums = self._sums_of(parts)
         except (DsstneError, MemoryError) as error:
             self._notes.append(f"sums of models were not tried: {type(error).__name__}: {error}")
             return
-        left = trials.left
-
-        def fits(chosen: Sequence[int]) -> bool:
-            return sum(parts[part].cheapest for part in chosen) <= left
-
-        search = _blending.Search(lambda weights: found.values(weights, trials.metric), len(parts), fits)
-        sums = _better(search.best_of_each_size())
-        for choice, helps in sums:
+        for choice, helps in _better(sums):
             mix = [(parts[part], choice.weights[part] / _blending.GRID) for part in choice.parts]
             if helps:
                 self._options.insert(0, mix)
@@ -181,6 +174,29 @@ class _Choice:
             self._sums.append(self._row("sum", _words(mix), choice.mean, time.monotonic() - begun, note))
             if helps and found.unproven([weight / _blending.GRID for weight in choice.weights]):
                 self._notes.append(f"the metric of {_words(mix)} is approximate")
+
+    def _sums_of(self, parts: Sequence[Trial]) -> tuple[_blending.Candidates, list[_blending.Choice]]:
+        """Tries sums for as long as all parts can still be refitted."""
+        trials, task = self._trials, self._task
+        needed = sum(trial.cheapest for trial in parts)
+
+        def check() -> None:
+            if trials.left < needed:
+                raise CancelledError("there was no more time to compare sums")
+
+        def values(weights: Sequence[float]) -> NDArray[np.float64]:
+            check()
+            return found.values(weights, trials.metric)
+
+        models = [trial.model for trial in parts if trial.model is not None]
+        length = _blending.length_of(trials.metric)
+        found = _blending.Candidates(models, task.inputs, task.held_out, length, trials.options, check)
+        search = _blending.Search(values, len(parts))
+        try:
+            return found, search.best_of_each_size()
+        except CancelledError:
+            trials.decided.append("not all sums of models were tried")
+            return found, search.best_so_far()
 
     # ---- refitting ----
 
@@ -192,6 +208,8 @@ class _Choice:
                 if all(trial is not part for part, _ in wanted):
                     trial.model = None
         for option in self._options:
+            if _value(option) < _NEAR * _value(wanted):
+                break  # better than a much worse model is one that has not learnt from the held-out items
             ways = self._ways(option)
             if ways is None:
                 trials.decided.append(f"{_words(option)} was better, but its refit does not fit into the time")
@@ -205,14 +223,13 @@ class _Choice:
                 return
             except (DsstneError, MemoryError) as error:
                 self._notes.append(f"the refit of {_words(option)} failed: {type(error).__name__}: {error}")
-        self._take_trials("no refit succeeded")
+        self._take_trials("there was no refit")
 
     def _ways(self, option: Sequence[Part]) -> list[tuple[Recipe, float]] | None:
         """Returns how to refit the parts in the time that is left; the first way of as many parts as possible."""
         lists = [[(index, *way) for index, way in enumerate(trial.refits)] for trial, _ in option]
-        fitting = [
-            ways for ways in itertools.product(*lists) if sum(way[2] for way in ways) <= max(self._trials.left, 0.1)
-        ]
+        left = self._trials.left + max(0.04 * self._trials.seconds, 0.1)
+        fitting = [ways for ways in itertools.product(*lists) if sum(way[2] for way in ways) <= left]
         if not fitting:
             return None
         # A shorter training costs quality; a linear model that solves for each row is only slower to use.
@@ -321,6 +338,11 @@ def _better(sizes: Sequence[_blending.Choice]) -> list[tuple[_blending.Choice, b
         found.append((choice, helps))
         best = choice if helps else best
     return found
+
+
+def _value(parts: Sequence[Part]) -> float:
+    """Returns the best metric of the parts, which a sum exceeds."""
+    return max(trial.value for trial, _ in parts)
 
 
 def _words(parts: Sequence[Part]) -> str:

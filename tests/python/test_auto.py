@@ -265,6 +265,28 @@ def test_a_refit_that_fails_leaves_the_choice_to_the_next_model(quick, monkeypat
     assert any(f"the refit of {first} failed: NotFiniteError: no refit" in note for note in report.notes)
 
 
+def test_without_time_for_a_refit_the_best_model_is_returned_as_it_was_tried(quick, monkeypatch):
+    monkeypatch.setattr(selection._Choice, "_ways", lambda *_: None)
+    report = dsstne.auto(X, progress=False).report
+    assert report.chosen.split()[0] != "popularity"
+    assert any("there was no refit" in note and "without the held-out items" in note for note in report.notes)
+    assert any("its refit does not fit into the time" in note for note in report.notes)
+
+
+def test_sums_end_when_the_refits_need_the_time_that_is_left(quick, monkeypatch):
+    real, count = dsstne._blending.Candidates.values, itertools.count()
+
+    def slow(self, *arguments):
+        if next(count) == 20:
+            raise dsstne.CancelledError("no more time")
+        return real(self, *arguments)
+
+    monkeypatch.setattr(dsstne._blending.Candidates, "values", slow)
+    report = dsstne.auto(X, progress=False).report
+    assert any("not all sums of models were tried" in note for note in report.notes)
+    assert not any("held-out" in note for note in report.notes)
+
+
 # ---- Ctrl-C ----
 
 
