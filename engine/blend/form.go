@@ -15,7 +15,7 @@ import (
 // Kind is the word of the definition.
 const Kind = "blend"
 
-// WeightsName is the tensor of the parts' weights, F32 [parts, 1]. Those of part n have the names of its own model
+// WeightsName is the tensor of the parts' weights, F32 [parts]. Those of part n have the names of its own model
 // behind PrefixOf(n).
 const WeightsName = "weights"
 
@@ -171,7 +171,7 @@ func (f *Form) Ports() []program.Port {
 // Specs are the weights and the tensors of all parts.
 func (f *Form) Specs() ([]tensor.Spec, error) {
 	list := []tensor.Spec{{
-		Name: WeightsName, DType: tensor.F32, Shape: []int64{int64(len(f.Parts)), 1}, Layer: outputLayer,
+		Name: WeightsName, DType: tensor.F32, Shape: []int64{int64(len(f.Parts))}, Layer: outputLayer,
 		Role: tensor.Fixed,
 	}}
 	for n, p := range f.Parts {

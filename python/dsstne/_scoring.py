@@ -337,7 +337,7 @@ class Scoring(Weights):
         parts = np.empty(len(weights), np.float32)
         with contextlib.closing(copy.copy(self)) as alone:
             for n in range(len(weights)):
-                alone.set_tensor("weights", np.where(np.arange(len(weights))[:, None] == n, weights, 0))
+                alone.set_tensor("weights", np.where(np.arange(len(weights)) == n, weights, 0))
                 parts[n] = alone.scores(row, [item], **options)[0, 0]
         return _largest_first(np.arange(len(parts)), parts)
 

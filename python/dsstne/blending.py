@@ -108,7 +108,7 @@ def blend(
     model = Model._new(definition, memory_limit=memory_limit)
     for n, part in enumerate(parts):
         part._copy_tensors(model, "", f"part{n}.")
-    model.set_tensor("weights", (factors / [divisor or 1.0 for divisor in divisors])[:, None])
+    model.set_tensor("weights", factors / [divisor or 1.0 for divisor in divisors])
     model.same_items = all(part.same_items for part in parts)
     names = items if items is not None else next((part.items for part in parts if part.items is not None), None)
     if names is not None:

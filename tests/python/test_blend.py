@@ -141,9 +141,9 @@ def test_similar_items_are_those_of_a_row_with_one_item():
 
 def test_the_weights_can_be_changed():
     X, model = users(), dsstne.blend(parts("network", "linear"), weights=[1, 1])
-    model.set_tensor("weights", [[0], [1]])
+    model.set_tensor("weights", [0, 1])
     np.testing.assert_array_equal(model.predict(X), dsstne.blend(parts("linear"), weights=[1]).predict(X))
-    model.set_tensor("weights", [[-1], [1]])
+    model.set_tensor("weights", [-1, 1])
     with pytest.raises(dsstne.InvalidDataError, match=r"weights\[0\] is -1; weights must be finite and not negative"):
         model.predict(X)
 
@@ -173,14 +173,14 @@ def test_validation_chooses_the_weights():
     X_in, held_out = dsstne.datasets.hold_out(users(rows=400, seed=5), fraction=0.4)
     names = ("network", "linear", "popularity")
     model = dsstne.blend(parts(*names), X_in, validation=held_out)
-    weights = model.tensor("weights")[:, 0]
+    weights = model.tensor("weights")
     assert weights.sum() == pytest.approx(1)
     np.testing.assert_allclose(weights * 20, np.round(weights * 20), atol=1e-4)
     best = dsstne.evaluate(model, X_in, held_out, "ndcg@20")["ndcg@20"]
     for one in parts(*names):
         assert dsstne.evaluate(one, X_in, held_out, "ndcg@20")["ndcg@20"] <= best + 1e-12
     again = dsstne.blend(parts(*names), X_in.tocoo(), validation=held_out, threads=1)
-    np.testing.assert_array_equal(again.tensor("weights")[:, 0], weights)
+    np.testing.assert_array_equal(again.tensor("weights"), weights)
 
 
 BAD = [
