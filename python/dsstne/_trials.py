@@ -19,7 +19,7 @@ from dsstne.evaluation import evaluate
 from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -120,10 +120,10 @@ class Trials:
         ranked = [trial for trial in self.ranked() if trial.recipe.family != "popularity"]
         return [trial for trial in ranked if trial.value >= _WORTH * ranked[0].value][:_MOST_PARTS]
 
-    def panel_seconds(self) -> float:
+    def panel_seconds(self, parts: Sequence[Trial] | None = None) -> float:
         """The time that choosing a sum takes: all parts score the rows once more, and weights are tried."""
         rows, items = self.task.inputs.shape
-        parts = self.parts()
+        parts = self.parts() if parts is None else parts
         if len(parts) < 2:
             return 0.0
         tried = 20 + 30 * (len(parts) - 1)  # weights, each for up to 256 candidates of a part
@@ -137,11 +137,7 @@ class Trials:
 
     def slack(self) -> float:
         """Seconds that are left when all parts of a sum are refitted, an autoencoder at its whole length."""
-        refits = [
-            trial.refits[0][1] if trial.recipe.family == "autoencoder" else trial.cheapest
-            for trial in self.parts() or self.ranked()
-        ]
-        return self.left - self.panel_seconds() - sum(refits)
+        return self.left - self.panel_seconds() - whole_refits(self.parts() or self.ranked())
 
     def limited(self, memory_limit: int | None) -> int | None:
         """Returns what the models that are kept leave of a limit of memory."""
@@ -280,6 +276,11 @@ class Trials:
             self.best[trial.recipe.family], old.model = trial, None
         else:
             trial.model = None
+
+
+def whole_refits(parts: Sequence[Trial]) -> float:
+    """Returns the time of refits as short as quality allows: a shorter training costs quality, other ways do not."""
+    return sum(one.refits[0][1] if one.recipe.family == "autoencoder" else one.cheapest for one in parts)
 
 
 def _reason(error: BaseException, limit: float) -> str:

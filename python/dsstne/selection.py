@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _blending, _checks, _search, _validation, api
-from dsstne._trials import Trial, Trials
+from dsstne._trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
 from dsstne.errors import CancelledError, DsstneError, InvalidArgumentError
 from dsstne.evaluation import evaluate
@@ -153,7 +153,7 @@ class _Choice:
         trials = self._trials
         self._options = [[(trial, 1.0)] for trial in trials.ranked()]
         parts = trials.parts()
-        while parts and sum(trial.cheapest for trial in parts) + trials.panel_seconds() > trials.left:
+        while parts and sum(trial.cheapest for trial in parts) + trials.panel_seconds(parts) > trials.left:
             parts.remove(max(parts, key=lambda trial: trial.cheapest))
         if len(parts) < 2:
             if len(trials.parts()) > 1:
@@ -178,7 +178,9 @@ class _Choice:
     def _sums_of(self, parts: Sequence[Trial]) -> tuple[_blending.Candidates, list[_blending.Choice]]:
         """Tries sums for as long as all parts can still be refitted."""
         trials, task = self._trials, self._task
-        needed = sum(trial.cheapest for trial in parts)
+        needed = whole_refits(parts)
+        if needed + trials.panel_seconds(parts) > trials.left:
+            needed = sum(trial.cheapest for trial in parts)
 
         def check() -> None:
             if trials.left < needed:
