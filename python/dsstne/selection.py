@@ -281,7 +281,12 @@ class _Choice:
         """Takes the best models as they were tried."""
         option = self._options[0]
         models = [trial.model for trial, _ in option if trial.model is not None]
-        self._finish(models, [(trial.refits[0][0], weight) for trial, weight in option])
+        try:
+            self._finish(models, [(trial.refits[0][0], weight) for trial, weight in option])
+        except (DsstneError, MemoryError):  # a sum has copies of its parts
+            best = max((trial for trial, _ in option), key=lambda trial: trial.value)
+            assert best.model is not None
+            self._finish([best.model], [(best.refits[0][0], 1.0)])
         if self._task.is_whole:
             self._notes.append(f"{reason}; the model is the best so far")
         else:
