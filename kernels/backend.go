@@ -98,6 +98,8 @@ type DeviceInfo struct {
 	Threads   int    `json:"threads,omitempty"` // CPU only: threads used unless told otherwise
 	// Precisions are those that the device has instructions for; others that it takes are emulated, which saves no time.
 	Precisions []string `json:"precisions,omitempty"`
+	// FastBFloat16: products of bfloat16 are faster than those of float32.
+	FastBFloat16 bool `json:"fast_bfloat16,omitempty"`
 	Used       string   `json:"used,omitempty"`    // who else uses its memory, where that is known
 	Missing    string   `json:"missing,omitempty"` // why the device cannot be used; empty if it can
 }
@@ -132,12 +134,12 @@ const (
 // AutoPrecision leaves the choice to the device that is opened, see On.
 const AutoPrecision Precision = -1
 
-// On is the precision that a device computes in: AutoPrecision is BFloat16 if it has instructions for it, else Float32.
+// On is the precision that a device computes in: AutoPrecision is BFloat16 if that is faster, else Float32.
 func (p Precision) On(d DeviceInfo) Precision {
 	switch {
 	case p != AutoPrecision:
 		return p
-	case slices.Contains(d.Precisions, BFloat16.String()):
+	case d.FastBFloat16:
 		return BFloat16
 	}
 	return Float32

@@ -33,7 +33,7 @@ func (backend) Devices() []kernels.DeviceInfo {
 	widest := c.Tables()[0]
 	return []kernels.DeviceInfo{{
 		Name: "cpu", Kind: widest.Name(), Available: kernels.HostAvailable(), Threads: runtime.GOMAXPROCS(0),
-		Precisions: precisions(widest),
+		Precisions: precisions(widest), FastBFloat16: widest.FastBFloat16(),
 	}}
 }
 
@@ -48,7 +48,7 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 			o.InstructionSet, strings.Join(sets, ", "))
 	}
 	table := c.Tables()[set]
-	o.Precision = o.Precision.On(kernels.DeviceInfo{Precisions: precisions(table)})
+	o.Precision = o.Precision.On(kernels.DeviceInfo{FastBFloat16: table.FastBFloat16()})
 	if err := kernels.CheckKind(o.Precision); err != nil {
 		return nil, err
 	}
@@ -98,6 +98,7 @@ type device struct {
 func (d *device) Info() kernels.DeviceInfo {
 	return kernels.DeviceInfo{
 		Name: d.name, Kind: d.Ops.Name(), Available: -1, Threads: d.Workers, Precisions: precisions(d.Table),
+		FastBFloat16: d.FastBFloat16(),
 	}
 }
 

@@ -65,7 +65,7 @@ func describe(d driver.DeviceInfo) kernels.DeviceInfo {
 		Kind:       fmt.Sprintf("%s, compute capability %d.%d", d.Name, d.Capability/10, d.Capability%10),
 		Memory:     d.Memory,
 		Available:  d.Free,
-		Precisions: kernels.PrecisionWords,
+		Precisions: kernels.PrecisionWords, FastBFloat16: true,
 		Used:       d.UsersText(),
 		Missing:    d.Unusable(),
 	}

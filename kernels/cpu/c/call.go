@@ -40,6 +40,9 @@ func Tables() (list []*Table) {
 // BFloat16 reports whether the instruction set multiplies bfloat16 numbers; others emulate it.
 func (t *Table) BFloat16() bool { return t.functions.has_bfloat16 != 0 }
 
+// FastBFloat16 reports whether products of bfloat16 are faster than those of float32.
+func (t *Table) FastBFloat16() bool { return t.BFloat16() && C.dsstne_cpu_fast_bfloat16() != 0 }
+
 // Name is the name of the instruction set.
 func (t *Table) Name() string { return C.GoString(t.functions.name) }
 

@@ -471,4 +471,7 @@ typedef struct {
 /* The functions of a level, narrowest first; null if this CPU or this build lacks it. */
 const kernels_t *dsstne_cpu_kernels(int32_t level);
 
+/* Whether this CPU multiplies bfloat16 faster than float32, where it has instructions for it. */
+int32_t dsstne_cpu_fast_bfloat16(void);
+
 #endif
