@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsstne.model import Model
     from dsstne.progress import Budget
 
+_PROBE_STEPS = 20  # of a training, at most, to predict how long it takes
 _PILOT = 64  # rows that are scored to predict the time for all of them
 _SEARCH_ROWS = 1024  # that a search of settings scores where scoring takes most of the time
 _MOST_PARTS = 4  # of a sum
@@ -222,7 +223,7 @@ class Trials:
                 ) as trainer:
                     trainer.run(steps=1)
                     first = time.monotonic() - begun
-                    last = trainer.run(seconds=max(seconds - first, 0.1 * seconds))
+                    last = trainer.run(steps=_PROBE_STEPS, seconds=max(seconds - first, 0.1 * seconds))
                     return first, last.seconds / (last.step - 1) if last.step > 1 else first
         except (DsstneError, MemoryError) as error:
             self.skip(recipe, _reason(error, seconds))

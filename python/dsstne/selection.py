@@ -170,7 +170,7 @@ class _Choice:
             mix = [(parts[part], choice.weights[part] / _blending.GRID) for part in choice.parts]
             if helps:
                 self._options.insert(0, mix)
-            note = "" if helps else "not better than fewer models by more than its standard error"
+            note = "" if helps else "not better by more than the standard error"
             self._sums.append(self._row("sum", _words(mix), choice.mean, time.monotonic() - begun, note))
             if helps and found.unproven([weight / _blending.GRID for weight in choice.weights]):
                 self._notes.append(f"the metric of {_words(mix)} is approximate")
