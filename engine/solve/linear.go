@@ -28,6 +28,9 @@ type Ridge struct {
 	RowExponent, ItemExponent, OutputExponent float64
 }
 
+// Check refuses values that are not finite.
+func (Ridge) Check(data csr.Source) error { return checkValues(data, -math.MaxFloat64) }
+
 // Linear is the method of the model x S. Each row of S keeps its PerItem largest weights; or the model is the Operator,
 // which solves for each row that it scores.
 type Linear struct {
@@ -55,9 +58,6 @@ type system struct {
 // panelWidth is a compromise: wider panels read longer pieces of memory, and fewer of them fit into a cache.
 const panelWidth = 32
 
-// Check refuses values that are not finite.
-func (l *Linear) Check(data csr.Source) error { return checkValues(data, -math.MaxFloat64) }
-
 // Build adds the operations of two kinds of steps: some estimate diag(P), and the others, unless the model is to be the
 // operator, solve for rows of P.
 func (l *Linear) Build(b *program.Builder, data csr.Source) int64 {
@@ -72,7 +72,7 @@ func (l *Linear) Build(b *program.Builder, data csr.Source) int64 {
 	b.Scratch(&solve.Workspace, solve)
 	l.report = solve.Report
 	l.estimate = b.Alloc("estimate", "the diagonal of the inverse", items)
-	probes := (l.Probes + panelWidth - 1) / panelWidth
+	probes := parts(l.Probes, panelWidth)
 	signs := &randomSigns{items, l.Seed, solve.B}
 	during(b, 0, probes, signs, solve, &estimateDiagonal{signs, solve.X, 1 / float32(probes*panelWidth), l.estimate})
 	if l.Operator {
@@ -86,7 +86,7 @@ func (l *Linear) Build(b *program.Builder, data csr.Source) int64 {
 		IDs: b.Alloc("weights", "columns", items*k), Values: b.Alloc("weights", "values", items*k),
 		Diagonal: b.Alloc("weights", "the diagonal of the inverse", items),
 	}
-	steps := probes + (items+panelWidth-1)/panelWidth
+	steps := probes + parts(items, panelWidth)
 	during(b, probes, steps, &unitColumns{items, solve.B}, solve, &columnWeights{l, weights}, l.keep)
 	b.Note(program.Part{Name: "the model", Bytes: 8*items*k + 12*(items+1), Device: "host"})
 	return steps
@@ -129,25 +129,15 @@ func (l *Linear) factor(j int) float32 {
 func (l *Linear) operator() (*model.Model, error) {
 	s := &l.system
 	form := &ridge.Form{Data: shapeOf(&s.byRow), Tolerance: l.Tolerance, Iterations: l.Iterations}
-	m, err := keepData(form, form.Data, &s.byRow, &s.byItem)
-	if err != nil {
-		return nil, err
-	}
 	in, out := s.in.Float32(), s.out.Float32()
-	for name, value := range map[string]func(i int) float32{
-		ridge.Ridge:    func(i int) float32 { return s.ridge.Float32()[i] },
-		ridge.Diagonal: func(i int) float32 { return s.diagonal.Float32()[i] },
-		ridge.In:       func(i int) float32 { return in[i] }, ridge.Out: l.factor,
-		ridge.Own:        func(i int) float32 { return in[i] * out[i] },
-		ridge.Popularity: s.popularity,
-	} {
-		err = cmp.Or(err, fill(m, name, value))
-	}
-	if err != nil {
-		_ = m.Close()
-		return nil, err
-	}
-	return m, nil
+	return made(form, func(m *model.Model) error {
+		return cmp.Or(
+			copyData(m, form.Data, &s.byRow, &s.byItem), copyTo(m, ridge.Ridge, s.ridge),
+			copyTo(m, ridge.Diagonal, s.diagonal), copyTo(m, ridge.In, s.in), fill(m, ridge.Out, l.factor),
+			fill(m, ridge.Own, func(i int) float32 { return in[i] * out[i] }),
+			fill(m, ridge.Popularity, popularity(&s.byItem)),
+		)
+	})
 }
 
 func newSystem(b *program.Builder, data csr.Source) (s system) {
@@ -189,35 +179,8 @@ func (s *system) load(data csr.Source, l Ridge) error {
 		s.in.Float32()[i], s.out.Float32()[i] = float32(inward), float32(outward[i])
 		items[i] /= math.Sqrt(mean)
 	}
-	entries(&s.byRow, func(u, i int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
-	entries(&s.byItem, func(i, u int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
+	multiply(&s.byRow, &s.byItem, rows, items)
 	return nil
-}
-
-// popularity is the number of entries of an item.
-func (s *system) popularity(i int) float32 { return float32(length(&s.byItem, int64(i))) }
-
-// fill sets the numbers of a tensor.
-func fill(m *model.Model, name string, value func(i int) float32) error {
-	t, err := m.Tensor(name)
-	if err != nil {
-		return err
-	}
-	for i := range t.Float32() {
-		t.Float32()[i] = value(i)
-	}
-	return nil
-}
-
-// powers are the numbers of entries of each row to a power; 0 for a row without any.
-func powers(m *kernels.SparseMatrix, exponent float64) []float64 {
-	offsets, list := kernels.View[int64](m.Offsets), make([]float64, m.Rows)
-	for row := range list {
-		if n := offsets[row+1] - offsets[row]; n > 0 {
-			list[row] = math.Pow(float64(n), exponent)
-		}
-	}
-	return list
 }
 
 // unitColumns makes a panel of columns of the unit matrix: those of the step.
