@@ -5,11 +5,13 @@ import (
 	"math"
 	"slices"
 
+	"dsstne/internal/fault"
 	"dsstne/internal/parallel"
 )
 
 // eigen finds the largest eigenvalues of a symmetric matrix, descending, and their eigenvectors, as rows of vectors:
-// as many as vectors has. It overwrites the matrix. In float64; the bits do not depend on the number of threads.
+// as many as vectors has. It overwrites the matrix, and refuses numbers that are not finite. In float64; the bits do not
+// depend on the number of threads.
 //
 // The matrix is made tridiagonal by Householder's reflections. The eigenvalues are those of the QL iteration, and the
 // eigenvectors come from inverse iteration (Golub and Van Loan, "Matrix Computations", 8.3 and 8.4).
@@ -17,6 +19,11 @@ func eigen(threads int, matrix [][]float64, vectors [][]float64) (values []float
 	d, e, scales, err := tridiagonal(threads, matrix)
 	if err != nil {
 		return nil, err
+	}
+	for i := range d {
+		if sum := d[i] + e[i]; math.IsInf(sum, 0) || sum != sum {
+			return nil, fault.New(fault.NotFinite, "the squares of the values are too large for float32: scale the data")
+		}
 	}
 	pieces := pieces(d, e)
 	order := make([]int, len(d))
