@@ -2,5 +2,5 @@
 // each are standardised row by row, over the items that the row has not stored, and added with weights.
 //
 // The program has the operations of all parts, each of which leaves its scores of a batch in a matrix [rows, items].
-// Moments finds their means and deviations, and Blend adds them up. A batch has few rows, so that this is little memory.
+// Moments finds their means and deviations, and Blend adds them up. A batch has few rows, so this is little memory.
 package blend

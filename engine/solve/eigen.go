@@ -9,8 +9,8 @@ import (
 )
 
 // eigen finds the largest eigenvalues of a symmetric matrix, descending, and their eigenvectors, as rows of vectors:
-// as many as vectors has. It overwrites the matrix, and refuses numbers that are not finite. In float64; the bits do not
-// depend on the number of threads.
+// as many as vectors has. It overwrites the matrix, and refuses numbers that are not finite. In float64; the bits do
+// not depend on the number of threads.
 //
 // The matrix is made tridiagonal by Householder's reflections. The eigenvalues are those of the QL iteration, and the
 // eigenvectors come from inverse iteration (Golub and Van Loan, "Matrix Computations", 8.3 and 8.4).
