@@ -17,9 +17,9 @@ const MomentLanes = 256
 //
 //	Out[u] = [number of items that count, p, sum of d_i, sum of d_i^2]
 //
-// in float64; without items, all are 0. Sums are defined to the bit: MomentLanes sums side by side, of which sum l takes
-// the items l, l + MomentLanes, ... in this order, squares with a fused multiply-add; then the upper half of the sums is
-// added to the lower half until one is left. Scores that are all equal have sums of 0.
+// in float64; without items, all are 0. Sums are defined to the bit: MomentLanes sums side by side, of which sum l
+// takes the items l, l + MomentLanes, ... in this order, squares with a fused multiply-add; then the upper half of the
+// sums is added to the lower half until one is left. Scores that are all equal have sums of 0.
 type Moments struct {
 	Name   string
 	Items  int64
