@@ -198,3 +198,38 @@ func (b *basis) empty(r kernels.Rank, j int64) (columns [width]bool, err error) 
 	}
 	return columns, err
 }
+
+// signs are -1 for columns in which the first of the numbers of largest size is negative, else 1.
+func (b *basis) signs(columns int64) []float32 {
+	signs := make([]float32, columns)
+	for j := int64(0); j < columns; j += width {
+		var largest [width]float32
+		for at, x := range b.panel(j/width, 1).Float32() {
+			if c := at % width; max(x, -x) > max(largest[c], -largest[c]) {
+				largest[c] = x
+			}
+		}
+		for n := j; n < min(j+width, columns); n++ {
+			if signs[n] = 1; largest[n-j] < 0 {
+				signs[n] = -1
+			}
+		}
+	}
+	return signs
+}
+
+// copyOut copies columns times their signs: row r of column n is number r row + n column. It takes as many rows at once
+// as there are numbers in a cache line.
+func (b *basis) copyOut(signs, to []float32, row, column int64) {
+	const rows = 16
+	for n := 0; n < len(signs); n += width {
+		panel, columns := b.panel(int64(n)/width, 1).Float32(), signs[n:min(n+width, len(signs))]
+		for first := int64(0); first < b.rows; first += rows {
+			for c, sign := range columns {
+				for r := first; r < min(first+rows, b.rows); r++ {
+					to[r*row+int64(n+c)*column] = sign * panel[r*width+int64(c)]
+				}
+			}
+		}
+	}
+}

@@ -1,15 +1,16 @@
 package solve
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
+	"dsstne/internal/fault"
 	"dsstne/internal/parallel"
 )
 
 // eigen finds the largest eigenvalues of a symmetric matrix, descending, and their eigenvectors, as rows of vectors:
-// as many as vectors has. It overwrites the matrix. In float64; the bits do not depend on the number of threads.
+// as many as vectors has. It overwrites the matrix, and refuses numbers that are not finite. In float64; the bits do
+// not depend on the number of threads.
 //
 // The matrix is made tridiagonal by Householder's reflections. The eigenvalues are those of the QL iteration, and the
 // eigenvectors come from inverse iteration (Golub and Van Loan, "Matrix Computations", 8.3 and 8.4).
@@ -18,33 +19,22 @@ func eigen(threads int, matrix [][]float64, vectors [][]float64) (values []float
 	if err != nil {
 		return nil, err
 	}
-	pieces := pieces(d, e)
-	order := make([]int, len(d))
-	values = make([]float64, 0, len(d))
-	of := make([]piece, len(d))
-	for _, p := range pieces {
-		for _, x := range tridiagonalValues(d[p.first:p.end], e[p.first:p.end]) {
-			of[len(values)] = p
-			values = append(values, x)
+	for i := range d {
+		if sum := d[i] + e[i]; math.IsInf(sum, 0) || sum != sum {
+			return nil, fault.New(fault.NotFinite, "the squares of the values are too large for float32: scale the data")
 		}
 	}
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[b], values[a]) })
-	order = order[:len(vectors)]
-	found := make([]float64, len(vectors))
+	values = tridiagonalValues(d, e)[:len(vectors)]
 	inverse := newInverseIteration(d, e)
-	for n, at := range order {
-		found[n] = values[at]
-		inverse.vector(of[at], values[at], n, vectors)
+	for n, value := range values {
+		inverse.vector(value, n, vectors)
 	}
 	const group = 8
 	err = parallel.Do(threads, (len(vectors)+group-1)/group, func(part int) error {
 		reflect(matrix, scales, vectors[part*group:min(len(vectors), (part+1)*group)])
 		return nil
 	})
-	return found, err
+	return values, err
 }
 
 // tridiagonal returns the diagonal, the numbers beside it, and the scales of the reflections, whose vectors it leaves
@@ -165,21 +155,7 @@ func add(a []float64, x float64, b []float64) {
 	}
 }
 
-// piece is a part of a tridiagonal matrix that nothing connects with the others.
-type piece struct{ first, end int }
-
-func pieces(d, e []float64) (list []piece) {
-	first := 0
-	for i := range d {
-		if i == len(d)-1 || math.Abs(e[i]) <= 0x1p-52*math.Sqrt(math.Abs(d[i]))*math.Sqrt(math.Abs(d[i+1])) {
-			list = append(list, piece{first, i + 1})
-			first = i + 1
-		}
-	}
-	return list
-}
-
-// tridiagonalValues are the eigenvalues, by the QL iteration with implicit shifts.
+// tridiagonalValues are the eigenvalues, descending, by the QL iteration with implicit shifts.
 func tridiagonalValues(diagonal, beside []float64) []float64 {
 	d, e := slices.Clone(diagonal), slices.Clone(beside)
 	e[len(e)-1] = 0
@@ -218,29 +194,26 @@ func tridiagonalValues(diagonal, beside []float64) []float64 {
 			}
 		}
 	}
+	slices.Sort(d)
+	slices.Reverse(d)
 	return d
 }
 
-// inverseIteration finds eigenvectors of a tridiagonal matrix.
+// inverseIteration finds eigenvectors of a tridiagonal matrix, in descending order of their values.
 type inverseIteration struct {
 	d, e                        []float64
 	size                        float64   // of the matrix
 	diagonal, above, far, under []float64 // of the factors L and U, with rows exchanged
 	exchanged                   []bool
-	last                        map[int]lastValue // by the beginning of a piece
-}
-
-// lastValue are an eigenvalue's shift, and the numbers of the vectors whose eigenvalues are as good as equal.
-type lastValue struct {
-	shift float64
-	near  []int
+	last                        float64 // shift
+	near                        int     // the number of vectors before whose values are as good as equal
 }
 
 func newInverseIteration(d, e []float64) *inverseIteration {
 	m := len(d)
 	v := &inverseIteration{
 		d: d, e: e, diagonal: make([]float64, m), above: make([]float64, m), far: make([]float64, m),
-		under: make([]float64, m), exchanged: make([]bool, m), last: map[int]lastValue{},
+		under: make([]float64, m), exchanged: make([]bool, m), last: math.Inf(1),
 	}
 	for i := range d {
 		v.size = max(v.size, math.Abs(d[i])+math.Abs(e[i]))
@@ -251,36 +224,32 @@ func newInverseIteration(d, e []float64) *inverseIteration {
 	return v
 }
 
-// vector finds eigenvector n of a piece, and makes it orthogonal to those before whose eigenvalues are close. The
-// eigenvalues of a piece come in descending order.
-func (v *inverseIteration) vector(p piece, value float64, n int, vectors [][]float64) {
-	x, last := vectors[n], v.last[p.first]
-	clear(x)
-	if _, follows := v.last[p.first]; !follows || last.shift-value > 1e-7*v.size {
-		last.near = nil
+// vector finds eigenvector n, and makes it orthogonal to those before whose eigenvalues are close.
+func (v *inverseIteration) vector(value float64, n int, vectors [][]float64) {
+	if v.near++; v.last-value > 1e-7*v.size {
+		v.near = 0
 	} else {
-		value = min(value, last.shift-4*0x1p-52*v.size) // another shift gives another vector
+		value = min(value, v.last-4*0x1p-52*v.size) // another shift gives another vector
 	}
-	v.factor(p, value)
-	part, state := x[p.first:p.end], uint64(n)
-	for i := range part { // any numbers that are not orthogonal to the vector
+	v.last = value
+	v.factor(value)
+	x, state := vectors[n], uint64(n)
+	for i := range x { // any numbers that are not orthogonal to the vector
 		state = state*6364136223846793005 + 1442695040888963407
-		part[i] = float64(state>>40)/(1<<24) - 0.5
+		x[i] = float64(state>>40)/(1<<24) - 0.5
 	}
 	for range 4 {
-		v.solve(p, part)
-		for _, other := range last.near {
-			by := vectors[other][p.first:p.end]
-			add(part, -dot(by, part), by)
+		v.solve(x)
+		for _, other := range vectors[n-v.near : n] {
+			add(x, -dot(other, x), other)
 		}
 		largest := 0.0
-		for _, y := range part {
+		for _, y := range x {
 			largest = max(largest, math.Abs(y))
 		}
-		scale(part, 1/largest)
-		scale(part, 1/math.Sqrt(dot(part, part)))
+		scale(x, 1/largest)
+		scale(x, 1/math.Sqrt(dot(x, x)))
 	}
-	v.last[p.first] = lastValue{value, append(last.near, n)}
 }
 
 func scale(x []float64, by float64) {
@@ -290,21 +259,15 @@ func scale(x []float64, by float64) {
 }
 
 // factor eliminates with the larger of two rows first.
-func (v *inverseIteration) factor(p piece, value float64) {
-	tiny := 0x1p-52 * v.size
-	current, beside := v.d[p.first]-value, 0.0
-	if p.end-p.first > 1 {
-		beside = v.e[p.first]
-	}
-	for i := p.first; i < p.end; i++ {
+func (v *inverseIteration) factor(value float64) {
+	tiny, last := 0x1p-52*v.size, len(v.d)-1
+	current, beside := v.d[0]-value, v.e[0]
+	for i := range v.d {
 		v.above[i], v.far[i] = beside, 0
-		if i == p.end-1 {
+		if i == last {
 			v.diagonal[i] = current
 		} else {
-			under, diagonal, after := v.e[i], v.d[i+1]-value, 0.0
-			if i+2 < p.end {
-				after = v.e[i+1]
-			}
+			under, diagonal, after := v.e[i], v.d[i+1]-value, v.e[i+1]
 			if v.exchanged[i] = math.Abs(under) > math.Abs(current); v.exchanged[i] {
 				v.under[i] = current / under
 				v.diagonal[i], v.above[i], v.far[i] = under, diagonal, after
@@ -323,23 +286,17 @@ func (v *inverseIteration) factor(p piece, value float64) {
 	}
 }
 
-func (v *inverseIteration) solve(p piece, x []float64) {
-	at := p.first
+func (v *inverseIteration) solve(x []float64) {
 	for i := range len(x) - 1 {
-		if v.exchanged[at+i] {
-			x[i], x[i+1] = x[i+1], x[i]-v.under[at+i]*x[i+1]
+		if v.exchanged[i] {
+			x[i], x[i+1] = x[i+1], x[i]-v.under[i]*x[i+1]
 		} else {
-			x[i+1] -= v.under[at+i] * x[i]
+			x[i+1] -= v.under[i] * x[i]
 		}
 	}
+	next, after := 0.0, 0.0
 	for i := len(x) - 1; i >= 0; i-- {
-		sum := x[i]
-		if i+1 < len(x) {
-			sum -= v.above[at+i] * x[i+1]
-		}
-		if i+2 < len(x) {
-			sum -= v.far[at+i] * x[i+2]
-		}
-		x[i] = sum / v.diagonal[at+i]
+		x[i] = (x[i] - v.above[i]*next - v.far[i]*after) / v.diagonal[i]
+		next, after = x[i], next
 	}
 }

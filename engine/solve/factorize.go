@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"cmp"
 	"math"
 
 	"dsstne/engine/csr"
@@ -75,9 +76,9 @@ func (f *Factorize) Build(b *program.Builder, data csr.Source) int64 {
 		Stream: random.StreamInit, Rows: items, Columns: f.Factors, Out: itemFactors,
 	}}
 	b.Add(&f.start)
-	rowTurn := kernels.Turn{First: 1, Period: 2 * blocks, Last: 2 * blocks * f.Epochs, Block: (rows + blocks - 1) / blocks}
+	rowTurn := kernels.Turn{First: 1, Period: 2 * blocks, Last: 2 * blocks * f.Epochs, Block: parts(rows, blocks)}
 	itemTurn := rowTurn
-	itemTurn.First, itemTurn.Block = 1+blocks, (items+blocks-1)/blocks
+	itemTurn.First, itemTurn.Block = 1+blocks, parts(items, blocks)
 	var squares kernels.Buffer
 	steps := rowTurn.Last
 	if !f.Ratings {
@@ -122,26 +123,12 @@ func (f *Factorize) Load(data csr.Source) error {
 // Model copies the factors of the items.
 func (f *Factorize) Model() (*model.Model, error) {
 	form := &factors.Form{Items: f.items.Matrix.Rows, Factors: f.Factors, Objective: f.Objective}
-	m, err := model.Create(form, model.Options{})
-	if err != nil {
-		return nil, err
-	}
-	for name, from := range map[string]kernels.Buffer{
-		factors.FactorsName: f.items.Out, factors.SquaresName: f.items.Squares, factors.BiasName: f.items.Bias,
-	} {
-		if from == nil {
-			continue
+	return made(form, func(m *model.Model) error {
+		err := copyTo(m, factors.FactorsName, f.items.Out)
+		if f.Ratings {
+			bias, center := f.items.Bias.Float32(), f.items.Center
+			return cmp.Or(err, fill(m, factors.BiasName, func(i int) float32 { return bias[i] + center }))
 		}
-		to, err := m.Tensor(name)
-		if err != nil {
-			return nil, err
-		}
-		copy(to.Float32(), from.Float32())
-		if name == factors.BiasName {
-			for i := range to.Float32() {
-				to.Float32()[i] += f.items.Center
-			}
-		}
-	}
-	return m, nil
+		return cmp.Or(err, copyTo(m, factors.SquaresName, f.items.Squares))
+	})
 }

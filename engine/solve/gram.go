@@ -1,8 +1,8 @@
 package solve
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 
 	"dsstne/engine/csr"
 	"dsstne/engine/itemweights"
@@ -19,9 +19,6 @@ type Gram struct {
 	gram   kernels.Buffer // [items, items]
 }
 
-// Check refuses values that are not finite.
-func (g *Gram) Check(data csr.Source) error { return checkValues(data, -math.MaxFloat64) }
-
 // Build multiplies the columns of a panel of the unit matrix by Y and by its transpose, in each step.
 func (g *Gram) Build(b *program.Builder, data csr.Source) int64 {
 	rows, items := data.Rows(), data.Columns()
@@ -34,7 +31,7 @@ func (g *Gram) Build(b *program.Builder, data csr.Source) int64 {
 	b.Add(&gramRows{units, g.gram, &g.system})
 	// The caller inverts a copy of the weights.
 	b.Note(program.Part{Name: "the model", Of: "and its inverse", Bytes: 8 * items * items, Device: "host"})
-	return (items + panelWidth - 1) / panelWidth
+	return parts(items, panelWidth)
 }
 
 // Load computes the system.
@@ -42,19 +39,10 @@ func (g *Gram) Load(data csr.Source) error { return g.system.load(data, g.Ridge)
 
 // Model copies the matrix.
 func (g *Gram) Model() (*model.Model, error) {
-	items := g.system.byItem.Rows
-	m, err := model.Create(&itemweights.Form{Items: items, Bias: true, BiasIfEmpty: true}, model.Options{})
-	if err != nil {
-		return nil, err
-	}
-	err = fill(m, "weight", func(at int) float32 { return g.gram.Float32()[at] })
-	if err == nil {
-		err = fill(m, "bias", g.system.popularity)
-	}
-	if err != nil {
-		_ = m.Close()
-	}
-	return m, err
+	form := &itemweights.Form{Items: g.system.byItem.Rows, Bias: true, BiasIfEmpty: true}
+	return made(form, func(m *model.Model) error {
+		return cmp.Or(copyTo(m, "weight", g.gram), fill(m, "bias", popularity(&g.system.byItem)))
+	})
 }
 
 // gramRows makes the columns of a panel, which the unit columns of the step have become, rows of a symmetric matrix,

@@ -3,7 +3,6 @@ package solve
 import (
 	"cmp"
 	"fmt"
-	"math"
 
 	"dsstne/engine/csr"
 	"dsstne/engine/model"
@@ -12,21 +11,6 @@ import (
 	"dsstne/internal/random"
 	"dsstne/kernels"
 )
-
-// Ridge says which matrix a linear model inverts: that of weighted EASE (Steck, "Embarrassingly Shallow Autoencoders
-// for Sparse Data", 2019) with EDLAE's dropout term (Steck, "Autoencoders that don't overfit towards the Identity",
-// 2020). With d_u and d_i the numbers of stored entries of rows and items:
-//
-//	Y     = W^1/2 X D^-ItemExponent, scaled so that the mean of diag(Y'Y) is 1; W = diag(d_u^-RowExponent)
-//	g     = diag(Y'Y)
-//	ridge = Regularization g^RegularizationExponent + Dropout/(1 - Dropout) g
-//	P     = (Y'Y + diag(ridge))^-1
-//	S_ij  = -d_i^-ItemExponent P_ij / P_jj d_j^(ItemExponent - OutputExponent), 0 for i = j
-type Ridge struct {
-	Regularization, RegularizationExponent    float64
-	Dropout                                   float64
-	RowExponent, ItemExponent, OutputExponent float64
-}
 
 // Linear is the method of the model x S. Each row of S keeps its PerItem largest weights; or the model is the Operator,
 // which solves for each row that it scores.
@@ -45,18 +29,8 @@ type Linear struct {
 	keep     *kernels.KeepLargest
 }
 
-// system is the data and the ridge of a linear model.
-type system struct {
-	byRow, byItem   kernels.SparseMatrix // Y
-	ridge, diagonal kernels.Buffer       // [items]; diagonal: of Y'Y + ridge
-	in, out         kernels.Buffer       // [items]: factors of the rows and of the columns of -P
-}
-
 // panelWidth is a compromise: wider panels read longer pieces of memory, and fewer of them fit into a cache.
 const panelWidth = 32
-
-// Check refuses values that are not finite.
-func (l *Linear) Check(data csr.Source) error { return checkValues(data, -math.MaxFloat64) }
 
 // Build adds the operations of two kinds of steps: some estimate diag(P), and the others, unless the model is to be the
 // operator, solve for rows of P.
@@ -72,7 +46,7 @@ func (l *Linear) Build(b *program.Builder, data csr.Source) int64 {
 	b.Scratch(&solve.Workspace, solve)
 	l.report = solve.Report
 	l.estimate = b.Alloc("estimate", "the diagonal of the inverse", items)
-	probes := (l.Probes + panelWidth - 1) / panelWidth
+	probes := parts(l.Probes, panelWidth)
 	signs := &randomSigns{items, l.Seed, solve.B}
 	during(b, 0, probes, signs, solve, &estimateDiagonal{signs, solve.X, 1 / float32(probes*panelWidth), l.estimate})
 	if l.Operator {
@@ -86,7 +60,7 @@ func (l *Linear) Build(b *program.Builder, data csr.Source) int64 {
 		IDs: b.Alloc("weights", "columns", items*k), Values: b.Alloc("weights", "values", items*k),
 		Diagonal: b.Alloc("weights", "the diagonal of the inverse", items),
 	}
-	steps := probes + (items+panelWidth-1)/panelWidth
+	steps := probes + parts(items, panelWidth)
 	during(b, probes, steps, &unitColumns{items, solve.B}, solve, &columnWeights{l, weights}, l.keep)
 	b.Note(program.Part{Name: "the model", Bytes: 8*items*k + 12*(items+1), Device: "host"})
 	return steps
@@ -129,95 +103,15 @@ func (l *Linear) factor(j int) float32 {
 func (l *Linear) operator() (*model.Model, error) {
 	s := &l.system
 	form := &ridge.Form{Data: shapeOf(&s.byRow), Tolerance: l.Tolerance, Iterations: l.Iterations}
-	m, err := keepData(form, form.Data, &s.byRow, &s.byItem)
-	if err != nil {
-		return nil, err
-	}
 	in, out := s.in.Float32(), s.out.Float32()
-	for name, value := range map[string]func(i int) float32{
-		ridge.Ridge:    func(i int) float32 { return s.ridge.Float32()[i] },
-		ridge.Diagonal: func(i int) float32 { return s.diagonal.Float32()[i] },
-		ridge.In:       func(i int) float32 { return in[i] }, ridge.Out: l.factor,
-		ridge.Own:        func(i int) float32 { return in[i] * out[i] },
-		ridge.Popularity: s.popularity,
-	} {
-		err = cmp.Or(err, fill(m, name, value))
-	}
-	if err != nil {
-		_ = m.Close()
-		return nil, err
-	}
-	return m, nil
-}
-
-func newSystem(b *program.Builder, data csr.Source) (s system) {
-	items := data.Columns()
-	s.byRow, s.byItem = stored(b, data)
-	vector := func(of string) kernels.Buffer { return b.Alloc("system", of, items) }
-	s.ridge, s.diagonal = vector("ridge"), vector("diagonal")
-	s.in, s.out = vector("factors of rows"), vector("factors of columns")
-	return s
-}
-
-// load computes in float64 and rounds once. Items without entries have equations of their own, and weights of 0.
-func (s *system) load(data csr.Source, l Ridge) error {
-	if err := csr.Store(data, &s.byRow, &s.byItem); err != nil {
-		return err
-	}
-	rows, items := powers(&s.byRow, -l.RowExponent/2), powers(&s.byItem, -l.ItemExponent)
-	g, mean := make([]float64, len(items)), 0.0
-	entries(&s.byItem, func(i, u int64, x *float32) {
-		y := rows[u] * float64(*x) * items[i]
-		g[i] += y * y
+	return made(form, func(m *model.Model) error {
+		return cmp.Or(
+			copyData(m, form.Data, &s.byRow, &s.byItem), copyTo(m, ridge.Ridge, s.ridge),
+			copyTo(m, ridge.Diagonal, s.diagonal), copyTo(m, ridge.In, s.in), fill(m, ridge.Out, l.factor),
+			fill(m, ridge.Own, func(i int) float32 { return in[i] * out[i] }),
+			fill(m, ridge.Popularity, popularity(&s.byItem)),
+		)
 	})
-	with := 0.0
-	for _, x := range g {
-		mean += x
-		if x > 0 {
-			with++
-		}
-	}
-	mean = cmp.Or(mean, 1) / max(1, with)
-	outward := powers(&s.byItem, l.ItemExponent-l.OutputExponent)
-	for i := range g {
-		ridge, inward := 1.0, 0.0
-		if g[i] /= mean; g[i] > 0 {
-			ridge = l.Regularization*math.Pow(g[i], l.RegularizationExponent) + l.Dropout/(1-l.Dropout)*g[i]
-			inward = items[i]
-		}
-		s.ridge.Float32()[i], s.diagonal.Float32()[i] = float32(ridge), float32(ridge+g[i])
-		s.in.Float32()[i], s.out.Float32()[i] = float32(inward), float32(outward[i])
-		items[i] /= math.Sqrt(mean)
-	}
-	entries(&s.byRow, func(u, i int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
-	entries(&s.byItem, func(i, u int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
-	return nil
-}
-
-// popularity is the number of entries of an item.
-func (s *system) popularity(i int) float32 { return float32(length(&s.byItem, int64(i))) }
-
-// fill sets the numbers of a tensor.
-func fill(m *model.Model, name string, value func(i int) float32) error {
-	t, err := m.Tensor(name)
-	if err != nil {
-		return err
-	}
-	for i := range t.Float32() {
-		t.Float32()[i] = value(i)
-	}
-	return nil
-}
-
-// powers are the numbers of entries of each row to a power; 0 for a row without any.
-func powers(m *kernels.SparseMatrix, exponent float64) []float64 {
-	offsets, list := kernels.View[int64](m.Offsets), make([]float64, m.Rows)
-	for row := range list {
-		if n := offsets[row+1] - offsets[row]; n > 0 {
-			list[row] = math.Pow(float64(n), exponent)
-		}
-	}
-	return list
 }
 
 // unitColumns makes a panel of columns of the unit matrix: those of the step.

@@ -74,7 +74,7 @@ func (n *Neighbors) Build(b *program.Builder, data csr.Source) int64 {
 	n.op = newNeighborhood(b, data, byRow, byItem, n.K)
 	b.Add(n.op)
 	b.Note(program.Part{Name: "the model", Bytes: 8*items*n.op.K + 12*(items+1), Device: "host"})
-	return (items + n.op.Block - 1) / n.op.Block
+	return parts(items, n.op.Block)
 }
 
 // newNeighborhood takes the memory of an operation that finds k neighbours.

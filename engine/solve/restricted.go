@@ -28,9 +28,6 @@ type Restricted struct {
 // itemsOfAPart is how many items a step inverts parts for: some tenths of a second.
 const itemsOfAPart = 2048
 
-// Check refuses values that are not finite.
-func (r *Restricted) Check(data csr.Source) error { return checkValues(data, -math.MaxFloat64) }
-
 // Build adds the operations of two kinds of steps: some find the neighbours, and the others invert.
 func (r *Restricted) Build(b *program.Builder, data csr.Source) int64 {
 	items := data.Columns()
@@ -45,8 +42,8 @@ func (r *Restricted) Build(b *program.Builder, data csr.Source) int64 {
 	r.ends = b.Alloc("weights", "ends of rows", 2*(items+1))
 	r.columns, r.weights = b.Alloc("weights", "columns", lists), b.Alloc("weights", "by row", lists)
 	b.Scratch(&r.inverse.Workspace, r.inverse)
-	found := (items + r.near.Block - 1) / r.near.Block
-	steps := found + (items+r.inverse.Block-1)/r.inverse.Block
+	found := parts(items, r.near.Block)
+	steps := found + parts(items, r.inverse.Block)
 	during(b, 0, found, r.near)
 	during(b, found, steps, r.inverse)
 	b.Note(program.Part{Name: "the model", Bytes: 8*items*min(r.PerItem, r.near.K) + 12*(items+1), Device: "host"})
@@ -104,7 +101,7 @@ func (r *Restricted) Model() (*model.Model, error) {
 		ends[i] = entries
 	}
 	form := &itemweights.Form{Items: items, Weight: itemweights.CSR, Entries: entries, Bias: true, BiasIfEmpty: true}
-	return makeItemWeights(form, r.system.popularity, func(offsets []int64, indices []int32, values []float32) {
+	return makeItemWeights(form, &r.system.byItem, func(offsets []int64, indices []int32, values []float32) {
 		copy(offsets[1:], ends[:items])
 		copy(indices, columns)
 		copy(values, weights)

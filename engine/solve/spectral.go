@@ -55,18 +55,10 @@ func (o *Spectral) Build(b *program.Builder, data csr.Source) int64 {
 	})
 	b.Note(program.Part{
 		Name: "the model", Device: "host",
-		Bytes: 16*data.Statistics().NonZeros + 12*data.Rows() + (32+4*width*blocksOf(o.K))*data.Columns(),
+		Bytes: 16*data.Statistics().NonZeros + 12*data.Rows() + (32+4*width*parts(o.K, width))*data.Columns(),
 	})
 	o.steps = append(o.steps, o.balance)
 	return int64(len(o.steps))
-}
-
-// data is R by row and by item.
-func (o *Spectral) data() (byRow, byItem kernels.SparseMatrix) {
-	if o.swapped {
-		return o.byItem, o.byRow
-	}
-	return o.byRow, o.byItem
 }
 
 // items are the right singular vectors of R.
@@ -96,16 +88,14 @@ func (o *Spectral) Load(data csr.Source) error {
 	fill(spectral.Back, &byItem, o.LowPassExponent)
 	fill(spectral.Final, &byItem, o.OutputExponent)
 	fill(spectral.Popularity, &byItem, 1)
-	rows, items := powers(&byRow, -0.5), powers(&byItem, -0.5)
-	entries(&byRow, func(u, i int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
-	entries(&byItem, func(i, u int64, x *float32) { *x = float32(rows[u] * float64(*x) * items[i]) })
+	multiply(&byRow, &byItem, powers(&byRow, -0.5), powers(&byItem, -0.5))
 	return nil
 }
 
 // balance clears the vectors behind the last, and multiplies the factors of both parts by their scales.
 func (o *Spectral) balance(r kernels.Rank) error {
 	v := o.items()
-	panel := v.panel(blocksOf(o.K)-1, 1).Float32()
+	panel := v.panel(parts(o.K, width)-1, 1).Float32()
 	for c := (o.K-1)%width + 1; c < width; c++ {
 		for row := range v.rows {
 			panel[row*width+c] = 0
@@ -193,20 +183,12 @@ func (o *Spectral) sample() *kernels.SparseBatch {
 func (o *Spectral) Model() (*model.Model, error) {
 	byRow, byItem := o.data()
 	form := &spectral.Form{Data: shapeOf(&byRow), Rank: o.K, Sharpening: o.Sharpening}
-	m, err := keepData(form, form.Data, &byRow, &byItem)
-	if err != nil {
-		return nil, err
-	}
 	o.vectors[spectral.V] = o.items().panel(0, form.Panels())
-	for name, from := range o.vectors {
-		t, missing := m.Tensor(name)
-		if err = cmp.Or(err, missing); err == nil {
-			copy(t.Float32(), from.Float32())
+	return made(form, func(m *model.Model) error {
+		err := copyData(m, form.Data, &byRow, &byItem)
+		for name, from := range o.vectors {
+			err = cmp.Or(err, copyTo(m, name, from))
 		}
-	}
-	if err != nil {
-		_ = m.Close()
-		return nil, err
-	}
-	return m, nil
+		return err
+	})
 }

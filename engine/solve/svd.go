@@ -60,14 +60,11 @@ func (o *SVD) Check(data csr.Source) error {
 	return checkValues(data, -math.MaxFloat64)
 }
 
-func blocksOf(n int64) int64 { return (n + width - 1) / width }
-
 // Build adds one operation, and decides which steps it has.
 func (o *SVD) Build(b *program.Builder, data csr.Source) int64 {
 	o.byRow, o.byItem = stored(b, data)
-	if o.swapped = data.Rows() > data.Columns(); o.swapped {
-		o.byRow, o.byItem = o.byItem, o.byRow
-	}
+	o.swapped = data.Rows() > data.Columns()
+	o.byRow, o.byItem = o.data()
 	o.arrange(o.byRow.Rows)
 	o.allocate(b)
 	b.Add(svdStep{o})
@@ -76,13 +73,13 @@ func (o *SVD) Build(b *program.Builder, data csr.Source) int64 {
 
 // arrange decides the size of the basis and the steps.
 func (o *SVD) arrange(rows int64) {
-	whole, wanted := blocksOf(rows), blocksOf(o.K)
+	whole, wanted := parts(rows, width), parts(o.K, width)
 	extra := o.Oversampling
 	if extra == 0 {
 		extra = max(width, 3*o.K/2)
 	}
 	o.keep = wanted + 1
-	o.panels = min(whole, max(blocksOf(o.K+extra), o.keep+1))
+	o.panels = min(whole, max(parts(o.K+extra, width), o.keep+1))
 	iterations := o.Iterations
 	if o.panels == whole {
 		o.keep, iterations = min(o.keep, whole), 1 // which is exact
@@ -108,7 +105,7 @@ func (o *SVD) arrange(rows int64) {
 // allocate takes memory for the bases and the small matrices.
 func (o *SVD) allocate(b *program.Builder) {
 	rows, columns, m := o.byRow.Rows, o.byRow.Columns, o.panels*width
-	wanted := blocksOf(o.K)
+	wanted := parts(o.K, width)
 	products := b.Alloc("basis", "products", 2*area*(o.panels+1))
 	matrix := b.Alloc("basis", "small matrices", area*max(o.panels+1, o.panels*o.keep))
 	of := func(name string, rows, panels int64) basis {
@@ -139,10 +136,16 @@ func (o *SVD) allocate(b *program.Builder) {
 
 // Load copies the data.
 func (o *SVD) Load(data csr.Source) error {
+	byRow, byItem := o.data()
+	return csr.Store(data, &byRow, &byItem)
+}
+
+// data is the matrix by row and by item; or, of these, A and its transpose.
+func (o *SVD) data() (byRow, byItem kernels.SparseMatrix) {
 	if o.swapped {
-		return csr.Store(data, &o.byItem, &o.byRow)
+		return o.byItem, o.byRow
 	}
-	return csr.Store(data, &o.byRow, &o.byItem)
+	return o.byRow, o.byItem
 }
 
 // square writes A A' times panel j to panel to.
@@ -351,39 +354,4 @@ func (o *SVD) Array(name string, to []float32) error {
 		v.copyOut(signs, to, 1, v.rows)
 	}
 	return nil
-}
-
-// signs are -1 for columns in which the first of the numbers of largest size is negative, else 1.
-func (b *basis) signs(columns int64) []float32 {
-	signs := make([]float32, columns)
-	for j := int64(0); j < columns; j += width {
-		var largest [width]float32
-		for at, x := range b.panel(j/width, 1).Float32() {
-			if c := at % width; max(x, -x) > max(largest[c], -largest[c]) {
-				largest[c] = x
-			}
-		}
-		for n := j; n < min(j+width, columns); n++ {
-			if signs[n] = 1; largest[n-j] < 0 {
-				signs[n] = -1
-			}
-		}
-	}
-	return signs
-}
-
-// copyOut copies columns times their signs: row r of column n is number r row + n column. It takes as many rows at once
-// as there are numbers in a cache line.
-func (b *basis) copyOut(signs, to []float32, row, column int64) {
-	const rows = 16
-	for n := 0; n < len(signs); n += width {
-		panel, columns := b.panel(int64(n)/width, 1).Float32(), signs[n:min(n+width, len(signs))]
-		for first := int64(0); first < b.rows; first += rows {
-			for c, sign := range columns {
-				for r := first; r < min(first+rows, b.rows); r++ {
-					to[r*row+int64(n+c)*column] = sign * panel[r*width+int64(c)]
-				}
-			}
-		}
-	}
 }

@@ -79,6 +79,7 @@ def svd(
     Raises:
         InvalidArgumentError: k is above the smaller side of X, or an option is not valid.
         InvalidDataError: X is damaged or has values that are not finite; the message names row, column and value.
+        NotFiniteError: The square of a singular value is too large for float32.
         OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
         CancelledError: ``max_seconds`` passed.
         KeyboardInterrupt: Ctrl-C.

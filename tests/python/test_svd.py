@@ -96,6 +96,8 @@ def test_what_cannot_be_is_refused():
     X.data[3] = np.nan
     with pytest.raises(dsstne.InvalidDataError):
         dsstne.svd(X, 2)
+    with pytest.raises(dsstne.NotFiniteError, match="too large for float32: scale the data"):
+        dsstne.svd(random(30, 20) * np.float32(1e25), 2)
 
 
 def test_limits_of_memory_and_time_are_kept():

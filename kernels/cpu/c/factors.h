@@ -290,14 +290,16 @@ static void axes_find(axes_t *x, int32_t worker) {
   if (take(&x->next_find)) return;
   const axes_parts_t p = axes_parts(x);
   const int64_t n = x->width;
+  double bad = 0; /* or NaN */
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = i; j < n; j++) {
       double sum = 0;
       for (int64_t g = 0; g < p.groups; g++) sum += (double)p.sums[(g * p.stride + i) * p.stride + j];
       p.matrix[i * p.stride + j] = p.matrix[j * p.stride + i] = sum;
+      bad += 0 * sum;
     }
-  tridiagonal(p.matrix, p.vectors, n, p.stride, p.diagonal, p.beside, p.sum);
-  if (!eigenvectors(p.diagonal, p.beside, p.vectors, n, p.stride)) {
+  if (bad == 0) tridiagonal(p.matrix, p.vectors, n, p.stride, p.diagonal, p.beside, p.sum);
+  if (bad != 0 || !eigenvectors(p.diagonal, p.beside, p.vectors, n, p.stride)) {
     fail(&x->failure, FAIL_SOLUTION, -1, -1);
     return;
   }
