@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from board import data, records, search, worker
-from board.families import FAMILIES, WITHOUT_SEARCH
+from board.families import FAMILIES, PARTS
 from measure import results
 from measure.alternate import Contestant
 
@@ -37,8 +37,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="without chance, only the first counts")
     parser.add_argument("--data", type=Path, default=FOLDER.parents[2] / "shared" / "data", help="folder of real data")
     parser.add_argument("--search", action="store_true", help="search settings on validation data and stop")
-    parser.add_argument("--trials", type=int, default=24, help="most trials of a search")
-    parser.add_argument("--seconds", type=float, default=150, help="no trial begins after this time of a search")
+    parser.add_argument("--trials", type=int, help="most trials of a search; 24 for gowalla, else 48")
+    parser.add_argument("--seconds", type=float, help="no trial begins later in a search; 150 for gowalla, else 300")
     parser.add_argument("--page", action="store_true", help="write the page and the picture from the results and stop")
     parser.add_argument("--again", action="store_true", help="measure again what has been measured")
     args = parser.parse_args()
@@ -76,10 +76,13 @@ def look(args: argparse.Namespace, name: str, family: str) -> None:
         records.write(records.TRIALS, kept)
     tried = records.trials(name, family)
 
+    trials, seconds = (24, 150) if name == "gowalla" else (48, 300)
+    trials, seconds = args.trials or trials, args.seconds or seconds
+
     def next_settings() -> dict[str, Any] | None:
-        if len(tried) >= args.trials or sum(line["seconds"] for line in tried) >= args.seconds:
+        if len(tried) >= trials or sum(line["seconds"] for line in tried) >= seconds:
             return None
-        return search.following(about.defaults, about.space, tried, args.trials)
+        return search.following(about.defaults, about.space, tried)
 
     settings = next_settings()
     if settings is None:
@@ -121,14 +124,17 @@ def rows_of(name: str, family: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield how, {}
         elif how == "P":
             yield how, about.published
-        elif family in WITHOUT_SEARCH:
+        elif family == "auto":
             yield how, {}
         else:
-            found = records.chosen(name, family)
-            if found is None:
+            parts = [part for part, chosen in PARTS.items() if chosen == "V"] if family == "sum" else [family]
+            found = {part: records.chosen(name, part) for part in parts}
+            if None in found.values():
                 print(f"{name}, {family}: no search yet, so the row of chosen settings is left out")
+            elif family == "sum":
+                yield how, {part: line["settings"] if (line := found.get(part)) else {} for part in PARTS}
             else:
-                yield how, found["settings"]
+                yield how, found[family]["settings"]
 
 
 def circumstances() -> dict[str, Any]:

@@ -74,13 +74,13 @@ def test_a_search_begins_with_the_defaults_repeats_nothing_and_ends_near_the_bes
     space = {"a": (0, 1, 2, 3), "b": (0.0, 0.5, 1.0)}
     tried = []
     for _ in range(12):
-        settings = search.following({"a": 1, "b": 0.5}, space, tried, 12)
+        settings = search.following({"a": 1, "b": 0.5}, space, tried)
         tried.append({"settings": settings, search.METRIC: -abs(settings["a"] - 3) - abs(settings["b"] - 1)})
     settings = [trial["settings"] for trial in tried]
     assert settings[0] == {"a": 1, "b": 0.5}
     assert all(settings.count(one) == 1 for one in settings)
     assert search.best(tried)["settings"] == {"a": 3, "b": 1.0}
-    assert search.following({"a": 1, "b": 0.5}, space, tried, 12) is None
+    assert search.following({"a": 1, "b": 0.5}, space, tried) is None
 
 
 def test_the_defaults_of_every_family_are_in_its_space_and_are_those_of_the_library():

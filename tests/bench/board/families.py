@@ -8,18 +8,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dsstne
+from board import data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from measure.real import Split
     from scipy import sparse
 
     Top = Callable[[sparse.csr_array, np.ndarray | None], np.ndarray]
     """Ids [rows, 20] for these rows of a matrix, or for all, without the items that a row has."""
-    Fit = Callable[[sparse.csr_array, dict[str, Any], int], Top]
+    Fit = Callable[[Any, dict[str, Any], int], "Fitted"]
+    """Takes the training matrix or the Split, settings, and a seed."""
 
 LENGTH = 20
 SECONDS = 300  # that `auto` may take
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model.
+
+    Attributes:
+        top: Ranks items.
+        chosen: What the model says about a choice of its own.
+        model: The model, if it is one of dsstne.
+    """
+
+    top: Top
+    chosen: str = ""
+    model: Any = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +54,7 @@ class Family:
         published: Published settings.
         chance: Whether the seed changes the model by more than rounding.
         environment: Environment variables of its process.
+        takes_split: Whether `fit` takes the Split, whose rows can be in the order of time, not its training matrix.
     """
 
     title: str
@@ -46,53 +65,67 @@ class Family:
     published: dict[str, Any] = field(default_factory=dict)
     chance: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    takes_split: bool = False
 
 
-def ranker(model: Any) -> Top:
-    """The lists of a model of dsstne."""
+def fitted(model: Any, chosen: str = "") -> Fitted:
+    """A model of dsstne."""
 
     def top(X: sparse.csr_array, rows: np.ndarray | None) -> np.ndarray:
         ids: np.ndarray = model.recommend(X, k=LENGTH, rows=rows)[0]
         return ids
 
-    return top
+    return Fitted(top, chosen, model)
 
 
 def solved(function: Callable[..., Any], **fixed: Any) -> Fit:
     """The fit of a function of dsstne that takes a matrix and options."""
 
-    def fit(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Top:
-        return ranker(function(X, **{**fixed, **settings}, seed=seed, progress=False))
+    def fit(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
+        return fitted(function(X, **{**fixed, **settings}, seed=seed, progress=False))
 
     return fit
 
 
-def popular(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Top:
+def popular(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
     """The items of the most rows."""
-    return ranker(dsstne.popularity(X))
+    return fitted(dsstne.popularity(X))
 
 
-def spectral(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Top:
+def spectral(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
     """A filter; its rank is at most the smaller side of the matrix."""
     settings = {"rank": 448, **settings}
     settings["rank"] = min(settings["rank"], *X.shape)
     return solved(dsstne.spectral)(X, settings, seed)
 
 
-def factorized(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Top:
+def factorized(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
     """Factors; their number is at most the smaller side of the matrix."""
     return solved(dsstne.factorize)(X, {**settings, "factors": min(settings.get("factors", 128), *X.shape)}, seed)
 
 
-def auto(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Top:
+def auto(split: Split, settings: dict[str, Any], seed: int) -> Fitted:
     """The model that dsstne chooses on validation data of its own."""
-    return ranker(dsstne.auto(X, metric="ndcg@20", seconds=SECONDS, seed=seed, progress=False))
+    model = dsstne.auto(split.train, metric="ndcg@20", seconds=SECONDS, seed=seed, progress=False)
+    return fitted(model, model.report.chosen)
+
+
+def total(split: Split, settings: dict[str, Any], seed: int) -> Fitted:
+    """The sum of PARTS; its weights are chosen on validation data, then the parts are fitted to all training data."""
+    part = data.validation(split)
+
+    def parts(X: sparse.csr_array) -> list[Any]:
+        return [FAMILIES[name].fit(X, settings[name], seed).model for name in PARTS]
+
+    weights = dsstne.blend(parts(part.shown), part.shown, validation=part.hidden, seed=seed).tensor("weights")[:, 0]
+    model = dsstne.blend(parts(data.ordered(split.train)), weights=weights)
+    return fitted(model, " + ".join(f"{weight:.2f} {name}" for name, weight in zip(PARTS, weights, strict=True)))
 
 
 def implicit(module: str, name: str) -> Fit:
     """The fit of a recommender of implicit."""
 
-    def fit(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Top:
+    def fit(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
         import importlib
 
         from scipy.sparse import csr_matrix
@@ -106,7 +139,7 @@ def implicit(module: str, name: str) -> Fit:
             ids: np.ndarray = model.recommend(rows, csr_matrix(X)[rows], N=LENGTH)[0]
             return ids
 
-        return top
+        return Fitted(top)
 
     return fit
 
@@ -227,10 +260,13 @@ FAMILIES: dict[str, Family] = {
         environment=ONE_BLAS_THREAD,
     ),
 }
+if hasattr(dsstne, "blend"):
+    FAMILIES["sum"] = Family("blend of linear, spectral and fit", total, "V", chance=True, takes_split=True)
 if hasattr(dsstne, "auto"):
-    FAMILIES["auto"] = Family("auto", auto, "V", chance=True)
+    FAMILIES["auto"] = Family("auto", auto, "V", chance=True, takes_split=True)
 
-WITHOUT_SEARCH = ("auto",)  # they choose by themselves
+PARTS = {"linear": "V", "f": "V", "fit": "D"}
+"""The parts of the sum, and how their settings are chosen."""
 
 
 def in_trial(name: str, settings: dict[str, Any], items: int) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def lines() -> Iterator[str]:
             yield from table(name)
             yield ""
             yield from settings(name)
+            yield from own_choices(name)
         else:
             yield "Nothing was run on this dataset yet."
             yield ""
@@ -130,6 +131,15 @@ def settings(name: str) -> Iterator[str]:
         cells += [number(line["defaults"]), number(line["ndcg@20"]), chosen]
         yield "| " + " | ".join(map(str, cells)) + " |"
     yield ""
+
+
+def own_choices(name: str) -> Iterator[str]:
+    """What models chose by themselves, for each seed."""
+    for entry in entries.measured(name):
+        chosen = [run["chosen"] for run in entry.runs if "chosen" in run]
+        if chosen:
+            yield f"{entry.title} chose: {'; '.join(dict.fromkeys(chosen))}."
+            yield ""
 
 
 def number(value: Any) -> str:

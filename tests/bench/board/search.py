@@ -13,24 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 METRIC = "ndcg@20"
+RANDOM = 8  # trials with random settings
 
 
 def following(
     defaults: Mapping[str, Any],
     space: Mapping[str, Sequence[Any]],
     tried: Sequence[Mapping[str, Any]],
-    trials: int,
 ) -> dict[str, Any] | None:
     """The settings of the next trial, the same for the same past.
 
-    The first trial has the defaults. A third of the trials are random. Each of the others moves one setting of the best
-    trial to a neighbouring value.
+    The first trial has the defaults, and the next ones are random. Each of the others moves one setting of the best
+    trial to a neighbouring value; where all neighbours were tried, it is random.
 
     Args:
         defaults: The first settings.
         space: The values of each setting, in order.
         tried: Earlier trials, with "settings" and METRIC.
-        trials: Number of trials in all.
 
     Returns:
         Settings that were not tried; None if there are none.
@@ -39,7 +38,7 @@ def following(
         return dict(defaults)
     rng = np.random.default_rng(len(tried))
     known = [trial["settings"] for trial in tried]
-    if len(tried) >= 1 + trials // 3:
+    if len(tried) >= 1 + RANDOM:
         near = [settings for settings in neighbours(best(tried)["settings"], space) if settings not in known]
         if near:
             return near[rng.integers(len(near))]

@@ -32,8 +32,8 @@ class Worker:
             self.part = data.validation(self.split)
         part = self.part
         begin = time.perf_counter()
-        top = self.family.fit(part.shown, in_trial(self.name, settings, part.shown.shape[1]), 0)
-        values = figures.of_lists(top(part.shown, part.rows), part.hidden[part.rows])
+        fitted = self.family.fit(part.shown, in_trial(self.name, settings, part.shown.shape[1]), 0)
+        values = figures.of_lists(fitted.top(part.shown, part.rows), part.hidden[part.rows])
         seconds = time.perf_counter() - begin
         return {**rounded(figures.means(values)), "seconds": round(seconds, 2), "split": part.about}
 
@@ -42,14 +42,14 @@ class Worker:
 
         The metrics of each user go to a file, for the bootstrap.
         """
-        X = data.ordered(self.split.train)
+        X: Any = self.split if self.family.takes_split else data.ordered(self.split.train)
         load = os.getloadavg()[0]
         forget_most()
         before = resident()
         begin = time.perf_counter()
-        top = self.family.fit(X, settings, seed)
-        fitted = time.perf_counter()
-        ids = top(X, None)
+        fitted = self.family.fit(X, settings, seed)
+        middle = time.perf_counter()
+        ids = fitted.top(X, None)
         done = time.perf_counter()
         peak = resident("VmHWM") - before
         values = figures.of_lists(ids, self.split.test)
@@ -58,10 +58,11 @@ class Worker:
         return {
             **rounded(figures.means(values)),
             "users": int(np.isfinite(values["ndcg@20"]).sum()),
-            "fit_seconds": round(fitted - begin, 2),
-            "score_seconds": round(done - fitted, 2),
+            "fit_seconds": round(middle - begin, 2),
+            "score_seconds": round(done - middle, 2),
             "peak_bytes": peak,
             "load_before": round(load, 1),
+            **({"chosen": fitted.chosen} if fitted.chosen else {}),
         }
 
 
