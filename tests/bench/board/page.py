@@ -34,7 +34,13 @@ def write() -> None:
     _, _, after = rest.partition(END)
     PAGE.write_text(before + BEGIN + "\n\n" + "\n".join(lines()) + "\n" + END + after)
     print(f"docs/{PAGE.name}")
-    print(picture.draw({TITLES[name]: (entries.leading(name), entries.ordered(name)) for name in data.SETS}, DOCS))
+    shown = {name: [entry for entry in entries.ordered(name) if not baseline(entry)] for name in data.SETS}
+    print(picture.draw({TITLES[name]: (entries.leading(name), found) for name, found in shown.items()}, DOCS))
+
+
+def baseline(entry: Entry) -> bool:
+    """Whether an entry is popularity, which is too far from the others for the picture."""
+    return entry.family in ("popularity", "ItemPop")
 
 
 def lines() -> Iterator[str]:
@@ -72,8 +78,9 @@ def machines() -> Iterator[str]:
     dates = sorted({row["date"] for row in rows})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     loads = sorted(row["load_before"] for row in rows)
-    yield f"Measured {when} on {'; '.join(cpus)}, with {used}. The load average before a row was"
-    yield f"{loads[0]:.1f} to {loads[-1]:.1f}, {loads[len(loads) // 2]:.1f} in the median."
+    low, middle, high = loads[0], loads[len(loads) // 2], loads[-1]
+    yield f"Measured {when} on {'; '.join(cpus)}, with {used}."
+    yield f"The load average before a row was {low:.1f} to {high:.1f}, {middle:.1f} in the median."
     yield ""
 
 

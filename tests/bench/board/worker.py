@@ -11,6 +11,7 @@ from measure.resident import forget_most, resident
 
 from board import data, figures
 from board.families import FAMILIES, in_trial
+from dsstne.errors import DsstneError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,10 +33,13 @@ class Worker:
             self.part = data.validation(self.split)
         part = self.part
         begin = time.perf_counter()
-        fitted = self.family.fit(part.shown, in_trial(self.name, settings, part.shown.shape[1]), 0)
-        values = figures.of_lists(fitted.top(part.shown, part.rows), part.hidden[part.rows])
-        seconds = time.perf_counter() - begin
-        return {**rounded(figures.means(values)), "seconds": round(seconds, 2), "split": part.about}
+        found: dict[str, Any]
+        try:
+            fitted = self.family.fit(part.shown, in_trial(self.name, settings, part.shown.shape[1]), 0)
+            found = rounded(figures.means(figures.of_lists(fitted.top(part.shown, part.rows), part.hidden[part.rows])))
+        except DsstneError as error:  # as of factors that became 0; the search avoids such settings
+            found = {**dict.fromkeys(figures.METRICS, 0.0), "error": str(error)}
+        return {**found, "seconds": round(time.perf_counter() - begin, 2), "split": part.about}
 
     def row(self, settings: dict[str, Any], seed: int, save: Path) -> dict[str, Any]:
         """Fits on all training data, ranks all rows, and evaluates on the test data, once.
