@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OURS, PEER, PUBLISHED = "#0a69da", "#9a6700", "#6e7781"
 TEXT, GRID = "#1f2328", "#d1d9e0"
 WORDS = {"ndcg@20": "NDCG@20", "precision@20": "precision@20"}
-HOW = {"D": "defaults", "V": "validated", "P": "published settings"}
+HOW = {"D": "defaults", "V": "validated", "P": "as published"}
 
 
 def draw(panels: dict[str, tuple[str, list[Entry]]], docs: Path) -> str:
