@@ -35,7 +35,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build emulator demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
+.PHONY: help build emulator demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -112,6 +112,12 @@ bench: build build/opbench $(BENCH)/installed  ## short benchmarks beside the pe
 bench-full: build build/opbench $(BENCH)/installed  ## all benchmarks; takes long, and up to 22 GiB of memory
 	@$(BENCH)/bin/python tests/bench/run.py --full
 	@$(BENCH)/bin/python tests/bench/picture.py
+
+# Each command goes on where an earlier call ended. ONLY="lastfm citeulike" are the datasets.
+leaderboard: build $(BENCH)/installed  ## all models and implicit on public datasets: docs/leaderboard.md; hours, resumable
+	@$(BENCH)/bin/python tests/bench/leaderboard.py --search $(if $(ONLY),--sets $(ONLY))
+	@$(BENCH)/bin/python tests/bench/leaderboard.py $(if $(ONLY),--sets $(ONLY))
+	@$(BENCH)/bin/python tests/bench/leaderboard.py --page
 
 build/opbench: $(SOURCES) $(wildcard tests/bench/opbench/*.go) $(BUILD_FILES) | $(VENV)/installed
 	@echo "building $@"

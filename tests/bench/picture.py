@@ -50,7 +50,7 @@ SHOWN = [
 
 def main() -> int:
     """Reads the newest line of each case and draws both pictures."""
-    files = sorted(RESULTS.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+    files = sorted(RESULTS.glob("*-threads.jsonl"), key=lambda path: path.stat().st_mtime)
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else files[-1]
     newest, about = read(path)
     found = [(title, newest[workload, case]) for workload, case, title in SHOWN if (workload, case) in newest]
