@@ -255,6 +255,7 @@ func (r *running) awayFromLimits() (bool, error) {
 	scores := &kernels.Scores{Out: make([]float32, gradientRows*gradientItems), Stride: gradientItems}
 	scores.Items, scores.Sources = gradientItems, r.output.Sources
 	scores.Bias, scores.Temperature = r.output.Bias, r.temperature
+	scores.Workspace = r.place.workspace(scores, r.step.Most())
 	if err := r.device.Scores(scores, r.step); err != nil {
 		return false, err
 	}

@@ -21,6 +21,14 @@ enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
 enum { KEPT_ROWS = 16 /* kernels.ScreenedRows */ };
 /* A tile of items of a sparse source; and what a worker needs for it, in floats: sums in float64, and scores. */
 enum { SUM_TILE = 4096, SUM_WORKSPACE = 3 * SUM_TILE };
+/* Rows of a register tile of scores (scores.h), and the most rows and items of a block in float64, the bytes of these. */
+enum {
+  SCORE_ROWS = 3,
+  SCORE_MOST_ROWS = 96,
+  SCORE_MOST_ITEMS = 256,
+  SCORE_ROW_BYTES = 1 << 18,
+  SCORE_ITEM_BYTES = 1 << 19
+};
 /* Instruction sets: portable, AVX2 + FMA, AVX-512, AVX-512 with VNNI (8-bit integers), the same with bfloat16. */
 enum { LEVELS = 5 };
 
@@ -222,6 +230,27 @@ typedef struct {
   /* filled while it runs */
   int64_t next, scored; /* scored: exact scores after screening */
 } rank_t;
+
+/* How scores of dense sources are cut, and their workspace: a block of items and one of rows for each worker. units is the
+ * sum of the sources' columns, each rounded up to a multiple of 8. */
+typedef struct {
+  int64_t items, rows;
+} score_block_t;
+
+static inline int64_t score_limit(int64_t n, int64_t most, int64_t fit, int64_t step) {
+  n = (n + step - 1) / step * step;
+  if (n > fit / step * step) n = fit / step * step;
+  if (n > most) n = most;
+  return n < step ? step : n;
+}
+
+static inline score_block_t score_block(int64_t rows, int64_t units, int64_t items, int32_t workers) {
+  const int64_t bytes = 8 * (units > 0 ? units : 1);
+  score_block_t b;
+  b.items = score_limit(items / (4 * workers), SCORE_MOST_ITEMS, SCORE_ITEM_BYTES / bytes, 8);
+  b.rows = score_limit(rows, SCORE_MOST_ROWS, SCORE_ROW_BYTES / bytes, SCORE_ROWS);
+  return b;
+}
 
 /* See kernels.Moments. */
 enum { MOMENT_LANES = 256 };

@@ -86,6 +86,13 @@ static int64_t units_of(const source_t *source, int32_t sources) {
   return K;
 }
 
+/* The same with each source rounded up to a multiple of 8. */
+static int64_t padded_units(const source_t *source, int32_t sources) {
+  int64_t K = 0;
+  for (int32_t s = 0; s < sources; s++) K += round_up(source[s].weight.columns, 8);
+  return K;
+}
+
 static layout_t layout(const layer_t *o) {
   return layout_of(o->rows, units_of(o->source, o->sources), o->items, o->workers, o->bfloat16, o->continues);
 }

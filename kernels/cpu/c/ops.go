@@ -329,6 +329,11 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)
 		}
+		var padded int64
+		for _, source := range op.Sources {
+			padded += (source.Weight.Columns + 7) / 8 * 8
+		}
+		return int64(C.score_workspace(C.int64_t(rows), C.int64_t(padded), C.int64_t(op.Items), C.int32_t(o.Workers)))
 	case *kernels.Neighborhood:
 		return int64(C.neighborhood_workspace(C.int64_t(op.ByItem.Rows))) * int64(o.Workers)
 	case *kernels.RestrictedInverse:

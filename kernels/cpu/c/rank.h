@@ -76,11 +76,7 @@ static block_t block_of(const rank_t *r, int32_t worker) {
 INLINE int has_kept(const rank_t *r) { return r->kept && r->block_rows <= KEPT_ROWS; }
 INLINE int has_few(const rank_t *r) { return r->block_rows <= FEW_ROWS && !has_kept(r); }
 INLINE int has_int8(const block_t *b) { return SCREENS_INT8 && b->K <= MOST_UNITS8; }
-static int64_t few_units(const rank_t *r) {
-  int64_t n = 0;
-  for (int32_t s = 0; s < r->sources; s++) n += round_up(r->source[s].weight.columns, 8);
-  return n;
-}
+static int64_t few_units(const rank_t *r) { return padded_units(r->source, r->sources); }
 
 #include "rank_kept.h"
 

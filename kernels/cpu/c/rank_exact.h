@@ -28,21 +28,6 @@ static float exact_score(const rank_t *r, int64_t u, int64_t i, double hh, doubl
   return finish_score(r, total, i, hh, ww);
 }
 
-enum { SCORE_BLOCK = 256 };
-
-/* Every score. Workers take blocks of items, so that a block's weights stay in cache for all rows. */
-static void scores(rank_t *r, UNUSED int32_t worker) {
-  double ww[SCORE_BLOCK];
-  for (int64_t block; (block = take(&r->next)) * SCORE_BLOCK < r->items;) {
-    int64_t first = block * SCORE_BLOCK, n = smaller(SCORE_BLOCK, r->items - first);
-    for (int64_t t = 0; t < n; t++) ww[t] = r->temperature != 0 ? item_square(r, first + t) : 0;
-    for (int64_t u = 0; u < r->rows; u++) {
-      double hh = r->temperature != 0 ? row_square(r, u) : 0;
-      for (int64_t t = 0; t < n; t++) r->out[u * r->stride + first + t] = exact_score(r, u, first + t, hh, ww[t]);
-    }
-  }
-}
-
 /* Is (score a, id i) better than (score b, id j)? */
 INLINE int better(float a, int32_t i, float b, int32_t j) { return a > b || (a == b && i < j); }
 

@@ -16,6 +16,10 @@ static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t c
                                      int32_t workers) {
   return k->rank_workspace(rows, columns, items, workers);
 }
+static inline int64_t score_workspace(int64_t rows, int64_t units, int64_t items, int32_t workers) {
+  const score_block_t b = score_block(rows, units, items, workers);
+  return 2 * workers * (b.items + b.rows) * units; /* of 8 bytes */
+}
 static inline int64_t neighborhood_workspace(int64_t items) { return NEIGHBORHOOD_WORKSPACE(items); }
 static inline int64_t solve_workspace(int64_t rows, int64_t items, int64_t width) {
   return SOLVE_WORKSPACE(rows, items, width);

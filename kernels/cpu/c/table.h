@@ -15,6 +15,7 @@
 #include "backward.h"
 #include "written.h"
 #include "rank_exact.h"
+#include "scores.h"
 #include "rank_few.h"
 #include "rank_screen.h"
 #include "rank_wide.h"
