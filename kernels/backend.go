@@ -99,9 +99,9 @@ type DeviceInfo struct {
 	// Precisions are those that the device has instructions for; others that it takes are emulated, which saves no time.
 	Precisions []string `json:"precisions,omitempty"`
 	// FastBFloat16: products of bfloat16 are faster than those of float32.
-	FastBFloat16 bool `json:"fast_bfloat16,omitempty"`
-	Used       string   `json:"used,omitempty"`    // who else uses its memory, where that is known
-	Missing    string   `json:"missing,omitempty"` // why the device cannot be used; empty if it can
+	FastBFloat16 bool   `json:"fast_bfloat16,omitempty"`
+	Used         string `json:"used,omitempty"`    // who else uses its memory, where that is known
+	Missing      string `json:"missing,omitempty"` // why the device cannot be used; empty if it can
 }
 
 // Options are chosen when a device is opened.

@@ -1,6 +1,7 @@
 package factors
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,8 +12,9 @@ import (
 
 func TestADefinitionIsCompleteAndReadAgain(t *testing.T) {
 	for _, text := range []string{
-		`{"kind": "factors", "items": 3, "factors": 2}`,
-		`{"kind": "factors", "items": 3, "factors": 2, "alpha": 7.5, "nu": 0, "unobserved_weight": 1, "values": "weights"}`,
+		`{"kind": "factors", "items": 3, "factors": 2, "regularization": 0.003}`,
+		`{"kind": "factors", "items": 3, "factors": 2, "alpha": 7.5, "nu": 0, "unobserved_weight": 1, "values": "weights",
+			"regularization": 1}`,
 		`{"kind": "factors", "items": 3, "factors": 2, "values": "ratings", "regularization": 0.25, "nu": 0.5}`,
 	} {
 		form, err := Parse([]byte(text))
@@ -31,6 +33,7 @@ func TestDefinitionsThatCannotBeAreRefusedByTheirKeys(t *testing.T) {
 		`{"kind": "factors", "items": 3, "factors": 1025}`:                               "1024",
 		`{"kind": "factors", "items": 3, "factors": 2, "values": "rating"}`:              `did you mean "ratings"`,
 		`{"kind": "factors", "items": 3, "factors": 2, "regularization": 0}`:             "regularization",
+		`{"kind": "factors", "items": 3, "factors": 2}`:                                  "regularization is missing",
 		`{"kind": "factors", "items": 3, "factors": 2, "values": "ratings", "alpha": 1}`: "no weights",
 		`{"kind": "factors", "items": 3, "factors": 2, "nu": -1}`:                        "nu",
 	} {
@@ -60,4 +63,21 @@ func TestSquaresHaveToBeThoseOfTheFactors(t *testing.T) {
 	err := check([]float32{3, 0, 4, 1}, []float32{25, 2})
 	require.ErrorContains(t, err, "squares[1] is 2, but the squares in column 1 of factors add up to 1; set both")
 	require.Equal(t, fault.InvalidData, fault.KindOf(err))
+}
+
+func TestTheDefaultRegularizationGivesAMeanRowTheSameWeightOnEveryMatrix(t *testing.T) {
+	for _, nu := range []float64{1, 1.5} {
+		f := Objective{Unobserved: 0.02, Nu: nu}
+		f.Complete(10, 500, 200)
+		require.InEpsilon(t, min(0.1, 3/math.Pow(20+0.02*500, nu)), f.Regularization, 1e-12)
+	}
+	small := Objective{Unobserved: 0.02, Nu: 1}
+	small.Complete(10, 5, 10)
+	require.Equal(t, 0.1, small.Regularization)
+	given := Objective{Regularization: 7}
+	given.Complete(10, 500, 200)
+	require.Equal(t, 7.0, given.Regularization)
+	ratings := Objective{Ratings: true}
+	ratings.Complete(10, 500, 200)
+	require.Equal(t, 0.05, ratings.Regularization)
 }

@@ -35,8 +35,13 @@ func ReadSolver(text []byte) (solve.Options, error) {
 }
 
 func itemKNN(o *strictjson.Object) solve.Method {
-	m := solve.ItemKNN{Shrink: o.Float("shrink", 0, strictjson.NotNegative)}
+	m := solve.ItemKNN{}
 	m.Metric = solve.Metric(slices.Index(solve.MetricWords, o.Word("metric", "cosine", solve.MetricWords...)))
+	usual := 20.0
+	if m.Metric == solve.Dot {
+		usual = 0
+	}
+	m.Shrink = o.Float("shrink", usual, strictjson.NotNegative)
 	if m.Metric == solve.Dot && m.Shrink > 0 {
 		o.Fail("shrink", `is given, but the metric "dot" divides by nothing`)
 	}
@@ -45,11 +50,11 @@ func itemKNN(o *strictjson.Object) solve.Method {
 
 func rp3Beta(o *strictjson.Object) solve.Method {
 	exponent := func(key string, usual float64) float64 { return o.Float(key, usual, strictjson.Between(0, 100)) }
-	return neighbors(o, solve.RP3Beta{Alpha: exponent("alpha", 1), Beta: exponent("beta", 0.5)})
+	return neighbors(o, solve.RP3Beta{Alpha: exponent("alpha", 0.6), Beta: exponent("beta", 0.2)})
 }
 
 func neighbors(o *strictjson.Object, how solve.Similarities) solve.Method {
-	return &solve.Neighbors{K: o.Int("k", 100, strictjson.Between(1, math.MaxInt32)), How: how}
+	return &solve.Neighbors{K: o.Int("k", 200, strictjson.Between(1, math.MaxInt32)), How: how}
 }
 
 // ridge reads which matrix a linear model inverts.

@@ -55,6 +55,7 @@ func (f *Factorize) Check(data csr.Source) error {
 		return fault.New(fault.InvalidArgument, "factors is %d; a matrix of %s rows and %s columns has at most %s", f.Factors,
 			fault.Grouped(data.Rows()), fault.Grouped(data.Columns()), fault.Grouped(most))
 	}
+	f.Complete(data.Rows(), data.Columns(), data.Statistics().NonZeros)
 	return nil
 }
 

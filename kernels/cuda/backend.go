@@ -66,8 +66,8 @@ func describe(d driver.DeviceInfo) kernels.DeviceInfo {
 		Memory:     d.Memory,
 		Available:  d.Free,
 		Precisions: kernels.PrecisionWords, FastBFloat16: true,
-		Used:       d.UsersText(),
-		Missing:    d.Unusable(),
+		Used:    d.UsersText(),
+		Missing: d.Unusable(),
 	}
 }
 

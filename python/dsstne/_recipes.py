@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FUNCTIONS: dict[str, Callable[..., Model]] = {
     "popularity": api.popularity,
     "item_knn": solvers.item_knn,
+    "rp3beta": solvers.rp3beta,
     "linear": solvers.linear,
     "spectral": decomposition.spectral,
     "ials": solvers.factorize,
@@ -148,10 +149,12 @@ def variants(best: Recipe, shape: tuple[int, int]) -> list[list[dict[str, Any]]]
         return [
             weights,
             [{"factors": count} for count in factors],
-            [{"regularization": 0.001}, {"regularization": 0.01}],
+            [{"regularization": 0.001}, {"regularization": 0.003}, {"regularization": 0.01}],
         ]
     if best.family == "item_knn":
-        return [[{"k": 30}, {"k": 300}], [{"shrink": 10.0}]]
+        return [[{"k": 100}, {"k": 1000}], [{"shrink": 5.0}, {"shrink": 100.0}]]
+    if best.family == "rp3beta":
+        return [[{"beta": 0.1}, {"beta": 0.35}], [{"alpha": 0.4}, {"alpha": 0.8}], [{"k": 400}]]
     if best.family == "autoencoder":
         return [
             [{"temperature": 0.14}, {"temperature": 0.2}],

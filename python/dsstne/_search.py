@@ -25,8 +25,6 @@ _WORK = 1e10  # FLOP of the operator for all validation rows; a search of more w
 _MOST = 60  # settings of a linear model
 _GAIN = 1.0005  # a step of that search must be better by this factor
 _PROBE = 3.0  # seconds of training that predict how long a run takes
-_LONG = 10.0  # seconds of a run for which a faster precision is looked for
-_FASTER = 0.75  # share of the time that another precision may take at most
 
 
 def search(trials: Trials) -> None:
@@ -34,7 +32,8 @@ def search(trials: Trials) -> None:
     train, rows = trials.task.train, trials.task.inputs.shape[0]
     shape = train.shape
     trials.run(POPULARITY)
-    trials.run(_recipes.Recipe.of("item_knn"))
+    for family in ("item_knn", "rp3beta"):
+        trials.run(_recipes.Recipe.of(family))
     _linear(trials, _recipes.linear(shape, train.nnz, rows, trials.spare() / 3))
     for recipe in _recipes.spectral(shape):
         trials.run(recipe)
@@ -62,13 +61,9 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     recipe, short, whole = _recipes.autoencoder(trials.task.train.shape[0])
     recipe = recipe.but(**arguments)
     before = trials.best.get("autoencoder")
-    if before is not None:
-        needed = 1.2 * before.seconds
-    else:
-        predicted = _prediction(trials, recipe, short)
-        if predicted is None:
-            return None
-        recipe, needed = predicted
+    needed = _training_seconds(trials, recipe, short) if before is None else 1.2 * before.seconds
+    if needed is None:
+        return None
     again = 0.0 if trials.task.is_whole else 1.05
     both = needed * (1 + again)
     if both > (trials.spare() if before is None else trials.slack()):
@@ -84,29 +79,19 @@ def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
     return trials.run(recipe.but(epochs=short), refits, ratio=again)
 
 
-def _prediction(trials: Trials, recipe: Recipe, epochs: int) -> tuple[Recipe, float] | None:
-    """Predicts the time of a training by a short run that has no other use; None if there is no time for that.
-
-    If the training is long, float32 is tried too: not all processors with instructions for bfloat16 are fast at it.
-    """
+def _training_seconds(trials: Trials, recipe: Recipe, epochs: int) -> float | None:
+    """Predicts the time of a training by a short run that has no other use; None if there is no time for that."""
     left = trials.spare()
     if left < 0.5:
         trials.decided.append("autoencoder was not tried")
         trials.skip(recipe, "not begun: no time left")
         return None
-    steps = epochs * -(-int(trials.task.train.shape[0]) // _recipes.BATCH)
-    found = trials.probe(recipe, min(_PROBE, left / 8))
+    found = trials.probe(recipe, min(_PROBE, left / 4))
     if found is None:
         return None
-    if found[0] + steps * found[1] > _LONG:
-        plain = recipe.but(precision="float32")
-        other = trials.probe(plain, min(_PROBE, left / 8))
-        if other is not None and other[1] < _FASTER * found[1]:
-            trials.decided.append(
-                f"networks were trained in float32, which was {found[1] / other[1]:.1f} times as fast"
-            )
-            recipe, found = plain, other
-    return recipe, found[0] + steps * found[1]
+    first, step = found
+    steps = epochs * -(-int(trials.task.train.shape[0]) // _recipes.BATCH)
+    return first + steps * step
 
 
 def _further(trials: Trials) -> None:

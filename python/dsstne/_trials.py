@@ -214,13 +214,7 @@ class Trials:
                 begun = time.monotonic()
                 common = {**self.common, "memory_limit": self.options["memory_limit"]}
                 model = recipe.but(epochs=0).make(self.task.train, common)
-                with Trainer(
-                    model,
-                    self.task.train,
-                    precision=recipe.get("precision", "auto"),
-                    seed=common["seed"],
-                    **self.options,
-                ) as trainer:
+                with Trainer(model, self.task.train, precision="auto", seed=common["seed"], **self.options) as trainer:
                     trainer.run(steps=1)
                     first = time.monotonic() - begun
                     last = trainer.run(steps=_PROBE_STEPS, seconds=max(seconds - first, 0.1 * seconds))

@@ -125,7 +125,8 @@ def fit(
         precision: ``"float32"`` or ``"bfloat16"``, which rounds the factors of products of hidden values, weights and
             gradients to 8 bits; sums, weights and optimizer state stay float32. It is about 1.7 times as fast on
             AMD's CPUs with AVX512_BF16, and slower on other CPUs, with a warning where it is emulated. CUDA devices
-            also support ``"tensorfloat32"`` (11 bits). ``"auto"`` = bfloat16 on devices where it is faster, else float32.
+            also support ``"tensorfloat32"`` (11 bits). ``"auto"`` = bfloat16 on devices where it is
+            faster, else float32.
         threads: CPU threads; None = as many as the process may use. More than 64, and than 4 for each processor that
             the process may use, count as that many.
         memory_limit: Maximum bytes of the run; a plan that needs more raises an error before anything is allocated.

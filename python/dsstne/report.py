@@ -44,7 +44,7 @@ class Report:
         >>> X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((5, 6))).astype(np.float32))
         >>> report = dsstne.auto(X, "ndcg@5", seconds=10, progress=False).report
         >>> [row["model"] for row in report.table][:3]
-        ['popularity', 'item_knn', 'linear']
+        ['popularity', 'item_knn', 'rp3beta']
     """
 
     def __init__(

@@ -27,9 +27,9 @@ _T = TypeVar("_T")
 def item_knn(
     X: Any,
     *,
-    k: int = 100,
+    k: int = 200,
     metric: str = "cosine",
-    shrink: float = 0.0,
+    shrink: float | None = None,
     items: Sequence[str] | ArrayLike | None = None,
     seed: int = 0,
     devices: Any = "auto",
@@ -54,7 +54,7 @@ def item_knn(
         X: Interaction matrix [rows, items].
         k: Number of similar items that an item keeps.
         metric: ``"cosine"``, ``"jaccard"``, ``"dice"`` or ``"dot"``.
-        shrink: Shrink term; it makes items less similar that share few rows.
+        shrink: Shrink term; it makes items less similar that few rows have. None = 20; ``"dot"`` has none.
         items: Names of the items.
         seed: Not used; nothing is random.
         devices: The computation runs on the CPU. A named device that is not available raises an error.
@@ -80,16 +80,18 @@ def item_knn(
         >>> model.similar_items([0], k=1)[0]
         array([[1]], dtype=int32)
     """
-    method = {"kind": "item_knn", "k": _k(k), "metric": metric, "shrink": shrink}
+    method = {"kind": "item_knn", "k": _k(k), "metric": metric}
+    if shrink is not None:
+        method["shrink"] = shrink
     return _solve(X, method, items, seed, devices, threads, memory_limit, max_seconds, progress)
 
 
 def rp3beta(
     X: Any,
     *,
-    k: int = 100,
-    alpha: float = 1.0,
-    beta: float = 0.5,
+    k: int = 200,
+    alpha: float = 0.6,
+    beta: float = 0.2,
     items: Sequence[str] | ArrayLike | None = None,
     seed: int = 0,
     devices: Any = "auto",
@@ -365,7 +367,9 @@ def factorize(
         X: Interaction matrix [rows, items]; for ``"ials"``, values must not be negative.
         method: ``"ials"`` or ``"explicit"``.
         factors: Number of factors, up to 1,024 and to the smaller side of X.
-        regularization: Weight of the squares of the factors; None = 0.003 for ``"ials"``, 0.05 for ``"explicit"``.
+        regularization: Weight of the squares of the factors. None = 0.05 for ``"explicit"``, and for ``"ials"`` such
+            that a row with the mean number of entries m has the weight 3 in all: 3 / (m + unobserved_weight I)^nu, but
+            at most 0.1.
         alpha: Weight of an observation of value 1, for ``"ials"``; None = 1.
         unobserved_weight: Weight of all pairs of a row and an item, observed or not, for ``"ials"``; None = 0.02.
         nu: How the regularization grows with the number of entries: 1 = in proportion, 0 = not at all.
@@ -396,8 +400,6 @@ def factorize(
     _checks.text(method, "method")
     options = {"kind": method, "factors": _checks.integer(factors, "factors", 1)}
     options |= {"epochs": _checks.integer(epochs, "epochs", 1), "nu": nu, "seed": _checks.integer(seed, "seed", 0)}
-    if regularization is None and method == "explicit":
-        regularization = 0.05
     given = {"regularization": regularization, "alpha": alpha, "unobserved_weight": unobserved_weight}
     options |= {name: value for name, value in given.items() if value is not None}
     return _solve(X, options, items, seed, devices, threads, memory_limit, max_seconds, progress)

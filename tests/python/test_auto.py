@@ -53,7 +53,7 @@ def chosen():
 
 def test_every_kind_of_model_is_tried_with_several_settings(chosen):
     tried = [row["model"] for row in chosen.report.table if row["ndcg@10"] is not None]
-    assert set(tried) == {"popularity", "item_knn", "linear", "spectral", "ials", "autoencoder", "sum"}
+    assert set(tried) == {"popularity", "item_knn", "rp3beta", "linear", "spectral", "ials", "autoencoder", "sum"}
     assert tried.count("linear") > 10
     assert tried.count("autoencoder") > 3
     assert len({(row["model"], row["settings"]) for row in chosen.report.table}) == len(tried)
@@ -61,7 +61,7 @@ def test_every_kind_of_model_is_tried_with_several_settings(chosen):
 
 def test_the_best_of_what_was_kept_is_chosen(chosen):
     kept = [row for row in chosen.report.table if row["kept"] and row["model"] != "sum"]
-    assert len(kept) == 6
+    assert len(kept) == 7
     better = [row["ndcg@10"] for row in chosen.report.table if row["model"] == "sum" and not row["note"]]
     best = max(row["ndcg@10"] for row in kept)
     assert [row["ndcg@10"] for row in chosen.report.table if row["chosen"]] == [max([best, *better])]

@@ -142,7 +142,7 @@ def test_the_model_recommends_saves_and_finds_similar_items(tmp_path):
 
 def test_new_rows_get_their_factors_by_one_solve():
     X = blocks()
-    model = dsstne.factorize(X, factors=8, progress=False)
+    model = dsstne.factorize(X, factors=8, regularization=0.003, progress=False)
     new = scipy.sparse.csr_array(([1.0, 1.0], [0, 6], [0, 2, 2]), shape=(2, 60))
     ids, _ = model.recommend(new, k=4)
     assert (ids[0] % 6 == 0).all()
@@ -205,3 +205,10 @@ def test_a_time_limit_ends_the_computation_with_an_error():
     X = scipy.sparse.random_array((20_000, 5_000), density=0.01, format="csr", rng=0, dtype=np.float32)
     with pytest.raises(dsstne.CancelledError, match=r"ials did \d+ of \d+ steps within max_seconds=1e-06"):
         dsstne.factorize(X, factors=16, max_seconds=1e-6)
+
+
+def test_factors_that_vanish_by_too_much_regularization_still_rank():
+    X = blocks()
+    model = dsstne.factorize(X, factors=4, regularization=50.0, unobserved_weight=0.5, progress=False)
+    assert np.abs(model.tensor("factors")).max() < 1e-6
+    assert np.isfinite(model.predict(X)).all()
