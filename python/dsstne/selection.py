@@ -48,9 +48,10 @@ def auto(
 ) -> Model:
     """Chooses a model for the data: tries several kinds and settings on held-out items, and refits the best on all.
 
-    It tries popularity, :func:`dsstne.item_knn`, :func:`dsstne.linear`, :func:`dsstne.spectral`,
-    :func:`dsstne.factorize` and the autoencoder of :func:`dsstne.fit`, then other settings of the best of these, and
-    sums of up to four models (:func:`dsstne.blend`). The page docs/choosing.md has the order and an example.
+    It tries popularity, :func:`dsstne.item_knn`, :func:`dsstne.rp3beta`, :func:`dsstne.linear`,
+    :func:`dsstne.spectral`, :func:`dsstne.factorize` and the autoencoder of :func:`dsstne.fit`, then other settings of
+    the best of these, and sums of up to four models (:func:`dsstne.blend`). The page docs/choosing.md has the order and
+    an example.
 
     The held-out items are a fifth of each row of X: the last ones by ``times``; without times the last ones in the
     order of storing, if X is CSR and most rows are not sorted by item; else random ones. At most 4,000 rows count.
