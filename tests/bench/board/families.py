@@ -117,7 +117,7 @@ def total(split: Split, settings: dict[str, Any], seed: int) -> Fitted:
     def parts(X: sparse.csr_array) -> list[Any]:
         return [FAMILIES[name].fit(X, settings[name], seed).model for name in PARTS]
 
-    weights = dsstne.blend(parts(part.shown), part.shown, validation=part.hidden, seed=seed).tensor("weights")[:, 0]
+    weights = dsstne.blend(parts(part.shown), part.shown, validation=part.hidden, seed=seed).tensor("weights")
     model = dsstne.blend(parts(data.ordered(split.train)), weights=weights)
     return fitted(model, " + ".join(f"{weight:.2f} {name}" for name, weight in zip(PARTS, weights, strict=True)))
 
