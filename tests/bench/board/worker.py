@@ -46,12 +46,13 @@ class Worker:
 
         The metrics of each user go to a file, for the bootstrap.
         """
-        X: Any = self.split if self.family.takes_split else data.ordered(self.split.train)
+        X = data.ordered(self.split.train)
+        learns: Any = self.split if self.family.takes_split else X
         load = os.getloadavg()[0]
         forget_most()
         before = resident()
         begin = time.perf_counter()
-        fitted = self.family.fit(X, settings, seed)
+        fitted = self.family.fit(learns, settings, seed)
         middle = time.perf_counter()
         ids = fitted.top(X, None)
         done = time.perf_counter()
