@@ -72,7 +72,7 @@ def measured(name: str) -> list[Entry]:
 
 
 def identity(entry: Entry) -> list[float]:
-    """What tells whether an interval belongs to an entry: its NDCG@20 for each seed."""
+    """Returns the NDCG@20 of each seed; a recorded interval belongs to the entry that has the same ones."""
     return [run["ndcg@20"] for run in entry.runs]
 
 
