@@ -214,8 +214,7 @@ func (f *Form) Check(find func(name string) (*tensor.Tensor, error)) error {
 // Bounds are the most rows of a batch, whose scores by one part take up to 64 MB, and where all parts can be computed;
 // fewer rows or devices if a part wants it.
 func (f *Form) Bounds() (rows int64, on program.Reach) {
-	const bytes = 1 << 26
-	rows = max(1, bytes/(4*f.Items))
+	rows = max(1, program.ScoreBytes/(4*f.Items))
 	for _, p := range f.Parts {
 		if b, is := p.Model.(bounded); is {
 			most, reach := b.Bounds()

@@ -84,8 +84,7 @@ func (d Data) Check(find func(name string) (*tensor.Tensor, error)) error {
 // Bounds are the most rows of a batch, whole panels whose scores take up to 64 MB, and at least one panel; and one
 // device, since all items take part in a product.
 func (d Data) Bounds(panel int64) (rows int64, on program.Reach) {
-	const bytes = 1 << 26
-	return max(panel, bytes/(4*d.Items)/panel*panel), program.OneDevice
+	return max(panel, program.ScoreBytes/(4*d.Items)/panel*panel), program.OneDevice
 }
 
 // Begin declares the tensors and the batches of a program. It returns the matrix in both orders, and what finds the

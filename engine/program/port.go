@@ -14,6 +14,10 @@ type Port struct {
 	Weights []string
 }
 
+// ScoreBytes is about how much memory the scores of a batch take, [rows, items], where operations write them: forms
+// that do so bound the rows of a batch.
+const ScoreBytes = 1 << 26
+
 // Reach is the devices that can compute what a model scores.
 type Reach int
 

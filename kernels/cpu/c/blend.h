@@ -1,8 +1,8 @@
 /* blend.h: sums of the scores of several models, standardised row by row. Workers take rows. Both read a score once from
  * memory, 4 bytes for some operations, which bounds them. */
 
-/* d = score - origin in float64, and 0 where an item does not count; returns how many do. A row's stored items from
- * `stored` on are left out. */
+/* d = score - origin in float64, and 0 where an item does not count; returns how many do. The stored
+ * items among these are left out. */
 static int64_t differences(const float *score, int64_t n, double origin, const int32_t *stored, int64_t count,
                            int64_t first, double *d) {
   int64_t counted = 0;
@@ -12,7 +12,7 @@ static int64_t differences(const float *score, int64_t n, double origin, const i
     counted += finite;
   }
   for (int64_t t = n; t < MOMENT_LANES; t++) d[t] = 0;
-  for (int64_t at = 0; at < count && stored[at] < first + n; at++) {
+  for (int64_t at = 0; at < count; at++) {
     const int64_t t = stored[at] - first;
     counted -= fabsf(score[t]) < INFINITY;
     d[t] = 0;
