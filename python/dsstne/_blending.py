@@ -8,7 +8,7 @@ w_1 b_1 + w_2 b_2 + ..., where b_p is the N-th best score of part p. If the k-th
 best candidates are the k best of all items. The rows where this proof fails are counted; with N = 256 and k = 20 there
 are rarely any.
 
-Memory: the scores of 32 to 512 rows at a time, at most 128 MiB for all parts together unless 32 rows need more; then
+Memory: the scores of 32 to 128 rows at a time, at most 128 MiB for all parts together unless 32 rows need more; then
 for each row 4 bytes for each part and candidate, of which there are at most N times the number of parts.
 """
 
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 LEAST_CANDIDATES = 256  # of each part, or four times the length of the lists that the metric takes
 MOST_ROWS = 4000  # of a sample
+_STRIDE = 16  # every so many scores are looked at to find where the best begin
 _PANEL = 1 << 25  # scores at a time: 128 MiB
-_BLOCK = 512  # rows whose sums are computed together
+_BLOCK = 128  # rows whose sums are computed together, which fit into the caches
 GRID = 20  # weights are multiples of 1 / GRID
 
 
@@ -104,6 +105,7 @@ class Candidates:
         shape = (len(models), rows)
         self._scales, self._bounds = np.zeros(shape), np.full(shape, -np.inf)
         kept = min(items, max(LEAST_CANDIDATES, 4 * k))
+        self._rest = np.empty(items)
         ids: list[NDArray[np.int64]] = []
         scores: list[NDArray[np.float32]] = []
         height = min(max(32, _PANEL // (items * len(models))), _BLOCK)
@@ -123,13 +125,21 @@ class Candidates:
         self, part: int, row: int, scores: NDArray[np.float32], stored: NDArray[Any], kept: int
     ) -> NDArray[np.int64]:
         """Returns the best items of a row for one part, and marks stored ones in ``scores``."""
-        rest = np.delete(scores, stored).astype(np.float64)
-        deviation = float(np.sqrt(np.mean(np.square(rest - rest.mean())))) if len(rest) else 0.0
+        rest, scores[stored] = self._rest, 0
+        rest[:] = scores
+        count = len(scores) - len(stored)
+        rest -= rest.sum() / max(1, count)
+        rest[stored] = 0
+        deviation = float(np.sqrt(rest @ rest / max(1, count)))
         scale = self._scales[part, row] = 1 / deviation if deviation > 0 else 0.0
         scores[stored] = -np.inf
-        if len(rest) <= kept:
+        if count <= kept:
             return np.flatnonzero(scores > -np.inf)
-        least = np.partition(scores, len(scores) - kept)[len(scores) - kept]
+        # Twice as many are above the threshold that a sample suggests; only they are put in order.
+        first = len(scores[::_STRIDE]) - 1 - 2 * kept // _STRIDE
+        few = scores[scores >= np.partition(scores[::_STRIDE], first)[first]] if first > 0 else scores
+        few = few if len(few) >= kept else scores
+        least = np.partition(few, len(few) - kept)[len(few) - kept]
         self._bounds[part, row] = least * scale
         above, equal = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
         return np.concatenate([above, equal[: kept - len(above)]])
@@ -321,6 +331,7 @@ def choose_weights(
     rows: Any = None,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[list[float], list[dict[str, Any]]]:
     """Chooses the weights of a sum of models.
 
@@ -332,6 +343,7 @@ def choose_weights(
         rows: Row numbers or a boolean mask; None = a sample of at most 4,000 rows with held-out items.
         options: ``devices``, ``threads`` and ``memory_limit`` of :meth:`dsstne.Model.predict`.
         seed: Of the sample.
+        check: Called for each block of rows and for each sum; raises an error if there is no more time.
 
     Returns:
         ``(weights, table)``. The weights are multiples of 0.05 and their sum is 1; a part that does not help has 0. The
@@ -356,8 +368,13 @@ def choose_weights(
         rows = rows[np.diff(held_out.indptr)[rows] > 0]
     if not len(rows):
         raise InvalidArgumentError("no row has held-out items, so there is nothing to choose weights by")
-    candidates = Candidates(models, X[rows], held_out[rows], length_of(metric), options)
-    search = Search(lambda weights: candidates.values(weights, metric), len(models))
+    candidates = Candidates(models, X[rows], held_out[rows], length_of(metric), options, check)
+
+    def values(weights: Sequence[float]) -> NDArray[np.float64]:
+        check()
+        return candidates.values(weights, metric)
+
+    search = Search(values, len(models))
     chosen = _best(search.best_of_each_size())
     table = [
         {"weights": [weight / GRID for weight in one.weights], metric: one.mean, "rows": len(rows)}

@@ -50,9 +50,17 @@ def positive(value: Any, name: str) -> float:
     try:
         number = float(value)
     except OverflowError:
-        number = math.inf
+        number = math.inf if value > 0 else -math.inf
     if not number > 0:
         raise InvalidArgumentError(f"{name} must be above 0, not {shown(value)}")
+    return number
+
+
+def duration(value: Any, name: str) -> float:
+    """Returns seconds as a float; they must be above 0 and finite."""
+    number = positive(value, name)
+    if math.isinf(number):
+        raise InvalidArgumentError(f"{name} must be finite, not {shown(value)}")
     return number
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsstne import _defaults, api, decomposition, solvers
 
@@ -26,16 +26,50 @@ BATCH = 512  # of fit()
 # Runs of at least this many steps are tried at half their length: which of two models is better shows by then.
 _LONG_RUN = 700
 
-# Arguments of linear() in the order of the search: the default, the bounds, and the first step. That of the
-# regularization is a power of ten.
-LINEAR = {
-    "row_exponent": (0.5, 0.0, 2.0, 0.25),
-    "regularization": (18.0, 1e-3, 1e5, 0.25),
-    "dropout": (0.1, 0.0, 0.9, 0.2),
-    "regularization_exponent": (0.25, 0.0, 2.0, 0.25),
-    "output_exponent": (0.2, 0.0, 1.0, 0.1),
-    "item_exponent": (0.2, 0.0, 1.0, 0.1),
+
+class Range(NamedTuple):
+    """The values of an argument in a search.
+
+    Attributes:
+        start: What the argument is where a recipe does not give it; None = the definition of the model says it.
+        low, high: Bounds.
+        step: What a step adds, or where ``multiplies`` is set, by what it multiplies.
+    """
+
+    start: float | None
+    low: float
+    high: float
+    step: float
+    multiplies: bool = False
+
+
+# The arguments of each family that is searched step by step, in the order of the search.
+RANGES: dict[str, dict[str, Range]] = {
+    "item_knn": {"shrink": Range(20, 1, 1e4, 3, True), "k": Range(200, 10, 5000, 2, True)},
+    "rp3beta": {"beta": Range(0.2, 0, 1, 0.1), "alpha": Range(0.6, 0, 2, 0.2), "k": Range(200, 10, 5000, 2, True)},
+    "linear": {
+        "row_exponent": Range(0.5, 0, 2, 0.25),
+        "regularization": Range(18, 1e-3, 1e5, 10**0.25, True),
+        "dropout": Range(0.1, 0, 0.9, 0.2),
+        "regularization_exponent": Range(0.25, 0, 2, 0.25),
+        "output_exponent": Range(0.2, 0, 1, 0.1),
+        "item_exponent": Range(0.2, 0, 1, 0.1),
+    },
+    "spectral": {
+        "sharpening": Range(None, 0, 5, 0.65),
+        "low_pass": Range(None, 0, 5, 0.3),
+        "rank": Range(None, 8, 2048, 2, True),
+        "row_exponent": Range(None, 0, 2, 0.25),
+        "first_in": Range(None, 0, 1, 0.15),
+        "first_out": Range(None, 0, 1, 0.15),
+    },
+    "ials": {
+        "regularization": Range(None, 1e-6, 10, 10**0.5, True),
+        "unobserved_weight": Range(0.02, 1e-5, 10, 2, True),
+        "factors": Range(None, 8, 512, 2, True),
+    },
 }
+_WHOLE = ("k", "rank", "factors")  # arguments that are integers
 
 
 @dataclass(frozen=True)
@@ -94,37 +128,50 @@ def linear(shape: tuple[int, int], entries: int, rows: int, seconds: float) -> R
     return Recipe.of("linear", method=method)
 
 
-def refits_of_linear(
-    recipe: Recipe, seconds: float, score_seconds: float, rows: int, items: int
-) -> list[tuple[Recipe, float]]:
-    """Returns what a linear model can be refitted as, with the predicted times: as weights, else as it was tried."""
+def refits_of_linear(recipe: Recipe, seconds: float, score_seconds: float) -> list[tuple[Recipe, float]]:
+    """Returns what a linear model can be refitted as, with the predicted times: as weights, else as it was tried.
+
+    Args:
+        recipe: What was tried.
+        seconds: Time to make that of all data.
+        score_seconds: Time to score as many rows as there are items: the rows of P are solutions of the same equations.
+    """
     if recipe.get("method") == "inverse":
         return [(recipe, seconds)]
-    # The rows of P are solutions of the same equations as scores, one for each item.
-    weights = 1.5 * (seconds + score_seconds * items / rows)
-    return [(recipe.but(method="iterative"), weights), (recipe, seconds)]
-
-
-def moved(recipe: Recipe, name: str, steps: float) -> Recipe:
-    """Returns a linear model with one argument moved by some steps, within its bounds."""
-    start, low, high, step = LINEAR[name]
-    now = recipe.get(name, start)
-    value = float(f"{now * 10 ** (steps * step):.4g}") if name == "regularization" else round(now + steps * step, 4)
-    return recipe.but(**{name: min(max(value, low), high)})
+    return [(recipe.but(method="iterative"), 1.5 * (seconds + score_seconds)), (recipe, seconds)]
 
 
 # ---- the others ----
 
-
-def spectral(shape: tuple[int, int]) -> list[Recipe]:
-    """Returns the filters to try first."""
-    rank = min(448, max(1, min(shape) // 4))
-    return [Recipe.of("spectral", rank=rank, method=method) for method in ("f", "bspm_em", "gf_cf")]
+SPECTRAL = [Recipe.of("spectral", method=method) for method in ("f", "bspm_em", "gf_cf")]
 
 
 def ials(shape: tuple[int, int]) -> Recipe:
     """Returns the factors to try first."""
     return Recipe.of("ials", factors=min(128, *shape))
+
+
+def moved(recipe: Recipe, name: str, steps: float, model: Model, shape: tuple[int, int]) -> Recipe:
+    """Returns a recipe with one argument moved by some steps, within its bounds.
+
+    Args:
+        recipe: What to change.
+        name: An argument of RANGES.
+        steps: How far.
+        model: A model of the family, made with the defaults.
+        shape: That of the matrix.
+    """
+    about = RANGES[recipe.family][name]
+    now = recipe.get(name, about.start)
+    if now is None and recipe.family == "spectral" and name != "rank":
+        now = decomposition.FILTERS[recipe.get("method", "f")][name]
+    elif now is None:
+        now = model._definition[name]
+    value = float(f"{now * about.step**steps:.4g}") if about.multiplies else round(now + steps * about.step, 4)
+    value = min(max(value, about.low), about.high)
+    if name in _WHOLE:
+        value = min(round(value), *shape) if name != "k" else round(value)
+    return recipe.but(**{name: value})
 
 
 def autoencoder(rows: int) -> tuple[Recipe, int, int]:
@@ -135,31 +182,10 @@ def autoencoder(rows: int) -> tuple[Recipe, int, int]:
     return Recipe.of("autoencoder"), trial, whole
 
 
-def variants(best: Recipe, shape: tuple[int, int]) -> list[list[dict[str, Any]]]:
-    """Returns further arguments to try of a family that is not searched step by step.
-
-    They come in groups. The best of a group is kept when the next group is tried.
-    """
-    if best.family == "spectral":
-        ranks = [rank for rank in (32, 64, 128, 256, 448, 768) if rank < min(shape) and rank != best.get("rank")]
-        return [[{"rank": rank} for rank in ranks]]
-    if best.family == "ials":
-        factors = [count for count in (32, 64, 256, 512) if count < min(shape)]
-        weights = [{"unobserved_weight": weight} for weight in (0.01, 0.1, 0.3)]
-        return [
-            weights,
-            [{"factors": count} for count in factors],
-            [{"regularization": 0.001}, {"regularization": 0.003}, {"regularization": 0.01}],
-        ]
-    if best.family == "item_knn":
-        return [[{"k": 100}, {"k": 1000}], [{"shrink": 5.0}, {"shrink": 100.0}]]
-    if best.family == "rp3beta":
-        return [[{"beta": 0.1}, {"beta": 0.35}], [{"alpha": 0.4}, {"alpha": 0.8}], [{"k": 400}]]
-    if best.family == "autoencoder":
-        return [
-            [{"temperature": 0.14}, {"temperature": 0.2}],
-            [{"denoising": 0.7}, {"denoising": 0.8}],
-            [{"hidden": 1024}],
-            [{"learning_rate": 1e-3}, {"learning_rate": 4e-3}],
-        ]
-    return []
+# Further arguments of the autoencoder, in groups: the best of a group is kept when the next group is tried.
+AUTOENCODER: list[list[dict[str, Any]]] = [
+    [{"temperature": 0.14}, {"temperature": 0.2}],
+    [{"denoising": 0.7}, {"denoising": 0.8}],
+    [{"hidden": 1024}],
+    [{"learning_rate": 1e-3}, {"learning_rate": 4e-3}],
+]

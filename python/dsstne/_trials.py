@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dsstne._recipes import Recipe
-    from dsstne._validation import Task
+    from dsstne._validation import Fold, Task
     from dsstne.model import Model
     from dsstne.progress import Budget
 
@@ -44,10 +44,10 @@ class Trial:
         recipe: How the model was made.
         values: The metric of each row; None if the model failed.
         rows: Number of validation rows that were scored.
-        seconds, score_seconds: Time to make the model, and to rank the items for the rows.
+        seconds, score_seconds: Time to make the model of each split, and to rank the items for the rows.
         memory: Growth of the memory of the process in bytes, or None.
         refits: What to make of all data if the model is chosen, the best first, with the expected times.
-        model: The model, as long as it may be needed.
+        models: The models of the splits, as long as they may be needed.
         note: Why the model failed, or what was unusual.
     """
 
@@ -58,7 +58,7 @@ class Trial:
     score_seconds: float = 0.0
     memory: int | None = None
     refits: list[tuple[Recipe, float]] = field(default_factory=list)
-    model: Model | None = None
+    models: list[Model] = field(default_factory=list)
     note: str = ""
 
     @property
@@ -97,7 +97,7 @@ class Trials:
         self.tried: list[Trial] = []
         self.best: dict[str, Trial] = {}
         self.decided: list[str] = []
-        few = np.random.default_rng(common["seed"]).permutation(task.inputs.shape[0])[:_SEARCH_ROWS]
+        few = np.random.default_rng(common["seed"]).permutation(task.folds[0].inputs.shape[0])[:_SEARCH_ROWS]
         self.few: NDArray[np.int64] = np.sort(few)
 
     # ---- time and memory ----
@@ -123,7 +123,7 @@ class Trials:
 
     def panel_seconds(self, parts: Sequence[Trial] | None = None) -> float:
         """The time that choosing a sum takes: all parts score the rows once more, and weights are tried."""
-        rows, items = self.task.inputs.shape
+        rows, items = self.task.rows, self.task.train.shape[1]
         parts = self.parts() if parts is None else parts
         if len(parts) < 2:
             return 0.0
@@ -144,7 +144,7 @@ class Trials:
         """Returns what the models that are kept leave of a limit of memory."""
         if memory_limit is None:
             return None
-        kept = sum(4 * trial.model.parameters for trial in self.best.values() if trial.model is not None)
+        kept = sum(4 * model.parameters for trial in self.best.values() for model in trial.models)
         return max(1, memory_limit - kept)
 
     @property
@@ -168,7 +168,7 @@ class Trials:
         Args:
             recipe: How to make it.
             refits: Returns what to make of all data, and the times; None = the same.
-            few: Score some of the rows, which only a search of settings does.
+            few: Score some of the rows of a single split, which only a search of settings does.
             ratio: How many times as long the shortest refit takes as the trial; None = in proportion to the entries.
         """
         trial = Trial(recipe)
@@ -176,7 +176,7 @@ class Trials:
         ranked = self.ranked()
         best = f"best: {ranked[0].recipe.family} {ranked[0].value:.4f}" if ranked else ""
         self.bar.update(recipe.family, best)
-        again = _MARGIN * self.task.growth if ratio is None else ratio
+        again = (_MARGIN * self.task.growth if ratio is None else ratio) / len(self.task.folds)
         limit = self.spare() / (1 + (0.0 if self.task.is_whole else again))
         if limit <= 0 and recipe.family != "popularity":
             trial.note = "not begun: no time left"
@@ -187,15 +187,18 @@ class Trials:
                 self._make(trial, limit, few, best)
         except (DsstneError, MemoryError) as error:
             trial.note = _reason(error, limit)
+            trial.models = []
             if isinstance(error, CancelledError):
                 self.decided.append(f"{recipe.family} ({recipe.settings}) was not finished")
             return trial
         finally:
             trial.memory = peak.bytes
-        if not few:
-            again = 0.0 if self.task.is_whole else again * trial.seconds
-            trial.refits = [(recipe, again)] if refits is None else refits(trial)
-            self._keep(trial)
+        if few:
+            trial.models = []
+            return trial
+        again = 0.0 if self.task.is_whole else again * trial.seconds
+        trial.refits = [(recipe, again)] if refits is None else refits(trial)
+        self._keep(trial)
         return trial
 
     def skip(self, recipe: Recipe, note: str) -> None:
@@ -232,30 +235,37 @@ class Trials:
         if family == "autoencoder":
             more["callbacks"] = lambda _, record: self.bar.update(f"{family}, epoch {record['epoch']:.0f}", best)
         try:
-            trial.model = recipe.make(self.task.train, common, None if family == "popularity" else limit, **more)
+            for fold in self.task.folds:
+                left = None if family == "popularity" else limit - (time.monotonic() - begun)
+                trial.models.append(recipe.make(fold.train, common, left, **more))
         finally:
             trial.seconds = time.monotonic() - begun
         wanted = recipe.get("epochs")
-        if wanted and family == "autoencoder" and trial.model.history[-1]["epoch"] < wanted:
+        if wanted and family == "autoencoder" and trial.models[-1].history[-1]["epoch"] < wanted:
             raise CancelledError("training did not end in time")
-        rows = self.few if few else np.arange(self.task.inputs.shape[0])
-        self._score(trial, rows, limit - trial.seconds)
+        self._score(trial, few, limit - trial.seconds)
 
-    def _score(self, trial: Trial, rows: NDArray[np.int64], limit: float) -> None:
+    def _score(self, trial: Trial, few: bool, limit: float) -> None:
         """Ranks the items for the rows, if a pilot of some rows shows that there is time for them."""
-        assert trial.model is not None
-        inputs, held_out = self.task.inputs[rows], self.task.held_out[rows]
+        first, count = self.task.folds[0], len(self.few) if few else self.task.rows
         begun = time.monotonic()
-        if len(rows) > 4 * _PILOT and trial.recipe.family != "popularity":
-            first = np.arange(_PILOT)
-            evaluate(trial.model, inputs, held_out, self.metric, rows=first, exclude="input", **self.options)
-            expected = (time.monotonic() - begun) * len(rows) / _PILOT
+        if count > 4 * _PILOT and trial.recipe.family != "popularity":
+            self._values(trial.models[0], first, np.arange(min(_PILOT, first.inputs.shape[0])))
+            expected = (time.monotonic() - begun) * count / _PILOT
             if expected > max(limit, 1.0):
-                raise CancelledError(f"ranking the items for {len(rows):,} rows takes about {expected:,.0f} s")
+                raise CancelledError(f"ranking the items for {count:,} rows takes about {expected:,.0f} s")
             begun = time.monotonic()
-        found = evaluate(trial.model, inputs, held_out, self.metric, exclude="input", per_row=True, **self.options)
-        trial.score_seconds = time.monotonic() - begun
-        trial.values, trial.rows = found[self.metric], len(rows)
+        pairs = zip(trial.models, self.task.folds, strict=True)
+        trial.values = np.concatenate([self._values(*pair, self.few if few else None) for pair in pairs])
+        trial.score_seconds, trial.rows = time.monotonic() - begun, count
+
+    def _values(self, model: Model, fold: Fold, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        """Returns the metric of each of the rows of a split; None = all."""
+        found = evaluate(
+            model, fold.inputs, fold.held_out, self.metric, rows=rows, exclude="input", per_row=True, **self.options
+        )
+        values: NDArray[np.float64] = found[self.metric]
+        return values
 
     def _keep(self, trial: Trial) -> None:
         """Keeps the model of a trial if it is better than the one that its family has, else drops it.
@@ -268,9 +278,9 @@ class Trials:
         if old is None or old.values is None:
             self.best[trial.recipe.family] = trial
         elif _blending.is_better(trial.values, old.values):
-            self.best[trial.recipe.family], old.model = trial, None
+            self.best[trial.recipe.family], old.models = trial, []
         else:
-            trial.model = None
+            trial.models = []
 
 
 def whole_refits(parts: Sequence[Trial]) -> float:

@@ -15,6 +15,21 @@ from dsstne.errors import InvalidArgumentError
 
 CORE = 10
 LEAST_ROWS = 10  # with held-out items; fewer say nothing about models
+_ENOUGH, _MOST_FOLDS = 10_000, 5  # held-out entries; fewer tell models apart only if the data are split several times
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One split of the data.
+
+    Attributes:
+        train: What the candidates learn from, CSR [rows, items].
+        inputs, held_out: Input rows and the items to find in them, CSR [validation rows, items].
+    """
+
+    train: Any
+    inputs: Any
+    held_out: Any
 
 
 @dataclass(frozen=True)
@@ -22,8 +37,7 @@ class Task:
     """The data of a search.
 
     Attributes:
-        train: What the candidates learn from, CSR [rows, items].
-        inputs, held_out: Input rows and the items to find in them, CSR [validation rows, items].
+        folds: The splits; a candidate is made and measured on each.
         whole: What the chosen model learns from in the end.
         split: How the data were split, a sentence.
         notes: What a user should know about the split.
@@ -31,14 +45,22 @@ class Task:
         preparation: Lines of Python that make ``whole`` of the arguments.
     """
 
-    train: Any
-    inputs: Any
-    held_out: Any
+    folds: list[Fold]
     whole: Any
     split: str
     notes: list[str] = field(default_factory=list)
     problem: str | None = None
     preparation: str = ""
+
+    @property
+    def train(self) -> Any:
+        """What candidates learn from in the first split."""
+        return self.folds[0].train
+
+    @property
+    def rows(self) -> int:
+        """Number of validation rows in all splits."""
+        return sum(fold.inputs.shape[0] for fold in self.folds)
 
     @property
     def is_whole(self) -> bool:
@@ -71,7 +93,7 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
                 "(V_in, V_out)"
             )
         split = "the validation matrix that was given, for rows of X"
-        return _task(X, X, held_out, X + held_out, split, [], seed, True, "X = X + validation\n")
+        return _task([Fold(X, X, held_out)], X + held_out, split, [], seed, True, "X = X + validation\n")
     if len(validation) != 2:
         raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} items")
     inputs, held_out = (_matrix(part, f"validation[{n}]") for n, part in enumerate(validation))
@@ -80,7 +102,8 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
             f"validation: expected two matrices of the same shape with {X.shape[1]:,} items, as X has, got "
             f"{inputs.shape} and {held_out.shape}"
         )
-    return _task(X, inputs, held_out, X, "the pair (V_in, V_out) that was given, for other rows", [], seed, True)
+    split = "the pair (V_in, V_out) that was given, for other rows"
+    return _task([Fold(X, inputs, held_out)], X, split, [], seed, True)
 
 
 def _matrix(X: Any, name: str) -> Any:
@@ -115,8 +138,12 @@ def _split(X: Any, times: Any, seed: int) -> Task:
     core = CORE if _has_core(X_csr) else 0
     if core:
         split += f", of the items that at least {core} rows have"
-    train, held_out = hold_out(X, seed=seed, last=last, core=core)
-    return _task(train, train, held_out, X, split, notes, seed, False)
+    parts = [hold_out(X, seed=seed, last=last, core=core)]
+    more = min(_MOST_FOLDS, -(-_ENOUGH // max(1, parts[0][1].nnz))) - 1
+    if last is False and more > 0:
+        split += f"; {more + 1} such splits"
+        parts += [hold_out(X, seed=int(n), core=core) for n in np.random.SeedSequence(seed).generate_state(more)]
+    return _task([Fold(train, train, held_out) for train, held_out in parts], X, split, notes, seed, False)
 
 
 def _says_nothing(times: Any) -> bool:
@@ -138,15 +165,7 @@ def _has_core(X: Any) -> bool:
 
 
 def _task(
-    train: Any,
-    inputs: Any,
-    held_out: Any,
-    whole: Any,
-    split: str,
-    notes: list[str],
-    seed: int,
-    given: bool,
-    preparation: str = "",
+    folds: list[Fold], whole: Any, split: str, notes: list[str], seed: int, given: bool, preparation: str = ""
 ) -> Task:
     """Draws the rows to compare models with, and looks for what makes a comparison impossible.
 
@@ -154,9 +173,10 @@ def _task(
         InvalidArgumentError: No model can find a held-out item of validation data that the caller gave.
     """
     problem = None
-    rows = _blending.sample(held_out, seed)
-    every = len(_blending.sample(held_out, most=held_out.shape[0]))
-    inputs, held_out = inputs[rows], held_out[rows]
+    every = np.count_nonzero(np.diff(folds[0].held_out.indptr))
+    drawn = [_blending.sample(fold.held_out, seed) for fold in folds]
+    folds = [Fold(fold.train, fold.inputs[rows], fold.held_out[rows]) for fold, rows in zip(folds, drawn, strict=True)]
+    rows, train, inputs, held_out = drawn[0], folds[0].train, folds[0].inputs, folds[0].held_out
     known = np.bincount(train.indices, minlength=train.shape[1]) > 0
     new = held_out - held_out.multiply(inputs != 0)
     new.eliminate_zeros()
@@ -174,7 +194,7 @@ def _task(
         split += f"; {len(rows):,} of {every:,} rows, drawn by the seed"
     else:
         split += f"; {len(rows):,} rows"
-    return Task(train, inputs, held_out, whole, split, notes, problem, preparation)
+    return Task(folds, whole, split, notes, problem, preparation)
 
 
 def check_metric(metric: Any) -> str:

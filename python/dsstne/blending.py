@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +12,9 @@ import numpy as np
 from dsstne import _checks
 from dsstne._blending import choose_weights, sample
 from dsstne.datasets._split import _csr
-from dsstne.errors import InvalidArgumentError
+from dsstne.errors import CancelledError, InvalidArgumentError
 from dsstne.model import Model
+from dsstne.progress import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["blend"]
 
 _MOST = 8
+_SUMS = 100  # weights and blocks of rows that a progress bar expects
 
 
 def blend(
@@ -35,6 +40,8 @@ def blend(
     devices: Any = "auto",
     threads: int | None = None,
     memory_limit: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool = True,
 ) -> Model:
     """Makes a model that adds up the scores of several models for the same items.
 
@@ -60,6 +67,8 @@ def blend(
         seed: Chooses the rows, if X has more than 4,000 with held-out items.
         devices, threads, memory_limit: Of the predictions that the choice of the weights needs, see
             :func:`dsstne.fit`.
+        max_seconds: Time limit for that choice; one that is not done then raises :class:`dsstne.CancelledError`.
+        progress: Show a progress bar of it if stderr is a terminal or a notebook.
 
     Returns:
         A model with the tensor ``weights`` [parts], which can be changed with :meth:`dsstne.Model.set_tensor`, and with
@@ -70,6 +79,8 @@ def blend(
     Raises:
         InvalidArgumentError: The models do not fit together, or an option is not valid; or a weight is negative.
         OutOfMemoryError: The parts do not fit into memory a second time.
+        CancelledError: ``max_seconds`` passed.
+        KeyboardInterrupt: Ctrl-C.
         DsstneError: As :func:`dsstne.evaluate`, where weights are chosen.
 
     Example:
@@ -80,6 +91,8 @@ def blend(
         array([[2, 3]], dtype=int32)
     """
     parts, seed = _checked(models), _checks.integer(seed, "seed", 0)
+    limit = math.inf if max_seconds is None else _checks.duration(max_seconds, "max_seconds")
+    progress = _checks.boolean(progress, "progress")
     if weights is not None and validation is not None:
         raise InvalidArgumentError("weights= and validation= contradict each other; give one of them")
     divisors = _scales(scales, len(parts))
@@ -94,7 +107,18 @@ def blend(
             if matrix.shape != shape:
                 raise InvalidArgumentError(f"{name}: expected the shape {shape}, got {matrix.shape}")
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
-        weights, _ = choose_weights(parts, inputs, held_out, metric, sample(held_out, seed), options)
+        bar, end, steps = Steps("weights", progress), time.monotonic() + limit, itertools.count(1)
+
+        def check() -> None:
+            done = next(steps)
+            bar.update({"done": done, "steps": max(done, _SUMS)})
+            if time.monotonic() > end:
+                raise CancelledError(f"the choice of the weights was not done within max_seconds={max_seconds}")
+
+        try:
+            weights, _ = choose_weights(parts, inputs, held_out, metric, sample(held_out, seed), options, check=check)
+        finally:
+            bar.close()
     factors = _weights(weights, len(parts))
     standardized = [divisor is None for divisor in divisors]
     definition = {

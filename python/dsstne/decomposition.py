@@ -23,10 +23,12 @@ __all__ = ["spectral", "svd"]
 
 _MOST = (1 << 31) - 1
 
+_GF_CF = {"row_exponent": 1.0, "first_in": 0.5, "first_out": 0.5, "low_pass": 0.3, "sharpening": 0.0}
+
 # The settings of published filters, and of "f", which was chosen on held-out data of Gowalla.
-_FILTERS: dict[str, dict[str, float]] = {
-    "gf_cf": {},
-    "bspm_em": {"low_pass": 0.2, "sharpening": 2.5},
+FILTERS: dict[str, dict[str, float]] = {
+    "gf_cf": _GF_CF,
+    "bspm_em": {**_GF_CF, "low_pass": 0.2, "sharpening": 2.5},
     "f": {
         "row_exponent": 0.75,
         "first_in": 0.55,
@@ -36,6 +38,7 @@ _FILTERS: dict[str, dict[str, float]] = {
         "balanced": True,
     },
 }
+_LEAST_RANK, _MOST_RANK = 32, 448  # where rank is not given
 
 
 def svd(
@@ -117,7 +120,7 @@ def _basis(k: int, name: str, oversampling: int | None, iterations: int, seed: i
 
 def spectral(
     X: Any,
-    rank: int = 448,
+    rank: int | None = None,
     *,
     method: str = "f",
     row_exponent: float | None = None,
@@ -159,7 +162,8 @@ def spectral(
 
     Args:
         X: Interaction matrix [rows, items].
-        rank: Number of singular vectors, up to the smaller side of X.
+        rank: Number of singular vectors, up to the smaller side of X. None = a sixteenth of that side, at least 32 if
+            there are so many and at most 448: with more of them, small data are filtered too little.
         method: ``"gf_cf"``, ``"bspm_em"`` or ``"f"``; what the other arguments are where they are None.
         row_exponent, first_in, first_out, low_pass, low_pass_exponent, sharpening, output_exponent, balanced: See
             above.
@@ -192,12 +196,15 @@ def spectral(
         "output_exponent": output_exponent,
         "balanced": balanced,
     }
-    if _checks.text(method, "method") not in _FILTERS:
-        raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, _FILTERS)}")
+    if _checks.text(method, "method") not in FILTERS:
+        raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, FILTERS)}")
+    if rank is None:
+        smaller = max(1, min(getattr(X, "shape", None) or (1,)))
+        rank = min(max(smaller // 16, _LEAST_RANK), smaller, _MOST_RANK)
     options = {
         "kind": "spectral",
         **_basis(rank, "rank", oversampling, iterations, seed),
-        **_FILTERS[method],
+        **FILTERS[method],
         **{key: value for key, value in given.items() if value is not None},
     }
     return _solve(X, options, items, seed, devices, threads, memory_limit, max_seconds, progress)

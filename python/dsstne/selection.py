@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy as np
 from dsstne import _blending, _checks, _search, _validation, api
 from dsstne._trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
-from dsstne.errors import CancelledError, DsstneError, InvalidArgumentError
+from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
 from dsstne.progress import Budget
 from dsstne.report import Report
@@ -98,10 +97,8 @@ def auto(
         ('ndcg@5', True)
     """
     start = time.monotonic()
-    metric, seconds = _validation.check_metric(metric), _checks.positive(seconds, "seconds")
+    metric, seconds = _validation.check_metric(metric), _checks.duration(seconds, "seconds")
     seed, progress = _checks.integer(seed, "seed", 0), _checks.boolean(progress, "progress")
-    if math.isinf(seconds):
-        raise InvalidArgumentError("seconds must be finite; a search without an end would never return a model")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
     compute = {"devices": devices, "threads": threads, "memory_limit": limit}
     popular = api.popularity(X, items=items)
@@ -167,16 +164,20 @@ class _Choice:
         except (DsstneError, MemoryError) as error:
             self._notes.append(f"sums of models were not tried: {type(error).__name__}: {error}")
             return
-        for choice, helps in _better(sums):
+        best = sums[0].mean if sums else np.inf
+        for choice in sums[1:]:
             mix = [(parts[part], choice.weights[part] / _blending.GRID) for part in choice.parts]
+            helps = choice.mean > best
             if helps:
                 self._options.insert(0, mix)
-            note = "" if helps else "not better by more than the standard error"
+                best = choice.mean
+            note = "" if helps else "not better than fewer parts"
             self._sums.append(self._row("sum", _words(mix), choice.mean, time.monotonic() - begun, note))
-            if helps and found.unproven([weight / _blending.GRID for weight in choice.weights]):
+            weights = [weight / _blending.GRID for weight in choice.weights]
+            if helps and any(candidates.unproven(weights) for candidates in found):
                 self._notes.append(f"the metric of {_words(mix)} is approximate")
 
-    def _sums_of(self, parts: Sequence[Trial]) -> tuple[_blending.Candidates, list[_blending.Choice]]:
+    def _sums_of(self, parts: Sequence[Trial]) -> tuple[list[_blending.Candidates], list[_blending.Choice]]:
         """Tries sums for as long as all parts can still be refitted."""
         trials, task = self._trials, self._task
         needed = whole_refits(parts)
@@ -189,11 +190,13 @@ class _Choice:
 
         def values(weights: Sequence[float]) -> NDArray[np.float64]:
             check()
-            return found.values(weights, trials.metric)
+            return np.concatenate([candidates.values(weights, trials.metric) for candidates in found])
 
-        models = [trial.model for trial in parts if trial.model is not None]
         length = _blending.length_of(trials.metric)
-        found = _blending.Candidates(models, task.inputs, task.held_out, length, trials.options, check)
+        found = [
+            _blending.Candidates(models, fold.inputs, fold.held_out, length, trials.options, check)
+            for fold, *models in zip(task.folds, *(trial.models for trial in parts), strict=True)
+        ]
         search = _blending.Search(values, len(parts))
         try:
             return found, search.best_of_each_size()
@@ -209,7 +212,7 @@ class _Choice:
         if not self._task.is_whole:  # the others would only take memory
             for trial in trials.best.values():
                 if all(trial is not part for part, _ in wanted):
-                    trial.model = None
+                    trial.models = []
         for option in self._options:
             if _value(option) < _NEAR * _value(wanted):
                 break  # better than a much worse model is one that has not learnt from the held-out items
@@ -249,8 +252,8 @@ class _Choice:
     def _make(self, trial: Trial, way: Recipe, seconds: float) -> Model:
         """Makes one model of all data; a model that learnt from all data already is taken as it is."""
         trials = self._trials
-        if self._task.is_whole and seconds == 0.0 and trial.model is not None:
-            return trial.model
+        if self._task.is_whole and seconds == 0.0 and trial.models:
+            return trial.models[0]
         trials.bar.update(f"refit of {way.family}")
         limit = trials.left + 0.02 * trials.seconds + max(0.05 * trials.seconds, 1.0)
         common = {**trials.common, "memory_limit": trials.options["memory_limit"]}
@@ -281,13 +284,12 @@ class _Choice:
     def _take_trials(self, reason: str) -> None:
         """Takes the best models as they were tried."""
         option = self._options[0]
-        models = [trial.model for trial, _ in option if trial.model is not None]
+        models = [trial.models[0] for trial, _ in option]
         try:
             self._finish(models, [(trial.refits[0][0], weight) for trial, weight in option])
         except (DsstneError, MemoryError):  # a sum has copies of its parts
             best = max((trial for trial, _ in option), key=lambda trial: trial.value)
-            assert best.model is not None
-            self._finish([best.model], [(best.refits[0][0], 1.0)])
+            self._finish(best.models[:1], [(best.refits[0][0], 1.0)])
         if self._task.is_whole:
             self._notes.append(f"{reason}; the model is the best so far")
         else:
@@ -307,7 +309,7 @@ class _Choice:
 
     def _row(self, model: str, settings: str, value: float | None, seconds: float, note: str) -> dict[str, Any]:
         row = {"model": model, "settings": settings, self._trials.metric: value}
-        row |= {"rows": self._task.inputs.shape[0], "seconds": seconds, "score_seconds": 0.0, "refit_seconds": None}
+        row |= {"rows": self._task.rows, "seconds": seconds, "score_seconds": 0.0, "refit_seconds": None}
         return {**row, "memory": None, "kept": model == "sum", "chosen": False, "note": note}
 
     def _report(self, parts: Sequence[tuple[Recipe, float]]) -> Report:
@@ -334,18 +336,6 @@ class _Choice:
     def _chosen(self, parts: Sequence[tuple[Recipe, float]]) -> list[Trial]:
         """Returns the trials of the chosen parts."""
         return [self._trials.best[recipe.family] for recipe, _ in parts]
-
-
-def _better(sizes: Sequence[_blending.Choice]) -> list[tuple[_blending.Choice, bool]]:
-    """Returns the sums, and whether each is better than the best of fewer parts by more than its standard error."""
-    if not sizes:
-        return []
-    best, found = sizes[0], []
-    for choice in sizes[1:]:
-        helps = _blending.is_better(choice.values, best.values)
-        found.append((choice, helps))
-        best = choice if helps else best
-    return found
 
 
 def _value(parts: Sequence[Part]) -> float:

@@ -79,13 +79,16 @@ def test_a_setting_replaces_another_only_if_it_is_better_by_more_than_its_standa
 
 def test_the_metric_in_the_table_is_that_of_evaluate(quick):
     report = dsstne.auto(X, "recall@5", progress=False).report
-    train, held_out = dsstne.datasets.hold_out(X, core=10)
-    rows = np.flatnonzero(np.diff(held_out.indptr))
-    model = dsstne.spectral(train, rank=15, method="gf_cf", progress=False)
-    expected = dsstne.evaluate(model, train[rows], held_out[rows], "recall@5")["recall@5"]
-    row = next(row for row in report.table if row["settings"] == "rank=15, method='gf_cf'")
-    assert row["recall@5"] == pytest.approx(expected, abs=1e-12)
-    assert row["rows"] == len(rows)
+    folds = _validation.prepare(X, None, None, 0).folds
+    expected = []
+    for fold in folds:
+        model = dsstne.spectral(fold.train, method="gf_cf", progress=False)
+        values = dsstne.evaluate(model, fold.inputs, fold.held_out, "recall@5", per_row=True)["recall@5"]
+        assert np.isfinite(values).all()
+        expected += list(values)
+    row = next(row for row in report.table if row["settings"] == "method='gf_cf'")
+    assert row["recall@5"] == pytest.approx(np.mean(expected), abs=1e-12)
+    assert row["rows"] == len(expected)
 
 
 def test_the_code_of_the_report_makes_the_same_model(chosen):
@@ -115,8 +118,14 @@ def test_the_model_learns_from_all_data(quick):
     same(model, names["model"])
 
 
+def lucky(search):
+    """Makes a sum of the first two parts look better than all else."""
+    choice = search._try((12, 8) + (0,) * (search._parts - 2))
+    return [search._try((20,) + (0,) * (search._parts - 1)), choice._replace(mean=2.0)]
+
+
 def test_a_sum_is_made_of_its_parts(quick, monkeypatch):
-    monkeypatch.setattr(selection, "_better", lambda sizes: [(size, True) for size in sizes[1:2]])
+    monkeypatch.setattr(selection._blending.Search, "best_of_each_size", lucky)
     model = dsstne.auto(X, progress=False)
     assert " + " in model.report.chosen
     assert [row["settings"] for row in model.report.table if row["chosen"]] == [model.report.chosen]
@@ -125,12 +134,17 @@ def test_a_sum_is_made_of_its_parts(quick, monkeypatch):
     same(model, names["model"])
 
 
-def test_a_sum_must_be_better_by_more_than_its_standard_error():
-    rng = np.random.default_rng(0)
-    one = rng.random(1000)
-    better, luckier = one + 0.01, one + rng.normal(0.01, 1, 1000)
-    sizes = [dsstne._blending.Choice((20, 0), v.mean(), v) for v in (one, luckier, better)]
-    assert [helps for _, helps in selection._better(sizes)] == [luckier.mean() > one.mean() + 0.032, True]
+def test_a_sum_of_more_parts_must_be_better(quick, monkeypatch):
+    def unlucky(search):
+        first, second = lucky(search)
+        return [first, second, search._try((10, 6, 4) + (0,) * (search._parts - 3))._replace(mean=1.9)]
+
+    monkeypatch.setattr(selection._blending.Search, "best_of_each_size", unlucky)
+    report = dsstne.auto(X, progress=False).report
+    assert [(row["chosen"], row["note"]) for row in report.table if row["model"] == "sum"] == [
+        (True, ""),
+        (False, "not better than fewer parts"),
+    ]
 
 
 # ---- how data are split ----
@@ -182,10 +196,20 @@ def test_rare_items_are_left_out_only_where_most_items_are_not_rare():
     assert "at least 10 rows" not in _validation.prepare(rare, None, None, 0).split
 
 
+def test_few_held_out_items_are_drawn_several_times():
+    task = _validation.prepare(X, None, None, 0)
+    assert len(task.folds) == 5
+    assert "5 such splits" in task.split
+    assert task.rows == sum(fold.held_out.shape[0] for fold in task.folds)
+    assert len({fold.held_out.indices.tobytes() for fold in task.folds}) == 5
+    assert len(_validation.prepare(ordered(), None, None, 0).folds) == 1
+    assert len(_validation.prepare(scipy.sparse.csr_array(np.ones((5000, 11))), None, None, 0).folds) == 1
+
+
 def test_at_most_4000_rows_count():
     wide = scipy.sparse.csr_array(np.ones((5000, 3), np.float32))
     task = _validation.prepare(wide, None, None, 0)
-    assert task.held_out.shape == (4000, 3)
+    assert all(fold.held_out.shape == (4000, 3) for fold in task.folds)
     assert "4,000 of 5,000 rows" in task.split
 
 
@@ -250,7 +274,7 @@ def test_models_above_the_limit_of_memory_are_listed_and_skipped(quick):
 
 
 def test_a_refit_that_fails_leaves_the_choice_to_the_next_model(quick, monkeypatch):
-    monkeypatch.setattr(selection, "_better", lambda sizes: [])
+    monkeypatch.setattr(selection._blending.Search, "best_of_each_size", lambda search: [])
     first = dsstne.auto(X, progress=False).report.chosen.split()[0]
     real = _recipes.FUNCTIONS[first]
 

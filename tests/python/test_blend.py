@@ -183,6 +183,12 @@ def test_validation_chooses_the_weights():
     np.testing.assert_array_equal(again.tensor("weights"), weights)
 
 
+def test_the_choice_of_weights_has_a_time_limit():
+    X_in, held_out = dsstne.datasets.hold_out(users(rows=400, seed=5), fraction=0.4)
+    with pytest.raises(dsstne.CancelledError, match="not done within max_seconds=1e-06"):
+        dsstne.blend(parts("linear", "popularity"), X_in, validation=held_out, max_seconds=1e-6)
+
+
 BAD = [
     ({"models": []}, "models: expected 1 to 8 models, got 0"),
     ({"models": 9 * ["linear"]}, "models: expected 1 to 8 models, got 9"),

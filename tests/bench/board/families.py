@@ -94,9 +94,8 @@ def popular(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
 
 def spectral(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
     """A filter; its rank is at most the smaller side of the matrix."""
-    settings = {"rank": 448, **settings}
-    settings["rank"] = min(settings["rank"], *X.shape)
-    return solved(dsstne.spectral)(X, settings, seed)
+    rank = {"rank": min(settings["rank"], *X.shape)} if "rank" in settings else {}
+    return solved(dsstne.spectral)(X, {**settings, **rank}, seed)
 
 
 def factorized(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
@@ -106,7 +105,8 @@ def factorized(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitt
 
 def auto(split: Split, settings: dict[str, Any], seed: int) -> Fitted:
     """The model that dsstne chooses on validation data of its own."""
-    model = dsstne.auto(split.train, metric="ndcg@20", seconds=SECONDS, seed=seed, progress=False)
+    X = split.train if split.in_order else data.ordered(split.train)  # sorted rows say nothing about time
+    model = dsstne.auto(X, metric="ndcg@20", seconds=SECONDS, seed=seed, progress=False)
     return fitted(model, model.report.chosen)
 
 
