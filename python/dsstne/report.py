@@ -174,6 +174,13 @@ class Report:
         return report
 
 
+def row(metric: str, model: str, settings: str, value: float | None, **others: Any) -> dict[str, Any]:
+    """Returns a row of the table; what is not given is as for a model that was not made."""
+    rest = {"rows": 0, "seconds": 0.0, "score_seconds": 0.0, "refit_seconds": None, "memory": None}
+    flags = {"kept": False, "chosen": False, "note": ""}
+    return {"model": model, "settings": settings, metric: value, **rest, **flags, **others}
+
+
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _LINE, subsequent_indent="  ", break_long_words=False)
 

@@ -15,7 +15,7 @@ from dsstne.blending import blend
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
 from dsstne.progress import Budget
-from dsstne.report import Report
+from dsstne.report import Report, row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -172,7 +172,8 @@ class _Choice:
                 self._options.insert(0, mix)
                 best = choice.mean
             note = "" if helps else "not better than fewer parts"
-            self._sums.append(self._row("sum", _words(mix), choice.mean, time.monotonic() - begun, note))
+            of_sum = {"rows": self._task.rows, "seconds": time.monotonic() - begun, "kept": True, "note": note}
+            self._sums.append(row(trials.metric, "sum", _words(mix), choice.mean, **of_sum))
             weights = [weight / _blending.GRID for weight in choice.weights]
             if helps and any(candidates.unproven(weights) for candidates in found):
                 self._notes.append(f"the metric of {_words(mix)} is approximate")
@@ -307,24 +308,28 @@ class _Choice:
             text = f"auto returns popularity, since nothing else could be tried in seconds={self._trials.seconds:g}: "
             warnings.warn(text + notes[:600], UserWarning, stacklevel=4)
 
-    def _row(self, model: str, settings: str, value: float | None, seconds: float, note: str) -> dict[str, Any]:
-        row = {"model": model, "settings": settings, self._trials.metric: value}
-        row |= {"rows": self._task.rows, "seconds": seconds, "score_seconds": 0.0, "refit_seconds": None}
-        return {**row, "memory": None, "kept": model == "sum", "chosen": False, "note": note}
-
     def _report(self, parts: Sequence[tuple[Recipe, float]]) -> Report:
         trials = self._trials
         chosen = self._chosen(parts)
-        table = []
-        for trial in trials.tried:
-            value = None if trial.values is None else trial.value
-            row = self._row(trial.recipe.family, trial.recipe.settings, value, trial.seconds, trial.note)
-            row |= {"rows": trial.rows, "score_seconds": trial.score_seconds, "memory": trial.memory}
-            row |= {"refit_seconds": trial.refits[0][1] if trial.refits else None}
-            row["kept"] = trial is trials.best.get(trial.recipe.family)
-            table.append({**row, "chosen": len(chosen) == 1 and trial is chosen[0]})
+        table = [
+            row(
+                trials.metric,
+                trial.recipe.family,
+                trial.recipe.settings,
+                None if trial.values is None else trial.value,
+                rows=trial.rows,
+                seconds=trial.seconds,
+                score_seconds=trial.score_seconds,
+                refit_seconds=trial.refits[0][1] if trial.refits else None,
+                memory=trial.memory,
+                kept=trial is trials.best.get(trial.recipe.family),
+                chosen=len(chosen) == 1 and trial is chosen[0],
+                note=trial.note,
+            )
+            for trial in trials.tried
+        ]
         words = _words([(trial, weight) for trial, (_, weight) in zip(chosen, parts, strict=True)])
-        table += [{**row, "chosen": len(chosen) > 1 and row["settings"] == words} for row in self._sums]
+        table += [{**line, "chosen": len(chosen) > 1 and line["settings"] == words} for line in self._sums]
         notes = list(self._notes)
         if trials.decided:
             notes.append("time decided: " + "; ".join(dict.fromkeys(trials.decided)))
@@ -369,10 +374,9 @@ def _popular(trials: Trials, popular: Model, problem: str) -> Model:
     """Returns popularity, with a report that says why."""
     task, common = trials.task, trials.common
     model = popular if task.whole is task.train else api.popularity(task.whole, items=common["items"])
-    row: dict[str, Any] = {"model": "popularity", "settings": "", trials.metric: None, "rows": 0, "seconds": 0.0}
-    row |= {"score_seconds": 0.0, "refit_seconds": 0.0, "memory": None, "kept": True, "chosen": True, "note": problem}
+    only = row(trials.metric, "popularity", "", None, refit_seconds=0.0, kept=True, chosen=True, note=problem)
     recipe = _search.POPULARITY
     code = _code([(recipe, 1.0)], common, task)
     notes = [*task.notes, f"popularity was not compared with anything: {problem}"]
-    model.report = Report(trials.metric, task.split, "popularity", code, trials.elapsed, [row], notes)
+    model.report = Report(trials.metric, task.split, "popularity", code, trials.elapsed, [only], notes)
     return model

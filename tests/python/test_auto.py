@@ -13,7 +13,7 @@ import scipy.sparse
 from terminal import terminal
 
 import dsstne
-from dsstne import _recipes, _search, _validation, selection
+from dsstne import _recipes, _search, _trials, _validation, selection
 
 
 def interactions(rows=150, items=60, seed=0):
@@ -75,6 +75,19 @@ def test_a_setting_replaces_another_only_if_it_is_better_by_more_than_its_standa
     assert kept["ndcg@10"] >= first["ndcg@10"]
     assert dsstne._blending.is_better(np.full(10, 2.0), np.full(10, 1.0))
     assert not dsstne._blending.is_better(np.array([0.0, 3.0]), np.array([1.0, 1.0]))
+
+
+def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
+    monkeypatch.setattr(_search, "_WORK", 0)
+    monkeypatch.setattr(_search, "_autoencoder", lambda trials: None)
+    monkeypatch.setattr(_trials, "_SEARCH_ROWS", 20)
+    monkeypatch.setattr(_search, "_WORTH", 0)
+    table = dsstne.auto(ordered(), "ndcg@10", progress=False).report.table
+    of_all = next(row["rows"] for row in table if row["model"] == "popularity")
+    rows = [row for row in table if row["model"] == "spectral"]
+    assert {row["rows"] for row in rows} == {20, of_all}
+    assert [row["rows"] for row in rows if row["kept"]] == [of_all]
+    assert sum(row["rows"] == of_all for row in rows) <= 4  # the first settings, and the best of the search
 
 
 def test_the_metric_in_the_table_is_that_of_evaluate(quick):

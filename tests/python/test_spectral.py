@@ -129,6 +129,14 @@ def test_matrices_with_little_in_them_give_models(shape):
             assert np.isfinite(dsstne.spectral(X, 1, method=name).predict(X)).all()
 
 
+@pytest.mark.parametrize(("shape", "rank"), [((30, 20), 20), ((150, 100), 32), ((900, 1000), 56)])
+def test_the_default_rank_follows_from_the_smaller_side(shape, rank):
+    X = interactions(*shape)
+    model, same = (dsstne.spectral(X, **given, progress=False) for given in ({}, {"rank": rank}))
+    assert np.array_equal(model.predict(X[:9]), same.predict(X[:9]))
+    assert not np.array_equal(model.predict(X[:9]), dsstne.spectral(X, rank // 2, progress=False).predict(X[:9]))
+
+
 def test_what_cannot_be_is_refused():
     X = interactions()
     with pytest.raises(dsstne.InvalidArgumentError, match=r"101 singular values are asked for; a matrix \[150, 100\]"):

@@ -94,7 +94,7 @@ def popular(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
 
 def spectral(X: sparse.csr_array, settings: dict[str, Any], seed: int) -> Fitted:
     """A filter; its rank is at most the smaller side of the matrix."""
-    rank = {"rank": min(settings["rank"], *X.shape)} if "rank" in settings else {}
+    rank = {"rank": min(settings["rank"], *X.shape)} if settings.get("rank") else {}
     return solved(dsstne.spectral)(X, {**settings, **rank}, seed)
 
 
@@ -198,7 +198,7 @@ FAMILIES: dict[str, Family] = {
         spectral,
         "DV",
         {
-            "rank": 448,
+            "rank": None,
             "row_exponent": 0.75,
             "first_in": 0.55,
             "first_out": 0.25,
@@ -207,7 +207,7 @@ FAMILIES: dict[str, Family] = {
             "sharpening": 1.3,
         },
         {
-            "rank": (64, 128, 256, 448, 640),
+            "rank": (None, 32, 64, 128, 256, 448, 640),
             "row_exponent": (0.25, 0.5, 0.75, 1.0),
             "first_in": (0.25, 0.4, 0.55, 0.7),
             "first_out": (0.0, 0.25, 0.5),

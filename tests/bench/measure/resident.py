@@ -1,4 +1,4 @@
-"""Resident memory of a training run in a process of its own, against the plan."""
+"""Resident memory of trainings, solvers and rankings in a process of their own, against the plan."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dsstne
+from dsstne import _native
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -52,6 +53,50 @@ class Growth:
         return {"grown": grown, "plan": plan, "above": 100 * (grown / plan - 1)}
 
 
+class Solving:
+    """Opens the data, and then measures what a solver adds, and what ranking with its model adds."""
+
+    def __init__(self, X: sparse.csr_array, function: str, options: dict[str, Any], threads: int) -> None:
+        self.X, self.data, self.threads = X, dsstne.Dataset(X), threads
+        self.solve, self.options = getattr(dsstne, function), options
+
+    def run(self) -> dict[str, Any]:
+        """Bytes of growth and of the plan without the data, for the solver and for ranking with its model."""
+        plans, real = [], _native.solver_run
+
+        def run(solver: Any, *arguments: Any, **options: Any) -> Any:
+            plans.append(_native.call_json("solver_plan", solver.value))
+            return real(solver, *arguments, **options)
+
+        _native.solver_run = run
+        try:
+            forget_most()
+            before = resident()
+            model = self.solve(self.data, **self.options, threads=self.threads, progress=False)
+            found = above("solver", resident("VmHWM") - before, plans[0])
+        finally:
+            _native.solver_run = real
+        if isinstance(model, dsstne.Model):
+            rows = self.X[:4096]
+            plan = model.plan(rows, k=20, threads=self.threads)
+            forget_most()
+            before = resident()
+            model.recommend(rows, k=20, threads=self.threads)
+            found |= above("ranking", resident("VmHWM") - before, plan)
+        return found
+
+
+def above(name: str, grown: int, plan: dict[str, Any]) -> dict[str, Any]:
+    """The growth, the plan without the data, and how many percent the first is above the second."""
+    planned = sum(part["bytes"] for part in plan["parts"] if part["name"] != "data")
+    return {name: 100 * (grown / planned - 1), f"{name} grown": grown, f"{name} plan": planned}
+
+
 def make(*arguments: Any) -> Growth:
     """For `alternate.Contestant`."""
     return Growth(*arguments)
+
+
+def make_solving(*arguments: Any) -> Solving:
+    """For `alternate.Contestant`."""
+    return Solving(*arguments)
