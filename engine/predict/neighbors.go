@@ -195,7 +195,12 @@ func (p *Predictor) matrix(name string) (program.Matrix, error) {
 			return program.Matrix{}, err
 		}
 		l := &p.Ports[output]
-		if len(l.Weights) != 1 {
+		if len(l.Weights) == 0 {
+			return program.Matrix{}, fault.New(fault.InvalidArgument,
+				"no weight matrix belongs to layer %q; name the tensor whose rows are to be compared, or recommend items for a "+
+					"row that has one item alone", l.Name)
+		}
+		if len(l.Weights) > 1 {
 			return program.Matrix{}, fault.New(fault.InvalidArgument,
 				"layer %q has %d weights; name the tensor whose rows are to be compared", l.Name, len(l.Weights))
 		}

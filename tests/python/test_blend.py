@@ -137,6 +137,8 @@ def test_similar_items_are_those_of_a_row_with_one_item():
     model = dsstne.blend(parts("network", "linear"))
     alone = scipy.sparse.csr_array(np.eye(ITEMS, dtype=np.float32)[[8]])
     np.testing.assert_array_equal(model.similar_items([8], k=4)[0], model.recommend(alone, k=4)[0])
+    with pytest.raises(dsstne.InvalidArgumentError, match="no weight matrix belongs to layer"):
+        model.neighbors([8])
 
 
 def test_the_weights_can_be_changed():
