@@ -151,14 +151,14 @@ def ials(shape: tuple[int, int]) -> Recipe:
     return Recipe.of("ials", factors=min(128, *shape))
 
 
-def moved(recipe: Recipe, name: str, steps: float, model: Model, shape: tuple[int, int]) -> Recipe:
+def moved(recipe: Recipe, name: str, steps: float, definition: Mapping[str, Any], shape: tuple[int, int]) -> Recipe:
     """Returns a recipe with one argument moved by some steps, within its bounds.
 
     Args:
         recipe: What to change.
         name: An argument of RANGES.
         steps: How far.
-        model: A model of the family, made with the defaults.
+        definition: That of a model of the family, made with the defaults.
         shape: That of the matrix.
     """
     about = RANGES[recipe.family][name]
@@ -166,12 +166,12 @@ def moved(recipe: Recipe, name: str, steps: float, model: Model, shape: tuple[in
     if now is None and recipe.family == "spectral" and name != "rank":
         now = decomposition.FILTERS[recipe.get("method", "f")][name]
     elif now is None:
-        now = model._definition[name]
+        now = definition[name]
     value = float(f"{now * about.step**steps:.4g}") if about.multiplies else round(now + steps * about.step, 4)
     value = min(max(value, about.low), about.high)
     if name in _WHOLE:
-        value = min(round(value), *shape) if name != "k" else round(value)
-    return recipe.but(**{name: value})
+        value = min(round(value), *shape)
+    return recipe if value == now else recipe.but(**{name: value})
 
 
 def autoencoder(rows: int) -> tuple[Recipe, int, int]:

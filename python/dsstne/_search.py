@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _recipes
-from dsstne._trials import Trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dsstne._recipes import Recipe
-    from dsstne._trials import Trial
+    from dsstne._trials import Trial, Trials
 
 POPULARITY = _recipes.Recipe.of("popularity")
 _WORTH = 0.8  # further settings are tried of families that reach this share of the best
@@ -30,12 +29,13 @@ _PROBE = 3.0  # seconds of training that predict how long a run takes
 
 def search(trials: Trials) -> None:
     """Tries everything, cheap models first."""
-    train, rows = trials.task.train, trials.task.rows
-    shape = train.shape
+    task = trials.task
+    shape = task.train.shape
     trials.run(POPULARITY)
     for family in ("item_knn", "rp3beta"):
         trials.run(_recipes.Recipe.of(family))
-    _linear(trials, _recipes.linear(shape, train.nnz, rows, trials.spare() / 3))
+    seconds = trials.spare() / 3 / len(task.folds)
+    _linear(trials, _recipes.linear(shape, task.train.nnz, task.rows, seconds))
     for recipe in _recipes.SPECTRAL:
         trials.run(recipe)
     trials.run(_recipes.ials(shape))
@@ -43,16 +43,16 @@ def search(trials: Trials) -> None:
     _further(trials)
 
 
-def _linear(trials: Trials, recipe: Recipe) -> Trial:
-    """Tries a linear model on all validation rows."""
+def _linear(trials: Trials, recipe: Recipe, few: bool = False) -> Trial:
+    """Tries a linear model."""
 
     def refits(trial: Trial) -> list[tuple[Recipe, float]]:
         growth, folds = 1.1 * trials.task.growth, len(trials.task.folds)
-        row = growth * trial.score_seconds / max(1, trial.rows)
-        ways = _recipes.refits_of_linear(recipe, growth * trial.seconds / folds, row * trials.task.train.shape[1])
+        each = growth * trial.score_seconds / folds / max(1, trial.rows)
+        ways = _recipes.refits_of_linear(recipe, growth * trial.seconds / folds, each * trials.task.train.shape[1])
         return [(way, 0.0 if trials.task.is_whole and way == recipe else seconds) for way, seconds in ways]
 
-    return trials.run(recipe, refits)
+    return trials.run(recipe, refits, few)
 
 
 def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
@@ -117,13 +117,15 @@ def _vary(trials: Trials, start: Trial) -> None:
     """Searches the arguments of a family; where ranking takes most of the time, on some of the rows."""
     family, task = start.recipe.family, trials.task
     ranks_slowly = family == "spectral" or start.recipe.get("method") == "operator"
-    few = len(task.folds) == 1 and ranks_slowly and 64.0 * task.train.nnz * start.rows > _WORK
-    share = len(trials.few) / start.rows if few else 1
-    cost = start.seconds + start.score_seconds * share
-    end = trials.elapsed + _SHARE * trials.seconds
+    few = ranks_slowly and len(trials.few) < task.rows and 64.0 * task.train.nnz * task.rows > _WORK
+    last = start.seconds + start.score_seconds if few else 0.0  # to score all rows in the end
+    cost = start.seconds + start.score_seconds * (len(trials.few) / task.rows if few else 1)
+    end = trials.elapsed + _SHARE * trials.seconds - last
     known = {start.recipe}
-    model = start.models[0]
-    run = _linear if family == "linear" else Trials.run
+    definition = start.models[0]._definition
+
+    def run(recipe: Recipe, few: bool) -> Trial:
+        return _linear(trials, recipe, few) if family == "linear" else trials.run(recipe, few=few)
 
     def value(recipe: Recipe) -> float | None:
         nonlocal cost
@@ -131,22 +133,22 @@ def _vary(trials: Trials, start: Trial) -> None:
             return -np.inf
         if len(known) > _MOST:
             return None
-        if trials.elapsed + cost > end or 2 * cost > trials.slack():
+        if trials.elapsed + cost > end or 2 * cost + last > trials.slack():
             trials.decided.append(f"the search of {family} ended after {len(known) - 1} settings")
             return None
         known.add(recipe)
-        trial = trials.run(recipe, few=True) if few else run(trials, recipe)
+        trial = run(recipe, few)
         cost = max(cost, trial.seconds + trial.score_seconds)
         return trial.value
 
     def move(recipe: Recipe, name: str, steps: float) -> Recipe:
-        return _recipes.moved(recipe, name, steps, model, task.train.shape)
+        return _recipes.moved(recipe, name, steps, definition, task.train.shape)
 
     assert start.values is not None
     most = float((start.values[trials.few] if few else start.values).mean())
     best = _climb(start.recipe, most, list(_recipes.RANGES[family]), move, value)
     if few and best != start.recipe:
-        run(trials, best)
+        run(best, False)
 
 
 def _climb(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import threading
 import time
@@ -42,9 +43,9 @@ class Trial:
 
     Attributes:
         recipe: How the model was made.
-        values: The metric of each row; None if the model failed.
+        values: The metric of each row, the mean over the splits; None if the model failed.
         rows: Number of validation rows that were scored.
-        seconds, score_seconds: Time to make the model of each split, and to rank the items for the rows.
+        seconds, score_seconds: Time to make the models of all splits, and to rank the items for the rows of all.
         memory: Growth of the memory of the process in bytes, or None.
         refits: What to make of all data if the model is chosen, the best first, with the expected times.
         models: The models of the splits, as long as they may be needed.
@@ -97,7 +98,7 @@ class Trials:
         self.tried: list[Trial] = []
         self.best: dict[str, Trial] = {}
         self.decided: list[str] = []
-        few = np.random.default_rng(common["seed"]).permutation(task.folds[0].inputs.shape[0])[:_SEARCH_ROWS]
+        few = np.random.default_rng(common["seed"]).permutation(task.rows)[:_SEARCH_ROWS]
         self.few: NDArray[np.int64] = np.sort(few)
 
     # ---- time and memory ----
@@ -123,7 +124,7 @@ class Trials:
 
     def panel_seconds(self, parts: Sequence[Trial] | None = None) -> float:
         """The time that choosing a sum takes: all parts score the rows once more, and weights are tried."""
-        rows, items = self.task.rows, self.task.train.shape[1]
+        rows, items = self.task.rows * len(self.task.folds), self.task.train.shape[1]
         parts = self.parts() if parts is None else parts
         if len(parts) < 2:
             return 0.0
@@ -140,12 +141,12 @@ class Trials:
         """Seconds that are left when all parts of a sum are refitted, an autoencoder at its whole length."""
         return self.left - self.panel_seconds() - whole_refits(self.parts() or self.ranked())
 
-    def limited(self, memory_limit: int | None) -> int | None:
-        """Returns what the models that are kept leave of a limit of memory."""
+    def limited(self, memory_limit: int | None, others: Sequence[Model] = ()) -> int | None:
+        """Returns what the models that are kept, and others, leave of a limit of memory."""
         if memory_limit is None:
             return None
-        kept = sum(4 * model.parameters for trial in self.best.values() for model in trial.models)
-        return max(1, memory_limit - kept)
+        kept = itertools.chain(others, *(trial.models for trial in self.best.values()))
+        return max(1, memory_limit - sum(4 * model.parameters for model in kept))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -229,7 +230,7 @@ class Trials:
     def _make(self, trial: Trial, limit: float, few: bool, best: str) -> None:
         """Makes and scores the model of a trial."""
         recipe, family = trial.recipe, trial.recipe.family
-        common = {**self.common, "memory_limit": self.limited(self.common["memory_limit"])}
+        wanted = recipe.get("epochs", 0) if family == "autoencoder" else 0
         begun = time.monotonic()
         more = {}
         if family == "autoencoder":
@@ -237,26 +238,29 @@ class Trials:
         try:
             for fold in self.task.folds:
                 left = None if family == "popularity" else limit - (time.monotonic() - begun)
-                trial.models.append(recipe.make(fold.train, common, left, **more))
+                if left is not None and left <= 0:
+                    raise CancelledError("not all splits were done")
+                common = {**self.common, "memory_limit": self.limited(self.common["memory_limit"], trial.models)}
+                model = recipe.make(fold.train, common, left, **more)
+                if wanted and not (model.history and model.history[-1]["epoch"] >= wanted):
+                    raise CancelledError("training did not end in time")
+                trial.models.append(model)
         finally:
             trial.seconds = time.monotonic() - begun
-        wanted = recipe.get("epochs")
-        if wanted and family == "autoencoder" and trial.models[-1].history[-1]["epoch"] < wanted:
-            raise CancelledError("training did not end in time")
         self._score(trial, few, limit - trial.seconds)
 
     def _score(self, trial: Trial, few: bool, limit: float) -> None:
         """Ranks the items for the rows, if a pilot of some rows shows that there is time for them."""
-        first, count = self.task.folds[0], len(self.few) if few else self.task.rows
+        folds, count = self.task.folds, len(self.few) if few else self.task.rows
         begun = time.monotonic()
         if count > 4 * _PILOT and trial.recipe.family != "popularity":
-            self._values(trial.models[0], first, np.arange(min(_PILOT, first.inputs.shape[0])))
-            expected = (time.monotonic() - begun) * count / _PILOT
+            self._values(trial.models[0], folds[0], np.arange(_PILOT))
+            expected = (time.monotonic() - begun) * len(folds) * count / _PILOT
             if expected > max(limit, 1.0):
                 raise CancelledError(f"ranking the items for {count:,} rows takes about {expected:,.0f} s")
             begun = time.monotonic()
-        pairs = zip(trial.models, self.task.folds, strict=True)
-        trial.values = np.concatenate([self._values(*pair, self.few if few else None) for pair in pairs])
+        pairs = zip(trial.models, folds, strict=True)
+        trial.values = np.mean([self._values(*pair, self.few if few else None) for pair in pairs], axis=0)
         trial.score_seconds, trial.rows = time.monotonic() - begun, count
 
     def _values(self, model: Model, fold: Fold, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:

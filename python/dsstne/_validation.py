@@ -10,7 +10,7 @@ import scipy.sparse
 
 from dsstne import _blending, _checks
 from dsstne.datasets import hold_out
-from dsstne.datasets._split import _csr, is_sorted_by_item
+from dsstne.datasets._split import _csr, canonical, is_sorted_by_item
 from dsstne.errors import InvalidArgumentError
 
 CORE = 10
@@ -37,7 +37,7 @@ class Task:
     """The data of a search.
 
     Attributes:
-        folds: The splits; a candidate is made and measured on each.
+        folds: The splits, with the same validation rows; a candidate is made and measured on each.
         whole: What the chosen model learns from in the end.
         split: How the data were split, a sentence.
         notes: What a user should know about the split.
@@ -59,8 +59,8 @@ class Task:
 
     @property
     def rows(self) -> int:
-        """Number of validation rows in all splits."""
-        return sum(fold.inputs.shape[0] for fold in self.folds)
+        """Number of validation rows, which are the same in all splits."""
+        return int(self.folds[0].inputs.shape[0])
 
     @property
     def is_whole(self) -> bool:
@@ -84,9 +84,9 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
         raise InvalidArgumentError("give times= (from which auto makes a split) or validation= (a split), not both")
     if validation is None:
         return _split(X, times, seed)
-    X = _matrix(X, "X")
+    X = canonical(X, "X")
     if not isinstance(validation, (tuple, list)):
-        held_out = _matrix(validation, "validation")
+        held_out = canonical(validation, "validation")
         if held_out.shape != X.shape:
             raise InvalidArgumentError(
                 f"validation: expected the shape of X, {X.shape}, got {held_out.shape}; for other rows give a pair "
@@ -96,7 +96,7 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
         return _task([Fold(X, X, held_out)], X + held_out, split, [], seed, True, "X = X + validation\n")
     if len(validation) != 2:
         raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} items")
-    inputs, held_out = (_matrix(part, f"validation[{n}]") for n, part in enumerate(validation))
+    inputs, held_out = (canonical(part, f"validation[{n}]") for n, part in enumerate(validation))
     if inputs.shape != held_out.shape or inputs.shape[1] != X.shape[1]:
         raise InvalidArgumentError(
             f"validation: expected two matrices of the same shape with {X.shape[1]:,} items, as X has, got "
@@ -104,10 +104,6 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
         )
     split = "the pair (V_in, V_out) that was given, for other rows"
     return _task([Fold(X, inputs, held_out)], X, split, [], seed, True)
-
-
-def _matrix(X: Any, name: str) -> Any:
-    return _csr(X, name, unconverted=False)
 
 
 def _split(X: Any, times: Any, seed: int) -> Task:
@@ -123,7 +119,7 @@ def _split(X: Any, times: Any, seed: int) -> Task:
         if _says_nothing(times):
             notes.append("most rows of times= have a single time, so that the times do not order the items of a row")
             times = None
-    X_csr = _matrix(X, "X")
+    X_csr = _csr(X, "X", unconverted=False)
     if times is None:
         last = bool(X.format == "csr" and X_csr.nnz and not is_sorted_by_item(X_csr))
     if scipy.sparse.issparse(last):
@@ -174,9 +170,9 @@ def _task(
     """
     problem = None
     every = np.count_nonzero(np.diff(folds[0].held_out.indptr))
-    drawn = [_blending.sample(fold.held_out, seed) for fold in folds]
-    folds = [Fold(fold.train, fold.inputs[rows], fold.held_out[rows]) for fold, rows in zip(folds, drawn, strict=True)]
-    rows, train, inputs, held_out = drawn[0], folds[0].train, folds[0].inputs, folds[0].held_out
+    rows = _blending.sample(folds[0].held_out, seed)  # how many items of a row are held out follows from its length
+    folds = [Fold(fold.train, fold.inputs[rows], fold.held_out[rows]) for fold in folds]
+    train, inputs, held_out = folds[0].train, folds[0].inputs, folds[0].held_out
     known = np.bincount(train.indices, minlength=train.shape[1]) > 0
     new = held_out - held_out.multiply(inputs != 0)
     new.eliminate_zeros()

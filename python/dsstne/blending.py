@@ -11,7 +11,7 @@ import numpy as np
 
 from dsstne import _checks
 from dsstne._blending import choose_weights, sample
-from dsstne.datasets._split import _csr
+from dsstne.datasets._split import canonical
 from dsstne.errors import CancelledError, InvalidArgumentError
 from dsstne.model import Model
 from dsstne.progress import Steps
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["blend"]
 
 _MOST = 8
-_SUMS = 100  # weights and blocks of rows that a progress bar expects
 
 
 def blend(
@@ -101,17 +100,16 @@ def blend(
     if validation is not None:
         if scales is not None:
             raise InvalidArgumentError("validation= chooses weights of standardized scores; give weights= with scales=")
-        inputs, held_out = _canonical(X, "X"), _canonical(validation, "validation")
+        inputs, held_out = canonical(X, "X"), canonical(validation, "validation")
         shape = inputs.shape[0], parts[0].output_units
         for name, matrix in (("X", inputs), ("validation", held_out)):
             if matrix.shape != shape:
                 raise InvalidArgumentError(f"{name}: expected the shape {shape}, got {matrix.shape}")
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
-        bar, end, steps = Steps("weights", progress), time.monotonic() + limit, itertools.count(1)
+        bar, end, tried = Steps("weights", progress), time.monotonic() + limit, itertools.count(1)
 
         def check() -> None:
-            done = next(steps)
-            bar.update({"done": done, "steps": max(done, _SUMS)})
+            bar.update({"done": next(tried), "steps": 0})  # how many there will be is not known
             if time.monotonic() > end:
                 raise CancelledError(f"the choice of the weights was not done within max_seconds={max_seconds}")
 
@@ -164,14 +162,6 @@ def _checked(models: Any) -> list[Model]:
     if not 1 <= len(parts) <= _MOST:
         raise InvalidArgumentError(f"models: expected 1 to {_MOST} models, got {len(parts)}")
     return parts
-
-
-def _canonical(matrix: Any, name: str) -> Any:
-    """Returns a CSR matrix as the engine reads it: without duplicates and stored zeros, which do not count."""
-    matrix = _csr(matrix, name, unconverted=False).copy()
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return matrix
 
 
 def _weights(weights: Any, count: int) -> Any:

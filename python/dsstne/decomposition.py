@@ -198,13 +198,15 @@ def spectral(
     }
     if _checks.text(method, "method") not in FILTERS:
         raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, FILTERS)}")
-    if rank is None:
-        smaller = max(1, min(getattr(X, "shape", None) or (1,)))
-        rank = min(max(smaller // 16, _LEAST_RANK), smaller, _MOST_RANK)
-    options = {
-        "kind": "spectral",
-        **_basis(rank, "rank", oversampling, iterations, seed),
-        **FILTERS[method],
-        **{key: value for key, value in given.items() if value is not None},
-    }
+
+    def options(shape: tuple[int, int]) -> dict[str, Any]:
+        smaller = max(1, min(shape))
+        k = min(max(smaller // 16, _LEAST_RANK), smaller, _MOST_RANK) if rank is None else rank
+        return {
+            "kind": "spectral",
+            **_basis(k, "rank", oversampling, iterations, seed),
+            **FILTERS[method],
+            **{key: value for key, value in given.items() if value is not None},
+        }
+
     return _solve(X, options, items, seed, devices, threads, memory_limit, max_seconds, progress)

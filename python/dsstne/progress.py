@@ -89,9 +89,9 @@ class Steps(_Shown):
             self._bar = tqdm(desc=title, total=1, unit=" steps", dynamic_ncols=True)
 
     def update(self, state: Mapping[str, Any]) -> None:
-        """Shows the state of a solver."""
+        """Shows the state of a solver; no share and no remaining time if its steps are 0."""
         if self._bar is not None:
-            self._bar.total, self._bar.n = max(1, state["steps"]), state["done"]
+            self._bar.total, self._bar.n = state["steps"] or None, state["done"]
             self._bar.refresh()
 
 

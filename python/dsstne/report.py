@@ -174,7 +174,7 @@ class Report:
         return report
 
 
-def row(metric: str, model: str, settings: str, value: float | None, **others: Any) -> dict[str, Any]:
+def table_row(metric: str, model: str, settings: str, value: float | None, **others: Any) -> dict[str, Any]:
     """Returns a row of the table; what is not given is as for a model that was not made."""
     rest = {"rows": 0, "seconds": 0.0, "score_seconds": 0.0, "refit_seconds": None, "memory": None}
     flags = {"kept": False, "chosen": False, "note": ""}

@@ -15,7 +15,7 @@ from dsstne.blending import blend
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
 from dsstne.progress import Budget
-from dsstne.report import Report, row
+from dsstne.report import Report, table_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +53,8 @@ def auto(
     an example.
 
     The held-out items are a fifth of each row of X: the last ones by ``times``; without times the last ones in the
-    order of storing, if X is CSR and most rows are not sorted by item; else random ones. At most 4,000 rows count.
+    order of storing, if X is CSR and most rows are not sorted by item; else random ones, in up to five splits if there
+    are few. At most 4,000 rows count.
 
     The same seed gives the same model on the same kind of machine, unless the time decides what is tried. The report
     then says so.
@@ -153,6 +154,7 @@ class _Choice:
         parts = trials.parts()
         while parts and sum(trial.cheapest for trial in parts) + trials.panel_seconds(parts) > trials.left:
             parts.remove(max(parts, key=lambda trial: trial.cheapest))
+            trials.decided.append("not all sums of models were tried")
         if len(parts) < 2:
             if len(trials.parts()) > 1:
                 trials.decided.append("sums of models were not tried")
@@ -161,10 +163,13 @@ class _Choice:
         begun = time.monotonic()
         try:
             found, sums = self._sums_of(parts)
+        except CancelledError:
+            trials.decided.append("sums of models were not tried")
+            return
         except (DsstneError, MemoryError) as error:
             self._notes.append(f"sums of models were not tried: {type(error).__name__}: {error}")
             return
-        best = sums[0].mean if sums else np.inf
+        best = parts[0].value
         for choice in sums[1:]:
             mix = [(parts[part], choice.weights[part] / _blending.GRID) for part in choice.parts]
             helps = choice.mean > best
@@ -173,7 +178,7 @@ class _Choice:
                 best = choice.mean
             note = "" if helps else "not better than fewer parts"
             of_sum = {"rows": self._task.rows, "seconds": time.monotonic() - begun, "kept": True, "note": note}
-            self._sums.append(row(trials.metric, "sum", _words(mix), choice.mean, **of_sum))
+            self._sums.append(table_row(trials.metric, "sum", _words(mix), choice.mean, **of_sum))
             weights = [weight / _blending.GRID for weight in choice.weights]
             if helps and any(candidates.unproven(weights) for candidates in found):
                 self._notes.append(f"the metric of {_words(mix)} is approximate")
@@ -191,7 +196,8 @@ class _Choice:
 
         def values(weights: Sequence[float]) -> NDArray[np.float64]:
             check()
-            return np.concatenate([candidates.values(weights, trials.metric) for candidates in found])
+            values: NDArray[np.float64] = np.mean([one.values(weights, trials.metric) for one in found], axis=0)
+            return values
 
         length = _blending.length_of(trials.metric)
         found = [
@@ -312,7 +318,7 @@ class _Choice:
         trials = self._trials
         chosen = self._chosen(parts)
         table = [
-            row(
+            table_row(
                 trials.metric,
                 trial.recipe.family,
                 trial.recipe.settings,
@@ -374,7 +380,7 @@ def _popular(trials: Trials, popular: Model, problem: str) -> Model:
     """Returns popularity, with a report that says why."""
     task, common = trials.task, trials.common
     model = popular if task.whole is task.train else api.popularity(task.whole, items=common["items"])
-    only = row(trials.metric, "popularity", "", None, refit_seconds=0.0, kept=True, chosen=True, note=problem)
+    only = table_row(trials.metric, "popularity", "", None, refit_seconds=0.0, kept=True, chosen=True, note=problem)
     recipe = _search.POPULARITY
     code = _code([(recipe, 1.0)], common, task)
     notes = [*task.notes, f"popularity was not compared with anything: {problem}"]

@@ -264,7 +264,7 @@ def _opened(X: Any) -> Iterator[Dataset]:
 
 def _solve(
     X: Any,
-    method: dict[str, Any],
+    method: dict[str, Any] | Callable[[tuple[int, int]], dict[str, Any]],
     items: Any,
     seed: int,
     devices: Any,
@@ -273,7 +273,7 @@ def _solve(
     max_seconds: float | None,
     progress: bool,
 ) -> Model:
-    """Runs a solver until it is done, and returns its model."""
+    """Runs a solver until it is done, and returns its model; see :func:`compute`."""
 
     def take(solver: _handles.Handle, _: tuple[int, int]) -> Model:
         return Model._solved(solver, items)
@@ -283,7 +283,7 @@ def _solve(
 
 def compute(
     X: Any,
-    method: dict[str, Any],
+    method: dict[str, Any] | Callable[[tuple[int, int]], dict[str, Any]],
     seed: int,
     devices: Any,
     threads: int | None,
@@ -292,12 +292,17 @@ def compute(
     progress: bool,
     take: Callable[[_handles.Handle, tuple[int, int]], _T],
 ) -> _T:
-    """Runs a solver until it is done, and returns what ``take`` makes of it and of the shape of X."""
+    """Runs a solver until it is done, and returns what ``take`` makes of it and of the shape of X.
+
+    ``method`` are its options, or a function that makes them of the shape of X.
+    """
     _checks.integer(seed, "seed", 0)
     seconds = 0.0 if max_seconds is None else _checks.positive(max_seconds, "max_seconds")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
-    options = {**method, "devices": chosen(devices), "threads": threads, "memory_limit": limit}
+    common = {"devices": chosen(devices), "threads": threads, "memory_limit": limit}
     with _opened(X) as data, _handles.Undo() as undo:
+        method = method(data.shape) if callable(method) else method
+        options = {**method, **common}
         solver = _handles.Handle("solver_open", _options.to_json(options), owners=data)
         undo.callback(solver.close)
         _native.call("solver_bind", solver.value, b"input", data._handle.value)

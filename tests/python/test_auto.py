@@ -92,16 +92,16 @@ def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
 
 def test_the_metric_in_the_table_is_that_of_evaluate(quick):
     report = dsstne.auto(X, "recall@5", progress=False).report
-    folds = _validation.prepare(X, None, None, 0).folds
+    task = _validation.prepare(X, None, None, 0)
     expected = []
-    for fold in folds:
+    for fold in task.folds:
         model = dsstne.spectral(fold.train, method="gf_cf", progress=False)
         values = dsstne.evaluate(model, fold.inputs, fold.held_out, "recall@5", per_row=True)["recall@5"]
         assert np.isfinite(values).all()
         expected += list(values)
     row = next(row for row in report.table if row["settings"] == "method='gf_cf'")
     assert row["recall@5"] == pytest.approx(np.mean(expected), abs=1e-12)
-    assert row["rows"] == len(expected)
+    assert row["rows"] == task.rows == len(expected) / 5
 
 
 def test_the_code_of_the_report_makes_the_same_model(chosen):
@@ -213,7 +213,8 @@ def test_few_held_out_items_are_drawn_several_times():
     task = _validation.prepare(X, None, None, 0)
     assert len(task.folds) == 5
     assert "5 such splits" in task.split
-    assert task.rows == sum(fold.held_out.shape[0] for fold in task.folds)
+    assert {fold.held_out.shape for fold in task.folds} == {(task.rows, 60)}
+    assert all(np.diff(fold.held_out.indptr).min() > 0 for fold in task.folds)
     assert len({fold.held_out.indices.tobytes() for fold in task.folds}) == 5
     assert len(_validation.prepare(ordered(), None, None, 0).folds) == 1
     assert len(_validation.prepare(scipy.sparse.csr_array(np.ones((5000, 11))), None, None, 0).folds) == 1
@@ -233,6 +234,21 @@ def test_the_entries_of_a_validation_matrix_belong_to_the_refit(quick):
     exec(model.report.code, names)
     same(model, names["model"])
     assert names["X"].nnz == X.nnz
+
+
+def test_zeros_and_duplicates_of_a_validation_matrix_do_not_count(quick):
+    train, held_out = dsstne.datasets.hold_out(X, seed=5)
+    twice = scipy.sparse.csr_array(
+        (
+            np.repeat(held_out.data, 3) * np.tile([0.25, 0.75, 0], held_out.nnz).astype(np.float32),
+            (np.repeat(held_out.indices, 3) + np.tile([0, 0, 1], held_out.nnz)) % 60,
+            3 * held_out.indptr,
+        ),
+        shape=held_out.shape,
+    )
+    reports = [dsstne.auto(train, validation=one, progress=False).report for one in (held_out, twice)]
+    first, second = ([row["ndcg@20"] for row in report.table] for report in reports)
+    assert first == second
 
 
 def test_rows_of_a_validation_pair_are_not_learnt(quick):

@@ -134,6 +134,8 @@ def test_the_default_rank_follows_from_the_smaller_side(shape, rank):
     X = interactions(*shape)
     model, same = (dsstne.spectral(X, **given, progress=False) for given in ({}, {"rank": rank}))
     assert np.array_equal(model.predict(X[:9]), same.predict(X[:9]))
+    listed = dsstne.spectral(X.toarray().tolist(), progress=False)
+    assert np.array_equal(model.predict(X[:9]), listed.predict(X[:9]))
     assert not np.array_equal(model.predict(X[:9]), dsstne.spectral(X, rank // 2, progress=False).predict(X[:9]))
 
 

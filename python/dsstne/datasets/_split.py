@@ -104,6 +104,14 @@ def _csr(X: Any, name: str, unconverted: bool) -> Any:
     return X
 
 
+def canonical(X: Any, name: str) -> Any:
+    """Returns a copy as CSR without duplicates and stored zeros, as the engine reads it; for a message, a name."""
+    X = _csr(X, name, unconverted=False).copy()
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    return X
+
+
 def _by_time(X: Any, last: Any) -> tuple[Any, np.ndarray]:
     """Returns X with sorted rows, without duplicates and zeros, and for each entry its place in the order of time."""
     row = _rows(X)
