@@ -38,6 +38,7 @@ def search(trials: Trials) -> None:
     _linear(trials, _recipes.linear(shape, task.train.nnz, task.rows, seconds))
     for recipe in _recipes.SPECTRAL:
         trials.run(recipe)
+    trials.confirm()
     trials.run(_recipes.ials(shape))
     _autoencoder(trials)
     _further(trials)
@@ -149,6 +150,7 @@ def _vary(trials: Trials, start: Trial) -> None:
     best = _climb(start.recipe, most, list(_recipes.RANGES[family]), move, value)
     if few and best != start.recipe:
         run(best, False)
+    trials.confirm()
 
 
 def _climb(

@@ -87,6 +87,8 @@ class Trials:
     Attributes:
         tried: All trials in their order.
         best: The best trial of each family that was scored on all rows; these keep their models.
+        lucky: A trial that has a better mean than the best of its family, though not by more than the standard error,
+            and is to be confirmed; it keeps its models, too.
         decided: What would have been done with more time.
     """
 
@@ -97,6 +99,7 @@ class Trials:
         self.seconds, self._start = seconds, start
         self.tried: list[Trial] = []
         self.best: dict[str, Trial] = {}
+        self.lucky: Trial | None = None
         self.decided: list[str] = []
         few = np.random.default_rng(common["seed"]).permutation(task.rows)[:_SEARCH_ROWS]
         self.few: NDArray[np.int64] = np.sort(few)
@@ -145,7 +148,8 @@ class Trials:
         """Returns what the models that are kept, and others, leave of a limit of memory."""
         if memory_limit is None:
             return None
-        kept = itertools.chain(others, *(trial.models for trial in self.best.values()))
+        trials = [*self.best.values(), *([self.lucky] if self.lucky else [])]
+        kept = itertools.chain(others, *(trial.models for trial in trials))
         return max(1, memory_limit - sum(4 * model.parameters for model in kept))
 
     @property
@@ -185,7 +189,7 @@ class Trials:
             return trial
         try:
             with _Peak() as peak, _noted(trial):
-                self._make(trial, limit, few, best)
+                self._make(trial, limit, few, best, self.task.folds)
         except (DsstneError, MemoryError) as error:
             trial.note = _reason(error, limit)
             trial.models = []
@@ -227,8 +231,8 @@ class Trials:
             self.skip(recipe, _reason(error, seconds))
             return None
 
-    def _make(self, trial: Trial, limit: float, few: bool, best: str) -> None:
-        """Makes and scores the model of a trial."""
+    def _make(self, trial: Trial, limit: float, few: bool, best: str, folds: Sequence[Fold]) -> None:
+        """Makes and scores the models of a trial."""
         recipe, family = trial.recipe, trial.recipe.family
         wanted = recipe.get("epochs", 0) if family == "autoencoder" else 0
         begun = time.monotonic()
@@ -236,7 +240,7 @@ class Trials:
         if family == "autoencoder":
             more["callbacks"] = lambda _, record: self.bar.update(f"{family}, epoch {record['epoch']:.0f}", best)
         try:
-            for fold in self.task.folds:
+            for fold in folds:
                 left = None if family == "popularity" else limit - (time.monotonic() - begun)
                 if left is not None and left <= 0:
                     raise CancelledError("not all splits were done")
@@ -247,11 +251,11 @@ class Trials:
                 trial.models.append(model)
         finally:
             trial.seconds = time.monotonic() - begun
-        self._score(trial, few, limit - trial.seconds)
+        self._score(trial, few, limit - trial.seconds, folds)
 
-    def _score(self, trial: Trial, few: bool, limit: float) -> None:
+    def _score(self, trial: Trial, few: bool, limit: float, folds: Sequence[Fold]) -> None:
         """Ranks the items for the rows, if a pilot of some rows shows that there is time for them."""
-        folds, count = self.task.folds, len(self.few) if few else self.task.rows
+        count = len(self.few) if few else self.task.rows
         begun = time.monotonic()
         if count > 4 * _PILOT and trial.recipe.family != "popularity":
             self._values(trial.models[0], folds[0], np.arange(_PILOT))
@@ -275,16 +279,51 @@ class Trials:
         """Keeps the model of a trial if it is better than the one that its family has, else drops it.
 
         The first settings of a family are good for many datasets. Others replace them only if they are better by more
-        than the standard error, since the best of many is partly the luckiest.
+        than the standard error, since the best of many is partly the luckiest, or if they are confirmed later.
         """
         assert trial.values is not None
-        old = self.best.get(trial.recipe.family)
+        family, lucky = trial.recipe.family, self.lucky
+        old = self.best.get(family)
         if old is None or old.values is None:
-            self.best[trial.recipe.family] = trial
+            self.best[family] = trial
         elif _blending.is_better(trial.values, old.values):
-            self.best[trial.recipe.family], old.models = trial, []
+            self.best[family], old.models = trial, []
+        elif self.task.fresh and family != "autoencoder" and trial.value > max(old.value, lucky.value if lucky else 0):
+            if lucky:
+                lucky.models = []
+            self.lucky = trial
         else:
             trial.models = []
+
+    def confirm(self) -> None:
+        """Keeps the lucky trial of a family if it is better than the best on splits that have chosen neither."""
+        lucky, self.lucky = self.lucky, None
+        if lucky is None:
+            return
+        old = self.best[lucky.recipe.family]
+        if lucky.value > old.value and self._is_confirmed(lucky, old):
+            self.best[lucky.recipe.family], old.models = lucky, []
+        else:
+            lucky.models = []
+
+    def _is_confirmed(self, lucky: Trial, old: Trial) -> bool:
+        """Compares two recipes on the fresh splits."""
+        limit = 2 * (lucky.seconds + lucky.score_seconds) + 0.5
+        if 2 * limit > self.slack():
+            self.decided.append(f"{lucky.recipe.family} ({lucky.recipe.settings}) was not confirmed")
+            return False
+        found = [Trial(lucky.recipe), Trial(old.recipe)]
+        try:
+            for trial in found:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self._make(trial, limit, False, "", self.task.fresh)
+                trial.models = []
+        except (DsstneError, MemoryError) as error:
+            if isinstance(error, CancelledError):
+                self.decided.append(f"{lucky.recipe.family} ({lucky.recipe.settings}) was not confirmed")
+            return False
+        return found[0].value > found[1].value
 
 
 def whole_refits(parts: Sequence[Trial]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -12,6 +12,9 @@ from dsstne import _blending, _checks
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import _csr, canonical, is_sorted_by_item
 from dsstne.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CORE = 10
 LEAST_ROWS = 10  # with held-out items; fewer say nothing about models
@@ -38,6 +41,7 @@ class Task:
 
     Attributes:
         folds: The splits, with the same validation rows; a candidate is made and measured on each.
+        fresh: Further splits of few data, on which settings are confirmed that look better on the first ones.
         whole: What the chosen model learns from in the end.
         split: How the data were split, a sentence.
         notes: What a user should know about the split.
@@ -51,6 +55,7 @@ class Task:
     notes: list[str] = field(default_factory=list)
     problem: str | None = None
     preparation: str = ""
+    fresh: list[Fold] = field(default_factory=list)
 
     @property
     def train(self) -> Any:
@@ -135,11 +140,13 @@ def _split(X: Any, times: Any, seed: int) -> Task:
     if core:
         split += f", of the items that at least {core} rows have"
     parts = [hold_out(X, seed=seed, last=last, core=core)]
-    more = min(_MOST_FOLDS, -(-_ENOUGH // max(1, parts[0][1].nnz))) - 1
-    if last is False and more > 0:
-        split += f"; {more + 1} such splits"
-        parts += [hold_out(X, seed=int(n), core=core) for n in np.random.SeedSequence(seed).generate_state(more)]
-    return _task([Fold(train, train, held_out) for train, held_out in parts], X, split, notes, seed, False)
+    count = min(_MOST_FOLDS, -(-_ENOUGH // max(1, parts[0][1].nnz)))
+    if last is False and count > 1:
+        split += f"; {count} such splits, and {count} to confirm settings"
+        seeds = np.random.SeedSequence(seed).generate_state(2 * count - 1)
+        parts += [hold_out(X, seed=int(n), core=core) for n in seeds]
+    folds = [Fold(train, train, held_out) for train, held_out in parts]
+    return _task(folds[:count], X, split, notes, seed, False, fresh=folds[count:])
 
 
 def _says_nothing(times: Any) -> bool:
@@ -161,7 +168,14 @@ def _has_core(X: Any) -> bool:
 
 
 def _task(
-    folds: list[Fold], whole: Any, split: str, notes: list[str], seed: int, given: bool, preparation: str = ""
+    folds: list[Fold],
+    whole: Any,
+    split: str,
+    notes: list[str],
+    seed: int,
+    given: bool,
+    preparation: str = "",
+    fresh: Sequence[Fold] = (),
 ) -> Task:
     """Draws the rows to compare models with, and looks for what makes a comparison impossible.
 
@@ -171,7 +185,9 @@ def _task(
     problem = None
     every = np.count_nonzero(np.diff(folds[0].held_out.indptr))
     rows = _blending.sample(folds[0].held_out, seed)  # how many items of a row are held out follows from its length
-    folds = [Fold(fold.train, fold.inputs[rows], fold.held_out[rows]) for fold in folds]
+    folds, confirming = (
+        [Fold(fold.train, fold.inputs[rows], fold.held_out[rows]) for fold in group] for group in (folds, fresh)
+    )
     train, inputs, held_out = folds[0].train, folds[0].inputs, folds[0].held_out
     known = np.bincount(train.indices, minlength=train.shape[1]) > 0
     new = held_out - held_out.multiply(inputs != 0)
@@ -190,7 +206,7 @@ def _task(
         split += f"; {len(rows):,} of {every:,} rows, drawn by the seed"
     else:
         split += f"; {len(rows):,} rows"
-    return Task(folds, whole, split, notes, problem, preparation)
+    return Task(folds, whole, split, notes, problem, preparation, confirming)
 
 
 def check_metric(metric: Any) -> str:

@@ -13,7 +13,7 @@ import scipy.sparse
 from terminal import terminal
 
 import dsstne
-from dsstne import _recipes, _search, _trials, _validation, selection
+from dsstne import _recipes, _search, _trials, _validation, progress, selection
 
 
 def interactions(rows=150, items=60, seed=0):
@@ -45,7 +45,7 @@ def quick(monkeypatch):
 @pytest.fixture(scope="module")
 def chosen():
     """A whole search."""
-    return dsstne.auto(X, "ndcg@10", seconds=100, progress=False)
+    return dsstne.auto(X, "ndcg@10", seconds=1000, progress=False)  # time decides nothing, even on a busy machine
 
 
 # ---- what is tried, and what is chosen ----
@@ -75,6 +75,28 @@ def test_a_setting_replaces_another_only_if_it_is_better_by_more_than_its_standa
     assert kept["ndcg@10"] >= first["ndcg@10"]
     assert dsstne._blending.is_better(np.full(10, 2.0), np.full(10, 1.0))
     assert not dsstne._blending.is_better(np.array([0.0, 3.0]), np.array([1.0, 1.0]))
+
+
+def test_settings_that_look_better_are_kept_if_fresh_splits_confirm_it(monkeypatch):
+    monkeypatch.setattr(_search, "_autoencoder", lambda trials: None)
+    monkeypatch.setattr(_trials._blending, "is_better", lambda *_: False)
+    for answer in (False, True):
+        monkeypatch.setattr(_trials.Trials, "_is_confirmed", lambda *_, answer=answer: answer)
+        rows = [row for row in dsstne.auto(X, progress=False).report.table if row["model"] == "linear"]
+        kept = [row["ndcg@20"] for row in rows if row["kept"]]
+        assert kept == [max(row["ndcg@20"] for row in rows) if answer else rows[0]["ndcg@20"]]
+
+
+def test_fresh_splits_tell_better_from_worse():
+    task = _validation.prepare(X, None, None, 0)
+    hidden = {fold.held_out.indices.tobytes() for fold in task.folds + task.fresh}
+    assert len(hidden) == 10
+    common = {"items": None, "seed": 0, "devices": "auto", "threads": None, "memory_limit": None}
+    bar = progress.Budget("test", 1000, False)
+    trials = _trials.Trials(task, "ndcg@10", 1000, time.monotonic(), common, bar)
+    better, worse = (trials.run(_recipes.Recipe.of(name)) for name in ("linear", "popularity"))
+    assert trials._is_confirmed(better, worse)
+    assert not trials._is_confirmed(worse, better)
 
 
 def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
@@ -212,7 +234,7 @@ def test_rare_items_are_left_out_only_where_most_items_are_not_rare():
 def test_few_held_out_items_are_drawn_several_times():
     task = _validation.prepare(X, None, None, 0)
     assert len(task.folds) == 5
-    assert "5 such splits" in task.split
+    assert "5 such splits, and 5 to confirm settings" in task.split
     assert {fold.held_out.shape for fold in task.folds} == {(task.rows, 60)}
     assert all(np.diff(fold.held_out.indptr).min() > 0 for fold in task.folds)
     assert len({fold.held_out.indices.tobytes() for fold in task.folds}) == 5
