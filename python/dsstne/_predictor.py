@@ -9,6 +9,7 @@ import numpy as np
 
 from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import Bound, check_columns, nearest, numbers
+from dsstne._tables import Plan
 from dsstne._weights import Weights, check_model
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, NotFoundError, OutOfMemoryError
@@ -99,7 +100,7 @@ class Predictor(_handles.Closing):
     def plan(self, k: int) -> dict[str, Any]:
         """Returns the plan for recommending k items."""
         options = _options.to_json({"k": k, "layer": self._ranked})
-        return _native.call_json("predictor_plan", self._handle.value, options)
+        return Plan(_native.call_json("predictor_plan", self._handle.value, options))
 
     def predict(self, layer: str | None, units: int, out: NDArray[np.float32]) -> None:
         """Writes the values of a layer into out, [count, units]."""

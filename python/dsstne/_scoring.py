@@ -361,7 +361,8 @@ class Scoring(Weights):
             batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
-            As :meth:`dsstne.Trainer.plan`: ``parts`` of memory, their sum ``bytes``, ``operations``, ``devices``.
+            As :meth:`dsstne.Trainer.plan`, a dictionary that prints as tables: ``parts`` of memory, their sum
+            ``bytes``, ``operations``, ``devices``.
 
         Raises:
             NotFoundError: The model does not have this output layer. Otherwise as :meth:`recommend`.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dsstne import _native
+from dsstne._tables import Table, as_html, as_text
 from dsstne.errors import DsstneError
 
 __all__ = ["Report", "doctor"]
@@ -35,14 +36,20 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        lines = [f"{name:<10}{version}" for name, version in self.versions.items()]
-        lines += [f"{'system':<10}{platform.platform()}", f"{'library':<10}{self.library}"]
-        for key, value in self.engine.items():
-            lines += _lines(key, value)
-        lines += [f"{'problem':<10}{problem}" for problem in self.problems]
-        return "\n".join(lines)
+        return as_text(self._parts())
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self._parts())
+
+    def _parts(self) -> list[str | Table]:
+        rows = [[*pair] for pair in self.versions.items()]
+        rows += [["system", platform.platform()], ["library", self.library]]
+        for key, value in self.engine.items():
+            rows += _rows(key, value)
+        rows += [["problem", problem] for problem in self.problems]
+        return [Table(None, rows)]
 
 
 def doctor() -> Report:
@@ -76,10 +83,10 @@ def doctor() -> Report:
         return Report(versions, path, {}, [str(error)])
 
 
-def _lines(key: str, value: Any) -> list[str]:
-    """Returns one entry of the library's description as aligned lines."""
+def _rows(key: str, value: Any) -> list[list[str]]:
+    """Returns the rows of a table for one entry of the library's description."""
     if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
-        return [line for entry in value for line in _lines(key.removesuffix("s"), entry)]
+        return [row for entry in value for row in _rows(key.removesuffix("s"), entry)]
     if isinstance(value, dict) and value.get("missing"):
         value = f"{value['name']}: not available: {value['missing']}"
     elif isinstance(value, dict):
@@ -88,7 +95,7 @@ def _lines(key: str, value: Any) -> list[str]:
         value = f"{value['name']}: {text}" if "name" in value else text
     elif isinstance(value, list):
         value = ", ".join(map(str, value))
-    return [f"{key:<10}{value}"]
+    return [[key, str(value)]]
 
 
 def _word(name: str, value: Any) -> str:

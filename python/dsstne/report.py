@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks
+from dsstne._tables import Table, as_html, as_text
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -76,12 +78,21 @@ class Report:
         return sorted(kinds.values(), key=order, reverse=True)
 
     def __str__(self) -> str:
-        lines = [f"{self.chosen}, chosen by {self.metric} in {self.seconds:,.1f} s"]
-        lines += [*_wrapped(f"held out: {self.split}"), ""]
+        begin, table, notes, code = self._parts()
+        lines = [line for paragraph in begin for line in _wrapped(paragraph)]
+        notes = [line for note in notes for line in _wrapped(f"- {note}")]
+        return as_text(["\n".join(lines), table, *(["\n".join(notes)] if notes else []), code])
+
+    def _repr_html_(self) -> str:
+        begin, table, notes, code = self._parts()
+        return f"{as_html([*begin, table, *notes])}\n<pre>{html.escape(code)}</pre>"
+
+    def _parts(self) -> tuple[list[str], Table, list[str], str]:
+        """Returns the paragraphs before the table, the table, the notes and the code."""
         tried: dict[str, int] = {}
         for row in self.table:
             tried[row["model"]] = tried.get(row["model"], 0) + 1
-        shown = [("model", "settings", self.metric, "tried", "seconds", "memory", "")]
+        shown = []
         for row in self.best():
             value = row[self.metric]
             shown.append(
@@ -95,9 +106,9 @@ class Report:
                     _short(row["note"]),
                 )
             )
-        lines += _aligned(shown, right=(2, 3, 4, 5))
-        lines += ["", *(line for note in self.notes for line in _wrapped(f"- {note}"))] if self.notes else []
-        return "\n".join([*lines, "", self.code.rstrip()])
+        begin = [f"{self.chosen}, chosen by {self.metric} in {self.seconds:,.1f} s", f"held out: {self.split}"]
+        table = Table(["  model", "settings", self.metric, "tried", "seconds", "memory", ""], shown, right=(2, 3, 4, 5))
+        return begin, table, self.notes, self.code.rstrip()
 
     def __repr__(self) -> str:
         return f"Report({self.chosen}; {len(self.table)} models tried in {self.seconds:,.1f} s)"
@@ -187,16 +198,3 @@ def _wrapped(text: str) -> list[str]:
 
 def _short(text: str) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
-
-
-def _aligned(rows: Sequence[Sequence[str]], right: Sequence[int]) -> list[str]:
-    """Returns lines whose columns are aligned."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            text.rjust(width) if column in right else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines

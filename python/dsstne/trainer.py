@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import bind, check_rows
+from dsstne._tables import Plan, Profile, Table, as_html, as_text
 from dsstne._weights import check_model
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
@@ -48,6 +50,23 @@ class Progress:
     learning_rate: float
     examples_per_second: float
     seconds: float
+
+    def _parts(self) -> list[str | Table]:
+        done = f"{self.step:,} steps, {self.epoch:,} epochs and {self.examples:,} examples"
+        rows = [
+            ["done", done],
+            ["loss", "none yet" if math.isnan(self.loss) else f"{self.loss:.5g}"],
+            ["loss of the last epoch", "none yet" if math.isnan(self.epoch_loss) else f"{self.epoch_loss:.5g}"],
+            ["learning rate", f"{self.learning_rate:.3g}"],
+            ["speed", f"{self.examples_per_second:,.0f} examples a second for {self.seconds:.3g} s"],
+        ]
+        return [Table(None, rows)]
+
+    def __str__(self) -> str:
+        return as_text(self._parts())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._parts())
 
 
 def _progress(state: dict[str, Any]) -> Progress:
@@ -147,15 +166,16 @@ class Trainer(_handles.Closing):
         """Returns what a run needs and does; allocates nothing.
 
         Returns:
-            ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where ``of`` names the tensor, layer or
-            dataset, if any, and ``held`` is True if the part is already in memory; ``bytes``: their sum; ``available``:
-            free bytes, -1 if unknown; ``limit``: the ``memory_limit``, if given; ``operations``: the operations of a
-            step in order, as strings, which end with the way in which a CUDA device does them where it has several,
-            such as "(chunked, cuBLASLt 12.9.1)"; ``devices``: the devices, as described by :func:`dsstne.doctor`;
-            ``parallel``: "model" or "data", with several devices; ``precision``: that of products, also where
+            A dictionary that prints as tables. ``parts``: list of ``{"name", "of", "bytes", "device", "held"}``, where
+            ``of`` names the tensor, layer or dataset, if any, and ``held`` is True if the part is already in memory;
+            ``bytes``: their sum; ``available``: free bytes, -1 if unknown; ``limit``: the ``memory_limit``, if given;
+            ``operations``: the operations of a step in order, as strings, which end with the way in which a CUDA device
+            does them where it has several, such as "(chunked, cuBLASLt 12.9.1)"; ``devices``: the devices, as described
+            by :func:`dsstne.doctor`; ``parallel``: "model" or "data", with several devices; ``precision``: that of
+            products, also where
             ``precision="auto"`` chose it.
         """
-        return _native.call_json("trainer_plan", self._handle.value)
+        return Plan(_native.call_json("trainer_plan", self._handle.value))
 
     def run(
         self,
@@ -216,7 +236,7 @@ class Trainer(_handles.Closing):
             on_progress: Called about 20 times a second, in the calling thread.
 
         Returns:
-            A dictionary; times are milliseconds of a step, on average.
+            A dictionary that prints as a table; times are milliseconds of a step, on average.
 
             ``steps``: the number of steps; ``milliseconds``: a step.
 
@@ -258,7 +278,7 @@ class Trainer(_handles.Closing):
         wanted = _checks.integer(steps, "steps", 1)
         poll = self._poll(on_progress)
         with self._explaining_memory():
-            return _native.trainer_profile(self._handle, wanted, poll=poll)
+            return Profile(_native.trainer_profile(self._handle, wanted, poll=poll))
 
     def cancel(self) -> None:
         """Ends a run of another thread after the current step; that call of :meth:`run` raises CancelledError.
