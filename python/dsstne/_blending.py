@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LEAST_CANDIDATES = 256  # of each part, or four times the length of the lists that the metric takes
 MOST_ROWS = 4000  # of a sample
-_STRIDE = 16  # every so many scores are looked at to find where the best begin
+_STRIDE = 16  # one score in so many is looked at, to estimate above which score the best are
 _PANEL = 1 << 25  # scores at a time: 128 MiB
 _BLOCK = 128  # rows whose sums are computed together, which fit into the caches
 GRID = 20  # weights are multiples of 1 / GRID

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["Plan", "Profile", "Table", "as_html", "as_text", "size"]
+__all__ = ["Plan", "Profile", "Shown", "Table", "as_html", "as_text", "size"]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -69,23 +70,24 @@ def size(count: int) -> str:
     return f"{value:,.1f} {_UNITS[unit]}" if unit else f"{count:,} bytes"
 
 
-class _Shown(dict[str, Any]):
-    """A dictionary that prints as tables."""
+class Shown:
+    """Prints as paragraphs and tables, also in notebooks."""
 
+    @abstractmethod
     def _parts(self) -> list[str | Table]:
-        raise NotImplementedError
+        """Returns what to show."""
 
     def __str__(self) -> str:
         return as_text(self._parts())
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return as_html(self._parts())
 
 
-class Plan(_Shown):
+class Plan(Shown, dict[str, Any]):
     """The plan of a run: a dictionary, see :meth:`dsstne.Trainer.plan`, that prints as tables."""
+
+    __repr__ = Shown.__str__
 
     def _parts(self) -> list[str | Table]:
         words = [f"{size(self['bytes'])} planned"]
@@ -114,8 +116,10 @@ class Plan(_Shown):
         ]
 
 
-class Profile(_Shown):
+class Profile(Shown, dict[str, Any]):
     """The profile of a training: a dictionary, see :meth:`dsstne.Trainer.profile`, that prints as a table."""
+
+    __repr__ = Shown.__str__
 
     def _parts(self) -> list[str | Table]:
         def number(value: float | None, form: str) -> str:

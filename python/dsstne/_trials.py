@@ -173,7 +173,7 @@ class Trials:
         Args:
             recipe: How to make it.
             refits: Returns what to make of all data, and the times; None = the same.
-            few: Score some of the rows of a single split, which only a search of settings does.
+            few: Score some of the rows, which only a search of settings does.
             ratio: How many times as long the shortest refit takes as the trial; None = in proportion to the entries.
         """
         trial = Trial(recipe)

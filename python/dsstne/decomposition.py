@@ -162,8 +162,9 @@ def spectral(
 
     Args:
         X: Interaction matrix [rows, items].
-        rank: Number of singular vectors, up to the smaller side of X. None = a sixteenth of that side, at least 32 if
-            there are so many and at most 448: with more of them, small data are filtered too little.
+        rank: Number of singular vectors, up to the smaller side of X. None = a sixteenth of that side, but not
+            less than 32 (or the whole side, if it is shorter) and not more than 448. Too many vectors filter small
+            data too little.
         method: ``"gf_cf"``, ``"bspm_em"`` or ``"f"``; what the other arguments are where they are None.
         row_exponent, first_in, first_out, low_pass, low_pass_exponent, sharpening, output_exponent, balanced: See
             above.

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dsstne import _native
-from dsstne._tables import Table, as_html, as_text
+from dsstne._tables import Shown, Table, size
 from dsstne.errors import DsstneError
 
 __all__ = ["Report", "doctor"]
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """A report on the installation; ``str()`` gives a text to read or to attach to a bug report.
 
     Attributes:
@@ -35,13 +35,7 @@ class Report:
         """Whether there are no problems."""
         return not self.problems
 
-    def __str__(self) -> str:
-        return as_text(self._parts())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return as_html(self._parts())
+    __repr__ = Shown.__str__
 
     def _parts(self) -> list[str | Table]:
         rows = [[*pair] for pair in self.versions.items()]
@@ -106,7 +100,7 @@ def _word(name: str, value: Any) -> str:
     if name == "available" and value < 0:  # unknown
         return ""
     if isinstance(value, int) and value >= 1 << 20:
-        return f"{name} {value / (1 << 30):.1f} GiB"
+        return f"{name} {size(value)}"
     if name == "used":
         return f"used by {value}"
     return f"{name} {value}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import bind, check_rows
-from dsstne._tables import Plan, Profile, Table, as_html, as_text
+from dsstne._tables import Plan, Profile, Shown, Table
 from dsstne._weights import check_model
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
@@ -26,7 +26,7 @@ _BRIEF = 0.01  # longest run, in seconds, that Ctrl-C does not interrupt
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Shown):
     """State of a training run.
 
     Attributes:
@@ -61,12 +61,6 @@ class Progress:
             ["speed", f"{self.examples_per_second:,.0f} examples a second for {self.seconds:.3g} s"],
         ]
         return [Table(None, rows)]
-
-    def __str__(self) -> str:
-        return as_text(self._parts())
-
-    def _repr_html_(self) -> str:
-        return as_html(self._parts())
 
 
 def _progress(state: dict[str, Any]) -> Progress:
