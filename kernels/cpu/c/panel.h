@@ -16,7 +16,7 @@ INLINE void panel_row(const int vectors, const sparse_matrix_t *m, int64_t row, 
     const vf x = splat(m->values[e]);
 #pragma GCC unroll 16
     for (int v = 0; v < vectors; v++) {
-      if (v * LANES % LINE == 0) __builtin_prefetch(ahead + v * LANES, 0, 2);
+      if (v * LANES % LINE == 0) __builtin_prefetch(ahead + v * LANES);
       sum[v] = fma_(x, load(from + v * LANES), sum[v]);
     }
   }
