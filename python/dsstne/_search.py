@@ -13,7 +13,7 @@ import numpy as np
 from dsstne import _recipes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from dsstne._recipes import Recipe
     from dsstne._trials import Trial, Trials
@@ -40,8 +40,11 @@ def search(trials: Trials) -> None:
         trials.run(recipe)
     trials.confirm()
     trials.run(_recipes.ials(shape))
+    if task.fresh:  # an autoencoder for each of several splits takes the time in which all else can be searched
+        _further(trials)
+    searched = set(trials.best) if task.fresh else set()
     _autoencoder(trials)
-    _further(trials)
+    _further(trials, searched)
 
 
 def _linear(trials: Trials, recipe: Recipe, few: bool = False) -> Trial:
@@ -93,10 +96,10 @@ def _training_seconds(trials: Trials, recipe: Recipe, epochs: int) -> float | No
     return first + steps * step
 
 
-def _further(trials: Trials) -> None:
+def _further(trials: Trials, but: Collection[str] = ()) -> None:
     """Tries other settings of the families that are near the best, cheap ones first, in the time that refits leave."""
-    ranked = trials.ranked()
-    near = [trial for trial in ranked if trial.value >= _WORTH * ranked[0].value]
+    ranked = [trial for trial in trials.ranked() if trial.recipe.family not in but]
+    near = [trial for trial in ranked if trial.value >= _WORTH * trials.ranked()[0].value]
     for trial in sorted(near, key=lambda trial: trial.seconds + trial.score_seconds):
         if trial.recipe.family == "autoencoder":
             _vary_autoencoder(trials)

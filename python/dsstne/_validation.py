@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CORE = 10
 LEAST_ROWS = 10  # with held-out items; fewer say nothing about models
 _ENOUGH, _MOST_FOLDS = 10_000, 5  # held-out entries; fewer tell models apart only if the data are split several times
+_DEEPER = 5  # times as long lists tell models apart that few held-out entries in short lists do not
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,18 @@ def _task(
     else:
         split += f"; {len(rows):,} rows"
     return Task(folds, whole, split, notes, problem, preparation, confirming)
+
+
+def compared(metric: str, task: Task) -> str:
+    """Returns the metric to compare models by: where data are few, that of lists up to five times as long.
+
+    Few of the held-out items are in the first places, and chance decides which. Longer lists have more of them, and
+    models differ more clearly: Valcarce et al., "On the robustness and discriminative power of information retrieval
+    metrics for top-N recommendation", RecSys 2018.
+    """
+    name, _, length = metric.rpartition("@")
+    deeper = min(_DEEPER * int(length), task.train.shape[1] // 10)
+    return f"{name}@{deeper}" if task.fresh and deeper >= 2 * int(length) else metric
 
 
 def check_metric(metric: Any) -> str:

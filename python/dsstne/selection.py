@@ -108,9 +108,12 @@ def auto(
         evaluate(popular, X, X, metric, exclude=None, rows=first, **compute)
     task = _validation.prepare(X, times, validation, seed)
     common = {"items": items, "seed": seed, **compute}
+    by = _validation.compared(metric, task)
+    if by != metric:
+        task.notes.append(f"the held-out items are few, so models were compared by {by}, not {metric}")
     bar = Budget("auto", seconds, progress)
     try:
-        trials = Trials(task, metric, seconds, start, common, bar)
+        trials = Trials(task, by, seconds, start, common, bar)
         if task.problem:
             warnings.warn(f"auto returns popularity: {task.problem}", UserWarning, stacklevel=2)
             return _popular(trials, popular, task.problem)

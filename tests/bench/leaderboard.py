@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=FOLDER.parents[2] / "shared" / "data", help="folder of real data")
     parser.add_argument("--search", action="store_true", help="search settings on validation data and stop")
     parser.add_argument("--trials", type=int, help="most trials of a search; 24 for gowalla, else 48")
-    parser.add_argument("--seconds", type=float, help="no trial begins later in a search; 150 for gowalla, else 300")
+    parser.add_argument("--seconds", type=float, help="of a search, for each split; 150 for gowalla, else 300")
     parser.add_argument("--page", action="store_true", help="write the page and the picture from the results and stop")
     parser.add_argument("--again", action="store_true", help="measure again what has been measured")
     args = parser.parse_args()
@@ -80,7 +80,8 @@ def look(args: argparse.Namespace, name: str, family: str) -> None:
     trials, seconds = args.trials or trials, args.seconds or seconds
 
     def next_settings() -> dict[str, Any] | None:
-        if len(tried) >= trials or sum(line["seconds"] for line in tried) >= seconds:
+        splits = tried[0]["split"].get("splits", 1) if tried else 1
+        if len(tried) >= trials or sum(line["seconds"] for line in tried) >= seconds * splits:
             return None
         return search.following(about.defaults, about.space, tried)
 

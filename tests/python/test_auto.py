@@ -38,7 +38,7 @@ def same(a, b):
 @pytest.fixture
 def quick(monkeypatch):
     """Ends the search when every family was tried once, and trains for a moment."""
-    monkeypatch.setattr(_search, "_further", lambda trials: None)
+    monkeypatch.setattr(_search, "_further", lambda *_: None)
     monkeypatch.setattr(_recipes._defaults, "MOST_EPOCHS", 8)
 
 
@@ -114,16 +114,30 @@ def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
 
 def test_the_metric_in_the_table_is_that_of_evaluate(quick):
     report = dsstne.auto(X, "recall@5", progress=False).report
+    metric = report.metric
     task = _validation.prepare(X, None, None, 0)
     expected = []
     for fold in task.folds:
         model = dsstne.spectral(fold.train, method="gf_cf", progress=False)
-        values = dsstne.evaluate(model, fold.inputs, fold.held_out, "recall@5", per_row=True)["recall@5"]
+        values = dsstne.evaluate(model, fold.inputs, fold.held_out, metric, per_row=True)[metric]
         assert np.isfinite(values).all()
         expected += list(values)
     row = next(row for row in report.table if row["settings"] == "method='gf_cf'")
-    assert row["recall@5"] == pytest.approx(np.mean(expected), abs=1e-12)
+    assert row[metric] == pytest.approx(np.mean(expected), abs=1e-12)
     assert row["rows"] == task.rows == len(expected) / 5
+
+
+def test_few_data_are_compared_by_longer_lists(quick):
+    report = dsstne.auto(X, "recall@3", progress=False).report
+    longer = min(15, X.shape[1] // 10)
+    assert longer >= 6
+    assert report.metric == f"recall@{longer}"
+    assert any(f"compared by recall@{longer}, not recall@3" in note for note in report.notes)
+    few = _validation.prepare(X, None, None, 0)
+    assert _validation.compared(f"ndcg@{X.shape[1] // 10}", few) == f"ndcg@{X.shape[1] // 10}"
+    train, held_out = dsstne.datasets.hold_out(X)
+    for task in (_validation.prepare(train, None, held_out, 0), _validation.prepare(ordered(), None, None, 0)):
+        assert _validation.compared("ndcg@3", task) == "ndcg@3"  # the caller has given the data, or the order has
 
 
 def test_the_code_of_the_report_makes_the_same_model(chosen):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FRACTION = 0.2
 MOST_ROWS = 4000
+ENOUGH, SPLITS = 5000, 5  # fewer held-out entries do not tell settings apart, so that several splits are made
 
 # Names for the command line and the records, and the names in measure.real.
 SETS = {
@@ -55,16 +56,19 @@ def ordered(X: sparse.csr_array) -> sparse.csr_array:
     return X
 
 
-def validation(split: real.Split) -> Validation:
+def validation(split: real.Split) -> list[Validation]:
     """Holds out a fifth of the entries of each row: the last ones where the rows are in the order of time.
 
     Items of fewer than 10 rows are left out where the mean item has at least 10: only such sets were filtered in this
-    way before they were split.
+    way before they were split. Where few entries are held out, several random splits are made.
     """
     core = 10 if split.train.nnz >= 10 * split.train.shape[1] else 0
-    shown, hidden = hold_out(split.train, FRACTION, last=split.in_order, core=core)
-    rows = np.flatnonzero(np.diff(hidden.indptr))
-    if len(rows) > MOST_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
-    about = {"fraction": FRACTION, "last": split.in_order, "core": core, "rows": len(rows), "seed": 0}
-    return Validation(shown, hidden, rows, about)
+    parts: list[Validation] = []
+    while not parts or (parts[0].hidden.nnz < ENOUGH and len(parts) < SPLITS and not split.in_order):
+        shown, hidden = hold_out(split.train, FRACTION, seed=len(parts), last=split.in_order, core=core)
+        rows = np.flatnonzero(np.diff(hidden.indptr))
+        if len(rows) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
+        about = {"fraction": FRACTION, "last": split.in_order, "core": core, "rows": len(rows), "seed": len(parts)}
+        parts.append(Validation(shown, hidden, rows, about))
+    return parts

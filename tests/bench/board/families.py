@@ -112,7 +112,7 @@ def auto(split: Split, settings: dict[str, Any], seed: int) -> Fitted:
 
 def total(split: Split, settings: dict[str, Any], seed: int) -> Fitted:
     """The sum of PARTS; its weights are chosen on validation data, then the parts are fitted to all training data."""
-    part = data.validation(split)
+    part = data.validation(split)[0]
 
     def parts(X: sparse.csr_array) -> list[Any]:
         return [FAMILIES[name].fit(X, settings[name], seed).model for name in PARTS]

@@ -128,7 +128,9 @@ def settings(name: str) -> Iterator[str]:
     about = found[0]["split"]
     part = f"the last {about['fraction']:.0%}" if about["last"] else f"a random {about['fraction']:.0%}"
     core = f", items of fewer than {about['core']} users left out" if about["core"] else ""
-    yield f"Settings chosen on {part} of each user's training items ({about['rows']:,} users{core}):"
+    splits = about.get("splits", 1)
+    several = f"; mean of {splits} random splits" if splits > 1 else ""
+    yield f"Settings chosen on {part} of each user's training items ({about['rows']:,} users{core}{several}):"
     yield ""
     yield "| model | trials | time, s | validation NDCG@20: defaults | chosen | settings |"
     yield "|---|---|---|---|---|---|"

@@ -25,21 +25,25 @@ class Worker:
         if split is None:
             raise FileNotFoundError(f"{name} is not in {folder}")
         self.split, self.name, self.family = split, family, FAMILIES[family]
-        self.part: data.Validation | None = None
+        self.parts: list[data.Validation] = []
 
     def trial(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Fits on a part of the training data and evaluates on what was held out of it."""
-        if self.part is None:
-            self.part = data.validation(self.split)
-        part = self.part
+        """Fits on a part of the training data and evaluates on what was held out of it; the mean of several splits."""
+        self.parts = self.parts or data.validation(self.split)
         begin = time.perf_counter()
         found: dict[str, Any]
         try:
-            fitted = self.family.fit(part.shown, in_trial(self.name, settings, part.shown.shape[1]), 0)
-            found = rounded(figures.means(figures.of_lists(fitted.top(part.shown, part.rows), part.hidden[part.rows])))
+            each = [self.fold(part, settings) for part in self.parts]
+            found = rounded({name: float(np.mean([values[name] for values in each])) for name in figures.METRICS})
         except DsstneError as error:  # as of factors that became 0; the search avoids such settings
             found = {**dict.fromkeys(figures.METRICS, 0.0), "error": str(error)}
-        return {**found, "seconds": round(time.perf_counter() - begin, 2), "split": part.about}
+        about = {**self.parts[0].about, "splits": len(self.parts)}
+        return {**found, "seconds": round(time.perf_counter() - begin, 2), "split": about}
+
+    def fold(self, part: data.Validation, settings: dict[str, Any]) -> dict[str, float]:
+        """The metrics on one split."""
+        fitted = self.family.fit(part.shown, in_trial(self.name, settings, part.shown.shape[1]), 0)
+        return figures.means(figures.of_lists(fitted.top(part.shown, part.rows), part.hidden[part.rows]))
 
     def row(self, settings: dict[str, Any], seed: int, save: Path) -> dict[str, Any]:
         """Fits on all training data, ranks all rows, and evaluates on the test data, once.
