@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"dsstne/engine/model"
 	"dsstne/engine/options"
 	"dsstne/engine/train"
 	"dsstne/internal/fault"
@@ -118,6 +119,69 @@ func progressOut(p train.Progress, out *C.dsstne_progress) {
 		filled.running = 1
 	}
 	structOut(out, &filled, out.struct_size)
+}
+
+//export dsstne_trainer_save
+func dsstne_trainer_save(handle C.dsstne_trainer, path, optionText *C.const_char, best C.dsstne_model,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_save", err, func(c *call) error {
+		file := c.pathIn(path)
+		o := optionsIn(c, optionText, options.ReadCheckpoint)
+		return with(c, handle, changing, func(t *trainer) error {
+			save := func(best *model.Model) error {
+				return hop(func() error { return t.Save(file, o.Attributes, best, o.Background) })
+			}
+			if best == 0 {
+				return save(nil)
+			}
+			return withNamed(c, best, "best", sharing, func(m *modelObject) error { return save(m.Model) })
+		})
+	})
+}
+
+//export dsstne_trainer_settle
+func dsstne_trainer_settle(handle C.dsstne_trainer, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_settle", err, func(c *call) error {
+		return with(c, handle, changing, func(t *trainer) error { return hop(t.Settle) })
+	})
+}
+
+//export dsstne_trainer_resume
+func dsstne_trainer_resume(handle C.dsstne_trainer, path *C.const_char, best *C.dsstne_model,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_resume", err, func(c *call) error {
+		file := c.pathIn(path)
+		notNull(c, best, "best")
+		return with(c, handle, changing, func(t *trainer) error {
+			return hop(func() error {
+				m, err := t.Resume(file, options.ReadTrainer)
+				*best = 0
+				if m != nil {
+					*best = C.dsstne_model(handles.add(&modelObject{m}))
+				}
+				return err
+			})
+		})
+	})
+}
+
+//export dsstne_trainer_fork
+func dsstne_trainer_fork(handle C.dsstne_trainer, optionText *C.const_char, copied *C.dsstne_model,
+	out *C.dsstne_trainer, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_fork", err, func(c *call) error {
+		o := optionsIn(c, optionText, options.ReadTrainer)
+		notNull(c, copied, "model")
+		return with(c, handle, changing, func(t *trainer) error {
+			return open(c, out, here, func() (object, error) {
+				f, err := t.Fork(o)
+				if err != nil {
+					return nil, err
+				}
+				*copied = C.dsstne_model(handles.add(&modelObject{f.Model}))
+				return &trainer{f}, nil
+			})
+		})
+	})
 }
 
 //export dsstne_trainer_close

@@ -32,12 +32,13 @@
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.4.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.5.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
  *   1.3 adds dsstne_solver_* and the precision "auto".
  *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
+ *   1.5 adds dsstne_trainer_save, dsstne_trainer_settle, dsstne_trainer_resume and dsstne_trainer_fork.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -49,7 +50,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 4)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 5)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -281,7 +282,9 @@ typedef struct dsstne_progress {
 
 /* Options (docs/training.md): {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...},
  * "batch_size": 512, "seed": 0, "shuffle": true, "devices": "auto", "parallel": "auto", "precision": "float32",
- * "threads": n, "memory_limit": bytes}. A model that is not a network is DSSTNE_INVALID_ARGUMENT. */
+ * "threads": n, "memory_limit": bytes, "checkpoints": false}. A model that is not a network is DSSTNE_INVALID_ARGUMENT.
+ * "checkpoints": true plans the memory that dsstne_trainer_save needs to write beside training; where it does not fit,
+ * the operations of the plan say so. */
 dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstne_trainer *out, dsstne_error *err);
 
 /* Binds a dataset to an input or output layer. All bound datasets must have the same number of rows. Not allowed while
@@ -321,6 +324,33 @@ dsstne_status dsstne_trainer_profile(dsstne_trainer trainer, uint64_t steps, cha
 
 /* Writes the progress of the current or last run; may be called during dsstne_trainer_run. */
 dsstne_status dsstne_trainer_progress(dsstne_trainer trainer, dsstne_progress *progress, dsstne_error *err);
+
+/* Writes a checkpoint: a model file that also has the state of the optimizer and the place in the data, from which
+ * dsstne_trainer_resume goes on. Options: {"attributes": {"key": "text", ...}, "background": false}. With "background"
+ * the function copies everything and returns, and the file is written while the trainer runs on; the next
+ * dsstne_trainer_save, dsstne_trainer_settle or dsstne_trainer_close waits for it and returns its error. If there is no
+ * memory for the copies, it is written at once. best, which may be 0, is a model of the same network whose weights are
+ * kept in the file, such as the best so far. A file at the path stays whole until the new one is on the disk. Since
+ * 1.5. */
+dsstne_status dsstne_trainer_save(dsstne_trainer trainer, const char *path, const char *options, dsstne_model best,
+                                  dsstne_error *err);
+
+/* Waits for the checkpoint that is being written, if there is one, and returns its error. Since 1.5. */
+dsstne_status dsstne_trainer_settle(dsstne_trainer trainer, dsstne_error *err);
+
+/* Makes a trainer that has its datasets and has not run go on from a checkpoint, and its model that of the checkpoint.
+ * best gets a handle of a model with the best weights, or 0 if the file has none. A checkpoint of another network,
+ * dataset, optimizer, batch_size, seed, shuffle or precision is DSSTNE_INVALID_ARGUMENT; the learning rate and its
+ * schedule are those of the trainer. A damaged file is DSSTNE_CORRUPT_FILE and changes nothing. The next steps have the
+ * bits that those of the saved trainer had, with the same number of devices. Since 1.5. */
+dsstne_status dsstne_trainer_resume(dsstne_trainer trainer, const char *path, dsstne_model *best, dsstne_error *err);
+
+/* Makes a trainer that goes on from where this one is, with the same datasets and a copy of the model, which it writes
+ * to model. The two share memory until one of them runs. Options are those of dsstne_trainer_open; batch_size, shuffle
+ * and the kind of the optimizer cannot be changed. Since 1.5. */
+dsstne_status dsstne_trainer_fork(dsstne_trainer trainer, const char *options, dsstne_model *model,
+                                  dsstne_trainer *out, dsstne_error *err);
+
 dsstne_status dsstne_trainer_close(dsstne_trainer trainer, dsstne_error *err);
 
 /* ---- predictor ---- */

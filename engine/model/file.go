@@ -42,17 +42,26 @@ func (m *Model) Save(path string, attributes map[string]string) error {
 	if attributes == nil {
 		attributes = m.Attributes()
 	}
-	content := &modelfile.Content{
-		Definition: string(m.form.JSON()), IsNetwork: m.Network() != nil, Step: m.Step(),
-		Attributes: attributes, Tensors: m.Tensors(),
-	}
-	if err := modelfile.Save(path, content, m.threads); err != nil {
+	attributes = maps.Clone(attributes)
+	delete(attributes, Checkpoint) // what else a checkpoint has is not saved
+	if err := modelfile.Save(path, m.Content(attributes), m.threads); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.attributes = maps.Clone(attributes)
 	return nil
+}
+
+// Checkpoint is the attribute that the file of a checkpoint has, which is that of a model with further tensors.
+const Checkpoint = "dsstne.checkpoint"
+
+// Content is what the file of the model has. The caller holds TryRead.
+func (m *Model) Content(attributes map[string]string) *modelfile.Content {
+	return &modelfile.Content{
+		Definition: string(m.form.JSON()), IsNetwork: m.Network() != nil, Step: m.Step(),
+		Attributes: attributes, Tensors: m.Tensors(),
+	}
 }
 
 // read makes a model from a file.

@@ -51,6 +51,8 @@ type Content struct {
 	Step       int64
 	Attributes map[string]string
 	Tensors    []*tensor.Tensor
+	// Pause, if not nil, is called while a file is written, every quarter of a megabyte, by two goroutines.
+	Pause func()
 }
 
 // Entry is a tensor as the header describes it.
@@ -68,6 +70,7 @@ type layout struct {
 	tensors []*tensor.Tensor // of all entries but the digests
 	block   int64            // bytes under one digest
 	data    int64            // bytes of data before the digests
+	pause   func()           // may be nil
 }
 
 // blocks is the number of digests but the header's.
@@ -77,7 +80,7 @@ func blocksOf(data, block int64) int64 { return (data + block - 1) / block }
 
 // layOut plans a file. Types with wide elements come first, so that every tensor begins at a multiple of its element.
 func layOut(c *Content, block int64) (*layout, error) {
-	l := &layout{tensors: slices.Clone(c.Tensors), block: block}
+	l := &layout{tensors: slices.Clone(c.Tensors), block: block, pause: c.Pause}
 	sort.SliceStable(l.tensors, func(i, j int) bool { return l.tensors[i].DType.Size() > l.tensors[j].DType.Size() })
 	for _, t := range l.tensors {
 		l.entries = append(l.entries, Entry{t.Name, t.DType.String(), t.Shape, l.data, l.data + t.Size()})

@@ -76,12 +76,17 @@ func (l *layout) writeData(w io.Writer) error {
 	if _, err := w.Write(l.head); err != nil {
 		return err
 	}
+	piece := int64(standardBlock)
+	if l.pause != nil {
+		piece = readChunk
+	}
 	for _, t := range l.tensors {
 		memory := t.Bytes()
-		for at := int64(0); at < t.Size(); at += standardBlock {
-			if _, err := w.Write(memory[at:min(t.Size(), at+standardBlock)]); err != nil {
+		for at := int64(0); at < t.Size(); at += piece {
+			if _, err := w.Write(memory[at:min(t.Size(), at+piece)]); err != nil {
 				return err
 			}
+			l.rest()
 		}
 	}
 	return nil
@@ -95,8 +100,16 @@ func (l *layout) digestBlock(block int, out []byte, stop *atomic.Bool) error {
 		if stop.Load() {
 			return nil, io.ErrClosedPipe // write reports its own error
 		}
+		l.rest()
 		return l.tensors[i].Bytes()[at:end], nil
 	})
 	copy(out, sum)
 	return cmp.Or(err, notFinite)
+}
+
+// rest leaves time to others.
+func (l *layout) rest() {
+	if l.pause != nil {
+		l.pause()
+	}
 }

@@ -95,15 +95,32 @@ func ReadLoad(text []byte) (int, error) { return read(text, "load options", thre
 // ReadAttributes reads options of a save; nil keeps the attributes that the model has.
 func ReadAttributes(text []byte) (map[string]string, error) {
 	return read(text, "save options", func(o *strictjson.Object) map[string]string {
-		if !o.Has("attributes") {
-			return nil
-		}
-		texts := map[string]string{}
-		attributes := o.Object("attributes")
-		for _, key := range attributes.Keys() {
-			texts[key] = attributes.String(key, "")
-		}
-		return texts
+		return attributes(o)
+	})
+}
+
+func attributes(o *strictjson.Object) map[string]string {
+	if !o.Has("attributes") {
+		return nil
+	}
+	texts := map[string]string{}
+	attributes := o.Object("attributes")
+	for _, key := range attributes.Keys() {
+		texts[key] = attributes.String(key, "")
+	}
+	return texts
+}
+
+// Checkpoint are the options of a trainer's save.
+type Checkpoint struct {
+	Attributes map[string]string
+	Background bool
+}
+
+// ReadCheckpoint reads options of a trainer's save.
+func ReadCheckpoint(text []byte) (Checkpoint, error) {
+	return read(text, "save options", func(o *strictjson.Object) Checkpoint {
+		return Checkpoint{attributes(o), o.Bool("background", false)}
 	})
 }
 

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -13,15 +14,20 @@ import (
 
 // ReadTrainer reads options of a trainer (docs/training.md).
 func ReadTrainer(text []byte) (train.Options, error) {
-	return read(text, "trainer options", readTrainer)
+	o, err := read(text, "trainer options", readTrainer)
+	if o.Text = text; len(bytes.TrimSpace(text)) == 0 {
+		o.Text = []byte("{}")
+	}
+	return o, err
 }
 
 func readTrainer(o *strictjson.Object) train.Options {
 	s := train.Options{
-		BatchSize: o.Int("batch_size", 512, strictjson.Between(1, 1<<20)),
-		Seed:      o.Uint("seed", 0),
-		KeepOrder: !o.Bool("shuffle", true),
-		Placement: placement(o),
+		BatchSize:   o.Int("batch_size", 512, strictjson.Between(1, 1<<20)),
+		Seed:        o.Uint("seed", 0),
+		KeepOrder:   !o.Bool("shuffle", true),
+		Checkpoints: o.Bool("checkpoints", false),
+		Placement:   placement(o),
 	}
 	way := o.Word("parallel", "auto", program.ParallelWords...)
 	s.Parallel = program.Parallel(max(0, slices.Index(program.ParallelWords, way)))

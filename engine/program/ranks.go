@@ -122,7 +122,9 @@ type part struct {
 	plan               []Part
 	buffers            []kernels.Buffer
 	copies             []copied
-	resident           []*residentData // datasets that the device keeps
+	states             []held           // of the optimizer
+	last               []kernels.Buffer // numbers of the steps that updated the rows of lazy weights last
+	resident           []*residentData  // datasets that the device keeps
 	planNotes          []string
 	loss               []float64              // of the step that is begun, by term
 	sparse             []*kernels.SparseBatch // the rank's batches of the step

@@ -101,9 +101,11 @@ func (b *Builder) state(w *weight) {
 	}
 	for i := range optimizer.States() {
 		w.bound.State[i] = b.Alloc("optimizer state", w.Name, elements)
+		b.part.states = append(b.part.states, held{State{w.Name, i, w.Rows, w.Columns}, w.first, w.bound.State[i]})
 	}
 	if b.IsLazy(w.Name) {
 		w.bound.Last = b.Alloc("steps of last updates", w.Name, w.bound.Rows)
+		b.part.last = append(b.part.last, w.bound.Last)
 	}
 }
 

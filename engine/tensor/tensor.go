@@ -55,6 +55,11 @@ func New(name string, dtype DType, shape []int64, layer int) (*Tensor, error) {
 	return &Tensor{Name: name, DType: dtype, Shape: shape, Layer: layer, size: size, buffer: buffer}, nil
 }
 
+// Of is a tensor of numbers that a buffer holds already; it owns the buffer.
+func Of(name string, shape []int64, buffer *kernels.HostBuffer) *Tensor {
+	return &Tensor{Name: name, Shape: shape, size: 4 * buffer.Len(), buffer: buffer, Layer: -1}
+}
+
 // Buffer is the memory as the ops of a backend take it; the tensor owns it.
 func (t *Tensor) Buffer() kernels.Buffer { return t.buffer }
 

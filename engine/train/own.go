@@ -12,8 +12,8 @@ import (
 // privateCopy begins the description of a private copy of a weight in the plan; the name of the weight follows.
 const privateCopy = "a private copy of "
 
-// privateCopies are the plan's parts for weights that the model shares with copies of it: the next run makes private
-// ones before its first step.
+// privateCopies are the plan's parts for weights that the model shares with copies of it, and for states that the
+// trainer shares with forks: the next run makes private ones before its first step.
 func (t *Trainer) privateCopies() []program.Part {
 	var parts []program.Part
 	device := program.HostName(t.Ranks[0].Device)
@@ -22,7 +22,24 @@ func (t *Trainer) privateCopies() []program.Part {
 			Name: "weights", Of: privateCopy + shared.Name, Bytes: shared.Size(), Device: device,
 		})
 	}
+	for _, state := range t.sharedStates() {
+		parts = append(parts, program.Part{
+			Name: "optimizer state", Of: privateCopy + "that of " + state.Weight, Bytes: 4 * state.Rows * state.Columns,
+			Device: device,
+		})
+	}
 	return parts
+}
+
+// sharedStates are the states of the optimizer whose memory a fork or a checkpoint has too.
+func (t *Trainer) sharedStates() []program.State {
+	if t.program == nil {
+		return nil
+	}
+	return slices.DeleteFunc(t.program.States(), func(s program.State) bool {
+		buffer := t.program.StateBuffer(s)
+		return buffer == nil || !buffer.IsShared()
+	})
 }
 
 // own gives the model private copies of the weights that it shares, if they fit beside the rest of the plan: copies of
@@ -42,6 +59,11 @@ func (t *Trainer) own() error {
 	if err == nil {
 		err = t.Model.Own()
 	}
+	for _, state := range t.sharedStates() {
+		if err == nil {
+			err = t.program.StateBuffer(state).Own()
+		}
+	}
 	return explainSharing(err, parts)
 }
 
@@ -52,7 +74,7 @@ func explainSharing(err error, parts []program.Part) error {
 	if fault.KindOf(err) != fault.OutOfMemory || !slices.ContainsFunc(parts, isPrivateCopy) {
 		return err
 	}
-	const remedy = ". The weights are shared with a copy of the model, and training needs private ones: close the copy " +
-		"if nobody needs it"
+	const remedy = ". The weights are shared with a copy of the model or a fork, and training needs private ones: close " +
+		"the other if nobody needs it"
 	return &fault.Error{Kind: fault.OutOfMemory, Cause: err, Message: err.Error() + remedy}
 }

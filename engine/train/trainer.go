@@ -15,6 +15,7 @@ import (
 	"dsstne/engine/program"
 	"dsstne/engine/schedule"
 	"dsstne/engine/session"
+	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
@@ -29,6 +30,8 @@ type Options struct {
 	KeepOrder    bool // rows in order; otherwise they are shuffled in every epoch
 	Placement    devices.Placement
 	Parallel     program.Parallel
+	Checkpoints  bool   // plan memory to write checkpoints beside training
+	Text         []byte // all as JSON, for checkpoints
 }
 
 // Trainer improves one model. Run is for one goroutine at a time; Progress and Cancel may be called from any.
@@ -46,6 +49,12 @@ type Trainer struct {
 
 	weights weights
 	closed  bool
+
+	began    int64            // the step that the first run goes on from
+	waiting  []*tensor.Tensor // the optimizer's states at that step, until there is a program
+	datasets map[string]string
+	snapshot snapshot
+	saving   *saving
 
 	profile  *profile // of the run that is profiled, else nil
 	profiled []byte   // the last profile
@@ -149,6 +158,9 @@ func (t *Trainer) spec() (program.Spec, error) {
 	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), training, true)
 	spec.Held = append(spec.Held, t.privateCopies()...)
 	spec.Parallel = t.options.Parallel
+	if t.options.Checkpoints && err == nil {
+		return t.withSnapshot(spec)
+	}
 	return spec, err
 }
 
@@ -163,6 +175,9 @@ func (t *Trainer) Plan() ([]byte, error) {
 	plan, err := program.Describe(spec)
 	if err != nil {
 		return nil, err
+	}
+	if t.snapshot.refused {
+		plan.Operations = append(plan.Operations, "checkpoints are written between two steps: there is no memory for "+snapshotOf)
 	}
 	return json.Marshal(plan)
 }
@@ -192,7 +207,7 @@ func (t *Trainer) prepare() error {
 		t.step.Sparse[slot] = &t.feeds[slot].batch
 	}
 	t.order = make([]int64, 0, spec.Rows)
-	return nil
+	return t.restore()
 }
 
 // Progress is a snapshot; it never blocks for long.
@@ -220,7 +235,9 @@ func (t *Trainer) Close() error {
 		return nil
 	}
 	t.closed = true
-	err := t.giveBack()
+	err := cmp.Or(t.Settle(), t.giveBack())
+	t.snapshot.free()
+	free(t.waiting)
 	if t.program != nil {
 		t.program.Free()
 	}

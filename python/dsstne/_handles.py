@@ -159,6 +159,19 @@ class Handle:
         else:
             _native.call(opener, *arguments, self._native.number)
 
+    @classmethod
+    def awaiting(cls, kind: str, owners: object = None) -> Handle:
+        """Returns a closed handle; it is open when a call has written to its :attr:`number`."""
+        handle = cls.__new__(cls)
+        handle._native = _Native(kind, owners)
+        close_abandoned()
+        return handle
+
+    @property
+    def number(self) -> Any:
+        """Where a call writes the number of an object that it opens."""
+        return self._native.number
+
     @property
     def value(self) -> int:
         """The number that identifies the object in the C interface."""

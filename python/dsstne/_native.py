@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 4  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 5  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -113,6 +113,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "trainer_run": (_STATUS, (_HANDLE, c_uint64, c_double, _PROGRESS, _ERROR)),
     "trainer_profile": (_STATUS, (_HANDLE, c_uint64, _BUFFER, _LENGTH, _ERROR)),
     "trainer_progress": (_STATUS, (_HANDLE, _PROGRESS, _ERROR)),
+    "trainer_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, _HANDLE, _ERROR)),
+    "trainer_settle": (_STATUS, (_HANDLE, _ERROR)),
+    "trainer_resume": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
+    "trainer_fork": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _OUT_HANDLE, _ERROR)),
     "trainer_close": (_STATUS, (_HANDLE, _ERROR)),
     "predictor_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "predictor_plan": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),

@@ -44,6 +44,7 @@ class Weights(_handles.Closing):
         self._item_kind = "none"
         self._names: NDArray[Any] | None = None
         self._same_items: bool | None = None
+        self._checkpoint: dict[str, str] = {}  # what the file has beside the model, if it is a checkpoint
 
     def _describe(self) -> dict[str, Any]:
         return _native.call_json("model_describe", self._handle.value)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
+import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +19,13 @@ from dsstne import _checks, _defaults
 from dsstne._handles import Undo
 from dsstne._layers import Bound, bind
 from dsstne.dataset import open_dataset
-from dsstne.errors import InvalidArgumentError, OutOfMemoryError
+from dsstne.errors import InputOutputError, InvalidArgumentError, OutOfMemoryError
 from dsstne.evaluation import evaluate
-from dsstne.model import Model
+from dsstne.model import FIT, Model, load
 from dsstne.progress import Bar
 from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
-    import os
-
     from numpy.typing import ArrayLike
 
 __all__ = ["Callback", "fit", "popularity"]
@@ -63,6 +65,9 @@ def fit(
     max_seconds: float | None = None,
     progress: bool = True,
     callbacks: Callback | Iterable[Callback] | None = (),
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1,
+    resume: bool = False,
 ) -> Model:
     """Trains a recommendation network on an interaction matrix.
 
@@ -134,6 +139,12 @@ def fit(
         progress: Show a progress bar if stderr is a terminal or a notebook.
         callbacks: One or several functions, called as ``callback(model, record)`` after each epoch; if one returns
             True, training ends.
+        checkpoint: Path of a file in which the state of the run is kept, with the best weights of early stopping. It is
+            written beside training, and once more at the end, or after Ctrl-C.
+        checkpoint_every: Number of epochs from one writing to the next.
+        resume: Go on from ``checkpoint`` if the file exists, with the same data and arguments; the result has the bits
+            of a run that was not stopped. ``learning_rate``, ``schedule`` and ``epochs`` may be others. So the same
+            call starts a run and goes on with it, as jobs that may be stopped at any time need.
 
     Returns:
         The model. Its ``history`` has a dict for each epoch: ``epoch`` (from 1), ``step``, ``loss`` (mean over the
@@ -145,6 +156,8 @@ def fit(
         InvalidDataError: A matrix is damaged; the message names row, column and value.
         NotFiniteError: The run diverged; the message names tensor and step and suggests remedies.
         OutOfMemoryError: The weights or the plan do not fit; the attribute ``plan`` lists the parts of the plan.
+        InputOutputError: The last checkpoint could not be written; the file is as it was before. Of an earlier one this
+            is a warning, and training goes on.
         KeyboardInterrupt: Ctrl-C; training stopped after the current step.
 
         Every exception has an attribute ``model``: the partially trained, usable model, or None if training has not
@@ -173,6 +186,11 @@ def fit(
         if max_seconds is not None:
             max_seconds = _checks.positive(max_seconds, "max_seconds")
         called, progress = _callbacks(callbacks), _checks.boolean(progress, "progress")
+        kept = None
+        if checkpoint is not None:
+            kept = _Kept(checkpoint, _checks.integer(checkpoint_every, "checkpoint_every", 1))
+        elif _checks.boolean(resume, "resume"):
+            raise InvalidArgumentError("resume=True needs checkpoint=, the path of the file to go on from")
         if targets is None and _checks.is_mapping(X):
             raise InvalidArgumentError(
                 "X is a mapping of input layers; also give targets= as a mapping of output layers"
@@ -198,6 +216,7 @@ def fit(
                 seed=seed,
                 parallel=parallel,
                 precision=precision,
+                checkpoints=kept is not None,
                 **compute,
             )
             undo.callback(trainer.close)
@@ -211,8 +230,11 @@ def fit(
             if memory_limit is not None:
                 judge(rows=[])  # raises OutOfMemoryError now, not after an epoch
             best = _Best(model, passes) if stops_early else None
+            if kept is not None:
+                undo.callback(kept.settle)
+                kept.begin(model, trainer, best, resume)
             try:
-                _train(model, trainer, judge, bar, passes, max_seconds, called, best)
+                _train(model, trainer, judge, bar, passes, max_seconds, called, best, kept)
             except OutOfMemoryError as error:
                 if best is not None:
                     error.args = (f"{error}; with validation, epochs='auto' keeps the best weights beside the current",)
@@ -242,13 +264,35 @@ def _train(
     max_seconds: float | None,
     callbacks: Sequence[Callback],
     best: _Best | None,
+    kept: _Kept | None,
 ) -> None:
     """Trains the epochs and writes the history."""
-    trained = 0.0
+    try:
+        _train_epochs(model, trainer, judge, bar, epochs, max_seconds, callbacks, best, kept)
+    except KeyboardInterrupt:
+        if kept is not None:
+            kept.write(last=True)
+        raise
+    if kept is not None:
+        kept.write(last=True)
+
+
+def _train_epochs(
+    model: Model,
+    trainer: Trainer,
+    judge: Callable[..., dict[str, float]],
+    bar: Bar,
+    epochs: int,
+    max_seconds: float | None,
+    callbacks: Sequence[Callback],
+    best: _Best | None,
+    kept: _Kept | None,
+) -> None:
+    trained = float(model.history[-1]["seconds"]) if model.history else 0.0
     start = time.monotonic()
-    for _ in range(epochs):
+    for _ in range(trainer.progress.epoch, epochs):
         left = None if max_seconds is None else start + max_seconds - time.monotonic()
-        if left is not None and left <= 0:
+        if left is not None and left <= 0 or best is not None and best.is_over(model):
             return
         now = trainer.run(epochs=1, seconds=left, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
@@ -267,6 +311,8 @@ def _train(
         bar.end_epoch(record)
         ends = best is not None and best.ends(model, record)
         answers = [callback(model, record) for callback in callbacks]
+        if kept is not None and whole:
+            kept.write()
         if ends or not whole or any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
             return
 
@@ -295,6 +341,19 @@ class _Best:
             self._copy = model.copy()
         return bool(record["epoch"] - self._epoch >= self._patience)
 
+    def is_over(self, model: Model) -> bool:
+        """Reports whether a run that goes on has ended already."""
+        return bool(model.history and model.history[-1]["epoch"] - self._epoch >= self._patience)
+
+    def state(self) -> tuple[Model, dict[str, float]]:
+        """Returns the best model and what is known of it."""
+        return self._copy, {"value": self._value, "epoch": self._epoch}
+
+    def restore(self, best: Model, state: Mapping[str, float]) -> None:
+        """Goes on from such a state."""
+        self._copy.close()
+        self._copy, self._value, self._epoch = best, state["value"], state["epoch"]
+
     def chosen(self, model: Model) -> Model:
         """Returns the model of the best epoch, with the whole history."""
         if not model.history or self._epoch in (0, model.history[-1]["epoch"]):
@@ -302,6 +361,59 @@ class _Best:
             return model
         self._copy.history = model.history
         return self._copy
+
+
+class _Kept:
+    """The checkpoint of a run.
+
+    Args:
+        path: The file.
+        every: Number of epochs from one writing to the next.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int) -> None:
+        self._path, self._every = path, every
+        self._written = -1  # the step of the file
+
+    def begin(self, model: Model, trainer: Trainer, best: _Best | None, resume: bool) -> None:
+        """Goes on from the file, if that is wanted and there is one."""
+        self._model, self._trainer, self._best = model, trainer, best
+        folder = Path(os.fsdecode(self._path)).absolute().parent
+        if not os.access(folder, os.W_OK):
+            raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
+        if not (resume and Path(os.fsdecode(self._path)).exists()):
+            return
+        saved = load(self._path)
+        found = trainer._resume(self._path)
+        model.history = [record for record in saved.history if record["epoch"] % 1 == 0]
+        if best is not None and found is not None:
+            best.restore(found, json.loads(saved._checkpoint[FIT]))
+        elif best is not None:
+            raise InvalidArgumentError(f"{os.fsdecode(self._path)}: validation: the run of the checkpoint had none")
+        elif found is not None:
+            found.close()
+        saved.close()
+        self._written = trainer.progress.step
+
+    def write(self, last: bool = False) -> None:
+        """Writes the file if it is time to."""
+        now = self._trainer.progress
+        if now.step == self._written or not (last or now.epoch % self._every == 0):
+            return
+        model, state = (None, None) if self._best is None else self._best.state()
+        try:
+            self._trainer._save(self._path, not last, model, None if state is None else json.dumps(state))
+        except InputOutputError as error:  # of this file, or of the last one, which was written meanwhile
+            if last:
+                raise
+            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=5)
+            return
+        self._written = now.step
+
+    def settle(self) -> None:
+        """Waits for the file."""
+        if hasattr(self, "_trainer") and not self._trainer.closed:
+            self._trainer.settle()
 
 
 def _judge(

@@ -39,9 +39,12 @@ _SAME_ITEMS_WORDS = {"null": None, "true": True, "false": False}
 _DEEPEST = 50  # levels of a history: far below Python's limit of recursion, for what copies it or writes it
 
 # Attributes of a model that follow from its native object; a pickle and a copy have the others, also yours.
-_DERIVED = {"_handle", "_network", "_definition", "_parameters", "_layers", "_names"}
+_DERIVED = {"_handle", "_network", "_definition", "_parameters", "_layers", "_names", "_checkpoint"}
 
 _STATE_VERSION = 1  # of pickles
+
+# Attributes of the file of a checkpoint: where training is, and where fit() is.
+CHECKPOINT, FIT = "dsstne.checkpoint", "dsstne.fit"
 
 # Values in the history of a model file; reading one may take 200 bytes of memory.
 _MOST_VALUES = 400_000
@@ -176,6 +179,12 @@ class Model(Scoring):
             ...     dsstne.load(f"{folder}/popular.dsstne")
             Model(3 - 3; 3 parameters)
         """
+        options = _options.to_json({"attributes": self._file_attributes()})
+        with _options.path_argument(path) as name:
+            _native.call("model_save", self._handle.value, name, options)
+
+    def _file_attributes(self) -> dict[str, str]:
+        """Returns the attributes of a file of the model."""
         _, attributes = self._kept()
         for key, value in attributes.items():
             _checks.text(key, "a key of attributes")
@@ -190,9 +199,7 @@ class Model(Scoring):
         attributes[_ITEM_KIND] = self._item_kind
         if self._same_items is not None:
             attributes[_SAME_ITEMS] = json.dumps(self._same_items)
-        options = _options.to_json({"attributes": attributes})
-        with _options.path_argument(path) as name:
-            _native.call("model_save", self._handle.value, name, options)
+        return attributes
 
     def _state(self) -> dict[str, Any]:
         history, attributes = self._kept()
@@ -264,8 +271,14 @@ class Model(Scoring):
             (1, 2)
         """
         history, attributes = self._kept()
+        return self._copied(_handles.Handle("model_copy", self._handle.value), history, attributes)
+
+    def _copied(
+        self, handle: _handles.Handle, history: list[dict[str, Any]], attributes: dict[str, str]
+    ) -> Model:
+        """Makes a copy of a native copy."""
         made = type(self).__new__(type(self))
-        made._adopt(_handles.Handle("model_copy", self._handle.value))
+        made._adopt(handle)
         vars(made).update(self._values(), _names=self._names)
         made.history, made.attributes = history, attributes
         return made
@@ -317,6 +330,8 @@ class Model(Scoring):
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     """Reads a model file of :meth:`Model.save` and checks all digests and numbers in it.
 
+    It also reads the model of a checkpoint, which has the state of its training, too (:meth:`dsstne.Trainer.resume`).
+
     Raises:
         MissingFileError: The file does not exist.
         CorruptFileError: The file is not a model file, or is damaged.
@@ -334,6 +349,9 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     with _options.path_argument(path) as name:
         model._adopt(_handles.Handle("model_load", name, options, slow=True))
     model._read_attributes()
+    for key in (CHECKPOINT, FIT):
+        if key in model.attributes:
+            model._checkpoint[key] = model.attributes.pop(key)
     try:
         model.history = _read_history(model.attributes.pop(_HISTORY, "[]"))
         model.report = _read_report(model.attributes.pop(_REPORT, None))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,10 +16,12 @@ from dsstne._tables import Plan, Profile, Shown, Table
 from dsstne._weights import check_model
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
+from dsstne.model import CHECKPOINT, FIT, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from dsstne._layers import Bound
     from dsstne.model import Model
 
 __all__ = ["Progress", "Trainer"]
@@ -76,6 +80,8 @@ class Trainer(_handles.Closing):
         X: Interaction matrix [rows, inputs], a Dataset, or a mapping from input layers to these.
         targets: Target matrix [rows, outputs], a Dataset, or a mapping from output layers to these; None = X.
         shuffle: Visit the rows in a new order in each epoch.
+        checkpoints: Include in the plan the memory to write checkpoints beside training, see :meth:`save`. Where it
+            does not fit, they are written between two steps, and the operations of the plan say so.
         optimizer, learning_rate, weight_decay, schedule, batch_size, seed: See :func:`dsstne.fit`.
         devices, parallel, precision, threads, memory_limit: See :func:`dsstne.fit`.
 
@@ -110,6 +116,7 @@ class Trainer(_handles.Closing):
         precision: str = "float32",
         threads: int | None = None,
         memory_limit: int | None = None,
+        checkpoints: bool = False,
     ) -> None:
         rule = _checks.kind(optimizer, "optimizer", "adam")
         for name, value, default in (("learning_rate", learning_rate, 1e-3), ("weight_decay", weight_decay, 0.0)):
@@ -126,11 +133,15 @@ class Trainer(_handles.Closing):
             "precision": precision,
             "threads": threads,
             "memory_limit": None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1),
+            "checkpoints": _checks.boolean(checkpoints, "checkpoints"),
         }
+        self._open(model, X, targets, options)
+
+    def _open(self, model: Model, X: Any, targets: Any, options: dict[str, Any]) -> None:
         check_model(model)
-        self.model = model
+        self.model, self._options = model, options
         # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
-        self._step_seconds = 8e-9 * model.parameters * min(int(batch_size), 1 << 20)
+        self._step_seconds = 8e-9 * model.parameters * min(int(options["batch_size"]), 1 << 20)
         with _handles.Undo() as undo:
             inputs, outputs = bind(undo, X, targets)
             inputs.pair(model.inputs)
@@ -144,9 +155,9 @@ class Trainer(_handles.Closing):
             with self._explaining_memory():
                 for layer, dataset in (inputs.datasets | outputs.datasets).items():
                     _native.call("trainer_bind", self._handle.value, layer.encode(), dataset._handle.value)
-            self._data = (outputs, inputs)
-            if precision == "bfloat16":
-                _warn_if_emulated(precision, self.plan()["devices"])
+            self._data: tuple[Bound, ...] = (outputs, inputs)
+            if options["precision"] == "bfloat16":
+                _warn_if_emulated("bfloat16", self.plan()["devices"])
             undo.pop_all()
         fed = list(inputs.datasets.values())
         model._learn_same_items(len(fed) == 1 and fed == list(outputs.datasets.values()))
@@ -274,6 +285,173 @@ class Trainer(_handles.Closing):
         with self._explaining_memory():
             return Profile(_native.trainer_profile(self._handle, wanted, poll=poll))
 
+    # ---- checkpoints and forks ----
+
+    def save(self, path: str | os.PathLike[str], *, background: bool = False) -> None:
+        """Writes a checkpoint: a model file that also has the state of the optimizer and the place in the data.
+
+        A run that goes on from it (:meth:`resume`) has the bits of one that was never stopped. :func:`dsstne.load`
+        reads the model of it. An existing file stays intact until the new one is on the disk, also if the process is
+        killed.
+
+        Args:
+            path: The file.
+            background: Copy everything, return, and write while training goes on. The next ``save``, :meth:`settle` or
+                :meth:`close` waits for the file and raises its error. If there is no memory for the copy, the file is
+                written before this returns.
+
+        Raises:
+            InputOutputError: The operating system refused to write; an existing file is unchanged.
+            BusyError: Another thread is running the trainer.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse, tempfile
+            >>> X = scipy.sparse.random_array((64, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=4, epochs=0, progress=False)
+            >>> with tempfile.TemporaryDirectory() as folder, dsstne.Trainer(model, X, batch_size=16) as trainer:
+            ...     now = trainer.run(steps=3)
+            ...     trainer.save(f"{folder}/run.checkpoint")
+            ...     with dsstne.Trainer.resume(f"{folder}/run.checkpoint", X) as resumed:
+            ...         resumed.run(steps=2).step
+            5
+        """
+        self._save(path, _checks.boolean(background, "background"))
+
+    def _save(
+        self, path: str | os.PathLike[str], background: bool, best: Model | None = None, of_fit: str | None = None
+    ) -> None:
+        """Writes a checkpoint with the best weights so far and the place of fit(), if there are any."""
+        attributes = self.model._file_attributes()
+        if of_fit is not None:
+            attributes[FIT] = of_fit
+        options = _options.to_json({"attributes": attributes, "background": background})
+        with _options.path_argument(path) as name, self._explaining_memory():
+            _native.call("trainer_save", self._handle.value, name, options, best._handle.value if best else 0)
+
+    def settle(self) -> None:
+        """Waits for the checkpoint that is being written, if there is one.
+
+        Raises:
+            InputOutputError: It could not be written; an existing file is unchanged.
+        """
+        _native.call("trainer_settle", self._handle.value)
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | os.PathLike[str],
+        X: Any,
+        targets: Any = None,
+        *,
+        learning_rate: float | None = None,
+        schedule: str | Mapping[str, Any] | None = "same",
+        devices: Any = "auto",
+        parallel: str = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+        checkpoints: bool = False,
+    ) -> Trainer:
+        """Makes a trainer that goes on from a checkpoint; its :attr:`model` is that of the checkpoint.
+
+        All other options are those of the saved trainer. With the same number of devices, the weights after any number
+        of steps have the bits of a run that was not stopped; another number of devices changes the order of sums.
+
+        Args:
+            path: A file of :meth:`save`.
+            X, targets: The data of the saved trainer.
+            learning_rate: Another learning rate; None = that of the checkpoint.
+            schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of the checkpoint.
+            devices, parallel, threads, memory_limit, checkpoints: As for a new trainer.
+
+        Raises:
+            InvalidArgumentError: The data are not those of the saved trainer, or the file is not a checkpoint.
+            MissingFileError: The file does not exist.
+            CorruptFileError: The file is damaged.
+
+        Example:
+            See :meth:`save`.
+        """
+        model = load(path, threads=threads)
+        if CHECKPOINT not in model._checkpoint:
+            raise InvalidArgumentError(
+                f"{os.fsdecode(path)} is a model, not a checkpoint; load() reads it, and Trainer(model, X) trains it with "
+                "an optimizer that begins anew"
+            )
+        record = json.loads(model._checkpoint[CHECKPOINT])
+        options = {
+            **record["options"],
+            "precision": record["precision"],
+            **{"devices": chosen(devices), "parallel": parallel, "threads": threads},
+            "memory_limit": None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1),
+            "checkpoints": _checks.boolean(checkpoints, "checkpoints"),
+        }
+        trainer = cls.__new__(cls)
+        trainer._open(model, X, targets, _changed(options, learning_rate, None, schedule))
+        try:
+            best = trainer._resume(path)
+            if best is not None:
+                best.close()
+        except BaseException:
+            trainer.close()
+            raise
+        return trainer
+
+    def _resume(self, path: str | os.PathLike[str]) -> Model | None:
+        """Goes on from a checkpoint; returns the best weights that it has."""
+        best = _handles.Handle.awaiting("model")
+        with _options.path_argument(path) as name, self._explaining_memory():
+            _native.call("trainer_resume", self._handle.value, name, best.number)
+        return None if best.closed else self.model._copied(best, *self.model._kept())
+
+    def fork(
+        self,
+        *,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        schedule: str | Mapping[str, Any] | None = "same",
+        devices: Any = None,
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> Trainer:
+        """Makes another trainer that goes on from where this one is, with a copy of the model, in milliseconds.
+
+        The two share the weights and the optimizer's state until one of them runs, which then copies what is shared.
+        This is what searches need that try several settings from the same state on, such as population-based training.
+
+        Args:
+            learning_rate, weight_decay: Other values; None = those of this trainer.
+            schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of this trainer.
+            devices, threads, memory_limit: Others; None = those of this trainer.
+
+        Returns:
+            The trainer; its :attr:`model` is the copy.
+
+        Raises:
+            BusyError: Another thread is running the trainer.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((64, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=4, epochs=0, progress=False)
+            >>> with dsstne.Trainer(model, X, batch_size=16) as trainer:
+            ...     now = trainer.run(steps=3)
+            ...     with trainer.fork(learning_rate=0.01) as other:
+            ...         other.run(steps=2).step, trainer.progress.step
+            (5, 3)
+        """
+        where = {"devices": None if devices is None else chosen(devices), "threads": threads, "memory_limit": memory_limit}
+        given = {name: value for name, value in where.items() if value is not None}
+        options = _changed({**self._options, **given}, learning_rate, weight_decay, schedule)
+        made = type(self).__new__(type(self))
+        copied = _handles.Handle.awaiting("model")
+        made._handle = _handles.Handle.awaiting("trainer", owners=(copied, *self._data))
+        numbers = copied.number, made._handle.number
+        _native.call("trainer_fork", self._handle.value, _options.to_json(options), *numbers)
+        made.model, made._options = self.model._copied(copied, *self.model._kept()), options
+        made.rows, made._step_seconds = self.rows, self._step_seconds
+        made._data = ()  # the datasets are those of this trainer, and closed when nobody uses them
+        return made
+
     def cancel(self) -> None:
         """Ends a run of another thread after the current step; that call of :meth:`run` raises CancelledError.
 
@@ -322,6 +500,20 @@ class Trainer(_handles.Closing):
             return "Trainer(closed)"
         now = self.progress
         return f"Trainer({self.model!r}, step {now.step:,}, epoch {now.epoch:,})"
+
+
+def _changed(
+    options: dict[str, Any], learning_rate: float | None, weight_decay: float | None, schedule: Any
+) -> dict[str, Any]:
+    """Returns options with other values where they are given."""
+    rule = dict(options["optimizer"])
+    for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
+        if value is not None:
+            rule[name] = value
+    changed = {**options, "optimizer": rule}
+    if not (isinstance(schedule, str) and schedule == "same"):
+        changed["schedule"] = None if schedule is None else _checks.kind(schedule, "schedule", "constant")
+    return changed
 
 
 def _warn_if_emulated(precision: str, devices: list[dict[str, Any]]) -> None:

@@ -1,0 +1,203 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"dsstne/engine/csr"
+	"dsstne/engine/model"
+	"dsstne/engine/modelfile"
+	"dsstne/engine/program"
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
+)
+
+// A checkpoint is the file of the model with further tensors, the states of the optimizer and what the caller adds, and
+// with an attribute, the record. At the end of a run no row of a weight lags behind and no rates are kept, so that
+// nothing else is needed to go on.
+
+// record is what a trainer goes on from beside weights and states, as JSON of the attribute.
+type record struct {
+	Options      json.RawMessage   `json:"options"` // as they were given
+	Precision    string            `json:"precision"`
+	Datasets     map[string]string `json:"datasets"` // digests by layer
+	Step         int64             `json:"step"`     // of the trainer; the model may have been trained before
+	Examples     int64             `json:"examples"` // of all steps
+	LossEpoch    int64             `json:"loss_epoch"`
+	LossSum      float64           `json:"loss_sum"`
+	LossExamples int64             `json:"loss_examples"`
+	EpochLoss    *float64          `json:"epoch_loss"` // nil: no epoch is complete
+	BestStep     int64             `json:"best_step,omitempty"`
+}
+
+// Names of the further tensors. A layer's name has no slash.
+const (
+	statePrefix = "optimizer/"
+	bestPrefix  = "best/"
+)
+
+func stateName(s program.State) string { return fmt.Sprintf("%s%d/%s", statePrefix, s.Index, s.Weight) }
+
+// pauseOfSave leaves nearly all of a processor to training: the digest of a quarter of a megabyte takes 0.1 ms.
+const pauseOfSave = time.Millisecond
+
+// saving is a file that is being written beside training.
+type saving struct {
+	hurry chan struct{} // closed when somebody waits
+	done  chan error
+}
+
+// Save writes a checkpoint. best, if not nil, is a model of the same form whose weights are kept in it too. With
+// background, it copies everything and returns; the next Save, Settle or Close waits for the file and has its error. If
+// there is no memory for a copy, it writes at once.
+func (t *Trainer) Save(path string, attributes map[string]string, best *model.Model, background bool) error {
+	if err := t.Settle(); err != nil {
+		return err
+	}
+	unlock, err := t.Model.TryRead()
+	if err != nil {
+		return fault.Wrap(err, "cannot save %s", path)
+	}
+	defer unlock()
+	text, err := t.record(best)
+	if err != nil {
+		return fault.Wrap(err, "cannot save %s", path)
+	}
+	attributes = maps.Clone(attributes)
+	if attributes == nil {
+		attributes = map[string]string{}
+	}
+	attributes[model.Checkpoint] = string(text)
+	content := t.Model.Content(attributes)
+	states, err := t.states()
+	if err != nil {
+		return err
+	}
+	defer free(states)
+	content.Tensors = append(content.Tensors, states...)
+	if best != nil {
+		unlock, err := best.TryRead()
+		if err != nil {
+			return fault.Wrap(err, "cannot save %s: the best weights", path)
+		}
+		defer unlock()
+		for _, w := range best.Tensors() {
+			if w.Layer >= 0 {
+				w = w.Share()
+				w.Name = bestPrefix + w.Name
+				defer w.Free()
+				content.Tensors = append(content.Tensors, w)
+			}
+		}
+	}
+	if background && t.snapshot.fits(t, content.Tensors) {
+		content.Tensors = t.snapshot.take(content.Tensors, t.options.Placement.Threads)
+		t.write(path, content)
+		return nil
+	}
+	return modelfile.Save(path, content, t.options.Placement.Threads)
+}
+
+// write begins to write a file whose tensors nobody changes.
+func (t *Trainer) write(path string, content *modelfile.Content) {
+	s := &saving{make(chan struct{}), make(chan error, 1)}
+	t.saving = s
+	content.Pause = func() {
+		select {
+		case <-s.hurry:
+		case <-time.After(pauseOfSave):
+		}
+	}
+	go func() {
+		s.done <- parallel.Guarded(func(int) error { return modelfile.Save(path, content, 1) }, 0)
+	}()
+}
+
+// Settle waits for the checkpoint that is being written, if there is one, and returns its error.
+func (t *Trainer) Settle() error {
+	s := t.saving
+	if s == nil {
+		return nil
+	}
+	t.saving = nil
+	close(s.hurry)
+	return <-s.done
+}
+
+// states are the optimizer's states as tensors; they share memory with the program where they can.
+func (t *Trainer) states() ([]*tensor.Tensor, error) {
+	var list []*tensor.Tensor
+	for _, waiting := range t.waiting {
+		list = append(list, waiting.Share())
+	}
+	if t.program == nil {
+		return list, nil
+	}
+	for _, s := range t.program.States() {
+		shape := []int64{s.Rows, s.Columns}
+		if buffer := t.program.StateBuffer(s); buffer != nil {
+			list = append(list, tensor.Of(stateName(s), shape, buffer.Share()))
+			continue
+		}
+		made, err := tensor.New(stateName(s), tensor.F32, shape, -1)
+		if err == nil {
+			list = append(list, made)
+			err = t.program.ReadState(s, made.Float32())
+		}
+		if err != nil {
+			free(list)
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func free(list []*tensor.Tensor) {
+	for _, t := range list {
+		t.Free()
+	}
+}
+
+// record describes where the trainer is.
+func (t *Trainer) record(best *model.Model) ([]byte, error) {
+	datasets, err := t.digests()
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := record{
+		Options: t.options.Text, Precision: t.Precision().String(), Datasets: datasets,
+		Step: int64(t.progress.Step), Examples: t.seen,
+		LossEpoch: t.lossEpoch, LossSum: t.lossSum, LossExamples: t.lossExamples,
+	}
+	if loss := t.progress.EpochLoss; !math.IsNaN(loss) {
+		r.EpochLoss = &loss
+	}
+	if best != nil {
+		r.BestStep = best.Step()
+	}
+	return json.Marshal(r)
+}
+
+// digests identifies the datasets, once.
+func (t *Trainer) digests() (map[string]string, error) {
+	if t.datasets == nil {
+		found := map[string]string{}
+		for i, port := range t.Ports {
+			if d := t.Dataset(i); d != nil {
+				sum, err := csr.Digest(d, t.options.Placement.Threads)
+				if err != nil {
+					return nil, fault.Wrap(err, "layer %q", port.Name)
+				}
+				found[port.Name] = sum
+			}
+		}
+		t.datasets = found
+	}
+	return t.datasets, nil
+}

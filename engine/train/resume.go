@@ -1,0 +1,249 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"dsstne/engine/model"
+	"dsstne/engine/modelfile"
+	"dsstne/engine/program"
+	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
+)
+
+// Resume makes a trainer that has its datasets and has not begun go on from a checkpoint, and the model that of the
+// checkpoint. read reads the options that the checkpoint has. It returns the model with the best weights, or nil.
+//
+// Another network, dataset or option is fault.InvalidArgument and names the difference, but for the learning rate, its
+// schedule, the devices and the memory limit, which are those of the trainer. A damaged file is fault.CorruptFile; the
+// trainer and its model are as they were.
+func (t *Trainer) Resume(path string, read func([]byte) (Options, error)) (*model.Model, error) {
+	if t.program != nil || t.waiting != nil {
+		return nil, fault.New(fault.InvalidState, "the trainer has begun; a checkpoint is read before the first run")
+	}
+	spec, err := t.spec()
+	if err != nil {
+		return nil, err
+	}
+	file, err := modelfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	best, err := t.resume(file, spec, read)
+	return best, fault.Wrap(err, "%s", path)
+}
+
+func (t *Trainer) resume(file *modelfile.File, spec program.Spec, read func([]byte) (Options, error)) (*model.Model, error) {
+	text, found := file.Attributes[model.Checkpoint]
+	if !found {
+		return nil, fault.New(fault.InvalidArgument, "this file is a model, not a checkpoint; a trainer of the model that "+
+			"it has begins with the optimizer's state at zero")
+	}
+	var r record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, fault.New(fault.CorruptFile, "the record of the checkpoint: %v", err)
+	}
+	given, err := read(r.Options)
+	if err != nil {
+		return nil, fault.New(fault.CorruptFile, "the options of the checkpoint: %v", err)
+	}
+	if err := t.compare(file, &r, &given); err != nil {
+		return nil, err
+	}
+	threads := t.options.Placement.Threads
+	if err := file.Read(nil, threads); err != nil { // nothing is changed by a file that is damaged
+		return nil, err
+	}
+	unlock, err := t.Model.TryWriteAs(t)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := t.Model.Own(); err != nil {
+		return nil, err
+	}
+	into := slices.DeleteFunc(t.Model.Tensors(), func(w *tensor.Tensor) bool { return w.Layer < 0 })
+	waiting, err := statesOf(file, r.Step, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Read(append(into, waiting...), threads); err != nil {
+		free(waiting)
+		return nil, err
+	}
+	t.Model.SetStep(file.Step)
+	unlock()
+	t.goOn(r.Step, waiting)
+	t.seen, t.lossEpoch, t.lossSum, t.lossExamples = r.Examples, r.LossEpoch, r.LossSum, r.LossExamples
+	p := &t.progress
+	if r.EpochLoss != nil {
+		p.EpochLoss = *r.EpochLoss
+	}
+	if r.LossExamples > 0 {
+		p.Loss = r.LossSum / float64(r.LossExamples)
+	}
+	return t.readBest(file, &r, into, threads)
+}
+
+// goOn makes the next step that after another.
+func (t *Trainer) goOn(step int64, waiting []*tensor.Tensor) {
+	t.waiting, t.began = waiting, step
+	steps, p := t.stepsPerEpoch(), &t.progress
+	p.Step, p.Epoch = uint64(step), uint64(step/steps)
+	p.Examples = uint64(step % steps * t.options.BatchSize)
+	if step > 0 {
+		p.LearningRate = t.rate(step)
+	}
+}
+
+// compare refuses a checkpoint of something else.
+func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error {
+	differs := func(what string, here, there any) error {
+		return fault.New(fault.InvalidArgument, "%s: the checkpoint has %v, this trainer has %v", what, there, here)
+	}
+	o := &t.options
+	switch {
+	case file.Definition != string(t.Model.Form().JSON()):
+		return fault.New(fault.InvalidArgument, "network: the checkpoint is of another network than that of this trainer")
+	case saved.Optimizer.Kind != o.Optimizer.Kind:
+		return differs("optimizer", o.Optimizer.Kind, saved.Optimizer.Kind)
+	case saved.Optimizer.WeightDecay != o.Optimizer.WeightDecay:
+		return differs("weight_decay", o.Optimizer.WeightDecay, saved.Optimizer.WeightDecay)
+	case saved.Optimizer != o.Optimizer:
+		return differs("optimizer", fmt.Sprintf("%+v", o.Optimizer), fmt.Sprintf("%+v", saved.Optimizer))
+	case saved.BatchSize != o.BatchSize:
+		return differs("batch_size", o.BatchSize, saved.BatchSize)
+	case saved.Seed != o.Seed:
+		return differs("seed", o.Seed, saved.Seed)
+	case saved.KeepOrder != o.KeepOrder:
+		return differs("shuffle", !o.KeepOrder, !saved.KeepOrder)
+	case r.Precision != t.Precision().String():
+		return differs("precision", t.Precision(), r.Precision)
+	}
+	datasets, err := t.digests()
+	if err != nil {
+		return err
+	}
+	for _, port := range t.Ports {
+		if datasets[port.Name] != r.Datasets[port.Name] {
+			return fault.New(fault.InvalidArgument, "dataset: the rows for layer %q are not those that the checkpoint was "+
+				"trained with", port.Name)
+		}
+	}
+	if r.Step < 0 || r.Step > math.MaxInt32 || r.LossExamples < 0 {
+		return fault.New(fault.CorruptFile, "the record of the checkpoint has the step %d", r.Step)
+	}
+	return nil
+}
+
+// statesOf allocates the states that a program needs, which a file must have, unless it was saved before the first step.
+func statesOf(file *modelfile.File, step int64, spec program.Spec) ([]*tensor.Tensor, error) {
+	draft, err := program.Draft(spec)
+	if err != nil {
+		return nil, err
+	}
+	states, waiting := draft.States(), []*tensor.Tensor{}
+	for n, s := range states {
+		shape := []int64{s.Rows, s.Columns}
+		e, found := file.Entry(stateName(s))
+		if n == 0 && !found && step == 0 {
+			return nil, nil
+		}
+		if !found || e.DType != tensor.F32.String() || !slices.Equal(e.Shape, shape) {
+			free(waiting)
+			return nil, fault.New(fault.CorruptFile, "the checkpoint has no state %d of %s for this network", s.Index, s.Weight)
+		}
+		made, err := tensor.New(e.Name, tensor.F32, shape, -1)
+		if err != nil {
+			free(waiting)
+			return nil, err
+		}
+		waiting = append(waiting, made)
+	}
+	return waiting, nil
+}
+
+// readBest makes a model of the best weights, if the file has them.
+func (t *Trainer) readBest(file *modelfile.File, r *record, weights []*tensor.Tensor, threads int) (*model.Model, error) {
+	if r.BestStep == 0 {
+		return nil, nil
+	}
+	best, err := t.Model.Copy()
+	if err != nil {
+		return nil, err
+	}
+	var into []*tensor.Tensor
+	if err = best.Own(); err == nil {
+		for _, w := range best.Tensors() {
+			if w.Layer >= 0 {
+				w = w.Share()
+				w.Name = bestPrefix + w.Name
+				into = append(into, w)
+			}
+		}
+		err = file.Read(into, threads)
+		free(into)
+	}
+	best.SetStep(r.BestStep)
+	if err != nil {
+		_ = best.Close()
+		return nil, err
+	}
+	return best, nil
+}
+
+// restore gives a program that was built the states that wait for it.
+func (t *Trainer) restore() error {
+	t.step.Number, t.step.RatesFrom = t.began, t.began+1
+	if len(t.waiting) > 0 {
+		for n, s := range t.program.States() {
+			if err := t.program.WriteState(s, t.waiting[n].Float32()); err != nil {
+				return err
+			}
+		}
+	}
+	free(t.waiting)
+	t.waiting = nil
+	return t.program.SetLast(t.began)
+}
+
+// Fork makes a trainer that goes on from where this one is, with a copy of the model; the two share memory until one of
+// them trains. Options may differ in the learning rate, its schedule, weight decay and where it computes.
+func (t *Trainer) Fork(o Options) (*Trainer, error) {
+	if o.BatchSize != t.options.BatchSize || o.KeepOrder != t.options.KeepOrder ||
+		o.Optimizer.Kind != t.options.Optimizer.Kind {
+		return nil, fault.New(fault.InvalidArgument, "a fork has the batch_size, the order and the optimizer of its trainer")
+	}
+	m, err := t.Model.Copy()
+	if err != nil {
+		return nil, err
+	}
+	f, err := Open(m, o)
+	if err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	for i := range t.Ports {
+		if d := t.Dataset(i); err == nil && d != nil {
+			err = f.Hold(i, d)
+		}
+	}
+	var waiting []*tensor.Tensor
+	if err == nil {
+		waiting, err = t.states()
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = m.Close()
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f.seen, f.lossEpoch, f.lossSum, f.lossExamples = t.seen, t.lossEpoch, t.lossSum, t.lossExamples
+	f.progress, f.datasets = t.progress, t.datasets
+	f.goOn(int64(t.progress.Step), waiting)
+	return f, nil
+}

@@ -1,0 +1,348 @@
+"""A run that was stopped and goes on from a checkpoint has the bits of one that was not; a fork leaves its trainer alone."""
+
+import gc
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from emulated import PROGRAM
+
+import dsstne
+
+OPTIONS = {"batch_size": 64, "learning_rate": 0.01, "seed": 3}
+
+
+def bits(model):
+    return {name: model.tensor(name).tobytes() for name in model.tensors}
+
+
+def untrained(X, **options):
+    return dsstne.fit(X, hidden=[12], epochs=0, seed=3, progress=False, **options)
+
+
+def trained(X, steps, devices="cpu", **options):
+    """The bits of a run that is not stopped."""
+    model = untrained(X)
+    with dsstne.Trainer(model, X, devices=devices, **{**OPTIONS, **options}) as trainer:
+        trainer.run(steps=steps)
+    return bits(model)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adam", "adamw", "adagrad", "rmsprop"])
+@pytest.mark.parametrize("devices", ["cpu", "cpu:3"])
+def test_a_run_goes_on_with_the_same_bits(X, tmp_path, optimizer, devices):
+    options = {**OPTIONS, "optimizer": optimizer, "devices": devices, "weight_decay": 0.01}
+    want = trained(X, 17, **options)
+    model = untrained(X, items=[f"item {n}" for n in range(X.shape[1])])
+    with dsstne.Trainer(model, X, **options, threads=2) as trainer:
+        trainer.run(steps=9)
+        trainer.save(tmp_path / "run", background=True)
+        trainer.run(steps=1)
+    model.history, model.attributes = [{"epoch": 1}], {"shop": "Zürich"}
+    resumed = dsstne.Trainer.resume(tmp_path / "run", X, devices=devices, threads=1)
+    assert (resumed.progress.step, resumed.model.step) == (9, 9)
+    resumed.run(steps=8)
+    got = bits(resumed.model)
+    assert {name: got[name] for name in want} == want
+    assert resumed.model.items[3] == "item 3"
+    assert dsstne.load(tmp_path / "run").attributes == {}  # a model like any other
+
+
+IN_ANOTHER_PROCESS = """
+import sys
+import numpy as np, scipy.sparse, dsstne
+X = scipy.sparse.load_npz(sys.argv[1])
+with dsstne.Trainer.resume(sys.argv[2], X) as trainer:
+    trainer.run(steps=8)
+    trainer.model.save(sys.argv[3])
+"""
+
+
+def test_another_process_goes_on(X, tmp_path, python):
+    import scipy.sparse
+
+    scipy.sparse.save_npz(tmp_path / "X.npz", X.tocsc().tocsr().astype(np.float64))  # stored in another way
+    with dsstne.Trainer(untrained(X), X, **OPTIONS) as trainer:
+        trainer.run(steps=9)
+        trainer.save(tmp_path / "run")
+    python(IN_ANOTHER_PROCESS, tmp_path / "X.npz", tmp_path / "run", tmp_path / "model")
+    assert bits(dsstne.load(tmp_path / "model")) == trained(X, 17)
+
+
+EMULATED = PROGRAM + """
+import tempfile
+X, found = matrix(), {}
+for devices in devices_of(1), devices_of(2):
+    options = {"devices": devices, "precision": "float32", "seed": 1}
+    whole = trainer(X, **options)
+    whole.run(steps=7)
+    first = trainer(X, **options)
+    first.run(steps=4)
+    path = tempfile.mkdtemp() + "/run"
+    first.save(path, background=True)
+    first.run(steps=1)
+    first.settle()
+    resumed = dsstne.Trainer.resume(path, X, devices=devices)
+    fork = resumed.fork()
+    resumed.run(steps=3)
+    fork.run(steps=3)
+    other = dsstne.Trainer.resume(path, X, devices="cpu")
+    other.run(steps=3)
+    want, got, forked, cpu = (t.model.tensor("output.weight") for t in (whole, resumed, fork, other))
+    found[len(devices)] = [bool((want == got).all()), bool((want == forked).all()), float(abs(want - cpu).max())]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.device
+def test_cuda_devices_go_on(device):
+    for same, forked, off in json.loads(device(EMULATED, timeout=300)).values():
+        assert same
+        assert forked
+        assert off < 1e-5  # on the CPU, sums have another order
+
+
+def test_what_resume_may_change(X, tmp_path):
+    with dsstne.Trainer(untrained(X), X, **OPTIONS) as trainer:
+        trainer.run(steps=9)
+        trainer.save(tmp_path / "run")
+    with dsstne.Trainer.resume(tmp_path / "run", X, learning_rate=0.5, schedule={"kind": "cosine", "steps": 30}) as trainer:
+        assert trainer._options["optimizer"]["learning_rate"] == 0.5
+        assert trainer._options["schedule"]["kind"] == "cosine"
+        trainer.run(steps=1)
+    for wrong, words in ((X[:100], "dataset: the rows for layer 'input'"), (X[:, ::-1], "dataset")):
+        with pytest.raises(dsstne.InvalidArgumentError, match=words.replace("'", '"')):
+            dsstne.Trainer.resume(tmp_path / "run", wrong)
+    untrained(X).save(tmp_path / "model")
+    with pytest.raises(dsstne.InvalidArgumentError, match="is a model, not a checkpoint"):
+        dsstne.Trainer.resume(tmp_path / "model", X)
+    with pytest.raises(dsstne.MissingFileError):
+        dsstne.Trainer.resume(tmp_path / "none", X)
+    whole = (tmp_path / "run").read_bytes()
+    (tmp_path / "run").write_bytes(whole[:-5])
+    with pytest.raises(dsstne.CorruptFileError):
+        dsstne.Trainer.resume(tmp_path / "run", X)
+
+
+def test_a_fork_shares_memory_until_one_of_the_two_trains(X):
+    want = trained(X, 15)
+    model = untrained(X)
+    trainer = dsstne.Trainer(model, X, **OPTIONS)
+    trainer.run(steps=9)
+    fork = trainer.fork()
+    assert fork.model.step == 9
+    parts = [part for part in trainer.plan()["parts"] if part.get("of", "").startswith("a private copy of")]
+    assert {part["name"] for part in parts} == {"weights", "optimizer state"}
+    other = fork.fork(learning_rate=0.1, weight_decay=0.1, schedule={"kind": "cosine", "steps": 30}, threads=1)
+    fork.run(steps=6)
+    other.run(steps=6)
+    assert bits(fork.model) == want
+    assert bits(other.model) != want
+    trainer.run(steps=6)
+    assert bits(model) == want
+    assert not [part for part in trainer.plan()["parts"] if part.get("of", "").startswith("a private copy of")]
+    trainer.close()  # the forks keep the data
+    fork.run(steps=1)
+    other.close()
+    fork.close()
+
+
+# ---- fit ----
+
+
+class Stopped(Exception):
+    """Ends a run in a test."""
+
+
+def stop_at(epoch, error=Stopped):
+    def callback(_, record):
+        if record["epoch"] == epoch:
+            raise error
+
+    return callback
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("error", [Stopped, KeyboardInterrupt])
+def test_fit_goes_on_with_the_same_bits(X, tmp_path, early, error):
+    train, held_out = dsstne.datasets.hold_out(X)
+    options = {"hidden": [12], "batch_size": 64, "seed": 3, "progress": False}
+    options |= {"epochs": "auto", "validation": held_out} if early else {"epochs": 9}
+    whole = dsstne.fit(train, **options)
+    options |= {"checkpoint": tmp_path / "run", "resume": True}  # the file is not there yet
+    for epoch in (3, 6):
+        with pytest.raises(error):
+            dsstne.fit(train, **options, callbacks=stop_at(epoch, error))
+    for _ in range(2):  # the second time, nothing is left to do
+        model = dsstne.fit(train, **options)
+        assert bits(model) == bits(whole)
+        kept = [{key: value for key, value in record.items() if "second" not in key} for record in model.history]
+        assert kept == [{key: value for key, value in one.items() if "second" not in key} for one in whole.history]
+    again = dsstne.fit(train, **{**options, "resume": False}, max_seconds=1000)
+    assert bits(again) == bits(whole)
+
+
+def test_fit_that_ended_within_an_epoch_goes_on(X, tmp_path):
+    options = {"hidden": [12], "batch_size": 8, "seed": 3, "progress": False, "epochs": 4}
+    whole = dsstne.fit(X, **options)
+    options |= {"checkpoint": tmp_path / "run", "resume": True}
+    for _ in range(1000):
+        model = dsstne.fit(X, **options, max_seconds=0.003)
+        if model.step == whole.step:
+            break
+    assert bits(model) == bits(whole)
+    assert [record["epoch"] for record in model.history] == [1, 2, 3, 4]
+
+
+def test_what_fit_refuses_to_go_on_with(X, tmp_path):
+    train, held_out = dsstne.datasets.hold_out(X)
+    options = {"hidden": [12], "batch_size": 64, "progress": False, "epochs": 2, "checkpoint": tmp_path / "run"}
+    dsstne.fit(train, **options)
+    longer = dsstne.fit(train, **{**options, "epochs": 3, "learning_rate": 0.01}, resume=True)  # these two may change
+    assert [record["epoch"] for record in longer.history] == [1, 2, 3]
+    for change, words in (
+        ({"hidden": [13]}, "network"),
+        ({"loss": "sigmoid"}, "network"),
+        ({"batch_size": 32}, "batch_size: the checkpoint has 64, this trainer has 32"),
+        ({"seed": 5}, "seed"),
+        ({"optimizer": "sgd"}, "optimizer: the checkpoint has adam, this trainer has sgd"),
+        ({"weight_decay": 0.5}, "weight_decay"),
+        ({"epochs": "auto", "validation": held_out}, "validation"),
+    ):
+        with pytest.raises(dsstne.InvalidArgumentError, match=words):
+            dsstne.fit(train, **{**options, **change}, resume=True)
+    with pytest.raises(dsstne.InvalidArgumentError, match="dataset"):
+        dsstne.fit(held_out, **options, resume=True)
+    with pytest.raises(dsstne.InvalidArgumentError, match="needs checkpoint="):
+        dsstne.fit(train, epochs=1, resume=True)
+    with pytest.raises(dsstne.InputOutputError, match="no file can be written in the folder"):
+        dsstne.fit(train, **{**options, "checkpoint": tmp_path / "nowhere" / "run"})
+
+
+# ---- what goes wrong ----
+
+KILLED = """
+import sys
+import numpy as np, scipy.sparse, dsstne
+X = scipy.sparse.load_npz(sys.argv[1])
+model = dsstne.fit(X, hidden=[64], epochs=12, batch_size=64, seed=3, progress=False, checkpoint=sys.argv[2], resume=True)
+model.save(sys.argv[3])
+"""
+
+
+def kill_rounds(X, folder, rounds):
+    """Kills runs at any moment; each goes on where the last one was, and the result has the bits of one run."""
+    import scipy.sparse
+
+    scipy.sparse.save_npz(folder / "X.npz", X)
+    random, killed, saved = np.random.default_rng(0), 0, 0
+    while killed < rounds or saved == 0:
+        program = subprocess.Popen(
+            [sys.executable, "-c", KILLED, folder / "X.npz", folder / "run", folder / "model"],
+            stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        try:
+            program.wait(None if killed >= rounds else 0.25 + 0.5 * random.random())
+            assert program.returncode == 0, program.stderr.read().decode()
+            saved += 1
+            assert bits(dsstne.load(folder / "model")) == bits(
+                dsstne.fit(X, hidden=[64], epochs=12, batch_size=64, seed=3, progress=False)
+            )
+            (folder / "run").unlink()
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+            killed += 1
+            if (folder / "run").exists():
+                dsstne.load(folder / "run")  # whole, whenever the process was killed
+        program.stderr.close()
+    return saved
+
+
+def test_a_killed_run_never_loses_its_checkpoint(X, tmp_path):
+    rounds = int(os.environ.get("DSSTNE_TEST_KILLS", "4"))
+    assert kill_rounds(X, tmp_path, rounds) >= 1
+    assert len(list(tmp_path.glob(".run.saving-*"))) <= rounds  # what was not finished is removed after a minute
+
+
+def test_a_full_disk_is_a_warning_and_then_an_error(X, tmp_path):
+    """The system refuses files above a size, as a full disk does; training goes on and the model is kept."""
+    path, before = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    options = {"hidden": [12], "batch_size": 64, "epochs": 3, "progress": False, "checkpoint": path}
+    try:
+        dsstne.fit(X, **{**options, "epochs": 1})
+        good = path.read_bytes()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        with warnings.catch_warnings(record=True) as caught, pytest.raises(dsstne.InputOutputError) as error:
+            warnings.simplefilter("always")
+            dsstne.fit(X, **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert error.value.model.history[-1]["epoch"] == 3
+    assert any("training goes on without a new checkpoint" in str(one.message) for one in caught)
+    assert path.read_bytes() == good
+    assert not list(tmp_path.glob(".run.saving-*"))
+
+
+def test_an_error_of_the_background_is_raised_by_settle_and_close(X, tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    for how in (dsstne.Trainer.settle, dsstne.Trainer.close):
+        trainer = dsstne.Trainer(untrained(X), X, **OPTIONS)
+        trainer.run(steps=2)
+        trainer.save(tmp_path / "a", background=True)
+        trainer.settle()
+        trainer.save(tmp_path / "missing" / "b", background=True)
+        with pytest.raises(dsstne.InputOutputError, match="does not exist"):
+            how(trainer)
+        trainer.close()
+        assert trainer.closed
+
+
+def test_a_checkpoint_in_a_limit_of_memory(X, tmp_path):
+    options = {"hidden": [12], "batch_size": 64, "epochs": 2, "progress": False, "devices": "cpu"}
+    with dsstne.Trainer(untrained(X), X, **OPTIONS) as trainer:
+        limit = trainer.plan()["bytes"]
+    with dsstne.Trainer(untrained(X), X, **OPTIONS, checkpoints=True, memory_limit=limit + 100) as trainer:
+        plan = trainer.plan()
+        assert plan["bytes"] <= limit
+        assert "between two steps: there is no memory" in plan["operations"][-1]
+        trainer.run(steps=2)
+        trainer.save(tmp_path / "run", background=True)
+        assert dsstne.load(tmp_path / "run").step == 2  # written already
+    want = dsstne.fit(X, **options)
+    with dsstne.Trainer(untrained(X), X, **OPTIONS, checkpoints=True) as trainer:
+        assert sum(part["bytes"] for part in trainer.plan()["parts"] if part["name"] == "checkpoint") == 3 * 4 * (
+            want.parameters
+        )
+
+
+def test_many_checkpoints_and_forks_leave_nothing(X, tmp_path):
+    def one_round():
+        trainer.run(steps=1)
+        trainer.save(tmp_path / "run", background=True)
+        with trainer.fork() as fork:
+            fork.run(steps=1)
+        trainer.settle()
+        with dsstne.Trainer.resume(tmp_path / "run", X) as again:
+            again.run(steps=1)
+
+    def held():
+        gc.collect()
+        engine = dsstne.doctor().engine
+        return engine["open"], engine["memory"]["allocated"]
+
+    with dsstne.Trainer(untrained(X), X, **OPTIONS) as trainer:
+        one_round()
+        before = held()
+        for _ in range(20):
+            one_round()
+        assert held() == before
