@@ -44,6 +44,19 @@ func (t *Trainer) withSnapshot(spec program.Spec) (program.Spec, error) {
 	return spec, nil
 }
 
+// reserve allocates the memory that was planned, and writes it once, so that no step waits for the system to clear it.
+func (t *Trainer) reserve() error {
+	if !t.options.Checkpoints || t.snapshot.refused {
+		return nil
+	}
+	states, err := t.states()
+	if tensors := append(t.Model.Tensors(), states...); err == nil && t.snapshot.fits(t, tensors) {
+		t.snapshot.take(tensors, t.options.Placement.Threads)
+	}
+	free(states)
+	return err
+}
+
 // fits allocates what the snapshot lacks, if there is memory for it.
 func (s *snapshot) fits(t *Trainer, tensors []*tensor.Tensor) bool {
 	if s.refused {

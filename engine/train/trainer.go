@@ -207,7 +207,7 @@ func (t *Trainer) prepare() error {
 		t.step.Sparse[slot] = &t.feeds[slot].batch
 	}
 	t.order = make([]int64, 0, spec.Rows)
-	return t.restore()
+	return cmp.Or(t.restore(), t.reserve())
 }
 
 // Progress is a snapshot; it never blocks for long.

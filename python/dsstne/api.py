@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _defaults
+from dsstne import _checks, _defaults, _options
 from dsstne._handles import Undo
 from dsstne._layers import Bound, bind
 from dsstne.dataset import open_dataset
@@ -186,10 +186,10 @@ def fit(
         if max_seconds is not None:
             max_seconds = _checks.positive(max_seconds, "max_seconds")
         called, progress = _callbacks(callbacks), _checks.boolean(progress, "progress")
-        kept = None
+        kept, resume = None, _checks.boolean(resume, "resume")
         if checkpoint is not None:
             kept = _Kept(checkpoint, _checks.integer(checkpoint_every, "checkpoint_every", 1))
-        elif _checks.boolean(resume, "resume"):
+        elif resume:
             raise InvalidArgumentError("resume=True needs checkpoint=, the path of the file to go on from")
         if targets is None and _checks.is_mapping(X):
             raise InvalidArgumentError(
@@ -292,7 +292,7 @@ def _train_epochs(
     start = time.monotonic()
     for _ in range(trainer.progress.epoch, epochs):
         left = None if max_seconds is None else start + max_seconds - time.monotonic()
-        if left is not None and left <= 0 or best is not None and best.is_over(model):
+        if (left is not None and left <= 0) or (best is not None and best.is_over(model)):
             return
         now = trainer.run(epochs=1, seconds=left, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
@@ -328,7 +328,7 @@ class _Best:
     def __init__(self, model: Model, epochs: int) -> None:
         self._patience = max(3, epochs // 5)
         self._copy = model.copy()
-        self._value, self._epoch = -math.inf, 0
+        self._value, self._epoch = -math.inf, 0.0
 
     def ends(self, model: Model, record: Mapping[str, Any]) -> bool:
         """Looks at an epoch; reports whether the metric has not risen for too long."""
@@ -372,16 +372,18 @@ class _Kept:
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int) -> None:
+        with _options.path_argument(path) as name:
+            self._name = os.fsdecode(name)
         self._path, self._every = path, every
         self._written = -1  # the step of the file
 
     def begin(self, model: Model, trainer: Trainer, best: _Best | None, resume: bool) -> None:
         """Goes on from the file, if that is wanted and there is one."""
         self._model, self._trainer, self._best = model, trainer, best
-        folder = Path(os.fsdecode(self._path)).absolute().parent
+        folder = Path(self._name).absolute().parent
         if not os.access(folder, os.W_OK):
             raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
-        if not (resume and Path(os.fsdecode(self._path)).exists()):
+        if not (resume and Path(self._name).exists()):
             return
         saved = load(self._path)
         found = trainer._resume(self._path)
@@ -389,7 +391,7 @@ class _Kept:
         if best is not None and found is not None:
             best.restore(found, json.loads(saved._checkpoint[FIT]))
         elif best is not None:
-            raise InvalidArgumentError(f"{os.fsdecode(self._path)}: validation: the run of the checkpoint had none")
+            raise InvalidArgumentError(f"{self._name}: validation: the run of the checkpoint had none")
         elif found is not None:
             found.close()
         saved.close()

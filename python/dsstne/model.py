@@ -273,9 +273,7 @@ class Model(Scoring):
         history, attributes = self._kept()
         return self._copied(_handles.Handle("model_copy", self._handle.value), history, attributes)
 
-    def _copied(
-        self, handle: _handles.Handle, history: list[dict[str, Any]], attributes: dict[str, str]
-    ) -> Model:
+    def _copied(self, handle: _handles.Handle, history: list[dict[str, Any]], attributes: dict[str, str]) -> Model:
         """Makes a copy of a native copy."""
         made = type(self).__new__(type(self))
         made._adopt(handle)

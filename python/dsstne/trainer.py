@@ -374,14 +374,16 @@ class Trainer(_handles.Closing):
         model = load(path, threads=threads)
         if CHECKPOINT not in model._checkpoint:
             raise InvalidArgumentError(
-                f"{os.fsdecode(path)} is a model, not a checkpoint; load() reads it, and Trainer(model, X) trains it with "
-                "an optimizer that begins anew"
+                f"{os.fsdecode(path)} is a model, not a checkpoint; load() reads it, and Trainer(model, X) trains it on, "
+                "with an optimizer that begins anew"
             )
         record = json.loads(model._checkpoint[CHECKPOINT])
         options = {
             **record["options"],
             "precision": record["precision"],
-            **{"devices": chosen(devices), "parallel": parallel, "threads": threads},
+            "devices": chosen(devices),
+            "parallel": parallel,
+            "threads": threads,
             "memory_limit": None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1),
             "checkpoints": _checks.boolean(checkpoints, "checkpoints"),
         }
@@ -439,7 +441,8 @@ class Trainer(_handles.Closing):
             ...         other.run(steps=2).step, trainer.progress.step
             (5, 3)
         """
-        where = {"devices": None if devices is None else chosen(devices), "threads": threads, "memory_limit": memory_limit}
+        limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
+        where = {"devices": None if devices is None else chosen(devices), "threads": threads, "memory_limit": limit}
         given = {name: value for name, value in where.items() if value is not None}
         options = _changed({**self._options, **given}, learning_rate, weight_decay, schedule)
         made = type(self).__new__(type(self))
@@ -506,10 +509,8 @@ def _changed(
     options: dict[str, Any], learning_rate: float | None, weight_decay: float | None, schedule: Any
 ) -> dict[str, Any]:
     """Returns options with other values where they are given."""
-    rule = dict(options["optimizer"])
-    for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
-        if value is not None:
-            rule[name] = value
+    given = {"learning_rate": learning_rate, "weight_decay": weight_decay}
+    rule = {**options["optimizer"], **{name: value for name, value in given.items() if value is not None}}
     changed = {**options, "optimizer": rule}
     if not (isinstance(schedule, str) and schedule == "same"):
         changed["schedule"] = None if schedule is None else _checks.kind(schedule, "schedule", "constant")

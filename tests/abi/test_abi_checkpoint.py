@@ -6,9 +6,9 @@ from ctypes import byref, c_uint64
 from typing import TYPE_CHECKING
 
 import pytest
+from test_abi_copy import tensors
 
 from native import Blocks, Failure, Library
-from test_abi_copy import tensors
 
 if TYPE_CHECKING:
     from pathlib import Path

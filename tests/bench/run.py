@@ -24,7 +24,19 @@ from measure.results import Results
 FOLDER = Path(__file__).resolve().parent
 
 # Adding a workload: a module in workloads/ with TITLE and lines(bench), and its name here. In the order of running.
-QUICK = ["startup", "output", "sparse", "topk", "small", "step", "memory", "gowalla", "factors", "spectrum"]
+QUICK = [
+    "startup",
+    "output",
+    "sparse",
+    "topk",
+    "small",
+    "step",
+    "memory",
+    "gowalla",
+    "factors",
+    "spectrum",
+    "checkpoint",
+]
 FULL = [*QUICK, "softmax", "devices", "quality", "growth", "giant"]
 
 

@@ -248,6 +248,9 @@ def calls():
                 "max_seconds": lambda: 1000,
                 "progress": lambda: False,
                 "callbacks": lambda: None,
+                "checkpoint": lambda: "run",
+                "checkpoint_every": lambda: 1,
+                "resume": lambda: False,
                 **LEARN,
             },
         ),
@@ -416,7 +419,31 @@ def calls():
         ),
         "Trainer": (
             trained,
-            {"model": network_model, "X": matrix, "targets": lambda: None, "shuffle": lambda: True, **LEARN},
+            {
+                "model": network_model,
+                "X": matrix,
+                "targets": lambda: None,
+                "shuffle": lambda: True,
+                "checkpoints": lambda: True,
+                **LEARN,
+            },
+        ),
+        "Trainer.save": (save, {"path": lambda: "saved", "background": lambda: False}),
+        "Trainer.settle": (trainer.settle, {}),
+        "Trainer.resume": (
+            resume,
+            {
+                "path": lambda: "run.checkpoint",
+                "X": matrix,
+                "targets": lambda: None,
+                "checkpoints": lambda: False,
+                **{key: LEARN[key] for key in ("learning_rate", "schedule", "parallel")},
+                **COMPUTE,
+            },
+        ),
+        "Trainer.fork": (
+            fork,
+            {**{key: LEARN[key] for key in ("learning_rate", "weight_decay", "schedule")}, **COMPUTE},
         ),
         "Trainer.plan": (trainer.plan, {}),
         "Trainer.profile": (profile, {"steps": lambda: 1, "on_progress": lambda: None}),
@@ -482,6 +509,23 @@ def run(**limits):
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
         trainer.run(**limits)
         return trainer.model
+
+
+def save(**given):
+    with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
+        trainer.save(**given)
+
+
+def resume(**given):
+    with dsstne.Trainer.resume(**given) as trainer:
+        trainer.run(steps=2)
+        return trainer.model
+
+
+def fork(**given):
+    with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer, trainer.fork(**given) as other:
+        other.run(steps=2)
+        return other.model
 
 
 def profile(**limits):
@@ -607,6 +651,7 @@ PLAIN = {
     "Trainer.run steps": {"None", "2**31"},
     **{key: {"2**31"} for key in ("batch_size", "memory_limit")},
     **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen"], FLAG),
+    **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),
     **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},
     **dict.fromkeys(["filter_items", "rows", "queries"], IDS),
@@ -616,7 +661,8 @@ PLAIN = {
     "Model.attributes value": {"an empty dict"},
     "evaluate exclude": {"None"},
     "on_progress": {"a class", "a function"},
-    "path": {"an accent", "braces", "a folder"},
+    **{key: {"an accent", "braces", "a folder"} for key in ("path", "checkpoint")},
+    "checkpoint_every": {"2**31"},
     **{key: {"an empty list"} for key in ("callbacks", "metrics")},
     "names": {"an empty list", "a list of str"},
     "datasets.Interactions.matrix_of rows": {"an empty list", "a list of str"},
@@ -658,6 +704,8 @@ def place(tmp_path_factory):
     pyarrow.feather.write_feather(pyarrow.table({"a": rows}), folder / "data.arrow", compression="uncompressed")
     for name in ("model.dsstne", "\u00e9", "{}", "cpu"):
         dsstne.popularity(X).save(folder / name)
+    with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
+        trainer.save(folder / "run.checkpoint")
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     with pytest.MonkeyPatch.context() as patch:
