@@ -35,7 +35,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build emulator demo test test-go test-abi test-python test-cudaemu test-sanitize lint bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
+.PHONY: help build emulator demo test test-go test-abi test-python test-cudaemu test-sanitize test-home lint bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -73,6 +73,9 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 # The race detector doubles what a batch takes.
 SANITIZE_FUZZ_INPUTS ?= 20000
 sanitizers = -fsanitize=address,undefined
+
+test-home: build  ## processes that are killed 200 times while they train and write checkpoints
+	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing, slow tests
 	@echo "== race detector"

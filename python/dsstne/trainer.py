@@ -374,7 +374,7 @@ class Trainer(_handles.Closing):
         model = load(path, threads=threads)
         if CHECKPOINT not in model._checkpoint:
             raise InvalidArgumentError(
-                f"{os.fsdecode(path)} is a model, not a checkpoint; load() reads it, and Trainer(model, X) trains it on, "
+                f"{os.fsdecode(path)} is a model, not a checkpoint; load() reads it, and Trainer(model, X) trains it "
                 "with an optimizer that begins anew"
             )
         record = json.loads(model._checkpoint[CHECKPOINT])
