@@ -38,6 +38,9 @@ func dsstne_configure(optionText *C.const_char, err *C.dsstne_error) C.dsstne_st
 		if o.KeepDevices != nil {
 			devices.KeepIdle(*o.KeepDevices)
 		}
+		if o.MemoryLimit >= 0 {
+			kernels.LimitHost(o.MemoryLimit)
+		}
 		if o.Folders != nil {
 			kernels.SetLibraryFolders(o.Folders)
 		}

@@ -9,9 +9,18 @@ import (
 )
 
 // HostAvailable is the memory that could be taken now, in bytes: the system's estimate, or what the process's cgroups
-// still allow if that is less; -1 if neither is known. Pages that only cache files count as available, since they
+// still allow or LimitHost leaves if that is less; -1 if nothing is known. Pages that only cache files count as available, since they
 // give way.
-func HostAvailable() int64 { return hostAvailable("") }
+func HostAvailable() int64 {
+	available := hostAvailable("")
+	if limit := hostLimit.Load(); limit > 0 {
+		left := max(0, limit-allocated.Load())
+		if available < 0 || left < available {
+			return left
+		}
+	}
+	return available
+}
 
 // hostAvailable looks at the system whose files are below root.
 func hostAvailable(root string) int64 {

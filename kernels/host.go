@@ -55,8 +55,23 @@ const (
 
 var freeBlocks = make(chan []byte, mostBlocks)
 
-// allocated is the number of bytes in all pages with a user.
-var allocated atomic.Int64
+// allocated is the number of bytes in all pages with a user, and hostLimit the most that there may be, 0 for any number.
+var allocated, hostLimit atomic.Int64
+
+// LimitHost sets the most bytes that all buffers of the process may have together; 0 = no limit. Those that are there
+// already stay.
+func LimitHost(bytes int64) { hostLimit.Store(bytes) }
+
+// claim counts bytes as allocated, unless they exceed the limit.
+func claim(bytes int64) error {
+	total, limit := allocated.Add(bytes), hostLimit.Load()
+	if limit == 0 || total <= limit {
+		return nil
+	}
+	allocated.Add(-bytes)
+	return fault.New(fault.OutOfMemory, "all computations of this process may have %s bytes together, and %s are in use; "+
+		"%s more were asked for", fault.Grouped(limit), fault.Grouped(total-bytes), fault.Grouped(bytes))
+}
 
 // AllocHost returns zeroed memory for n elements of 4 bytes outside the Go heap. Pages are taken when first written.
 func AllocHost(n int64) (*HostBuffer, error) {
@@ -79,15 +94,19 @@ func newPages(n int64) (*pages, error) {
 	if size >= hugePage {
 		shift = nextShift()
 	}
+	claimed := max(size+shift, blockSize)
+	if err := claim(claimed); err != nil {
+		return nil, err
+	}
 	mapped, err := mapMemory(size, shift)
 	if err != nil {
+		allocated.Add(-claimed)
 		return nil, fault.From(fault.OutOfMemory, err, "the system refused %d bytes", size)
 	}
 	if size >= hugePage {
 		// Only advice: a kernel without huge pages refuses it and nothing is lost but speed.
 		_ = syscall.Madvise(mapped, madvHugepage)
 	}
-	allocated.Add(int64(len(mapped)))
 	p := &pages{mapped: mapped, bytes: mapped[shift:]}
 	p.users.Store(1)
 	return p, nil

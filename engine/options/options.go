@@ -32,12 +32,14 @@ type Library struct {
 	InstructionSet string
 	Folders        []string // of libraries; nil: not given
 	KeepDevices    *bool
+	MemoryLimit    int64 // -1: not given
 }
 
 // ReadLibrary reads options of the library; more reads keys of tests.
 func ReadLibrary(text []byte, more func(*strictjson.Object)) (Library, error) {
 	return read(text, "library options", func(o *strictjson.Object) (l Library) {
 		l.Threads = int(o.Int("threads", -1, threadCount))
+		l.MemoryLimit = o.Int("memory_limit", -1, strictjson.Between(0, math.MaxInt64))
 		l.InstructionSet = o.Word("instruction_set", "", "auto", "avx512bf16", "avx512vnni", "avx512", "avx2", "portable")
 		l.Folders = o.Strings("libraries")
 		if keep := o.Bool("keep_devices", true); o.Type("keep_devices") != strictjson.Missing {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dsstne.blending import blend
     from dsstne.dataset import Dataset
     from dsstne.decomposition import spectral, svd
-    from dsstne.devices import keep_devices
+    from dsstne.devices import keep_devices, set_limits
     from dsstne.diagnosis import doctor
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
@@ -74,6 +74,7 @@ __all__ = [
     "plots",
     "popularity",
     "rp3beta",
+    "set_limits",
     "spectral",
     "svd",
 ]
@@ -95,6 +96,7 @@ _MODULES = {
     "load": "model",
     "popularity": "api",
     "rp3beta": "solvers",
+    "set_limits": "devices",
     "spectral": "decomposition",
     "svd": "decomposition",
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsstne import _checks, _native, _options
 
-__all__ = ["keep_devices"]
+__all__ = ["keep_devices", "set_limits"]
 
 
 def keep_devices(keep: bool) -> None:
@@ -30,6 +30,30 @@ def keep_devices(keep: bool) -> None:
     """
     options = {"keep_devices": _checks.boolean(keep, "keep")}
     _native.call("configure", _options.to_json(options))
+
+
+def set_limits(*, memory: int | None = None, threads: int | None = None) -> None:
+    """Limits what all computations of this process use together, such as several trainings in threads.
+
+    Args:
+        memory: Most bytes of weights, optimizer state, workspaces and loaded data in the host's memory; None = no
+            limit. Data that are passed as SciPy matrices or mapped files do not count. What would exceed it raises
+            OutOfMemoryError before it begins; what is there already goes on. The argument ``memory_limit`` of single
+            calls holds as well.
+        threads: CPU threads of calls that do not give ``threads``; None = as many as the process may use. With n
+            trainings at once, give each an n-th of the processors: more threads than processors wait for each other.
+
+    Raises:
+        InvalidArgumentError: A limit is not an integer above 0.
+
+    Example:
+        >>> import dsstne
+        >>> dsstne.set_limits(memory=8_000_000_000, threads=1)
+        >>> dsstne.set_limits()  # none
+    """
+    limits = {"memory_limit": memory, "threads": threads}
+    checked = {key: 0 if n is None else _checks.integer(n, key.split("_")[0], 1) for key, n in limits.items()}
+    _native.call("configure", _options.to_json(checked))
 
 
 def chosen(wanted: Any) -> Any:

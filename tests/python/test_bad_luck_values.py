@@ -354,6 +354,7 @@ def calls():
         ),
         "load": (dsstne.load, {"path": lambda: "model.dsstne", "threads": lambda: 1}),
         "keep_devices": (dsstne.keep_devices, {"keep": lambda: True}),
+        "set_limits": (limits, {"memory": lambda: 1 << 40, "threads": lambda: 1}),
         "doctor": (dsstne.doctor, {}),
         "Dataset": (dsstne.Dataset, {"X": matrix, "columns": lambda: 4, "allow_not_finite": lambda: False}),
         "Dataset.from_file": (
@@ -511,6 +512,13 @@ def run(**limits):
         return trainer.model
 
 
+def limits(**given):
+    try:
+        dsstne.set_limits(**given)
+    finally:
+        dsstne.set_limits()
+
+
 def save(**given):
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
         trainer.save(**given)
@@ -662,7 +670,7 @@ PLAIN = {
     "evaluate exclude": {"None"},
     "on_progress": {"a class", "a function"},
     **{key: {"an accent", "braces", "a folder"} for key in ("path", "checkpoint")},
-    "checkpoint_every": {"2**31"},
+    **dict.fromkeys(["checkpoint_every", "memory"], frozenset({"2**31"})),
     **{key: {"an empty list"} for key in ("callbacks", "metrics")},
     "names": {"an empty list", "a list of str"},
     "datasets.Interactions.matrix_of rows": {"an empty list", "a list of str"},

@@ -108,10 +108,14 @@ def described(function):
         "popularity",
         "evaluate",
         "keep_devices",
+        "set_limits",
         "Dataset",
         "Dataset.from_file",
         "Trainer",
         "Trainer.run",
+        "Trainer.save",
+        "Trainer.resume",
+        "Trainer.fork",
         "Model",
     ]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
