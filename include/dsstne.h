@@ -340,8 +340,8 @@ dsstne_status dsstne_trainer_save(dsstne_trainer trainer, const char *path, cons
 /* Waits for the checkpoint that is being written, if there is one, and returns its error. Since 1.5. */
 dsstne_status dsstne_trainer_settle(dsstne_trainer trainer, dsstne_error *err);
 
-/* Makes a trainer that has its datasets and has not run go on from a checkpoint, and its model that of the checkpoint.
- * best gets a handle of a model with the best weights, or 0 if the file has none. A checkpoint of another network,
+/* Makes a trainer that has its datasets and has not run go on from a checkpoint, and its model that of the checkpoint,
+ * with its attributes. best gets a handle of a model with the best weights, or 0 if the file has none. A checkpoint of another network,
  * dataset, optimizer, batch_size, seed, shuffle or precision is DSSTNE_INVALID_ARGUMENT; the learning rate and its
  * schedule are those of the trainer. A damaged file is DSSTNE_CORRUPT_FILE and changes nothing. The next steps have the
  * bits that those of the saved trainer had, with the same number of devices. Since 1.5. */

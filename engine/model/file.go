@@ -47,10 +47,15 @@ func (m *Model) Save(path string, attributes map[string]string) error {
 	if err := modelfile.Save(path, m.Content(attributes), m.threads); err != nil {
 		return err
 	}
+	m.SetAttributes(attributes)
+	return nil
+}
+
+// SetAttributes replaces the attributes.
+func (m *Model) SetAttributes(attributes map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.attributes = maps.Clone(attributes)
-	return nil
 }
 
 // Checkpoint is the attribute that the file of a checkpoint has, which is that of a model with further tensors.

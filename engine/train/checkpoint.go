@@ -149,10 +149,10 @@ func (t *Trainer) Settle() error {
 // states are the optimizer's states as tensors; they share memory with the program where they can.
 func (t *Trainer) states() ([]*tensor.Tensor, error) {
 	var list []*tensor.Tensor
-	for _, waiting := range t.waiting {
-		list = append(list, waiting.Share())
-	}
 	if t.program == nil {
+		for _, waiting := range t.waiting {
+			list = append(list, waiting.Share())
+		}
 		return list, nil
 	}
 	for _, s := range t.program.States() {

@@ -14,7 +14,7 @@ import (
 )
 
 // Resume makes a trainer that has its datasets and has not begun go on from a checkpoint, and the model that of the
-// checkpoint. read reads the options that the checkpoint has. It returns the model with the best weights, or nil.
+// checkpoint, with its attributes. read reads the options that the checkpoint has. It returns the model with the best weights, or nil.
 //
 // Another network, dataset or option is fault.InvalidArgument and names the difference, but for the learning rate, its
 // schedule, the devices and the memory limit, which are those of the trainer. A damaged file is fault.CorruptFile; the
@@ -75,6 +75,7 @@ func (t *Trainer) resume(file *modelfile.File, spec program.Spec, read func([]by
 		return nil, err
 	}
 	t.Model.SetStep(file.Step)
+	t.Model.SetAttributes(file.Attributes)
 	unlock()
 	t.goOn(r.Step, waiting)
 	t.seen, t.lossEpoch, t.lossSum, t.lossExamples = r.Examples, r.LossEpoch, r.LossSum, r.LossExamples
@@ -205,8 +206,6 @@ func (t *Trainer) restore() error {
 			}
 		}
 	}
-	free(t.waiting)
-	t.waiting = nil
 	return t.program.SetLast(t.began)
 }
 

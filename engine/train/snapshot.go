@@ -36,8 +36,10 @@ func (t *Trainer) withSnapshot(spec program.Spec) (program.Spec, error) {
 		Name: "checkpoint", Of: snapshotOf, Bytes: bytes, Device: program.HostName(t.Ranks[0].Device),
 		Held: len(t.snapshot.tensors) > 0,
 	}
-	parts := append(slices.Clone(draft.Plan.Parts), part)
-	t.snapshot.refused = program.Fits(t.Ranks, t.options.Placement.Limit, parts, devices.MakeRoom) != nil
+	if t.program == nil { // else it was decided
+		parts := append(slices.Clone(draft.Plan.Parts), part)
+		t.snapshot.refused = program.Fits(t.Ranks, t.options.Placement.Limit, parts, devices.MakeRoom) != nil
+	}
 	if !t.snapshot.refused {
 		spec.Held = append(spec.Held, part)
 	}

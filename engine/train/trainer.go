@@ -207,7 +207,14 @@ func (t *Trainer) prepare() error {
 		t.step.Sparse[slot] = &t.feeds[slot].batch
 	}
 	t.order = make([]int64, 0, spec.Rows)
-	return cmp.Or(t.restore(), t.reserve())
+	if err := cmp.Or(t.restore(), t.reserve()); err != nil {
+		p.Free()
+		t.program = nil
+		return err
+	}
+	free(t.waiting)
+	t.waiting = nil
+	return nil
 }
 
 // Progress is a snapshot; it never blocks for long.

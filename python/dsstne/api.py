@@ -21,7 +21,7 @@ from dsstne._layers import Bound, bind
 from dsstne.dataset import open_dataset
 from dsstne.errors import InputOutputError, InvalidArgumentError, OutOfMemoryError
 from dsstne.evaluation import evaluate
-from dsstne.model import FIT, Model, load
+from dsstne.model import Model
 from dsstne.progress import Bar
 from dsstne.trainer import Trainer
 
@@ -385,16 +385,17 @@ class _Kept:
             raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
         if not (resume and Path(self._name).exists()):
             return
-        saved = load(self._path)
         found = trainer._resume(self._path)
-        model.history = [record for record in saved.history if record["epoch"] % 1 == 0]
-        if best is not None and found is not None:
-            best.restore(found, json.loads(saved._checkpoint[FIT]))
-        elif best is not None:
-            raise InvalidArgumentError(f"{self._name}: validation: the run of the checkpoint had none")
-        elif found is not None:
-            found.close()
-        saved.close()
+        state = model._resumed(self._path)
+        done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
+        model.history = [record for record in model.history if record.get("epoch") in range(1, done + 1)]
+        if (state is None) != (best is None):
+            had = "no" if state is None else "an"
+            raise InvalidArgumentError(
+                f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end"
+            )
+        if found is not None and best is not None and state is not None:
+            best.restore(found, json.loads(state))
         self._written = trainer.progress.step
 
     def write(self, last: bool = False) -> None:

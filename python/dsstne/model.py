@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -201,6 +202,22 @@ class Model(Scoring):
             attributes[_SAME_ITEMS] = json.dumps(self._same_items)
         return attributes
 
+    def _take_history(self) -> None:
+        """Moves the history and what a checkpoint has beside the model from the attributes to their places."""
+        self.history = _read_history(self.attributes.pop(_HISTORY, "[]"))
+        kept = {key: self.attributes.pop(key, None) for key in (CHECKPOINT, FIT)}
+        self._checkpoint = {key: text for key, text in kept.items() if text is not None}
+
+    def _resumed(self, path: str | os.PathLike[str]) -> str | None:
+        """Takes the history that a trainer has read from a checkpoint; returns what fit() has kept there, if anything."""
+        given = self.attributes
+        self.attributes = {}
+        self._read_attributes()
+        with _reading_attributes(path):
+            self._take_history()
+        self.attributes = given
+        return self._checkpoint.get(FIT)
+
     def _state(self) -> dict[str, Any]:
         history, attributes = self._kept()
         names = ("items.bytes", "items.offsets")  # in the order of setting them
@@ -347,11 +364,8 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     with _options.path_argument(path) as name:
         model._adopt(_handles.Handle("model_load", name, options, slow=True))
     model._read_attributes()
-    for key in (CHECKPOINT, FIT):
-        if key in model.attributes:
-            model._checkpoint[key] = model.attributes.pop(key)
-    try:
-        model.history = _read_history(model.attributes.pop(_HISTORY, "[]"))
+    with _reading_attributes(path):
+        model._take_history()
         model.report = _read_report(model.attributes.pop(_REPORT, None))
         model._item_kind = model.attributes.pop(_ITEM_KIND, "none")
         same_items = model.attributes.pop(_SAME_ITEMS, "null")
@@ -362,9 +376,16 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
             raise ValueError(f"the kind of names is {model._item_kind}, but there are no names")
         if model._item_kind == "integer":
             check_integers(model.tensor("items.bytes"), model.tensor("items.offsets"))
+    return model
+
+
+@contextlib.contextmanager
+def _reading_attributes(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Names the file in errors of the block."""
+    try:
+        yield
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{os.fsdecode(path)}: an attribute is damaged: {error}") from None
-    return model
 
 
 def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
