@@ -209,7 +209,7 @@ class Model(Scoring):
         self._checkpoint = {key: text for key, text in kept.items() if text is not None}
 
     def _resumed(self, path: str | os.PathLike[str]) -> str | None:
-        """Takes the history that a trainer has read from a checkpoint; returns what fit() has kept there, if anything."""
+        """Takes the history that a trainer has read from a checkpoint; returns what fit() has kept there, or None."""
         given = self.attributes
         self.attributes = {}
         self._read_attributes()
