@@ -350,8 +350,8 @@ dsstne_status dsstne_trainer_resume(dsstne_trainer trainer, const char *path, ds
 /* Makes a trainer that goes on from where this one is, with the same datasets and a copy of the model, which it writes
  * to model. The two share memory until one of them runs. Options are those of dsstne_trainer_open; batch_size, shuffle
  * and the kind of the optimizer cannot be changed. Since 1.5. */
-dsstne_status dsstne_trainer_fork(dsstne_trainer trainer, const char *options, dsstne_model *model,
-                                  dsstne_trainer *out, dsstne_error *err);
+dsstne_status dsstne_trainer_fork(dsstne_trainer trainer, const char *options, dsstne_model *model, dsstne_trainer *out,
+                                  dsstne_error *err);
 
 dsstne_status dsstne_trainer_close(dsstne_trainer trainer, dsstne_error *err);
 

@@ -100,13 +100,27 @@ func (b *Builder) state(w *weight) {
 		w.bound.Gradient = b.gradients.Slice(w.gradient, elements)
 	}
 	for i := range optimizer.States() {
-		w.bound.State[i] = b.Alloc("optimizer state", w.Name, elements)
+		w.bound.State[i] = b.stateBuffer(w.Name, i, elements)
 		b.part.states = append(b.part.states, held{State{w.Name, i, w.Rows, w.Columns}, w.first, w.bound.State[i]})
 	}
 	if b.IsLazy(w.Name) {
 		w.bound.Last = b.Alloc("steps of last updates", w.Name, w.bound.Rows)
 		b.part.last = append(b.part.last, w.bound.Last)
 	}
+}
+
+// stateBuffer is memory for a state, or what has it already.
+func (b *Builder) stateBuffer(weight string, index int, elements int64) kernels.Buffer {
+	if b.spec.Given == nil || b.World() > 1 || !kernels.ReachesHost(b.device) {
+		return b.Alloc("optimizer state", weight, elements)
+	}
+	b.note("optimizer state", weight, 4*elements, true)
+	if b.dry || b.err != nil {
+		return nil
+	}
+	given := b.spec.Given(weight, index).Share()
+	b.part.buffers = append(b.part.buffers, given)
+	return given
 }
 
 // replicate copies a weight from the first rank to all at the start of a run, after which all compute the same bits.

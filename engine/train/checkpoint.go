@@ -1,10 +1,13 @@
 package train
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"time"
 
 	"dsstne/engine/csr"
@@ -55,7 +58,7 @@ type saving struct {
 // background, it copies everything and returns; the next Save, Settle or Close waits for the file and has its error. If
 // there is no memory for a copy, it writes at once.
 func (t *Trainer) Save(path string, attributes map[string]string, best *model.Model, background bool) error {
-	if err := t.Settle(); err != nil {
+	if err := cmp.Or(t.Settle(), t.complete()); err != nil {
 		return err
 	}
 	unlock, err := t.Model.TryRead()
@@ -83,6 +86,13 @@ func (t *Trainer) Save(path string, attributes map[string]string, best *model.Mo
 		return fault.Wrap(err, "cannot save %s: the best weights", path)
 	}
 	content.Tensors = append(content.Tensors, states...)
+	if background && !filepath.IsAbs(path) { // the process may change its folder meanwhile
+		folder, err := os.Getwd()
+		if err != nil {
+			return fault.From(fault.IO, err, "cannot save %s: the current folder is not known", path)
+		}
+		path = folder + "/" + path // not Join, which would cancel ".." against a folder that is a link
+	}
 	if background && t.snapshot.fits(t, content.Tensors) {
 		content.Tensors = t.snapshot.take(content.Tensors, t.options.Placement.Threads)
 		free(states)
@@ -180,6 +190,24 @@ func free(list []*tensor.Tensor) {
 	}
 }
 
+// position is the step after which training goes on: a step that has failed counts, see count.
+func (t *Trainer) position() int64 {
+	if t.program == nil {
+		return t.began
+	}
+	return t.step.Number
+}
+
+// complete refuses a trainer that lacks datasets.
+func (t *Trainer) complete() error {
+	for i, port := range t.Ports {
+		if (port.Reads || port.Scores) && t.Dataset(i) == nil {
+			return fault.New(fault.InvalidState, "no dataset is bound to layer %q", port.Name)
+		}
+	}
+	return nil
+}
+
 // record describes where the trainer is.
 func (t *Trainer) record(best *model.Model) ([]byte, error) {
 	datasets, err := t.digests()
@@ -190,7 +218,7 @@ func (t *Trainer) record(best *model.Model) ([]byte, error) {
 	defer t.mu.Unlock()
 	r := record{
 		Options: t.options.Text, Precision: t.Precision().String(), Datasets: datasets,
-		Step: int64(t.progress.Step), Examples: t.seen,
+		Step: t.position(), Examples: t.seen,
 		LossEpoch: t.lossEpoch, LossSum: t.lossSum, LossExamples: t.lossExamples,
 	}
 	if loss := t.progress.EpochLoss; !math.IsNaN(loss) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -22,11 +23,18 @@ func (t *Trainer) privateCopies() []program.Part {
 			Name: "weights", Of: privateCopy + shared.Name, Bytes: shared.Size(), Device: device,
 		})
 	}
-	for _, state := range t.sharedStates() {
+	add := func(weight string, bytes int64) {
 		parts = append(parts, program.Part{
-			Name: "optimizer state", Of: privateCopy + "that of " + state.Weight, Bytes: 4 * state.Rows * state.Columns,
-			Device: device,
+			Name: "optimizer state", Of: privateCopy + "that of " + weight, Bytes: bytes, Device: device,
 		})
+	}
+	for _, state := range t.sharedStates() {
+		add(state.Weight, 4*state.Rows*state.Columns)
+	}
+	for _, waiting := range t.waiting {
+		if t.adopts() && waiting.IsShared() && t.program == nil {
+			add(path.Base(waiting.Name), waiting.Size())
+		}
 	}
 	return parts
 }

@@ -11,6 +11,7 @@ import (
 	"dsstne/engine/program"
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
+	"dsstne/kernels"
 )
 
 // Resume makes a trainer that has its datasets and has not begun go on from a checkpoint, and the model that of the
@@ -199,7 +200,7 @@ func (t *Trainer) readBest(file *modelfile.File, r *record, weights []*tensor.Te
 // restore gives a program that was built the states that wait for it.
 func (t *Trainer) restore() error {
 	t.step.Number, t.step.RatesFrom = t.began, t.began+1
-	if len(t.waiting) > 0 {
+	if len(t.waiting) > 0 && !t.adopts() {
 		for n, s := range t.program.States() {
 			if err := t.program.WriteState(s, t.waiting[n].Float32()); err != nil {
 				return err
@@ -209,12 +210,34 @@ func (t *Trainer) restore() error {
 	return t.program.SetLast(t.began)
 }
 
+// adopts reports whether a program can take the memory of the states that wait as it is.
+func (t *Trainer) adopts() bool { return len(t.Ranks) == 1 && kernels.ReachesHost(t.Ranks[0].Device) }
+
+// given is the memory of a state that waits.
+func (t *Trainer) given(weight string, index int) *kernels.HostBuffer {
+	name := stateName(program.State{Weight: weight, Index: index})
+	n := slices.IndexFunc(t.waiting, func(w *tensor.Tensor) bool { return w.Name == name })
+	return t.waiting[n].Buffer().(*kernels.HostBuffer)
+}
+
+// waitingPart is the plan's part for states that wait to be copied.
+func (t *Trainer) waitingPart() program.Part {
+	part := program.Part{Name: "checkpoint", Of: "optimizer state, until the run begins", Device: "host", Held: true}
+	for _, w := range t.waiting {
+		part.Bytes += w.Size()
+	}
+	return part
+}
+
 // Fork makes a trainer that goes on from where this one is, with a copy of the model; the two share memory until one of
 // them trains. Options may differ in the learning rate, its schedule, weight decay and where it computes.
 func (t *Trainer) Fork(o Options) (*Trainer, error) {
 	if o.BatchSize != t.options.BatchSize || o.KeepOrder != t.options.KeepOrder ||
 		o.Optimizer.Kind != t.options.Optimizer.Kind {
 		return nil, fault.New(fault.InvalidArgument, "a fork has the batch_size, the order and the optimizer of its trainer")
+	}
+	if err := t.complete(); err != nil {
+		return nil, err
 	}
 	m, err := t.Model.Copy()
 	if err != nil {
@@ -243,6 +266,6 @@ func (t *Trainer) Fork(o Options) (*Trainer, error) {
 	defer t.mu.Unlock()
 	f.seen, f.lossEpoch, f.lossSum, f.lossExamples = t.seen, t.lossEpoch, t.lossSum, t.lossExamples
 	f.progress, f.datasets = t.progress, t.datasets
-	f.goOn(int64(t.progress.Step), waiting)
+	f.goOn(t.position(), waiting)
 	return f, nil
 }

@@ -34,7 +34,7 @@ func (t *Trainer) withSnapshot(spec program.Spec) (program.Spec, error) {
 	}
 	part := program.Part{
 		Name: "checkpoint", Of: snapshotOf, Bytes: bytes, Device: program.HostName(t.Ranks[0].Device),
-		Held: len(t.snapshot.tensors) > 0,
+		Held: t.snapshot.bytes() >= bytes,
 	}
 	if t.program == nil { // else it was decided
 		parts := append(slices.Clone(draft.Plan.Parts), part)
@@ -42,13 +42,22 @@ func (t *Trainer) withSnapshot(spec program.Spec) (program.Spec, error) {
 	}
 	if !t.snapshot.refused {
 		spec.Held = append(spec.Held, part)
+	} else if t.saving == nil {
+		t.snapshot.free()
 	}
 	return spec, nil
 }
 
+func (s *snapshot) bytes() (sum int64) {
+	for _, w := range s.tensors {
+		sum += w.Size()
+	}
+	return sum
+}
+
 // reserve allocates the memory that was planned, and writes it once, so that no step waits for the system to clear it.
 func (t *Trainer) reserve() error {
-	if !t.options.Checkpoints || t.snapshot.refused {
+	if !t.options.Checkpoints || t.snapshot.refused || t.saving != nil { // while it is written, it is there
 		return nil
 	}
 	states, err := t.states()
@@ -68,7 +77,7 @@ func (s *snapshot) fits(t *Trainer, tensors []*tensor.Tensor) bool {
 	if len(missing) == 0 {
 		return true
 	}
-	if !t.options.Checkpoints { // else they were planned
+	if !t.options.Checkpoints || t.program == nil { // else they were planned
 		var parts []program.Part
 		if t.program != nil {
 			parts = slices.Clone(t.program.Plan.Parts)

@@ -158,6 +158,13 @@ func (t *Trainer) spec() (program.Spec, error) {
 	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), training, true)
 	spec.Held = append(spec.Held, t.privateCopies()...)
 	spec.Parallel = t.options.Parallel
+	if len(t.waiting) > 0 {
+		if t.adopts() {
+			spec.Given = t.given
+		} else {
+			spec.Held = append(spec.Held, t.waitingPart())
+		}
+	}
 	if t.options.Checkpoints && err == nil {
 		return t.withSnapshot(spec)
 	}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,10 +230,12 @@ def fit(
             begun = model
             if memory_limit is not None:
                 judge(rows=[])  # raises OutOfMemoryError now, not after an epoch
-            best = _Best(model, passes) if stops_early else None
             if kept is not None:
                 undo.callback(kept.settle)
-                kept.begin(model, trainer, best, resume)
+                kept.begin(model, trainer, stops_early, resume)
+            best = _Best(model, passes) if stops_early else None
+            if kept is not None:
+                kept.restore(best)
             try:
                 _train(model, trainer, judge, bar, passes, max_seconds, called, best, kept)
             except OutOfMemoryError as error:
@@ -307,9 +310,9 @@ def _train_epochs(
             "learning_rate": now.learning_rate,
             **judge(),
         }
+        ends = best is not None and best.ends(model, record)
         model.history.append(record)
         bar.end_epoch(record)
-        ends = best is not None and best.ends(model, record)
         answers = [callback(model, record) for callback in callbacks]
         if kept is not None and whole:
             kept.write()
@@ -336,9 +339,9 @@ class _Best:
         if math.isnan(value):  # no row has held-out items
             return False
         if value > self._value:
-            self._value, self._epoch = value, record["epoch"]
-            self._copy.close()
-            self._copy = model.copy()
+            old, new = self._copy, model.copy()
+            self._copy, self._value, self._epoch = new, value, record["epoch"]
+            old.close()
         return bool(record["epoch"] - self._epoch >= self._patience)
 
     def is_over(self, model: Model) -> bool:
@@ -376,42 +379,54 @@ class _Kept:
             self._name = os.fsdecode(name)
         self._path, self._every = path, every
         self._written = -1  # the step of the file
+        self._found: Model | None = None
+        self._state: str | None = None
 
-    def begin(self, model: Model, trainer: Trainer, best: _Best | None, resume: bool) -> None:
+    def begin(self, model: Model, trainer: Trainer, stops_early: bool, resume: bool) -> None:
         """Goes on from the file, if that is wanted and there is one."""
-        self._model, self._trainer, self._best = model, trainer, best
+        self._model, self._trainer = model, trainer
         folder = Path(self._name).absolute().parent
         if not os.access(folder, os.W_OK):
             raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
         if not (resume and Path(self._name).exists()):
             return
-        found = trainer._resume(self._path)
-        state = model._resumed(self._path)
+        self._found = trainer._resume(self._path)
+        self._state = model._resumed(self._path)
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         model.history = [record for record in model.history if record.get("epoch") in range(1, done + 1)]
-        if (state is None) != (best is None):
-            had = "no" if state is None else "an"
+        if (self._state is None) == stops_early:
+            had = "no" if self._state is None else "an"
             raise InvalidArgumentError(
                 f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end"
             )
-        if found is not None and best is not None and state is not None:
-            best.restore(found, json.loads(state))
         self._written = trainer.progress.step
 
+    def restore(self, best: _Best | None) -> None:
+        """Gives the best weights that the file has, if any, to what keeps them from now on."""
+        self._best = best
+        if best is not None and self._found is not None and self._state is not None:
+            best.restore(self._found, json.loads(self._state))
+
     def write(self, last: bool = False) -> None:
-        """Writes the file if it is time to."""
-        now = self._trainer.progress
+        """Writes the file if it is time to; after a whole epoch only when the epoch has been evaluated."""
+        now, history = self._trainer.progress, self._model.history
         if now.step == self._written or not (last or now.epoch % self._every == 0):
             return
+        if now.examples == 0 and not (history and history[-1]["epoch"] == now.epoch):
+            return  # Ctrl-C came in between, and the run goes on from the file of before
         model, state = (None, None) if self._best is None else self._best.state()
-        try:
+        with self._warning():  # of the last file, which was written meanwhile
+            self._trainer.settle()
+        with contextlib.nullcontext() if last else self._warning():
             self._trainer._save(self._path, not last, model, None if state is None else json.dumps(state))
-        except InputOutputError as error:  # of this file, or of the last one, which was written meanwhile
-            if last:
-                raise
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=5)
-            return
-        self._written = now.step
+            self._written = now.step
+
+    @contextlib.contextmanager
+    def _warning(self) -> Iterator[None]:
+        try:
+            yield
+        except InputOutputError as error:
+            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=7)
 
     def settle(self) -> None:
         """Waits for the file."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
 import warnings
+import weakref
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -325,6 +327,8 @@ class Trainer(_handles.Closing):
         if of_fit is not None:
             attributes[FIT] = of_fit
         options = _options.to_json({"attributes": attributes, "background": background})
+        if background:
+            _writing.add(self)
         with _options.path_argument(path) as name, self._explaining_memory():
             _native.call("trainer_save", self._handle.value, name, options, best._handle.value if best else 0)
 
@@ -379,6 +383,8 @@ class Trainer(_handles.Closing):
             )
         record = json.loads(model._checkpoint[CHECKPOINT])
         options = {
+            "optimizer": {},
+            "batch_size": 512,  # the defaults of C, whose options may lack them
             **record["options"],
             "precision": record["precision"],
             "devices": chosen(devices),
@@ -503,6 +509,18 @@ class Trainer(_handles.Closing):
             return "Trainer(closed)"
         now = self.progress
         return f"Trainer({self.model!r}, step {now.step:,}, epoch {now.epoch:,})"
+
+
+_writing: weakref.WeakSet[Trainer] = weakref.WeakSet()  # those that have written in the background
+
+
+@atexit.register
+def _settle() -> None:
+    """Waits for files that are being written when the program ends."""
+    for trainer in list(_writing):
+        with suppress(Exception):
+            if not _native.is_forked():
+                trainer.settle()
 
 
 def _changed(

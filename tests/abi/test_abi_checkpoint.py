@@ -93,3 +93,16 @@ def test_what_is_missing_is_said(blocks: Blocks, bound: tuple[int, int], tmp_pat
             library.call(name, trainer, *arguments)
         assert caught.value.status == status, (name, arguments, caught.value.message)
     closed(library, trainer, model)
+
+
+def test_a_trainer_without_datasets_has_nothing_to_save_or_to_fork(blocks: Blocks, tmp_path: Path) -> None:
+    library, model = blocks.library, blocks.library.open("model_copy", blocks.model)
+    trainer = library.open("trainer_open", model, None)
+    for name, arguments in (
+        ("trainer_save", (bytes(tmp_path / "a"), None, 0)),
+        ("trainer_fork", (None, byref(c_uint64(0)), byref(c_uint64(0)))),
+    ):
+        with pytest.raises(Failure, match="no dataset is bound") as caught:
+            library.call(name, trainer, *arguments)
+        assert caught.value.status == "INVALID_STATE"
+    closed(library, trainer, model)

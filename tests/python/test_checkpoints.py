@@ -14,6 +14,7 @@ import scipy.sparse
 from emulated import PROGRAM
 
 import dsstne
+from dsstne import api
 
 OPTIONS = {"batch_size": 64, "learning_rate": 0.01, "seed": 3}
 
@@ -348,3 +349,110 @@ def test_many_checkpoints_and_forks_leave_nothing(X, tmp_path):
         for _ in range(20):
             one_round()
         assert held() == before
+
+
+def test_ctrl_c_while_an_epoch_is_evaluated(X, tmp_path, monkeypatch):
+    train, held_out = dsstne.datasets.hold_out(X)
+    options = {"hidden": [12], "batch_size": 64, "seed": 3, "progress": False, "validation": held_out}
+    whole = dsstne.fit(train, **options)
+    options |= {"checkpoint": tmp_path / "run", "resume": True}
+    evaluate, calls = api.evaluate, []
+
+    def interrupted(*arguments, **named):
+        calls.append(1)
+        if len(calls) in (2, 5):
+            raise KeyboardInterrupt
+        return evaluate(*arguments, **named)
+
+    monkeypatch.setattr(api, "evaluate", interrupted)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            dsstne.fit(train, **options)
+    model = dsstne.fit(train, **options)
+    assert bits(model) == bits(whole)
+    assert [record["epoch"] for record in model.history] == [record["epoch"] for record in whole.history]
+
+
+def test_a_failure_of_an_earlier_file_does_not_end_the_run(X, tmp_path):
+    folder, away = tmp_path / "here", tmp_path / "away"
+    folder.mkdir()
+
+    def move(_, record):
+        if record["epoch"] == 2:
+            folder.rename(away)
+        elif record["epoch"] == 3:
+            away.rename(folder)
+
+    options = {"hidden": [12], "batch_size": 64, "epochs": 3, "progress": False, "checkpoint": folder / "run"}
+    with pytest.warns(UserWarning, match="training goes on without a new checkpoint"):
+        dsstne.fit(X, **options, callbacks=move, checkpoint_every=2)
+    assert dsstne.load(folder / "run").history[-1]["epoch"] == 3
+
+
+def test_what_happens_while_a_file_is_written_does_not_change_it(X, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = untrained(X)
+    before = bits(model)
+    with dsstne.Trainer(model, X, **OPTIONS, checkpoints=True) as trainer:
+        trainer.save("run", background=True)
+        (tmp_path / "other").mkdir()
+        monkeypatch.chdir(tmp_path / "other")
+        model.set_tensor("hidden1.bias", np.ones(12, np.float32))
+        trainer.run(steps=1)
+        trainer.settle()
+    assert bits(dsstne.load(tmp_path / "run")) == before
+
+
+def test_a_file_is_written_to_its_end_when_the_program_ends(tmp_path, python):
+    python(
+        "import sys, dsstne, numpy as np, scipy.sparse\n"
+        "X = scipy.sparse.random_array((50, 20_000), density=0.001, format='csr', rng=0, dtype=np.float32)\n"
+        "trainer = dsstne.Trainer(dsstne.fit(X, hidden=64, epochs=0, progress=False), X)\n"
+        "trainer.save(sys.argv[1], background=True)\n",
+        tmp_path / "run",
+    )
+    assert dsstne.load(tmp_path / "run").parameters > 2_000_000
+
+
+def test_a_run_that_skips_a_step_that_failed_can_go_on(tmp_path):
+    X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((8, 5))).astype(np.float32))
+    model = dsstne.fit(X, hidden=[4], epochs=0, progress=False, loss="squared", temperature=None)
+    options = {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 4, "shuffle": False, "devices": "cpu"}
+    with dsstne.Trainer(model, X, **options) as trainer:
+        trainer.run(steps=2)
+        good = {name: model.tensor(name) for name in model.tensors}
+        model.set_tensor("output.weight", np.full_like(good["output.weight"], 1e38))
+        with pytest.raises(dsstne.NotFiniteError):
+            trainer.run(steps=5)
+        for name, values in good.items():
+            model.set_tensor(name, values)
+        trainer.save(tmp_path / "run")
+        fork, resumed = trainer.fork(), dsstne.Trainer.resume(tmp_path / "run", X, devices="cpu")
+        trainer.run(steps=3)
+        for other in (fork, resumed):
+            other.run(steps=3)
+            assert bits(other.model) == bits(model)
+
+
+def test_what_goes_on_takes_no_more_memory_than_what_was_stopped(X, tmp_path):
+    def peak(start):
+        with start() as trainer:
+            plan = trainer.plan()["bytes"]
+            trainer.run(steps=1)
+            return plan, dsstne.doctor().engine["memory"]["allocated"]
+
+    model = dsstne.fit(X, hidden=[20_000], epochs=0, progress=False)
+    plan, used = peak(lambda: dsstne.Trainer(model, X, **OPTIONS))
+    with dsstne.Trainer(model, X, **OPTIONS) as trainer:
+        trainer.run(steps=1)
+        trainer.save(tmp_path / "run")
+        limit = {"memory_limit": plan}
+        fork = trainer.fork(**limit)
+        assert fork.plan()["bytes"] > plan  # it makes copies of what the two share
+    fork.close()
+    model.close()
+    del fork, trainer
+    gc.collect()
+    again = peak(lambda: dsstne.Trainer.resume(tmp_path / "run", X, **limit))
+    assert again[0] == plan
+    assert again[1] <= 1.01 * used
