@@ -231,13 +231,13 @@ def fit(
             if memory_limit is not None:
                 judge(rows=[])  # raises OutOfMemoryError now, not after an epoch
             if kept is not None:
-                undo.callback(kept.settle)
                 kept.begin(model, trainer, stops_early, resume)
             best = _Best(model, passes) if stops_early else None
             if kept is not None:
                 kept.restore(best)
             try:
-                _train(model, trainer, judge, bar, passes, max_seconds, called, best, kept)
+                with kept or contextlib.nullcontext():
+                    _train(model, trainer, judge, bar, passes, max_seconds, called, best, kept)
             except OutOfMemoryError as error:
                 if best is not None:
                     error.args = (f"{error}; with validation, epochs='auto' keeps the best weights beside the current",)
@@ -270,27 +270,6 @@ def _train(
     kept: _Kept | None,
 ) -> None:
     """Trains the epochs and writes the history."""
-    try:
-        _train_epochs(model, trainer, judge, bar, epochs, max_seconds, callbacks, best, kept)
-    except KeyboardInterrupt:
-        if kept is not None:
-            kept.write(last=True)
-        raise
-    if kept is not None:
-        kept.write(last=True)
-
-
-def _train_epochs(
-    model: Model,
-    trainer: Trainer,
-    judge: Callable[..., dict[str, float]],
-    bar: Bar,
-    epochs: int,
-    max_seconds: float | None,
-    callbacks: Sequence[Callback],
-    best: _Best | None,
-    kept: _Kept | None,
-) -> None:
     trained = float(model.history[-1]["seconds"]) if model.history else 0.0
     start = time.monotonic()
     for _ in range(trainer.progress.epoch, epochs):
@@ -428,10 +407,19 @@ class _Kept:
         except InputOutputError as error:
             warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=7)
 
-    def settle(self) -> None:
-        """Waits for the file."""
-        if hasattr(self, "_trainer") and not self._trainer.closed:
-            self._trainer.settle()
+    def __enter__(self) -> None:
+        """Begins the run."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Writes the file at the end of the run or after Ctrl-C; after another error, it stays as it is."""
+        if kind is None:
+            self.write(last=True)
+        elif issubclass(kind, KeyboardInterrupt):
+            with self._warning():
+                self.write(last=True)
+        else:
+            with self._warning():
+                self._trainer.settle()
 
 
 def _judge(
