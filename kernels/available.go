@@ -9,8 +9,8 @@ import (
 )
 
 // HostAvailable is the memory that could be taken now, in bytes: the system's estimate, or what the process's cgroups
-// still allow or LimitHost leaves if that is less; -1 if nothing is known. Pages that only cache files count as available, since they
-// give way.
+// still allow or LimitHost leaves if that is less; -1 if nothing is known. Pages that only cache files count as
+// available, since they give way.
 func HostAvailable() int64 {
 	available := hostAvailable("")
 	if limit := hostLimit.Load(); limit > 0 {

@@ -55,7 +55,7 @@ const (
 
 var freeBlocks = make(chan []byte, mostBlocks)
 
-// allocated is the number of bytes in all pages with a user, and hostLimit the most that there may be, 0 for any number.
+// allocated is the number of bytes in all pages with a user, and hostLimit the most that there may be, 0 for any.
 var allocated, hostLimit atomic.Int64
 
 // LimitHost sets the most bytes that all buffers of the process may have together; 0 = no limit. Those that are there

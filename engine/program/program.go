@@ -24,8 +24,8 @@ type Spec struct {
 	MakeRoom func() bool
 	Parallel Parallel // how several ranks train
 	Training *Training
-	// Given is memory that has a state of the optimizer already, for a single rank in the host's memory; nil: none has. The
-	// program shares it.
+	// Given is memory that has a state of the optimizer already, for a single rank in the host's memory; nil: none has.
+	// The program shares it.
 	Given func(weight string, index int) *kernels.HostBuffer
 
 	onHost map[string]string // names of the feeds whose data stay on the host though they could be kept, and why

@@ -15,7 +15,8 @@ import (
 )
 
 // Resume makes a trainer that has its datasets and has not begun go on from a checkpoint, and the model that of the
-// checkpoint, with its attributes. read reads the options that the checkpoint has. It returns the model with the best weights, or nil.
+// checkpoint, with its attributes. read reads the options that the checkpoint has. It returns the model with the best
+// weights, or nil.
 //
 // Another network, dataset or option is fault.InvalidArgument and names the difference, but for the learning rate, its
 // schedule, the devices and the memory limit, which are those of the trainer. A damaged file is fault.CorruptFile; the
@@ -37,7 +38,9 @@ func (t *Trainer) Resume(path string, read func([]byte) (Options, error)) (*mode
 	return best, fault.Wrap(err, "%s", path)
 }
 
-func (t *Trainer) resume(file *modelfile.File, spec program.Spec, read func([]byte) (Options, error)) (*model.Model, error) {
+func (t *Trainer) resume(
+	file *modelfile.File, spec program.Spec, read func([]byte) (Options, error),
+) (*model.Model, error) {
 	text, found := file.Attributes[model.Checkpoint]
 	if !found {
 		return nil, fault.New(fault.InvalidArgument, "this file is a model, not a checkpoint; a trainer of the model that "+
@@ -87,7 +90,7 @@ func (t *Trainer) resume(file *modelfile.File, spec program.Spec, read func([]by
 	if r.LossExamples > 0 {
 		p.Loss = r.LossSum / float64(r.LossExamples)
 	}
-	return t.readBest(file, &r, into, threads)
+	return t.readBest(file, &r, threads)
 }
 
 // goOn makes the next step that after another.
@@ -141,7 +144,8 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 	return nil
 }
 
-// statesOf allocates the states that a program needs, which a file must have, unless it was saved before the first step.
+// statesOf allocates the states that a program needs, which a file must have, unless it was saved before the first
+// step.
 func statesOf(file *modelfile.File, step int64, spec program.Spec) ([]*tensor.Tensor, error) {
 	draft, err := program.Draft(spec)
 	if err != nil {
@@ -169,7 +173,7 @@ func statesOf(file *modelfile.File, step int64, spec program.Spec) ([]*tensor.Te
 }
 
 // readBest makes a model of the best weights, if the file has them.
-func (t *Trainer) readBest(file *modelfile.File, r *record, weights []*tensor.Tensor, threads int) (*model.Model, error) {
+func (t *Trainer) readBest(file *modelfile.File, r *record, threads int) (*model.Model, error) {
 	if r.BestStep == 0 {
 		return nil, nil
 	}

@@ -184,7 +184,8 @@ func (t *Trainer) Plan() ([]byte, error) {
 		return nil, err
 	}
 	if t.snapshot.refused {
-		plan.Operations = append(plan.Operations, "checkpoints are written between two steps: there is no memory for "+snapshotOf)
+		const reason = "checkpoints are written between two steps: there is no memory for "
+		plan.Operations = append(plan.Operations, reason+snapshotOf)
 	}
 	return json.Marshal(plan)
 }
