@@ -61,6 +61,13 @@ func (t *Trainer) Save(path string, attributes map[string]string, best *model.Mo
 	if err := cmp.Or(t.Settle(), t.complete()); err != nil {
 		return err
 	}
+	if background && !filepath.IsAbs(path) { // the process may change its folder meanwhile
+		folder, err := os.Getwd()
+		if err != nil {
+			return fault.From(fault.IO, err, "cannot save %s: the current folder is not known", path)
+		}
+		path = folder + "/" + path // not Join, which would cancel ".." against a folder that is a link
+	}
 	unlock, err := t.Model.TryRead()
 	if err != nil {
 		return fault.Wrap(err, "cannot save %s", path)
@@ -86,13 +93,6 @@ func (t *Trainer) Save(path string, attributes map[string]string, best *model.Mo
 		return fault.Wrap(err, "cannot save %s: the best weights", path)
 	}
 	content.Tensors = append(content.Tensors, states...)
-	if background && !filepath.IsAbs(path) { // the process may change its folder meanwhile
-		folder, err := os.Getwd()
-		if err != nil {
-			return fault.From(fault.IO, err, "cannot save %s: the current folder is not known", path)
-		}
-		path = folder + "/" + path // not Join, which would cancel ".." against a folder that is a link
-	}
 	if background && t.snapshot.fits(t, content.Tensors) {
 		content.Tensors = t.snapshot.take(content.Tensors, t.options.Placement.Threads)
 		free(states)
