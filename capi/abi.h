@@ -12,6 +12,7 @@ typedef const char const_char;
 typedef const void const_void;
 typedef const int32_t const_int32;
 typedef const int64_t const_int64;
+typedef const dsstne_dataset_info const_dataset_info;
 
 #if defined(__clang__)
 #define DSSTNE_COMPILER __VERSION__

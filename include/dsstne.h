@@ -27,18 +27,20 @@
  *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time.
  *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY, and so do calls that use a model while
  *   dsstne_trainer_run, dsstne_trainer_profile or dsstne_model_set_tensor changes it. dsstne_cancel,
- *   dsstne_trainer_progress, dsstne_solver_progress and the functions dsstne_*describe are always allowed.
+ *   dsstne_trainer_progress, dsstne_solver_progress and the functions dsstne_*describe are always allowed, and calls of
+ *   dsstne_predictor_ask beside one another.
  *   After a process has called any function, its forked children must not call any.
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.5.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.6.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
  *   1.3 adds dsstne_solver_* and the precision "auto".
  *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  *   1.5 adds dsstne_trainer_save, dsstne_trainer_settle, dsstne_trainer_resume and dsstne_trainer_fork.
+ *   1.6 adds dsstne_predictor_serve and dsstne_predictor_ask.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -50,7 +52,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 5)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 6)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -406,6 +408,26 @@ dsstne_status dsstne_predictor_evaluate(dsstne_predictor predictor, dsstne_datas
                                         const int64_t *rows, int64_t n_rows, const int32_t *items, int64_t n_items,
                                         const char *options, char *buf, size_t *len, double *per_row,
                                         dsstne_error *err);
+
+/* Makes a predictor without datasets serve: from now on it answers dsstne_predictor_ask and nothing else. Everything is
+ * planned and allocated here, for lists of up to k items and batches of up to batch_size rows. items and n_items are as
+ * above. Options: {"items": "allow"|"deny", "layer": "name", "exclude_seen": false, "wait": seconds}. With
+ * exclude_seen, items stored in a row of the first input are left out of its list. wait is how long a batch that is not
+ * full waits for rows of other calls; 0, the default, is not at all. Since 1.6. */
+dsstne_status dsstne_predictor_serve(dsstne_predictor predictor, const int32_t *items, int64_t n_items, int64_t k,
+                                     const char *options, dsstne_error *err);
+
+/* Finds the k best items of rows that come with the call. Any number of threads may call this for the same predictor at
+ * the same time: rows that arrive while others are computed form the next batch, and whoever shares a batch changes no
+ * bit of an answer.
+ * inputs are n_inputs matrices with the same rows, one for each input layer in the order of the model's definition.
+ * struct_size is the distance from one to the next. The caller fills rows, columns, non_zeros (the length of indices and
+ * values), the three numbers of bits, offsets [rows + 1], indices and values (null with value_bits 0); the other fields
+ * are not read. Each row is checked as it is copied. exclude, if not null, has the items to leave out instead of what
+ * exclude_seen says. Since 1.6. */
+dsstne_status dsstne_predictor_ask(dsstne_predictor predictor, const dsstne_dataset_info *inputs, int64_t n_inputs,
+                                   const dsstne_dataset_info *exclude, int64_t k, int32_t *ids, float *scores,
+                                   dsstne_error *err);
 dsstne_status dsstne_predictor_close(dsstne_predictor predictor, dsstne_error *err);
 
 /* ---- solver: models that are computed instead of trained. Since 1.3 ---- */

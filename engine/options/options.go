@@ -3,6 +3,7 @@ package options
 import (
 	"math"
 	"slices"
+	"time"
 
 	"dsstne/engine/csr"
 	"dsstne/engine/devices"
@@ -149,6 +150,16 @@ func ReadRecommend(text []byte, items []int32) (Ranking, error) {
 	return read(text, "recommend options", func(o *strictjson.Object) (r Ranking) {
 		r.Layer, r.Filter = o.String("layer", ""), filter(o, items)
 		return r
+	})
+}
+
+// ReadService reads options of a predictor that serves.
+func ReadService(text []byte, items []int32) (predict.ServiceOptions, error) {
+	return read(text, "serve options", func(o *strictjson.Object) (s predict.ServiceOptions) {
+		s.Layer, s.Filter, s.ExcludeSeen = o.String("layer", ""), filter(o, items), o.Bool("exclude_seen", false)
+		const longest = 60
+		s.Wait = time.Duration(o.Float("wait", 0, strictjson.Between(0, longest)) * float64(time.Second))
+		return s
 	})
 }
 

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,12 +15,12 @@ type ServiceOptions struct {
 	Layer       string // the output layer; empty: the only one
 	K           int64  // length of the longest list
 	Filter      Filter
-	ExcludeSeen bool          // the items stored in the row of the first input are left out, unless a question has others
+	ExcludeSeen bool          // leave out what the first input's row has stored, unless a question says otherwise
 	Wait        time.Duration // how long a batch that is not full waits for further rows
 }
 
-// Question is rows to rank. All matrices have as many rows, at most the predictor's batch size, and need not be
-// validated: their rows are checked as they are read, once.
+// Question is rows to rank. All matrices have as many rows. They need not be validated: their rows are checked as they
+// are copied, once.
 type Question struct {
 	Inputs  []*csr.Matrix // by input layer, in the order of the model's layers
 	Exclude *csr.Matrix   // items to leave out; nil: see ServiceOptions
@@ -28,14 +29,15 @@ type Question struct {
 	Scores  []float32     // [rows, K]
 }
 
-// service ranks rows that come with the questions. Any number of goroutines may ask. The first one leads: it computes a
-// batch of all rows that are waiting, and hands over to one of those that have come meanwhile. Everything is planned and
-// allocated when the service opens.
+// service ranks rows that come with the questions. Any number of goroutines may ask. The first one leads: it computes
+// a batch of all rows that are waiting, and hands over to one of those that have come meanwhile. Everything is planned
+// and allocated when the service opens.
 type service struct {
 	p       *Predictor
 	o       ServiceOptions
 	call    *call
 	given   []*csr.Given // by input, and behind them the items to leave out
+	names   []string     // what messages call these
 	entries int64        // most stored entries of a batch, in each of these
 
 	mu    sync.Mutex // guards what follows
@@ -98,15 +100,16 @@ func (p *Predictor) Serve(o ServiceOptions) (err error) {
 			if err := p.Bind(port.Name, given); err != nil {
 				return err
 			}
-			s.given = append(s.given, given)
+			s.given, s.names = append(s.given, given), append(s.names, fmt.Sprintf("layer %q", port.Name))
 		}
 	}
 	items := p.Ports[output].Size
 	if o.ExcludeSeen && s.given[0].Columns() != items {
-		return fault.New(fault.InvalidArgument, "the input has %d columns and the output layer %d items, so the items stored in "+
-			"a row are not those to leave out", s.given[0].Columns(), items)
+		return fault.New(fault.InvalidArgument, "the input has %d columns and the output layer %d items, so the items "+
+			"stored in a row are not those to leave out", s.given[0].Columns(), items)
 	}
 	s.given = append(s.given, csr.NewGiven(items, p.batchSize, s.entries))
+	s.names = append(s.names, "items to leave out")
 	s.rows = make([][]csr.Row, len(s.given))
 	if s.call, err = p.newCall(o.Layer, nil, s.given[len(s.given)-1], o.Filter); err != nil {
 		return err
@@ -182,9 +185,6 @@ func (a *asked) set(q Question, s *service) error {
 			len(q.Inputs))
 	case q.K < 1 || q.K > s.o.K:
 		return fault.New(fault.InvalidArgument, "k is %d; this predictor was opened for lists of 1 to %d items", q.K, s.o.K)
-	case q.Inputs[0].Rows() > s.p.batchSize:
-		return fault.New(fault.InvalidArgument, "%d rows were given; this predictor takes up to %d at a time, its batch_size",
-			q.Inputs[0].Rows(), s.p.batchSize)
 	}
 	a.Question, a.rows, a.taken = q, q.Inputs[0].Rows(), 0
 	a.left = a.rows
@@ -194,24 +194,16 @@ func (a *asked) set(q Question, s *service) error {
 		case m == nil:
 			continue
 		case m.Columns() != s.given[i].Columns():
-			return fault.New(fault.InvalidData, "%s has %d columns, the layer has %d units", s.name(i), m.Columns(),
+			return fault.New(fault.InvalidData, "%s: the matrix has %d columns instead of %d", s.names[i], m.Columns(),
 				s.given[i].Columns())
 		case m.Rows() != a.rows:
-			return fault.New(fault.InvalidData, "%s has %d rows, the first matrix has %d", s.name(i), m.Rows(), a.rows)
+			return fault.New(fault.InvalidData, "%s: the matrix has %d rows, the first one has %d", s.names[i], m.Rows(), a.rows)
 		}
 		if err := m.ReadAll(&a.read[i]); err != nil {
-			return fault.Wrap(err, "%s", s.name(i))
+			return fault.Wrap(err, "%s", s.names[i])
 		}
 	}
 	return nil
-}
-
-// name is what messages call a matrix of a question.
-func (s *service) name(i int) string {
-	if i == len(s.given)-1 {
-		return "the matrix of items to leave out"
-	}
-	return "the matrix of an input"
 }
 
 // row is a row of a question, for each of what is given.
@@ -225,15 +217,8 @@ func (s *service) row(a *asked, given int, row int64) csr.Row {
 	return a.read[given].Row(int(row))
 }
 
-// lead computes batches until the leader's rows are answered, and hands over to the first who waits.
+// lead computes batches until the leader's own rows are answered.
 func (s *service) lead(own *asked) {
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.led = len(s.queue) > 0; s.led {
-			s.queue[0].woken <- true
-		}
-	}()
 	for own.left > 0 {
 		if s.o.Wait > 0 {
 			s.await()
@@ -262,13 +247,13 @@ func (s *service) await() {
 
 // form moves as many waiting rows into a batch as it has room for, in the order of their arrival.
 func (s *service) form() {
+	s.mu.Lock() // first of all: the leader before still walks over its batch
+	defer s.mu.Unlock()
 	s.spans, s.count = s.spans[:0], 0
 	for i := range s.rows {
 		s.rows[i] = s.rows[i][:0]
 	}
 	entries := make([]int64, len(s.given))
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for len(s.queue) > 0 {
 		a := s.queue[0]
 		first := a.taken
@@ -302,30 +287,39 @@ func (s *service) add(a *asked, entries []int64) bool {
 	return true
 }
 
-// compute ranks the batch and wakes those whose rows are all answered, also after an error or a panic.
+// compute ranks the batch, also to its end after an error or a panic.
 func (s *service) compute(own *asked) {
 	err := error(errDefect)
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if err == error(errDefect) {
-			s.fault = err
-		}
-		for _, x := range s.spans {
-			a := x.q
-			if a.left -= x.count; err != nil {
-				a.left, a.err = 0, err
-				if len(s.queue) > 0 && s.queue[0] == a { // its other rows
-					s.queue = append(s.queue[:0], s.queue[1:]...)
-				}
-			}
-			if a.left == 0 && a != own {
-				a.woken <- false
-			}
-		}
-	}()
-
+	defer func() { s.settle(own, err) }()
 	err = s.run()
+}
+
+// settle hands over to the first who waits, if the leader's rows are answered, and then wakes those whose rows are.
+func (s *service) settle(own *asked, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == error(errDefect) {
+		s.fault = err
+	}
+	for _, x := range s.spans {
+		a := x.q
+		if a.left -= x.count; err != nil {
+			a.left, a.err = 0, err
+			if len(s.queue) > 0 && s.queue[0] == a { // its other rows
+				s.queue = append(s.queue[:0], s.queue[1:]...)
+			}
+		}
+	}
+	if own.left == 0 {
+		if s.led = len(s.queue) > 0; s.led {
+			s.queue[0].woken <- true
+		}
+	}
+	for _, x := range s.spans {
+		if x.q != own && x.q.left == 0 {
+			x.q.woken <- false
+		}
+	}
 }
 
 // run ranks the batch.
@@ -343,7 +337,8 @@ func (s *service) run() error {
 	for i, given := range s.given {
 		given.Set(s.rows[i])
 	}
-	return p.batches(s.call.list, p.cut(rowList{count: s.count}, s.call.readers...), func(*batch) error { return s.hand() })
+	all := p.cut(rowList{count: s.count}, s.call.readers...)
+	return p.batches(s.call.list, all, func(*batch) error { return s.hand() })
 }
 
 // hand copies what was found to those who have asked.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dsstne.evaluation import evaluate
     from dsstne.model import Model, load
     from dsstne.selection import auto
+    from dsstne.serving import OpenPredictor
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
 
@@ -54,6 +55,7 @@ __all__ = [
     "Model",
     "NotFiniteError",
     "NotFoundError",
+    "OpenPredictor",
     "OutOfMemoryError",
     "Progress",
     "Trainer",
@@ -82,6 +84,7 @@ __all__ = [
 _MODULES = {
     "Dataset": "dataset",
     "Model": "model",
+    "OpenPredictor": "serving",
     "Progress": "trainer",
     "Trainer": "trainer",
     "auto": "selection",

@@ -24,11 +24,11 @@ from dsstne import _limits
 from dsstne.errors import ForkError, LibraryError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 5  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 6  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -125,6 +125,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "predictor_recommend": (_STATUS, (_HANDLE, *_LIST, _HANDLE, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
     "predictor_neighbors": (_STATUS, (_HANDLE, _TEXT, *_LIST, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
     "predictor_evaluate": (_STATUS, (*(_HANDLE,) * 3, *_LIST, *_LIST, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR)),
+    "predictor_serve": (_STATUS, (_HANDLE, *_LIST, c_int64, _TEXT, _ERROR)),
+    "predictor_ask": (_STATUS, (_HANDLE, _STRUCT, c_int64, _STRUCT, c_int64, _ARRAY, _ARRAY, _ERROR)),
     "predictor_close": (_STATUS, (_HANDLE, _ERROR)),
     "solver_open": (_STATUS, (_TEXT, _OUT_HANDLE, _ERROR)),
     "solver_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
@@ -387,6 +389,18 @@ class Work:
 
 
 # ---- the header's structs as Python values ----
+
+
+def matrix_structs(matrices: Sequence[tuple[Any, ...]]) -> tuple[Any, list[int]]:
+    """Returns an array of ``dsstne_dataset_info`` and the address of each.
+
+    A matrix is: bits of an index, an offset and a value; rows, columns, length of its arrays; their addresses.
+    """
+    size = ctypes.sizeof(DatasetInfoStruct)
+    filled = [DatasetInfoStruct(size, *numbers[:6], 0, 0.0, 0.0, *numbers[6:]) for numbers in matrices]
+    structs = (DatasetInfoStruct * len(matrices))(*filled)
+    first = ctypes.addressof(structs)
+    return structs, [first + n * size for n in range(len(matrices))]
 
 
 def dataset_info(handle: Handle) -> dict[str, Any]:

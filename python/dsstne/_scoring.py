@@ -19,6 +19,8 @@ from dsstne.errors import InvalidArgumentError, NotFoundError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dsstne.serving import OpenPredictor
+
 _BLOCK = 1 << 24  # floats in a dense block of scores
 _BY_ROW = ("ridge", "spectral")  # kinds of models that keep the data: their scores are linear, without a matrix
 
@@ -100,6 +102,29 @@ class Scoring(Weights):
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
         with Predictor(self, X, rows=rows, options=options, layer=layer, row_bytes=8 * k) as predictor:
             return predictor.recommend(k, exclude, choice)
+
+    def predictor(self, k: int = 10, **options: Any) -> OpenPredictor:
+        """Opens a predictor that stays open, for recommendations that are asked for one by one, as in a server.
+
+        Args:
+            k: Length of the longest lists.
+            **options: See :class:`dsstne.OpenPredictor`.
+
+        Returns:
+            A predictor, whose ``recommend(X)`` may be called from any number of threads. Use it in a ``with`` block.
+
+        Raises:
+            OutOfMemoryError: The plan is above ``memory_limit`` or does not fit. Otherwise as :meth:`recommend`.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> with dsstne.popularity(np.array([[1, 0, 1], [0, 0, 1]])).predictor(k=1) as predictor:
+            ...     predictor.recommend(np.array([[0, 0, 1]]))
+            (array([[0]], dtype=int32), array([[1.]], dtype=float32))
+        """
+        from dsstne.serving import OpenPredictor
+
+        return OpenPredictor(self, k, **options)
 
     def predict(
         self,

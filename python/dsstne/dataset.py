@@ -235,6 +235,15 @@ def one_row(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:
     return ids, np.bincount(place, weights, len(ids)), X.shape[1]
 
 
+def arrays_of(X: Any, name: str) -> tuple[Any, tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]:
+    """Returns X in compressed row form, and its arrays as the engine reads them."""
+    X = _as_csr(X, name)
+    try:
+        return X, _arrays_of(X)
+    except InvalidDataError as error:
+        raise InvalidDataError(f"{name}: {error}") from None
+
+
 def _as_csr(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, else a converted copy."""
     source = type(X).__name__

@@ -20,6 +20,17 @@ import pytest
 import header
 from native import STATUS, Blocks, Error, Failure, Info, Library, Matrix, Progress
 
+ANYWHERE = np.zeros(1000, np.int32)
+ROW = (np.array([0, 2], np.int64), np.array([1, 5], np.int32), np.ones(2, np.float32))
+
+
+def matrix() -> Info:
+    """One row of 12 columns, as the functions that take rows want it."""
+    numbers = {"rows": 1, "columns": 12, "non_zeros": 2, "offset_bits": 64, "index_bits": 32, "value_bits": 32}
+    addresses = dict(zip(("offsets", "indices", "values"), (array.ctypes.data for array in ROW), strict=True))
+    return Info(struct_size=ctypes.sizeof(Info), **numbers, **addresses)
+
+
 # ---- handles ----
 
 # Every function with a handle first, with arguments that are good enough to reach it.
@@ -62,6 +73,8 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
         byref(c_size_t(0)),
         None,
     ),
+    "predictor_serve": lambda: (None, 0, 1, None),
+    "predictor_ask": lambda: (byref(matrix()), 1, None, 1, ANYWHERE.ctypes.data, ANYWHERE.ctypes.data),
     "predictor_close": tuple,
     "cancel": tuple,
 }
@@ -272,10 +285,57 @@ def test_null_where_something_is_needed_names_the_parameter(blocks: Blocks) -> N
         ("predictor_recommend", blocks.predictor, None, 60, 0, None, 4, 3, None, some, some): "items is null",
         ("predictor_neighbors", blocks.predictor, None, None, 5, None, 0, 3, None, some, some): "queries is null",
         ("predictor_evaluate", *evaluate, None, None): "len is null",
+        ("predictor_ask", blocks.predictor, None, 1, None, 1, some, some): "inputs: expected one matrix",
+        ("predictor_ask", blocks.predictor, byref(matrix()), 1, None, 1, None, some): "ids is null",
+        ("predictor_ask", blocks.predictor, byref(matrix()), 1, None, 1, some, None): "scores is null",
+        ("predictor_serve", blocks.predictor, None, 2, 1, None): "items is null",
     }
     for (name, *arguments), words in calls.items():
         error = failure(library, name, *arguments)
         assert (error.status, words in error.message) == ("INVALID_ARGUMENT", True), str(error)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("struct_size", 8, "struct_size is 8"),
+        ("struct_size", 1001, "struct_size is 1001"),
+        ("rows", -1, "rows is -1"),
+        ("rows", 2**62, "more than memory can hold"),
+        ("non_zeros", -1, "non_zeros is -1"),
+        ("offset_bits", 16, "offset_bits is 16"),
+        ("index_bits", 0, "index_bits is 0"),
+        ("value_bits", 8, "value_bits is 8"),
+        ("offsets", None, "null"),
+        ("indices", None, "null"),
+        ("values", None, "null"),
+        ("columns", 0, "columns"),
+    ],
+)
+def test_a_struct_of_a_matrix_that_cannot_be_meant(blocks: Blocks, field: str, value: object, words: str) -> None:
+    wrong = matrix()
+    setattr(wrong, field, value)
+    error = failure(
+        blocks.library, "predictor_ask", blocks.predictor, byref(wrong), 1, None, 1, *(ANYWHERE.ctypes.data,) * 2
+    )
+    assert (error.status, words in error.message) == ("INVALID_ARGUMENT", True), str(error)
+
+
+def test_a_predictor_that_serves_answers_many_and_does_nothing_else(blocks: Blocks) -> None:
+    library, out = blocks.library, c_uint64(0)
+    library.call("predictor_open", blocks.model, None, byref(out))
+    ids, scores = np.zeros((1, 3), np.int32), np.zeros((1, 3), np.float32)
+    ask = ("predictor_ask", out.value, byref(matrix()), 1, None, 3, ids.ctypes.data, scores.ctypes.data)
+    assert failure(library, *ask).status == "INVALID_STATE"
+    library.call("predictor_serve", out.value, None, 0, 3, None)
+    library.call(*ask)
+    assert sorted(set(ids[0])) == sorted(ids[0])
+    assert failure(library, "predictor_serve", out.value, None, 0, 3, None).status == "INVALID_STATE"
+    assert failure(library, "predictor_bind", out.value, b"input", blocks.dataset).status == "INVALID_STATE"
+    rows = np.zeros(1, np.int64).ctypes.data
+    recommend = ("predictor_recommend", out.value, rows, 1, 0, None, 0, 3, None, ids.ctypes.data, scores.ctypes.data)
+    assert failure(library, *recommend).status == "INVALID_STATE"
+    library.call("predictor_close", out.value)
 
 
 def test_sizes_that_cannot_be_meant(blocks: Blocks) -> None:

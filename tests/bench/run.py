@@ -29,6 +29,7 @@ QUICK = [
     "output",
     "sparse",
     "topk",
+    "serving",
     "small",
     "step",
     "memory",

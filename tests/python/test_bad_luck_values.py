@@ -222,6 +222,9 @@ def calls():
         axes.clear()
         return title
 
+    serve = {"exclude_seen": lambda: None, "wait": lambda: None, "batch_size": lambda: 2, **COMPUTE}
+    serve |= {name: RANK[name] for name in ("items", "filter_items", "layer")}
+    predictor = model.predictor(2)
     predict = {"rows": lambda: None, "batch_size": lambda: 2, **COMPUTE}
     solve = {"items": lambda: None, "seed": lambda: 0, "max_seconds": lambda: 1000, "progress": lambda: False}
     solve |= COMPUTE
@@ -418,6 +421,20 @@ def calls():
             model.plan,
             {"X": matrix, "k": lambda: 2, "layer": lambda: None, "batch_size": lambda: 2, **COMPUTE},
         ),
+        "Model.predictor": (
+            lambda **given: asked(lambda: model.predictor(**given)),
+            {"k": lambda: 2},
+        ),
+        "OpenPredictor": (
+            lambda **given: asked(lambda: dsstne.OpenPredictor(**given)),
+            {"model": lambda: model, "k": lambda: 2, **serve},
+        ),
+        "OpenPredictor.recommend": (
+            predictor.recommend,
+            {"X": matrix, "k": lambda: 2, "exclude": lambda: None},
+        ),
+        "OpenPredictor.plan": (predictor.plan, {}),
+        "OpenPredictor.close": (lambda: model.predictor(2).close(), {}),
         "Trainer": (
             trained,
             {
@@ -504,6 +521,11 @@ def trained(**given):
     with dsstne.Trainer(**given) as trainer:
         trainer.run(steps=2)
         return trainer.model
+
+
+def asked(opened):
+    with opened() as predictor:
+        return predictor.recommend(X)
 
 
 def run(**limits):
@@ -635,6 +657,7 @@ PLAIN = {
     "temperature": FLOATS,
     "learning_rate": {*FLOATS, "5e-324", "1e308"},
     "weight_decay": {*FLOATS, "0"},
+    "wait": {"1.5", "5e-324"},
     "max_seconds": {*FLOATS, "5e-324", "1e308"},
     "seconds": {*FLOATS, "5e-324", "1e308"},
     **{key: {"0"} for key in ("denoising", "dropout", "threads")},

@@ -111,6 +111,8 @@ def described(function):
         "set_limits",
         "Dataset",
         "Dataset.from_file",
+        "OpenPredictor",
+        "OpenPredictor.recommend",
         "Trainer",
         "Trainer.run",
         "Trainer.save",

@@ -7,6 +7,9 @@
 
 enum { KEPT_ITEMS = 16, KEPT_RANGE = 8 /* strips that a worker takes */ };
 
+/* Products of two smaller numbers are finite. Larger ones become NaN, which no comparison throws out. */
+#define KEPT_LARGE 0x1p60f
+
 typedef struct {
   float step[KEPT_ITEMS], bias[KEPT_ITEMS], norm[KEPT_ITEMS], error[KEPT_ITEMS]; /* c, b c raised, N', E' */
   int32_t offset[KEPT_ITEMS];
@@ -33,7 +36,7 @@ static void top_k_keep(rank_t *r, int32_t worker) {
       const steps_t x = row_to_steps(r, &b, 1, item, b.row8, CHUNK);
       for (int64_t k = 0; k < b.K4; k += 4) memcpy(strip + k * KEPT_ITEMS + i * 4, b.row8 + k, 4);
       const float step = factor_of(r, &x, 1), bias = (r->bias ? r->bias[item] : 0) * step;
-      of->step[i] = bias - bias == 0 ? step : NAN;
+      of->step[i] = step < KEPT_LARGE && fabsf(bias) < KEPT_LARGE ? step : NAN;
       of->bias[i] = bias + fabsf(bias) * 0x1p-21f;
       of->norm[i] = x.norm;
       of->error[i] = x.error;
@@ -71,20 +74,21 @@ INLINE void screen_kept(const block_t *b, const int8_t *strip, int64_t v, const 
       for (int s = 0; s < n; s++) dot_fours(&sum[u][s], x, w[s]);
     }
   }
+  /* The limit of rank_screen.h term by term: a step and d and f bias go through six, six and three roundings. */
   const rows_t *of_rows = &b->narrow;
 #pragma GCC unroll 4
   for (int u = 0; u < rows; u++) {
     const float f = of_rows->step[v + u], e = of_rows->error[v + u], q = of_rows->norm[v + u] + e;
     const float t = threshold_of(&b->lists, v + u);
-    const float low = (t - fabsf(t) * 0x1p-22f) * f, a = low - fabsf(low) * 0x1p-21f;
+    const float low = (t - fabsf(t) * 0x1p-22f) * f, lowest = low - fabsf(low) * 0x1p-21f;
+    const float a = fabsf(lowest) < KEPT_LARGE && f < KEPT_LARGE ? lowest : NAN;
+    const vf by_norm = splat(-(e + of_rows->e * q) * (1 + 0x1p-20f)), by_error = splat(-q * (1 + 0x1p-20f));
 #pragma GCC unroll 4
     for (int s = 0; s < n; s++) {
       const kept_t *of = (const kept_t *)(strip + s * stride + KEPT_ITEMS * b->K4);
-      const vf x = (vf)_mm512_cvtepi32_ps(sum[u][s]);
-      const vf step = load(of->step), bias = load(of->bias), norm = load(of->norm), size = q * norm;
-      const vf d = (e * norm + q * load(of->error) + of_rows->e * size) * (1 + 0x1p-20f) + of_rows->tiny;
-      const vi known = fabsf(a) * step + f * absolute(bias) + size < 0x1p120f; /* false for NaN */
-      mask[u][s] = mask_bits(~known | ~(x < fma_(splat(a), step, -d) - f * bias));
+      const vf near = fma_(by_norm, load(of->norm), fma_(splat(a), load(of->step), splat(-of_rows->tiny)));
+      const vf limit = fma_(splat(-f), load(of->bias), fma_(by_error, load(of->error), near));
+      mask[u][s] = mask_bits(~((vf)_mm512_cvtepi32_ps(sum[u][s]) < limit));
     }
   }
 }

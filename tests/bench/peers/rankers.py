@@ -71,22 +71,24 @@ class Ranker:
 class OurRanker(Ranker):
     """`Model.recommend` of a model whose hidden vectors are H: row u of its input holds item u alone.
 
-    A single row is ranked by a predictor that stays open, as a server of recommendations does it.
+    A single row is ranked by an open predictor, as a server of recommendations does it.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        from scipy import sparse
+
         import dsstne
-        from dsstne._predictor import Predictor
 
         self.model, self.X = model_of(self.W, self.H)
         self.exclude = dsstne.Dataset(self.seen)
         options = {"devices": "cpu", "threads": self.threads}
-        self.single = Predictor(self.model, self.X, options, rows=np.arange(1))
+        self.single = self.model.predictor(self.k, exclude_seen=False, **options)
+        self.first = sparse.eye_array(1, len(self.H), format="csr", dtype=np.float32), self.seen[[0]]
 
     def lists(self, rows: int) -> Lists:
         if rows == 1:
-            return self.single.recommend(self.k, self.exclude)
+            return self.single.recommend(self.first[0], exclude=self.first[1])
         return self.model.recommend(
             self.X, k=self.k, exclude=self.exclude, rows=np.arange(rows), devices="cpu", threads=self.threads
         )

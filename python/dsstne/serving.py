@@ -1,0 +1,215 @@
+"""Predictors that stay open: recommendations for rows that arrive one by one, from any number of threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsstne import _checks, _handles, _native, _options
+from dsstne._layers import check_rows, nearest
+from dsstne._predictor import check_k, chosen_items, ranked_units
+from dsstne._tables import Plan
+from dsstne.dataset import Dataset, arrays_of, open_dataset
+from dsstne.devices import chosen
+from dsstne.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dsstne._scoring import Scoring
+
+__all__ = ["OpenPredictor"]
+
+# Multiplications of a call, about: some tenths of a second, after which Ctrl-C ends a long request.
+_CALL = 1 << 35
+
+
+class OpenPredictor(_handles.Closing):
+    """Recommends items for rows that arrive one by one or a few at a time; :meth:`dsstne.Model.predictor` makes it.
+
+    Opening plans and allocates everything that requests need. Requests may come from any number of threads. Rows that
+    arrive while others are computed form the next batch, so many threads together get more rows a second than one. A
+    row's answer has the same bits whoever else asks.
+
+    The model can be trained on and changed between requests; requests then see its new weights. A request while it is
+    changed raises BusyError. Close the predictor before the model. It cannot be pickled.
+
+    Args:
+        model: The model.
+        k: Length of the longest lists.
+        exclude_seen, items, filter_items, layer: As in :meth:`dsstne.Model.recommend`, for all requests.
+        wait: Seconds that a batch waits for further rows unless it is full. Batches become larger and answers later.
+            None: rows only wait for those that are being computed.
+        batch_size: The most rows that are computed together.
+        devices, threads: As in :func:`dsstne.fit`.
+        memory_limit: Maximum bytes of everything that is planned here.
+
+    Attributes:
+        k, batch_size: As given.
+
+    Example:
+        >>> import dsstne, numpy as np
+        >>> model = dsstne.Model.from_item_weights(np.array([[0, 0.5, 0.1], [0.5, 0, 0.2], [0.1, 0.2, 0]]))
+        >>> with model.predictor(k=2) as predictor:
+        ...     predictor.recommend(np.array([[1, 0, 0]]))
+        ...     predictor.recommend(np.array([[0, 1, 1]]), k=1)
+        (array([[1, 2]], dtype=int32), array([[0.5, 0.1]], dtype=float32))
+        (array([[0]], dtype=int32), array([[0.6]], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        model: Scoring,
+        k: int = 10,
+        *,
+        exclude_seen: bool | None = None,
+        items: Any = None,
+        filter_items: Any = None,
+        layer: str | None = None,
+        wait: float | None = None,
+        batch_size: int = 1024,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        units = ranked_units(model, layer)
+        self.k = check_k(k, units)
+        self.batch_size = _checks.integer(batch_size, "batch_size", 1)
+        choice = chosen_items(items, filter_items, units)
+        ranked = layer or model.output
+        if exclude_seen is None:
+            exclude_seen = model.same_items and ranked == model.output
+        self._inputs, self._units = dict(model.inputs), units
+        self._plan_options = _options.to_json({"k": self.k, "layer": ranked})
+        self._rows = max(1, min(self.batch_size, _CALL // max(1, model.parameters)))
+        opening = {"batch_size": self.batch_size, "devices": chosen(devices), "threads": threads}
+        if memory_limit is not None:
+            memory_limit = _checks.integer(memory_limit, "memory_limit", 1)
+        wait = None if wait is None else _checks.duration(wait, "wait")
+        exclude_seen = _checks.boolean(exclude_seen, "exclude_seen")
+        serving = {"items": choice.mode, "layer": ranked, "wait": wait, "exclude_seen": exclude_seen}
+        with _handles.Undo() as undo:
+            arguments = (model._handle.value, _options.to_json({**opening, "memory_limit": memory_limit}))
+            self._handle = _handles.Handle("predictor_open", *arguments, owners=model._handle)
+            undo.callback(self._handle.close)
+            chosen_ids = (choice.items, choice.length)
+            _native.call("predictor_serve", self._handle.value, *chosen_ids, self.k, _options.to_json(serving))
+            undo.pop_all()
+
+    def recommend(
+        self, X: Any, k: int | None = None, *, exclude: Any = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Recommends items for each row of X, as :meth:`dsstne.Model.recommend` does.
+
+        Args:
+            X: Interaction matrix [n, inputs], most often one row; a CSR matrix is not copied. For a network with
+                several inputs, a mapping from their names to matrices.
+            k: Length of the lists, up to that of the predictor; None = that.
+            exclude: Matrix [n, items] whose stored items are left out; None = what ``exclude_seen`` said when the
+                predictor was opened.
+
+        Returns:
+            Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where no item is left.
+
+        Raises:
+            InvalidArgumentError: k or a shape is not valid.
+            InvalidDataError: X is damaged; the message names row, column and value. Other requests go on.
+            BusyError: The model is being trained or changed.
+        """
+        k = self.k if k is None else self._check_k(k)
+        given = [_Rows(matrix, name, self._inputs[name]) for name, matrix in self._of_layers(X)]
+        if exclude is not None:
+            given.append(_Rows(exclude, "exclude", self._units))
+        rows, inputs = given[0].count, len(self._inputs)
+        for other in given[1:]:
+            check_rows(other.name, other.count, given[0].name, rows)
+        ids, scores = np.empty((rows, k), np.int32), np.empty((rows, k), np.float32)
+        structs, at = _native.matrix_structs([one.numbers for one in given])
+        left_out = None if exclude is None else at[inputs]
+        value, to_ids, to_scores = self._handle.value, ids.ctypes.data, scores.ctypes.data
+        for first in range(0, rows, self._rows):
+            if rows > self._rows:
+                for struct, one in zip(structs, given, strict=True):
+                    struct.rows = min(self._rows, rows - first)
+                    struct.offsets = one.offsets + first * struct.offset_bits // 8
+            place = 4 * k * first
+            _native.call("predictor_ask", value, at[0], inputs, left_out, k, to_ids + place, to_scores + place)
+        return ids, scores
+
+    def plan(self) -> dict[str, Any]:
+        """Returns the plan of the memory that the predictor has taken and of its operations, as :meth:`Model.plan`."""
+        return Plan(_native.call_json("predictor_plan", self._handle.value, self._plan_options))
+
+    def _check_k(self, k: Any) -> int:
+        k = _checks.integer(k, "k")
+        if not 1 <= k <= self.k:
+            raise InvalidArgumentError(f"k is {k:,}; this predictor was opened for lists of 1 to {self.k:,} items")
+        return int(k)
+
+    def _of_layers(self, X: Any) -> list[tuple[str, Any]]:
+        """Returns name and matrix of each input layer, in the order of the model's layers."""
+        names = list(self._inputs)
+        if not _checks.is_mapping(X):
+            if len(names) > 1:
+                listed = ", ".join(map(repr, names))
+                raise InvalidArgumentError(f"X: the network has {len(names)} inputs; give a mapping with {listed}")
+            return [(names[0], X)]
+        given: Mapping[Any, Any] = X
+        for name in given:
+            if name not in self._inputs:
+                raise NotFoundError(f"X: the network has no such input {name!r}; {nearest(str(name), names)}")
+        for name in names:
+            if name not in given:
+                raise InvalidArgumentError(f"X: no matrix for layer {name!r}")
+        return [(name, given[name]) for name in names]
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an open predictor uses memory of its process and cannot be pickled; pickle the model")
+
+    def __repr__(self) -> str:
+        return "OpenPredictor(closed)" if self.closed else f"OpenPredictor(k={self.k}, {self._units:,} items)"
+
+
+class _Rows:
+    """A matrix whose rows a request hands over: the addresses and types of its arrays, which it keeps alive."""
+
+    __slots__ = ("_owner", "count", "name", "numbers", "offsets")
+
+    def __init__(self, X: Any, name: str, columns: int) -> None:
+        self.name = name
+        self._owner: Any
+        if isinstance(X, Dataset):
+            _ = X._handle.value  # raises an error if it is closed
+            if X._arrays is None:
+                raise UnsupportedError(
+                    f"{name} is a Dataset of Arrow data; give a matrix with the rows, or use Model.recommend"
+                )
+            self._owner = X._arrays  # which close() may drop meanwhile
+        elif hasattr(X, "__arrow_c_array__"):
+            X = self._owner = open_dataset(X, name, columns)[0]
+        else:
+            X, self._owner = arrays_of(X, name)
+        self.count, found = X.shape
+        if found != columns:
+            raise InvalidArgumentError(
+                f"{name} has {found:,} columns and the layer of the model has {columns:,} units; "
+                "was the matrix built with another item list?"
+            )
+        bits, entries, addresses = _described(self._owner)
+        self.offsets = addresses[0] or 0
+        self.numbers = (*bits, self.count, columns, entries, *addresses)
+
+
+def _described(owner: Any) -> tuple[tuple[int, int, int], int, tuple[Any, Any, Any]]:
+    """Returns the bits of indices, offsets and values, the length of the arrays, and their addresses, offsets first."""
+    if isinstance(owner, Dataset):
+        info = owner.info
+        bits = (info["index_bits"], info["offset_bits"], info["value_bits"])
+        return bits, info["non_zeros"], (info["offsets"], info["indices"], info["values"])
+    indptr, indices, values = owner
+    bits = (8 * indices.itemsize, 8 * indptr.itemsize, 0 if values is None else 8 * values.itemsize)
+    entries = len(indices) if values is None else min(len(indices), len(values))
+    return bits, entries, (indptr.ctypes.data, indices.ctypes.data, None if values is None else values.ctypes.data)
