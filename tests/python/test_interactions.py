@@ -204,6 +204,7 @@ def test_a_value_that_is_not_a_number_is_missing_too():
         ({"what": [1.5] * 6}, "item: column 'what' has ids of type float"),
         ({"what": ["a", 1, "b", 2, "c", 3]}, "ids of type int, str; convert them all to strings or all to integers"),
         ({"what": [True] * 6}, "ids of type bool"),
+        ({"what": np.array(DAYS, "datetime64[ns]")}, "ids of type datetime64"),
         ({"stars": ["1"] * 6}, "value: column 'stars' is of type .*; expected numbers"),
         ({"stars": [1e300] * 6}, "not finite as a float32"),
         ({"day": ["2026-01-01"] * 6}, "time: column 'day' is of type .*; expected numbers or datetime64"),
