@@ -366,6 +366,8 @@ def test_a_model_of_other_items_is_refused(taken):
         dsstne.evaluate(model, other.matrix, other, "recall@1")
     with pytest.raises(InvalidArgumentError, match="interactions has other items"):
         other.similar_items(model, ["tea"])
+    with pytest.raises(InvalidArgumentError, match="interactions has 1 items, the model 3"):
+        Interactions.from_frame({"user": [1], "item": ["milk"]}).similar_items(model, ["milk"], k=1)
 
 
 def test_a_model_without_names_answers_with_those_of_the_interactions(taken):
