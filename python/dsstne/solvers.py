@@ -274,7 +274,6 @@ def _solve(
     progress: bool,
 ) -> Model:
     """Runs a solver until it is done, and returns its model; see :func:`compute`."""
-
     names = item_names(items, X)
 
     def take(solver: _handles.Handle, _: tuple[int, int]) -> Model:
