@@ -410,8 +410,21 @@ def calls():
             model.similar_items,
             {"items": lambda: [1], "k": lambda: 2, **{k: v for k, v in near.items() if k != "items"}},
         ),
+        "Model.similar_users": (
+            model.similar_users,
+            {
+                "users": lambda: [1],
+                "X": matrix,
+                "k": lambda: 2,
+                "layer": lambda: None,
+                "filter_users": lambda: None,
+                "batch_size": lambda: 2,
+                **{name: near[name] for name in ("metric", "include_self")},
+                **COMPUTE,
+            },
+        ),
         "Model.explain": (
-            dsstne.item_knn(X, progress=False).explain,
+            model.explain,
             {"x": lambda: X[[1]], "item": lambda: 1, **COMPUTE},
         ),
         "Model.plan": (
@@ -662,7 +675,8 @@ PLAIN = {
     **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),
     **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},
-    **dict.fromkeys(["filter_items", "rows", "queries"], IDS),
+    **dict.fromkeys(["filter_items", "filter_users", "rows", "queries"], IDS),
+    "users": {*IDS, "a matrix without rows"},
     "ids": {*IDS, "-1"},
     "Model.items value": {"None", "a list of str"},
     "Model.history value": {"an empty list"},

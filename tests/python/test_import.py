@@ -119,7 +119,7 @@ def described(function):
         "Model",
     ]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
-    + ["Model.neighbors", "Model.similar_items"],
+    + ["Model.neighbors", "Model.similar_items", "Model.similar_users"],
 )
 def test_every_parameter_is_described(call):
     function = operator.attrgetter(call)(dsstne)
