@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import datasets, errors, plots
+    from dsstne import datasets, errors, model_selection, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
     from dsstne.dataset import Dataset
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dsstne.diagnosis import doctor
     from dsstne.errors import *
     from dsstne.evaluation import evaluate
+    from dsstne.interactions import Interactions
     from dsstne.model import Model, load
     from dsstne.selection import auto
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
@@ -44,6 +45,7 @@ __all__ = [
     "DsstneError",
     "ForkError",
     "InputOutputError",
+    "Interactions",
     "InternalError",
     "InvalidArgumentError",
     "InvalidDataError",
@@ -71,6 +73,7 @@ __all__ = [
     "keep_devices",
     "linear",
     "load",
+    "model_selection",
     "plots",
     "popularity",
     "rp3beta",
@@ -81,6 +84,7 @@ __all__ = [
 
 _MODULES = {
     "Dataset": "dataset",
+    "Interactions": "interactions",
     "Model": "model",
     "Progress": "trainer",
     "Trainer": "trainer",
@@ -101,7 +105,7 @@ _MODULES = {
     "svd": "decomposition",
 }
 
-_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress", "report"}
+_SUBMODULES = {"datasets", "errors", "model_selection", "plots", *_MODULES.values(), "cli", "progress", "report"}
 
 
 def __getattr__(name: str) -> Any:

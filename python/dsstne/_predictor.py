@@ -76,6 +76,8 @@ class Predictor(_handles.Closing):
                 self._inputs = Bound(X, name, model.inputs)
                 undo.callback(self._inputs.close)
                 self.count = self._inputs.rows
+                if model.same_items:
+                    check_item_names(model, next(iter(self._inputs.datasets.values())).item_names, name)
             if rows is not None:
                 self.rows = numbers(rows, self.count, "rows", np.int64)
                 self.count = len(self.rows)
@@ -131,7 +133,7 @@ class Predictor(_handles.Closing):
     ) -> dict[str, Any]:
         """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, float64 [count, metrics]."""
         assert self._inputs is not None
-        held_out = self._inputs.open(targets, "X_held_out", self._units, self._ranked)
+        held_out = self._outputs(targets, "X_held_out")
         left_out = self._excluded(exclude)
         data = (held_out._handle.value, handle_of(left_out), self.rows, self.count)
         options = _options.to_json({"metrics": list(metrics), "items": choice.mode, "layer": self._ranked})
@@ -170,7 +172,15 @@ class Predictor(_handles.Closing):
             seen = next(iter(self._inputs.datasets.values()))
             check_columns(seen, self._units, "exclude: the input", self._ranked)
             return seen
-        return self._inputs.open(exclude, "exclude", self._units, self._ranked)
+        return self._outputs(exclude, "exclude")
+
+    def _outputs(self, matrix: Any, name: str) -> Dataset:
+        """Opens a matrix of the ranked items."""
+        assert self._inputs is not None
+        dataset = self._inputs.open(matrix, name, self._units, self._ranked)
+        if self._ranked == self._model.output:
+            check_item_names(self._model, dataset.item_names, name)
+        return dataset
 
     def _run(self, name: str, *arguments: Any) -> None:
         brief = self.count * self._model.parameters < _SHORT
@@ -204,6 +214,18 @@ def _left_of(limit: Any, result: int) -> int | None:
 def handle_of(dataset: Dataset | None) -> int:
     """Returns the number that stands for a dataset in the C interface; 0 = none."""
     return 0 if dataset is None else dataset._handle.value
+
+
+def check_item_names(model: Weights, names: NDArray[Any] | None, name: str) -> None:
+    """Raises an error if the items of Interactions have other names than those of the model; without names, nothing."""
+    known = None if names is None else model._item_names()
+    if names is None or known is None or np.array_equal(names, known):
+        return
+    at = next((n for n, pair in enumerate(zip(names.tolist(), known.tolist(), strict=False)) if pair[0] != pair[1]), 0)
+    raise InvalidArgumentError(
+        f"{name} has other items than the model: item {at} is {_checks.shown(names.tolist()[at])} and in the model "
+        f"{_checks.shown(known.tolist()[at])}; Interactions.from_frame(..., items=model.items) takes those of the model"
+    )
 
 
 def ranked_units(model: Weights, layer: str | None) -> int:

@@ -15,6 +15,7 @@ from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ra
 from dsstne._weights import Weights
 from dsstne.dataset import one_row
 from dsstne.errors import InvalidArgumentError, NotFoundError
+from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,13 +58,14 @@ class Scoring(Weights):
         devices: Any = "auto",
         threads: int | None = None,
         memory_limit: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    ) -> Any:
         """Finds the k best items for each row.
 
         All items are scored and the ranking is exact; among equal scores, the lower id comes first.
 
         Args:
-            X: Interaction matrix [n, inputs] with one row per user; the users may be new to the model.
+            X: Interaction matrix [n, inputs] with one row per user; the users may be new to the model. Or
+                :class:`dsstne.Interactions`, also in a mapping of input layers.
             k: Length of the lists, from 1 to the number of items.
             exclude_seen: Leave out the items stored in the row of X, for the first input layer. None =
                 :attr:`same_items` if the first output is ranked, else False.
@@ -75,9 +77,14 @@ class Scoring(Weights):
         Returns:
             Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where no item is left.
 
+            For Interactions a frame of the library that they were made from (pandas, polars, pyarrow; otherwise a dict
+            of arrays) with a row for each recommended item: the user and the item under the names and with the types
+            of the columns they came from, ``score`` and ``rank`` (from 1).
+
         Raises:
             NotFoundError: The model does not have this output layer.
-            InvalidArgumentError: k, a shape, an id or an option is not valid.
+            InvalidArgumentError: k, a shape, an id or an option is not valid, or Interactions have other items than the
+                model.
             InvalidDataError: X is damaged; the message names row, column and value.
             OutOfMemoryError: The plan is above ``memory_limit`` or does not fit.
             KeyboardInterrupt: Ctrl-C.
@@ -105,7 +112,15 @@ class Scoring(Weights):
             exclude = "input" if exclude_seen else "auto"
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
         with Predictor(self, X, rows=rows, options=options, layer=layer, row_bytes=8 * k) as predictor:
-            return predictor.recommend(k, exclude, choice)
+            ids, scores = predictor.recommend(k, exclude, choice)
+            numbers_of_rows = predictor.rows
+        first = next((one for one in X.values() if isinstance(one, Interactions)), X) if _checks.is_mapping(X) else X
+        if not isinstance(first, Interactions):
+            return ids, scores
+        names = self._item_names() if layer in (None, self.output) else None
+        if names is None and not (self.same_items and first.matrix.shape[1] == units):
+            names = np.arange(units)
+        return first._recommended(ids, scores, numbers_of_rows, names)
 
     def predict(
         self,

@@ -12,6 +12,7 @@ from dsstne import _blending, _checks
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import _csr, canonical, is_sorted_by_item
 from dsstne.errors import InvalidArgumentError
+from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,8 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
                 "(V_in, V_out)"
             )
         split = "the validation matrix that was given, for rows of X"
-        return _task([Fold(X, X, held_out)], X + held_out, split, [], seed, True, "X = X + validation\n")
+        added = "X = X + validation.matrix\n" if isinstance(validation, Interactions) else "X = X + validation\n"
+        return _task([Fold(X, X, held_out)], X + held_out, split, [], seed, True, added)
     if len(validation) != 2:
         raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} items")
     inputs, held_out = (canonical(part, f"validation[{n}]") for n, part in enumerate(validation))

@@ -19,7 +19,7 @@ import numpy as np
 from dsstne import _checks, _defaults, _options
 from dsstne._handles import Undo
 from dsstne._layers import Bound, bind
-from dsstne.dataset import open_dataset
+from dsstne.dataset import item_names, open_dataset
 from dsstne.errors import InputOutputError, InvalidArgumentError, OutOfMemoryError
 from dsstne.evaluation import evaluate
 from dsstne.model import Model
@@ -83,14 +83,15 @@ def fit(
     ``shuffle=False``, visits the rows in their order.
 
     Args:
-        X: Interaction matrix [rows, items]; :class:`dsstne.Dataset` lists the types that need no copy. For a network
-            with several input layers, a mapping from their names to matrices.
+        X: Interaction matrix [rows, items]; :class:`dsstne.Dataset` lists the types that need no copy. Or
+            :class:`dsstne.Interactions`, whose names of the items the model keeps. For a network with several input
+            layers, a mapping from their names to matrices.
         targets: Target matrix [rows, outputs]; None = X. A mapping for several output layers. Without targets, the
             items stored in a row of X count as seen, and recommendations and metrics leave them out by default
             (:attr:`dsstne.Model.same_items`).
         network: A network definition (mapping, JSON text or file) instead of the parameters from ``hidden`` to
             ``dropout``; sizes of ``"auto"`` are taken from the matrices.
-        items: Names of the items of the output; the model stores them.
+        items: Names of the items of the output; the model stores them. None = those of Interactions, if given.
         hidden: Number of units of each hidden layer.
         activation: ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"elu"``, ``"selu"`` or ``"linear"``, for all hidden layers
             or a list with one for each.
@@ -203,6 +204,9 @@ def fit(
             model = Model._new(network, items, seed=seed, sizes=sizes, memory_limit=memory_limit)
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)
+            named = item_names(items, next(iter(outputs.datasets.values())))
+            if items is None and named is not None:
+                model.items = named
             steps = -(-inputs.rows // max(1, _checks.integer(batch_size, "batch_size", 1)))
             passes = _defaults.epochs(epochs, steps, searched)
             judge = _judge(undo, model, inputs, validation, compute)
@@ -519,7 +523,7 @@ def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Mod
     try:
         columns = data.shape[1]
         definition = {"kind": "item_weights", "items": columns, "weight": "none", "bias": True}
-        model = Model._new(definition, items)
+        model = Model._new(definition, item_names(items, data))
         model.same_items = True
         model.set_tensor("bias", data.column_counts())
         return model

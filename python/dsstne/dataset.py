@@ -10,6 +10,7 @@ import scipy.sparse
 
 from dsstne import _arrow, _checks, _handles, _native, _options
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
+from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
     import os
@@ -38,9 +39,12 @@ class Dataset(_handles.Closing):
             contain ``list<struct<index, value>>`` or ``list<index>`` are not copied either. Other types that SciPy or
             NumPy supports (CSC, COO, DOK, dense, other byte orders, float16, integers) and DataFrames of pandas and
             polars are converted, with a debug message of the logger ``dsstne``; integers of 4 and 8 bytes become
-            float64, shorter ones float32.
+            float64, shorter ones float32. Of :class:`dsstne.Interactions` the matrix is taken.
         columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
+
+    Attributes:
+        item_names: Names of the columns, if X is :class:`dsstne.Interactions`, else None.
 
     Raises:
         InvalidDataError: The matrix is damaged; the message names row, column and value.
@@ -53,6 +57,8 @@ class Dataset(_handles.Closing):
         ((3, 5), 3)
     """
 
+    item_names: NDArray[Any] | None = None
+
     def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
         self._open(X, "X", columns, allow_not_finite)
 
@@ -60,6 +66,8 @@ class Dataset(_handles.Closing):
         """Opens the matrix; error messages call it by the name."""
         if columns is not None:
             columns = _checks.integer(columns, "columns", 0)
+        if isinstance(X, Interactions):
+            X, self.item_names = X.matrix, X.item_names
         self._arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None
         if not hasattr(X, "__arrow_c_array__"):
             X = _as_csr(X, name)
@@ -223,6 +231,11 @@ def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset
     return made, True
 
 
+def item_names(items: Any, X: Any) -> Any:
+    """Returns the names of items that a caller gave, or else those of Interactions, or of a Dataset of them."""
+    return X.item_names if items is None and isinstance(X, (Interactions, Dataset)) else items
+
+
 def one_row(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Returns the stored columns, values and number of columns of a matrix with one row; duplicates are summed."""
     X = _as_csr(X, name)
@@ -238,6 +251,8 @@ def one_row(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:
 def _as_csr(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, else a converted copy."""
     source = type(X).__name__
+    if isinstance(X, Interactions):
+        return X.matrix
     if X is None:
         raise InvalidArgumentError(f"{name} is None; expected a matrix")
     if _checks.is_mapping(X):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import numpy as np
 from dsstne import _blending, _checks, _search, _validation, api
 from dsstne._trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
+from dsstne.dataset import item_names
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
+from dsstne.interactions import Interactions
 from dsstne.progress import Budget
 from dsstne.report import Report, table_row
 
@@ -60,15 +63,16 @@ def auto(
     then says so.
 
     Args:
-        X: Interaction matrix [rows, items], a sparse matrix of SciPy.
+        X: Interaction matrix [rows, items], a sparse matrix of SciPy, or :class:`dsstne.Interactions`.
         metric: What to choose by: a metric of :func:`dsstne.evaluate` except coverage.
         seconds: Budget, in which the chosen model is also refitted. It is kept to 10 % or 2 s: models whose trial and
             refit do not fit into what is left are not tried.
         seed: Seed of the split, of the rows that count, and of all models.
-        times: CSR matrix of the times of X's entries, see :func:`dsstne.datasets.hold_out`.
+        times: CSR matrix of the times of X's entries, see :func:`dsstne.datasets.hold_out`. None = those of
+            Interactions, if X is that and has times.
         validation: Held-out items instead of a split of X: a matrix for the rows of X, whose entries then belong to the
             data of the refit (X + validation), or a pair (V_in, V_out) for other rows, which no model learns from.
-        items: Names of the items.
+        items: Names of the items; None = those of Interactions, if X is that.
         devices, threads: As in :func:`dsstne.fit`.
         memory_limit: Maximum bytes of each computation together with the models that are kept to compare; models that
             need more are listed as failed.
@@ -102,11 +106,17 @@ def auto(
     seed, progress = _checks.integer(seed, "seed", 0), _checks.boolean(progress, "progress")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
     compute = {"devices": devices, "threads": threads, "memory_limit": limit}
+    begin = ""
+    if isinstance(X, Interactions):
+        begin = "X = X.matrix\n" if items is not None else "X, items = X.matrix, X.item_names\n"
+        times = X._times_matrix() if times is None and validation is None else times
+        X, items = X.matrix, item_names(items, X)
     popular = api.popularity(X, items=items)
     if popular.output_units:
         first = np.arange(min(1, X.shape[0]))
         evaluate(popular, X, X, metric, exclude=None, rows=first, **compute)
     task = _validation.prepare(X, times, validation, seed)
+    task = replace(task, preparation=begin + task.preparation)
     common = {"items": items, "seed": seed, **compute}
     by = _validation.compared(metric, task)
     if by != metric:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dsstne import _checks, _handles, _inverse, _native, _options
 from dsstne._layers import nearest
-from dsstne.dataset import Dataset, open_dataset
+from dsstne.dataset import Dataset, item_names, open_dataset
 from dsstne.devices import chosen
 from dsstne.errors import CancelledError, InvalidArgumentError
 from dsstne.model import Model
@@ -51,11 +51,11 @@ def item_knn(
     Sarwar et al., "Item-based Collaborative Filtering Recommendation Algorithms", 2001.
 
     Args:
-        X: Interaction matrix [rows, items].
+        X: Interaction matrix [rows, items], or :class:`dsstne.Interactions`, whose names of the items the model keeps.
         k: Number of similar items that an item keeps.
         metric: ``"cosine"``, ``"jaccard"``, ``"dice"`` or ``"dot"``.
         shrink: Shrink term; it makes items less similar that few rows have. None = 20; ``"dot"`` has none.
-        items: Names of the items.
+        items: Names of the items; None = those of Interactions, if X is that.
         seed: Not used; nothing is random.
         devices: The computation runs on the CPU. A named device that is not available raises an error.
         threads: CPU threads; None = as many as the process may use. They change no bit of the result.
@@ -276,7 +276,7 @@ def _solve(
     """Runs a solver until it is done, and returns its model; see :func:`compute`."""
 
     def take(solver: _handles.Handle, _: tuple[int, int]) -> Model:
-        return Model._solved(solver, items)
+        return Model._solved(solver, item_names(items, X))
 
     return compute(X, method, seed, devices, threads, memory_limit, max_seconds, progress, take)
 

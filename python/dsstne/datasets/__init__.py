@@ -7,75 +7,16 @@
 
 from __future__ import annotations
 
-import difflib
 import lzma
-from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
-from dsstne import _checks
 from dsstne.datasets._split import hold_out
-from dsstne.errors import NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from dsstne.interactions import Interactions
 
 __all__ = ["Interactions", "hold_out", "load_debian"]
-
-
-@dataclass(frozen=True, eq=False)
-class Interactions:
-    """An interaction matrix with the names of its rows and items.
-
-    Attributes:
-        matrix: ``csr_array`` of float32 [rows, items]; every stored value is 1, indices are sorted.
-        row_names, item_names: Arrays of str, in the order of the matrix.
-        row_descriptions, item_descriptions: Arrays of str, one line each; empty if there is no description.
-        description: Source of the data, how they were prepared, and their licence.
-    """
-
-    matrix: sparse.csr_array
-    row_names: np.ndarray
-    item_names: np.ndarray
-    row_descriptions: np.ndarray
-    item_descriptions: np.ndarray
-    description: str
-
-    def rows(self, names: Iterable[str]) -> np.ndarray:
-        """Returns the numbers of the named rows, int64; the NotFoundError of an unknown name suggests the nearest."""
-        return _numbers(names, self.row_names, "row")
-
-    def items(self, names: Iterable[str]) -> np.ndarray:
-        """Returns the numbers of the named items, int64; the NotFoundError of an unknown name suggests the nearest."""
-        return _numbers(names, self.item_names, "item")
-
-    def matrix_of(self, rows: Iterable[Iterable[str]]) -> sparse.csr_array:
-        """Returns a matrix with the same items and new rows, each given as a list of item names.
-
-        >>> from dsstne.datasets import load_debian
-        >>> debian = load_debian()
-        >>> debian.matrix_of([["libssl3", "zlib1g"], ["python3"]]).shape[0]
-        2
-        """
-        numbers = [np.unique(self.items(names)) for names in _checks.several(rows, "rows")]
-        offsets = np.concatenate([[0], np.cumsum([len(n) for n in numbers])]).astype(np.int32)
-        indices = np.concatenate([*numbers, np.empty(0, np.int64)]).astype(np.int32)
-        values = np.ones(len(indices), np.float32)
-        return sparse.csr_array((values, indices, offsets), shape=(len(numbers), len(self.item_names)))
-
-
-def _numbers(names: Iterable[str], known: np.ndarray, what: str) -> np.ndarray:
-    number = {name: i for i, name in enumerate(known.tolist())}
-    wanted = [names] if isinstance(names, str) else _checks.several(names, "names")
-    for name in wanted:
-        if not isinstance(name, str) or name not in number:
-            near = difflib.get_close_matches(name, number, n=1) if isinstance(name, str) else []
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise NotFoundError(f"no {what} is named {_checks.shown(name)}{hint}")
-    return np.array([number[name] for name in wanted], dtype=np.int64)
 
 
 def load_debian() -> Interactions:

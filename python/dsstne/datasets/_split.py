@@ -10,6 +10,7 @@ from scipy import sparse
 
 from dsstne import _checks
 from dsstne.errors import InvalidArgumentError, InvalidDataError
+from dsstne.interactions import Interactions
 
 
 def hold_out(X: Any, fraction: float = 0.2, seed: int = 0, *, last: Any = False, core: int = 0) -> tuple[Any, Any]:
@@ -67,22 +68,33 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0, *, last: Any = False,
         kept = np.bincount(X.indices, minlength=X.shape[1])[X.indices] >= core
         X, order = _entries(X, kept), order[kept] if ordered else order
 
-    # Sorting by row and then by time, backwards, or by a random number: the first entries of a row are held out.
-    lengths = np.diff(X.indptr)
-    held_out = np.minimum(np.floor(lengths * fraction + 0.5).astype(np.int64), np.maximum(lengths - 1, 0))
-    row = _rows(X)
-    if ordered:
-        shuffled = np.lexsort((-order, row))
-    else:
-        shuffled = np.argsort(row + np.random.default_rng(seed).random(X.nnz), kind="stable")
-    position = np.arange(X.nnz) - np.repeat(X.indptr[:-1], lengths)
-    hidden = np.empty(X.nnz, dtype=bool)
-    hidden[shuffled] = position < np.repeat(held_out, lengths)
+    hidden = places(X, order if ordered else np.random.default_rng(seed)) < np.repeat(
+        share(X, fraction), np.diff(X.indptr)
+    )
     return _entries(X, ~hidden), _entries(X, hidden)
+
+
+def share(X: Any, fraction: float) -> np.ndarray:
+    """Returns how many entries of each row are a fraction of them, rounded; at least one entry is not among them."""
+    lengths = np.diff(X.indptr)
+    return np.minimum(np.floor(lengths * fraction + 0.5).astype(np.int64), np.maximum(lengths - 1, 0))
+
+
+def places(X: Any, order: np.ndarray | np.random.Generator) -> np.ndarray:
+    """Returns the place of each entry in its row, from 0: at random, or by different numbers, the largest first."""
+    row = _rows(X)
+    if isinstance(order, np.random.Generator):
+        ranked = np.argsort(row + order.random(X.nnz), kind="stable")
+    else:
+        ranked = np.lexsort((-order, row))
+    place = np.empty(X.nnz, np.int64)
+    place[ranked] = np.arange(X.nnz) - np.repeat(X.indptr[:-1], np.diff(X.indptr))
+    return place
 
 
 def _csr(X: Any, name: str, unconverted: bool) -> Any:
     """Returns the matrix as CSR; its entries stay in their order."""
+    X = X.matrix if isinstance(X, Interactions) else X
     is_sparse: bool = sparse.issparse(X)
     if not is_sparse:
         kind = type(X).__name__

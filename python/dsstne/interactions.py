@@ -1,0 +1,518 @@
+"""Interactions of users and items by their names, made of frames and split into parts."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from dsstne import _checks, _frames
+from dsstne._tables import Shown, Table
+from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from dsstne.model import Model
+
+__all__ = ["Interactions"]
+
+_UNKNOWN = ("raise", "warn", "skip")
+_DUPLICATES = ("sum", "last")
+_OF_A_RANKING = ("similar", "score", "rank")  # columns of the frames that models return
+
+_MOST_COMPARED = 50_000  # names that are compared with a misspelt one; comparing a million takes many seconds
+
+_SHOWN = 5  # interactions in the repr
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the frame was like: its library, the names of two columns and their types."""
+
+    library: str = ""
+    heads: tuple[Any, Any] = ("user", "item")
+    types: tuple[Any, Any] = (None, None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions(Shown):
+    """Interactions of users (rows) and items (columns): a sparse matrix and the names of its rows and columns.
+
+    :meth:`from_frame` makes it. Every function that takes an interaction matrix also takes Interactions: models keep
+    the names of the items, and :meth:`dsstne.Model.recommend` returns a frame of names.
+
+    ``len(interactions)`` is the number of interactions, and an index selects some of them, in the order of the matrix:
+    ``interactions[numbers]``, with an array of integers, a boolean mask or a slice, is a part with the same users and
+    items. A part knows the interactions that it was taken from, its ``parent``. The splitters of
+    :mod:`dsstne.model_selection` and of scikit-learn therefore split Interactions.
+
+    Args:
+        matrix: Sparse matrix of SciPy [rows, items]; duplicates are summed, stored zeros are no interactions.
+        row_names, item_names: The names; None = their numbers.
+        row_descriptions, item_descriptions: Arrays of str, one line each; empty if there is no description.
+        description: Source of the data, how they were prepared, and their licence.
+        times: Time of each entry of the matrix, which must then be a ``csr_array`` without duplicates and zeros.
+
+    Attributes:
+        matrix: ``csr_array`` of float32 [rows, items], indices sorted. A part has the shape of its parent.
+        row_names, item_names: Arrays of strings or integers, in the order of the matrix.
+        times: Numbers or datetime64 [len], in the order of ``matrix.data``, or None.
+        parent: The interactions that this part was taken from, or None.
+
+    Raises:
+        InvalidArgumentError: The numbers of names or times are not those of the matrix.
+
+    Example:
+        >>> import dsstne
+        >>> frame = {"user": ["ann", "ann", "bob"], "item": ["tea", "milk", "tea"]}
+        >>> interactions = dsstne.Interactions.from_frame(frame)
+        >>> interactions.item_names.tolist(), interactions.matrix.toarray().tolist()
+        (['milk', 'tea'], [[1.0, 1.0], [0.0, 1.0]])
+        >>> dsstne.popularity(interactions).recommend(interactions.users(["bob"]), k=1)["item"].tolist()
+        ['milk']
+    """
+
+    matrix: sparse.csr_array
+    row_names: NDArray[Any] = None  # type: ignore[assignment] # never None after construction
+    item_names: NDArray[Any] = None  # type: ignore[assignment]
+    row_descriptions: NDArray[Any] = field(default_factory=lambda: np.empty(0, str))
+    item_descriptions: NDArray[Any] = field(default_factory=lambda: np.empty(0, str))
+    description: str = ""
+    times: NDArray[Any] | None = None
+    parent: Interactions | None = field(default=None, init=False)
+    _chosen: NDArray[np.bool_] | None = field(default=None, init=False)  # which entries of the parent
+    _form: _Form = field(default=_Form(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        matrix = _canonical(self.matrix)
+        if matrix is not self.matrix:
+            if self.times is not None:
+                raise InvalidArgumentError("times: the matrix must be a csr_array of float32 that needs no conversion")
+            object.__setattr__(self, "matrix", matrix)
+        for name, count in zip(("row_names", "item_names"), matrix.shape, strict=True):
+            names = np.arange(count) if getattr(self, name) is None else _names(getattr(self, name), name)
+            if len(names) != count:
+                raise InvalidArgumentError(f"{name} has {len(names):,} names; the matrix has {count:,}")
+            object.__setattr__(self, name, names)
+        if self.times is not None:
+            times = _checks.array(self.times)
+            if times.shape != (matrix.nnz,) or times.dtype.kind not in "iufM":
+                got = f"an array of {times.dtype} with the shape {times.shape}"
+                raise InvalidArgumentError(
+                    f"times must be a number or time for each of {matrix.nnz:,} entries, not {got}"
+                )
+            object.__setattr__(self, "times", times)
+
+    @classmethod
+    def from_frame(
+        cls,
+        df: Any,
+        *,
+        user: Any = "user",
+        item: Any = "item",
+        value: Any = None,
+        time: Any = None,
+        users: Sequence[Any] | ArrayLike | None = None,
+        items: Sequence[Any] | ArrayLike | None = None,
+        unknown: str = "raise",
+        duplicates: str = "sum",
+    ) -> Interactions:
+        """Makes Interactions from a frame with one row for each interaction.
+
+        Users and items are sorted (strings by code point, integers by value), so the order of the rows of the frame
+        does not matter. A row whose value is 0 is no interaction, but its user and its item count.
+
+        Args:
+            df: A DataFrame of pandas or polars, a table, record batch or reader of Arrow, a relation of DuckDB (these
+                need pyarrow), or a mapping from names to arrays.
+            user, item: Names of the columns with the ids, which are strings or integers.
+            value: Name of the column with the values, which are numbers; None = every value is 1.
+            time: Name of the column with the times, which are numbers or times, or None.
+            users, items: The users of the rows and the items of the columns, instead of those of the frame: for
+                example ``items=model.items``, to ask a model about new users.
+            unknown: What to do about users and items of the frame that are not in ``users=`` or ``items=``:
+                ``"raise"`` an error, ``"warn"`` and leave their rows out, or ``"skip"`` them silently.
+            duplicates: What several rows with the same user and item become: ``"sum"`` of their values, or the value
+                of the ``"last"`` by ``time``, or by the order of the frame if it has no times or equal ones. The
+                latest time is kept.
+
+        Raises:
+            InvalidArgumentError: df is not a frame, has no such column, or an option is not valid.
+            InvalidDataError: A column has missing values or values of another type; the message names column and row.
+            NotFoundError: A user or an item is unknown, and ``unknown`` is ``"raise"``.
+            ImportError: A frame of Arrow or DuckDB needs pyarrow, which is not installed.
+
+        Warns:
+            UserWarning: Users or items are unknown, and ``unknown`` is ``"warn"``.
+
+        Example:
+            >>> import pandas
+            >>> frame = pandas.DataFrame({"who": [7, 7, 3], "what": ["tea", "milk", "tea"], "stars": [5, 3, 4]})
+            >>> interactions = Interactions.from_frame(frame, user="who", item="what", value="stars")
+            >>> interactions.row_names, interactions.matrix.toarray()
+            (array([3, 7]), array([[0., 4.],
+                   [3., 5.]], dtype=float32))
+        """
+        _word(unknown, "unknown", _UNKNOWN)
+        _word(duplicates, "duplicates", _DUPLICATES)
+        frame = _frames.opened(df)
+        rows, row_names, row_type = _coded(frame, user, "user", users, unknown)
+        columns, item_names, item_type = _coded(frame, item, "item", items, unknown)
+        for name, column in (("user", user), ("item", item)):
+            if column in _OF_A_RANKING or user == item:
+                raise InvalidArgumentError(
+                    f"{name}: rename the column {column!r}: frames of recommendations have the columns user, item, "
+                    "similar, score and rank"
+                )
+        values = None if value is None else frame.numbers(value, "value", "biuf", "numbers")
+        times = None if time is None else frame.numbers(time, "time", "iufM", "numbers or times")
+        known = (rows >= 0) & (columns >= 0)
+        if not known.all():
+            rows, columns = rows[known], columns[known]
+            values, times = (None if array is None else array[known] for array in (values, times))
+        shape = len(row_names), len(item_names)
+        matrix, times = _matrix(rows, columns, values, times, shape, duplicates)
+        form = _Form(frame.library, (user, item), (row_type, item_type))
+        return cls(matrix, row_names, item_names, times=times, _form=form)
+
+    # ---- parts ----
+
+    def __len__(self) -> int:
+        return int(self.matrix.nnz)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """``(len(self),)``: as an array with one element an interaction."""
+        return (len(self),)
+
+    __iter__ = None  # or Python would try the indices 0, 1, ...
+
+    def __getitem__(self, key: Any) -> Interactions:
+        from dsstne._layers import numbers  # which imports this module
+
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # the way of scikit-learn
+            key = key[0]
+        if isinstance(key, slice):
+            key = np.arange(len(self))[key]
+        chosen = np.zeros(len(self), bool)
+        asked = numbers(key, len(self), "index", np.int64)
+        chosen[asked] = True
+        if np.count_nonzero(chosen) < len(asked):
+            raise InvalidArgumentError("index: an interaction is chosen twice; a matrix has each only once")
+        return self._part(chosen)
+
+    def _part(self, chosen: NDArray[np.bool_]) -> Interactions:
+        times = None if self.times is None else self.times[chosen]
+        part = replace(self, matrix=_entries(self.matrix, chosen), times=times)
+        object.__setattr__(part, "parent", self)
+        object.__setattr__(part, "_chosen", chosen)
+        return part
+
+    @property
+    def given(self) -> sparse.csr_array | None:
+        """The entries of the parent that are not in this part, ``csr_array`` [rows, items]; None without a parent.
+
+        They are what is known when this part is to be predicted. In a nested cross-validation the parent is the outer
+        training part, so that no interaction of the outer test part is in it.
+        """
+        if self.parent is None or self._chosen is None:
+            return None
+        return _entries(self.parent.matrix, ~self._chosen)
+
+    def __reduce__(self) -> Any:
+        if self.parent is None:
+            return super().__reduce__()
+        return operator.getitem, (self.parent, self._chosen)  # several parts of a pickle share the parent
+
+    # ---- names ----
+
+    def users(self, names: Iterable[Any], unknown: str = "raise") -> Interactions:
+        """Returns the interactions of the named users only, one row for each, in the order of the names.
+
+        A part remains a part: of the same users' interactions.
+
+        Args:
+            names: Names of users, or one name.
+            unknown: What to do about unknown users: ``"raise"``, ``"warn"`` and leave them out, or ``"skip"`` them.
+
+        Raises:
+            NotFoundError: A user is unknown, and ``unknown`` is ``"raise"``; the message suggests the nearest name.
+
+        Example:
+            >>> from dsstne.datasets import load_debian
+            >>> load_debian().users(["gimp", "vim"]).matrix.shape
+            (2, 5926)
+        """
+        return self._rows(self.rows(names, unknown))
+
+    def _rows(self, rows: NDArray[np.int64]) -> Interactions:
+        matrix = self.matrix
+        places = sparse.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)[rows].data
+        if self.parent is not None and self._chosen is not None:
+            parent = self.parent.matrix
+            of_parent = sparse.csr_array((self._chosen, parent.indices, parent.indptr), shape=parent.shape)
+            return self.parent._rows(rows)._part(of_parent[rows].data)
+        return replace(
+            self,
+            matrix=_sorted(matrix[rows]),
+            row_names=self.row_names[rows],
+            row_descriptions=self.row_descriptions[rows] if len(self.row_descriptions) else self.row_descriptions,
+            times=None if self.times is None else self.times[places],
+        )
+
+    def rows(self, names: Iterable[Any], unknown: str = "raise") -> NDArray[np.int64]:
+        """Returns the numbers of the named rows, int64; the NotFoundError of an unknown name suggests the nearest.
+
+        ``unknown`` is as in :meth:`users`.
+        """
+        return _known(names, self.row_names, "row", unknown)
+
+    def items(self, names: Iterable[Any], unknown: str = "raise") -> NDArray[np.int64]:
+        """Returns the numbers of the named items, int64; the NotFoundError of an unknown name suggests the nearest.
+
+        ``unknown`` is as in :meth:`users`.
+        """
+        return _known(names, self.item_names, "item", unknown)
+
+    def matrix_of(self, rows: Iterable[Iterable[Any]], unknown: str = "raise") -> sparse.csr_array:
+        """Returns a matrix with the same items and new rows, each given as a list of item names.
+
+        ``unknown`` is as in :meth:`users`, about the items.
+
+        Example:
+            >>> from dsstne.datasets import load_debian
+            >>> debian = load_debian()
+            >>> debian.matrix_of([["libssl3", "zlib1g"], ["python3"]]).shape[0]
+            2
+        """
+        lists = [_listed(names) for names in _checks.several(rows, "rows")]
+        columns = _numbers([name for names in lists for name in names], self.item_names, "item", unknown)
+        of_row = np.repeat(np.arange(len(lists)), [len(names) for names in lists])
+        known = columns >= 0
+        shape = len(lists), len(self.item_names)
+        return _matrix(of_row[known], columns[known], None, None, shape, "last")[0]
+
+    def similar_items(
+        self, model: Model, names: Iterable[Any], k: int = 10, unknown: str = "raise", **options: Any
+    ) -> Any:
+        """Returns the items that are most similar to the named items, see :meth:`dsstne.Model.similar_items`.
+
+        Args:
+            model: A model of these items.
+            names: Names of items, or one name.
+            k: Length of the lists.
+            unknown: As in :meth:`users`.
+            **options: As in :meth:`dsstne.Model.similar_items`.
+
+        Returns:
+            A frame as :meth:`dsstne.Model.recommend` returns one, with the columns of the item, ``similar``, ``score``
+            and ``rank``.
+
+        Raises:
+            NotFoundError: An item is unknown, and ``unknown`` is ``"raise"``.
+            InvalidArgumentError: The model has other items. Otherwise as :meth:`dsstne.Model.similar_items`.
+
+        Example:
+            >>> import dsstne
+            >>> frame = {"user": [1, 1, 2, 2, 3], "item": ["tea", "milk", "tea", "milk", "tea"]}
+            >>> interactions = dsstne.Interactions.from_frame(frame)
+            >>> model = dsstne.item_knn(interactions, progress=False)
+            >>> interactions.similar_items(model, "tea", k=1)["similar"].tolist()
+            ['milk']
+        """
+        from dsstne._predictor import check_item_names
+        from dsstne._weights import check_model  # these import this module
+
+        check_model(model)
+        check_item_names(model, self.item_names, "interactions")
+        asked = self.items(names, unknown)
+        ids, scores = model.similar_items(asked, k, **options)
+        named = _frames.Names(self.item_names, asked, self._form.types[1])
+        return _frames.ranking(self._form.library, (self._form.heads[1], "similar"), named, named, ids, scores)
+
+    def _recommended(
+        self, ids: NDArray[Any], scores: NDArray[Any], rows: NDArray[Any] | None, item_names: NDArray[Any] | None
+    ) -> Any:
+        """Returns the lists of some rows (None = of all) as a frame; ``item_names`` None = those of the columns."""
+        form = self._form
+        row = np.arange(len(ids)) if rows is None else rows
+        items = _frames.Names(self.item_names, row, form.types[1])
+        if item_names is not None and not np.array_equal(item_names, self.item_names):
+            items = _frames.Names(item_names, row)
+        users = _frames.Names(self.row_names, row, form.types[0])
+        return _frames.ranking(form.library, form.heads, users, items, ids, scores)
+
+    def _times_matrix(self) -> sparse.csr_array | None:
+        """Returns the places of the entries in the order of time, [rows, items], 1 = the first; None without times."""
+        if self.times is None:
+            return None
+        _, places = np.unique(self.times, return_inverse=True)
+        parts = places.astype(np.float64) + 1, self.matrix.indices, self.matrix.indptr
+        return sparse.csr_array(parts, shape=self.matrix.shape)
+
+    def _parts(self) -> list[str | Table]:
+        rows, items = self.matrix.shape
+        words = f"{len(self):,} interactions of {rows:,} rows and {items:,} items"
+        if self.parent is not None:
+            words += f", a part of {len(self.parent):,}"
+        first = slice(min(_SHOWN, len(self)))
+        row = np.searchsorted(self.matrix.indptr, np.arange(len(self))[first], "right") - 1
+        columns = [self.row_names[row], self.item_names[self.matrix.indices[first]], self.matrix.data[first]]
+        heads = [*map(str, self._form.heads), "value"]
+        if self.times is not None:
+            columns.append(self.times[first])
+            heads.append("time")
+        cells = [[str(cell)[:40] for cell in line] for line in zip(*columns, strict=True)]
+        cells += [["..."] + [""] * (len(heads) - 1)] if len(self) > _SHOWN else []
+        return [words, Table(heads, cells, right=[2])]
+
+    __repr__ = Shown.__str__
+
+
+def _word(value: Any, name: str, known: Sequence[str]) -> None:
+    if _checks.text(value, name) not in known:
+        words = ", ".join(map(repr, known))
+        raise InvalidArgumentError(f"{name} must be one of {words}, not {_checks.shown(value)}")
+
+
+def _names(values: Any, name: str) -> NDArray[Any]:
+    """Returns names as an array of strings or integers."""
+    array = values if isinstance(values, np.ndarray) else np.array(_checks.several(values, name), object)
+    if array.ndim == 1 and array.dtype.kind in "iuU":
+        return array
+    kinds = set(map(type, array.tolist()))
+    if array.ndim != 1 or len(kinds) > 1 or not kinds <= {str, int}:
+        raise InvalidArgumentError(f"{name} must be a list of strings or of integers, not {_checks.shown(values)}")
+    try:
+        return array.astype(np.int64) if array.dtype == object and kinds == {int} else array
+    except OverflowError:
+        raise InvalidArgumentError(f"{name} has integers that do not fit in 64 bits") from None
+
+
+def _listed(names: Any) -> list[Any]:
+    one = isinstance(names, (str, int, np.integer)) and not isinstance(names, bool)
+    return [names] if one else _checks.several(names, "names")
+
+
+def _known(names: Any, known: NDArray[Any], what: str, unknown: str) -> NDArray[np.int64]:
+    found = _numbers(_listed(names), known, what, unknown)
+    return found[found >= 0]
+
+
+def _numbers(names: Sequence[Any], known: NDArray[Any], what: str, unknown: str) -> NDArray[np.int64]:
+    """Returns the numbers of names; an unknown one has the number -1, raises an error, or gives a warning."""
+    _word(unknown, "unknown", _UNKNOWN)
+    number = {name: i for i, name in enumerate(known.tolist())}
+    found = np.array([number.get(name, -1) if _is_name(name) else -1 for name in names], np.int64)
+    missing = np.flatnonzero(found < 0)
+    if not len(missing) or unknown == "skip":
+        return found
+    name = names[missing[0]]
+    near = difflib.get_close_matches(name, number, n=1) if _may_be_compared(name, number) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    more = f"; {len(missing):,} of {len(names):,} names are unknown" if len(missing) > 1 else ""
+    text = f"no {what} is named {_checks.shown(name)}{hint}{more}"
+    if unknown == "raise":
+        raise NotFoundError(text)
+    warnings.warn(f"{text}; left out", UserWarning, stacklevel=4)
+    return found
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, (str, int, np.integer)) and not isinstance(value, bool)
+
+
+def _may_be_compared(name: Any, known: dict[Any, int]) -> bool:
+    """Reports whether a misspelt name is a str as the known ones, which are not too many to look at."""
+    return isinstance(name, str) and len(known) <= _MOST_COMPARED and all(isinstance(n, str) for n in known)
+
+
+def _coded(
+    frame: _frames.Frame, column: Any, what: str, wanted: Any, unknown: str
+) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+    """Returns the number of the name in each row of the frame (-1 = unknown), the names, and the column's type."""
+    known = None if wanted is None else _names(wanted, f"{what}s")
+    codes, names, kind = frame.ids(column, what)
+    if known is None:
+        order = np.argsort(names, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        known = names[order]
+    else:
+        place = _numbers(names.tolist(), known, what, unknown)
+    return place[codes], known, kind
+
+
+def _matrix(
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    values: NDArray[Any] | None,
+    times: NDArray[Any] | None,
+    shape: tuple[int, int],
+    duplicates: str,
+) -> tuple[sparse.csr_array, NDArray[Any] | None]:
+    """Returns a canonical matrix of float32 without zeros, and the times in its order."""
+    keys = rows.astype(np.int64) * shape[1] + columns
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]
+    if times is not None and not is_first.all():
+        order = np.lexsort((times, keys))  # which takes longer
+    first = np.flatnonzero(is_first)
+    last = order[np.append(first[1:], len(keys)) - 1] if len(first) else order
+    with np.errstate(over="ignore"):
+        if values is None:
+            counts = np.diff(np.append(first, len(keys)))
+            data = (counts if duplicates == "sum" else np.ones(len(first))).astype(np.float32)
+        elif duplicates == "sum" and len(first) < len(keys):
+            data = np.add.reduceat(values[order].astype(np.float64), first).astype(np.float32)
+        else:
+            data = values[last].astype(np.float32)
+    if not np.isfinite(data).all():
+        raise InvalidDataError("value: a value, or a sum of values of a user and an item, is not finite as a float32")
+    ids, used = ordered[first], data != 0
+    if not used.all():
+        ids, data, last = ids[used], data[used], last[used]
+    width = np.int32 if max(len(ids), *shape) < 1 << 31 else np.int64
+    offsets = np.searchsorted(ids, np.arange(shape[0] + 1) * shape[1]).astype(width)
+    matrix = sparse.csr_array((data, (ids % max(1, shape[1])).astype(width), offsets), shape=shape)
+    return _sorted(matrix), None if times is None else times[last]
+
+
+def _canonical(matrix: Any) -> sparse.csr_array:
+    """Returns the matrix itself if it is a canonical csr_array of float32 without zeros, else a converted copy."""
+    if not sparse.issparse(matrix) or len(matrix.shape) != 2:
+        raise InvalidArgumentError(f"matrix must be a sparse matrix of SciPy, not {_checks.shown(matrix)}")
+    if matrix.dtype.kind not in "biuf":
+        raise InvalidArgumentError(f"matrix has values of type {matrix.dtype}; expected numbers")
+    is_right = isinstance(matrix, sparse.csr_array) and matrix.dtype == np.float32
+    try:
+        matrix = sparse.csr_array(matrix, dtype=np.float32) if not is_right else matrix
+        matrix.check_format()
+    except ValueError as error:
+        raise InvalidDataError(f"matrix is damaged: {error}") from None
+    if not matrix.has_canonical_format or not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+    return matrix
+
+
+def _entries(matrix: sparse.csr_array, chosen: NDArray[np.bool_]) -> sparse.csr_array:
+    """Returns the chosen entries as a matrix of the same shape."""
+    offsets = np.append(0, np.cumsum(chosen))[matrix.indptr].astype(matrix.indptr.dtype)
+    return _sorted(sparse.csr_array((matrix.data[chosen], matrix.indices[chosen], offsets), shape=matrix.shape))
+
+
+def _sorted(matrix: sparse.csr_array) -> sparse.csr_array:
+    """Marks a matrix whose rows are sorted and free of duplicates."""
+    matrix.has_canonical_format = True
+    return matrix
