@@ -2,6 +2,7 @@
 
 import datetime
 import enum
+import gzip
 import inspect
 import io
 import pathlib
@@ -9,6 +10,7 @@ import pickle
 import resource
 import threading
 import types
+import zipfile
 from decimal import Decimal
 from fractions import Fraction
 
@@ -21,6 +23,7 @@ import pytest
 import scipy.sparse
 
 import dsstne
+from dsstne.datasets import _fetch
 
 DENSE = np.array([[1, 0, 2, 0], [0, 0, 0, 0], [0, 3, 0, 1]], np.float32)
 X = scipy.sparse.csr_array(DENSE)
@@ -473,6 +476,26 @@ def calls():
         "Trainer.cancel": (trainer.cancel, {}),
         "Trainer.close": (lambda: dsstne.Trainer(network_model(), X).close(), {}),
         "datasets.load_debian": (lambda: small_interactions().matrix, {}),
+        **{
+            f"datasets.{function.__name__}": (
+                downloaded(function, body),
+                {**more, "folder": lambda: "data", "progress": lambda: False},
+            )
+            for function, body, more in (
+                (
+                    dsstne.datasets.fetch_movielens,
+                    zipped_films(),
+                    {"size": lambda: "100k", "minimum_rating": lambda: None},
+                ),
+                (dsstne.datasets.fetch_gowalla, gzip.compress(b"1\t2010-01-01T00:00:00Z\t0.5\t-1\t7\n"), {}),
+                (dsstne.datasets.fetch_gowalla_split, b"0 0\n0 0\n", {}),
+                (
+                    dsstne.datasets.fetch_amazon,
+                    gzip.compress(b"user_id,parent_asin,rating,timestamp\na,b,5.0,1\n"),
+                    {"category": lambda: "Books", "core": lambda: 0, "minimum_rating": lambda: None},
+                ),
+            )
+        },
         "datasets.hold_out": (
             dsstne.datasets.hold_out,
             {"X": matrix, "fraction": lambda: 0.5, "seed": lambda: 0, "last": lambda: False, "core": lambda: 0},
@@ -493,6 +516,28 @@ def calls():
             },
         ),
     }
+
+
+def zipped_films():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("ml-100k/u.data", "1\t20\t5\t874965758\n")
+        archive.writestr("ml-100k/u.item", "20|Toy Story (1995)\n")
+    return file.getvalue()
+
+
+def downloaded(function, body):
+    """Returns a function that downloads datasets, with a file in place of the server's and of the digest."""
+
+    def call(**given):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DSSTNE_DATA", "data")
+            patch.setattr(_fetch, "_download", lambda url, part, progress: part.write_bytes(body))
+            patch.setattr(_fetch, "_digest", lambda path, like: like)
+            made = function(**given)
+            return [part.matrix for part in made] if isinstance(made, tuple) else made.matrix
+
+    return call
 
 
 def small_interactions():
@@ -655,6 +700,10 @@ PLAIN = {
     "epochs": {"0", "2**31"},
     "seed": {"0", "2**31", "2**63"},
     "core": {"0", "2**31"},
+    "datasets.fetch_amazon core": {"0"},
+    "minimum_rating": {"1.5", "5e-324"},
+    "folder": {"an empty str", "an accent", "braces", "a folder", "a str of numpy", "a subclass of str"},
+    "size": set(),
     "item": {"0"},
     **{key: {"2**31"} for key in ("item_knn k", "rp3beta k", "iterations", "oversampling")},
     **{f"linear {key}": {"0", "1.5", "5e-324"} for key in RIDGE},

@@ -214,7 +214,7 @@ def test_a_full_disk_is_told_and_the_download_continues_later(server, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))
     try:
-        with pytest.raises(dsstne.InputOutputError, match=r"cannot write .*a.bin: .*DSSTNE_DATA") as caught:
+        with pytest.raises(dsstne.InputOutputError, match=r"cannot write '.*a.bin': .*DSSTNE_DATA") as caught:
             _fetch.fetch(f"{server.url}/a.bin", md5(DATA))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -71,7 +71,9 @@ def fetch(url: str, digest: str | None, folder: Any = None, progress: bool = Tru
             raise
         number = getattr(error, "errno", 0) or 0
         reason = getattr(error, "strerror", None) or error
-        text = f"cannot write {path}: {reason}; set DSSTNE_DATA or give folder= to store data elsewhere"
+        text = (
+            f"cannot write {str(path)!r:.300}: {reason!s:.300}; set DSSTNE_DATA or give folder= to store data elsewhere"
+        )
         raise InputOutputError(text, number, str(path)) from None
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_MOST_STARS = 5
 _BLOCK = 1 << 26  # bytes of a file that are parsed at a time
 
 _GROUPLENS = "https://files.grouplens.org/datasets/movielens"
@@ -97,7 +98,7 @@ def fetch_movielens(
     """
     if _checks.text(size, "size") not in _MOVIELENS:
         raise InvalidArgumentError(f"size: there is no MovieLens {_checks.shown(size)}; {nearest(size, _MOVIELENS)}")
-    least = None if minimum_rating is None else _checks.positive(minimum_rating, "minimum_rating")
+    least = _least(minimum_rating)
     kind = _MOVIELENS[size]
     path = _fetch(f"{_GROUPLENS}/ml-{size}.zip", f"md5:{kind.digest}", folder, progress)
     with _reading(path), zipfile.ZipFile(path) as archive:
@@ -234,7 +235,7 @@ def fetch_amazon(
         raise InvalidArgumentError(f"category must be a name such as 'Video_Games', not {_checks.shown(category)}")
     if _checks.integer(core, "core") not in (0, 5):
         raise InvalidArgumentError(f"core must be 0 or 5, not {_checks.shown(core)}")
-    least = None if minimum_rating is None else _checks.positive(minimum_rating, "minimum_rating")
+    least = _least(minimum_rating)
     url = f"{_AMAZON}/{core:d}core/rating_only/{category}.csv.gz"
     path = _fetch(url, None, folder, progress, f"amazon-2023-{core:d}core-{category}.csv.gz")
     users: list[Any] = []
@@ -254,6 +255,15 @@ def fetch_amazon(
     return _described(made, f"Amazon Reviews 2023, {category}, ratings, {core}-core (Hou et al., 2024).")
 
 
+def _least(minimum_rating: Any) -> float | None:
+    if minimum_rating is None:
+        return None
+    least = _checks.positive(minimum_rating, "minimum_rating")
+    if least > _MOST_STARS:
+        raise InvalidArgumentError(f"minimum_rating: a rating has at most {_MOST_STARS} stars, not {least:g}")
+    return least
+
+
 def _fetch(url: str, digest: str | None, folder: Any, progress: bool, name: str | None = None) -> Path:
     from dsstne.datasets._fetch import fetch  # imports urllib, http and ssl
 
@@ -266,7 +276,9 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, KeyError, IndexError, ValueError) as error:
-        raise CorruptFileError(f"{path} is damaged or has another format: {error}") from None
+        raise CorruptFileError(
+            f"{path} is damaged or has another format: {error}; delete it to download it again"
+        ) from None
 
 
 def _blocks(file: Any) -> Iterator[bytes]:
