@@ -341,6 +341,8 @@ def calls():
                 **COMPUTE,
             },
         ),
+        "tfidf_weight": (dsstne.tfidf_weight, {"X": matrix}),
+        "bm25_weight": (dsstne.bm25_weight, {"X": matrix, "k1": lambda: 1.2, "b": lambda: 0.75}),
         "evaluate": (
             dsstne.evaluate,
             {
@@ -713,6 +715,9 @@ PLAIN = {
     **{f"factorize {key}": FLOATS for key in ("regularization", "alpha", "unobserved_weight")},
     "factorize nu": {"0", "1.5", "5e-324"},
     "factorize epochs": set(),
+    "k1": {*FLOATS, "5e-324", "1e308"},
+    "b": {"0", "5e-324"},
+    "tfidf_weight X": {"a matrix without rows", "a matrix without columns"},
     "shrink": {*FLOATS, "0", "5e-324", "1e308"},
     **{key: {"0", "1.5", "5e-324"} for key in ("alpha", "beta")},
     **{key: {"0", "-1", "1.5", "5e-324"} for key in FILTER},

@@ -109,6 +109,8 @@ def described(function):
         "evaluate",
         "keep_devices",
         "set_limits",
+        "tfidf_weight",
+        "bm25_weight",
         "Dataset",
         "Dataset.from_file",
         "Trainer",
