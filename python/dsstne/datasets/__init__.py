@@ -1,4 +1,4 @@
-"""An example dataset, and a function that holds out a part of a dataset.
+"""An example dataset, functions that download public ones, and one that holds out a part of a dataset.
 
 >>> from dsstne.datasets import hold_out, load_debian
 >>> debian = load_debian()
