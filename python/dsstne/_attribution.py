@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_ACCURACY = 1e-5  # of the integral over an interval, relative to the larger of the scores at the ends of the path
+_ACCURACY = 1e-6  # of the integral over an interval, relative to the larger of the scores at the ends of the path
 _MOST_HALVINGS = 30  # of the path: the kinks of ReLU and cosines near the empty row take many
 
 _SCALE, _ALPHA = 1.0507009873554805, 1.6732632423543773
@@ -57,11 +57,11 @@ class _Path:
     def __init__(self, model: Weights, rows: Mapping[str, Row], item: int) -> None:
         assert model._network is not None
         self._layers = {layer["name"]: layer for layer in model._network["layers"]}
-        self._hidden = [name for name, layer in self._layers.items() if layer["kind"] == "hidden"]
-        self._links: dict[str, list[tuple[str, Array]]] = {name: [] for name in self._hidden}
+        self._units = {name: layer["size"] for name, layer in self._layers.items() if layer["kind"] == "hidden"}
+        self._links: dict[str, list[tuple[str, Array]]] = {name: [] for name in self._units}
         self._constant: dict[str, Any] = {}  # what does not change along the line: the bias and the other inputs
         self._fed: dict[str, Array] = {}  # what each stored item adds to the sums of a layer, [items, units]
-        for name in self._hidden:
+        for name in self._units:
             layer = self._layers[name]
             self._constant[name] = model.tensor(f"{name}.bias").astype(float) if layer["bias"] else 0.0
             for source in layer["sources"]:
@@ -78,7 +78,6 @@ class _Path:
                 else:
                     self._constant[name] = self._constant[name] + fed.sum(axis=0)
         self._steps = {name: fed.sum(axis=0) for name, fed in self._fed.items()}
-        self._units = {name: self._layers[name]["size"] for name in self._hidden}
         output = self._layers[model.output]
         self._ends = [(s, model.tensor(_weight(output, s))[item].astype(float)) for s in output["sources"]]
         self._cosine, self._length = bool(output["temperature"]), None
@@ -145,7 +144,7 @@ class _Path:
             unit = values[source] / length
             across = weight if self._length is not None else weight - unit * (unit @ weight)[:, None]
             back[source] += across / length
-        for name in reversed(self._hidden):
+        for name in reversed(self._units):
             back[name] *= _ACTIVATIONS[self._layers[name]["activation"]][1](sums[name])
             for source, weight in self._links[name]:
                 back[source] += back[name] @ weight

@@ -395,8 +395,8 @@ class Scoring(Weights):
           targets of the items once their weights are given (Hu et al., 2008, section 5).
         - In a network, the parts are integrated gradients along the straight line from the empty row to x, or to x
           divided by its length if the input is scaled (Sundararajan et al., "Axiomatic Attribution for Deep Networks",
-          2017). This takes a copy of the weights, and milliseconds on the CPU. If there are several inputs, the parts
-          are those of the items of the first, and the rows of the others stay as they are.
+          2017). This is computed on the CPU, with a copy of the weights. If there are several inputs, the parts are
+          those of the items of the first, and the rows of the others stay as they are.
         - For a :func:`dsstne.blend`, the parts are those of its models instead: ``ids`` are their numbers.
 
         Args:
@@ -424,7 +424,8 @@ class Scoring(Weights):
         if self._definition.get("kind") == "blend":
             return self._explain_parts(x, item, options)
         kind = self._definition.get("kind")
-        if kind == "item_weights" and not any(name.startswith("weight") for name in self.tensors):
+        weighs = kind != "item_weights" or any(name.startswith("weight") for name in self.tensors)
+        if not (weighs and self.inputs):
             raise NotFoundError("this model gives all rows the same scores, so no item has a part in a score")
         if kind in _BY_ROW or kind == "item_weights":
             ids, values, columns = _stored(x, "x")

@@ -69,7 +69,7 @@ def bm25_weight(X: Any, k1: float = 100.0, b: float = 0.8) -> sparse.csr_array:
     Example:
         >>> import dsstne, numpy as np
         >>> dsstne.bm25_weight(np.array([[8, 1], [0, 1], [0, 1], [0, 0]]), k1=1.2, b=0.75).toarray().round(2)
-        array([[1.05, 0.  ],
+        array([[1.08, 0.  ],
                [0.  , 0.  ],
                [0.  , 0.  ],
                [0.  , 0.  ]], dtype=float32)

@@ -93,8 +93,6 @@ def fetch_movielens(
     Example:
         >>> from dsstne.datasets import fetch_movielens
         >>> movies = fetch_movielens("1m", minimum_rating=4)  # doctest: +SKIP
-        >>> movies.matrix.shape, movies.item_names[0]  # doctest: +SKIP
-        ((6038, 3533), 'Toy Story (1995)')
     """
     if _checks.text(size, "size") not in _MOVIELENS:
         raise InvalidArgumentError(f"size: there is no MovieLens {_checks.shown(size)}; {nearest(size, _MOVIELENS)}")
@@ -124,7 +122,7 @@ def fetch_movielens(
 def fetch_gowalla(*, folder: Any = None, progress: bool = True) -> Interactions:
     """Downloads the 6.4 million check-ins of the users of Gowalla, February 2009 to October 2010.
 
-    The file is that of the Stanford Network Analysis Project (SNAP), 101 MiB. The download is kept; docs/datasets.md
+    The file is that of the Stanford Network Analysis Project (SNAP), 105 MB. The download is kept; docs/datasets.md
     describes the cache. SNAP states no licence. Cho, Myers and Leskovec, "Friendship and Mobility", 2011.
 
     Args:
