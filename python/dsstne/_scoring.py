@@ -361,7 +361,7 @@ class Scoring(Weights):
         rows = len(vectors)
         k = check_k(k, rows, "rows")
         left_out = None if filter_users is None else numbers(filter_users, rows, "filter_users", np.int32)
-        if _checks.is_mapping(users) or len(getattr(users, "shape", ())) == 2:
+        if _checks.is_mapping(users) or isinstance(users, Interactions) or len(getattr(users, "shape", ())) == 2:
             vectors = np.concatenate([vectors, self.embed(users, layer, **options)])
             asked = np.arange(rows, len(vectors))
             left_out = asked if left_out is None else np.append(left_out, asked)

@@ -42,6 +42,14 @@ def test_new_users_are_given_as_rows(trained, X):
     assert ids[:, 0].tolist() == [8, 3]
 
 
+def test_users_can_be_named_by_interactions(trained, X):
+    named = dsstne.Interactions(X, row_names=[f"user {n}" for n in range(240)])
+    ids, _ = trained.similar_users(named.users(["user 8", "user 3"]), named, k=4)
+    np.testing.assert_array_equal(ids, trained.similar_users(X[[8, 3]], X, k=4)[0])
+    parts = trained.explain(named.users("user 8"), 2)
+    np.testing.assert_array_equal(parts, trained.explain(X[[8]], 2))
+
+
 def test_users_are_left_out_and_layer_and_metric_chosen(X):
     model = dsstne.fit(X, hidden=[12, 6], epochs=5, threads=1, progress=False)
     filtered = np.arange(240) % 2 == 0
