@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import io
 import lzma
+import os
 import resource
 import socket
 import threading
@@ -176,11 +177,33 @@ def test_a_damaged_file_of_the_cache_is_downloaded_again(server, digest):
     assert len(server.requests) == 2
 
 
+def test_a_damaged_record_counts_as_none(server, tmp_path):
+    server.files["/a.bin"] = DATA
+    (tmp_path / "cache").mkdir()
+    for text in ("", "[]", '{"digest": 1}', '{"digest": "x"}'):
+        (tmp_path / "cache" / "a.bin.json").write_text(text)
+        assert _fetch.fetch(f"{server.url}/a.bin", None).read_bytes() == DATA
+    assert len(server.requests) == 1
+
+
 def test_a_file_that_somebody_has_put_into_the_cache_is_used(server, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "a.bin").write_bytes(DATA)
     assert _fetch.fetch(f"{server.url}/a.bin", None).read_bytes() == DATA
     assert server.requests == []
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_cache_that_cannot_be_written_can_be_read(server, tmp_path):
+    server.files["/a.bin"] = DATA
+    path = _fetch.fetch(f"{server.url}/a.bin", md5(DATA))
+    path.parent.chmod(0o500)
+    try:
+        assert _fetch.fetch(f"{server.url}/a.bin", md5(DATA)) == path
+        with pytest.raises(dsstne.InputOutputError, match="cannot write"):
+            _fetch.fetch(f"{server.url}/b.bin", None)
+    finally:
+        path.parent.chmod(0o700)
 
 
 def test_errors_of_servers_and_networks_are_told(server):
@@ -238,7 +261,9 @@ def test_the_folder_of_the_cache_follows_the_environment(monkeypatch, tmp_path):
     assert _fetch.data_folder() == tmp_path / "dsstne"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert _fetch.data_folder() == tmp_path / ".cache" / "dsstne"
+    assert _fetch.data_folder().expanduser() == tmp_path / ".cache" / "dsstne"
+    with pytest.raises(dsstne.InputOutputError, match="cannot write '~nobody-of-this-name"):
+        _fetch.fetch("https://localhost/a.bin", None, "~nobody-of-this-name")
 
 
 # ---- formats ----

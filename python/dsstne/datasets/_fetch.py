@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks
-from dsstne.errors import BusyError, CorruptFileError, InputOutputError
+from dsstne.errors import BusyError, CorruptFileError, DsstneError, InputOutputError
 from dsstne.progress import Download
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def data_folder(folder: Any = None) -> Path:
     elif not isinstance(folder, Path):
         folder = _checks.text(folder, "folder")
     if folder:
-        return Path(folder).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dsstne"
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "dsstne"
 
 
 def fetch(url: str, digest: str | None, folder: Any = None, progress: bool = True, name: str | None = None) -> Path:
@@ -63,12 +63,12 @@ def fetch(url: str, digest: str | None, folder: Any = None, progress: bool = Tru
     _check_scheme(url)
     path = data_folder(folder) / (name or url.rpartition("/")[2])
     try:
+        path = path.expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path):
-            return _fetched(url, digest, path, progress)
-    except (OSError, ValueError) as error:  # ValueError: a name that the file system cannot represent
-        if isinstance(error, (InputOutputError, CorruptFileError)):
-            raise
+        return _fetched(url, digest, path, progress)
+    except DsstneError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:  # names that cannot be represented, users that do not exist
         number = getattr(error, "errno", 0) or 0
         reason = getattr(error, "strerror", None) or error
         text = (
@@ -79,22 +79,29 @@ def fetch(url: str, digest: str | None, folder: Any = None, progress: bool = Tru
 
 def _fetched(url: str, digest: str | None, path: Path, progress: bool) -> Path:
     record, part = path.with_name(path.name + ".json"), path.with_name(path.name + ".part")
-    first = digest or _read(record).get("digest")
+    first = digest or _recorded(record)
     if path.exists():
         got = _digest(path, first or "sha256:")
+        if first is None:
+            with contextlib.suppress(OSError):  # others may read a folder that they cannot write
+                _write(record, url, got)
         if first in (None, got):
-            record.write_text(json.dumps({"url": url, "digest": got}))
             return path
-    _download(url, part, progress)
-    got = _digest(part, first or "sha256:")
-    if first not in (None, got):
-        part.unlink()
-        known = "the published file" if digest else "its first download"
-        hint = "" if digest else f"; if the publisher has changed the file, delete {record} and try again"
-        raise CorruptFileError(f"{url}: the download has the digest {got}, {known} {first}{hint}")
-    record.write_text(json.dumps({"url": url, "digest": got}))
-    part.replace(path)
+    with _alone(path):
+        _download(url, part, progress)
+        got = _digest(part, first or "sha256:")
+        if first not in (None, got):
+            part.unlink()
+            known = "the published file" if digest else "its first download"
+            hint = "" if digest else f"; if the publisher has changed the file, delete {record} and try again"
+            raise CorruptFileError(f"{url}: the download has the digest {got}, {known} {first}{hint}")
+        _write(record, url, got)
+        part.replace(path)
     return path
+
+
+def _write(record: Path, url: str, digest: str) -> None:
+    record.write_text(json.dumps({"url": url, "digest": digest}))
 
 
 def _download(url: str, part: Path, progress: bool) -> None:
@@ -185,12 +192,13 @@ def _digest(path: Path, like: str) -> str:
     return f"{kind}:{found.hexdigest()}"
 
 
-def _read(record: Path) -> dict[str, Any]:
+def _recorded(record: Path) -> str | None:
+    """Returns the digest of the first download; None = there is none, or the file is damaged."""
     try:
-        value = json.loads(record.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        value = json.loads(record.read_text())["digest"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return value if isinstance(value, str) and value.startswith(("md5:", "sha256:")) else None
 
 
 @contextlib.contextmanager
