@@ -421,9 +421,9 @@ class Scoring(Weights):
         """
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
         item = _checks.integer(item, "item", 0)
-        if self._definition.get("kind") == "blend":
-            return self._explain_parts(x, item, options)
         kind = self._definition.get("kind")
+        if kind == "blend":
+            return self._explain_parts(x, item, options)
         weighs = kind != "item_weights" or any(name.startswith("weight") for name in self.tensors)
         if not (weighs and self.inputs):
             raise NotFoundError("this model gives all rows the same scores, so no item has a part in a score")
