@@ -51,7 +51,7 @@ class Frame(ABC):
         """
         values = self._complete(column, name)
         numbers, ids = self._numbered(values)
-        kinds = set(map(type, ids.tolist()))
+        kinds = {np.datetime64} if ids.dtype.kind in "mM" else set(map(type, ids.tolist()))
         if len(kinds) > 1 or not kinds <= {str, int}:
             words = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise InvalidDataError(

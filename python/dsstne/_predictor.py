@@ -218,10 +218,14 @@ def handle_of(dataset: Dataset | None) -> int:
 
 def check_item_names(model: Weights, names: NDArray[Any] | None, name: str) -> None:
     """Raises an error if the items of Interactions have other names than those of the model; without names, nothing."""
-    known = None if names is None else model._item_names()
-    if names is None or known is None or np.array_equal(names, known):
+    if names is None:
         return
-    at = next((n for n, pair in enumerate(zip(names.tolist(), known.tolist(), strict=False)) if pair[0] != pair[1]), 0)
+    if len(names) != model.output_units:
+        raise InvalidArgumentError(f"{name} has {len(names):,} items, the model {model.output_units:,}")
+    known = model._item_names()
+    if known is None or np.array_equal(names, known):
+        return
+    at = next((n for n, pair in enumerate(zip(names.tolist(), known.tolist(), strict=True)) if pair[0] != pair[1]), 0)
     raise InvalidArgumentError(
         f"{name} has other items than the model: item {at} is {_checks.shown(names.tolist()[at])} and in the model "
         f"{_checks.shown(known.tolist()[at])}; Interactions.from_frame(..., items=model.items) takes those of the model"

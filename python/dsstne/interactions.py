@@ -265,18 +265,15 @@ class Interactions(Shown):
         return self._rows(self.rows(names, unknown))
 
     def _rows(self, rows: NDArray[np.int64]) -> Interactions:
-        matrix: Any = self.matrix
-        places: Any = sparse.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
         if self.parent is not None and self._chosen is not None:
-            parent = self.parent.matrix
-            of_parent: Any = sparse.csr_array((self._chosen, parent.indices, parent.indptr), shape=parent.shape)
-            return self.parent._rows(rows)._part(of_parent[rows].data)
+            return self.parent._rows(rows)._part(_aligned(self._chosen, self.parent.matrix, rows))
+        matrix: Any = self.matrix
         return replace(
             self,
             matrix=_sorted(matrix[rows]),
             row_names=self.row_names[rows],
             row_descriptions=self.row_descriptions[rows] if len(self.row_descriptions) else self.row_descriptions,
-            times=None if self.times is None else self.times[places[rows].data],
+            times=None if self.times is None else _aligned(self.times, matrix, rows),
         )._like(self._form)
 
     def rows(self, names: Iterable[Any], unknown: str = "raise") -> NDArray[np.int64]:
@@ -528,6 +525,13 @@ def _entries(matrix: sparse.csr_array, chosen: NDArray[np.bool_]) -> sparse.csr_
     """Returns the chosen entries as a matrix of the same shape."""
     offsets = np.append(0, np.cumsum(chosen))[matrix.indptr].astype(matrix.indptr.dtype)
     return _sorted(sparse.csr_array((matrix.data[chosen], matrix.indices[chosen], offsets), shape=matrix.shape))
+
+
+def _aligned(values: NDArray[Any], matrix: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Returns of values for the entries of a matrix those for the entries of some of its rows."""
+    places: Any = sparse.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+    chosen: NDArray[Any] = values[places[rows].data]
+    return chosen
 
 
 def _sorted(matrix: sparse.csr_array) -> sparse.csr_array:

@@ -274,9 +274,10 @@ def _solve(
     progress: bool,
 ) -> Model:
     """Runs a solver until it is done, and returns its model; see :func:`compute`."""
+    names = item_names(items, X)
 
     def take(solver: _handles.Handle, _: tuple[int, int]) -> Model:
-        return Model._solved(solver, item_names(items, X))
+        return Model._solved(solver, names)
 
     return compute(X, method, seed, devices, threads, memory_limit, max_seconds, progress, take)
 

@@ -204,6 +204,7 @@ def test_a_value_that_is_not_a_number_is_missing_too():
         ({"what": [1.5] * 6}, "item: column 'what' has ids of type float"),
         ({"what": ["a", 1, "b", 2, "c", 3]}, "ids of type int, str; convert them all to strings or all to integers"),
         ({"what": [True] * 6}, "ids of type bool"),
+        ({"what": np.array(DAYS, "datetime64[ns]")}, "ids of type datetime64"),
         ({"stars": ["1"] * 6}, "value: column 'stars' is of type .*; expected numbers"),
         ({"stars": [1e300] * 6}, "not finite as a float32"),
         ({"day": ["2026-01-01"] * 6}, "time: column 'day' is of type .*; expected numbers or datetime64"),
@@ -365,6 +366,8 @@ def test_a_model_of_other_items_is_refused(taken):
         dsstne.evaluate(model, other.matrix, other, "recall@1")
     with pytest.raises(InvalidArgumentError, match="interactions has other items"):
         other.similar_items(model, ["tea"])
+    with pytest.raises(InvalidArgumentError, match="interactions has 1 items, the model 3"):
+        Interactions.from_frame({"user": [1], "item": ["milk"]}).similar_items(model, ["milk"], k=1)
 
 
 def test_a_model_without_names_answers_with_those_of_the_interactions(taken):
