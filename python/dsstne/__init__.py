@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dsstne.serving import OpenPredictor
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
     from dsstne.trainer import Progress, Trainer
+    from dsstne.weighting import bm25_weight, tfidf_weight
 
 __all__ = [
     "BusyError",
@@ -65,6 +66,7 @@ __all__ = [
     "__version__",
     "auto",
     "blend",
+    "bm25_weight",
     "datasets",
     "doctor",
     "errors",
@@ -82,6 +84,7 @@ __all__ = [
     "set_limits",
     "spectral",
     "svd",
+    "tfidf_weight",
 ]
 
 _MODULES = {
@@ -93,6 +96,7 @@ _MODULES = {
     "Trainer": "trainer",
     "auto": "selection",
     "blend": "blending",
+    "bm25_weight": "weighting",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
     "factorize": "solvers",
@@ -106,6 +110,7 @@ _MODULES = {
     "set_limits": "devices",
     "spectral": "decomposition",
     "svd": "decomposition",
+    "tfidf_weight": "weighting",
 }
 
 _SUBMODULES = {"datasets", "errors", "model_selection", "plots", *_MODULES.values(), "cli", "progress", "report"}

@@ -258,9 +258,9 @@ def chosen_items(items: Any, filter_items: Any, units: int) -> Choice:
     return Choice(ids, len(ids), None if filter_items is None else "deny")
 
 
-def check_k(k: Any, units: int) -> int:
+def check_k(k: Any, units: int, what: str = "items") -> int:
     """Returns k as an int; it must be from 1 to ``units``."""
     k = _checks.integer(k, "k")
     if not 1 <= k <= units:
-        raise InvalidArgumentError(f"k is {k:,}; with {units:,} items it can be 1 to {units:,}")
+        raise InvalidArgumentError(f"k is {k:,}; with {units:,} {what} it can be 1 to {units:,}")
     return int(k)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from dsstne import _checks
+from dsstne import _attribution, _checks
 from dsstne._layers import nearest, numbers
 from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
 from dsstne._weights import Weights
@@ -29,6 +29,12 @@ _BY_ROW = ("ridge", "spectral")  # kinds of models that keep the data: their sco
 def _one_item_rows(ids: NDArray[Any], values: NDArray[Any], columns: int) -> Any:
     """Returns a matrix whose rows have one stored item each."""
     return scipy.sparse.csr_array((values, ids, np.arange(len(ids) + 1)), shape=(len(ids), columns))
+
+
+def _stored(x: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Returns the columns and values that are not zero, and the number of columns, of a matrix with one row."""
+    ids, values, columns = one_row(x, name)
+    return ids[values != 0], values[values != 0], columns
 
 
 def _largest_first(ids: NDArray[Any], parts: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -320,6 +326,84 @@ class Scoring(Weights):
             options = {"metric": "entry", **options}
         return self.neighbors(items, k, **options)
 
+    def similar_users(
+        self,
+        users: Any,
+        X: Any,
+        k: int = 10,
+        *,
+        layer: str | None = None,
+        metric: str = "cosine",
+        include_self: bool = False,
+        filter_users: Any = None,
+        batch_size: int = 2048,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Finds the k rows of X whose vectors are most similar to those of the given users; the result is exact.
+
+        The vector of a row is what :meth:`embed` computes: the values of a hidden layer of a network, or the factors of
+        the row in a model of factors. Other models have no such vectors; for them, similar users are rows of X with a
+        small angle: ``dsstne.item_knn(X.T, k=100, shrink=0).similar_items(users)``.
+
+        Args:
+            users: Row numbers of X, [n], or a matrix [n, inputs] with rows of other users, who may be new.
+            X: Interaction matrix [rows, inputs] of the users to find.
+            k: Length of the lists, up to the number of rows of X.
+            layer: Name of the hidden layer; None = the last one.
+            metric: ``"cosine"`` or ``"dot"``.
+            include_self: Whether a user can be similar to itself, if ``users`` are row numbers.
+            filter_users: Never return these rows of X: numbers or a boolean mask.
+            batch_size, devices, threads: See :class:`Model`.
+            memory_limit: Maximum bytes of computing the vectors, which take 4 bytes a row and unit. Comparing them
+                takes as much again.
+
+        Returns:
+            Row numbers of X, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where no row is
+            left.
+
+        Raises:
+            NotFoundError: The model has no hidden layer, or none with this name.
+            InvalidArgumentError: k, a row number or an option is not valid. Otherwise as :meth:`recommend`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1]], dtype=np.float32))
+            >>> model = dsstne.factorize(X, factors=2, progress=False)
+            >>> model.similar_users([0], X, k=1)[0]
+            array([[2]], dtype=int32)
+        """
+        from dsstne.model import Model  # which imports this module
+
+        if not self._sizes("hidden"):
+            raise NotFoundError(
+                "the model has no vectors of users, since it has no hidden layer; "
+                "compare the rows of X: dsstne.item_knn(X.T, k=100, shrink=0).similar_items(users)"
+            )
+        options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+        vectors = self.embed(X, layer, **options)
+        rows = len(vectors)
+        k = check_k(k, rows, "rows")
+        left_out = None if filter_users is None else numbers(filter_users, rows, "filter_users", np.int32)
+        if _checks.is_mapping(users) or isinstance(users, Interactions) or len(getattr(users, "shape", ())) == 2:
+            vectors = np.concatenate([vectors, self.embed(users, layer, **options)])
+            asked = np.arange(rows, len(vectors))
+            left_out = asked if left_out is None else np.append(left_out, asked)
+        else:
+            asked = numbers(users, rows, "users", np.int32)
+        # A network whose output has a row for each user: neighbors() then compares them.
+        start = {"initializer": {"kind": "constant", "scale": 0}}
+        layers = [
+            {"name": "input", "kind": "input", "size": 1},
+            {"name": "hidden", "kind": "hidden", "size": vectors.shape[1], **start},
+            {"name": "users", "kind": "output", "size": len(vectors), "bias": False, **start},
+        ]
+        with Model({"layers": layers}) as compared:
+            compared.set_tensor("users.weight", vectors)
+            options = {"metric": metric, "include_self": include_self, "devices": devices, "threads": threads}
+            return compared.neighbors(asked, k, filter_items=left_out, **options)
+
     def explain(
         self,
         x: Any,
@@ -331,19 +415,27 @@ class Scoring(Weights):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the part that each stored item of a row has in the score of an item.
 
-        For a :func:`dsstne.blend`, these are the parts of its models instead: ``ids`` are their numbers.
+        - In models of weights between items, and those that keep the data, the score is a sum over the stored items.
+        - In a model of factors, each stored item adds its share to the factors of the row, which are linear in the
+          targets of the items once their weights are given (Hu et al., 2008, section 5).
+        - In a network, the parts are integrated gradients along the straight line from the empty row to x, or to x
+          divided by its length if the input is scaled (Sundararajan et al., "Axiomatic Attribution for Deep Networks",
+          2017). This is computed on the CPU, with a copy of the weights. If there are several inputs, the parts are
+          those of the items of the first, and the rows of the others stay as they are.
+        - For a :func:`dsstne.blend`, the parts are those of its models instead: ``ids`` are their numbers.
 
         Args:
-            x: One row [1, items], such as ``X[[7]]``.
+            x: One row [1, items], such as ``X[[7]]``; a mapping from input layers to rows if there are several.
             item: Id of the item that is scored.
             devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
             ``(ids, parts)``: the stored items of the row and their parts, largest first; of equal parts the lower item.
-            Their sum is the score, without the bias of the item if the model has one.
+            Their sum is the score, without the bias of the item if the model has one. In a network it is the score
+            less that of an empty row, to about a thousandth of the larger of the two.
 
         Raises:
-            NotFoundError: The scores of the model are not sums over the stored items, as in a network.
+            NotFoundError: The scores do not depend on the row, as in :func:`dsstne.popularity`.
             InvalidArgumentError: x is not one row, or there is no such item.
 
         Example:
@@ -354,19 +446,27 @@ class Scoring(Weights):
         """
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
         item = _checks.integer(item, "item", 0)
-        if self._definition.get("kind") == "blend":
+        kind = self._definition.get("kind")
+        if kind == "blend":
             return self._explain_parts(x, item, options)
-        kind, linear = self._definition.get("kind"), any(name.startswith("weight") for name in self.tensors)
-        if kind not in _BY_ROW and not (kind == "item_weights" and linear):
-            raise NotFoundError("this model has no weights between items, so no item has a part in a score")
-        ids, values, columns = one_row(x, "x")
-        ids, values = ids[values != 0], values[values != 0]
-        # Each stored item as a row of its own, whose score is the part.
-        alone = _one_item_rows(ids, values, columns)
-        parts = self.scores(alone, [item], **options)[:, 0]
-        if "bias" in self.tensors and not self._definition.get("bias_if_empty"):
-            parts = parts - self.tensor("bias")[item]
-        return _largest_first(ids, parts)
+        weighs = kind != "item_weights" or any(name.startswith("weight") for name in self.tensors)
+        if not (weighs and self.inputs):
+            raise NotFoundError("this model gives all rows the same scores, so no item has a part in a score")
+        if kind in _BY_ROW or kind == "item_weights":
+            ids, values, columns = _stored(x, "x")
+            # Each stored item as a row of its own, whose score is the part.
+            parts = self.scores(_one_item_rows(ids, values, columns), [item], **options)[:, 0]
+            if "bias" in self.tensors and not self._definition.get("bias_if_empty"):
+                parts = parts - self.tensor("bias")[item]
+            return _largest_first(ids, parts)
+        given = x if _checks.is_mapping(x) else {next(iter(self.inputs)): x}
+        rows = {name: _stored(row, "x" if row is x else f"x[{name!r}]")[:2] for name, row in given.items()}
+        self.scores(x, [item], **options)  # raises the errors of bad data
+        rows = {name: rows[name] for name in self.inputs}  # in the order of the layers
+        first = next(iter(rows.values()))
+        is_network = self._network is not None
+        found = _attribution.of_network(self, rows, item) if is_network else _attribution.of_factors(self, first, item)
+        return _largest_first(first[0], found.astype(np.float32))
 
     def _explain_parts(
         self, x: Any, item: int, options: dict[str, Any]

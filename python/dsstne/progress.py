@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dsstne.trainer import Progress
 
-__all__ = ["Bar", "Budget", "Steps"]
+__all__ = ["Bar", "Budget", "Download", "Steps"]
 
 
 class _Shown:
@@ -119,6 +119,32 @@ class Budget(_Shown):
             self._bar.set_description(f"{self._title}: {now}", refresh=False)
             self._bar.set_postfix_str(best, refresh=False)
             self._bar.refresh()
+
+
+class Download(_Shown):
+    """Shows the bytes of a download, if stderr is a terminal or a notebook.
+
+    Args:
+        title: Name of the file.
+        wanted: False = show nothing.
+    """
+
+    def __init__(self, title: str, wanted: bool) -> None:
+        if wanted and _is_seen():
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(desc=title, unit="B", unit_scale=True, dynamic_ncols=True)
+
+    def begin(self, have: int, whole: int | None) -> None:
+        """Sets the bytes that are there and the size of the file, if it is known."""
+        if self._bar is not None:
+            self._bar.n, self._bar.total = have, whole
+            self._bar.refresh()
+
+    def update(self, more: int) -> None:
+        """Shows further bytes."""
+        if self._bar is not None:
+            self._bar.update(more)
 
 
 def _is_seen() -> bool:

@@ -2,6 +2,7 @@
 
 import datetime
 import enum
+import gzip
 import inspect
 import io
 import pathlib
@@ -9,6 +10,7 @@ import pickle
 import resource
 import threading
 import types
+import zipfile
 from decimal import Decimal
 from fractions import Fraction
 
@@ -21,6 +23,7 @@ import pytest
 import scipy.sparse
 
 import dsstne
+from dsstne.datasets import _fetch
 
 DENSE = np.array([[1, 0, 2, 0], [0, 0, 0, 0], [0, 3, 0, 1]], np.float32)
 X = scipy.sparse.csr_array(DENSE)
@@ -342,6 +345,8 @@ def calls():
                 **COMPUTE,
             },
         ),
+        "tfidf_weight": (dsstne.tfidf_weight, {"X": matrix}),
+        "bm25_weight": (dsstne.bm25_weight, {"X": matrix, "k1": lambda: 1.2, "b": lambda: 0.75}),
         "evaluate": (
             dsstne.evaluate,
             {
@@ -414,8 +419,21 @@ def calls():
             model.similar_items,
             {"items": lambda: [1], "k": lambda: 2, **{k: v for k, v in near.items() if k != "items"}},
         ),
+        "Model.similar_users": (
+            model.similar_users,
+            {
+                "users": lambda: [1],
+                "X": matrix,
+                "k": lambda: 2,
+                "layer": lambda: None,
+                "filter_users": lambda: None,
+                "batch_size": lambda: 2,
+                **{name: near[name] for name in ("metric", "include_self")},
+                **COMPUTE,
+            },
+        ),
         "Model.explain": (
-            dsstne.item_knn(X, progress=False).explain,
+            model.explain,
             {"x": lambda: X[[1]], "item": lambda: 1, **COMPUTE},
         ),
         "Model.plan": (
@@ -478,6 +496,26 @@ def calls():
         "Trainer.cancel": (trainer.cancel, {}),
         "Trainer.close": (lambda: dsstne.Trainer(network_model(), X).close(), {}),
         "datasets.load_debian": (lambda: small_interactions().matrix, {}),
+        **{
+            f"datasets.{function.__name__}": (
+                downloaded(function, body),
+                {**more, "folder": lambda: "data", "progress": lambda: False},
+            )
+            for function, body, more in (
+                (
+                    dsstne.datasets.fetch_movielens,
+                    zipped_films(),
+                    {"size": lambda: "100k", "minimum_rating": lambda: None},
+                ),
+                (dsstne.datasets.fetch_gowalla, gzip.compress(b"1\t2010-01-01T00:00:00Z\t0.5\t-1\t7\n"), {}),
+                (dsstne.datasets.fetch_gowalla_split, b"0 0\n0 0\n", {}),
+                (
+                    dsstne.datasets.fetch_amazon,
+                    gzip.compress(b"user_id,parent_asin,rating,timestamp\na,b,5.0,1\n"),
+                    {"category": lambda: "Books", "core": lambda: 0, "minimum_rating": lambda: None},
+                ),
+            )
+        },
         "datasets.hold_out": (
             dsstne.datasets.hold_out,
             {"X": matrix, "fraction": lambda: 0.5, "seed": lambda: 0, "last": lambda: False, "core": lambda: 0},
@@ -527,6 +565,28 @@ def calls():
             },
         ),
     }
+
+
+def zipped_films():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("ml-100k/u.data", "1\t20\t5\t874965758\n")
+        archive.writestr("ml-100k/u.item", "20|Toy Story (1995)\n")
+    return file.getvalue()
+
+
+def downloaded(function, body):
+    """Returns a function that downloads datasets, with a file in place of the server's and of the digest."""
+
+    def call(**given):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DSSTNE_DATA", "data")
+            patch.setattr(_fetch, "_download", lambda url, part, progress: part.write_bytes(body))
+            patch.setattr(_fetch, "_digest", lambda path, like: like)
+            made = function(**given)
+            return [part.matrix for part in made] if isinstance(made, tuple) else made.matrix
+
+    return call
 
 
 def small_interactions():
@@ -731,6 +791,10 @@ PLAIN = {
     "epochs": {"0", "2**31"},
     "seed": {"0", "2**31", "2**63"},
     "core": {"0", "2**31"},
+    "datasets.fetch_amazon core": {"0"},
+    "minimum_rating": {"1.5", "5e-324"},
+    "folder": {"an empty str", "an accent", "braces", "a folder", "a str of numpy", "a subclass of str"},
+    "size": set(),
     "item": {"0"},
     **{key: {"2**31"} for key in ("item_knn k", "rp3beta k", "iterations", "oversampling")},
     **{f"linear {key}": {"0", "1.5", "5e-324"} for key in RIDGE},
@@ -740,6 +804,9 @@ PLAIN = {
     **{f"factorize {key}": FLOATS for key in ("regularization", "alpha", "unobserved_weight")},
     "factorize nu": {"0", "1.5", "5e-324"},
     "factorize epochs": set(),
+    "k1": {*FLOATS, "5e-324", "1e308"},
+    "b": {"0", "5e-324"},
+    "tfidf_weight X": {"a matrix without rows", "a matrix without columns"},
     "shrink": {*FLOATS, "0", "5e-324", "1e308"},
     **{key: {"0", "1.5", "5e-324"} for key in ("alpha", "beta")},
     **{key: {"0", "-1", "1.5", "5e-324"} for key in FILTER},
@@ -751,7 +818,8 @@ PLAIN = {
     **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),
     **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},
-    **dict.fromkeys(["filter_items", "rows", "queries"], IDS),
+    **dict.fromkeys(["filter_items", "filter_users", "rows", "queries"], IDS),
+    "users": {*IDS, "a matrix without rows"},
     "ids": {*IDS, "-1"},
     "Model.items value": {"None", "a list of str"},
     "Model.history value": {"an empty list"},

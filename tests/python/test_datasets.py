@@ -221,6 +221,7 @@ def test_a_dense_array_is_refused_with_a_hint():
 def test_the_examples_in_the_documentation_are_true():
     assert doctest.testmod(dsstne.datasets).failed == 0
     assert doctest.testmod(dsstne.datasets._split).failed == 0
+    assert doctest.testmod(dsstne.datasets._published).failed == 0
 
 
 PACKAGES = """\

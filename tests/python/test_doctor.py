@@ -70,6 +70,7 @@ def test_an_unknown_command_is_refused(capsys):
         ".blending",
         ".decomposition",
         ".trainer",
+        ".weighting",
     ],
 )
 def test_examples_of_the_documentation_hold(name):

@@ -190,8 +190,6 @@ def test_what_cannot_be_is_refused():
         dsstne.factorize(X, factors=4, devices="cuda:7")
     with pytest.raises(dsstne.NotFiniteError, match="the solution of a row's factors, row"):
         dsstne.factorize(scipy.sparse.csr_array(X * np.float32(1e38)), factors=4, regularization=1e-30)
-    with pytest.raises(dsstne.NotFoundError, match="no weights between items"):
-        model.explain(X[[1]], 1)
 
 
 def test_factors_and_squares_that_do_not_belong_together_are_refused():

@@ -109,6 +109,8 @@ def described(function):
         "evaluate",
         "keep_devices",
         "set_limits",
+        "tfidf_weight",
+        "bm25_weight",
         "Dataset",
         "Dataset.from_file",
         "OpenPredictor",
@@ -124,7 +126,7 @@ def described(function):
         *(f"model_selection.{name}" for name in dsstne.model_selection.__all__),
     ]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
-    + ["Model.neighbors", "Model.similar_items"],
+    + ["Model.neighbors", "Model.similar_items", "Model.similar_users"],
 )
 def test_every_parameter_is_described(call):
     function = operator.attrgetter(call)(dsstne)

@@ -161,8 +161,7 @@ def test_explain_knows_the_bias_and_refuses_what_has_no_parts():
     ids, parts = model.explain(scipy.sparse.csr_array(([1.0, 1.0, 0.5], [0, 2, 2], [0, 3]), shape=(1, 3)), 1)
     assert (ids.tolist(), parts.tolist()) == ([2, 0], [4.5, 2])
     X = blocks()
-    for other in (dsstne.popularity(X), dsstne.fit(X, hidden=4, epochs=0)):
-        with pytest.raises(dsstne.NotFoundError, match="no weights between items"):
-            other.explain(X[[0]], 1)
+    with pytest.raises(dsstne.NotFoundError, match="all rows the same scores"):
+        dsstne.popularity(X).explain(X[[0]], 1)
     with pytest.raises(dsstne.InvalidArgumentError, match=r"x must be one row, such as X\[\[7\]\]; it has 240 rows"):
         dsstne.item_knn(X).explain(X, 1)

@@ -1,4 +1,4 @@
-"""An example dataset, and a function that holds out a part of a dataset.
+"""An example dataset, functions that download public ones, and one that holds out a part of a dataset.
 
 >>> from dsstne.datasets import hold_out, load_debian
 >>> debian = load_debian()
@@ -13,10 +13,19 @@ from importlib import resources
 import numpy as np
 from scipy import sparse
 
+from dsstne.datasets._published import fetch_amazon, fetch_gowalla, fetch_gowalla_split, fetch_movielens
 from dsstne.datasets._split import hold_out
 from dsstne.interactions import Interactions
 
-__all__ = ["Interactions", "hold_out", "load_debian"]
+__all__ = [
+    "Interactions",
+    "fetch_amazon",
+    "fetch_gowalla",
+    "fetch_gowalla_split",
+    "fetch_movielens",
+    "hold_out",
+    "load_debian",
+]
 
 
 def load_debian() -> Interactions:
