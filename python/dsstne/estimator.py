@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 try:
     from sklearn.base import BaseEstimator
-    from sklearn.exceptions import NotFittedError as _NotFitted
+    from sklearn.exceptions import NotFittedError as _NotFittedError
 except ImportError:
 
     class BaseEstimator:  # type: ignore[no-redef]
@@ -53,7 +53,7 @@ except ImportError:
             changed = {name: value for name, value in self.get_params().items() if value is not known[name].default}
             return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
-    class _NotFitted(ValueError, AttributeError):  # type: ignore[no-redef]
+    class _NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
         pass
 
 
@@ -74,7 +74,7 @@ _WITHOUT = ("X", "targets", "items", "times", "validation", "seed", "checkpoint"
 _POWERS = {"network": 1.0, "item_knn": 0.5, "linear": 0.5}
 
 
-class NotFittedError(InvalidStateError, _NotFitted):
+class NotFittedError(InvalidStateError, _NotFittedError):  # type: ignore[misc]
     """The estimator has to be fitted first; also scikit-learn's error of this name, where that is installed."""
 
 
@@ -93,10 +93,8 @@ class _OnlyFor:
         if instance is None:
             return self._function
         if not self._has(instance):
-            name = self._function.__name__
-            raise _MissingMethodError(
-                f"Recommender(method={_checks.shown(instance.method)}) has no {name}: {self._why}"
-            )
+            method, name = _checks.shown(instance.method), self._function.__name__
+            raise _MissingMethodError(f"Recommender(method={method}) has no {name}: {self._why}")
         return MethodType(self._function, instance)
 
 
@@ -118,13 +116,13 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
     It works in ``Pipeline``, ``GridSearchCV``, ``cross_val_score`` and what else takes estimators; scikit-learn is used
     if it is installed, and not needed. The page docs/scikit-learn.md has examples.
 
-    X is an interaction matrix [rows, items], as for :func:`dsstne.fit`, or an ``Interactions`` table, whose elements are
-    single interactions. Without a target, X is both input and target; ``y`` is ignored everywhere.
+    X is an interaction matrix [rows, items], as for :func:`dsstne.fit`, or :class:`dsstne.Interactions`, whose elements
+    are single interactions. X is both input and target; ``y`` is ignored everywhere.
 
     Args:
         method: ``"network"`` (:func:`dsstne.fit`), ``"linear"``, ``"spectral"``, ``"factorize"``, ``"item_knn"``,
             ``"rp3beta"``, ``"popularity"`` or ``"auto"``, the functions of these names.
-        metric: The metric of :meth:`score` and of ``eval_set``, as in :func:`dsstne.evaluate`; ``"auto"`` chooses by it.
+        metric: The metric of :meth:`score` and of ``eval_set``, see :func:`dsstne.evaluate`; ``"auto"`` chooses by it.
         variant: The argument ``method`` of ``linear``, ``spectral`` and ``factorize``, such as ``"explicit"``.
         similarity: The argument ``metric`` of ``item_knn``.
         network, hidden, activation, loss, temperature, tied, input_scaling, denoising: See :func:`dsstne.fit`.
@@ -157,7 +155,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         model_: The :class:`dsstne.Model`; it has all further methods, such as ``similar_items``.
         n_features_in_: Number of items.
         feature_names_in_: Names of the items, if X has them as strings.
-        evals_result_: The metrics of ``eval_set``, a list for each name: one value for each epoch of a network, else one.
+        evals_result_: The metrics of ``eval_set``, a list of values for each name: ``metric``, and of each epoch of a
+            network recall@20 and ndcg@20. ``"auto"`` has a report instead, ``model_.report``.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -226,7 +225,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         memory_limit: int | None = None,
         progress: bool = False,
     ) -> None:
-        vars(self).update({name: value for name, value in locals().items() if name not in ("self", "__class__")})
+        self.__dict__.update({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
     # ---- fitting ----
 
@@ -263,7 +262,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         """
         options = self._options()
         for name in ("model_", "evals_result_", "feature_names_in_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         X = self._read(X, fitting=True)
         self._check_signs(X)
         weighted = self._weighted(X, sample_weight)
@@ -272,7 +271,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         self.model_ = self._made(weighted, X, options)
         if self.method == "popularity" and sample_weight is not None:
             self.model_.set_tensor("bias", _weights(sample_weight, X) @ (weighted != 0))
-        if eval_set is not None:
+        if eval_set is not None and self.method != "auto":  # whose model may have learned from the held-out items
             self.evals_result_ = self._validated(X, _pair(eval_set))
         return self
 
@@ -284,19 +283,26 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         if self.method == "auto":
             common["metric"] = self.metric
         elif self.method == "factorize" and "factors" not in options:
-            options = {**dict(_recipes.ials(_shape(X)).arguments), **options}
+            options = {**dict(_recipes.ials(_matrix(X).shape).arguments), **options}
         if "seed" in known:
             common["seed"] = self._seed()
         items = X.item_names if isinstance(X, Interactions) else getattr(self, "feature_names_in_", None)
-        return function(weighted, items=items, **options, **common)
+        try:
+            return function(weighted, items=items, **options, **common)
+        except InvalidArgumentError as error:
+            for argument in filter(options.__contains__, _RENAMED):
+                words = f"{_RENAMED[argument]}= is the argument {argument}= of dsstne.{function.__name__}"
+                raise InvalidArgumentError(f"{error} ({words})") from None
+            raise
 
     def _validated(self, X: Any, held_out: Any) -> dict[str, list[float]]:
-        """Returns the metrics on held-out items: those of the epochs, if there are any."""
+        """Returns the metrics on held-out items: those of the epochs, if there are any, and that of the estimator."""
         history = self.model_.history
-        if self.method == "network" and history:
-            return {key: [record[key] for record in history] for key in history[-1] if "@" in key}
-        pair = held_out if isinstance(held_out, tuple) else (X, held_out)
-        return {self.metric: [self._evaluated(*pair)]}
+        metrics = {key: [record[key] for record in history] for key in (history[-1] if history else ()) if "@" in key}
+        if self.metric not in metrics:
+            pair = held_out if isinstance(held_out, tuple) else (X, held_out)
+            metrics[self.metric] = [self._evaluated(*pair)]
+        return metrics
 
     @_goes_on
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Recommender:
@@ -381,9 +387,10 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         try:
             return self.model_.predict(X, **self._compute())
         except OutOfMemoryError as error:
-            raise OutOfMemoryError(f"{error}. recommend(X, k) computes lists instead of all scores") from None
+            remedy = "recommend(X, k) returns lists instead of all scores, and rows= is an option of model_.predict"
+            raise OutOfMemoryError(f"{error}. {remedy}") from None
 
-    def recommend(self, X: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def recommend(self, X: Any, k: int = 10, **options: Any) -> Any:
         """Returns the k best items of each row that are not stored in it, and their scores.
 
         Args:
@@ -483,14 +490,14 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             "network": self.network == "default" and self.loss in ("default", "softmax"),
             "factorize": self.variant in ("default", "ials"),
         }
-        return of_default.get(self.method, self.method == "rp3beta")
+        return bool(of_default.get(self.method, self.method == "rp3beta"))
 
     def _read(self, X: Any, fitting: bool = False) -> Any:
         """Returns X as compressed rows, or what can be read as it is, and checks its items."""
         if not fitting and not hasattr(self, "model_"):
             raise NotFittedError("this Recommender is not fitted yet; call fit(X) first")
         names, X = _column_names(X), X if isinstance(X, (Dataset, Interactions)) else _compressed(X)
-        rows, columns = _shape(X)
+        rows, columns = _matrix(X).shape
         if fitting:
             for count, what in ((rows, "sample(s)"), (columns, "feature(s)")):
                 if not count:
@@ -512,7 +519,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
     def _check_signs(self, X: Any) -> None:
         if isinstance(X, Dataset) or not self._takes_no_negatives():
             return
-        matrix = X.matrix if isinstance(X, Interactions) else X
+        matrix = _matrix(X)
         _refuse(
             matrix, matrix.data < 0, f"Negative values in data passed to X, which method={self.method!r} cannot take"
         )
@@ -536,10 +543,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
                 f"method={self.method!r} has no weights of rows with these options. sample_weight is for linear, "
                 'popularity, item_knn (cosine or dot) and network (loss="softmax", input_scaling="l2")'
             )
-        weighted = (X.matrix if isinstance(X, Interactions) else X).multiply(
-            weights[:, None] ** _POWERS.get(self.method, 1.0)
-        )
-        weighted = scipy.sparse.csr_array(weighted)
+        powers = weights[:, None] ** _POWERS.get(self.method, 1.0)
+        weighted = scipy.sparse.csr_array(_matrix(X).multiply(powers))
         weighted.eliminate_zeros()
         return weighted
 
@@ -567,9 +572,8 @@ def options_of(method: str) -> dict[str, str]:
     return {_RENAMED.get(name, name): name for name in names}
 
 
-def _shape(X: Any) -> tuple[int, int]:
-    shape: tuple[int, int] = X.matrix.shape if isinstance(X, Interactions) else X.shape
-    return shape
+def _matrix(X: Any) -> Any:
+    return X.matrix if isinstance(X, Interactions) else X
 
 
 def _pair(held_out: Any) -> Any:
@@ -584,7 +588,7 @@ def _compressed(X: Any) -> Any:
     shape, dtype = getattr(X, "shape", None), getattr(X, "dtype", None)
     if shape is not None and len(shape) == 1:
         raise InvalidArgumentError(
-            f"Reshape your data: X has one dimension of {shape[0]} numbers, expected rows and columns; one row is X[[0]]"
+            f"Reshape your data: X has one dimension, of {shape[0]}, and needs rows and columns; one row is X[[0]]"
         )
     if getattr(dtype, "kind", None) == "c":
         raise InvalidDataError(f"Complex data not supported: X is of type {dtype}, expected real numbers")
@@ -618,7 +622,7 @@ def _refuse(X: Any, wrong: NDArray[np.bool_], what: str) -> None:
 
 def _weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     """Returns the weights of the rows."""
-    rows = _shape(X)[0]
+    rows = _matrix(X).shape[0]
     weights = _checks.array(sample_weight)
     if weights.dtype.kind not in "biuf" or weights.shape != (rows,):
         raise InvalidArgumentError(
