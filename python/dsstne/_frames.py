@@ -166,9 +166,9 @@ class _Polars(Frame):
         polars = _library("polars")
         if values.dtype in (polars.Categorical, polars.Enum):
             values = values.cast(polars.String)
-        # Ranks of strings and integers are in the order of sorting.
-        ids = values.unique().sort()
-        return values.rank("dense").to_numpy().astype(np.int64) - 1, ids.to_numpy()
+        ids = values.unique()
+        numbers = polars.int_range(len(ids), dtype=polars.Int64, eager=True)
+        return values.replace_strict(ids, numbers, return_dtype=polars.Int64).to_numpy(), ids.to_numpy()
 
     def _array(self, values: Any) -> NDArray[Any]:
         return np.asarray(values.to_numpy())
@@ -239,7 +239,7 @@ class _Arrays(Frame):
     library = ""
 
     def __init__(self, frame: Mapping[Any, Any]) -> None:
-        arrays = {name: _checks.array(values) for name, values in frame.items()}
+        arrays = {name: _column_of(values) for name, values in frame.items()}
         for name, array in arrays.items():
             if array.ndim != 1 or len(array) != len(next(iter(arrays.values()))):
                 raise InvalidArgumentError(
@@ -273,6 +273,12 @@ class _Arrays(Frame):
             name: column.names[column.numbers] if isinstance(column, Names) else column
             for name, column in columns.items()
         }
+
+
+def _column_of(values: Any) -> NDArray[Any]:
+    """Converts a list to an array; NumPy would convert numbers among strings to strings."""
+    array = _checks.array(values)
+    return array if array.dtype.kind != "U" or isinstance(values, np.ndarray) else np.array(list(values), object)
 
 
 _LIBRARIES: dict[str, Any] = {one.library: one for one in (_Pandas, _Polars, _Arrow, _Arrays)}

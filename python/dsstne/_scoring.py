@@ -112,7 +112,7 @@ class Scoring(Weights):
         if not isinstance(first, Interactions):
             return ids, scores
         names = self._item_names() if layer in (None, self.output) else None
-        if names is None and not (self.same_items and first.matrix.shape[1] == units):
+        if names is None and not (self.same_items and len(first.item_names) == units):
             names = np.arange(units)
         return first._recommended(ids, scores, numbers_of_rows, names)
 
@@ -289,7 +289,8 @@ class Scoring(Weights):
         if self._definition.get("kind") in (*_BY_ROW, "blend"):
             asked = numbers(items, self.output_units, "items", np.int32)
             alone = _one_item_rows(asked, np.ones(len(asked), np.float32), self.output_units)
-            return self.recommend(alone, k, exclude="input", **options)
+            ids, scores = self.recommend(alone, k, exclude="input", **options)
+            return ids, scores
         if self._definition.get("kind") == "item_weights":
             options = {"metric": "entry", **options}
         return self.neighbors(items, k, **options)

@@ -173,7 +173,7 @@ class Interactions(Shown):
                     "similar, score and rank"
                 )
         values = None if value is None else frame.numbers(value, "value", "biuf", "numbers")
-        times = None if time is None else frame.numbers(time, "time", "iufM", "numbers or times")
+        times = None if time is None else frame.numbers(time, "time", "iufM", "numbers or datetime64")
         known = (rows >= 0) & (columns >= 0)
         if not known.all():
             rows, columns = rows[known], columns[known]
@@ -254,18 +254,18 @@ class Interactions(Shown):
         return self._rows(self.rows(names, unknown))
 
     def _rows(self, rows: NDArray[np.int64]) -> Interactions:
-        matrix = self.matrix
-        places = sparse.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)[rows].data
+        matrix: Any = self.matrix
+        places: Any = sparse.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
         if self.parent is not None and self._chosen is not None:
             parent = self.parent.matrix
-            of_parent = sparse.csr_array((self._chosen, parent.indices, parent.indptr), shape=parent.shape)
+            of_parent: Any = sparse.csr_array((self._chosen, parent.indices, parent.indptr), shape=parent.shape)
             return self.parent._rows(rows)._part(of_parent[rows].data)
         return replace(
             self,
             matrix=_sorted(matrix[rows]),
             row_names=self.row_names[rows],
             row_descriptions=self.row_descriptions[rows] if len(self.row_descriptions) else self.row_descriptions,
-            times=None if self.times is None else self.times[places],
+            times=None if self.times is None else self.times[places[rows].data],
         )
 
     def rows(self, names: Iterable[Any], unknown: str = "raise") -> NDArray[np.int64]:
@@ -359,7 +359,7 @@ class Interactions(Shown):
         return sparse.csr_array(parts, shape=self.matrix.shape)
 
     def _parts(self) -> list[str | Table]:
-        rows, items = self.matrix.shape
+        rows, items = len(self.row_names), len(self.item_names)
         words = f"{len(self):,} interactions of {rows:,} rows and {items:,} items"
         if self.parent is not None:
             words += f", a part of {len(self.parent):,}"
@@ -441,6 +441,8 @@ def _coded(
     """Returns the number of the name in each row of the frame (-1 = unknown), the names, and the column's type."""
     known = None if wanted is None else _names(wanted, f"{what}s")
     codes, names, kind = frame.ids(column, what)
+    if known is not None and (hasattr(kind, "categories") or known.dtype.kind in "iu"):
+        kind = None  # it might not have all of the names
     if known is None:
         order = np.argsort(names, kind="stable")
         place = np.empty(len(order), np.int64)
@@ -448,7 +450,7 @@ def _coded(
         known = names[order]
     else:
         place = _numbers(names.tolist(), known, what, unknown)
-    return place[codes], known, kind
+    return place[codes.astype(np.int64, copy=False)], known, kind
 
 
 def _matrix(
@@ -465,7 +467,9 @@ def _matrix(
     ordered = keys[order]
     is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]
     if times is not None and not is_first.all():
-        order = np.lexsort((times, keys))  # which takes longer
+        several = np.flatnonzero(~is_first | ~np.append(is_first[1:], True))
+        of_several = order[several]
+        order[several] = of_several[np.lexsort((times[of_several], ordered[several]))]
     first = np.flatnonzero(is_first)
     last = order[np.append(first[1:], len(keys)) - 1] if len(first) else order
     with np.errstate(over="ignore"):
@@ -487,9 +491,10 @@ def _matrix(
     return _sorted(matrix), None if times is None else times[last]
 
 
-def _canonical(matrix: Any) -> sparse.csr_array:
+def _canonical(matrix: Any) -> Any:
     """Returns the matrix itself if it is a canonical csr_array of float32 without zeros, else a converted copy."""
-    if not sparse.issparse(matrix) or len(matrix.shape) != 2:
+    is_sparse: bool = sparse.issparse(matrix)
+    if not is_sparse or len(matrix.shape) != 2:
         raise InvalidArgumentError(f"matrix must be a sparse matrix of SciPy, not {_checks.shown(matrix)}")
     if matrix.dtype.kind not in "biuf":
         raise InvalidArgumentError(f"matrix has values of type {matrix.dtype}; expected numbers")

@@ -246,17 +246,17 @@ class TimeSplit(_Splitter):
 def _interactions(X: Any, splitter: _Splitter) -> Interactions:
     if not isinstance(X, Interactions):
         raise InvalidArgumentError(
-            f"{type(splitter).__name__} splits the entries of dsstne.Interactions, not {_checks.shown(type(X).__name__)}; "
+            f"{type(splitter).__name__} splits the entries of dsstne.Interactions, not of a {type(X).__name__}; "
             "dsstne.Interactions(X) makes them of a sparse matrix"
         )
     return X
 
 
 def _rows(X: Any, splitter: _Splitter) -> int:
-    shape = getattr(X, "shape", ())
-    if isinstance(X, Interactions) or len(shape) != 2:
-        remedy = "give interactions.matrix" if isinstance(X, Interactions) else f"not {_checks.shown(type(X).__name__)}"
-        raise InvalidArgumentError(f"{type(splitter).__name__} splits the rows of a matrix; {remedy}")
+    shape: Any = getattr(X, "shape", ())
+    if isinstance(X, Interactions) or not isinstance(shape, tuple) or len(shape) != 2:
+        remedy = "; give interactions.matrix" if isinstance(X, Interactions) else f", not of a {type(X).__name__}"
+        raise InvalidArgumentError(f"{type(splitter).__name__} splits the rows of a matrix{remedy}")
     return int(shape[0])
 
 

@@ -68,16 +68,17 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0, *, last: Any = False,
         kept = np.bincount(X.indices, minlength=X.shape[1])[X.indices] >= core
         X, order = _entries(X, kept), order[kept] if ordered else order
 
-    hidden = places(X, order if ordered else np.random.default_rng(seed)) < np.repeat(
-        share(X, fraction), np.diff(X.indptr)
-    )
+    # The first entries of a row are held out.
+    place = places(X, order if ordered else np.random.default_rng(seed))
+    hidden = place < np.repeat(share(X, fraction), np.diff(X.indptr))
     return _entries(X, ~hidden), _entries(X, hidden)
 
 
 def share(X: Any, fraction: float) -> np.ndarray:
     """Returns how many entries of each row are a fraction of them, rounded; at least one entry is not among them."""
     lengths = np.diff(X.indptr)
-    return np.minimum(np.floor(lengths * fraction + 0.5).astype(np.int64), np.maximum(lengths - 1, 0))
+    count: np.ndarray = np.minimum(np.floor(lengths * fraction + 0.5).astype(np.int64), np.maximum(lengths - 1, 0))
+    return count
 
 
 def places(X: Any, order: np.ndarray | np.random.Generator) -> np.ndarray:
