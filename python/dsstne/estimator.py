@@ -8,12 +8,12 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 
 from dsstne import _checks, _defaults, _recipes, api
 from dsstne._layers import nearest
 from dsstne.dataset import Dataset, _as_csr
 from dsstne.datasets import hold_out
+from dsstne.datasets._split import canonical
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidStateError, OutOfMemoryError, UnsupportedError
 from dsstne.evaluation import evaluate
 from dsstne.interactions import Interactions
@@ -100,7 +100,7 @@ class _OnlyFor:
 
 _goes_on = functools.partial(
     _OnlyFor,
-    lambda self: self.method == "network",
+    lambda self: _is(self.method, "network"),
     'only method="network" is trained step by step; fit() computes the others anew from all rows',
 )
 _embeds = functools.partial(
@@ -290,9 +290,11 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         try:
             return function(weighted, items=items, **options, **common)
         except InvalidArgumentError as error:
-            for argument in filter(options.__contains__, _RENAMED):
-                words = f"{_RENAMED[argument]}= is the argument {argument}= of dsstne.{function.__name__}"
-                raise InvalidArgumentError(f"{error} ({words})") from None
+            for argument, renamed in _RENAMED.items():
+                given = options.get(argument)
+                if isinstance(given, str) and given in str(error):
+                    words = f"{renamed}= is the argument {argument}= of dsstne.{function.__name__}"
+                    raise InvalidArgumentError(f"{error} ({words})") from None
             raise
 
     def _validated(self, X: Any, held_out: Any) -> dict[str, list[float]]:
@@ -456,7 +458,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         known, given = options_of(method), {}
         for name in inspect.signature(Recommender).parameters:
             value = getattr(self, name)
-            if name == "method" or name in _COMMON or (isinstance(value, str) and value == "default"):
+            if name == "method" or name in _COMMON or _is(value, "default"):
                 continue
             if name not in known:
                 words = ", ".join(known) or "none"
@@ -480,17 +482,15 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
 
     def _has_embeddings(self) -> bool:
         model = getattr(self, "model_", None)
-        if self.method == "auto":
+        if _is(self.method, "auto"):
             return model is not None and bool(model._sizes("hidden"))
-        return self.method in ("network", "factorize")
+        return _is(self.method, "network", "factorize")
 
     def _takes_no_negatives(self) -> bool:
         """Reports whether negative values are an error; other losses of networks have rules of their own."""
-        of_default = {
-            "network": self.network == "default" and self.loss in ("default", "softmax"),
-            "factorize": self.variant in ("default", "ials"),
-        }
-        return bool(of_default.get(self.method, self.method == "rp3beta"))
+        if _is(self.method, "network"):
+            return _is(self.network, "default") and _is(self.loss, "default", "softmax")
+        return _is(self.method, "rp3beta") or (_is(self.method, "factorize") and _is(self.variant, "default", "ials"))
 
     def _read(self, X: Any, fitting: bool = False) -> Any:
         """Returns X as compressed rows, or what can be read as it is, and checks its items."""
@@ -543,8 +543,9 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
                 f"method={self.method!r} has no weights of rows with these options. sample_weight is for linear, "
                 'popularity, item_knn (cosine or dot) and network (loss="softmax", input_scaling="l2")'
             )
-        powers = weights[:, None] ** _POWERS.get(self.method, 1.0)
-        weighted = scipy.sparse.csr_array(_matrix(X).multiply(powers))
+        weighted = canonical(_matrix(X), "X")
+        factors = weights ** _POWERS.get(self.method, 1.0)
+        weighted.data = weighted.data * np.repeat(factors, np.diff(weighted.indptr))
         weighted.eliminate_zeros()
         return weighted
 
@@ -554,7 +555,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = self._takes_no_negatives()
-        tags.non_deterministic = self.method == "auto"
+        tags.non_deterministic = _is(self.method, "auto")
         if self._has_embeddings():
             from sklearn.utils import TransformerTags
 
@@ -572,6 +573,11 @@ def options_of(method: str) -> dict[str, str]:
     return {_RENAMED.get(name, name): name for name in names}
 
 
+def _is(value: Any, *words: str) -> bool:
+    """Reports whether a parameter is one of some words; it may be anything, also an array."""
+    return isinstance(value, str) and value in words
+
+
 def _matrix(X: Any) -> Any:
     return X.matrix if isinstance(X, Interactions) else X
 
@@ -580,7 +586,11 @@ def _pair(held_out: Any) -> Any:
     """Returns validation data as :func:`dsstne.fit` takes them; a part of Interactions becomes a pair."""
     if isinstance(held_out, Interactions) and held_out.given is not None:
         return held_out.given, held_out
-    return tuple(held_out) if isinstance(held_out, list) else held_out
+    if isinstance(held_out, (tuple, list)):
+        if len(held_out) != 2:
+            raise InvalidArgumentError(f"eval_set: expected a matrix or a pair of two, got {len(held_out)} items")
+        return tuple(held_out)
+    return held_out
 
 
 def _compressed(X: Any) -> Any:
