@@ -11,6 +11,7 @@ import numpy as np
 
 from dsstne import _checks, _defaults, _recipes, api
 from dsstne._layers import nearest
+from dsstne._predictor import check_item_names
 from dsstne.dataset import Dataset, _as_csr
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import canonical
@@ -266,16 +267,18 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         X = self._read(X, fitting=True)
         self._check_signs(X)
         weighted = self._weighted(X, sample_weight)
-        if self.method in ("network", "auto"):
-            options["validation"] = eval_set = _pair(eval_set)
-        self.model_ = self._made(weighted, X, options)
+        held_out = _pair(eval_set)
+        pair = held_out if held_out is None or isinstance(held_out, tuple) else (X, held_out)
+        if self.method in ("network", "auto"):  # by the rows as they are, without weights
+            options["validation"] = held_out if weighted is X else pair
+        self.model_ = self._made(weighted, self._item_names(X), options)
         if self.method == "popularity" and sample_weight is not None:
             self.model_.set_tensor("bias", _weights(sample_weight, X) @ (weighted != 0))
-        if eval_set is not None and self.method != "auto":  # whose model may have learned from the held-out items
-            self.evals_result_ = self._validated(X, _pair(eval_set))
+        if pair is not None and self.method != "auto":  # whose model may have learned from the held-out items
+            self.evals_result_ = self._validated(*pair)
         return self
 
-    def _made(self, weighted: Any, X: Any, options: dict[str, Any]) -> Model:
+    def _made(self, X: Any, items: Any, options: dict[str, Any]) -> Model:
         """Returns what the function of the method makes of the data."""
         function = METHODS[self.method]
         known = inspect.signature(function).parameters
@@ -286,9 +289,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             options = {**dict(_recipes.ials(_matrix(X).shape).arguments), **options}
         if "seed" in known:
             common["seed"] = self._seed()
-        items = X.item_names if isinstance(X, Interactions) else getattr(self, "feature_names_in_", None)
         try:
-            return function(weighted, items=items, **options, **common)
+            return function(X, items=items, **options, **common)
         except InvalidArgumentError as error:
             for argument, renamed in _RENAMED.items():
                 given = options.get(argument)
@@ -297,13 +299,12 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
                     raise InvalidArgumentError(f"{error} ({words})") from None
             raise
 
-    def _validated(self, X: Any, held_out: Any) -> dict[str, list[float]]:
+    def _validated(self, given: Any, held_out: Any) -> dict[str, list[float]]:
         """Returns the metrics on held-out items: those of the epochs, if there are any, and that of the estimator."""
         history = self.model_.history
         metrics = {key: [record[key] for record in history] for key in (history[-1] if history else ()) if "@" in key}
         if self.metric not in metrics:
-            pair = held_out if isinstance(held_out, tuple) else (X, held_out)
-            metrics[self.metric] = [self._evaluated(*pair)]
+            metrics[self.metric] = [self._evaluated(given, held_out)]
         return metrics
 
     @_goes_on
@@ -341,7 +342,9 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         self._check_signs(X)
         weighted = self._weighted(X, sample_weight)
         if is_first:
-            self.model_ = self._made(X, X, {**options, "epochs": 0})
+            self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0})
+        elif isinstance(X, Interactions):
+            check_item_names(self.model_, X.item_names, "X")
         self._train(weighted, options)
         return self
 
@@ -455,6 +458,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         method = _checks.text(self.method, "method")
         if method not in METHODS:
             raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, METHODS)}")
+        _checks.text(self.metric, "metric")
         known, given = options_of(method), {}
         for name in inspect.signature(Recommender).parameters:
             value = getattr(self, name)
@@ -465,6 +469,9 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
                 raise InvalidArgumentError(f"{name}= is not an option of method={method!r}; its options are: {words}")
             given[known[name]] = value
         return given
+
+    def _item_names(self, X: Any) -> Any:
+        return X.item_names if isinstance(X, Interactions) else getattr(self, "feature_names_in_", None)
 
     def _compute(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _COMPUTE}

@@ -231,6 +231,12 @@ def test_interactions_are_recommended_by_name(X):
     assert set(frame["item"]) <= set(interactions(X).item_names.tolist())
 
 
+def test_interactions_of_other_items_are_refused(X):
+    recommender = quick("network").partial_fit(interactions(X))
+    with pytest.raises(dsstne.InvalidArgumentError, match="X has other items than the model: item 0 is 'item59'"):
+        recommender.partial_fit(dsstne.Interactions(X, item_names=interactions(X).item_names[::-1]))
+
+
 def test_weighted_interactions_keep_the_names(X):
     recommender = Recommender("linear").fit(interactions(X), sample_weight=np.ones(X.shape[0]))
     assert recommender.model_.items.tolist() == interactions(X).item_names.tolist()
@@ -330,6 +336,16 @@ def test_a_part_of_interactions_validates_with_the_rest_of_its_parent(X):
     train, test = next(EntryKFold(4).split(data))
     recommender = quick("linear").fit(data[train], eval_set=data[test])
     assert recommender.evals_result_ == {"ndcg@20": [recommender.score(data[test])]}
+
+
+def test_weights_of_rows_do_not_change_what_a_network_is_validated_with(X):
+    inputs, held_out = dsstne.datasets.hold_out(X)
+    weights = np.arange(X.shape[0]) % 2
+    results = [
+        quick("network").fit(inputs, sample_weight=weights, eval_set=given).evals_result_
+        for given in (held_out, (inputs, held_out))
+    ]
+    assert results[0] == results[1]
 
 
 def test_auto_chooses_by_the_validation_data(X):
