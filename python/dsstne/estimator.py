@@ -226,7 +226,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         memory_limit: int | None = None,
         progress: bool = False,
     ) -> None:
-        self.__dict__.update({name: value for name, value in locals().items() if name not in ("self", "__class__")})
+        self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
     # ---- fitting ----
 
@@ -241,7 +241,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
                 ``"item_knn"`` by ``"cosine"`` or ``"dot"`` (weights in the products of columns; numbers of rows that
                 have an item stay as they are), and ``"popularity"``.
             eval_set: Held-out items to compute ``metric`` with: a matrix for the rows of X, a pair (V_in, V_out) for
-                other rows, or a slice of ``Interactions``. ``"network"`` and ``"auto"`` take it as their
+                other rows, or a part of ``Interactions``. ``"network"`` and ``"auto"`` take it as their
                 ``validation``, for early stopping and for the choice of the model.
 
         Returns:
@@ -428,7 +428,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         """Returns ``metric`` on held-out items: NDCG, unless another one was chosen.
 
         Of a matrix, a random fifth of the entries of each row is held out, and the others are the input
-        (:func:`dsstne.datasets.hold_out`). For a slice of ``Interactions``, its entries are held out, and the input is
+        (:func:`dsstne.datasets.hold_out`). For a part of ``Interactions``, its entries are held out, and the input is
         what the same users have in the rest of the table. Items of the input are left out of the lists.
 
         Args:
@@ -526,24 +526,22 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
     def _check_signs(self, X: Any) -> None:
         if isinstance(X, Dataset) or not self._takes_no_negatives():
             return
-        matrix = _matrix(X)
-        _refuse(
-            matrix, matrix.data < 0, f"Negative values in data passed to X, which method={self.method!r} cannot take"
-        )
+        what = f"Negative values in data passed to X, which method={self.method!r} cannot take"
+        _refuse(_matrix(X), lambda values: values < 0, what)
 
     def _weighted(self, X: Any, sample_weight: Any) -> Any:
         """Returns X with the weights of its rows in the values."""
         if sample_weight is None:
             return X
-        weights, options = _weights(sample_weight, X), self._options()
-        loss = _checks.kind(options.get("loss", "softmax"), "loss", "softmax")
+        weights = _weights(sample_weight, X)
+        loss = _checks.kind("softmax" if _is(self.loss, "default") else self.loss, "loss", "softmax")
         is_exact = {
             "popularity": True,
             "linear": True,
-            "item_knn": options.get("metric", "cosine") in ("cosine", "dot"),
-            "network": "network" not in options
-            and loss == {"kind": "softmax"}
-            and options.get("input_scaling", "l2") == "l2",
+            "item_knn": _is(self.similarity, "default", "cosine", "dot"),
+            "network": _is(self.network, "default")
+            and (_is(loss.get("kind"), "softmax") and len(loss) == 1)
+            and _is(self.input_scaling, "default", "l2"),
         }
         if not is_exact.get(self.method):
             raise UnsupportedError(
@@ -613,7 +611,7 @@ def _compressed(X: Any) -> Any:
         X = _numbers(X)
     X = _as_csr(X, "X")
     if X.data.dtype.kind == "f":
-        _refuse(X, ~np.isfinite(X.data), "X has values that are NaN or inf")
+        _refuse(X, lambda values: ~np.isfinite(values), "X has values that are NaN or inf")
     return X
 
 
@@ -629,12 +627,13 @@ def _numbers(X: Any) -> NDArray[np.float64]:
         raise _NotNumbersError(f"X is an array of objects that are no numbers: {error}") from None
 
 
-def _refuse(X: Any, wrong: NDArray[np.bool_], what: str) -> None:
-    """Raises an error about the first wrong value of compressed rows, if there is one."""
-    at = np.flatnonzero(wrong)
+def _refuse(X: Any, is_wrong: Callable[[NDArray[Any]], NDArray[np.bool_]], what: str) -> None:
+    """Raises an error about the first wrong value of compressed rows, if there is one; others report damaged rows."""
+    first, last = (max(0, int(X.indptr[n])) for n in (0, -1)) if len(X.indptr) else (0, 0)
+    at = np.flatnonzero(is_wrong(X.data[first:last]))  # what lies outside is not part of the matrix
     if len(at):
-        row = np.searchsorted(X.indptr, at[0], "right") - 1
-        raise InvalidDataError(f"{what}: row {row:,} has the value {X.data[at[0]]}")
+        row = np.searchsorted(X.indptr, first + at[0], "right") - 1
+        raise InvalidDataError(f"{what}: row {row:,} has the value {X.data[first + at[0]]}")
 
 
 def _weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:

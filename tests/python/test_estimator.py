@@ -212,6 +212,23 @@ def test_data_of_all_forms_give_the_same_model(X, linear, form):
     assert recommender.predict(given).tobytes() == Recommender("linear").fit(X).predict(X).tobytes()
 
 
+def test_values_outside_of_the_rows_are_not_looked_at(X):
+    part = scipy.sparse.csr_array(X)
+    part.data, part.indices = (np.concatenate([[-1], array, [-1]]) for array in (X.data, X.indices))
+    part.data[[0, -1]], part.indptr = np.nan, X.indptr + 1
+    assert np.array_equal(Recommender("rp3beta").fit(part).predict(part), Recommender("rp3beta").fit(X).predict(X))
+
+
+@pytest.mark.parametrize("method", ["rp3beta", "factorize", "network"])
+def test_a_negative_value_is_refused_with_its_row(X, method):
+    wrong = X.copy()
+    wrong.data[wrong.indptr[7]] = -3
+    with pytest.raises(
+        dsstne.InvalidDataError, match="Negative values in data passed to X.*: row 7 has the value -3.0"
+    ):
+        quick(method).fit(wrong)
+
+
 @pytest.mark.parametrize("method", ["popularity", "linear", "network"])
 def test_columns_of_a_frame_name_the_items(X, method):
     frame = pandas.DataFrame(X.toarray(), columns=interactions(X).item_names)
