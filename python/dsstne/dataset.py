@@ -232,8 +232,17 @@ def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset
 
 
 def item_names(items: Any, X: Any) -> Any:
-    """Returns the names of items that a caller gave, or else those of Interactions, or of a Dataset of them."""
-    return X.item_names if items is None and isinstance(X, (Interactions, Dataset)) else items
+    """Returns the names of items that a caller gave, or else those of Interactions, or of a Dataset of them.
+
+    Raises:
+        InvalidArgumentError: Both are there and differ.
+    """
+    names = X.item_names if isinstance(X, (Interactions, Dataset)) else None
+    if items is None or names is None:
+        return names if items is None else items
+    if not np.array_equal(_checks.array(items), names):
+        raise InvalidArgumentError("items= has other names than the Interactions; leave it out")
+    return items
 
 
 def one_row(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:

@@ -89,7 +89,7 @@ class Interactions(Shown):
     times: NDArray[Any] | None = None
     parent: Interactions | None = field(default=None, init=False)
     _chosen: NDArray[np.bool_] | None = field(default=None, init=False)  # which entries of the parent
-    _form: _Form = field(default=_Form(), kw_only=True)
+    _form: _Form = field(default=_Form(), init=False)
 
     def __post_init__(self) -> None:
         matrix = _canonical(self.matrix)
@@ -102,6 +102,12 @@ class Interactions(Shown):
             if len(names) != count:
                 raise InvalidArgumentError(f"{name} has {len(names):,} names; the matrix has {count:,}")
             object.__setattr__(self, name, names)
+            about = name.replace("names", "descriptions")
+            descriptions = _names(getattr(self, about), about)
+            if len(descriptions) and (len(descriptions) != count or isinstance(descriptions[0], np.integer)):
+                raise InvalidArgumentError(f"{about} must be {count:,} strings or none")
+            object.__setattr__(self, about, descriptions)
+        _checks.text(self.description, "description")
         if self.times is not None:
             times = _checks.array(self.times)
             if times.shape != (matrix.nnz,) or times.dtype.kind not in "iufM":
@@ -181,7 +187,12 @@ class Interactions(Shown):
         shape = len(row_names), len(item_names)
         matrix, times = _matrix(rows, columns, values, times, shape, duplicates)
         form = _Form(frame.library, (user, item), (row_type, item_type))
-        return cls(matrix, row_names, item_names, times=times, _form=form)
+        return cls(matrix, row_names, item_names, times=times)._like(form)
+
+    def _like(self, form: _Form) -> Interactions:
+        """Sets what the frame was like, for new Interactions."""
+        object.__setattr__(self, "_form", form)
+        return self
 
     # ---- parts ----
 
@@ -211,7 +222,7 @@ class Interactions(Shown):
 
     def _part(self, chosen: NDArray[np.bool_]) -> Interactions:
         times = None if self.times is None else self.times[chosen]
-        part = replace(self, matrix=_entries(self.matrix, chosen), times=times)
+        part = replace(self, matrix=_entries(self.matrix, chosen), times=times)._like(self._form)
         object.__setattr__(part, "parent", self)
         object.__setattr__(part, "_chosen", chosen)
         return part
@@ -266,7 +277,7 @@ class Interactions(Shown):
             row_names=self.row_names[rows],
             row_descriptions=self.row_descriptions[rows] if len(self.row_descriptions) else self.row_descriptions,
             times=None if self.times is None else self.times[places[rows].data],
-        )
+        )._like(self._form)
 
     def rows(self, names: Iterable[Any], unknown: str = "raise") -> NDArray[np.int64]:
         """Returns the numbers of the named rows, int64; the NotFoundError of an unknown name suggests the nearest.
@@ -385,11 +396,13 @@ def _word(value: Any, name: str, known: Sequence[str]) -> None:
 
 def _names(values: Any, name: str) -> NDArray[Any]:
     """Returns names as an array of strings or integers."""
+    if isinstance(values, (set, frozenset)):
+        raise InvalidArgumentError(f"{name} is a set, which has no order; give a list")
     array = values if isinstance(values, np.ndarray) else np.array(_checks.several(values, name), object)
     if array.ndim == 1 and array.dtype.kind in "iuU":
         return array
-    kinds = set(map(type, array.tolist()))
-    if array.ndim != 1 or len(kinds) > 1 or not kinds <= {str, int}:
+    kinds = set(map(type, array.tolist())) if array.ndim == 1 else {None}
+    if len(kinds) > 1 or not kinds <= {str, int}:
         raise InvalidArgumentError(f"{name} must be a list of strings or of integers, not {_checks.shown(values)}")
     try:
         return array.astype(np.int64) if array.dtype == object and kinds == {int} else array

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EntryKFold", "HoldOut", "LeaveLastOut", "TimeSplit", "UserKFold", "UserShuffleSplit"]
 
+_MOST = 1 << 20  # splits
+
 
 class _Splitter(ABC):
     """Yields the numbers of what is trained with and what is tested with."""
@@ -53,12 +55,12 @@ class _Splitter(ABC):
         for is_test in self._tests(X):
             if is_test.all() or not is_test.any():
                 word = "train" if is_test.all() else "test"
-                raise InvalidArgumentError(f"{self} leaves nothing to {word} with")
+                raise InvalidArgumentError(f"{_checks.shown(self)} leaves nothing to {word} with")
             yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Returns the number of pairs that :meth:`split` yields; no argument is used."""
-        return _checks.integer(getattr(self, "n_splits", 1), "n_splits", 1)
+        return _splits(getattr(self, "n_splits", 1), 1)
 
     @abstractmethod
     def _tests(self, X: Any) -> Iterator[NDArray[np.bool_]]:
@@ -88,9 +90,9 @@ class UserKFold(_Splitter):
     seed: int = 0
 
     def _tests(self, X: Any) -> Iterator[NDArray[np.bool_]]:
-        parts, rows = _parts(self.n_splits), _rows(X, self)
+        parts, rows = _splits(self.n_splits, 2), _rows(X, self)
         if parts > rows:
-            raise InvalidArgumentError(f"{self} needs at least as many rows as parts; X has {rows:,}")
+            raise InvalidArgumentError(f"{_checks.shown(self)} needs at least as many rows as parts; X has {rows:,}")
         part = np.random.default_rng(self._seeds()[0]).permutation(rows) % parts
         yield from (part == n for n in range(parts))
 
@@ -172,7 +174,7 @@ class EntryKFold(_Splitter):
     seed: int = 0
 
     def _tests(self, X: Any) -> Iterator[NDArray[np.bool_]]:
-        parts, matrix = _parts(self.n_splits), _interactions(X, self).matrix
+        parts, matrix = _splits(self.n_splits, 2), _interactions(X, self).matrix
         random = np.random.default_rng(self._seeds()[0])
         place, lengths = places(matrix, random), np.diff(matrix.indptr)
         # Each user begins with another part, or the first parts would have more of the users with few entries.
@@ -206,7 +208,7 @@ class LeaveLastOut(_Splitter):
         interactions = _interactions(X, self)
         order = np.empty(len(interactions), np.int64)
         order[np.argsort(_times(interactions, self), kind="stable")] = np.arange(len(order))
-        lengths = np.diff(interactions.matrix.indptr)
+        lengths = np.diff(interactions.matrix.indptr).astype(np.int64)
         yield places(interactions.matrix, order) < np.repeat(np.minimum(count, lengths - 1), lengths)
 
 
@@ -237,7 +239,8 @@ class TimeSplit(_Splitter):
                 before = np.datetime64(before)
             except (TypeError, ValueError):
                 before = np.datetime64("NaT")
-        if not (_checks.is_number(before) or isinstance(before, np.datetime64)) or before != before:
+        is_right = isinstance(before, np.datetime64) if times.dtype.kind == "M" else _checks.is_number(before)
+        if not is_right or before != before:
             wanted = "a time" if times.dtype.kind == "M" else "a number"
             raise InvalidArgumentError(f"before must be {wanted}, as the times are, not {_checks.shown(self.before)}")
         yield times >= before
@@ -267,8 +270,11 @@ def _times(interactions: Interactions, splitter: _Splitter) -> NDArray[Any]:
     return interactions.times
 
 
-def _parts(n_splits: Any) -> int:
-    return _checks.integer(n_splits, "n_splits", 2)
+def _splits(n_splits: Any, least: int) -> int:
+    count = _checks.integer(n_splits, "n_splits", least)
+    if count > _MOST:
+        raise InvalidArgumentError(f"n_splits must be at most {_MOST:,}, not {_checks.shown(count)}")
+    return count
 
 
 def _fraction(fraction: Any) -> float:

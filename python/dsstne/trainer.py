@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import bind, check_rows
+from dsstne._predictor import check_item_names
 from dsstne._tables import Plan, Profile, Shown, Table
 from dsstne._weights import check_model
 from dsstne.devices import chosen
@@ -149,6 +150,8 @@ class Trainer(_handles.Closing):
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)
             check_rows("targets", outputs.rows, "X", inputs.rows)
+            name = "X" if targets is None else "targets"
+            check_item_names(model, outputs.datasets[model.output].item_names, name)
             self.rows = inputs.rows
             owners = (model._handle, inputs, outputs)
             arguments = (model._handle.value, _options.to_json(options))

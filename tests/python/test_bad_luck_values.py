@@ -227,6 +227,7 @@ def calls():
     solve |= COMPUTE
     near = {"metric": lambda: "dot", "include_self": lambda: False, "items": lambda: None, "filter_items": lambda: None}
     near |= {"devices": lambda: "cpu", "threads": lambda: 1}
+    find = {"names": lambda: ["a"], "unknown": lambda: "raise"}
     return {
         "fit": (
             dsstne.fit,
@@ -500,9 +501,38 @@ def calls():
             dsstne.datasets.hold_out,
             {"X": matrix, "fraction": lambda: 0.5, "seed": lambda: 0, "last": lambda: False, "core": lambda: 0},
         ),
-        "datasets.Interactions.rows": (debian.rows, {"names": lambda: ["a"]}),
-        "datasets.Interactions.items": (debian.items, {"names": lambda: ["a"]}),
-        "datasets.Interactions.matrix_of": (debian.matrix_of, {"rows": lambda: [["a"]]}),
+        "Interactions": (
+            lambda **given: contents(dsstne.Interactions(**given)),
+            {
+                "matrix": lambda: X.astype(np.float32),
+                **dict.fromkeys(["row_names", "item_names", "times"], lambda: None),
+                **dict.fromkeys(["row_descriptions", "item_descriptions"], list),
+                "description": lambda: "",
+            },
+        ),
+        "Interactions.from_frame": (
+            lambda **given: contents(dsstne.Interactions.from_frame(**given)),
+            {
+                "df": lambda: {"user": [1, 2, 2], "item": ["a", "b", "a"], "v": [1, 2, 3], "t": [1, 2, 3]},
+                "user": lambda: "user",
+                "item": lambda: "item",
+                "value": lambda: "v",
+                "time": lambda: "t",
+                "users": lambda: None,
+                "items": lambda: None,
+                "unknown": lambda: "raise",
+                "duplicates": lambda: "sum",
+            },
+        ),
+        "Interactions.users": (lambda **given: contents(debian.users(**given)), find),
+        "Interactions.rows": (debian.rows, find),
+        "Interactions.items": (debian.items, find),
+        "Interactions.matrix_of": (debian.matrix_of, {"rows": lambda: [["a"]], "unknown": lambda: "raise"}),
+        "Interactions.similar_items": (
+            debian.similar_items,
+            {"model": lambda: dsstne.item_knn(X, progress=False), **find, "k": lambda: 2},
+        ),
+        **splitters(),
         "plots.learning_curve": (
             plot,
             {
@@ -520,7 +550,39 @@ def calls():
 
 def small_interactions():
     names = np.array(["a", "b", "c", "d"])
-    return dsstne.datasets.Interactions(X, names[:3], names, names[:3], names, "")
+    return dsstne.Interactions(X, names[:3], names, names[:3], names, "", times=np.arange(X.nnz))
+
+
+def contents(made):
+    return made.matrix, made.row_names, made.item_names, made.times
+
+
+def splitters():
+    """Returns the splitters, which check their options when they split, and their methods."""
+    shared = {"n_splits": lambda: 2, "seed": lambda: 0}
+    options = {
+        "UserKFold": shared,
+        "UserShuffleSplit": {"fraction": lambda: 0.5, **shared},
+        "HoldOut": {"fraction": lambda: 0.5, **shared},
+        "EntryKFold": shared,
+        "LeaveLastOut": {"n": lambda: 1},
+        "TimeSplit": {"before": lambda: 2},
+    }
+    listed = {}
+    for name, usual in options.items():
+        make = getattr(dsstne.model_selection, name)
+        data = (lambda: X) if name.startswith("User") else small_interactions
+        splitter = make(**{key: value() for key, value in usual.items()})
+        unused = {"y": lambda: None, "groups": lambda: None}
+        listed |= {
+            f"model_selection.{name}": (lambda make=make, data=data, **given: list(make(**given).split(data())), usual),
+            f"model_selection.{name}.split": (
+                lambda splitter=splitter, **given: list(splitter.split(**given)),
+                {"X": data, **unused},
+            ),
+            f"model_selection.{name}.get_n_splits": (splitter.get_n_splits, {"X": data, **unused}),
+        }
+    return listed
 
 
 def kept(name):
@@ -597,7 +659,7 @@ def profile(**limits):
 
 # ---- what is public ----
 
-RECORDS = {"Progress", "datasets.Interactions"}  # classes that only hold values, which users do not make
+RECORDS = {"Progress"}  # classes that only hold values, which users do not make
 ATTRIBUTES = ("Model.history", "Model.attributes")  # that users may set
 FORWARDS = {"Model.embed": "predict", "Model.scores": "predict", "Model.similar_items": "neighbors"}  # **options
 FORWARDS |= {"Recommender.recommend": "recommend"}
@@ -625,6 +687,8 @@ def public():
         if inspect.ismodule(thing):
             for inner in thing.__all__ if thing is not dsstne.errors else ():
                 visit(f"{name}.{inner}", getattr(thing, inner))
+        elif thing is dsstne.Interactions and name != "Interactions":
+            return  # the same under another name
         elif inspect.isclass(thing) and not issubclass(thing, Exception):
             if name not in RECORDS:
                 found[name] = parameters(thing)
@@ -676,6 +740,8 @@ NONE = {
     "precision": "float32",
 }  # but here None is not the default
 
+SPLITTERS = dsstne.model_selection.__all__
+SHAPES = {"a matrix of NaN", "a complex matrix", "a closed dataset", "a matrix without columns", "a damaged matrix"}
 IDS = {"0", "an empty list", "a pair"}
 TEXTS = {"an empty str", "a long str", "NUL", "a surrogate", "an accent", "braces"}
 FLOATS = {"1.5", "2**31", "2**63", "2**64"}
@@ -726,7 +792,17 @@ PLAIN = {
     **dict.fromkeys(["checkpoint_every", "memory"], frozenset({"2**31"})),
     **{key: {"an empty list"} for key in ("callbacks", "metrics")},
     "names": {"an empty list", "a list of str"},
-    "datasets.Interactions.matrix_of rows": {"an empty list", "a list of str"},
+    "Interactions.matrix_of rows": {"an empty list", "a list of str"},
+    **dict.fromkeys(["y", "groups", *(f"model_selection.{name}.get_n_splits X" for name in SPLITTERS)], frozenset(ODD)),
+    **{f"model_selection.{name}.split X": SHAPES for name in ("UserKFold", "UserShuffleSplit")},
+    "before": {"1.5", "5e-324"},
+    "description": TEXTS,
+    "matrix": {"a matrix without rows", "a matrix without columns"},
+    **dict.fromkeys(
+        ["item_names", "row_descriptions", "item_descriptions"], frozenset({"an empty list", "a list of str"})
+    ),
+    "n": {"2**31"},
+    "Interactions.from_frame items": {"an array of str", "a list of str"},
     "baseline": {"a dict"},
     **dict.fromkeys(["baseline_name", "title"], TEXTS),
 }

@@ -118,6 +118,9 @@ def described(function):
         "Trainer.fork",
         "Model",
         "Recommender",
+        "Interactions.from_frame",
+        "Interactions.similar_items",
+        *(f"model_selection.{name}" for name in dsstne.model_selection.__all__),
     ]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
     + ["Model.neighbors", "Model.similar_items"],

@@ -1,7 +1,9 @@
 """Interactions: from frames of several libraries to matrices, models and back to frames of names."""
 
 import datetime
+import pathlib
 import pickle
+import re
 
 import numpy as np
 import pandas
@@ -13,6 +15,8 @@ from scipy import sparse
 import dsstne
 from dsstne import Interactions
 from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "names.md"
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -309,16 +313,37 @@ def test_a_model_keeps_the_names_and_has_the_bits_of_the_matrix(maker, taken):
         assert one.tobytes() == other.tobytes()
 
 
-def test_names_that_are_given_go_before_those_of_the_interactions(taken):
-    assert dsstne.popularity(taken, items=["x", "y", "z"]).items.tolist() == ["x", "y", "z"]
-    assert dsstne.linear(taken, items=[3, 2, 1], progress=False).items.tolist() == [3, 2, 1]
+@pytest.mark.parametrize("maker", [dsstne.popularity, dsstne.item_knn, dsstne.fit, dsstne.auto])
+def test_names_that_are_given_must_be_those_of_the_interactions(maker, taken):
+    assert dsstne.popularity(taken, items=["milk", "rice", "tea"]).items.tolist() == ["milk", "rice", "tea"]
+    with pytest.raises(InvalidArgumentError, match="items= has other names than the Interactions"):
+        maker(taken, items=["tea", "rice", "milk"])
 
 
+def test_a_trainer_refuses_other_items_than_those_of_its_model(taken):
+    model = dsstne.fit(taken, hidden=[2], epochs=1, progress=False, devices="cpu")
+    model.items = ["tea", "rice", "milk"]
+    with pytest.raises(InvalidArgumentError, match="X has other items than the model: item 0 is 'milk'"):
+        dsstne.Trainer(model, taken, devices="cpu")
+
+
+def test_weights_of_a_blend_are_chosen_with_interactions():
+    rng = np.random.default_rng(0)
+    taken = Interactions.from_frame({"user": rng.integers(0, 30, 400), "item": rng.integers(0, 20, 400)})
+    train, test = taken[::2], taken[1::2]
+    parts = [dsstne.popularity(train), dsstne.item_knn(train, progress=False)]
+    named = dsstne.blend(parts, train, validation=test, metric="ndcg@5", progress=False)
+    plain = dsstne.blend(parts, train.matrix, validation=test.matrix, metric="ndcg@5", progress=False)
+    assert named.items.tolist() == list(range(20))
+    assert named.tensor("weights").tolist() == plain.tensor("weights").tolist()
+
+
+@pytest.mark.filterwarnings("ignore:auto returns popularity")  # on a slow machine
 def test_auto_splits_interactions_by_their_times():
     rng = np.random.default_rng(0)
     frame = {"user": rng.integers(0, 40, 600), "item": rng.integers(0, 12, 600), "time": rng.integers(0, 99, 600)}
     taken = Interactions.from_frame(frame, time="time")
-    model = dsstne.auto(taken, "ndcg@5", seconds=3, progress=False, threads=1)
+    model = dsstne.auto(taken, "ndcg@5", seconds=1, progress=False, threads=1)
     assert model.items.tolist() == list(range(12))
     assert model.report.split.startswith("the last fifth of each row by times=")
     assert "X, items = X.matrix, X.item_names" in model.report.code
@@ -509,3 +534,11 @@ def test_arrow_without_pyarrow_is_told():
         patch.setitem(__import__("sys").modules, "pyarrow", None)
         with pytest.raises(ImportError, match="pip install pyarrow"):
             Interactions.from_frame(Table())
+
+
+def test_the_code_of_the_page_prints_what_the_page_shows(capsys):
+    page, names = PAGE.read_text(encoding="utf-8"), {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(code, names)
+    shown = re.findall(r"^    (.*)", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [line.split() for line in shown]

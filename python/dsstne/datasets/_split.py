@@ -21,7 +21,8 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0, *, last: Any = False,
     each row instead: a random split can prefer another model than the future does.
 
     Args:
-        X: Interaction matrix [rows, items] in any SciPy sparse format; it is not changed.
+        X: Interaction matrix [rows, items] in any SciPy sparse format, or the matrix of :class:`dsstne.Interactions`;
+            it is not changed.
         fraction: Share of the entries of each row to hold out, from 0 to 1.
         seed: Seed of a random split; the same seed gives the same split on every machine.
         last: True holds out the last entries of each row in the order in which X stores them; X must be a CSR matrix
