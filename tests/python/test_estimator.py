@@ -539,3 +539,11 @@ def test_a_pipeline_weights_the_items_before(X):
 
 def test_a_pipeline_embeds(X):
     assert make_pipeline(TfidfTransformer(), quick("network")).fit_transform(X).shape == (240, 4)
+
+
+def test_the_code_of_the_documentation_runs(monkeypatch):
+    monkeypatch.setattr(dsstne.datasets, "load_debian", lambda: interactions(blocks(400, 150)))
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(code, names)
+    assert set(names["search"].best_params_) >= {"method", "regularization"}
