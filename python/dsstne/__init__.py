@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsstne.devices import keep_devices, set_limits
     from dsstne.diagnosis import doctor
     from dsstne.errors import *
+    from dsstne.estimator import Recommender
     from dsstne.evaluation import evaluate
     from dsstne.interactions import Interactions
     from dsstne.model import Model, load
@@ -61,6 +62,7 @@ __all__ = [
     "OpenPredictor",
     "OutOfMemoryError",
     "Progress",
+    "Recommender",
     "Trainer",
     "UnsupportedError",
     "__version__",
@@ -93,6 +95,7 @@ _MODULES = {
     "Model": "model",
     "OpenPredictor": "serving",
     "Progress": "trainer",
+    "Recommender": "estimator",
     "Trainer": "trainer",
     "auto": "selection",
     "blend": "blending",

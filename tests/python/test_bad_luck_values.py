@@ -454,6 +454,42 @@ def calls():
         ),
         "OpenPredictor.plan": (predictor.plan, {}),
         "OpenPredictor.close": (lambda: model.predictor(2).close(), {}),
+        "Recommender": (
+            estimated,
+            {
+                **dict.fromkeys(inspect.signature(dsstne.Recommender).parameters, lambda: "default"),
+                "method": lambda: "linear",
+                "variant": lambda: "iterative",
+                "metric": lambda: "recall@2",
+                "random_state": lambda: 0,
+                "progress": lambda: False,
+                **COMPUTE,
+            },
+        ),
+        "Recommender.fit": (
+            lambda **given: recommender("linear").fit(**given).model_,
+            {"X": matrix, "y": lambda: None, "sample_weight": lambda: [1, 1, 2], "eval_set": lambda: None},
+        ),
+        "Recommender.partial_fit": (
+            lambda **given: recommender("network").partial_fit(**given).model_,
+            {"X": matrix, "y": lambda: None, "sample_weight": lambda: None},
+        ),
+        "Recommender.fit_transform": (recommender("network").fit_transform, {"X": matrix, "y": lambda: None}),
+        "Recommender.transform": (recommender("network").fit(X).transform, {"X": matrix}),
+        "Recommender.predict": (recommender("linear").fit(X).predict, {"X": matrix}),
+        "Recommender.score": (recommender("linear").fit(X).score, {"X": matrix, "y": lambda: None}),
+        "Recommender.recommend": (
+            recommender("linear").fit(X).recommend,
+            {
+                "X": matrix,
+                "k": lambda: 2,
+                "exclude_seen": lambda: None,
+                "exclude": lambda: None,
+                "batch_size": lambda: 2,
+                **RANK,
+                **COMPUTE,
+            },
+        ),
         "Trainer": (
             trained,
             {
@@ -639,6 +675,17 @@ def kept(name):
     return use
 
 
+def recommender(method):
+    options = {"hidden": 2, "epochs": 1} if method == "network" else {}
+    return dsstne.Recommender(method, **options, devices="cpu", threads=1, memory_limit=50_000_000)
+
+
+def estimated(**given):
+    made = dsstne.Recommender(**given).fit(X)
+    made.score(X)
+    return made.model_
+
+
 def trained(**given):
     with dsstne.Trainer(**given) as trainer:
         trainer.run(steps=2)
@@ -697,6 +744,7 @@ def profile(**limits):
 RECORDS = {"Progress"}  # classes that only hold values, which users do not make
 ATTRIBUTES = ("Model.history", "Model.attributes")  # that users may set
 FORWARDS = {"Model.embed": "predict", "Model.scores": "predict", "Model.similar_items": "neighbors"}  # **options
+FORWARDS |= {"Recommender.recommend": "recommend"}
 
 
 def parameters(function):
@@ -706,6 +754,11 @@ def parameters(function):
     kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     listed = inspect.signature(function).parameters.values()
     return {one.name: one.default for one in listed if one.name != "self" and one.kind not in kinds}
+
+
+def is_ours(function):
+    """Reports whether a method is not one that scikit-learn gives to its estimators."""
+    return not (getattr(function, "__module__", None) or "").startswith("sklearn")
 
 
 def public():
@@ -725,7 +778,7 @@ def public():
                 member = inspect.getattr_static(thing, inner)
                 if isinstance(member, property) and member.fset:
                     found[f"{name}.{inner}"] = parameters(member)
-                elif inspect.isroutine(getattr(thing, inner)):
+                elif inspect.isroutine(getattr(thing, inner)) and is_ours(getattr(thing, inner)):
                     found[f"{name}.{inner}"] = parameters(getattr(thing, inner))
         elif inspect.isroutine(thing):
             found[name] = parameters(thing)
@@ -844,6 +897,9 @@ PLAIN = {
     "baseline": {"a dict"},
     **dict.fromkeys(["baseline_name", "title"], TEXTS),
 }
+
+PLAIN |= {f"Recommender {key}": PLAIN[f"linear {key}"] for key in ("regularization", *RIDGE, "per_item")}
+PLAIN |= {"y": set(ODD), "random_state": PLAIN["seed"]}
 
 # What only the limit of time ends.
 ENDLESS = {("epochs", "2**31"), ("steps", "2**31"), ("steps", "None")}
