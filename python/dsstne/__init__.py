@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import datasets, errors, plots
+    from dsstne import callbacks, datasets, errors, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
     from dsstne.dataset import Dataset
@@ -61,6 +61,7 @@ __all__ = [
     "__version__",
     "auto",
     "blend",
+    "callbacks",
     "datasets",
     "doctor",
     "errors",
@@ -101,7 +102,7 @@ _MODULES = {
     "svd": "decomposition",
 }
 
-_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress", "report"}
+_SUBMODULES = {"callbacks", "datasets", "errors", "plots", *_MODULES.values(), "cli", "progress", "report"}
 
 
 def __getattr__(name: str) -> Any:
