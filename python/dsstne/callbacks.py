@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dsstne import _checks, _options
+from dsstne._tables import History
 from dsstne.errors import InputOutputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -346,7 +347,7 @@ class Checkpoint(Callback):
         model, trainer = run.model, run.trainer
         self._found = trainer._resume(self._path), model._resumed(self._path)
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
-        model.history = [record for record in model.history if record.get("epoch") in range(1, done + 1)]
+        model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
         state = self._found[1]
         if (state is None) != (early is None):
             had = "no" if state is None else "an"
