@@ -195,7 +195,7 @@ def fit(
         called, progress = as_list(callbacks), _checks.boolean(progress, "progress")
         resume = _checks.boolean(resume, "resume")
         if max_seconds is not None:
-            called.append(TimeBudget(_checks.positive(max_seconds, "max_seconds")))
+            called.append(TimeBudget(_checks.duration(max_seconds, "max_seconds")))
         if checkpoint is not None:
             called.append(Checkpoint(checkpoint, _checks.integer(checkpoint_every, "checkpoint_every", 1)))
         early, kept, rates = only(called, EarlyStopping), only(called, Checkpoint), only(called, LearningRate)

@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -168,7 +169,7 @@ class EarlyStopping(Callback):
     ) -> None:
         self.metrics = () if metric is None else (_checks.text(metric, "metric"),)
         self._patience = None if patience is None else _checks.integer(patience, "patience", 1)
-        if not _checks.is_number(min_delta) or not 0 <= min_delta < math.inf:
+        if not _checks.is_number(min_delta) or not 0 <= min_delta <= sys.float_info.max:
             raise InvalidArgumentError(f"min_delta must be a number of at least 0, not {_checks.shown(min_delta)}")
         self._min_delta = float(min_delta)
         self.restore_best = _checks.boolean(restore_best, "restore_best")
@@ -232,7 +233,7 @@ class TimeBudget(Callback):
         seconds: The time from the first step on, of this call; with ``resume`` the earlier calls do not count.
 
     Raises:
-        InvalidArgumentError: The time is not a number above 0.
+        InvalidArgumentError: The time is not a finite number above 0.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -244,7 +245,7 @@ class TimeBudget(Callback):
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = _checks.positive(seconds, "seconds")
+        self._seconds = _checks.duration(seconds, "seconds")
 
     def before_training(self, model: Model) -> None:
         """Starts the clock."""
@@ -424,7 +425,8 @@ class CSVLogger(Callback):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     log = dsstne.callbacks.CSVLogger(f"{folder}/run.csv")
         ...     model = dsstne.fit(X, hidden=4, epochs=2, progress=False, callbacks=log)
-        ...     print(open(f"{folder}/run.csv").readline().strip())
+        ...     with open(f"{folder}/run.csv") as file:
+        ...         print(file.readline().strip())
         epoch,step,loss,seconds,examples_per_second,learning_rate
     """
 
@@ -489,7 +491,7 @@ class TensorBoard(Callback):
             except ImportError:
                 raise ImportError("TensorBoard needs tensorboardX: pip install tensorboardX") from None
         again = len(model.history) + 1 if model.history else None
-        self._writer = SummaryWriter(self._folder, purge_step=again)
+        self._writer = SummaryWriter(self._folder, purge_step=again, filename_suffix=f".{len(model.history)}")
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
         """Writes the numbers of the epoch."""

@@ -467,6 +467,22 @@ def calls():
         "datasets.Interactions.rows": (debian.rows, {"names": lambda: ["a"]}),
         "datasets.Interactions.items": (debian.items, {"names": lambda: ["a"]}),
         "datasets.Interactions.matrix_of": (debian.matrix_of, {"rows": lambda: [["a"]]}),
+        "callbacks.Callback": (with_callback("Callback"), {}),
+        "callbacks.TimeBudget": (with_callback("TimeBudget"), {"seconds": lambda: 1000}),
+        "callbacks.LearningRate": (with_callback("LearningRate"), {"rates": lambda: [0.1]}),
+        "callbacks.Checkpoint": (with_callback("Checkpoint"), {"path": lambda: "run", "every": lambda: 1}),
+        "callbacks.CSVLogger": (with_callback("CSVLogger"), {"path": lambda: "log.csv"}),
+        "callbacks.TensorBoard": (lambda **given: vars(dsstne.callbacks.TensorBoard(**given)), {"folder": lambda: "a"}),
+        "callbacks.MLflow": (dsstne.callbacks.MLflow, {}),
+        "callbacks.EarlyStopping": (
+            with_callback("EarlyStopping"),
+            {
+                "metric": lambda: "ndcg@2",
+                "patience": lambda: 1,
+                "min_delta": lambda: 0.0,
+                "restore_best": lambda: True,
+            },
+        ),
         "plots.learning_curve": (
             plot,
             {
@@ -480,6 +496,17 @@ def calls():
             },
         ),
     }
+
+
+def with_callback(name):
+    """Returns a function that trains with a callback of these parameters."""
+
+    def train(**given):
+        callback = getattr(dsstne.callbacks, name)(**given)
+        fixed = {"hidden": 2, "epochs": 1, "devices": "cpu", "threads": 1, "progress": False}
+        return dsstne.fit(X, **fixed, validation=(X, X), callbacks=callback)
+
+    return train
 
 
 def small_interactions():
@@ -575,7 +602,8 @@ def public():
         elif inspect.isclass(thing) and not issubclass(thing, Exception):
             if name not in RECORDS:
                 found[name] = parameters(thing)
-            for inner in filter(lambda inner: not inner.startswith("_"), dir(thing)):
+            called_by_fit = dir(dsstne.callbacks.Callback) if issubclass(thing, dsstne.callbacks.Callback) else ()
+            for inner in filter(lambda inner: not inner.startswith("_") and inner not in called_by_fit, dir(thing)):
                 member = inspect.getattr_static(thing, inner)
                 if isinstance(member, property) and member.fset:
                     found[f"{name}.{inner}"] = parameters(member)
@@ -674,6 +702,12 @@ PLAIN = {
     **{key: {"an empty list"} for key in ("callbacks", "metrics")},
     "names": {"an empty list", "a list of str"},
     "datasets.Interactions.matrix_of rows": {"an empty list", "a list of str"},
+    "rates": {"a set", "two numbers", "a class"},
+    "folder": {*TEXTS - {"NUL"}, "no bytes", "a folder"},
+    "metric": {"None"},
+    "patience": {"None", "2**31"},
+    "min_delta": {*FLOATS, "0", "5e-324", "1e308"},
+    "restore_best": FLAG,
     "baseline": {"a dict"},
     **dict.fromkeys(["baseline_name", "title"], TEXTS),
 }
