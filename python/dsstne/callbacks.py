@@ -10,7 +10,6 @@ import csv
 import json
 import math
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -169,9 +168,8 @@ class EarlyStopping(Callback):
     ) -> None:
         self.metrics = () if metric is None else (_checks.text(metric, "metric"),)
         self._patience = None if patience is None else _checks.integer(patience, "patience", 1)
-        if not _checks.is_number(min_delta) or not 0 <= min_delta <= sys.float_info.max:
-            raise InvalidArgumentError(f"min_delta must be a number of at least 0, not {_checks.shown(min_delta)}")
-        self._min_delta = float(min_delta)
+        none = _checks.is_number(min_delta) and min_delta == 0
+        self._min_delta = 0.0 if none else _checks.duration(min_delta, "min_delta")
         self.restore_best = _checks.boolean(restore_best, "restore_best")
         self.best_value, self.best_epoch = -math.inf, 0.0
         self._copy: Model | None = None

@@ -380,7 +380,7 @@ def _settings(of: Mapping[str, Any], *without: str) -> str:
     """Returns what a layer or a loss is set to, except what is off."""
     shown = {name: value for name, value in of.items() if name not in without and _is_plain(value)}
     words = [str(of["kind"])] if "layer" in without else []
-    words += [name if value is True else f"{name} {cell(value)}" for name, value in shown.items() if value is not False]
+    words += [name if value is True else f"{name} {cell(value)}" for name, value in shown.items() if value]
     return ", ".join(words)
 
 

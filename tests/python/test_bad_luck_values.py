@@ -702,6 +702,7 @@ PLAIN = {
     **{key: {"an empty list"} for key in ("callbacks", "metrics")},
     "names": {"an empty list", "a list of str"},
     "datasets.Interactions.matrix_of rows": {"an empty list", "a list of str"},
+    "every": {"2**31"},
     "rates": {"a set", "two numbers", "a class"},
     "folder": {*TEXTS - {"NUL"}, "no bytes", "a folder"},
     "metric": {"None"},
