@@ -145,9 +145,10 @@ def fit(
             the process may use, count as that many.
         memory_limit: Maximum bytes of the run; a plan that needs more raises an error before anything is allocated.
         max_seconds: Time limit; the run stops after the step in which it is reached.
-        progress: Show a progress bar if stderr is a terminal or a notebook.
-        callbacks: One or several functions, called as ``callback(model, record)`` after each epoch, or objects of
-            :mod:`dsstne.callbacks`; if one returns True, training ends.
+        progress: Show a progress bar in terminals and notebooks, or a line every 30 seconds if stderr is a file.
+        callbacks: One or several objects of :mod:`dsstne.callbacks`, such as ``EarlyStopping("recall@50")`` or
+            ``CSVLogger("run.csv")``, or functions, called as ``callback(model, record)`` after each epoch. Training
+            ends if one returns True. See docs/training.md.
         checkpoint: Path of a file in which the state of the run is kept, with the best weights of early stopping. It is
             written beside training, and once more at the end, or after Ctrl-C.
         checkpoint_every: Number of epochs from one writing to the next.
