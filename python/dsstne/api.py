@@ -222,7 +222,7 @@ def fit(
             outputs.pair(model.outputs)
             steps = -(-inputs.rows // max(1, _checks.integer(batch_size, "batch_size", 1)))
             passes = _defaults.epochs(epochs, steps, searched)
-            extra = [name for callback in called for name in callback.metrics]
+            extra = [name for callback in called for name in _checks.several(callback.metrics, "metrics")]
             judge = _judge(undo, model, inputs, validation, extra, compute)
             trainer = Trainer(
                 model,
@@ -262,7 +262,8 @@ def fit(
                         _train(run, judge, bar, called)
                 except OutOfMemoryError as error:
                     if early is not None and early.restore_best:
-                        error.args = (f"{error}; EarlyStopping keeps the best weights beside the current",)
+                        why = "early stopping (epochs='auto' with validation, or EarlyStopping)"
+                        error.args = (f"{error}; {why} keeps the best weights beside the current",)
                     raise
                 if early is not None:
                     begun = model = run.model = early._choose(model)
@@ -280,7 +281,7 @@ def _train(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, called: S
         _log(evals_log, record)
     trained = float(model.history[-1]["seconds"]) if model.history else 0.0
     for epoch in range(trainer.progress.epoch + 1, run.epochs + 1):
-        if any_true([callback.before_iteration(model, epoch, evals_log) for callback in called]):
+        if any_true(callback.before_iteration(model, epoch, evals_log) for callback in called):
             return
         left = min((callback._seconds_left for callback in called), default=math.inf)
         seconds = None if math.isinf(left) else left
@@ -300,7 +301,7 @@ def _train(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, called: S
         model.history.append(record)
         _log(evals_log, record)
         bar.end_epoch(record)
-        if any_true([callback.after_iteration(model, epoch, evals_log) for callback in called]) or not whole:
+        if any_true(callback.after_iteration(model, epoch, evals_log) for callback in called) or not whole:
             return
 
 
@@ -330,8 +331,9 @@ def _judge(
         held_out, name = validation[1], "validation[1]"
     opened = inputs.open(held_out, name, model.output_units, model.output)
     k = min(20, model.output_units)
-    names = list(dict.fromkeys([f"recall@{k}", *extra, f"ndcg@{k}"]))
-    return partial(evaluate, model, inputs.datasets, opened, names, **compute)
+    last = f"ndcg@{k}"  # what early stopping looks at
+    names = [name for name in dict.fromkeys([f"recall@{k}", *extra]) if name != last]
+    return partial(evaluate, model, inputs.datasets, opened, [*names, last], **compute)
 
 
 def _definition(

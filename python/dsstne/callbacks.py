@@ -382,7 +382,7 @@ class Checkpoint(Callback):
         try:
             yield
         except InputOutputError as error:
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=8)
+            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=9)  # who called fit()
 
     def __enter__(self) -> None:
         """Begins the epochs."""
@@ -564,6 +564,6 @@ def only(callbacks: Sequence[Callback], kind: type[_T]) -> _T | None:
     return found[0] if found else None
 
 
-def any_true(answers: Sequence[Any]) -> bool:
-    """Reports whether an answer of a callback is True."""
-    return any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in answers)
+def any_true(answers: Iterable[Any]) -> bool:
+    """Takes the answers of all callbacks; reports whether one is True."""
+    return any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in list(answers))

@@ -43,7 +43,7 @@ class _Shown:
 
     @property
     def shown(self) -> bool:
-        """Whether a bar is shown."""
+        """Whether a bar or lines are shown."""
         return self._bar is not None
 
     def close(self) -> None:

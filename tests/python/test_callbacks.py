@@ -164,6 +164,17 @@ def test_a_callback_can_ask_for_metrics(split):
     assert {name: model.history[-1][name] for name in want} == want
     with pytest.raises(dsstne.InvalidArgumentError, match="needs validation=.*'coverage@5'"):
         dsstne.fit(train, **OPTIONS, callbacks=seen)
+    seen.metrics = "mrr@3"
+    with pytest.raises(dsstne.InvalidArgumentError, match="metrics must be a list, not 'mrr@3'"):
+        dsstne.fit(train, **OPTIONS, validation=held_out, callbacks=seen)
+
+
+def test_early_stopping_looks_at_the_same_metric_whatever_others_ask_for(split):
+    train, held_out = split
+    seen, early = Seen(), EarlyStopping()
+    seen.metrics = ["ndcg@20", "mrr@3"]
+    model = dsstne.fit(train, **OPTIONS, validation=held_out, callbacks=[seen, early])
+    assert early.best_value == max(record["ndcg@20"] for record in model.history)
 
 
 @pytest.mark.parametrize(
@@ -287,6 +298,18 @@ def test_a_run_with_learning_rates_goes_on_with_the_same_bits(X, tmp_path):
     model = dsstne.fit(X, **options, callbacks=[kept, rates])
     assert bits(model) == bits(whole)
     assert [record["epoch"] for record in model.history] == [1, 2, 3, 4]
+
+
+def test_a_warning_of_a_checkpoint_points_to_who_called_fit(X, tmp_path):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    move = lambda epoch: folder.rename(tmp_path / "away") if epoch == 1 else None  # noqa: E731
+    with (
+        pytest.warns(UserWarning, match="training goes on without a new checkpoint") as caught,
+        pytest.raises(dsstne.InputOutputError),
+    ):
+        dsstne.fit(X, **OPTIONS, callbacks=[Checkpoint(folder / "run"), Seen(after_iteration=move)])
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
@@ -422,12 +445,27 @@ def test_a_logger_without_its_package_says_what_to_install(X, monkeypatch, callb
     assert caught.value.model.step == 0
 
 
-def test_real_event_files_have_the_history(X, tmp_path):
+def losses(path):
+    """Reads the steps and losses of an event file: length, checksum, an event as protocol buffer, checksum."""
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
+    found, whole, at = [], path.read_bytes(), 0
+    while at < len(whole):
+        length = int.from_bytes(whole[at : at + 8], "little")
+        event = event_pb2.Event.FromString(whole[at + 12 : at + 12 + length])
+        found += [(event.step, value.simple_value) for value in event.summary.value if value.tag == "train/loss"]
+        at += 16 + length
+    return found
+
+
+def test_event_files_have_the_history_also_of_a_resumed_run(X, tmp_path):
     pytest.importorskip("tensorboardX")
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    model = dsstne.fit(X, **OPTIONS, callbacks=TensorBoard(tmp_path))
-    events = accumulator.EventAccumulator(str(tmp_path)).Reload()
-    found = [(event.step, event.value) for event in events.Scalars("train/loss")]
+    options = {**OPTIONS, "checkpoint": tmp_path / "run", "resume": True, "checkpoint_every": 2}
+    with pytest.raises(RuntimeError):
+        dsstne.fit(X, **options, callbacks=[TensorBoard(tmp_path / "runs"), Seen(after_iteration=failing_at_three)])
+    model = dsstne.fit(X, **options, callbacks=TensorBoard(tmp_path / "runs"))
+    first, second = sorted((tmp_path / "runs").glob("*tfevents*"), key=lambda path: path.suffix)
+    assert [step for step, _ in losses(first)] == [1, 2, 3]
+    found = losses(first)[:2] + losses(second)  # TensorBoard hides the third of the first file
     assert [step for step, _ in found] == [1, 2, 3, 4]
     assert [value for _, value in found] == pytest.approx([record["loss"] for record in model.history], rel=1e-6)
 
