@@ -544,15 +544,14 @@ def _scalars(record: Mapping[str, Any]) -> dict[str, float]:
 
 def as_list(given: Callback | EpochFunction | Iterable[Callback | EpochFunction] | None) -> list[Callback]:
     """Returns the callbacks that a user has given; functions are wrapped."""
-    one = isinstance(given, Callback) or callable(given)
-    callbacks: list[Any] = [] if given is None else [given] if one else _checks.several(given, "callbacks")
+    single = isinstance(given, Callback) or callable(given)
+    callbacks: list[Any] = [] if given is None else [given] if single else _checks.several(given, "callbacks")
     for callback in callbacks:
         if isinstance(callback, type) and issubclass(callback, Callback):
             raise InvalidArgumentError(f"callbacks: expected an object, {callback.__name__}(...), not the class itself")
         if not isinstance(callback, Callback) and not callable(callback):
-            raise InvalidArgumentError(
-                f"callbacks must be functions or Callback objects, not {_checks.shown(callback)}"
-            )
+            wrong = _checks.shown(callback)
+            raise InvalidArgumentError(f"callbacks must be functions, not {wrong}, or objects of dsstne.callbacks")
     return [one if isinstance(one, Callback) else FunctionCallback(one) for one in callbacks]
 
 
