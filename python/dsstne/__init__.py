@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import datasets, errors, model_selection, plots
+    from dsstne import callbacks, datasets, errors, model_selection, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
     from dsstne.dataset import Dataset
@@ -69,6 +69,7 @@ __all__ = [
     "auto",
     "blend",
     "bm25_weight",
+    "callbacks",
     "datasets",
     "doctor",
     "errors",
@@ -116,7 +117,11 @@ _MODULES = {
     "tfidf_weight": "weighting",
 }
 
-_SUBMODULES = {"datasets", "errors", "model_selection", "plots", *_MODULES.values(), "cli", "progress", "report"}
+_SUBMODULES = {"callbacks", "datasets", "errors", "model_selection", "plots", *_MODULES.values()} | {
+    "cli",
+    "progress",
+    "report",
+}
 
 
 def __getattr__(name: str) -> Any:

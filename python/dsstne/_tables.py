@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["Plan", "Profile", "Shown", "Table", "as_html", "as_text", "size"]
+__all__ = ["History", "Plan", "Profile", "Shown", "Table", "as_html", "as_text", "cell", "size"]
+
+_MOST_LINES = 40  # of a history that are shown
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -70,6 +72,14 @@ def size(count: int) -> str:
     return f"{value:,.1f} {_UNITS[unit]}" if unit else f"{count:,} bytes"
 
 
+def cell(value: Any) -> str:
+    """Returns a value of a history or a definition as a short text."""
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
 class Shown:
     """Prints as paragraphs and tables, also in notebooks."""
 
@@ -114,6 +124,20 @@ class Plan(Shown, dict[str, Any]):
             Table(["memory", "of", "device", "size", ""], memory, right=[3]),
             Table(["", "operation"], steps, right=[0]),
         ]
+
+
+class History(Shown, list[dict[str, Any]]):
+    """The history of a model: a list with a dict for each epoch, see :func:`dsstne.fit`, that prints as a table."""
+
+    def _parts(self) -> list[str | Table]:
+        if not self:
+            return ["no epochs"]
+        names = list(dict.fromkeys(name for record in self for name in record))
+        rows = [[cell(record.get(name, "")) for name in names] for record in self]
+        if len(rows) > _MOST_LINES:
+            half = _MOST_LINES // 2
+            rows = [*rows[:half], ["..."] * len(names), *rows[-half:]]
+        return [Table([str(name) for name in names], rows, right=range(len(names)))]
 
 
 class Profile(Shown, dict[str, Any]):

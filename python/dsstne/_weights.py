@@ -11,6 +11,7 @@ import scipy.sparse
 from dsstne import _checks, _handles, _native
 from dsstne._items import decode_names, encode_names
 from dsstne._layers import nearest
+from dsstne._tables import History
 from dsstne.errors import InvalidArgumentError, NotFiniteError, NotFoundError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Weights(_handles.Closing):
 
     def _adopt(self, handle: _handles.Handle) -> None:
         self._handle = handle
-        self.history: list[dict[str, Any]] = []
+        self.history: list[dict[str, Any]] = History()
         self.attributes: dict[str, str] = {}
         description = self._describe()
         self._network: dict[str, Any] | None = description["network"]

@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import math
-import os
-import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _defaults, _options
+from dsstne import _checks, _defaults
 from dsstne._handles import Undo
 from dsstne._layers import Bound, bind
+from dsstne.callbacks import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EpochFunction,
+    EvalsLog,
+    LearningRate,
+    Run,
+    TimeBudget,
+    any_true,
+    as_list,
+    only,
+)
 from dsstne.dataset import item_names, open_dataset
-from dsstne.errors import InputOutputError, InvalidArgumentError, OutOfMemoryError
+from dsstne.errors import InvalidArgumentError, OutOfMemoryError
 from dsstne.evaluation import evaluate
 from dsstne.model import Model
 from dsstne.progress import Bar
 from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from numpy.typing import ArrayLike
 
-__all__ = ["Callback", "fit", "popularity"]
-
-Callback = Callable[[Model, dict[str, Any]], Any]
+__all__ = ["fit", "popularity"]
 
 _NETWORK_PARAMETERS = ("hidden", "activation", "loss", "temperature", "tied", "input_scaling", "denoising", "dropout")
 
@@ -65,7 +73,7 @@ def fit(
     memory_limit: int | None = None,
     max_seconds: float | None = None,
     progress: bool = True,
-    callbacks: Callback | Iterable[Callback] | None = (),
+    callbacks: Callback | EpochFunction | Iterable[Callback | EpochFunction] | None = (),
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1,
     resume: bool = False,
@@ -138,9 +146,10 @@ def fit(
             the process may use, count as that many.
         memory_limit: Maximum bytes of the run; a plan that needs more raises an error before anything is allocated.
         max_seconds: Time limit; the run stops after the step in which it is reached.
-        progress: Show a progress bar if stderr is a terminal or a notebook.
-        callbacks: One or several functions, called as ``callback(model, record)`` after each epoch; if one returns
-            True, training ends.
+        progress: Show a progress bar in terminals and notebooks, or a line every 30 seconds if stderr is a file.
+        callbacks: One or several objects of :mod:`dsstne.callbacks`, such as ``EarlyStopping("recall@50")`` or
+            ``CSVLogger("run.csv")``, or functions, called as ``callback(model, record)`` after each epoch. Training
+            ends if one returns True. See docs/training.md.
         checkpoint: Path of a file in which the state of the run is kept, with the best weights of early stopping. It is
             written beside training, and once more at the end, or after Ctrl-C.
         checkpoint_every: Number of epochs from one writing to the next.
@@ -185,14 +194,22 @@ def fit(
             network = _definition(hidden, activation, term, degrees, tied, input_scaling, denoising, dropout)
         else:
             _refuse_beside_network(given)
+        called, progress = as_list(callbacks), _checks.boolean(progress, "progress")
+        resume = _checks.boolean(resume, "resume")
         if max_seconds is not None:
-            max_seconds = _checks.positive(max_seconds, "max_seconds")
-        called, progress = _callbacks(callbacks), _checks.boolean(progress, "progress")
-        kept, resume = None, _checks.boolean(resume, "resume")
+            called.append(TimeBudget(_checks.duration(max_seconds, "max_seconds")))
         if checkpoint is not None:
-            kept = _Kept(checkpoint, _checks.integer(checkpoint_every, "checkpoint_every", 1))
-        elif resume:
+            called.append(Checkpoint(checkpoint, _checks.integer(checkpoint_every, "checkpoint_every", 1)))
+        early, kept, rates = only(called, EarlyStopping), only(called, Checkpoint), only(called, LearningRate)
+        if early is None and stops_early:
+            early = EarlyStopping()
+            called.append(early)
+        if resume and kept is None:
             raise InvalidArgumentError("resume=True needs checkpoint=, the path of the file to go on from")
+        if early is not None and validation is None:
+            raise InvalidArgumentError("EarlyStopping needs validation=, the held-out items for its metric")
+        # The first one keeps the best weights before others use the model; the last one writes what all have done.
+        called.sort(key=lambda callback: (callback is not early) + (callback is kept))
         if targets is None and _checks.is_mapping(X):
             raise InvalidArgumentError(
                 "X is a mapping of input layers; also give targets= as a mapping of output layers"
@@ -209,7 +226,8 @@ def fit(
                 model.items = named
             steps = -(-inputs.rows // max(1, _checks.integer(batch_size, "batch_size", 1)))
             passes = _defaults.epochs(epochs, steps, searched)
-            judge = _judge(undo, model, inputs, validation, compute)
+            extra = [name for callback in called for name in _checks.several(callback.metrics, "metrics")]
+            judge = _judge(undo, model, inputs, validation, extra, compute)
             trainer = Trainer(
                 model,
                 inputs.datasets,
@@ -217,11 +235,11 @@ def fit(
                 optimizer=rule,
                 learning_rate=_defaults.learning_rate(learning_rate, rule, searched),
                 weight_decay=weight_decay,
-                schedule=_defaults.schedule(schedule, passes * steps, searched),
+                schedule=_defaults.schedule(schedule if rates is None else None, passes * steps, searched),
                 seed=seed,
                 parallel=parallel,
                 precision=precision,
-                checkpoints=kept is not None,
+                checkpoints=kept is not None and rates is None,
                 **compute,
             )
             undo.callback(trainer.close)
@@ -232,59 +250,50 @@ def fit(
             bar = Bar(passes, trainer.rows, progress)
             undo.callback(bar.close)
             begun = model
-            if memory_limit is not None:
-                judge(rows=[])  # raises OutOfMemoryError now, not after an epoch
+            if memory_limit is not None or extra:
+                judge(rows=[])  # raises an error now, not after an epoch
+            run = Run(trainer, passes, model)
             if kept is not None:
-                kept.begin(model, trainer, stops_early, resume)
-            best = _Best(model, passes) if stops_early else None
-            if kept is not None:
-                kept.restore(best)
-            try:
-                with kept or contextlib.nullcontext():
-                    _train(model, trainer, judge, bar, passes, max_seconds, called, best, kept)
-            except OutOfMemoryError as error:
-                if best is not None:
-                    error.args = (f"{error}; with validation, epochs='auto' keeps the best weights beside the current",)
-                raise
-            if best is not None:
-                begun = model = best.chosen(model)
+                kept._begin(run, early, rates is None, resume)
+            with Undo() as ends:
+                for callback in called:
+                    callback._run = run
+                    ends.callback(callback._forget)
+                    callback.before_training(model)
+                    ends.callback(callback._end)
+                try:
+                    with kept or contextlib.nullcontext():
+                        _train(run, judge, bar, called)
+                except OutOfMemoryError as error:
+                    if early is not None and early.restore_best:
+                        why = "early stopping (epochs='auto' with validation, or EarlyStopping)"
+                        error.args = (f"{error}; {why} keeps the best weights beside the current",)
+                    raise
+                if early is not None:
+                    begun = model = run.model = early._choose(model)
         return model
     except BaseException as error:  # also of a second Ctrl-C, while the first leaves the block above
         error.__dict__["model"] = begun
         raise
 
 
-def _callbacks(given: Callback | Iterable[Callback] | None) -> Sequence[Callback]:
-    callbacks = () if given is None else (given,) if callable(given) else tuple(_checks.several(given, "callbacks"))
-    for callback in callbacks:
-        if not callable(callback):
-            raise InvalidArgumentError(f"callbacks must be functions, not {_checks.shown(callback)}")
-    return callbacks
-
-
-def _train(
-    model: Model,
-    trainer: Trainer,
-    judge: Callable[..., dict[str, float]],
-    bar: Bar,
-    epochs: int,
-    max_seconds: float | None,
-    callbacks: Sequence[Callback],
-    best: _Best | None,
-    kept: _Kept | None,
-) -> None:
+def _train(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, called: Sequence[Callback]) -> None:
     """Trains the epochs and writes the history."""
+    model, trainer = run.model, run.trainer
+    evals_log: EvalsLog = {"train": {"loss": []}, "validation": {}}
+    for record in model.history:
+        _log(evals_log, record)
     trained = float(model.history[-1]["seconds"]) if model.history else 0.0
-    start = time.monotonic()
-    for _ in range(trainer.progress.epoch, epochs):
-        left = None if max_seconds is None else start + max_seconds - time.monotonic()
-        if (left is not None and left <= 0) or (best is not None and best.is_over(model)):
+    for epoch in range(trainer.progress.epoch + 1, run.epochs + 1):
+        if any_true(callback.before_iteration(model, epoch, evals_log) for callback in called):
             return
-        now = trainer.run(epochs=1, seconds=left, on_progress=bar.glance if bar.shown else None)
+        left = min((callback._seconds_left for callback in called), default=math.inf)
+        seconds = None if math.isinf(left) else left
+        now = trainer.run(epochs=1, seconds=seconds, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
         trained += now.seconds
         whole = now.step % now.steps_per_epoch == 0
-        record: dict[str, Any] = {
+        record = {
             "epoch": now.epoch if whole else now.step / now.steps_per_epoch,
             "step": now.step,
             "loss": now.epoch_loss if whole else now.loss,
@@ -293,143 +302,26 @@ def _train(
             "learning_rate": now.learning_rate,
             **judge(),
         }
-        ends = best is not None and best.ends(model, record)
         model.history.append(record)
+        _log(evals_log, record)
         bar.end_epoch(record)
-        answers = [callback(model, record) for callback in callbacks]
-        if kept is not None and whole:
-            kept.write()
-        if ends or not whole or any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
+        if any_true(callback.after_iteration(model, epoch, evals_log) for callback in called) or not whole:
             return
 
 
-class _Best:
-    """Keeps the weights of the epoch with the best value of the last metric, as a copy of the model.
-
-    Args:
-        model: The model before the first step. It is copied, so that the first plan includes the memory of a copy.
-        epochs: Planned number of epochs.
-    """
-
-    def __init__(self, model: Model, epochs: int) -> None:
-        self._patience = max(3, epochs // 5)
-        self._copy = model.copy()
-        self._value, self._epoch = -math.inf, 0.0
-
-    def ends(self, model: Model, record: Mapping[str, Any]) -> bool:
-        """Looks at an epoch; reports whether the metric has not risen for too long."""
-        value = list(record.values())[-1]
-        if math.isnan(value):  # no row has held-out items
-            return False
-        if value > self._value:
-            old, new = self._copy, model.copy()
-            self._copy, self._value, self._epoch = new, value, record["epoch"]
-            old.close()
-        return bool(record["epoch"] - self._epoch >= self._patience)
-
-    def is_over(self, model: Model) -> bool:
-        """Reports whether a run that goes on has ended already."""
-        return bool(model.history and model.history[-1]["epoch"] - self._epoch >= self._patience)
-
-    def state(self) -> tuple[Model, dict[str, float]]:
-        """Returns the best model and what is known of it."""
-        return self._copy, {"value": self._value, "epoch": self._epoch}
-
-    def restore(self, best: Model, state: Mapping[str, float]) -> None:
-        """Goes on from such a state."""
-        self._copy.close()
-        self._copy, self._value, self._epoch = best, state["value"], state["epoch"]
-
-    def chosen(self, model: Model) -> Model:
-        """Returns the model of the best epoch, with the whole history."""
-        if not model.history or self._epoch in (0, model.history[-1]["epoch"]):
-            self._copy.close()
-            return model
-        self._copy.history = model.history
-        return self._copy
-
-
-class _Kept:
-    """The checkpoint of a run.
-
-    Args:
-        path: The file.
-        every: Number of epochs from one writing to the next.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], every: int) -> None:
-        with _options.path_argument(path) as name:
-            self._name = os.fsdecode(name)
-        self._path, self._every = path, every
-        self._written = -1  # the step of the file
-        self._found: Model | None = None
-        self._state: str | None = None
-
-    def begin(self, model: Model, trainer: Trainer, stops_early: bool, resume: bool) -> None:
-        """Goes on from the file, if that is wanted and there is one."""
-        self._model, self._trainer = model, trainer
-        folder = Path(self._name).absolute().parent
-        if not os.access(folder, os.W_OK):
-            raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
-        if not (resume and Path(self._name).exists()):
-            return
-        self._found = trainer._resume(self._path)
-        self._state = model._resumed(self._path)
-        done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
-        model.history = [record for record in model.history if record.get("epoch") in range(1, done + 1)]
-        if (self._state is None) == stops_early:
-            had = "no" if self._state is None else "an"
-            raise InvalidArgumentError(
-                f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end"
-            )
-        self._written = trainer.progress.step
-
-    def restore(self, best: _Best | None) -> None:
-        """Gives the best weights that the file has, if any, to what keeps them from now on."""
-        self._best = best
-        if best is not None and self._found is not None and self._state is not None:
-            best.restore(self._found, json.loads(self._state))
-
-    def write(self, last: bool = False) -> None:
-        """Writes the file if it is time to; after a whole epoch only when the epoch has been evaluated."""
-        now, history = self._trainer.progress, self._model.history
-        if now.step == self._written or not (last or now.epoch % self._every == 0):
-            return
-        if now.examples == 0 and not (history and history[-1]["epoch"] == now.epoch):
-            return  # Ctrl-C came in between, and the run goes on from the file of before
-        model, state = (None, None) if self._best is None else self._best.state()
-        with self._warning():  # of the last file, which was written meanwhile
-            self._trainer.settle()
-        with contextlib.nullcontext() if last else self._warning():
-            self._trainer._save(self._path, not last, model, None if state is None else json.dumps(state))
-            self._written = now.step
-
-    @contextlib.contextmanager
-    def _warning(self) -> Iterator[None]:
-        try:
-            yield
-        except InputOutputError as error:
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=7)
-
-    def __enter__(self) -> None:
-        """Begins the run."""
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Writes the file at the end of the run or after Ctrl-C; after another error, it stays as it is."""
-        if kind is None:
-            self.write(last=True)
-        elif issubclass(kind, KeyboardInterrupt):
-            with self._warning():
-                self.write(last=True)
-        else:
-            with self._warning():
-                self._trainer.settle()
+def _log(evals_log: EvalsLog, record: Mapping[str, Any]) -> None:
+    evals_log["train"]["loss"].append(record["loss"])
+    for name, value in record.items():
+        if "@" in name:
+            evals_log["validation"].setdefault(name, []).append(value)
 
 
 def _judge(
-    undo: Undo, model: Model, inputs: Bound, validation: Any, compute: Mapping[str, Any]
+    undo: Undo, model: Model, inputs: Bound, validation: Any, extra: Sequence[str], compute: Mapping[str, Any]
 ) -> Callable[..., dict[str, float]]:
     """Checks the validation data; returns a function that computes the current metrics of the model."""
+    if validation is None and extra:
+        raise InvalidArgumentError(f"a callback needs validation=, the held-out items for its metric {extra[0]!r}")
     if validation is None:
         return lambda **_: {}
     if len(model.outputs) != 1:
@@ -443,7 +335,9 @@ def _judge(
         held_out, name = validation[1], "validation[1]"
     opened = inputs.open(held_out, name, model.output_units, model.output)
     k = min(20, model.output_units)
-    return partial(evaluate, model, inputs.datasets, opened, [f"recall@{k}", f"ndcg@{k}"], **compute)
+    last = f"ndcg@{k}"  # what early stopping looks at
+    names = [name for name in dict.fromkeys([f"recall@{k}", *extra]) if name != last]
+    return partial(evaluate, model, inputs.datasets, opened, [*names, last], **compute)
 
 
 def _definition(

@@ -67,7 +67,7 @@ def blend(
         devices, threads, memory_limit: Of the predictions that the choice of the weights needs, see
             :func:`dsstne.fit`.
         max_seconds: Time limit for that choice; one that is not done then raises :class:`dsstne.CancelledError`.
-        progress: Show a progress bar of it if stderr is a terminal or a notebook.
+        progress: Show a progress bar of it, as in :func:`dsstne.fit`.
 
     Returns:
         A model with the tensor ``weights`` [parts], which can be changed with :meth:`dsstne.Model.set_tensor`, and with

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from dsstne import _arrow, _checks, _handles, _native, _options
+from dsstne._tables import Shown, Table, cell, size
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
 from dsstne.interactions import Interactions
 
@@ -24,7 +25,7 @@ log = logging.getLogger("dsstne")
 _BLOCK = 1 << 24  # entries counted at a time
 
 
-class Dataset(_handles.Closing):
+class Dataset(_handles.Closing, Shown):
     """A sparse matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset. A Dataset is checked once, not at each use. The arrays are
@@ -213,10 +214,30 @@ class Dataset(_handles.Closing):
     def __reduce__(self) -> Any:
         raise TypeError("a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix")
 
+    def _parts(self) -> list[str | Table]:
+        if self.closed:
+            return [repr(self)]
+        info, (rows, columns) = self._info, self.shape
+        share = f", {self.nnz / (rows * columns):.3%} of the cells" if rows and columns else ""
+        facts = [
+            ["rows", f"{rows:,}"],
+            ["columns", f"{columns:,}"],
+            ["stored entries", f"{self.nnz:,}{share}"],
+            ["entries of a row", f"{self.nnz / rows:,.1f} on average" if rows else ""],
+            ["values", f"{cell(info['minimum'])} to {cell(info['maximum'])}" if self.nnz else ""],
+            ["stored as", f"{_bits(info['value_bits'])}; columns of {info['index_bits']} bits"],
+            ["size", size(self.nbytes)],
+        ]
+        return [repr(self), Table(None, [row for row in facts if row[1]])]
+
     def __repr__(self) -> str:
         if self.closed:
             return "Dataset(closed)"
         return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
+
+
+def _bits(count: int) -> str:
+    return f"float{count}" if count else "no values, each counts as 1"
 
 
 def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset, bool]:

@@ -15,6 +15,7 @@ import scipy.sparse
 from dsstne import _checks, _handles, _native, _options
 from dsstne._items import check_integers
 from dsstne._scoring import Scoring
+from dsstne._tables import History, Shown, Table, cell, size
 from dsstne._weights import sparse_matrix
 from dsstne.errors import (
     CorruptFileError,
@@ -51,7 +52,7 @@ CHECKPOINT, FIT = "dsstne.checkpoint", "dsstne.fit"
 _MOST_VALUES = 400_000
 
 
-class Model(Scoring):
+class Model(Scoring, Shown):
     """A network with its weights, or a model that scores by weights between items.
 
     Models are usually made by :func:`dsstne.fit`, :func:`dsstne.load` or :meth:`from_item_weights`. A model can be
@@ -336,10 +337,51 @@ class Model(Scoring):
         """
         self._handle.close()
 
+    def _parts(self) -> list[str | Table]:
+        if self.closed:
+            return [repr(self)]
+        described, history = self._describe(), self.history
+        network = self._network or {"layers": []}
+        facts = [["weights", f"{self.parameters:,} in {size(described['bytes'])}"]]
+        facts += [
+            [name, cell(value)] for name, value in self._definition.items() if _is_plain(value) and name != "items"
+        ]
+        facts += [["loss of " + one["layer"], _settings(one, "layer", "kind")] for one in network.get("loss", ())]
+        names = "" if self._item_kind == "none" else ", with names"
+        facts.append(["items", f"{self.output_units:,}{names}"])
+        if described["step"] or history:
+            facts.append(["trained", f"{described['step']:,} steps, {len(history):,} epochs in the history"])
+        if isinstance(history, list) and history and isinstance(history[-1], Mapping):
+            facts.append(["last epoch", ", ".join(f"{name} {cell(value)}" for name, value in history[-1].items())])
+        defined = {layer["name"]: layer for layer in network["layers"]}
+        layers = [
+            [
+                name,
+                layer["kind"],
+                f"{layer['size']:,}",
+                ", ".join(defined.get(name, {}).get("sources", ())),
+                _settings(defined.get(name, {}), "name", "kind", "size"),
+            ]
+            for name, layer in self._layers.items()
+        ]
+        return [repr(self), Table(["layer", "kind", "size", "from", ""], layers, right=[2]), Table(None, facts)]
+
     def __repr__(self) -> str:
         sizes = " - ".join(f"{layer['size']:,}" for layer in self._layers.values())
         state = "closed" if self.closed else f"{self.parameters:,} parameters"
         return f"Model({sizes}; {state})"
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (str, int, float)) and value != ""
+
+
+def _settings(of: Mapping[str, Any], *without: str) -> str:
+    """Returns what a layer or a loss is set to, except what is off."""
+    shown = {name: value for name, value in of.items() if name not in without and _is_plain(value)}
+    words = [str(of["kind"])] if "layer" in without else []
+    words += [name if value is True else f"{name} {cell(value)}" for name, value in shown.items() if value]
+    return ", ".join(words)
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
@@ -425,7 +467,7 @@ def _read_history(text: str) -> list[dict[str, Any]]:
         raise ValueError("the history must be a list of dicts")
     if _depth(history) > _DEEPEST:
         raise ValueError(f"the history is nested more than {_DEEPEST} levels deep")
-    return history
+    return History(history)
 
 
 def _read_report(text: str | None) -> Report | None:

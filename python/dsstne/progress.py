@@ -1,10 +1,12 @@
-"""A progress bar for terminals and notebooks."""
+"""A progress bar for terminals and notebooks, and lines for logs."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,14 +17,33 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "Budget", "Download", "Steps"]
 
 
+_LOG_SECONDS = 30.0  # from one line of a log to the next
+
+
 class _Shown:
-    """A bar of tqdm, or none where nobody would see it."""
+    """A bar of tqdm in terminals and notebooks, or else lines of a log.
+
+    Args:
+        wanted: False = show nothing.
+        options: Arguments of tqdm.
+    """
 
     _bar: Any = None
 
+    def __init__(self, wanted: bool, **options: Any) -> None:
+        if not wanted:
+            return
+        if not _is_seen():
+            self._bar = _Lines(**options)
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a bar of text
+            from tqdm.auto import tqdm
+        self._bar = tqdm(**options, dynamic_ncols=True)
+
     @property
     def shown(self) -> bool:
-        """Whether a bar is shown."""
+        """Whether a bar or lines are shown."""
         return self._bar is not None
 
     def close(self) -> None:
@@ -31,8 +52,62 @@ class _Shown:
             self._bar.close()
 
 
+class _Lines:
+    """A bar for stderr that is a file or a pipe: a line now and then, the first after :data:`_LOG_SECONDS`.
+
+    It has what :class:`_Shown` uses of tqdm. Something short writes nothing.
+    """
+
+    def __init__(
+        self, total: float | None, desc: str = "", unit: str = "it", unit_scale: bool = False, **_: Any
+    ) -> None:
+        self.n, self.total = 0.0, total
+        self._desc, self._unit, self._scale, self._postfix = desc, unit, unit_scale, ""
+        self._start = self._shown = time.monotonic()
+
+    def set_description(self, text: str, refresh: bool) -> None:
+        """Sets what is written before the numbers."""
+        self._desc = text
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        """Sets what is written after the numbers."""
+        self._postfix = text
+        if refresh:
+            self.refresh()
+
+    def set_postfix(self, values: Mapping[str, str], refresh: bool = True) -> None:
+        """Sets what is written after the numbers."""
+        self.set_postfix_str(", ".join(f"{name}={value}" for name, value in values.items()), refresh)
+
+    def refresh(self) -> None:
+        """Writes a line if it is time to."""
+        now = time.monotonic()
+        if now - self._shown < _LOG_SECONDS or sys.stderr is None:
+            return
+        from tqdm.std import tqdm
+
+        self._shown = now
+        form = "{desc}: {percentage:.0f}% of {total_fmt}{unit} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+        form = form if self.total else "{desc}: {n_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]"
+        with contextlib.suppress(OSError, ValueError):  # closed, as in a daemon
+            line = tqdm.format_meter(
+                self.n,
+                self.total or 0,
+                now - self._start,
+                prefix=self._desc,
+                unit=self._unit,
+                unit_scale=self._scale,
+                postfix=self._postfix,
+                bar_format=form,
+            )
+            print(line, file=sys.stderr)
+
+    def close(self) -> None:
+        """Ends the lines."""
+
+
 class Bar(_Shown):
-    """Shows epochs, loss, examples per second and the remaining time, if stderr is a terminal or notebook.
+    """Shows epochs, loss, examples per second and the remaining time.
 
     Args:
         epochs: Number of epochs.
@@ -44,10 +119,7 @@ class Bar(_Shown):
         self._epochs, self._rows = epochs, rows
         self._metrics: dict[str, str] = {}
         self._updated = -math.inf  # when the bar was last drawn
-        if wanted and epochs > 0 and _is_seen():
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(total=epochs * rows, unit=" examples", unit_scale=True, dynamic_ncols=True)
+        super().__init__(wanted and epochs > 0, total=epochs * rows, unit=" examples", unit_scale=True)
 
     def glance(self, progress: Progress) -> None:
         """Calls :meth:`update` at most 5 times a second."""
@@ -75,7 +147,7 @@ class Bar(_Shown):
 
 
 class Steps(_Shown):
-    """Shows the steps of a solver and the remaining time, if stderr is a terminal or notebook.
+    """Shows the steps of a solver and the remaining time.
 
     Args:
         title: What is computed.
@@ -83,10 +155,7 @@ class Steps(_Shown):
     """
 
     def __init__(self, title: str, wanted: bool) -> None:
-        if wanted and _is_seen():
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(desc=title, total=1, unit=" steps", dynamic_ncols=True)
+        super().__init__(wanted, desc=title, total=1, unit=" steps")
 
     def update(self, state: Mapping[str, Any]) -> None:
         """Shows the state of a solver; no share and no remaining time if its steps are 0."""
@@ -96,7 +165,7 @@ class Steps(_Shown):
 
 
 class Budget(_Shown):
-    """Shows how much of a budget of time has passed, and what is done, if stderr is a terminal or a notebook.
+    """Shows how much of a budget of time has passed, and what is done.
 
     Args:
         title: What is done.
@@ -106,11 +175,8 @@ class Budget(_Shown):
 
     def __init__(self, title: str, seconds: float, wanted: bool) -> None:
         self._title, self._start = title, time.monotonic()
-        if wanted and _is_seen():
-            from tqdm.auto import tqdm
-
-            form = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} s{postfix}"
-            self._bar = tqdm(desc=title, total=seconds, bar_format=form, dynamic_ncols=True)
+        form = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} s{postfix}"
+        super().__init__(wanted, desc=title, total=seconds, unit=" s", bar_format=form)
 
     def update(self, now: str, best: str = "") -> None:
         """Shows what is done now and what was best so far."""

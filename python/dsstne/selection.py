@@ -76,7 +76,7 @@ def auto(
         devices, threads: As in :func:`dsstne.fit`.
         memory_limit: Maximum bytes of each computation together with the models that are kept to compare; models that
             need more are listed as failed.
-        progress: Show a progress bar if stderr is a terminal or a notebook.
+        progress: Show a progress bar in terminals and notebooks, or a line every 30 seconds if stderr is a file.
 
     Returns:
         The model. Its attribute ``report``, a :class:`dsstne.report.Report`, has what was tried with the time and

@@ -61,7 +61,7 @@ def item_knn(
         threads: CPU threads; None = as many as the process may use. They change no bit of the result.
         memory_limit: Maximum bytes of the computation; a plan that needs more raises an error.
         max_seconds: Time limit; a computation that is not done then raises :class:`dsstne.CancelledError`.
-        progress: Show a progress bar if stderr is a terminal or a notebook.
+        progress: Show a progress bar in terminals and notebooks, or a line every 30 seconds if stderr is a file.
 
     Returns:
         A model with a sparse matrix of weights between items, as made by :meth:`dsstne.Model.from_item_weights`.

@@ -464,6 +464,14 @@ class Trainer(_handles.Closing):
         made._data = ()  # the datasets are those of this trainer, and closed when nobody uses them
         return made
 
+    def _learn_at(self, rate: float) -> None:
+        """Goes on with another learning rate, without a schedule: takes the place of a fork of itself."""
+        if self._options["schedule"] is None and self._options["optimizer"].get("learning_rate") == rate:
+            return
+        fork, model, before = self.fork(learning_rate=rate, schedule=None), self.model, self._handle
+        self._handle, self._options, model._handle = fork._handle, fork._options, fork.model._handle
+        before.close()
+
     def cancel(self) -> None:
         """Ends a run of another thread after the current step; that call of :meth:`run` raises CancelledError.
 

@@ -86,6 +86,9 @@ def what_is_interrupted(tmp_path_factory):
     model.save(path)
     quiet = {"hidden": [2], "epochs": 1, "batch_size": 12, "progress": False, "devices": "cpu"}
 
+    def callbacks():
+        return [dsstne.callbacks.EarlyStopping("mrr@2"), dsstne.callbacks.LearningRate([0.1])]
+
     def load_library():
         _native._library = None
         assert model.nbytes
@@ -98,6 +101,7 @@ def what_is_interrupted(tmp_path_factory):
         "model": lambda: dsstne.Model({"layers": LAYERS}, items=list("abcdef")),
         "load": lambda: dsstne.load(path),
         "fit": lambda: dsstne.fit(X, validation=X[::-1], **quiet),
+        "callbacks": lambda: dsstne.fit(X, validation=X[::-1], **quiet, callbacks=callbacks()),
         "recommend": lambda: model.recommend(X, k=2, devices="cpu"),
         "evaluate": lambda: dsstne.evaluate(model, X, X[::-1], devices="cpu"),
         "trainer": train,
@@ -113,8 +117,8 @@ def state():
 @pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "long"),  # long calls have a thread
-    [(name, False) for name in ("model", "load", "fit", "recommend", "evaluate", "trainer", "library")]
-    + [(name, True) for name in ("fit", "recommend", "evaluate", "trainer")],
+    [(name, False) for name in ("model", "load", "fit", "callbacks", "recommend", "evaluate", "trainer", "library")]
+    + [(name, True) for name in ("fit", "callbacks", "recommend", "evaluate", "trainer")],
 )
 def test_ctrl_c_at_any_moment_leaks_nothing(scenes, monkeypatch, name, long, stride):
     """Every event in the slow tests, every 61st otherwise."""

@@ -588,6 +588,22 @@ def calls():
             {"model": lambda: dsstne.item_knn(X, progress=False), **find, "k": lambda: 2},
         ),
         **splitters(),
+        "callbacks.Callback": (with_callback("Callback"), {}),
+        "callbacks.TimeBudget": (with_callback("TimeBudget"), {"seconds": lambda: 1000}),
+        "callbacks.LearningRate": (with_callback("LearningRate"), {"rates": lambda: [0.1]}),
+        "callbacks.Checkpoint": (with_callback("Checkpoint"), {"path": lambda: "run", "every": lambda: 1}),
+        "callbacks.CSVLogger": (with_callback("CSVLogger"), {"path": lambda: "log.csv"}),
+        "callbacks.TensorBoard": (lambda **given: vars(dsstne.callbacks.TensorBoard(**given)), {"folder": lambda: "a"}),
+        "callbacks.MLflow": (dsstne.callbacks.MLflow, {}),
+        "callbacks.EarlyStopping": (
+            with_callback("EarlyStopping"),
+            {
+                "metric": lambda: "ndcg@2",
+                "patience": lambda: 1,
+                "min_delta": lambda: 0.0,
+                "restore_best": lambda: True,
+            },
+        ),
         "plots.learning_curve": (
             plot,
             {
@@ -623,6 +639,17 @@ def downloaded(function, body):
             return [part.matrix for part in made] if isinstance(made, tuple) else made.matrix
 
     return call
+
+
+def with_callback(name):
+    """Returns a function that trains with a callback of these parameters."""
+
+    def train(**given):
+        callback = getattr(dsstne.callbacks, name)(**given)
+        fixed = {"hidden": 2, "epochs": 1, "devices": "cpu", "threads": 1, "progress": False}
+        return dsstne.fit(X, **fixed, validation=(X, X), callbacks=callback)
+
+    return train
 
 
 def small_interactions():
@@ -774,7 +801,8 @@ def public():
         elif inspect.isclass(thing) and not issubclass(thing, Exception):
             if name not in RECORDS:
                 found[name] = parameters(thing)
-            for inner in filter(lambda inner: not inner.startswith("_"), dir(thing)):
+            called_by_fit = dir(dsstne.callbacks.Callback) if issubclass(thing, dsstne.callbacks.Callback) else ()
+            for inner in filter(lambda inner: not inner.startswith("_") and inner not in called_by_fit, dir(thing)):
                 member = inspect.getattr_static(thing, inner)
                 if isinstance(member, property) and member.fset:
                     found[f"{name}.{inner}"] = parameters(member)
@@ -894,6 +922,13 @@ PLAIN = {
     ),
     "n": {"2**31"},
     "Interactions.from_frame items": {"an array of str", "a list of str"},
+    "every": {"2**31"},
+    "rates": {"a set", "two numbers", "a class"},
+    "folder": {*TEXTS - {"NUL"}, "no bytes", "a folder"},
+    "metric": {"None"},
+    "patience": {"None", "2**31"},
+    "min_delta": {*FLOATS, "0", "5e-324", "1e308"},
+    "restore_best": FLAG,
     "baseline": {"a dict"},
     **dict.fromkeys(["baseline_name", "title"], TEXTS),
 }

@@ -39,7 +39,7 @@ def test_import_after_numpy_and_scipy_loads_nothing_more_that_is_large(python):
     assert out.strip() == "{'dsstne'}"
 
 
-@pytest.mark.parametrize("name", ["errors", "trainer", "datasets"])
+@pytest.mark.parametrize("name", ["errors", "trainer", "datasets", "callbacks"])
 def test_submodules_are_there_without_an_import_of_their_own(python, name):
     assert python(f"import dsstne\nprint(dsstne.{name}.__name__)").strip() == f"dsstne.{name}"
 
@@ -126,6 +126,7 @@ def described(function):
         "Interactions.similar_items",
         *(f"model_selection.{name}" for name in dsstne.model_selection.__all__),
     ]
+    + [f"callbacks.{name}" for name in dsstne.callbacks.__all__ if name not in ("Callback", "MLflow")]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
     + ["Model.neighbors", "Model.similar_items", "Model.similar_users"],
 )

@@ -1,0 +1,568 @@
+"""Callbacks of :func:`dsstne.fit`: early stopping, budgets of time, checkpoints, learning rates, and loggers.
+
+The methods have the names of those of XGBoost's callbacks (https://xgboost.readthedocs.io, "Callback Functions").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from dsstne import _checks, _options
+from dsstne._tables import History
+from dsstne.errors import InputOutputError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from dsstne.model import Model
+    from dsstne.trainer import Trainer
+
+__all__ = [
+    "CSVLogger",
+    "Callback",
+    "Checkpoint",
+    "EarlyStopping",
+    "LearningRate",
+    "MLflow",
+    "TensorBoard",
+    "TimeBudget",
+]
+
+EpochFunction = Callable[[Any, dict[str, Any]], Any]
+EvalsLog = dict[str, dict[str, list[float]]]
+
+_T = TypeVar("_T", bound="Callback")
+
+
+@dataclass
+class Run:
+    """What fit() tells its callbacks, and what they answer.
+
+    Attributes:
+        trainer: The trainer.
+        epochs: Planned number of epochs.
+        model: The model that fit() returns.
+    """
+
+    trainer: Trainer
+    epochs: int
+    model: Model
+
+
+class Callback:
+    """Base class of callbacks; its methods do nothing, and a subclass overrides those that it needs.
+
+    ``model.history[-1]`` is the record of the last epoch. ``evals_log`` has the same numbers by name, as lists with a
+    value for each epoch: ``{"train": {"loss": [...]}, "validation": {"ndcg@20": [...], ...}}``.
+
+    An exception in a method ends the training. It reaches the caller of :func:`dsstne.fit`, and its attribute ``model``
+    has the usable model. One object can serve several runs one after the other: it starts anew with each. A search may
+    copy or pickle it between runs.
+
+    Attributes:
+        metrics: Names of metrics of :func:`dsstne.evaluate` that ``fit`` computes after each epoch for this callback,
+            beside its own.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> class StopBelow(dsstne.callbacks.Callback):
+        ...     def after_iteration(self, model, epoch, evals_log):
+        ...         return evals_log["train"]["loss"][-1] < 20
+        >>> X = scipy.sparse.csr_array(np.eye(8, dtype=np.float32))
+        >>> len(dsstne.fit(X, hidden=4, epochs=3, progress=False, callbacks=StopBelow()).history)
+        1
+    """
+
+    metrics: Sequence[str] = ()
+
+    _run: Run | None = None
+    _seconds_left: float = math.inf  # that the next epoch may take
+
+    def before_training(self, model: Model) -> Any:
+        """Called before the first epoch; if the run was resumed, ``model.history`` has the epochs before."""
+
+    def after_training(self, model: Model) -> Any:
+        """Called at the end with the model that ``fit`` returns, also after an exception or Ctrl-C.
+
+        It is called if :meth:`before_training` has returned; the callback that was called first there is the last here.
+        """
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> Any:
+        """Called before each epoch, which is counted from 1; True ends the training."""
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> Any:
+        """Called after each epoch, which is counted from 1; True ends the training."""
+
+    def _now(self) -> Run:
+        """Returns the present run."""
+        assert self._run is not None, "fit() calls this, and has set it"
+        return self._run
+
+    def _end(self) -> None:
+        self.after_training(self._now().model)
+
+    def _forget(self) -> None:
+        self._run = None
+
+
+class FunctionCallback(Callback):
+    """Calls a function as ``function(model, record)`` after each epoch."""
+
+    def __init__(self, function: EpochFunction) -> None:
+        self._function = function
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> Any:
+        """Calls the function."""
+        return self._function(model, model.history[-1])
+
+
+class EarlyStopping(Callback):
+    """Ends the training if a metric on the validation data has not risen for some epochs.
+
+    ``fit(..., epochs="auto", validation=...)`` makes an ``EarlyStopping()`` itself, unless it is given another.
+
+    Args:
+        metric: Name of a metric of :func:`dsstne.evaluate`, such as ``"recall@50"``; all items are ranked, as for the
+            other validation metrics. None = the last of the history, which is ``ndcg@20``.
+        patience: Number of epochs without a rise after which training ends; None = a fifth of the planned epochs, but
+            at least 3.
+        min_delta: A value counts as a rise if it is above the best by more than this.
+        restore_best: Return the model with the weights of the best epoch; False = those of the last epoch. A copy of
+            the best weights is kept.
+
+    Attributes:
+        best_epoch: The epoch of the best value, from 1; 0 before there is a value.
+        best_value: The best value; -inf before there is a value.
+
+    Raises:
+        InvalidArgumentError: A parameter is not valid; ``fit`` was given no validation data; or, from ``fit``, the
+            metric is unknown.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((8, 5))).astype(np.float32))
+        >>> train, held_out = dsstne.datasets.hold_out(X)
+        >>> early = dsstne.callbacks.EarlyStopping("recall@5", patience=2)
+        >>> model = dsstne.fit(train, hidden=8, epochs=100, validation=held_out, callbacks=early, progress=False)
+        >>> len(model.history) - early.best_epoch
+        2
+    """
+
+    def __init__(
+        self,
+        metric: str | None = None,
+        patience: int | None = None,
+        min_delta: float = 0.0,
+        restore_best: bool = True,
+    ) -> None:
+        self.metrics = () if metric is None else (_checks.text(metric, "metric"),)
+        self._patience = None if patience is None else _checks.integer(patience, "patience", 1)
+        none = _checks.is_number(min_delta) and min_delta == 0
+        self._min_delta = 0.0 if none else _checks.duration(min_delta, "min_delta")
+        self.restore_best = _checks.boolean(restore_best, "restore_best")
+        self.best_value, self.best_epoch = -math.inf, 0.0
+        self._copy: Model | None = None
+
+    def before_training(self, model: Model) -> None:
+        """Starts anew; copies the model, so that the first plan includes the memory of a copy."""
+        self.best_value, self.best_epoch = -math.inf, 0.0
+        self._copy = model.copy() if self.restore_best else None
+        self._wait = self._patience or max(3, self._now().epochs // 5)
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        """Reports whether a run that goes on has ended already."""
+        return bool(model.history) and self._waited(model.history[-1])
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        """Looks at the metric; reports whether it has not risen for too long."""
+        record = model.history[-1]
+        value = record[self.metrics[0]] if self.metrics else list(record.values())[-1]
+        if math.isnan(value):  # no row has held-out items
+            return False
+        if value > self.best_value + self._min_delta:
+            old, new = self._copy, model.copy() if self.restore_best else None
+            self._copy, self.best_value, self.best_epoch = new, value, record["epoch"]
+            if old is not None:
+                old.close()
+        return self._waited(record)
+
+    def after_training(self, model: Model) -> None:
+        """Frees the copy."""
+        self._copy = None
+
+    def _waited(self, record: Mapping[str, Any]) -> bool:
+        return bool(record["epoch"] - self.best_epoch >= self._wait)
+
+    def _state(self) -> tuple[Model | None, str]:
+        """Returns the best model and what is known of it, for a checkpoint."""
+        known = {"value": self.best_value, "epoch": self.best_epoch, "metric": [*self.metrics]}
+        return self._copy, json.dumps(known)
+
+    def _resume(self, best: Model | None, text: str, name: str) -> None:
+        """Goes on from such a state of the file with the name."""
+        known = json.loads(text)
+        if known["metric"] != [*self.metrics] or (best is None) == self.restore_best:
+            raise InvalidArgumentError(f"{name}: the checkpoint is of a run with another metric= or restore_best=")
+        self._copy, self.best_value, self.best_epoch = best, known["value"], known["epoch"]
+
+    def _choose(self, model: Model) -> Model:
+        """Returns the model of the best epoch, with the whole history."""
+        if self._copy is None or not model.history or self.best_epoch in (0, model.history[-1]["epoch"]):
+            return model
+        self._copy.history = model.history
+        return self._copy
+
+
+class TimeBudget(Callback):
+    """Ends the training after the step in which the time is over, as ``fit(max_seconds=)`` does.
+
+    Args:
+        seconds: The time from the first step on, of this call; with ``resume`` the earlier calls do not count.
+
+    Raises:
+        InvalidArgumentError: The time is not a finite number above 0.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.eye(8, dtype=np.float32))
+        >>> budget = dsstne.callbacks.TimeBudget(0.01)
+        >>> model = dsstne.fit(X, hidden=4, epochs=10**6, progress=False, callbacks=budget)
+        >>> model.history[-1]["seconds"] > 0
+        True
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = _checks.duration(seconds, "seconds")
+
+    def before_training(self, model: Model) -> None:
+        """Starts the clock."""
+        self._until = time.monotonic() + self._seconds
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        """Reports whether the time is over."""
+        self._seconds_left = self._until - time.monotonic()
+        return self._seconds_left <= 0
+
+
+class LearningRate(Callback):
+    """Sets the learning rate of each epoch; it replaces ``learning_rate`` and ``schedule`` of ``fit``.
+
+    The state of the optimizer goes on. Each change takes about a millisecond, in which a fork of the trainer
+    (:meth:`dsstne.Trainer.fork`) replaces it; a checkpoint is then written between two epochs instead of beside
+    training. ``fit(schedule=)`` has schedules that change the rate in every step.
+
+    Args:
+        rates: A function from the number of the epoch, counted from 1, to the rate, or a sequence with the rate of each
+            epoch. A function must depend on the epoch only if the run may be resumed.
+
+    Raises:
+        InvalidArgumentError: A rate is not a number above 0, or, from ``fit``, there are fewer rates than epochs.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse
+        >>> X = scipy.sparse.csr_array(np.eye(8, dtype=np.float32))
+        >>> halved = dsstne.callbacks.LearningRate(lambda epoch: 0.01 * 0.5 ** (epoch - 1))
+        >>> model = dsstne.fit(X, hidden=4, epochs=3, progress=False, callbacks=halved)
+        >>> [record["learning_rate"] for record in model.history]
+        [0.01, 0.005, 0.0025]
+    """
+
+    def __init__(self, rates: Callable[[int], float] | Sequence[float]) -> None:
+        if callable(rates):
+            self._rate = rates
+        else:
+            listed = _checks.several(rates, "rates", "a function or a list")
+            self._listed = [_checks.duration(rate, f"rates[{n}]") for n, rate in enumerate(listed)]
+
+    def before_training(self, model: Model) -> None:
+        """Checks that there are enough rates."""
+        run = self._now()
+        if hasattr(self, "_listed") and len(self._listed) < run.epochs:
+            raise InvalidArgumentError(f"LearningRate: {len(self._listed)} rates, but the run has {run.epochs} epochs")
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
+        """Sets the rate."""
+        if hasattr(self, "_listed"):
+            rate = self._listed[epoch - 1]
+        else:
+            rate = _checks.duration(self._rate(epoch), f"LearningRate: the rate of epoch {epoch}")
+        self._now().trainer._learn_at(rate)
+
+
+class Checkpoint(Callback):
+    """Keeps the state of the run in a file, as ``fit(checkpoint=, checkpoint_every=)`` does.
+
+    With ``fit(resume=True)`` the run goes on from the file, if it exists. The file is written beside training, and once
+    more at the end, or after Ctrl-C.
+
+    Args:
+        path: The file.
+        every: Number of epochs from one writing to the next.
+
+    Raises:
+        InvalidArgumentError: The path cannot be one, or ``every`` is not an integer above 0.
+        InputOutputError: From ``fit``: the last file could not be written. Of an earlier one this is a warning.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse, tempfile
+        >>> X = scipy.sparse.csr_array(np.eye(8, dtype=np.float32))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     kept = dsstne.callbacks.Checkpoint(f"{folder}/run.checkpoint", every=2)
+        ...     model = dsstne.fit(X, hidden=4, epochs=4, progress=False, callbacks=kept, resume=True)
+        ...     dsstne.load(f"{folder}/run.checkpoint").step
+        4
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int = 1) -> None:
+        with _options.path_argument(path) as name:
+            self._name = os.fsdecode(name)
+        self._path, self._every = path, _checks.integer(every, "every", 1)
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
+        """Writes the file if it is time to."""
+        self._write(model)
+
+    def _begin(self, run: Run, early: EarlyStopping | None, beside: bool, resume: bool) -> None:
+        """Goes on from the file, if that is wanted and there is one."""
+        self._early, self._beside = early, beside
+        self._written = -1  # the step of the file
+        self._found: tuple[Model | None, str | None] = None, None
+        folder = Path(self._name).absolute().parent
+        if not os.access(folder, os.W_OK):
+            raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
+        if not (resume and Path(self._name).exists()):
+            return
+        model, trainer = run.model, run.trainer
+        self._found = trainer._resume(self._path), model._resumed(self._path)
+        done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
+        model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
+        state = self._found[1]
+        if (state is None) != (early is None):
+            had = "no" if state is None else "an"
+            raise InvalidArgumentError(
+                f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end"
+            )
+        self._written = trainer.progress.step
+
+    def before_training(self, model: Model) -> None:
+        """Gives the best weights that the file has, if any, to what keeps them from now on."""
+        best, state = self._found
+        self._found = None, None
+        if self._early is not None and state is not None:
+            self._early._resume(best, state, self._name)
+
+    def _write(self, model: Model, last: bool = False) -> None:
+        """Writes the file if it is time to; after a whole epoch only when the epoch has been evaluated."""
+        trainer = self._now().trainer
+        now, history = trainer.progress, model.history
+        if now.step == self._written or not (last or (now.examples == 0 and now.epoch % self._every == 0)):
+            return
+        if now.examples == 0 and not (history and history[-1]["epoch"] == now.epoch):
+            return  # Ctrl-C came in between, and the run goes on from the file of before
+        best, state = (None, None) if self._early is None else self._early._state()
+        with self._warning():  # of the last file, which was written meanwhile
+            trainer.settle()
+        with contextlib.nullcontext() if last else self._warning():
+            trainer._save(self._path, self._beside and not last, best, state)
+            self._written = now.step
+
+    @contextlib.contextmanager
+    def _warning(self) -> Iterator[None]:
+        try:
+            yield
+        except InputOutputError as error:
+            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=9)  # who called fit()
+
+    def __enter__(self) -> None:
+        """Begins the epochs."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Writes the file at the end of the run or after Ctrl-C; after another error, it stays as it is."""
+        run = self._now()
+        if kind is None:
+            self._write(run.model, last=True)
+        elif issubclass(kind, KeyboardInterrupt):
+            with self._warning():
+                self._write(run.model, last=True)
+        else:
+            with self._warning():
+                run.trainer.settle()
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._early, self._found = None, (None, None)
+
+
+class CSVLogger(Callback):
+    """Writes the history to a file of comma-separated values, one line for each epoch, as soon as it is known.
+
+    A run that was resumed goes on with the file, without lines of epochs that are trained again; another run replaces
+    the file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InvalidArgumentError: The path cannot be one.
+        InputOutputError: From ``fit``: the file cannot be written.
+
+    Example:
+        >>> import dsstne, numpy as np, scipy.sparse, tempfile
+        >>> X = scipy.sparse.csr_array(np.eye(8, dtype=np.float32))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log = dsstne.callbacks.CSVLogger(f"{folder}/run.csv")
+        ...     model = dsstne.fit(X, hidden=4, epochs=2, progress=False, callbacks=log)
+        ...     with open(f"{folder}/run.csv") as file:
+        ...         print(file.readline().strip())
+        epoch,step,loss,seconds,examples_per_second,learning_rate
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        with _options.path_argument(path):
+            self._path = path
+
+    def before_training(self, model: Model) -> None:
+        """Opens the file, to find out whether that is possible."""
+        self._fields: list[str] = []
+        self._write("a" if model.history else "w", [])
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
+        """Adds a line; writes the whole file if this epoch is the first of the run, or has other fields."""
+        record = model.history[-1]
+        if set(record) <= set(self._fields):
+            self._write("a", [record])
+        else:
+            self._fields = list(dict.fromkeys(chain.from_iterable(model.history)))
+            self._write("w", [dict(zip(self._fields, self._fields, strict=True)), *model.history])
+
+    def _write(self, mode: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        try:
+            with open(self._path, mode, newline="", encoding="utf-8") as file:  # noqa: PTH123 - a Path takes no bytes
+                csv.DictWriter(file, self._fields, restval="").writerows(rows)
+        except OSError as error:
+            text = f"CSVLogger: {os.fsdecode(self._path):.300}: {error.strerror}"
+            raise InputOutputError(text, error.errno or 0, os.fsdecode(self._path)) from None
+
+
+class TensorBoard(Callback):
+    """Writes loss, learning rate, speed and metrics as event files of TensorBoard; the step is the epoch.
+
+    It needs ``pip install tensorboardX``, which is small, or PyTorch and TensorBoard. ``tensorboard --logdir FOLDER``
+    shows the files. ``ndcg@20`` is shown as ``validation/ndcg_at_20``.
+
+    Args:
+        folder: The folder of the run; None = a new one in ``runs``.
+
+    Raises:
+        InvalidArgumentError: The folder cannot be one.
+        ImportError: From ``fit``: neither package is installed.
+
+    Example::
+
+        dsstne.fit(X, validation=held_out, callbacks=dsstne.callbacks.TensorBoard("runs/first"))
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self._folder = None
+        if folder is not None:
+            with _options.path_argument(folder) as name:
+                self._folder = os.fsdecode(name)
+
+    def before_training(self, model: Model) -> None:
+        """Opens the files; events of epochs that a resumed run trains again are hidden."""
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise ImportError("TensorBoard needs tensorboardX: pip install tensorboardX") from None
+        again = len(model.history) + 1 if model.history else None
+        self._writer = SummaryWriter(self._folder, purge_step=again, filename_suffix=f".{len(model.history)}")
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
+        """Writes the numbers of the epoch."""
+        for name, value in _scalars(model.history[-1]).items():
+            self._writer.add_scalar(name, value, epoch)
+        self._writer.flush()
+
+    def after_training(self, model: Model) -> None:
+        """Closes the files."""
+        self._writer.close()
+        del self._writer
+
+
+class MLflow(Callback):
+    """Logs loss, learning rate, speed and metrics to the active run of MLflow; the step is the epoch.
+
+    It needs ``pip install mlflow-skinny``, or all of MLflow. Without an active run, MLflow starts one, which stays
+    active. ``ndcg@20`` is logged as ``validation/ndcg_at_20``, because MLflow's names have no ``@``.
+
+    Raises:
+        ImportError: From ``fit``: MLflow is not installed.
+
+    Example::
+
+        with mlflow.start_run():
+            dsstne.fit(X, validation=held_out, callbacks=dsstne.callbacks.MLflow())
+    """
+
+    def before_training(self, model: Model) -> None:
+        """Looks whether MLflow is installed."""
+        try:
+            import mlflow  # noqa: F401
+        except ImportError:
+            raise ImportError("the callback MLflow needs MLflow: pip install mlflow-skinny") from None
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
+        """Logs the numbers of the epoch."""
+        import mlflow
+
+        mlflow.log_metrics(_scalars(model.history[-1]), step=epoch)
+
+
+def _scalars(record: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the numbers of an epoch by names that TensorBoard and MLflow allow."""
+    numbers = {name: float(value) for name, value in record.items() if _checks.is_number(value)}
+    return {
+        f"validation/{name.replace('@', '_at_')}" if "@" in name else f"train/{name}": value
+        for name, value in numbers.items()
+        if name not in ("epoch", "step")
+    }
+
+
+def as_list(given: Callback | EpochFunction | Iterable[Callback | EpochFunction] | None) -> list[Callback]:
+    """Returns the callbacks that a user has given; functions are wrapped."""
+    single = isinstance(given, Callback) or callable(given)
+    callbacks: list[Any] = [] if given is None else [given] if single else _checks.several(given, "callbacks")
+    for callback in callbacks:
+        if isinstance(callback, type) and issubclass(callback, Callback):
+            raise InvalidArgumentError(f"callbacks: expected an object, {callback.__name__}(...), not the class itself")
+        if not isinstance(callback, Callback) and not callable(callback):
+            wrong = _checks.shown(callback)
+            raise InvalidArgumentError(f"callbacks must be functions, not {wrong}, or objects of dsstne.callbacks")
+    return [one if isinstance(one, Callback) else FunctionCallback(one) for one in callbacks]
+
+
+def only(callbacks: Sequence[Callback], kind: type[_T]) -> _T | None:
+    """Returns the callback of a kind that a run can have once, or None."""
+    found = [callback for callback in callbacks if isinstance(callback, kind)]
+    if len(found) > 1:
+        raise InvalidArgumentError(f"callbacks: a run can have one {kind.__name__}, not {len(found)}")
+    return found[0] if found else None
+
+
+def any_true(answers: Iterable[Any]) -> bool:
+    """Takes the answers of all callbacks; reports whether one is True."""
+    return any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in list(answers))
