@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import datasets, errors, plots
+    from dsstne import datasets, errors, metrics, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
+    from dsstne.comparison import compare
     from dsstne.dataset import Dataset
     from dsstne.decomposition import spectral, svd
     from dsstne.devices import keep_devices, set_limits
     from dsstne.diagnosis import doctor
     from dsstne.errors import *
-    from dsstne.evaluation import evaluate
+    from dsstne.evaluation import beyond_accuracy, evaluate
     from dsstne.model import Model, load
     from dsstne.selection import auto
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
@@ -60,7 +61,9 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "auto",
+    "beyond_accuracy",
     "blend",
+    "compare",
     "datasets",
     "doctor",
     "errors",
@@ -71,6 +74,7 @@ __all__ = [
     "keep_devices",
     "linear",
     "load",
+    "metrics",
     "plots",
     "popularity",
     "rp3beta",
@@ -85,7 +89,9 @@ _MODULES = {
     "Progress": "trainer",
     "Trainer": "trainer",
     "auto": "selection",
+    "beyond_accuracy": "evaluation",
     "blend": "blending",
+    "compare": "comparison",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
     "factorize": "solvers",
@@ -101,7 +107,7 @@ _MODULES = {
     "svd": "decomposition",
 }
 
-_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress", "report"}
+_SUBMODULES = {"datasets", "errors", "metrics", "plots", *_MODULES.values(), "cli", "progress", "report"}
 
 
 def __getattr__(name: str) -> Any:
