@@ -145,7 +145,7 @@ def compare(
     if level >= 1:
         raise InvalidArgumentError(f"level must be below 1, not {_checks.shown(level)}")
     rng = np.random.default_rng(_checks.integer(seed, "seed", 0))
-    named = _named(models)
+    named = named_models(models)
     if baseline is not None and _checks.text(baseline, "baseline") not in named:
         raise NotFoundError(f"baseline: there is no model {_checks.shown(baseline)}; {nearest(baseline, named)}")
     if metrics is None:
@@ -167,7 +167,7 @@ def compare(
     return Comparison({**settings, **names, "means": means, "differences": differences, "groups": per_group})
 
 
-def _named(models: Any) -> dict[str, Any]:
+def named_models(models: Any) -> dict[str, Any]:
     """Returns the models by their names; those of a list are called "model 1", "model 2" and so on."""
     if not _checks.is_mapping(models):
         listed = _checks.several(models, "models", "a mapping from names to models, or a list")

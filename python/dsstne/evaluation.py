@@ -12,11 +12,12 @@ from dsstne import metrics as of_lists
 from dsstne._layers import Bound, numbers
 from dsstne._predictor import Predictor, check_k, chosen_items, ranked_units
 from dsstne._tables import Shown, Table
+from dsstne._weights import Weights
 from dsstne.dataset import pattern
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -175,14 +176,37 @@ def beyond_accuracy(
             "train is None, but the columns of X are not the items; give the matrix of the items"
         )
     tally = _Tally(had if train is None else pattern(train, "train"), vectors, units)
+    options |= {"items": items, "filter_items": filter_items, "layer": layer}
+    every = [np.empty(0, np.int64)]
+    for ids, part in _lists(model, X, k, rows, options):
+        every.append(part)
+        tally.add(ids)
+    catalogue = units if choice.items is None else units - named if choice.mode == "deny" else named
+    found = tally.metrics(catalogue, had, np.concatenate(every))
+    return BeyondAccuracy({f"{name}@{k}": value for name, value in found.items()})
+
+
+def exposure(model: Any, X: Any, k: int, units: int, **options: Any) -> NDArray[np.int64]:
+    """Returns how often each of the items is recommended by a model, or by lists [rows, k] of it."""
+    times = np.zeros(units, np.int64)
+    rows = options.pop("rows", None)
+    blocks = _lists(model, X, k, rows, options) if isinstance(model, Weights) else [(model, None)]
+    for block, _ in blocks:
+        ids = of_lists.lists(block, units)
+        times += np.bincount(ids[ids >= 0], minlength=units)
+    return times
+
+
+def _lists(
+    model: Any, X: Any, k: int, rows: Any, options: dict[str, Any]
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    """Recommends to the rows block by block; gives ids [block, k] and the numbers of these rows."""
     with closing(Bound(X, "X", model.inputs)) as inputs:
         chosen = np.arange(inputs.rows) if rows is None else numbers(rows, inputs.rows, "rows", np.int64)
-        options |= {"items": items, "filter_items": filter_items, "layer": layer}
-        for start in range(0, len(chosen), max(1, _IDS // k)):
-            part = chosen[start : start + max(1, _IDS // k)]
-            tally.add(model.recommend(inputs.datasets, k, rows=part, **options)[0])
-    found = tally.metrics(units - named if choice.mode == "deny" else named or units, had, chosen)
-    return BeyondAccuracy({f"{name}@{k}": value for name, value in found.items()})
+        step = max(1, _IDS // _checks.integer(k, "k", 1))
+        for start in range(0, len(chosen), step):
+            part = chosen[start : start + step]
+            yield model.recommend(inputs.datasets, k, rows=part, **options)[0], part
 
 
 class _Tally:
