@@ -302,8 +302,7 @@ def _labels(groups: Any, X_in: Any, rows: Any, counted: NDArray[np.bool_]) -> ND
         matrix = next(iter(X_in.values())) if _checks.is_mapping(X_in) else X_in
         given = np.diff(pattern(matrix, "X_in").indptr)
     else:
-        listed = _checks.several(groups, "groups", "a label for each row")
-        given = np.array([str(label) for label in listed], object)
+        given = np.array(_checks.labels(groups, "groups"), object)
     chosen = given if rows is None else given[numbers(rows, len(given), "rows", np.int64)]
     if len(chosen) != len(counted):
         raise InvalidArgumentError(f"groups has {len(given):,} labels; X_in has {len(counted):,} rows")

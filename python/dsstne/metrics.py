@@ -251,7 +251,7 @@ def lift_of(given: NDArray[np.float64], had: NDArray[np.float64]) -> float:
 
 def unit_vectors(vectors: Any) -> Any:
     """Returns vectors divided by their lengths, as a CSR array or a dense one; a vector of zeros stays as it is."""
-    if scipy.sparse.issparse(vectors) and vectors.dtype.kind in "buif":  # type: ignore[attr-defined]
+    if scipy.sparse.issparse(vectors) and len(vectors.shape) == 2 and vectors.dtype.kind in "buif":  # type: ignore[attr-defined]
         matrix: Any = scipy.sparse.csr_array(vectors, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         lengths = _lengths(matrix.multiply(matrix).sum(axis=1))

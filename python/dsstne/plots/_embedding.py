@@ -135,7 +135,7 @@ def _vectors(given: Any) -> tuple[NDArray[np.float64], Any]:
 
 def _per_item(given: Any, name: str, items: int) -> list[str]:
     """Returns a text for each item."""
-    listed = [str(one) for one in _checks.several(given, name, "a list with an entry for each item")]
+    listed = _checks.labels(given, name)
     if len(listed) != items:
         raise InvalidArgumentError(f"{name} has {len(listed):,} entries, but there are {items:,} vectors")
     return listed
@@ -191,6 +191,8 @@ def _write(ax: Axes, places: NDArray[np.float64], radii: NDArray[np.float64], te
         )
         for (x, y), radius, text in zip(places, radii, texts, strict=True)
     ]
+    if not notes:
+        return
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]
     taken: list[Any] = []
     for note in notes:
