@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare", "resampled_means"]
 
-_BLOCK = 1 << 21  # numbers that are drawn together
+_RESAMPLES, _FEWEST = 10_000, 1_000
+_DRAWS = 300_000_000  # of rows, in all resamples; they take seconds
+_BLOCK = 1 << 18  # rows that are drawn together, so that what is computed with them stays in the cache
 _QUARTERS = 4  # groups by activity
 _MOST_GROUPS = 1000
 
@@ -80,7 +82,7 @@ def compare(
     groups: Any = None,
     rows: Any = None,
     level: float = 0.95,
-    resamples: int = 10_000,
+    resamples: int | None = None,
     seed: int = 0,
     **options: Any,
 ) -> dict[str, Any]:
@@ -105,7 +107,8 @@ def compare(
             ``"activity"`` = four groups by the number of items in the row of X_in, of about as many rows each.
         rows: Row numbers, or a boolean mask; None = all.
         level: Probability of the intervals.
-        resamples: Number of resamples of the bootstrap and of the randomisation test, from 100 to 1,000,000.
+        resamples: Number of resamples of the bootstrap and of the randomisation test, from 100 to 1,000,000. None =
+            10,000, or fewer for more than 30,000 rows, but at least 1,000.
         seed: Of the resamples; the same seed gives the same result.
         **options: As in :func:`evaluate`: ``exclude``, ``items``, ``filter_items``, ``layer``, ``batch_size``,
             ``devices``, ``threads``, ``memory_limit``.
@@ -138,8 +141,8 @@ def compare(
         metric    models  paired difference                 p  p (Holm)
         recall@5  a - b   +0.7500 [+0.6250, +0.8750]  <0.0001   <0.0001
     """
-    resamples = _checks.integer(resamples, "resamples", 100)
-    if resamples > 1_000_000:
+    resamples = None if resamples is None else _checks.integer(resamples, "resamples", 100)
+    if resamples is not None and resamples > 1_000_000:
         raise InvalidArgumentError(f"resamples must be at most 1,000,000, not {resamples:,}")
     level = _checks.positive(level, "level")
     if level >= 1:
@@ -154,13 +157,22 @@ def compare(
     wanted = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
     values, counted = _values(named, wanted, {"X_in": X_in, "X_held_out": X_held_out, "rows": rows, **options})
     labels = None if groups is None else _labels(groups, X_in, rows, counted)
-    columns = [{"metric": metric, "model": model} for metric in wanted for model in named]
+    columns = list(product(wanted, named))
 
-    means = _means(values, columns, level, resamples, rng)
-    differences = _differences(values, columns, baseline, level, resamples, rng)
+    if resamples is None:
+        resamples = min(_RESAMPLES, max(_FEWEST, _DRAWS // len(values)))
+    pairs = list(combinations(named, 2)) if baseline is None else [(name, baseline) for name in named]
+    pairs = [pair for pair in pairs if pair[0] != pair[1]]
+    one, other = ([columns.index((m, pair[side])) for m in wanted for pair in pairs] for side in (0, 1))
+    paired = values[:, one] - values[:, other]
+    intervals = _intervals(np.hstack([values, paired]), resamples, level, rng)
+    means = _means(values, columns, intervals[: len(columns)])
+    p = _p_values(paired, resamples, rng).reshape(len(wanted), len(pairs))
+    differences = _differences(list(product(wanted, pairs)), paired.mean(axis=0), intervals[len(columns) :], p)
     per_group = []
     for label in [] if labels is None else sorted(set(labels), key=_in_order):
-        found = _means(values[labels == label], columns, level, resamples, rng)
+        own = values[labels == label]
+        found = _means(own, columns, _intervals(own, resamples, level, rng))
         per_group += [{"group": label, **one} for one in found]
     settings = {"rows": len(values), "level": level, "resamples": resamples, "baseline": baseline}
     names = {"metrics": wanted, "models": list(named)}
@@ -229,51 +241,43 @@ def _flipped_means(values: NDArray[Any], resamples: int, rng: np.random.Generato
     return means
 
 
-def _means(
-    values: NDArray[Any], columns: Sequence[Any], level: float, resamples: int, rng: np.random.Generator
-) -> list[dict[str, Any]]:
-    """Returns the mean of each column and its interval."""
-    ends = _interval(resampled_means(values, resamples, rng), level)
-    every = zip(columns, values.mean(axis=0).tolist(), *ends, strict=True)
-    return [{**key, "rows": len(values), "mean": mean, "low": low, "high": high} for key, mean, low, high in every]
-
-
-def _interval(drawn: NDArray[Any], level: float) -> tuple[list[float], list[float]]:
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return low.tolist(), high.tolist()
+def _means(values: NDArray[Any], columns: Sequence[Any], intervals: Sequence[Any]) -> list[dict[str, Any]]:
+    """Returns the mean of each column with its interval."""
+    return [
+        {"metric": metric, "model": model, "rows": len(values), "mean": mean, "low": low, "high": high}
+        for (metric, model), mean, (low, high) in zip(columns, values.mean(axis=0).tolist(), intervals, strict=True)
+    ]
 
 
 def _differences(
-    values: NDArray[Any],
-    columns: Sequence[Any],
-    baseline: str | None,
-    level: float,
-    resamples: int,
-    rng: np.random.Generator,
+    keys: Sequence[Any], means: NDArray[Any], intervals: Sequence[Any], p: NDArray[Any]
 ) -> list[dict[str, Any]]:
-    """Returns the difference of each pair of models in each metric, its interval and its p values."""
-    found = []
-    for metric in dict.fromkeys(key["metric"] for key in columns):
-        where = {key["model"]: at for at, key in enumerate(columns) if key["metric"] == metric}
-        if baseline is None:
-            pairs = list(combinations(where, 2))
-        else:
-            pairs = [(model, baseline) for model in where if model != baseline]
-        one, other = [[where[pair[side]] for pair in pairs] for side in (0, 1)]
-        paired = values[:, one] - values[:, other]
-        observed = paired.mean(axis=0)
-        low, high = _interval(resampled_means(paired, resamples, rng), level) if pairs else ([], [])
-        # The chance of a difference as large if the two models could be exchanged in each row. The observed one counts
-        # as one of the resamples, so that p is never 0, and rounding must not make an equal difference a smaller one.
-        slack = 1e-12 * np.abs(paired).mean(axis=0)
-        extreme = np.abs(_flipped_means(paired, resamples, rng)) >= np.abs(observed) - slack
-        p = (1 + extreme.sum(axis=0)) / (1 + resamples)
-        every = zip(pairs, observed.tolist(), low, high, p.tolist(), holm(p), strict=True)
-        found += [
-            {"metric": metric, "model": a, "other": b, "difference": d, "low": lo, "high": hi, "p": p1, "p_holm": p2}
-            for (a, b), d, lo, hi, p1, p2 in every
-        ]
-    return found
+    """Returns the differences (metric, (model, other)) with their intervals and p values [metrics, pairs]."""
+    corrected = [value for of_metric in p for value in holm(of_metric)]
+    return [
+        {"metric": metric, "model": a, "other": b, "difference": mean, "low": low, "high": high, "p": p1, "p_holm": p2}
+        for (metric, (a, b)), mean, (low, high), p1, p2 in zip(
+            keys, means.tolist(), intervals, p.ravel().tolist(), corrected, strict=True
+        )
+    ]
+
+
+def _intervals(values: NDArray[Any], resamples: int, level: float, rng: np.random.Generator) -> list[list[float]]:
+    """Returns the bootstrap interval of the mean of each column, by percentiles."""
+    ends = np.quantile(resampled_means(values, resamples, rng), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return [[float(low), float(high)] for low, high in ends.T]
+
+
+def _p_values(paired: NDArray[Any], resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Returns how probable a mean as far from 0 is if the two models could be exchanged in each row, [columns].
+
+    The observed mean counts as one of the resamples, so that p is never 0; and rounding must not make an equally large
+    mean a smaller one.
+    """
+    slack = 1e-12 * np.abs(paired).mean(axis=0)
+    extreme = np.abs(_flipped_means(paired, resamples, rng)) >= np.abs(paired.mean(axis=0)) - slack
+    p: NDArray[np.float64] = (1 + extreme.sum(axis=0)) / (1 + resamples)
+    return p
 
 
 def holm(p: NDArray[np.float64]) -> list[float]:

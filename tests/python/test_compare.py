@@ -123,6 +123,12 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another():
     assert first["means"][0]["low"] != other["means"][0]["low"]
 
 
+def test_many_rows_are_resampled_less_often(monkeypatch):
+    monkeypatch.setattr(comparison, "_DRAWS", 100_000)
+    found = [dsstne.compare(per_row(np.ones(rows)))["resamples"] for rows in (5, 50, 500)]
+    assert found == [10_000, 2_000, 1_000]
+
+
 def test_blocks_of_resamples_change_nothing(monkeypatch):
     values = per_row(*np.random.default_rng(5).random((3, 40)))
     whole = dsstne.compare(values, resamples=300)
