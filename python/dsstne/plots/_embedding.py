@@ -78,7 +78,7 @@ def embedding_map(
     if ax is None:
         ax = _style.new_axes(interactive=path is None, size=(8, 6.5))
     order = np.argsort(counts, kind="stable")  # the popular ones on top
-    sizes = 4 + 60 * np.sqrt(counts / max(1, counts.max()))
+    sizes = (4 + 60 * np.sqrt(counts / max(1, counts.max()))) * min(1, np.sqrt(10_000 / len(counts)))
     _draw(ax, places, counts, sizes, order, grouped)
     _style.style(ax, grid=None)
     ax.spines["bottom"].set_visible(False)
@@ -159,6 +159,7 @@ def _draw(
         points = ax.scatter(x, y, c=np.maximum(counts[order], 1), cmap="viridis_r", norm=norm, **common)
         bar = ax.figure.colorbar(points, ax=ax, shrink=0.5, pad=0.02, aspect=25)
         bar.set_label("rows that have the item", color=_style.TEXT, fontsize=9)
+        bar.ax.yaxis.set_major_formatter("{x:,.0f}")
         bar.outline.set_visible(False)  # type: ignore[operator]
         bar.ax.tick_params(length=0, which="both", colors=_style.TEXT, labelsize=9)
         return
