@@ -235,6 +235,13 @@ def test_labels_of_an_item_map_are_those_of_popular_items_and_do_not_cover_each_
     assert not any(a.overlaps(b) for a, b in itertools.combinations(found, 2))
 
 
+def test_integers_that_a_model_has_as_names_are_labels(X):
+    numbered = dsstne.fit(X, hidden=2, epochs=0, items=range(1000, 1060), progress=False)
+    ax = plots.embedding_map(numbered, X, ax=Figure().add_subplot())
+    most = np.argsort(np.bincount(X.indices, minlength=60), kind="stable")[-1]
+    assert texts(ax)[0] == str(1000 + most)
+
+
 def test_groups_of_an_item_map_have_colours_and_small_ones_are_others(X, model):
     ax = plots.embedding_map(model, X, groups=[f"g{min(i, 9)}" for i in range(60)], ax=Figure().add_subplot())
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["g9", "g0", "g1", "g2", "g3", "g4", "others"]

@@ -55,6 +55,7 @@ def embedding_map(
         ImportError: matplotlib is not installed.
         NotFoundError: The model has no weight with a vector for each item.
         InvalidArgumentError: Shapes do not match, or an argument has another type.
+        InvalidDataError: A value of a vector is not finite.
         UnsupportedError: X is Arrow data; give a SciPy matrix.
         InputOutputError: The operating system refused to write the file.
 
@@ -63,7 +64,7 @@ def embedding_map(
         model = dsstne.fit(X, items=names)
         dsstne.plots.embedding_map(model, X, path="items.png")
     """
-    from dsstne.metrics import counts_of
+    from dsstne.metrics import counts_of, unit_vectors
 
     _style.check(title, ax, path)
     labels = _checks.integer(labels, "labels", 0)
@@ -73,7 +74,7 @@ def embedding_map(
     grouped = None if groups is None else _per_item(groups, "groups", len(array))
     if len(counts) != len(array):
         raise InvalidArgumentError(f"X has {len(counts):,} columns, but there are {len(array):,} vectors")
-    places, shares = components(array)
+    places, shares = components(unit_vectors(array))
 
     if ax is None:
         ax = _style.new_axes(interactive=path is None, size=(8, 6.5))
@@ -89,27 +90,25 @@ def embedding_map(
             f"component {number + 1}: {100 * shares[number]:.0f} % of the variance", color=_style.TEXT, fontsize=9
         )
     shown = order[::-1][:labels]
-    texts = [str(number) for number in shown] if listed is None else [listed[number] for number in shown]
+    texts = [str(number if listed is None else listed[number]) for number in shown]
     _write(ax, places[shown], np.sqrt(sizes[shown]) / 2, texts)
     return _style.finish(ax, title, path)
 
 
 def components(vectors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the first two principal components of vectors of length 1, [n, 2], and their shares of the variance."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        unit = np.nan_to_num(vectors / np.sqrt((vectors * vectors).sum(axis=1, keepdims=True)))
-    unit -= unit.mean(axis=0)
+    """Returns vectors on their first two principal components, [n, 2], and the shares of these in the variance."""
+    centred = vectors - vectors.mean(axis=0)
     # The right singular vectors of the data are the eigenvectors of this small matrix.
-    variances, axes = np.linalg.eigh(unit.T @ unit)
+    variances, axes = np.linalg.eigh(centred.T @ centred)
     axes = axes[:, ::-1][:, :2]
     axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1)  # the same at every call
-    places = np.zeros((len(unit), 2))
-    places[:, : axes.shape[1]] = unit @ axes
+    places = np.zeros((len(vectors), 2))
+    places[:, : axes.shape[1]] = centred @ axes
     shares = np.append(np.maximum(variances[::-1], 0), 0)[:2]
     return places, shares / (variances.sum() or 1)
 
 
-def _vectors(given: Any) -> tuple[NDArray[np.float64], Any]:
+def _vectors(given: Any) -> tuple[NDArray[Any], Any]:
     """Returns the vectors of the items, and their names if a model has them."""
     from dsstne._weights import Weights
 
@@ -126,10 +125,6 @@ def _vectors(given: Any) -> tuple[NDArray[np.float64], Any]:
     if array.ndim != 2 or array.dtype.kind not in "buif" or not array.size:
         got = f"shape {array.shape} of {array.dtype}"
         raise InvalidArgumentError(f"vectors must be a model or numbers [items, d]; got {got}")
-    with np.errstate(over="ignore"):
-        array = array.astype(np.float64)
-        if not np.isfinite(np.square(array).sum()):
-            raise InvalidArgumentError("vectors: a value is not finite or too large to square")
     return array, names
 
 
