@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import callbacks, datasets, errors, model_selection, plots
+    from dsstne import callbacks, datasets, errors, metrics, model_selection, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
+    from dsstne.comparison import compare
     from dsstne.dataset import Dataset
     from dsstne.decomposition import spectral, svd
     from dsstne.devices import keep_devices, set_limits
     from dsstne.diagnosis import doctor
     from dsstne.errors import *
     from dsstne.estimator import Recommender
-    from dsstne.evaluation import evaluate
+    from dsstne.evaluation import beyond_accuracy, evaluate
     from dsstne.interactions import Interactions
     from dsstne.model import Model, load
     from dsstne.selection import auto
@@ -67,9 +68,11 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "auto",
+    "beyond_accuracy",
     "blend",
     "bm25_weight",
     "callbacks",
+    "compare",
     "datasets",
     "doctor",
     "errors",
@@ -80,6 +83,7 @@ __all__ = [
     "keep_devices",
     "linear",
     "load",
+    "metrics",
     "model_selection",
     "plots",
     "popularity",
@@ -99,8 +103,10 @@ _MODULES = {
     "Recommender": "estimator",
     "Trainer": "trainer",
     "auto": "selection",
+    "beyond_accuracy": "evaluation",
     "blend": "blending",
     "bm25_weight": "weighting",
+    "compare": "comparison",
     "doctor": "diagnosis",
     "evaluate": "evaluation",
     "factorize": "solvers",
@@ -117,7 +123,7 @@ _MODULES = {
     "tfidf_weight": "weighting",
 }
 
-_SUBMODULES = {"callbacks", "datasets", "errors", "model_selection", "plots", *_MODULES.values()} | {
+_SUBMODULES = {"callbacks", "datasets", "errors", "metrics", "model_selection", "plots", *_MODULES.values()} | {
     "cli",
     "progress",
     "report",

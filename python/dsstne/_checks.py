@@ -93,6 +93,15 @@ def several(value: Any, name: str, wanted: str = "a list") -> list[Any]:
     return list(value)
 
 
+def labels(values: Any, name: str) -> list[str]:
+    """Returns the elements of a list or another iterable as str; refuses elements that have elements themselves."""
+    listed = several(values, name, "a list of labels")
+    for place, label in enumerate(listed):
+        if isinstance(label, Iterable) and not isinstance(label, str):
+            raise InvalidArgumentError(f"{name}[{place}] must be a str or a number, not {shown(label)}")
+    return [str(label) for label in listed]
+
+
 def array(values: Any) -> NDArray[Any]:
     """Converts values to an array; lists of different lengths become an object array without dimensions."""
     if np.ma.is_masked(values):

@@ -266,6 +266,32 @@ def item_names(items: Any, X: Any) -> Any:
     return items
 
 
+def pattern(X: Any, name: str) -> Any:
+    """Returns a ``csr_array`` of float64 with a 1 where X has a value that is not zero; its indices are sorted.
+
+    Raises:
+        InvalidDataError: X is damaged; the message names row, column and value.
+        UnsupportedError: X is Arrow data or a file.
+    """
+    data, made = open_dataset(X, name)
+    try:
+        if data.closed:
+            raise InvalidHandleError("this dataset is closed")
+        if data._arrays is None:
+            raise UnsupportedError(f"{name}: Arrow data do not support this; give the SciPy matrix")
+        indptr, indices, values = data._arrays
+        stored = slice(int(indptr[0]), int(indptr[-1]))
+        ones = np.ones(stored.stop - stored.start) if values is None else values[stored].astype(np.float64)
+        matrix = scipy.sparse.csr_array((ones, indices[stored].copy(), indptr - indptr[0]), shape=data.shape)
+    finally:
+        if made:
+            data.close()
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    matrix.data[:] = 1
+    return matrix
+
+
 def one_row(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Returns the stored columns, values and number of columns of a matrix with one row; duplicates are summed."""
     X = _as_csr(X, name)

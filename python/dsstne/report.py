@@ -133,7 +133,7 @@ class Report:
 
             dsstne.auto(X).report.plot().figure.savefig("tried.png")
         """
-        from dsstne import plots
+        from dsstne.plots import _style
 
         if ax is not None and not hasattr(ax, "get_figure"):
             raise InvalidArgumentError(f"ax must be Axes of matplotlib, not {_checks.shown(ax)}")
@@ -141,9 +141,9 @@ class Report:
         if not best:
             raise InvalidArgumentError("no model was tried, so there is nothing to plot")
         if ax is None:
-            ax = plots._new_axes(interactive=False)
+            ax = _style.new_axes(interactive=False)
         for height, row in enumerate(best):
-            colour = plots.METRIC_COLOURS[1 if row["chosen"] else 0]
+            colour = _style.COLOURS[1 if row["chosen"] else 0]
             name = row["settings"] if row["model"] == "sum" else row["model"]
             same = [one for one in self.table if one["model"] == row["model"] != "sum" and one[self.metric] is not None]
             values = [one[self.metric] for one in same]
@@ -155,7 +155,7 @@ class Report:
         ax.set_yticks([])
         ax.set_ylim(-0.7, len(best) - 0.2)
         ax.margins(x=0.3)
-        ax.set_xlabel(self.metric, color=plots.TEXT_COLOUR)
+        ax.set_xlabel(self.metric, color=_style.TEXT)
         for side in ("left", "right", "top"):
             ax.spines[side].set_visible(False)
         return ax

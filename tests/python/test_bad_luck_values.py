@@ -24,6 +24,7 @@ import scipy.sparse
 
 import dsstne
 from dsstne.datasets import _fetch
+from dsstne._tables import Profile
 
 DENSE = np.array([[1, 0, 2, 0], [0, 0, 0, 0], [0, 3, 0, 1]], np.float32)
 X = scipy.sparse.csr_array(DENSE)
@@ -217,13 +218,25 @@ def calls():
     axes = figure.add_subplot()
     figure.savefig = lambda path, **_: matplotlib.figure.Figure.savefig(figure, path, dpi=10)  # 0.3 s less than usual
 
-    def plot(**given):
-        drawn = dsstne.plots.learning_curve(**given)
-        title = drawn.get_title(loc="left")
-        for other in figure.axes[1:]:
-            other.remove()
-        axes.clear()
-        return title
+    def plot(name):
+        def draw(**given):
+            try:
+                return getattr(dsstne.plots, name)(**given).get_title(loc="left")
+            finally:
+                for other in figure.axes[1:]:
+                    other.remove()
+                axes.clear()
+
+        return draw
+
+    drawing = {"title": lambda: None, "ax": lambda: axes, "path": lambda: None}
+    rows = {"recall@2": np.array([0.5, np.nan, 1.0])}
+    compared = dsstne.compare({"a": rows, "b": rows}, resamples=100)
+    profiled = Profile(operations=[], outside={"batch": 1.0}, milliseconds=1.0, steps=1)
+    report = dsstne.report.Report(
+        "recall@2", "", "", "", 0.0, [dsstne.report.table_row("recall@2", "item_knn", "", 0.5)], []
+    )
+    ids = {"ids": lambda: [[0, 2], [1, -1], [3, 0]]}
 
     serve = {"exclude_seen": lambda: None, "wait": lambda: None, "batch_size": lambda: 2, **COMPUTE}
     serve |= {name: RANK[name] for name in ("items", "filter_items", "layer")}
@@ -604,8 +617,78 @@ def calls():
                 "restore_best": lambda: True,
             },
         ),
+        "beyond_accuracy": (
+            dsstne.beyond_accuracy,
+            {
+                "model": lambda: model,
+                "X": matrix,
+                "k": lambda: 2,
+                "train": matrix,
+                "vectors": lambda: np.eye(4),
+                **RANK,
+            },
+        ),
+        "compare": (
+            dsstne.compare,
+            {
+                "models": lambda: [model],
+                "X_in": matrix,
+                "X_held_out": matrix,
+                "metrics": lambda: "recall@2",
+                "baseline": lambda: None,
+                "groups": lambda: None,
+                "rows": lambda: None,
+                "level": lambda: 0.9,
+                "resamples": lambda: 100,
+                "seed": lambda: 0,
+            },
+        ),
+        "metrics.coverage": (dsstne.metrics.coverage, {**ids, "items": lambda: 4}),
+        "metrics.gini": (dsstne.metrics.gini, {**ids, "items": lambda: 4}),
+        "metrics.novelty": (dsstne.metrics.novelty, {**ids, "train": matrix, "per_row": lambda: False}),
+        "metrics.average_popularity": (
+            dsstne.metrics.average_popularity,
+            {**ids, "train": matrix, "per_row": lambda: False},
+        ),
+        "metrics.popularity_lift": (dsstne.metrics.popularity_lift, {**ids, "X": matrix, "train": matrix}),
+        "metrics.diversity": (
+            dsstne.metrics.diversity,
+            {**ids, "vectors": lambda: np.eye(4), "per_row": lambda: False},
+        ),
+        "plots.metric_at_k": (
+            plot("metric_at_k"),
+            {
+                "models": lambda: [model],
+                "X_in": matrix,
+                "X_held_out": matrix,
+                "metric": lambda: "recall",
+                "ks": lambda: [1, 2],
+                **drawing,
+            },
+        ),
+        "plots.comparison": (
+            plot("comparison"),
+            {"result": lambda: compared, "metric": lambda: None, "baseline": lambda: None, **drawing},
+        ),
+        "plots.popularity_bias": (
+            plot("popularity_bias"),
+            {"models": lambda: [model], "X": matrix, "k": lambda: 2, "train": matrix, **drawing},
+        ),
+        "plots.embedding_map": (
+            plot("embedding_map"),
+            {
+                "vectors": lambda: np.eye(4),
+                "X": matrix,
+                "names": lambda: None,
+                "groups": lambda: None,
+                "labels": lambda: 0,
+                **drawing,
+            },
+        ),
+        "plots.search_results": (plot("search_results"), {"report": lambda: report, **drawing}),
+        "plots.profile": (plot("profile"), {"profile": lambda: profiled, **drawing}),
         "plots.learning_curve": (
-            plot,
+            plot("learning_curve"),
             {
                 "history": lambda: [{"loss": 1.0, "ndcg@2": 0.5}],
                 "metrics": lambda: None,
@@ -924,12 +1007,18 @@ PLAIN = {
     "Interactions.from_frame items": {"an array of str", "a list of str"},
     "every": {"2**31"},
     "rates": {"a set", "two numbers", "a class"},
-    "folder": {*TEXTS - {"NUL"}, "no bytes", "a folder"},
-    "metric": {"None"},
+    "callbacks.TensorBoard folder": {*TEXTS - {"NUL"}, "no bytes", "a folder"},
+    "callbacks.EarlyStopping metric": {"None"},
     "patience": {"None", "2**31"},
     "min_delta": {*FLOATS, "0", "5e-324", "1e308"},
     "restore_best": FLAG,
-    "baseline": {"a dict"},
+    "plots.learning_curve baseline": {"a dict"},
+    **{f"metrics.{key} items": {"2**31"} for key in ("coverage", "gini")},
+    "plots.embedding_map labels": {"0", "2**31"},
+    "plots.embedding_map groups": {"a list of str"},
+    "compare groups": {"an array of objects"},
+    "level": {"5e-324"},
+    "ks": {"a set"},
     **dict.fromkeys(["baseline_name", "title"], TEXTS),
 }
 

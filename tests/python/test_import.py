@@ -39,7 +39,7 @@ def test_import_after_numpy_and_scipy_loads_nothing_more_that_is_large(python):
     assert out.strip() == "{'dsstne'}"
 
 
-@pytest.mark.parametrize("name", ["errors", "trainer", "datasets", "callbacks"])
+@pytest.mark.parametrize("name", ["errors", "trainer", "datasets", "callbacks", "metrics"])
 def test_submodules_are_there_without_an_import_of_their_own(python, name):
     assert python(f"import dsstne\nprint(dsstne.{name}.__name__)").strip() == f"dsstne.{name}"
 
@@ -107,6 +107,8 @@ def described(function):
         "auto",
         "popularity",
         "evaluate",
+        "beyond_accuracy",
+        "compare",
         "keep_devices",
         "set_limits",
         "tfidf_weight",
@@ -128,7 +130,9 @@ def described(function):
     ]
     + [f"callbacks.{name}" for name in dsstne.callbacks.__all__ if name not in ("Callback", "MLflow")]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
-    + ["Model.neighbors", "Model.similar_items", "Model.similar_users"],
+    + ["Model.neighbors", "Model.similar_items", "Model.similar_users"]
+    + [f"metrics.{name}" for name in dsstne.metrics.__all__]
+    + [f"plots.{name}" for name in dsstne.plots.__all__],
 )
 def test_every_parameter_is_described(call):
     function = operator.attrgetter(call)(dsstne)

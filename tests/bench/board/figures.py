@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsstne.comparison import resampled_means
+
 if TYPE_CHECKING:
     from scipy import sparse
 
@@ -58,12 +60,6 @@ def intervals(
     Returns:
         For each model the lower and the upper end of the interval of mean(values) - mean(baseline).
     """
-    difference = values - baseline[:, None]
-    users = len(difference)
-    rng = np.random.default_rng(seed)
-    drawn = np.empty((resamples, values.shape[1]))
-    for number in range(resamples):
-        counts = np.bincount(rng.integers(users, size=users), minlength=users)
-        drawn[number] = counts @ difference / users
+    drawn = resampled_means(values - baseline[:, None], resamples, np.random.default_rng(seed))
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return list(zip(low.tolist(), high.tolist(), strict=True))

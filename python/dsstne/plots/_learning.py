@@ -1,14 +1,14 @@
-"""Plots of a training run. They need matplotlib: ``pip install dsstne[plots]``."""
+"""The learning curve of a training run."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks
-from dsstne.errors import InputOutputError, InvalidArgumentError
+from dsstne.errors import InvalidArgumentError
+from dsstne.plots import _style
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,12 +20,6 @@ __all__ = ["learning_curve"]
 
 # Fields of a history record that are not metrics.
 NOT_METRICS = {"epoch", "step", "loss", "seconds", "examples_per_second", "examples", "learning_rate"}
-
-# The colours of Okabe and Ito, which people with any colour vision can distinguish.
-LOSS_COLOUR = "#8A8F98"
-METRIC_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-TEXT_COLOUR = "#33373D"
-GRID_COLOUR = "#E6E8EB"
 
 
 def learning_curve(
@@ -64,47 +58,31 @@ def learning_curve(
         popular = dsstne.evaluate(dsstne.popularity(X_in), X_in, X_held_out, metrics=["recall@20"])
         dsstne.plots.learning_curve(model, baseline=popular, path="learning-curve.png")
     """
-    _check(baseline, baseline_name, title, ax, path)
+    _check(baseline, baseline_name)
+    _style.check(title, ax, path)
     epochs = _epochs(history)
     names = _metric_names(epochs, metrics)
     if ax is None:
-        ax = _new_axes(interactive=path is None)
+        ax = _style.new_axes(interactive=path is None)
 
-    _draw(ax, epochs, "loss", LOSS_COLOUR)
-    ax.set_xlabel("epoch", color=TEXT_COLOUR)
-    ax.set_ylabel("training loss", color=LOSS_COLOUR)
-    _style(ax, tick_colour=LOSS_COLOUR, grid=not names)
+    from matplotlib.ticker import MaxNLocator
+
+    _draw(ax, epochs, "loss", _style.QUIET)
+    ax.set_xlabel("epoch", color=_style.TEXT)
+    ax.set_ylabel("training loss", color=_style.QUIET)
+    _style.style(ax, tick_colour=_style.QUIET, grid=None if names else "y")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10, steps=[1, 2, 5, 10]))
     if names:
         _draw_metrics(ax, epochs, names, dict(baseline or {}), baseline_name)
-    if title:
-        ax.set_title(title, loc="left", color=TEXT_COLOUR, fontweight="bold", pad=12)
-    if path is not None:
-        _save(ax, path)
-    return ax
+    return _style.finish(ax, title, path)
 
 
-def _check(baseline: Any, baseline_name: Any, title: Any, ax: Any, path: Any) -> None:
-    """Raises an error if an argument of :func:`learning_curve` has another type."""
+def _check(baseline: Any, baseline_name: Any) -> None:
+    """Raises an error if the baseline of :func:`learning_curve` is of another type."""
     numbers: Any = baseline.values() if isinstance(baseline, Mapping) else [None]
     if baseline is not None and not all(_is_number(value) and math.isfinite(value) for value in numbers):
         raise InvalidArgumentError(f"baseline must be a mapping from names to numbers, not {_checks.shown(baseline)}")
     _checks.text(baseline_name, "baseline_name")
-    if title is not None:
-        _checks.text(title, "title")
-    if ax is not None and not hasattr(ax, "get_figure"):
-        raise InvalidArgumentError(f"ax must be Axes of matplotlib, not {_checks.shown(ax)}")
-    is_path = isinstance(path, (str, os.PathLike)) and str(path) != ""
-    if path is not None and not is_path and not hasattr(path, "write"):
-        raise InvalidArgumentError(f"path must be a str or a path, not {_checks.shown(path)}")
-
-
-def _save(ax: Axes, path: Any) -> None:
-    try:
-        ax.figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")  # type: ignore[union-attr]
-    except OSError as error:
-        raise InputOutputError(f"{path!s:.300}: {error.strerror}", error.errno or 0, path) from None
-    except ValueError as error:  # of a format that matplotlib does not have, or a name that no file can have
-        raise InvalidArgumentError(f"path {_checks.shown(path)}: {error}") from None
 
 
 def _epochs(history: Any) -> Sequence[Mapping[str, Any]]:
@@ -136,20 +114,6 @@ def _is_number(value: Any) -> bool:
     return _checks.is_number(value) and not 1e300 < abs(value) < math.inf  # axes need sums and multiples of it
 
 
-def _new_axes(interactive: bool) -> Axes:
-    """Returns the axes of a new figure, made by pyplot for notebooks and without a window system for files."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("dsstne.plots needs matplotlib: pip install dsstne[plots]") from error
-    size = (7.5, 4.2)
-    if interactive:
-        from matplotlib import pyplot
-
-        return pyplot.figure(figsize=size, layout="constrained").add_subplot()
-    return Figure(figsize=size, layout="constrained").add_subplot()
-
-
 def _draw(ax: Axes, epochs: Sequence[Mapping[str, Any]], name: str, colour: str) -> tuple[float, float]:
     """Plots one quantity over the epochs that have it; returns its last point."""
     points = [(float(e.get("epoch", i)), float(e[name])) for i, e in enumerate(epochs, 1) if name in e]
@@ -168,7 +132,7 @@ def _draw_metrics(
     ax = loss_axes.twinx()
     labels = []
     for i, name in enumerate(names):
-        colour = METRIC_COLOURS[i % len(METRIC_COLOURS)]
+        colour = _style.COLOURS[i % len(_style.COLOURS)]
         _, last = _draw(ax, epochs, name, colour)
         if math.isfinite(last):
             labels.append((last, f"{name}  {last:.3f}", colour))
@@ -177,48 +141,7 @@ def _draw_metrics(
             labels.append((baseline[name], f"{what}  {baseline[name]:.3f}", colour))
     top = max(value for value, _, _ in labels) if labels else 1.0
     ax.set_ylim(0, top * 1.1 or 1.0)
-    _style(ax, tick_colour=TEXT_COLOUR, grid=True)
+    _style.style(ax)
     ax.set_zorder(loss_axes.get_zorder() - 1)  # draws its grid behind the loss
     loss_axes.patch.set_visible(False)
-    for position, (_, text, colour) in zip(_spread(labels, 0.068 * top), labels, strict=True):
-        ax.annotate(
-            text,
-            (1, position),
-            (34, 0),  # to the right of the tick labels
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-            fontsize=9.5,
-            annotation_clip=False,
-        )
-
-
-def _spread(labels: Sequence[tuple[float, str, str]], gap: float) -> list[float]:
-    """Returns heights near those of the labels, at least ``gap`` apart, so that no label covers another."""
-    order = sorted(range(len(labels)), key=lambda i: labels[i][0])
-    heights = [labels[i][0] for i in order]
-    for _ in range(50):
-        for i in range(1, len(heights)):
-            short = gap - (heights[i] - heights[i - 1])
-            if short > 0:
-                heights[i - 1] -= short / 2
-                heights[i] += short / 2
-    placed = dict(zip(order, heights, strict=True))
-    return [placed[i] for i in range(len(labels))]
-
-
-def _style(ax: Axes, tick_colour: str, grid: bool) -> None:
-    """Sets the style: faint horizontal lines, no frame, ticks at whole epochs."""
-    from matplotlib.ticker import MaxNLocator
-
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-    ax.tick_params(length=0, colors=TEXT_COLOUR, labelsize=9)
-    ax.tick_params(axis="y", labelcolor=tick_colour)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10, steps=[1, 2, 5, 10]))
-    ax.set_axisbelow(True)
-    if grid:
-        ax.grid(axis="y", color=GRID_COLOUR, linewidth=0.8)
-    ax.spines["bottom"].set_visible(True)
-    ax.spines["bottom"].set_color("#B8BDC4")
+    _style.label_right(ax, labels, offset=34)  # to the right of the tick labels
