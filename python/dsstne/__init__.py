@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import datasets, errors, plots
+    from dsstne import datasets, errors, export, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
     from dsstne.dataset import Dataset
@@ -65,6 +65,7 @@ __all__ = [
     "doctor",
     "errors",
     "evaluate",
+    "export",
     "factorize",
     "fit",
     "item_knn",
@@ -101,7 +102,7 @@ _MODULES = {
     "svd": "decomposition",
 }
 
-_SUBMODULES = {"datasets", "errors", "plots", *_MODULES.values(), "cli", "progress", "report"}
+_SUBMODULES = {"datasets", "errors", "export", "plots", *_MODULES.values(), "cli", "progress", "report"}
 
 
 def __getattr__(name: str) -> Any:
