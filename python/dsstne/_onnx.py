@@ -319,8 +319,8 @@ def reciprocal(length: NDArray[np.float64]) -> NDArray[np.float64]:
 def _save(made: Any, graph: Graph, target: pathlib.Path) -> None:
     """Writes a graph, and the weights beside it if they are too large for it."""
     listed, size = graph.model._listed(), graph.model.nbytes + sum(value.nbytes for value in graph.constants.values())
-    beside = target.with_name(target.name + ".data") if size > _LARGEST else None
-    with _replacing(target) as file, _replacing(beside) if beside else contextlib.nullcontext() as data:
+    beside = target.with_name(target.name + ".data")
+    with _replacing(target) as file, _replacing(beside) if size > _LARGEST else contextlib.nullcontext() as data:
         for name in (*graph.constants, *graph.weights):
             stored = name in graph.weights
             array = graph.model._stored(graph.weights[name], listed) if stored else graph.constants[name]

@@ -310,4 +310,5 @@ def _entry(name: str, listed: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[i
 def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
     """Returns the shape that users see; the engine stores a bias as a matrix with one column."""
     shape = tuple(tensor["shape"])
-    return shape[:1] if tensor["name"].rpartition(".")[2] == "bias" else shape
+    is_bias = tensor["name"].rpartition(".")[2] == "bias" and shape[1:] == (1,)  # not the weight of a source "bias"
+    return shape[:1] if is_bias else shape

@@ -53,10 +53,10 @@ def to_onnx(
 
     The graph computes what :meth:`dsstne.Model.recommend` does: the same items, except where scores are closer than the
     rounding of float32 sums. It needs opset 18, as in onnxruntime from 1.14 on. docs/export.md has its inputs and
-    outputs. Weights of 2 GB or more are written to ``<path>.data``, which must stay beside the graph.
+    outputs. Weights above 2 GB are written to ``<path>.data``, which must stay beside the graph.
 
     Args:
-        model: The model. Linear models, neighbourhoods, random walks and popularity are models of weights between items.
+        model: A network, or a model of weights between items: linear, of neighbourhoods, random walks or popularity.
         path: File to write, usually ``*.onnx``. Existing files are replaced when the new ones are complete.
         k: Length of the lists.
         exclude_seen: Leave out the items of the row, for the first input layer. None = as in
@@ -108,7 +108,7 @@ def item_vectors(model: Model, layer: str | None = None, *, euclidean: bool = Fa
     Args:
         model: A network, or a model of :func:`dsstne.factorize`.
         layer: Name of the output layer; None = the first.
-        euclidean: Append a number to each item, so that all vectors are equally long and 0 to each query. The nearest
+        euclidean: Append to each item a number that makes all vectors equally long, and 0 to each query. The nearest
             items by the Euclidean distance are then those with the largest inner products (Bachrach et al., "Speeding
             Up the Xbox Recommender System Using a Euclidean Transformation for Inner-Product Spaces", 2014).
 
@@ -171,7 +171,7 @@ def query_vectors(
         (3, 3)
     """
     sources, temperature, bias = _vectors(model, layer, "query_vectors")
-    parts = [model.embed(X, source, **options) for source, _ in sources]
+    parts: list[NDArray[Any]] = [model.embed(X, source, **options) for source, _ in sources]
     if temperature:
         parts = [part * (_onnx.reciprocal(_onnx.lengths(part))[:, None] / temperature) for part in parts]
     rows = len(parts[0])
