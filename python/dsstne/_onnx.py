@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import dsstne
-from dsstne import _options
-from dsstne.errors import InputOutputError
+from dsstne import _checks, _options
+from dsstne.errors import InputOutputError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,8 @@ def write(model: Weights, path: Any, k: int, layer: str, exclude_seen: bool) -> 
         raise ImportError("to_onnx needs the package onnx: pip install dsstne[onnx]") from error
     with _options.path_argument(path):
         target = pathlib.Path(os.fsdecode(path))
+    if not target.name:
+        raise InvalidArgumentError(f"path {_checks.shown(path)} is not the name of a file")
     graph = Graph(model, onnx)
     seen, scores = graph.network(layer) if model.network else graph.item_weights()
     if exclude_seen:
@@ -329,7 +331,7 @@ def _save(made: Any, graph: Graph, target: pathlib.Path) -> None:
             if data is None or array.nbytes <= _SMALL:
                 tensor.raw_data = array.tobytes()
             else:
-                _store(tensor, array, data, beside.name)
+                _store(tensor, array, data, _options.text_argument(beside.name, "path").decode())
         file.write(made.SerializeToString())
 
 
@@ -350,7 +352,10 @@ def _replacing(target: pathlib.Path) -> Iterator[Any]:
         with new.open("xb") as file:
             yield file
         new.replace(target)
+    except InputOutputError:  # of another file inside the block
+        raise
     except OSError as error:
         raise InputOutputError(f"{target!s:.300}: {error.strerror}", error.errno or 0, str(target)) from None
     finally:
-        new.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it is there only after an error
+            new.unlink()

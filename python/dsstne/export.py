@@ -77,8 +77,8 @@ def to_onnx(
         ...     dsstne.export.to_onnx(model, f"{folder}/model.onnx", k=2)
         ...     session = onnxruntime.InferenceSession(f"{folder}/model.onnx")
         ...     row = {"ids": np.array([[0, -1]]), "values": np.ones((1, 2), np.float32)}
-        ...     session.run(["items"], row)
-        [array([[1, 2]])]
+        ...     session.run(["items"], row)[0].tolist()
+        [[1, 2]]
     """
     units = ranked_units(model, layer)
     k = check_k(k, units)
@@ -86,7 +86,8 @@ def to_onnx(
     layer = model.output if layer is None else layer
     if exclude_seen is None:
         exclude_seen = model.same_items and layer == model.output
-    if _checks.boolean(exclude_seen, "exclude_seen"):
+    exclude_seen = _checks.boolean(exclude_seen, "exclude_seen")
+    if exclude_seen:
         name, size = next(iter(model.inputs.items()))
         if size != units:
             raise InvalidArgumentError(

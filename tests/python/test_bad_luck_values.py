@@ -4,6 +4,7 @@ import datetime
 import enum
 import inspect
 import io
+import os
 import pathlib
 import pickle
 import resource
@@ -467,6 +468,24 @@ def calls():
         "datasets.Interactions.rows": (debian.rows, {"names": lambda: ["a"]}),
         "datasets.Interactions.items": (debian.items, {"names": lambda: ["a"]}),
         "datasets.Interactions.matrix_of": (debian.matrix_of, {"rows": lambda: [["a"]]}),
+        "export.to_onnx": (
+            exported,
+            {
+                "model": lambda: model,
+                "path": lambda: "model.onnx",
+                "k": lambda: 2,
+                "exclude_seen": lambda: None,
+                "layer": lambda: None,
+            },
+        ),
+        "export.item_vectors": (
+            dsstne.export.item_vectors,
+            {"model": lambda: model, "layer": lambda: None, "euclidean": lambda: False},
+        ),
+        "export.query_vectors": (
+            dsstne.export.query_vectors,
+            {"model": lambda: model, "X": matrix, "layer": lambda: None, "euclidean": lambda: False, **predict},
+        ),
         "plots.learning_curve": (
             plot,
             {
@@ -504,6 +523,11 @@ def trained(**given):
     with dsstne.Trainer(**given) as trainer:
         trainer.run(steps=2)
         return trainer.model
+
+
+def exported(**given):
+    dsstne.export.to_onnx(**given)
+    return pathlib.Path(os.fsdecode(given["path"])).read_bytes()
 
 
 def run(**limits):
@@ -552,7 +576,8 @@ def profile(**limits):
 
 RECORDS = {"Progress", "datasets.Interactions"}  # classes that only hold values, which users do not make
 ATTRIBUTES = ("Model.history", "Model.attributes")  # that users may set
-FORWARDS = {"Model.embed": "predict", "Model.scores": "predict", "Model.similar_items": "neighbors"}  # **options
+FORWARDS = {"Model.embed": "predict", "Model.scores": "predict", "Model.similar_items": "neighbors"}
+FORWARDS["export.query_vectors"] = "predict"  # their **options
 
 
 def parameters(function):
@@ -658,7 +683,7 @@ PLAIN = {
     "balanced": FLAG,
     "Trainer.run steps": {"None", "2**31"},
     **{key: {"2**31"} for key in ("batch_size", "memory_limit")},
-    **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen"], FLAG),
+    **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen", "euclidean"], FLAG),
     **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),
     **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},

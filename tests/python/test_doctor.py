@@ -60,6 +60,7 @@ def test_an_unknown_command_is_refused(capsys):
         ".dataset",
         ".diagnosis",
         ".errors",
+        ".export",
         ".evaluation",
         ".model",
         ".report",

@@ -14,7 +14,7 @@ def test_import_loads_no_library_and_no_module_of_the_package(python):
         "import sys, dsstne\n"
         "print(sorted(m for m in sys.modules if m.startswith('dsstne')))\n"
         "print('libdsstne' in open('/proc/self/maps').read())\n"
-        "print(any(m in sys.modules for m in ('numpy', 'scipy', 'tqdm', 'sklearn', 'matplotlib')))"
+        "print(any(m in sys.modules for m in ('numpy', 'scipy', 'tqdm', 'sklearn', 'matplotlib', 'onnx')))"
     )
     assert out.split("\n")[:3] == ["['dsstne']", "False", "False"]
 
@@ -117,6 +117,9 @@ def described(function):
         "Trainer.resume",
         "Trainer.fork",
         "Model",
+        "export.to_onnx",
+        "export.item_vectors",
+        "export.query_vectors",
     ]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
     + ["Model.neighbors", "Model.similar_items"],
