@@ -1,26 +1,34 @@
-"""Models for other programs: ONNX graphs, and item vectors for nearest-neighbour search.
+"""Models for other programs: ONNX graphs, item vectors for nearest-neighbour search, and views of model files.
 
 ``to_onnx`` needs the package onnx: ``pip install dsstne[onnx]``.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _onnx
+from dsstne import _checks, _onnx, _options
 from dsstne._predictor import check_k, ranked_units
-from dsstne.errors import InvalidArgumentError, UnsupportedError
+from dsstne._weights import DTYPES, user_shape
+from dsstne.errors import (
+    CorruptFileError,
+    InputOutputError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
-    import os
-
     from numpy.typing import NDArray
 
     from dsstne.model import Model
 
-__all__ = ["item_vectors", "query_vectors", "to_onnx"]
+__all__ = ["item_vectors", "query_vectors", "to_onnx", "views"]
 
 # Why a kind of model cannot be an ONNX graph, and what to do instead.
 _NOT_ONNX = {
@@ -97,7 +105,7 @@ def to_onnx(
     _onnx.write(model, path, k, layer, exclude_seen)
 
 
-def item_vectors(model: Model, layer: str | None = None, *, euclidean: bool = False) -> NDArray[np.float32]:
+def item_vectors(model: Model, layer: str | None = None) -> NDArray[np.float32]:
     """Returns a vector for each item, whose inner products with the query vectors of rows rank the items.
 
     An index for nearest neighbours, such as those of FAISS, usearch and hnswlib, finds items by them without scoring
@@ -109,12 +117,9 @@ def item_vectors(model: Model, layer: str | None = None, *, euclidean: bool = Fa
     Args:
         model: A network, or a model of :func:`dsstne.factorize`.
         layer: Name of the output layer; None = the first.
-        euclidean: Append to each item a number that makes all vectors equally long, and 0 to each query. The nearest
-            items by the Euclidean distance are then those with the largest inner products (Bachrach et al., "Speeding
-            Up the Xbox Recommender System Using a Euclidean Transformation for Inner-Product Spaces", 2014).
 
     Returns:
-        float32 [items, d]: the units of the output's sources, one for a bias, one with ``euclidean``. A copy.
+        float32 [items, d]: the units of the output's sources, and one more if there is a bias. A copy.
 
     Raises:
         UnsupportedError: The scores of the model are not inner products of vectors, as in a linear model.
@@ -139,22 +144,16 @@ def item_vectors(model: Model, layer: str | None = None, *, euclidean: bool = Fa
         parts.append(part)
     if bias:
         parts.append(model.tensor(bias)[:, None])
-    vectors = np.concatenate(parts, axis=1)
-    if not _checks.boolean(euclidean, "euclidean"):
-        return vectors
-    square = _onnx.lengths(vectors) ** 2
-    return np.column_stack([vectors, np.sqrt(square.max() - square).astype(np.float32)])
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-def query_vectors(
-    model: Model, X: Any, layer: str | None = None, *, euclidean: bool = False, **options: Any
-) -> NDArray[np.float32]:
+def query_vectors(model: Model, X: Any, layer: str | None = None, **options: Any) -> NDArray[np.float32]:
     """Returns a vector for each row, to search the vectors of :func:`item_vectors` with.
 
     Args:
         model: A network, or a model of :func:`dsstne.factorize`.
         X: Interaction matrix [n, inputs].
-        layer, euclidean: As in :func:`item_vectors`.
+        layer: Name of the output layer; None = the first.
         **options: As in :meth:`dsstne.Model.predict`.
 
     Returns:
@@ -168,16 +167,76 @@ def query_vectors(
         >>> import dsstne, numpy as np
         >>> X = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]], np.float32)
         >>> model = dsstne.factorize(X, factors=2, progress=False)
-        >>> dsstne.export.query_vectors(model, X, euclidean=True).shape
-        (3, 3)
+        >>> dsstne.export.query_vectors(model, X).shape
+        (3, 2)
     """
     sources, temperature, bias = _vectors(model, layer, "query_vectors")
     parts: list[NDArray[Any]] = [model.embed(X, source, **options) for source, _ in sources]
     if temperature:
         parts = [part * (_onnx.reciprocal(_onnx.lengths(part))[:, None] / temperature) for part in parts]
-    rows = len(parts[0])
-    parts += [np.ones((rows, 1))] * bool(bias) + [np.zeros((rows, 1))] * _checks.boolean(euclidean, "euclidean")
+    if bias:
+        parts.append(np.ones((len(parts[0]), 1)))
     return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def views(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """Maps a model file into memory and returns its tensors as read-only arrays, without reading or copying them.
+
+    The system reads the parts that are used, and processes that map the same file share them. An array is valid for as
+    long as it exists: :meth:`dsstne.Model.save` puts a new file in the place of the old one, whose content the arrays
+    keep. A program that shortens the file itself ends the processes that use it (SIGBUS). The digests are not compared;
+    :func:`dsstne.load` does so.
+
+    Args:
+        path: A file of :meth:`dsstne.Model.save`.
+
+    Returns:
+        The arrays by the names of docs/model-file.md; biases have one dimension.
+
+    Raises:
+        CorruptFileError: The file is not a model file, or its header is damaged.
+        MissingFileError: The file does not exist.
+        InputOutputError: The operating system refused to map the file.
+
+    Example:
+        >>> import dsstne, numpy as np, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     dsstne.Model.from_item_weights(np.eye(2)).save(f"{folder}/model.dsstne")
+        ...     dsstne.export.views(f"{folder}/model.dsstne")["weight"].tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    whole, shown = _mapped(path)
+    try:
+        start = 8 + int.from_bytes(whole[:8].tobytes(), "little")
+        header = json.loads(whole[8:start].tobytes())
+        if header.pop("__metadata__")["format"] != "dsstne.model":
+            raise ValueError("it has another format")
+        header.pop("dsstne.digests")
+        return {name: _view({"name": name, **entry}, whole[start:]) for name, entry in header.items()}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+        raise CorruptFileError(f"{shown}: not a dsstne model file, or its header is damaged: {error!r:.200}") from None
+
+
+def _mapped(path: Any) -> tuple[NDArray[np.uint8], str]:
+    """Maps a file into memory; returns its bytes and its name for messages."""
+    with _options.path_argument(path) as name:
+        shown = f"{os.fsdecode(name)!s:.300}"
+        try:
+            return np.asarray(np.memmap(os.fsdecode(name), np.uint8, "r")), shown
+        except FileNotFoundError:
+            raise MissingFileError(f"cannot map {shown}: no such file", errno.ENOENT, path) from None
+        except OSError as error:
+            raise InputOutputError(f"{shown}: {error.strerror}", error.errno or 0, path) from None
+        except ValueError:  # there is nothing to map
+            raise CorruptFileError(f"{shown}: the file is empty") from None
+
+
+def _view(entry: dict[str, Any], data: NDArray[np.uint8]) -> NDArray[Any]:
+    """Returns the tensor of an entry of the header."""
+    begin, end = entry["data_offsets"]
+    if not 0 <= begin <= end <= len(data):
+        raise ValueError(f"{entry['name']!r} ends after the file")
+    return data[begin:end].view(DTYPES[entry["dtype"]]).reshape(user_shape(entry))
 
 
 def _vectors(model: Model, layer: str | None, what: str) -> tuple[list[tuple[str, str]], float, str | None]:

@@ -480,12 +480,13 @@ def calls():
         ),
         "export.item_vectors": (
             dsstne.export.item_vectors,
-            {"model": lambda: model, "layer": lambda: None, "euclidean": lambda: False},
+            {"model": lambda: model, "layer": lambda: None},
         ),
         "export.query_vectors": (
             dsstne.export.query_vectors,
-            {"model": lambda: model, "X": matrix, "layer": lambda: None, "euclidean": lambda: False, **predict},
+            {"model": lambda: model, "X": matrix, "layer": lambda: None, **predict},
         ),
+        "export.views": (viewed, {"path": lambda: "model.dsstne"}),
         "plots.learning_curve": (
             plot,
             {
@@ -528,6 +529,10 @@ def trained(**given):
 def exported(**given):
     dsstne.export.to_onnx(**given)
     return pathlib.Path(os.fsdecode(given["path"])).read_bytes()
+
+
+def viewed(path):
+    return {name: array.tobytes() for name, array in dsstne.export.views(path).items()}
 
 
 def run(**limits):
@@ -683,7 +688,7 @@ PLAIN = {
     "balanced": FLAG,
     "Trainer.run steps": {"None", "2**31"},
     **{key: {"2**31"} for key in ("batch_size", "memory_limit")},
-    **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen", "euclidean"], FLAG),
+    **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen"], FLAG),
     **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),
     **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},

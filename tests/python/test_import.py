@@ -120,6 +120,7 @@ def described(function):
         "export.to_onnx",
         "export.item_vectors",
         "export.query_vectors",
+        "export.views",
     ]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]
     + ["Model.neighbors", "Model.similar_items"],

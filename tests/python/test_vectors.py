@@ -60,22 +60,6 @@ def test_inner_products_of_a_model_of_ratings_are_the_scores_but_for_a_constant_
     np.testing.assert_allclose(rest, np.broadcast_to(rest[:, :1], rest.shape), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", models())
-def test_the_nearest_items_by_distance_are_the_best_ones(name):
-    model, X = models()[name], rows(seed=1)
-    vectors, queries = (x.astype(np.float64) for x in (item_vectors(model, euclidean=True),
-                                                       query_vectors(model, X, euclidean=True)))  # fmt: skip
-    lengths = np.linalg.norm(vectors, axis=1)
-    np.testing.assert_allclose(lengths, lengths[0], rtol=1e-6)
-    distances = (queries**2).sum(1)[:, None] + (vectors**2).sum(1) - 2 * queries @ vectors.T
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :5]
-    scores = model.predict(X)
-    best = -np.sort(-scores, axis=1)[:, :5]
-    found = np.take_along_axis(scores, nearest, 1)
-    tolerance = 1e-6 * (np.square(lengths[0]) + np.abs(scores).max())  # the squares of lengths are rounded, too
-    np.testing.assert_allclose(found, best, rtol=0, atol=tolerance)
-
-
 def test_an_output_layer_can_be_named():
     layers = [{"name": "in", "kind": "input", "size": ITEMS}, {"name": "h", "kind": "hidden", "size": 3}]
     layers += [{"name": name, "kind": "output", "size": size, "sources": ["h"]} for name, size in (("a", 7), ("b", 9))]
@@ -130,12 +114,12 @@ def searched_by_usearch(model, X, k):
 
 def searched_by_hnswlib(model, X, k):
     hnswlib = package("hnswlib")
-    vectors = item_vectors(model, euclidean=True)
-    index = hnswlib.Index("l2", vectors.shape[1])
+    vectors = item_vectors(model)
+    index = hnswlib.Index("ip", vectors.shape[1])
     index.init_index(len(vectors), M=32, ef_construction=200)
     index.add_items(vectors)
     index.set_ef(ITEMS)  # looks at every item
-    return index.knn_query(query_vectors(model, X, euclidean=True), k)[0]
+    return index.knn_query(query_vectors(model, X), k)[0]
 
 
 @pytest.mark.parametrize("search", [searched_by_faiss, searched_by_usearch, searched_by_hnswlib])
