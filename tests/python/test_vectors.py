@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,3 +132,19 @@ def test_an_index_finds_what_recommend_does(name, search):
     found = search(model, X, 10)
     share = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), wanted.tolist(), strict=True)])
     assert share > 0.99  # scores that are closer than rounding may change places with those behind the last
+
+
+def test_the_examples_of_the_page_run(tmp_path, monkeypatch, capsys):
+    for name in ("faiss", "usearch", "hnswlib"):
+        package(name)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "export.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(block, names)
+    model, X = names["model"], names["X"][:100]
+    wanted, _ = model.recommend(X, 10)
+    pairs = zip(names["unseen"], wanted.tolist(), strict=True)
+    assert np.mean([len({*found} & {*row}) / 10 for found, row in pairs]) > 0.98
+    assert "libc6" in capsys.readouterr().out
+    np.testing.assert_array_equal(names["weights"]["output.weight"], model.tensor("output.weight"))
