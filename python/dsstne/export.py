@@ -48,6 +48,8 @@ _NO_VECTORS = {
     "blend": f"a blend scores by standardized sums, {_BY_ITEMS}; parts among model.parts() can have vectors",
 }
 
+_LONGEST_HEADER = 100_000_000  # bytes, see docs/model-file.md
+
 
 def to_onnx(
     model: Model,
@@ -75,6 +77,7 @@ def to_onnx(
         UnsupportedError: ONNX cannot express the model; the message says what to do instead.
         NotFoundError: The model does not have this output layer.
         InvalidArgumentError: k, an option or the path is not valid.
+        BusyError: A trainer is training the model.
         InputOutputError: The operating system refused to write; existing files are unchanged.
         ImportError: The package onnx is not installed.
 
@@ -90,7 +93,7 @@ def to_onnx(
     """
     units = ranked_units(model, layer)
     k = check_k(k, units)
-    _refuse(model, _NOT_ONNX, "to_onnx")
+    _refuse(model, "item_weights", _NOT_ONNX, "to_onnx")
     layer = model.output if layer is None else layer
     if exclude_seen is None:
         exclude_seen = model.same_items and layer == model.output
@@ -124,6 +127,7 @@ def item_vectors(model: Model, layer: str | None = None) -> NDArray[np.float32]:
     Raises:
         UnsupportedError: The scores of the model are not inner products of vectors, as in a linear model.
         NotFoundError: The model does not have this output layer.
+        BusyError: A trainer is training the model.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -208,12 +212,14 @@ def views(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     whole, shown = _mapped(path)
     try:
         start = 8 + int.from_bytes(whole[:8].tobytes(), "little")
+        if start > 8 + _LONGEST_HEADER:
+            raise ValueError(f"a header of {start - 8:,} bytes")
         header = json.loads(whole[8:start].tobytes())
         if header.pop("__metadata__")["format"] != "dsstne.model":
             raise ValueError("it has another format")
         header.pop("dsstne.digests")
         return {name: _view({"name": name, **entry}, whole[start:]) for name, entry in header.items()}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(f"{shown}: not a dsstne model file, or its header is damaged: {error!r:.200}") from None
 
 
@@ -242,7 +248,7 @@ def _view(entry: dict[str, Any], data: NDArray[np.uint8]) -> NDArray[Any]:
 def _vectors(model: Model, layer: str | None, what: str) -> tuple[list[tuple[str, str]], float, str | None]:
     """Returns what scores are inner products of: layers and weights, the temperature, and the name of the bias."""
     ranked_units(model, layer)
-    _refuse(model, _NO_VECTORS, what)
+    _refuse(model, "factors", _NO_VECTORS, what)
     if model.network is None:
         return [("user", "factors")], 0, "bias" if "bias" in model.tensors else None
     name = model.output if layer is None else layer
@@ -252,8 +258,8 @@ def _vectors(model: Model, layer: str | None, what: str) -> tuple[list[tuple[str
     return _onnx.sources_of(output), output["temperature"], f"{name}.bias" if output["bias"] else None
 
 
-def _refuse(model: Model, reasons: dict[str, str], what: str) -> None:
-    """Raises an error if there is a reason against the kind of a model."""
-    reason = reasons.get(model._definition.get("kind", ""))
-    if reason:
-        raise UnsupportedError(f"{what}: {reason}")
+def _refuse(model: Model, taken: str, reasons: dict[str, str], what: str) -> None:
+    """Raises an error if a model is neither a network nor of the kind that is taken."""
+    kind = model._definition.get("kind")
+    if kind not in (None, taken):
+        raise UnsupportedError(f"{what}: " + reasons.get(kind, f"models of the kind {kind!r} are not supported"))

@@ -3,8 +3,8 @@
     pip install faiss-cpu hnswlib usearch
     python tests/bench/nearest.py
 
-Trains three models on Gowalla, and searches for 2,000 of its rows with one thread. The inner loops of graph indexes
-look at `effort` candidates (efSearch, ef, expansion_search). Times are those of the processor.
+Trains three models on Gowalla, and searches for 2,000 of its rows with one thread. The effort is the number of
+candidates that a search keeps (efSearch, ef, expansion_search). Times are those of the processor.
 """
 
 from __future__ import annotations

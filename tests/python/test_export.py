@@ -398,6 +398,12 @@ def test_other_families_are_refused_by_name(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_family_that_is_not_known_is_refused_too(tmp_path, monkeypatch):
+    monkeypatch.delitem(dsstne.export._NOT_ONNX, "spectral")
+    with pytest.raises(dsstne.UnsupportedError, match="^to_onnx: models of the kind 'spectral' are not supported"):
+        to_onnx(other_models()["spectral"], tmp_path / "model.onnx")
+
+
 def test_seen_items_of_another_kind_cannot_be_excluded(tmp_path):
     model = dsstne.Model({"layers": [IN, HIDDEN, OUT]}, sizes={"in": 9, "out": 7})
     with pytest.raises(dsstne.InvalidArgumentError, match="'in', has 9 columns and the output 'out' 7 items"):
