@@ -276,7 +276,7 @@ class Graph:
         entries = self.add("ReduceSum", count, keepdims=0)
         entry = self.add("Range", zero, entries, one)
         # Which id an entry belongs to: the number of ids whose entries end at or before it.
-        marks = self.add("Expand", zero, self.add("Unsqueeze", self.add("Add", entries, one), zero))
+        marks = self.add("Expand", zero, self.add("Reshape", self.add("Add", entries, one), flat))
         ends = self.add("ScatterElements", marks, end, self.add("Expand", one, self.add("Shape", end)), reduction="add")
         which = self.add("Gather", self.add("CumSum", ends, zero), entry)
         place = self.add("Add", entry, self.add("Gather", self.add("Sub", first, begin), which))
@@ -310,8 +310,8 @@ def lengths(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def reciprocal(length: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns 1 / length, but 0 for lengths whose reciprocal float32 does not have."""
-    is_long = length > 1e-37
+    """Returns 1 / length, but 0 for lengths so near 0 that scores could leave the range of float32."""
+    is_long = length > 1e-30
     return np.where(is_long, 1 / np.where(is_long, length, 1), 0)
 
 

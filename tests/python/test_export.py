@@ -209,6 +209,15 @@ def test_debian_s_recommendations_are_the_same(name, tmp_path):
     same(exported(model, tmp_path, some), model.recommend(some, threads=1), model.predict(some, threads=1))
 
 
+def test_a_weight_near_0_has_a_finite_score(tmp_path):
+    model, X = network(*NETWORKS["cosines"]), rows()
+    weight = model.tensor("out.weight")
+    weight[5], weight[6] = 2e-37, 0
+    model.set_tensor("out.weight", weight)
+    _, scores = exported(model, tmp_path, X, k=ITEMS, exclude_seen=False)
+    assert np.isfinite(scores).all()
+
+
 ANY = [("network", "tanh"), ("network", "scaled rows"), ("linear", "linear"), ("linear", "dense linear")]
 EVERY = [*ANY, ("linear", "popularity"), ("linear", "item_knn")]
 
