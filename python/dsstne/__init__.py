@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import callbacks, datasets, errors, metrics, model_selection, plots
+    from dsstne import callbacks, datasets, errors, export, metrics, model_selection, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
     from dsstne.comparison import compare
@@ -77,6 +77,7 @@ __all__ = [
     "doctor",
     "errors",
     "evaluate",
+    "export",
     "factorize",
     "fit",
     "item_knn",
@@ -123,10 +124,10 @@ _MODULES = {
     "tfidf_weight": "weighting",
 }
 
-_SUBMODULES = {"callbacks", "datasets", "errors", "metrics", "model_selection", "plots", *_MODULES.values()} | {
-    "cli",
-    "progress",
-    "report",
+_SUBMODULES = {
+    *("callbacks", "datasets", "errors", "export", "metrics", "model_selection", "plots"),  # in __all__
+    *_MODULES.values(),
+    *("cli", "progress", "report"),
 }
 
 

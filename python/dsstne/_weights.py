@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-_DTYPES: dict[str, np.dtype[Any]] = {
+DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype(np.float32),
     "U8": np.dtype(np.uint8),
     "I64": np.dtype(np.int64),
@@ -143,7 +143,7 @@ class Weights(_handles.Closing):
                 offsets = listed[matrix + _OFFSETS]
                 shapes[matrix] = (offsets["shape"][0] - 1, offsets.get("columns", 0))
             elif not name.startswith("items."):
-                shapes[name] = _shape(entry)
+                shapes[name] = user_shape(entry)
         return shapes
 
     def tensor(self, name: str) -> Any:
@@ -305,10 +305,11 @@ def _entry(name: str, listed: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[i
     """
     if name not in listed:
         raise NotFoundError(f"the model has no tensor {_checks.shown(name)}; {nearest(name, listed)}")
-    return _DTYPES[listed[name]["dtype"]], _shape(listed[name])
+    return DTYPES[listed[name]["dtype"]], user_shape(listed[name])
 
 
-def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
+def user_shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
     """Returns the shape that users see; the engine stores a bias as a matrix with one column."""
     shape = tuple(tensor["shape"])
-    return shape[:1] if tensor["name"].rpartition(".")[2] == "bias" else shape
+    is_bias = tensor["name"].rpartition(".")[2] == "bias" and shape[1:] == (1,)  # not the weight of a source "bias"
+    return shape[:1] if is_bias else shape

@@ -5,6 +5,7 @@ import enum
 import gzip
 import inspect
 import io
+import os
 import pathlib
 import pickle
 import resource
@@ -23,8 +24,8 @@ import pytest
 import scipy.sparse
 
 import dsstne
-from dsstne.datasets import _fetch
 from dsstne._tables import Profile
+from dsstne.datasets import _fetch
 
 DENSE = np.array([[1, 0, 2, 0], [0, 0, 0, 0], [0, 3, 0, 1]], np.float32)
 X = scipy.sparse.csr_array(DENSE)
@@ -687,6 +688,25 @@ def calls():
         ),
         "plots.search_results": (plot("search_results"), {"report": lambda: report, **drawing}),
         "plots.profile": (plot("profile"), {"profile": lambda: profiled, **drawing}),
+        "export.to_onnx": (
+            exported,
+            {
+                "model": lambda: model,
+                "path": lambda: "model.onnx",
+                "k": lambda: 2,
+                "exclude_seen": lambda: None,
+                "layer": lambda: None,
+            },
+        ),
+        "export.item_vectors": (
+            dsstne.export.item_vectors,
+            {"model": lambda: model, "layer": lambda: None},
+        ),
+        "export.query_vectors": (
+            dsstne.export.query_vectors,
+            {"model": lambda: model, "X": matrix, "layer": lambda: None, **predict},
+        ),
+        "export.views": (viewed, {"path": lambda: "model.dsstne"}),
         "plots.learning_curve": (
             plot("learning_curve"),
             {
@@ -807,6 +827,15 @@ def asked(opened):
         return predictor.recommend(X)
 
 
+def exported(**given):
+    dsstne.export.to_onnx(**given)
+    return pathlib.Path(os.fsdecode(given["path"])).read_bytes()
+
+
+def viewed(path):
+    return {name: array.tobytes() for name, array in dsstne.export.views(path).items()}
+
+
 def run(**limits):
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
         trainer.run(**limits)
@@ -855,6 +884,7 @@ RECORDS = {"Progress"}  # classes that only hold values, which users do not make
 ATTRIBUTES = ("Model.history", "Model.attributes")  # that users may set
 FORWARDS = {"Model.embed": "predict", "Model.scores": "predict", "Model.similar_items": "neighbors"}  # **options
 FORWARDS |= {"Recommender.recommend": "recommend"}
+FORWARDS |= {"export.query_vectors": "predict"}
 
 
 def parameters(function):

@@ -62,6 +62,7 @@ def test_an_unknown_command_is_refused(capsys):
         ".diagnosis",
         ".errors",
         ".estimator",
+        ".export",
         ".evaluation",
         ".interactions",
         ".metrics",

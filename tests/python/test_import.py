@@ -14,7 +14,7 @@ def test_import_loads_no_library_and_no_module_of_the_package(python):
         "import sys, dsstne\n"
         "print(sorted(m for m in sys.modules if m.startswith('dsstne')))\n"
         "print('libdsstne' in open('/proc/self/maps').read())\n"
-        "print(any(m in sys.modules for m in ('numpy', 'scipy', 'tqdm', 'sklearn', 'matplotlib')))"
+        "print(any(m in sys.modules for m in ('numpy', 'scipy', 'tqdm', 'sklearn', 'matplotlib', 'onnx')))"
     )
     assert out.split("\n")[:3] == ["['dsstne']", "False", "False"]
 
@@ -127,6 +127,10 @@ def described(function):
         "Interactions.from_frame",
         "Interactions.similar_items",
         *(f"model_selection.{name}" for name in dsstne.model_selection.__all__),
+        "export.to_onnx",
+        "export.item_vectors",
+        "export.query_vectors",
+        "export.views",
     ]
     + [f"callbacks.{name}" for name in dsstne.callbacks.__all__ if name not in ("Callback", "MLflow")]
     + [f"Model.{name}" for name in ("from_item_weights", "recommend", "predict", "embed", "scores", "plan")]

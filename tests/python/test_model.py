@@ -125,6 +125,14 @@ def test_tensors_are_copied_out_and_in(model):
     assert copied.tensors["output.bias"] == (60,)
 
 
+def test_the_weight_of_a_source_named_bias_keeps_its_shape():
+    layers = [{"name": name, "kind": "input", "size": 4} for name in ("bias", "other")]
+    layers += [{"name": "h", "kind": "hidden", "size": 2, "sources": ["bias", "other"]}]
+    model = dsstne.Model({"layers": [*layers, {"name": "out", "kind": "output", "size": 3}]})
+    assert model.tensors["h.weight.bias"] == (4, 2)
+    assert model.tensors["h.bias"] == (2,)
+
+
 def test_set_tensor_refuses_what_does_not_fit(model):
     with pytest.raises(dsstne.InvalidArgumentError, match=r"expected shape \(60, 12\), got \(3,\)"):
         model.set_tensor("output.weight", [1, 2, 3])
