@@ -32,13 +32,15 @@
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.5.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.6.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
  *   1.3 adds dsstne_solver_* and the precision "auto".
  *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  *   1.5 adds dsstne_trainer_save, dsstne_trainer_settle, dsstne_trainer_resume and dsstne_trainer_fork.
+ *   1.6 adds dsstne_dataset_save, dsstne_dataset_describe and dsstne_dataset_get_array, and makes the number of columns
+ *   of dsstne_dataset_open_file optional.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -50,7 +52,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 5)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 6)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -194,7 +196,11 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
 
 /* Makes a dataset of a file by mapping it into memory, without copying an array. The file is an uncompressed Arrow IPC
  * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes;
- * index may also be uint32. The column must have no nulls. The checks and options are those of dsstne_dataset_open.
+ * index may also be uint32, or a dictionary of strings. The column must have no nulls. A column of strings beside it is
+ * ignored. The checks and options are those of dsstne_dataset_open.
+ * Without "columns" the file must be one of dsstne_dataset_save. Its record (docs/dataset-file.md) is read and not its
+ * rows: a group of 64 rows is compared with its digest when one of its rows is read for the first time, and if it
+ * differs, the call that reads it fails with DSSTNE_CORRUPT_FILE. Since 1.6.
  * A file that is damaged or has another format is DSSTNE_CORRUPT_FILE. The file must not change before
  * dsstne_dataset_close; a call that finds a change, such as a shortened file, fails with DSSTNE_INVALID_DATA.
  * Since 1.1. */
@@ -202,6 +208,25 @@ dsstne_status dsstne_dataset_open_file(const char *path, const char *options, ds
 
 /* Fills info, whose struct_size the caller sets. */
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
+
+/* Writes the rows to a file that dsstne_dataset_open_file opens without "columns": duplicates summed, zeros left out,
+ * values rounded to float32. It is safe against crashes: the old file stays complete until the new one is on the disk.
+ * Names are UTF-8: name n is the bytes text[offsets[n]] .. text[offsets[n + 1] - 1]. item_offsets has one more number
+ * than the dataset has columns, row_offsets one more than it has rows; null stands for no names. A value that is not
+ * finite is DSSTNE_INVALID_DATA. Options: {"threads": n}. Since 1.6. */
+dsstne_status dsstne_dataset_save(dsstne_dataset dataset, const char *path, const char *options,
+                                  const int64_t *item_offsets, const void *item_text, const int64_t *row_offsets,
+                                  const void *row_text, dsstne_error *err);
+
+/* Writes JSON: {"sha256": text, "arrays": {name: bytes}}. sha256 identifies the content of a file that was opened
+ * without "columns", and is null for other datasets. arrays are those of dsstne_dataset_get_array. Since 1.6. */
+dsstne_status dsstne_dataset_describe(dsstne_dataset dataset, char *buf, size_t *len, dsstne_error *err);
+
+/* Copies an array of a file that was opened without "columns"; bytes must be its size. "column_counts" (I64 [columns])
+ * has the number of stored entries of each column. "items" and "rows", if there are names, have the offsets of
+ * dsstne_dataset_save (I64) and behind them the text. Since 1.6. */
+dsstne_status dsstne_dataset_get_array(dsstne_dataset dataset, const char *name, void *dst, size_t bytes,
+                                       dsstne_error *err);
 
 /* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
 
-from dsstne import _arrow, _checks, _handles, _native, _options
-from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
+from dsstne import _arrow, _checks, _handles, _items, _native, _options
+from dsstne.errors import CorruptFileError, InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
 
 if TYPE_CHECKING:
-    import os
+    from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Dataset", "open_dataset"]
 
@@ -53,6 +54,10 @@ class Dataset(_handles.Closing):
         ((3, 5), 3)
     """
 
+    _arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None  # of SciPy
+    _file: dict[str, Any] | None = None  # the description of a file that was opened with its record
+    _path: str | bytes | None = None  # of this file
+
     def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
         self._open(X, "X", columns, allow_not_finite)
 
@@ -60,7 +65,6 @@ class Dataset(_handles.Closing):
         """Opens the matrix; error messages call it by the name."""
         if columns is not None:
             columns = _checks.integer(columns, "columns", 0)
-        self._arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None
         if not hasattr(X, "__arrow_c_array__"):
             X = _as_csr(X, name)
             if columns is not None and columns != X.shape[1]:
@@ -89,11 +93,12 @@ class Dataset(_handles.Closing):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, columns: int, allow_not_finite: bool = False) -> Dataset:
-        """Opens a matrix in a file; the file is mapped into memory and may be larger than the memory.
+        """Opens a matrix in any Arrow file and checks all of it; the file is mapped and may be larger than the memory.
 
-        The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
+        :meth:`open` opens the files of :meth:`save` at once, without reading all of them. The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
         ``list<struct<index, value>>``, or ``list<index>`` if every stored value is 1. Lists may be large lists. An
-        index is int32, int64 or uint32, a value float32 or float64. Results have the same bits as with the matrix in
+        index is int32, int64, uint32 or a dictionary of strings, a value float32 or float64. A column of strings beside
+        it is ignored. Results have the same bits as with the matrix in
         memory. Do not change the file before :meth:`close`. To write a file with pyarrow::
 
             entries = pyarrow.StructArray.from_arrays([X.indices, X.data], names=["index", "value"])
@@ -120,12 +125,120 @@ class Dataset(_handles.Closing):
         """
         columns = _checks.integer(columns, "columns", 0)
         made = cls.__new__(cls)
-        made._arrays = None
-        options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
-        with _options.path_argument(path) as name:
-            made._handle = _handles.Handle("dataset_open_file", name, options)
-        made._info = _native.dataset_info(made._handle)
+        made._open_file(path, {"columns": columns, "allow_not_finite": allow_not_finite})
         return made
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Dataset:
+        """Opens a file of :meth:`save` by mapping it into memory, without reading all of it.
+
+        The file has a record of its rows: their number, the extremes of the values, the counts of the columns and the
+        digests of the rows (`docs/dataset-file.md`). Opening reads the record. Rows are compared with their digests
+        when they are read for the first time; a call that finds damaged rows raises CorruptFileError. Results have the
+        same bits as with the matrix in memory. Processes that open the same file share one copy of it in memory. The
+        dataset can be pickled: the pickle contains the path, not the rows.
+
+        Args:
+            path: Path of the file. Do not change the file before :meth:`close`; to replace it, save to its path, which
+                leaves open datasets as they are.
+
+        Raises:
+            MissingFileError: The file does not exist.
+            CorruptFileError: The file is not an Arrow IPC file, or is damaged.
+            InvalidDataError: The file has no record of its rows; :meth:`from_file` opens it.
+            UnsupportedError: A newer version has written the file.
+
+        Example:
+            >>> import scipy.sparse, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     with Dataset(scipy.sparse.eye_array(3, format="csr")) as data:
+            ...         data.save(f"{folder}/data.arrow", items=["tea", "milk", "bread"])
+            ...     with Dataset.open(f"{folder}/data.arrow") as data:
+            ...         data.shape, data.nnz, data.items
+            ((3, 3), 3, array(['tea', 'milk', 'bread'], dtype=object))
+        """
+        made = cls.__new__(cls)
+        made._open_file(path, {})
+        made._file = _native.call_json("dataset_describe", made._handle.value)
+        made._path = os.path.abspath(os.fspath(path))
+        return made
+
+    def _open_file(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        with _options.path_argument(path) as name:
+            self._handle = _handles.Handle("dataset_open_file", name, _options.to_json(options))
+        self._info = _native.dataset_info(self._handle)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        items: Sequence[str] | ArrayLike | None = None,
+        rows: Sequence[str] | ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Writes the dataset to a file that :meth:`open` opens, and that pyarrow and polars read.
+
+        The file is an Arrow IPC file with a column ``items`` of type ``list<struct<index: int32, value: float>>``; with
+        names, ``index`` is a dictionary of them and a column ``row`` has those of the rows (`docs/dataset-file.md`).
+        Duplicates are summed, zeros left out, and values rounded to float32, as training does it. The rows are written
+        in batches of up to 64 MB, so the memory that this takes does not grow with them. The old file, if there is one,
+        stays complete until the new one is on the disk.
+
+        Args:
+            path: Path of the file.
+            items: Names of the columns, in order; integers are saved as text. By default those of :attr:`items`.
+            rows: Names of the rows, in order. By default those of :attr:`rows`.
+            threads: Number of CPU threads; None: as many as the process may use.
+
+        Raises:
+            InvalidDataError: A value is not finite.
+            InputOutputError: The file cannot be written.
+
+        Example:
+            >>> import pyarrow.feather, scipy.sparse, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     Dataset(scipy.sparse.eye_array(2, 3, format="csr")).save(f"{folder}/data.arrow")
+            ...     pyarrow.feather.read_table(f"{folder}/data.arrow")["items"].to_pylist()
+            [[{'index': 0, 'value': 1.0}], [{'index': 1, 'value': 1.0}]]
+        """
+        names: list[Any] = []
+        for what, given, n in (("items", items, self.shape[1]), ("rows", rows, self.shape[0])):
+            given = getattr(self, what) if given is None else given
+            text, offsets, _ = (None, None, None) if given is None else _items.encode_names(given, what)
+            if offsets is not None and len(offsets) != n + 1:
+                raise InvalidArgumentError(f"{what} has {len(offsets) - 1:,} names, but the dataset has {n:,} {what}")
+            names += [offsets, text]
+        options = _options.to_json({"threads": threads})
+        with _options.path_argument(path) as name:
+            _native.call("dataset_save", self._handle.value, name, options, *names)
+
+    @property
+    def items(self) -> NDArray[Any] | None:
+        """Names of the columns, [columns] of str, if the dataset was opened from a file with names; else None.
+
+        They are read at each access.
+        """
+        return self._names("items", self.shape[1])
+
+    @property
+    def rows(self) -> NDArray[Any] | None:
+        """Names of the rows, [rows] of str, if the dataset was opened from a file with names; else None."""
+        return self._names("rows", self.shape[0])
+
+    def _names(self, what: str, n: int) -> NDArray[Any] | None:
+        array = self._array(what, np.uint8)
+        if array is None:
+            return None
+        return _items.decode_names(array[8 * (n + 1) :], array[: 8 * (n + 1)].view(np.int64), "text")
+
+    def _array(self, name: str, dtype: Any) -> NDArray[Any] | None:
+        """Reads an array beside the rows of a file, if there is one."""
+        size = (self._file or {"arrays": {}})["arrays"].get(name)
+        if size is None:
+            return None
+        array = np.empty(size // np.dtype(dtype).itemsize, dtype)
+        _native.call("dataset_get_array", self._handle.value, name.encode(), array, array.nbytes)
+        return array
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -165,7 +278,7 @@ class Dataset(_handles.Closing):
         """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
 
         Raises:
-            UnsupportedError: The data came from Arrow or a file.
+            UnsupportedError: The data came from Arrow or from a file without a record.
             InvalidHandleError: The dataset is closed.
 
         Example:
@@ -177,8 +290,15 @@ class Dataset(_handles.Closing):
         columns = self.shape[1]
         if self.closed:
             raise InvalidHandleError("this dataset is closed")
+        if self._file is not None:
+            counts: NDArray[np.int64] | None = self._array("column_counts", np.int64)
+            assert counts is not None  # every such file has them
+            return counts
         if self._arrays is None:
-            raise UnsupportedError("Arrow data do not support counting by columns; give the SciPy matrix")
+            raise UnsupportedError(
+                "Arrow data do not support counting by columns; save the dataset and open it with Dataset.open, or give "
+                "the SciPy matrix"
+            )
         indptr, indices, values = self._arrays
         counts = np.zeros(columns, np.int64)
         first, last = int(indptr[0]), int(indptr[-1])
@@ -203,12 +323,26 @@ class Dataset(_handles.Closing):
         return bool((patterns[0] > patterns[1]).nnz == 0)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix")
+        if self._file is None:
+            raise TypeError(
+                "a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix, or save the "
+                "dataset and open it with Dataset.open"
+            )
+        return _reopen, (self._path, self._file["sha256"])
 
     def __repr__(self) -> str:
         if self.closed:
             return "Dataset(closed)"
         return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
+
+
+def _reopen(path: str, digest: str) -> Dataset:
+    """Opens the file of a pickled dataset."""
+    made = Dataset.open(path)
+    if made._file is None or made._file["sha256"] != digest:
+        made.close()
+        raise CorruptFileError(f"{os.fsdecode(path)}: the file is not the one of the dataset that was pickled")
+    return made
 
 
 def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset, bool]:

@@ -1,0 +1,125 @@
+package arrowfile
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+
+	"dsstne/engine/csr"
+	"dsstne/internal/fault"
+)
+
+// The keys of the schema's metadata: the record as JSON, and the SHA-256 digest of this text.
+const (
+	recordKey  = "dsstne.dataset"
+	recordSum  = "dsstne.sha256"
+	recordFrom = 1 // the version of the format
+)
+
+// record describes the rows of a file. docs/dataset-file.md has its fields.
+type record struct {
+	Version int     `json:"version"`
+	Rows    int64   `json:"rows"`
+	Columns int64   `json:"columns"`
+	Entries int64   `json:"entries"`
+	Longest int64   `json:"longest"`
+	Minimum float64 `json:"minimum"`
+	Maximum float64 `json:"maximum"`
+	Digest  string  `json:"digest"`
+
+	Digests section  `json:"digests"`
+	Lengths section  `json:"lengths"`
+	Counts  section  `json:"counts"`
+	Items   *section `json:"items"`
+	Names   *section `json:"row_names"`
+}
+
+// section is an array that is not one of Arrow's: where it is, and its SHA-256 digest. Names have no offset, because
+// they are arrays of Arrow, too.
+type section struct {
+	Offset int64  `json:"offset,omitempty"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+func sum(data []byte) string {
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:])
+}
+
+// check compares the content of a section with its digest.
+func (s section) check(data []byte, what string) error {
+	if int64(len(data)) != s.Bytes || sum(data) != s.SHA256 {
+		return damaged("its %s are not those that were saved", what)
+	}
+	return nil
+}
+
+// readRecord reads the record in the metadata of the schema, and returns its digest.
+func (r *reader) readRecord() (found record, digest string, err error) {
+	schema := r.footer.table(footerSchema)
+	var text string
+	for _, pair := range schema.tables(schemaMetadata) {
+		switch pair.text(metadataKey) {
+		case recordKey:
+			text = pair.text(metadataValue)
+		case recordSum:
+			digest = pair.text(metadataValue)
+		}
+	}
+	const remedy = "give the number of columns (dsstne.Dataset.from_file), or write the file with dsstne.Dataset.save"
+	switch {
+	case schema.outside:
+		return found, "", damaged("its schema is not whole")
+	case text == "":
+		return found, "", fault.New(fault.InvalidData, "it has no record of its rows; "+remedy)
+	case sum([]byte(text)) != digest:
+		return found, "", damaged("the record of its rows is not the one that was saved")
+	}
+	if err := json.Unmarshal([]byte(text), &found); err != nil || found.Rows < 0 || found.Entries < 0 {
+		return found, "", damaged("the record of its rows cannot be read")
+	}
+	if found.Version != recordFrom {
+		return found, "", fault.New(fault.Unsupported, "it has version %d of the format; this release reads version %d",
+			found.Version, recordFrom)
+	}
+	return found, digest, nil
+}
+
+// attest makes the matrix that the record is of.
+func (r *reader) attest(blocks *csr.Blocks, path string, known record) (*csr.Attested, error) {
+	digests, err := r.table(known.Digests, "digests")
+	if err != nil {
+		return nil, err
+	}
+	lengths, err := r.table(known.Lengths, "lengths of rows")
+	if err != nil {
+		return nil, err
+	}
+	about := csr.Record{Name: path, Minimum: known.Minimum, Maximum: known.Maximum, Digests: digests}
+	for pairs := lengths; len(pairs) >= 16; pairs = pairs[16:] {
+		about.Lengths = append(about.Lengths, csr.Lengths{
+			Length: int64(binary.LittleEndian.Uint64(pairs)), Rows: int64(binary.LittleEndian.Uint64(pairs[8:])),
+		})
+	}
+	attested, err := csr.Attest(blocks, about)
+	if err != nil || blocks.Rows() != known.Rows || blocks.Statistics().NonZeros != known.Entries ||
+		csr.DigestOf(known.Rows, known.Columns, digests) != known.Digest {
+		return nil, fault.New(fault.CorruptFile, "the record of its rows is not of these rows: was it written by another "+
+			"program, which copied the record? dsstne.Dataset.from_file opens it")
+	}
+	return attested, nil
+}
+
+// table reads a section.
+func (r *reader) table(s section, what string) ([]byte, error) {
+	if s.Offset < 0 || s.Bytes < 0 || s.Offset > r.size-s.Bytes {
+		return nil, damaged("its %s have %d bytes from byte %d on, in a file of %d bytes", what, s.Bytes, s.Offset, r.size)
+	}
+	data := make([]byte, s.Bytes)
+	if _, err := r.file.ReadAt(data, s.Offset); err != nil {
+		return nil, fault.From(fault.IO, err, "cannot read its %s", what)
+	}
+	return data, s.check(data, what)
+}
