@@ -199,7 +199,7 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
  * index may also be uint32, or a dictionary of strings. The column must have no nulls. A column of strings beside it is
  * ignored. The checks and options are those of dsstne_dataset_open.
  * Without "columns" the file must be one of dsstne_dataset_save. Its record (docs/dataset-file.md) is read and not its
- * rows: a group of 64 rows is compared with its digest when one of its rows is read for the first time, and if it
+ * rows: a group of 16 rows is compared with its digest when one of its rows is read for the first time, and if it
  * differs, the call that reads it fails with DSSTNE_CORRUPT_FILE. Since 1.6.
  * A file that is damaged or has another format is DSSTNE_CORRUPT_FILE. The file must not change before
  * dsstne_dataset_close; a call that finds a change, such as a shortened file, fails with DSSTNE_INVALID_DATA.

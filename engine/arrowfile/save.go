@@ -26,7 +26,7 @@ const alignment = 64
 
 // Save writes rows and a record of them, as readers see the rows: ascending columns, no duplicates, no zeros, float32.
 // Reading, digests and checks use up to threads goroutines (0: one a processor); the memory does not grow with the rows,
-// apart from 8 bytes for each column and 16 for 64 rows. The old file, if there is one, stays whole until the new one
+// apart from 8 bytes for each column and 1 for each row. The old file, if there is one, stays whole until the new one
 // is on the disk.
 //
 // It is fault.IO when the system refuses to write, and fault.InvalidData when a value is not finite.
@@ -306,6 +306,7 @@ func (w *saver) record() []object {
 		found.Longest = different[0]
 	}
 	found.Digests, found.Lengths = w.section(w.digests), w.section(lengths)
+	found.Digests.SHA256 = "" // which would only cost time
 	found.Counts = w.section(appendNumbers(nil, w.counts...))
 	w.align()
 	text, err := json.Marshal(found)

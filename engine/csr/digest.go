@@ -9,9 +9,10 @@ import (
 )
 
 // A group is GroupRows consecutive rows, the first beginning at row 0. Each has a digest of its own, so that a row can
-// be checked without reading all. The digest of a source follows from both numbers.
+// be checked without reading all: the first batch of a shuffled training reads GroupRows times its rows. The digest of a
+// source follows from both numbers.
 const (
-	GroupRows  = 64
+	GroupRows  = 16
 	GroupBytes = 16 // of its digest
 )
 
@@ -24,14 +25,21 @@ func Digest(s Source, threads int) (string, error) {
 	if known, is := s.(recorded); is {
 		return known.digest(), nil
 	}
+	const together = 64 // groups, so that little time goes into dividing the work
 	rows := s.Rows()
-	digests := make([]byte, GroupBytes*Groups(rows))
-	err := parallel.Do(threads, int(Groups(rows)), func(n int) error {
+	groups := Groups(rows)
+	digests := make([]byte, GroupBytes*groups)
+	err := parallel.Do(threads, int((groups+together-1)/together), func(part int) error {
 		b := blocks.Get().(*block)
 		defer blocks.Put(b)
-		err := b.read(s, int64(n)*GroupRows, min(int64(n+1)*GroupRows, rows))
-		copy(digests[n*GroupBytes:], b.Digest())
-		return err
+		first := int64(part) * together
+		for group := first; group < min(first+together, groups); group++ {
+			if err := b.read(s, group*GroupRows, min((group+1)*GroupRows, rows)); err != nil {
+				return err
+			}
+			copy(digests[group*GroupBytes:], b.Digest())
+		}
+		return nil
 	})
 	return DigestOf(rows, s.Columns(), digests), err
 }
