@@ -48,13 +48,8 @@ func sum(data []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// check compares the content of a section with its digest.
-func (s section) check(data []byte, what string) error {
-	if int64(len(data)) != s.Bytes || sum(data) != s.SHA256 {
-		return damaged("its %s are not those that were saved", what)
-	}
-	return nil
-}
+// isOf reports whether data are what was saved.
+func (s section) isOf(data []byte) bool { return int64(len(data)) == s.Bytes && sum(data) == s.SHA256 }
 
 // readRecord reads the record in the metadata of the schema, and returns its digest.
 func (r *reader) readRecord() (found record, digest string, err error) {
@@ -89,40 +84,47 @@ func (r *reader) readRecord() (found record, digest string, err error) {
 
 // attest makes the matrix that the record is of.
 func (r *reader) attest(blocks *csr.Blocks, path string, known record) (*csr.Attested, error) {
-	digests, err := r.table(known.Digests, "digests")
+	about := csr.Record{Name: path, Minimum: known.Minimum, Maximum: known.Maximum}
+	var err error
+	if about.Digests, err = r.table(known.Digests); err != nil {
+		return nil, err
+	}
+	lengths, err := r.table(known.Lengths)
 	if err != nil {
 		return nil, err
 	}
-	lengths, err := r.table(known.Lengths, "lengths of rows")
-	if err == nil {
-		err = known.Lengths.check(lengths, "lengths of rows")
+	if !known.Lengths.isOf(lengths) || csr.DigestOf(known.Rows, known.Columns, about.Digests) != known.Digest {
+		return nil, errForeign
 	}
-	if err != nil {
-		return nil, err
-	}
-	about := csr.Record{Name: path, Minimum: known.Minimum, Maximum: known.Maximum, Digests: digests}
 	for pairs := lengths; len(pairs) >= 16; pairs = pairs[16:] {
 		about.Lengths = append(about.Lengths, csr.Lengths{
 			Length: int64(binary.LittleEndian.Uint64(pairs)), Rows: int64(binary.LittleEndian.Uint64(pairs[8:])),
 		})
 	}
-	attested, err := csr.Attest(blocks, about)
-	if err != nil || blocks.Rows() != known.Rows || blocks.Statistics().NonZeros != known.Entries ||
-		csr.DigestOf(known.Rows, known.Columns, digests) != known.Digest {
-		return nil, fault.New(fault.CorruptFile, "the record of its rows is not of these rows: was it written by another "+
-			"program, which copied the record? dsstne.Dataset.from_file opens it")
+	attested := csr.Attest(blocks, about)
+	if attested == nil || known.Counts.Bytes != 8*known.Columns || !known.Items.hasNames(known.Columns, r.size) ||
+		!known.Names.hasNames(known.Rows, r.size) {
+		return nil, errForeign
 	}
 	return attested, nil
 }
 
+// hasNames reports whether a section can have n names, whose offsets have half the size in the file; so can none.
+func (s *section) hasNames(n, fileSize int64) bool {
+	return s == nil || s.Bytes/8 > n && s.Bytes/2 <= fileSize
+}
+
+var errForeign = fault.New(fault.CorruptFile, "the record of its rows does not fit them: the file is damaged, or another "+
+	"program has copied the record to other rows; dsstne.Dataset.from_file opens it without the record")
+
 // table reads a section.
-func (r *reader) table(s section, what string) ([]byte, error) {
+func (r *reader) table(s section) ([]byte, error) {
 	if s.Offset < 0 || s.Bytes < 0 || s.Offset > r.size-s.Bytes {
-		return nil, damaged("its %s have %d bytes from byte %d on, in a file of %d bytes", what, s.Bytes, s.Offset, r.size)
+		return nil, errForeign
 	}
 	data := make([]byte, s.Bytes)
 	if _, err := r.file.ReadAt(data, s.Offset); err != nil {
-		return nil, fault.From(fault.IO, err, "cannot read its %s", what)
+		return nil, fault.From(fault.IO, err, "cannot read the record of its rows")
 	}
 	return data, nil
 }

@@ -82,25 +82,30 @@ func (s *Saved) Array(name string, dst []byte) error {
 	case int64(len(dst)) != size:
 		return fault.New(fault.InvalidArgument, "array %q has %d bytes, not %d", name, size, len(dst))
 	}
+	var at section
 	err := csr.CatchFaults(func() error {
 		switch name {
 		case "items":
-			return s.copyNames([]textArray{s.items}, false, *s.record.Items, s.Columns(), dst)
+			at = *s.record.Items
+			return s.copyNames([]textArray{s.items}, false, s.Columns(), dst)
 		case "rows":
-			return s.copyNames(s.reader.names, s.reader.longNames, *s.record.Names, s.Rows(), dst)
+			at = *s.record.Names
+			return s.copyNames(s.reader.names, s.reader.longNames, s.Rows(), dst)
 		}
-		at := s.record.Counts
-		if at.Offset < 0 || at.Bytes < 0 || at.Offset > s.reader.size-at.Bytes {
-			return damaged("its column counts are outside the file")
+		if at = s.record.Counts; at.Offset < 0 || at.Offset > s.reader.size-at.Bytes {
+			return errForeign
 		}
 		copy(dst, s.reader.memory[at.Offset:])
-		return at.check(dst, "column counts")
+		return nil
 	})
+	if err == nil && !at.isOf(dst) {
+		err = damaged("it is not the array that was saved")
+	}
 	return fault.Wrap(err, "array %q", name)
 }
 
 // copyNames copies n names, which may be in several arrays.
-func (s *Saved) copyNames(list []textArray, long bool, at section, n int64, dst []byte) (err error) {
+func (s *Saved) copyNames(list []textArray, long bool, n int64, dst []byte) (err error) {
 	if int64(len(dst)) < 8*(n+1) {
 		return damaged("its record has too few bytes of names")
 	}
@@ -113,5 +118,5 @@ func (s *Saved) copyNames(list []textArray, long bool, at section, n int64, dst 
 		done += part.length
 	}
 	binary.LittleEndian.PutUint64(offsets[8*done:], uint64(end))
-	return at.check(dst, "names")
+	return nil
 }
