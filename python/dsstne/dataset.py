@@ -95,7 +95,9 @@ class Dataset(_handles.Closing):
     def from_file(cls, path: str | os.PathLike[str], *, columns: int, allow_not_finite: bool = False) -> Dataset:
         """Opens a matrix in any Arrow file and checks all of it; the file is mapped and may be larger than the memory.
 
-        :meth:`open` opens the files of :meth:`save` at once, without reading all of them. The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
+        :meth:`open` opens the files of :meth:`save` at once, without reading all of them.
+
+        The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
         ``list<struct<index, value>>``, or ``list<index>`` if every stored value is 1. Lists may be large lists. An
         index is int32, int64, uint32 or a dictionary of strings, a value float32 or float64. A column of strings beside
         it is ignored. Results have the same bits as with the matrix in
@@ -160,7 +162,7 @@ class Dataset(_handles.Closing):
         made = cls.__new__(cls)
         made._open_file(path, {})
         made._file = _native.call_json("dataset_describe", made._handle.value)
-        made._path = os.path.abspath(os.fspath(path))
+        made._path = os.path.abspath(os.fspath(path))  # noqa: PTH100 - of bytes too, and links stay
         return made
 
     def _open_file(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
@@ -296,8 +298,8 @@ class Dataset(_handles.Closing):
             return counts
         if self._arrays is None:
             raise UnsupportedError(
-                "Arrow data do not support counting by columns; save the dataset and open it with Dataset.open, or give "
-                "the SciPy matrix"
+                "Arrow data do not support counting by columns; save the dataset and open it with Dataset.open, or "
+                "give the SciPy matrix"
             )
         indptr, indices, values = self._arrays
         counts = np.zeros(columns, np.int64)
@@ -325,8 +327,8 @@ class Dataset(_handles.Closing):
     def __reduce__(self) -> Any:
         if self._file is None:
             raise TypeError(
-                "a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix, or save the "
-                "dataset and open it with Dataset.open"
+                "a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix, or save "
+                "the dataset and open it with Dataset.open"
             )
         return _reopen, (self._path, self._file["sha256"])
 

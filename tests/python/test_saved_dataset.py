@@ -1,9 +1,8 @@
-"""Saved datasets: other programs read them, results have the bits of the matrix, and damage is found when it is read."""
+"""Saved datasets: other programs read them, results have the bits of the matrix, and readers find damage."""
 
 import multiprocessing
 import os
 import pickle
-import resource
 import subprocess
 import sys
 
@@ -13,22 +12,12 @@ import polars
 import pyarrow
 import pyarrow.ipc
 import pytest
-import scipy.sparse
-from matrices import blocks
+from matrices import blocks, valued
 
 import dsstne
 
 ITEMS = [f"item é{n}" for n in range(60)]
 ROWS = [f"row {n}" for n in range(240)]
-
-
-def valued(seed=0):
-    """Interactions with values, duplicates and empty rows."""
-    X = blocks(seed=seed).astype(np.float32)
-    X.data[:] = np.random.default_rng(seed).integers(1, 5, X.nnz)
-    X.indices[::9] = X.indices[1::9][: len(X.indices[::9])] if len(X.indices) % 9 != 1 else X.indices[::9]
-    X[5] = 0
-    return scipy.sparse.csr_array(X)
 
 
 @pytest.fixture
@@ -76,8 +65,8 @@ def test_training_from_a_saved_dataset_has_the_bits_of_the_matrix(X, path, devic
         assert weights(trained(data, devices=devices)) == weights(trained(X, devices=devices))
 
 
-def test_predictions_and_metrics_have_the_bits_of_the_matrix(X, path, model):
-    held_out = blocks(seed=2)
+def test_predictions_and_metrics_have_the_bits_of_the_matrix(X, path):
+    model, held_out = trained(X), blocks(seed=2)
     with dsstne.Dataset.open(path) as data:
         for got, want in zip(model.recommend(data, k=7), model.recommend(X, k=7), strict=True):
             assert got.tobytes() == want.tobytes()
@@ -153,8 +142,8 @@ def test_polars_reads_it(X, path):
 
 
 def test_duckdb_reads_it_through_pyarrow(X, path):
-    table = pyarrow.ipc.open_file(path).read_all()  # noqa: F841 - duckdb finds it by its name
-    got = duckdb.sql("SELECT e.index, count(*) FROM (SELECT unnest(items) AS e FROM table) GROUP BY ALL").fetchall()
+    stored = pyarrow.ipc.open_file(path).read_all()  # noqa: F841 - duckdb finds it by its name
+    got = duckdb.sql("SELECT e.index, count(*) FROM (SELECT unnest(items) AS e FROM stored) GROUP BY ALL").fetchall()
     want = canonical(X)
     assert dict(got) == {ITEMS[n]: c for n, c in enumerate(np.bincount(want.indices, minlength=60).tolist()) if c}
 
@@ -217,7 +206,8 @@ def test_a_flipped_bit_is_found_when_its_rows_are_read(path):
     value = np.float32(4).tobytes()
     content[content.index(value * 2) + 1] ^= 1
     path.write_bytes(content)
-    with dsstne.Dataset.open(path) as data, pytest.raises(dsstne.CorruptFileError, match="are not those that were saved"):
+    words = "are not those that were saved"
+    with dsstne.Dataset.open(path) as data, pytest.raises(dsstne.CorruptFileError, match=words):
         trained(data)
 
 
@@ -312,7 +302,6 @@ def test_a_disk_that_is_full_leaves_the_old_file(path):
         except dsstne.InputOutputError as error:
             print(error)
         """.replace("\n        ", "\n")
-    assert resource.RLIMIT_FSIZE >= 0
     ran = subprocess.run([sys.executable, "-c", text, path], capture_output=True, text=True, check=True)
     assert "writing failed: file too large" in ran.stdout
     assert path.read_bytes() == before
