@@ -111,6 +111,8 @@ def described(function):
         "set_limits",
         "Dataset",
         "Dataset.from_file",
+        "Dataset.open",
+        "Dataset.save",
         "Trainer",
         "Trainer.run",
         "Trainer.save",
