@@ -13,7 +13,7 @@ import (
 	"dsstne/internal/fault"
 )
 
-// matrix is what a dataset can be: arrays of the caller, or a mapped file.
+// matrix is what a dataset can be: arrays of the caller, a mapped file, or a product of others.
 type matrix interface {
 	csr.Source
 	Layout() csr.Layout
@@ -74,6 +74,23 @@ func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, column
 	err = matrix.Validate(check)
 	valid = err == nil
 	return matrix, err
+}
+
+//export dsstne_dataset_product
+func dsstne_dataset_product(left, right C.dsstne_dataset, optionText *C.const_char, out *C.dsstne_dataset,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_product", err, func(c *call) error {
+		notNull(c, out, "out")
+		threads := optionsIn(c, optionText, options.ReadLoad)
+		return with(c, left, sharing, func(a *dataset) error {
+			return withNamed(c, right, "right", sharing, func(b *dataset) error {
+				return open(c, out, hop, func() (object, error) {
+					p, err := csr.NewProduct(a.matrix, b.matrix, threads)
+					return &dataset{p}, err
+				})
+			})
+		})
+	})
 }
 
 //export dsstne_dataset_get_info

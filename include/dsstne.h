@@ -39,8 +39,8 @@
  *   1.3 adds dsstne_solver_* and the precision "auto".
  *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  *   1.5 adds dsstne_trainer_save, dsstne_trainer_settle, dsstne_trainer_resume and dsstne_trainer_fork.
- *   1.6 adds dsstne_dataset_save, dsstne_dataset_describe and dsstne_dataset_get_array, and makes the number of columns
- *   of dsstne_dataset_open_file optional.
+ *   1.6 adds dsstne_dataset_save, dsstne_dataset_describe, dsstne_dataset_get_array and dsstne_dataset_product, and
+ *   makes the number of columns of dsstne_dataset_open_file optional.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -206,6 +206,13 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
  * Since 1.1. */
 dsstne_status dsstne_dataset_open_file(const char *path, const char *options, dsstne_dataset *out, dsstne_error *err);
 
+/* Makes a dataset of the product of two, such as users x items and items x features: row u is the sum of the rows of
+ * right that row u of left names, times its values. Sums are computed in float64, in the order of the columns of left,
+ * and rounded to float32. Rows are computed when they are read; this call computes all of them once, to count and check
+ * their entries. Both datasets are in use until dsstne_dataset_close. Options: {"threads": n}. Since 1.6. */
+dsstne_status dsstne_dataset_product(dsstne_dataset left, dsstne_dataset right, const char *options,
+                                     dsstne_dataset *out, dsstne_error *err);
+
 /* Fills info, whose struct_size the caller sets. */
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
@@ -228,7 +235,7 @@ dsstne_status dsstne_dataset_describe(dsstne_dataset dataset, char *buf, size_t 
 dsstne_status dsstne_dataset_get_array(dsstne_dataset dataset, const char *name, void *dst, size_t bytes,
                                        dsstne_error *err);
 
-/* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver. */
+/* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver, or part of a product. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* ---- model ---- */

@@ -2,9 +2,9 @@
 // memory: no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
 //
 // The file has one column, list<struct<index, value>> or list<index>, perhaps another one of row names, and is not
-// compressed. Each of its record batches becomes a piece of a csr.Blocks. The package reads and writes the metadata that
-// say where the arrays are (flatbuffers, see https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go would
-// copy the arrays, and it panics or asks for any amount of memory if a file is damaged.
+// compressed. Each of its record batches becomes a piece of a csr.Blocks. The package reads and writes the metadata
+// that say where the arrays are (flatbuffers, see https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go
+// would copy the arrays, and it panics or asks for any amount of memory if a file is damaged.
 //
 // Open checks all of any such file. Save writes files with a record of their rows (docs/dataset-file.md), with which
 // OpenSaved need not read the rows; they are checked when they are read for the first time.

@@ -114,8 +114,8 @@ func (s *section) hasNames(n, fileSize int64) bool {
 	return s == nil || s.Bytes/8 > n && s.Bytes/2 <= fileSize
 }
 
-var errForeign = fault.New(fault.CorruptFile, "the record of its rows does not fit them: the file is damaged, or another "+
-	"program has copied the record to other rows; dsstne.Dataset.from_file opens it without the record")
+var errForeign = fault.New(fault.CorruptFile, "the record of its rows does not fit them: the file is damaged, or "+
+	"another program has copied the record to other rows; dsstne.Dataset.from_file opens it without the record")
 
 // table reads a section.
 func (r *reader) table(s section) ([]byte, error) {

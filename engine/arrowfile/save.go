@@ -25,7 +25,7 @@ const batchBytes = 64 << 20
 const alignment = 64
 
 // Save writes rows and a record of them, as readers see the rows: ascending columns, no duplicates, no zeros, float32.
-// Reading, digests and checks use up to threads goroutines (0: one a processor); the memory does not grow with the rows,
+// Reading, digests and checks use up to threads goroutines (0: one a processor). Memory does not grow with the rows,
 // apart from 8 bytes for each column and 1 for each row. The old file, if there is one, stays whole until the new one
 // is on the disk.
 //
@@ -338,7 +338,9 @@ func (n Names) section() *section {
 // schema is the schema of the file. The one at its beginning is written before there is a record.
 func (w *saver) schema(metadata []object) object {
 	number := object{{integerBits, int32(32)}, {integerSigned, uint8(1)}}
-	index := object{{fieldName, "index"}, {fieldKind, uint8(typeInteger)}, {fieldType, number}, {fieldChildren, []object{}}}
+	index := object{
+		{fieldName, "index"}, {fieldKind, uint8(typeInteger)}, {fieldType, number}, {fieldChildren, []object{}},
+	}
 	if w.items.Offsets != nil {
 		index = object{
 			{fieldName, "index"}, {fieldKind, uint8(typeText)}, {fieldType, object{}}, {fieldChildren, []object{}},

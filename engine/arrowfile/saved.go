@@ -16,8 +16,8 @@ type Saved struct {
 	items  textArray
 }
 
-// OpenSaved maps a file of Save. It reads the record of the rows, not the rows: those are checked when they are read for
-// the first time. Its errors are those of Open; a file without a record is fault.InvalidData.
+// OpenSaved maps a file of Save. It reads the record of the rows, not the rows: those are checked when they are read
+// for the first time. Its errors are those of Open; a file without a record is fault.InvalidData.
 func OpenSaved(path string) (*Saved, error) {
 	return open(path, func(r *reader) (*Saved, error) {
 		known, sum, err := r.readRecord()

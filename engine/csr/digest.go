@@ -9,8 +9,8 @@ import (
 )
 
 // A group is GroupRows consecutive rows, the first beginning at row 0. Each has a digest of its own, so that a row can
-// be checked without reading all: the first batch of a shuffled training reads GroupRows times its rows. The digest of a
-// source follows from both numbers.
+// be checked without reading all: the first batch of a shuffled training reads GroupRows times its rows. The digest of
+// a source follows from both numbers.
 const (
 	GroupRows  = 16
 	GroupBytes = 16 // of its digest

@@ -96,6 +96,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dataset_open": (_STATUS, (_STRUCT, _STRUCT, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_open_file": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_get_info": (_STATUS, (_HANDLE, _INFO, _ERROR)),
+    "dataset_product": (_STATUS, (_HANDLE, _HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, *(_ARRAY,) * 4, _ERROR)),
     "dataset_describe": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
     "dataset_get_array": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),

@@ -165,6 +165,46 @@ class Dataset(_handles.Closing):
         made._path = os.path.abspath(os.fspath(path))  # noqa: PTH100 - of bytes too, and links stay
         return made
 
+    @classmethod
+    def product(cls, X: Any, F: Any, *, threads: int | None = None) -> Dataset:
+        """Makes the product X F, such as the features of the items of each user, without storing it.
+
+        Row u is the sum of the rows of F that row u of X names, times the values of X: with one row of F for each item,
+        it says how much of each feature the items of the row have. It feeds an input layer beside the items::
+
+            features = dsstne.Dataset.product(X, F)
+            dsstne.Trainer(model, {"input": X, "features": features})
+
+        Rows are computed when a batch needs them. Making the product computes all rows once, on all threads, to count
+        their entries and to check them; it keeps 4 bytes for each row. Sums are computed in float64, in the order of
+        the columns of X, and rounded to float32, so bits depend neither on threads nor on batches. :meth:`save` writes
+        the product to a file.
+
+        Args:
+            X: Interaction matrix [rows, items], a matrix or a Dataset, which must stay open.
+            F: Features of the items [items, features], a matrix or a Dataset, which must stay open.
+            threads: Number of CPU threads; None: as many as the process may use.
+
+        Raises:
+            InvalidArgumentError: F does not have a row for each column of X.
+            InvalidDataError: An entry of the product is too large for float32; the message names it.
+
+        Example:
+            >>> import numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0], [0, 0, 1]], bool))
+            >>> F = scipy.sparse.csr_array(np.array([[1, 0], [1, 2], [0, 1]], np.float32))
+            >>> with Dataset.product(X, F) as data:
+            ...     data.shape, data.nnz, data.info["maximum"]
+            ((2, 2), 3, 2.0)
+        """
+        made = cls.__new__(cls)
+        parts = open_dataset(X, "X")[0], open_dataset(F, "F")[0]
+        left, right = (part._handle.value for part in parts)
+        options = _options.to_json({"threads": threads})
+        made._handle = _handles.Handle("dataset_product", left, right, options, owners=parts)
+        made._info = _native.dataset_info(made._handle)
+        return made
+
     def _open_file(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         with _options.path_argument(path) as name:
             self._handle = _handles.Handle("dataset_open_file", name, _options.to_json(options))
@@ -254,7 +294,7 @@ class Dataset(_handles.Closing):
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the arrays, which are borrowed or in a mapped file."""
+        """Size in bytes of the arrays, which are borrowed or in a mapped file; of a product, those of both matrices."""
         return int(self._info["bytes"])
 
     @property
@@ -263,7 +303,7 @@ class Dataset(_handles.Closing):
 
         ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
         ``offset_bits``, ``value_bits`` (0 = every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
-        which are None for a file.
+        which are None for a file or a product.
         """
         return dict(self._info)
 

@@ -25,6 +25,7 @@ from native import STATUS, Blocks, Error, Failure, Info, Library, Matrix, Progre
 # Every function with a handle first, with arguments that are good enough to reach it.
 WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "dataset_get_info": lambda: (byref(Info(struct_size=88)),),
+    "dataset_product": lambda: (1, None, byref(c_uint64(0))),
     "dataset_save": lambda: (b"/nonexistent/data", None, None, None, None, None),
     "dataset_describe": lambda: (None, byref(c_size_t(0))),
     "dataset_get_array": lambda: (b"column_counts", None, 0),

@@ -366,6 +366,10 @@ def calls():
             dsstne.Dataset(X).save,
             {"path": lambda: "saved.arrow", "items": lambda: None, "rows": lambda: None, "threads": lambda: 1},
         ),
+        "Dataset.product": (
+            dsstne.Dataset.product,
+            {"X": matrix, "F": lambda: scipy.sparse.eye_array(4, format="csr"), "threads": lambda: 1},
+        ),
         "Dataset.close": (lambda: dsstne.Dataset(X).close(), {}),
         "Dataset.column_counts": (lambda: dsstne.Dataset(X).column_counts(), {}),
         "Model": (

@@ -112,6 +112,7 @@ def described(function):
         "Dataset",
         "Dataset.from_file",
         "Dataset.open",
+        "Dataset.product",
         "Dataset.save",
         "Trainer",
         "Trainer.run",
