@@ -12,9 +12,9 @@ import (
 
 // The keys of the schema's metadata: the record as JSON, and the SHA-256 digest of this text.
 const (
-	recordKey  = "dsstne.dataset"
-	recordSum  = "dsstne.sha256"
-	recordFrom = 1 // the version of the format
+	recordKey     = "dsstne.dataset"
+	recordSum     = "dsstne.sha256"
+	recordVersion = 1 // the version of the format
 )
 
 // record describes the rows of a file. docs/dataset-file.md has its fields.
@@ -75,9 +75,9 @@ func (r *reader) readRecord() (found record, digest string, err error) {
 	if err := json.Unmarshal([]byte(text), &found); err != nil || found.Rows < 0 || found.Entries < 0 {
 		return found, "", damaged("the record of its rows cannot be read")
 	}
-	if found.Version != recordFrom {
+	if found.Version != recordVersion {
 		return found, "", fault.New(fault.Unsupported, "it has version %d of the format; this release reads version %d",
-			found.Version, recordFrom)
+			found.Version, recordVersion)
 	}
 	return found, digest, nil
 }

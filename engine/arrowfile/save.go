@@ -286,7 +286,7 @@ func bytesOf[T int32 | float32](numbers []T) []byte {
 // record writes the arrays that are not Arrow's, and returns the record as metadata of the schema.
 func (w *saver) record() []object {
 	found := record{
-		Version: recordFrom, Rows: w.source.Rows(), Columns: w.source.Columns(), Entries: w.entries,
+		Version: recordVersion, Rows: w.source.Rows(), Columns: w.source.Columns(), Entries: w.entries,
 		Digest: csr.DigestOf(w.source.Rows(), w.source.Columns(), w.digests),
 		Items:  w.items.section(), Names: w.rows.section(),
 	}
