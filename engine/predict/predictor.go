@@ -27,6 +27,7 @@ type Predictor struct {
 	readers   []*csr.Reader // by slot
 	further   [2]csr.Reader // of the slots behind these; large, so they stay
 	step      kernels.Step  // after the program's slots there are those for items to leave out and for targets
+	service   *service      // nil: the predictor does not serve
 	cancelled atomic.Bool
 }
 
@@ -72,6 +73,9 @@ func (p *Predictor) Cancel() { p.cancelled.Store(true) }
 
 // Close gives memory, datasets and model back.
 func (p *Predictor) Close() error {
+	if p.service != nil {
+		p.service.call.close()
+	}
 	p.dropScreenings()
 	if p.program != nil {
 		p.program.Free()

@@ -122,8 +122,17 @@ func (r *ranking) layout() kernels.MetricTotals {
 	return kernels.MetricTotals{Metrics: r.metrics, Items: r.items}
 }
 
-// best copies what the last step has found for its rows. It waits for the step; Settle reports how the step went.
+// best copies what the last step has found for its rows, as found.
 func (r *ranking) best(rows int64, ids []int32, scores []float32) error {
+	foundIDs, foundScores, err := r.found(rows)
+	copy(kernels.Bits(ids), foundIDs)
+	copy(scores, foundScores)
+	return err
+}
+
+// found is what the last step has found for its rows, until the next step: the bits of items, and scores, [rows, k]. It
+// waits for the step; Settle reports how the step went.
+func (r *ranking) found(rows int64) (ids, scores []float32, err error) {
 	n, behind := rows*r.k, r.rows*r.k
 	found := r.ids.Float32()
 	if found == nil {
@@ -132,12 +141,10 @@ func (r *ranking) best(rows int64, ids []int32, scores []float32) error {
 		}
 		found = r.staging[:behind+n] // at once: every copy waits for the device
 		if err := r.device.Read(r.ids, 0, found); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
-	copy(kernels.Bits(ids), found[:n])
-	copy(scores, found[behind:behind+n])
-	return nil
+	return found[:n], found[behind : behind+n], nil
 }
 
 // sums are the metrics of all steps added up, in the layout of MetricTotals. No step is under way.

@@ -165,13 +165,19 @@ func (r *call) read(slot int, d csr.Source, what string) (f program.Feed, err er
 
 // entries is an upper bound on the stored entries that a batch has of a dataset.
 func (r *call) entries(d csr.Source) (n int64) {
-	if r.rowList.count > r.p.planned {
+	if r.rowList.count > r.p.planned || r.rowList.chosen == nil {
 		return csr.MaxBatchEntries(d, r.p.planned)
 	}
 	for place := range r.rowList.count {
 		n += d.RowLength(r.rowList.at(place))
 	}
 	return n
+}
+
+// release ends the reading of the model: the list stays.
+func (r *call) release() {
+	r.done()
+	r.done = func() {}
 }
 
 func (r *call) close() {
@@ -190,14 +196,19 @@ func (r *call) close() {
 	}
 }
 
-// run finds the k best items of the rows that skip, if not nil, does not leave out, see batches.
-func (r *call) run(skip func(place, row int64) bool, each func(*batch) error) (err error) {
+// build makes the list.
+func (r *call) build() (err error) {
 	r.list, err = r.program(r.spec)
 	if fault.KindOf(err) == fault.OutOfMemory && r.p.dropScreenings() {
 		r.screening, r.spec.Held = nil, slices.DeleteFunc(slices.Clone(r.spec.Held), isScreening)
 		r.list, err = r.program(r.spec)
 	}
-	if err != nil {
+	return err
+}
+
+// run finds the k best items of the rows that skip, if not nil, does not leave out, see batches.
+func (r *call) run(skip func(place, row int64) bool, each func(*batch) error) (err error) {
+	if err := r.build(); err != nil {
 		return err
 	}
 	b := r.p.cut(r.rowList, r.readers...)

@@ -28,6 +28,9 @@ func (p *Predictor) listed(rows []int64) (rowList, error) {
 	if p.Rows() < 0 {
 		return rowList{}, fault.New(fault.InvalidState, "no dataset is bound to the predictor")
 	}
+	if p.service != nil {
+		return rowList{}, fault.New(fault.InvalidState, "the predictor serves: it answers dsstne_predictor_ask only")
+	}
 	if rows == nil {
 		return rowList{count: p.Rows()}, nil
 	}

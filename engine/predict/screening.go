@@ -44,6 +44,11 @@ func (p *Predictor) screening(output int, rows rowList) *kernels.Screening {
 	if found := s.of[output]; found != nil || s.batches <= batchesBefore {
 		return found
 	}
+	return p.makeScreening(output, most)
+}
+
+// makeScreening is a new screening, beside a ranking of up to most rows; nil if there is no use or no memory for it.
+func (p *Predictor) makeScreening(output int, most int64) *kernels.Screening {
 	part := p.screeningPart(output, p.program)
 	if part.Bytes == 0 || program.Fits(p.Ranks, p.rankingSpec(most).Limit, append(p.heldParts(), part), nil) != nil {
 		return nil
@@ -52,6 +57,7 @@ func (p *Predictor) screening(output int, rows rowList) *kernels.Screening {
 	if err != nil { // it goes without
 		return nil
 	}
+	s := &p.screenings
 	if s.of == nil {
 		s.of, s.changes = map[int]*kernels.Screening{}, p.Model.Changes()
 	}
@@ -74,6 +80,16 @@ func isScreening(part program.Part) bool { return part.Name == screeningName }
 
 // heldParts is the memory that there is between calls.
 func (p *Predictor) heldParts() []program.Part { return slices.Concat(p.held, p.screenings.parts) }
+
+// renewScreenings makes the next ranking copy the weights again, if they have changed.
+func (p *Predictor) renewScreenings() {
+	if s := &p.screenings; s.changes != p.Model.Changes() {
+		s.changes = p.Model.Changes()
+		for _, screening := range s.of {
+			screening.Current = false
+		}
+	}
+}
 
 // dropScreenings frees them, and reports whether there were any.
 func (p *Predictor) dropScreenings() bool {

@@ -42,48 +42,103 @@ static void top_k_keep(rank_t *r, int32_t worker) {
   }
 }
 
-/* Which items of a strip may enter the list of row v. */
-INLINE uint32_t screen_kept(const block_t *b, const int8_t *strip, int64_t v) {
-  const kept_t *of = (const kept_t *)(strip + KEPT_ITEMS * b->K4);
+/* The most rows and strips whose sums are in registers: two of weights for each of four rows, or four for one. */
+enum { KEPT_BLOCK = 4 };
+
+/* Which items of n strips may enter the lists of `rows` rows from v on; rows behind the last one have a place in the panel.
+ * Rows and n are constants, so that all sums are registers. */
+INLINE void screen_kept(const block_t *b, const int8_t *strip, int64_t v, const int rows, const int n,
+                        uint32_t mask[KEPT_BLOCK][KEPT_BLOCK]) {
+  const int64_t stride = kept_stride(b->K);
   const uint8_t *h = b->panels8 + 4 * v;
-  __m512i sum[4] = {_mm512_loadu_si512(of->offset)};
-  for (int64_t k = 0; k < b->K4;)
+  __m512i sum[KEPT_BLOCK][KEPT_BLOCK];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4 && k < b->K4; j++, k += 4) {
+  for (int s = 0; s < n; s++) {
+    const kept_t *of = (const kept_t *)(strip + s * stride + KEPT_ITEMS * b->K4);
+#pragma GCC unroll 4
+    for (int u = 0; u < rows; u++) sum[u][s] = _mm512_loadu_si512(of->offset);
+  }
+  for (int64_t k = 0; k < b->K4; k += 4) {
+    __m512i w[KEPT_BLOCK];
+#pragma GCC unroll 4
+    for (int s = 0; s < n; s++) w[s] = _mm512_loadu_si512(strip + s * stride + k * KEPT_ITEMS);
+#pragma GCC unroll 4
+    for (int u = 0; u < rows; u++) {
       int32_t four;
-      memcpy(&four, h + k * PANEL, 4);
-      dot_fours(&sum[j], _mm512_set1_epi32(four), _mm512_loadu_si512(strip + k * KEPT_ITEMS));
+      memcpy(&four, h + k * PANEL + 4 * u, 4);
+      const __m512i x = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
+      for (int s = 0; s < n; s++) dot_fours(&sum[u][s], x, w[s]);
     }
-  const __m512i pair = _mm512_add_epi32(sum[0], sum[1]), other = _mm512_add_epi32(sum[2], sum[3]);
-  const vf x = (vf)_mm512_cvtepi32_ps(_mm512_add_epi32(pair, other));
-  const vf step = load(of->step), bias = load(of->bias), norm = load(of->norm);
-  const rows_t *rows = &b->narrow;
-  const float f = rows->step[v], e = rows->error[v], q = rows->norm[v] + e, t = threshold_of(&b->lists, v);
-  const float low = (t - fabsf(t) * 0x1p-22f) * f, a = low - fabsf(low) * 0x1p-21f;
-  const vf size = q * norm, d = (e * norm + q * load(of->error) + rows->e * size) * (1 + 0x1p-20f) + rows->tiny;
-  const vi known = fabsf(a) * step + f * absolute(bias) + size < 0x1p120f; /* false for NaN */
-  return mask_bits(~known | ~(x < fma_(splat(a), step, -d) - f * bias));
+  }
+  const rows_t *of_rows = &b->narrow;
+#pragma GCC unroll 4
+  for (int u = 0; u < rows; u++) {
+    const float f = of_rows->step[v + u], e = of_rows->error[v + u], q = of_rows->norm[v + u] + e;
+    const float t = threshold_of(&b->lists, v + u);
+    const float low = (t - fabsf(t) * 0x1p-22f) * f, a = low - fabsf(low) * 0x1p-21f;
+#pragma GCC unroll 4
+    for (int s = 0; s < n; s++) {
+      const kept_t *of = (const kept_t *)(strip + s * stride + KEPT_ITEMS * b->K4);
+      const vf x = (vf)_mm512_cvtepi32_ps(sum[u][s]);
+      const vf step = load(of->step), bias = load(of->bias), norm = load(of->norm), size = q * norm;
+      const vf d = (e * norm + q * load(of->error) + of_rows->e * size) * (1 + 0x1p-20f) + of_rows->tiny;
+      const vi known = fabsf(a) * step + f * absolute(bias) + size < 0x1p120f; /* false for NaN */
+      mask[u][s] = mask_bits(~known | ~(x < fma_(splat(a), step, -d) - f * bias));
+    }
+  }
+}
+
+/* Scores the items of a strip that may enter the list of row v. */
+static int64_t kept_rescore(const rank_t *r, const block_t *b, int64_t strip, int64_t v, uint32_t mask) {
+  int64_t scored = 0;
+  for (; mask; mask &= mask - 1, scored++) {
+    const int32_t item = (int32_t)(strip * KEPT_ITEMS + __builtin_ctz(mask));
+    const double ww = r->temperature != 0 ? item_square(r, item) : 0;
+    const float score = exact_score(r, b->lists.first + v, item, b->lists.square[v], ww);
+    if (score >= threshold_of(&b->lists, v) && !excluded(r, b->lists.first + v, item)) offer(r, &b->lists, v, item, score);
+  }
+  return scored;
+}
+
+/* Which items of a strip take part. */
+INLINE uint32_t kept_allowed(const rank_t *r, int64_t strip) {
+  const uint32_t there = (1u << smaller(KEPT_ITEMS, r->items - strip * KEPT_ITEMS)) - 1;
+  return r->allowed ? there & (uint32_t)(r->allowed[strip / 4] >> strip % 4 * KEPT_ITEMS) : there;
+}
+
+/* Ranks n strips for `rows` rows from v on; both are constants. */
+INLINE int64_t kept_block(const rank_t *r, const block_t *b, int64_t strip, int64_t v, const int rows, const int n) {
+  uint32_t mask[KEPT_BLOCK][KEPT_BLOCK];
+  int64_t scored = 0;
+  screen_kept(b, r->kept + strip * kept_stride(b->K), v, rows, n, mask);
+  for (int s = 0; s < n; s++) {
+    const uint32_t allowed = kept_allowed(r, strip + s);
+    for (int u = 0; u < smaller(rows, b->lists.n - v); u++)
+      if (mask[u][s] & allowed) scored += kept_rescore(r, b, strip + s, v + u, mask[u][s] & allowed);
+  }
+  return scored;
 }
 
 static void kept_rank(rank_t *r, const block_t *b) {
-  const int64_t strips = kept_strips(r->items), stride = kept_stride(b->K);
+  const int64_t strips = kept_strips(r->items), rows = b->lists.n;
   int64_t scored = 0;
-  for (int64_t first; (first = __atomic_fetch_add(&r->next, KEPT_RANGE, __ATOMIC_RELAXED)) < strips;)
-    for (int64_t s = first; s < smaller(first + KEPT_RANGE, strips); s++) {
-      const int64_t n = smaller(KEPT_ITEMS, r->items - s * KEPT_ITEMS);
-      uint32_t wanted = (1u << n) - 1;
-      if (r->allowed) wanted &= (uint32_t)(r->allowed[s / 4] >> s % 4 * KEPT_ITEMS);
-      if (!wanted) continue;
-      for (int64_t v = 0; v < b->lists.n; v++)
-        for (uint32_t mask = screen_kept(b, r->kept + s * stride, v) & wanted; mask; mask &= mask - 1) {
-          const int32_t item = (int32_t)(s * KEPT_ITEMS + __builtin_ctz(mask));
-          const double ww = r->temperature != 0 ? item_square(r, item) : 0;
-          const float score = exact_score(r, b->lists.first + v, item, b->lists.square[v], ww);
-          scored++;
-          if (score >= threshold_of(&b->lists, v) && !excluded(r, b->lists.first + v, item))
-            offer(r, &b->lists, v, item, score);
-        }
-    }
+  for (int64_t first; (first = __atomic_fetch_add(&r->next, KEPT_RANGE, __ATOMIC_RELAXED)) < strips;) {
+    const int64_t end = smaller(first + KEPT_RANGE, strips);
+    for (int64_t v = 0; v < rows; v += rows == 1 ? 1 : KEPT_BLOCK)
+      for (int64_t s = first; s < end;) {
+        /* One at a time until there is a threshold, because every item may enter a list that has room. */
+        const int64_t left = threshold_of(&b->lists, v) == -INFINITY ? 1 : end - s;
+        if (rows == 1 && left >= 4)
+          scored += kept_block(r, b, s, v, 1, 4), s += 4;
+        else if (rows == 1)
+          scored += kept_block(r, b, s, v, 1, 1), s++;
+        else if (left >= 2)
+          scored += kept_block(r, b, s, v, KEPT_BLOCK, 2), s += 2;
+        else
+          scored += kept_block(r, b, s, v, KEPT_BLOCK, 1), s++;
+      }
+  }
   __atomic_fetch_add(&r->scored, scored, __ATOMIC_RELAXED);
 }
 

@@ -1,0 +1,365 @@
+package predict
+
+import (
+	"sync"
+	"time"
+
+	"dsstne/engine/csr"
+	"dsstne/internal/fault"
+	"dsstne/kernels"
+)
+
+// ServiceOptions are what a service does with every row.
+type ServiceOptions struct {
+	Layer       string // the output layer; empty: the only one
+	K           int64  // length of the longest list
+	Filter      Filter
+	ExcludeSeen bool          // the items stored in the row of the first input are left out, unless a question has others
+	Wait        time.Duration // how long a batch that is not full waits for further rows
+}
+
+// Question is rows to rank. All matrices have as many rows, at most the predictor's batch size, and need not be
+// validated: their rows are checked as they are read, once.
+type Question struct {
+	Inputs  []*csr.Matrix // by input layer, in the order of the model's layers
+	Exclude *csr.Matrix   // items to leave out; nil: see ServiceOptions
+	K       int64         // length of the lists, up to that of the service
+	IDs     []int32       // [rows, K]
+	Scores  []float32     // [rows, K]
+}
+
+// service ranks rows that come with the questions. Any number of goroutines may ask. The first one leads: it computes a
+// batch of all rows that are waiting, and hands over to one of those that have come meanwhile. Everything is planned and
+// allocated when the service opens.
+type service struct {
+	p       *Predictor
+	o       ServiceOptions
+	call    *call
+	given   []*csr.Given // by input, and behind them the items to leave out
+	entries int64        // most stored entries of a batch, in each of these
+
+	mu    sync.Mutex // guards what follows
+	queue []*asked
+	led   bool
+	idle  []*asked
+	fault error // what has ended the service
+
+	// Of the leader: the batch.
+	spans []span
+	rows  [][]csr.Row // by given
+	count int64
+}
+
+// asked is a question that waits.
+type asked struct {
+	Question
+	read  []csr.Entries // private copies of the rows, by given
+	rows  int64
+	taken int64 // rows that are in batches
+	left  int64 // rows that are not answered
+	err   error
+	woken chan bool // true: to lead; false: answered
+}
+
+// span is consecutive rows of a question in a batch.
+type span struct {
+	q     *asked
+	first int64
+	count int64
+}
+
+// rowEntries is how many entries a batch has room for on average of its rows; a single row may have any number.
+const rowEntries = 128
+
+// mostKept is how many entries the memory of a question may have that is kept for the next one.
+const mostKept = 1 << 16
+
+var errDefect = fault.New(fault.Internal, "a defect of the library has ended this predictor; close it")
+
+// Serve makes the predictor answer questions, and nothing else. No dataset is bound to it.
+func (p *Predictor) Serve(o ServiceOptions) (err error) {
+	if p.Rows() >= 0 {
+		return fault.New(fault.InvalidState, "the predictor has datasets or serves already; open another one to serve")
+	}
+	s := &service{p: p, o: o}
+	output, err := p.output(o.Layer)
+	if err != nil {
+		return err
+	}
+	s.entries = rowEntries * p.batchSize
+	for i := range p.Ports {
+		if port := &p.Ports[i]; port.Reads || i == output {
+			s.entries = max(s.entries, port.Size)
+		}
+	}
+	for i := range p.Ports {
+		if port := &p.Ports[i]; port.Reads {
+			given := csr.NewGiven(port.Size, p.batchSize, s.entries)
+			if err := p.Bind(port.Name, given); err != nil {
+				return err
+			}
+			s.given = append(s.given, given)
+		}
+	}
+	items := p.Ports[output].Size
+	if o.ExcludeSeen && s.given[0].Columns() != items {
+		return fault.New(fault.InvalidArgument, "the input has %d columns and the output layer %d items, so the items stored in "+
+			"a row are not those to leave out", s.given[0].Columns(), items)
+	}
+	s.given = append(s.given, csr.NewGiven(items, p.batchSize, s.entries))
+	s.rows = make([][]csr.Row, len(s.given))
+	if s.call, err = p.newCall(o.Layer, nil, s.given[len(s.given)-1], o.Filter); err != nil {
+		return err
+	}
+	s.call.k, s.call.screening = o.K, p.makeScreening(output, p.planned)
+	if err = s.call.build(); err != nil {
+		s.call.close()
+		return err
+	}
+	s.call.release()
+	p.service = s
+	return nil
+}
+
+// Ask answers a question. It is safe from any number of goroutines. A predictor on several devices hands over between
+// threads, see fanOut.
+func (p *Predictor) Ask(q Question) error {
+	s := p.service
+	if s == nil {
+		return fault.New(fault.InvalidState, "the predictor does not serve; call dsstne_predictor_serve first")
+	}
+	a := s.take()
+	defer s.put(a)
+	if err := a.set(q, s); err != nil || a.rows == 0 {
+		return err
+	}
+	s.mu.Lock()
+	if s.fault != nil {
+		s.mu.Unlock()
+		return s.fault
+	}
+	s.queue = append(s.queue, a)
+	lead := !s.led
+	s.led = true
+	s.mu.Unlock()
+	if lead || <-a.woken {
+		s.lead(a)
+	}
+	return a.err
+}
+
+// take gives a question's memory, which an earlier one may have used.
+func (s *service) take() *asked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.idle); n > 0 {
+		a := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		return a
+	}
+	return &asked{read: make([]csr.Entries, len(s.given)), woken: make(chan bool, 1)}
+}
+
+// put keeps a question's memory, unless it is large.
+func (s *service) put(a *asked) {
+	for i := range a.read {
+		if cap(a.read[i].Indices) > mostKept {
+			return
+		}
+	}
+	a.Question, a.err = Question{}, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = append(s.idle, a)
+}
+
+// set reads the rows of a question.
+func (a *asked) set(q Question, s *service) error {
+	inputs := len(s.given) - 1
+	switch {
+	case len(q.Inputs) != inputs:
+		return fault.New(fault.InvalidArgument, "the model has %d input layers, but %d matrices were given", inputs,
+			len(q.Inputs))
+	case q.K < 1 || q.K > s.o.K:
+		return fault.New(fault.InvalidArgument, "k is %d; this predictor was opened for lists of 1 to %d items", q.K, s.o.K)
+	case q.Inputs[0].Rows() > s.p.batchSize:
+		return fault.New(fault.InvalidArgument, "%d rows were given; this predictor takes up to %d at a time, its batch_size",
+			q.Inputs[0].Rows(), s.p.batchSize)
+	}
+	a.Question, a.rows, a.taken = q, q.Inputs[0].Rows(), 0
+	a.left = a.rows
+	for i, m := range append(q.Inputs[:inputs:inputs], q.Exclude) {
+		a.read[i].Reset()
+		switch {
+		case m == nil:
+			continue
+		case m.Columns() != s.given[i].Columns():
+			return fault.New(fault.InvalidData, "%s has %d columns, the layer has %d units", s.name(i), m.Columns(),
+				s.given[i].Columns())
+		case m.Rows() != a.rows:
+			return fault.New(fault.InvalidData, "%s has %d rows, the first matrix has %d", s.name(i), m.Rows(), a.rows)
+		}
+		if err := m.ReadAll(&a.read[i]); err != nil {
+			return fault.Wrap(err, "%s", s.name(i))
+		}
+	}
+	return nil
+}
+
+// name is what messages call a matrix of a question.
+func (s *service) name(i int) string {
+	if i == len(s.given)-1 {
+		return "the matrix of items to leave out"
+	}
+	return "the matrix of an input"
+}
+
+// row is a row of a question, for each of what is given.
+func (s *service) row(a *asked, given int, row int64) csr.Row {
+	if given == len(s.given)-1 && a.Exclude == nil {
+		if !s.o.ExcludeSeen {
+			return csr.Row{}
+		}
+		given = 0
+	}
+	return a.read[given].Row(int(row))
+}
+
+// lead computes batches until the leader's rows are answered, and hands over to the first who waits.
+func (s *service) lead(own *asked) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.led = len(s.queue) > 0; s.led {
+			s.queue[0].woken <- true
+		}
+	}()
+	for own.left > 0 {
+		if s.o.Wait > 0 {
+			s.await()
+		}
+		s.form()
+		s.compute(own)
+	}
+}
+
+// await gives others time to ask, until there are enough rows for a batch.
+func (s *service) await() {
+	const looks = 8
+	for range looks {
+		rows := int64(0)
+		s.mu.Lock()
+		for _, a := range s.queue {
+			rows += a.rows - a.taken
+		}
+		s.mu.Unlock()
+		if rows >= s.p.batchSize {
+			return
+		}
+		time.Sleep(s.o.Wait / looks)
+	}
+}
+
+// form moves as many waiting rows into a batch as it has room for, in the order of their arrival.
+func (s *service) form() {
+	s.spans, s.count = s.spans[:0], 0
+	for i := range s.rows {
+		s.rows[i] = s.rows[i][:0]
+	}
+	entries := make([]int64, len(s.given))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) > 0 {
+		a := s.queue[0]
+		first := a.taken
+		for a.taken < a.rows && s.add(a, entries) {
+			a.taken++
+		}
+		s.spans = append(s.spans, span{a, first, a.taken - first})
+		if a.taken < a.rows {
+			return
+		}
+		s.queue = append(s.queue[:0], s.queue[1:]...)
+	}
+}
+
+// add adds the next row of a question to the batch, if there is room.
+func (s *service) add(a *asked, entries []int64) bool {
+	if s.count == s.p.batchSize {
+		return false
+	}
+	for i := range s.given {
+		n := int64(len(s.row(a, i, a.taken).Indices))
+		if s.count > 0 && entries[i]+n > s.entries {
+			return false
+		}
+		entries[i] += n
+	}
+	for i := range s.given {
+		s.rows[i] = append(s.rows[i], s.row(a, i, a.taken))
+	}
+	s.count++
+	return true
+}
+
+// compute ranks the batch and wakes those whose rows are all answered, also after an error or a panic.
+func (s *service) compute(own *asked) {
+	err := error(errDefect)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == error(errDefect) {
+			s.fault = err
+		}
+		for _, x := range s.spans {
+			a := x.q
+			if a.left -= x.count; err != nil {
+				a.left, a.err = 0, err
+				if len(s.queue) > 0 && s.queue[0] == a { // its other rows
+					s.queue = append(s.queue[:0], s.queue[1:]...)
+				}
+			}
+			if a.left == 0 && a != own {
+				a.woken <- false
+			}
+		}
+	}()
+
+	err = s.run()
+}
+
+// run ranks the batch.
+func (s *service) run() error {
+	p := s.p
+	done, err := p.begin()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := p.Copies().Refresh(); err != nil {
+		return err
+	}
+	p.renewScreenings()
+	for i, given := range s.given {
+		given.Set(s.rows[i])
+	}
+	return p.batches(s.call.list, p.cut(rowList{count: s.count}, s.call.readers...), func(*batch) error { return s.hand() })
+}
+
+// hand copies what was found to those who have asked.
+func (s *service) hand() error {
+	ids, scores, err := s.call.found(s.count)
+	if err != nil {
+		return err
+	}
+	place := int64(0)
+	for _, x := range s.spans {
+		k := x.q.K
+		for row := x.first; row < x.first+x.count; row++ {
+			copy(kernels.Bits(x.q.IDs[row*k:(row+1)*k]), ids[place*s.o.K:])
+			copy(x.q.Scores[row*k:(row+1)*k], scores[place*s.o.K:])
+			place++
+		}
+	}
+	return nil
+}
