@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,8 @@ def lines(bench: Bench) -> Iterator[Line]:
                 begin = time.perf_counter()
                 model.predict(data, "hidden1", rows=rows, threads=bench.threads)
                 again.append(time.perf_counter() - begin)
-            peer.append(pyarrow_batch(path, rows))
+            if find_spec("pyarrow"):
+                peer.append(pyarrow_batch(path, rows))
         case = f"open, and the first {BATCH} random rows through a hidden layer of 8"
         note = "pyarrow: memory_map, open_file, read_all, take of the rows; it checks nothing"
         yield Line(case, "ms", ours, peer, "pyarrow", goal=Goal("value", 50, 10), note=note)
