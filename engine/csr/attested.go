@@ -2,6 +2,7 @@ package csr
 
 import (
 	"bytes"
+	"math"
 	"sync/atomic"
 
 	"dsstne/internal/fault"
@@ -36,11 +37,15 @@ type recorded interface {
 // Attest makes a matrix that need not be validated; it is nil if the record is not of these rows, as far as their
 // numbers show.
 func Attest(b *Blocks, r Record) *Attested {
-	rows, entries, groups := int64(0), int64(0), Groups(b.Rows())
-	for _, l := range r.Lengths {
-		rows, entries = rows+l.Rows, entries+l.Rows*l.Length
+	rows, entries, groups := b.Rows(), b.statistics.NonZeros, Groups(b.Rows())
+	longest := int64(math.MaxInt64)
+	for _, l := range r.Lengths { // what is left of rows and entries never falls below 0, so nothing overflows
+		if l.Length < 0 || l.Length >= longest || l.Rows < 1 || l.Rows > rows || l.Length > entries/l.Rows {
+			return nil
+		}
+		longest, rows, entries = l.Length, rows-l.Rows, entries-l.Rows*l.Length
 	}
-	if rows != b.Rows() || entries != b.statistics.NonZeros || int64(len(r.Digests)) != GroupBytes*groups {
+	if rows != 0 || entries != 0 || int64(len(r.Digests)) != GroupBytes*groups {
 		return nil
 	}
 	return &Attested{Blocks: b, record: r, checked: make([]atomic.Uint32, (groups+31)/32)}
@@ -92,6 +97,11 @@ func (a *Attested) check(group int64) error {
 		return err
 	}
 	same := bytes.Equal(b.Digest(), a.record.Digests[group*GroupBytes:][:GroupBytes])
+	begin := 0
+	for _, stop := range b.Ends { // a record that does not fit is no harm to memory that was planned with it
+		same = same && int64(stop-begin) <= a.record.Lengths[0].Length
+		begin = stop
+	}
 	for _, value := range b.Values {
 		same = same && float64(value) >= a.record.Minimum && float64(value) <= a.record.Maximum
 	}
