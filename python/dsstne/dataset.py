@@ -223,9 +223,8 @@ class Dataset(_handles.Closing):
         The file is an Arrow IPC file with a column ``items`` of type ``list<struct<index: int32, value: float>>``; with
         names, ``index`` is a dictionary of them and a column ``row`` has those of the rows (`docs/dataset-file.md`).
         Duplicates are summed, zeros left out, and values rounded to float32, as training does it. The rows are written
-        in batches of up to 64 MB; beyond a few of these, writing takes 8 bytes of memory for each column and one for each
-        row. The old file, if there is one,
-        stays complete until the new one is on the disk.
+        in batches of up to 64 MB. Beside a few of these, writing takes 8 bytes of memory for each column and one for
+        each row. The old file, if there is one, stays complete until the new one is on the disk.
 
         Args:
             path: Path of the file.
