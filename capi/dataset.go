@@ -4,12 +4,16 @@ package main
 import "C"
 
 import (
+	"encoding/json"
+	"unsafe"
+
 	"dsstne/engine/arrowfile"
 	"dsstne/engine/csr"
 	"dsstne/engine/options"
+	"dsstne/internal/fault"
 )
 
-// matrix is what a dataset can be: arrays of the caller, or a mapped file.
+// matrix is what a dataset can be: arrays of the caller, a mapped file, or a product of others.
 type matrix interface {
 	csr.Source
 	Layout() csr.Layout
@@ -28,7 +32,7 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 	defer discardArrow(schema, array)
 	return guard("dsstne_dataset_open", err, func(c *call) error {
 		notNull(c, out, "out")
-		o := optionsIn(c, optionText, options.ReadDataset)
+		o := optionsIn(c, optionText, func(text []byte) (options.Dataset, error) { return options.ReadDataset(text, false) })
 		return open(c, out, here, func() (object, error) {
 			m, err := openMatrix(schema, array, o.Columns, o.Check)
 			return &dataset{m}, err
@@ -42,8 +46,12 @@ func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_data
 	return guard("dsstne_dataset_open_file", err, func(c *call) error {
 		file := c.pathIn(path)
 		notNull(c, out, "out")
-		o := optionsIn(c, optionText, options.ReadDataset)
+		o := optionsIn(c, optionText, func(text []byte) (options.Dataset, error) { return options.ReadDataset(text, true) })
 		return open(c, out, here, func() (object, error) {
+			if o.Columns == 0 {
+				m, err := arrowfile.OpenSaved(file)
+				return &dataset{m}, err
+			}
 			m, err := arrowfile.Open(file, o.Columns, o.Check)
 			return &dataset{m}, err
 		})
@@ -68,6 +76,23 @@ func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, column
 	return matrix, err
 }
 
+//export dsstne_dataset_product
+func dsstne_dataset_product(left, right C.dsstne_dataset, optionText *C.const_char, out *C.dsstne_dataset,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_product", err, func(c *call) error {
+		notNull(c, out, "out")
+		threads := optionsIn(c, optionText, options.ReadLoad)
+		return with(c, left, sharing, func(a *dataset) error {
+			return withNamed(c, right, "right", sharing, func(b *dataset) error {
+				return open(c, out, hop, func() (object, error) {
+					p, err := csr.NewProduct(a.matrix, b.matrix, threads)
+					return &dataset{p}, err
+				})
+			})
+		})
+	})
+}
+
 //export dsstne_dataset_get_info
 func dsstne_dataset_get_info(handle C.dsstne_dataset, info *C.dsstne_dataset_info,
 	err *C.dsstne_error) C.dsstne_status {
@@ -90,6 +115,65 @@ func dsstne_dataset_get_info(handle C.dsstne_dataset, info *C.dsstne_dataset_inf
 				values:      layout.Values,
 			}, info.struct_size)
 			return nil
+		})
+	})
+}
+
+//export dsstne_dataset_save
+func dsstne_dataset_save(handle C.dsstne_dataset, path, optionText *C.const_char, itemOffsets *C.const_int64,
+	itemText *C.const_void, rowOffsets *C.const_int64, rowText *C.const_void, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_save", err, func(c *call) error {
+		file := c.pathIn(path)
+		threads := optionsIn(c, optionText, options.ReadLoad)
+		return with(c, handle, sharing, func(d *dataset) error {
+			items := namesIn(c, itemOffsets, itemText, d.Columns(), "item")
+			rows := namesIn(c, rowOffsets, rowText, d.Rows(), "row")
+			if c.err != nil {
+				return c.err
+			}
+			return hop(func() error { return arrowfile.Save(file, d.matrix, items, rows, threads) })
+		})
+	})
+}
+
+// namesIn views n names of the caller, if it gives any.
+func namesIn(c *call, offsets *C.const_int64, text *C.const_void, n int64, what string) (names arrowfile.Names) {
+	if offsets == nil {
+		return names
+	}
+	names.Offsets = unsafe.Slice((*int64)(unsafe.Pointer(offsets)), n+1)
+	names.Text = slice(c, (*byte)(unsafe.Pointer(text)), names.Offsets[n], what+"_text", "its size by "+what+"_offsets")
+	return names
+}
+
+//export dsstne_dataset_describe
+func dsstne_dataset_describe(handle C.dsstne_dataset, buf *C.char, length *C.size_t,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_describe", err, func(c *call) error {
+		return with(c, handle, watching, func(d *dataset) error {
+			return textOut(c, buf, length, func() ([]byte, error) {
+				described := jsonObject{"sha256": nil, "arrays": jsonObject{}}
+				if saved, is := d.matrix.(*arrowfile.Saved); is {
+					described = jsonObject{"sha256": saved.Digest(), "arrays": saved.Arrays()}
+				}
+				return json.Marshal(described)
+			})
+		})
+	})
+}
+
+//export dsstne_dataset_get_array
+func dsstne_dataset_get_array(handle C.dsstne_dataset, name *C.const_char, dst unsafe.Pointer, bytes C.size_t,
+	err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_get_array", err, func(c *call) error {
+		array := c.requiredText(name, "name")
+		memory := slice(c, (*byte)(dst), int64(bytes), "dst", "bytes")
+		return with(c, handle, sharing, func(d *dataset) error {
+			saved, is := d.matrix.(*arrowfile.Saved)
+			if !is {
+				return fault.New(fault.NotFound, "the dataset has no array %q: it was not opened from a file with a record", array)
+			}
+			return hop(func() error { return saved.Array(array, memory) })
 		})
 	})
 }

@@ -40,7 +40,9 @@
  *   1.3 adds dsstne_solver_* and the precision "auto".
  *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  *   1.5 adds dsstne_trainer_save, dsstne_trainer_settle, dsstne_trainer_resume and dsstne_trainer_fork.
- *   1.6 adds dsstne_predictor_serve and dsstne_predictor_ask.
+ *   1.6 adds dsstne_predictor_serve, dsstne_predictor_ask, dsstne_dataset_save, dsstne_dataset_describe,
+ *   dsstne_dataset_get_array and dsstne_dataset_product, and makes the number of columns of dsstne_dataset_open_file
+ *   optional.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -196,16 +198,46 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
 
 /* Makes a dataset of a file by mapping it into memory, without copying an array. The file is an uncompressed Arrow IPC
  * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes;
- * index may also be uint32. The column must have no nulls. The checks and options are those of dsstne_dataset_open.
+ * index may also be uint32, or a dictionary of strings. The column must have no nulls. A column of strings beside it is
+ * ignored. The checks and options are those of dsstne_dataset_open.
+ * Without "columns" the file must be one of dsstne_dataset_save. Its record (docs/dataset-file.md) is read and not its
+ * rows: a group of 16 rows is compared with its digest when one of its rows is read for the first time, and if it
+ * differs, the call that reads it fails with DSSTNE_CORRUPT_FILE. Since 1.6.
  * A file that is damaged or has another format is DSSTNE_CORRUPT_FILE. The file must not change before
  * dsstne_dataset_close; a call that finds a change, such as a shortened file, fails with DSSTNE_INVALID_DATA.
  * Since 1.1. */
 dsstne_status dsstne_dataset_open_file(const char *path, const char *options, dsstne_dataset *out, dsstne_error *err);
 
+/* Makes a dataset of the product of two, such as users x items and items x features: row u is the sum of the rows of
+ * right that row u of left names, times its values. Sums are computed in float64, in the order of the columns of left,
+ * and rounded to float32. Rows are computed when they are read; this call computes all of them once, to count and check
+ * their entries. Both datasets are in use until dsstne_dataset_close. Options: {"threads": n}. Since 1.6. */
+dsstne_status dsstne_dataset_product(dsstne_dataset left, dsstne_dataset right, const char *options,
+                                     dsstne_dataset *out, dsstne_error *err);
+
 /* Fills info, whose struct_size the caller sets. */
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
 
-/* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver. */
+/* Writes the rows to a file that dsstne_dataset_open_file opens without "columns": duplicates summed, zeros left out,
+ * values rounded to float32. It is safe against crashes: the old file stays complete until the new one is on the disk.
+ * Names are UTF-8: name n is the bytes text[offsets[n]] .. text[offsets[n + 1] - 1]. item_offsets has one more number
+ * than the dataset has columns, row_offsets one more than it has rows; null stands for no names. A value that is not
+ * finite is DSSTNE_INVALID_DATA. Options: {"threads": n}. Since 1.6. */
+dsstne_status dsstne_dataset_save(dsstne_dataset dataset, const char *path, const char *options,
+                                  const int64_t *item_offsets, const void *item_text, const int64_t *row_offsets,
+                                  const void *row_text, dsstne_error *err);
+
+/* Writes JSON: {"sha256": text, "arrays": {name: bytes}}. sha256 identifies the content of a file that was opened
+ * without "columns", and is null for other datasets. arrays are those of dsstne_dataset_get_array. Since 1.6. */
+dsstne_status dsstne_dataset_describe(dsstne_dataset dataset, char *buf, size_t *len, dsstne_error *err);
+
+/* Copies an array of a file that was opened without "columns"; bytes must be its size. "column_counts" (I64 [columns])
+ * has the number of stored entries of each column. "items" and "rows", if there are names, have the offsets of
+ * dsstne_dataset_save (I64) and behind them the text. Since 1.6. */
+dsstne_status dsstne_dataset_get_array(dsstne_dataset dataset, const char *name, void *dst, size_t bytes,
+                                       dsstne_error *err);
+
+/* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver, or part of a product. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
 /* ---- model ---- */

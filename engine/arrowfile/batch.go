@@ -2,6 +2,7 @@ package arrowfile
 
 import (
 	"encoding/binary"
+	"slices"
 	"unsafe"
 
 	"dsstne/engine/csr"
@@ -17,19 +18,18 @@ const (
 
 // pieces finds the arrays of each record batch.
 func (r *reader) pieces(footer table) ([]csr.Parts, error) {
-	at, n := footer.vector(footerBatches, blockSize)
-	if footer.outside {
-		return nil, damaged("its footer is not whole")
+	list, err := blocksIn(footer, footerBatches)
+	if err != nil {
+		return nil, err
 	}
-	if n == 0 {
+	if len(list) == 0 {
 		none := batch{reader: r}
 		return []csr.Parts{none.parts()}, nil
 	}
-	pieces := make([]csr.Parts, 0, n)
-	for i := range n {
+	pieces := make([]csr.Parts, 0, len(list))
+	for i, at := range list {
 		b := batch{reader: r}
-		block := at + i*blockSize
-		err := b.read(footer.integer(block, 8), footer.integer(block+8, 4), footer.integer(block+16, 8))
+		err := b.readRows(at)
 		if err == nil {
 			pieces = append(pieces, b.parts())
 			err = b.err
@@ -37,32 +37,53 @@ func (r *reader) pieces(footer table) ([]csr.Parts, error) {
 		if err != nil {
 			return nil, fault.Wrap(err, "record batch %d", i)
 		}
+		if r.hasNames {
+			r.names = append(r.names, b.names)
+		}
 	}
 	return pieces, nil
 }
 
-// batch is a record batch.
+// place is where a message is in the file: its metadata, and behind them its arrays.
+type place struct{ offset, metadata, arrays int64 }
+
+// blocksIn is a list of places of the footer.
+func blocksIn(footer table, field int64) ([]place, error) {
+	at, n := footer.vector(field, blockSize)
+	if footer.outside {
+		return nil, damaged("its footer is not whole")
+	}
+	list := make([]place, n)
+	for i := range list {
+		block := at + int64(i)*blockSize
+		list[i] = place{footer.integer(block, 8), footer.integer(block+8, 4), footer.integer(block+16, 8)}
+	}
+	return list, nil
+}
+
+// batch is a record batch, or a dictionary batch, which has a record batch in it.
 type batch struct {
 	*reader
-	first   int64    // where its arrays begin in the file
-	size    int64    // of its arrays
-	rows    int64    // length of the list
-	lengths []int64  // of its arrays: list, struct if there is one, index, value if there is one
-	buffers []buffer // of those, one after the other
-	err     error    // of the first buffer that is not as it has to be
+	first   int64     // where its arrays begin in the file
+	size    int64     // of its arrays
+	rows    int64     // length of the list
+	lengths []int64   // of its arrays: list, struct if there is one, index, value if there is one
+	buffers []buffer  // of those, one after the other
+	names   textArray // of the rows
+	err     error     // of the first buffer that is not as it has to be
 }
 
 type buffer struct{ offset, size int64 }
 
-// read reads the metadata of a batch, which stand in front of its arrays.
-func (b *batch) read(offset, metadataSize, size int64) error {
-	metadata, err := b.copyOf(offset, metadataSize, "its metadata")
+// read reads the metadata of a batch of a kind, which stand in front of its arrays.
+func (b *batch) read(at place, kind int64) error {
+	metadata, err := b.copyOf(at.offset, at.metadata, "its metadata")
 	if err != nil {
 		return err
 	}
-	b.first, b.size = offset+metadataSize, size
-	if size < 0 || size > b.reader.size-b.first {
-		return damaged("its arrays have %d bytes from byte %d on, in a file of %d bytes", size, b.first, b.reader.size)
+	b.first, b.size = at.offset+at.metadata, at.arrays
+	if b.size < 0 || b.size > b.reader.size-b.first {
+		return damaged("its arrays have %d bytes from byte %d on, in a file of %d bytes", b.size, b.first, b.reader.size)
 	}
 	// The size of the flatbuffer stands in front of it, and before that 4 bytes of ones, which versions before 0.15 did
 	// not write.
@@ -74,10 +95,14 @@ func (b *batch) read(offset, metadataSize, size int64) error {
 		return damaged("its metadata have %d bytes", len(metadata))
 	}
 	message := rootOf(metadata[prefix:])
-	if kind := message.number(messageKind, 1); kind != recordBatch || message.outside {
-		return damaged("it is not a record batch")
+	if found := message.number(messageKind, 1); found != kind || message.outside {
+		return damaged("it is not a batch of the kind that the footer says")
 	}
-	return b.readHeader(message.table(messageHeader))
+	header := message.table(messageHeader)
+	if kind == dictionaryBatch {
+		header = header.table(dictionaryData)
+	}
+	return b.readHeader(header)
 }
 
 func (b *batch) readHeader(header table) error {
@@ -94,10 +119,6 @@ func (b *batch) readHeader(header table) error {
 		b.buffers = append(b.buffers, buffer{header.integer(at, 8), header.integer(at+8, 8)})
 	}
 	_, compressed := header.field(batchCompression)
-	wantNodes, wantBuffers := 2, 4 // list and index
-	if b.layout.Pairs {
-		wantNodes, wantBuffers = 4, 7 // and struct, which has one buffer, and value
-	}
 	switch {
 	case header.outside:
 		return damaged("its metadata are not whole")
@@ -105,12 +126,38 @@ func (b *batch) readHeader(header table) error {
 		return fault.New(fault.Unsupported,
 			"it is compressed, which a mapped file must not be; write it without compression "+
 				`(in pyarrow: ipc.new_file, or feather.write_feather with compression="uncompressed")`)
-	case len(b.lengths) != wantNodes || len(b.buffers) != wantBuffers:
-		return damaged("it has %d arrays with %d buffers instead of %d with %d", len(b.lengths), len(b.buffers), wantNodes,
-			wantBuffers)
 	case nulls != 0:
 		return fault.New(fault.InvalidData,
 			"it has null rows or entries; leave null entries out, and write empty rows as empty lists")
+	}
+	return nil
+}
+
+// readRows reads the metadata of a record batch, and puts those of the names of its rows apart.
+func (b *batch) readRows(at place) error {
+	if err := b.read(at, recordBatch); err != nil {
+		return err
+	}
+	wantNodes, wantBuffers := 2, 4 // list and index
+	if b.layout.Pairs {
+		wantNodes, wantBuffers = 4, 7 // and struct, which has one buffer, and value
+	}
+	nameNodes, nameBuffers := 0, 0
+	if b.hasNames {
+		nameNodes, nameBuffers = 1, 3
+	}
+	if len(b.lengths) != wantNodes+nameNodes || len(b.buffers) != wantBuffers+nameBuffers {
+		return damaged("it has %d arrays with %d buffers instead of %d with %d", len(b.lengths), len(b.buffers),
+			wantNodes+nameNodes, wantBuffers+nameBuffers)
+	}
+	if b.hasNames {
+		nodeAt, bufferAt := 0, 0
+		if b.column == 0 {
+			nodeAt, bufferAt = wantNodes, wantBuffers
+		}
+		b.names = textArray{b.first, b.size, b.lengths[nodeAt], b.buffers[bufferAt+1], b.buffers[bufferAt+2]}
+		b.lengths = slices.Delete(b.lengths, nodeAt, nodeAt+nameNodes)
+		b.buffers = slices.Delete(b.buffers, bufferAt, bufferAt+nameBuffers)
 	}
 	return b.checkLengths()
 }

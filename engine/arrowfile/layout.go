@@ -11,12 +11,13 @@ import (
 
 // Accepted names the types that are matrices.
 const Accepted = "a matrix is list<struct<index, value>> or list<index>, list or large_list, " +
-	"with index int32 or int64 (in a file also uint32) and value float32 or float64"
+	"with index int32 or int64 (in a file also uint32, or a dictionary of strings) and value float32 or float64"
 
 // Type is the type of an Arrow array. Format is that of the Arrow C data interface.
 type Type struct {
 	Format     string
 	Dictionary bool
+	Coded      string // the format of the dictionary's values, if it is in a file
 	Children   []*Type
 }
 
@@ -83,11 +84,14 @@ func LayoutOf(list *Type, indices string) (l Layout, err error) {
 		return l, fault.New(fault.InvalidData, "the indices are of type %s: %s", index.name(), Accepted)
 	}
 	l.LongIndices, l.Unsigned = index.Format == "l", index.Format == "I"
-	if coded || index.Dictionary || len(index.Children) > 0 {
+	if coded || index.Dictionary && !isText(index.Coded) || len(index.Children) > 0 {
 		return l, fault.New(fault.InvalidData, "the numbers must be plain, without dictionary or children: %s", Accepted)
 	}
 	return l, nil
 }
+
+// isText reports whether a format is that of names.
+func isText(format string) bool { return format == "u" || format == "U" }
 
 // Parts points at the arrays of a matrix in memory; nil stands for an array without elements.
 func (l Layout) Parts(offsetCount, entries int64, offsets, indices, values unsafe.Pointer) csr.Parts {

@@ -1,15 +1,17 @@
 // Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2) by mapping the file into
 // memory: no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
 //
-// The file has one column, list<struct<index, value>> or list<index>, and is not compressed. Each of its record batches
-// becomes a piece of a csr.Blocks. The package reads the metadata that say where the arrays are (flatbuffers, see
-// https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go would copy the arrays, and it panics or asks for
-// any amount of memory if a file is damaged.
+// The file has one column, list<struct<index, value>> or list<index>, perhaps another one of row names, and is not
+// compressed. Each of its record batches becomes a piece of a csr.Blocks. The package reads and writes the metadata
+// that say where the arrays are (flatbuffers, see https://arrow.apache.org/docs/format/Columnar.html) itself: Arrow Go
+// would copy the arrays, and it panics or asks for any amount of memory if a file is damaged.
+//
+// Open checks all of any such file. Save writes files with a record of their rows (docs/dataset-file.md), with which
+// OpenSaved need not read the rows; they are checked when they are read for the first time.
 package arrowfile
 
 import (
 	"encoding/binary"
-	"io"
 	"math"
 	"os"
 	"syscall"
@@ -30,50 +32,63 @@ const ending = 4 + len(magic)
 const maxMetadata = 16 << 20
 
 // Open maps a file and checks every entry. Closing the matrix ends the mapping. columns is the number of columns, which
-// the file does not say.
+// the file need not say.
 //
 // A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that
 // are not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.
 func Open(path string, columns int64, check csr.ValidateOptions) (*csr.Blocks, error) {
-	opened, size, err := file.Open(path, path)
+	return open(path, func(r *reader) (*csr.Blocks, error) {
+		r.columns = columns
+		blocks, err := r.mapRows()
+		if err == nil {
+			err = closing(blocks, blocks.Validate(check))
+		}
+		return blocks, err
+	})
+}
+
+// open opens a file and reads its footer and its schema before body goes on.
+func open[T any](path string, body func(r *reader) (T, error)) (opened T, err error) {
+	f, size, err := file.Open(path, path)
 	if err != nil {
-		return nil, err
+		return opened, err
 	}
-	defer opened.Close() // the mapping does not need it
-	blocks, err := mapFile(opened, size, columns)
-	if err == nil {
-		if err = blocks.Validate(check); err != nil {
-			_ = blocks.Close() // nobody uses it yet, so nothing refuses
+	defer f.Close() // the mapping does not need it
+	if size > math.MaxInt {
+		return opened, fault.New(fault.Unsupported, "%s: %d bytes do not fit into the address space", path, size)
+	}
+	r := &reader{file: f, size: size}
+	if r.footer, err = r.readFooter(); err == nil {
+		if err = r.readSchema(r.footer.table(footerSchema)); err == nil {
+			opened, err = body(r)
 		}
 	}
 	if err != nil {
-		return nil, fault.Wrap(err, "%s", path)
+		var none T
+		return none, fault.Wrap(err, "%s", path)
 	}
-	return blocks, nil
+	return opened, nil
 }
 
-func mapFile(file *os.File, size, columns int64) (*csr.Blocks, error) {
-	if size > math.MaxInt {
-		return nil, fault.New(fault.Unsupported, "%d bytes do not fit into the address space", size)
-	}
-	r := &reader{file: file, size: size, columns: columns}
-	footer, err := r.footer()
+// closing closes blocks that nobody uses yet if there is an error, and returns it.
+func closing(blocks *csr.Blocks, err error) error {
 	if err != nil {
-		return nil, err
+		_ = blocks.Close()
 	}
-	if err := r.readSchema(footer.table(footerSchema)); err != nil {
-		return nil, err
-	}
-	if r.memory, err = syscall.Mmap(int(file.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED); err != nil {
-		return nil, fault.From(fault.IO, err, "cannot map %d bytes into memory", size)
+	return err
+}
+
+// mapRows maps the file and finds the rows in it.
+func (r *reader) mapRows() (blocks *csr.Blocks, err error) {
+	f := r.file
+	if r.memory, err = syscall.Mmap(int(f.Fd()), 0, int(r.size), syscall.PROT_READ, syscall.MAP_SHARED); err != nil {
+		return nil, fault.From(fault.IO, err, "cannot map %d bytes into memory", r.size)
 	}
 	unmap := func() { _ = syscall.Munmap(r.memory) } // fails only if it is not mapped
-	pieces, err := r.pieces(footer)
-	if err != nil {
-		unmap()
-		return nil, err
+	pieces, err := r.pieces(r.footer)
+	if err == nil {
+		blocks, err = csr.NewBlocks(pieces, unmap)
 	}
-	blocks, err := csr.NewBlocks(pieces, unmap)
 	if err != nil {
 		unmap()
 	}
@@ -82,11 +97,16 @@ func mapFile(file *os.File, size, columns int64) (*csr.Blocks, error) {
 
 // reader reads the metadata of a file. It copies them first, so that nobody changes them between a check and their use.
 type reader struct {
-	file    io.ReaderAt
+	file    *os.File
 	size    int64
+	footer  table
 	columns int64
 	memory  []byte // the file, mapped
 	layout  Layout
+	column  int // the number of the matrix among the file's columns
+
+	hasNames, longNames bool        // of rows, in the other column; with offsets of 64 bits
+	names               []textArray // by record batch
 }
 
 // copyOf reads n bytes of the file.
@@ -101,8 +121,8 @@ func (r *reader) copyOf(at, n int64, what string) ([]byte, error) {
 	return data, nil
 }
 
-// footer checks both ends of the file and reads the table before its end, which says where the record batches are.
-func (r *reader) footer() (table, error) {
+// readFooter checks both ends of the file and reads the table before its end, which says where the record batches are.
+func (r *reader) readFooter() (table, error) {
 	if r.size < int64(len(magic)+2+ending) {
 		return table{}, fault.New(fault.CorruptFile, "it has %d bytes, too few for an Arrow file", r.size)
 	}

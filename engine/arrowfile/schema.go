@@ -8,15 +8,19 @@ import (
 
 // The numbers of the fields that are read, and of the types, in Arrow's Schema.fbs, Message.fbs and File.fbs.
 const (
-	footerSchema, footerBatches = 1, 3
+	footerVersion, footerSchema, footerDictionaries, footerBatches = 0, 1, 2, 3
 
-	schemaEndianness, schemaFields                                  = 0, 1
+	schemaEndianness, schemaFields, schemaMetadata                  = 0, 1, 2
+	metadataKey, metadataValue                                      = 0, 1
 	fieldName, fieldKind, fieldType, fieldDictionary, fieldChildren = 0, 2, 3, 4, 5
-	typeInteger, typeFloat                                          = 2, 3
+	dictionaryID, dictionaryIndex                                   = 0, 1
+	typeInteger, typeFloat, typeText, typeList, typeStruct          = 2, 3, 5, 12, 13
 	integerBits, integerSigned                                      = 0, 1
 	floatPrecision                                                  = 0
-	messageKind, messageHeader                                      = 1, 2
-	recordBatch                                                     = 3 // messageKind
+	messageVersion, messageKind, messageHeader, messageBody         = 0, 1, 2, 3
+	schemaMessage, dictionaryBatch, recordBatch                     = 1, 2, 3 // messageKind
+	version5                                                        = 4       // messageVersion, footerVersion
+	dictionaryData                                                  = 1       // of a dictionary batch
 	batchLength, batchNodes, batchBuffers, batchCompression         = 0, 1, 2, 3
 )
 
@@ -31,7 +35,7 @@ var (
 	floats   = map[int64]string{0: "e", 1: "f", 2: "g"}
 )
 
-// readSchema reads the type of the file's column.
+// readSchema reads the type of the file's column, and finds the column of row names if there is one.
 func (r *reader) readSchema(schema table) error {
 	fields := schema.tables(schemaFields)
 	endianness := schema.number(schemaEndianness, 2)
@@ -41,10 +45,20 @@ func (r *reader) readSchema(schema table) error {
 	case endianness != 0:
 		return fault.New(fault.Unsupported,
 			"its numbers have the most significant byte first; write it on another machine")
-	case len(fields) != 1:
-		return fault.New(fault.InvalidData, "it has %d columns instead of one: %s", len(fields), Accepted)
 	}
-	column, name := typeOf(fields[0], 0), fields[0].text(fieldName)
+	r.column = 0
+	if len(fields) == 2 {
+		for i, field := range fields {
+			if kind := typeOf(field, 0); isText(kind.Format) && !kind.Dictionary {
+				r.hasNames, r.column, r.longNames = true, 1-i, kind.Format == "U"
+			}
+		}
+	}
+	if len(fields) != 1 && !r.hasNames {
+		return fault.New(fault.InvalidData, "it has %d columns instead of one: %s; beside it, a file may have a column of "+
+			"row names (string)", len(fields), Accepted)
+	}
+	column, name := typeOf(fields[r.column], 0), fields[r.column].text(fieldName)
 	if schema.outside {
 		return damaged("its schema is not whole")
 	}
@@ -58,7 +72,13 @@ func (r *reader) readSchema(schema table) error {
 func typeOf(field table, depth int) *Type {
 	const deepest, most = 2, 2 // the fields of the struct
 	t := &Type{Format: formatOf(field.number(fieldKind, 1), field.table(fieldType))}
-	_, t.Dictionary = field.field(fieldDictionary)
+	if _, t.Dictionary = field.field(fieldDictionary); t.Dictionary {
+		coding := field.table(fieldDictionary)
+		t.Coded, t.Format = t.Format, "i"
+		if _, stored := coding.field(dictionaryIndex); stored {
+			t.Format = formatOf(typeInteger, coding.table(dictionaryIndex))
+		}
+	}
 	children := field.tables(fieldChildren)
 	t.Children = make([]*Type, len(children))
 	if depth < deepest && len(children) <= most {

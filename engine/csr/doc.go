@@ -1,7 +1,8 @@
 // Package csr reads sparse matrices in compressed row form out of memory that belongs to somebody else.
 //
 // A Source is where rows come from, and the only thing about data that the rest of the engine knows. Matrix and Blocks
-// are sources that hold rows, in one piece or in several; Slice and Select choose rows of another source.
+// are sources that hold rows, in one piece or in several; an Attested is Blocks with a record of what it holds. Slice
+// and Select choose rows of another source; a Product computes them from two.
 //
 // A Matrix is a view of the caller's arrays: row offsets and column indices of 32 or 64 bits, chosen independently, and
 // values that are float32, float64 or absent (every stored value is 1). Nothing is copied. Validate looks at everything

@@ -6,10 +6,10 @@ import (
 	"dsstne/internal/fault"
 )
 
-// catchFaults runs body, which reads the arrays of a matrix, and turns a fault on this goroutine into an error. The
+// CatchFaults runs body, which reads the arrays of a matrix, and turns a fault on this goroutine into an error. The
 // arrays may be a mapped file, whether the caller mapped it or the engine: a fault, which would end the process, occurs
 // when the file was shortened or its disk fails.
-func catchFaults(body func() error) (err error) {
+func CatchFaults(body func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(before)

@@ -66,7 +66,7 @@ func New(p Parts) (*Matrix, error) {
 		return m, nil
 	}
 	var first, last int64
-	err := catchFaults(func() error {
+	err := CatchFaults(func() error {
 		first, last = m.offset(0), m.offset(m.rows)
 		return nil
 	})
@@ -132,7 +132,7 @@ func address[A, B any](a []A, b []B) unsafe.Pointer {
 // RowLength is the number of stored entries of row i, 0 <= i < Rows. A row whose offsets are not valid has none; one
 // whose offsets cannot be read has 1, so that callers that pass over empty rows read it and get the error.
 func (m *Matrix) RowLength(i int64) (n int64) {
-	before := debug.SetPanicOnFault(true) // catchFaults without its closure, because this is called for every row
+	before := debug.SetPanicOnFault(true) // CatchFaults without its closure, because this is called for every row
 	defer func() {
 		debug.SetPanicOnFault(before)
 		if isFault(recover()) {

@@ -22,7 +22,7 @@ func (e *Entries) Reset() { e.Indices, e.Values, e.Ends = e.Indices[:0], e.Value
 
 // Read appends rows to dst, see Source.
 func (m *Matrix) Read(rows []int64, dst *Entries) error {
-	return catchFaults(func() error {
+	return CatchFaults(func() error {
 		for _, row := range rows {
 			if err := m.AppendRow(dst, row); err != nil {
 				return err
@@ -35,7 +35,7 @@ func (m *Matrix) Read(rows []int64, dst *Entries) error {
 
 // ReadAll reads all rows.
 func (m *Matrix) ReadAll(dst *Entries) error {
-	return catchFaults(func() error {
+	return CatchFaults(func() error {
 		for row := range m.rows {
 			if err := m.AppendRow(dst, row); err != nil {
 				return err

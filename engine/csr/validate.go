@@ -22,7 +22,7 @@ func (m *Matrix) Validate(o ValidateOptions) error {
 	all.AllowNotFinite = o.AllowNotFinite
 	err := eachBlock(m.rows, all.NonZeros, o.Threads, func(first, end int64) error {
 		found := nothing()
-		err := catchFaults(func() error {
+		err := CatchFaults(func() error {
 			for row := first; row < end; row++ {
 				if err := m.checkRow(row, o.AllowNotFinite, &found); err != nil {
 					return err

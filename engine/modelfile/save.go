@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"dsstne/internal/fault"
+	"dsstne/internal/file"
 	"dsstne/internal/parallel"
 )
 
@@ -18,10 +19,10 @@ import (
 //
 // It is fault.IO when the system refuses to write, and fault.NotFinite when a weight is, as Open refuses such a file.
 func Save(path string, c *Content, threads int) error {
-	return save(&systemDisk, path, c, threads, standardBlock)
+	return save(path, c, threads, standardBlock)
 }
 
-func save(d *disk, path string, c *Content, threads int, block int64) error {
+func save(path string, c *Content, threads int, block int64) error {
 	if err := checkAttributes(c.Attributes); err != nil {
 		return err
 	}
@@ -29,7 +30,7 @@ func save(d *disk, path string, c *Content, threads int, block int64) error {
 	if err != nil {
 		return fault.Wrap(err, "cannot save %s", path)
 	}
-	return replaceFile(d, path, func(w io.Writer) error { return l.write(w, threads) })
+	return file.Replace(path, func(w io.Writer) error { return l.write(w, threads) })
 }
 
 func checkAttributes(attributes map[string]string) error {

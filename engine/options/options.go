@@ -51,16 +51,20 @@ func ReadLibrary(text []byte, more func(*strictjson.Object)) (Library, error) {
 	})
 }
 
-// Dataset are the options of a dataset: its columns, and how it is checked.
+// Dataset are the options of a dataset: its columns, 0 if its file has a record of them, and how it is checked.
 type Dataset struct {
 	Columns int64
 	Check   csr.ValidateOptions
 }
 
-// ReadDataset reads options of a dataset.
-func ReadDataset(text []byte) (Dataset, error) {
+// ReadDataset reads options of a dataset in memory, or of one in a file.
+func ReadDataset(text []byte, inFile bool) (Dataset, error) {
 	return read(text, "dataset options", func(o *strictjson.Object) (d Dataset) {
-		o.Require("columns")
+		if !inFile {
+			o.Require("columns")
+		} else if !o.Has("columns") {
+			o.Refuse("allow_not_finite", "a file with a record of its rows has finite values only")
+		}
 		d.Columns = o.Int("columns", 0, strictjson.Between(1, math.MaxInt32))
 		d.Check.AllowNotFinite = o.Bool("allow_not_finite", false)
 		d.Check.Threads = threads(o)

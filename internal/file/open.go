@@ -1,4 +1,4 @@
-// Package file opens files that somebody names, with errors that say what is wrong with them.
+// Package file opens and replaces files that somebody names, with errors that say what is wrong with them.
 package file
 
 import (

@@ -1,4 +1,4 @@
-"""Item names as two arrays: their concatenated UTF-8 bytes and the offset of each name."""
+"""Names of items or rows as two arrays: their concatenated UTF-8 bytes and the offset of each name."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def encode_names(names: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64], str]:
+def encode_names(names: Any, what: str = "items") -> tuple[NDArray[np.uint8], NDArray[np.int64], str]:
     """Returns the bytes, ``len(names) + 1`` offsets, and the kind of the names, ``"text"`` or ``"integer"``."""
     if isinstance(names, (set, frozenset)):
-        raise InvalidArgumentError("items is a set, which has no order; give a list, in the order of the columns")
-    listed = _checks.several(names.tolist() if isinstance(names, np.ndarray) else names, "items")
+        raise InvalidArgumentError(f"{what} is a set, which has no order; give a list, in the order of the matrix")
+    listed = _checks.several(names.tolist() if isinstance(names, np.ndarray) else names, what)
     integers = bool(listed) and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in listed)
     encoded = []
     for position, name in enumerate(listed):
         if not integers and not isinstance(name, str):
             raise InvalidArgumentError(
-                f"items[{position}] is {_checks.shown(name)}; names must all be str or all be int"
+                f"{what}[{position}] is {_checks.shown(name)}; names must all be str or all be int"
             )
         if integers and not -(1 << 63) <= name < 1 << 63:
             raise InvalidArgumentError(
-                f"items[{position}] is {_checks.shown(name)}, which does not fit in 64 bits; give it as a str"
+                f"{what}[{position}] is {_checks.shown(name)}, which does not fit in 64 bits; give it as a str"
             )
         try:
             encoded.append(str(name).encode())
         except UnicodeEncodeError as error:
             raise InvalidArgumentError(
-                f"items[{position}] is {_checks.shown(name)}, which is not valid Unicode: {error}"
+                f"{what}[{position}] is {_checks.shown(name)}, which is not valid Unicode: {error}"
             ) from None
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
@@ -60,4 +60,4 @@ def decode_names(text: NDArray[np.uint8], offsets: NDArray[np.int64], kind: str)
         names = [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
         return np.array(names, np.int64) if kind == "integer" else np.array(names, object)
     except (ValueError, OverflowError) as error:
-        raise CorruptFileError(f"the names of the items are damaged: {error}") from None
+        raise CorruptFileError(f"the names are damaged: {error}") from None

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
 
-from dsstne import _arrow, _checks, _handles, _native, _options
+from dsstne import _arrow, _checks, _handles, _items, _native, _options
 from dsstne._tables import Shown, Table, cell, size
-from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
+from dsstne.errors import CorruptFileError, InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
 from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
-    import os
+    from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Dataset", "open_dataset"]
 
@@ -44,9 +45,6 @@ class Dataset(_handles.Closing, Shown):
         columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
 
-    Attributes:
-        item_names: Names of the columns, if X is :class:`dsstne.Interactions`, else None.
-
     Raises:
         InvalidDataError: The matrix is damaged; the message names row, column and value.
         InvalidArgumentError: The matrix does not have two dimensions and ``columns`` columns.
@@ -58,7 +56,10 @@ class Dataset(_handles.Closing, Shown):
         ((3, 5), 3)
     """
 
-    item_names: NDArray[Any] | None = None
+    _arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None  # of SciPy
+    _file: dict[str, Any] | None = None  # the description of a file that was opened with its record
+    _path: str | bytes | None = None  # of this file
+    _interactions: Interactions | None = None  # whose matrix it is
 
     def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
         self._open(X, "X", columns, allow_not_finite)
@@ -68,8 +69,7 @@ class Dataset(_handles.Closing, Shown):
         if columns is not None:
             columns = _checks.integer(columns, "columns", 0)
         if isinstance(X, Interactions):
-            X, self.item_names = X.matrix, X.item_names
-        self._arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None
+            X, self._interactions = X.matrix, X
         if not hasattr(X, "__arrow_c_array__"):
             X = _as_csr(X, name)
             if columns is not None and columns != X.shape[1]:
@@ -98,11 +98,14 @@ class Dataset(_handles.Closing, Shown):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, columns: int, allow_not_finite: bool = False) -> Dataset:
-        """Opens a matrix in a file; the file is mapped into memory and may be larger than the memory.
+        """Opens a matrix in any Arrow file and checks all of it; the file is mapped and may be larger than the memory.
+
+        :meth:`open` opens the files of :meth:`save` at once, without reading all of them.
 
         The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
         ``list<struct<index, value>>``, or ``list<index>`` if every stored value is 1. Lists may be large lists. An
-        index is int32, int64 or uint32, a value float32 or float64. Results have the same bits as with the matrix in
+        index is int32, int64, uint32 or a dictionary of strings, a value float32 or float64. A column of strings beside
+        it is ignored. Results have the same bits as with the matrix in
         memory. Do not change the file before :meth:`close`. To write a file with pyarrow::
 
             entries = pyarrow.StructArray.from_arrays([X.indices, X.data], names=["index", "value"])
@@ -129,12 +132,157 @@ class Dataset(_handles.Closing, Shown):
         """
         columns = _checks.integer(columns, "columns", 0)
         made = cls.__new__(cls)
-        made._arrays = None
-        options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
-        with _options.path_argument(path) as name:
-            made._handle = _handles.Handle("dataset_open_file", name, options)
+        made._open_file(path, {"columns": columns, "allow_not_finite": allow_not_finite})
+        return made
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Dataset:
+        """Opens a file of :meth:`save` by mapping it into memory, without reading all of it.
+
+        The file has a record of its rows: their number, the extremes of the values, the counts of the columns and the
+        digests of the rows (`docs/dataset-file.md`). Opening reads the record. Rows are compared with their digests
+        when they are read for the first time; a call that finds damaged rows raises CorruptFileError. Results have the
+        same bits as with the matrix in memory. Processes that open the same file share one copy of it in memory. The
+        dataset can be pickled: the pickle contains the path, not the rows.
+
+        Args:
+            path: Path of the file. Do not change the file before :meth:`close`; to replace it, save to its path, which
+                leaves open datasets as they are.
+
+        Raises:
+            MissingFileError: The file does not exist.
+            CorruptFileError: The file is not an Arrow IPC file, or is damaged.
+            InvalidDataError: The file has no record of its rows; :meth:`from_file` opens it.
+            UnsupportedError: A newer version has written the file.
+
+        Example:
+            >>> import scipy.sparse, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     with Dataset(scipy.sparse.eye_array(3, format="csr")) as data:
+            ...         data.save(f"{folder}/data.arrow", items=["tea", "milk", "bread"])
+            ...     with Dataset.open(f"{folder}/data.arrow") as data:
+            ...         data.shape, data.nnz, data.items
+            ((3, 3), 3, array(['tea', 'milk', 'bread'], dtype=object))
+        """
+        made = cls.__new__(cls)
+        made._open_file(path, {})
+        made._file = _native.call_json("dataset_describe", made._handle.value)
+        made._path = os.path.abspath(os.fspath(path))  # noqa: PTH100 - of bytes too, and links stay
+        return made
+
+    @classmethod
+    def product(cls, X: Any, F: Any, *, threads: int | None = None) -> Dataset:
+        """Makes the product X F, such as the features of the items of each user, without storing it.
+
+        Row u is the sum of the rows of F that row u of X names, times the values of X: with one row of F for each item,
+        it says how much of each feature the items of the row have. It feeds an input layer beside the items::
+
+            features = dsstne.Dataset.product(X, F)
+            dsstne.Trainer(model, {"input": X, "features": features})
+
+        Rows are computed when a batch needs them. Making the product computes all rows once, on all threads, to count
+        their entries and to check them; it keeps 4 bytes for each row. Sums are computed in float64, in the order of
+        the columns of X, and rounded to float32, so bits depend neither on threads nor on batches. :meth:`save` writes
+        the product to a file.
+
+        Args:
+            X: Interaction matrix [rows, items], a matrix or a Dataset, which must stay open.
+            F: Features of the items [items, features], a matrix or a Dataset, which must stay open.
+            threads: Number of CPU threads; None: as many as the process may use.
+
+        Raises:
+            InvalidArgumentError: F does not have a row for each column of X.
+            InvalidDataError: An entry of the product is too large for float32; the message names it.
+
+        Example:
+            >>> import numpy as np, scipy.sparse
+            >>> X = scipy.sparse.csr_array(np.array([[1, 1, 0], [0, 0, 1]], bool))
+            >>> F = scipy.sparse.csr_array(np.array([[1, 0], [1, 2], [0, 1]], np.float32))
+            >>> with Dataset.product(X, F) as data:
+            ...     data.shape, data.nnz, data.info["maximum"]
+            ((2, 2), 3, 2.0)
+        """
+        made = cls.__new__(cls)
+        parts = open_dataset(X, "X")[0], open_dataset(F, "F")[0]
+        left, right = (part._handle.value for part in parts)
+        options = _options.to_json({"threads": threads})
+        made._handle = _handles.Handle("dataset_product", left, right, options, owners=parts)
         made._info = _native.dataset_info(made._handle)
         return made
+
+    def _open_file(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        with _options.path_argument(path) as name:
+            self._handle = _handles.Handle("dataset_open_file", name, _options.to_json(options))
+        self._info = _native.dataset_info(self._handle)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        items: Sequence[str] | ArrayLike | None = None,
+        rows: Sequence[str] | ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Writes the dataset to a file that :meth:`open` opens, and that pyarrow and polars read.
+
+        The file is an Arrow IPC file with a column ``items`` of type ``list<struct<index: int32, value: float>>``; with
+        names, ``index`` is a dictionary of them and a column ``row`` has those of the rows (`docs/dataset-file.md`).
+        Duplicates are summed, zeros left out, and values rounded to float32, as training does it. The rows are written
+        in batches of up to 64 MB. Beside a few of these, writing takes 8 bytes of memory for each column and one for
+        each row. The old file, if there is one, stays complete until the new one is on the disk.
+
+        Args:
+            path: Path of the file.
+            items: Names of the columns, in order; integers are saved as text. By default those of :attr:`item_names`.
+            rows: Names of the rows, in order. By default those of :attr:`row_names`.
+            threads: Number of CPU threads; None: as many as the process may use.
+
+        Raises:
+            InvalidDataError: A value is not finite.
+            InputOutputError: The file cannot be written.
+
+        Example:
+            >>> import pyarrow.feather, scipy.sparse, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     Dataset(scipy.sparse.eye_array(2, 3, format="csr")).save(f"{folder}/data.arrow")
+            ...     pyarrow.feather.read_table(f"{folder}/data.arrow")["items"].to_pylist()
+            [[{'index': 0, 'value': 1.0}], [{'index': 1, 'value': 1.0}]]
+        """
+        names: list[Any] = []
+        for what, given, n in (("items", items, self.shape[1]), ("rows", rows, self.shape[0])):
+            given = getattr(self, f"{what[:-1]}_names") if given is None else given
+            text, offsets, _ = (None, None, None) if given is None else _items.encode_names(given, what)
+            if offsets is not None and len(offsets) != n + 1:
+                raise InvalidArgumentError(f"{what} has {len(offsets) - 1:,} names, but the dataset has {n:,} {what}")
+            names += [offsets, text]
+        options = _options.to_json({"threads": threads})
+        with _options.path_argument(path) as name:
+            _native.call("dataset_save", self._handle.value, name, options, *names)
+
+    @property
+    def item_names(self) -> NDArray[Any] | None:
+        """Names of the columns: of :class:`dsstne.Interactions`, or of a file, read at each access; else None."""
+        return self._interactions.item_names if self._interactions is not None else self._names("items", self.shape[1])
+
+    @property
+    def row_names(self) -> NDArray[Any] | None:
+        """Names of the rows, like :attr:`item_names`."""
+        return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
+
+    def _names(self, what: str, n: int) -> NDArray[Any] | None:
+        array = self._array(what, np.uint8)
+        if array is None:
+            return None
+        return _items.decode_names(array[8 * (n + 1) :], array[: 8 * (n + 1)].view(np.int64), "text")
+
+    def _array(self, name: str, dtype: Any) -> NDArray[Any] | None:
+        """Reads an array beside the rows of a file, if there is one."""
+        size = (self._file or {"arrays": {}})["arrays"].get(name)
+        if size is None:
+            return None
+        array = np.empty(size // np.dtype(dtype).itemsize, dtype)
+        _native.call("dataset_get_array", self._handle.value, name.encode(), array, array.nbytes)
+        return array
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -148,7 +296,7 @@ class Dataset(_handles.Closing, Shown):
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the arrays, which are borrowed or in a mapped file."""
+        """Size in bytes of the arrays, which are borrowed or in a mapped file; of a product, those of both matrices."""
         return int(self._info["bytes"])
 
     @property
@@ -157,7 +305,7 @@ class Dataset(_handles.Closing, Shown):
 
         ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
         ``offset_bits``, ``value_bits`` (0 = every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
-        which are None for a file.
+        which are None for a file or a product.
         """
         return dict(self._info)
 
@@ -174,7 +322,7 @@ class Dataset(_handles.Closing, Shown):
         """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
 
         Raises:
-            UnsupportedError: The data came from Arrow or a file.
+            UnsupportedError: The data came from Arrow or from a file without a record.
             InvalidHandleError: The dataset is closed.
 
         Example:
@@ -186,8 +334,15 @@ class Dataset(_handles.Closing, Shown):
         columns = self.shape[1]
         if self.closed:
             raise InvalidHandleError("this dataset is closed")
+        if self._file is not None:
+            counts: NDArray[np.int64] | None = self._array("column_counts", np.int64)
+            assert counts is not None  # every such file has them
+            return counts
         if self._arrays is None:
-            raise UnsupportedError("Arrow data do not support counting by columns; give the SciPy matrix")
+            raise UnsupportedError(
+                "Arrow data do not support counting by columns; save the dataset and open it with Dataset.open, or "
+                "give the SciPy matrix"
+            )
         indptr, indices, values = self._arrays
         counts = np.zeros(columns, np.int64)
         first, last = int(indptr[0]), int(indptr[-1])
@@ -212,7 +367,12 @@ class Dataset(_handles.Closing, Shown):
         return bool((patterns[0] > patterns[1]).nnz == 0)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix")
+        if self._file is None:
+            raise TypeError(
+                "a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix, or save "
+                "the dataset and open it with Dataset.open"
+            )
+        return _reopen, (self._path, self._file["sha256"])
 
     def _parts(self) -> list[str | Table]:
         if self.closed:
@@ -238,6 +398,15 @@ class Dataset(_handles.Closing, Shown):
 
 def _bits(count: int) -> str:
     return f"float{count}" if count else "no values, each counts as 1"
+
+
+def _reopen(path: str, digest: str) -> Dataset:
+    """Opens the file of a pickled dataset."""
+    made = Dataset.open(path)
+    if made._file is None or made._file["sha256"] != digest:
+        made.close()
+        raise CorruptFileError(f"{os.fsdecode(path)}: the file is not the one of the dataset that was pickled")
+    return made
 
 
 def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset, bool]:

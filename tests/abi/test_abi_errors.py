@@ -36,6 +36,10 @@ def matrix() -> Info:
 # Every function with a handle first, with arguments that are good enough to reach it.
 WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "dataset_get_info": lambda: (byref(Info(struct_size=88)),),
+    "dataset_product": lambda: (1, None, byref(c_uint64(0))),
+    "dataset_save": lambda: (b"/nonexistent/data", None, None, None, None, None),
+    "dataset_describe": lambda: (None, byref(c_size_t(0))),
+    "dataset_get_array": lambda: (b"column_counts", None, 0),
     "dataset_close": tuple,
     "model_save": lambda: (b"/nonexistent/model", None),
     "model_describe": lambda: (None, byref(c_size_t(0))),
@@ -268,6 +272,9 @@ def test_null_where_something_is_needed_names_the_parameter(blocks: Blocks) -> N
         ("dataset_open_file", None, None, byref(c_uint64(0))): "path is null",
         ("dataset_open_file", b"data.arrow", None, None): "out is null",
         ("dataset_get_info", blocks.dataset, None): "info is null",
+        ("dataset_save", blocks.dataset, None, None, None, None, None, None): "path is null",
+        ("dataset_describe", blocks.dataset, None, None): "len is null",
+        ("dataset_get_array", blocks.dataset, None, None, 0): "name is null",
         ("model_create", None, None, byref(c_uint64(0))): "definition is null",
         ("model_create", b"{}", None, None): "out is null",
         ("model_load", None, None, byref(c_uint64(0))): "path is null",

@@ -38,7 +38,7 @@ QUICK = [
     "spectrum",
     "checkpoint",
 ]
-FULL = [*QUICK, "softmax", "devices", "quality", "growth", "giant"]
+FULL = [*QUICK, "mapped", "softmax", "devices", "quality", "growth", "giant"]
 
 
 def main() -> int:

@@ -11,3 +11,21 @@ def blocks(rows=240, items=60, groups=6, seed=0):
     dense = (taste[:, None] == group) & (random.random((rows, items)) < 0.5)
     dense[np.arange(rows), random.integers(0, items, rows)] = True
     return scipy.sparse.csr_array(dense.astype(np.float32))
+
+
+def valued(seed=0, dtype=np.float32):
+    """Interactions with values, in rows that are neither sorted nor free of duplicates; every tenth row is empty."""
+    X = blocks(seed=seed).astype(dtype)
+    random = np.random.default_rng(seed)
+    X.data[:] = random.integers(1, 5, X.nnz)
+    keep = np.repeat(np.arange(X.shape[0]) % 10 != 9, np.diff(X.indptr))
+    lengths = np.diff(X.indptr) * (np.arange(X.shape[0]) % 10 != 9)
+    made = scipy.sparse.csr_array(X.shape, dtype=dtype)
+    made.indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    made.indices, made.data = X.indices[keep], X.data[keep]
+    for first, end in zip(made.indptr, made.indptr[1:], strict=False):
+        order = random.permutation(end - first)
+        made.indices[first:end], made.data[first:end] = made.indices[first:end][order], made.data[first:end][order]
+        if end - first > 1:
+            made.indices[first] = made.indices[end - 1]
+    return made

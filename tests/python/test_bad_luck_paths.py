@@ -21,6 +21,7 @@ LONG = "x" * 300
 READERS = {
     "load": dsstne.load,
     "from_file": lambda path: dsstne.Dataset.from_file(path, columns=4),
+    "open": dsstne.Dataset.open,
     "network": dsstne.Model,
 }
 

@@ -384,6 +384,15 @@ def calls():
             dsstne.Dataset.from_file,
             {"path": lambda: "data.arrow", "columns": lambda: 4, "allow_not_finite": lambda: False},
         ),
+        "Dataset.open": (dsstne.Dataset.open, {"path": lambda: "saved.arrow"}),
+        "Dataset.save": (
+            dsstne.Dataset(X).save,
+            {"path": lambda: "saved.arrow", "items": lambda: None, "rows": lambda: None, "threads": lambda: 1},
+        ),
+        "Dataset.product": (
+            dsstne.Dataset.product,
+            {"X": matrix, "F": lambda: scipy.sparse.eye_array(4, format="csr"), "threads": lambda: 1},
+        ),
         "Dataset.close": (lambda: dsstne.Dataset(X).close(), {}),
         "Dataset.column_counts": (lambda: dsstne.Dataset(X).column_counts(), {}),
         "Model": (
@@ -1087,6 +1096,7 @@ def place(tmp_path_factory):
     folder.mkdir()
     rows = pyarrow.array([[0, 2], [3]], pyarrow.list_(pyarrow.int32()))
     pyarrow.feather.write_feather(pyarrow.table({"a": rows}), folder / "data.arrow", compression="uncompressed")
+    dsstne.Dataset(X).save(folder / "saved.arrow")
     for name in ("model.dsstne", "\u00e9", "{}", "cpu"):
         dsstne.popularity(X).save(folder / name)
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:

@@ -7,27 +7,9 @@ import pyarrow
 import pyarrow.feather as feather
 import pytest
 import scipy.sparse
-from matrices import blocks
+from matrices import blocks, valued
 
 import dsstne
-
-
-def valued(seed=0, dtype=np.float32):
-    """Interactions with values, in rows that are neither sorted nor free of duplicates; every tenth row is empty."""
-    X = blocks(seed=seed).astype(dtype)
-    random = np.random.default_rng(seed)
-    X.data[:] = random.integers(1, 5, X.nnz)
-    keep = np.repeat(np.arange(X.shape[0]) % 10 != 9, np.diff(X.indptr))
-    lengths = np.diff(X.indptr) * (np.arange(X.shape[0]) % 10 != 9)
-    made = scipy.sparse.csr_array(X.shape, dtype=dtype)
-    made.indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    made.indices, made.data = X.indices[keep], X.data[keep]
-    for first, end in zip(made.indptr, made.indptr[1:], strict=False):
-        order = random.permutation(end - first)
-        made.indices[first:end], made.data[first:end] = made.indices[first:end][order], made.data[first:end][order]
-        if end - first > 1:
-            made.indices[first] = made.indices[end - 1]
-    return made
 
 
 def table(X, index=np.int32, large=False, values=True):

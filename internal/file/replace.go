@@ -1,4 +1,4 @@
-package modelfile
+package file
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"dsstne/internal/fault"
-	"dsstne/internal/file"
 )
 
 // disk is the part of the file system that replacing a file uses; tests replace it by one that fails.
@@ -75,7 +74,7 @@ func removeAbandoned(folder, prefix string) {
 			!info.Mode().IsRegular() || time.Since(info.ModTime()) < time.Minute {
 			continue
 		}
-		path := folder + "/" + entry.Name() // see replaceFile for why not filepath.Join
+		path := folder + "/" + entry.Name() // see replace for why not filepath.Join
 		if f, err := locked(path); err == nil {
 			_ = os.Remove(path)
 			_ = f.Close()
@@ -90,12 +89,14 @@ type diskFile interface {
 	Close() error
 }
 
-// replaceFile lets write fill a file beside path and puts it in the place of path once it is on the disk. Whatever
+// Replace lets write fill a file beside path and puts it in the place of path once it is on the disk. Whatever
 // fails before that, the old file is as it was and the new one is gone.
 //
 // The new file has the mode of the old one, or what the umask leaves. Its name is that of the old one between a dot and
 // ".saving-" with a random number: a process that is killed leaves it behind, and the next save removes it.
-func replaceFile(d *disk, path string, write func(io.Writer) error) error {
+func Replace(path string, write func(io.Writer) error) error { return replace(&systemDisk, path, write) }
+
+func replace(d *disk, path string, write func(io.Writer) error) error {
 	target, old, err := resolve(d, path)
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.Because(fault.IO, err, "cannot save %s: the folder %s does not exist", path, folder)
 	case err != nil:
-		return fault.From(fault.IO, file.Errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)
+		return fault.From(fault.IO, Errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)
 	}
 	defer d.hold(beside)()
 	removeAbandoned(folder, prefix)
@@ -151,7 +152,7 @@ func replaceFile(d *disk, path string, write func(io.Writer) error) error {
 	}
 	renamed = true
 	if err := d.syncFolder(folder); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
-		return fault.From(fault.IO, file.Errno(err), "%s is written and whole, but may be lost if the power fails now: "+
+		return fault.From(fault.IO, Errno(err), "%s is written and whole, but may be lost if the power fails now: "+
 			"the folder %s could not be brought to the disk", path, folder)
 	}
 	return nil
@@ -199,5 +200,5 @@ func saveFailed(path, doing string, err error) error {
 	if errors.As(err, &ours) {
 		return fault.Wrap(err, "cannot save %s", path)
 	}
-	return fault.From(fault.IO, file.Errno(err), "cannot save %s: %s failed", path, doing)
+	return fault.From(fault.IO, Errno(err), "cannot save %s: %s failed", path, doing)
 }

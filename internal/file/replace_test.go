@@ -1,4 +1,4 @@
-package modelfile
+package file
 
 import (
 	"io"
@@ -103,6 +103,22 @@ func (f *failingFile) Close() error {
 	return closeErr
 }
 
+func writeNew(w io.Writer) error {
+	_, err := w.Write([]byte("new"))
+	return err
+}
+
+// filesIn lists the names in a folder.
+func filesIn(t testing.TB, folder string) []string {
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // saveFailingAt saves over an old file through a link, with the n-th call of the system failing. It gives the disk and
 // what stands at the path afterwards.
 func saveFailingAt(t *testing.T, n int) (*failingDisk, string, error) {
@@ -111,7 +127,7 @@ func saveFailingAt(t *testing.T, n int) (*failingDisk, string, error) {
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 	require.NoError(t, os.Symlink("m.dsstne", filepath.Join(folder, "link")))
 	d := &failingDisk{failAt: n}
-	err := save(d.disk(), filepath.Join(folder, "link"), content(t, 40), 2, testBlock)
+	err := replace(d.disk(), filepath.Join(folder, "link"), writeNew)
 	present, readErr := os.ReadFile(path)
 	require.NoError(t, readErr)
 	require.Equal(t, []string{"link", "m.dsstne"}, filesIn(t, folder), "after a failed %s", d.failed)
@@ -126,7 +142,9 @@ func TestWhateverFailsTheOldFileStandsAndNoOtherIsLeft(t *testing.T) {
 			break
 		}
 		seen[d.failed] = true
-		requireFault(t, err, fault.IO, "link", "no space left on device")
+		require.Equal(t, fault.IO, fault.KindOf(err))
+		require.ErrorContains(t, err, "link")
+		require.ErrorContains(t, err, "no space left on device")
 		require.Equal(t, syscall.ENOSPC, fault.Errno(err), "after a failed %s", d.failed)
 		if d.failed == "sync folder" {
 			continue // the new file is in place: the next test
@@ -146,8 +164,9 @@ func TestAFolderThatCannotBeSyncedLeavesTheNewFileAndSaysSo(t *testing.T) {
 		if d.failed != "sync folder" {
 			continue
 		}
-		requireFault(t, err, fault.IO, "is written and whole")
-		require.Equal(t, string(fileOf(t, content(t, 40))), present)
+		require.Equal(t, fault.IO, fault.KindOf(err))
+		require.ErrorContains(t, err, "is written and whole")
+		require.Equal(t, "new", present)
 		return
 	}
 }
@@ -157,7 +176,7 @@ func TestAPanicWhileWritingLeavesTheOldFileAndNoOther(t *testing.T) {
 	path := filepath.Join(folder, "m.dsstne")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 	require.Panics(t, func() {
-		_ = replaceFile(&systemDisk, path, func(io.Writer) error { panic("no luck") })
+		_ = Replace(path, func(io.Writer) error { panic("no luck") })
 	})
 	require.Equal(t, []string{"m.dsstne"}, filesIn(t, folder))
 }
@@ -182,10 +201,7 @@ func TestASaveRemovesWhatKilledSavesLeft(t *testing.T) {
 	}
 	release := systemDisk.hold(filepath.Join(folder, ".m.saving-1123456789abcdef"))
 	save := func() {
-		require.NoError(t, replaceFile(&systemDisk, target, func(w io.Writer) error {
-			_, err := w.Write([]byte("new"))
-			return err
-		}))
+		require.NoError(t, Replace(target, writeNew))
 	}
 	save()
 	for name, stays := range names {
