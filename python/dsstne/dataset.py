@@ -161,7 +161,7 @@ class Dataset(_handles.Closing, Shown):
             ...     with Dataset(scipy.sparse.eye_array(3, format="csr")) as data:
             ...         data.save(f"{folder}/data.arrow", items=["tea", "milk", "bread"])
             ...     with Dataset.open(f"{folder}/data.arrow") as data:
-            ...         data.shape, data.nnz, data.items
+            ...         data.shape, data.nnz, data.item_names
             ((3, 3), 3, array(['tea', 'milk', 'bread'], dtype=object))
         """
         made = cls.__new__(cls)
@@ -273,7 +273,7 @@ class Dataset(_handles.Closing, Shown):
         array = self._array(what, np.uint8)
         if array is None:
             return None
-        return _items.decode_names(array[8 * (n + 1) :], array[: 8 * (n + 1)].view(np.int64), "text")
+        return _items.decode_names(array[8 * (n + 1) :], array[: 8 * (n + 1)].view(np.int64), "text", what)
 
     def _array(self, name: str, dtype: Any) -> NDArray[Any] | None:
         """Reads an array beside the rows of a file, if there is one."""
