@@ -94,7 +94,9 @@ type diskFile interface {
 //
 // The new file has the mode of the old one, or what the umask leaves. Its name is that of the old one between a dot and
 // ".saving-" with a random number: a process that is killed leaves it behind, and the next save removes it.
-func Replace(path string, write func(io.Writer) error) error { return replace(&systemDisk, path, write) }
+func Replace(path string, write func(io.Writer) error) error {
+	return replace(&systemDisk, path, write)
+}
 
 func replace(d *disk, path string, write func(io.Writer) error) error {
 	target, old, err := resolve(d, path)

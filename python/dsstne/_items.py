@@ -53,11 +53,11 @@ def check_integers(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         decode_names(text, offsets, "integer")
 
 
-def decode_names(text: NDArray[np.uint8], offsets: NDArray[np.int64], kind: str, of: str = "items") -> NDArray[Any]:
+def decode_names(text: NDArray[np.uint8], offsets: NDArray[np.int64], kind: str, what: str = "items") -> NDArray[Any]:
     """Returns the names as an object array of str, or as int64; the inverse of :func:`encode_names`."""
     whole = text.tobytes()
     try:
         names = [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
         return np.array(names, np.int64) if kind == "integer" else np.array(names, object)
     except (ValueError, OverflowError) as error:
-        raise CorruptFileError(f"the names of the {of} are damaged: {error}") from None
+        raise CorruptFileError(f"the names of the {what} are damaged: {error}") from None

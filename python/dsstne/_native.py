@@ -18,7 +18,7 @@ import sys
 import threading
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsstne import _limits
 from dsstne.errors import ForkError, LibraryError, from_status
@@ -53,6 +53,9 @@ class DatasetInfoStruct(ctypes.Structure):
         *((name, c_double) for name in ("minimum", "maximum")),
         *((name, c_void_p) for name in ("offsets", "indices", "values")),
     )
+
+
+_INFO_SIZE = ctypes.sizeof(DatasetInfoStruct)
 
 
 class ProgressStruct(ctypes.Structure):
@@ -395,16 +398,28 @@ class Work:
 # ---- the header's structs as Python values ----
 
 
-def matrix_structs(matrices: Sequence[tuple[Any, ...]]) -> tuple[Any, list[int]]:
-    """Returns an array of ``dsstne_dataset_info`` and the address of each.
+class MatrixArrays(NamedTuple):
+    """A matrix in compressed row form: the bits of its numbers, its sizes, and the addresses of its arrays."""
 
-    A matrix is: bits of an index, an offset and a value; rows, columns, length of its arrays; their addresses.
-    """
-    size = ctypes.sizeof(DatasetInfoStruct)
-    filled = [DatasetInfoStruct(size, *numbers[:6], 0, 0.0, 0.0, *numbers[6:]) for numbers in matrices]
-    structs = (DatasetInfoStruct * len(matrices))(*filled)
+    index_bits: int
+    offset_bits: int
+    value_bits: int
+    rows: int
+    columns: int
+    entries: int  # length of indices and values
+    offsets: int | None
+    indices: int | None
+    values: int | None
+    name: str
+    owner: object  # keeps the arrays alive
+
+
+def matrix_structs(matrices: Sequence[MatrixArrays]) -> tuple[Any, list[int]]:
+    """Returns an array of ``dsstne_dataset_info`` and the address of each."""
+    fields: list[Any] = [(_INFO_SIZE, *m[:6], 0, 0.0, 0.0, *m[6:9]) for m in matrices]
+    structs = (DatasetInfoStruct * len(matrices))(*fields)
     first = ctypes.addressof(structs)
-    return structs, [first + n * size for n in range(len(matrices))]
+    return structs, [first + n * _INFO_SIZE for n in range(len(matrices))]
 
 
 def dataset_info(handle: Handle) -> dict[str, Any]:

@@ -120,21 +120,21 @@ class OpenPredictor(_handles.Closing):
             BusyError: The model is being trained or changed.
         """
         k = self.k if k is None else self._check_k(k)
-        given = [_Rows(matrix, name, self._inputs[name]) for name, matrix in self._of_layers(X)]
+        given = [_described(matrix, name, self._inputs[name]) for name, matrix in self._of_layers(X)]
         if exclude is not None:
-            given.append(_Rows(exclude, "exclude", self._units))
-        rows, inputs = given[0].count, len(self._inputs)
+            given.append(_described(exclude, "exclude", self._units))
+        rows, inputs = given[0].rows, len(self._inputs)
         for other in given[1:]:
-            check_rows(other.name, other.count, given[0].name, rows)
+            check_rows(other.name, other.rows, given[0].name, rows)
         ids, scores = np.empty((rows, k), np.int32), np.empty((rows, k), np.float32)
-        structs, at = _native.matrix_structs([one.numbers for one in given])
+        structs, at = _native.matrix_structs(given)
         left_out = None if exclude is None else at[inputs]
         value, to_ids, to_scores = self._handle.value, ids.ctypes.data, scores.ctypes.data
         for first in range(0, rows, self._rows):
             if rows > self._rows:
-                for struct, one in zip(structs, given, strict=True):
+                for struct, matrix in zip(structs, given, strict=True):
                     struct.rows = min(self._rows, rows - first)
-                    struct.offsets = one.offsets + first * struct.offset_bits // 8
+                    struct.offsets = (matrix.offsets or 0) + first * struct.offset_bits // 8
             place = 4 * k * first
             _native.call("predictor_ask", value, at[0], inputs, left_out, k, to_ids + place, to_scores + place)
         return ids, scores
@@ -173,43 +173,32 @@ class OpenPredictor(_handles.Closing):
         return "OpenPredictor(closed)" if self.closed else f"OpenPredictor(k={self.k}, {self._units:,} items)"
 
 
-class _Rows:
-    """A matrix whose rows a request hands over: the addresses and types of its arrays, which it keeps alive."""
-
-    __slots__ = ("_owner", "count", "name", "numbers", "offsets")
-
-    def __init__(self, X: Any, name: str, columns: int) -> None:
-        self.name = name
-        self._owner: Any
-        if isinstance(X, Dataset):
-            _ = X._handle.value  # raises an error if it is closed
-            if X._arrays is None:
-                raise UnsupportedError(
-                    f"{name} is a Dataset of Arrow data; give a matrix with the rows, or use Model.recommend"
-                )
-            self._owner = X._arrays  # which close() may drop meanwhile
-        elif hasattr(X, "__arrow_c_array__"):
-            X = self._owner = open_dataset(X, name, columns)[0]
-        else:
-            X, self._owner = arrays_of(X, name)
-        self.count, found = X.shape
-        if found != columns:
-            raise InvalidArgumentError(
-                f"{name} has {found:,} columns and the layer of the model has {columns:,} units; "
-                "was the matrix built with another item list?"
+def _described(X: Any, name: str, columns: int) -> _native.MatrixArrays:
+    """Returns where the arrays of a matrix are, and what keeps them alive."""
+    if isinstance(X, Dataset):
+        _ = X._handle.value  # raises an error if it is closed
+        if X._arrays is None:
+            raise UnsupportedError(
+                f"{name} is a Dataset of Arrow data; give a matrix with the rows, or use Model.recommend"
             )
-        bits, entries, addresses = _described(self._owner)
-        self.offsets = addresses[0] or 0
-        self.numbers = (*bits, self.count, columns, entries, *addresses)
-
-
-def _described(owner: Any) -> tuple[tuple[int, int, int], int, tuple[Any, Any, Any]]:
-    """Returns the bits of indices, offsets and values, the length of the arrays, and their addresses, offsets first."""
-    if isinstance(owner, Dataset):
-        info = owner.info
+        parts: Any = X._arrays  # which close() may drop meanwhile
+    elif hasattr(X, "__arrow_c_array__"):
+        X, parts = open_dataset(X, name, columns)[0], None
+    else:
+        X, parts = arrays_of(X, name)
+    rows, found = X.shape
+    if found != columns:
+        raise InvalidArgumentError(
+            f"{name} has {found:,} columns and the layer of the model has {columns:,} units; "
+            "was the matrix built with another item list?"
+        )
+    if parts is None:
+        info = X.info
         bits = (info["index_bits"], info["offset_bits"], info["value_bits"])
-        return bits, info["non_zeros"], (info["offsets"], info["indices"], info["values"])
-    indptr, indices, values = owner
+        addresses = (info["offsets"], info["indices"], info["values"])
+        return _native.MatrixArrays(*bits, rows, columns, info["non_zeros"], *addresses, name, X)
+    indptr, indices, values = parts
     bits = (8 * indices.itemsize, 8 * indptr.itemsize, 0 if values is None else 8 * values.itemsize)
     entries = len(indices) if values is None else min(len(indices), len(values))
-    return bits, entries, (indptr.ctypes.data, indices.ctypes.data, None if values is None else values.ctypes.data)
+    addresses = (indptr.ctypes.data, indices.ctypes.data, None if values is None else values.ctypes.data)
+    return _native.MatrixArrays(*bits, rows, columns, entries, *addresses, name, parts)

@@ -179,3 +179,21 @@ with predictor(rows=list(range(100)) * 3) as p:
         fails(call, *LOST)
 assert evaluation(["recall@5"], "cpu")[0]["rows"] == 100
 """)
+
+
+def test_an_open_predictor_answers_on_devices_without_allocating(program):
+    program(
+        """
+rows = [X[[row]] for row in range(40)]
+for devices in (["cuda:0"], ["cuda:0", "cuda:1"]):
+    want = model.recommend(X, k=7, devices=devices)
+    with model.predictor(7, devices=devices, batch_size=32) as p:
+        for _ in range(2):  # the first run of a list loads code, the second captures it
+            assert all(np.array_equal(a, b) for a, b in zip(p.recommend(X), want))
+        got, counts = counted(lambda: [p.recommend(x) for x in rows])
+        for row, (ids, scores) in enumerate(got):
+            assert np.array_equal(ids[0], want[0][row]) and np.array_equal(scores[0], want[1][row]), (devices, row)
+        assert counts.get("allocations", 0) == 0, counts
+""",
+        late=True,
+    )
