@@ -113,9 +113,9 @@ def array(values: Any) -> NDArray[Any]:
 
 
 def shown(value: Any) -> str:
-    """Returns the repr of a value for a message, shortened to 80 characters."""
+    """Returns the repr of a value for a message, in one line and shortened to 80 characters."""
     try:
-        whole = repr(value)
+        whole = " ".join(line.strip() for line in repr(value).split("\n"))
     except Exception:  # of an object of the caller, or an integer with too many digits for Python
         whole = f"a {type(value).__name__}"
     return whole if len(whole) <= 80 else whole[:77] + "..."

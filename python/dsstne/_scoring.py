@@ -116,13 +116,20 @@ class Scoring(Weights):
         with Predictor(self, X, rows=rows, options=options, layer=layer, row_bytes=8 * k) as predictor:
             ids, scores = predictor.recommend(k, exclude, choice)
             numbers_of_rows = predictor.rows
+        return self._answer(X, ids, scores, numbers_of_rows, layer)
+
+    def _answer(
+        self, X: Any, ids: NDArray[np.int32], scores: NDArray[np.float32], rows: Any = None, layer: str | None = None
+    ) -> Any:
+        """Returns recommendations for some rows (None = all): ids and scores, or for Interactions a frame."""
         first = next((one for one in X.values() if isinstance(one, Interactions)), X) if _checks.is_mapping(X) else X
         if not isinstance(first, Interactions):
             return ids, scores
+        units = ranked_units(self, layer)
         names = self._item_names() if layer in (None, self.output) else None
         if names is None and not (self.same_items and len(first.item_names) == units):
             names = np.arange(units)
-        return first._recommended(ids, scores, numbers_of_rows, names)
+        return first._recommended(ids, scores, rows, names)
 
     def predictor(self, k: int = 10, **options: Any) -> OpenPredictor:
         """Opens a predictor that stays open, for recommendations that are asked for one by one, as in a server.

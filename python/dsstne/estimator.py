@@ -313,7 +313,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
 
         The weights go on; the state of the optimizer and the schedule begin anew in each call, because they belong to
         the rows of a run. The learning rate is constant, unless ``schedule`` has ``steps``. Options of the network
-        itself, such as ``hidden``, count only in the first call.
+        itself, such as ``hidden``, count only in the first call; ``epochs`` and ``callbacks`` are of :meth:`fit` only.
 
         Args:
             X: Interaction matrix [rows, items] or ``Interactions``: any rows, with the items of the first call.
@@ -342,7 +342,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         self._check_signs(X)
         weighted = self._weighted(X, sample_weight)
         if is_first:
-            self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0})
+            self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
         elif isinstance(X, Interactions):
             check_item_names(self.model_, X.item_names, "X")
         self._train(weighted, options)
@@ -403,7 +403,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             k: Length of the lists.
             **options: As in :meth:`dsstne.Model.recommend`, which also says what it returns and raises.
         """
-        return self.model_.recommend(self._read(X), k, **{**self._compute(), **options})
+        X = self._read(X)  # first: it says whether there is a model
+        return self.model_.recommend(X, k, **{**self._compute(), **options})
 
     @_embeds
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -416,7 +417,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             UnsupportedError: The model has no vectors of rows. ``hasattr(recommender, "transform")`` is then False.
             DsstneError: As :meth:`dsstne.Model.embed`.
         """
-        return self.model_.embed(self._read(X), **self._compute())
+        X = self._read(X)
+        return self.model_.embed(X, **self._compute())
 
     @_embeds
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> NDArray[np.float32]:

@@ -151,7 +151,7 @@ def beyond_accuracy(
 
     Raises:
         InvalidArgumentError: ``train`` or ``vectors`` do not have the items of the model, or as in ``recommend``.
-        UnsupportedError: ``train`` is Arrow data; give a SciPy matrix.
+        UnsupportedError: ``train`` is Arrow data, a file or a product; give a SciPy matrix.
         DsstneError: As :meth:`dsstne.Model.recommend`.
 
     Example:

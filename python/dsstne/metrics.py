@@ -91,7 +91,7 @@ def novelty(ids: Any, train: Any, *, per_row: bool = False) -> Any:
 
     Raises:
         InvalidArgumentError: As :func:`coverage`, or ``train`` has no rows.
-        UnsupportedError: ``train`` is Arrow data; give a SciPy matrix.
+        UnsupportedError: ``train`` is Arrow data, a file or a product; give a SciPy matrix.
 
     Example:
         >>> train = np.array([[1, 1], [1, 0], [1, 0], [1, 0]])

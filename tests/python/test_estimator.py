@@ -152,9 +152,10 @@ def test_a_second_fit_forgets_the_first(X):
     assert not hasattr(recommender, "evals_result_")
 
 
-def test_an_estimator_that_is_not_fitted_says_so_with_the_error_of_both_packages(X):
+@pytest.mark.parametrize("call", ["predict", "recommend", "transform", "score"])
+def test_an_estimator_that_is_not_fitted_says_so_with_the_error_of_both_packages(X, call):
     with pytest.raises(NotFittedError, match=r"call fit\(X\) first") as raised:
-        Recommender("linear").predict(X)
+        getattr(Recommender("network"), call)(X)
     assert isinstance(raised.value, dsstne.InvalidStateError)
 
 
@@ -547,3 +548,10 @@ def test_the_code_of_the_documentation_runs(monkeypatch):
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(code, names)
     assert set(names["search"].best_params_) >= {"method", "regularization"}
+
+
+def test_callbacks_are_for_fit_and_not_for_partial_fit(X):
+    called = []
+    recommender = quick("network", callbacks=[lambda model, record: called.append(1), dsstne.callbacks.EarlyStopping()])
+    assert len(recommender.partial_fit(X).partial_fit(X).model_.history) == 2
+    assert not called
