@@ -527,7 +527,8 @@ def _as_csr(X: Any, name: str) -> Any:
         except ValueError:
             raise InvalidDataError(f"{name} is a {source} whose rows have different lengths; see csr_array") from None
         if X.dtype == object or X.dtype.kind not in "bifu":
-            raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers")
+            remedy = "; is it a table of interactions, for Interactions.from_frame?" if source == "DataFrame" else ""
+            raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers{remedy}")
         if X.dtype == np.float16:
             X = X.astype(np.float32)
         X = X.astype(X.dtype.newbyteorder("="), copy=False)  # SciPy converts neither

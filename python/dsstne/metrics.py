@@ -192,7 +192,8 @@ def lists(ids: Any, items: int) -> NDArray[Any]:
     array = _checks.array(ids)
     if array.ndim != 2 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidArgumentError(
-            f"ids must be integers [rows, k], as model.recommend(X)[0]; got {array.ndim} dimensions of {array.dtype}"
+            "ids must be integers [rows, k], as model.recommend(X)[0] of a matrix X; "
+            f"got {array.ndim} dimensions of {array.dtype}"
         )
     array = array.astype(np.int64 if array.dtype.kind != "i" else array.dtype, copy=False)
     bad = np.argwhere((array < -1) | (array >= items))
