@@ -29,11 +29,11 @@ _BLOCK = 1 << 24  # entries counted at a time
 class Dataset(_handles.Closing, Shown):
     """A sparse matrix that several calls can share without copying it.
 
-    Every function that takes a matrix also takes a Dataset, except those that split or weigh its entries; the few that
-    need the rows in memory refuse files, products and Arrow data. A Dataset is checked once, not at each use. The
-    arrays are borrowed: do not change them before :meth:`close`. The engine checks row offsets and column indices again
-    as it reads them, so changing them raises an error instead of crashing the process; changed values may go unnoticed.
-    The arrays may be a mapped file; if its file is shortened, calls raise InvalidDataError.
+    Every function that takes a matrix also takes a Dataset; those that read rows in Python, such as splits, refuse
+    files, products and Arrow data. A Dataset is checked once, not at each use. The arrays are borrowed: do not change
+    them before :meth:`close`. The engine checks row offsets and column indices again as it reads them, so changing them
+    raises an error instead of crashing the process; changed values may go unnoticed. The arrays may be a mapped file;
+    if its file is shortened, calls raise InvalidDataError.
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
@@ -454,7 +454,7 @@ def item_names(items: Any, X: Any) -> Any:
     if items is None or names is None:
         return names if items is None else items
     if not _items.same_names(_checks.array(items), names):
-        raise InvalidArgumentError("items= has other names than the Interactions; leave it out")
+        raise InvalidArgumentError("items= has other names than X; leave it out")
     return items
 
 

@@ -343,8 +343,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         weighted = self._weighted(X, sample_weight)
         if is_first:
             self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
-        elif isinstance(X, Interactions):
-            check_item_names(self.model_, X.item_names, "X")
+        else:
+            check_item_names(self.model_, self._item_names(X), "X")
         self._train(weighted, options)
         return self
 
@@ -473,7 +473,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         return given
 
     def _item_names(self, X: Any) -> Any:
-        return X.item_names if isinstance(X, Interactions) else getattr(self, "feature_names_in_", None)
+        names = X.item_names if isinstance(X, (Dataset, Interactions)) else None
+        return getattr(self, "feature_names_in_", None) if names is None else names
 
     def _compute(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _COMPUTE}
@@ -651,8 +652,6 @@ def _weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
         raise InvalidArgumentError("sample_weight: weights must be finite and at least 0")
     if not weights.any():
         raise InvalidArgumentError("sample_weight: all weights are zero, so there is nothing to learn from")
-    if isinstance(X, Dataset):
-        raise UnsupportedError("sample_weight: X is a Dataset, whose values cannot be multiplied; give the matrix")
     return weights.astype(np.float64)
 
 

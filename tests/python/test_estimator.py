@@ -326,9 +326,12 @@ def test_weights_that_are_not_valid_are_refused(X, weights):
         quick("linear").fit(X, sample_weight=weights)
 
 
-def test_weights_of_a_dataset_are_refused_with_a_remedy(X):
-    with dsstne.Dataset(X) as data, pytest.raises(dsstne.UnsupportedError, match="give the matrix"):
-        quick("linear").fit(data, sample_weight=np.ones(X.shape[0]))
+def test_rows_of_a_dataset_have_weights_as_those_of_its_matrix(X):
+    named, weights = interactions(X), np.linspace(0, 2, X.shape[0])
+    with dsstne.Dataset(named) as data:
+        of_dataset, of_matrix = (quick("linear").fit(one, sample_weight=weights).model_ for one in (data, named))
+    assert (of_dataset.tensor("weight") != of_matrix.tensor("weight")).nnz == 0
+    assert of_dataset.items.tolist() == of_matrix.items.tolist()
 
 
 # ---- validation data ----
