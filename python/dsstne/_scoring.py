@@ -11,9 +11,9 @@ import scipy.sparse
 
 from dsstne import _attribution, _checks
 from dsstne._layers import nearest, numbers
-from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
+from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_item_names, check_k, chosen_items, ranked_units
 from dsstne._weights import Weights
-from dsstne.dataset import one_row
+from dsstne.dataset import names_of, one_row
 from dsstne.errors import InvalidArgumentError, NotFoundError
 from dsstne.interactions import Interactions
 
@@ -453,6 +453,8 @@ class Scoring(Weights):
         """
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
         item = _checks.integer(item, "item", 0)
+        if self.same_items:
+            check_item_names(self, names_of(x), "x")
         kind = self._definition.get("kind")
         if kind == "blend":
             return self._explain_parts(x, item, options)

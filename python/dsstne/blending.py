@@ -12,6 +12,8 @@ import numpy as np
 from dsstne import _checks
 from dsstne._blending import choose_weights, sample
 from dsstne._items import same_names
+from dsstne._predictor import check_item_names
+from dsstne.dataset import names_of
 from dsstne.datasets._split import canonical
 from dsstne.errors import CancelledError, InvalidArgumentError
 from dsstne.model import Model
@@ -101,6 +103,8 @@ def blend(
     if validation is not None:
         if scales is not None:
             raise InvalidArgumentError("validation= chooses weights of standardized scores; give weights= with scales=")
+        for name, given in (("X", X), ("validation", validation)):
+            check_item_names(parts[0], names_of(given), name)
         inputs, held_out = canonical(X, "X"), canonical(validation, "validation")
         shape = inputs.shape[0], parts[0].output_units
         for name, matrix in (("X", inputs), ("validation", held_out)):

@@ -444,13 +444,18 @@ def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset
     return made, True
 
 
+def names_of(X: Any) -> NDArray[Any] | None:
+    """Returns the names of the items of Interactions or of a Dataset; None for anything else, or without names."""
+    return X.item_names if isinstance(X, (Interactions, Dataset)) else None
+
+
 def item_names(items: Any, X: Any) -> Any:
     """Returns the names of items that a caller gave, or else those of Interactions, or of a Dataset of them.
 
     Raises:
         InvalidArgumentError: Both are there and differ.
     """
-    names = X.item_names if isinstance(X, (Interactions, Dataset)) else None
+    names = names_of(X)
     if items is None or names is None:
         return names if items is None else items
     if not _items.same_names(_checks.array(items), names):

@@ -12,7 +12,7 @@ import numpy as np
 from dsstne import _checks, _defaults, _recipes, api
 from dsstne._layers import nearest
 from dsstne._predictor import check_item_names
-from dsstne.dataset import Dataset, _as_csr
+from dsstne.dataset import Dataset, _as_csr, names_of
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import canonical
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidStateError, OutOfMemoryError, UnsupportedError
@@ -473,7 +473,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         return given
 
     def _item_names(self, X: Any) -> Any:
-        names = X.item_names if isinstance(X, (Dataset, Interactions)) else None
+        names = names_of(X)
         return getattr(self, "feature_names_in_", None) if names is None else names
 
     def _compute(self) -> dict[str, Any]:

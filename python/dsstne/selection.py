@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _blending, _checks, _search, _validation, api
+from dsstne._predictor import check_item_names
 from dsstne._trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
-from dsstne.dataset import Dataset, item_names
+from dsstne.dataset import Dataset, item_names, names_of
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
 from dsstne.interactions import Interactions
@@ -116,6 +117,8 @@ def auto(
     elif isinstance(X, Dataset):
         begin, X = names, X._matrix("X")
     popular = api.popularity(X, items=items)
+    for part in validation if isinstance(validation, (tuple, list)) else [validation]:
+        check_item_names(popular, names_of(part), "validation")
     if popular.output_units:
         first = np.arange(min(1, X.shape[0]))
         evaluate(popular, X, X, metric, exclude=None, rows=first, **compute)

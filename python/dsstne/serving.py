@@ -10,10 +10,9 @@ from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import check_rows, nearest
 from dsstne._predictor import check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Plan
-from dsstne.dataset import Dataset, arrays_of, open_dataset
+from dsstne.dataset import Dataset, arrays_of, names_of, open_dataset
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, NotFoundError
-from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,7 +148,7 @@ class OpenPredictor(_handles.Closing):
 
     def _check_names(self, X: Any, name: str) -> None:
         """Checks the names of items, once for all requests whose Interactions share them."""
-        names = X.item_names if isinstance(X, (Dataset, Interactions)) else None
+        names = names_of(X)
         if names is not self._names:
             check_item_names(self._model, names, name)
             self._names = names

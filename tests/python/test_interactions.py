@@ -553,3 +553,18 @@ def test_the_code_of_the_page_prints_what_the_page_shows(capsys):
         exec(code, names)
     shown = re.findall(r"^    (.*)", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [line.split() for line in shown]
+
+
+def test_every_function_with_a_model_refuses_other_items(taken):
+    other = Interactions(taken.matrix, taken.row_names, ["milk", "rye", "tea"])
+    quiet = {"progress": False}
+    model, second = dsstne.linear(taken, **quiet), dsstne.item_knn(taken, **quiet)
+    words = "has other items than the model: item 1 is 'rye' and in the model 'rice'"
+    for name, call in {
+        "x": lambda: model.explain(other.users("zoe"), 0),
+        "train": lambda: dsstne.beyond_accuracy(model, taken, 1, train=other),
+        "validation": lambda: dsstne.auto(taken, seconds=1, validation=other, **quiet),
+        "X": lambda: dsstne.blend([model, second], X=other, validation=taken, **quiet),
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=f"^{name} {words}"):
+            call()
