@@ -108,14 +108,15 @@ def array(values: Any) -> NDArray[Any]:
         raise InvalidArgumentError("an array has masked values; say what they are, as in values.filled(0)")
     try:
         return np.asarray(values)
-    except ValueError:
+    except (TypeError, ValueError):  # also of Interactions, which are no sequence
         return np.asarray(None)
 
 
 def shown(value: Any) -> str:
-    """Returns the repr of a value for a message, shortened to 80 characters."""
+    """Returns the repr of a value for a message, in one line and shortened to 80 characters."""
     try:
         whole = repr(value)
     except Exception:  # of an object of the caller, or an integer with too many digits for Python
         whole = f"a {type(value).__name__}"
+    whole = " ".join(whole.split()) if "\n" in whole else whole
     return whole if len(whole) <= 80 else whole[:77] + "..."

@@ -40,6 +40,13 @@ def encode_names(names: Any, what: str = "items") -> tuple[NDArray[np.uint8], ND
     return np.frombuffer(b"".join(encoded), np.uint8), offsets, "integer" if integers else "text"
 
 
+def same_names(left: NDArray[Any], right: NDArray[Any]) -> bool:
+    """Reports whether names are equal; integers equal their text, as which files of datasets have them."""
+    if (left.dtype.kind in "iu") == (right.dtype.kind in "iu"):
+        return np.array_equal(left, right)
+    return left.shape == right.shape and list(map(str, left.tolist())) == list(map(str, right.tolist()))
+
+
 def check_integers(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
     """Raises a ValueError if names that should be integers are not; decoding a million names would take a second."""
     begins, lengths = offsets[:-1], np.diff(offsets)

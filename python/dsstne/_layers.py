@@ -153,6 +153,7 @@ def numbers(values: Any, limit: int, name: str, dtype: type[np.signedinteger[Any
         array = array.astype(dtype)
     if array.dtype.kind not in "iu" or array.ndim > 1:
         got = f"{array.ndim} dimensions of {array.dtype}"
+        got += "; Interactions.rows(names) and .items(names) find numbers of names" if array.dtype.kind in "UO" else ""
         raise InvalidArgumentError(f"{name}: expected one list of integers, got {got}")
     array = array.reshape(-1)
     bad = np.flatnonzero((array < 0) | (array >= limit))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dsstne import _checks, _handles, _native, _options
+from dsstne._items import same_names
 from dsstne._layers import Bound, check_columns, nearest, numbers
 from dsstne._tables import Plan
 from dsstne._weights import Weights, check_model
@@ -223,12 +224,13 @@ def check_item_names(model: Weights, names: NDArray[Any] | None, name: str) -> N
     if len(names) != model.output_units:
         raise InvalidArgumentError(f"{name} has {len(names):,} items, the model {model.output_units:,}")
     known = model._item_names()
-    if known is None or np.array_equal(names, known):
+    if known is None or same_names(names, known):
         return
-    at = next((n for n, pair in enumerate(zip(names.tolist(), known.tolist(), strict=True)) if pair[0] != pair[1]), 0)
+    given, wanted = names.tolist(), known.tolist()
+    at = next(n for n, pair in enumerate(zip(given, wanted, strict=True)) if pair[0] != pair[1])
     raise InvalidArgumentError(
-        f"{name} has other items than the model: item {at} is {_checks.shown(names.tolist()[at])} and in the model "
-        f"{_checks.shown(known.tolist()[at])}; Interactions.from_frame(..., items=model.items) takes those of the model"
+        f"{name} has other items than the model: item {at} is {_checks.shown(given[at])} and in the model "
+        f"{_checks.shown(wanted[at])}; Interactions.from_frame(..., items=model.items) takes those of the model"
     )
 
 

@@ -11,9 +11,9 @@ import scipy.sparse
 
 from dsstne import _attribution, _checks
 from dsstne._layers import nearest, numbers
-from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items, ranked_units
+from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_item_names, check_k, chosen_items, ranked_units
 from dsstne._weights import Weights
-from dsstne.dataset import one_row
+from dsstne.dataset import names_of, one_row
 from dsstne.errors import InvalidArgumentError, NotFoundError
 from dsstne.interactions import Interactions
 
@@ -116,13 +116,20 @@ class Scoring(Weights):
         with Predictor(self, X, rows=rows, options=options, layer=layer, row_bytes=8 * k) as predictor:
             ids, scores = predictor.recommend(k, exclude, choice)
             numbers_of_rows = predictor.rows
+        return self._answer(X, ids, scores, numbers_of_rows, layer)
+
+    def _answer(
+        self, X: Any, ids: NDArray[np.int32], scores: NDArray[np.float32], rows: Any = None, layer: str | None = None
+    ) -> Any:
+        """Returns recommendations for some rows (None = all): ids and scores, or for Interactions a frame."""
         first = next((one for one in X.values() if isinstance(one, Interactions)), X) if _checks.is_mapping(X) else X
         if not isinstance(first, Interactions):
             return ids, scores
+        units = ranked_units(self, layer)
         names = self._item_names() if layer in (None, self.output) else None
         if names is None and not (self.same_items and len(first.item_names) == units):
             names = np.arange(units)
-        return first._recommended(ids, scores, numbers_of_rows, names)
+        return first._recommended(ids, scores, rows, names)
 
     def predictor(self, k: int = 10, **options: Any) -> OpenPredictor:
         """Opens a predictor that stays open, for recommendations that are asked for one by one, as in a server.
@@ -446,6 +453,8 @@ class Scoring(Weights):
         """
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
         item = _checks.integer(item, "item", 0)
+        if self.same_items:
+            check_item_names(self, names_of(x), "x")
         kind = self._definition.get("kind")
         if kind == "blend":
             return self._explain_parts(x, item, options)

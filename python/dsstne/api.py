@@ -405,7 +405,7 @@ def popularity(X: Any, *, items: Sequence[str] | ArrayLike | None = None) -> Mod
 
     Raises:
         InvalidDataError: X is damaged; the message names row, column and value.
-        UnsupportedError: X is Arrow data; give a SciPy matrix.
+        UnsupportedError: X is Arrow data, a product or a file without a record; save it first, or give a SciPy matrix.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse

@@ -11,6 +11,9 @@ import numpy as np
 
 from dsstne import _checks
 from dsstne._blending import choose_weights, sample
+from dsstne._items import same_names
+from dsstne._predictor import check_item_names
+from dsstne.dataset import names_of
 from dsstne.datasets._split import canonical
 from dsstne.errors import CancelledError, InvalidArgumentError
 from dsstne.model import Model
@@ -100,6 +103,8 @@ def blend(
     if validation is not None:
         if scales is not None:
             raise InvalidArgumentError("validation= chooses weights of standardized scores; give weights= with scales=")
+        for name, given in (("X", X), ("validation", validation)):
+            check_item_names(parts[0], names_of(given), name)
         inputs, held_out = canonical(X, "X"), canonical(validation, "validation")
         shape = inputs.shape[0], parts[0].output_units
         for name, matrix in (("X", inputs), ("validation", held_out)):
@@ -157,7 +162,7 @@ def _checked(models: Any) -> list[Model]:
                 f"all parts must have the same {parts[0].output_units:,} items"
             )
         names, first = part.items, parts[0].items
-        if n and names is not None and first is not None and not np.array_equal(names, first):
+        if n and names is not None and first is not None and not same_names(names, first):
             raise InvalidArgumentError(f"models[{n}] has other item names than models[0]")
     if not 1 <= len(parts) <= _MOST:
         raise InvalidArgumentError(f"models: expected 1 to {_MOST} models, got {len(parts)}")

@@ -44,6 +44,8 @@ EvalsLog = dict[str, dict[str, list[float]]]
 
 _T = TypeVar("_T", bound="Callback")
 
+_WANTED = "a function, an object of dsstne.callbacks such as EarlyStopping(), or a list of these"
+
 
 @dataclass
 class Run:
@@ -545,13 +547,12 @@ def _scalars(record: Mapping[str, Any]) -> dict[str, float]:
 def as_list(given: Callback | EpochFunction | Iterable[Callback | EpochFunction] | None) -> list[Callback]:
     """Returns the callbacks that a user has given; functions are wrapped."""
     single = isinstance(given, Callback) or callable(given)
-    callbacks: list[Any] = [] if given is None else [given] if single else _checks.several(given, "callbacks")
+    callbacks: list[Any] = [] if given is None else [given] if single else _checks.several(given, "callbacks", _WANTED)
     for callback in callbacks:
         if isinstance(callback, type) and issubclass(callback, Callback):
             raise InvalidArgumentError(f"callbacks: expected an object, {callback.__name__}(...), not the class itself")
         if not isinstance(callback, Callback) and not callable(callback):
-            wrong = _checks.shown(callback)
-            raise InvalidArgumentError(f"callbacks must be functions, not {wrong}, or objects of dsstne.callbacks")
+            raise InvalidArgumentError(f"callbacks must be {_WANTED}, not {_checks.shown(callback)} in a list")
     return [one if isinstance(one, Callback) else FunctionCallback(one) for one in callbacks]
 
 

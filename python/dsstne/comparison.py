@@ -210,7 +210,7 @@ def _values(named: Mapping[str, Any], metrics: Sequence[str], options: Any) -> t
             )
     counted = ~np.isnan(one)
     if not counted.any():
-        raise InvalidArgumentError("no row has a value, because X_held_out is empty; coverage has none either")
+        raise InvalidArgumentError("no row has a value: X_held_out is empty, or the metric is coverage")
     return np.stack([columns[metric, name][counted] for metric in metrics for name in named], axis=1), counted
 
 

@@ -11,7 +11,7 @@ import scipy.sparse
 
 from dsstne import _arrow, _checks, _handles, _items, _native, _options
 from dsstne._tables import Shown, Table, cell, size
-from dsstne.errors import CorruptFileError, InvalidArgumentError, InvalidDataError, InvalidHandleError, UnsupportedError
+from dsstne.errors import CorruptFileError, InvalidArgumentError, InvalidDataError, UnsupportedError
 from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ _BLOCK = 1 << 24  # entries counted at a time
 class Dataset(_handles.Closing, Shown):
     """A sparse matrix that several calls can share without copying it.
 
-    Every function that takes a matrix also takes a Dataset. A Dataset is checked once, not at each use. The arrays are
-    borrowed: do not change them before :meth:`close`. The engine checks row offsets and column indices again as it
-    reads them, so changing them raises an error instead of crashing the process; changed values may go unnoticed.
-    The arrays may be a mapped file; if its file is shortened, calls raise InvalidDataError.
+    Every function that takes a matrix also takes a Dataset; those that read rows in Python, such as splits, refuse
+    files, products and Arrow data. A Dataset is checked once, not at each use. The arrays are borrowed: do not change
+    them before :meth:`close`. The engine checks row offsets and column indices again as it reads them, so changing them
+    raises an error instead of crashing the process; changed values may go unnoticed. The arrays may be a mapped file;
+    if its file is shortened, calls raise InvalidDataError.
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
@@ -60,6 +61,7 @@ class Dataset(_handles.Closing, Shown):
     _file: dict[str, Any] | None = None  # the description of a file that was opened with its record
     _path: str | bytes | None = None  # of this file
     _interactions: Interactions | None = None  # whose matrix it is
+    _item_names: NDArray[Any] | None = None  # of a file, when they have been read
 
     def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
         self._open(X, "X", columns, allow_not_finite)
@@ -68,6 +70,8 @@ class Dataset(_handles.Closing, Shown):
         """Opens the matrix; error messages call it by the name."""
         if columns is not None:
             columns = _checks.integer(columns, "columns", 0)
+        if isinstance(X, Dataset):
+            raise InvalidArgumentError(f"{name} is a Dataset already; use it as it is")
         if isinstance(X, Interactions):
             X, self._interactions = X.matrix, X
         if not hasattr(X, "__arrow_c_array__"):
@@ -261,12 +265,16 @@ class Dataset(_handles.Closing, Shown):
 
     @property
     def item_names(self) -> NDArray[Any] | None:
-        """Names of the columns: of :class:`dsstne.Interactions`, or of a file, read at each access; else None."""
-        return self._interactions.item_names if self._interactions is not None else self._names("items", self.shape[1])
+        """Names of the columns: of :class:`dsstne.Interactions`, or of a file, read at the first access; else None."""
+        if self._interactions is not None:
+            return self._interactions.item_names
+        if self._item_names is None:
+            self._item_names = self._names("items", self.shape[1])
+        return self._item_names
 
     @property
     def row_names(self) -> NDArray[Any] | None:
-        """Names of the rows, like :attr:`item_names`."""
+        """Names of the rows, like :attr:`item_names`, but read at each access."""
         return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
 
     def _names(self, what: str, n: int) -> NDArray[Any] | None:
@@ -322,7 +330,7 @@ class Dataset(_handles.Closing, Shown):
         """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
 
         Raises:
-            UnsupportedError: The data came from Arrow or from a file without a record.
+            UnsupportedError: The dataset is Arrow data, a product or a file without a record.
             InvalidHandleError: The dataset is closed.
 
         Example:
@@ -332,18 +340,16 @@ class Dataset(_handles.Closing, Shown):
             array([1, 0, 2])
         """
         columns = self.shape[1]
-        if self.closed:
-            raise InvalidHandleError("this dataset is closed")
         if self._file is not None:
             counts: NDArray[np.int64] | None = self._array("column_counts", np.int64)
             assert counts is not None  # every such file has them
             return counts
-        if self._arrays is None:
+        if self._arrays is None and not self.closed:
             raise UnsupportedError(
-                "Arrow data do not support counting by columns; save the dataset and open it with Dataset.open, or "
-                "give the SciPy matrix"
+                "counting by columns needs the SciPy matrix or a saved dataset: save() this one and open it with "
+                "Dataset.open"
             )
-        indptr, indices, values = self._arrays
+        indptr, indices, values = self._in_memory("X")
         counts = np.zeros(columns, np.int64)
         first, last = int(indptr[0]), int(indptr[-1])
         for start in range(first, last, _BLOCK):  # in blocks, because bincount copies the indices
@@ -356,15 +362,32 @@ class Dataset(_handles.Closing, Shown):
         """Reports whether every stored entry is stored in ``other`` too; False for Arrow data and files."""
         if self is other:
             return True
-        patterns = []
-        for dataset in (self, other):
-            if dataset._arrays is None:
-                return False
-            indptr, indices, _ = dataset._arrays
-            indices = indices[indptr[0] : indptr[-1]]
-            parts = np.ones(len(indices), bool), indices, indptr - indptr[0]  # SciPy wants offsets from 0
-            patterns.append(scipy.sparse.csr_array(parts, shape=dataset.shape))
-        return bool((patterns[0] > patterns[1]).nnz == 0)
+        if self._arrays is None or other._arrays is None:
+            return False
+        return bool(((self._matrix("") != 0) > (other._matrix("") != 0)).nnz == 0)
+
+    def _in_memory(self, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """Returns row offsets, column indices and values of a dataset that was made of a SciPy or NumPy matrix.
+
+        Raises:
+            UnsupportedError: It was made of something else; the message begins with the name.
+        """
+        _ = self._handle.value  # raises an error if it is closed
+        arrays = self._arrays
+        if arrays is None:
+            raise UnsupportedError(
+                f"{name} is a Dataset of Arrow data, a file or a product; here the rows must be in memory: give them "
+                "as a SciPy matrix"
+            )
+        return arrays
+
+    def _matrix(self, name: str) -> Any:
+        """Returns the arrays of :meth:`_in_memory` as a ``csr_array``, without copying values."""
+        indptr, indices, values = self._in_memory(name)
+        stored = slice(int(indptr[0]), int(indptr[-1]))
+        data = np.ones(stored.stop - stored.start, np.float32) if values is None else values[stored]
+        parts: Any = data, indices[stored], indptr - indptr[0]  # SciPy wants offsets from 0
+        return scipy.sparse.csr_array(parts, shape=self.shape)
 
     def __reduce__(self) -> Any:
         if self._file is None:
@@ -421,17 +444,22 @@ def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset
     return made, True
 
 
+def names_of(X: Any) -> NDArray[Any] | None:
+    """Returns the names of the items of Interactions or of a Dataset; None for anything else, or without names."""
+    return X.item_names if isinstance(X, (Interactions, Dataset)) else None
+
+
 def item_names(items: Any, X: Any) -> Any:
     """Returns the names of items that a caller gave, or else those of Interactions, or of a Dataset of them.
 
     Raises:
         InvalidArgumentError: Both are there and differ.
     """
-    names = X.item_names if isinstance(X, (Interactions, Dataset)) else None
+    names = names_of(X)
     if items is None or names is None:
         return names if items is None else items
-    if not np.array_equal(_checks.array(items), names):
-        raise InvalidArgumentError("items= has other names than the Interactions; leave it out")
+    if not _items.same_names(_checks.array(items), names):
+        raise InvalidArgumentError("items= has other names than X; leave it out")
     return items
 
 
@@ -440,18 +468,11 @@ def pattern(X: Any, name: str) -> Any:
 
     Raises:
         InvalidDataError: X is damaged; the message names row, column and value.
-        UnsupportedError: X is Arrow data or a file.
+        UnsupportedError: X is Arrow data, or a Dataset of a file or of a product.
     """
     data, made = open_dataset(X, name)
     try:
-        if data.closed:
-            raise InvalidHandleError("this dataset is closed")
-        if data._arrays is None:
-            raise UnsupportedError(f"{name}: Arrow data do not support this; give the SciPy matrix")
-        indptr, indices, values = data._arrays
-        stored = slice(int(indptr[0]), int(indptr[-1]))
-        ones = np.ones(stored.stop - stored.start) if values is None else values[stored].astype(np.float64)
-        matrix = scipy.sparse.csr_array((ones, indices[stored].copy(), indptr - indptr[0]), shape=data.shape)
+        matrix = data._matrix(name).astype(np.float64)  # a copy
     finally:
         if made:
             data.close()
@@ -492,7 +513,7 @@ def _as_csr(X: Any, name: str) -> Any:
     if _checks.is_mapping(X):
         raise InvalidArgumentError(f"{name}: expected a matrix, got a mapping")
     if isinstance(X, Dataset):
-        raise InvalidArgumentError(f"{name} is a Dataset already; use it as it is")
+        return X._matrix(name)
     if hasattr(X, "to_numpy") and len(getattr(X, "shape", ())) == 2:  # a DataFrame of pandas or polars
         X = X.sparse.to_coo() if hasattr(X, "sparse") else X.to_numpy()
     if hasattr(X, "__arrow_c_stream__"):
@@ -511,7 +532,8 @@ def _as_csr(X: Any, name: str) -> Any:
         except ValueError:
             raise InvalidDataError(f"{name} is a {source} whose rows have different lengths; see csr_array") from None
         if X.dtype == object or X.dtype.kind not in "bifu":
-            raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers")
+            remedy = "; is it a table of interactions, for Interactions.from_frame?" if source == "DataFrame" else ""
+            raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers{remedy}")
         if X.dtype == np.float16:
             X = X.astype(np.float32)
         X = X.astype(X.dtype.newbyteorder("="), copy=False)  # SciPy converts neither

@@ -12,7 +12,7 @@ import numpy as np
 from dsstne import _checks, _defaults, _recipes, api
 from dsstne._layers import nearest
 from dsstne._predictor import check_item_names
-from dsstne.dataset import Dataset, _as_csr
+from dsstne.dataset import Dataset, _as_csr, names_of
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import canonical
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidStateError, OutOfMemoryError, UnsupportedError
@@ -313,7 +313,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
 
         The weights go on; the state of the optimizer and the schedule begin anew in each call, because they belong to
         the rows of a run. The learning rate is constant, unless ``schedule`` has ``steps``. Options of the network
-        itself, such as ``hidden``, count only in the first call.
+        itself, such as ``hidden``, count only in the first call; ``epochs`` and ``callbacks`` are of :meth:`fit` only.
 
         Args:
             X: Interaction matrix [rows, items] or ``Interactions``: any rows, with the items of the first call.
@@ -342,9 +342,9 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         self._check_signs(X)
         weighted = self._weighted(X, sample_weight)
         if is_first:
-            self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0})
-        elif isinstance(X, Interactions):
-            check_item_names(self.model_, X.item_names, "X")
+            self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
+        else:
+            check_item_names(self.model_, self._item_names(X), "X")
         self._train(weighted, options)
         return self
 
@@ -403,7 +403,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             k: Length of the lists.
             **options: As in :meth:`dsstne.Model.recommend`, which also says what it returns and raises.
         """
-        return self.model_.recommend(self._read(X), k, **{**self._compute(), **options})
+        X = self._read(X)  # first: it says whether there is a model
+        return self.model_.recommend(X, k, **{**self._compute(), **options})
 
     @_embeds
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -416,7 +417,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             UnsupportedError: The model has no vectors of rows. ``hasattr(recommender, "transform")`` is then False.
             DsstneError: As :meth:`dsstne.Model.embed`.
         """
-        return self.model_.embed(self._read(X), **self._compute())
+        X = self._read(X)
+        return self.model_.embed(X, **self._compute())
 
     @_embeds
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> NDArray[np.float32]:
@@ -471,7 +473,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         return given
 
     def _item_names(self, X: Any) -> Any:
-        return X.item_names if isinstance(X, Interactions) else getattr(self, "feature_names_in_", None)
+        names = names_of(X)
+        return getattr(self, "feature_names_in_", None) if names is None else names
 
     def _compute(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _COMPUTE}
@@ -649,8 +652,6 @@ def _weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
         raise InvalidArgumentError("sample_weight: weights must be finite and at least 0")
     if not weights.any():
         raise InvalidArgumentError("sample_weight: all weights are zero, so there is nothing to learn from")
-    if isinstance(X, Dataset):
-        raise UnsupportedError("sample_weight: X is a Dataset, whose values cannot be multiplied; give the matrix")
     return weights.astype(np.float64)
 
 

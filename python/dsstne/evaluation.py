@@ -10,10 +10,10 @@ import numpy as np
 from dsstne import _checks
 from dsstne import metrics as of_lists
 from dsstne._layers import Bound, numbers
-from dsstne._predictor import Predictor, check_k, chosen_items, ranked_units
+from dsstne._predictor import Predictor, check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Shown, Table
 from dsstne._weights import Weights
-from dsstne.dataset import pattern
+from dsstne.dataset import names_of, pattern
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def beyond_accuracy(
 
     Raises:
         InvalidArgumentError: ``train`` or ``vectors`` do not have the items of the model, or as in ``recommend``.
-        UnsupportedError: ``train`` is Arrow data; give a SciPy matrix.
+        UnsupportedError: ``train`` is Arrow data, a file or a product; give a SciPy matrix.
         DsstneError: As :meth:`dsstne.Model.recommend`.
 
     Example:
@@ -175,6 +175,8 @@ def beyond_accuracy(
         raise InvalidArgumentError(
             "train is None, but the columns of X are not the items; give the matrix of the items"
         )
+    if layer in (None, model.output):
+        check_item_names(model, names_of(train), "train")
     tally = _Tally(had if train is None else pattern(train, "train"), vectors, units)
     options |= {"items": items, "filter_items": filter_items, "layer": layer}
     every = [np.empty(0, np.int64)]

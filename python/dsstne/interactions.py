@@ -505,7 +505,10 @@ def _canonical(matrix: Any) -> Any:
     """Returns the matrix itself if it is a canonical csr_array of float32 without zeros, else a converted copy."""
     is_sparse: bool = sparse.issparse(matrix)
     if not is_sparse or len(matrix.shape) != 2:
-        raise InvalidArgumentError(f"matrix must be a sparse matrix of SciPy, not {_checks.shown(matrix)}")
+        raise InvalidArgumentError(
+            "matrix must be a sparse matrix of SciPy with rows and columns (Interactions.from_frame takes frames), "
+            f"not {_checks.shown(matrix)}"
+        )
     if matrix.dtype.kind not in "biuf":
         raise InvalidArgumentError(f"matrix has values of type {matrix.dtype}; expected numbers")
     is_right = isinstance(matrix, sparse.csr_array) and matrix.dtype == np.float32

@@ -91,7 +91,7 @@ def novelty(ids: Any, train: Any, *, per_row: bool = False) -> Any:
 
     Raises:
         InvalidArgumentError: As :func:`coverage`, or ``train`` has no rows.
-        UnsupportedError: ``train`` is Arrow data; give a SciPy matrix.
+        UnsupportedError: ``train`` is Arrow data, a file or a product; give a SciPy matrix.
 
     Example:
         >>> train = np.array([[1, 1], [1, 0], [1, 0], [1, 0]])
@@ -192,7 +192,8 @@ def lists(ids: Any, items: int) -> NDArray[Any]:
     array = _checks.array(ids)
     if array.ndim != 2 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidArgumentError(
-            f"ids must be integers [rows, k], as model.recommend(X)[0]; got {array.ndim} dimensions of {array.dtype}"
+            "ids must be integers [rows, k], as model.recommend(X)[0] of a matrix X; "
+            f"got {array.ndim} dimensions of {array.dtype}"
         )
     array = array.astype(np.int64 if array.dtype.kind != "i" else array.dtype, copy=False)
     bad = np.argwhere((array < -1) | (array >= items))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _blending, _checks, _search, _validation, api
+from dsstne._predictor import check_item_names
 from dsstne._trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
-from dsstne.dataset import item_names
+from dsstne.dataset import Dataset, item_names, names_of
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.evaluation import evaluate
 from dsstne.interactions import Interactions
@@ -107,11 +108,17 @@ def auto(
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
     compute = {"devices": devices, "threads": threads, "memory_limit": limit}
     begin = ""
+    given, items = items, item_names(items, X)
+    names = "" if given is not None or items is None else "items = X.item_names\n"
     if isinstance(X, Interactions):
-        begin = "X = X.matrix\n" if items is not None else "X, items = X.matrix, X.item_names\n"
+        begin = names + "X = X.matrix\n"
         times = X._times_matrix() if times is None and validation is None else times
-        X, items = X.matrix, item_names(items, X)
+        X = X.matrix
+    elif isinstance(X, Dataset):
+        begin, X = names, X._matrix("X")
     popular = api.popularity(X, items=items)
+    for part in validation if isinstance(validation, (tuple, list)) else [validation]:
+        check_item_names(popular, names_of(part), "validation")
     if popular.output_units:
         first = np.arange(min(1, X.shape[0]))
         evaluate(popular, X, X, metric, exclude=None, rows=first, **compute)

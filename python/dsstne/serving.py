@@ -8,16 +8,14 @@ import numpy as np
 
 from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import check_rows, nearest
-from dsstne._predictor import check_k, chosen_items, ranked_units
+from dsstne._predictor import check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Plan
-from dsstne.dataset import Dataset, arrays_of, open_dataset
+from dsstne.dataset import Dataset, arrays_of, names_of, open_dataset
 from dsstne.devices import chosen
-from dsstne.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from dsstne.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from dsstne._scoring import Scoring
 
@@ -82,7 +80,8 @@ class OpenPredictor(_handles.Closing):
         ranked = layer or model.output
         if exclude_seen is None:
             exclude_seen = model.same_items and ranked == model.output
-        self._inputs, self._units = dict(model.inputs), units
+        self._model, self._layer, self._inputs, self._units = model, layer, dict(model.inputs), units
+        self._names: Any = None  # of items, which a request had and which are those of the model
         self._plan_options = _options.to_json({"k": self.k, "layer": ranked})
         self._rows = max(1, min(self.batch_size, _CALL // max(1, model.parameters)))
         opening = {"batch_size": self.batch_size, "devices": chosen(devices), "threads": threads}
@@ -99,29 +98,35 @@ class OpenPredictor(_handles.Closing):
             _native.call("predictor_serve", self._handle.value, *chosen_ids, self.k, _options.to_json(serving))
             undo.pop_all()
 
-    def recommend(
-        self, X: Any, k: int | None = None, *, exclude: Any = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def recommend(self, X: Any, k: int | None = None, *, exclude: Any = None) -> Any:
         """Recommends items for each row of X, as :meth:`dsstne.Model.recommend` does.
 
         Args:
-            X: Interaction matrix [n, inputs], most often one row; a CSR matrix is not copied. For a network with
-                several inputs, a mapping from their names to matrices.
+            X: Interaction matrix [n, inputs], most often one row; a CSR matrix is not copied. Or
+                :class:`dsstne.Interactions`. For a network with several inputs, a mapping from their names to these.
             k: Length of the lists, up to that of the predictor; None = that.
             exclude: Matrix [n, items] whose stored items are left out; None = what ``exclude_seen`` said when the
                 predictor was opened.
 
         Returns:
-            Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where no item is left.
+            Ids, int32 [n, k], and scores (logits), float32 [n, k], best first; -1 and -inf where no item is left. For
+            Interactions a frame of names, as :meth:`dsstne.Model.recommend`.
 
         Raises:
-            InvalidArgumentError: k or a shape is not valid.
+            InvalidArgumentError: k or a shape is not valid, or Interactions have other items than the model.
             InvalidDataError: X is damaged; the message names row, column and value. Other requests go on.
             BusyError: The model is being trained or changed.
         """
         k = self.k if k is None else self._check_k(k)
-        given = [_described(matrix, name, self._inputs[name]) for name, matrix in self._of_layers(X)]
+        matrices = self._of_layers(X)
+        if self._model.same_items:
+            self._check_names(matrices[0][1], "X")
+        given = [
+            _described(matrix, "X" if matrix is X else f"X[{name!r}]", self._inputs[name]) for name, matrix in matrices
+        ]
         if exclude is not None:
+            if self._layer in (None, self._model.output):
+                self._check_names(exclude, "exclude")
             given.append(_described(exclude, "exclude", self._units))
         rows, inputs = given[0].rows, len(self._inputs)
         for other in given[1:]:
@@ -137,11 +142,18 @@ class OpenPredictor(_handles.Closing):
                     struct.offsets = (matrix.offsets or 0) + first * struct.offset_bits // 8
             place = 4 * k * first
             _native.call("predictor_ask", value, at[0], inputs, left_out, k, to_ids + place, to_scores + place)
-        return ids, scores
+        return self._model._answer(X, ids, scores, layer=self._layer)
 
     def plan(self) -> dict[str, Any]:
         """Returns the plan of the memory that the predictor has taken and of its operations, as :meth:`Model.plan`."""
         return Plan(_native.call_json("predictor_plan", self._handle.value, self._plan_options))
+
+    def _check_names(self, X: Any, name: str) -> None:
+        """Checks the names of items, once for all requests whose Interactions share them."""
+        names = names_of(X)
+        if names is not self._names:
+            check_item_names(self._model, names, name)
+            self._names = names
 
     def _check_k(self, k: Any) -> int:
         k = _checks.integer(k, "k")
@@ -176,12 +188,7 @@ class OpenPredictor(_handles.Closing):
 def _described(X: Any, name: str, columns: int) -> _native.MatrixArrays:
     """Returns where the arrays of a matrix are, and what keeps them alive."""
     if isinstance(X, Dataset):
-        _ = X._handle.value  # raises an error if it is closed
-        if X._arrays is None:
-            raise UnsupportedError(
-                f"{name} is a Dataset of Arrow data; give a matrix with the rows, or use Model.recommend"
-            )
-        parts: Any = X._arrays  # which close() may drop meanwhile
+        parts: Any = X._in_memory(name)  # which close() may drop meanwhile
     elif hasattr(X, "__arrow_c_array__"):
         X, parts = open_dataset(X, name, columns)[0], None
     else:

@@ -220,6 +220,9 @@ def linear(
         "item_exponent": item_exponent,
         "output_exponent": output_exponent,
     }
+    for name, value in parameters.items():
+        if value is None:
+            raise InvalidArgumentError(f"{name} must be a number, not None")
     common = (items, seed, devices, threads, memory_limit, max_seconds, progress)
     methods = ("auto", "inverse", "iterative", "restricted", "operator")
     if _checks.text(method, "method") not in methods:

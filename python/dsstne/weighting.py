@@ -90,7 +90,8 @@ def bm25_weight(X: Any, k1: float = 100.0, b: float = 0.8) -> sparse.csr_array:
 
 def _counts(X: Any) -> sparse.csr_array:
     """Returns a copy of X in float32 without stored zeros."""
-    Dataset(X).close()  # raises the errors of a damaged matrix
+    if not isinstance(X, Dataset):
+        Dataset(X).close()  # raises the errors of a damaged matrix
     matrix: sparse.csr_array = sparse_matrix(_as_csr(X, "X"), "X").copy()
     matrix.eliminate_zeros()
     if matrix.nnz and matrix.data.min() < 0:

@@ -252,8 +252,8 @@ def test_unknown_words_are_named_with_the_nearest_known_one(X, options, words):
         ({"epochs": "3"}, "epochs must be an integer or 'auto', not '3'"),
         ({"epochs": 2.5}, "epochs must be an integer, not 2.5"),
         ({"max_seconds": "3"}, "max_seconds must be a number, not '3'"),
-        ({"callbacks": 3}, "callbacks must be a list, not 3"),
-        ({"callbacks": [3]}, "callbacks must be functions, not 3"),
+        ({"callbacks": 3}, "callbacks must be a function, an object of .*, or a list of these, not 3$"),
+        ({"callbacks": [3]}, "callbacks must be .* a list of these, not 3 in a list"),
         ({"epochs": 0, "learning_rate": -1}, "learning_rate"),
         ({"epochs": 0, "optimizer": "nonsense"}, "nonsense"),
         ({"epochs": 0, "precision": "foo"}, "foo"),
@@ -360,3 +360,14 @@ def test_a_broken_network_definition_is_told_with_its_place(X):
         dsstne.fit(X, network="nowhere.json")
     with pytest.raises(dsstne.InvalidArgumentError, match=r"60.*59|59.*60"):
         dsstne.Model({"layers": [*layers[:1], {"name": "h", "kind": "hidden", "size": 4}, output]}, sizes={"in": 59})
+
+
+def test_names_where_numbers_are_expected_come_with_the_way_to_numbers(model, X):
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"items: .* Interactions.rows\(names\) and .items\(names\)"):
+        model.recommend(X, items=["tea"])
+
+
+def test_a_value_of_several_lines_is_one_line_of_a_message(X):
+    with pytest.raises(dsstne.InvalidArgumentError) as raised:
+        dsstne.fit(X, hidden=np.eye(9), epochs=0)
+    assert "\n" not in str(raised.value)

@@ -180,7 +180,7 @@ def test_early_stopping_looks_at_the_same_metric_whatever_others_ask_for(split):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([3], "must be functions, not 3, or objects of dsstne.callbacks"),
+        ([3], "must be a function, .*, or a list of these, not 3 in a list"),
         ([TimeBudget], "expected an object, TimeBudget"),
         ([EarlyStopping(), EarlyStopping()], "can have one EarlyStopping, not 2"),
         ([EarlyStopping()], "EarlyStopping needs validation="),

@@ -152,9 +152,10 @@ def test_a_second_fit_forgets_the_first(X):
     assert not hasattr(recommender, "evals_result_")
 
 
-def test_an_estimator_that_is_not_fitted_says_so_with_the_error_of_both_packages(X):
+@pytest.mark.parametrize("call", ["predict", "recommend", "transform", "score"])
+def test_an_estimator_that_is_not_fitted_says_so_with_the_error_of_both_packages(X, call):
     with pytest.raises(NotFittedError, match=r"call fit\(X\) first") as raised:
-        Recommender("linear").predict(X)
+        getattr(Recommender("network"), call)(X)
     assert isinstance(raised.value, dsstne.InvalidStateError)
 
 
@@ -325,9 +326,12 @@ def test_weights_that_are_not_valid_are_refused(X, weights):
         quick("linear").fit(X, sample_weight=weights)
 
 
-def test_weights_of_a_dataset_are_refused_with_a_remedy(X):
-    with dsstne.Dataset(X) as data, pytest.raises(dsstne.UnsupportedError, match="give the matrix"):
-        quick("linear").fit(data, sample_weight=np.ones(X.shape[0]))
+def test_rows_of_a_dataset_have_weights_as_those_of_its_matrix(X):
+    named, weights = interactions(X), np.linspace(0, 2, X.shape[0])
+    with dsstne.Dataset(named) as data:
+        of_dataset, of_matrix = (quick("linear").fit(one, sample_weight=weights).model_ for one in (data, named))
+    assert (of_dataset.tensor("weight") != of_matrix.tensor("weight")).nnz == 0
+    assert of_dataset.items.tolist() == of_matrix.items.tolist()
 
 
 # ---- validation data ----
@@ -547,3 +551,10 @@ def test_the_code_of_the_documentation_runs(monkeypatch):
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(code, names)
     assert set(names["search"].best_params_) >= {"method", "regularization"}
+
+
+def test_callbacks_are_for_fit_and_not_for_partial_fit(X):
+    called = []
+    recommender = quick("network", callbacks=[lambda model, record: called.append(1), dsstne.callbacks.EarlyStopping()])
+    assert len(recommender.partial_fit(X).partial_fit(X).model_.history) == 2
+    assert not called

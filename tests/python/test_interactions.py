@@ -317,7 +317,7 @@ def test_a_model_keeps_the_names_and_has_the_bits_of_the_matrix(maker, taken):
 @pytest.mark.parametrize("maker", [dsstne.popularity, dsstne.item_knn, dsstne.fit, dsstne.auto])
 def test_names_that_are_given_must_be_those_of_the_interactions(maker, taken):
     assert dsstne.popularity(taken, items=["milk", "rice", "tea"]).items.tolist() == ["milk", "rice", "tea"]
-    with pytest.raises(InvalidArgumentError, match="items= has other names than the Interactions"):
+    with pytest.raises(InvalidArgumentError, match="items= has other names than X"):
         maker(taken, items=["tea", "rice", "milk"])
 
 
@@ -347,7 +347,15 @@ def test_auto_splits_interactions_by_their_times():
     model = dsstne.auto(taken, "ndcg@5", seconds=1, progress=False, threads=1)
     assert model.items.tolist() == list(range(12))
     assert model.report.split.startswith("the last fifth of each row by times=")
-    assert "X, items = X.matrix, X.item_names" in model.report.code
+    assert "items = X.item_names\nX = X.matrix\n" in model.report.code
+
+
+@pytest.mark.filterwarnings("ignore:auto returns popularity")  # on a slow machine
+def test_auto_takes_a_dataset_of_interactions_with_its_names(taken):
+    with dsstne.Dataset(taken) as data:
+        model = dsstne.auto(data, "ndcg@1", seconds=1, progress=False, threads=1)
+    assert model.items.tolist() == taken.item_names.tolist()
+    assert "items = X.item_names" in model.report.code
 
 
 def test_the_names_survive_a_file(taken, tmp_path):
@@ -545,3 +553,18 @@ def test_the_code_of_the_page_prints_what_the_page_shows(capsys):
         exec(code, names)
     shown = re.findall(r"^    (.*)", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [line.split() for line in shown]
+
+
+def test_every_function_with_a_model_refuses_other_items(taken):
+    other = Interactions(taken.matrix, taken.row_names, ["milk", "rye", "tea"])
+    quiet = {"progress": False}
+    model, second = dsstne.linear(taken, **quiet), dsstne.item_knn(taken, **quiet)
+    words = "has other items than the model: item 1 is 'rye' and in the model 'rice'"
+    for name, call in {
+        "x": lambda: model.explain(other.users("zoe"), 0),
+        "train": lambda: dsstne.beyond_accuracy(model, taken, 1, train=other),
+        "validation": lambda: dsstne.auto(taken, seconds=1, validation=other, **quiet),
+        "X": lambda: dsstne.blend([model, second], X=other, validation=taken, **quiet),
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=f"^{name} {words}"):
+            call()

@@ -192,6 +192,12 @@ def test_too_little_regularization_is_reported():
         dsstne.linear(same, method="inverse", regularization=1e-6, dropout=0)
 
 
+@pytest.mark.parametrize("name", ["item_exponent", "output_exponent"])
+def test_the_inverse_needs_its_exponents(name):
+    with pytest.raises(dsstne.InvalidArgumentError, match=f"{name} must be a number, not None"):
+        dsstne.linear(interactions(), method="inverse", progress=False, **{name: None})
+
+
 def test_bad_arguments_and_values_are_refused():
     X = interactions()
     for wrong, message in (

@@ -222,7 +222,7 @@ def test_a_file_that_another_process_shortens_ends_a_training_with_words(path, p
             subprocess.run([sys.executable, "-c", f"import os; os.truncate({sys.argv[1]!r}, 0)"], check=True)
             with pytest.raises(dsstne.InvalidDataError, match="it was shortened while it was in use"):
                 trainer.run(epochs=1)
-        for use in (lambda: model.recommend(data), data.column_counts, lambda: data.item_names):
+        for use in (lambda: model.recommend(data), data.column_counts, lambda: data.row_names):
             with pytest.raises(dsstne.InvalidDataError, match="it was shortened while it was in use"):
                 use()
         data.close()
@@ -321,3 +321,53 @@ def test_a_closed_dataset_is_not_saved(X, tmp_path):
     data.close()
     with pytest.raises(dsstne.InvalidHandleError):
         data.save(tmp_path / "data.arrow")
+
+
+# ---- where the rows are needed in memory ----
+
+
+def test_integer_names_meet_their_text_in_a_file(X, tmp_path):
+    interactions = dsstne.Interactions(X)  # its names are numbers
+    dsstne.Dataset(interactions).save(tmp_path / "data.arrow")
+    with dsstne.Dataset.open(tmp_path / "data.arrow") as data:
+        assert data.item_names[1] == "1"
+        first, second = dsstne.popularity(interactions), dsstne.popularity(data)
+        assert np.array_equal(first.recommend(data, 3)[0], second.recommend(data, 3)[0])
+        assert second.recommend(interactions, 1)["item"].dtype == object
+
+
+def uses():
+    """Calls with a row or a matrix that has to be in memory."""
+    model = dsstne.linear(valued(), progress=False)
+    return {
+        "explain": lambda X: model.explain(X, 0),
+        "predictor": lambda X: model.predictor(3).recommend(X),
+        "compare": lambda X: dsstne.compare([model], X, X, groups="activity", exclude=None),
+        "beyond_accuracy": lambda X: dsstne.beyond_accuracy(model, X, 3),
+        "tfidf_weight": dsstne.tfidf_weight,
+    }
+
+
+@pytest.mark.parametrize("call", uses())
+def test_a_call_that_reads_rows_in_python_says_so_of_a_file(path, call):
+    words = "is a Dataset of .* a file .* give them as a SciPy matrix"
+    with dsstne.Dataset.open(path) as data, pytest.raises(dsstne.UnsupportedError, match=words):
+        uses()[call](data)
+
+
+@pytest.mark.parametrize("call", [name for name in uses() if name != "explain"])
+def test_a_call_that_reads_rows_in_python_takes_a_dataset_in_memory(call):
+    X = abs(valued())
+    with dsstne.Dataset(X) as data:
+        assert repr(uses()[call](data)) == repr(uses()[call](X))
+
+
+def test_explain_takes_a_row_as_a_dataset():
+    with dsstne.Dataset(valued()[[7]]) as data:
+        given, wanted = (uses()["explain"](x) for x in (data, valued()[[7]]))
+        assert all(np.array_equal(a, b) for a, b in zip(given, wanted, strict=True))
+
+
+def test_item_names_are_read_once(path):
+    with dsstne.Dataset.open(path) as data:
+        assert data.item_names is data.item_names

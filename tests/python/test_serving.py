@@ -238,10 +238,34 @@ def test_a_file_is_refused_with_the_remedy(tmp_path):
     pyarrow.feather.write_feather(table, tmp_path / "x.arrow", compression="uncompressed")
     data = dsstne.Dataset.from_file(tmp_path / "x.arrow", columns=ITEMS)
     with models()["network"].predictor(5) as predictor:
-        with pytest.raises(dsstne.UnsupportedError, match="use Model.recommend"):
+        with pytest.raises(dsstne.UnsupportedError, match="X is a Dataset of .* a file .* give them as a SciPy matrix"):
             predictor.recommend(data)
         data.close()
         with pytest.raises(dsstne.InvalidHandleError, match="closed"):
             predictor.recommend(data)
         rows = table["items"].combine_chunks()
         assert same(predictor.recommend(rows), models()["network"].recommend(X, k=5))
+
+
+def test_interactions_are_answered_with_names_as_by_recommend():
+    interactions = dsstne.Interactions(users())
+    model = dsstne.popularity(interactions)
+    want = model.recommend(interactions, k=4)
+    with model.predictor(4) as predictor:
+        for _ in range(2):  # the names are checked once
+            got = predictor.recommend(interactions)
+            assert list(got) == ["user", "item", "score", "rank"]
+            assert all(np.array_equal(got[name], want[name]) for name in want)
+
+
+@pytest.mark.parametrize("name", ["X", "exclude"])
+def test_interactions_of_other_items_are_refused(name):
+    X = users()
+    other = dsstne.Interactions(X, item_names=np.arange(ITEMS) + 1)
+    arguments = {"X": X, name: other}
+    with dsstne.popularity(X, items=np.arange(ITEMS)).predictor(4) as predictor:
+        for _ in range(2):
+            with pytest.raises(
+                dsstne.InvalidArgumentError, match=f"{name} has other items than the model: item 0 is 1"
+            ):
+                predictor.recommend(**arguments)

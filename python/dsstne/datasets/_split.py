@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from dsstne import _checks
+from dsstne.dataset import Dataset
 from dsstne.errors import InvalidArgumentError, InvalidDataError
 from dsstne.interactions import Interactions
 
@@ -21,8 +22,8 @@ def hold_out(X: Any, fraction: float = 0.2, seed: int = 0, *, last: Any = False,
     each row instead: a random split can prefer another model than the future does.
 
     Args:
-        X: Interaction matrix [rows, items] in any SciPy sparse format, or the matrix of :class:`dsstne.Interactions`;
-            it is not changed.
+        X: Interaction matrix [rows, items] in any SciPy sparse format, or :class:`dsstne.Interactions` or a
+            :class:`dsstne.Dataset` of one; it is not changed.
         fraction: Share of the entries of each row to hold out, from 0 to 1.
         seed: Seed of a random split; the same seed gives the same split on every machine.
         last: True holds out the last entries of each row in the order in which X stores them; X must be a CSR matrix
@@ -96,14 +97,10 @@ def places(X: Any, order: np.ndarray | np.random.Generator) -> np.ndarray:
 
 def _csr(X: Any, name: str, unconverted: bool) -> Any:
     """Returns the matrix as CSR; its entries stay in their order."""
-    X = X.matrix if isinstance(X, Interactions) else X
+    X = X.matrix if isinstance(X, Interactions) else X._matrix(name) if isinstance(X, Dataset) else X
     is_sparse: bool = sparse.issparse(X)
     if not is_sparse:
-        kind = type(X).__name__
-        remedy = "try csr_array(X)"
-        if kind == "Dataset" or hasattr(X, "__arrow_c_array__"):
-            remedy = "split the matrix, then wrap the parts"
-        raise InvalidArgumentError(f"{name} must be a SciPy sparse matrix, not {kind}; {remedy}")
+        raise InvalidArgumentError(f"{name} must be a SciPy sparse matrix, not {type(X).__name__}; try csr_array(X)")
     if len(X.shape) != 2:
         raise InvalidArgumentError(f"{name} must have two dimensions, rows and columns; it has {len(X.shape)}")
     if unconverted and X.format != "csr":

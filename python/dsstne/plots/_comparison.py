@@ -76,11 +76,9 @@ def metric_at_k(
         ax = _style.new_axes(interactive=path is None)
     labels = []
     for number, (name, values) in enumerate(curves.items()):
-        colour = _style.COLOURS[number % len(_style.COLOURS)]
-        line = _style.LINES[number // len(_style.COLOURS) % len(_style.LINES)]
-        heights = [values[one] for one in names]
-        ax.plot(lengths, heights, color=colour, linestyle=line, linewidth=2, marker="o", markersize=3.5)
-        labels.append((heights[-1], f"{_style.shortened(name, 40)}  {heights[-1]:.3f}", colour))
+        look, heights = _style.curve(number), [values[one] for one in names]
+        ax.plot(lengths, heights, marker="o", markersize=3.5, **look)
+        labels.append((heights[-1], f"{_style.shortened(name, 40)}  {heights[-1]:.3f}", look["color"]))
     ax.set_xscale("log")
     ax.set_xticks([k for k in _TICKS if lengths[0] <= k <= lengths[-1]] if len(lengths) > 8 else lengths)
     ax.set_xticks([], minor=True)

@@ -79,10 +79,8 @@ def popularity_bias(
     shares = 100 * ranks / len(counts)
     ax.fill_between(shares, _cumulated(counts, order, ranks), color=_style.GRID, linewidth=0, label="the data")
     for number, (name, times) in enumerate(found.items()):
-        colour = _style.COLOURS[number % len(_style.COLOURS)]
-        line = _style.LINES[number // len(_style.COLOURS) % len(_style.LINES)]
         text = f"{_style.shortened(name, 40)}, coverage {100 * np.count_nonzero(times) / len(times):.3g} %"
-        ax.plot(shares, _cumulated(times, order, ranks), color=colour, linestyle=line, linewidth=2, label=text)
+        ax.plot(shares, _cumulated(times, order, ranks), label=text, **_style.curve(number))
     ax.set_xscale("log")
     ax.set_xlim(shares[0], 100)
     ax.set_ylim(0, 102)

@@ -19,7 +19,13 @@ QUIET = "#8A8F98"  # of what others are compared with
 TEXT = "#33373D"
 GRID = "#E6E8EB"
 AXIS = "#B8BDC4"
-LINES = ("-", (0, (5, 2)), (0, (1, 1.5)))  # tell curves apart that have the same colour
+_LINES = ("-", (0, (5, 2)), (0, (1, 1.5)))  # tell curves apart that have the same colour
+
+
+def curve(number: int) -> dict[str, Any]:
+    """Returns the look of a curve, by its number from 0."""
+    line = _LINES[number // len(COLOURS) % len(_LINES)]
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": line, "linewidth": 2}
 
 
 def check(title: Any, ax: Any, path: Any) -> None:
