@@ -1,0 +1,250 @@
+"""Workers of loky, faulthandler, signals and the end of the interpreter while something runs; nothing grows in many rounds.
+
+Programs with these run in a process of their own.
+"""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from matrices import blocks
+
+import dsstne
+from dsstne import _handles
+
+HEAD = """
+import faulthandler, os, signal, sys, threading, time
+import numpy as np, scipy.sparse, dsstne
+X = scipy.sparse.csr_array((np.random.default_rng(0).random((400, 50)) < 0.2).astype(np.float32))
+wide = scipy.sparse.random_array((20_000, 20_000), density=0.001, format="csr", rng=0, dtype=np.float32)
+def say_go_in(call):
+    while not any(thread.name == "dsstne-" + call for thread in threading.enumerate()):
+        time.sleep(0.001)
+    print("go", flush=True)
+"""
+
+# ---- loky ----
+
+LOKY = """
+import joblib
+def work(model, seed):
+    fitted = dsstne.fit(X, hidden=[4], epochs=1, seed=seed, progress=False, threads=1)
+    return os.getpid(), fitted.tensor("output.weight").tobytes(), model.recommend(X, k=3, threads=1)[0].tobytes()
+if __name__ == "__main__":
+    model = dsstne.fit(X, hidden=[4], epochs=1, progress=False)
+    here = [work(model, seed) for seed in range(4)]
+    there = joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(work)(model, seed) for seed in range(4))
+    assert [result[1:] for result in here] == [result[1:] for result in there]
+    assert os.getpid() not in {result[0] for result in there}
+    assert model.recommend(X, k=3)[0].tobytes() == here[0][2]
+"""
+
+
+def test_loky_workers_take_models_and_train_after_the_parent_has_used_the_library(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(HEAD + LOKY)
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- faulthandler ----
+
+SHORTENED = """
+if sys.argv[2] == "before":
+    faulthandler.enable()
+dsstne.Dataset(X).save(sys.argv[1])
+if sys.argv[2] == "after":
+    faulthandler.enable()
+with dsstne.Dataset.open(sys.argv[1]) as data:
+    model = dsstne.fit(data, hidden=[4], epochs=1, progress=False)
+    os.truncate(sys.argv[1], 0)
+    for use in (lambda: model.recommend(data), lambda: dsstne.fit(data, epochs=1, progress=False)):
+        try:
+            use()
+        except dsstne.InvalidDataError as error:
+            print("shortened" in str(error))
+print(faulthandler.is_enabled())
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_shortened_file_is_an_error_with_faulthandler_too(python, tmp_path, when):
+    done = python(HEAD + SHORTENED, tmp_path / "data", when, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\nTrue\n", "")
+
+
+def test_faulthandler_dumps_the_stacks_during_a_training(python, tmp_path):
+    path = tmp_path / "dump"
+    python(
+        HEAD + "with open(sys.argv[1], 'w+') as file:\n"
+        "    faulthandler.dump_traceback_later(0.05, file=file)\n"
+        "    def dumped(_):\n"
+        "        if os.path.getsize(sys.argv[1]):\n            raise StopIteration\n"
+        "    model = dsstne.fit(X, hidden=[4], epochs=0)\n"
+        "    with dsstne.Trainer(model, X, batch_size=20) as trainer:\n"
+        "        try:\n            trainer.run(epochs=10**6, max_seconds=50, on_progress=dumped)\n"
+        "        except StopIteration:\n            pass\n"
+        "        assert trainer.run(steps=2).step > 2\n",
+        path,
+    )
+    dump = path.read_text()
+    assert "Timeout" in dump
+    assert "trainer.py" in dump
+
+
+# ---- signals ----
+
+
+def signalled(code, number):
+    """Runs a program, sends the signal when it says 'go', and returns what else it says."""
+    process = subprocess.Popen([sys.executable, "-c", HEAD + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "go\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out
+
+
+def test_a_handler_of_sigterm_runs_during_fit_and_its_exception_ends_it():
+    out = signalled(
+        "class Terminated(Exception):\n    pass\n"
+        "def end(number, frame):\n    raise Terminated\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "threading.Thread(target=say_go_in, args=['trainer_run'], daemon=True).start()\n"
+        "try:\n    dsstne.fit(wide, hidden=[16], epochs=10**6, max_seconds=50, progress=False)\n"
+        "except Terminated as stop:\n    print(stop.model.recommend(wide[:2], k=1)[0].shape)\n"
+        "print(signal.getsignal(signal.SIGTERM) is end)\n",
+        signal.SIGTERM,
+    )
+    assert out == "(2, 1)\nTrue\n"
+
+
+def test_a_handler_that_returns_disturbs_no_training():
+    out = signalled(
+        "seen = []\n"
+        "signal.signal(signal.SIGTERM, lambda *_: seen.append(1))\n"
+        "def until(_):\n"
+        "    if seen:\n        raise StopIteration\n"
+        "model = dsstne.fit(wide, hidden=[16], epochs=0)\n"
+        "threading.Thread(target=say_go_in, args=['trainer_run'], daemon=True).start()\n"
+        "with dsstne.Trainer(model, wide) as trainer:\n"
+        "    try:\n        trainer.run(epochs=10**6, max_seconds=50, on_progress=until)\n"
+        "    except StopIteration:\n        print('seen')\n",
+        signal.SIGTERM,
+    )
+    assert out == "seen\n"
+
+
+def test_ctrl_c_ends_a_long_request_and_the_predictor_answers_the_next():
+    out = signalled(
+        "model = dsstne.fit(wide, hidden=[64], epochs=0)\n"
+        "with model.predictor(5) as predictor:\n"
+        "    want = predictor.recommend(wide[:3])[0]\n"
+        "    print('go', flush=True)\n"
+        "    try:\n"
+        "        for _ in range(1000):\n            predictor.recommend(wide)\n"
+        "    except KeyboardInterrupt:\n        print('stopped')\n"
+        "    print((predictor.recommend(wide[:3])[0] == want).all())\n",
+        signal.SIGINT,
+    )
+    assert out == "stopped\nTrue\n"
+
+
+# ---- the end of the interpreter ----
+
+ENDINGS = {
+    "training": """
+model = dsstne.fit(X, hidden=[4], epochs=0)
+trainer, step = dsstne.Trainer(model, X, batch_size=20), threading.Event()
+def work():
+    trainer.run(epochs=10**9, on_progress=lambda _: step.set())
+""",
+    "fit": """
+step = threading.Event()
+def work():
+    dsstne.fit(X, hidden=[4], epochs=10**9, batch_size=20, progress=False, callbacks=lambda *_: step.set())
+""",
+    "requests": """
+step, predictor = threading.Event(), dsstne.popularity(X).predictor(5)
+def work():
+    while True:
+        predictor.recommend(X[[3]])
+        step.set()
+""",
+    "checkpoint": """
+step = threading.Event()
+trainer = dsstne.Trainer(dsstne.fit(wide, hidden=[64], epochs=0), wide, checkpoints=True)
+def work():
+    while True:
+        trainer.save(sys.argv[1], background=True)
+        step.set()
+        trainer.run(steps=1)
+""",
+    "solver": """
+step = threading.Event()
+def work():
+    step.set()
+    dsstne.linear(wide, devices="cpu", progress=False)
+""",
+}
+END = """
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=work, daemon=True).start()
+assert step.wait(50)
+print("end")
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("what", ENDINGS)
+def test_the_program_ends_with_its_own_code_while_daemon_threads_are_at_work(python, tmp_path, what):
+    done = python(HEAD + ENDINGS[what] + END, tmp_path / "run", 4 if what == "requests" else 1, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "end\n", "")
+    if what == "checkpoint":
+        assert dsstne.load(tmp_path / "run").parameters > 2_000_000
+
+
+# ---- threads ----
+
+
+def test_sixteen_threads_ask_one_predictor_while_its_model_is_trained():
+    X, failures, end = blocks(), [], threading.Event()
+    model = dsstne.fit(X, hidden=[8], epochs=1, progress=False)
+    with model.predictor(5) as predictor:
+        answers = [0] * 16
+
+        def ask(n):
+            try:
+                while not end.is_set() or not answers[n]:
+                    try:
+                        ids, scores = predictor.recommend(X[[n]])
+                    except dsstne.BusyError:
+                        continue
+                    assert len(set(ids[0])) == 5
+                    assert np.isfinite(scores).all()
+                    answers[n] += 1
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=ask, args=[n]) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        try:
+            with dsstne.Trainer(model, X, batch_size=20) as trainer:
+                for _ in range(20):
+                    trainer.run(steps=1)
+        finally:
+            end.set()
+            for thread in threads:
+                thread.join()
+        assert not failures
+        assert all(answers)
+        for one, whole in zip(predictor.recommend(X), model.recommend(X, k=5), strict=True):
+            assert one.tobytes() == whole.tobytes()
