@@ -247,7 +247,10 @@ def one_round(X, folder):
     quiet = {"devices": "cpu", "threads": 1}
     with dsstne.Dataset(X) as data, dsstne.Model(LAYERS, seed=1) as model:
         data.save(folder / "data")
-        with dsstne.Dataset.open(folder / "data") as saved, dsstne.Trainer(model, saved, **quiet, batch_size=10) as trainer:
+        with (
+            dsstne.Dataset.open(folder / "data") as saved,
+            dsstne.Trainer(model, saved, **quiet, batch_size=10) as trainer,
+        ):
             trainer.run(steps=1)
             trainer.save(folder / "run", background=True)
             with trainer.fork() as fork:
@@ -283,7 +286,7 @@ def held():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_many_rounds_of_opening_and_closing_everything_leave_nothing(tmp_path):
-    X, rounds = blocks(rows=30, items=20), int(os.environ.get("DSSTNE_TEST_ROUNDS", "50"))
+    X, rounds = blocks(rows=30, items=20), int(os.environ.get("DSSTNE_TEST_ROUNDS", "100"))
     for _ in range(rounds // 5):  # caches fill, and the heaps of Go and C find their sizes
         one_round(X, tmp_path)
     before, threads, resident = held()
