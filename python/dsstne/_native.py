@@ -362,7 +362,7 @@ def call_interruptibly(
 class Work:
     """A call on a thread of its own, or on the caller's if the system refuses another thread.
 
-    The thread of a call from a daemon thread is a daemon too (``daemon=None``): neither keeps the interpreter from ending.
+    With ``daemon=None``, the thread is a daemon if that of the caller is: neither keeps the interpreter from ending.
     """
 
     def __init__(self, name: str, function: Callable[[], None], *, daemon: bool | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Workers of loky, faulthandler, signals and the end of the interpreter while something runs; nothing grows in many rounds.
+"""Workers of loky, faulthandler, signals, the end of the interpreter while something runs, and many rounds of it all.
 
 Programs with these run in a process of their own.
 """
@@ -286,7 +286,7 @@ def held():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_many_rounds_of_opening_and_closing_everything_leave_nothing(tmp_path):
-    X, rounds = blocks(rows=30, items=20), int(os.environ.get("DSSTNE_TEST_ROUNDS", "100"))
+    X, rounds = blocks(rows=30, items=20), int(os.environ.get("DSSTNE_TEST_ROUNDS", "50"))
     for _ in range(rounds // 5):  # caches fill, and the heaps of Go and C find their sizes
         one_round(X, tmp_path)
     before, threads, resident = held()
