@@ -98,6 +98,8 @@ def refused(what, want, n):
         refuse(0)
     return False
 
+gc.collect()
+gc.freeze()  # later collections need not look at the modules
 for name in sys.argv[2:]:
     what = globals()[name]
     want = what()

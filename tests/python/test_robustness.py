@@ -286,7 +286,7 @@ def held():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_many_rounds_of_opening_and_closing_everything_leave_nothing(tmp_path):
-    X, rounds = blocks(rows=30, items=20), int(os.environ.get("DSSTNE_TEST_ROUNDS", "50"))
+    X, rounds = blocks(rows=30, items=20), int(os.environ.get("DSSTNE_TEST_ROUNDS", "100"))
     for _ in range(rounds // 5):  # caches fill, and the heaps of Go and C find their sizes
         one_round(X, tmp_path)
     before, threads, resident = held()
