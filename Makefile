@@ -74,8 +74,9 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 SANITIZE_FUZZ_INPUTS ?= 20000
 sanitizers = -fsanitize=address,undefined
 
-test-home: build  ## processes that are killed 200 times while they write checkpoints; scikit-learn's checks of auto
+test-home: build  ## processes killed 200 times while they write checkpoints; 1,000 rounds of opening and closing; scikit-learn's checks of auto
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
+	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
 	@DSSTNE_TEST_CHECKS=auto $(pytest) -k checks_of_scikit_learn tests/python/test_estimator.py
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing, slow tests

@@ -4,7 +4,8 @@ package main
 
 import "dsstne/engine/strictjson"
 
-// Places where the tests of a library built with the tag faultinject can ask for a panic. Here they are nothing.
+// Places where the tests of a library built with the tag faultinject can ask for a panic or a
+// refused allocation. Here they are nothing.
 
 func enterExport(string) {}
 

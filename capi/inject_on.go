@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"dsstne/engine/strictjson"
+	"dsstne/kernels"
 )
 
 // injection is where the next panic is asked for: "export:<name>", "call" (when it has its handle),
@@ -16,6 +17,9 @@ var injection atomic.Value
 func readInjection(options *strictjson.Object) {
 	if options.Has("inject_panic") {
 		injection.Store(options.String("inject_panic", ""))
+	}
+	if options.Has("refuse_allocation") {
+		kernels.RefuseAllocation(options.Int("refuse_allocation", 0, strictjson.Between(0, 1<<40)))
 	}
 }
 

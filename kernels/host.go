@@ -114,6 +114,9 @@ func newPages(n int64) (*pages, error) {
 
 // mapMemory returns zeroed memory: a block that is free if size is small, else at least size+shift bytes of the system.
 func mapMemory(size, shift int64) ([]byte, error) {
+	if refused() {
+		return nil, syscall.ENOMEM
+	}
 	if size <= blockSize {
 		select {
 		case block := <-freeBlocks:

@@ -142,7 +142,10 @@ func (b *Builder) Alloc(name, of string, n int64) kernels.Buffer {
 	}
 	buffer, err := b.device.Alloc(n)
 	if err != nil {
-		b.Fail(fault.Wrap(err, "%s of %s", name, of))
+		if of != "" {
+			name += " of " + of
+		}
+		b.Fail(fault.Wrap(err, "%s", name))
 		return nil
 	}
 	b.part.buffers = append(b.part.buffers, buffer)

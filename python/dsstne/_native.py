@@ -363,9 +363,12 @@ def call_interruptibly(
 
 
 class Work:
-    """A call on a thread of its own, or on the caller's if the system refuses another thread."""
+    """A call on a thread of its own, or on the caller's if the system refuses another thread.
 
-    def __init__(self, name: str, function: Callable[[], None], *, daemon: bool = False) -> None:
+    With ``daemon=None``, the thread is a daemon if that of the caller is: neither keeps the interpreter from ending.
+    """
+
+    def __init__(self, name: str, function: Callable[[], None], *, daemon: bool | None = None) -> None:
         self.done = threading.Event()
         self._function = function
         self._failure: BaseException | None = None

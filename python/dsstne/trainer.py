@@ -6,6 +6,7 @@ import atexit
 import json
 import math
 import os
+import time
 import warnings
 import weakref
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ from dsstne._predictor import check_item_names
 from dsstne._tables import Plan, Profile, Shown, Table
 from dsstne._weights import check_model
 from dsstne.devices import chosen
-from dsstne.errors import InvalidArgumentError, OutOfMemoryError
+from dsstne.errors import BusyError, InvalidArgumentError, OutOfMemoryError
 from dsstne.model import CHECKPOINT, FIT, load
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "Trainer"]
 
 _BRIEF = 0.01  # longest run, in seconds, that Ctrl-C does not interrupt
+_PATIENCE = 10  # seconds that the end of the program waits for trainers that other threads use
 
 
 @dataclass(frozen=True)
@@ -527,11 +529,19 @@ _writing: weakref.WeakSet[Trainer] = weakref.WeakSet()  # those that have writte
 
 @atexit.register
 def _settle() -> None:
-    """Waits for files that are being written when the program ends."""
+    """Waits for files that are being written when the program ends; cancels runs in daemon threads, which go on."""
+    end = time.monotonic() + _PATIENCE
     for trainer in list(_writing):
         with suppress(Exception):
-            if not _native.is_forked():
-                trainer.settle()
+            while not _native.is_forked():
+                try:
+                    trainer.settle()
+                    break
+                except BusyError:
+                    if time.monotonic() > end:
+                        break
+                    trainer.cancel()
+                    time.sleep(0.01)
 
 
 def _changed(
