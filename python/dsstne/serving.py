@@ -151,7 +151,7 @@ class OpenPredictor(_handles.Closing):
     def _check_names(self, X: Any, name: str) -> None:
         """Checks the names of items, once for all requests whose Interactions share them."""
         names = names_of(X)
-        if names is not self._names:
+        if names is not None and names is not self._names:
             check_item_names(self._model, names, name)
             self._names = names
 
