@@ -364,7 +364,12 @@ class Dataset(_handles.Closing, Shown):
             return True
         if self._arrays is None or other._arrays is None:
             return False
-        return bool(((self._matrix("") != 0) > (other._matrix("") != 0)).nnz == 0)
+        patterns = []
+        for dataset in (self, other):
+            matrix = dataset._matrix("")
+            parts = np.ones(len(matrix.indices), bool), matrix.indices, matrix.indptr  # `matrix != 0` sorts in place
+            patterns.append(scipy.sparse.csr_array(parts, shape=matrix.shape))
+        return bool((patterns[0] > patterns[1]).nnz == 0)
 
     def _in_memory(self, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Returns row offsets, column indices and values of a dataset that was made of a SciPy or NumPy matrix.

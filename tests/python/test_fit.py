@@ -336,6 +336,6 @@ def test_popularity_of_arrow_data_is_refused_with_a_remedy():
     lists = pyarrow.array([[0]], type=pyarrow.list_(pyarrow.int32()))
     with (
         dsstne.Dataset(lists, columns=3) as data,
-        pytest.raises(dsstne.UnsupportedError, match="give the SciPy matrix"),
+        pytest.raises(dsstne.UnsupportedError, match="needs the SciPy matrix or a saved dataset"),
     ):
         dsstne.popularity(data)
