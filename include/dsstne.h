@@ -445,7 +445,8 @@ dsstne_status dsstne_predictor_evaluate(dsstne_predictor predictor, dsstne_datas
  * planned and allocated here, for lists of up to k items and batches of up to batch_size rows. items and n_items are as
  * above. Options: {"items": "allow"|"deny", "layer": "name", "exclude_seen": false, "wait": seconds}. With
  * exclude_seen, items stored in a row of the first input are left out of its list. wait is how long a batch that is not
- * full waits for rows of other calls; 0, the default, is not at all. Since 1.6. */
+ * full waits for rows of other calls; 0, the default, is not at all. After a failure the predictor can only be closed.
+ * Since 1.6. */
 dsstne_status dsstne_predictor_serve(dsstne_predictor predictor, const int32_t *items, int64_t n_items, int64_t k,
                                      const char *options, dsstne_error *err);
 

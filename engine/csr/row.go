@@ -33,19 +33,6 @@ func (m *Matrix) Read(rows []int64, dst *Entries) error {
 	})
 }
 
-// ReadAll reads all rows.
-func (m *Matrix) ReadAll(dst *Entries) error {
-	return CatchFaults(func() error {
-		for row := range m.rows {
-			if err := m.AppendRow(dst, row); err != nil {
-				return err
-			}
-			dst.Ends = append(dst.Ends, len(dst.Indices))
-		}
-		return nil
-	})
-}
-
 // AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an
 // entry only says that a column is there, counted once), zeros dropped, values rounded to float32. The bits of a sum do
 // not depend on the order in which duplicates are stored. Everything is checked again, in a private copy:

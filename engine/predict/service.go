@@ -56,6 +56,7 @@ type service struct {
 type asked struct {
 	Question
 	read  []csr.Entries // private copies of the rows, by given
+	list  []int64       // numbers of all rows
 	rows  int64
 	taken int64 // rows that are in batches
 	left  int64 // rows that are not answered
@@ -78,7 +79,8 @@ const mostKept = 1 << 16
 
 var errDefect = fault.New(fault.Internal, "a defect of the library has ended this predictor; close it")
 
-// Serve makes the predictor answer questions, and nothing else. No dataset is bound to it.
+// Serve makes the predictor answer questions, and nothing else. No dataset is bound to it. After a failure it can only
+// be closed.
 func (p *Predictor) Serve(o ServiceOptions) (err error) {
 	if p.Rows() >= 0 {
 		return fault.New(fault.InvalidState, "the predictor has datasets or serves already; open another one to serve")
@@ -124,8 +126,7 @@ func (p *Predictor) Serve(o ServiceOptions) (err error) {
 	return nil
 }
 
-// Ask answers a question. It is safe from any number of goroutines. A predictor on several devices hands over between
-// threads, see fanOut.
+// Ask answers a question. It is safe from any number of goroutines.
 func (p *Predictor) Ask(q Question) error {
 	s := p.service
 	if s == nil {
@@ -199,7 +200,11 @@ func (a *asked) set(q Question, s *service) error {
 		case m.Rows() != a.rows:
 			return fault.New(fault.InvalidData, "%s: the matrix has %d rows, the first one has %d", s.names[i], m.Rows(), a.rows)
 		}
-		if err := m.ReadAll(&a.read[i]); err != nil {
+		a.list = a.list[:0] // again, because reading may overwrite it
+		for row := range a.rows {
+			a.list = append(a.list, row)
+		}
+		if err := m.Read(a.list, &a.read[i]); err != nil {
 			return fault.Wrap(err, "%s", s.names[i])
 		}
 	}

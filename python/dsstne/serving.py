@@ -29,7 +29,7 @@ class OpenPredictor(_handles.Closing):
     """Recommends items for rows that arrive one by one or a few at a time; :meth:`dsstne.Model.predictor` makes it.
 
     Opening plans and allocates everything that requests need. Requests may come from any number of threads. Rows that
-    arrive while others are computed form the next batch, so many threads together get more rows a second than one. A
+    arrive while others are computed form the next batch. Many threads therefore get more rows a second than one does. A
     row's answer has the same bits whoever else asks.
 
     The model can be trained on and changed between requests; requests then see its new weights. A request while it is

@@ -102,7 +102,7 @@ def spread(labels: Sequence[tuple[float, str, str]], gap: float) -> list[float]:
 
 
 def shortened(text: str, length: int) -> str:
-    """Returns a text of at most so many characters, on one line, in which a dollar sign begins no formula."""
+    """Shortens a text to one line of at most this many characters; matplotlib shows its dollar signs as they are."""
     line = " ".join(text.split())
     return (line if len(line) <= length else line[: length - 1] + "\u2026").replace("$", r"\$")
 
