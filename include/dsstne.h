@@ -138,8 +138,9 @@ uint32_t dsstne_abi_version(void);
 const char *dsstne_version(void);
 
 /* Sets process-wide defaults; keys that are missing stay as they are. Options:
- *   "threads": number of CPU threads for later calls whose own options do not set it (or set 0). 0 = as many as the
- *     cgroup and the affinity mask allow.
+ *   "threads": number of CPU threads for later calls whose own options do not set it (or set 0); runs of trainers,
+ *     predictors and solvers at the same time share them, with at least one each. 0 = as many as the cgroup and the
+ *     affinity mask allow.
  *   "memory_limit": the most bytes that all objects of the process may have together in the host's memory, as
  *     "allocated" of dsstne_describe counts them; 0 = no limit. What exceeds it fails with DSSTNE_OUT_OF_MEMORY.
  *   "instruction_set": "auto"|"avx512bf16"|"avx512vnni"|"avx512"|"avx2"|"portable", the widest one to use; for

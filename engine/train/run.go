@@ -39,6 +39,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 		return t.Progress(), err
 	}
 	defer stop()
+	defer t.Compute()()
 	t.setRunning(true)
 	defer t.setRunning(false)
 	start, before := time.Now(), t.seen
