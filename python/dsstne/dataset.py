@@ -24,6 +24,7 @@ __all__ = ["Dataset", "open_dataset"]
 log = logging.getLogger("dsstne")
 
 _BLOCK = 1 << 24  # entries counted at a time
+_INT32, _INT64, _FLOAT32, _FLOAT64 = map(np.dtype, (np.int32, np.int64, np.float32, np.float64))
 
 
 class Dataset(_handles.Closing, Shown):
@@ -510,6 +511,9 @@ def arrays_of(X: Any, name: str) -> tuple[Any, tuple[NDArray[Any], NDArray[Any],
 
 def _as_csr(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, else a converted copy."""
+    if scipy.sparse.issparse(X) and X.format == "csr":  # first: a predictor is asked for single rows
+        _check_dimensions(X, name)
+        return X
     source = type(X).__name__
     if isinstance(X, Interactions):
         return X.matrix
@@ -578,10 +582,12 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
     array = np.asarray(array)
     if array.ndim != 1:
         raise InvalidDataError(f"{name} has {array.ndim} dimensions instead of one")
+    if array.dtype in (_INT32, _INT64):
+        return _converted(array, array.dtype, name)
     if array.dtype.kind not in "iu":
         raise InvalidDataError(f"{name} is of type {array.dtype}; expected integers")
     width = array.dtype.itemsize
-    wanted = np.dtype(np.int32 if width < 4 or (width == 4 and array.dtype.kind == "i") else np.int64)
+    wanted = _INT32 if width < 4 or (width == 4 and array.dtype.kind == "i") else _INT64
     if array.dtype.kind == "u" and width == 8 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
         raise InvalidDataError(f"{name} holds {int(array.max()):,}, which is not a possible index")
     return _converted(array, wanted, name)
@@ -591,7 +597,7 @@ def _values(data: NDArray[Any]) -> NDArray[Any]:
     if data.dtype.kind not in "uif":
         raise InvalidDataError(f"data is of type {data.dtype}; expected numbers")
     wide = data.dtype.itemsize >= (8 if data.dtype.kind == "f" else 4)  # float32 represents integers of 24 bits
-    return _converted(data, np.dtype(np.float64 if wide else np.float32), "data")
+    return _converted(data, _FLOAT64 if wide else _FLOAT32, "data")
 
 
 def _converted(array: NDArray[Any], wanted: np.dtype[Any], name: str) -> NDArray[Any]:

@@ -118,11 +118,11 @@ class OpenPredictor(_handles.Closing):
             BusyError: The model is being trained or changed.
         """
         k = self.k if k is None else self._check_k(k)
-        matrices = self._of_layers(X)
-        if self._model.same_items:
-            self._check_names(matrices[0][1], "X")
+        layers = self._of_layers(X)
+        if names_of(layers[0][1]) is not None and self._model.same_items:
+            self._check_names(layers[0][1], "X")
         given = [
-            _described(matrix, "X" if matrix is X else f"X[{name!r}]", self._inputs[name]) for name, matrix in matrices
+            _described(matrix, "X" if matrix is X else f"X[{name!r}]", self._inputs[name]) for name, matrix in layers
         ]
         if exclude is not None:
             if self._layer in (None, self._model.output):
@@ -132,16 +132,12 @@ class OpenPredictor(_handles.Closing):
         for other in given[1:]:
             check_rows(other.name, other.rows, given[0].name, rows)
         ids, scores = np.empty((rows, k), np.int32), np.empty((rows, k), np.float32)
-        structs, at = _native.matrix_structs(given)
-        left_out = None if exclude is None else at[inputs]
-        value, to_ids, to_scores = self._handle.value, ids.ctypes.data, scores.ctypes.data
         for first in range(0, rows, self._rows):
-            if rows > self._rows:
-                for struct, matrix in zip(structs, given, strict=True):
-                    struct.rows = min(self._rows, rows - first)
-                    struct.offsets = (matrix.offsets or 0) + first * struct.offset_bits // 8
-            place = 4 * k * first
-            _native.call("predictor_ask", value, at[0], inputs, left_out, k, to_ids + place, to_scores + place)
+            count = min(self._rows, rows - first)
+            matrices = b"".join([matrix.info(first, count) for matrix in given[:inputs]])
+            left_out = None if exclude is None else given[inputs].info(first, count)
+            part = slice(first, first + count)
+            _native.call("predictor_ask", self._handle.value, matrices, inputs, left_out, k, ids[part], scores[part])
         return self._model._answer(X, ids, scores, layer=self._layer)
 
     def plan(self) -> dict[str, Any]:
@@ -202,10 +198,11 @@ def _described(X: Any, name: str, columns: int) -> _native.MatrixArrays:
     if parts is None:
         info = X.info
         bits = (info["index_bits"], info["offset_bits"], info["value_bits"])
-        addresses = (info["offsets"], info["indices"], info["values"])
+        addresses = (info[name] or 0 for name in ("offsets", "indices", "values"))
         return _native.MatrixArrays(*bits, rows, columns, info["non_zeros"], *addresses, name, X)
     indptr, indices, values = parts
     bits = (8 * indices.itemsize, 8 * indptr.itemsize, 0 if values is None else 8 * values.itemsize)
     entries = len(indices) if values is None else min(len(indices), len(values))
-    addresses = (indptr.ctypes.data, indices.ctypes.data, None if values is None else values.ctypes.data)
+    to_values = 0 if values is None else _native.address(values)
+    addresses = (_native.address(indptr), _native.address(indices), to_values)
     return _native.MatrixArrays(*bits, rows, columns, entries, *addresses, name, parts)
