@@ -124,6 +124,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "trainer_settle": (_STATUS, (_HANDLE, _ERROR)),
     "trainer_resume": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "trainer_fork": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _OUT_HANDLE, _ERROR)),
+    "trainer_continue": (_STATUS, (_HANDLE, _HANDLE, _ERROR)),
     "trainer_close": (_STATUS, (_HANDLE, _ERROR)),
     "predictor_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "predictor_plan": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsstne import _checks, _defaults, _recipes, api
+from dsstne._handles import Undo
 from dsstne._layers import nearest
 from dsstne._predictor import check_item_names
+from dsstne.callbacks import Callback, Checkpoint, EarlyStopping, LearningRate, Run, TimeBudget, as_list, only
 from dsstne.dataset import Dataset, _as_csr, names_of
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import canonical
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidStateError, OutOfMemoryError, UnsupportedError
 from dsstne.evaluation import evaluate
 from dsstne.interactions import Interactions
+from dsstne.progress import Bar
 from dsstne.selection import auto
 from dsstne.trainer import Trainer
 
@@ -262,7 +266,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             ['ndcg@20']
         """
         options = self._options()
-        for name in ("model_", "evals_result_", "feature_names_in_"):
+        for name in ("model_", "evals_result_", "feature_names_in_", "_state"):
             self.__dict__.pop(name, None)
         X = self._read(X, fitting=True)
         self._check_signs(X)
@@ -311,9 +315,14 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Recommender:
         """Trains a network for one epoch of X: a new one, or that of earlier calls and of :meth:`fit`.
 
-        The weights go on; the state of the optimizer and the schedule begin anew in each call, because they belong to
-        the rows of a run. The learning rate is constant, unless ``schedule`` has ``steps``. Options of the network
-        itself, such as ``hidden``, count only in the first call; ``epochs`` and ``callbacks`` are of :meth:`fit` only.
+        Calls go on from each other: weights, state of the optimizer, steps and random numbers are those of one run, so
+        that calls with the same X have the bits of a ``fit`` with as many epochs and ``schedule=None``. The state takes
+        as much memory as the run, with Adam twice the weights, until the next :meth:`fit`. It begins anew after
+        :meth:`fit`, in a copy, after unpickling, and if ``optimizer`` is another.
+
+        Options count in each call, but those of the network itself, such as ``hidden``, only in the first. The learning
+        rate is constant, unless ``schedule`` has ``steps``. Callbacks see one run in each call, whose epochs and
+        ``model_.history`` go on; ``epochs``, ``EarlyStopping`` and ``Checkpoint`` are for :meth:`fit` only.
 
         Args:
             X: Interaction matrix [rows, items] or ``Interactions``: any rows, with the items of the first call.
@@ -325,6 +334,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
 
         Raises:
             UnsupportedError: The method is not ``"network"``. ``hasattr(recommender, "partial_fit")`` is then False.
+            InvalidArgumentError: A callback needs validation data or the epochs of :meth:`fit`.
             DsstneError: As :meth:`fit`.
 
         Example:
@@ -337,6 +347,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             3
         """
         options = self._options()
+        called = _one_epoch(options)
         is_first = not hasattr(self, "model_")
         X = self._read(X, fitting=is_first)
         self._check_signs(X)
@@ -345,10 +356,10 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
         else:
             check_item_names(self.model_, self._item_names(X), "X")
-        self._train(weighted, options)
+        self._train(weighted, options, called)
         return self
 
-    def _train(self, X: Any, options: dict[str, Any]) -> None:
+    def _train(self, X: Any, options: dict[str, Any], called: list[Callback]) -> None:
         """Trains the model for one epoch, with what fit() has as its defaults."""
         defaults = {name: about.default for name, about in inspect.signature(api.fit).parameters.items()}
         given = {**defaults, **options}
@@ -356,25 +367,26 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         term = _checks.kind(given["loss"], "loss", "softmax")
         searched = given["network"] is None and term.get("kind") == "softmax"
         given["learning_rate"] = _defaults.learning_rate(given["learning_rate"], rule, searched)
-        if isinstance(given["schedule"], str) and given["schedule"] == "auto":
+        if _is(given["schedule"], "auto") or only(called, LearningRate):
             given["schedule"] = None
         kinds = ("learning_rate", "weight_decay", "schedule", "batch_size", "parallel", "precision")
-        chosen = {name: given[name] for name in kinds}
-        # A trainer counts its steps from 0, and by them it draws: another seed, or each call would draw the same.
-        chosen |= {"optimizer": rule, "seed": (self._seed() + self.model_.step) % (1 << 63), **self._compute()}
-        history = self.model_.history
-        with Trainer(self.model_, X, **chosen) as trainer:
-            now = trainer.run(epochs=1, seconds=given["max_seconds"])
-        history.append(
-            {
-                "epoch": len(history) + 1,
-                "step": self.model_.step,
-                "loss": now.epoch_loss if now.epoch else now.loss,
-                "seconds": now.seconds + (history[-1]["seconds"] if history else 0.0),
-                "examples_per_second": now.examples_per_second,
-                "learning_rate": now.learning_rate,
-            }
-        )
+        chosen = {**{name: given[name] for name in kinds}, "optimizer": rule, **self._compute()}
+        model, state = self.model_, self.__dict__.setdefault("_state", _State())
+        earlier = state.of(model, rule)
+        # A new trainer counts its steps from 0, and by them it draws: another seed, or it would draw what fit() drew.
+        seed = (self._seed() + model.step) % (1 << 63) if earlier is None else earlier._options["seed"]
+        with Undo() as undo:
+            trainer = Trainer(model, X, seed=seed, **chosen)
+            undo.callback(trainer.close)
+            if earlier is not None:
+                trainer._continue(earlier)
+                state.drop()
+            undo.callback(lambda: state.keep(trainer))
+            epochs = trainer.progress.epoch
+            bar = Bar(epochs + 1, trainer.rows, _checks.boolean(self.progress, "progress"))
+            undo.callback(bar.close)
+            before = math.ceil(model.history[-1]["epoch"]) - epochs if model.history else 0
+            api.train(Run(trainer, before + epochs + 1, model, before), dict, bar, called)
 
     # ---- using the model ----
 
@@ -572,6 +584,45 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
 
     def _more_tags(self) -> dict[str, Any]:  # before scikit-learn 1.6
         return {"X_types": ["2darray", "sparse"], "requires_positive_X": self._takes_no_negatives()}
+
+
+def _one_epoch(options: dict[str, Any]) -> list[Callback]:
+    """Returns the callbacks of a call of partial_fit()."""
+    called = as_list(options.get("callbacks"))
+    for callback in called:
+        if isinstance(callback, (EarlyStopping, Checkpoint)) or len(callback.metrics):
+            why = "partial_fit() trains one epoch without validation; use fit(), or look at score() between the calls"
+            raise InvalidArgumentError(f"callbacks: {type(callback).__name__} cannot be used here, because {why}")
+    if options.get("max_seconds") is not None:
+        called.append(TimeBudget(_checks.duration(options["max_seconds"], "max_seconds")))
+    return called
+
+
+class _State:
+    """The state of the optimizer between calls of partial_fit(); copies and pickles have none."""
+
+    trainer: Trainer | None = None  # without data
+
+    def of(self, model: Model, rule: dict[str, Any]) -> Trainer | None:
+        """Returns what a trainer of a model goes on from; forgets the state of another model or kind of optimizer."""
+        if self.trainer is not None:
+            known = self.trainer.model, self.trainer._options["optimizer"].get("kind")
+            if known[0] is not model or known[1] != rule.get("kind"):
+                self.drop()
+        return self.trainer
+
+    def keep(self, trainer: Trainer) -> None:
+        """Keeps the state of a trainer."""
+        self.trainer = trainer._without_data()
+
+    def drop(self) -> None:
+        """Frees the memory."""
+        if self.trainer is not None:
+            self.trainer.close()
+        self.trainer = None
+
+    def __reduce__(self) -> Any:
+        return _State, ()
 
 
 def options_of(method: str) -> dict[str, str]:
