@@ -41,8 +41,8 @@
  *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  *   1.5 adds dsstne_trainer_save, dsstne_trainer_settle, dsstne_trainer_resume and dsstne_trainer_fork.
  *   1.6 adds dsstne_predictor_serve, dsstne_predictor_ask, dsstne_dataset_save, dsstne_dataset_describe,
- *   dsstne_dataset_get_array, dsstne_dataset_product and dsstne_trainer_continue, and makes the number of columns of
- *   dsstne_dataset_open_file optional.
+ *   dsstne_dataset_get_array, dsstne_dataset_get_rows, dsstne_dataset_product and dsstne_trainer_continue, and makes the
+ *   number of columns of dsstne_dataset_open_file optional.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -236,6 +236,12 @@ dsstne_status dsstne_dataset_describe(dsstne_dataset dataset, char *buf, size_t 
  * dsstne_dataset_save (I64) and behind them the text. Since 1.6. */
 dsstne_status dsstne_dataset_get_array(dsstne_dataset dataset, const char *name, void *dst, size_t bytes,
                                        dsstne_error *err);
+
+/* Copies n_rows rows of any dataset: columns ascending, duplicates summed, zeros left out. Entries offsets[i] to
+ * offsets[i + 1] - 1 of indices and values are those of rows[i]; offsets has n_rows + 1 numbers. capacity is the length
+ * of indices and of values. If indices is null, it only writes offsets, as they are at most. Since 1.6. */
+dsstne_status dsstne_dataset_get_rows(dsstne_dataset dataset, const int64_t *rows, int64_t n_rows, int64_t *offsets,
+                                      int32_t *indices, float *values, int64_t capacity, dsstne_error *err);
 
 /* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver, or part of a product. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);

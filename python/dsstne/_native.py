@@ -102,6 +102,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dataset_product": (_STATUS, (_HANDLE, _HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, *(_ARRAY,) * 4, _ERROR)),
     "dataset_describe": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
+    "dataset_get_rows": (_STATUS, (_HANDLE, *_LIST, *(_ARRAY,) * 3, c_int64, _ERROR)),
     "dataset_get_array": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "dataset_close": (_STATUS, (_HANDLE, _ERROR)),
     "model_create": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
