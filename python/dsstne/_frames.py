@@ -181,7 +181,7 @@ class _Arrow(Frame):
         try:
             table = pyarrow.table(frame)
         except (TypeError, pyarrow.ArrowInvalid) as error:  # of a single column, such as a Series
-            raise InvalidArgumentError(f"df is a {type(frame).__name__}, which is not a table: {error}") from None
+            raise InvalidArgumentError(f"df must be a table, not a {type(frame).__name__}: {error}") from None
         super().__init__(table, table.column_names)
 
     def _numbered(self, values: Any) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -185,7 +185,6 @@ def fit(
     """
     run: Run | None = None  # once the training has begun
     try:
-        given = locals()
         term, rule = _checks.kind(loss, "loss", "softmax"), _checks.kind(optimizer, "optimizer", "adam")
         searched = network is None and term.get("kind") == "softmax"  # what "auto" was chosen for
         stops_early = isinstance(epochs, str) and validation is not None and network is None
@@ -193,7 +192,7 @@ def fit(
             degrees = _defaults.temperature(temperature, searched)
             network = _definition(hidden, activation, term, degrees, tied, input_scaling, denoising, dropout)
         else:
-            _refuse_beside_network(given)
+            _refuse_beside_network(locals())  # in no variable, which would be among them
         called, progress = as_list(callbacks), _checks.boolean(progress, "progress")
         resume = _checks.boolean(resume, "resume")
         if max_seconds is not None:
