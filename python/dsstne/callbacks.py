@@ -53,13 +53,15 @@ class Run:
 
     Attributes:
         trainer: The trainer.
-        epochs: Planned number of epochs.
+        epochs: Planned number of epochs, with those before.
         model: The model that fit() returns.
+        before: Number of epochs of the history that other trainers have done.
     """
 
     trainer: Trainer
     epochs: int
     model: Model
+    before: int = 0
 
 
 class Callback:
@@ -384,7 +386,7 @@ class Checkpoint(Callback):
         try:
             yield
         except InputOutputError as error:
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=9)  # who called fit()
+            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=10)  # who called fit()
 
     def __enter__(self) -> None:
         """Begins the epochs."""

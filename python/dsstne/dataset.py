@@ -31,10 +31,11 @@ class Dataset(_handles.Closing, Shown):
     """A sparse matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset; those that read rows in Python, such as splits, refuse
-    files, products and Arrow data. A Dataset is checked once, not at each use. The arrays are borrowed: do not change
-    them before :meth:`close`. The engine checks row offsets and column indices again as it reads them, so changing them
-    raises an error instead of crashing the process; changed values may go unnoticed. The arrays may be a mapped file;
-    if its file is shortened, calls raise InvalidDataError.
+    files, products and Arrow data. ``data[[7, 9]]`` is a copy of two rows, and ``data[:]`` of all. A Dataset is checked
+    once, not at each use. The arrays are borrowed: do not change them before :meth:`close`. The engine checks row
+    offsets and column indices again as it reads them, so changing them raises an error instead of crashing the process;
+    changed values may go unnoticed. The arrays may be a mapped file; if its file is shortened, calls raise
+    InvalidDataError.
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
@@ -318,6 +319,44 @@ class Dataset(_handles.Closing, Shown):
         """
         return dict(self._info)
 
+    def __getitem__(self, rows: Any) -> scipy.sparse.csr_array:
+        """Copies rows, of files and products too: ``csr_array`` of float32 [len(rows), columns].
+
+        In the copy duplicates are summed, stored zeros left out, and the columns of a row ascend.
+
+        Args:
+            rows: Row numbers, in any order, a boolean mask, or a slice.
+
+        Raises:
+            InvalidArgumentError: There is no such row.
+            CorruptFileError: A row that was read is damaged.
+
+        Example:
+            >>> import scipy.sparse
+            >>> with Dataset(scipy.sparse.eye_array(4, format="csr")) as data:
+            ...     data[[3, 0]].toarray()
+            array([[0., 0., 0., 1.],
+                   [1., 0., 0., 0.]], dtype=float32)
+        """
+        from dsstne._layers import numbers  # which imports this module
+
+        wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else rows
+        wanted = numbers(wanted, self.shape[0], "rows", np.int64)
+        offsets = np.empty(len(wanted) + 1, np.int64)
+        asked = self._handle.value, wanted, len(wanted), offsets
+        _native.call("dataset_get_rows", *asked, None, None, 0)
+        room = int(offsets[-1])
+        indices, values = np.empty(room, np.int32), np.empty(room, np.float32)
+        _native.call("dataset_get_rows", *asked, indices, values, room)
+        stored = slice(int(offsets[-1]))
+        if room < 1 << 31:
+            offsets = offsets.astype(np.int32)
+        made = scipy.sparse.csr_array((values[stored], indices[stored], offsets), shape=(len(wanted), self.shape[1]))
+        made.has_canonical_format = True
+        return made
+
+    __iter__ = None  # or Python would try the rows 0, 1, ...
+
     def close(self) -> None:
         """Releases the borrowed arrays; closing twice does nothing.
 
@@ -382,8 +421,8 @@ class Dataset(_handles.Closing, Shown):
         arrays = self._arrays
         if arrays is None:
             raise UnsupportedError(
-                f"{name} is a Dataset of Arrow data, a file or a product; here the rows must be in memory: give them "
-                "as a SciPy matrix"
+                f"{name} is a Dataset of Arrow data, a file or a product; here the rows must be in memory: "
+                "dataset[rows] copies some, and dataset[:] all, to a SciPy matrix"
             )
         return arrays
 

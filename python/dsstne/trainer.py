@@ -224,7 +224,7 @@ class Trainer(_handles.Closing):
         limits = [] if steps is None else [_checks.integer(steps, "steps", 1)]
         if epochs is not None:
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
-            left_steps = wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)
+            left_steps = wanted * now.steps_per_epoch - now.examples // self._options["batch_size"]
             limits.append(min(max(1, left_steps), (1 << 63) - 1))
         left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
         poll = self._poll(on_progress)
@@ -419,6 +419,8 @@ class Trainer(_handles.Closing):
     def fork(
         self,
         *,
+        X: Any = None,
+        targets: Any = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         schedule: str | Mapping[str, Any] | None = "same",
@@ -430,8 +432,10 @@ class Trainer(_handles.Closing):
 
         The two share the weights and the optimizer's state until one of them runs, which then copies what is shared.
         This is what searches need that try several settings from the same state on, such as population-based training.
+        With ``X=``, the other trainer goes on with other rows, and an epoch of theirs begins.
 
         Args:
+            X, targets: Other data with the same columns, as for a new trainer; None = those of this trainer.
             learning_rate, weight_decay: Other values; None = those of this trainer.
             schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of this trainer.
             devices, threads, memory_limit: Others; None = those of this trainer.
@@ -441,6 +445,8 @@ class Trainer(_handles.Closing):
 
         Raises:
             BusyError: Another thread is running the trainer.
+            InvalidArgumentError: An option is not valid, or the data do not have the columns of the network.
+            InvalidDataError: A matrix is damaged; the message names row, column and value.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -456,6 +462,10 @@ class Trainer(_handles.Closing):
         where = {"devices": None if devices is None else chosen(devices), "threads": threads, "memory_limit": limit}
         given = {name: value for name, value in where.items() if value is not None}
         options = _changed({**self._options, **given}, learning_rate, weight_decay, schedule)
+        if X is not None:
+            return self._followed(self.model.copy(), X, targets, options)
+        if targets is not None:
+            raise InvalidArgumentError("targets= are for the rows of X=; give both, or neither")
         made = type(self).__new__(type(self))
         copied = _handles.Handle.awaiting("model")
         made._handle = _handles.Handle.awaiting("trainer", owners=(copied, *self._data))
@@ -464,6 +474,32 @@ class Trainer(_handles.Closing):
         made.model, made._options = self.model._copied(copied, *self.model._kept()), options
         made.rows, made._step_seconds = self.rows, self._step_seconds
         made._data = ()  # the datasets are those of this trainer, and closed when nobody uses them
+        return made
+
+    def _followed(self, model: Model, X: Any, targets: Any, options: dict[str, Any]) -> Trainer:
+        """Returns a trainer with other data that goes on from where this one is."""
+        made = type(self).__new__(type(self))
+        made._open(model, X, targets, options)
+        made._continue(self)
+        return made
+
+    def _continue(self, other: Trainer) -> None:
+        """Goes on from where another trainer is; closes this trainer if that is not possible."""
+        try:
+            _native.call("trainer_continue", self._handle.value, other._handle.value)
+        except BaseException:
+            self.close()
+            raise
+
+    def _without_data(self) -> Trainer:
+        """Returns a trainer that keeps the state of the optimizer, for another trainer to go on from."""
+        made = type(self).__new__(type(self))
+        made.model, made._data, made.rows = self.model, (), 0
+        where = {"devices": "cpu", "parallel": "auto", "precision": "float32", "threads": 1, "memory_limit": None}
+        made._options = {**self._options, **where}
+        arguments = (self.model._handle.value, _options.to_json(made._options))
+        made._handle = _handles.Handle("trainer_open", *arguments, owners=(self.model._handle,))
+        made._continue(self)
         return made
 
     def _learn_at(self, rate: float) -> None:
