@@ -248,7 +248,9 @@ type Keeper interface {
 	Device
 	// KeepSize is how many bytes of the device's memory a dataset takes.
 	KeepSize(*Data) int64
-	// Keep copies a dataset to the device.
+	// Keeps reports whether equal data are in the device's memory already, for another user, who may be another goroutine.
+	Keeps(*Data) bool
+	// Keep copies a dataset to the device, unless equal data are there: those are shared.
 	Keep(*Data) (Resident, error)
 	Assemble(*Assemble, *Step) error
 }
