@@ -13,7 +13,7 @@ import (
 	"dsstne/internal/fault"
 )
 
-// matrix is what a dataset can be: arrays of the caller, a mapped file, or a product of others.
+// matrix is what a dataset can be: arrays of the caller, a file, or a product of others.
 type matrix interface {
 	csr.Source
 	Layout() csr.Layout

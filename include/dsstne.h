@@ -197,7 +197,7 @@ typedef struct dsstne_dataset_info {
 dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray *array, const char *options,
                                   dsstne_dataset *out, dsstne_error *err);
 
-/* Makes a dataset of a file by mapping it into memory, without copying an array. The file is an uncompressed Arrow IPC
+/* Makes a dataset of a file, which stays open; rows are read when they are needed. The file is an uncompressed Arrow IPC
  * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes;
  * index may also be uint32, or a dictionary of strings. The column must have no nulls. A column of strings beside it is
  * ignored. The checks and options are those of dsstne_dataset_open.

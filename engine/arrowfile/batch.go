@@ -3,7 +3,6 @@ package arrowfile
 import (
 	"encoding/binary"
 	"slices"
-	"unsafe"
 
 	"dsstne/engine/csr"
 	"dsstne/internal/fault"
@@ -175,7 +174,7 @@ func (b *batch) checkLengths() error {
 	return nil
 }
 
-// parts are the arrays of the batch, where they lie in the mapped file; the batch's err says if one is not inside it.
+// parts are the arrays of the batch, where they lie in the file; the batch's err says if one is not inside it.
 func (b *batch) parts() csr.Parts {
 	offsets, entries := int64(0), int64(0)
 	if b.rows > 0 {
@@ -187,16 +186,19 @@ func (b *batch) parts() csr.Parts {
 	if b.layout.Pairs {
 		indexAt, valueAt = 4, 6
 	}
-	p := b.layout.Parts(offsets, entries, b.numbers(listAt, offsets, b.layout.LongOffsets),
-		b.numbers(indexAt, entries, b.layout.LongIndices), b.numbers(valueAt, entries, b.layout.Doubles))
+	p := b.layout.Parts(0, 0, nil, nil, nil)
 	p.Columns = b.columns
+	p.InFile = &csr.InFile{
+		File: b.data, Rows: b.rows, Entries: entries, Offsets: b.place(listAt, offsets, b.layout.LongOffsets),
+		Indices: b.place(indexAt, entries, b.layout.LongIndices), Values: b.place(valueAt, entries, b.layout.Doubles),
+	}
 	return p
 }
 
-// numbers is the place of a buffer, which must hold n numbers of 32 or 64 bits, or nil.
-func (b *batch) numbers(number int, n int64, long bool) unsafe.Pointer {
+// place is where a buffer begins in the file; it must hold n numbers of 32 or 64 bits.
+func (b *batch) place(number int, n int64, long bool) int64 {
 	if n == 0 || number == 0 {
-		return nil
+		return 0
 	}
 	width, at := int64(4), b.buffers[number]
 	if long {
@@ -208,8 +210,6 @@ func (b *batch) numbers(number int, n int64, long bool) unsafe.Pointer {
 			number, at.size, at.offset, n, width, b.size)
 	case (b.first+at.offset)%width != 0:
 		b.err = damaged("buffer %d begins at byte %d, which is not a multiple of %d", number, b.first+at.offset, width)
-	default:
-		return unsafe.Pointer(&b.memory[b.first+at.offset])
 	}
-	return nil
+	return b.first + at.offset
 }

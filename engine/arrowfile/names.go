@@ -76,8 +76,10 @@ func (r *reader) readNames(at textArray, long bool, offsets, text []byte, base i
 		!inside(at.text, 0) {
 		return 0, damaged("its names are not where they should be")
 	}
-	stored := r.memory[at.first+at.offsets.offset:][:(at.length+1)*width]
-	bytes := r.memory[at.first+at.text.offset:][:at.text.size]
+	stored := make([]byte, (at.length+1)*width)
+	if err := r.data.Read(stored, at.first+at.offsets.offset); err != nil {
+		return 0, err
+	}
 	offsetAt := func(n int64) int64 {
 		if long {
 			return int64(binary.LittleEndian.Uint64(stored[8*n:]))
@@ -94,9 +96,9 @@ func (r *reader) readNames(at textArray, long bool, offsets, text []byte, base i
 		}
 		previous = next
 	}
-	if first < 0 || previous > int64(len(bytes)) || previous-first > int64(len(text))-base {
+	if first < 0 || previous > at.text.size || previous-first > int64(len(text))-base {
 		return 0, damaged("its names are longer than its record says")
 	}
-	copy(text[base:], bytes[first:previous])
-	return base + previous - first, nil
+	end = base + previous - first
+	return end, r.data.Read(text[base:end], at.first+at.text.offset+first)
 }

@@ -1,5 +1,5 @@
-// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2) by mapping the file into
-// memory: no array is copied, and the system reads pages when rows are read, and drops them when memory is short.
+// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2). No array is copied: rows are
+// read from the file whenever they are needed, and the system keeps its pages in memory as long as there is room.
 //
 // The file has one column, list<struct<index, value>> or list<index>, perhaps another one of row names, and is not
 // compressed. Each of its record batches becomes a piece of a csr.Blocks. The package reads and writes the metadata
@@ -12,9 +12,7 @@ package arrowfile
 
 import (
 	"encoding/binary"
-	"math"
 	"os"
-	"syscall"
 
 	"dsstne/engine/csr"
 	"dsstne/internal/fault"
@@ -31,7 +29,7 @@ const ending = 4 + len(magic)
 // lists 700,000 record batches.
 const maxMetadata = 16 << 20
 
-// Open maps a file and checks every entry. Closing the matrix ends the mapping. columns is the number of columns, which
+// Open opens a file and checks every entry. Closing the matrix closes the file. columns is the number of columns, which
 // the file need not say.
 //
 // A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that
@@ -39,25 +37,21 @@ const maxMetadata = 16 << 20
 func Open(path string, columns int64, check csr.ValidateOptions) (*csr.Blocks, error) {
 	return open(path, func(r *reader) (*csr.Blocks, error) {
 		r.columns = columns
-		blocks, err := r.mapRows()
+		blocks, err := r.findRows()
 		if err == nil {
-			err = closing(blocks, blocks.Validate(check))
+			err = blocks.Validate(check)
 		}
 		return blocks, err
 	})
 }
 
-// open opens a file and reads its footer and its schema before body goes on.
+// open opens a file and reads its footer and its schema before body goes on. What body returns has the file.
 func open[T any](path string, body func(r *reader) (T, error)) (opened T, err error) {
 	f, size, err := file.Open(path, path)
 	if err != nil {
 		return opened, err
 	}
-	defer f.Close() // the mapping does not need it
-	if size > math.MaxInt {
-		return opened, fault.New(fault.Unsupported, "%s: %d bytes do not fit into the address space", path, size)
-	}
-	r := &reader{file: f, size: size}
+	r := &reader{file: f, size: size, data: csr.NewFile(f)}
 	if r.footer, err = r.readFooter(); err == nil {
 		if err = r.readSchema(r.footer.table(footerSchema)); err == nil {
 			opened, err = body(r)
@@ -65,34 +59,19 @@ func open[T any](path string, body func(r *reader) (T, error)) (opened T, err er
 	}
 	if err != nil {
 		var none T
+		f.Close()
 		return none, fault.Wrap(err, "%s", path)
 	}
 	return opened, nil
 }
 
-// closing closes blocks that nobody uses yet if there is an error, and returns it.
-func closing(blocks *csr.Blocks, err error) error {
-	if err != nil {
-		_ = blocks.Close()
-	}
-	return err
-}
-
-// mapRows maps the file and finds the rows in it.
-func (r *reader) mapRows() (blocks *csr.Blocks, err error) {
-	f := r.file
-	if r.memory, err = syscall.Mmap(int(f.Fd()), 0, int(r.size), syscall.PROT_READ, syscall.MAP_SHARED); err != nil {
-		return nil, fault.From(fault.IO, err, "cannot map %d bytes into memory", r.size)
-	}
-	unmap := func() { _ = syscall.Munmap(r.memory) } // fails only if it is not mapped
+// findRows finds the rows in the file.
+func (r *reader) findRows() (*csr.Blocks, error) {
 	pieces, err := r.pieces(r.footer)
-	if err == nil {
-		blocks, err = csr.NewBlocks(pieces, unmap)
-	}
 	if err != nil {
-		unmap()
+		return nil, err
 	}
-	return blocks, err
+	return csr.NewBlocks(pieces, func() { r.file.Close() })
 }
 
 // reader reads the metadata of a file. It copies them first, so that nobody changes them between a check and their use.
@@ -101,7 +80,7 @@ type reader struct {
 	size    int64
 	footer  table
 	columns int64
-	memory  []byte // the file, mapped
+	data    *csr.File // the file, for matrices
 	layout  Layout
 	column  int // the number of the matrix among the file's columns
 

@@ -351,7 +351,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { openAny(t, stored(t, content)) })
 }
 
-func TestAFileThatIsShortenedWhileItIsMappedIsInvalidData(t *testing.T) {
+func TestAFileThatIsShortenedWhileItIsOpenIsInvalidData(t *testing.T) {
 	rows := [][]entry{}
 	for n := range int64(3000) { // of more than a page
 		rows = append(rows, []entry{{n % 40, 1}})
@@ -364,23 +364,26 @@ func TestAFileThatIsShortenedWhileItIsMappedIsInvalidData(t *testing.T) {
 	require.NoError(t, blocks.Close())
 }
 
-func TestTheMappingEndsWithTheMatrixOrWithTheFailureToOpenIt(t *testing.T) {
-	isMapped := func(path string) bool {
-		maps, err := os.ReadFile("/proc/self/maps")
+func TestTheFileIsClosedWithTheMatrixOrWithTheFailureToOpenIt(t *testing.T) {
+	isOpen := func(path string) bool {
+		open, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
-			t.Skip("this system does not list its mappings")
+			t.Skip("this system does not list open files")
 		}
-		return bytes.Contains(maps, []byte(path))
+		return slices.ContainsFunc(open, func(entry os.DirEntry) bool {
+			target, err := os.Readlink("/proc/self/fd/" + entry.Name())
+			return err == nil && target == path
+		})
 	}
 	path := stored(t, write(t, usual, randomBatches(2, 40)))
 	blocks := opened(t, path, 40)
-	require.True(t, isMapped(path))
+	require.True(t, isOpen(path))
 	require.NoError(t, blocks.Close())
-	require.False(t, isMapped(path))
+	require.False(t, isOpen(path))
 	for _, bad := range [][]entry{nil, {{40, 1}}} {
 		path = stored(t, write(t, usual, [][][]entry{{bad}}))
 		_, err := arrowfile.Open(path, 40, csr.ValidateOptions{})
 		require.Error(t, err)
-		require.False(t, isMapped(path))
+		require.False(t, isOpen(path))
 	}
 }

@@ -16,7 +16,7 @@ type Saved struct {
 	items  textArray
 }
 
-// OpenSaved maps a file of Save. It reads the record of the rows, not the rows: those are checked when they are read
+// OpenSaved opens a file of Save. It reads the record of the rows, not the rows: those are checked when they are read
 // for the first time. Its errors are those of Open; a file without a record is fault.InvalidData.
 func OpenSaved(path string) (*Saved, error) {
 	return open(path, func(r *reader) (*Saved, error) {
@@ -25,7 +25,7 @@ func OpenSaved(path string) (*Saved, error) {
 			return nil, err
 		}
 		r.columns = known.Columns
-		blocks, err := r.mapRows()
+		blocks, err := r.findRows()
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func OpenSaved(path string) (*Saved, error) {
 		if s.Attested, err = r.attest(blocks, path, known); err == nil && known.Items != nil {
 			err = s.findItems()
 		}
-		return s, closing(blocks, err)
+		return s, err
 	})
 }
 
@@ -83,21 +83,21 @@ func (s *Saved) Array(name string, dst []byte) error {
 		return fault.New(fault.InvalidArgument, "array %q has %d bytes, not %d", name, size, len(dst))
 	}
 	var at section
-	err := csr.CatchFaults(func() error {
-		switch name {
-		case "items":
-			at = *s.record.Items
-			return s.copyNames([]textArray{s.items}, false, s.Columns(), dst)
-		case "rows":
-			at = *s.record.Names
-			return s.copyNames(s.reader.names, s.reader.longNames, s.Rows(), dst)
-		}
+	var err error
+	switch name {
+	case "items":
+		at = *s.record.Items
+		err = s.copyNames([]textArray{s.items}, false, s.Columns(), dst)
+	case "rows":
+		at = *s.record.Names
+		err = s.copyNames(s.reader.names, s.reader.longNames, s.Rows(), dst)
+	default:
 		if at = s.record.Counts; at.Offset < 0 || at.Offset > s.reader.size-at.Bytes {
-			return errForeign
+			err = errForeign
+		} else {
+			err = s.reader.data.Read(dst, at.Offset)
 		}
-		copy(dst, s.reader.memory[at.Offset:])
-		return nil
-	})
+	}
 	if err == nil && !at.isOf(dst) {
 		err = damaged("it is not the array that was saved")
 	}

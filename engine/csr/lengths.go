@@ -27,7 +27,7 @@ func MaxBatchEntries(s Source, rows int64) int64 {
 	digits := (bits.Len64(uint64(statistics.Longest)) - 1) / selectBits
 	for shift := selectBits * digits; shift >= 0; shift -= selectBits {
 		var count, total [1 << selectBits]int64
-		_ = CatchFaults(func() error { // whoever reads the rows gets the error
+		_ = catchFaults(func() error { // whoever reads the rows gets the error
 			for i := range all {
 				// Clipped, because the offsets may have been changed since they were validated.
 				length := min(lengthOf(i), statistics.Longest)

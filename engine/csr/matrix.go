@@ -25,13 +25,16 @@ type Parts struct {
 	Values32 []float32
 	Values64 []float64
 
+	// If it is not nil, the arrays are in a file.
+	InFile *InFile
+
 	// Release gives the memory back to its owner; called once by Close. May be nil.
 	Release func()
 
 	firstRow int64 // what messages call row 0
 }
 
-// Matrix is a sparse matrix in borrowed memory. Reading is safe from any number of goroutines.
+// Matrix is a sparse matrix in borrowed memory or in a file. Reading is safe from any number of goroutines.
 type Matrix struct {
 	lease
 	parts   Parts
@@ -57,16 +60,18 @@ func New(p Parts) (*Matrix, error) {
 		entries: int64(len(p.Indices32) + len(p.Indices64)),
 	}
 	m.release, m.statistics.HasValues = p.Release, p.Values32 != nil || p.Values64 != nil
-	if values := int64(len(p.Values32) + len(p.Values64)); m.statistics.HasValues && values != m.entries {
+	if p.InFile != nil {
+		m.rows, m.entries = p.InFile.Rows, p.InFile.Entries
+	} else if values := int64(len(p.Values32) + len(p.Values64)); m.statistics.HasValues && values != m.entries {
 		return nil, fault.New(fault.InvalidData, "there are %d indices, but %d values", m.entries, values)
 	}
 	layout := m.Layout()
-	m.statistics.Bytes = int64(len(m.parts.Offsets32)+len(m.parts.Offsets64)) * int64(layout.OffsetBits/8)
 	if m.rows == 0 {
 		return m, nil
 	}
+	m.statistics.Bytes = (m.rows + 1) * int64(layout.OffsetBits/8)
 	var first, last int64
-	err := CatchFaults(func() error {
+	err := catchFaults(func() error {
 		first, last = m.offset(0), m.offset(m.rows)
 		return nil
 	})
@@ -132,7 +137,7 @@ func address[A, B any](a []A, b []B) unsafe.Pointer {
 // RowLength is the number of stored entries of row i, 0 <= i < Rows. A row whose offsets are not valid has none; one
 // whose offsets cannot be read has 1, so that callers that pass over empty rows read it and get the error.
 func (m *Matrix) RowLength(i int64) (n int64) {
-	before := debug.SetPanicOnFault(true) // CatchFaults without its closure, because this is called for every row
+	before := debug.SetPanicOnFault(true) // catchFaults without its closure, because this is called for every row
 	defer func() {
 		debug.SetPanicOnFault(before)
 		if isFault(recover()) {
@@ -152,7 +157,10 @@ func (m *Matrix) length(i int64) int64 {
 
 // offset reads offset i as it is now.
 func (m *Matrix) offset(i int64) int64 {
-	if m.parts.Offsets32 != nil {
+	switch {
+	case m.parts.InFile != nil:
+		return m.parts.InFile.File.offset(m.parts.InFile.Offsets, i, m.parts.Offsets64 != nil)
+	case m.parts.Offsets32 != nil:
 		return int64(m.parts.Offsets32[i])
 	}
 	return m.parts.Offsets64[i]
@@ -161,15 +169,20 @@ func (m *Matrix) offset(i int64) int64 {
 // bounds reads the entries' range of a row as it is now; it is within the entries or an error.
 func (m *Matrix) bounds(row int64) (begin, end int64, err error) {
 	begin, end = m.offset(row), m.offset(row+1)
+	return begin, end, m.checkBounds(row, begin, end)
+}
+
+// checkBounds checks the entries' range of a row.
+func (m *Matrix) checkBounds(row, begin, end int64) error {
 	row += m.parts.firstRow
 	switch {
 	case begin < 0:
-		err = fault.New(fault.InvalidData, "row %d begins at entry %d: row offsets count from 0", row, begin)
+		return fault.New(fault.InvalidData, "row %d begins at entry %d: row offsets count from 0", row, begin)
 	case end < begin:
-		err = fault.New(fault.InvalidData, "row %d begins at entry %d and ends at entry %d: row offsets must not decrease",
+		return fault.New(fault.InvalidData, "row %d begins at entry %d and ends at entry %d: row offsets must not decrease",
 			row, begin, end)
 	case end > m.entries:
-		err = fault.New(fault.InvalidData, "row %d ends at entry %d, but there are %d entries", row, end, m.entries)
+		return fault.New(fault.InvalidData, "row %d ends at entry %d, but there are %d entries", row, end, m.entries)
 	}
-	return begin, end, err
+	return nil
 }

@@ -22,24 +22,40 @@ func (e *Entries) Reset() { e.Indices, e.Values, e.Ends = e.Indices[:0], e.Value
 
 // Read appends rows to dst, see Source.
 func (m *Matrix) Read(rows []int64, dst *Entries) error {
-	return CatchFaults(func() error {
-		for _, row := range rows {
-			if err := m.AppendRow(dst, row); err != nil {
+	return catchFaults(func() error {
+		for len(rows) > 0 {
+			n := 1 // rows that follow one another, which a file can read together
+			for n < len(rows) && rows[n] == rows[0]+int64(n) {
+				n++
+			}
+			if err := m.inMemory(rows[0], rows[0]+int64(n), func(part *Matrix, from, to int64) error {
+				return part.appendRows(dst, from, to)
+			}); err != nil {
 				return err
 			}
-			dst.Ends = append(dst.Ends, len(dst.Indices))
+			rows = rows[n:]
 		}
 		return nil
 	})
 }
 
-// AppendRow appends the entries of a row: columns ascending, duplicates summed (in a matrix without values, where an
+func (m *Matrix) appendRows(dst *Entries, first, end int64) error {
+	for row := first; row < end; row++ {
+		if err := m.AppendRow(dst, row); err != nil {
+			return err
+		}
+		dst.Ends = append(dst.Ends, len(dst.Indices))
+	}
+	return nil
+}
+
+// AppendRow appends the entries of a row of a matrix in memory: columns ascending, duplicates summed (in a matrix without values, where an
 // entry only says that a column is there, counted once), zeros dropped, values rounded to float32. The bits of a sum do
 // not depend on the order in which duplicates are stored. Everything is checked again, in a private copy:
 // fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure dst is as it was.
 func (m *Matrix) AppendRow(dst *Entries, row int64) error {
-	if row < 0 || row >= m.rows {
-		return fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, m.rows)
+	if err := m.checkRange(row); err != nil {
+		return err
 	}
 	begin, end, err := m.bounds(row)
 	if err != nil {
@@ -78,6 +94,13 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 			return fault.New(fault.InvalidData, "row %d, column %d: the sum of the values stored there is too large for "+
 				"float32; scale the values down", m.parts.firstRow+row, column)
 		}
+	}
+	return nil
+}
+
+func (m *Matrix) checkRange(row int64) error {
+	if row < 0 || row >= m.rows {
+		return fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, m.rows)
 	}
 	return nil
 }

@@ -22,13 +22,15 @@ func (m *Matrix) Validate(o ValidateOptions) error {
 	all.AllowNotFinite = o.AllowNotFinite
 	err := eachBlock(m.rows, all.NonZeros, o.Threads, func(first, end int64) error {
 		found := nothing()
-		err := CatchFaults(func() error {
-			for row := first; row < end; row++ {
-				if err := m.checkRow(row, o.AllowNotFinite, &found); err != nil {
-					return err
+		err := catchFaults(func() error {
+			return m.inMemory(first, end, func(part *Matrix, from, to int64) error {
+				for row := from; row < to; row++ {
+					if err := part.checkRow(row, o.AllowNotFinite, &found); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		})
 		mu.Lock()
 		defer mu.Unlock()

@@ -35,7 +35,7 @@ class Dataset(_handles.Closing, Shown):
     once, not at each use. The arrays are borrowed: do not change them before :meth:`close`. The engine checks row
     offsets and column indices again as it reads them, so changing them raises an error instead of crashing the process;
     changed values may go unnoticed. The arrays may be a mapped file; if its file is shortened, calls raise
-    InvalidDataError.
+    InvalidDataError (docs/processes.md).
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
@@ -104,7 +104,7 @@ class Dataset(_handles.Closing, Shown):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, columns: int, allow_not_finite: bool = False) -> Dataset:
-        """Opens a matrix in any Arrow file and checks all of it; the file is mapped and may be larger than the memory.
+        """Opens a matrix in any Arrow file and checks all of it; the file may be larger than the memory.
 
         :meth:`open` opens the files of :meth:`save` at once, without reading all of them.
 
@@ -306,7 +306,7 @@ class Dataset(_handles.Closing, Shown):
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the arrays, which are borrowed or in a mapped file; of a product, those of both matrices."""
+        """Size in bytes of the arrays, which are borrowed or in a file; of a product, those of both matrices."""
         return int(self._info["bytes"])
 
     @property

@@ -37,7 +37,7 @@ def set_limits(*, memory: int | None = None, threads: int | None = None) -> None
 
     Args:
         memory: Most bytes of weights, optimizer state, workspaces and loaded data in the host's memory; None = no
-            limit. Data that are passed as SciPy matrices or mapped files do not count. What would exceed it raises
+            limit. Data that are passed as SciPy matrices or files do not count. What would exceed it raises
             OutOfMemoryError before it begins; what is there already goes on. The argument ``memory_limit`` of single
             calls holds as well.
         threads: CPU threads of all calls together that do not give ``threads``; None = as many as the process may use.

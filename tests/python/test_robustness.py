@@ -61,7 +61,14 @@ if sys.argv[2] == "disabled":
     faulthandler.enable()
     dsstne.fit(X, hidden=[4], epochs=1, progress=False)
     faulthandler.disable()
-with dsstne.Dataset.open(sys.argv[1]) as data:
+if sys.argv[2] == "after":
+    faulthandler.enable()
+    data = dsstne.Dataset.open(sys.argv[1])
+else:
+    X.data.tofile(sys.argv[1])
+    X.data = np.memmap(sys.argv[1], np.float32, "r")
+    data = dsstne.Dataset(X)
+with data:
     model = dsstne.fit(data, hidden=[4], epochs=1, progress=False)
     os.truncate(sys.argv[1], 0)
     for use in (lambda: model.recommend(data), lambda: dsstne.fit(data, epochs=1, progress=False)):
@@ -73,7 +80,13 @@ with dsstne.Dataset.open(sys.argv[1]) as data:
 
 
 @pytest.mark.parametrize("when", ["before", "disabled"])
-def test_a_shortened_file_is_an_error_with_faulthandler_enabled_before_or_disabled_again(python, tmp_path, when):
+def test_a_shortened_memmap_is_an_error_with_faulthandler_enabled_before_or_disabled_again(python, tmp_path, when):
+    done = python(HEAD + SHORTENED, tmp_path / "data", when, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
+
+
+@pytest.mark.parametrize("when", ["after"])
+def test_a_shortened_dataset_file_is_an_error_with_faulthandler_enabled_at_any_time(python, tmp_path, when):
     done = python(HEAD + SHORTENED, tmp_path / "data", when, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
 
