@@ -419,6 +419,7 @@ def calls():
             {"name": lambda: "out.bias", "values": lambda: [1, 2, 3, 4]},
         ),
         "Model.names": (model.names, {"ids": lambda: [0, -1]}),
+        "Model.ids": (model.ids, {"names": lambda: ["b", "a"], "unknown": lambda: "raise"}),
         "Model.recommend": (
             model.recommend,
             {
@@ -457,6 +458,10 @@ def calls():
         ),
         "Model.explain": (
             model.explain,
+            {"x": lambda: X[[1]], "item": lambda: 1, **COMPUTE},
+        ),
+        "Model.explain_parts": (
+            dsstne.blend([model]).explain_parts,
             {"x": lambda: X[[1]], "item": lambda: 1, **COMPUTE},
         ),
         "Model.plan": (
@@ -1021,7 +1026,8 @@ PLAIN = {
     **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),
     **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},
-    **dict.fromkeys(["filter_items", "filter_users", "rows", "queries"], IDS),
+    "filter_items": {*IDS, "a list of str"},
+    **dict.fromkeys(["filter_users", "rows", "queries"], IDS),
     "users": {*IDS, "a matrix without rows"},
     "ids": {*IDS, "-1"},
     "Model.items value": {"None", "a list of str"},
