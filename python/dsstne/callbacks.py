@@ -348,7 +348,9 @@ class Checkpoint(Callback):
         if not (resume and Path(self._name).exists()):
             return
         model, trainer = run.model, run.trainer
-        self._found = trainer._resume(self._path), model._resumed(self._path)
+        self._found = best, _ = trainer._resume(self._path), model._resumed(self._path)
+        if best is not None and best.items is None:
+            best.items = model.items
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
         state = self._found[1]

@@ -64,6 +64,7 @@ class Dataset(_handles.Closing, Shown):
     _path: str | bytes | None = None  # of this file
     _interactions: Interactions | None = None  # whose matrix it is
     _item_names: NDArray[Any] | None = None  # of a file, when they have been read
+    _factors: tuple[Dataset, Dataset] | None = None  # whose product it is
 
     def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
         self._open(X, "X", columns, allow_not_finite)
@@ -181,7 +182,8 @@ class Dataset(_handles.Closing, Shown):
         """Makes the product X F, such as the features of the items of each user, without storing it.
 
         Row u is the sum of the rows of F that row u of X names, times the values of X: with one row of F for each item,
-        it says how much of each feature the items of the row have. It feeds an input layer beside the items::
+        it says how much of each feature the items of the row have. Names of its rows are those of X, names of its
+        columns those of F's columns. It feeds an input layer beside the items::
 
             features = dsstne.Dataset.product(X, F)
             dsstne.Trainer(model, {"input": X, "features": features})
@@ -197,7 +199,7 @@ class Dataset(_handles.Closing, Shown):
             threads: Number of CPU threads; None: as many as the process may use.
 
         Raises:
-            InvalidArgumentError: F does not have a row for each column of X.
+            InvalidArgumentError: F does not have a row for each column of X, or its rows have other names.
             InvalidDataError: An entry of the product is too large for float32; the message names it.
 
         Example:
@@ -209,7 +211,8 @@ class Dataset(_handles.Closing, Shown):
             ((2, 2), 3, 2.0)
         """
         made = cls.__new__(cls)
-        parts = open_dataset(X, "X")[0], open_dataset(F, "F")[0]
+        made._factors = parts = open_dataset(X, "X")[0], open_dataset(F, "F")[0]
+        _check_features(*parts)
         left, right = (part._handle.value for part in parts)
         options = _options.to_json({"threads": threads})
         made._handle = _handles.Handle("dataset_product", left, right, options, owners=parts)
@@ -270,6 +273,8 @@ class Dataset(_handles.Closing, Shown):
         """Names of the columns: of :class:`dsstne.Interactions`, or of a file, read at the first access; else None."""
         if self._interactions is not None:
             return self._interactions.item_names
+        if self._factors is not None:
+            return self._factors[1].item_names
         if self._item_names is None:
             self._item_names = self._names("items", self.shape[1])
         return self._item_names
@@ -277,6 +282,8 @@ class Dataset(_handles.Closing, Shown):
     @property
     def row_names(self) -> NDArray[Any] | None:
         """Names of the rows, like :attr:`item_names`, but read at each access."""
+        if self._factors is not None:
+            return self._factors[0].row_names
         return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
 
     def _names(self, what: str, n: int) -> NDArray[Any] | None:
@@ -492,6 +499,48 @@ def open_dataset(X: Any, name: str, columns: int | None = None) -> tuple[Dataset
 def names_of(X: Any) -> NDArray[Any] | None:
     """Returns the names of the items of Interactions or of a Dataset; None for anything else, or without names."""
     return X.item_names if isinstance(X, (Interactions, Dataset)) else None
+
+
+def named_rows(X: Any) -> Interactions | Dataset | None:
+    """Returns what has the names of the rows of X: Interactions, or a Dataset of a file; None without names."""
+    if not isinstance(X, Dataset):
+        return X if isinstance(X, Interactions) else None
+    if X._factors is not None:
+        return named_rows(X._factors[0])
+    if X._interactions is not None:
+        return X._interactions
+    return X if X._file is not None and "rows" in X._file["arrays"] else None
+
+
+def same_rows(left: Interactions | Dataset, right: Interactions | Dataset) -> bool:
+    """Reports whether the names of rows are equal; those of files are not decoded."""
+    if left is right:
+        return True
+    if isinstance(left, Interactions) and isinstance(right, Interactions):
+        return left.row_names is right.row_names or _items.same_names(left.row_names, right.row_names)
+    return np.array_equal(_row_bytes(left), _row_bytes(right))
+
+
+def _row_bytes(source: Interactions | Dataset) -> Any:
+    """Returns names of rows as a file has them: their offsets and their text."""
+    if isinstance(source, Dataset):
+        return source._array("rows", np.uint8)
+    text, offsets, _ = _items.encode_names(source.row_names, "rows")
+    return np.concatenate([offsets.view(np.uint8), text])
+
+
+def _check_features(X: Dataset, F: Dataset) -> None:
+    """Raises an error if the rows of F have other names than the columns of X, and both have names."""
+    rows, items = F.row_names, X.item_names
+    if rows is None or items is None:
+        return
+    if len(rows) != len(items):
+        text = f"F has {len(rows):,} rows and X {len(items):,} items"
+    elif (difference := _items.row_difference(rows, items)) is not None:
+        text = "F has other rows than X has items: row {0} of F is {1} and item {0} of X {2}".format(*difference)
+    else:
+        return
+    raise InvalidArgumentError(f"{text}; Interactions.from_frame(..., users=X.item_names) makes a row for each item")
 
 
 def item_names(items: Any, X: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dsstne import _checks, _partial_fit, _recipes, _sklearn
 from dsstne._estimator_data import check_names, column_names, compressed, matrix_of, pair_of, refuse, weights_of
-from dsstne._layers import nearest
+from dsstne._layers import check_row_names, nearest
 from dsstne._predictor import check_item_names
 from dsstne.dataset import Dataset, names_of
 from dsstne.datasets import hold_out
@@ -218,6 +218,9 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
         weighted = self._weighted(X, sample_weight)
         held_out = pair_of(eval_set)
         pair = held_out if held_out is None or isinstance(held_out, tuple) else (X, held_out)
+        if pair is not None:
+            names = ("eval_set[0]", "eval_set[1]") if pair is held_out else ("X", "eval_set")
+            check_row_names(zip(names, pair, strict=True))
         if self.method in ("network", "auto"):  # by the rows as they are, without weights
             options["validation"] = held_out if weighted is X else pair
         self.model_ = self._made(weighted, self._item_names(X), options)
@@ -325,12 +328,12 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
             remedy = "recommend(X, k) returns lists instead of all scores, and rows= is an option of model_.predict"
             raise OutOfMemoryError(f"{error}. {remedy}") from None
 
-    def recommend(self, X: Any, k: int = 10, **options: Any) -> Any:
+    def recommend(self, X: Any, k: int | None = None, **options: Any) -> Any:
         """Returns the k best items of each row that are not stored in it, and their scores.
 
         Args:
             X: Interaction matrix [rows, items] or ``Interactions``.
-            k: Length of the lists.
+            k: Length of the lists; None = 10, or all items if there are fewer.
             **options: As in :meth:`dsstne.Model.recommend`, which also says what it returns and raises.
         """
         X = self._read(X)  # first: it says whether there is a model

@@ -304,14 +304,14 @@ class Interactions(Shown):
         return _entries.matrix_of(of_row[known], columns[known], None, None, shape, "last")[0]
 
     def similar_items(
-        self, model: Model, names: Iterable[Any], k: int = 10, unknown: str = "raise", **options: Any
+        self, model: Model, names: Iterable[Any], k: int | None = None, unknown: str = "raise", **options: Any
     ) -> Any:
         """Returns the items that are most similar to the named items, see :meth:`dsstne.Model.similar_items`.
 
         Args:
             model: A model of these items.
             names: Names of items, or one name.
-            k: Length of the lists.
+            k: Length of the lists; None = 10, or all items if there are fewer.
             unknown: As in :meth:`users`.
             **options: As in :meth:`dsstne.Model.similar_items`.
 

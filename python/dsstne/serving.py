@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _checks, _handles, _native, _options
-from dsstne._layers import check_rows, nearest
+from dsstne._layers import check_row_names, check_rows, nearest
 from dsstne._predictor import check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Plan
 from dsstne.dataset import Dataset, arrays_of, names_of, open_dataset
@@ -37,7 +37,7 @@ class OpenPredictor(_handles.Closing):
 
     Args:
         model: The model.
-        k: Length of the longest lists.
+        k: Length of the longest lists; None = 10, or all items if there are fewer.
         exclude_seen, items, filter_items, layer: As in :meth:`dsstne.Model.recommend`, for all requests.
         wait: Seconds that a batch waits for further rows unless it is full. Batches become larger and answers later.
             None: rows only wait for those that are being computed.
@@ -61,7 +61,7 @@ class OpenPredictor(_handles.Closing):
     def __init__(
         self,
         model: Scoring,
-        k: int = 10,
+        k: int | None = None,
         *,
         exclude_seen: bool | None = None,
         items: Any = None,
@@ -76,7 +76,7 @@ class OpenPredictor(_handles.Closing):
         units = ranked_units(model, layer)
         self.k = check_k(k, units)
         self.batch_size = _checks.integer(batch_size, "batch_size", 1)
-        choice = chosen_items(items, filter_items, units)
+        choice = chosen_items(model, items, filter_items, units, layer)
         ranked = layer or model.output
         if exclude_seen is None:
             exclude_seen = model.same_items and ranked == model.output
@@ -131,6 +131,9 @@ class OpenPredictor(_handles.Closing):
         rows, inputs = given[0].rows, len(self._inputs)
         for other in given[1:]:
             check_rows(other.name, other.rows, given[0].name, rows)
+        if len(given) > 1:
+            names, given_as = (one.name for one in given), [*(matrix for _, matrix in matrices), exclude]
+            check_row_names(zip(names, given_as, strict=False))
         ids, scores = np.empty((rows, k), np.int32), np.empty((rows, k), np.float32)
         for first in range(0, rows, self._rows):
             count = min(self._rows, rows - first)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _handles, _native, _options
-from dsstne._layers import bind, check_rows
+from dsstne._layers import bind
 from dsstne._predictor import check_item_names
 from dsstne._tables import Plan, Profile, Shown, Table
 from dsstne._weights import check_model
@@ -151,7 +151,7 @@ class Trainer(_handles.Closing):
             inputs, outputs = bind(undo, X, targets)
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)
-            check_rows("targets", outputs.rows, "X", inputs.rows)
+            inputs.check_rows(outputs.named())
             name = "X" if targets is None else "targets"
             check_item_names(model, outputs.datasets[model.output].item_names, name)
             self.rows = inputs.rows

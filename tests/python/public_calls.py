@@ -254,6 +254,7 @@ def calls():
         "Model.tensor": (model.tensor, {"name": "out.bias"}),
         "Model.set_tensor": (replaced, {"name": "out.bias", "values": [1, 2, 3, 4]}),
         "Model.names": (model.names, {"ids": [0, -1]}),
+        "Model.ids": (model.ids, {"names": ["b", "a"], "unknown": "raise"}),
         "Model.recommend": (
             model.recommend,
             {"X": X, "k": 2, "exclude_seen": None, "exclude": None, "batch_size": 2, **RANK, **COMPUTE},
@@ -280,6 +281,7 @@ def calls():
             },
         ),
         "Model.explain": (model.explain, {"x": X[[1]], "item": 1, **COMPUTE}),
+        "Model.explain_parts": (dsstne.blend([model]).explain_parts, {"x": X[[1]], "item": 1, **COMPUTE}),
         "Model.plan": (model.plan, {"X": X, "k": 2, "layer": None, "batch_size": 2, **COMPUTE}),
         "Model.predictor": (lambda **given: asked(lambda: model.predictor(**given)), {"k": 2}),
         "OpenPredictor": (
