@@ -12,6 +12,7 @@ import polars
 import pyarrow
 import pyarrow.ipc
 import pytest
+import scipy.sparse
 from matrices import blocks, valued
 
 import dsstne
@@ -172,6 +173,33 @@ def test_processes_share_a_file(X, path):
     for worker in workers:
         worker.join()
     assert found == [(canonical(X).nnz, weights(trained(X, threads=1)))] * 2
+
+
+MEMORY = """
+import sys
+import numpy as np, dsstne, scipy.sparse
+def kilobytes():  # of memory that is not a file's
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+model = dsstne.popularity(scipy.sparse.csr_array(np.ones((1, 100), np.float32)))
+def read(path):
+    with dsstne.Dataset.open(path) as data:
+        model.recommend(data, k=1, exclude_seen=False, threads=2)
+        return kilobytes()
+before = read(sys.argv[2])
+print(read(sys.argv[1]) - before)
+"""
+
+
+def test_a_process_that_reads_a_large_file_has_no_copy_of_its_rows(tmp_path, python):
+    rows, each = 40_000, 100
+    ends, indices = np.arange(rows + 1, dtype=np.int32) * each, np.tile(np.arange(each, dtype=np.int32), rows)
+    X = scipy.sparse.csr_array((np.ones(rows * each, np.float32), indices, ends), shape=(rows, each))
+    for name, part in (("large", X), ("small", X[:2000])):
+        with dsstne.Dataset(part) as data:
+            data.save(tmp_path / name)
+    assert (tmp_path / "large").stat().st_size > 32_000_000
+    assert int(python(MEMORY, tmp_path / "large", tmp_path / "small")) < 8000  # the system has the only copy
 
 
 def test_a_pickle_has_the_path_and_not_the_rows(path, monkeypatch, tmp_path_factory):
