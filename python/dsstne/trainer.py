@@ -374,8 +374,8 @@ class Trainer(_handles.Closing):
             devices, parallel, threads, memory_limit, checkpoints: As for a new trainer.
 
         Raises:
-            InvalidArgumentError: The data are not those of the saved trainer, the file is not a checkpoint, or an argument
-                cannot be changed.
+            InvalidArgumentError: The data are not those of the saved trainer, the file is not a checkpoint, or it
+                determines an argument.
             MissingFileError: The file does not exist.
             CorruptFileError: The file is damaged.
 

@@ -286,7 +286,7 @@ assert dsstne.Trainer.resume(path, X).progress.step == 1
 """
 
 
-def test_a_checkpoint_in_a_read_only_folder_can_be_read_only(X, read_only):
+def test_a_checkpoint_in_a_read_only_folder_can_be_read_only(read_only):
     data = scipy.sparse.csr_array(np.eye(5, dtype=np.float32))
     dsstne.fit(data, hidden=4, epochs=1, progress=False, checkpoint=read_only.folder / "run")
     read_only.run("X = scipy.sparse.csr_array(np.eye(5, dtype=np.float32))\n" + READ_ONLY)
