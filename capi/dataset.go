@@ -169,6 +169,9 @@ func dsstne_dataset_get_array(handle C.dsstne_dataset, name *C.const_char, dst u
 		array := c.requiredText(name, "name")
 		memory := slice(c, (*byte)(dst), int64(bytes), "dst", "bytes")
 		return with(c, handle, sharing, func(d *dataset) error {
+			if array == "digest" {
+				return hop(func() error { return digestOf(d.matrix, memory) })
+			}
 			saved, is := d.matrix.(*arrowfile.Saved)
 			if !is {
 				return fault.New(fault.NotFound, "the dataset has no array %q: it was not opened from a file with a record", array)
@@ -196,6 +199,16 @@ func dsstne_dataset_get_rows(handle C.dsstne_dataset, rows *C.const_int64, nRows
 			return hop(func() error { return csr.CopyRows(d.matrix, wanted, ends, columns, numbers) })
 		})
 	})
+}
+
+// digestOf writes the digest of the rows.
+func digestOf(m matrix, dst []byte) error {
+	text, err := csr.Digest(m, 0)
+	if err == nil && len(dst) != len(text) {
+		err = fault.New(fault.InvalidArgument, `array "digest" has %d bytes, not %d`, len(text), len(dst))
+	}
+	copy(dst, text)
+	return err
 }
 
 //export dsstne_dataset_close

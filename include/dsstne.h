@@ -232,9 +232,10 @@ dsstne_status dsstne_dataset_save(dsstne_dataset dataset, const char *path, cons
  * without "columns", and is null for other datasets. arrays are those of dsstne_dataset_get_array. Since 1.6. */
 dsstne_status dsstne_dataset_describe(dsstne_dataset dataset, char *buf, size_t *len, dsstne_error *err);
 
-/* Copies an array of a file that was opened without "columns"; bytes must be its size. "column_counts" (I64 [columns])
- * has the number of stored entries of each column. "items" and "rows", if there are names, have the offsets of
- * dsstne_dataset_save (I64) and behind them the text. Since 1.6. */
+/* Copies an array; bytes must be its size. "digest" (32 characters) identifies the rows of any dataset, however they are
+ * stored; finding it reads all of them, unless a file has it. The others are those of a file that was opened without
+ * "columns": "column_counts" (I64 [columns]) has the number of stored entries of each column; "items" and "rows", if
+ * there are names, have the offsets of dsstne_dataset_save (I64) and behind them the text. Since 1.6. */
 dsstne_status dsstne_dataset_get_array(dsstne_dataset dataset, const char *name, void *dst, size_t bytes,
                                        dsstne_error *err);
 

@@ -2,12 +2,15 @@ package arrowfile_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -346,6 +349,54 @@ func TestWhatCannotBeSavedLeavesTheOldFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "old", string(content))
 	}
+}
+
+func TestARecordBatchHasAtMost64MB(t *testing.T) {
+	const rows, each = 9_000, 1_000
+	offsets, indices := make([]int32, rows+1), make([]int32, rows*each)
+	for n := range indices {
+		indices[n] = int32(n % each)
+		offsets[n/each+1] = int32(n + 1)
+	}
+	m, err := csr.New(csr.Parts{Columns: each, Offsets32: offsets, Indices32: indices})
+	require.NoError(t, err)
+	require.NoError(t, m.Validate(csr.ValidateOptions{}))
+	path := filepath.Join(t.TempDir(), "saved.arrow")
+	require.NoError(t, arrowfile.Save(path, m, arrowfile.Names{}, arrowfile.Names{}, 0))
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	reader, err := ipc.NewFileReader(file)
+	require.NoError(t, err)
+	require.Equal(t, 2, reader.NumRecords(), "72 MB of indices and values")
+	for n := range reader.NumRecords() {
+		record, err := reader.Record(n)
+		require.NoError(t, err)
+		list := record.Column(0).(*array.List)
+		require.LessOrEqual(t, 4*(list.Len()+1)+8*list.ListValues().Len(), 64<<20)
+	}
+}
+
+func TestAFileOfALaterVersionOfTheFormatIsUnsupported(t *testing.T) {
+	path := saved(t, manyRows(t, 1, 9, 20, 4), arrowfile.Names{}, arrowfile.Names{}, most)
+	text, err := arrowfile.RecordOf(path)
+	require.NoError(t, err)
+	later := strings.Replace(text, `"version":1`, `"version":2`, 1)
+	require.NotEqual(t, text, later)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for old, changed := range map[string]string{text: later, sumOf(text): sumOf(later)} {
+		content = bytes.ReplaceAll(content, []byte(old), []byte(changed))
+	}
+	_, err = arrowfile.OpenSaved(stored(t, content))
+	require.Equal(t, fault.Unsupported, fault.KindOf(err))
+	require.ErrorContains(t, err, "it has version 2 of the format; this release reads version 1")
+	require.EqualValues(t, 20, opened(t, stored(t, content), 9).Rows(), "as an Arrow file it is as good as before")
+}
+
+func sumOf(text string) string {
+	digest := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(digest[:])
 }
 
 func TestALargeListIsSaved(t *testing.T) {

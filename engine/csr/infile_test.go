@@ -74,4 +74,3 @@ func TestAReadThatFailsIsInvalidDataAndTheNextOneTriesAgain(t *testing.T) {
 	require.NoError(t, m.Read([]int64{0, 1500, 2000}, new(csr.Entries)))
 	require.EqualValues(t, 2, m.RowLength(1500))
 }
-

@@ -49,7 +49,9 @@ func (p *Product) validate(threads int) error {
 	all := nothing()
 	all.HasValues = true
 	rows := p.Rows()
-	size := blockRows(rows, p.left.Statistics().NonZeros)
+	// Before they are computed, nobody knows their entries; at most they are those of the rows that they add up.
+	most := float64(p.left.Statistics().NonZeros) * float64(p.right.Statistics().NonZeros) / float64(max(1, p.right.Rows()))
+	size := blockRows(rows, int64(min(most, math.MaxInt32*float64(rows))))
 	err := parallel.Do(threads, int((rows+size-1)/size), func(n int) error {
 		b := blocks.Get().(*block)
 		defer blocks.Put(b)

@@ -130,6 +130,13 @@ func TestTargetsThatCannotBeWrittenAreRefusedInWords(t *testing.T) {
 	}
 }
 
+func TestAFolderThatIsThereIsNotSaidToBeMissing(t *testing.T) {
+	if _, err := os.Stat("/proc/self"); err != nil {
+		t.Skip("this system has no /proc, a folder in which no file can be made")
+	}
+	requireFault(t, Save("/proc/m", content(t, 40), 2), fault.IO, "no file can be made in the folder /proc/")
+}
+
 func TestAnEmptyPathIsRefused(t *testing.T) {
 	requireFault(t, Save("", content(t, 40), 2), fault.InvalidArgument, "path is empty")
 }

@@ -110,7 +110,7 @@ func TestACheckpointOfSomethingElseIsRefused(t *testing.T) {
 		"precision: the checkpoint has float32, this trainer has bfloat16": {
 			"softmax", `{"batch_size": 30, "seed": 1, "precision": "bfloat16"}`,
 		},
-		"another network": {"sigmoid", set},
+		`network.loss[0].kind: the checkpoint has "softmax", this trainer has "sigmoid"`: {"sigmoid", set},
 	} {
 		trainer, m := opened(t, fixture.Autoencoder(given[0], ""), given[1])
 		before := weights(m)

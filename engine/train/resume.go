@@ -3,7 +3,9 @@ package train
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"dsstne/engine/model"
@@ -107,7 +109,7 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 	o := &t.options
 	switch {
 	case file.Definition != string(t.Model.Form().JSON()):
-		return fault.New(fault.InvalidArgument, "network: the checkpoint is of another network than that of this trainer")
+		return differing("network", []byte(file.Definition), t.Model.Form().JSON())
 	case saved.Optimizer.Kind != o.Optimizer.Kind:
 		return differs("optimizer", o.Optimizer.Kind, saved.Optimizer.Kind)
 	case saved.Optimizer.WeightDecay != o.Optimizer.WeightDecay:
@@ -137,6 +139,55 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 		return fault.New(fault.CorruptFile, "the record of the checkpoint has the step %d", r.Step)
 	}
 	return nil
+}
+
+// differing is the error for two definitions, which names the first part that differs.
+func differing(what string, there, here []byte) error {
+	var one, other any
+	_, _ = json.Unmarshal(there, &one), json.Unmarshal(here, &other) // what cannot be read is nil, and differs
+	what, one, other = difference(what, one, other)
+	show := func(v any) string {
+		if v == nil {
+			return "none"
+		}
+		text, _ := json.Marshal(v) // of what was read from JSON
+		return string(text[:min(len(text), 100)])
+	}
+	return fault.New(fault.InvalidArgument, "%s: the checkpoint has %s, this trainer has %s", what, show(one), show(other))
+}
+
+// difference finds the first part that differs, and its path; members of objects are compared by their sorted keys.
+func difference(path string, one, other any) (string, any, any) {
+	switch one := one.(type) {
+	case map[string]any:
+		two, is := other.(map[string]any)
+		keys := slices.Sorted(maps.Keys(one))
+		for key := range two {
+			if _, both := one[key]; !both {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			if is && !reflect.DeepEqual(one[key], two[key]) {
+				return difference(path+"."+key, one[key], two[key])
+			}
+		}
+	case []any:
+		two, is := other.([]any)
+		if !is || len(one) != len(two) {
+			break
+		}
+		for i := range one {
+			if !reflect.DeepEqual(one[i], two[i]) {
+				if layer, named := one[i].(map[string]any); named && layer["name"] != nil {
+					return difference(fmt.Sprintf("%s[%d] (%v)", path, i, layer["name"]), one[i], two[i])
+				}
+				return difference(fmt.Sprintf("%s[%d]", path, i), one[i], two[i])
+			}
+		}
+	}
+	return path, one, other
 }
 
 // statesOf allocates the states that a program needs, which a file must have, unless it was saved before the first

@@ -98,6 +98,11 @@ func Replace(path string, write func(io.Writer) error) error {
 	return replace(&systemDisk, path, write)
 }
 
+func exists(d *disk, path string) bool {
+	_, err := d.lstat(path)
+	return err == nil
+}
+
 func replace(d *disk, path string, write func(io.Writer) error) error {
 	target, old, err := resolve(d, path)
 	if err != nil {
@@ -119,7 +124,7 @@ func replace(d *disk, path string, write func(io.Writer) error) error {
 	}
 	created, err := d.create(beside, mode)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && !exists(d, folder): // /proc is there, and has no place for files
 		return fault.Because(fault.IO, err, "cannot save %s: the folder %s does not exist", path, folder)
 	case err != nil:
 		return fault.From(fault.IO, Errno(err), "cannot save %s: no file can be made in the folder %s", path, folder)

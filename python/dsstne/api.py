@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from dsstne.dataset import Dataset
+
 __all__ = ["fit", "popularity"]
 
 _NETWORK_PARAMETERS = ("hidden", "activation", "loss", "temperature", "tied", "input_scaling", "denoising", "dropout")
@@ -154,8 +156,9 @@ def fit(
             written beside training, and once more at the end, or after Ctrl-C.
         checkpoint_every: Number of epochs from one writing to the next.
         resume: Go on from ``checkpoint`` if the file exists, with the same data and arguments; the result has the bits
-            of a run that was not stopped. ``learning_rate``, ``schedule`` and ``epochs`` may be others. So the same
-            call starts a run and goes on with it, as jobs that may be stopped at any time need.
+            of a run that was not stopped. ``learning_rate``, ``schedule`` and ``epochs`` may be others; ``"auto"``, the
+            default, stands for those of the run before. So the same call starts a run and goes on with it, as jobs that
+            may be stopped at any time need.
 
     Returns:
         The model. Its ``history`` has a dict for each epoch: ``epoch`` (from 1), ``step``, ``loss`` (mean over the
@@ -187,7 +190,7 @@ def fit(
     try:
         term, rule = _checks.kind(loss, "loss", "softmax"), _checks.kind(optimizer, "optimizer", "adam")
         searched = network is None and term.get("kind") == "softmax"  # what "auto" was chosen for
-        stops_early = isinstance(epochs, str) and validation is not None and network is None
+        makes_network = network is None
         if network is None:
             degrees = _defaults.temperature(temperature, searched)
             network = _definition(hidden, activation, term, degrees, tied, input_scaling, denoising, dropout)
@@ -200,11 +203,16 @@ def fit(
         if checkpoint is not None:
             called.append(Checkpoint(checkpoint, _checks.integer(checkpoint_every, "checkpoint_every", 1)))
         early, kept, rates = only(called, EarlyStopping), only(called, Checkpoint), only(called, LearningRate)
-        if early is None and stops_early:
-            early = EarlyStopping()
-            called.append(early)
         if resume and kept is None:
             raise InvalidArgumentError("resume=True needs checkpoint=, the path of the file to go on from")
+        if kept is not None:
+            rate = rule.get("learning_rate", learning_rate)
+            of_run = kept._arguments({"learning_rate": rate, "schedule": schedule, "epochs": epochs}, resume)
+            schedule, epochs = of_run["schedule"], of_run["epochs"]
+            learning_rate = learning_rate if "learning_rate" in rule else of_run["learning_rate"]
+        if early is None and isinstance(epochs, str) and validation is not None and makes_network:
+            early = EarlyStopping()
+            called.append(early)
         if early is not None and validation is None:
             raise InvalidArgumentError("EarlyStopping needs validation=, the held-out items for its metric")
         # The first one keeps the best weights before others use the model; the last one writes what all have done.
@@ -226,7 +234,7 @@ def fit(
             steps = -(-inputs.rows // max(1, _checks.integer(batch_size, "batch_size", 1)))
             passes = _defaults.epochs(epochs, steps, searched)
             extra = [name for callback in called for name in _checks.several(callback.metrics, "metrics")]
-            judge = _judge(undo, model, inputs, validation, extra, compute)
+            judge, held_out = _judge(undo, model, inputs, validation, extra, compute)
             trainer = Trainer(
                 model,
                 inputs.datasets,
@@ -252,7 +260,7 @@ def fit(
             if memory_limit is not None or extra:
                 judge(rows=[])  # raises an error now, not after an epoch
             if kept is not None:
-                kept._begin(run, early, rates is None, resume)
+                kept._begin(run, early, rates is None, resume, [data._digest() for data in held_out])
             train(run, judge, bar, called)
         return run.model
     except BaseException as error:  # also of a second Ctrl-C, while the first leaves the block above
@@ -322,26 +330,29 @@ def _log(evals_log: EvalsLog, record: Mapping[str, Any]) -> None:
 
 def _judge(
     undo: Undo, model: Model, inputs: Bound, validation: Any, extra: Sequence[str], compute: Mapping[str, Any]
-) -> Callable[..., dict[str, float]]:
-    """Checks the validation data; returns a function that computes the current metrics of the model."""
+) -> tuple[Callable[..., dict[str, float]], list[Dataset]]:
+    """Checks the validation data; returns a function that computes the current metrics of the model, and the data."""
     if validation is None and extra:
         raise InvalidArgumentError(f"a callback needs validation=, the held-out items for its metric {extra[0]!r}")
     if validation is None:
-        return lambda **_: {}
+        return lambda **_: {}, []
     if len(model.outputs) != 1:
         raise InvalidArgumentError(f"validation: ranking needs one output layer; the network has {len(model.outputs)}")
     held_out, name = validation, "validation"
+    given: list[Dataset] = []
     if isinstance(validation, (tuple, list)):
         if len(validation) != 2:
             raise InvalidArgumentError(f"validation: expected a matrix or a pair, got {len(validation)} items")
         inputs = Bound(validation[0], "validation[0]", model.inputs)
         undo.callback(inputs.close)
         held_out, name = validation[1], "validation[1]"
+        given += inputs.datasets.values()
     opened = inputs.open(held_out, name, model.output_units, model.output)
     k = min(20, model.output_units)
     last = f"ndcg@{k}"  # what early stopping looks at
     names = [name for name in dict.fromkeys([f"recall@{k}", *extra]) if name != last]
-    return partial(evaluate, model, inputs.datasets, opened, [*names, last], **compute)
+    judge = partial(evaluate, model, inputs.datasets, opened, [*names, last], **compute)
+    return judge, [*given, opened]
 
 
 def _definition(

@@ -23,6 +23,7 @@ import numpy as np
 from dsstne import _checks, _options
 from dsstne._tables import History
 from dsstne.errors import InputOutputError, InvalidArgumentError
+from dsstne.model import fit_state
 
 if TYPE_CHECKING:
     from dsstne.model import Model
@@ -208,16 +209,22 @@ class EarlyStopping(Callback):
     def _waited(self, record: Mapping[str, Any]) -> bool:
         return bool(record["epoch"] - self.best_epoch >= self._wait)
 
-    def _state(self) -> tuple[Model | None, str]:
-        """Returns the best model and what is known of it, for a checkpoint."""
-        known = {"value": self.best_value, "epoch": self.best_epoch, "metric": [*self.metrics]}
-        return self._copy, json.dumps(known)
+    def _options(self) -> dict[str, Any]:
+        metric = self.metrics[0] if self.metrics else None
+        known = {"metric": metric, "patience": self._patience, "min_delta": self._min_delta}
+        return {**known, "restore_best": self.restore_best}
 
-    def _resume(self, best: Model | None, text: str, name: str) -> None:
+    def _state(self) -> dict[str, Any]:
+        """Returns what is known of the best model, for a checkpoint."""
+        return {"value": self.best_value, "epoch": self.best_epoch, **self._options()}
+
+    def _resume(self, best: Model | None, known: Mapping[str, Any], name: str) -> None:
         """Goes on from such a state of the file with the name."""
-        known = json.loads(text)
-        if known["metric"] != [*self.metrics] or (best is None) == self.restore_best:
-            raise InvalidArgumentError(f"{name}: the checkpoint is of a run with another metric= or restore_best=")
+        for option, value in self._options().items():
+            if known[option] != value:
+                raise InvalidArgumentError(
+                    f"{name}: EarlyStopping: {option}: the checkpoint has {known[option]!r}, this run has {value!r}"
+                )
         self._copy, self.best_value, self.best_epoch = best, known["value"], known["epoch"]
 
     def _choose(self, model: Model) -> Model:
@@ -337,20 +344,36 @@ class Checkpoint(Callback):
         """Writes the file if it is time to."""
         self._write(model)
 
-    def _begin(self, run: Run, early: EarlyStopping | None, beside: bool, resume: bool) -> None:
-        """Goes on from the file, if that is wanted and there is one."""
+    def _arguments(self, given: dict[str, Any], resume: bool) -> dict[str, Any]:
+        """Returns arguments of fit(), those of the run before for "auto"; they will be in the file."""
+        before = fit_state(self._path).get("arguments", {}) if resume else {}
+        self._given = {
+            name: before[name] if name in before and isinstance(value, str) and value == "auto" else value
+            for name, value in given.items()
+        }
+        return self._given
+
+    def _begin(
+        self, run: Run, early: EarlyStopping | None, beside: bool, resume: bool, held_out: Sequence[str]
+    ) -> None:
+        """Goes on from the file, if that is wanted and there is one; held_out are digests of the validation data."""
         self._early, self._beside = early, beside
         self._written = -1  # the step of the file
-        self._found: tuple[Model | None, str | None] = None, None
+        self._found: tuple[Model | None, Mapping[str, Any] | None] = None, None
+        schedule = self._given["schedule"]  # which may be None, and that is left out of JSON
+        arguments = {"schedule": schedule, **json.loads(_options.to_json(self._given))}
+        self._known = {"arguments": arguments, "validation": [*held_out]}
         folder = Path(self._name).absolute().parent
         if not os.access(folder, os.W_OK):
             raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
         if not (resume and Path(self._name).exists()):
             return
         model, trainer = run.model, run.trainer
-        self._found = best, _ = trainer._resume(self._path), model._resumed(self._path)
+        best = trainer._resume(self._path)
+        before = json.loads(model._resumed(self._path) or "{}")
         if best is not None and best.items is None:
             best.items = model.items
+        self._found = best, before.get("early")
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
         state = self._found[1]
@@ -359,6 +382,8 @@ class Checkpoint(Callback):
             raise InvalidArgumentError(
                 f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end"
             )
+        if held_out and before.get("validation") and before["validation"] != [*held_out]:
+            raise InvalidArgumentError(f"{self._name}: validation: the held-out items are not those of the run before")
         self._written = trainer.progress.step
 
     def before_training(self, model: Model) -> None:
@@ -376,11 +401,12 @@ class Checkpoint(Callback):
             return
         if now.examples == 0 and not (history and history[-1]["epoch"] == now.epoch):
             return  # Ctrl-C came in between, and the run goes on from the file of before
-        best, state = (None, None) if self._early is None else self._early._state()
+        early = self._early
+        best, state = (None, None) if early is None else (early._copy, early._state())
         with self._warning():  # of the last file, which was written meanwhile
             trainer.settle()
         with contextlib.nullcontext() if last else self._warning():
-            trainer._save(self._path, self._beside and not last, best, state)
+            trainer._save(self._path, self._beside and not last, best, json.dumps({**self._known, "early": state}))
             self._written = now.step
 
     @contextlib.contextmanager

@@ -301,6 +301,12 @@ class Dataset(_handles.Closing, Shown):
         _native.call("dataset_get_array", self._handle.value, name.encode(), array, array.nbytes)
         return array
 
+    def _digest(self) -> str:
+        """Returns what identifies the rows, however they are stored."""
+        digest = np.empty(32, np.uint8)
+        _native.call("dataset_get_array", self._handle.value, b"digest", digest, digest.nbytes)
+        return digest.tobytes().decode()
+
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns."""

@@ -41,7 +41,8 @@ class Report(Shown):
         rows = [[*pair] for pair in self.versions.items()]
         rows += [["system", platform.platform()], ["library", self.library]]
         for key, value in self.engine.items():
-            rows += _rows(key, value)
+            if not (key == "version" and value == self.versions["dsstne"]):
+                rows += _rows(key, value)
         rows += [["problem", problem] for problem in self.problems]
         return [Table(None, rows)]
 

@@ -325,7 +325,7 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
         try:
             return self.model_.predict(X, **self._compute())
         except OutOfMemoryError as error:
-            remedy = "recommend(X, k) returns lists instead of all scores, and rows= is an option of model_.predict"
+            remedy = "Call recommend(X, k) for the best items only, or model_.predict(X, rows=...) for some of the rows"
             raise OutOfMemoryError(f"{error}. {remedy}") from None
 
     def recommend(self, X: Any, k: int | None = None, **options: Any) -> Any:

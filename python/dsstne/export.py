@@ -22,6 +22,7 @@ from dsstne.errors import (
     MissingFileError,
     UnsupportedError,
 )
+from dsstne.model import LONGEST_HEADER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,8 +48,6 @@ _NO_VECTORS = {
     "spectral": f"a spectral model scores by a filter of the row, {_BY_ITEMS}",
     "blend": f"a blend scores by standardized sums, {_BY_ITEMS}; parts among model.parts() can have vectors",
 }
-
-_LONGEST_HEADER = 100_000_000  # bytes, see docs/model-file.md
 
 
 def to_onnx(
@@ -212,7 +211,7 @@ def views(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     whole, shown = _mapped(path)
     try:
         start = 8 + int.from_bytes(whole[:8].tobytes(), "little")
-        if start > 8 + _LONGEST_HEADER:
+        if start > 8 + LONGEST_HEADER:
             raise ValueError(f"a header of {start - 8:,} bytes")
         header = json.loads(whole[8:start].tobytes())
         if header.pop("__metadata__")["format"] != "dsstne.model":

@@ -7,6 +7,7 @@ import copy
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +48,7 @@ _STATE_VERSION = 1  # of pickles
 
 # Attributes of the file of a checkpoint: where training is, and where fit() is.
 CHECKPOINT, FIT = "dsstne.checkpoint", "dsstne.fit"
+LONGEST_HEADER = 100_000_000  # bytes, see docs/model-file.md
 
 # Values in the history of a model file; reading one may take 200 bytes of memory.
 _MOST_VALUES = 400_000
@@ -401,6 +403,16 @@ def _settings(of: Mapping[str, Any], *without: str) -> str:
     words = [str(of["kind"])] if "layer" in without else []
     words += [name if value is True else f"{name} {cell(value)}" for name, value in shown.items() if value]
     return ", ".join(words)
+
+
+def fit_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns what fit() has kept in a checkpoint, without reading the weights; {} if that cannot be found."""
+    try:
+        with Path(os.fsdecode(path)).open("rb") as file:
+            header = json.loads(file.read(min(int.from_bytes(file.read(8), "little"), LONGEST_HEADER)))
+        return dict(json.loads(header["__metadata__"][f"attributes.{FIT}"]))
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}  # the engine will read the file, and say what is wrong with it
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:

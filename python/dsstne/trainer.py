@@ -359,6 +359,7 @@ class Trainer(_handles.Closing):
         threads: int | None = None,
         memory_limit: int | None = None,
         checkpoints: bool = False,
+        **others: Any,
     ) -> Trainer:
         """Makes a trainer that goes on from a checkpoint; its :attr:`model` is that of the checkpoint.
 
@@ -373,13 +374,19 @@ class Trainer(_handles.Closing):
             devices, parallel, threads, memory_limit, checkpoints: As for a new trainer.
 
         Raises:
-            InvalidArgumentError: The data are not those of the saved trainer, or the file is not a checkpoint.
+            InvalidArgumentError: The data are not those of the saved trainer, the file is not a checkpoint, or it
+                determines an argument.
             MissingFileError: The file does not exist.
             CorruptFileError: The file is damaged.
 
         Example:
             See :meth:`save`.
         """
+        for name in others:
+            raise InvalidArgumentError(
+                f"{name}: resume() cannot change it: the trainer has the options of the checkpoint. learning_rate, "
+                "schedule, devices, parallel, threads, memory_limit and checkpoints may be others"
+            )
         model = load(path, threads=threads)
         if CHECKPOINT not in model._checkpoint:
             raise InvalidArgumentError(

@@ -4,6 +4,7 @@ import lzma
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,40 @@ def python():
         return done
 
     return run
+
+
+class ReadOnly:
+    """A folder of which other users may read the files, and programs of a user who may not write there.
+
+    Python itself may be in a folder of root, so such a program imports everything before drop_privileges().
+    """
+
+    BEGIN = """
+import os, sys
+import numpy as np, pytest, scipy.sparse
+import dsstne
+dsstne.popularity(scipy.sparse.csr_array(np.eye(3, dtype=np.float32)))
+def drop_privileges():
+    if os.geteuid() == 0:
+        os.setuid(65534)
+"""
+
+    def __init__(self, folder, python):
+        self.folder, self._python = Path(folder), python
+        self.folder.chmod(0o755)
+
+    def run(self, code, *arguments):
+        self.folder.chmod(0o555)
+        self._python(self.BEGIN + code, self.folder, *arguments)
+
+
+@pytest.fixture
+def read_only(python):
+    """A ReadOnly; not in tmp_path, which others cannot search."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = ReadOnly(folder, python)
+        yield made
+        made.folder.chmod(0o700)
 
 
 @pytest.fixture(scope="session")

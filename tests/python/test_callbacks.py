@@ -246,7 +246,7 @@ def test_a_resumed_run_stops_early_where_the_whole_one_does(split, tmp_path, res
     assert len(model.history) == len(whole.history)
     assert bits(model) == bits(whole)
     assert callback.best_epoch == best
-    with pytest.raises(dsstne.InvalidArgumentError, match="another metric= or restore_best="):
+    with pytest.raises(dsstne.InvalidArgumentError, match="metric: the checkpoint has 'mrr@3', this run has 'mrr@4'"):
         dsstne.fit(train, **options, callbacks=EarlyStopping("mrr@4", restore_best=restore_best))
 
 

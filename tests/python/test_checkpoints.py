@@ -211,13 +211,14 @@ def test_what_fit_refuses_to_go_on_with(X, tmp_path):
     longer = dsstne.fit(train, **{**options, "epochs": 3, "learning_rate": 0.01}, resume=True)  # these two may change
     assert [record["epoch"] for record in longer.history] == [1, 2, 3]
     for change, words in (
-        ({"hidden": [13]}, "network"),
-        ({"loss": "sigmoid"}, "network"),
+        ({"hidden": [13]}, r"network.layers\[1\] \(hidden1\).size: the checkpoint has 12, this trainer has 13"),
+        ({"hidden": [12, 5]}, r"network.layers: the checkpoint has"),
+        ({"loss": "sigmoid", "temperature": 0.1}, r"network.loss\[0\].kind"),
         ({"batch_size": 32}, "batch_size: the checkpoint has 64, this trainer has 32"),
         ({"seed": 5}, "seed"),
         ({"optimizer": "sgd"}, "optimizer: the checkpoint has adam, this trainer has sgd"),
         ({"weight_decay": 0.5}, "weight_decay"),
-        ({"epochs": "auto", "validation": held_out}, "validation"),
+        ({"validation": held_out, "callbacks": dsstne.callbacks.EarlyStopping()}, "is of a run with no early end"),
     ):
         with pytest.raises(dsstne.InvalidArgumentError, match=words):
             dsstne.fit(train, **{**options, **change}, resume=True)
@@ -227,6 +228,68 @@ def test_what_fit_refuses_to_go_on_with(X, tmp_path):
         dsstne.fit(train, epochs=1, resume=True)
     with pytest.raises(dsstne.InputOutputError, match="no file can be written in the folder"):
         dsstne.fit(train, **{**options, "checkpoint": tmp_path / "nowhere" / "run"})
+
+
+def test_fit_refuses_another_early_end_and_other_held_out_items(X, tmp_path):
+    train, held_out = dsstne.datasets.hold_out(X)
+    options = {"hidden": [4], "epochs": 1, "progress": False, "checkpoint": tmp_path / "run", "validation": held_out}
+    words = {"metric": "recall@5", "patience": 3, "min_delta": 0.1, "restore_best": True}
+    dsstne.fit(train, **options, callbacks=dsstne.callbacks.EarlyStopping(**words))
+    for change in ({"metric": None}, {"patience": 4}, {"min_delta": 0.0}, {"restore_best": False}):
+        (name,) = change
+        with pytest.raises(dsstne.InvalidArgumentError, match=f"EarlyStopping: {name}: the checkpoint has"):
+            dsstne.fit(train, **options, callbacks=dsstne.callbacks.EarlyStopping(**words | change), resume=True)
+    early = dsstne.callbacks.EarlyStopping(**words)
+    with pytest.raises(dsstne.InvalidArgumentError, match="validation: the held-out items are not those"):
+        dsstne.fit(train, **options | {"validation": (train, held_out)}, callbacks=early, resume=True)
+    same = held_out.tocsc().tocsr().astype(np.float64)  # stored in another way
+    dsstne.fit(train, **options | {"validation": same}, callbacks=early, resume=True)
+
+
+def rates(model):
+    return [record["learning_rate"] for record in model.history]
+
+
+def test_arguments_that_are_not_given_are_those_of_the_run_before(X, tmp_path):
+    options = {"hidden": [4], "batch_size": 64, "progress": False, "checkpoint": tmp_path / "run", "resume": True}
+    dsstne.fit(X, **options, learning_rate=0.5, schedule=None, epochs=2)
+    assert rates(dsstne.fit(X, **options, epochs=4)) == [0.5] * 4
+    assert rates(dsstne.fit(X, **options)) == [0.5] * 4  # nothing is left to do
+    changed = dsstne.fit(X, **options, learning_rate=0.25, epochs=5)
+    assert rates(dsstne.fit(X, **options, epochs=6)) == [*rates(changed), 0.25]
+
+
+def test_a_schedule_that_spans_the_run_spans_a_longer_one(X, tmp_path):
+    options = {"hidden": [4], "batch_size": 64, "progress": False, "schedule": "linear"}
+    whole = dsstne.fit(X, **options, epochs=6)
+    kept = {"checkpoint": tmp_path / "run", "resume": True}
+    dsstne.fit(X, **options, **kept, epochs=2)
+    del options["schedule"]
+    assert rates(dsstne.fit(X, **options, **kept, epochs=6))[2:] == rates(whole)[2:]
+
+
+def test_a_trainer_says_what_may_change_when_it_goes_on(X, tmp_path):
+    with pytest.raises(dsstne.InvalidArgumentError, match="batch_size: resume.* cannot change it.*learning_rate"):
+        dsstne.Trainer.resume(tmp_path / "run", X, batch_size=32)
+
+
+READ_ONLY = """
+path = sys.argv[1] + "/run"
+options = {"hidden": 4, "progress": False, "checkpoint": path}
+trainer = dsstne.Trainer(dsstne.load(path), X)
+drop_privileges()
+with pytest.raises(dsstne.InputOutputError, match="no file can be written in the folder " + sys.argv[1]):
+    dsstne.fit(X, **options, epochs=2, resume=True)
+with pytest.raises(dsstne.InputOutputError, match="[Pp]ermission denied"):
+    trainer.save(path)
+assert dsstne.Trainer.resume(path, X).progress.step == 1
+"""
+
+
+def test_a_checkpoint_in_a_read_only_folder_can_be_read_only(read_only):
+    data = scipy.sparse.csr_array(np.eye(5, dtype=np.float32))
+    dsstne.fit(data, hidden=4, epochs=1, progress=False, checkpoint=read_only.folder / "run")
+    read_only.run("X = scipy.sparse.csr_array(np.eye(5, dtype=np.float32))\n" + READ_ONLY)
 
 
 # ---- what goes wrong ----

@@ -1,9 +1,13 @@
-"""Links of the pages lead somewhere, and README.md leads to every page."""
+"""Links of the pages lead somewhere, README.md leads to every page, and its code runs."""
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse
+
+from dsstne import datasets
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*/*.md")])
@@ -40,6 +44,33 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 def test_broken_links_are_found(tmp_path):
     (tmp_path / "a.md").write_text("# One `two`\n[a](b.md) [b](#one) [c](#one-two) [d](https://e.org)\n")
     assert list(broken(tmp_path / "a.md")) == ["b.md", "#one"]
+
+
+class Packages:
+    """What load_debian() returns, but small."""
+
+    matrix = scipy.sparse.random_array((300, 80), density=0.1, format="csr", rng=0, dtype=np.float32)
+    item_names = np.array([f"library {n}" for n in range(80)])
+
+    def rows(self, names):
+        return [len(name) for name in names]
+
+
+BUDGETS = {"epochs=16": "epochs=2", "seconds=60": "seconds=1"}
+
+
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets, "load_debian", Packages)
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL))
+    for written, short in BUDGETS.items():
+        assert code.count(written) == 1
+        code = code.replace(written, short)
+    X, X_held_out = datasets.hold_out(Packages.matrix)
+    names = {"X": X, "X_held_out": X_held_out}
+    exec(code, names)
+    assert names["best"].report.table
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.dsstne", "run.checkpoint"]
 
 
 def test_the_readme_links_every_page():

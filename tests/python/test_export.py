@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 
 import numpy as np
 import onnx
@@ -351,6 +352,19 @@ def test_large_weights_are_in_a_file_beside_the_graph(group, name, tmp_path, mon
     assert places
     assert all(place["location"] == "model.onnx.data" for place in places)
     assert all(int(place["offset"]) % 65536 == 0 for place in places)
+
+
+@pytest.mark.skipif(not os.environ.get("DSSTNE_TEST_LARGE"), reason="takes 9 GB of memory")
+def test_weights_above_2_gb_give_the_same_lists(tmp_path):
+    items = 1_100_000
+    X = scipy.sparse.random_array((4, items), density=1e-5, format="csr", rng=0, dtype=np.float32)
+    model = dsstne.fit(X, hidden=[256], epochs=0, progress=False)
+    to_onnx(model, tmp_path / "model.onnx", 10)
+    assert (tmp_path / "model.onnx.data").stat().st_size > 2**31
+    wanted, feed = model.recommend(X, k=10), inputs_of(model, X)
+    scores = model.predict(X)
+    model.close()
+    same(session(tmp_path / "model.onnx").run(["items", "scores"], feed), wanted, scores)
 
 
 def test_a_graph_of_another_model_replaces_the_file(tmp_path):

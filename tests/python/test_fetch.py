@@ -6,7 +6,6 @@ import hashlib
 import http.server
 import io
 import lzma
-import os
 import resource
 import socket
 import threading
@@ -193,17 +192,21 @@ def test_a_file_that_somebody_has_put_into_the_cache_is_used(server, tmp_path):
     assert server.requests == []
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_a_cache_that_cannot_be_written_can_be_read(server, tmp_path):
-    server.files["/a.bin"] = DATA
-    path = _fetch.fetch(f"{server.url}/a.bin", md5(DATA))
-    path.parent.chmod(0o500)
-    try:
-        assert _fetch.fetch(f"{server.url}/a.bin", md5(DATA)) == path
-        with pytest.raises(dsstne.InputOutputError, match="cannot write"):
-            _fetch.fetch(f"{server.url}/b.bin", None)
-    finally:
-        path.parent.chmod(0o700)
+READ_ONLY = """
+from dsstne.datasets import _fetch
+drop_privileges()
+folder, url, md5 = sys.argv[1:]
+assert str(_fetch.fetch(url + "/a.bin", md5)) == folder + "/a.bin"
+with pytest.raises(dsstne.InputOutputError, match="cannot write"):
+    _fetch.fetch(url + "/b.bin", None)
+"""
+
+
+def test_a_cache_that_cannot_be_written_can_be_read(server, read_only, monkeypatch):
+    monkeypatch.setenv("DSSTNE_DATA", str(read_only.folder))
+    server.files["/a.bin"] = server.files["/b.bin"] = DATA
+    _fetch.fetch(f"{server.url}/a.bin", md5(DATA))
+    read_only.run(READ_ONLY, server.url, md5(DATA))
 
 
 def test_errors_of_servers_and_networks_are_told(server):

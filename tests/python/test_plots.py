@@ -285,6 +285,7 @@ def test_a_search_is_drawn_in_its_order_with_the_best_so_far():
     hollow = [line.get_xydata().tolist() for line in ax.lines if line.get_markerfacecolor() == "white"]
     assert hollow == [[[4, 0.5]]]
     assert ax.lines[-1].get_xydata().tolist() == [[5, 0.4]]  # the ring
+    assert ax.get_xlim()[0] == 0.5  # the first one is number 1
 
 
 def test_a_search_without_a_model_is_refused():

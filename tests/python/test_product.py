@@ -109,3 +109,30 @@ def test_a_dataset_has_a_product_with_itself_and_a_product_has_one():
         assert square.nnz == want.nnz
         with dsstne.Dataset.product(square, data) as cube:
             assert cube.shape == (30, 30)
+
+
+MEMORY = """
+import numpy as np, dsstne, scipy.sparse
+def kilobytes():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+def use(rows):
+    random = np.random.default_rng(0)
+    def matrix(height, width, each):
+        ends = np.arange(height + 1, dtype=np.int32) * each
+        indices = random.integers(0, width, height * each, dtype=np.int32)
+        return scipy.sparse.csr_array((np.ones(height * each, np.float32), indices, ends), shape=(height, width))
+    X, F = dsstne.Dataset(matrix(rows, 300, 12)), dsstne.Dataset(matrix(300, 4000, 60))
+    product = dsstne.Dataset.product(X, F)
+    dsstne.fit(product, hidden=[4], epochs=1, batch_size=64, denoising=0, threads=2, progress=False).close()
+    return kilobytes(), product
+before, _ = use(500)
+after, product = use(5000)
+print(after - before, product.nnz)
+"""
+
+
+def test_a_product_is_not_stored(python):
+    grown, entries = map(int, python(MEMORY).split())
+    assert 8 * entries > 24_000_000  # bytes, if it were
+    assert grown < 6000  # kilobytes

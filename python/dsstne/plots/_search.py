@@ -75,7 +75,7 @@ def search_results(
 
     _style.style(ax)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10, steps=[1, 2, 5, 10]))
-    ax.set_xlim(left=0)
+    ax.set_xlim(left=0.5)  # they are counted from 1
     hollow = "; hollow: on a part of the rows" if len(whole) < len(tried) else ""
     ax.set_xlabel(f"models in the order in which they were tried{hollow}", color=_style.TEXT)
     ax.set_ylabel(found.metric, color=_style.TEXT)
