@@ -1,5 +1,5 @@
-// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2). No array is copied: rows are
-// read from the file whenever they are needed, and the system keeps its pages in memory as long as there is room.
+// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2). No array is copied: rows
+// are read from the file whenever they are needed, and the system keeps its pages in memory as long as there is room.
 //
 // The file has one column, list<struct<index, value>> or list<index>, perhaps another one of row names, and is not
 // compressed. Each of its record batches becomes a piece of a csr.Blocks. The package reads and writes the metadata

@@ -27,7 +27,7 @@ from dsstne import _limits
 from dsstne.errors import ForkError, LibraryError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from dsstne._handles import Handle
 

@@ -11,9 +11,9 @@ import scipy.sparse
 from dsstne import _checks, _handles, _native
 from dsstne._items import decode_names, encode_names
 from dsstne._layers import nearest
+from dsstne._naming import known_numbers
 from dsstne._tables import History
 from dsstne.errors import InvalidArgumentError, NotFiniteError, NotFoundError
-from dsstne.interactions import _known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -264,7 +264,7 @@ class Weights(_handles.Closing):
             >>> dsstne.popularity(np.eye(3), items=[1193, 661, 914]).ids([914, 1193])
             array([2, 0])
         """
-        return _known(names, self._needed_names(), "item", unknown)
+        return known_numbers(names, self._needed_names(), "item", unknown)
 
     def _needed_names(self) -> NDArray[Any]:
         names = self._item_names()

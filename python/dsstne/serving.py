@@ -132,7 +132,7 @@ class OpenPredictor(_handles.Closing):
         for other in given[1:]:
             check_rows(other.name, other.rows, given[0].name, rows)
         if len(given) > 1:
-            names, given_as = (one.name for one in given), [*(matrix for _, matrix in matrices), exclude]
+            names, given_as = (one.name for one in given), [*(matrix for _, matrix in layers), exclude]
             check_row_names(zip(names, given_as, strict=False))
         ids, scores = np.empty((rows, k), np.int32), np.empty((rows, k), np.float32)
         for first in range(0, rows, self._rows):
@@ -201,7 +201,7 @@ def _described(X: Any, name: str, columns: int) -> _native.MatrixArrays:
     if parts is None:
         info = X.info
         bits = (info["index_bits"], info["offset_bits"], info["value_bits"])
-        addresses = (info[name] or 0 for name in ("offsets", "indices", "values"))
+        addresses = (info["offsets"] or 0, info["indices"] or 0, info["values"] or 0)
         return _native.MatrixArrays(*bits, rows, columns, info["non_zeros"], *addresses, name, X)
     indptr, indices, values = parts
     bits = (8 * indices.itemsize, 8 * indptr.itemsize, 0 if values is None else 8 * values.itemsize)
