@@ -322,8 +322,8 @@ func (s *service) add(a *asked, entries []int64) bool {
 	return true
 }
 
-// settle answers those whose rows are done, and returns whom to wake first. If the leader's own rows are done and others
-// wait, the service goes on without it. After a defect nobody waits any more.
+// settle answers those whose rows are done, and returns whom to wake first. If the leader's own rows are done and
+// others wait, the service goes on without it. After a defect nobody waits any more.
 func (s *service) settle(own *asked, err error) (next Waiter, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

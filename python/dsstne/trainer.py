@@ -372,6 +372,7 @@ class Trainer(_handles.Closing):
             learning_rate: Another learning rate; None = that of the checkpoint.
             schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of the checkpoint.
             devices, parallel, threads, memory_limit, checkpoints: As for a new trainer.
+            **others: Refused: the checkpoint determines all other options.
 
         Raises:
             InvalidArgumentError: The data are not those of the saved trainer, the file is not a checkpoint, or it
