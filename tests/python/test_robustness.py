@@ -92,17 +92,18 @@ def test_a_shortened_dataset_file_is_an_error_with_faulthandler_enabled_at_any_t
 
 
 def test_faulthandler_dumps_the_stacks_during_a_training(python, tmp_path):
+    # The dump reads the stacks without the interpreter's lock, so no thread may run Python then: this one sleeps, and wakes
+    # every 0.05 seconds.
     path = tmp_path / "dump"
     python(
         HEAD + "with open(sys.argv[1], 'w+') as file:\n"
-        "    def dumped(_):\n"
-        "        if os.path.getsize(sys.argv[1]):\n            raise StopIteration\n"
         "    model = dsstne.fit(X, hidden=[4], epochs=0)\n"
         "    with dsstne.Trainer(model, X, batch_size=20) as trainer:\n"
-        "        faulthandler.dump_traceback_later(0.05, file=file)\n"
-        "        try:\n            trainer.run(epochs=10**6, seconds=50, on_progress=dumped)\n"
-        "        except StopIteration:\n            pass\n"
-        "        assert trainer.run(steps=2).step > 2\n",
+        "        faulthandler.dump_traceback_later(0.27, file=file)\n"
+        "        trainer.run(epochs=10**6, seconds=0.5)\n"
+        "        assert os.path.getsize(sys.argv[1])\n"
+        "        step = trainer.progress.step\n"
+        "        assert trainer.run(steps=2).step == step + 2\n",
         path,
     )
     dump = path.read_text()
