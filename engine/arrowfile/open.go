@@ -1,5 +1,5 @@
-// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2). No array is copied: rows are
-// read from the file whenever they are needed, and the system keeps its pages in memory as long as there is room.
+// Package arrowfile opens a matrix that is stored in an Arrow IPC file (Feather version 2). No array is copied: rows
+// are read from the file whenever they are needed, and the system keeps its pages in memory as long as there is room.
 //
 // The file has one column, list<struct<index, value>> or list<index>, perhaps another one of row names, and is not
 // compressed. Each of its record batches becomes a piece of a csr.Blocks. The package reads and writes the metadata
@@ -29,8 +29,8 @@ const ending = 4 + len(magic)
 // lists 700,000 record batches.
 const maxMetadata = 16 << 20
 
-// Open opens a file and checks every entry. Closing the matrix closes the file. columns is the number of columns, which
-// the file need not say.
+// Open opens a file and checks every entry. Closing the matrix closes the file. columns is the number of columns,
+// which the file need not say.
 //
 // A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that
 // are not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.

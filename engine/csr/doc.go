@@ -5,9 +5,9 @@
 // and Select choose rows of another source; a Product computes them from two.
 //
 // A Matrix is a view of the caller's arrays: row offsets and column indices of 32 or 64 bits, chosen independently, and
-// values that are float32, float64 or absent (every stored value is 1). Nothing is copied. With an InFile the arrays are in
-// a file instead, of which rows are read when they are needed. Validate looks at everything once, in parallel, and says
-// in words which entry is wrong.
+// values that are float32, float64 or absent (every stored value is 1). Nothing is copied. With an InFile the arrays
+// are in a file instead, of which rows are read when they are needed. Validate looks at everything once, in parallel,
+// and says in words which entry is wrong.
 //
 // The owner may change that memory while it is in use. So nothing that was found by Validate is relied upon for safety:
 // every read takes a private copy first and checks the copy, and what fails is fault.InvalidData. If the memory is a

@@ -24,6 +24,9 @@ def public_names(tree):
                 yield from public_names(node)
 
 
+FILES = ("als", "bpr", "annoy", "faiss", "nmslib")
+
+
 def parameters(tree):
     """The parameters of the public methods and constructors of a module."""
     methods = [f for node in tree.body if isinstance(node, ast.ClassDef) for f in node.body]
@@ -46,25 +49,16 @@ def test_the_page_names_every_public_function_class_and_method_of_implicit():
     assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", PAGE)] == []
 
 
-def test_the_page_names_every_parameter_and_attribute_of_the_models_of_implicit(X):
+def test_the_page_names_every_parameter_and_attribute_of_the_models_of_implicit():
     neighbours, names = pytest.importorskip("implicit.nearest_neighbours"), set()
-    for module in (
-        "cpu.als",
-        "gpu.als",
-        "cpu.bpr",
-        "gpu.bpr",
-        "cpu.lmf",
-        "nearest_neighbours",
-        "ann.annoy",
-        "ann.faiss",
-    ):
+    modules = ["nearest_neighbours", *(f"{part}.{name}" for part in ("cpu", "gpu", "ann") for name in FILES)]
+    for module in modules:
         path = Path(neighbours.__file__).parent / (module.replace(".", "/") + ".py")
         if path.exists():
             names |= parameters(ast.parse(path.read_text(encoding="utf-8")))
-    for compiled in ("bpr", "lmf"):
-        model = importlib.import_module(f"implicit.cpu.{compiled}")
-        for kind in (model.BayesianPersonalizedRanking if compiled == "bpr" else model.LogisticMatrixFactorization,):
-            names |= set(inspect.signature(kind.__init__).parameters) | set(inspect.signature(kind.fit).parameters)
+    bpr, lmf = pytest.importorskip("implicit.cpu.bpr"), pytest.importorskip("implicit.cpu.lmf")
+    for kind in (bpr.BayesianPersonalizedRanking, lmf.LogisticMatrixFactorization):
+        names |= {name for method in (kind.__init__, kind.fit) for name in inspect.signature(method).parameters}
     model = neighbours.ItemItemRecommender(K=3)
     names |= {name for name in vars(model) if name[0] != "_"}
     assert {"use_cg", "neg_prop", "verify_negative_samples", "similarity"} <= names
