@@ -181,6 +181,26 @@ func dsstne_dataset_get_array(handle C.dsstne_dataset, name *C.const_char, dst u
 	})
 }
 
+//export dsstne_dataset_get_rows
+func dsstne_dataset_get_rows(handle C.dsstne_dataset, rows *C.const_int64, nRows C.int64_t, offsets *C.int64_t,
+	indices *C.int32_t, values *C.float, capacity C.int64_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_get_rows", err, func(c *call) error {
+		wanted := slice(c, (*int64)(unsafe.Pointer(rows)), int64(nRows), "rows", "n_rows")
+		ends := slice(c, (*int64)(unsafe.Pointer(offsets)), int64(nRows)+1, "offsets", "n_rows + 1")
+		return with(c, handle, sharing, func(d *dataset) error {
+			if indices == nil {
+				return hop(func() error { return csr.BoundRows(d.matrix, wanted, ends) })
+			}
+			columns := slice(c, (*int32)(unsafe.Pointer(indices)), int64(capacity), "indices", "capacity")
+			numbers := slice(c, (*float32)(unsafe.Pointer(values)), int64(capacity), "values", "capacity")
+			if c.err != nil {
+				return c.err
+			}
+			return hop(func() error { return csr.CopyRows(d.matrix, wanted, ends, columns, numbers) })
+		})
+	})
+}
+
 // digestOf writes the digest of the rows.
 func digestOf(m matrix, dst []byte) error {
 	text, err := csr.Digest(m, 0)

@@ -242,6 +242,18 @@ func with[T object, Handle ~uint64](c *call, handle Handle, how use, body func(T
 
 // withNamed is with for a handle that came in a parameter of another name than its kind.
 func withNamed[T object, Handle ~uint64](c *call, handle Handle, name string, how use, body func(T) error) error {
+	return entered(c, handle, name, how, new(bool), body)
+}
+
+// withUntil is with for a call that may go on when body has returned: it then sets goesOn, and calls handles.leave later.
+func withUntil[T object, Handle ~uint64](c *call, handle Handle, how use, goesOn *bool, body func(T) error) error {
+	var none T
+	return entered(c, handle, none.kind().String(), how, goesOn, body)
+}
+
+func entered[T object, Handle ~uint64](
+	c *call, handle Handle, name string, how use, goesOn *bool, body func(T) error,
+) error {
 	if c.err != nil {
 		return c.err
 	}
@@ -255,7 +267,9 @@ func withNamed[T object, Handle ~uint64](c *call, handle Handle, name string, ho
 		if how != changing {
 			poison = ""
 		}
-		handles.leave(uint64(handle), how, poison)
+		if !*goesOn {
+			handles.leave(uint64(handle), how, poison)
+		}
 	}()
 	enterCall()
 	err = body(o.(T))

@@ -1,6 +1,6 @@
 package main
 
-// #include "abi.h"
+// #include "ask.h"
 import "C"
 
 import (
@@ -26,10 +26,14 @@ func dsstne_predictor_serve(handle C.dsstne_predictor, items *C.const_int32, nIt
 	})
 }
 
-//export dsstne_predictor_ask
-func dsstne_predictor_ask(handle C.dsstne_predictor, inputs *C.const_dataset_info, nInputs C.int64_t,
-	exclude *C.const_dataset_info, k C.int64_t, ids *C.int32_t, scores *C.float, err *C.dsstne_error) C.dsstne_status {
-	return guard("dsstne_predictor_ask", err, func(c *call) error {
+// predictorAsk is dsstne_predictor_ask but for the waiting (ask.c).
+//
+//export predictorAsk
+func predictorAsk(handle C.dsstne_predictor, inputs *C.const_dataset_info, nInputs C.int64_t,
+	exclude *C.const_dataset_info, k C.int64_t, ids *C.int32_t, scores *C.float, err *C.dsstne_error,
+	ticket *C.ticket_t) C.dsstne_status {
+	waits := false
+	status := guard("dsstne_predictor_ask", err, func(c *call) error {
 		q := predict.Question{K: int64(k)}
 		at, n := inputs, int64(nInputs)
 		if n < 1 || n > mostInputs || at == nil {
@@ -48,11 +52,37 @@ func dsstne_predictor_ask(handle C.dsstne_predictor, inputs *C.const_dataset_inf
 		rows := q.Inputs[0].Rows()
 		q.IDs = table(c, (*int32)(ids), rows, q.K, "ids", "rows", "k")
 		q.Scores = table(c, (*float32)(scores), rows, q.K, "scores", "rows", "k")
-		return with(c, handle, sharing, func(p *predictor) error {
-			return fanOut(len(p.Ranks), func() error { return p.Ask(q) })
+		return withUntil(c, handle, sharing, &waits, func(p *predictor) error {
+			return fanOut(len(p.Ranks), func() (failure error) {
+				waits, failure = p.Ask(q, &waiter{handle, err, ticket})
+				return failure
+			})
 		})
 	})
+	if waits {
+		return C.ASK_WAITS
+	}
+	return status
 }
+
+// waiter is a call that waits in C.
+type waiter struct {
+	handle C.dsstne_predictor
+	err    *C.dsstne_error
+	ticket *C.ticket_t
+}
+
+// Answer ends the call's use of the predictor. The ticket is gone as soon as it is answered.
+func (w *waiter) Answer(err error, next predict.Waiter) {
+	var then *C.ticket_t
+	if next != nil {
+		then = next.(*waiter).ticket
+	}
+	handles.leave(uint64(w.handle), sharing, "")
+	C.ticket_answer(w.ticket, report(w.err, err), then)
+}
+
+func (w *waiter) Wake() { C.ticket_wake(w.ticket) }
 
 // mostInputs bounds the structs that are read before the model says how many inputs it has.
 const mostInputs = 1 << 10

@@ -184,6 +184,17 @@ func dsstne_trainer_fork(handle C.dsstne_trainer, optionText *C.const_char, copi
 	})
 }
 
+//export dsstne_trainer_continue
+func dsstne_trainer_continue(handle, other C.dsstne_trainer, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_continue", err, func(c *call) error {
+		return with(c, handle, changing, func(t *trainer) error {
+			return withNamed(c, other, "other", changing, func(from *trainer) error {
+				return hop(func() error { return t.Continue(from.Trainer) })
+			})
+		})
+	})
+}
+
 //export dsstne_trainer_close
 func dsstne_trainer_close(handle C.dsstne_trainer, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_trainer_close", err, func(c *call) error {

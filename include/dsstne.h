@@ -41,8 +41,8 @@
  *   1.4 adds more kinds of solvers, dsstne_solver_get_array and dsstne_solver_state.unfinished.
  *   1.5 adds dsstne_trainer_save, dsstne_trainer_settle, dsstne_trainer_resume and dsstne_trainer_fork.
  *   1.6 adds dsstne_predictor_serve, dsstne_predictor_ask, dsstne_dataset_save, dsstne_dataset_describe,
- *   dsstne_dataset_get_array and dsstne_dataset_product, and makes the number of columns of dsstne_dataset_open_file
- *   optional.
+ *   dsstne_dataset_get_array, dsstne_dataset_get_rows, dsstne_dataset_product and dsstne_trainer_continue, and makes the
+ *   number of columns of dsstne_dataset_open_file optional.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -138,8 +138,9 @@ uint32_t dsstne_abi_version(void);
 const char *dsstne_version(void);
 
 /* Sets process-wide defaults; keys that are missing stay as they are. Options:
- *   "threads": number of CPU threads for later calls whose own options do not set it (or set 0). 0 = as many as the
- *     cgroup and the affinity mask allow.
+ *   "threads": number of CPU threads for later calls whose own options do not set it (or set 0); runs of trainers,
+ *     predictors and solvers at the same time share them, with at least one each. 0 = as many as the cgroup and the
+ *     affinity mask allow.
  *   "memory_limit": the most bytes that all objects of the process may have together in the host's memory, as
  *     "allocated" of dsstne_describe counts them; 0 = no limit. What exceeds it fails with DSSTNE_OUT_OF_MEMORY.
  *   "instruction_set": "auto"|"avx512bf16"|"avx512vnni"|"avx512"|"avx2"|"portable", the widest one to use; for
@@ -237,6 +238,12 @@ dsstne_status dsstne_dataset_describe(dsstne_dataset dataset, char *buf, size_t 
  * there are names, have the offsets of dsstne_dataset_save (I64) and behind them the text. Since 1.6. */
 dsstne_status dsstne_dataset_get_array(dsstne_dataset dataset, const char *name, void *dst, size_t bytes,
                                        dsstne_error *err);
+
+/* Copies n_rows rows of any dataset: columns ascending, duplicates summed, zeros left out. Entries offsets[i] to
+ * offsets[i + 1] - 1 of indices and values are those of rows[i]; offsets has n_rows + 1 numbers. capacity is the length
+ * of indices and of values. If indices is null, it only writes offsets, as they are at most. Since 1.6. */
+dsstne_status dsstne_dataset_get_rows(dsstne_dataset dataset, const int64_t *rows, int64_t n_rows, int64_t *offsets,
+                                      int32_t *indices, float *values, int64_t capacity, dsstne_error *err);
 
 /* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver, or part of a product. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
@@ -387,6 +394,12 @@ dsstne_status dsstne_trainer_resume(dsstne_trainer trainer, const char *path, ds
  * and the kind of the optimizer cannot be changed. Since 1.5. */
 dsstne_status dsstne_trainer_fork(dsstne_trainer trainer, const char *options, dsstne_model *model, dsstne_trainer *out,
                                   dsstne_error *err);
+
+/* Makes a trainer that has not run go on with its own data from where another trainer of the same network is: with the
+ * state of the same kind of optimizer and the number of the next step, with which an epoch begins. The two share memory
+ * until one of them runs or is closed. Datasets may be bound before or after; other options than the kind of the
+ * optimizer may differ. Since 1.6. */
+dsstne_status dsstne_trainer_continue(dsstne_trainer trainer, dsstne_trainer other, dsstne_error *err);
 
 dsstne_status dsstne_trainer_close(dsstne_trainer trainer, dsstne_error *err);
 

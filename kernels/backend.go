@@ -248,10 +248,26 @@ type Keeper interface {
 	Device
 	// KeepSize is how many bytes of the device's memory a dataset takes.
 	KeepSize(*Data) int64
-	// Keep copies a dataset to the device.
+	// Keeps reports whether equal data are in the device's memory already, for another user, who may be another goroutine.
+	Keeps(*Data) bool
+	// Keep copies a dataset to the device, unless equal data are there: those are shared.
 	Keep(*Data) (Resident, error)
 	Assemble(*Assemble, *Step) error
 }
+
+// Threaded is a device that computes with threads of the process, as those of a Host do. The number of threads changes no
+// bit of a result.
+type Threaded interface {
+	Device
+	// UseThreads sets with how many of its threads, at least one, the device does the operations that begin from now on.
+	// Any goroutine may call it at any time.
+	UseThreads(n int)
+	// ThreadsInUse is that number; at first it is all, DeviceInfo.Threads.
+	ThreadsInUse() int
+}
+
+// VirtualThreads is how many of n threads number id of several virtual devices has, at least one.
+func VirtualThreads(n, id, of int) int { return max(1, n*(id+1)/of-n*id/of) }
 
 // ReachesHost reports whether a device computes in the host's memory.
 func ReachesHost(d Device) bool {

@@ -5,6 +5,9 @@ import "fmt"
 // Data is a dataset, or a device's share of its columns, as the device stores it: rows in order, columns
 // ascending in each, without duplicates or stored zeros, values of float32.
 type Data struct {
+	// Of is what the data are read from: data of one Of with the same First, Columns and Scaled are equal, and a device
+	// keeps them once. Nil: they are equal to no other. It can be compared.
+	Of      any
 	Rows    int64
 	Columns int64 // the device's
 	First   int64 // the first of them in the dataset, from which they are counted
@@ -31,7 +34,7 @@ const MostEntries = 1<<31 - 1
 
 // Resident is a dataset in a device's memory.
 type Resident interface {
-	// Free gives the memory back.
+	// Free ends the use of the dataset; that of the last user gives the memory back.
 	Free()
 }
 

@@ -80,11 +80,12 @@ type TopK struct {
 // to ScreenedRows rows faster. It stays from step to step, so that the copy is made once.
 type Screening struct {
 	Weights Buffer
-	Current bool // Weights hold the copy; otherwise the next TopK of so few rows makes it
+	Current bool // Weights hold the copy; otherwise the next TopK that uses it makes it
 }
 
-// ScreenedRows is the most rows of a batch that a Screening pays for.
-const ScreenedRows = 16
+// ScreenedRows is the most rows of a batch that a Screening pays for. With more, the copy that a TopK makes for itself costs
+// little beside the ranking.
+const ScreenedRows = 128
 
 // Screener is a Device that has a use for a Screening.
 type Screener interface {

@@ -26,7 +26,7 @@ func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 		source: s, first: int32(first), end: int32(end), most: entries, onlyOnes: statistics.onlyOnes(), size: deviceBlock,
 	}
 	return kernels.Data{
-		Rows: s.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes, Scaled: scaled,
+		Of: s, Rows: s.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes, Scaled: scaled,
 		Whole:  whole,
 		Blocks: func(each func(kernels.DataBlock) error) error { return d.blocks(scaled, each) },
 	}, nil

@@ -116,6 +116,39 @@ func TestEverySourceTellsWhatItsRowsAre(t *testing.T) {
 	})
 }
 
+func TestRowsOfEverySourceAreCopiedInCanonicalForm(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 2))
+	forEverySource(t, func(t *testing.T, s csr.Source, m *csr.Matrix) {
+		rows := make([]int64, rng.IntN(3000)) // more than are read at a time
+		if m.Rows() == 0 {
+			rows = rows[:0]
+		}
+		for n := range rows {
+			rows[n] = rng.Int64N(m.Rows())
+		}
+		var want csr.Entries
+		require.NoError(t, m.Read(rows, &want))
+		offsets := make([]int64, len(rows)+1)
+		require.NoError(t, csr.BoundRows(s, rows, offsets))
+		room := offsets[len(rows)]
+		require.GreaterOrEqual(t, room, int64(len(want.Indices)))
+		indices, values := make([]int32, room), make([]float32, room)
+		require.NoError(t, csr.CopyRows(s, rows, offsets, indices, values))
+		require.Zero(t, offsets[0])
+		for n, end := range want.Ends {
+			require.EqualValues(t, end, offsets[n+1])
+		}
+		entries := len(want.Indices)
+		require.True(t, slices.Equal(want.Indices, indices[:entries]))
+		require.True(t, slices.Equal(want.Values, values[:entries]))
+		if entries > 0 {
+			err := csr.CopyRows(s, rows, offsets, indices[:entries-1], values)
+			require.ErrorContains(t, err, "more entries than the arrays have room for")
+		}
+		require.Equal(t, fault.InvalidArgument, fault.KindOf(csr.CopyRows(s, []int64{m.Rows()}, offsets, indices, values)))
+	})
+}
+
 func TestBlocksHaveTheStatisticsOfTheWhole(t *testing.T) {
 	p := randomParts(9, 50, 300)
 	want := opened(t, p).Statistics()

@@ -22,6 +22,8 @@ type Opened struct {
 	// Precision is that of products, on all devices.
 	Precision kernels.Precision
 	key       string // that equal placements share; empty: not to be kept
+	threads   int    // of all ranks, on the host; 0 elsewhere
+	named     bool   // whether the user named a number of threads
 }
 
 var idle struct {

@@ -236,7 +236,11 @@ func (p Placement) openVirtual(count int) (*Opened, error) {
 	ranks, err := openRanks(host(), ranksOf(count), func(rank int) (kernels.Device, error) {
 		return openHost(rank, count, p.Threads, p.Precision)
 	})
-	return &Opened{Ranks: ranks}, err
+	o := &Opened{Ranks: ranks, named: p.Threads > 0}
+	for _, r := range ranks {
+		o.threads += r.Device.Info().Threads
+	}
+	return o, err
 }
 
 // ranksOf is 0 .. n-1.

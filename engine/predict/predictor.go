@@ -120,7 +120,8 @@ func (p *Predictor) keepingPays(asked rowList) bool {
 	return p.read+asked.count >= p.Rows() && p.Rows() > p.batchSize
 }
 
-// begin takes the model for reading, if its tensors are in order; the caller calls the returned function at the end.
+// begin takes the model for reading, if its tensors are in order, and its share of the threads; the caller calls the
+// returned function at the end.
 func (p *Predictor) begin() (func(), error) {
 	p.cancelled.Store(false)
 	done, err := p.Model.TryRead()
@@ -131,7 +132,8 @@ func (p *Predictor) begin() (func(), error) {
 		done()
 		return nil, err
 	}
-	return done, nil
+	end := p.Compute()
+	return func() { end(); done() }, nil
 }
 
 // output finds an output layer by name; empty means the only one.

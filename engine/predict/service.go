@@ -7,6 +7,7 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
 	"dsstne/kernels"
 )
 
@@ -29,9 +30,18 @@ type Question struct {
 	Scores  []float32     // [rows, K]
 }
 
+// Waiter waits for the answer to a question.
+type Waiter interface {
+	// Answer says how the question has ended, and whom the waiter wakes next (nil: nobody). It does not wake.
+	Answer(err error, next Waiter)
+	// Wake wakes the waiter, after Answer. Waiters wake one another in turn because those in Python all need the
+	// interpreter's lock: most of them would only wake to wait again if all woke at once.
+	Wake()
+}
+
 // service ranks rows that come with the questions. Any number of goroutines may ask. The first one leads: it computes
-// a batch of all rows that are waiting, and hands over to one of those that have come meanwhile. Everything is planned
-// and allocated when the service opens.
+// a batch of all rows that are waiting until its own are answered. A goroutine of the service goes on with those that
+// have come meanwhile. Everything is planned and allocated when the service opens.
 type service struct {
 	p       *Predictor
 	o       ServiceOptions
@@ -42,11 +52,11 @@ type service struct {
 
 	mu    sync.Mutex // guards what follows
 	queue []*asked
-	led   bool
+	led   bool // somebody computes batches
 	idle  []*asked
 	fault error // what has ended the service
 
-	// Of the leader: the batch.
+	// Of the one who leads: the batch.
 	spans []span
 	rows  [][]csr.Row // by given
 	count int64
@@ -55,13 +65,13 @@ type service struct {
 // asked is a question that waits.
 type asked struct {
 	Question
-	read  []csr.Entries // private copies of the rows, by given
-	list  []int64       // numbers of all rows
-	rows  int64
-	taken int64 // rows that are in batches
-	left  int64 // rows that are not answered
-	err   error
-	woken chan bool // true: to lead; false: answered
+	waiter Waiter
+	read   []csr.Entries // private copies of the rows, by given
+	list   []int64       // numbers of all rows
+	rows   int64
+	taken  int64 // rows that are in batches
+	left   int64 // rows that are not answered
+	err    error
 }
 
 // span is consecutive rows of a question in a batch.
@@ -76,8 +86,6 @@ const rowEntries = 128
 
 // mostKept is how many entries the memory of a question may have that is kept for the next one.
 const mostKept = 1 << 16
-
-var errDefect = fault.New(fault.Internal, "a defect of the library has ended this predictor; close it")
 
 // Serve makes the predictor answer questions, and nothing else. No dataset is bound to it. After a failure it can only
 // be closed.
@@ -126,30 +134,39 @@ func (p *Predictor) Serve(o ServiceOptions) (err error) {
 	return nil
 }
 
-// Ask answers a question. It is safe from any number of goroutines.
-func (p *Predictor) Ask(q Question) error {
+// Ask answers a question, or reports that it waits: the waiter is then told of the answer. It is safe from any number
+// of goroutines. Whoever waits should do so outside of Go if Go was called from C: for Go's scheduler, each wait of a
+// goroutine that is locked to its thread is two switches of threads more.
+func (p *Predictor) Ask(q Question, w Waiter) (waits bool, err error) {
 	s := p.service
 	if s == nil {
-		return fault.New(fault.InvalidState, "the predictor does not serve; call dsstne_predictor_serve first")
+		return false, fault.New(fault.InvalidState, "the predictor does not serve; call dsstne_predictor_serve first")
 	}
 	a := s.take()
-	defer s.put(a)
-	if err := a.set(q, s); err != nil || a.rows == 0 {
-		return err
+	defer func() {
+		if !waits {
+			s.put(a)
+		}
+	}()
+	if err := a.set(q, w, s); err != nil || a.rows == 0 {
+		return false, err
 	}
 	s.mu.Lock()
 	if s.fault != nil {
 		s.mu.Unlock()
-		return s.fault
+		return false, s.fault
 	}
 	s.queue = append(s.queue, a)
-	lead := !s.led
+	waits = s.led
 	s.led = true
 	s.mu.Unlock()
-	if lead || <-a.woken {
+	if waits {
+		return true, nil
+	}
+	for a.left > 0 {
 		s.lead(a)
 	}
-	return a.err
+	return false, a.err
 }
 
 // take gives a question's memory, which an earlier one may have used.
@@ -161,24 +178,28 @@ func (s *service) take() *asked {
 		s.idle = s.idle[:n-1]
 		return a
 	}
-	return &asked{read: make([]csr.Entries, len(s.given)), woken: make(chan bool, 1)}
+	return &asked{read: make([]csr.Entries, len(s.given))}
 }
 
-// put keeps a question's memory, unless it is large.
 func (s *service) put(a *asked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep(a)
+}
+
+// keep keeps a question's memory, unless it is large. The lock is held.
+func (s *service) keep(a *asked) {
 	for i := range a.read {
 		if cap(a.read[i].Indices) > mostKept {
 			return
 		}
 	}
-	a.Question, a.err = Question{}, nil
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	a.Question, a.waiter, a.err = Question{}, nil, nil
 	s.idle = append(s.idle, a)
 }
 
 // set reads the rows of a question.
-func (a *asked) set(q Question, s *service) error {
+func (a *asked) set(q Question, w Waiter, s *service) error {
 	inputs := len(s.given) - 1
 	switch {
 	case len(q.Inputs) != inputs:
@@ -187,7 +208,7 @@ func (a *asked) set(q Question, s *service) error {
 	case q.K < 1 || q.K > s.o.K:
 		return fault.New(fault.InvalidArgument, "k is %d; this predictor was opened for lists of 1 to %d items", q.K, s.o.K)
 	}
-	a.Question, a.rows, a.taken = q, q.Inputs[0].Rows(), 0
+	a.Question, a.waiter, a.rows, a.taken = q, w, q.Inputs[0].Rows(), 0
 	a.left = a.rows
 	for i, m := range append(q.Inputs[:inputs:inputs], q.Exclude) {
 		a.read[i].Reset()
@@ -222,15 +243,24 @@ func (s *service) row(a *asked, given int, row int64) csr.Row {
 	return a.read[given].Row(int(row))
 }
 
-// lead computes batches until the leader's own rows are answered.
-func (s *service) lead(own *asked) {
-	for own.left > 0 {
-		if s.o.Wait > 0 {
-			s.await()
-		}
-		s.form()
-		s.compute(own)
+// serve computes batches as long as somebody waits.
+func (s *service) serve() {
+	for s.lead(nil) {
 	}
+}
+
+// lead computes a batch and reports whether others wait. own is the leader's question; the service itself has none.
+func (s *service) lead(own *asked) (more bool) {
+	if s.o.Wait > 0 {
+		s.await()
+	}
+	s.form()
+	err := parallel.Guarded(func(int) error { return s.run() }, 0)
+	next, more := s.settle(own, err)
+	if next != nil {
+		next.Wake()
+	}
+	return more
 }
 
 // await gives others time to ask, until there are enough rows for a batch.
@@ -252,7 +282,7 @@ func (s *service) await() {
 
 // form moves as many waiting rows into a batch as it has room for, in the order of their arrival.
 func (s *service) form() {
-	s.mu.Lock() // first of all: the leader before still walks over its batch
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spans, s.count = s.spans[:0], 0
 	for i := range s.rows {
@@ -292,39 +322,43 @@ func (s *service) add(a *asked, entries []int64) bool {
 	return true
 }
 
-// compute ranks the batch, also to its end after an error or a panic.
-func (s *service) compute(own *asked) {
-	err := error(errDefect)
-	defer func() { s.settle(own, err) }()
-	err = s.run()
-}
-
-// settle hands over to the first who waits, if the leader's rows are answered, and then wakes those whose rows are.
-func (s *service) settle(own *asked, err error) {
+// settle answers those whose rows are done, and returns whom to wake first. If the leader's own rows are done and
+// others wait, the service goes on without it. After a defect nobody waits any more.
+func (s *service) settle(own *asked, err error) (next Waiter, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == error(errDefect) {
-		s.fault = err
+	if fault.KindOf(err) == fault.Internal {
+		s.fault = fault.Wrap(err, "a defect of the library has ended this predictor; close it")
+		for _, a := range s.queue {
+			s.spans = append(s.spans, span{q: a})
+		}
+		s.queue = s.queue[:0]
 	}
-	for _, x := range s.spans {
-		a := x.q
-		if a.left -= x.count; err != nil {
+	for i := len(s.spans) - 1; i >= 0; i-- {
+		a := s.spans[i].q
+		if a.left == 0 { // stood in the batch and in the queue
+			continue
+		}
+		if a.left -= s.spans[i].count; err != nil {
 			a.left, a.err = 0, err
 			if len(s.queue) > 0 && s.queue[0] == a { // its other rows
 				s.queue = append(s.queue[:0], s.queue[1:]...)
 			}
 		}
-	}
-	if own.left == 0 {
-		if s.led = len(s.queue) > 0; s.led {
-			s.queue[0].woken <- true
+		if a.left == 0 && a != own {
+			waiter := a.waiter
+			waiter.Answer(a.err, next)
+			next = waiter
+			s.keep(a)
 		}
 	}
-	for _, x := range s.spans {
-		if x.q != own && x.q.left == 0 {
-			x.q.woken <- false
-		}
+	s.led = len(s.queue) > 0
+	if own != nil && own.left > 0 {
+		s.led = true
+	} else if own != nil && s.led {
+		go s.serve()
 	}
+	return next, s.led
 }
 
 // run ranks the batch.

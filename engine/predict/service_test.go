@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"dsstne/engine/csr"
@@ -44,11 +45,74 @@ func piece(t testing.TB, m *csr.Matrix, first, end int64) *csr.Matrix {
 	return piece
 }
 
+// waiter is a goroutine that waits for an answer.
+type waiter struct {
+	err   error
+	next  predict.Waiter
+	woken chan bool
+}
+
+func (w *waiter) Answer(err error, next predict.Waiter) { w.err, w.next = err, next }
+
+func (w *waiter) Wake() { close(w.woken) }
+
+// wait waits, and wakes the next.
+func (w *waiter) wait() error {
+	<-w.woken
+	if w.next != nil {
+		w.next.Wake()
+	}
+	return w.err
+}
+
+// answer puts a question and waits for the answer.
+func answer(p *predict.Predictor, q predict.Question) error {
+	w := &waiter{woken: make(chan bool)}
+	waits, err := p.Ask(q, w)
+	if waits {
+		return w.wait()
+	}
+	return err
+}
+
 // put puts a question for rows of a matrix.
 func put(t testing.TB, p *predict.Predictor, x *csr.Matrix, k int64) ([]int32, []float32) {
 	ids, scores := make([]int32, x.Rows()*k), make([]float32, x.Rows()*k)
-	require.NoError(t, p.Ask(predict.Question{Inputs: []*csr.Matrix{x}, K: k, IDs: ids, Scores: scores}))
+	require.NoError(t, answer(p, predict.Question{Inputs: []*csr.Matrix{x}, K: k, IDs: ids, Scores: scores}))
 	return ids, scores
+}
+
+func TestRowsThatComeWhileOthersAreComputedAreABatch(t *testing.T) {
+	const k, size, late = 5, 8, 6
+	data := fixture.Blocks(t, rows, items, 4, 6, 3)
+	p := serving(t, `{"batch_size": 8}`, predict.ServiceOptions{K: k})
+	// A question of many full batches leads meanwhile.
+	many := csr.Parts{Columns: items, Offsets64: make([]int64, 400*size+1), Indices32: []int32{}, Values32: []float32{}}
+	long, err := csr.New(many)
+	require.NoError(t, err)
+	var waiters [late]*waiter
+	for waited := 0; waited < late; { // again, if it was over too soon
+		var all sync.WaitGroup
+		all.Go(func() { put(t, p, long, k) })
+		waited = 0
+		for n := range waiters {
+			waiters[n] = &waiter{woken: make(chan bool)}
+			ids, scores := make([]int32, k), make([]float32, k)
+			x := piece(t, data, int64(n), int64(n)+1)
+			waits, err := p.Ask(predict.Question{Inputs: []*csr.Matrix{x}, K: k, IDs: ids, Scores: scores}, waiters[n])
+			require.NoError(t, err)
+			if waits {
+				waited++
+				w := waiters[n]
+				all.Go(func() { assert.NoError(t, w.wait()) })
+			}
+		}
+		all.Wait()
+	}
+	for n, w := range waiters[:late-1] { // one batch has answered them all, in their order
+		require.Same(t, waiters[n+1], w.next)
+	}
+	require.Nil(t, waiters[late-1].next)
 }
 
 func TestAnAnswerHasTheBitsOfRecommendWhoeverElseAsks(t *testing.T) {
@@ -106,7 +170,7 @@ func TestItemsToLeaveOutMayComeWithTheQuestion(t *testing.T) {
 	p := serving(t, "", predict.ServiceOptions{K: k, ExcludeSeen: true})
 	for row := range int64(rows) {
 		ids, scores := make([]int32, k), make([]float32, k)
-		require.NoError(t, p.Ask(predict.Question{
+		require.NoError(t, answer(p, predict.Question{
 			Inputs: []*csr.Matrix{piece(t, data, row, row+1)}, Exclude: piece(t, other, row, row+1), K: k, IDs: ids, Scores: scores,
 		}))
 		require.Equal(t, wantIDs[row*k:(row+1)*k], ids)
@@ -124,7 +188,7 @@ func TestABadQuestionHarmsNoOther(t *testing.T) {
 		if q.K == 0 {
 			q.K = 4
 		}
-		err := p.Ask(q)
+		err := answer(p, q)
 		require.ErrorContains(t, err, what)
 		require.Equal(t, kind, fault.KindOf(err))
 		again, _ := put(t, p, good, 4)
@@ -152,7 +216,7 @@ func TestAPredictorThatServesDoesNothingElse(t *testing.T) {
 	require.Equal(t, fault.InvalidState, fault.KindOf(err))
 	require.Equal(t, fault.InvalidState, fault.KindOf(p.Serve(predict.ServiceOptions{K: 4})))
 	closed, _ := opened(t, "", "")
-	require.Equal(t, fault.InvalidState, fault.KindOf(closed.Ask(predict.Question{})))
+	require.Equal(t, fault.InvalidState, fault.KindOf(answer(closed, predict.Question{})))
 }
 
 func TestAChangedModelIsAskedAsItIsNow(t *testing.T) {
@@ -164,7 +228,7 @@ func TestAChangedModelIsAskedAsItIsNow(t *testing.T) {
 	before, _ := put(t, p, x, 3)
 	unlock, err := m.TryWrite()
 	require.NoError(t, err)
-	err = p.Ask(predict.Question{Inputs: []*csr.Matrix{x}, K: 3, IDs: make([]int32, 3), Scores: make([]float32, 3)})
+	err = answer(p, predict.Question{Inputs: []*csr.Matrix{x}, K: 3, IDs: make([]int32, 3), Scores: make([]float32, 3)})
 	require.Equal(t, fault.Busy, fault.KindOf(err))
 	w, err := m.Tensor("output.weight")
 	require.NoError(t, err)
@@ -196,7 +260,7 @@ func BenchmarkAsk(b *testing.B) {
 				q := predict.Question{Inputs: []*csr.Matrix{x}, K: k, IDs: make([]int32, k), Scores: make([]float32, k)}
 				all.Go(func() {
 					for range b.N / askers {
-						if err := p.Ask(q); err != nil {
+						if err := answer(p, q); err != nil {
 							b.Error(err)
 						}
 					}

@@ -219,15 +219,27 @@ func BatchBytes(rows, entries int64, rowsOnly bool) int64 {
 type residentData struct {
 	data     *kernels.Data
 	bytes    int64
+	held     bool     // the device has it for another program
 	feeds    []string // their names
 	resident kernels.Resident
 }
 
-// leaveOnHost leaves the largest dataset that devices were to keep on the host, and records why.
+// fresh is how many bytes of memory the copy takes.
+func (k *residentData) fresh() int64 {
+	if k.held {
+		return 0
+	}
+	return k.bytes
+}
+
+// leaveOnHost leaves the largest dataset that devices were to keep on the host, and records why. Those that are there
+// anyway come last.
 func leaveOnHost(host map[string]string, plan *Plan, p *part) {
-	largest := slices.MaxFunc(p.resident, func(a, b *residentData) int { return cmp.Compare(a.bytes, b.bytes) })
+	largest := slices.MaxFunc(p.resident, func(a, b *residentData) int {
+		return cmp.Or(cmp.Compare(a.fresh(), b.fresh()), cmp.Compare(a.bytes, b.bytes))
+	})
 	reason := fmt.Sprintf("the data take %s of the device's memory, ", size(largest.bytes))
-	left := max(0, plan.Available-plan.fresh(p.Device.Info().Name)+largest.bytes)
+	left := max(0, plan.Available-plan.fresh(p.Device.Info().Name)+largest.fresh())
 	switch {
 	case plan.Limit > 0 && plan.Bytes > plan.Limit:
 		reason += "and memory_limit is " + size(plan.Limit)
@@ -269,8 +281,8 @@ func (b *Builder) keep(f *Feed, entries int64) *residentData {
 	if f.Shared {
 		return nil
 	}
-	k := &residentData{data: data, bytes: device.KeepSize(data), feeds: []string{f.Name}}
-	b.note("data", "the device's copy of "+f.Text, k.bytes, false)
+	k := &residentData{data: data, bytes: device.KeepSize(data), held: device.Keeps(data), feeds: []string{f.Name}}
+	b.note("data", "the device's copy of "+f.Text, k.bytes, k.held)
 	if !b.dry {
 		if k.resident, err = device.Keep(data); err != nil {
 			b.Fail(fault.Wrap(err, "%s", f.Text))

@@ -197,6 +197,9 @@ func (b *Binding) Forget(d csr.Source) {
 	}
 }
 
+// Compute announces a run on the devices; the caller calls end when it is over. See devices.Opened.
+func (b *Binding) Compute() (end func()) { return b.opened.Compute() }
+
 // Precision is that of products on the devices.
 func (b *Binding) Precision() kernels.Precision { return b.opened.Precision }
 

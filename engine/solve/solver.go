@@ -169,6 +169,7 @@ func (s *Solver) Run(maxSeconds float64) (Progress, error) {
 	if err := s.prepare(); err != nil {
 		return s.Progress(), err
 	}
+	defer s.opened.Compute()()
 	for first := true; s.step.Number < int64(s.Progress().Steps); first = false {
 		if s.cancelled.Load() {
 			return s.Progress(), fault.New(fault.Cancelled, "%s was cancelled after step %d of %d", s.options.Name,

@@ -29,6 +29,8 @@ type record struct {
 	Precision    string            `json:"precision"`
 	Datasets     map[string]string `json:"datasets"` // digests by layer
 	Step         int64             `json:"step"`     // of the trainer; the model may have been trained before
+	OriginStep   int64             `json:"origin_step,omitempty"`
+	OriginEpochs int64             `json:"origin_epochs,omitempty"`
 	Examples     int64             `json:"examples"` // of all steps
 	LossEpoch    int64             `json:"loss_epoch"`
 	LossSum      float64           `json:"loss_sum"`
@@ -218,7 +220,7 @@ func (t *Trainer) record(best *model.Model) ([]byte, error) {
 	defer t.mu.Unlock()
 	r := record{
 		Options: t.options.Text, Precision: t.Precision().String(), Datasets: datasets,
-		Step: t.position(), Examples: t.seen,
+		Step: t.position(), OriginStep: t.origin.step, OriginEpochs: t.origin.epochs, Examples: t.seen,
 		LossEpoch: t.lossEpoch, LossSum: t.lossSum, LossExamples: t.lossExamples,
 	}
 	if loss := t.progress.EpochLoss; !math.IsNaN(loss) {

@@ -14,6 +14,7 @@ import (
 	"dsstne/engine/train"
 	"dsstne/internal/fault"
 	"dsstne/tests/fixture"
+	"dsstne/tests/openers"
 )
 
 // saved is a checkpoint of a trainer.
@@ -202,4 +203,67 @@ func TestAPlanHasTheMemoryOfCheckpointsOrSaysThatThereIsNone(t *testing.T) {
 	require.Contains(t, plan.Operations[len(plan.Operations)-1], "between two steps: there is no memory")
 	run(t, trainer, 1)
 	saved(t, trainer, true)
+}
+
+func TestATrainerThatGoesOnFromAnotherWithTheSameRowsHasTheBitsOfOneThatNeverEnded(t *testing.T) {
+	for _, name := range []string{"tied softmax", "deep", "several in and out"} {
+		definition := networks[name]
+		for kind, optimizer := range optimizers {
+			set := options("cpu", optimizer, "float32")
+			epoch := training(t, modelOf(t, definition), set).Progress().StepsPerEpoch
+			want, end := after(t, definition, set, 2*epoch+1)
+			for _, devices := range []string{"cpu", "cpu:3"} {
+				m := modelOf(t, definition)
+				first := training(t, m, set)
+				before := run(t, first, epoch)
+				// It keeps the state without data, on another device; the last one has other data until then.
+				between, err := openers.Trainer(m, []byte(strings.Replace(set, `"cpu"`, fmt.Sprintf("%q", devices), 1)))
+				require.NoError(t, err)
+				require.NoError(t, between.Continue(first))
+				require.NoError(t, first.Close())
+				require.Equal(t, before.Step, between.Progress().Step)
+				require.InDelta(t, before.EpochLoss, between.Progress().EpochLoss, 0)
+				last := training(t, m, set)
+				require.NoError(t, last.Continue(between))
+				require.NoError(t, between.Close())
+				run(t, last, 1)
+				path := saved(t, last, false)
+				progress := run(t, last, epoch)
+				require.Equal(t, want, values(m), "%s, %s, by way of %s", name, kind, devices)
+				require.Equal(t, end.Step, progress.Step)
+				require.Equal(t, end.Epoch, progress.Epoch)
+				require.Equal(t, end.Examples, progress.Examples)
+				again, m := resumed(t, path, set)
+				require.Equal(t, end.Epoch, run(t, again, epoch).Epoch)
+				require.Equal(t, want, values(m), "%s, %s, from a checkpoint", name, kind)
+			}
+		}
+	}
+}
+
+func TestOtherDataBeginWithAnEpochOfTheirOwnInAnotherOrder(t *testing.T) {
+	m := modelOf(t, deep)
+	first := training(t, m, `{"batch_size": 50}`)
+	epoch := first.Progress().StepsPerEpoch
+	run(t, first, epoch+1) // the second epoch has begun
+	second := training(t, m, `{"batch_size": 30, "optimizer": {"learning_rate": 0.5}}`)
+	require.NoError(t, second.Continue(first))
+	begun := second.Progress()
+	require.EqualValues(t, []uint64{epoch + 1, 2, 0}, []uint64{begun.Step, begun.Epoch, begun.Examples})
+	progress := run(t, second, 1)
+	require.EqualValues(t, []uint64{epoch + 2, 2, 30}, []uint64{progress.Step, progress.Epoch, progress.Examples})
+	require.InDelta(t, 0.5, progress.LearningRate, 0)
+}
+
+func TestATrainerGoesOnOnlyFromOneOfItsKindAndBeforeItBegins(t *testing.T) {
+	set := options("cpu", optimizers["adam"], "float32")
+	from := training(t, modelOf(t, deep), set)
+	run(t, from, 1)
+	require.ErrorContains(t, training(t, modelOf(t, several), set).Continue(from), "of another network")
+	other := training(t, modelOf(t, deep), options("cpu", optimizers["sgd"], "float32"))
+	require.ErrorContains(t, other.Continue(from), "the optimizer is sgd, that of the other trainer adam")
+	begun := training(t, modelOf(t, deep), set)
+	run(t, begun, 1)
+	require.Equal(t, fault.InvalidState, fault.KindOf(begun.Continue(from)))
+	require.NoError(t, from.Close())
 }

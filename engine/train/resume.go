@@ -83,7 +83,7 @@ func (t *Trainer) resume(
 	t.Model.SetStep(file.Step)
 	t.Model.SetAttributes(file.Attributes)
 	unlock()
-	t.goOn(r.Step, waiting)
+	t.goOn(r.Step, origin{r.OriginStep, r.OriginEpochs}, waiting)
 	t.seen, t.lossEpoch, t.lossSum, t.lossExamples = r.Examples, r.LossEpoch, r.LossSum, r.LossExamples
 	p := &t.progress
 	if r.EpochLoss != nil {
@@ -96,14 +96,9 @@ func (t *Trainer) resume(
 }
 
 // goOn makes the next step that after another.
-func (t *Trainer) goOn(step int64, waiting []*tensor.Tensor) {
-	t.waiting, t.began = waiting, step
-	steps, p := t.stepsPerEpoch(), &t.progress
-	p.Step, p.Epoch = uint64(step), uint64(step/steps)
-	p.Examples = uint64(step % steps * t.options.BatchSize)
-	if step > 0 {
-		p.LearningRate = t.rate(step)
-	}
+func (t *Trainer) goOn(step int64, from origin, waiting []*tensor.Tensor) {
+	t.waiting, t.began, t.origin = waiting, step, from
+	t.reach(step)
 }
 
 // compare refuses a checkpoint of something else.
@@ -140,7 +135,7 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 				"trained with", port.Name)
 		}
 	}
-	if r.Step < 0 || r.Step > math.MaxInt32 || r.LossExamples < 0 {
+	if r.OriginStep < 0 || r.Step < r.OriginStep || r.Step > math.MaxInt32 || r.OriginEpochs < 0 || r.LossExamples < 0 {
 		return fault.New(fault.CorruptFile, "the record of the checkpoint has the step %d", r.Step)
 	}
 	return nil
@@ -321,6 +316,35 @@ func (t *Trainer) Fork(o Options) (*Trainer, error) {
 	defer t.mu.Unlock()
 	f.seen, f.lossEpoch, f.lossSum, f.lossExamples = t.seen, t.lossEpoch, t.lossSum, t.lossExamples
 	f.progress, f.datasets = t.progress, t.datasets
-	f.goOn(t.position(), waiting)
+	f.goOn(t.position(), t.origin, waiting)
 	return f, nil
+}
+
+// Continue makes a trainer that has not begun go on from where another trainer of this network is, with other data,
+// whose first epoch begins with the next step. Neither needs to have its data yet. The two share the optimizer's state
+// until one of them trains.
+func (t *Trainer) Continue(from *Trainer) error {
+	switch {
+	case t.program != nil || t.waiting != nil:
+		return fault.New(fault.InvalidState, "the trainer has begun; it goes on from another before its first run")
+	case string(t.Model.Form().JSON()) != string(from.Model.Form().JSON()):
+		return fault.New(fault.InvalidArgument, "the other trainer is of another network")
+	case t.options.Optimizer.Kind != from.options.Optimizer.Kind:
+		return fault.New(fault.InvalidArgument, "the optimizer is %s, that of the other trainer %s; they have other states",
+			t.options.Optimizer.Kind, from.options.Optimizer.Kind)
+	}
+	waiting, err := from.states()
+	if err != nil {
+		return err
+	}
+	step := from.position()
+	epochs, steps := from.place(step)
+	if steps > 0 { // the epoch that was begun has its random order, and the next another
+		epochs++
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lossEpoch, t.progress.EpochLoss = epochs, from.Progress().EpochLoss
+	t.goOn(step, origin{step, epochs}, waiting)
+	return nil
 }

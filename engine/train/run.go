@@ -39,6 +39,7 @@ func (t *Trainer) Run(maxSteps uint64, maxSeconds float64) (Progress, error) {
 		return t.Progress(), err
 	}
 	defer stop()
+	defer t.Compute()()
 	t.setRunning(true)
 	defer t.setRunning(false)
 	start, before := time.Now(), t.seen
@@ -155,8 +156,8 @@ func (t *Trainer) count(underWay int) error {
 
 // choose fills order with the rows of the next step: position p of the epoch is row p, or its image in a permutation.
 func (t *Trainer) choose() {
-	steps := t.stepsPerEpoch()
-	epoch, first := t.step.Number/steps, t.step.Number%steps*t.options.BatchSize
+	epoch, steps := t.place(t.step.Number)
+	first := steps * t.options.BatchSize
 	t.order = t.order[:0]
 	permutation := random.NewPermutation(t.options.Seed, epoch, t.Rows())
 	for p := first; p < min(first+t.options.BatchSize, t.Rows()); p++ {
@@ -176,19 +177,27 @@ func (t *Trainer) report(r kernels.Result) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	steps, p := t.stepsPerEpoch(), &t.progress
-	if epoch := (r.Number - 1) / steps; epoch != t.lossEpoch { // a step that failed may have been the last of its epoch
+	if epoch, _ := t.place(r.Number - 1); epoch != t.lossEpoch { // a step that failed may have been the last of its epoch
 		t.lossEpoch, t.lossSum, t.lossExamples = epoch, 0, 0
 	}
 	t.lossSum += loss * float64(r.Rows)
 	t.lossExamples += r.Rows
-	p.Step, p.Epoch = uint64(r.Number), uint64(r.Number/steps)
-	p.Examples = uint64(r.Number % steps * t.options.BatchSize)
+	p := &t.progress
+	t.reach(r.Number)
 	p.Loss = t.lossSum / float64(t.lossExamples)
 	if p.Examples == 0 {
 		p.EpochLoss = p.Loss
 	}
-	p.LearningRate = t.rate(r.Number)
+}
+
+// reach updates what the progress says about the last step.
+func (t *Trainer) reach(step int64) {
+	epochs, steps := t.place(step)
+	t.progress.Step, t.progress.Epoch = uint64(step), uint64(epochs)
+	t.progress.Examples = uint64(steps * t.options.BatchSize)
+	if step > 0 {
+		t.progress.LearningRate = t.rate(step)
+	}
 }
 
 // measure updates the rate of the running or last run.
@@ -205,6 +214,7 @@ func (t *Trainer) explain(err error) error {
 	if !errors.As(err, &bad) {
 		return err
 	}
+	epochs, _ := t.place(t.step.Number - 1)
 	return fault.From(fault.NotFinite, err, "training stopped at step %d (epoch %d); the model keeps its last finite "+
-		"weights. %s", t.step.Number, (t.step.Number-1)/t.stepsPerEpoch()+1, t.remedy())
+		"weights. %s", t.step.Number, epochs+1, t.remedy())
 }

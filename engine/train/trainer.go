@@ -51,6 +51,7 @@ type Trainer struct {
 	closed  bool
 
 	began    int64            // the step that the first run goes on from
+	origin   origin           // where the epochs of the present datasets begin
 	waiting  []*tensor.Tensor // the optimizer's states at that step, until there is a program
 	datasets map[string]string
 	snapshot snapshot
@@ -67,6 +68,9 @@ type Trainer struct {
 	lossSum      float64
 	lossExamples int64
 }
+
+// origin is a step, after which the epochs of the datasets begin, and the epochs that were begun before with others.
+type origin struct{ step, epochs int64 }
 
 // feed makes the batches of one layer.
 type feed struct {
@@ -238,6 +242,15 @@ func (t *Trainer) Progress() Progress {
 
 func (t *Trainer) stepsPerEpoch() int64 {
 	return (t.Rows() + t.options.BatchSize - 1) / t.options.BatchSize
+}
+
+// place is the number of whole epochs before a step is over, and the steps of the next one.
+func (t *Trainer) place(step int64) (epochs, steps int64) {
+	if step == t.origin.step { // also without datasets
+		return t.origin.epochs, 0
+	}
+	done, all := step-t.origin.step, t.stepsPerEpoch()
+	return t.origin.epochs + done/all, done % all
 }
 
 // Cancel makes a running Run end at the end of its step; without one it does nothing.

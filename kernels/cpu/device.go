@@ -65,7 +65,7 @@ func (backend) Open(id int, o kernels.Options) (kernels.Device, error) {
 	caller := 1 // a thread of the caller works too; for the other virtual devices Go has one
 	if o.Of > 1 {
 		name = fmt.Sprintf("cpu[%d/%d]", id, o.Of)
-		threads = max(1, threads*(id+1)/o.Of-threads*id/o.Of)
+		threads = kernels.VirtualThreads(threads, id, o.Of)
 	}
 	if id > 0 {
 		caller = 0

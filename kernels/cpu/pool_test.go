@@ -80,3 +80,44 @@ func TestNoWorkerOutlivesItsPool(t *testing.T) {
 	}
 	waitForGoroutines(t, before)
 }
+
+func TestWorkersLeaveWhenTheirThreadIsTakenAndComeBack(t *testing.T) {
+	opened, err := backend{}.Open(0, kernels.Options{Threads: 4})
+	require.NoError(t, err)
+	d := opened.(kernels.Threaded)
+	before := runtime.NumGoroutine()
+	for _, threads := range []int{4, 1, 3, 2, 4} {
+		d.UseThreads(threads)
+		require.Equal(t, threads, d.ThreadsInUse())
+		for start := time.Now(); runtime.NumGoroutine() > before+threads-1; { // they are never idle here
+			sums(t, d, 100)
+			require.Less(t, time.Since(start), time.Minute)
+		}
+	}
+	require.NoError(t, d.Close())
+	waitForGoroutines(t, before)
+}
+
+func TestTheNumberOfThreadsMayChangeAtAnyTime(t *testing.T) {
+	opened, err := backend{}.Open(0, kernels.Options{Threads: 5})
+	require.NoError(t, err)
+	d := opened.(kernels.Threaded)
+	done, changed := make(chan bool), make(chan bool)
+	go func() {
+		defer close(changed)
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+				d.UseThreads(1 + n%7)
+			}
+		}
+	}()
+	for range 20 {
+		sums(t, d, 1000)
+	}
+	close(done)
+	<-changed
+	require.NoError(t, d.Close())
+}

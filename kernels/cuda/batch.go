@@ -62,7 +62,7 @@ func spaceOfAssemble(p *kernels.BatchPlaces) (s assembleSpace) {
 func (d *device) Assemble(op *kernels.Assemble, s *kernels.Step) error {
 	r, is := op.Data.(*resident)
 	unscaled := is && op.Scaled && r.parts[partNorms] == nil && r.rows > 0
-	if !is || r.device != d || unscaled || op.Places.Entries > kernels.MostEntries {
+	if !is || r.reader != d || unscaled || op.Places.Entries > kernels.MostEntries {
 		return fault.New(fault.Internal, "%s: a batch of %s cannot be made of this data", d.info.Name, op.Name)
 	}
 	return d.run("Assemble", s, nil, func() {
@@ -110,9 +110,14 @@ func (d *device) orderByItem(op *kernels.Assemble, space assembleSpace, a assemb
 }
 
 // arguments are the places of the data, for kernels.
-func (r *resident) arguments(scaled bool) keptArgs {
-	at := func(part int) driver.Address { return addressOf(r.parts[part]) }
-	a := keptArgs{at(partOffsets), at(partIndices), at(partValues), 0, at(partSums), r.rows, r.first}
+func (k *keptData) arguments(scaled bool) keptArgs {
+	at := func(part int) driver.Address {
+		if k.parts[part] == nil {
+			return 0
+		}
+		return k.parts[part].at
+	}
+	a := keptArgs{at(partOffsets), at(partIndices), at(partValues), 0, at(partSums), k.rows, k.first}
 	if scaled {
 		a.norms, a.sums = at(partNorms), at(partScaledSums)
 	}

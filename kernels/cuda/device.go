@@ -160,7 +160,7 @@ func (d *device) Close() error {
 		return errors.Join(err, d.closeStreams(), d.module.Unload())
 	})
 	d.closed = true
-	if d.memory.live == 0 {
+	if d.memory.close() {
 		err = errors.Join(err, d.context.Close())
 	}
 	if driver.Lost(err) {

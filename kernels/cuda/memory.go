@@ -21,6 +21,7 @@ type pool struct {
 	spare  map[int64][]driver.Address // by size
 	idle   int64                      // bytes that are spare
 	live   int64                      // buffers that are held
+	closed bool                       // the device
 }
 
 // sizeClass rounds a size up so that few sizes occur and at most an eighth is lost: 512 bytes, then eighths of powers
@@ -40,6 +41,7 @@ func (p *pool) take(size int64) (driver.Address, error) {
 	if list := p.spare[size]; len(list) > 0 {
 		at := list[len(list)-1]
 		p.spare[size], p.idle = list[:len(list)-1], p.idle-size
+		p.live++
 		return at, nil
 	}
 	at, err := driver.Alloc(size)
@@ -49,17 +51,48 @@ func (p *pool) take(size int64) (driver.Address, error) {
 		}
 		at, err = driver.Alloc(size)
 	}
+	if err == nil {
+		p.live++
+	}
 	return at, err
 }
 
-func (p *pool) give(at driver.Address, size int64) {
+// give keeps memory that take has returned for the next user. A device that is closed gets it back at once, and one
+// whose goroutine is not the caller's, since the order of its stream says nothing about the caller's work.
+func (p *pool) give(at driver.Address, size int64, elsewhere bool) {
+	if !elsewhere && p.keep(at, size) {
+		return
+	}
+	_ = p.device.context.Do(func() error { return driver.Free(at) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.live--; p.closed && p.live == 0 {
+		_ = p.device.context.Close()
+	}
+}
+
+// keep makes memory spare, unless the device is closed.
+func (p *pool) keep(at driver.Address, size int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
 	if p.spare == nil {
 		p.spare = map[int64][]driver.Address{}
 	}
 	p.spare[size] = append(p.spare[size], at)
 	p.idle += size
+	p.live--
+	return true
+}
+
+// close reports whether all buffers were given back; otherwise the last of them closes the context.
+func (p *pool) close() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	return p.live == 0
 }
 
 // trim gives all spare memory back to the device.
@@ -100,22 +133,14 @@ func (b *buffer) Slice(from, n int64) kernels.Buffer {
 	return &buffer{device: b.device, at: b.at + driver.Address(4*from), n: n}
 }
 
-// Free gives the memory to the pool, or to the device if that was closed meanwhile.
-func (b *buffer) Free() {
-	d := b.device
-	if b.size == 0 {
-		return
-	}
-	at, size := b.at, b.size
-	b.at, b.n, b.size = 0, 0, 0
-	d.memory.live--
-	if !d.closed {
-		d.memory.give(at, size)
-		return
-	}
-	_ = d.context.Do(func() error { return driver.Free(at) })
-	if d.memory.live == 0 {
-		_ = d.context.Close()
+// Free gives the memory to the pool.
+func (b *buffer) Free() { b.free(false) }
+
+func (b *buffer) free(elsewhere bool) {
+	if b.size > 0 {
+		at, size := b.at, b.size
+		b.at, b.n, b.size = 0, 0, 0
+		b.device.memory.give(at, size, elsewhere)
 	}
 }
 
@@ -135,11 +160,10 @@ func (d *device) Alloc(n int64) (kernels.Buffer, error) {
 			return fault.Wrap(err, "%d bytes", size)
 		}
 		if err := d.stream.Fill32(at, 0, n); err != nil {
-			d.memory.give(at, size)
+			d.memory.give(at, size, false)
 			return err
 		}
 		b.at, b.size = at, size
-		d.memory.live++
 		return nil
 	})
 	if err != nil {

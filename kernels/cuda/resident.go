@@ -14,15 +14,13 @@ import (
 // uploadBlock is the size of each of the two pinned buffers that a dataset passes through.
 const uploadBlock = 8 << 20
 
-// resident is a dataset that the device keeps.
+// resident is a device's right to read a dataset.
 type resident struct {
-	device      *device
-	rows, first int64
-	whole       bool
-	parts       [partCount]kernels.Buffer // nil where there is nothing
+	*keptData
+	reader *device
 }
 
-// The parts of a resident.
+// The parts of a keptData.
 const (
 	partOffsets = iota // int64 [rows + 1]
 	partIndices
@@ -43,7 +41,7 @@ func (d *device) KeepSize(data *kernels.Data) (size int64) {
 	return size
 }
 
-// keptElements are the sizes of a resident's parts in elements of 4 bytes.
+// keptElements are the sizes of a dataset's parts in elements of 4 bytes.
 func keptElements(data *kernels.Data) [partCount]int64 {
 	n := [partCount]int64{partOffsets: 2 * (data.Rows + 1), partIndices: data.Entries, partSums: data.Rows}
 	if data.Values {
@@ -55,38 +53,23 @@ func keptElements(data *kernels.Data) [partCount]int64 {
 	return n
 }
 
-// Keep copies a dataset to the device, block by block through pinned memory.
-func (d *device) Keep(data *kernels.Data) (kernels.Resident, error) {
-	r := &resident{device: d, rows: data.Rows, first: data.First, whole: data.Whole}
+// copy copies a dataset to the device that it is kept by, block by block through pinned memory.
+func (k *keptData) copy(data *kernels.Data) error {
 	for i, n := range keptElements(data) {
 		if n == 0 {
 			continue
 		}
-		b, err := d.Alloc(n)
+		b, err := k.device.Alloc(n)
 		if err != nil {
-			r.Free()
-			return nil, err
+			return err
 		}
-		r.parts[i] = b
+		k.parts[i] = b.(*buffer)
 	}
-	err := d.do("copying a dataset", func() error {
-		u := &upload{device: d}
-		err := u.run(r, data)
+	return k.device.do("copying a dataset", func() error {
+		u := &upload{device: k.device}
+		err := u.run(k, data)
 		return errors.Join(err, u.free())
 	})
-	if err != nil {
-		r.Free()
-		return nil, err
-	}
-	return r, nil
-}
-
-func (r *resident) Free() {
-	for _, b := range r.parts {
-		if b != nil {
-			b.Free()
-		}
-	}
 }
 
 // upload sends arrays through two pinned buffers in turn: one is filled while the other is on its way.
@@ -103,7 +86,7 @@ type pinned struct {
 	busy   bool
 }
 
-func (u *upload) run(r *resident, data *kernels.Data) error {
+func (u *upload) run(k *keptData, data *kernels.Data) error {
 	for i := range u.stage {
 		var err error
 		if u.stage[i].sent, err = driver.NewEvent(); err != nil {
@@ -123,7 +106,7 @@ func (u *upload) run(r *resident, data *kernels.Data) error {
 		for _, n := range b.Lengths {
 			offsets = append(offsets, offsets[len(offsets)-1]+int64(n))
 		}
-		p := &r.parts
+		p := &k.parts
 		err := errors.Join(
 			send(u, p[partOffsets], 2*row, offsets), send(u, p[partIndices], entry, b.Indices),
 			send(u, p[partValues], entry, b.Values), send(u, p[partSums], row, b.Sums),
@@ -135,11 +118,11 @@ func (u *upload) run(r *resident, data *kernels.Data) error {
 	if err != nil {
 		return err
 	}
-	return send(u, r.parts[partOffsets], 2*row, offsets)
+	return send(u, k.parts[partOffsets], 2*row, offsets)
 }
 
 // send copies an array into a buffer of the device, from element at on.
-func send[T any](u *upload, to kernels.Buffer, at int64, x []T) error {
+func send[T any](u *upload, to *buffer, at int64, x []T) error {
 	if len(x) == 0 || to == nil {
 		return nil
 	}

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def integer(value: Any, name: str, least: int | None = None) -> int:
     """Returns an integer (also one of NumPy, but not a bool) as an int: of 64 bits, and at least ``least``."""
     try:
-        number = operator.index(value)
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, (bool, np.bool_)):
+    if number is None:
         raise InvalidArgumentError(f"{name} must be an integer, not {shown(value)}")
     if least is not None and number < least:
         raise InvalidArgumentError(f"{name} must be at least {least}, not {shown(number)}")

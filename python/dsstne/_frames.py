@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,14 +33,14 @@ class Frame(ABC):
     """The columns of a frame.
 
     Args:
-        frame: The frame.
+        frame: The frame; an index selects a column.
         columns: The names of its columns.
     """
 
     library: str
 
-    def __init__(self, frame: Any, columns: list[Any]) -> None:
-        self._frame, self._columns = frame, columns
+    def __init__(self, frame: Any, columns: Iterable[Any]) -> None:
+        self._frame, self._columns = frame, list(columns)
 
     def ids(self, column: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], Any]:
         """Returns the number of the id in each row, the ids that occur in any order, and the type of the column.
@@ -84,44 +84,48 @@ class Frame(ABC):
             raise InvalidArgumentError(f"{name}: the frame has no column {_checks.shown(column)}; it has {listed}")
         if self._columns.count(column) > 1:
             raise InvalidArgumentError(f"{name}: the frame has several columns {column!r}")
-        values = self._column(column)
+        values = self._frame[column]
         missing = self._missing(values)
         if missing.any():
             raise _missing(column, name, missing)
         return values
 
-    @abstractmethod
-    def _column(self, column: Any) -> Any:
-        """Returns a column."""
-
-    @abstractmethod
     def _missing(self, values: Any) -> NDArray[np.bool_]:
         """Reports which values of a column are missing."""
+        return np.asarray(values.is_null().to_numpy())
 
     @abstractmethod
     def _numbered(self, values: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Returns the number of each value, and the values that occur."""
 
-    @abstractmethod
     def _array(self, values: Any) -> NDArray[Any]:
         """Returns a column as an array; times are datetime64 in UTC."""
+        return np.asarray(values.to_numpy())
 
     def _type(self, values: Any) -> Any:
         return values.dtype
+
+    @classmethod
+    def make(cls, columns: dict[Any, Any]) -> Any:
+        """Returns a frame of arrays and :class:`Names`."""
+        return cls._made({key: cls._named(c) if isinstance(c, Names) else c for key, c in columns.items()})
+
+    @staticmethod
+    @abstractmethod
+    def _made(columns: dict[Any, Any]) -> Any:
+        """Returns a frame of columns."""
+
+    @staticmethod
+    def _named(column: Names) -> Any:
+        """Returns a column of names, of its type."""
+        return column.names[column.numbers]
 
 
 class _Pandas(Frame):
     library = "pandas"
 
-    def __init__(self, frame: Any) -> None:
-        super().__init__(frame, list(frame.columns))
-
-    def _column(self, column: Any) -> Any:
-        return self._frame[column]
-
     def _missing(self, values: Any) -> NDArray[np.bool_]:
-        missing: NDArray[np.bool_] = values.isna().to_numpy(bool)
-        return missing
+        return np.asarray(values.isna().to_numpy(bool))
 
     def _numbered(self, values: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         numbers, ids = values.factorize()
@@ -134,16 +138,12 @@ class _Pandas(Frame):
         return np.asarray(values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array, _PLAIN.get(kind))
 
     @staticmethod
-    def make(columns: dict[Any, Any]) -> Any:
-        pandas = _library("pandas")
-        return pandas.DataFrame(
-            {
-                name: pandas.Series(column.names[column.numbers], dtype=column.type)
-                if isinstance(column, Names)
-                else column
-                for name, column in columns.items()
-            }
-        )
+    def _made(columns: dict[Any, Any]) -> Any:
+        return _library("pandas").DataFrame(columns)
+
+    @staticmethod
+    def _named(column: Names) -> Any:
+        return _library("pandas").Series(column.names[column.numbers], dtype=column.type)
 
 
 _PLAIN = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
@@ -151,16 +151,6 @@ _PLAIN = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
 
 class _Polars(Frame):
     library = "polars"
-
-    def __init__(self, frame: Any) -> None:
-        super().__init__(frame, list(frame.columns))
-
-    def _column(self, column: Any) -> Any:
-        return self._frame.get_column(column)
-
-    def _missing(self, values: Any) -> NDArray[np.bool_]:
-        missing: NDArray[np.bool_] = values.is_null().to_numpy()
-        return missing
 
     def _numbered(self, values: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         polars = _library("polars")
@@ -170,22 +160,17 @@ class _Polars(Frame):
         numbers = polars.int_range(len(ids), dtype=polars.Int64, eager=True)
         return values.replace_strict(ids, numbers, return_dtype=polars.Int64).to_numpy(), ids.to_numpy()
 
-    def _array(self, values: Any) -> NDArray[Any]:
-        return np.asarray(values.to_numpy())
+    @staticmethod
+    def _made(columns: dict[Any, Any]) -> Any:
+        return _library("polars").DataFrame(columns)
 
     @staticmethod
-    def make(columns: dict[Any, Any]) -> Any:
+    def _named(column: Names) -> Any:
         polars = _library("polars")
-
-        def made(column: Any) -> Any:
-            if not isinstance(column, Names):
-                return column
-            strings = polars.String if column.names.dtype.kind in "OU" else None
-            names = polars.Series(values=column.names.tolist() if strings else column.names, dtype=strings)
-            chosen = names.gather(column.numbers)
-            return chosen if column.type is None else chosen.cast(column.type)
-
-        return polars.DataFrame({name: made(column) for name, column in columns.items()})
+        strings = polars.String if column.names.dtype.kind in "OU" else None
+        names = polars.Series(values=column.names.tolist() if strings else column.names, dtype=strings)
+        chosen = names.gather(column.numbers)
+        return chosen if column.type is None else chosen.cast(column.type)
 
 
 class _Arrow(Frame):
@@ -196,15 +181,8 @@ class _Arrow(Frame):
         try:
             table = pyarrow.table(frame)
         except (TypeError, pyarrow.ArrowInvalid) as error:  # of a single column, such as a Series
-            raise InvalidArgumentError(f"df is a {type(frame).__name__}, which is not a table: {error}") from None
-        super().__init__(table, list(table.column_names))
-
-    def _column(self, column: Any) -> Any:
-        return self._frame.column(column)
-
-    def _missing(self, values: Any) -> NDArray[np.bool_]:
-        missing: NDArray[np.bool_] = values.is_null().to_numpy()
-        return missing
+            raise InvalidArgumentError(f"df must be a table, not a {type(frame).__name__}: {error}") from None
+        super().__init__(table, table.column_names)
 
     def _numbered(self, values: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         if _is_dictionary(values.type):
@@ -214,25 +192,20 @@ class _Arrow(Frame):
         ids = coded.chunk(0).dictionary.to_numpy(zero_copy_only=False) if coded.num_chunks else np.empty(0, object)
         return numbers, ids
 
-    def _array(self, values: Any) -> NDArray[Any]:
-        return np.asarray(values.to_numpy())
-
     def _type(self, values: Any) -> Any:
         return values.type
 
     @staticmethod
-    def make(columns: dict[Any, Any]) -> Any:
+    def _made(columns: dict[Any, Any]) -> Any:
+        return _library("pyarrow").table(columns)
+
+    @staticmethod
+    def _named(column: Names) -> Any:
         pyarrow = _library("pyarrow")
-
-        def made(column: Any) -> Any:
-            if not isinstance(column, Names):
-                return column
-            is_dictionary = column.type is not None and _is_dictionary(column.type)
-            chosen = pyarrow.array(column.names).take(pyarrow.array(column.numbers))
-            chosen = chosen.dictionary_encode() if is_dictionary else chosen
-            return chosen if column.type is None else chosen.cast(column.type)
-
-        return pyarrow.table({name: made(column) for name, column in columns.items()})
+        chosen = pyarrow.array(column.names).take(pyarrow.array(column.numbers))
+        if column.type is None:
+            return chosen
+        return (chosen.dictionary_encode() if _is_dictionary(column.type) else chosen).cast(column.type)
 
 
 class _Arrays(Frame):
@@ -246,10 +219,7 @@ class _Arrays(Frame):
                     f"df: {_checks.shown(name)} has the shape {array.shape}; all arrays must have one dimension and "
                     "the same length"
                 )
-        super().__init__(arrays, list(arrays))
-
-    def _column(self, column: Any) -> Any:
-        return self._frame[column]
+        super().__init__(arrays, arrays)
 
     def _missing(self, values: Any) -> NDArray[np.bool_]:
         if values.dtype == object:
@@ -268,11 +238,8 @@ class _Arrays(Frame):
         return np.asarray(values)
 
     @staticmethod
-    def make(columns: dict[Any, Any]) -> Any:
-        return {
-            name: column.names[column.numbers] if isinstance(column, Names) else column
-            for name, column in columns.items()
-        }
+    def _made(columns: dict[Any, Any]) -> Any:
+        return columns
 
 
 def _column_of(values: Any) -> NDArray[Any]:
@@ -294,7 +261,7 @@ def opened(frame: Any) -> Frame:
     for library in (_Pandas, _Polars):
         module = sys.modules.get(library.library)
         if module is not None and isinstance(frame, module.DataFrame):
-            return library(frame)
+            return library(frame, frame.columns)
     if isinstance(frame, Mapping):
         return _Arrays(frame)
     if hasattr(frame, "__arrow_c_stream__"):

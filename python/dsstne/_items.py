@@ -47,6 +47,22 @@ def same_names(left: NDArray[Any], right: NDArray[Any]) -> bool:
     return left.shape == right.shape and list(map(str, left.tolist())) == list(map(str, right.tolist()))
 
 
+def first_difference(given: NDArray[Any], known: NDArray[Any]) -> tuple[int, str, str] | None:
+    """Returns the first place where as many names differ, and both names for a message; None where none do."""
+    if same_names(given, known):
+        return None
+    pairs = enumerate(zip(given.tolist(), known.tolist(), strict=True))
+    return next((at, _checks.shown(a), _checks.shown(b)) for at, (a, b) in pairs if str(a) != str(b))
+
+
+def row_difference(given: NDArray[Any], known: NDArray[Any]) -> tuple[int, str, str] | None:
+    """As :func:`first_difference`; the numbers 0, 1, ... of Interactions without names do not differ from strings."""
+    for one, other in ((given, known), (known, given)):
+        if one.dtype.kind in "iu" and other.dtype.kind not in "iu" and np.array_equal(one, np.arange(len(one))):
+            return None
+    return first_difference(given, known)
+
+
 def check_integers(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
     """Raises a ValueError if names that should be integers are not; decoding a million names would take a second."""
     begins, lengths = offsets[:-1], np.diff(offsets)

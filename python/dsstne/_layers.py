@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 from contextlib import suppress
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsstne import _checks
-from dsstne.dataset import Dataset, open_dataset
+from dsstne._items import row_difference
+from dsstne.dataset import Dataset, named_rows, open_dataset, same_rows
 from dsstne.errors import BusyError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -78,9 +80,15 @@ class Bound:
             if layer not in self.datasets:
                 raise InvalidArgumentError(f"{name}: no matrix for layer {layer!r}")
         self.datasets = {layer: self.datasets[layer] for layer in layers}  # in the order of the layers
+        check_row_names(self.named())
         if len({dataset.shape[0] for dataset in self.datasets.values()}) > 1:
             listed = ", ".join(f"{dataset.shape[0]:,} for {layer!r}" for layer, dataset in self.datasets.items())
             raise InvalidArgumentError(f"{name}: all matrices must describe the same rows; they have {listed}")
+
+    def named(self) -> list[tuple[str, Dataset]]:
+        """Returns the datasets, each with its name in error messages."""
+        several = len(self.datasets) > 1
+        return [(f"{self.name}[{layer!r}]" if several else self.name, one) for layer, one in self.datasets.items()]
 
     @property
     def rows(self) -> int:
@@ -91,8 +99,14 @@ class Bound:
         """Opens another matrix for the same rows, [rows, units of the layer]; :meth:`close` closes it."""
         dataset = self._open(matrix, name, units)
         check_columns(dataset, units, name, layer)
-        check_rows(name, dataset.shape[0], self.name, self.rows)
+        self.check_rows([(name, dataset)])
         return dataset
+
+    def check_rows(self, others: Sequence[tuple[str, Dataset]]) -> None:
+        """Raises an error if other datasets, each with its name, do not describe the same rows."""
+        check_row_names([*self.named(), *others])
+        for name, dataset in others:
+            check_rows(name, dataset.shape[0], self.name, self.rows)
 
     def _open(self, matrix: Any, name: str, columns: int | None = None) -> Dataset:
         """Opens a matrix unless it is open; columns is the number for Arrow data, which do not contain it."""
@@ -142,6 +156,28 @@ def check_rows(name: str, count: int, other: str, other_count: int) -> None:
         raise InvalidArgumentError(text)
 
 
+def check_row_names(matrices: Iterable[tuple[str, Any]]) -> None:
+    """Raises an error if matrices of the same rows, each with its name, have different names of rows.
+
+    Of each pair only the names are compared, if both have some; :func:`check_rows` compares numbers of rows.
+    """
+    named = [(name, having) for name, matrix in matrices if (having := named_rows(matrix)) is not None]
+    for (other, known), (name, given) in combinations(named, 2):
+        if same_rows(given, known):
+            continue
+        names, wanted = given.row_names, known.row_names
+        assert names is not None
+        assert wanted is not None
+        if len(names) != len(wanted):
+            text = f"{len(names):,} rows and {other} {len(wanted):,}"
+        elif (difference := row_difference(names, wanted)) is not None:
+            text = "other rows than {0}: row {1} is {2} and in {0} {3}".format(other, *difference)
+        else:
+            continue
+        remedy = f"Interactions.from_frame(..., users={other}.row_names) takes those of {other}"
+        raise InvalidArgumentError(f"{name} has {text}; {remedy}")
+
+
 def numbers(values: Any, limit: int, name: str, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
     """Returns indices below ``limit`` as a contiguous array; a boolean mask gives the positions that are True."""
     array = _checks.array(values)
@@ -153,10 +189,11 @@ def numbers(values: Any, limit: int, name: str, dtype: type[np.signedinteger[Any
         array = array.astype(dtype)
     if array.dtype.kind not in "iu" or array.ndim > 1:
         got = f"{array.ndim} dimensions of {array.dtype}"
-        got += "; Interactions.rows(names) and .items(names) find numbers of names" if array.dtype.kind in "UO" else ""
+        if array.dtype.kind in "UO":
+            got += "; Interactions.rows(names), .items(names) and model.ids(names) find numbers of names"
         raise InvalidArgumentError(f"{name}: expected one list of integers, got {got}")
-    array = array.reshape(-1)
+    place, array = "[{}]" if array.ndim else "", array.reshape(-1)
     bad = np.flatnonzero((array < 0) | (array >= limit))
     if bad.size:
-        raise InvalidArgumentError(f"{name}[{bad[0]}] is {array[bad[0]]}; expected 0 to {limit - 1:,}")
+        raise InvalidArgumentError(f"{name}{place.format(bad[0])} is {array[bad[0]]}; expected 0 to {limit - 1:,}")
     return np.array(array, dtype=dtype)  # a copy: the caller's array may change while the engine reads it

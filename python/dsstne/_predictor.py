@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dsstne import _checks, _handles, _native, _options
-from dsstne._items import same_names
+from dsstne._items import first_difference
 from dsstne._layers import Bound, check_columns, nearest, numbers
 from dsstne._tables import Plan
 from dsstne._weights import Weights, check_model
@@ -224,13 +224,12 @@ def check_item_names(model: Weights, names: NDArray[Any] | None, name: str) -> N
     if len(names) != model.output_units:
         raise InvalidArgumentError(f"{name} has {len(names):,} items, the model {model.output_units:,}")
     known = model._item_names()
-    if known is None or same_names(names, known):
+    if known is None or (difference := first_difference(names, known)) is None:
         return
-    given, wanted = names.tolist(), known.tolist()
-    at = next(n for n, pair in enumerate(zip(given, wanted, strict=True)) if pair[0] != pair[1])
+    at, given, wanted = difference
     raise InvalidArgumentError(
-        f"{name} has other items than the model: item {at} is {_checks.shown(given[at])} and in the model "
-        f"{_checks.shown(wanted[at])}; Interactions.from_frame(..., items=model.items) takes those of the model"
+        f"{name} has other items than the model: item {at} is {given} and in the model {wanted}; "
+        "Interactions.from_frame(..., items=model.items) takes those of the model"
     )
 
 
@@ -249,20 +248,47 @@ def ranked_units(model: Weights, layer: str | None) -> int:
     return outputs[layer]
 
 
-def chosen_items(items: Any, filter_items: Any, units: int) -> Choice:
-    """Returns the choice that the parameters ``items`` and ``filter_items`` make."""
+def are_names(items: Any) -> bool:
+    """Reports whether items are given by names that are strings; integers are always numbers of items."""
+    array = _checks.array(items)
+    return array.dtype.kind in "UO" and array.size > 0 and all(isinstance(name, str) for name in array.flat)
+
+
+def item_numbers(model: Weights, items: Any, name: str, units: int, of: str | None = None) -> NDArray[np.int32]:
+    """Returns the numbers of items that are given by numbers, a mask or names.
+
+    Args:
+        model: Its items have the names.
+        items: The items.
+        name: What messages call them.
+        units: How many there are to choose from.
+        of: The layer, or the tensor, whose units they are; None = the first output.
+    """
+    kind = model._item_kind if of in (None, model.output) else "none"
+    if kind != "none" and are_names(items):
+        return model.ids(items).astype(np.int32)
+    try:
+        return numbers(items, units, name, np.int32)
+    except InvalidArgumentError as error:
+        if kind != "integer" or _checks.array(items).dtype.kind not in "iu":
+            raise
+        raise InvalidArgumentError(f"{error}; model.ids(names) finds the numbers of names") from None
+
+
+def chosen_items(model: Weights, items: Any, filter_items: Any, units: int, of: str | None = None) -> Choice:
+    """Returns the choice that the parameters ``items`` and ``filter_items`` make; see :func:`item_numbers`."""
     if items is not None and filter_items is not None:
         raise InvalidArgumentError("give items= (rank only these) or filter_items= (never these), not both")
     name, given = ("items", items) if filter_items is None else ("filter_items", filter_items)
     if given is None:
         return ALL
-    ids = numbers(given, units, name, np.int32)
+    ids = item_numbers(model, given, name, units, of)
     return Choice(ids, len(ids), None if filter_items is None else "deny")
 
 
 def check_k(k: Any, units: int, what: str = "items") -> int:
-    """Returns k as an int; it must be from 1 to ``units``."""
-    k = _checks.integer(k, "k")
+    """Returns k as an int; it must be from 1 to ``units``. None is 10, or all if there are fewer."""
+    k = min(10, units) if k is None else _checks.integer(k, "k")
     if not 1 <= k <= units:
         raise InvalidArgumentError(f"k is {k:,}; with {units:,} {what} it can be 1 to {units:,}")
     return int(k)

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from dsstne import _attribution, _checks
+from dsstne import _attribution, _checks, _frames
 from dsstne._layers import nearest, numbers
-from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_item_names, check_k, chosen_items, ranked_units
+from dsstne._predictor import (
+    WEIGHTS_ONLY,
+    Predictor,
+    are_names,
+    check_item_names,
+    check_k,
+    chosen_items,
+    item_numbers,
+    ranked_units,
+)
 from dsstne._weights import Weights
 from dsstne.dataset import names_of, one_row
 from dsstne.errors import InvalidArgumentError, NotFoundError
@@ -37,9 +46,10 @@ def _stored(x: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], int]:
     return ids[values != 0], values[values != 0], columns
 
 
-def _largest_first(ids: NDArray[Any], parts: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    order = np.lexsort((ids, -parts))
-    return ids[order].astype(np.int32), parts[order]
+def _named(X: Any) -> Interactions | None:
+    """Returns Interactions, or the first in a mapping of input layers; None for anything else."""
+    matrices = X.values() if _checks.is_mapping(X) else [X]
+    return next((one for one in matrices if isinstance(one, Interactions)), None)
 
 
 class Scoring(Weights):
@@ -48,7 +58,7 @@ class Scoring(Weights):
     def recommend(
         self,
         X: Any,
-        k: int = 10,
+        k: int | None = None,
         *,
         exclude_seen: bool | None = None,
         exclude: Any = None,
@@ -68,7 +78,7 @@ class Scoring(Weights):
         Args:
             X: Interaction matrix [n, inputs] with one row per user; the users may be new to the model. Or
                 :class:`dsstne.Interactions`, also in a mapping of input layers.
-            k: Length of the lists, from 1 to the number of items.
+            k: Length of the lists, from 1 to the number of items; None = 10, or all items if there are fewer.
             exclude_seen: Leave out the items stored in the row of X, for the first input layer. None =
                 :attr:`same_items` if the first output is ranked, else False.
             exclude: Matrix [n, outputs] whose stored items are left out, instead of those of X.
@@ -104,7 +114,7 @@ class Scoring(Weights):
         """
         units = ranked_units(self, layer)
         k = check_k(k, units)
-        choice = chosen_items(items, filter_items, units)
+        choice = chosen_items(self, items, filter_items, units, layer)
         if exclude_seen is not None:
             exclude_seen = _checks.boolean(exclude_seen, "exclude_seen")
         without = exclude_seen is False
@@ -122,8 +132,8 @@ class Scoring(Weights):
         self, X: Any, ids: NDArray[np.int32], scores: NDArray[np.float32], rows: Any = None, layer: str | None = None
     ) -> Any:
         """Returns recommendations for some rows (None = all): ids and scores, or for Interactions a frame."""
-        first = next((one for one in X.values() if isinstance(one, Interactions)), X) if _checks.is_mapping(X) else X
-        if not isinstance(first, Interactions):
+        first = _named(X)
+        if first is None:
             return ids, scores
         units = ranked_units(self, layer)
         names = self._item_names() if layer in (None, self.output) else None
@@ -131,11 +141,11 @@ class Scoring(Weights):
             names = np.arange(units)
         return first._recommended(ids, scores, rows, names)
 
-    def predictor(self, k: int = 10, **options: Any) -> OpenPredictor:
+    def predictor(self, k: int | None = None, **options: Any) -> OpenPredictor:
         """Opens a predictor that stays open, for recommendations that are asked for one by one, as in a server.
 
         Args:
-            k: Length of the longest lists.
+            k: Length of the longest lists; None = 10, or all items if there are fewer.
             **options: See :class:`dsstne.OpenPredictor`.
 
         Returns:
@@ -222,7 +232,7 @@ class Scoring(Weights):
 
         Args:
             X: Interaction matrix [n, inputs].
-            items: Ids of the items, in the order of the columns of the result.
+            items: Ids or names of the items, in the order of the columns of the result.
             rows, **options: As in :meth:`predict`.
 
         Raises:
@@ -235,7 +245,7 @@ class Scoring(Weights):
             array([[2., 1.],
                    [2., 1.]], dtype=float32)
         """
-        chosen = numbers(items, self.output_units, "items", np.int32)
+        chosen = item_numbers(self, items, "items", self.output_units)
         with Predictor(self, X, rows=rows, options=options, row_bytes=4 * len(chosen)) as predictor:
             every = np.arange(predictor.count, dtype=np.int64) if predictor.rows is None else predictor.rows
             out = np.empty((len(every), len(chosen)), np.float32)
@@ -251,7 +261,7 @@ class Scoring(Weights):
     def neighbors(
         self,
         queries: Any,
-        k: int = 10,
+        k: int | None = None,
         *,
         tensor: str | None = None,
         metric: str = "cosine",
@@ -265,7 +275,7 @@ class Scoring(Weights):
 
         Args:
             queries: Row numbers, [n].
-            k: Length of the lists.
+            k: Length of the lists; None = 10, or all rows if there are fewer.
             tensor: Name of the weight; None = that of the output layer, whose rows are the items.
             metric: ``"cosine"`` or ``"dot"``; in a model of weights between items also ``"entry"``, which ranks the
                 entries of the row.
@@ -296,13 +306,15 @@ class Scoring(Weights):
             raise NotFoundError(f"the model has no tensor {_checks.shown(tensor)}; {nearest(tensor, shapes)}")
         count = self.output_units if tensor is None else shapes[tensor][0]
         k = check_k(k, count)
-        choice = chosen_items(items, filter_items, count)
+        choice = chosen_items(self, items, filter_items, count, tensor)
         asked = numbers(queries, count, "queries", np.int32)
         options = {"metric": metric, "include_self": include_self}
         with Predictor(self, WEIGHTS_ONLY, options={"devices": devices, "threads": threads}) as predictor:
             return predictor.neighbors(tensor, asked, k, options, choice)
 
-    def similar_items(self, items: Any, k: int = 10, **options: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def similar_items(
+        self, items: Any, k: int | None = None, **options: Any
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Finds the k items most similar to each given item, with :meth:`neighbors` on the weight of the output layer.
 
         In a model of weights between items, these are the items with the greatest entries in the row of the item; in
@@ -310,11 +322,16 @@ class Scoring(Weights):
         for a row with this item alone.
 
         Args:
-            items: Ids, [n].
-            k: Length of the lists.
+            items: Ids or names, [n].
+            k: Length of the lists; None = 10, or all items if there are fewer.
             **options: As in :meth:`neighbors`, or in :meth:`recommend` for a model that keeps the data or a blend.
 
+        Returns:
+            Ids, int32 [n, k], and similarities, float32 [n, k], as :meth:`neighbors`. If names were given, the first
+            array has names, and None where no item is left.
+
         Raises:
+            NotFoundError: The model has no item of this name; the message suggests the nearest one.
             InvalidArgumentError: As for :meth:`neighbors`.
 
         Example:
@@ -324,20 +341,21 @@ class Scoring(Weights):
             >>> ids.shape, cosines.shape
             ((2, 3), (2, 3))
         """
+        asked = item_numbers(self, items, "items", self.output_units)
         if self._definition.get("kind") in (*_BY_ROW, "blend"):
-            asked = numbers(items, self.output_units, "items", np.int32)
             alone = _one_item_rows(asked, np.ones(len(asked), np.float32), self.output_units)
             ids, scores = self.recommend(alone, k, exclude="input", **options)
-            return ids, scores
-        if self._definition.get("kind") == "item_weights":
-            options = {"metric": "entry", **options}
-        return self.neighbors(items, k, **options)
+        else:
+            if self._definition.get("kind") == "item_weights":
+                options = {"metric": "entry", **options}
+            ids, scores = self.neighbors(asked, k, **options)
+        return (self.names(ids) if are_names(items) else ids), scores
 
     def similar_users(
         self,
         users: Any,
         X: Any,
-        k: int = 10,
+        k: int | None = None,
         *,
         layer: str | None = None,
         metric: str = "cosine",
@@ -347,7 +365,7 @@ class Scoring(Weights):
         devices: Any = "auto",
         threads: int | None = None,
         memory_limit: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    ) -> Any:
         """Finds the k rows of X whose vectors are most similar to those of the given users; the result is exact.
 
         The vector of a row is what :meth:`embed` computes: the values of a hidden layer of a network, or the factors of
@@ -355,23 +373,25 @@ class Scoring(Weights):
         small angle: ``dsstne.item_knn(X.T, k=100, shrink=0).similar_items(users)``.
 
         Args:
-            users: Row numbers of X, [n], or a matrix [n, inputs] with rows of other users, who may be new.
+            users: Row numbers of X, [n], or a matrix [n, inputs] with rows of other users, who may be new. If X is
+                :class:`dsstne.Interactions`, also names of its users.
             X: Interaction matrix [rows, inputs] of the users to find.
-            k: Length of the lists, up to the number of rows of X.
+            k: Length of the lists, up to the number of rows of X; None = 10, or all rows if there are fewer.
             layer: Name of the hidden layer; None = the last one.
             metric: ``"cosine"`` or ``"dot"``.
             include_self: Whether a user can be similar to itself, if ``users`` are row numbers.
-            filter_users: Never return these rows of X: numbers or a boolean mask.
+            filter_users: Never return these rows of X: numbers, a boolean mask, or names as in ``users``.
             batch_size, devices, threads: See :class:`Model`.
             memory_limit: Maximum bytes of computing the vectors, which take 4 bytes a row and unit. Comparing them
                 takes as much again.
 
         Returns:
             Row numbers of X, int32 [n, k], and similarities, float32 [n, k], best first; -1 and -inf where no row is
-            left.
+            left. If X is Interactions, a frame as :meth:`recommend` returns one, with the columns of the user,
+            ``similar``, ``score`` and ``rank``.
 
         Raises:
-            NotFoundError: The model has no hidden layer, or none with this name.
+            NotFoundError: The model has no hidden layer, or none with this name; or X has no user of this name.
             InvalidArgumentError: k, a row number or an option is not valid. Otherwise as :meth:`recommend`.
 
         Example:
@@ -389,6 +409,9 @@ class Scoring(Weights):
                 "compare the rows of X: dsstne.item_knn(X.T, k=100, shrink=0).similar_items(users)"
             )
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
+        named = _named(X)
+        if named is not None:
+            users, filter_users = (named.rows(one) if are_names(one) else one for one in (users, filter_users))
         vectors = self.embed(X, layer, **options)
         rows = len(vectors)
         k = check_k(k, rows, "rows")
@@ -409,17 +432,26 @@ class Scoring(Weights):
         with Model({"layers": layers}) as compared:
             compared.set_tensor("users.weight", vectors)
             options = {"metric": metric, "include_self": include_self, "devices": devices, "threads": threads}
-            return compared.neighbors(asked, k, filter_items=left_out, **options)
+            ids, scores = compared.neighbors(asked, k, filter_items=left_out, **options)
+        if named is None:
+            return ids, scores
+        known = _frames.Names(named.row_names, asked, named._form.types[0])
+        if len(vectors) > rows:
+            new, places = _named(users), np.arange(len(asked))
+            asking = _frames.Names(places if new is None else new.row_names, places)
+        else:
+            asking = known
+        return _frames.ranking(named._form.library, (named._form.heads[0], "similar"), asking, known, ids, scores)
 
     def explain(
         self,
         x: Any,
-        item: int,
+        item: Any,
         *,
         devices: Any = "auto",
         threads: int | None = None,
         memory_limit: int | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    ) -> Any:
         """Returns the part that each stored item of a row has in the score of an item.
 
         - In models of weights between items, and those that keep the data, the score is a sum over the stored items.
@@ -429,20 +461,29 @@ class Scoring(Weights):
           divided by its length if the input is scaled (Sundararajan et al., "Axiomatic Attribution for Deep Networks",
           2017). This is computed on the CPU, with a copy of the weights. If there are several inputs, the parts are
           those of the items of the first, and the rows of the others stay as they are.
-        - For a :func:`dsstne.blend`, the parts are those of its models instead: ``ids`` are their numbers.
+        - In a :func:`dsstne.blend`, the parts are the sums over its models p of weights[p] times the parts in the score
+          by p, divided by the deviation d_p(x). :meth:`explain_parts` returns what each model adds instead. This copies
+          the weights of one model at a time.
 
         Args:
             x: One row [1, items], such as ``X[[7]]``; a mapping from input layers to rows if there are several.
-            item: Id of the item that is scored.
+            item: Id or name of the item that is scored, or a list or array of one.
             devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
             ``(ids, parts)``: the stored items of the row and their parts, largest first; of equal parts the lower item.
             Their sum is the score, without the bias of the item if the model has one. In a network it is the score
-            less that of an empty row, to about a thousandth of the larger of the two.
+            less that of an empty row, to about a thousandth of the larger of the two. In a blend it is the score less a
+            constant, in which no single item has a part: the sum over the models of weights[p] / d_p(x) times what p
+            itself leaves out (its bias, or the score of an empty row; all of its score if it gives all rows the same)
+            less its mean m_p(x).
+
+            For Interactions a frame as :meth:`recommend` returns one, with the stored items of the user; ``score`` has
+            their parts. For other rows, if the item was named, names of the items instead of ids.
 
         Raises:
-            NotFoundError: The scores do not depend on the row, as in :func:`dsstne.popularity`.
+            NotFoundError: The scores do not depend on the row, as in :func:`dsstne.popularity`, or the model has no
+                item of this name.
             InvalidArgumentError: x is not one row, or there is no such item.
 
         Example:
@@ -452,22 +493,43 @@ class Scoring(Weights):
             (array([2, 0], dtype=int32), array([2. , 0.5], dtype=float32))
         """
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
-        item = _checks.integer(item, "item", 0)
+        found = self._contributions(x, self._one_item(x, item), options)
+        if found is None:
+            raise NotFoundError("this model gives all rows the same scores, so no item has a part in a score")
+        ids, parts = found[0].astype(np.int32), found[1].astype(np.float32)
+        order = np.lexsort((ids, -parts))
+        ids, parts = ids[order], parts[order]
+        row = x[next(iter(self.inputs))] if _checks.is_mapping(x) else x
+        if isinstance(row, Interactions):
+            return row._recommended(ids[None], parts[None], None, None)
+        return (self.names(ids) if self.same_items and are_names(item) else ids), parts
+
+    def _one_item(self, x: Any, item: Any) -> int:
+        """Returns the id of the item to explain, and checks the names of the row."""
+        chosen = item_numbers(self, item, "item", self.output_units)
+        if len(chosen) != 1:
+            raise InvalidArgumentError(f"item must be one item, not {_checks.shown(item)}")
         if self.same_items:
             check_item_names(self, names_of(x), "x")
+        return int(chosen[0])
+
+    def _contributions(
+        self, x: Any, item: int, options: dict[str, Any]
+    ) -> tuple[NDArray[Any], NDArray[np.floating[Any]]] | None:
+        """Returns the stored items of a row and their parts in a score; None if no item has one."""
         kind = self._definition.get("kind")
         if kind == "blend":
-            return self._explain_parts(x, item, options)
+            return self._of_blend(x, item, options)
         weighs = kind != "item_weights" or any(name.startswith("weight") for name in self.tensors)
         if not (weighs and self.inputs):
-            raise NotFoundError("this model gives all rows the same scores, so no item has a part in a score")
+            return None
         if kind in _BY_ROW or kind == "item_weights":
             ids, values, columns = _stored(x, "x")
             # Each stored item as a row of its own, whose score is the part.
             parts = self.scores(_one_item_rows(ids, values, columns), [item], **options)[:, 0]
             if "bias" in self.tensors and not self._definition.get("bias_if_empty"):
                 parts = parts - self.tensor("bias")[item]
-            return _largest_first(ids, parts)
+            return ids, parts
         given = x if _checks.is_mapping(x) else {next(iter(self.inputs)): x}
         rows = {name: _stored(row, "x" if row is x else f"x[{name!r}]")[:2] for name, row in given.items()}
         self.scores(x, [item], **options)  # raises the errors of bad data
@@ -475,12 +537,61 @@ class Scoring(Weights):
         first = next(iter(rows.values()))
         is_network = self._network is not None
         found = _attribution.of_network(self, rows, item) if is_network else _attribution.of_factors(self, first, item)
-        return _largest_first(first[0], found.astype(np.float32))
+        return first[0], found
 
-    def _explain_parts(
+    def _of_blend(
         self, x: Any, item: int, options: dict[str, Any]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Returns the numbers of the models of a blend and what each adds: the score without the others."""
+    ) -> tuple[NDArray[Any], NDArray[np.floating[Any]]] | None:
+        """Adds up the parts that the stored items have in the scores by the models of a blend."""
+        from dsstne.model import Model  # which imports this module
+
+        ids, values, columns = _stored(x, "x")
+        row = scipy.sparse.csr_array((values, ids, [0, len(ids)]), shape=(1, columns))
+        sums: list[NDArray[np.float64]] = []
+        for n, (about, weight) in enumerate(zip(self._definition["parts"], self.tensor("weights"), strict=True)):
+            with Model._new(about["model"]) as part:
+                self._copy_tensors(part, f"part{n}.", "")
+                found = part._contributions(row, item, options)
+                if found is None:
+                    continue
+                deviation = 1.0
+                if about["standardized"]:
+                    others = np.delete(part.predict(row, **options)[0].astype(np.float64), ids)
+                    deviation = np.std(others - others[0]) if len(others) else 0.0  # exactly 0 if all are equal
+                sums.append(weight / deviation * found[1] if deviation else np.zeros(len(ids)))
+        return (ids, np.sum(sums, axis=0)) if sums else None
+
+    def explain_parts(
+        self,
+        x: Any,
+        item: Any,
+        *,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> NDArray[np.float32]:
+        """Returns what each model of a :func:`dsstne.blend` adds to the score of an item.
+
+        Args:
+            x, item, devices, threads, memory_limit: As in :meth:`explain`.
+
+        Returns:
+            float32 [models], in the order of :meth:`dsstne.Model.parts`. Their sum is the score.
+
+        Raises:
+            NotFoundError: The model is not a blend, or has no item of this name.
+            InvalidArgumentError: x is not one row, or there is no such item.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> X = np.array([[1, 0, 1], [0, 0, 1]])
+            >>> dsstne.blend([dsstne.popularity(X)], scales=[2]).explain_parts(X[:1], 2)
+            array([1.], dtype=float32)
+        """
+        if self._definition.get("kind") != "blend":
+            raise NotFoundError("this model is not a blend, so it has no parts; explain() is about the items of a row")
+        options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+        item = self._one_item(x, item)
         ids, values, columns = one_row(x, "x")
         row = scipy.sparse.csr_array((values, ids, [0, len(ids)]), shape=(1, columns))
         weights = self.tensor("weights")
@@ -489,13 +600,13 @@ class Scoring(Weights):
             for n in range(len(weights)):
                 alone.set_tensor("weights", np.where(np.arange(len(weights)) == n, weights, 0))
                 parts[n] = alone.scores(row, [item], **options)[0, 0]
-        return _largest_first(np.arange(len(parts)), parts)
+        return parts
 
     def plan(
         self,
         X: Any = None,
         *,
-        k: int = 10,
+        k: int | None = None,
         layer: str | None = None,
         batch_size: int = 2048,
         devices: Any = "auto",
@@ -506,7 +617,7 @@ class Scoring(Weights):
 
         Args:
             X: Interaction matrix [n, inputs]; None = the plan assumes empty rows.
-            k: Length of the lists.
+            k: Length of the lists; None = 10, or all items if there are fewer.
             layer: Name of the output layer to rank; None = the first.
             batch_size, devices, threads, memory_limit: See :class:`Model`.
 

@@ -11,6 +11,7 @@ import scipy.sparse
 from dsstne import _checks, _handles, _native
 from dsstne._items import decode_names, encode_names
 from dsstne._layers import nearest
+from dsstne._naming import known_numbers
 from dsstne._tables import History
 from dsstne.errors import InvalidArgumentError, NotFiniteError, NotFoundError
 
@@ -244,6 +245,33 @@ class Weights(_handles.Closing):
                 names = self._names
         return names
 
+    def ids(self, names: Any, unknown: str = "raise") -> NDArray[np.int64]:
+        """Returns the ids of items by their names, int64 [n]; the inverse of :meth:`names`.
+
+        Methods with the parameters ``items``, ``filter_items`` or ``item`` look up names that are strings themselves.
+        Integers are always ids there, so this method finds the ids of names that are integers.
+
+        Args:
+            names: Names of items, or one name.
+            unknown: What to do about unknown names: ``"raise"``, ``"warn"`` and leave them out, or ``"skip"`` them.
+
+        Raises:
+            NotFoundError: A name is unknown, and ``unknown`` is ``"raise"``; the message suggests the nearest name.
+            InvalidArgumentError: The model's items have no names.
+
+        Example:
+            >>> import dsstne, numpy as np
+            >>> dsstne.popularity(np.eye(3), items=[1193, 661, 914]).ids([914, 1193])
+            array([2, 0])
+        """
+        return known_numbers(names, self._needed_names(), "item", unknown)
+
+    def _needed_names(self) -> NDArray[Any]:
+        names = self._item_names()
+        if names is None:
+            raise InvalidArgumentError("the items of this model have no names; set model.items or give fit(items=...)")
+        return names
+
     def names(self, ids: ArrayLike) -> NDArray[Any]:
         """Returns the names of ids from :meth:`Model.recommend`, in the same shape; None for the id -1.
 
@@ -258,9 +286,7 @@ class Weights(_handles.Closing):
             array([['milk', None],
                    ['tea', 'milk']], dtype=object)
         """
-        items = self._item_names()
-        if items is None:
-            raise InvalidArgumentError("the items of this model have no names; set model.items or give fit(items=...)")
+        items = self._needed_names()
         numbers = _checks.array(ids)
         if numbers.size and numbers.dtype.kind not in "iu":
             raise InvalidArgumentError(f"ids must be integers, not {_checks.shown(ids)}")

@@ -186,9 +186,8 @@ def fit(
         >>> model.recommend(X[:3], k=5)[0].shape
         (3, 5)
     """
-    begun: Model | None = None  # the model, once its training has begun
+    run: Run | None = None  # once the training has begun
     try:
-        given = locals()
         term, rule = _checks.kind(loss, "loss", "softmax"), _checks.kind(optimizer, "optimizer", "adam")
         searched = network is None and term.get("kind") == "softmax"  # what "auto" was chosen for
         makes_network = network is None
@@ -196,7 +195,7 @@ def fit(
             degrees = _defaults.temperature(temperature, searched)
             network = _definition(hidden, activation, term, degrees, tied, input_scaling, denoising, dropout)
         else:
-            _refuse_beside_network(given)
+            _refuse_beside_network(locals())  # in no variable, which would be among them
         called, progress = as_list(callbacks), _checks.boolean(progress, "progress")
         resume = _checks.boolean(resume, "resume")
         if max_seconds is not None:
@@ -257,42 +256,47 @@ def fit(
                 raise InvalidArgumentError("X has no rows to learn from")
             bar = Bar(passes, trainer.rows, progress)
             undo.callback(bar.close)
-            begun = model
+            run = Run(trainer, passes, model)
             if memory_limit is not None or extra:
                 judge(rows=[])  # raises an error now, not after an epoch
-            run = Run(trainer, passes, model)
             if kept is not None:
                 kept._begin(run, early, rates is None, resume, [data._digest() for data in held_out])
-            with Undo() as ends:
-                for callback in called:
-                    callback._run = run
-                    ends.callback(callback._forget)
-                    callback.before_training(model)
-                    ends.callback(callback._end)
-                try:
-                    with kept or contextlib.nullcontext():
-                        _train(run, judge, bar, called)
-                except OutOfMemoryError as error:
-                    if early is not None and early.restore_best:
-                        why = "early stopping (epochs='auto' with validation, or EarlyStopping)"
-                        error.args = (f"{error}; {why} keeps the best weights beside the current",)
-                    raise
-                if early is not None:
-                    begun = model = run.model = early._choose(model)
-        return model
+            train(run, judge, bar, called)
+        return run.model
     except BaseException as error:  # also of a second Ctrl-C, while the first leaves the block above
-        error.__dict__["model"] = begun
+        error.__dict__["model"] = None if run is None else run.model
         raise
 
 
-def _train(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, called: Sequence[Callback]) -> None:
+def train(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, called: Sequence[Callback]) -> None:
+    """Trains the epochs of a run with its callbacks; the model of the run is then the one to return."""
+    early = only(called, EarlyStopping)
+    with Undo() as ends:
+        for callback in called:
+            callback._run = run
+            ends.callback(callback._forget)
+            callback.before_training(run.model)
+            ends.callback(callback._end)
+        try:
+            with only(called, Checkpoint) or contextlib.nullcontext():
+                _train_epochs(run, judge, bar, called)
+        except OutOfMemoryError as error:
+            if early is not None and early.restore_best:
+                why = "early stopping (epochs='auto' with validation, or EarlyStopping)"
+                error.args = (f"{error}; {why} keeps the best weights beside the current",)
+            raise
+        if early is not None:
+            run.model = early._choose(run.model)
+
+
+def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, called: Sequence[Callback]) -> None:
     """Trains the epochs and writes the history."""
     model, trainer = run.model, run.trainer
     evals_log: EvalsLog = {"train": {"loss": []}, "validation": {}}
     for record in model.history:
         _log(evals_log, record)
     trained = float(model.history[-1]["seconds"]) if model.history else 0.0
-    for epoch in range(trainer.progress.epoch + 1, run.epochs + 1):
+    for epoch in range(run.before + trainer.progress.epoch + 1, run.epochs + 1):
         if any_true(callback.before_iteration(model, epoch, evals_log) for callback in called):
             return
         left = min((callback._seconds_left for callback in called), default=math.inf)
@@ -300,10 +304,10 @@ def _train(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, called: S
         now = trainer.run(epochs=1, seconds=seconds, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
         trained += now.seconds
-        whole = now.step % now.steps_per_epoch == 0
+        whole = now.examples == 0
         record = {
-            "epoch": now.epoch if whole else now.step / now.steps_per_epoch,
-            "step": now.step,
+            "epoch": run.before + now.epoch + (0 if whole else now.examples / trainer.rows),
+            "step": model.step,
             "loss": now.epoch_loss if whole else now.loss,
             "seconds": trained,
             "examples_per_second": now.examples_per_second,

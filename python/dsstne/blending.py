@@ -12,6 +12,7 @@ import numpy as np
 from dsstne import _checks
 from dsstne._blending import choose_weights, sample
 from dsstne._items import same_names
+from dsstne._layers import check_row_names
 from dsstne._predictor import check_item_names
 from dsstne.dataset import names_of
 from dsstne.datasets._split import canonical
@@ -110,6 +111,7 @@ def blend(
         for name, matrix in (("X", inputs), ("validation", held_out)):
             if matrix.shape != shape:
                 raise InvalidArgumentError(f"{name}: expected the shape {shape}, got {matrix.shape}")
+        check_row_names([("X", X), ("validation", validation)])
         options = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
         bar, end, tried = Steps("weights", progress), time.monotonic() + limit, itertools.count(1)
 

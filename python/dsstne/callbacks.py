@@ -54,13 +54,15 @@ class Run:
 
     Attributes:
         trainer: The trainer.
-        epochs: Planned number of epochs.
+        epochs: Planned number of epochs, with those before.
         model: The model that fit() returns.
+        before: Number of epochs of the history that other trainers have done.
     """
 
     trainer: Trainer
     epochs: int
     model: Model
+    before: int = 0
 
 
 class Callback:
@@ -369,6 +371,8 @@ class Checkpoint(Callback):
         model, trainer = run.model, run.trainer
         best = trainer._resume(self._path)
         before = json.loads(model._resumed(self._path) or "{}")
+        if best is not None and best.items is None:
+            best.items = model.items
         self._found = best, before.get("early")
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
@@ -410,7 +414,7 @@ class Checkpoint(Callback):
         try:
             yield
         except InputOutputError as error:
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=9)  # who called fit()
+            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=10)  # who called fit()
 
     def __enter__(self) -> None:
         """Begins the epochs."""

@@ -24,16 +24,18 @@ __all__ = ["Dataset", "open_dataset"]
 log = logging.getLogger("dsstne")
 
 _BLOCK = 1 << 24  # entries counted at a time
+_INT32, _INT64, _FLOAT32, _FLOAT64 = map(np.dtype, (np.int32, np.int64, np.float32, np.float64))
 
 
 class Dataset(_handles.Closing, Shown):
     """A sparse matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset; those that read rows in Python, such as splits, refuse
-    files, products and Arrow data. A Dataset is checked once, not at each use. The arrays are borrowed: do not change
-    them before :meth:`close`. The engine checks row offsets and column indices again as it reads them, so changing them
-    raises an error instead of crashing the process; changed values may go unnoticed. The arrays may be a mapped file;
-    if its file is shortened, calls raise InvalidDataError (docs/processes.md).
+    files, products and Arrow data. ``data[[7, 9]]`` is a copy of two rows, and ``data[:]`` of all. A Dataset is checked
+    once, not at each use. The arrays are borrowed: do not change them before :meth:`close`. The engine checks row
+    offsets and column indices again as it reads them, so changing them raises an error instead of crashing the process;
+    changed values may go unnoticed. The arrays may be a mapped file; if its file is shortened, calls raise
+    InvalidDataError (docs/processes.md).
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
@@ -62,6 +64,7 @@ class Dataset(_handles.Closing, Shown):
     _path: str | bytes | None = None  # of this file
     _interactions: Interactions | None = None  # whose matrix it is
     _item_names: NDArray[Any] | None = None  # of a file, when they have been read
+    _factors: tuple[Dataset, Dataset] | None = None  # whose product it is
 
     def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
         self._open(X, "X", columns, allow_not_finite)
@@ -179,7 +182,8 @@ class Dataset(_handles.Closing, Shown):
         """Makes the product X F, such as the features of the items of each user, without storing it.
 
         Row u is the sum of the rows of F that row u of X names, times the values of X: with one row of F for each item,
-        it says how much of each feature the items of the row have. It feeds an input layer beside the items::
+        it says how much of each feature the items of the row have. Names of its rows are those of X, names of its
+        columns those of F's columns. It feeds an input layer beside the items::
 
             features = dsstne.Dataset.product(X, F)
             dsstne.Trainer(model, {"input": X, "features": features})
@@ -195,7 +199,7 @@ class Dataset(_handles.Closing, Shown):
             threads: Number of CPU threads; None: as many as the process may use.
 
         Raises:
-            InvalidArgumentError: F does not have a row for each column of X.
+            InvalidArgumentError: F does not have a row for each column of X, or its rows have other names.
             InvalidDataError: An entry of the product is too large for float32; the message names it.
 
         Example:
@@ -207,7 +211,8 @@ class Dataset(_handles.Closing, Shown):
             ((2, 2), 3, 2.0)
         """
         made = cls.__new__(cls)
-        parts = open_dataset(X, "X")[0], open_dataset(F, "F")[0]
+        made._factors = parts = open_dataset(X, "X")[0], open_dataset(F, "F")[0]
+        _check_features(*parts)
         left, right = (part._handle.value for part in parts)
         options = _options.to_json({"threads": threads})
         made._handle = _handles.Handle("dataset_product", left, right, options, owners=parts)
@@ -268,6 +273,8 @@ class Dataset(_handles.Closing, Shown):
         """Names of the columns: of :class:`dsstne.Interactions`, or of a file, read at the first access; else None."""
         if self._interactions is not None:
             return self._interactions.item_names
+        if self._factors is not None:
+            return self._factors[1].item_names
         if self._item_names is None:
             self._item_names = self._names("items", self.shape[1])
         return self._item_names
@@ -275,6 +282,8 @@ class Dataset(_handles.Closing, Shown):
     @property
     def row_names(self) -> NDArray[Any] | None:
         """Names of the rows, like :attr:`item_names`, but read at each access."""
+        if self._factors is not None:
+            return self._factors[0].row_names
         return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
 
     def _names(self, what: str, n: int) -> NDArray[Any] | None:
@@ -322,6 +331,44 @@ class Dataset(_handles.Closing, Shown):
         which are None for a file or a product.
         """
         return dict(self._info)
+
+    def __getitem__(self, rows: Any) -> scipy.sparse.csr_array:
+        """Copies rows, of files and products too: ``csr_array`` of float32 [len(rows), columns].
+
+        In the copy duplicates are summed, stored zeros left out, and the columns of a row ascend.
+
+        Args:
+            rows: Row numbers, in any order, a boolean mask, or a slice.
+
+        Raises:
+            InvalidArgumentError: There is no such row.
+            CorruptFileError: A row that was read is damaged.
+
+        Example:
+            >>> import scipy.sparse
+            >>> with Dataset(scipy.sparse.eye_array(4, format="csr")) as data:
+            ...     data[[3, 0]].toarray()
+            array([[0., 0., 0., 1.],
+                   [1., 0., 0., 0.]], dtype=float32)
+        """
+        from dsstne._layers import numbers  # which imports this module
+
+        wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else rows
+        wanted = numbers(wanted, self.shape[0], "rows", np.int64)
+        offsets = np.empty(len(wanted) + 1, np.int64)
+        asked = self._handle.value, wanted, len(wanted), offsets
+        _native.call("dataset_get_rows", *asked, None, None, 0)
+        room = int(offsets[-1])
+        indices, values = np.empty(room, np.int32), np.empty(room, np.float32)
+        _native.call("dataset_get_rows", *asked, indices, values, room)
+        stored = slice(int(offsets[-1]))
+        if room < 1 << 31:
+            offsets = offsets.astype(np.int32)
+        made = scipy.sparse.csr_array((values[stored], indices[stored], offsets), shape=(len(wanted), self.shape[1]))
+        made.has_canonical_format = True
+        return made
+
+    __iter__ = None  # or Python would try the rows 0, 1, ...
 
     def close(self) -> None:
         """Releases the borrowed arrays; closing twice does nothing.
@@ -387,8 +434,8 @@ class Dataset(_handles.Closing, Shown):
         arrays = self._arrays
         if arrays is None:
             raise UnsupportedError(
-                f"{name} is a Dataset of Arrow data, a file or a product; here the rows must be in memory: give them "
-                "as a SciPy matrix"
+                f"{name} is a Dataset of Arrow data, a file or a product; here the rows must be in memory: "
+                "dataset[rows] copies some, and dataset[:] all, to a SciPy matrix"
             )
         return arrays
 
@@ -460,6 +507,48 @@ def names_of(X: Any) -> NDArray[Any] | None:
     return X.item_names if isinstance(X, (Interactions, Dataset)) else None
 
 
+def named_rows(X: Any) -> Interactions | Dataset | None:
+    """Returns what has the names of the rows of X: Interactions, or a Dataset of a file; None without names."""
+    if not isinstance(X, Dataset):
+        return X if isinstance(X, Interactions) else None
+    if X._factors is not None:
+        return named_rows(X._factors[0])
+    if X._interactions is not None:
+        return X._interactions
+    return X if X._file is not None and "rows" in X._file["arrays"] else None
+
+
+def same_rows(left: Interactions | Dataset, right: Interactions | Dataset) -> bool:
+    """Reports whether the names of rows are equal; those of files are not decoded."""
+    if left is right:
+        return True
+    if isinstance(left, Interactions) and isinstance(right, Interactions):
+        return left.row_names is right.row_names or _items.same_names(left.row_names, right.row_names)
+    return np.array_equal(_row_bytes(left), _row_bytes(right))
+
+
+def _row_bytes(source: Interactions | Dataset) -> Any:
+    """Returns names of rows as a file has them: their offsets and their text."""
+    if isinstance(source, Dataset):
+        return source._array("rows", np.uint8)
+    text, offsets, _ = _items.encode_names(source.row_names, "rows")
+    return np.concatenate([offsets.view(np.uint8), text])
+
+
+def _check_features(X: Dataset, F: Dataset) -> None:
+    """Raises an error if the rows of F have other names than the columns of X, and both have names."""
+    rows, items = F.row_names, X.item_names
+    if rows is None or items is None:
+        return
+    if len(rows) != len(items):
+        text = f"F has {len(rows):,} rows and X {len(items):,} items"
+    elif (difference := _items.row_difference(rows, items)) is not None:
+        text = "F has other rows than X has items: row {0} of F is {1} and item {0} of X {2}".format(*difference)
+    else:
+        return
+    raise InvalidArgumentError(f"{text}; Interactions.from_frame(..., users=X.item_names) makes a row for each item")
+
+
 def item_names(items: Any, X: Any) -> Any:
     """Returns the names of items that a caller gave, or else those of Interactions, or of a Dataset of them.
 
@@ -516,6 +605,9 @@ def arrays_of(X: Any, name: str) -> tuple[Any, tuple[NDArray[Any], NDArray[Any],
 
 def _as_csr(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, else a converted copy."""
+    if scipy.sparse.issparse(X) and X.format == "csr":  # first: a predictor is asked for single rows
+        _check_dimensions(X, name)
+        return X
     source = type(X).__name__
     if isinstance(X, Interactions):
         return X.matrix
@@ -584,10 +676,12 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
     array = np.asarray(array)
     if array.ndim != 1:
         raise InvalidDataError(f"{name} has {array.ndim} dimensions instead of one")
+    if array.dtype in (_INT32, _INT64):
+        return _converted(array, array.dtype, name)
     if array.dtype.kind not in "iu":
         raise InvalidDataError(f"{name} is of type {array.dtype}; expected integers")
     width = array.dtype.itemsize
-    wanted = np.dtype(np.int32 if width < 4 or (width == 4 and array.dtype.kind == "i") else np.int64)
+    wanted = _INT32 if width < 4 or (width == 4 and array.dtype.kind == "i") else _INT64
     if array.dtype.kind == "u" and width == 8 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
         raise InvalidDataError(f"{name} holds {int(array.max()):,}, which is not a possible index")
     return _converted(array, wanted, name)
@@ -597,7 +691,7 @@ def _values(data: NDArray[Any]) -> NDArray[Any]:
     if data.dtype.kind not in "uif":
         raise InvalidDataError(f"data is of type {data.dtype}; expected numbers")
     wide = data.dtype.itemsize >= (8 if data.dtype.kind == "f" else 4)  # float32 represents integers of 24 bits
-    return _converted(data, np.dtype(np.float64 if wide else np.float32), "data")
+    return _converted(data, _FLOAT64 if wide else _FLOAT32, "data")
 
 
 def _converted(array: NDArray[Any], wanted: np.dtype[Any], name: str) -> NDArray[Any]:

@@ -40,8 +40,9 @@ def set_limits(*, memory: int | None = None, threads: int | None = None) -> None
             limit. Data that are passed as SciPy matrices or files do not count. What would exceed it raises
             OutOfMemoryError before it begins; what is there already goes on. The argument ``memory_limit`` of single
             calls holds as well.
-        threads: CPU threads of calls that do not give ``threads``; None = as many as the process may use. With n
-            trainings at once, give each an n-th of the processors: more threads than processors wait for each other.
+        threads: CPU threads of all calls together that do not give ``threads``; None = as many as the process may use.
+            Calls that compute at the same time share them, with at least one each. A call that gives ``threads`` has
+            its own number, and leaves the rest to the others.
 
     Raises:
         InvalidArgumentError: A limit is not an integer above 0.

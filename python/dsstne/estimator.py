@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _defaults, _recipes, api
-from dsstne._layers import nearest
+from dsstne import _checks, _partial_fit, _recipes, _sklearn
+from dsstne._estimator_data import check_names, column_names, compressed, matrix_of, pair_of, refuse, weights_of
+from dsstne._layers import check_row_names, nearest
 from dsstne._predictor import check_item_names
-from dsstne.dataset import Dataset, _as_csr, names_of
+from dsstne.dataset import Dataset, names_of
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import canonical
 from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidStateError, OutOfMemoryError, UnsupportedError
 from dsstne.evaluation import evaluate
 from dsstne.interactions import Interactions
 from dsstne.selection import auto
-from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,36 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dsstne.model import Model
-
-try:
-    from sklearn.base import BaseEstimator
-    from sklearn.exceptions import NotFittedError as _NotFittedError
-except ImportError:
-
-    class BaseEstimator:  # type: ignore[no-redef]
-        """What scikit-learn's class of this name is needed for here, where scikit-learn is not installed."""
-
-        def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """Returns the parameters."""
-            return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-        def set_params(self, **params: Any) -> Any:
-            """Sets parameters; returns self."""
-            known = inspect.signature(type(self)).parameters
-            for name, value in params.items():
-                if name not in known:
-                    raise InvalidArgumentError(f"{name!r} is not a parameter; {nearest(name, known)}")
-                setattr(self, name, value)
-            return self
-
-        def __repr__(self) -> str:
-            known = inspect.signature(type(self)).parameters
-            changed = {name: value for name, value in self.get_params().items() if value is not known[name].default}
-            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
-    class _NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
-        pass
-
 
 __all__ = ["NotFittedError", "Recommender"]
 
@@ -75,43 +44,23 @@ _WITHOUT = ("X", "targets", "items", "times", "validation", "seed", "checkpoint"
 _POWERS = {"network": 1.0, "item_knn": 0.5, "linear": 0.5}
 
 
-class NotFittedError(InvalidStateError, _NotFittedError):  # type: ignore[misc]
+class NotFittedError(InvalidStateError, _sklearn.NotFittedError):  # type: ignore[misc]
     """The estimator has to be fitted first; also scikit-learn's error of this name, where that is installed."""
 
 
-class _MissingMethodError(UnsupportedError, AttributeError):
-    """``hasattr`` has to be False for a method that the model does not have."""
-
-
-class _OnlyFor:
-    """A method that only some models have, as scikit-learn's ``available_if``."""
-
-    def __init__(self, has: Callable[[Any], bool], why: str, function: Callable[..., Any]) -> None:
-        self._has, self._why, self._function = has, why, function
-        functools.update_wrapper(self, function)  # type: ignore[arg-type]
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self._function
-        if not self._has(instance):
-            method, name = _checks.shown(instance.method), self._function.__name__
-            raise _MissingMethodError(f"Recommender(method={method}) has no {name}: {self._why}")
-        return MethodType(self._function, instance)
-
-
 _goes_on = functools.partial(
-    _OnlyFor,
+    _sklearn.OnlyFor,
     lambda self: _is(self.method, "network"),
     'only method="network" is trained step by step; fit() computes the others anew from all rows',
 )
 _embeds = functools.partial(
-    _OnlyFor,
+    _sklearn.OnlyFor,
     lambda self: self._has_embeddings(),
     'only "network" and "factorize" compute a vector for a row ("auto", if it has chosen one of these)',
 )
 
 
-class Recommender(BaseEstimator):  # type: ignore[misc]
+class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
     """A recommender of any kind, as an estimator for scikit-learn.
 
     It works in ``Pipeline``, ``GridSearchCV``, ``cross_val_score`` and what else takes estimators; scikit-learn is used
@@ -262,18 +211,21 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             ['ndcg@20']
         """
         options = self._options()
-        for name in ("model_", "evals_result_", "feature_names_in_"):
+        for name in ("model_", "evals_result_", "feature_names_in_", "_training"):
             self.__dict__.pop(name, None)
         X = self._read(X, fitting=True)
         self._check_signs(X)
         weighted = self._weighted(X, sample_weight)
-        held_out = _pair(eval_set)
+        held_out = pair_of(eval_set)
         pair = held_out if held_out is None or isinstance(held_out, tuple) else (X, held_out)
+        if pair is not None:
+            names = ("eval_set[0]", "eval_set[1]") if pair is held_out else ("X", "eval_set")
+            check_row_names(zip(names, pair, strict=True))
         if self.method in ("network", "auto"):  # by the rows as they are, without weights
             options["validation"] = held_out if weighted is X else pair
         self.model_ = self._made(weighted, self._item_names(X), options)
         if self.method == "popularity" and sample_weight is not None:
-            self.model_.set_tensor("bias", _weights(sample_weight, X) @ (weighted != 0))
+            self.model_.set_tensor("bias", weights_of(sample_weight, X) @ (weighted != 0))
         if pair is not None and self.method != "auto":  # whose model may have learned from the held-out items
             self.evals_result_ = self._validated(*pair)
         return self
@@ -286,7 +238,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         if self.method == "auto":
             common["metric"] = self.metric
         elif self.method == "factorize" and "factors" not in options:
-            options = {**dict(_recipes.ials(_matrix(X).shape).arguments), **options}
+            options = {**dict(_recipes.ials(matrix_of(X).shape).arguments), **options}
         if "seed" in known:
             common["seed"] = self._seed()
         try:
@@ -311,9 +263,14 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Recommender:
         """Trains a network for one epoch of X: a new one, or that of earlier calls and of :meth:`fit`.
 
-        The weights go on; the state of the optimizer and the schedule begin anew in each call, because they belong to
-        the rows of a run. The learning rate is constant, unless ``schedule`` has ``steps``. Options of the network
-        itself, such as ``hidden``, count only in the first call; ``epochs`` and ``callbacks`` are of :meth:`fit` only.
+        Calls go on from each other: weights, state of the optimizer, steps and random numbers are those of one run, so
+        that calls with the same X have the bits of a ``fit`` with as many epochs and ``schedule=None``. The state takes
+        as much memory as the run, with Adam twice the weights, until the next :meth:`fit`. It begins anew after
+        :meth:`fit`, in a copy, after unpickling, and if ``optimizer`` is another.
+
+        Options count in each call, but those of the network itself, such as ``hidden``, only in the first. The learning
+        rate is constant, unless ``schedule`` has ``steps``. Callbacks see one run in each call, whose epochs and
+        ``model_.history`` go on; ``epochs``, ``EarlyStopping`` and ``Checkpoint`` are for :meth:`fit` only.
 
         Args:
             X: Interaction matrix [rows, items] or ``Interactions``: any rows, with the items of the first call.
@@ -325,6 +282,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
 
         Raises:
             UnsupportedError: The method is not ``"network"``. ``hasattr(recommender, "partial_fit")`` is then False.
+            InvalidArgumentError: A callback needs validation data or the epochs of :meth:`fit`.
             DsstneError: As :meth:`fit`.
 
         Example:
@@ -337,6 +295,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             3
         """
         options = self._options()
+        called = _partial_fit.callbacks_of(options)
         is_first = not hasattr(self, "model_")
         X = self._read(X, fitting=is_first)
         self._check_signs(X)
@@ -345,36 +304,10 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
         else:
             check_item_names(self.model_, self._item_names(X), "X")
-        self._train(weighted, options)
+        training = self.__dict__.setdefault("_training", _partial_fit.Training())
+        compute = {**self._compute(), "progress": self.progress}
+        training.epoch(self.model_, weighted, options, called, self._seed, **compute)
         return self
-
-    def _train(self, X: Any, options: dict[str, Any]) -> None:
-        """Trains the model for one epoch, with what fit() has as its defaults."""
-        defaults = {name: about.default for name, about in inspect.signature(api.fit).parameters.items()}
-        given = {**defaults, **options}
-        rule = _checks.kind(given["optimizer"], "optimizer", "adam")
-        term = _checks.kind(given["loss"], "loss", "softmax")
-        searched = given["network"] is None and term.get("kind") == "softmax"
-        given["learning_rate"] = _defaults.learning_rate(given["learning_rate"], rule, searched)
-        if isinstance(given["schedule"], str) and given["schedule"] == "auto":
-            given["schedule"] = None
-        kinds = ("learning_rate", "weight_decay", "schedule", "batch_size", "parallel", "precision")
-        chosen = {name: given[name] for name in kinds}
-        # A trainer counts its steps from 0, and by them it draws: another seed, or each call would draw the same.
-        chosen |= {"optimizer": rule, "seed": (self._seed() + self.model_.step) % (1 << 63), **self._compute()}
-        history = self.model_.history
-        with Trainer(self.model_, X, **chosen) as trainer:
-            now = trainer.run(epochs=1, seconds=given["max_seconds"])
-        history.append(
-            {
-                "epoch": len(history) + 1,
-                "step": self.model_.step,
-                "loss": now.epoch_loss if now.epoch else now.loss,
-                "seconds": now.seconds + (history[-1]["seconds"] if history else 0.0),
-                "examples_per_second": now.examples_per_second,
-                "learning_rate": now.learning_rate,
-            }
-        )
 
     # ---- using the model ----
 
@@ -395,12 +328,12 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             remedy = "Call recommend(X, k) for the best items only, or model_.predict(X, rows=...) for some of the rows"
             raise OutOfMemoryError(f"{error}. {remedy}") from None
 
-    def recommend(self, X: Any, k: int = 10, **options: Any) -> Any:
+    def recommend(self, X: Any, k: int | None = None, **options: Any) -> Any:
         """Returns the k best items of each row that are not stored in it, and their scores.
 
         Args:
             X: Interaction matrix [rows, items] or ``Interactions``.
-            k: Length of the lists.
+            k: Length of the lists; None = 10, or all items if there are fewer.
             **options: As in :meth:`dsstne.Model.recommend`, which also says what it returns and raises.
         """
         X = self._read(X)  # first: it says whether there is a model
@@ -506,8 +439,8 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         """Returns X as compressed rows, or what can be read as it is, and checks its items."""
         if not fitting and not hasattr(self, "model_"):
             raise NotFittedError("this Recommender is not fitted yet; call fit(X) first")
-        names, X = _column_names(X), X if isinstance(X, (Dataset, Interactions)) else _compressed(X)
-        rows, columns = _matrix(X).shape
+        names, X = column_names(X), X if isinstance(X, (Dataset, Interactions)) else compressed(X)
+        rows, columns = matrix_of(X).shape
         if fitting:
             for count, what in ((rows, "sample(s)"), (columns, "feature(s)")):
                 if not count:
@@ -518,7 +451,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
             if names is not None:
                 self.feature_names_in_ = names
         elif names is not None and hasattr(self, "feature_names_in_"):
-            _check_names(names, self.feature_names_in_)
+            check_names(names, self.feature_names_in_)
         if columns != self.n_features_in_:
             raise InvalidArgumentError(
                 f"X has {columns} features, but Recommender is expecting {self.n_features_in_} features as input: the "
@@ -530,13 +463,13 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Dataset) or not self._takes_no_negatives():
             return
         what = f"Negative values in data passed to X, which method={self.method!r} cannot take"
-        _refuse(_matrix(X), lambda values: values < 0, what)
+        refuse(matrix_of(X), lambda values: values < 0, what)
 
     def _weighted(self, X: Any, sample_weight: Any) -> Any:
         """Returns X with the weights of its rows in the values."""
         if sample_weight is None:
             return X
-        weights = _weights(sample_weight, X)
+        weights = weights_of(sample_weight, X)
         loss = _checks.kind("softmax" if _is(self.loss, "default") else self.loss, "loss", "softmax")
         is_exact = {
             "popularity": True,
@@ -551,7 +484,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]
                 f"method={self.method!r} has no weights of rows with these options. sample_weight is for linear, "
                 'popularity, item_knn (cosine or dot) and network (loss="softmax", input_scaling="l2")'
             )
-        weighted = canonical(_matrix(X), "X")
+        weighted = canonical(matrix_of(X), "X")
         factors = weights ** _POWERS.get(self.method, 1.0)
         weighted.data = weighted.data * np.repeat(factors, np.diff(weighted.indptr))
         weighted.eliminate_zeros()
@@ -584,98 +517,3 @@ def options_of(method: str) -> dict[str, str]:
 def _is(value: Any, *words: str) -> bool:
     """Reports whether a parameter is one of some words; it may be anything, also an array."""
     return isinstance(value, str) and value in words
-
-
-def _matrix(X: Any) -> Any:
-    return X.matrix if isinstance(X, Interactions) else X
-
-
-def _pair(held_out: Any) -> Any:
-    """Returns validation data as :func:`dsstne.fit` takes them; a part of Interactions becomes a pair."""
-    if isinstance(held_out, Interactions) and held_out.given is not None:
-        return held_out.given, held_out
-    if isinstance(held_out, (tuple, list)):
-        if len(held_out) != 2:
-            raise InvalidArgumentError(f"eval_set: expected a matrix or a pair of two, got {len(held_out)} items")
-        return tuple(held_out)
-    return held_out
-
-
-def _compressed(X: Any) -> Any:
-    """Returns a matrix as compressed rows; the messages have the words by which tools of scikit-learn know them."""
-    shape, dtype = getattr(X, "shape", None), getattr(X, "dtype", None)
-    if shape is not None and len(shape) == 1:
-        raise InvalidArgumentError(
-            f"Reshape your data: X has one dimension, of {shape[0]}, and needs rows and columns; one row is X[[0]]"
-        )
-    if getattr(dtype, "kind", None) == "c":
-        raise InvalidDataError(f"Complex data not supported: X is of type {dtype}, expected real numbers")
-    if getattr(dtype, "kind", None) == "O":
-        X = _numbers(X)
-    X = _as_csr(X, "X")
-    if X.data.dtype.kind == "f":
-        _refuse(X, lambda values: ~np.isfinite(values), "X has values that are NaN or inf")
-    return X
-
-
-class _NotNumbersError(InvalidDataError, TypeError):
-    """As NumPy, which raises a TypeError for values that are no numbers."""
-
-
-def _numbers(X: Any) -> NDArray[np.float64]:
-    """Returns an array of objects as numbers, if they are numbers."""
-    try:
-        return np.asarray(X).astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise _NotNumbersError(f"X is an array of objects that are no numbers: {error}") from None
-
-
-def _refuse(X: Any, is_wrong: Callable[[NDArray[Any]], NDArray[np.bool_]], what: str) -> None:
-    """Raises an error about the first wrong value of compressed rows, if there is one; others report damaged rows."""
-    first, last = (max(0, int(X.indptr[n])) for n in (0, -1)) if len(X.indptr) else (0, 0)
-    at = np.flatnonzero(is_wrong(X.data[first:last]))  # what lies outside is not part of the matrix
-    if len(at):
-        row = np.searchsorted(X.indptr, first + at[0], "right") - 1
-        raise InvalidDataError(f"{what}: row {row:,} has the value {X.data[first + at[0]]}")
-
-
-def _weights(sample_weight: Any, X: Any) -> NDArray[np.float64]:
-    """Returns the weights of the rows."""
-    rows = _matrix(X).shape[0]
-    weights = _checks.array(sample_weight)
-    if weights.dtype.kind not in "biuf" or weights.shape != (rows,):
-        raise InvalidArgumentError(
-            f"sample_weight: expected a number for each of {rows:,} rows, got an array of {weights.dtype} with the "
-            f"shape {weights.shape}"
-        )
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise InvalidArgumentError("sample_weight: weights must be finite and at least 0")
-    if not weights.any():
-        raise InvalidArgumentError("sample_weight: all weights are zero, so there is nothing to learn from")
-    return weights.astype(np.float64)
-
-
-def _column_names(X: Any) -> NDArray[Any] | None:
-    """Returns the names of the columns of a DataFrame, if they are strings."""
-    if isinstance(X, (Dataset, Interactions)) or not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
-        return None
-    names = np.array(list(X.columns), object)
-    return names if len(names) and all(isinstance(name, str) for name in names) else None
-
-
-def _check_names(names: NDArray[Any], fitted: NDArray[Any]) -> None:
-    """Raises an error if the columns are not those of the fit."""
-    if np.array_equal(names, fitted):
-        return
-    lists = {
-        "Feature names unseen at fit time": sorted(set(names) - set(fitted)),
-        "Feature names seen at fit time, yet now missing": sorted(set(fitted) - set(names)),
-    }
-    text = "The feature names should match those that were passed during fit.\n"
-    for what, differing in lists.items():
-        if differing:
-            text += f"{what}:\n" + "".join(f"- {name}\n" for name in differing[:5])
-            text += "- ...\n" if len(differing) > 5 else ""
-    if not any(lists.values()):
-        text += "Feature names must be in the same order as they were in fit.\n"
-    raise InvalidArgumentError(text)

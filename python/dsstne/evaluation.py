@@ -80,7 +80,8 @@ def evaluate(
         Coverage describes all rows together, so with ``per_row`` it is NaN for every row.
 
     Raises:
-        InvalidArgumentError: A metric is unknown (the message suggests the nearest known one), or shapes do not match.
+        InvalidArgumentError: A metric is unknown (the message suggests the nearest known one), or shapes or names of
+            rows do not match.
         DsstneError: As :meth:`dsstne.Model.recommend`.
 
     Example:
@@ -92,7 +93,7 @@ def evaluate(
     names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
     if not names:
         raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
-    choice = chosen_items(items, filter_items, ranked_units(model, layer))
+    choice = chosen_items(model, items, filter_items, ranked_units(model, layer), layer)
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     row_bytes = 8 * len(names) if _checks.boolean(per_row, "per_row") else 0
     with Predictor(model, X_in, rows=rows, options=options, name="X_in", layer=layer, row_bytes=row_bytes) as predictor:
@@ -167,7 +168,7 @@ def beyond_accuracy(
         diversity@1               nan  1 minus the cosine of two items of a list
     """
     units = ranked_units(model, layer)
-    k, choice = check_k(k, units), chosen_items(items, filter_items, units)
+    k, choice = check_k(_checks.integer(k, "k"), units), chosen_items(model, items, filter_items, units, layer)
     named = 0 if choice.items is None else len(np.unique(choice.items))
     same = model.same_items and layer in (None, model.output) and not _checks.is_mapping(X)
     had = pattern(X, "X") if same else None

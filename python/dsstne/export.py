@@ -53,7 +53,7 @@ _NO_VECTORS = {
 def to_onnx(
     model: Model,
     path: str | os.PathLike[str],
-    k: int = 10,
+    k: int | None = None,
     *,
     exclude_seen: bool | None = None,
     layer: str | None = None,
@@ -67,7 +67,7 @@ def to_onnx(
     Args:
         model: A network, or a model of weights between items: linear, of neighbourhoods, random walks or popularity.
         path: File to write, usually ``*.onnx``. Existing files are replaced when the new ones are complete.
-        k: Length of the lists.
+        k: Length of the lists; None = 10, or all items if there are fewer.
         exclude_seen: Leave out the items of the row, for the first input layer. None = as in
             :meth:`dsstne.Model.recommend`.
         layer: Name of the output layer to rank; None = the first.

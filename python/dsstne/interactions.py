@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from dsstne import _checks, _frames
+from dsstne import _checks, _entries, _frames, _naming
 from dsstne._tables import Shown, Table
-from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError
+from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,11 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Interactions"]
 
-_UNKNOWN = ("raise", "warn", "skip")
 _DUPLICATES = ("sum", "last")
 _OF_A_RANKING = ("similar", "score", "rank")  # columns of the frames that models return
-
-_MOST_COMPARED = 50_000  # names that are compared with a misspelt one; comparing a million takes many seconds
 
 _SHOWN = 5  # interactions in the repr
 
@@ -92,18 +87,18 @@ class Interactions(Shown):
     _form: _Form = field(default=_Form(), init=False)
 
     def __post_init__(self) -> None:
-        matrix = _canonical(self.matrix)
+        matrix = _entries.canonical(self.matrix)
         if matrix is not self.matrix:
             if self.times is not None:
                 raise InvalidArgumentError("times: the matrix must be a csr_array of float32 that needs no conversion")
             object.__setattr__(self, "matrix", matrix)
         for name, count in zip(("row_names", "item_names"), matrix.shape, strict=True):
-            names = np.arange(count) if getattr(self, name) is None else _names(getattr(self, name), name)
+            names = np.arange(count) if getattr(self, name) is None else _naming.array_of(getattr(self, name), name)
             if len(names) != count:
                 raise InvalidArgumentError(f"{name} has {len(names):,} names; the matrix has {count:,}")
             object.__setattr__(self, name, names)
             about = name.replace("names", "descriptions")
-            descriptions = _names(getattr(self, about), about)
+            descriptions = _naming.array_of(getattr(self, about), about)
             if len(descriptions) and (len(descriptions) != count or isinstance(descriptions[0], np.integer)):
                 raise InvalidArgumentError(f"{about} must be {count:,} strings or none")
             object.__setattr__(self, about, descriptions)
@@ -167,8 +162,8 @@ class Interactions(Shown):
             (array([3, 7]), array([[0., 4.],
                    [3., 5.]], dtype=float32))
         """
-        _word(unknown, "unknown", _UNKNOWN)
-        _word(duplicates, "duplicates", _DUPLICATES)
+        _naming.check_word(unknown, "unknown", _naming.UNKNOWN)
+        _naming.check_word(duplicates, "duplicates", _DUPLICATES)
         frame = _frames.opened(df)
         rows, row_names, row_type = _coded(frame, user, "user", users, unknown)
         columns, item_names, item_type = _coded(frame, item, "item", items, unknown)
@@ -185,7 +180,7 @@ class Interactions(Shown):
             rows, columns = rows[known], columns[known]
             values, times = (None if array is None else array[known] for array in (values, times))
         shape = len(row_names), len(item_names)
-        matrix, times = _matrix(rows, columns, values, times, shape, duplicates)
+        matrix, times = _entries.matrix_of(rows, columns, values, times, shape, duplicates)
         form = _Form(frame.library, (user, item), (row_type, item_type))
         return cls(matrix, row_names, item_names, times=times)._like(form)
 
@@ -222,7 +217,7 @@ class Interactions(Shown):
 
     def _part(self, chosen: NDArray[np.bool_]) -> Interactions:
         times = None if self.times is None else self.times[chosen]
-        part = replace(self, matrix=_entries(self.matrix, chosen), times=times)._like(self._form)
+        part = replace(self, matrix=_entries.chosen_entries(self.matrix, chosen), times=times)._like(self._form)
         object.__setattr__(part, "parent", self)
         object.__setattr__(part, "_chosen", chosen)
         return part
@@ -236,7 +231,7 @@ class Interactions(Shown):
         """
         if self.parent is None or self._chosen is None:
             return None
-        return _entries(self.parent.matrix, ~self._chosen)
+        return _entries.chosen_entries(self.parent.matrix, ~self._chosen)
 
     def __reduce__(self) -> Any:
         if self.parent is None:
@@ -266,14 +261,14 @@ class Interactions(Shown):
 
     def _rows(self, rows: NDArray[np.int64]) -> Interactions:
         if self.parent is not None and self._chosen is not None:
-            return self.parent._rows(rows)._part(_aligned(self._chosen, self.parent.matrix, rows))
+            return self.parent._rows(rows)._part(_entries.aligned(self._chosen, self.parent.matrix, rows))
         matrix: Any = self.matrix
         return replace(
             self,
-            matrix=_sorted(matrix[rows]),
+            matrix=_entries.marked(matrix[rows]),
             row_names=self.row_names[rows],
             row_descriptions=self.row_descriptions[rows] if len(self.row_descriptions) else self.row_descriptions,
-            times=None if self.times is None else _aligned(self.times, matrix, rows),
+            times=None if self.times is None else _entries.aligned(self.times, matrix, rows),
         )._like(self._form)
 
     def rows(self, names: Iterable[Any], unknown: str = "raise") -> NDArray[np.int64]:
@@ -281,14 +276,14 @@ class Interactions(Shown):
 
         ``unknown`` is as in :meth:`users`.
         """
-        return _known(names, self.row_names, "row", unknown)
+        return _naming.known_numbers(names, self.row_names, "row", unknown)
 
     def items(self, names: Iterable[Any], unknown: str = "raise") -> NDArray[np.int64]:
         """Returns the numbers of the named items, int64; the NotFoundError of an unknown name suggests the nearest.
 
         ``unknown`` is as in :meth:`users`.
         """
-        return _known(names, self.item_names, "item", unknown)
+        return _naming.known_numbers(names, self.item_names, "item", unknown)
 
     def matrix_of(self, rows: Iterable[Iterable[Any]], unknown: str = "raise") -> sparse.csr_array:
         """Returns a matrix with the same items and new rows, each given as a list of item names.
@@ -301,22 +296,22 @@ class Interactions(Shown):
             >>> debian.matrix_of([["libssl3", "zlib1g"], ["python3"]]).shape[0]
             2
         """
-        lists = [_listed(names) for names in _checks.several(rows, "rows")]
-        columns = _numbers([name for names in lists for name in names], self.item_names, "item", unknown)
+        lists = [_naming.listed(names) for names in _checks.several(rows, "rows")]
+        columns = _naming.numbers_of([name for names in lists for name in names], self.item_names, "item", unknown)
         of_row = np.repeat(np.arange(len(lists)), [len(names) for names in lists])
         known = columns >= 0
         shape = len(lists), len(self.item_names)
-        return _matrix(of_row[known], columns[known], None, None, shape, "last")[0]
+        return _entries.matrix_of(of_row[known], columns[known], None, None, shape, "last")[0]
 
     def similar_items(
-        self, model: Model, names: Iterable[Any], k: int = 10, unknown: str = "raise", **options: Any
+        self, model: Model, names: Iterable[Any], k: int | None = None, unknown: str = "raise", **options: Any
     ) -> Any:
         """Returns the items that are most similar to the named items, see :meth:`dsstne.Model.similar_items`.
 
         Args:
             model: A model of these items.
             names: Names of items, or one name.
-            k: Length of the lists.
+            k: Length of the lists; None = 10, or all items if there are fewer.
             unknown: As in :meth:`users`.
             **options: As in :meth:`dsstne.Model.similar_items`.
 
@@ -385,71 +380,11 @@ class Interactions(Shown):
     __repr__ = Shown.__str__
 
 
-def _word(value: Any, name: str, known: Sequence[str]) -> None:
-    if _checks.text(value, name) not in known:
-        words = ", ".join(map(repr, known))
-        raise InvalidArgumentError(f"{name} must be one of {words}, not {_checks.shown(value)}")
-
-
-def _names(values: Any, name: str) -> NDArray[Any]:
-    """Returns names as an array of strings or integers."""
-    if isinstance(values, (set, frozenset)):
-        raise InvalidArgumentError(f"{name} is a set, which has no order; give a list")
-    array = values if isinstance(values, np.ndarray) else np.array(_checks.several(values, name), object)
-    if array.ndim == 1 and array.dtype.kind in "iuU":
-        return array
-    kinds = set(map(type, array.tolist())) if array.ndim == 1 else {None}
-    if len(kinds) > 1 or not kinds <= {str, int}:
-        raise InvalidArgumentError(f"{name} must be a list of strings or of integers, not {_checks.shown(values)}")
-    try:
-        return array.astype(np.int64) if array.dtype == object and kinds == {int} else array
-    except OverflowError:
-        raise InvalidArgumentError(f"{name} has integers that do not fit in 64 bits") from None
-
-
-def _listed(names: Any) -> list[Any]:
-    one = isinstance(names, (str, int, np.integer)) and not isinstance(names, bool)
-    return [names] if one else _checks.several(names, "names")
-
-
-def _known(names: Any, known: NDArray[Any], what: str, unknown: str) -> NDArray[np.int64]:
-    found = _numbers(_listed(names), known, what, unknown)
-    return found[found >= 0]
-
-
-def _numbers(names: Sequence[Any], known: NDArray[Any], what: str, unknown: str) -> NDArray[np.int64]:
-    """Returns the numbers of names; an unknown one has the number -1, raises an error, or gives a warning."""
-    _word(unknown, "unknown", _UNKNOWN)
-    number = {name: i for i, name in enumerate(known.tolist())}
-    found = np.array([number.get(name, -1) if _is_name(name) else -1 for name in names], np.int64)
-    missing = np.flatnonzero(found < 0)
-    if not len(missing) or unknown == "skip":
-        return found
-    name = names[missing[0]]
-    near = difflib.get_close_matches(name, number, n=1) if _may_be_compared(name, number) else []
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    more = f"; {len(missing):,} of {len(names):,} names are unknown" if len(missing) > 1 else ""
-    text = f"no {what} is named {_checks.shown(name)}{hint}{more}"
-    if unknown == "raise":
-        raise NotFoundError(text)
-    warnings.warn(f"{text}; left out", UserWarning, stacklevel=4)
-    return found
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, (str, int, np.integer)) and not isinstance(value, bool)
-
-
-def _may_be_compared(name: Any, known: dict[Any, int]) -> bool:
-    """Reports whether a misspelt name is a str as the known ones, which are not too many to look at."""
-    return isinstance(name, str) and len(known) <= _MOST_COMPARED and all(isinstance(n, str) for n in known)
-
-
 def _coded(
     frame: _frames.Frame, column: Any, what: str, wanted: Any, unknown: str
 ) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
     """Returns the number of the name in each row of the frame (-1 = unknown), the names, and the column's type."""
-    known = None if wanted is None else _names(wanted, f"{what}s")
+    known = None if wanted is None else _naming.array_of(wanted, f"{what}s")
     codes, names, kind = frame.ids(column, what)
     if known is not None and (hasattr(kind, "categories") or known.dtype.kind in "iu"):
         kind = None  # it might not have all of the names
@@ -459,85 +394,5 @@ def _coded(
         place[order] = np.arange(len(order))
         known = names[order]
     else:
-        place = _numbers(names.tolist(), known, what, unknown)
+        place = _naming.numbers_of(names.tolist(), known, what, unknown)
     return place[codes.astype(np.int64, copy=False)], known, kind
-
-
-def _matrix(
-    rows: NDArray[Any],
-    columns: NDArray[Any],
-    values: NDArray[Any] | None,
-    times: NDArray[Any] | None,
-    shape: tuple[int, int],
-    duplicates: str,
-) -> tuple[sparse.csr_array, NDArray[Any] | None]:
-    """Returns a canonical matrix of float32 without zeros, and the times in its order."""
-    keys = rows.astype(np.int64) * shape[1] + columns
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]
-    if times is not None and not is_first.all():
-        several = np.flatnonzero(~is_first | ~np.append(is_first[1:], True))
-        of_several = order[several]
-        order[several] = of_several[np.lexsort((times[of_several], ordered[several]))]
-    first = np.flatnonzero(is_first)
-    last = order[np.append(first[1:], len(keys)) - 1] if len(first) else order
-    with np.errstate(over="ignore"):
-        if values is None:
-            counts = np.diff(np.append(first, len(keys)))
-            data = (counts if duplicates == "sum" else np.ones(len(first))).astype(np.float32)
-        elif duplicates == "sum" and len(first) < len(keys):
-            data = np.add.reduceat(values[order].astype(np.float64), first).astype(np.float32)
-        else:
-            data = values[last].astype(np.float32)
-    if not np.isfinite(data).all():
-        raise InvalidDataError("value: a value, or a sum of values of a user and an item, is not finite as a float32")
-    ids, used = ordered[first], data != 0
-    if not used.all():
-        ids, data, last = ids[used], data[used], last[used]
-    width = np.int32 if max(len(ids), *shape) < 1 << 31 else np.int64
-    offsets = np.searchsorted(ids, np.arange(shape[0] + 1) * shape[1]).astype(width)
-    matrix = sparse.csr_array((data, (ids % max(1, shape[1])).astype(width), offsets), shape=shape)
-    return _sorted(matrix), None if times is None else times[last]
-
-
-def _canonical(matrix: Any) -> Any:
-    """Returns the matrix itself if it is a canonical csr_array of float32 without zeros, else a converted copy."""
-    is_sparse: bool = sparse.issparse(matrix)
-    if not is_sparse or len(matrix.shape) != 2:
-        raise InvalidArgumentError(
-            "matrix must be a sparse matrix of SciPy with rows and columns (Interactions.from_frame takes frames), "
-            f"not {_checks.shown(matrix)}"
-        )
-    if matrix.dtype.kind not in "biuf":
-        raise InvalidArgumentError(f"matrix has values of type {matrix.dtype}; expected numbers")
-    is_right = isinstance(matrix, sparse.csr_array) and matrix.dtype == np.float32
-    try:
-        matrix = sparse.csr_array(matrix, dtype=np.float32) if not is_right else matrix
-        matrix.check_format()
-    except ValueError as error:
-        raise InvalidDataError(f"matrix is damaged: {error}") from None
-    if not matrix.has_canonical_format or not matrix.data.all():
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-    return matrix
-
-
-def _entries(matrix: sparse.csr_array, chosen: NDArray[np.bool_]) -> sparse.csr_array:
-    """Returns the chosen entries as a matrix of the same shape."""
-    offsets = np.append(0, np.cumsum(chosen))[matrix.indptr].astype(matrix.indptr.dtype)
-    return _sorted(sparse.csr_array((matrix.data[chosen], matrix.indices[chosen], offsets), shape=matrix.shape))
-
-
-def _aligned(values: NDArray[Any], matrix: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Returns of values for the entries of a matrix those for the entries of some of its rows."""
-    places: Any = sparse.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
-    chosen: NDArray[Any] = values[places[rows].data]
-    return chosen
-
-
-def _sorted(matrix: sparse.csr_array) -> sparse.csr_array:
-    """Marks a matrix whose rows are sorted and free of duplicates."""
-    matrix.has_canonical_format = True
-    return matrix

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from dsstne import _checks, _handles, _native, _options
-from dsstne._items import check_integers
+from dsstne._items import check_integers, decode_names, first_difference
 from dsstne._scoring import Scoring
 from dsstne._tables import History, Shown, Table, cell, size
 from dsstne._weights import sparse_matrix
@@ -62,7 +62,8 @@ class Model(Scoring, Shown):
     options of the methods:
 
     - ``rows``: Row numbers of X or a boolean mask; None = all.
-    - ``items``: Rank only these items. ``filter_items``: Never recommend these items. (Ids or a boolean mask.)
+    - ``items``: Rank only these items. ``filter_items``: Never recommend these items. (Ids or a boolean mask; or names
+      of items that are strings. Integers are always ids: :meth:`ids` finds those of names that are integers.)
     - ``batch_size``: Rows at a time. ``devices``, ``threads``: As in :func:`dsstne.fit`.
     - ``memory_limit``: Maximum bytes of the call and of the arrays that it returns.
 
@@ -218,8 +219,26 @@ class Model(Scoring, Shown):
         self._read_attributes()
         with _reading_attributes(path):
             self._take_history()
-        self.attributes = given
+        kind, self.attributes = self.attributes.get(_ITEM_KIND, "none"), given
+        self._keep_items(path, kind)
         return self._checkpoint.get(FIT)
+
+    def _keep_items(self, path: str | os.PathLike[str], kind: str) -> None:
+        """Takes the names of the items of a checkpoint, or compares them with those that the model has."""
+        from dsstne.export import views  # which imports this module
+
+        file, own = views(path), self._item_names()
+        if kind == "none" or "items.offsets" not in file:
+            return
+        names = decode_names(file["items.bytes"], file["items.offsets"], kind)
+        if own is None:
+            self.items = names
+        elif (difference := first_difference(own, names)) is not None:
+            at, given, kept = difference
+            raise InvalidArgumentError(
+                f"{os.fsdecode(path)}: items: item {at} is {given} and in the checkpoint {kept}; give the items that "
+                "the run began with, or none"
+            )
 
     def _state(self) -> dict[str, Any]:
         history, attributes = self._kept()

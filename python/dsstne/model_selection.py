@@ -238,7 +238,7 @@ class TimeSplit(_Splitter):
             try:
                 before = np.datetime64(before)
             except (TypeError, ValueError):
-                before = np.datetime64("NaT")
+                before = np.datetime64("NaT", "s")
         is_right = isinstance(before, np.datetime64) if times.dtype.kind == "M" else _checks.is_number(before)
         if not is_right or before != before:
             wanted = "a time" if times.dtype.kind == "M" else "a number"

@@ -7,7 +7,6 @@ import json
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _checks
 from dsstne._tables import Table, as_html, as_text
 from dsstne.errors import InvalidArgumentError
 
@@ -135,13 +134,11 @@ class Report:
         """
         from dsstne.plots import _style
 
-        if ax is not None and not hasattr(ax, "get_figure"):
-            raise InvalidArgumentError(f"ax must be Axes of matplotlib, not {_checks.shown(ax)}")
+        _style.check(None, ax, None)
         best = [row for row in self.best() if row[self.metric] is not None][::-1]
         if not best:
             raise InvalidArgumentError("no model was tried, so there is nothing to plot")
-        if ax is None:
-            ax = _style.new_axes(interactive=False)
+        ax = ax or _style.new_axes(interactive=False)
         for height, row in enumerate(best):
             colour = _style.COLOURS[1 if row["chosen"] else 0]
             name = row["settings"] if row["model"] == "sum" else row["model"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _blending, _checks, _search, _validation, api
+from dsstne._layers import check_row_names
 from dsstne._predictor import check_item_names
 from dsstne._trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
@@ -107,6 +108,10 @@ def auto(
     seed, progress = _checks.integer(seed, "seed", 0), _checks.boolean(progress, "progress")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
     compute = {"devices": devices, "threads": threads, "memory_limit": limit}
+    if isinstance(validation, (tuple, list)):
+        check_row_names((f"validation[{n}]", part) for n, part in enumerate(validation))
+    else:
+        check_row_names([("X", X), ("validation", validation)])
     begin = ""
     given, items = items, item_names(items, X)
     names = "" if given is not None or items is None else "items = X.item_names\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _checks, _handles, _native, _options
-from dsstne._layers import check_rows, nearest
+from dsstne._layers import check_row_names, check_rows, nearest
 from dsstne._predictor import check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Plan
 from dsstne.dataset import Dataset, arrays_of, names_of, open_dataset
@@ -37,7 +37,7 @@ class OpenPredictor(_handles.Closing):
 
     Args:
         model: The model.
-        k: Length of the longest lists.
+        k: Length of the longest lists; None = 10, or all items if there are fewer.
         exclude_seen, items, filter_items, layer: As in :meth:`dsstne.Model.recommend`, for all requests.
         wait: Seconds that a batch waits for further rows unless it is full. Batches become larger and answers later.
             None: rows only wait for those that are being computed.
@@ -61,7 +61,7 @@ class OpenPredictor(_handles.Closing):
     def __init__(
         self,
         model: Scoring,
-        k: int = 10,
+        k: int | None = None,
         *,
         exclude_seen: bool | None = None,
         items: Any = None,
@@ -76,7 +76,7 @@ class OpenPredictor(_handles.Closing):
         units = ranked_units(model, layer)
         self.k = check_k(k, units)
         self.batch_size = _checks.integer(batch_size, "batch_size", 1)
-        choice = chosen_items(items, filter_items, units)
+        choice = chosen_items(model, items, filter_items, units, layer)
         ranked = layer or model.output
         if exclude_seen is None:
             exclude_seen = model.same_items and ranked == model.output
@@ -118,11 +118,11 @@ class OpenPredictor(_handles.Closing):
             BusyError: The model is being trained or changed.
         """
         k = self.k if k is None else self._check_k(k)
-        matrices = self._of_layers(X)
-        if self._model.same_items:
-            self._check_names(matrices[0][1], "X")
+        layers = self._of_layers(X)
+        if names_of(layers[0][1]) is not None and self._model.same_items:
+            self._check_names(layers[0][1], "X")
         given = [
-            _described(matrix, "X" if matrix is X else f"X[{name!r}]", self._inputs[name]) for name, matrix in matrices
+            _described(matrix, "X" if matrix is X else f"X[{name!r}]", self._inputs[name]) for name, matrix in layers
         ]
         if exclude is not None:
             if self._layer in (None, self._model.output):
@@ -131,17 +131,16 @@ class OpenPredictor(_handles.Closing):
         rows, inputs = given[0].rows, len(self._inputs)
         for other in given[1:]:
             check_rows(other.name, other.rows, given[0].name, rows)
+        if len(given) > 1:
+            names, given_as = (one.name for one in given), [*(matrix for _, matrix in layers), exclude]
+            check_row_names(zip(names, given_as, strict=False))
         ids, scores = np.empty((rows, k), np.int32), np.empty((rows, k), np.float32)
-        structs, at = _native.matrix_structs(given)
-        left_out = None if exclude is None else at[inputs]
-        value, to_ids, to_scores = self._handle.value, ids.ctypes.data, scores.ctypes.data
         for first in range(0, rows, self._rows):
-            if rows > self._rows:
-                for struct, matrix in zip(structs, given, strict=True):
-                    struct.rows = min(self._rows, rows - first)
-                    struct.offsets = (matrix.offsets or 0) + first * struct.offset_bits // 8
-            place = 4 * k * first
-            _native.call("predictor_ask", value, at[0], inputs, left_out, k, to_ids + place, to_scores + place)
+            count = min(self._rows, rows - first)
+            matrices = b"".join([matrix.info(first, count) for matrix in given[:inputs]])
+            left_out = None if exclude is None else given[inputs].info(first, count)
+            part = slice(first, first + count)
+            _native.call("predictor_ask", self._handle.value, matrices, inputs, left_out, k, ids[part], scores[part])
         return self._model._answer(X, ids, scores, layer=self._layer)
 
     def plan(self) -> dict[str, Any]:
@@ -202,10 +201,11 @@ def _described(X: Any, name: str, columns: int) -> _native.MatrixArrays:
     if parts is None:
         info = X.info
         bits = (info["index_bits"], info["offset_bits"], info["value_bits"])
-        addresses = (info["offsets"], info["indices"], info["values"])
+        addresses = (info["offsets"] or 0, info["indices"] or 0, info["values"] or 0)
         return _native.MatrixArrays(*bits, rows, columns, info["non_zeros"], *addresses, name, X)
     indptr, indices, values = parts
     bits = (8 * indices.itemsize, 8 * indptr.itemsize, 0 if values is None else 8 * values.itemsize)
     entries = len(indices) if values is None else min(len(indices), len(values))
-    addresses = (indptr.ctypes.data, indices.ctypes.data, None if values is None else values.ctypes.data)
+    to_values = 0 if values is None else _native.address(values)
+    addresses = (_native.address(indptr), _native.address(indices), to_values)
     return _native.MatrixArrays(*bits, rows, columns, entries, *addresses, name, parts)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _handles, _native, _options
-from dsstne._layers import bind, check_rows
+from dsstne._layers import bind
 from dsstne._predictor import check_item_names
 from dsstne._tables import Plan, Profile, Shown, Table
 from dsstne._weights import check_model
@@ -151,7 +151,7 @@ class Trainer(_handles.Closing):
             inputs, outputs = bind(undo, X, targets)
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)
-            check_rows("targets", outputs.rows, "X", inputs.rows)
+            inputs.check_rows(outputs.named())
             name = "X" if targets is None else "targets"
             check_item_names(model, outputs.datasets[model.output].item_names, name)
             self.rows = inputs.rows
@@ -224,7 +224,7 @@ class Trainer(_handles.Closing):
         limits = [] if steps is None else [_checks.integer(steps, "steps", 1)]
         if epochs is not None:
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
-            left_steps = wanted * now.steps_per_epoch - now.step % max(1, now.steps_per_epoch)
+            left_steps = wanted * now.steps_per_epoch - now.examples // self._options["batch_size"]
             limits.append(min(max(1, left_steps), (1 << 63) - 1))
         left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
         poll = self._poll(on_progress)
@@ -372,6 +372,7 @@ class Trainer(_handles.Closing):
             learning_rate: Another learning rate; None = that of the checkpoint.
             schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of the checkpoint.
             devices, parallel, threads, memory_limit, checkpoints: As for a new trainer.
+            **others: Refused: the checkpoint determines all other options.
 
         Raises:
             InvalidArgumentError: The data are not those of the saved trainer, the file is not a checkpoint, or it
@@ -426,6 +427,8 @@ class Trainer(_handles.Closing):
     def fork(
         self,
         *,
+        X: Any = None,
+        targets: Any = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         schedule: str | Mapping[str, Any] | None = "same",
@@ -437,8 +440,10 @@ class Trainer(_handles.Closing):
 
         The two share the weights and the optimizer's state until one of them runs, which then copies what is shared.
         This is what searches need that try several settings from the same state on, such as population-based training.
+        With ``X=``, the other trainer goes on with other rows, and an epoch of theirs begins.
 
         Args:
+            X, targets: Other data with the same columns, as for a new trainer; None = those of this trainer.
             learning_rate, weight_decay: Other values; None = those of this trainer.
             schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of this trainer.
             devices, threads, memory_limit: Others; None = those of this trainer.
@@ -448,6 +453,8 @@ class Trainer(_handles.Closing):
 
         Raises:
             BusyError: Another thread is running the trainer.
+            InvalidArgumentError: An option is not valid, or the data do not have the columns of the network.
+            InvalidDataError: A matrix is damaged; the message names row, column and value.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
@@ -463,6 +470,10 @@ class Trainer(_handles.Closing):
         where = {"devices": None if devices is None else chosen(devices), "threads": threads, "memory_limit": limit}
         given = {name: value for name, value in where.items() if value is not None}
         options = _changed({**self._options, **given}, learning_rate, weight_decay, schedule)
+        if X is not None:
+            return self._followed(self.model.copy(), X, targets, options)
+        if targets is not None:
+            raise InvalidArgumentError("targets= are for the rows of X=; give both, or neither")
         made = type(self).__new__(type(self))
         copied = _handles.Handle.awaiting("model")
         made._handle = _handles.Handle.awaiting("trainer", owners=(copied, *self._data))
@@ -471,6 +482,32 @@ class Trainer(_handles.Closing):
         made.model, made._options = self.model._copied(copied, *self.model._kept()), options
         made.rows, made._step_seconds = self.rows, self._step_seconds
         made._data = ()  # the datasets are those of this trainer, and closed when nobody uses them
+        return made
+
+    def _followed(self, model: Model, X: Any, targets: Any, options: dict[str, Any]) -> Trainer:
+        """Returns a trainer with other data that goes on from where this one is."""
+        made = type(self).__new__(type(self))
+        made._open(model, X, targets, options)
+        made._continue(self)
+        return made
+
+    def _continue(self, other: Trainer) -> None:
+        """Goes on from where another trainer is; closes this trainer if that is not possible."""
+        try:
+            _native.call("trainer_continue", self._handle.value, other._handle.value)
+        except BaseException:
+            self.close()
+            raise
+
+    def _without_data(self) -> Trainer:
+        """Returns a trainer that keeps the state of the optimizer, for another trainer to go on from."""
+        made = type(self).__new__(type(self))
+        made.model, made._data, made.rows = self.model, (), 0
+        where = {"devices": "cpu", "parallel": "auto", "precision": "float32", "threads": 1, "memory_limit": None}
+        made._options = {**self._options, **where}
+        arguments = (self.model._handle.value, _options.to_json(made._options))
+        made._handle = _handles.Handle("trainer_open", *arguments, owners=(self.model._handle,))
+        made._continue(self)
         return made
 
     def _learn_at(self, rate: float) -> None:

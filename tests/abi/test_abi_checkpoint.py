@@ -1,4 +1,4 @@
-"""dsstne_trainer_save, _resume and _fork: what goes on has the bits of what was not stopped."""
+"""dsstne_trainer_save, _resume, _fork and _continue: what goes on has the bits of what was not stopped."""
 
 from __future__ import annotations
 
@@ -75,6 +75,29 @@ def test_a_fork_leaves_its_trainer_alone(blocks: Blocks, bound: tuple[int, int])
         library.open("trainer_fork", trainer, b'{"batch_size": 8}', byref(copy))
     closed(library, fork, copy.value)
     closed(library, trainer, model)
+
+
+def test_a_trainer_without_data_keeps_the_state_for_another(blocks: Blocks, bound: tuple[int, int]) -> None:
+    library, (trainer, model) = blocks.library, bound
+    library.call("trainer_run", trainer, 1, 0.0, None)
+    copy = c_uint64(0)
+    fork = library.open("trainer_fork", trainer, b'{"batch_size": 16}', byref(copy))
+    keeper = library.open("trainer_open", model, None)
+    library.call("trainer_continue", keeper, trainer)
+    library.call("trainer_close", trainer)
+    last = library.open("trainer_open", model, b'{"batch_size": 16}')
+    library.call("trainer_continue", last, keeper)
+    for layer in (b"input", b"output"):
+        library.call("trainer_bind", last, layer, blocks.dataset)
+    library.call("trainer_run", last, 1, 0.0, None)
+    library.call("trainer_run", fork, 1, 0.0, None)
+    assert tensors(library, model) != tensors(library, copy.value)  # which is in its first epoch
+    for other, text in ((fork, "before its first run"), (last, "still running"), (7, "never a handle")):
+        with pytest.raises(Failure, match=text):
+            library.call("trainer_continue", last, other)
+    library.call("trainer_close", keeper)
+    closed(library, fork, copy.value)
+    closed(library, last, model)
 
 
 def test_what_is_missing_is_said(blocks: Blocks, bound: tuple[int, int], tmp_path: Path) -> None:

@@ -52,6 +52,29 @@ def test_what_was_saved_is_opened(library: Library, path: bytes) -> None:
     library.call("dataset_close", data)
 
 
+def test_rows_are_copied(library: Library, path: bytes) -> None:
+    data = library.open("dataset_open_file", path, None)
+    rows, offsets = (c_int64 * 3)(1, 0, 1), (c_int64 * 4)()
+    library.call("dataset_get_rows", data, rows, 3, offsets, None, None, 0)
+    assert list(offsets) == [0, 1, 3, 4]  # at most
+    indices, values = np.empty(4, np.int32), np.empty(4, np.float32)
+    arrays = indices.ctypes.data, values.ctypes.data
+    library.call("dataset_get_rows", data, rows, 3, offsets, *arrays, 4)
+    assert (list(offsets), indices.tolist(), values.tolist()) == ([0, 1, 3, 4], [3, 0, 1, 3], [1, 1, 1, 1])
+    for arguments, words in (
+        ((rows, 3, offsets, *arrays, 3), "more entries than the arrays have room for, 3"),
+        ((rows, 3, None, *arrays, 4), "offsets is null"),
+        ((rows, 3, offsets, arrays[0], None, 4), "values is null"),
+        ((rows, -1, offsets, *arrays, 4), "n_rows is -1"),
+        (((c_int64 * 1)(2), 1, offsets, *arrays, 4), "row 2 was asked for, but the dataset has 2 rows"),
+        (((c_int64 * 1)(-1), 1, offsets, None, None, 0), "row -1 was asked for"),
+    ):
+        with pytest.raises(Failure, match=words) as caught:
+            library.call("dataset_get_rows", data, *arguments)
+        assert caught.value.status == "INVALID_ARGUMENT"
+    library.call("dataset_close", data)
+
+
 @pytest.mark.parametrize(
     ("name", "size", "words"),
     [(b"rows", 8, 'no array "rows"'), (b"items", 43, '"items" has 44 bytes, not 43'), (b"items", -1, "bytes is -1")],

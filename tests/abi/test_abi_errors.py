@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from ctypes import byref, c_size_t, c_uint64
+from ctypes import byref, c_int64, c_size_t, c_uint64
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "dataset_save": lambda: (b"/nonexistent/data", None, None, None, None, None),
     "dataset_describe": lambda: (None, byref(c_size_t(0))),
     "dataset_get_array": lambda: (b"column_counts", None, 0),
+    "dataset_get_rows": lambda: (None, 0, (c_int64 * 1)(), None, None, 0),
     "dataset_close": tuple,
     "model_save": lambda: (b"/nonexistent/model", None),
     "model_describe": lambda: (None, byref(c_size_t(0))),
@@ -57,6 +58,7 @@ WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "trainer_save": lambda: (b"/nonexistent/checkpoint", None, 0),
     "trainer_settle": tuple,
     "trainer_resume": lambda: (b"/nonexistent/checkpoint", byref(c_uint64(0))),
+    "trainer_continue": lambda: (1,),
     "trainer_fork": lambda: (None, byref(c_uint64(0)), byref(c_uint64(0))),
     "trainer_close": tuple,
     "predictor_plan": lambda: (None, None, byref(c_size_t(0))),

@@ -54,17 +54,21 @@ func sameBits(c opCase, open opener) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.name(), err)
 	}
-	others := []int{2, 3, 8}
+	others := []struct{ threads, inUse int }{{3, 3}, {8, 8}, {8, 2}}
 	if first.Info().Threads == 0 {
 		others = others[:1]
 	}
-	for _, threads := range others {
-		got, err := c.run(open(threads))
+	for _, other := range others {
+		device := open(other.threads)
+		if d, is := device.(kernels.Threaded); is {
+			d.UseThreads(other.inUse)
+		}
+		got, err := c.run(device)
 		if err != nil {
-			return fmt.Errorf("%s with %d threads: %w", c.name(), threads, err)
+			return fmt.Errorf("%s with %d of %d threads: %w", c.name(), other.inUse, other.threads, err)
 		}
 		if err := compare(got, want, nil); err != nil {
-			return fmt.Errorf("%s with %d threads instead of 1: %w", c.name(), threads, err)
+			return fmt.Errorf("%s with %d of %d threads instead of 1: %w", c.name(), other.inUse, other.threads, err)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ from dsstne import _handles, _native, _predictor, trainer
 PACKAGE = Path(dsstne.__file__).parent
 # Where every instruction is an event: the file that owns the handles, and functions that hand them on.
 BY_INSTRUCTION = {"_create", "_adopt", "_new", "copy", "load", "bind", "open_dataset", "_open", "from_file", "open"}
-BY_INSTRUCTION |= {"close", "pair", "fit", "_judge"}
+BY_INSTRUCTION |= {"close", "pair", "fit", "train", "_judge"}
 FILES_BY_INSTRUCTION = {"_handles.py", "_native.py", "_predictor.py", "trainer.py"}
 
 X = scipy.sparse.csr_array((np.random.default_rng(0).random((24, 6)) < 0.4).astype(np.float32))

@@ -123,14 +123,53 @@ def test_a_file_a_pickle_and_a_copy_have_all_parts(tmp_path):
         np.testing.assert_array_equal(part.predict(X), original.predict(X))
 
 
-def test_explain_returns_what_each_part_adds():
+def test_explain_parts_returns_what_each_part_adds():
     X, model = users(), dsstne.blend(parts("network", "linear", "popularity"), weights=[0.5, 0.3, 0.2])
-    ids, added = model.explain(X[[4]], 17)
-    assert sorted(ids.tolist()) == [0, 1, 2]
-    assert list(added) == sorted(added, reverse=True)
+    added = model.explain_parts(X[[4]], 17)
+    assert added.shape == (3,)
     np.testing.assert_allclose(added.sum(), model.predict(X[[4]])[0, 17], rtol=1e-5)
     linear = standardized(models()["linear"].predict(X[[4]]), X[[4]])[0, 17]
-    np.testing.assert_allclose(added[ids.tolist().index(1)], 0.3 * linear, rtol=1e-5)
+    np.testing.assert_allclose(added[1], 0.3 * linear, rtol=1e-5)
+    with pytest.raises(dsstne.NotFoundError, match="not a blend"):
+        models()["linear"].explain_parts(X[[4]], 17)
+
+
+def left_out(name, item):
+    """What explain() of a part leaves out: the score of an empty row, which linear models answer by popularity."""
+    empty = scipy.sparse.csr_array((1, ITEMS), dtype=np.float32)
+    is_linear = name in ("linear", "operator", "spectral")
+    return 0.0 if is_linear else float(models()[name].predict(empty)[0, item])
+
+
+@pytest.mark.parametrize("scales", ["standardized", "scaled"])
+@pytest.mark.parametrize("names", SUMS[1:], ids="+".join)
+def test_parts_of_the_items_and_a_constant_of_the_blend_are_the_score(names, scales):
+    X, weights, item = users(), np.arange(1, len(names) + 1) / 3, 17
+    row, divisors = X[[4]], [None if scales == "standardized" else 1.5 + n for n in range(len(names))]
+    model = dsstne.blend(parts(*names), weights=weights, scales=divisors)
+    ids, found = model.explain(row, item)
+    assert sorted(ids.tolist()) == row.indices.tolist()
+    assert (np.diff(found) <= 0).all()
+    constant, of_item = 0.0, dict.fromkeys(row.indices.tolist(), 0.0)
+    for name, part, weight, divisor in zip(names, parts(*names), weights, divisors, strict=True):
+        scores = part.predict(row)[0].astype(np.float64)
+        others = np.delete(scores, row.indices)
+        mean, deviation = (others.mean(), others.std()) if divisor is None else (0.0, divisor)
+        constant += weight / deviation * (left_out(name, item) - mean)
+        if name != "popularity":
+            for one, value in zip(*part.explain(row, item), strict=True):
+                of_item[one] += weight / deviation * value
+    np.testing.assert_allclose(found, [of_item[one] for one in ids.tolist()], rtol=1e-5, atol=1e-6)
+    # The operator solves for its scores to about 1e-5, and its deviation of 0.01 divides them.
+    atol = 1e-3 if "operator" in names else 1e-5
+    np.testing.assert_allclose(found.sum(dtype=float) + constant, model.predict(row)[0, item], rtol=0, atol=atol)
+
+
+def test_items_have_no_part_in_a_blend_of_popularity():
+    with pytest.raises(dsstne.NotFoundError, match="gives all rows the same scores"):
+        dsstne.blend(parts("popularity")).explain(users()[[4]], 1)
+    flat = dsstne.Model.from_item_weights(np.zeros((ITEMS, ITEMS), np.float32))
+    assert not dsstne.blend([flat]).explain(users()[[4]], 1)[1].any()  # its deviation is 0
 
 
 def test_similar_items_are_those_of_a_row_with_one_item():

@@ -56,6 +56,20 @@ print(json.dumps(losses))
 """
 
 
+CALLS = """
+import numpy as np, scipy.sparse, dsstne
+X = scipy.sparse.random(40, 60, 0.2, "csr", np.float32, random_state=np.random.default_rng(1))
+options = {"hidden": [8], "batch_size": 20, "devices": "cuda:0", "schedule": None}
+calls = dsstne.Recommender("network", **options).partial_fit(X).partial_fit(X)
+whole = dsstne.Recommender("network", **options, epochs=2).fit(X)
+print(all(np.array_equal(calls.model_.tensor(name), whole.model_.tensor(name)) for name in whole.model_.tensors))
+"""
+
+
+def test_calls_of_partial_fit_have_the_bits_of_a_fit(device):
+    assert device(CALLS).split() == ["True"]
+
+
 def test_reduced_precisions_train_to_nearly_the_same_loss(device):
     losses = json.loads(device(PRECISIONS))
     assert len(set(losses.values())) == 3

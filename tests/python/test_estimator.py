@@ -551,10 +551,3 @@ def test_the_code_of_the_documentation_runs(monkeypatch):
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(code, names)
     assert set(names["search"].best_params_) >= {"method", "regularization"}
-
-
-def test_callbacks_are_for_fit_and_not_for_partial_fit(X):
-    called = []
-    recommender = quick("network", callbacks=[lambda model, record: called.append(1), dsstne.callbacks.EarlyStopping()])
-    assert len(recommender.partial_fit(X).partial_fit(X).model_.history) == 2
-    assert not called

@@ -152,7 +152,7 @@ def test_what_cannot_be_explained_is_an_error(X, model):
             same.explain(X[[0]], 1)
     with pytest.raises(dsstne.InvalidArgumentError, match=r"x must be one row, such as X\[\[7\]\]; it has 240 rows"):
         model.explain(X, 1)
-    with pytest.raises(dsstne.InvalidArgumentError, match=r"items\[0\] is 60; expected 0 to 59"):
+    with pytest.raises(dsstne.InvalidArgumentError, match="item is 60; expected 0 to 59"):
         model.explain(X[[0]], 60)
     with pytest.raises(dsstne.InvalidArgumentError, match="59 columns"):
         model.explain(X[[0], :59], 1)

@@ -227,7 +227,7 @@ def test_a_column_of_another_type_is_refused(changed, words):
         (PANDAS, {"unknown": "ignore"}, "unknown must be one of 'raise', 'warn', 'skip', not 'ignore'"),
         (polars.LazyFrame(DATA), {}, "not 'LazyFrame'; call collect"),
         (PANDAS["who"], {}, "not .*Series"),
-        (polars.Series(USERS), {}, "df is a Series, which is not a table"),
+        (polars.Series(USERS), {}, "df must be a table, not a Series"),
         ([USERS, ITEMS], {}, "df must be a DataFrame of pandas or polars"),
         ({"who": USERS, "what": ITEMS[:2]}, {}, "df: 'what' has the shape .2,."),
         (PANDAS, {"items": ["tea", 1]}, "items must be a list of strings or of integers"),

@@ -379,7 +379,7 @@ def uses():
 
 @pytest.mark.parametrize("call", uses())
 def test_a_call_that_reads_rows_in_python_says_so_of_a_file(path, call):
-    words = "is a Dataset of .* a file .* give them as a SciPy matrix"
+    words = "is a Dataset of .* a file .* dataset.rows. copies some"
     with dsstne.Dataset.open(path) as data, pytest.raises(dsstne.UnsupportedError, match=words):
         uses()[call](data)
 
@@ -389,6 +389,46 @@ def test_a_call_that_reads_rows_in_python_takes_a_dataset_in_memory(call):
     X = abs(valued())
     with dsstne.Dataset(X) as data:
         assert repr(uses()[call](data)) == repr(uses()[call](X))
+
+
+def kinds(X, path):
+    entries = pyarrow.StructArray.from_arrays([X.indices, X.data], names=["index", "value"])
+    return {
+        "SciPy": lambda: dsstne.Dataset(X),
+        "saved": lambda: dsstne.Dataset.open(path),
+        "product": lambda: dsstne.Dataset.product(X, scipy.sparse.eye_array(X.shape[1], format="csr")),
+        "Arrow": lambda: dsstne.Dataset(pyarrow.ListArray.from_arrays(X.indptr, entries), columns=X.shape[1]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["SciPy", "saved", "product", "Arrow"])
+def test_rows_of_every_dataset_can_be_copied(X, path, kind):
+    X = scipy.sparse.csr_array(X).astype(np.float32)
+    mask = np.arange(X.shape[0]) % 3 == 0
+    with kinds(X, path)[kind]() as data:
+        for rows in ([7, 3, 7], mask, slice(5, 20, 4), slice(None), np.arange(0), 9):
+            wanted, found = X[[rows] if isinstance(rows, int) else rows], data[rows]
+            assert isinstance(found, scipy.sparse.csr_array)
+            assert found.dtype == np.float32
+            assert found.shape == wanted.shape
+            assert found.has_sorted_indices
+            assert np.array_equal(found.toarray(), wanted.toarray())
+        for rows in ([X.shape[0]], [-1], [0.5], None):
+            with pytest.raises(dsstne.InvalidArgumentError, match="rows"):
+                data[rows]
+        with pytest.raises(TypeError):
+            iter(data)
+    with pytest.raises(dsstne.InvalidHandleError):
+        data[0]
+
+
+def test_a_copied_row_of_a_file_is_explained_and_served(path):
+    model = dsstne.linear(valued(), progress=False)
+    with dsstne.Dataset.open(path) as data, model.predictor(3) as predictor:
+        for row in (7, 20):
+            given, wanted = (model.explain(x, 0) for x in (data[row], valued()[[row]]))
+            assert all(np.array_equal(a, b) for a, b in zip(given, wanted, strict=True))
+            assert np.array_equal(predictor.recommend(data[row])[0], model.recommend(data, 3, rows=[row])[0])
 
 
 def test_explain_takes_a_row_as_a_dataset():

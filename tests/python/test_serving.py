@@ -238,7 +238,7 @@ def test_a_file_is_refused_with_the_remedy(tmp_path):
     pyarrow.feather.write_feather(table, tmp_path / "x.arrow", compression="uncompressed")
     data = dsstne.Dataset.from_file(tmp_path / "x.arrow", columns=ITEMS)
     with models()["network"].predictor(5) as predictor:
-        with pytest.raises(dsstne.UnsupportedError, match="X is a Dataset of .* a file .* give them as a SciPy matrix"):
+        with pytest.raises(dsstne.UnsupportedError, match="X is a Dataset of .* a file .* dataset.rows. copies some"):
             predictor.recommend(data)
         data.close()
         with pytest.raises(dsstne.InvalidHandleError, match="closed"):

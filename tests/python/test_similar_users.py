@@ -44,10 +44,15 @@ def test_new_users_are_given_as_rows(trained, X):
 
 def test_users_can_be_named_by_interactions(trained, X):
     named = dsstne.Interactions(X, row_names=[f"user {n}" for n in range(240)])
-    ids, _ = trained.similar_users(named.users(["user 8", "user 3"]), named, k=4)
-    np.testing.assert_array_equal(ids, trained.similar_users(X[[8, 3]], X, k=4)[0])
-    parts = trained.explain(named.users("user 8"), 2)
-    np.testing.assert_array_equal(parts, trained.explain(X[[8]], 2))
+    for users, numbers in ((named.users(["user 8", "user 3"]), X[[8, 3]]), (["user 8", "user 3"], [8, 3])):
+        found, (ids, scores) = trained.similar_users(users, named, k=4), trained.similar_users(numbers, X, k=4)
+        assert list(found) == ["user", "similar", "score", "rank"]
+        assert found["user"].tolist() == ["user 8"] * 4 + ["user 3"] * 4
+        assert found["similar"].tolist() == [f"user {n}" for n in ids.ravel()]
+        assert (found["score"].tolist(), found["rank"].tolist()) == (scores.ravel().tolist(), [1, 2, 3, 4] * 2)
+    assert set(trained.similar_users(X[[8]], named, k=4)["user"].tolist()) == {0}
+    without = trained.similar_users("user 8", named, k=2, filter_users=["user 2"])
+    assert "user 2" not in without["similar"].tolist()
 
 
 def test_users_are_left_out_and_layer_and_metric_chosen(X):

@@ -21,20 +21,21 @@ def allocated():
     return dsstne.doctor().engine["memory"]["allocated"]
 
 
-def test_trainings_in_threads_have_the_bits_of_single_ones(X):
+@pytest.mark.parametrize("threads", [1, 3, 8, None])
+def test_trainings_in_threads_have_the_bits_of_single_ones(X, threads):
     want = {seed: dsstne.fit(X, **{**OPTIONS, "seed": seed}).tensor("output.weight") for seed in range(4)}
-    dsstne.set_limits(threads=1)
+    dsstne.set_limits(threads=threads)
     with dsstne.Dataset(X) as data:
         got = {}
 
         def train(seed):
             got[seed] = dsstne.fit(data, **{**OPTIONS, "seed": seed}).tensor("output.weight")
 
-        threads = [threading.Thread(target=train, args=[seed]) for seed in want]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        trainings = [threading.Thread(target=train, args=[seed]) for seed in want]
+        for training in trainings:
+            training.start()
+        for training in trainings:
+            training.join()
     assert {seed: weight.tobytes() for seed, weight in got.items()} == {
         seed: weight.tobytes() for seed, weight in want.items()
     }

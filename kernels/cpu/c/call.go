@@ -20,7 +20,6 @@ import (
 // kernels compares the kinds.
 var (
 	_ = [1]int{}[C.MAX_SOURCES-kernels.MaxSources]
-	_ = [1]int{}[C.KEPT_ROWS-kernels.ScreenedRows]
 	_ = [1]int{}[C.sizeof_rates_t-unsafe.Sizeof(kernels.Rates{})]
 )
 

@@ -18,7 +18,7 @@
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS, FAIL_SOLUTION };
 enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
 enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
-enum { KEPT_ROWS = 16 /* kernels.ScreenedRows */ };
+enum { KEPT_ROWS = 16 /* rows of a block with kept weights */ };
 /* A tile of items of a sparse source; and what a worker needs for it, in floats: sums in float64, and scores. */
 enum { SUM_TILE = 4096, SUM_WORKSPACE = 3 * SUM_TILE };
 /* Rows of a register tile of scores (scores.h), and the most rows and items of a block in float64, the bytes of these. */

@@ -262,17 +262,18 @@ func (o Ops) CountedTopK(op *kernels.TopK, s *kernels.Step) (scored int64, err e
 	if byRow(&op.Scorer) {
 		return 0, o.do(call, unsafe.Pointer(a), nil, C.run_top_k_sparse)
 	}
+	size := rankedRows(s.Rows)
 	keep := op.Screening != nil && op.Items > 0 && s.Rows > 0 && s.Rows <= kernels.ScreenedRows
 	if keep {
 		a.kept = of[C.int8_t](op.Screening.Weights)
+		size = min(size, C.KEPT_ROWS)
 	}
-	size := rankedRows(s.Rows)
 	blocks := make([]*C.rank_t, 0, (s.Rows+size-1)/size)
 	for first := int64(0); first < s.Rows; first += size {
 		b := *a
 		blocks = append(blocks, &b)
 		b.block_first, b.block_rows = C.int64_t(first), C.int64_t(min(size, s.Rows-first))
-		if keep && !op.Screening.Current {
+		if first == 0 && keep && !op.Screening.Current {
 			call.phases(unsafe.Pointer(&b), C.run_top_k_keep)
 		}
 		call.phases(unsafe.Pointer(&b), C.run_top_k_pack, C.run_top_k_screen, C.run_top_k_finish)

@@ -8,6 +8,7 @@ import "C"
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -24,11 +25,12 @@ const idle = 100 * time.Millisecond
 type Pool struct {
 	c       *C.pool_t
 	Workers int
+	threads atomic.Int32 // of the next call
 
 	mu      sync.Mutex // guards what follows
 	present []bool     // by worker: whether its goroutine is there
 	count   int        // of those
-	running bool
+	running int        // threads of the present call, 0 without one
 	closed  bool
 }
 
@@ -42,8 +44,15 @@ func newPool(workers int) *Pool {
 	if p.c == nil {
 		panic("out of memory")
 	}
+	p.UseThreads(workers)
 	return p
 }
+
+// UseThreads sets how many threads, from 1 to Workers, run the calls that begin from now on. Any goroutine may call it.
+func (p *Pool) UseThreads(n int) { p.threads.Store(int32(min(max(1, n), p.Workers))) }
+
+// ThreadsInUse is how many threads run the calls that begin now.
+func (p *Pool) ThreadsInUse() int { return int(p.threads.Load()) }
 
 // run runs the phases of a call by all workers, and finishes it.
 func (o Ops) run(call *call) error {
@@ -61,33 +70,34 @@ func (o Ops) run(call *call) error {
 		C.pool_run_alone(p.c, o.functions, count)
 		return call.finish()
 	}
-	p.gather()
-	C.pool_run(p.c, o.functions, count)
+	threads := p.ThreadsInUse()
+	p.gather(threads)
+	C.pool_run(p.c, o.functions, count, C.int32_t(threads))
 	p.mu.Lock()
-	p.running = false
+	p.running = 0
 	p.mu.Unlock()
 	return call.finish()
 }
 
-// gather makes sure that all workers are there, and stay.
-func (p *Pool) gather() {
+// gather makes sure that the workers with a thread of a call are there, and stay.
+func (p *Pool) gather(threads int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running = true
+	p.running = threads
 	if p.count == p.Workers-1 {
 		return
 	}
-	countPresent(p.Workers - 1 - p.count)
-	for worker := 1; worker < p.Workers; worker++ {
+	for worker := 1; worker < threads; worker++ {
 		if !p.present[worker] {
 			p.present[worker] = true
 			p.count++
+			countPresent(1)
 			go p.serve(worker, C.pool_round(p.c))
 		}
 	}
 }
 
-func (p *Pool) serve(worker int, round C.uint32_t) {
+func (p *Pool) serve(worker int, round C.uint64_t) {
 	defer func() {
 		if r := recover(); r != nil { // between phases: a worker is replaced, and no process ends because of one
 			go p.serve(worker, C.pool_round(p.c))
@@ -102,7 +112,7 @@ func (p *Pool) serve(worker int, round C.uint32_t) {
 func (p *Pool) stay(worker int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running && !p.closed {
+	if worker < p.running && !p.closed {
 		return true
 	}
 	p.present[worker] = false

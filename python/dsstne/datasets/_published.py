@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_STARS = 5
+_TIME = "datetime64[s]"
 _BLOCK = 1 << 26  # bytes of a file that are parsed at a time
 
 _GROUPLENS = "https://files.grouplens.org/datasets/movielens"
@@ -104,7 +105,8 @@ def fetch_movielens(
             users, items, ratings, times = _numbers(file, kind.separator, kind.ratings.endswith(".csv"))
         with io.TextIOWrapper(archive.open(kind.movies), encoding=kind.encoding, newline="") as text:
             titles, genres = _films(text, "|" if size == "100k" else kind.separator)
-    made = _rated(users.astype(np.int64), items.astype(np.int64), ratings, _seconds(times), least)
+    whole = [column.astype(np.int64) for column in (users, items, times)]
+    made = _rated(whole[0], whole[1], ratings, whole[2].astype(_TIME), least)
     ids = made.item_names.tolist()
     names = [titles.get(n, str(n)) for n in ids]
     count = dict(zip(*np.unique(names, return_counts=True), strict=True))
@@ -141,16 +143,10 @@ def fetch_gowalla(*, folder: Any = None, progress: bool = True) -> Interactions:
         >>> checkins = fetch_gowalla()  # doctest: +SKIP
     """
     path = _fetch(f"{_SNAP}/loc-gowalla_totalCheckins.txt.gz", _CHECKINS_MD5, folder, progress)
-    users, items, times = [], [], []
+    kinds = {0: np.int64, 1: _TIME, 4: np.int64}
     with _reading(path), gzip.open(path) as file:
-        for block in _blocks(file):
-            fields = [line.split("\t") for line in block.decode("ascii").splitlines()]
-            user, time, _, _, item = zip(*fields, strict=True)
-            users.append(np.array(user).astype(np.int64))
-            items.append(np.array(item).astype(np.int64))
-            times.append(np.array([t.rstrip("Z") for t in time]).astype("datetime64[s]"))
-    frame = {"user": np.concatenate(users), "item": np.concatenate(items), "time": np.concatenate(times)}
-    made = Interactions.from_frame(frame, time="time")
+        users, times, items = _columns(file, "\t", kinds)
+    made = Interactions.from_frame({"user": users, "item": items, "time": times}, time="time")
     return _described(made, "Check-ins of Gowalla, from SNAP (Cho, Myers and Leskovec, 2011).")
 
 
@@ -236,20 +232,10 @@ def fetch_amazon(
     least = _least(minimum_rating)
     url = f"{_AMAZON}/{core:d}core/rating_only/{category}.csv.gz"
     path = _fetch(url, None, folder, progress, f"amazon-2023-{core:d}core-{category}.csv.gz")
-    users: list[Any] = []
-    items: list[Any] = []
-    ratings: list[Any] = []
-    times: list[Any] = []
     with _reading(path), gzip.open(path) as file:
         file.readline()  # user_id,parent_asin,rating,timestamp
-        for block in _blocks(file):
-            user, item, rating, time = zip(*(x.split(",") for x in block.decode("ascii").splitlines()), strict=True)
-            users.append(np.array(user))
-            items.append(np.array(item))
-            ratings.append(np.array(rating).astype(np.float64))
-            times.append(np.array(time).astype(np.int64).astype("datetime64[ms]"))
-    columns = [np.concatenate(parts) for parts in (users, items, ratings, times)]
-    made = _rated(columns[0], columns[1], columns[2], columns[3], least)
+        users, items, ratings, times = _columns(file, ",", {0: str, 1: str, 2: np.float64, 3: np.int64})
+    made = _rated(users, items, ratings, times.astype("datetime64[ms]"), least)
     return _described(made, f"Amazon Reviews 2023, {category}, ratings, {core}-core (Hou et al., 2024).")
 
 
@@ -290,6 +276,18 @@ def _blocks(file: Any) -> Iterator[bytes]:
         yield rest
 
 
+def _columns(file: Any, separator: str, kinds: dict[int, Any]) -> list[NDArray[Any]]:
+    """Returns some columns of a table of text, by number, as arrays of these types; times end with Z."""
+    parts: list[list[NDArray[Any]]] = []
+    for block in _blocks(file):
+        fields = list(zip(*(line.split(separator) for line in block.decode("ascii").splitlines()), strict=True))
+        texts = {
+            n: np.char.rstrip(fields[n], "Z") if kind == _TIME else np.array(fields[n]) for n, kind in kinds.items()
+        }
+        parts.append([texts[n].astype(kind) for n, kind in kinds.items()])
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
 def _numbers(file: Any, separator: str, headed: bool) -> list[NDArray[np.float64]]:
     """Returns the columns of a file of numbers."""
     if headed:
@@ -315,11 +313,6 @@ def _films(text: Any, separator: str) -> tuple[dict[int, str], dict[int, str]]:
     lines = list(lines)
     titles = {int(line[0]): line[1] for line in lines}
     return titles, {} if separator == "|" else {int(line[0]): line[2] for line in lines}
-
-
-def _seconds(times: NDArray[np.float64]) -> NDArray[Any]:
-    """Returns times that are given in seconds since 1970."""
-    return times.astype(np.int64).astype("datetime64[s]")
 
 
 def _rated(users: Any, items: Any, ratings: Any, times: Any, least: float | None) -> Interactions:

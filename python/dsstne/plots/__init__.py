@@ -1,7 +1,13 @@
 """Plots of a training run, of models compared, and of what they recommend.
 
-They need matplotlib: ``pip install dsstne[plots]``. Each returns the axes that it drew on; ``ax=`` draws on given axes,
-``path=`` saves a file.
+They need matplotlib: ``pip install dsstne[plots]``. Each function returns the axes that it drew on, and takes:
+
+- ``title``: the title of the plot;
+- ``ax``: axes to draw on; None = those of a new figure;
+- ``path``: a file to save the plot to (.png, .svg, .pdf).
+
+Each raises ImportError without matplotlib, InvalidArgumentError if an argument has another type, and InputOutputError
+if the operating system refuses to write the file.
 """
 
 from __future__ import annotations

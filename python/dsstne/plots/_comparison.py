@@ -40,18 +40,11 @@ def metric_at_k(
         X_held_out: Held-out items [n, outputs]; rows without any are not counted.
         metric: A metric of :func:`dsstne.evaluate` without its k, such as ``"recall"``.
         ks: Lengths of the list; None = 12 lengths from 1 to 100, as far as there are items.
-        title: Title of the plot.
-        ax: Axes to draw on; None = those of a new figure.
-        path: File to save the plot to (.png, .svg, .pdf).
+        title, ax, path: See :mod:`dsstne.plots`.
         **options: As in :func:`dsstne.evaluate`.
 
-    Returns:
-        The axes.
-
     Raises:
-        ImportError: matplotlib is not installed.
-        InvalidArgumentError: There is no such metric, a length is not possible, or an argument has another type.
-        InputOutputError: The operating system refused to write the file.
+        InvalidArgumentError: There is no such metric, or a length is not possible.
 
     Example::
 
@@ -72,8 +65,7 @@ def metric_at_k(
     names = [f"{metric}@{k}" for k in lengths]
     curves = {name: evaluate(model, X_in, X_held_out, names, **options) for name, model in named.items()}
 
-    if ax is None:
-        ax = _style.new_axes(interactive=path is None)
+    ax = ax or _style.new_axes(interactive=path is None)
     labels = []
     for number, (name, values) in enumerate(curves.items()):
         look, heights = _style.curve(number), [values[one] for one in names]
@@ -110,18 +102,10 @@ def comparison(
         result: What :func:`dsstne.compare` returned.
         metric: The metric to plot; None = the first one.
         baseline: The model that the others are compared with; None = that of ``result``, or else the best model.
-        title: Title of the plot.
-        ax: Axes to draw on; None = those of a new figure.
-        path: File to save the plot to (.png, .svg, .pdf).
-
-    Returns:
-        The axes.
+        title, ax, path: See :mod:`dsstne.plots`.
 
     Raises:
-        ImportError: matplotlib is not installed.
         NotFoundError: The result does not have the metric or the baseline.
-        InvalidArgumentError: An argument has another type.
-        InputOutputError: The operating system refused to write the file.
 
     Example::
 
@@ -144,8 +128,7 @@ def comparison(
     if against not in means or len(intervals) < len(means) - 1:
         raise NotFoundError(f"the result does not compare all models with {_checks.shown(against)}")
 
-    if ax is None:
-        ax = _style.new_axes(interactive=path is None, size=(7.5, 1.2 + 0.42 * len(means)))
+    ax = ax or _style.new_axes(interactive=path is None, size=(7.5, 1.2 + 0.42 * len(means)))
     ax.axvline(means[against], color=_style.QUIET, linewidth=1.2, linestyle=(0, (5, 4)), zorder=1)
     for height, name in enumerate(best_last):
         colour, face = (_style.QUIET, _style.QUIET) if name == against else (_style.COLOURS[0], "white")

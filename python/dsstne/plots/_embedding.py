@@ -44,20 +44,13 @@ def embedding_map(
         names: Names of the items; None = those of the model, or else their numbers.
         groups: A label for each item, such as its category. The six largest groups have colours.
         labels: Number of items that have labels, at most; a label that would cover another is left out.
-        title: Title of the plot.
-        ax: Axes to draw on; None = those of a new figure.
-        path: File to save the plot to (.png, .svg, .pdf).
-
-    Returns:
-        The axes.
+        title, ax, path: See :mod:`dsstne.plots`.
 
     Raises:
-        ImportError: matplotlib is not installed.
         NotFoundError: The model has no weight with a vector for each item.
-        InvalidArgumentError: Shapes do not match, or an argument has another type.
+        InvalidArgumentError: Shapes do not match.
         InvalidDataError: A value of a vector is not finite.
         UnsupportedError: X is Arrow data; give a SciPy matrix.
-        InputOutputError: The operating system refused to write the file.
 
     Example::
 
@@ -76,8 +69,7 @@ def embedding_map(
         raise InvalidArgumentError(f"X has {len(counts):,} columns, but there are {len(array):,} vectors")
     places, shares = components(unit_vectors(array))
 
-    if ax is None:
-        ax = _style.new_axes(interactive=path is None, size=(8, 6.5))
+    ax = ax or _style.new_axes(interactive=path is None, size=(8, 6.5))
     order = np.argsort(counts, kind="stable")  # the popular ones on top
     sizes = (4 + 60 * np.sqrt(counts / max(1, counts.max()))) * min(1, np.sqrt(10_000 / len(counts)))
     _draw(ax, places, counts, sizes, order, grouped)

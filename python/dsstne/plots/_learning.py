@@ -40,17 +40,13 @@ def learning_curve(
         baseline: The same metrics of another model, for example the result of ``dsstne.evaluate`` for
             ``dsstne.popularity(X)``; each is a dashed line in the colour of its metric.
         baseline_name: Name of the baseline in the plot.
-        title: Title of the plot.
-        ax: Axes to draw on; None = those of a new figure.
-        path: File to save the plot to (.png, .svg, .pdf).
+        title, ax, path: See :mod:`dsstne.plots`.
 
     Returns:
         The axes of the loss. The axes of the metrics, if any, are the last ones of the figure.
 
     Raises:
-        ImportError: matplotlib is not installed.
-        InvalidArgumentError: The history is empty, a requested metric is not in it, or an argument has another type.
-        InputOutputError: The operating system refused to write the file.
+        InvalidArgumentError: The history is empty, or a requested metric is not in it.
 
     Example::
 
@@ -62,8 +58,7 @@ def learning_curve(
     _style.check(title, ax, path)
     epochs = _epochs(history)
     names = _metric_names(epochs, metrics)
-    if ax is None:
-        ax = _style.new_axes(interactive=path is None)
+    ax = ax or _style.new_axes(interactive=path is None)
 
     from matplotlib.ticker import MaxNLocator
 

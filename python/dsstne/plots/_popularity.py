@@ -41,20 +41,12 @@ def popularity_bias(
         X: Interaction matrix [n, items] with the rows to recommend to.
         k: Length of the lists of models.
         train: Matrix [N, items] that the popularity of the items is counted in; None = X.
-        title: Title of the plot.
-        ax: Axes to draw on; None = those of a new figure.
-        path: File to save the plot to (.png, .svg, .pdf).
+        title, ax, path: See :mod:`dsstne.plots`.
         **options: As in :meth:`dsstne.Model.recommend`.
 
-    Returns:
-        The axes.
-
     Raises:
-        ImportError: matplotlib is not installed.
-        InvalidArgumentError: There are no recommendations or no data, shapes do not match, or an argument has another
-            type.
+        InvalidArgumentError: There are no recommendations or no data, or shapes do not match.
         UnsupportedError: X is Arrow data; give a SciPy matrix.
-        InputOutputError: The operating system refused to write the file.
 
     Example::
 
@@ -72,8 +64,7 @@ def popularity_bias(
         if not times.any():
             raise InvalidArgumentError(f"{name} of popularity_bias: there are no items, so there is nothing to plot")
 
-    if ax is None:
-        ax = _style.new_axes(interactive=path is None)
+    ax = ax or _style.new_axes(interactive=path is None)
     order = np.lexsort((np.arange(len(counts)), -counts))
     ranks = np.unique(np.geomspace(1, len(counts), _POINTS).astype(np.int64))
     shares = 100 * ranks / len(counts)

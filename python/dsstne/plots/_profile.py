@@ -34,17 +34,7 @@ def profile(
 
     Args:
         profile: What :meth:`dsstne.Trainer.profile` returned.
-        title: Title of the plot.
-        ax: Axes to draw on; None = those of a new figure.
-        path: File to save the plot to (.png, .svg, .pdf).
-
-    Returns:
-        The axes.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        InvalidArgumentError: An argument has another type.
-        InputOutputError: The operating system refused to write the file.
+        title, ax, path: See :mod:`dsstne.plots`.
 
     Example::
 
@@ -63,8 +53,7 @@ def profile(
         rest = bars[_BARS - 1 :]
         bars = [*bars[: _BARS - 1], (sum(bar[0] for bar in rest), f"{len(rest)} others", None, {})]
 
-    if ax is None:
-        ax = _style.new_axes(interactive=path is None, size=(10, 1 + 0.34 * len(bars)))
+    ax = ax or _style.new_axes(interactive=path is None, size=(10, 1 + 0.34 * len(bars)))
     for place, (time, _, limit, one) in enumerate(bars):
         ax.barh(place, time, color=_COLOURS[limit], height=0.68)
         text = f"{time:,.3f} ms" + (f"   {100 * one['limit_share']:.0f} % of {limit}" if limit else "")

@@ -32,17 +32,10 @@ def search_results(
 
     Args:
         report: The report of ``auto``, or a model that has one.
-        title: Title of the plot.
-        ax: Axes to draw on; None = those of a new figure.
-        path: File to save the plot to (.png, .svg, .pdf).
-
-    Returns:
-        The axes.
+        title, ax, path: See :mod:`dsstne.plots`.
 
     Raises:
-        ImportError: matplotlib is not installed.
-        InvalidArgumentError: There is no report, no model was tried, or an argument has another type.
-        InputOutputError: The operating system refused to write the file.
+        InvalidArgumentError: There is no report, or no model was tried.
 
     Example::
 
@@ -58,8 +51,7 @@ def search_results(
     tried = [(number, row, value) for number, row, value in tried if value is not None]
     if not tried:
         raise InvalidArgumentError("no model was tried, so there is nothing to plot")
-    if ax is None:
-        ax = _style.new_axes(interactive=path is None)
+    ax = ax or _style.new_axes(interactive=path is None)
 
     most = max(row["rows"] for _, row, _ in tried)
     whole = [one for one in tried if one[1]["rows"] == most]

@@ -1,0 +1,99 @@
+"""Training in calls that go on from each other as the epochs of one run."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import TYPE_CHECKING, Any
+
+from dsstne import _checks, _defaults, api
+from dsstne._handles import Undo
+from dsstne.callbacks import Callback, Checkpoint, EarlyStopping, LearningRate, Run, TimeBudget, as_list, only
+from dsstne.errors import InvalidArgumentError
+from dsstne.progress import Bar
+from dsstne.trainer import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dsstne.model import Model
+
+_OPTIONS = ("weight_decay", "batch_size", "parallel", "precision")
+
+
+def callbacks_of(options: Mapping[str, Any]) -> list[Callback]:
+    """Returns the callbacks of a call, of which each is a run of one epoch."""
+    called = as_list(options.get("callbacks"))
+    for callback in called:
+        if isinstance(callback, (EarlyStopping, Checkpoint)) or len(callback.metrics):
+            why = "partial_fit() trains one epoch without validation; use fit(), or look at score() between the calls"
+            raise InvalidArgumentError(f"callbacks: {type(callback).__name__} cannot be used here, because {why}")
+    if options.get("max_seconds") is not None:
+        called.append(TimeBudget(_checks.duration(options["max_seconds"], "max_seconds")))
+    return called
+
+
+class Training:
+    """What goes on from call to call beside the weights: the state of the optimizer. Copies and pickles have none."""
+
+    _earlier: Trainer | None = None  # the trainer of the last call, without its data
+
+    def epoch(
+        self,
+        model: Model,
+        X: Any,
+        options: Mapping[str, Any],
+        called: list[Callback],
+        seed: Callable[[], int],
+        **compute: Any,
+    ) -> None:
+        """Trains a model for one epoch.
+
+        Args:
+            model: The model; another one than in the last call begins with a new optimizer.
+            X: The rows.
+            options: Arguments of fit().
+            called: The callbacks.
+            seed: Returns the seed of a new trainer.
+            **compute: Where to compute, and ``progress``.
+        """
+        progress = _checks.boolean(compute.pop("progress"), "progress")
+        given = {name: about.default for name, about in inspect.signature(api.fit).parameters.items()} | dict(options)
+        rule = _checks.kind(given["optimizer"], "optimizer", "adam")
+        term = _checks.kind(given["loss"], "loss", "softmax")
+        searched = given["network"] is None and term.get("kind") == "softmax"
+        rate = _defaults.learning_rate(given["learning_rate"], rule, searched)
+        schedule = None if only(called, LearningRate) else given["schedule"]
+        schedule = None if isinstance(schedule, str) and schedule == "auto" else schedule
+        chosen = {"optimizer": rule, "learning_rate": rate, "schedule": schedule, **compute}
+        chosen |= {name: given[name] for name in _OPTIONS}
+        earlier = self._earlier
+        if earlier is not None:
+            known = earlier._options["optimizer"].get("kind")
+            earlier = earlier if earlier.model is model and known == rule.get("kind") else None
+        # A new trainer counts its steps from 0, and by them it draws: another seed, or it would draw what fit() drew.
+        first = earlier._options["seed"] if earlier else (seed() + model.step) % (1 << 63)
+        with Undo() as undo:
+            trainer = Trainer(model, X, seed=first, **chosen)
+            undo.callback(trainer.close)
+            if earlier is not None:
+                trainer._continue(earlier)
+            self.close()
+            undo.callback(lambda: self._keep(trainer))
+            epochs = trainer.progress.epoch
+            bar = Bar(epochs + 1, trainer.rows, progress)
+            undo.callback(bar.close)
+            before = math.ceil(model.history[-1]["epoch"]) - epochs if model.history else 0
+            api.train(Run(trainer, before + epochs + 1, model, before), dict, bar, called)
+
+    def _keep(self, trainer: Trainer) -> None:
+        self._earlier = trainer._without_data()
+
+    def close(self) -> None:
+        """Frees the state."""
+        earlier, self._earlier = self._earlier, None
+        if earlier is not None:
+            earlier.close()
+
+    def __reduce__(self) -> Any:
+        return Training, ()
