@@ -245,7 +245,8 @@ func withNamed[T object, Handle ~uint64](c *call, handle Handle, name string, ho
 	return entered(c, handle, name, how, new(bool), body)
 }
 
-// withUntil is with for a call that may go on when body has returned: it then sets goesOn, and calls handles.leave later.
+// withUntil is with for a call that may go on when body has returned: it then sets goesOn, and calls handles.leave
+// later.
 func withUntil[T object, Handle ~uint64](c *call, handle Handle, how use, goesOn *bool, body func(T) error) error {
 	var none T
 	return entered(c, handle, none.kind().String(), how, goesOn, body)

@@ -255,8 +255,8 @@ type Keeper interface {
 	Assemble(*Assemble, *Step) error
 }
 
-// Threaded is a device that computes with threads of the process, as those of a Host do. The number of threads changes no
-// bit of a result.
+// Threaded is a device that computes with threads of the process, as those of a Host do. The number of threads changes
+// no bit of a result.
 type Threaded interface {
 	Device
 	// UseThreads sets with how many of its threads, at least one, the device does the operations that begin from now on.

@@ -83,8 +83,8 @@ type Screening struct {
 	Current bool // Weights hold the copy; otherwise the next TopK that uses it makes it
 }
 
-// ScreenedRows is the most rows of a batch that a Screening pays for. With more, the copy that a TopK makes for itself costs
-// little beside the ranking.
+// ScreenedRows is the most rows of a batch that a Screening pays for. With more, the copy that a TopK makes for itself
+// costs little beside the ranking.
 const ScreenedRows = 128
 
 // Screener is a Device that has a use for a Screening.

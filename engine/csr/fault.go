@@ -6,9 +6,9 @@ import (
 	"dsstne/internal/fault"
 )
 
-// catchFaults runs body, which reads the arrays of a matrix, and turns a fault on this goroutine into an error, as well
-// as a read of a File that failed. The arrays of a caller may be a mapped file: a fault, which would end the process,
-// occurs when the file was shortened or its disk fails.
+// catchFaults runs body, which reads the arrays of a matrix, and turns a fault on this goroutine into an error, and a
+// read of a File that failed. The arrays of a caller may be a mapped file: a fault, which would end the process, occurs
+// when the file was shortened or its disk fails.
 func catchFaults(body func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {
