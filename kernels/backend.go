@@ -248,15 +248,15 @@ type Keeper interface {
 	Device
 	// KeepSize is how many bytes of the device's memory a dataset takes.
 	KeepSize(*Data) int64
-	// Keeps reports whether equal data are in the device's memory already, for another user, who may be another goroutine.
+	// Keeps reports whether equal data are in the device's memory already, for another user, maybe on another goroutine.
 	Keeps(*Data) bool
 	// Keep copies a dataset to the device, unless equal data are there: those are shared.
 	Keep(*Data) (Resident, error)
 	Assemble(*Assemble, *Step) error
 }
 
-// Threaded is a device that computes with threads of the process, as those of a Host do. The number of threads changes
-// no bit of a result.
+// Threaded is a device that computes with threads of the process, as those of a Host do. Their number changes no bit of
+// a result.
 type Threaded interface {
 	Device
 	// UseThreads sets with how many of its threads, at least one, the device does the operations that begin from now on.

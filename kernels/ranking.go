@@ -85,7 +85,7 @@ type Screening struct {
 
 // ScreenedRows is the most rows of a batch that a Screening pays for. With more, the copy that a TopK makes for itself
 // costs little beside the ranking.
-const ScreenedRows = 128
+const ScreenedRows = 64
 
 // Screener is a Device that has a use for a Screening.
 type Screener interface {

@@ -353,9 +353,7 @@ func (s *service) settle(own *asked, err error) (next Waiter, more bool) {
 		}
 	}
 	s.led = len(s.queue) > 0
-	if own != nil && own.left > 0 {
-		s.led = true
-	} else if own != nil && s.led {
+	if s.led && own != nil && own.left == 0 {
 		go s.serve()
 	}
 	return next, s.led

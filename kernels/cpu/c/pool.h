@@ -5,10 +5,9 @@
  * thread does the parts of several workers, one after the other. A phase therefore must not wait for another worker, unless
  * that one has begun its part.
  *
- * The calling thread is worker 0. When it has done its part, it also does the parts of threads that have not begun
- * theirs: it waits for nobody who sleeps, or whose processor is busy with something else. A thread that waits spins for a
- * while (`patience`) and then sleeps on a futex, because to wake a thread takes tens of microseconds, as long as a whole
- * op of a small network. Threads are not made here: a thread becomes a worker by calling pool_serve. */
+ * The calling thread is worker 0. A thread that waits spins for a while (`patience`) and then sleeps on a futex, because to
+ * wake a thread takes tens of microseconds, as long as a whole op of a small network. Threads are not made here: a thread
+ * becomes a worker by calling pool_serve. */
 #ifndef DSSTNE_CPU_POOL_H
 #define DSSTNE_CPU_POOL_H
 
