@@ -74,10 +74,12 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 SANITIZE_FUZZ_INPUTS ?= 20000
 sanitizers = -fsanitize=address,undefined
 
-test-home: build  ## processes killed 200 times while they write checkpoints; 1,000 rounds of opening and closing; scikit-learn's checks of auto
+test-home: build $(VENV)/home  ## processes killed 200 times while they write checkpoints; 1,000 rounds of opening and closing; scikit-learn's checks of auto; ONNX above 2 GB; MLflow, hnswlib and the notebook
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
 	@DSSTNE_TEST_CHECKS=auto $(pytest) -k checks_of_scikit_learn tests/python/test_estimator.py
+	@DSSTNE_TEST_LARGE=1 $(PY) -m pytest -q -k above_2_gb tests/python/test_export.py
+	@DSSTNE_TEST_HOME=1 $(PY) -m pytest -q -k "hnswlib or mlflow or notebook or indexes" tests/python/test_vectors.py tests/python/test_callbacks.py tests/python/test_notebook.py
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing, slow tests
 	@echo "== race detector"
@@ -198,6 +200,11 @@ FORCE:
 
 $(VENV)/lint: $(BUILD_FILES) | $(VENV)/installed
 	$(PY) -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[test,lint]'
+	@touch $@
+
+$(VENV)/home: $(BUILD_FILES) | $(VENV)/installed
+	$(PY) -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[test]'
+	$(PY) -m pip -q --disable-pip-version-check install $$(sed -n 's/^home = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",')
 	@touch $@
 
 $(LIBRARY): $(SOURCES) $(BUILD_FILES) $(VENV)/cuda | $(VENV)/installed

@@ -436,6 +436,20 @@ def test_mlflow_gets_each_number_of_an_epoch(split, monkeypatch):
         assert metrics["train/loss"] == record["loss"]
 
 
+def test_the_real_mlflow_gets_them_too(split, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="make test-home installs it")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    train, held_out = split
+    client = mlflow.MlflowClient(tracking_uri=tmp_path.as_uri())
+    mlflow.set_tracking_uri(tmp_path.as_uri())
+    mlflow.set_experiment("packages")
+    with mlflow.start_run() as run:
+        model = dsstne.fit(train, **OPTIONS, validation=held_out, callbacks=MLflow())
+    for key, name in (("train/loss", "loss"), ("validation/ndcg_at_20", "ndcg@20")):
+        logged = client.get_metric_history(run.info.run_id, key)
+        assert [(one.step, one.value) for one in logged] == [(r["epoch"], r[name]) for r in model.history]
+
+
 @pytest.mark.parametrize(("callback", "package"), [(TensorBoard, "tensorboardX"), (MLflow, "mlflow-skinny")])
 def test_a_logger_without_its_package_says_what_to_install(X, monkeypatch, callback, package):
     for name in ("tensorboardX", "torch.utils.tensorboard", "torch", "mlflow"):

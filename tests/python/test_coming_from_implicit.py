@@ -24,15 +24,45 @@ def public_names(tree):
                 yield from public_names(node)
 
 
+FILES = ("als", "bpr", "annoy", "faiss", "nmslib")
+
+
+def parameters(tree):
+    """The parameters of the public methods and constructors of a module."""
+    methods = [f for node in tree.body if isinstance(node, ast.ClassDef) for f in node.body]
+    methods = [f for f in methods if isinstance(f, ast.FunctionDef) and (f.name == "__init__" or f.name[0] != "_")]
+    return {argument.arg for f in methods for argument in f.args.args + f.args.kwonlyargs}
+
+
 def test_the_page_names_every_public_function_class_and_method_of_implicit():
     spec = importlib.util.find_spec("implicit")
     if spec is None:
         pytest.skip("implicit is not installed")
-    evaluation = pytest.importorskip("implicit.evaluation")  # compiled
-    names = {n for n, thing in vars(evaluation).items() if inspect.isroutine(thing) and n[0] != "_"}
+    names = set()
+    for compiled in ("evaluation", "_nearest_neighbours", "cpu.topk", "cpu.bpr", "cpu.lmf"):
+        module = pytest.importorskip(f"implicit.{compiled}")
+        own = [n for n, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+        names |= {n for n in own if n[0] != "_"}
     for path in Path(spec.origin).parent.rglob("*.py"):
         names |= set(public_names(ast.parse(path.read_text(encoding="utf-8"))))
-    assert len(names) > 60
+    assert len(names) > 70
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", PAGE)] == []
+
+
+def test_the_page_names_every_parameter_and_attribute_of_the_models_of_implicit():
+    neighbours, names = pytest.importorskip("implicit.nearest_neighbours"), set()
+    modules = ["nearest_neighbours", *(f"{part}.{name}" for part in ("cpu", "gpu", "ann") for name in FILES)]
+    for module in modules:
+        path = Path(neighbours.__file__).parent / (module.replace(".", "/") + ".py")
+        if path.exists():
+            names |= parameters(ast.parse(path.read_text(encoding="utf-8")))
+    bpr, lmf = pytest.importorskip("implicit.cpu.bpr"), pytest.importorskip("implicit.cpu.lmf")
+    for kind in (bpr.BayesianPersonalizedRanking, lmf.LogisticMatrixFactorization):
+        names |= {name for method in (kind.__init__, kind.fit) for name in inspect.signature(method).parameters}
+    model = neighbours.ItemItemRecommender(K=3)
+    names |= {name for name in vars(model) if name[0] != "_"}
+    assert {"use_cg", "neg_prop", "verify_negative_samples", "similarity"} <= names
+    names -= {"self", "cls", "Cui", "args", "kwargs"}
     assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", PAGE)] == []
 
 

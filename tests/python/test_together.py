@@ -74,3 +74,20 @@ def test_memory_is_compared_with_the_plan_before_anything_is_taken(X):
     with pytest.raises(dsstne.OutOfMemoryError, match="available; nothing was allocated"):
         dsstne.fit(X, **{**OPTIONS, "hidden": [60_000]})
     assert allocated() == before
+
+
+ON_ONE_DEVICE = """
+import dsstne, scipy.sparse
+from concurrent.futures import ThreadPoolExecutor
+X = scipy.sparse.random_array((300, 60), density=0.1, format="csr", rng=0, dtype="float32")
+with dsstne.Dataset(X) as data, ThreadPoolExecutor(2) as pool:
+    def trained(seed):
+        model = dsstne.fit(data, hidden=[8], epochs=2, batch_size=64, seed=seed, devices="cuda:0", progress=False)
+        return model.tensor("output.weight").tobytes()
+    alone = [trained(seed) for seed in (1, 2, 3)]
+    assert list(pool.map(trained, (1, 2, 3))) == alone
+"""
+
+
+def test_trainings_in_threads_share_a_device_and_a_dataset(emulated):
+    emulated(ON_ONE_DEVICE)
