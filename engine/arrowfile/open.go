@@ -29,8 +29,8 @@ const ending = 4 + len(magic)
 // lists 700,000 record batches.
 const maxMetadata = 16 << 20
 
-// Open opens a file and checks every entry. Closing the matrix closes the file. columns is the number of columns,
-// which the file need not say.
+// Open opens a file and checks every entry. Closing the matrix closes the file. columns is the number of columns, which
+// the file need not say.
 //
 // A damaged file, or one of another format, is fault.CorruptFile; one with another type of column, or with entries that
 // are not valid, is fault.InvalidData; a compressed one is fault.Unsupported; a path without a file is fault.NotFound.

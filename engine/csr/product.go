@@ -50,8 +50,8 @@ func (p *Product) validate(threads int) error {
 	all.HasValues = true
 	rows := p.Rows()
 	// Before they are computed, nobody knows their entries; at most they are those of the rows that they add up.
-	left, right := p.left.Statistics(), p.right.Statistics()
-	most := float64(left.NonZeros) * float64(right.NonZeros) / float64(max(1, p.right.Rows()))
+	left, right := p.left.Statistics().NonZeros, p.right.Statistics().NonZeros
+	most := float64(left) * float64(right) / float64(max(1, p.right.Rows()))
 	size := blockRows(rows, int64(min(most, math.MaxInt32*float64(rows))))
 	err := parallel.Do(threads, int((rows+size-1)/size), func(n int) error {
 		b := blocks.Get().(*block)
