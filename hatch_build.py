@@ -161,7 +161,10 @@ def print_environment() -> int:
         print(f"Go {required_go()} or newer is needed", file=sys.stderr)
         return 1
     environment = {**go_environment(), "GO": go, "TAGS": ",".join(build_tags())}
-    environment["GOFLAGS"] = f"{os.environ.get('GOFLAGS', '')} -buildvcs=false -tags={environment['TAGS']}".strip()
+    flags = ["-buildvcs=false", f"-tags={environment['TAGS']}", "-trimpath"]
+    if sys.platform == "linux":
+        flags.append("-buildmode=pie")  # the packages are then those of the library, and compiled only once
+    environment["GOFLAGS"] = " ".join([os.environ.get("GOFLAGS", ""), *flags]).strip()
     for name in ("GO", "TAGS", "CGO_ENABLED", "CGO_CFLAGS", "GOTOOLCHAIN", "GOWORK", "GOFLAGS"):
         if name in environment:
             print(f"export {name}={shlex.quote(environment[name])}")

@@ -10,6 +10,11 @@ import (
 	"dsstne/kernels"
 )
 
+// countdown is the number of allocations of host memory until one is refused; 0: none is.
+var countdown atomic.Int64
+
+func init() { kernels.RefuseMemory = func() bool { return countdown.Add(-1) == 0 } }
+
 // injection is where the next panic is asked for: "export:<name>", "call" (when it has its handle),
 // "goroutine" or "". It happens once.
 var injection atomic.Value
@@ -19,7 +24,7 @@ func readInjection(options *strictjson.Object) {
 		injection.Store(options.String("inject_panic", ""))
 	}
 	if options.Has("refuse_allocation") {
-		kernels.RefuseAllocation(options.Int("refuse_allocation", 0, strictjson.Between(0, 1<<40)))
+		countdown.Store(options.Int("refuse_allocation", 0, strictjson.Between(0, 1<<40)))
 	}
 }
 

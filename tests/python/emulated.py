@@ -1,5 +1,6 @@
 """Where the emulated CUDA driver is."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -10,6 +11,16 @@ EMULATOR = ROOT / "build" / "cudaemu"
 
 # What programs on emulated devices begin with: the names of programs.py.
 PROGRAM = "from programs import *\n"
+
+
+# The ways in which the fixture `joined` joins devices.
+WAYS = ("NCCL", "peer copies", "copies by way of the host")
+
+
+def sample(*often, of):
+    """All combinations of values, to parametrize a test with. Those that are not in `often` are slow."""
+    slow = pytest.mark.slow
+    return [case if case in often else pytest.param(*case, marks=slow) for case in itertools.product(*of)]
 
 
 def emulated_driver():

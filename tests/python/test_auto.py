@@ -42,6 +42,11 @@ def quick(monkeypatch):
     monkeypatch.setattr(_recipes._defaults, "MOST_EPOCHS", 8)
 
 
+def only(monkeypatch, family):
+    """Leaves one family whose settings are searched; of the others the usual settings are tried."""
+    monkeypatch.setattr(_recipes, "RANGES", {family: _recipes.RANGES[family]})
+
+
 @pytest.fixture(scope="module")
 def chosen():
     """A whole search."""
@@ -79,6 +84,7 @@ def test_a_setting_replaces_another_only_if_it_is_better_by_more_than_its_standa
 
 def test_settings_that_look_better_are_kept_if_fresh_splits_confirm_it(monkeypatch):
     monkeypatch.setattr(_search, "_autoencoder", lambda trials: None)
+    only(monkeypatch, "linear")
     monkeypatch.setattr(_trials._blending, "is_better", lambda *_: False)
     for answer in (False, True):
         monkeypatch.setattr(_trials.Trials, "_is_confirmed", lambda *_, answer=answer: answer)
@@ -102,6 +108,7 @@ def test_fresh_splits_tell_better_from_worse():
 def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
     monkeypatch.setattr(_search, "_WORK", 0)
     monkeypatch.setattr(_search, "_autoencoder", lambda trials: None)
+    only(monkeypatch, "spectral")
     monkeypatch.setattr(_trials, "_SEARCH_ROWS", 20)
     monkeypatch.setattr(_search, "_WORTH", 0)
     table = dsstne.auto(ordered(), "ndcg@10", progress=False).report.table

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from emulated import EMULATOR, PROGRAM
+from emulated import EMULATOR, PROGRAM, WAYS, sample
 
 
 def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
@@ -114,7 +114,11 @@ assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
 """
 
 
-@pytest.mark.parametrize("parallel", ["model", "data"])
+@pytest.mark.parametrize(
+    ("joined", "parallel"),
+    sample(("NCCL", "model"), ("peer copies", "data"), of=(WAYS, ("model", "data"))),
+    indirect=["joined"],
+)
 def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined, parallel):
     # NCCL gives back what it took when it is asked to in the background, and somewhat later: that is waited for.
     joined(f"{PROGRAM}way = {parallel!r}\n{FAULTS}", DSSTNE_CUDAEMU_ABORT="20")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from emulated import PROGRAM
+from emulated import PROGRAM, WAYS, sample
 
 EACH_STEP = """
 X = matrix()
@@ -23,8 +23,17 @@ assert not control.messages()
 """
 
 
-@pytest.mark.parametrize("way", ["model", "data"])
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(
+    ("joined", "count", "way"),
+    sample(
+        ("NCCL", 4, "model"),
+        ("NCCL", 2, "data"),
+        ("peer copies", 2, "model"),
+        ("peer copies", 4, "data"),
+        of=(WAYS, (2, 4), ("model", "data")),
+    ),
+    indirect=["joined"],
+)
 def test_a_step_is_one_launch_of_a_graph_on_each_device_and_waits_for_nothing(joined, count, way):
     for late in (False, True):
         each = json.loads(joined(f"{PROGRAM}count, way = {count}, {way!r}\n{EACH_STEP}", late))
@@ -143,15 +152,16 @@ print(parts)
 
 
 @pytest.mark.parametrize(
-    ("count", "way", "late"),
-    [
-        (2, "model", False),
-        (2, "data", True),
-        pytest.param(4, "model", True, marks=pytest.mark.slow),
-        pytest.param(3, "data", False, marks=pytest.mark.slow),
-    ],
+    ("joined", "case"),
+    sample(
+        ("NCCL", (2, "model", False)),
+        ("peer copies", (2, "data", True)),
+        of=(WAYS, ((2, "model", False), (2, "data", True), (4, "model", True), (3, "data", False))),
+    ),
+    indirect=["joined"],
 )
-def test_after_a_failure_no_weight_is_made_of_wrong_sums(joined, count, way, late):
+def test_after_a_failure_no_weight_is_made_of_wrong_sums(joined, case):
+    count, way, late = case
     joined(f"{PROGRAM}count, way = {count}, {way!r}\n{FAULTS}", late)
 
 
@@ -189,7 +199,7 @@ assert not control.messages()
     ("way", "late"),
     [
         ("model", True),
-        ("data", False),
+        pytest.param("data", False, marks=pytest.mark.slow),
         pytest.param("model", False, marks=pytest.mark.slow),
         pytest.param("data", True, marks=pytest.mark.slow),
     ],

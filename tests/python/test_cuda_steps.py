@@ -87,7 +87,7 @@ control.set_attribute(-1, 38, 1 << 20)  # the size of the second-level cache; lo
 X = matrix(rows, items, 0.002)
 for loss in ("softmax", "sigmoid"):
     with trainer(X, hidden=(4,), loss=loss, batch_size=rows) as t:
-        t.run(steps=2)
+        t.run(steps=1)
         held = control.count("live_bytes")
     # Everything on the device: cuBLASLt's workspace is 8.4 MB, the weights and their states are 2.3 MB.
     assert held < 4 * rows * items, (loss, held)

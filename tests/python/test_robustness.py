@@ -160,8 +160,8 @@ def test_ctrl_c_ends_a_long_request_and_the_predictor_answers_the_next():
         "model = dsstne.fit(wide, hidden=[64], epochs=0)\n"
         "with model.predictor(5) as predictor:\n"
         "    want = predictor.recommend(wide[:3])[0]\n"
-        "    print('go', flush=True)\n"
         "    try:\n"
+        "        print('go', flush=True)\n"
         "        for _ in range(1000):\n            predictor.recommend(wide)\n"
         "    except KeyboardInterrupt:\n        print('stopped')\n"
         "    print((predictor.recommend(wide[:3])[0] == want).all())\n",

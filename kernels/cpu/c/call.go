@@ -3,7 +3,7 @@
 package c
 
 /*
-#cgo CFLAGS: -std=c11 -O3 -Wall -Wextra -Wno-psabi
+#cgo CFLAGS: -std=c11 -O3 -g1 -Wall -Wextra -Wno-psabi
 #cgo LDFLAGS: -lm
 #include "run.h"
 */
