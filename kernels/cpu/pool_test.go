@@ -18,26 +18,33 @@ func TestADeviceMayBeClosedAtOnce(t *testing.T) {
 	}
 }
 
-// sums is an op of one phase on a device: it adds rows of ones, and its result is how many.
+// sums is an op of one phase on a device, long enough for several threads: it adds rows of ones, and its result is how many.
 func sums(t *testing.T, d kernels.Device, rows int64) {
 	t.Helper()
+	columns := (1<<17)/(2*rows) + 1 // the caller does less than 1 << 17 products alone
 	batch := &kernels.SparseBatch{Columns: 1, Offsets: []int32{0}}
 	for range rows {
 		batch.Indices, batch.Values = append(batch.Indices, 0), append(batch.Values, 1)
 		batch.Offsets = append(batch.Offsets, int32(len(batch.Indices)))
 	}
-	w, err := d.Alloc(1)
+	w, err := d.Alloc(columns)
 	require.NoError(t, err)
 	defer w.Free()
-	out, err := d.Alloc(rows)
+	out, err := d.Alloc(rows * columns)
 	require.NoError(t, err)
 	defer out.Free()
-	w.Float32()[0] = 1
-	op := &kernels.Gather{Weight: &kernels.Weights{Rows: 1, Columns: 1, Value: w}, Out: out, Accumulate: true}
-	for n := range 100 {
-		require.NoError(t, d.Gather(op, &kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{batch}}))
-		for _, x := range out.Float32() {
-			require.Equal(t, float32(n+1), x)
+	for i := range w.Float32() {
+		w.Float32()[i] = 1
+	}
+	op := &kernels.Gather{Weight: &kernels.Weights{Rows: 1, Columns: columns, Value: w}, Out: out, Accumulate: true}
+	step := &kernels.Step{Rows: rows, Sparse: []*kernels.SparseBatch{batch}}
+	const times = 100
+	for range times {
+		require.NoError(t, d.Gather(op, step))
+	}
+	for _, x := range out.Float32() {
+		if x != times {
+			require.Equal(t, float32(times), x)
 		}
 	}
 }
@@ -49,6 +56,15 @@ func TestAPoolWorksWithFewerAndMoreWorkersThanProcessors(t *testing.T) {
 		sums(t, d, 1000)
 		require.NoError(t, d.Close())
 	}
+}
+
+func TestPhasesThatAreOverBeforeAThreadIsAwakeGoOn(t *testing.T) {
+	d, err := backend{}.Open(0, kernels.Options{Threads: 8})
+	require.NoError(t, err)
+	for range 500 {
+		sums(t, d, 100)
+	}
+	require.NoError(t, d.Close())
 }
 
 // waitForGoroutines returns when there are at most the given number.

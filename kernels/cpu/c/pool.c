@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -19,14 +20,20 @@ typedef struct {
   uint32_t sleepers;
 } bell_t;
 
+/* The phase of which a thread's part was taken last: by that thread or, where that comes late, by the caller. */
+typedef struct {
+  _Alignas(64) uint64_t phase;
+} claim_t;
+
 struct pool {
-  bell_t begun; /* the phase that has begun last: its number, and above it, from bit 32, how many threads run it */
+  bell_t begun; /* the phase that has begun last: its number and, in the lowest THREADS bits, how many threads run it */
   bell_t ended; /* the phase that has ended last of those that several threads run */
   _Alignas(64) uint32_t left; /* threads that are not done with the present one */
   _Alignas(64) const kernels_t *kernels;
   work_t work; /* the present phase */
   int64_t patience;
   work_t *list;
+  claim_t *claims; /* by thread */
   int32_t workers, room; /* room: of the list */
 };
 
@@ -37,9 +44,14 @@ static uint64_t look(const bell_t *b) { return __atomic_load_n(&b->number, __ATO
 /* The half of the number that the system compares: it waits for 32 bits. */
 static uint32_t *lower_half(bell_t *b) { return (uint32_t *)&b->number + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__); }
 
-static int32_t threads_of(uint64_t phase) { return (int32_t)(phase >> 32); }
+/* The bits for the number of threads (options allow 4,096). The other 48 count the phases of years. */
+enum { THREADS = 16 };
 
-static uint64_t next_phase(uint64_t phase, int32_t threads) { return (uint64_t)threads << 32 | (uint32_t)(phase + 1); }
+static int32_t threads_of(uint64_t phase) { return (int32_t)(phase & ((1 << THREADS) - 1)); }
+
+static uint64_t next_phase(uint64_t phase, int32_t threads) {
+  return ((phase >> THREADS) + 1) << THREADS | (uint64_t)threads;
+}
 
 static int64_t now(void) {
   struct timespec t;
@@ -54,9 +66,13 @@ static void ring(bell_t *b, uint64_t number) {
   if (sleepers(b)) syscall(SYS_futex, lower_half(b), FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Spins until the number is not the old one, or patience ends; it yields the processor now and then. */
+/* A thread that yields is back sooner than this, in nanoseconds, unless another one needs the same processor. */
+enum { YIELD = 2000 };
+
+/* Spins until the number is not the old one, or patience ends, or another thread needs the processor. Two threads that spin on
+ * one processor would stay there, beside an idle one; a thread that sleeps is woken where there is room. */
 static void watch(const bell_t *b, uint64_t old, int64_t patience) {
-  for (int64_t start = 0, time; patience > 0; sched_yield()) {
+  for (int64_t start = 0, time; patience > 0;) {
     for (int i = 0; i < 32; i++) {
       if (look(b) != old) return;
 #if defined(__x86_64__)
@@ -66,6 +82,8 @@ static void watch(const bell_t *b, uint64_t old, int64_t patience) {
     time = now();
     if (start == 0) start = time;
     if (time - start >= patience) return;
+    sched_yield();
+    if (now() - time >= YIELD) return;
   }
 }
 
@@ -85,7 +103,13 @@ static int await(bell_t *b, uint64_t old, int64_t patience, int64_t limit) {
 
 pool_t *pool_new(int32_t workers, int64_t patience) {
   pool_t *p = aligned_alloc(_Alignof(pool_t), sizeof *p);
-  if (p) *p = (pool_t){.workers = workers, .patience = patience};
+  claim_t *claims = aligned_alloc(_Alignof(claim_t), workers * sizeof *claims);
+  if (!p || !claims) {
+    free(p), free(claims);
+    return NULL;
+  }
+  memset(claims, 0, workers * sizeof *claims);
+  *p = (pool_t){.workers = workers, .patience = patience, .claims = claims};
   return p;
 }
 
@@ -105,6 +129,25 @@ static void take_part(const pool_t *p, const kernels_t *kernels, work_t work, in
   for (int32_t worker = thread; worker < p->workers; worker += threads) work.run(kernels, work.arguments, worker);
 }
 
+/* True for one of those who ask for a thread's part of a phase: the thread itself, and the caller. A thread may ask late, when
+ * the phase is over; then its part was taken, of this phase or of a later one. */
+static int claim(pool_t *p, int32_t thread, uint64_t phase) {
+  uint64_t *of = &p->claims[thread].phase, last = __atomic_load_n(of, __ATOMIC_SEQ_CST);
+  return last < phase && __atomic_compare_exchange_n(of, &last, phase, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* Does the parts of the threads that have not begun, such as those that sleep; reports whether that has ended the phase.
+ * Otherwise the last of the other threads ends it, and rings. */
+static int take_the_rest(pool_t *p, const kernels_t *kernels, work_t work, uint64_t phase) {
+  uint32_t taken = 0;
+  for (int32_t thread = 1; thread < threads_of(phase); thread++) {
+    if (!claim(p, thread, phase)) continue;
+    take_part(p, kernels, work, thread, threads_of(phase));
+    taken++;
+  }
+  return taken > 0 && __atomic_sub_fetch(&p->left, taken, __ATOMIC_SEQ_CST) == 0;
+}
+
 void pool_run(pool_t *p, const kernels_t *kernels, int32_t count, int32_t threads) {
   for (int32_t i = 0; i < count; i++) {
     const work_t work = p->list[i];
@@ -115,7 +158,7 @@ void pool_run(pool_t *p, const kernels_t *kernels, int32_t count, int32_t thread
       ring(&p->begun, next);
     }
     take_part(p, kernels, work, 0, threads);
-    if (threads > 1) await(&p->ended, ended, p->patience, 0);
+    if (threads > 1 && !take_the_rest(p, kernels, work, next)) await(&p->ended, ended, p->patience, 0);
   }
 }
 
@@ -125,9 +168,10 @@ void pool_run_alone(pool_t *p, const kernels_t *kernels, int32_t count) {
 
 uint64_t pool_serve(pool_t *p, int32_t worker, uint64_t round, int64_t idle) {
   while (await(&p->begun, round, p->patience, idle)) {
-    /* Read once: phases without this thread may come and go meanwhile, but none behind one that waits for it. */
-    round = look(&p->begun);
+    round =
+        look(&p->begun); /* phases may come and go meanwhile, but for one of which this thread has claimed its part */
     if (worker >= threads_of(round)) break;
+    if (!claim(p, worker, round)) continue;
     take_part(p, p->kernels, p->work, worker, threads_of(round));
     if (__atomic_sub_fetch(&p->left, 1, __ATOMIC_SEQ_CST) == 0) ring(&p->ended, round);
   }
@@ -138,6 +182,7 @@ void pool_close(pool_t *p) { ring(&p->begun, next_phase(p->begun.number, 0)); }
 
 void pool_free(pool_t *p) {
   free(p->list);
+  free(p->claims);
   free(p);
 }
 

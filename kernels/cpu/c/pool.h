@@ -1,13 +1,14 @@
 /* pool.h: workers that run the phases of a call together. A phase is run by all of them with the same arguments, and begins
- * when all are done with the one before.
+ * when the one before is done. The part of a thread that has not begun it when the caller is done with its own, because it
+ * sleeps or waits for a processor, is done by the caller.
  *
  * The number of workers is fixed; the number of threads may change from call to call. With fewer threads than workers, a
  * thread does the parts of several workers, one after the other. A phase therefore must not wait for another worker, unless
  * that one has begun its part.
  *
- * The calling thread is worker 0. A thread that waits spins for a while (`patience`) and then sleeps on a futex, because to
- * wake a thread takes tens of microseconds, as long as a whole op of a small network. Threads are not made here: a thread
- * becomes a worker by calling pool_serve. */
+ * The calling thread is worker 0. A thread that waits spins for a while (`patience`), unless another thread needs its
+ * processor, and then sleeps on a futex: to wake it takes tens of microseconds, as long as a whole op of a small network.
+ * Threads are not made here: a thread becomes a worker by calling pool_serve. */
 #ifndef DSSTNE_CPU_POOL_H
 #define DSSTNE_CPU_POOL_H
 
