@@ -43,7 +43,7 @@ class Report:
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
         >>> X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((5, 6))).astype(np.float32))
-        >>> report = dsstne.auto(X, "ndcg@5", seconds=10, progress=False).report
+        >>> report = dsstne.auto(X, "ndcg@5", seconds=1, progress=False).report
         >>> [row["model"] for row in report.table][:3]
         ['popularity', 'item_knn', 'rp3beta']
     """

@@ -97,7 +97,7 @@ def auto(
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
         >>> X = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((5, 6))).astype(np.float32))
-        >>> model = dsstne.auto(X, "ndcg@5", seconds=10, progress=False)
+        >>> model = dsstne.auto(X, "ndcg@5", seconds=3, progress=False)
         >>> model.recommend(X[:1], k=2)[0].shape
         (1, 2)
         >>> model.report.metric, len(model.report.table) > 5
