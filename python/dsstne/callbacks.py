@@ -193,9 +193,7 @@ class EarlyStopping(Callback):
         """Looks at the metric; reports whether it has not risen for too long."""
         record = model.history[-1]
         value = record[self.metrics[0]] if self.metrics else list(record.values())[-1]
-        if math.isnan(value):  # no row has held-out items
-            return False
-        if value > self.best_value + self._min_delta:
+        if value > self.best_value + self._min_delta:  # never if it is NaN, because no row has held-out items
             old, new = self._copy, model.copy() if self.restore_best else None
             self._copy, self.best_value, self.best_epoch = new, value, record["epoch"]
             if old is not None:
@@ -207,7 +205,7 @@ class EarlyStopping(Callback):
         self._copy = None
 
     def _waited(self, record: Mapping[str, Any]) -> bool:
-        return bool(record["epoch"] - self.best_epoch >= self._wait)
+        return bool(self.best_epoch and record["epoch"] - self.best_epoch >= self._wait)
 
     def _options(self) -> dict[str, Any]:
         metric = self.metrics[0] if self.metrics else None

@@ -571,6 +571,6 @@ def test_nothing_is_shown_where_progress_is_false(X, capsys, monkeypatch):
 
 def test_a_metric_that_is_not_known_yet_does_not_stop_early(X):
     nothing = scipy.sparse.csr_array(X.shape, dtype=np.float32)
-    model = dsstne.fit(X, **OPTIONS, validation=nothing, callbacks=EarlyStopping(patience=10))
+    model = dsstne.fit(X, **OPTIONS, validation=nothing, callbacks=EarlyStopping(patience=1))
     assert len(model.history) == 4
     assert math.isnan(model.history[-1]["ndcg@20"])
