@@ -57,12 +57,14 @@ class Run:
         epochs: Planned number of epochs, with those before.
         model: The model that fit() returns.
         before: Number of epochs of the history that other trainers have done.
+        seconds: Training time so far, with that of a part of an epoch, whose record is replaced.
     """
 
     trainer: Trainer
     epochs: int
     model: Model
     before: int = 0
+    seconds: float = 0.0
 
 
 class Callback:
@@ -372,6 +374,7 @@ class Checkpoint(Callback):
         if best is not None and best.items is None:
             best.items = model.items
         self._found = best, before.get("early")
+        run.seconds = float(model.history[-1].get("seconds", 0)) if model.history else 0.0
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
         state = self._found[1]
