@@ -204,6 +204,7 @@ def test_the_result_prints_as_tables(result):
         ({"resamples": 99}, "resamples must be at least 100"),
         ({"resamples": 10**7}, "resamples must be at most 1,000,000"),
         ({"metrics": []}, "metrics: expected at least one name"),
+        ({"models": {"a": {}}, "metrics": None}, "metrics: expected at least one name"),
     ],
 )
 def test_bad_arguments_are_refused_in_words(models, X, held_out, given, message):
