@@ -11,7 +11,7 @@ from scipy import sparse
 
 from dsstne import _checks, _entries, _frames, _naming
 from dsstne._tables import Shown, Table
-from dsstne.errors import InvalidArgumentError
+from dsstne.errors import InvalidArgumentError, InvalidDataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +54,8 @@ class Interactions(Shown):
         row_names, item_names: The names; None = their numbers.
         row_descriptions, item_descriptions: Arrays of str, one line each; empty if there is no description.
         description: Source of the data, how they were prepared, and their licence.
-        times: Time of each entry of the matrix, which must then be a ``csr_array`` without duplicates and zeros.
+        times: Time of each entry of the matrix, which must then be a ``csr_array`` of float32 with sorted indices,
+            without duplicates and zeros.
 
     Attributes:
         matrix: ``csr_array`` of float32 [rows, items], indices sorted. A part has the shape of its parent.
@@ -64,6 +65,7 @@ class Interactions(Shown):
 
     Raises:
         InvalidArgumentError: The numbers of names or times are not those of the matrix.
+        InvalidDataError: The matrix is damaged, or a time is NaN or NaT.
 
     Example:
         >>> import dsstne
@@ -110,6 +112,9 @@ class Interactions(Shown):
                 raise InvalidArgumentError(
                     f"times must be a number or time for each of {matrix.nnz:,} entries, not {got}"
                 )
+            if np.isnan(times).any():
+                at = int(np.argmax(np.isnan(times)))
+                raise InvalidDataError(f"times[{at}] is {times[at]}; give a time for each entry, or no times")
             object.__setattr__(self, "times", times)
 
     @classmethod

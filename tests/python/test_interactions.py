@@ -510,6 +510,12 @@ def test_a_constructor_that_does_not_fit_together_is_refused(arguments, words):
         Interactions(**{"matrix": sparse.csr_array(np.eye(2, dtype=np.float32)), **arguments})
 
 
+@pytest.mark.parametrize("times", [[1, np.nan], np.array(["2026-01-01", "NaT"], "M8[D]")])
+def test_a_time_that_is_not_known_is_refused(times):  # splits by time would take it for the earliest or the latest
+    with pytest.raises(InvalidDataError, match="times.1. is (nan|NaT); give a time"):
+        Interactions(sparse.csr_array(np.eye(2, dtype=np.float32)), times=times)
+
+
 def test_interactions_print_as_a_short_table(taken):
     text = repr(taken[[0, 1]])
     assert text.startswith("2 interactions of 3 rows and 3 items, a part of 5\n\nwho  what  value  time")
