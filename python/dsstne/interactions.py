@@ -172,8 +172,10 @@ class Interactions(Shown):
         frame = _frames.opened(df)
         rows, row_names, row_type = _coded(frame, user, "user", users, unknown)
         columns, item_names, item_type = _coded(frame, item, "item", items, unknown)
+        if user == item:
+            raise InvalidArgumentError(f"user and item are the same column, {user!r}; name the column of each")
         for name, column in (("user", user), ("item", item)):
-            if column in _OF_A_RANKING or user == item:
+            if column in _OF_A_RANKING:
                 raise InvalidArgumentError(
                     f"{name}: rename the column {column!r}: frames of recommendations have the columns user, item, "
                     "similar, score and rank"

@@ -221,7 +221,7 @@ def test_a_column_of_another_type_is_refused(changed, words):
     [
         (PANDAS, {"user": "name"}, "user: the frame has no column 'name'; it has .'who', 'what'"),
         (pandas.concat([PANDAS, PANDAS[["who"]]], axis=1), {}, "user: the frame has several columns 'who'"),
-        (PANDAS, {"user": "what"}, "rename the column"),
+        (PANDAS, {"user": "what"}, "user and item are the same column, 'what'"),
         (PANDAS.rename(columns={"what": "score"}), {"item": "score"}, "rename the column 'score'"),
         (PANDAS, {"duplicates": "mean"}, "duplicates must be one of 'sum', 'last', not 'mean'"),
         (PANDAS, {"unknown": "ignore"}, "unknown must be one of 'raise', 'warn', 'skip', not 'ignore'"),
