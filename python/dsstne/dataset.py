@@ -287,6 +287,7 @@ class Dataset(_handles.Closing, Shown):
         return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
 
     def _names(self, what: str, n: int) -> NDArray[Any] | None:
+        _ = self._handle.value  # raises an error if it is closed
         array = self._array(what, np.uint8)
         if array is None:
             return None
@@ -377,7 +378,7 @@ class Dataset(_handles.Closing, Shown):
             BusyError: A trainer or predictor still uses it; close that first.
         """
         self._handle.close()
-        self._arrays = None
+        self._arrays = self._interactions = self._factors = None
 
     def column_counts(self) -> NDArray[np.int64]:
         """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
