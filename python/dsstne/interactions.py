@@ -264,7 +264,7 @@ class Interactions(Shown):
             >>> load_debian().users(["gimp", "vim"]).matrix.shape
             (2, 5926)
         """
-        return self._rows(self.rows(names, unknown))
+        return self._rows(_naming.known_numbers(names, self.row_names, "row", unknown))
 
     def _rows(self, rows: NDArray[np.int64]) -> Interactions:
         if self.parent is not None and self._chosen is not None:
@@ -304,7 +304,8 @@ class Interactions(Shown):
             2
         """
         lists = [_naming.listed(names) for names in _checks.several(rows, "rows")]
-        columns = _naming.numbers_of([name for names in lists for name in names], self.item_names, "item", unknown)
+        asked = [name for names in lists for name in names]
+        columns = _naming.numbers_of(asked, self.item_names, "item", unknown, stacklevel=3)
         of_row = np.repeat(np.arange(len(lists)), [len(names) for names in lists])
         known = columns >= 0
         shape = len(lists), len(self.item_names)
@@ -343,7 +344,7 @@ class Interactions(Shown):
 
         check_model(model)
         check_item_names(model, self.item_names, "interactions")
-        asked = self.items(names, unknown)
+        asked = _naming.known_numbers(names, self.item_names, "item", unknown)
         ids, scores = model.similar_items(asked, k, **options)
         named = _frames.Names(self.item_names, asked, self._form.types[1])
         return _frames.ranking(self._form.library, (self._form.heads[1], "similar"), named, named, ids, scores)

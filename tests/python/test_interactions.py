@@ -270,6 +270,24 @@ def test_unknown_users_and_items_by_name_are_an_error_a_warning_or_skipped(taken
     assert taken.matrix_of([["salt", "tea"], ["salt"]], unknown="skip").toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda taken: taken.users(["anne"], unknown="warn"),
+        lambda taken: taken.rows(["anne"], unknown="warn"),
+        lambda taken: taken.items(["anne"], unknown="warn"),
+        lambda taken: taken.matrix_of([["anne"]], unknown="warn"),
+        lambda taken: taken.similar_items(dsstne.item_knn(taken, progress=False), ["anne"], unknown="warn"),
+        lambda taken: dsstne.popularity(taken).ids(["anne"], unknown="warn"),
+        lambda taken: Interactions.from_frame(PANDAS, **COLUMNS, items=taken.item_names[:1], unknown="warn"),
+    ],
+)
+def test_a_warning_of_an_unknown_name_points_to_the_caller(taken, call):
+    with pytest.warns(UserWarning, match="is named") as caught:
+        call(taken)
+    assert [(one.filename, one.lineno) for one in caught] == [(__file__, call.__code__.co_firstlineno)]
+
+
 def test_a_number_is_no_name_where_names_are_strings():
     taken = Interactions.from_frame({"user": ["1", "2"], "item": [1, 2]})
     with pytest.raises(NotFoundError, match="no row is named 1"):
