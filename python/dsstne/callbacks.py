@@ -290,25 +290,21 @@ class LearningRate(Callback):
     """
 
     def __init__(self, rates: Callable[[int], float] | Sequence[float]) -> None:
-        if callable(rates):
-            self._rate = rates
-        else:
+        if not callable(rates):
             listed = _checks.several(rates, "rates", "a function or a list")
-            self._listed = [_checks.duration(rate, f"rates[{n}]") for n, rate in enumerate(listed)]
+            rates = [_checks.duration(rate, f"rates[{n}]") for n, rate in enumerate(listed)]
+        self._rates = rates
 
     def before_training(self, model: Model) -> None:
         """Checks that there are enough rates."""
-        run = self._now()
-        if hasattr(self, "_listed") and len(self._listed) < run.epochs:
-            raise InvalidArgumentError(f"LearningRate: {len(self._listed)} rates, but the run has {run.epochs} epochs")
+        rates, epochs = self._rates, self._now().epochs
+        if not callable(rates) and len(rates) < epochs:
+            raise InvalidArgumentError(f"LearningRate: {len(rates)} rates, but the run has {epochs} epochs")
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
         """Sets the rate."""
-        if hasattr(self, "_listed"):
-            rate = self._listed[epoch - 1]
-        else:
-            rate = _checks.duration(self._rate(epoch), f"LearningRate: the rate of epoch {epoch}")
-        self._now().trainer._learn_at(rate)
+        rate = self._rates(epoch) if callable(self._rates) else self._rates[epoch - 1]
+        self._now().trainer._learn_at(_checks.duration(rate, f"LearningRate: the rate of epoch {epoch}"))
 
 
 class Checkpoint(Callback):

@@ -112,8 +112,8 @@ class Dataset(_handles.Closing, Shown):
         The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
         ``list<struct<index, value>>``, or ``list<index>`` if every stored value is 1. Lists may be large lists. An
         index is int32, int64, uint32 or a dictionary of strings, a value float32 or float64. A column of strings beside
-        it is ignored. Results have the same bits as with the matrix in
-        memory. Do not change the file before :meth:`close`. To write a file with pyarrow::
+        it is ignored. Results have the same bits as with the matrix in memory. Do not change the file before
+        :meth:`close`. To write a file with pyarrow::
 
             entries = pyarrow.StructArray.from_arrays([X.indices, X.data], names=["index", "value"])
             rows = pyarrow.ListArray.from_arrays(X.indptr, entries)
@@ -635,7 +635,7 @@ def _as_csr(X: Any, name: str) -> Any:
             X = np.asarray(X)
         except ValueError:
             raise InvalidDataError(f"{name} is a {source} whose rows have different lengths; see csr_array") from None
-        if X.dtype == object or X.dtype.kind not in "bifu":
+        if X.dtype.kind not in "bifu":
             remedy = "; is it a table of interactions, for Interactions.from_frame?" if source == "DataFrame" else ""
             raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers{remedy}")
         if X.dtype == np.float16:
@@ -677,8 +677,6 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
     array = np.asarray(array)
     if array.ndim != 1:
         raise InvalidDataError(f"{name} has {array.ndim} dimensions instead of one")
-    if array.dtype in (_INT32, _INT64):
-        return _converted(array, array.dtype, name)
     if array.dtype.kind not in "iu":
         raise InvalidDataError(f"{name} is of type {array.dtype}; expected integers")
     width = array.dtype.itemsize
@@ -696,7 +694,7 @@ def _values(data: NDArray[Any]) -> NDArray[Any]:
 
 
 def _converted(array: NDArray[Any], wanted: np.dtype[Any], name: str) -> NDArray[Any]:
-    if array.dtype != wanted or not array.dtype.isnative:
+    if array.dtype != wanted:
         log.debug("converted %s from %s to %s, which copies it", name, array.dtype, wanted)
         return array.astype(wanted)
     if not array.flags.c_contiguous:

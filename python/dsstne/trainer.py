@@ -184,8 +184,7 @@ class Trainer(_handles.Closing):
             ``operations``: the operations of a step in order, as strings, which end with the way in which a CUDA device
             does them where it has several, such as "(chunked, cuBLASLt 12.9.1)"; ``devices``: the devices, as described
             by :func:`dsstne.doctor`; ``parallel``: "model" or "data", with several devices; ``precision``: that of
-            products, also where
-            ``precision="auto"`` chose it.
+            products, also where ``precision="auto"`` chose it.
         """
         return Plan(_native.call_json("trainer_plan", self._handle.value))
 
