@@ -225,7 +225,7 @@ class Trainer(_handles.Closing):
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
             left_steps = wanted * now.steps_per_epoch - now.examples // self._options["batch_size"]
             limits.append(min(max(1, left_steps), (1 << 63) - 1))
-        left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
+        left = 0.0 if seconds is None else _checks.duration(seconds, "seconds")  # 0 = no limit, as for the steps
         poll = self._poll(on_progress)
         wanted = min(limits, default=0)
         brief = 0 < wanted * self._step_seconds < _BRIEF
