@@ -354,6 +354,10 @@ class Dataset(_handles.Closing, Shown):
         """
         from dsstne._layers import numbers  # which imports this module
 
+        if isinstance(rows, tuple):
+            raise InvalidArgumentError(
+                f"rows: expected one index, got {_checks.shown(rows)}; data[rows][:, columns] are some columns of rows"
+            )
         wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else rows
         wanted = numbers(wanted, self.shape[0], "rows", np.int64)
         offsets = np.empty(len(wanted) + 1, np.int64)

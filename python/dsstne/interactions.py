@@ -213,6 +213,8 @@ class Interactions(Shown):
 
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # the way of scikit-learn
             key = key[0]
+        if isinstance(key, tuple):
+            raise InvalidArgumentError(f"index: expected one, got {_checks.shown(key)}; .matrix has rows and columns")
         if isinstance(key, slice):
             key = np.arange(len(self))[key]
         chosen = np.zeros(len(self), bool)

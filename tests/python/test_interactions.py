@@ -466,6 +466,7 @@ def test_all_ways_of_indexing_select_the_same(taken):
         ([1, 1], "twice"),
         ([True], "5 entries"),
         ("a", "integers"),
+        ((0, 1), "index: expected one, got .0, 1."),
     ],
 )
 def test_an_index_that_selects_nothing_right_is_refused(taken, key, words):
