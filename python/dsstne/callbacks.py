@@ -580,7 +580,10 @@ def as_list(given: Callback | EpochFunction | Iterable[Callback | EpochFunction]
             raise InvalidArgumentError(f"callbacks: expected an object, {callback.__name__}(...), not the class itself")
         if not isinstance(callback, Callback) and not callable(callback):
             raise InvalidArgumentError(f"callbacks must be {_WANTED}, not {_checks.shown(callback)} in a list")
-    return [one if isinstance(one, Callback) else FunctionCallback(one) for one in callbacks]
+    made = [one if isinstance(one, Callback) else FunctionCallback(one) for one in callbacks]
+    if len(set(map(id, made))) < len(made):
+        raise InvalidArgumentError("callbacks: an object is given twice; a run calls each once, so give it once")
+    return made
 
 
 def only(callbacks: Sequence[Callback], kind: type[_T]) -> _T | None:

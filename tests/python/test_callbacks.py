@@ -183,6 +183,7 @@ def test_early_stopping_looks_at_the_same_metric_whatever_others_ask_for(split):
         ([3], "must be a function, .*, or a list of these, not 3 in a list"),
         ([TimeBudget], "expected an object, TimeBudget"),
         ([EarlyStopping(), EarlyStopping()], "can have one EarlyStopping, not 2"),
+        ([TimeBudget(1)] * 2, "an object is given twice"),
         ([EarlyStopping()], "EarlyStopping needs validation="),
         ([LearningRate([0.1, 0.2])], "2 rates, but the run has 4 epochs"),
         ([LearningRate(lambda _: -1)], "rate of epoch 1 must be above 0, not -1"),
