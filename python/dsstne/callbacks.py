@@ -228,10 +228,10 @@ class EarlyStopping(Callback):
         self._copy, self.best_value, self.best_epoch = best, known["value"], known["epoch"]
 
     def _choose(self, model: Model) -> Model:
-        """Returns the model of the best epoch, with the whole history."""
+        """Returns the model of the best epoch, with the whole history and what callbacks have noted since."""
         if self._copy is None or not model.history or self.best_epoch in (0, model.history[-1]["epoch"]):
             return model
-        self._copy.history = model.history
+        self._copy.history, self._copy.attributes = model.history, model.attributes
         return self._copy
 
 
@@ -377,7 +377,7 @@ class Checkpoint(Callback):
         if (state is None) != (early is None):
             had = "no" if state is None else "an"
             raise InvalidArgumentError(
-                f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end"
+                f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end; give its arguments"
             )
         if held_out and before.get("validation") and before["validation"] != [*held_out]:
             raise InvalidArgumentError(f"{self._name}: validation: the held-out items are not those of the run before")

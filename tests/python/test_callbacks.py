@@ -228,10 +228,15 @@ def test_early_stopping_of_automatic_epochs_is_that_callback(split):
 
 def test_other_callbacks_end_with_the_model_that_is_returned(split):
     train, held_out = split
-    seen = Seen()
+    seen, early = Seen(), EarlyStopping(patience=1)
+
+    def note(model, record):
+        model.attributes["epochs"] = str(record["epoch"])
+
     options = {**OPTIONS, "epochs": 60, "learning_rate": 0.02, "validation": held_out}
-    model = dsstne.fit(train, **options, callbacks=[seen, EarlyStopping(patience=1)])
+    model = dsstne.fit(train, **options, callbacks=[seen, note, early])
     assert seen.model is model
+    assert early.best_epoch < len(model.history) == int(model.attributes["epochs"])
 
 
 @pytest.mark.parametrize("restore_best", [True, False])
