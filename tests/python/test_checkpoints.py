@@ -207,6 +207,15 @@ def test_fit_that_ended_within_an_epoch_goes_on(X, tmp_path):
     assert [record["epoch"] for record in model.history] == [1, 2, 3, 4]
 
 
+def test_what_a_callback_has_noted_in_the_attributes_goes_on(X, tmp_path):
+    def note(model, record):
+        model.attributes[f"epoch {record['epoch']}"] = "done"
+
+    options = {"hidden": [4], "progress": False, "checkpoint": tmp_path / "run", "resume": True, "callbacks": note}
+    dsstne.fit(X, **options, epochs=1)
+    assert dsstne.fit(X, **options, epochs=2).attributes == {"epoch 1": "done", "epoch 2": "done"}
+
+
 def test_what_fit_refuses_to_go_on_with(X, tmp_path):
     train, held_out = dsstne.datasets.hold_out(X)
     options = {"hidden": [12], "batch_size": 64, "progress": False, "epochs": 2, "checkpoint": tmp_path / "run"}
