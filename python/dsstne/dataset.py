@@ -448,7 +448,7 @@ class Dataset(_handles.Closing, Shown):
         """Returns the arrays of :meth:`_in_memory` as a ``csr_array``, without copying values."""
         indptr, indices, values = self._in_memory(name)
         stored = slice(int(indptr[0]), int(indptr[-1]))
-        data = np.ones(stored.stop - stored.start, np.float32) if values is None else values[stored]
+        data = np.ones(stored.stop - stored.start, bool) if values is None else values[stored]
         parts: Any = data, indices[stored], indptr - indptr[0]  # SciPy wants offsets from 0
         return scipy.sparse.csr_array(parts, shape=self.shape)
 
