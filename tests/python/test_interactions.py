@@ -204,6 +204,7 @@ def test_a_value_that_is_not_a_number_is_missing_too():
         ({"what": [1.5] * 6}, "item: column 'what' has ids of type float"),
         ({"what": ["a", 1, "b", 2, "c", 3]}, "ids of type int, str; convert them all to strings or all to integers"),
         ({"what": [True] * 6}, "ids of type bool"),
+        ({"what": [2**70] * 6}, "item: column 'what' has integers that do not fit in 64 bits; convert all to strings"),
         ({"what": np.array(DAYS, "datetime64[ns]")}, "ids of type datetime64"),
         ({"stars": ["1"] * 6}, "value: column 'stars' is of type .*; expected numbers"),
         ({"stars": [1e300] * 6}, "not finite as a float32"),
@@ -230,6 +231,7 @@ def test_a_column_of_another_type_is_refused(changed, words):
         (polars.Series(USERS), {}, "df must be a table, not a Series"),
         ([USERS, ITEMS], {}, "df must be a DataFrame of pandas or polars"),
         ({"who": USERS, "what": ITEMS[:2]}, {}, "df: 'what' has the shape .2,."),
+        ({"who": "a", "what": ["tea"]}, {}, "df: 'who' has the shape ..;"),
         (PANDAS, {"items": ["tea", 1]}, "items must be a list of strings or of integers"),
     ],
 )
