@@ -307,7 +307,11 @@ def _labels(groups: Any, X_in: Any, rows: Any, counted: NDArray[np.bool_]) -> ND
         given = np.diff(pattern(matrix, "X_in").indptr)
     else:
         given = np.array(_checks.labels(groups, "groups"), object)
-    chosen = given if rows is None else given[numbers(rows, len(given), "rows", np.int64)]
+    try:
+        chosen = given if rows is None else given[numbers(rows, len(given), "rows", np.int64)]
+    except InvalidArgumentError:  # X_in has the rows, as evaluate() has found
+        text = f"groups has {len(given):,} labels; with rows= too, it must have one for each row of X_in"
+        raise InvalidArgumentError(text) from None
     if len(chosen) != len(counted):
         raise InvalidArgumentError(f"groups has {len(given):,} labels; X_in has {len(counted):,} rows")
     labels = _by_activity(chosen[counted]) if activity else chosen[counted]
