@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import json
 import math
 import os
@@ -360,9 +361,11 @@ class Checkpoint(Callback):
         arguments = {"schedule": schedule, **json.loads(_options.to_json(self._given))}
         self._known = {"arguments": arguments, "validation": [*held_out]}
         folder = Path(self._name).absolute().parent
+        if os.path.isdir(self._name):  # noqa: PTH112 - here and below, a Path raises an OSError for a long name
+            raise InputOutputError(f"checkpoint: {self._name} is a folder; add a file name", errno.EISDIR, self._name)
         if not os.access(folder, os.W_OK):
             raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
-        if not (resume and Path(self._name).exists()):
+        if not (resume and os.path.exists(self._name)):  # noqa: PTH110
             return
         model, trainer = run.model, run.trainer
         best = trainer._resume(self._path)

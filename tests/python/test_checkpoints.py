@@ -240,6 +240,11 @@ def test_what_fit_refuses_to_go_on_with(X, tmp_path):
         dsstne.fit(train, epochs=1, resume=True)
     with pytest.raises(dsstne.InputOutputError, match="no file can be written in the folder"):
         dsstne.fit(train, **{**options, "checkpoint": tmp_path / "nowhere" / "run"})
+    with pytest.raises(dsstne.InputOutputError, match="is a folder; add a file name") as error:
+        dsstne.fit(train, **{**options, "checkpoint": tmp_path})
+    assert error.value.model.step == 0
+    with pytest.raises(dsstne.InputOutputError, match="cannot save"), pytest.warns(UserWarning, match="goes on"):
+        dsstne.fit(train, **{**options, "checkpoint": tmp_path / ("a" * 300)}, resume=True)
 
 
 def test_fit_refuses_another_early_end_and_other_held_out_items(X, tmp_path):
