@@ -623,7 +623,7 @@ def _as_csr(X: Any, name: str) -> Any:
     if isinstance(X, Dataset):
         return X._matrix(name)
     if hasattr(X, "to_numpy") and len(getattr(X, "shape", ())) == 2:  # a DataFrame of pandas or polars
-        X = X.sparse.to_coo() if hasattr(X, "sparse") else X.to_numpy()
+        X = _of_sparse_frame(X, name) if hasattr(X, "sparse") else X.to_numpy()
     if hasattr(X, "__arrow_c_stream__"):
         raise InvalidArgumentError(
             f"{name} is a {source}, which may be in several chunks: give one list column as one array, such as "
@@ -648,6 +648,15 @@ def _as_csr(X: Any, name: str) -> Any:
     _check_dimensions(X, name)
     log.debug("converted a %s of shape %s to compressed rows, which copies it", source, X.shape)
     return scipy.sparse.csr_array(X)
+
+
+def _of_sparse_frame(X: Any, name: str) -> Any:
+    """Returns a DataFrame of pandas whose columns are all sparse as a matrix."""
+    try:
+        return X.sparse.to_coo()
+    except ValueError as error:  # what is not stored is not 0 but, for example, NaN
+        remedy = "X.fillna(0).astype(pandas.SparseDtype(float, 0)) has 0 there"
+        raise InvalidDataError(f"{name} is a sparse DataFrame: {error}; {remedy}") from None
 
 
 def _check_dimensions(X: Any, name: str) -> None:
