@@ -58,7 +58,11 @@ class Frame(ABC):
                 f"{name}: column {column!r} has ids of type {words}; convert them all to strings or all to integers"
             )
         if ids.dtype == object and kinds == {int}:
-            ids = ids.astype(np.int64)
+            try:
+                ids = ids.astype(np.int64)
+            except OverflowError:
+                text = f"{name}: column {column!r} has integers that do not fit in 64 bits; convert all to strings"
+                raise InvalidDataError(text) from None
         return numbers, ids, self._type(values)
 
     def numbers(self, column: Any, name: str, kinds: str, wanted: str) -> NDArray[Any]:
@@ -245,7 +249,8 @@ class _Arrays(Frame):
 def _column_of(values: Any) -> NDArray[Any]:
     """Converts a list to an array; NumPy would convert numbers among strings to strings."""
     array = _checks.array(values)
-    return array if array.dtype.kind != "U" or isinstance(values, np.ndarray) else np.array(list(values), object)
+    is_list = array.ndim > 0 and not isinstance(values, np.ndarray)
+    return np.array(list(values), object) if is_list and array.dtype.kind == "U" else array
 
 
 _LIBRARIES: dict[str, Any] = {one.library: one for one in (_Pandas, _Polars, _Arrow, _Arrays)}

@@ -51,8 +51,13 @@ def known_numbers(names: Any, known: NDArray[Any], what: str, unknown: str) -> N
     return found[found >= 0]
 
 
-def numbers_of(names: Sequence[Any], known: NDArray[Any], what: str, unknown: str) -> NDArray[np.int64]:
-    """Returns the numbers of names; an unknown one has the number -1, raises an error, or gives a warning."""
+def numbers_of(
+    names: Sequence[Any], known: NDArray[Any], what: str, unknown: str, *, stacklevel: int = 4
+) -> NDArray[np.int64]:
+    """Returns the numbers of names; an unknown one has the number -1, raises an error, or gives a warning.
+
+    The warning points to the caller of the public function, by default two calls above this one.
+    """
     check_word(unknown, "unknown", UNKNOWN)
     number = {name: i for i, name in enumerate(known.tolist())}
     found = np.array([number.get(name, -1) if _is_name(name) else -1 for name in names], np.int64)
@@ -66,7 +71,7 @@ def numbers_of(names: Sequence[Any], known: NDArray[Any], what: str, unknown: st
     text = f"no {what} is named {_checks.shown(name)}{hint}{more}"
     if unknown == "raise":
         raise NotFoundError(text)
-    warnings.warn(f"{text}; left out", UserWarning, stacklevel=4)
+    warnings.warn(f"{text}; left out", UserWarning, stacklevel=stacklevel)
     return found
 
 

@@ -83,8 +83,9 @@ class Training:
             epochs = trainer.progress.epoch
             bar = Bar(epochs + 1, trainer.rows, progress)
             undo.callback(bar.close)
-            before = math.ceil(model.history[-1]["epoch"]) - epochs if model.history else 0
-            api.train(Run(trainer, before + epochs + 1, model, before), dict, bar, called)
+            last = model.history[-1] if model.history else {"epoch": 0, "seconds": 0.0}
+            before = math.ceil(last["epoch"]) - epochs
+            api.train(Run(trainer, before + epochs + 1, model, before, float(last["seconds"])), dict, bar, called)
 
     def _keep(self, trainer: Trainer) -> None:
         self._earlier = trainer._without_data()

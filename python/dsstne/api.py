@@ -295,7 +295,6 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
     evals_log: EvalsLog = {"train": {"loss": []}, "validation": {}}
     for record in model.history:
         _log(evals_log, record)
-    trained = float(model.history[-1]["seconds"]) if model.history else 0.0
     for epoch in range(run.before + trainer.progress.epoch + 1, run.epochs + 1):
         if any_true(callback.before_iteration(model, epoch, evals_log) for callback in called):
             return
@@ -303,13 +302,13 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
         seconds = None if math.isinf(left) else left
         now = trainer.run(epochs=1, seconds=seconds, on_progress=bar.glance if bar.shown else None)
         bar.update(now)
-        trained += now.seconds
+        run.seconds += now.seconds
         whole = now.examples == 0
         record = {
             "epoch": run.before + now.epoch + (0 if whole else now.examples / trainer.rows),
             "step": model.step,
             "loss": now.epoch_loss if whole else now.loss,
-            "seconds": trained,
+            "seconds": run.seconds,
             "examples_per_second": now.examples_per_second,
             "learning_rate": now.learning_rate,
             **judge(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import json
 import math
 import os
@@ -57,12 +58,14 @@ class Run:
         epochs: Planned number of epochs, with those before.
         model: The model that fit() returns.
         before: Number of epochs of the history that other trainers have done.
+        seconds: Training time so far, with that of a part of an epoch, whose record is replaced.
     """
 
     trainer: Trainer
     epochs: int
     model: Model
     before: int = 0
+    seconds: float = 0.0
 
 
 class Callback:
@@ -193,9 +196,7 @@ class EarlyStopping(Callback):
         """Looks at the metric; reports whether it has not risen for too long."""
         record = model.history[-1]
         value = record[self.metrics[0]] if self.metrics else list(record.values())[-1]
-        if math.isnan(value):  # no row has held-out items
-            return False
-        if value > self.best_value + self._min_delta:
+        if value > self.best_value + self._min_delta:  # never if it is NaN, because no row has held-out items
             old, new = self._copy, model.copy() if self.restore_best else None
             self._copy, self.best_value, self.best_epoch = new, value, record["epoch"]
             if old is not None:
@@ -207,7 +208,7 @@ class EarlyStopping(Callback):
         self._copy = None
 
     def _waited(self, record: Mapping[str, Any]) -> bool:
-        return bool(record["epoch"] - self.best_epoch >= self._wait)
+        return bool(self.best_epoch and record["epoch"] - self.best_epoch >= self._wait)
 
     def _options(self) -> dict[str, Any]:
         metric = self.metrics[0] if self.metrics else None
@@ -228,10 +229,10 @@ class EarlyStopping(Callback):
         self._copy, self.best_value, self.best_epoch = best, known["value"], known["epoch"]
 
     def _choose(self, model: Model) -> Model:
-        """Returns the model of the best epoch, with the whole history."""
+        """Returns the model of the best epoch, with the whole history and what callbacks have noted since."""
         if self._copy is None or not model.history or self.best_epoch in (0, model.history[-1]["epoch"]):
             return model
-        self._copy.history = model.history
+        self._copy.history, self._copy.attributes = model.history, model.attributes
         return self._copy
 
 
@@ -290,25 +291,21 @@ class LearningRate(Callback):
     """
 
     def __init__(self, rates: Callable[[int], float] | Sequence[float]) -> None:
-        if callable(rates):
-            self._rate = rates
-        else:
+        if not callable(rates):
             listed = _checks.several(rates, "rates", "a function or a list")
-            self._listed = [_checks.duration(rate, f"rates[{n}]") for n, rate in enumerate(listed)]
+            rates = [_checks.duration(rate, f"rates[{n}]") for n, rate in enumerate(listed)]
+        self._rates = rates
 
     def before_training(self, model: Model) -> None:
         """Checks that there are enough rates."""
-        run = self._now()
-        if hasattr(self, "_listed") and len(self._listed) < run.epochs:
-            raise InvalidArgumentError(f"LearningRate: {len(self._listed)} rates, but the run has {run.epochs} epochs")
+        rates, epochs = self._rates, self._now().epochs
+        if not callable(rates) and len(rates) < epochs:
+            raise InvalidArgumentError(f"LearningRate: {len(rates)} rates, but the run has {epochs} epochs")
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> None:
         """Sets the rate."""
-        if hasattr(self, "_listed"):
-            rate = self._listed[epoch - 1]
-        else:
-            rate = _checks.duration(self._rate(epoch), f"LearningRate: the rate of epoch {epoch}")
-        self._now().trainer._learn_at(rate)
+        rate = self._rates(epoch) if callable(self._rates) else self._rates[epoch - 1]
+        self._now().trainer._learn_at(_checks.duration(rate, f"LearningRate: the rate of epoch {epoch}"))
 
 
 class Checkpoint(Callback):
@@ -364,9 +361,11 @@ class Checkpoint(Callback):
         arguments = {"schedule": schedule, **json.loads(_options.to_json(self._given))}
         self._known = {"arguments": arguments, "validation": [*held_out]}
         folder = Path(self._name).absolute().parent
+        if os.path.isdir(self._name):  # noqa: PTH112 - here and below, a Path raises an OSError for a long name
+            raise InputOutputError(f"checkpoint: {self._name} is a folder; add a file name", errno.EISDIR, self._name)
         if not os.access(folder, os.W_OK):
             raise InputOutputError(f"checkpoint: no file can be written in the folder {folder}", 0, str(folder))
-        if not (resume and Path(self._name).exists()):
+        if not (resume and os.path.exists(self._name)):  # noqa: PTH110
             return
         model, trainer = run.model, run.trainer
         best = trainer._resume(self._path)
@@ -374,13 +373,14 @@ class Checkpoint(Callback):
         if best is not None and best.items is None:
             best.items = model.items
         self._found = best, before.get("early")
+        run.seconds = float(model.history[-1].get("seconds", 0)) if model.history else 0.0
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
         state = self._found[1]
         if (state is None) != (early is None):
             had = "no" if state is None else "an"
             raise InvalidArgumentError(
-                f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end"
+                f"{self._name}: epochs, validation: the checkpoint is of a run with {had} early end; give its arguments"
             )
         if held_out and before.get("validation") and before["validation"] != [*held_out]:
             raise InvalidArgumentError(f"{self._name}: validation: the held-out items are not those of the run before")
@@ -583,7 +583,10 @@ def as_list(given: Callback | EpochFunction | Iterable[Callback | EpochFunction]
             raise InvalidArgumentError(f"callbacks: expected an object, {callback.__name__}(...), not the class itself")
         if not isinstance(callback, Callback) and not callable(callback):
             raise InvalidArgumentError(f"callbacks must be {_WANTED}, not {_checks.shown(callback)} in a list")
-    return [one if isinstance(one, Callback) else FunctionCallback(one) for one in callbacks]
+    made = [one if isinstance(one, Callback) else FunctionCallback(one) for one in callbacks]
+    if len(set(map(id, made))) < len(made):
+        raise InvalidArgumentError("callbacks: an object is given twice; a run calls each once, so give it once")
+    return made
 
 
 def only(callbacks: Sequence[Callback], kind: type[_T]) -> _T | None:

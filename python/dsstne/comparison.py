@@ -14,7 +14,7 @@ from dsstne._layers import nearest, numbers
 from dsstne._tables import Shown, Table
 from dsstne.dataset import pattern
 from dsstne.errors import InvalidArgumentError, NotFoundError
-from dsstne.evaluation import evaluate
+from dsstne.evaluation import evaluate, metric_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +154,7 @@ def compare(
     if metrics is None:
         first = next(iter(named.values()))
         metrics = list(first) if isinstance(first, Mapping) else ("recall@20", "ndcg@20")
-    wanted = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
+    wanted = metric_names(metrics)
     values, counted = _values(named, wanted, {"X_in": X_in, "X_held_out": X_held_out, "rows": rows, **options})
     labels = None if groups is None else _labels(groups, X_in, rows, counted)
     columns = list(product(wanted, named))
@@ -307,7 +307,11 @@ def _labels(groups: Any, X_in: Any, rows: Any, counted: NDArray[np.bool_]) -> ND
         given = np.diff(pattern(matrix, "X_in").indptr)
     else:
         given = np.array(_checks.labels(groups, "groups"), object)
-    chosen = given if rows is None else given[numbers(rows, len(given), "rows", np.int64)]
+    try:
+        chosen = given if rows is None else given[numbers(rows, len(given), "rows", np.int64)]
+    except InvalidArgumentError:  # X_in has the rows, as evaluate() has found
+        text = f"groups has {len(given):,} labels; with rows= too, it must have one for each row of X_in"
+        raise InvalidArgumentError(text) from None
     if len(chosen) != len(counted):
         raise InvalidArgumentError(f"groups has {len(given):,} labels; X_in has {len(counted):,} rows")
     labels = _by_activity(chosen[counted]) if activity else chosen[counted]

@@ -112,8 +112,8 @@ class Dataset(_handles.Closing, Shown):
         The file is an uncompressed Arrow IPC file (Feather version 2) with one column of type
         ``list<struct<index, value>>``, or ``list<index>`` if every stored value is 1. Lists may be large lists. An
         index is int32, int64, uint32 or a dictionary of strings, a value float32 or float64. A column of strings beside
-        it is ignored. Results have the same bits as with the matrix in
-        memory. Do not change the file before :meth:`close`. To write a file with pyarrow::
+        it is ignored. Results have the same bits as with the matrix in memory. Do not change the file before
+        :meth:`close`. To write a file with pyarrow::
 
             entries = pyarrow.StructArray.from_arrays([X.indices, X.data], names=["index", "value"])
             rows = pyarrow.ListArray.from_arrays(X.indptr, entries)
@@ -287,6 +287,7 @@ class Dataset(_handles.Closing, Shown):
         return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
 
     def _names(self, what: str, n: int) -> NDArray[Any] | None:
+        _ = self._handle.value  # raises an error if it is closed
         array = self._array(what, np.uint8)
         if array is None:
             return None
@@ -353,6 +354,10 @@ class Dataset(_handles.Closing, Shown):
         """
         from dsstne._layers import numbers  # which imports this module
 
+        if isinstance(rows, tuple):
+            raise InvalidArgumentError(
+                f"rows: expected one index, got {_checks.shown(rows)}; data[rows][:, columns] are some columns of rows"
+            )
         wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else rows
         wanted = numbers(wanted, self.shape[0], "rows", np.int64)
         offsets = np.empty(len(wanted) + 1, np.int64)
@@ -377,7 +382,7 @@ class Dataset(_handles.Closing, Shown):
             BusyError: A trainer or predictor still uses it; close that first.
         """
         self._handle.close()
-        self._arrays = None
+        self._arrays = self._interactions = self._factors = None
 
     def column_counts(self) -> NDArray[np.int64]:
         """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
@@ -443,7 +448,7 @@ class Dataset(_handles.Closing, Shown):
         """Returns the arrays of :meth:`_in_memory` as a ``csr_array``, without copying values."""
         indptr, indices, values = self._in_memory(name)
         stored = slice(int(indptr[0]), int(indptr[-1]))
-        data = np.ones(stored.stop - stored.start, np.float32) if values is None else values[stored]
+        data = np.ones(stored.stop - stored.start, bool) if values is None else values[stored]
         parts: Any = data, indices[stored], indptr - indptr[0]  # SciPy wants offsets from 0
         return scipy.sparse.csr_array(parts, shape=self.shape)
 
@@ -618,7 +623,7 @@ def _as_csr(X: Any, name: str) -> Any:
     if isinstance(X, Dataset):
         return X._matrix(name)
     if hasattr(X, "to_numpy") and len(getattr(X, "shape", ())) == 2:  # a DataFrame of pandas or polars
-        X = X.sparse.to_coo() if hasattr(X, "sparse") else X.to_numpy()
+        X = _of_sparse_frame(X, name) if hasattr(X, "sparse") else X.to_numpy()
     if hasattr(X, "__arrow_c_stream__"):
         raise InvalidArgumentError(
             f"{name} is a {source}, which may be in several chunks: give one list column as one array, such as "
@@ -634,7 +639,7 @@ def _as_csr(X: Any, name: str) -> Any:
             X = np.asarray(X)
         except ValueError:
             raise InvalidDataError(f"{name} is a {source} whose rows have different lengths; see csr_array") from None
-        if X.dtype == object or X.dtype.kind not in "bifu":
+        if X.dtype.kind not in "bifu":
             remedy = "; is it a table of interactions, for Interactions.from_frame?" if source == "DataFrame" else ""
             raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers{remedy}")
         if X.dtype == np.float16:
@@ -643,6 +648,15 @@ def _as_csr(X: Any, name: str) -> Any:
     _check_dimensions(X, name)
     log.debug("converted a %s of shape %s to compressed rows, which copies it", source, X.shape)
     return scipy.sparse.csr_array(X)
+
+
+def _of_sparse_frame(X: Any, name: str) -> Any:
+    """Returns a DataFrame of pandas whose columns are all sparse as a matrix."""
+    try:
+        return X.sparse.to_coo()
+    except ValueError as error:  # what is not stored is not 0 but, for example, NaN
+        remedy = "X.fillna(0).astype(pandas.SparseDtype(float, 0)) has 0 there"
+        raise InvalidDataError(f"{name} is a sparse DataFrame: {error}; {remedy}") from None
 
 
 def _check_dimensions(X: Any, name: str) -> None:
@@ -676,8 +690,6 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
     array = np.asarray(array)
     if array.ndim != 1:
         raise InvalidDataError(f"{name} has {array.ndim} dimensions instead of one")
-    if array.dtype in (_INT32, _INT64):
-        return _converted(array, array.dtype, name)
     if array.dtype.kind not in "iu":
         raise InvalidDataError(f"{name} is of type {array.dtype}; expected integers")
     width = array.dtype.itemsize
@@ -695,7 +707,7 @@ def _values(data: NDArray[Any]) -> NDArray[Any]:
 
 
 def _converted(array: NDArray[Any], wanted: np.dtype[Any], name: str) -> NDArray[Any]:
-    if array.dtype != wanted or not array.dtype.isnative:
+    if array.dtype != wanted:
         log.debug("converted %s from %s to %s, which copies it", name, array.dtype, wanted)
         return array.astype(wanted)
     if not array.flags.c_contiguous:

@@ -90,9 +90,7 @@ def evaluate(
         >>> dsstne.evaluate(dsstne.popularity(X), X, X, metrics=["recall@2"], exclude=None)
         {'recall@2': 1.0}
     """
-    names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
-    if not names:
-        raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
+    names = metric_names(metrics)
     choice = chosen_items(model, items, filter_items, ranked_units(model, layer), layer)
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     row_bytes = 8 * len(names) if _checks.boolean(per_row, "per_row") else 0
@@ -103,6 +101,14 @@ def evaluate(
         return {name: values[:, column].copy() for column, name in enumerate(names)}
     means = result["metrics"]  # the mean over no rows is null in JSON
     return {name: float("nan" if means[name] is None else means[name]) for name in names}
+
+
+def metric_names(metrics: Any) -> list[Any]:
+    """Returns the names of one or several metrics as a list."""
+    names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
+    if not names:
+        raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
+    return names
 
 
 class BeyondAccuracy(Shown, dict[str, float]):

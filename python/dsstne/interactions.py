@@ -11,7 +11,7 @@ from scipy import sparse
 
 from dsstne import _checks, _entries, _frames, _naming
 from dsstne._tables import Shown, Table
-from dsstne.errors import InvalidArgumentError
+from dsstne.errors import InvalidArgumentError, InvalidDataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +54,8 @@ class Interactions(Shown):
         row_names, item_names: The names; None = their numbers.
         row_descriptions, item_descriptions: Arrays of str, one line each; empty if there is no description.
         description: Source of the data, how they were prepared, and their licence.
-        times: Time of each entry of the matrix, which must then be a ``csr_array`` without duplicates and zeros.
+        times: Time of each entry of the matrix, which must then be a ``csr_array`` of float32 with sorted indices,
+            without duplicates and zeros.
 
     Attributes:
         matrix: ``csr_array`` of float32 [rows, items], indices sorted. A part has the shape of its parent.
@@ -64,6 +65,7 @@ class Interactions(Shown):
 
     Raises:
         InvalidArgumentError: The numbers of names or times are not those of the matrix.
+        InvalidDataError: The matrix is damaged, or a time is NaN or NaT.
 
     Example:
         >>> import dsstne
@@ -110,6 +112,9 @@ class Interactions(Shown):
                 raise InvalidArgumentError(
                     f"times must be a number or time for each of {matrix.nnz:,} entries, not {got}"
                 )
+            if np.isnan(times).any():
+                at = int(np.argmax(np.isnan(times)))
+                raise InvalidDataError(f"times[{at}] is {times[at]}; give a time for each entry, or no times")
             object.__setattr__(self, "times", times)
 
     @classmethod
@@ -167,8 +172,10 @@ class Interactions(Shown):
         frame = _frames.opened(df)
         rows, row_names, row_type = _coded(frame, user, "user", users, unknown)
         columns, item_names, item_type = _coded(frame, item, "item", items, unknown)
+        if user == item:
+            raise InvalidArgumentError(f"user and item are the same column, {user!r}; name the column of each")
         for name, column in (("user", user), ("item", item)):
-            if column in _OF_A_RANKING or user == item:
+            if column in _OF_A_RANKING:
                 raise InvalidArgumentError(
                     f"{name}: rename the column {column!r}: frames of recommendations have the columns user, item, "
                     "similar, score and rank"
@@ -206,6 +213,8 @@ class Interactions(Shown):
 
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # the way of scikit-learn
             key = key[0]
+        if isinstance(key, tuple):
+            raise InvalidArgumentError(f"index: expected one, got {_checks.shown(key)}; .matrix has rows and columns")
         if isinstance(key, slice):
             key = np.arange(len(self))[key]
         chosen = np.zeros(len(self), bool)
@@ -257,7 +266,7 @@ class Interactions(Shown):
             >>> load_debian().users(["gimp", "vim"]).matrix.shape
             (2, 5926)
         """
-        return self._rows(self.rows(names, unknown))
+        return self._rows(_naming.known_numbers(names, self.row_names, "row", unknown))
 
     def _rows(self, rows: NDArray[np.int64]) -> Interactions:
         if self.parent is not None and self._chosen is not None:
@@ -297,7 +306,8 @@ class Interactions(Shown):
             2
         """
         lists = [_naming.listed(names) for names in _checks.several(rows, "rows")]
-        columns = _naming.numbers_of([name for names in lists for name in names], self.item_names, "item", unknown)
+        asked = [name for names in lists for name in names]
+        columns = _naming.numbers_of(asked, self.item_names, "item", unknown, stacklevel=3)
         of_row = np.repeat(np.arange(len(lists)), [len(names) for names in lists])
         known = columns >= 0
         shape = len(lists), len(self.item_names)
@@ -336,7 +346,7 @@ class Interactions(Shown):
 
         check_model(model)
         check_item_names(model, self.item_names, "interactions")
-        asked = self.items(names, unknown)
+        asked = _naming.known_numbers(names, self.item_names, "item", unknown)
         ids, scores = model.similar_items(asked, k, **options)
         named = _frames.Names(self.item_names, asked, self._form.types[1])
         return _frames.ranking(self._form.library, (self._form.heads[1], "similar"), named, named, ids, scores)

@@ -213,13 +213,11 @@ class Model(Scoring, Shown):
         self._checkpoint = {key: text for key, text in kept.items() if text is not None}
 
     def _resumed(self, path: str | os.PathLike[str]) -> str | None:
-        """Takes the history that a trainer has read from a checkpoint; returns what fit() has kept there, or None."""
-        given = self.attributes
-        self.attributes = {}
+        """Takes history and attributes that a trainer has read from a checkpoint; returns what fit() has kept there."""
         self._read_attributes()
         with _reading_attributes(path):
             self._take_history()
-        kind, self.attributes = self.attributes.get(_ITEM_KIND, "none"), given
+        kind, *_ = [self.attributes.pop(key, "none") for key in (_ITEM_KIND, _SAME_ITEMS, _REPORT)]
         self._keep_items(path, kind)
         return self._checkpoint.get(FIT)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -219,8 +220,8 @@ class TimeSplit(_Splitter):
     This is what happens to a model in use. Users whose first entry is later have no training entries.
 
     Args:
-        before: The time: a number if the times are numbers, else a datetime or a str such as ``"2026-01-31"``, in UTC
-            if the times had a time zone.
+        before: The time: a number if the times are numbers, else a datetime or a str such as ``"2026-01-31"``. If the
+            times had a time zone, a datetime with a zone, or in UTC.
 
     Example:
         >>> import dsstne
@@ -235,6 +236,8 @@ class TimeSplit(_Splitter):
     def _tests(self, X: Any) -> Iterator[NDArray[np.bool_]]:
         times, before = _times(_interactions(X, self), self), self.before
         if times.dtype.kind == "M":
+            if isinstance(before, datetime) and before.tzinfo is not None:  # NumPy would convert it with a warning
+                before = before.astimezone(timezone.utc).replace(tzinfo=None)
             try:
                 before = np.datetime64(before)
             except (TypeError, ValueError):

@@ -184,8 +184,7 @@ class Trainer(_handles.Closing):
             ``operations``: the operations of a step in order, as strings, which end with the way in which a CUDA device
             does them where it has several, such as "(chunked, cuBLASLt 12.9.1)"; ``devices``: the devices, as described
             by :func:`dsstne.doctor`; ``parallel``: "model" or "data", with several devices; ``precision``: that of
-            products, also where
-            ``precision="auto"`` chose it.
+            products, also where ``precision="auto"`` chose it.
         """
         return Plan(_native.call_json("trainer_plan", self._handle.value))
 
@@ -226,7 +225,7 @@ class Trainer(_handles.Closing):
             wanted, now = _checks.integer(epochs, "epochs", 1), self.progress
             left_steps = wanted * now.steps_per_epoch - now.examples // self._options["batch_size"]
             limits.append(min(max(1, left_steps), (1 << 63) - 1))
-        left = 0.0 if seconds is None else _checks.positive(seconds, "seconds")  # 0 = no limit, as for the steps
+        left = 0.0 if seconds is None else _checks.duration(seconds, "seconds")  # 0 = no limit, as for the steps
         poll = self._poll(on_progress)
         wanted = min(limits, default=0)
         brief = 0 < wanted * self._step_seconds < _BRIEF

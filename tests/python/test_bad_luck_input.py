@@ -49,6 +49,7 @@ REFUSED = {
     "numbers of users": ([3, 5], "numbers of rows belong into rows="),
     "a Series": (pandas.Series([1.0, 2.0]), "has two dimensions|two dimensions|chunks"),
     "a DataFrame of words": (pandas.DataFrame({"a": ["x"]}), "type .*; expected numbers"),
+    "a sparse DataFrame of NaN": (pandas.DataFrame(DENSE).astype("Sparse"), r"must be 0.*SparseDtype\(float"),
 }
 
 

@@ -183,6 +183,7 @@ def test_early_stopping_looks_at_the_same_metric_whatever_others_ask_for(split):
         ([3], "must be a function, .*, or a list of these, not 3 in a list"),
         ([TimeBudget], "expected an object, TimeBudget"),
         ([EarlyStopping(), EarlyStopping()], "can have one EarlyStopping, not 2"),
+        ([TimeBudget(1)] * 2, "an object is given twice"),
         ([EarlyStopping()], "EarlyStopping needs validation="),
         ([LearningRate([0.1, 0.2])], "2 rates, but the run has 4 epochs"),
         ([LearningRate(lambda _: -1)], "rate of epoch 1 must be above 0, not -1"),
@@ -227,10 +228,15 @@ def test_early_stopping_of_automatic_epochs_is_that_callback(split):
 
 def test_other_callbacks_end_with_the_model_that_is_returned(split):
     train, held_out = split
-    seen = Seen()
+    seen, early = Seen(), EarlyStopping(patience=1)
+
+    def note(model, record):
+        model.attributes["epochs"] = str(record["epoch"])
+
     options = {**OPTIONS, "epochs": 60, "learning_rate": 0.02, "validation": held_out}
-    model = dsstne.fit(train, **options, callbacks=[seen, EarlyStopping(patience=1)])
+    model = dsstne.fit(train, **options, callbacks=[seen, note, early])
     assert seen.model is model
+    assert early.best_epoch < len(model.history) == int(model.attributes["epochs"])
 
 
 @pytest.mark.parametrize("restore_best", [True, False])
@@ -571,6 +577,6 @@ def test_nothing_is_shown_where_progress_is_false(X, capsys, monkeypatch):
 
 def test_a_metric_that_is_not_known_yet_does_not_stop_early(X):
     nothing = scipy.sparse.csr_array(X.shape, dtype=np.float32)
-    model = dsstne.fit(X, **OPTIONS, validation=nothing, callbacks=EarlyStopping(patience=10))
+    model = dsstne.fit(X, **OPTIONS, validation=nothing, callbacks=EarlyStopping(patience=1))
     assert len(model.history) == 4
     assert math.isnan(model.history[-1]["ndcg@20"])

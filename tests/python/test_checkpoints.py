@@ -196,12 +196,24 @@ def test_fit_that_ended_within_an_epoch_goes_on(X, tmp_path):
     options = {"hidden": [12], "batch_size": 8, "seed": 3, "progress": False, "epochs": 4}
     whole = dsstne.fit(X, **options)
     options |= {"checkpoint": tmp_path / "run", "resume": True}
+    seconds = [0.0]
     for _ in range(1000):
-        model = dsstne.fit(X, **options, max_seconds=0.003)
+        model = dsstne.fit(X, **options, max_seconds=0.001)
+        seconds.append(model.history[-1]["seconds"])
         if model.step == whole.step:
             break
+    assert seconds == sorted(set(seconds))  # the time of a part of an epoch counts, though its record is replaced
     assert bits(model) == bits(whole)
     assert [record["epoch"] for record in model.history] == [1, 2, 3, 4]
+
+
+def test_what_a_callback_has_noted_in_the_attributes_goes_on(X, tmp_path):
+    def note(model, record):
+        model.attributes[f"epoch {record['epoch']}"] = "done"
+
+    options = {"hidden": [4], "progress": False, "checkpoint": tmp_path / "run", "resume": True, "callbacks": note}
+    dsstne.fit(X, **options, epochs=1)
+    assert dsstne.fit(X, **options, epochs=2).attributes == {"epoch 1": "done", "epoch 2": "done"}
 
 
 def test_what_fit_refuses_to_go_on_with(X, tmp_path):
@@ -228,6 +240,11 @@ def test_what_fit_refuses_to_go_on_with(X, tmp_path):
         dsstne.fit(train, epochs=1, resume=True)
     with pytest.raises(dsstne.InputOutputError, match="no file can be written in the folder"):
         dsstne.fit(train, **{**options, "checkpoint": tmp_path / "nowhere" / "run"})
+    with pytest.raises(dsstne.InputOutputError, match="is a folder; add a file name") as error:
+        dsstne.fit(train, **{**options, "checkpoint": tmp_path})
+    assert error.value.model.step == 0
+    with pytest.raises(dsstne.InputOutputError, match="cannot save"), pytest.warns(UserWarning, match="goes on"):
+        dsstne.fit(train, **{**options, "checkpoint": tmp_path / ("a" * 300)}, resume=True)
 
 
 def test_fit_refuses_another_early_end_and_other_held_out_items(X, tmp_path):

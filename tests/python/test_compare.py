@@ -200,10 +200,12 @@ def test_the_result_prints_as_tables(result):
         ({"baseline": "netwrok"}, "did you mean 'network'"),
         ({"groups": "age"}, "groups must be a label for each row or 'activity'"),
         ({"groups": ["a"]}, "groups has 1 labels; X_in has 240 rows"),
+        ({"groups": ["a", "b"], "rows": [5, 7]}, "groups has 2 labels; with rows= too, it must have one for each row"),
         ({"level": 1}, "level must be below 1"),
         ({"resamples": 99}, "resamples must be at least 100"),
         ({"resamples": 10**7}, "resamples must be at most 1,000,000"),
         ({"metrics": []}, "metrics: expected at least one name"),
+        ({"models": {"a": {}}, "metrics": None}, "metrics: expected at least one name"),
     ],
 )
 def test_bad_arguments_are_refused_in_words(models, X, held_out, given, message):

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import logging
+import weakref
 
 import numpy as np
 import pytest
@@ -286,6 +287,19 @@ def test_arrays_live_as_long_as_the_dataset():
     np.empty(10**6)[:] = 7  # would reuse freed memory
     assert dsstne.popularity(data).recommend(data, k=1)[0].shape == (240, 1)
     data.close()
+
+
+@pytest.mark.parametrize("make", [dsstne.Dataset, lambda X: dsstne.Dataset.product(X, np.eye(60))])
+def test_a_closed_dataset_refers_to_no_matrix(make):
+    X = dsstne.Interactions(blocks())
+    alive = weakref.ref(X)
+    data = make(X)
+    del X
+    assert alive() is not None
+    data.close()
+    assert alive() is None
+    with pytest.raises(dsstne.InvalidHandleError, match="closed"):
+        data.item_names  # noqa: B018
 
 
 def test_whatever_order_the_collector_takes_all_memory_is_given_back(X, model):

@@ -204,6 +204,7 @@ def test_a_value_that_is_not_a_number_is_missing_too():
         ({"what": [1.5] * 6}, "item: column 'what' has ids of type float"),
         ({"what": ["a", 1, "b", 2, "c", 3]}, "ids of type int, str; convert them all to strings or all to integers"),
         ({"what": [True] * 6}, "ids of type bool"),
+        ({"what": [2**70] * 6}, "item: column 'what' has integers that do not fit in 64 bits; convert all to strings"),
         ({"what": np.array(DAYS, "datetime64[ns]")}, "ids of type datetime64"),
         ({"stars": ["1"] * 6}, "value: column 'stars' is of type .*; expected numbers"),
         ({"stars": [1e300] * 6}, "not finite as a float32"),
@@ -221,7 +222,7 @@ def test_a_column_of_another_type_is_refused(changed, words):
     [
         (PANDAS, {"user": "name"}, "user: the frame has no column 'name'; it has .'who', 'what'"),
         (pandas.concat([PANDAS, PANDAS[["who"]]], axis=1), {}, "user: the frame has several columns 'who'"),
-        (PANDAS, {"user": "what"}, "rename the column"),
+        (PANDAS, {"user": "what"}, "user and item are the same column, 'what'"),
         (PANDAS.rename(columns={"what": "score"}), {"item": "score"}, "rename the column 'score'"),
         (PANDAS, {"duplicates": "mean"}, "duplicates must be one of 'sum', 'last', not 'mean'"),
         (PANDAS, {"unknown": "ignore"}, "unknown must be one of 'raise', 'warn', 'skip', not 'ignore'"),
@@ -230,6 +231,7 @@ def test_a_column_of_another_type_is_refused(changed, words):
         (polars.Series(USERS), {}, "df must be a table, not a Series"),
         ([USERS, ITEMS], {}, "df must be a DataFrame of pandas or polars"),
         ({"who": USERS, "what": ITEMS[:2]}, {}, "df: 'what' has the shape .2,."),
+        ({"who": "a", "what": ["tea"]}, {}, "df: 'who' has the shape ..;"),
         (PANDAS, {"items": ["tea", 1]}, "items must be a list of strings or of integers"),
     ],
 )
@@ -268,6 +270,24 @@ def test_unknown_users_and_items_by_name_are_an_error_a_warning_or_skipped(taken
     assert taken.users(["anne"], unknown="skip").matrix.shape == (0, 3)
     assert taken.items(["tea", "salt", "milk"], unknown="skip").tolist() == [2, 0]
     assert taken.matrix_of([["salt", "tea"], ["salt"]], unknown="skip").toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda taken: taken.users(["anne"], unknown="warn"),
+        lambda taken: taken.rows(["anne"], unknown="warn"),
+        lambda taken: taken.items(["anne"], unknown="warn"),
+        lambda taken: taken.matrix_of([["anne"]], unknown="warn"),
+        lambda taken: taken.similar_items(dsstne.item_knn(taken, progress=False), ["anne"], unknown="warn"),
+        lambda taken: dsstne.popularity(taken).ids(["anne"], unknown="warn"),
+        lambda taken: Interactions.from_frame(PANDAS, **COLUMNS, items=taken.item_names[:1], unknown="warn"),
+    ],
+)
+def test_a_warning_of_an_unknown_name_points_to_the_caller(taken, call):
+    with pytest.warns(UserWarning, match="is named") as caught:
+        call(taken)
+    assert [(one.filename, one.lineno) for one in caught] == [(__file__, call.__code__.co_firstlineno)]
 
 
 def test_a_number_is_no_name_where_names_are_strings():
@@ -448,6 +468,7 @@ def test_all_ways_of_indexing_select_the_same(taken):
         ([1, 1], "twice"),
         ([True], "5 entries"),
         ("a", "integers"),
+        ((0, 1), "index: expected one, got .0, 1."),
     ],
 )
 def test_an_index_that_selects_nothing_right_is_refused(taken, key, words):
@@ -508,6 +529,12 @@ def test_a_matrix_without_names_has_numbers():
 def test_a_constructor_that_does_not_fit_together_is_refused(arguments, words):
     with pytest.raises(InvalidArgumentError, match=words):
         Interactions(**{"matrix": sparse.csr_array(np.eye(2, dtype=np.float32)), **arguments})
+
+
+@pytest.mark.parametrize("times", [[1, np.nan], np.array(["2026-01-01", "NaT"], "M8[D]")])
+def test_a_time_that_is_not_known_is_refused(times):  # splits by time would take it for the earliest or the latest
+    with pytest.raises(InvalidDataError, match="times.1. is (nan|NaT); give a time"):
+        Interactions(sparse.csr_array(np.eye(2, dtype=np.float32)), times=times)
 
 
 def test_interactions_print_as_a_short_table(taken):

@@ -1,8 +1,10 @@
 """Splitters of users and of interactions, alone and in the hands of scikit-learn."""
 
 import pickle
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
+import pandas
 import pytest
 from scipy import sparse
 
@@ -120,7 +122,20 @@ def test_a_time_split_separates_before_from_after(taken):
     assert taken.times[train].max() < 500 <= taken.times[test].min()
 
 
-@pytest.mark.parametrize("before", ["2026-01-02", np.datetime64("2026-01-02T00:00"), "2026-01-01T13"])
+EAST = timezone(timedelta(hours=3))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "2026-01-02",
+        np.datetime64("2026-01-02T00:00"),
+        "2026-01-01T13",
+        datetime(2026, 1, 2),
+        datetime(2026, 1, 2, 3, tzinfo=EAST),
+        pandas.Timestamp("2026-01-01T13", tz="UTC"),
+    ],
+)
 def test_a_time_split_of_dates_takes_a_date(before):
     taken = made([1, 1, 2], [1, 2, 1], np.array(["2026-01-01", "2026-01-03", "2026-01-02"], "datetime64[s]"))
     assert [part.tolist() for part in next(TimeSplit(before).split(taken))] == [[0], [1, 2]]

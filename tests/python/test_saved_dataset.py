@@ -413,7 +413,7 @@ def test_rows_of_every_dataset_can_be_copied(X, path, kind):
             assert found.shape == wanted.shape
             assert found.has_sorted_indices
             assert np.array_equal(found.toarray(), wanted.toarray())
-        for rows in ([X.shape[0]], [-1], [0.5], None):
+        for rows in ([X.shape[0]], [-1], [0.5], None, (0, 1)):  # data[0, 1] is no row
             with pytest.raises(dsstne.InvalidArgumentError, match="rows"):
                 data[rows]
         with pytest.raises(TypeError):

@@ -44,6 +44,7 @@ def test_steps_epochs_and_seconds_limit_a_run(fresh, X):
         ({"epochs": 0.5, "steps": 2}, "epochs must be an integer"),
         ({"seconds": float("nan")}, "seconds must be above 0"),
         ({"seconds": 0}, "seconds must be above 0"),
+        ({"seconds": float("inf")}, "^seconds must be finite"),
         ({"seconds": "3"}, "seconds must be a number"),
     ],
 )
