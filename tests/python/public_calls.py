@@ -571,7 +571,7 @@ def trained(model, **given):
 
 def asked(opened):
     with opened() as predictor:
-        return predictor.recommend(X)
+        return predictor.recommend(X[:2])  # a whole batch, which does not wait for more rows
 
 
 def exported(**given):

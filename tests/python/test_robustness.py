@@ -92,8 +92,8 @@ def test_a_shortened_dataset_file_is_an_error_with_faulthandler_enabled_at_any_t
 
 
 def test_faulthandler_dumps_the_stacks_during_a_training(python, tmp_path):
-    # The dump reads the stacks without the interpreter's lock, so no thread may run Python then: this one sleeps, and wakes
-    # every 0.05 seconds.
+    # The dump reads the stacks without the interpreter's lock, so no thread may run Python then: this one sleeps, and
+    # wakes every 0.05 seconds.
     path = tmp_path / "dump"
     python(
         HEAD + "with open(sys.argv[1], 'w+') as file:\n"
