@@ -97,9 +97,9 @@ test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefine
 	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=$(SANITIZE_FUZZ_INPUTS) ORACLE_CASES=1000
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
-	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
+	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
-	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives|TensorFloat32)/^(cuda|.*float)' ./tests/conformance
+	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
 	@DSSTNE_CUDAEMU_CHECKS=7 $(pytest) -m device tests/python
 	@$(pytest) -m slow tests/python
 endif
