@@ -261,7 +261,9 @@ def answer(call, given):
 @pytest.mark.filterwarnings("ignore:all held-out items are excluded")
 @pytest.mark.filterwarnings("ignore:auto returns popularity")
 @pytest.mark.filterwarnings("ignore:last=True, but most rows of X are sorted")
-@pytest.mark.parametrize("name", public())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("plots.")) for name in public()]
+)
 def test_odd_values_are_taken_as_what_they_mean_or_refused(name, table):
     call, usual = table[name]
     defaults = public()[name]

@@ -21,6 +21,7 @@ def test_the_cpu_computes_the_recorded_bits(instruction_set):
     assert bits.measured(bits.CPU, instruction_set) == RECORD["cpu"][instruction_set]
 
 
+@pytest.mark.slow
 def test_emulated_devices_compute_the_recorded_bits(emulated):
     if bits.toolchain() != RECORD["cuda"]["toolchain"]:
         pytest.skip(f"the bits of {RECORD['cuda']['toolchain']} are recorded, here is {bits.toolchain()}")

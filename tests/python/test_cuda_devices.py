@@ -6,6 +6,7 @@ import pytest
 from emulated import EMULATOR, PROGRAM, WAYS, sample
 
 
+@pytest.mark.parametrize("joined", ["NCCL", *(pytest.param(w, marks=pytest.mark.slow) for w in WAYS[1:])], indirect=True)
 def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
     result = json.loads(
         joined(
@@ -116,7 +117,7 @@ assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
 
 @pytest.mark.parametrize(
     ("joined", "parallel"),
-    sample(("NCCL", "model"), ("peer copies", "data"), of=(WAYS, ("model", "data"))),
+    sample(("peer copies", "data"), of=(WAYS, ("model", "data"))),
     indirect=["joined"],
 )
 def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined, parallel):
@@ -218,18 +219,15 @@ print(names())
     ]
 
 
-@pytest.mark.parametrize(
-    ("joined", "rows"),
-    [("NCCL", 60), pytest.param("NCCL", 2000, marks=pytest.mark.slow)],
-    indirect=["joined"],
-)
-def test_gowalla_on_four_devices_equals_the_cpu(joined, rows, shared_data):
+@pytest.mark.slow
+@pytest.mark.parametrize("joined", ["NCCL"], indirect=True)
+def test_gowalla_on_four_devices_equals_the_cpu(joined, shared_data):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.exists():
         pytest.skip("Gowalla is not here")
     joined(f"""{PROGRAM}
 import lzma
-count = {rows}
+count = 2000
 with lzma.open("{folder}/train.txt.xz", "rt") as file:
     rows = [[int(item) for item in line.split()[1:]] for _, line in zip(range(count), file)]
 indices = [item for row in rows for item in row]

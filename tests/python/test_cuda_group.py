@@ -27,9 +27,7 @@ assert not control.messages()
     ("joined", "count", "way"),
     sample(
         ("NCCL", 4, "model"),
-        ("NCCL", 2, "data"),
-        ("peer copies", 2, "model"),
-        ("peer copies", 4, "data"),
+        ("peer copies", 2, "data"),
         of=(WAYS, (2, 4), ("model", "data")),
     ),
     indirect=["joined"],
@@ -101,7 +99,7 @@ assert not control.messages()
 """
 
 
-@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize(("joined", "late"), sample(("NCCL", True), of=(WAYS, (False, True))), indirect=["joined"])
 def test_a_step_that_fails_on_one_device_ends_all_as_if_each_had_been_done_before_the_next(joined, late):
     joined(PROGRAM + NOT_FINITE, late)
 
@@ -155,7 +153,6 @@ print(parts)
     ("joined", "case"),
     sample(
         ("NCCL", (2, "model", False)),
-        ("peer copies", (2, "data", True)),
         of=(WAYS, ((2, "model", False), (2, "data", True), (4, "model", True), (3, "data", False))),
     ),
     indirect=["joined"],
