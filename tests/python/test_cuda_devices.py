@@ -6,7 +6,9 @@ import pytest
 from emulated import EMULATOR, PROGRAM, WAYS, sample
 
 
-@pytest.mark.parametrize("joined", ["NCCL", *(pytest.param(w, marks=pytest.mark.slow) for w in WAYS[1:])], indirect=True)
+@pytest.mark.parametrize(
+    "joined", ["NCCL", *(pytest.param(w, marks=pytest.mark.slow) for w in WAYS[1:])], indirect=True
+)
 def test_training_on_several_devices_reaches_the_loss_of_the_cpu(joined):
     result = json.loads(
         joined(
