@@ -89,7 +89,7 @@ test-home: build $(VENV)/home  ## processes killed 200 times while they write ch
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing, slow tests
 	@echo "== race detector"
-	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $$GO test -race -timeout 30m -skip '^($(RACELESS))$$' ./engine/... ./kernels/...
+	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $$GO test -race -buildmode=default -timeout 30m -skip '^($(RACELESS))$$' ./engine/... ./kernels/...
 	@echo "== sanitizers of addresses and of undefined behaviour"
 	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc CGO_CFLAGS="$$CGO_CFLAGS $(sanitizers) -fno-sanitize-recover=undefined" \
 	  CGO_LDFLAGS="$(sanitizers)" ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none $$GO test -timeout 30m ./kernels/cpu/... ./tests/conformance
