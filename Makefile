@@ -75,31 +75,32 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 
 # Only C is instrumented, by tests/sanitize/cc: Go checks its own accesses, and -asan makes its code twenty times slower. The
 # sanitizers look at the CPU's kernels; of an emulated device all checks look at it, those for races between blocks included.
-# The race detector doubles what a batch takes. Two more tests are left to make test: they take long, and have one thread.
+# The race detector doubles what a batch takes, and would sleep a second at the end of each process. Two more tests are left to
+# make test: they take long, and have one thread.
 RACELESS := TestABatchTakesWhatIsPlannedForIt|TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt|TestAttributesBeyondTheHeadersLimitAreRefused
-SANITIZE_FUZZ_INPUTS ?= 20000
 sanitizers = -fsanitize=address,undefined
 
-test-home: build $(VENV)/home  ## processes killed 200 times while they write checkpoints; 1,000 rounds of opening and closing; scikit-learn's checks of auto; ONNX above 2 GB; MLflow, hnswlib and the notebook
+test-home: build $(VENV)/home $(EMULATOR_LIBRARY)  ## processes killed 200 times while they write checkpoints; 1,000 rounds of opening and closing; scikit-learn's checks of auto; ONNX above 2 GB; MLflow, hnswlib and the notebook; 20,000 inputs of each fuzz target; all cases of conformance on an emulated device
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
 	@DSSTNE_TEST_CHECKS=auto $(pytest) -k checks_of_scikit_learn tests/python/test_estimator.py
 	@DSSTNE_TEST_LARGE=1 $(PY) -m pytest -q -k above_2_gb tests/python/test_export.py
 	@DSSTNE_TEST_HOME=1 $(PY) -m pytest -q -k "hnswlib or mlflow or notebook or indexes" tests/python/test_vectors.py tests/python/test_callbacks.py tests/python/test_notebook.py
+	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000
+ifneq ($(EMULATOR_LIBRARY),)
+	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
+	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
+endif
 
-test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, short fuzzing, slow tests
+test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, slow tests
 	@echo "== race detector"
-	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $$GO test -race -buildmode=default -timeout 30m -skip '^($(RACELESS))$$' ./engine/... ./kernels/...
+	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc GORACE=atexit_sleep_ms=20 $$GO test -race -buildmode=default -timeout 30m -skip '^($(RACELESS))$$' ./engine/... ./kernels/...
 	@echo "== sanitizers of addresses and of undefined behaviour"
 	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc CGO_CFLAGS="$$CGO_CFLAGS $(sanitizers) -fno-sanitize-recover=undefined" \
 	  CGO_LDFLAGS="$(sanitizers)" ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none $$GO test -timeout 30m ./kernels/cpu/... ./tests/conformance
-	@echo "== fuzzing"
-	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=$(SANITIZE_FUZZ_INPUTS) ORACLE_CASES=1000
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
 	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
-	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
-	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
 	@DSSTNE_CUDAEMU_CHECKS=7 $(pytest) -m device tests/python
 	@$(pytest) -m slow tests/python
 endif
