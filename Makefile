@@ -80,8 +80,9 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 RACELESS := TestABatchTakesWhatIsPlannedForIt|TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt|TestAttributesBeyondTheHeadersLimitAreRefused
 sanitizers = -fsanitize=address,undefined
 
-test-home: build $(VENV)/home $(EMULATOR_LIBRARY)  ## processes killed 200 times while they write checkpoints; 1,000 rounds of opening and closing; scikit-learn's checks of auto; ONNX above 2 GB; MLflow, hnswlib and the notebook; 20,000 inputs of each fuzz target; all cases of conformance on an emulated device
+test-home: build $(VENV)/home $(EMULATOR_LIBRARY)  ## processes killed 200 times while they write checkpoints; Ctrl-C at each event of a call; 1,000 rounds of opening and closing; scikit-learn's checks of auto; ONNX above 2 GB; MLflow, hnswlib and the notebook; 20,000 inputs of each fuzz target; all cases of conformance on an emulated device
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
+	@DSSTNE_TEST_STRIDE=1 $(pytest) tests/python/test_bad_luck_interrupts.py
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
 	@DSSTNE_TEST_CHECKS=auto $(pytest) -k checks_of_scikit_learn tests/python/test_estimator.py
 	@DSSTNE_TEST_LARGE=1 $(PY) -m pytest -q -k above_2_gb tests/python/test_export.py

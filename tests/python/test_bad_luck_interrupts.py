@@ -6,6 +6,7 @@ Python delivers at fewer places.
 """
 
 import gc
+import os
 import sys
 import threading
 from pathlib import Path
@@ -114,14 +115,14 @@ def state():
     return described["open"], described["memory"]["allocated"]
 
 
-@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "long"),  # long calls have a thread
     [(name, False) for name in ("model", "load", "fit", "callbacks", "recommend", "evaluate", "trainer", "library")]
     + [(name, True) for name in ("fit", "callbacks", "recommend", "evaluate", "trainer")],
 )
-def test_ctrl_c_at_any_moment_leaks_nothing(scenes, monkeypatch, name, long, stride):
-    """Every event in the slow tests, every 61st otherwise."""
+def test_ctrl_c_at_any_moment_leaks_nothing(scenes, monkeypatch, name, long):
+    """Every event in `make test-home`, every 61st otherwise."""
+    stride = int(os.environ.get("DSSTNE_TEST_STRIDE", "61"))
     if long:
         monkeypatch.setattr(trainer, "_BRIEF", 0)
         monkeypatch.setattr(_predictor, "_SHORT", 0)
