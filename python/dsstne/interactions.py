@@ -404,5 +404,10 @@ def _coded(
         place[order] = np.arange(len(order))
         known = names[order]
     else:
+        first: dict[Any, int] = {}
+        for n, name in enumerate(known.tolist()):
+            if first.setdefault(name, n) < n:
+                at = f"at {first[name]} and {n}"
+                raise InvalidArgumentError(f"{what}s: {_checks.shown(name)} is {at}; name each once")
         place = _naming.numbers_of(names.tolist(), known, what, unknown)
     return place[codes.astype(np.int64, copy=False)], known, kind

@@ -262,6 +262,13 @@ def test_unknown_items_of_a_frame_are_an_error_a_warning_or_skipped(taken):
         assert new.row_names.tolist() == ["eve", "kim"]
 
 
+@pytest.mark.parametrize("what", ["users", "items"])
+def test_a_name_that_is_listed_twice_has_no_place(what):
+    frame = {"user": ["a", "b"], "item": ["a", "b"]}
+    with pytest.raises(dsstne.InvalidArgumentError, match=f"{what}: 'b' is at 1 and 2; name each once"):
+        dsstne.Interactions.from_frame(frame, user="user", item="item", **{what: ["a", "b", "b"]})
+
+
 def test_unknown_users_and_items_by_name_are_an_error_a_warning_or_skipped(taken):
     with pytest.raises(NotFoundError, match="no row is named 'anne'; did you mean 'ann'"):
         taken.users(["anne"])
