@@ -163,8 +163,8 @@ def print_environment() -> int:
     environment = {**go_environment(), "GO": go, "TAGS": ",".join(build_tags())}
     flags = ["-buildvcs=false", f"-tags={environment['TAGS']}", "-trimpath"]
     if sys.platform == "linux":
-        # The packages are then those of the library, and compiled only once. The library must be built first: Go runs cgo
-        # again at each build of a library whose packages it has compiled for something else.
+        # The packages are then those of the library, and compiled only once. The library must be built first: Go runs
+        # cgo again at each build of a library whose packages it has compiled for something else.
         flags.append("-buildmode=pie")
     environment["GOFLAGS"] = " ".join([os.environ.get("GOFLAGS", ""), *flags]).strip()
     for name in ("GO", "TAGS", "CGO_ENABLED", "CGO_CFLAGS", "GOTOOLCHAIN", "GOWORK", "GOFLAGS"):
