@@ -67,7 +67,7 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 
 test-python: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests of the Python package
 	@echo "== tests/python"
-	@$(pytest) -m "not slow" tests/python
+	@$(pytest) -m "not slow and not home" tests/python
 
 test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"
@@ -78,15 +78,15 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 # The race detector doubles what a batch takes, and would sleep a second at the end of each process. Two more tests are left to
 # make test: they take long, and have one thread.
 RACELESS := TestABatchTakesWhatIsPlannedForIt|TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt|TestAttributesBeyondTheHeadersLimitAreRefused
-sanitizers = -fsanitize=address,undefined
+# The kernels take one processor 80 s to compile for the sanitizers, in which the race detector has the other.
+sanitizers = CGO_CFLAGS="$$CGO_CFLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+  CGO_LDFLAGS=-fsanitize=address,undefined ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none
 
-test-home: build $(VENV)/home $(EMULATOR_LIBRARY)  ## processes killed 200 times while they write checkpoints; Ctrl-C at each event of a call; 1,000 rounds of opening and closing; scikit-learn's checks of auto; ONNX above 2 GB; MLflow, hnswlib and the notebook; 20,000 inputs of each fuzz target; all cases of conformance on an emulated device
+test-home: build $(VENV)/home $(EMULATOR_LIBRARIES)  ## what takes above 20 s: kills, Ctrl-C at each event, 1,000 rounds, large models, more packages, fuzzing, all emulated cases
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
 	@DSSTNE_TEST_STRIDE=1 $(pytest) tests/python/test_bad_luck_interrupts.py
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
-	@DSSTNE_TEST_CHECKS=auto $(pytest) -k checks_of_scikit_learn tests/python/test_estimator.py
-	@DSSTNE_TEST_LARGE=1 $(PY) -m pytest -q -k above_2_gb tests/python/test_export.py
-	@DSSTNE_TEST_HOME=1 $(PY) -m pytest -q -k "hnswlib or mlflow or notebook or indexes" tests/python/test_vectors.py tests/python/test_callbacks.py tests/python/test_notebook.py
+	@$(pytest) -m home tests/python
 	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000
 ifneq ($(EMULATOR_LIBRARY),)
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
@@ -95,10 +95,10 @@ endif
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, slow tests
 	@echo "== race detector"
-	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc GORACE=atexit_sleep_ms=20 $$GO test -race -buildmode=default -timeout 30m -skip '^($(RACELESS))$$' ./engine/... ./kernels/...
+	@$(find_go) && export CC=$(CURDIR)/tests/sanitize/cc && { $(sanitizers) $$GO build ./kernels/cpu/c & } && \
+	  GORACE=atexit_sleep_ms=20 $$GO test -race -buildmode=default -timeout 30m -skip '^($(RACELESS))$$' ./engine/... ./kernels/... && wait
 	@echo "== sanitizers of addresses and of undefined behaviour"
-	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc CGO_CFLAGS="$$CGO_CFLAGS $(sanitizers) -fno-sanitize-recover=undefined" \
-	  CGO_LDFLAGS="$(sanitizers)" ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none $$GO test -timeout 30m ./kernels/cpu/... ./tests/conformance
+	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $(sanitizers) $$GO test -timeout 30m ./kernels/cpu/... ./tests/conformance
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
 	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance

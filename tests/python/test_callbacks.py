@@ -442,8 +442,9 @@ def test_mlflow_gets_each_number_of_an_epoch(split, monkeypatch):
         assert metrics["train/loss"] == record["loss"]
 
 
+@pytest.mark.home
 def test_the_real_mlflow_gets_them_too(split, tmp_path, monkeypatch):
-    mlflow = pytest.importorskip("mlflow", reason="make test-home installs it")
+    mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     train, held_out = split
     client = mlflow.MlflowClient(tracking_uri=tmp_path.as_uri())

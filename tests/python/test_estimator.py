@@ -3,7 +3,6 @@
 import copy
 import gc
 import inspect
-import os
 import pickle
 import re
 import warnings
@@ -60,9 +59,7 @@ def exceptions(method):
 @pytest.mark.parametrize(
     "method",
     [
-        pytest.param(method, marks=pytest.mark.skipif(not os.environ.get("DSSTNE_TEST_CHECKS"), reason="takes 20 s"))
-        if method == "auto"
-        else method
+        pytest.param(method, marks=pytest.mark.home if method == "auto" else ())  # 20 s
         for method in METHODS
     ],
 )

@@ -29,7 +29,7 @@ def test_the_code_of_the_notebook_runs(monkeypatch, tmp_path):
     assert names["ids"].shape == (2, 5)
 
 
-@pytest.mark.skipif(not os.environ.get("DSSTNE_TEST_HOME"), reason="takes 30 s, and packages of make test-home")
+@pytest.mark.home  # 30 s
 def test_the_notebook_runs_in_a_kernel_and_shows_tables_bars_and_plots(tmp_path, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
@@ -40,5 +40,5 @@ def test_the_notebook_runs_in_a_kernel_and_shows_tables_bars_and_plots(tmp_path,
     data = [output.data for output in shown if "data" in output]
     assert sum("image/png" in one for one in data) == 2
     assert sum("<table" in one.get("text/html", "") for one in data) >= 3
-    if os.environ.get("DSSTNE_TEST_HOME") != "1":  # a file to look at
-        nbformat.write(notebook, os.environ["DSSTNE_TEST_HOME"])
+    if "DSSTNE_TEST_NOTEBOOK" in os.environ:  # a file to look at
+        nbformat.write(notebook, os.environ["DSSTNE_TEST_NOTEBOOK"])

@@ -125,7 +125,9 @@ def searched_by_hnswlib(model, X, k):
     return index.knn_query(query_vectors(model, X), k)[0]
 
 
-@pytest.mark.parametrize("search", [searched_by_faiss, searched_by_usearch, searched_by_hnswlib])
+@pytest.mark.parametrize(
+    "search", [searched_by_faiss, searched_by_usearch, pytest.param(searched_by_hnswlib, marks=pytest.mark.home)]
+)
 @pytest.mark.parametrize("name", ["fit", "dot products", "ials"])
 def test_an_index_finds_what_recommend_does(name, search):
     model, X = models()[name], rows(seed=1)[:-1]
