@@ -48,7 +48,7 @@ demo: build  ## train on real data and print recommendations
 	@$(PY) examples/demo.py --curve build/learning-curve.png
 
 # The emulator is compiled beside the library, whose kernels Go compiles one after the other.
-test:  ## the tests; the slowest are in test-sanitize
+test:  ## the tests; slower ones are in test-sanitize and test-home
 	@$(MAKE) --no-print-directory -j2 build emulator-if-any
 	@$(MAKE) --no-print-directory -j1 test-go test-abi test-python test-cudaemu
 	@echo; echo "make test: all passed"
@@ -121,7 +121,7 @@ lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@echo "== clang-format"
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
 
-bench: build build/opbench $(BENCH)/installed  ## short benchmarks beside the peers, under five minutes
+bench: build build/opbench $(BENCH)/installed  ## short benchmarks beside the peers, six minutes on two cores
 	@$(BENCH)/bin/python tests/bench/run.py
 
 bench-full: build build/opbench $(BENCH)/installed  ## all benchmarks; takes long, and up to 22 GiB of memory
