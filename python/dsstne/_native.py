@@ -285,10 +285,9 @@ def call(name: str, *arguments: Any) -> None:
 
 def address(array: Any) -> int:
     """Returns the address of the first element of a contiguous array."""
-    try:
-        return ctypes.addressof(_NO_BYTES.from_buffer(array))  # a third of the time of the line below
-    except TypeError:  # read-only
-        return int(array.ctypes.data)
+    if array.flags.writeable:
+        return ctypes.addressof(_NO_BYTES.from_buffer(array))  # takes less than half of the time of the line below
+    return int(array.ctypes.data)
 
 
 def out_number() -> Any:
