@@ -149,7 +149,7 @@ def _version() -> str:
 
     try:
         return metadata.version("dsstne")
-    except metadata.PackageNotFoundError:  # a checkout on sys.path that is not installed
+    except (metadata.PackageNotFoundError, TypeError):  # not installed; the latter if sys.path has odd entries, too
         return "0+unknown"
 
 
