@@ -67,7 +67,7 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 
 test-python: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests of the Python package
 	@echo "== tests/python"
-	@$(pytest) -m "not slow and not home" tests/python
+	@$(pytest) -m "not slow" tests/python
 
 test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"
@@ -82,18 +82,18 @@ RACELESS := TestABatchTakesWhatIsPlannedForIt|TestScreeningKeepsTheBestItemWhere
 sanitizers = CGO_CFLAGS="$$CGO_CFLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
   CGO_LDFLAGS=-fsanitize=address,undefined ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none
 
-test-home: build $(VENV)/home $(EMULATOR_LIBRARIES)  ## what takes above 20 s: kills, Ctrl-C at each event, 1,000 rounds, large models, more packages, fuzzing, all emulated cases
+test-home: build $(VENV)/home $(EMULATOR_LIBRARIES)  ## slow tests: kills, Ctrl-C at each event, 1,000 rounds, large models, more packages, fuzzing, all emulated cases
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
 	@DSSTNE_TEST_STRIDE=1 $(pytest) tests/python/test_bad_luck_interrupts.py
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
-	@$(pytest) -m home tests/python
+	@$(pytest) -m slow tests/python
 	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000
 ifneq ($(EMULATOR_LIBRARY),)
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
 	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
 endif
 
-test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, slow tests
+test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, checks of an emulated device
 	@echo "== race detector"
 	@$(find_go) && export CC=$(CURDIR)/tests/sanitize/cc && { $(sanitizers) $$GO build ./kernels/cpu/c & } && \
 	  GORACE=atexit_sleep_ms=20 $$GO test -race -buildmode=default -timeout 30m -skip '^($(RACELESS))$$' ./engine/... ./kernels/... && wait
@@ -103,7 +103,8 @@ ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
 	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
 	@DSSTNE_CUDAEMU_CHECKS=7 $(pytest) -m device tests/python
-	@$(pytest) -m slow tests/python
+	@echo "== bits of an emulated device"
+	@$(PY) -m pytest -q -m slow tests/python/test_bits.py
 endif
 	@echo; echo "make test-sanitize: all passed"
 

@@ -38,7 +38,7 @@ func agree(c opCase, d, reference kernels.Device) error {
 }
 
 // sparing reports whether cases are left out where an emulated driver would take long: not with DSSTNE_TEST_WHOLE, which
-// `make test-sanitize` sets.
+// `make test-sanitize` and `make test-home` set.
 func sparing() bool {
 	return os.Getenv("DSSTNE_TEST_DRIVER") == "emulator" && os.Getenv("DSSTNE_TEST_WHOLE") == ""
 }

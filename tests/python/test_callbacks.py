@@ -442,7 +442,7 @@ def test_mlflow_gets_each_number_of_an_epoch(split, monkeypatch):
         assert metrics["train/loss"] == record["loss"]
 
 
-@pytest.mark.home
+@pytest.mark.slow
 def test_the_real_mlflow_gets_them_too(split, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")

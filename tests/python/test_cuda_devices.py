@@ -221,7 +221,7 @@ print(names())
     ]
 
 
-@pytest.mark.home  # 90 s
+@pytest.mark.slow  # 90 s
 @pytest.mark.parametrize("joined", ["NCCL"], indirect=True)
 def test_gowalla_on_four_devices_equals_the_cpu(joined, shared_data):
     folder = shared_data / "gowalla-lightgcn"

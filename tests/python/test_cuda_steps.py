@@ -173,7 +173,7 @@ print(json.dumps(sorted(set(functions) - set(reached))))
 """
 
 
-@pytest.mark.home  # 40 s
+@pytest.mark.slow  # 40 s
 def test_a_graph_that_the_driver_refuses_is_an_error_and_the_device_goes_on(program):
     # A fault in what is asked for late only, or in what only a device that works late is asked for, is not reached.
     assert json.loads(program(FAULTS)) == ["cuEventSynchronize"]

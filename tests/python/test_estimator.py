@@ -59,7 +59,7 @@ def exceptions(method):
 @pytest.mark.parametrize(
     "method",
     [
-        pytest.param(method, marks=pytest.mark.home if method == "auto" else ())  # 20 s
+        pytest.param(method, marks=pytest.mark.slow if method == "auto" else ())  # 20 s
         for method in METHODS
     ],
 )

@@ -353,7 +353,7 @@ def test_large_weights_are_in_a_file_beside_the_graph(group, name, tmp_path, mon
     assert all(int(place["offset"]) % 65536 == 0 for place in places)
 
 
-@pytest.mark.home  # 9 GB of memory
+@pytest.mark.slow  # 9 GB of memory
 def test_weights_above_2_gb_give_the_same_lists(tmp_path):
     items = 1_100_000
     X = scipy.sparse.random_array((4, items), density=1e-5, format="csr", rng=0, dtype=np.float32)

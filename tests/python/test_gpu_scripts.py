@@ -506,7 +506,7 @@ def test_what_cuvs_lacks_is_named(bench, monkeypatch, tmp_path, there):
     assert str(error.value).split(": ")[-1].split(", ") == [name for name in ("cupy", "cuvs") if name not in there]
 
 
-@pytest.mark.home  # 100 s
+@pytest.mark.slow  # 100 s
 def test_the_kit_that_is_built_has_all_that_the_scripts_run(bare, tmp_path):
     command = [sys.executable, ROOT / "scripts" / "gpu_kit.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)

@@ -29,7 +29,7 @@ def test_the_code_of_the_notebook_runs(monkeypatch, tmp_path):
     assert names["ids"].shape == (2, 5)
 
 
-@pytest.mark.home  # 30 s
+@pytest.mark.slow  # 30 s
 def test_the_notebook_runs_in_a_kernel_and_shows_tables_bars_and_plots(tmp_path, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")

@@ -126,7 +126,7 @@ def searched_by_hnswlib(model, X, k):
 
 
 @pytest.mark.parametrize(
-    "search", [searched_by_faiss, searched_by_usearch, pytest.param(searched_by_hnswlib, marks=pytest.mark.home)]
+    "search", [searched_by_faiss, searched_by_usearch, pytest.param(searched_by_hnswlib, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("name", ["fit", "dot products", "ials"])
 def test_an_index_finds_what_recommend_does(name, search):
