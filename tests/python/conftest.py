@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from emulated import EMULATOR, emulated_driver
+from emulated import EMULATOR, WAYS, emulated_driver
 from matrices import blocks
 from warm import Server
 
@@ -138,7 +138,7 @@ def without_libraries(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture(params=["NCCL", "peer copies", pytest.param("copies by way of the host", marks=pytest.mark.slow)])
+@pytest.fixture(params=[*WAYS[:2], pytest.param(WAYS[2], marks=pytest.mark.slow)])
 def joined(request, without_libraries, emulated):
     """Runs a program like `emulated`, with devices joined in one of the ways; late: work waits for somebody."""
     settings = {"DSSTNE_CUDAEMU_TIMEOUT": "60"}

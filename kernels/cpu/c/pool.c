@@ -168,8 +168,8 @@ void pool_run_alone(pool_t *p, const kernels_t *kernels, int32_t count) {
 
 uint64_t pool_serve(pool_t *p, int32_t worker, uint64_t round, int64_t idle) {
   while (await(&p->begun, round, p->patience, idle)) {
-    round =
-        look(&p->begun); /* phases may come and go meanwhile, but for one of which this thread has claimed its part */
+    /* Read once: phases may come and go meanwhile, but for one of which this thread has claimed its part. */
+    round = look(&p->begun);
     if (worker >= threads_of(round)) break;
     if (!claim(p, worker, round)) continue;
     take_part(p, p->kernels, p->work, worker, threads_of(round));
