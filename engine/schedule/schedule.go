@@ -13,7 +13,8 @@ import (
 type Schedule struct {
 	kind    string
 	warmup  int64   // steps of linear rise from 0
-	steps   int64   // linear, cosine: length of the fall, counted after the warm-up; step: steps between drops
+	hold    int64   // linear, cosine: steps at 1 between the warm-up and the fall
+	steps   int64   // linear, cosine: length of the fall; step: steps between drops
 	factor  float64 // step: of each drop
 	minimum float64 // linear, cosine: factor at the end and after it
 	rate    float64 // inverse: factor = 1 / (1 + rate * step)
@@ -34,6 +35,7 @@ func Read(parent *strictjson.Object, key string) Schedule {
 	case "linear", "cosine":
 		o.Require("steps")
 		s.steps = o.Int("steps", 1, strictjson.AtLeast(1))
+		s.hold = o.Int("hold_steps", 0, strictjson.NotNegative)
 		s.minimum = o.Float("minimum", 0, strictjson.Between(0, 1))
 	case "step":
 		o.Require("steps")
@@ -42,7 +44,7 @@ func Read(parent *strictjson.Object, key string) Schedule {
 	case "inverse":
 		s.rate = o.Float("rate", 0, strictjson.NotNegative)
 	}
-	o.RefuseOthers(fmt.Sprintf("the schedule %q", s.kind), "steps", "minimum", "factor", "rate")
+	o.RefuseOthers(fmt.Sprintf("the schedule %q", s.kind), "steps", "hold_steps", "minimum", "factor", "rate")
 	return s
 }
 
@@ -51,7 +53,7 @@ func (s Schedule) At(n int64) float64 {
 	if n <= s.warmup {
 		return float64(n) / float64(s.warmup)
 	}
-	n -= s.warmup + 1 // steps since the warm-up
+	n = max(n-s.warmup-s.hold-1, 0) // steps since the fall began
 	switch s.kind {
 	case "linear":
 		return s.minimum + (1-s.minimum)*(1-min(1, float64(n)/float64(s.steps)))
@@ -75,6 +77,9 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 	switch s.kind {
 	case "linear", "cosine":
 		keys["steps"], keys["minimum"] = s.steps, s.minimum
+		if s.hold > 0 {
+			keys["hold_steps"] = s.hold
+		}
 	case "step":
 		keys["steps"], keys["factor"] = s.steps, s.factor
 	case "inverse":

@@ -61,4 +61,5 @@ def schedule(value: Any, steps: int, searched: bool) -> Mapping[str, Any] | None
     if rule.get("kind") not in ("cosine", "linear") or "steps" in rule:
         return rule
     warmup = _checks.integer(rule.get("warmup_steps", steps // WARMUP), "schedule: warmup_steps", 0)
-    return {**rule, "warmup_steps": warmup, "steps": max(1, steps - warmup)}
+    hold = _checks.integer(rule.get("hold_steps", 0), "schedule: hold_steps", 0)
+    return {**rule, "warmup_steps": warmup, "steps": max(1, steps - warmup - hold)}
