@@ -326,9 +326,9 @@ typedef struct dsstne_progress {
 
 /* Options (docs/training.md): {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...},
  * "batch_size": 512, "seed": 0, "shuffle": true, "devices": "auto", "parallel": "auto", "precision": "float32",
- * "threads": n, "memory_limit": bytes, "checkpoints": false}. A model that is not a network is DSSTNE_INVALID_ARGUMENT.
- * "checkpoints": true plans the memory that dsstne_trainer_save needs to write beside training; where it does not fit,
- * the operations of the plan say so. */
+ * "threads": n, "memory_limit": bytes, "checkpoints": false, "other_data": false}. A model that is not a network is
+ * DSSTNE_INVALID_ARGUMENT. "checkpoints": true plans the memory that dsstne_trainer_save needs to write beside training; where it does not fit,
+ * the operations of the plan say so. "other_data": true lets dsstne_trainer_resume go on with other rows. */
 dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstne_trainer *out, dsstne_error *err);
 
 /* Binds a dataset to an input or output layer. All bound datasets must have the same number of rows. Not allowed while
@@ -383,10 +383,12 @@ dsstne_status dsstne_trainer_save(dsstne_trainer trainer, const char *path, cons
 dsstne_status dsstne_trainer_settle(dsstne_trainer trainer, dsstne_error *err);
 
 /* Makes a trainer that has its datasets and has not run go on from a checkpoint, and its model that of the checkpoint,
- * with its attributes. best gets a handle of a model with the best weights, or 0 if the file has none. A checkpoint of another network,
- * dataset, optimizer, batch_size, seed, shuffle or precision is DSSTNE_INVALID_ARGUMENT; the learning rate and its
- * schedule are those of the trainer. A damaged file is DSSTNE_CORRUPT_FILE and changes nothing. The next steps have the
- * bits that those of the saved trainer had, with the same number of devices. Since 1.5. */
+ * with its attributes. best gets a handle of a model with the best weights, or 0 if the file has none. A checkpoint of
+ * another network, dataset, optimizer, batch_size, seed, shuffle or precision is DSSTNE_INVALID_ARGUMENT; the learning
+ * rate and its schedule are those of the trainer. A damaged file is DSSTNE_CORRUPT_FILE and changes nothing. The next
+ * steps have the bits that those of the saved trainer had, with the same number of devices.
+ * With the option "other_data", only the network and the kind of the optimizer must be those of the checkpoint, and an
+ * epoch of the trainer's rows begins, as after dsstne_trainer_continue. Since 1.5. */
 dsstne_status dsstne_trainer_resume(dsstne_trainer trainer, const char *path, dsstne_model *best, dsstne_error *err);
 
 /* Makes a trainer that goes on from where this one is, with the same datasets and a copy of the model, which it writes

@@ -27,6 +27,7 @@ func readTrainer(o *strictjson.Object) train.Options {
 		Seed:        o.Uint("seed", 0),
 		KeepOrder:   !o.Bool("shuffle", true),
 		Checkpoints: o.Bool("checkpoints", false),
+		OtherData:   o.Bool("other_data", false),
 		Placement:   placement(o),
 	}
 	way := o.Word("parallel", "auto", program.ParallelWords...)

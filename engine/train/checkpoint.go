@@ -28,6 +28,7 @@ type record struct {
 	Options      json.RawMessage   `json:"options"` // as they were given
 	Precision    string            `json:"precision"`
 	Datasets     map[string]string `json:"datasets"` // digests by layer
+	Epochs       int64             `json:"epochs,omitempty"` // those that were begun, if the last one is complete or not
 	Step         int64             `json:"step"`     // of the trainer; the model may have been trained before
 	OriginStep   int64             `json:"origin_step,omitempty"`
 	OriginEpochs int64             `json:"origin_epochs,omitempty"`
@@ -219,7 +220,7 @@ func (t *Trainer) record(best *model.Model) ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := record{
-		Options: t.options.Text, Precision: t.Precision().String(), Datasets: datasets,
+		Options: t.options.Text, Precision: t.Precision().String(), Datasets: datasets, Epochs: t.begun(t.position()),
 		Step: t.position(), OriginStep: t.origin.step, OriginEpochs: t.origin.epochs, Examples: t.seen,
 		LossEpoch: t.lossEpoch, LossSum: t.lossSum, LossExamples: t.lossExamples,
 	}

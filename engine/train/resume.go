@@ -20,6 +20,8 @@ import (
 // checkpoint, with its attributes. read reads the options that the checkpoint has. It returns the model with the best
 // weights, or nil.
 //
+// With the option OtherData, its data may be others, and an epoch of them begins, as with Continue.
+//
 // Another network, dataset or option is fault.InvalidArgument and names the difference, but for the learning rate, its
 // schedule, the devices and the memory limit, which are those of the trainer. A damaged file is fault.CorruptFile; the
 // trainer and its model are as they were.
@@ -83,12 +85,17 @@ func (t *Trainer) resume(
 	t.Model.SetStep(file.Step)
 	t.Model.SetAttributes(file.Attributes)
 	unlock()
-	t.goOn(r.Step, origin{r.OriginStep, r.OriginEpochs}, waiting)
-	t.seen, t.lossEpoch, t.lossSum, t.lossExamples = r.Examples, r.LossEpoch, r.LossSum, r.LossExamples
 	p := &t.progress
 	if r.EpochLoss != nil {
 		p.EpochLoss = *r.EpochLoss
 	}
+	if t.options.OtherData {
+		t.lossEpoch = r.Epochs
+		t.goOn(r.Step, origin{r.Step, r.Epochs}, waiting)
+		return t.readBest(file, &r, threads)
+	}
+	t.goOn(r.Step, origin{r.OriginStep, r.OriginEpochs}, waiting)
+	t.seen, t.lossEpoch, t.lossSum, t.lossExamples = r.Examples, r.LossEpoch, r.LossSum, r.LossExamples
 	if r.LossExamples > 0 {
 		p.Loss = r.LossSum / float64(r.LossExamples)
 	}
@@ -112,6 +119,8 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 		return differing("network", []byte(file.Definition), t.Model.Form().JSON())
 	case saved.Optimizer.Kind != o.Optimizer.Kind:
 		return differs("optimizer", o.Optimizer.Kind, saved.Optimizer.Kind)
+	case o.OtherData:
+		return r.check()
 	case saved.Optimizer.WeightDecay != o.Optimizer.WeightDecay:
 		return differs("weight_decay", o.Optimizer.WeightDecay, saved.Optimizer.WeightDecay)
 	case saved.Optimizer != o.Optimizer:
@@ -135,7 +144,12 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 				"trained with", port.Name)
 		}
 	}
-	if r.OriginStep < 0 || r.Step < r.OriginStep || r.Step > math.MaxInt32 || r.OriginEpochs < 0 || r.LossExamples < 0 {
+	return r.check()
+}
+
+// check refuses numbers that no trainer has written.
+func (r *record) check() error {
+	if r.OriginStep < 0 || r.Step < r.OriginStep || r.Step > math.MaxInt32 || min(r.OriginEpochs, r.Epochs, r.LossExamples) < 0 {
 		return fault.New(fault.CorruptFile, "the record of the checkpoint has the step %d", r.Step)
 	}
 	return nil
@@ -338,10 +352,7 @@ func (t *Trainer) Continue(from *Trainer) error {
 		return err
 	}
 	step := from.position()
-	epochs, steps := from.place(step)
-	if steps > 0 { // the epoch that was begun has its random order, and the next another
-		epochs++
-	}
+	epochs := from.begun(step) // one that was begun has its random order, and the next another
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lossEpoch, t.progress.EpochLoss = epochs, from.Progress().EpochLoss

@@ -31,6 +31,7 @@ type Options struct {
 	Placement    devices.Placement
 	Parallel     program.Parallel
 	Checkpoints  bool   // plan memory to write checkpoints beside training
+	OtherData    bool   // a checkpoint may be of other data, see Resume
 	Text         []byte // all as JSON, for checkpoints
 }
 
@@ -251,6 +252,15 @@ func (t *Trainer) place(step int64) (epochs, steps int64) {
 	}
 	done, all := step-t.origin.step, t.stepsPerEpoch()
 	return t.origin.epochs + done/all, done % all
+}
+
+// begun is the number of epochs that have begun before the next step.
+func (t *Trainer) begun(step int64) int64 {
+	epochs, steps := t.place(step)
+	if steps > 0 {
+		epochs++
+	}
+	return epochs
 }
 
 // Cancel makes a running Run end at the end of its step; without one it does nothing.

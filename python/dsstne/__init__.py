@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dsstne.evaluation import beyond_accuracy, evaluate
     from dsstne.interactions import Interactions
     from dsstne.model import Model, load
+    from dsstne.searching import search
     from dsstne.selection import auto
     from dsstne.serving import OpenPredictor
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
@@ -89,6 +90,7 @@ __all__ = [
     "plots",
     "popularity",
     "rp3beta",
+    "search",
     "set_limits",
     "spectral",
     "svd",
@@ -118,6 +120,7 @@ _MODULES = {
     "load": "model",
     "popularity": "api",
     "rp3beta": "solvers",
+    "search": "searching",
     "set_limits": "devices",
     "spectral": "decomposition",
     "svd": "decomposition",

@@ -33,10 +33,27 @@ def callbacks_of(options: Mapping[str, Any]) -> list[Callback]:
     return called
 
 
+def trainer_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what arguments of fit() mean for a Trainer, without a schedule."""
+    given = {name: about.default for name, about in inspect.signature(api.fit).parameters.items()} | dict(options)
+    rule = _checks.kind(given["optimizer"], "optimizer", "adam")
+    term = _checks.kind(given["loss"], "loss", "softmax")
+    searched = given["network"] is None and term.get("kind") == "softmax"
+    rate = _defaults.learning_rate(given["learning_rate"], rule, searched)
+    return {"optimizer": rule, "learning_rate": rate, **{name: given[name] for name in _OPTIONS}}
+
+
 class Training:
     """What goes on from call to call beside the weights: the state of the optimizer. Copies and pickles have none."""
 
     _earlier: Trainer | None = None  # the trainer of the last call, without its data
+
+    @classmethod
+    def resume(cls, path: str, X: Any, **compute: Any) -> tuple[Training, Model]:
+        """Returns what goes on from a checkpoint with any rows, and the model of the checkpoint."""
+        made = cls()
+        made._earlier = Trainer.resume(path, X, other_data=True, **compute)
+        return made, made._earlier.model
 
     def epoch(
         self,
@@ -45,6 +62,7 @@ class Training:
         options: Mapping[str, Any],
         called: list[Callback],
         seed: Callable[[], int],
+        save: Callable[[Trainer], object] | None = None,
         **compute: Any,
     ) -> None:
         """Trains a model for one epoch.
@@ -55,18 +73,14 @@ class Training:
             options: Arguments of fit().
             called: The callbacks.
             seed: Returns the seed of a new trainer.
+            save: Called with the trainer after the epoch, to write a checkpoint.
             **compute: Where to compute, and ``progress``.
         """
         progress = _checks.boolean(compute.pop("progress"), "progress")
-        given = {name: about.default for name, about in inspect.signature(api.fit).parameters.items()} | dict(options)
-        rule = _checks.kind(given["optimizer"], "optimizer", "adam")
-        term = _checks.kind(given["loss"], "loss", "softmax")
-        searched = given["network"] is None and term.get("kind") == "softmax"
-        rate = _defaults.learning_rate(given["learning_rate"], rule, searched)
-        schedule = None if only(called, LearningRate) else given["schedule"]
+        schedule = None if only(called, LearningRate) else options.get("schedule")
         schedule = None if isinstance(schedule, str) and schedule == "auto" else schedule
-        chosen = {"optimizer": rule, "learning_rate": rate, "schedule": schedule, **compute}
-        chosen |= {name: given[name] for name in _OPTIONS}
+        chosen = {**trainer_options(options), "schedule": schedule, **compute}
+        rule = chosen["optimizer"]
         earlier = self._earlier
         if earlier is not None:
             known = earlier._options["optimizer"].get("kind")
@@ -86,6 +100,8 @@ class Training:
             last = model.history[-1] if model.history else {"epoch": 0, "seconds": 0.0}
             before = math.ceil(last["epoch"]) - epochs
             api.train(Run(trainer, before + epochs + 1, model, before, float(last["seconds"])), dict, bar, called)
+            if save is not None:
+                save(trainer)
 
     def _keep(self, trainer: Trainer) -> None:
         self._earlier = trainer._without_data()

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from dsstne import _blending, _checks
+from dsstne import _blending, _checks, api
+from dsstne._layers import check_row_names
+from dsstne._predictor import check_item_names
+from dsstne.dataset import Dataset, item_names, names_of
 from dsstne.datasets import hold_out
 from dsstne.datasets._split import _csr, canonical, is_sorted_by_item
 from dsstne.errors import InvalidArgumentError
+from dsstne.evaluation import evaluate
 from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from dsstne.model import Model
 
 CORE = 10
 LEAST_ROWS = 10  # with held-out items; fewer say nothing about models
@@ -78,6 +84,59 @@ class Task:
     def growth(self) -> float:
         """How many times as many entries the refit has."""
         return float(self.whole.nnz / max(1, self.train.nnz))
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of a search.
+
+    Attributes:
+        X: The interaction matrix.
+        items: Names of the items, or None.
+        times: The times of X, or None.
+        begin: Lines of Python that make X and the names of the arguments.
+        popular: The popularity of the items of X.
+    """
+
+    X: Any
+    items: Any
+    times: Any
+    begin: str
+    popular: Model
+
+
+def given(X: Any, items: Any, times: Any, validation: Any) -> Given:
+    """Takes matrix, names and times out of what was given, and checks that the names of rows and items match.
+
+    Raises:
+        InvalidArgumentError: Names differ.
+        InvalidDataError: X is damaged.
+    """
+    parts = validation if isinstance(validation, (tuple, list)) else [validation]
+    if parts is validation:
+        check_row_names((f"validation[{n}]", part) for n, part in enumerate(parts))
+    else:
+        check_row_names([("X", X), ("validation", validation)])
+    begin = ""
+    names = item_names(items, X)
+    line = "" if items is not None or names is None else "items = X.item_names\n"
+    if isinstance(X, Interactions):
+        begin = line + "X = X.matrix\n"
+        times = X._times_matrix() if times is None and validation is None else times
+        X = X.matrix
+    elif isinstance(X, Dataset):
+        begin, X = line, X._matrix("X")
+    popular = api.popularity(X, items=names)
+    for part in parts:
+        check_item_names(popular, names_of(part), "validation")
+    return Given(X, names, times, begin, popular)
+
+
+def try_metric(given: Given, metric: str, compute: Mapping[str, Any]) -> None:
+    """Raises an error if the metric or the options of computing are not valid: before anything is trained."""
+    if given.popular.output_units:
+        first = np.arange(min(1, given.X.shape[0]))
+        evaluate(given.popular, given.X, given.X, metric, exclude=None, rows=first, **compute)
 
 
 def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _partial_fit, _recipes, _sklearn
+from dsstne import _checks, _kept_estimators, _partial_fit, _recipes, _sklearn
 from dsstne._estimator_data import check_names, column_names, compressed, matrix_of, pair_of, refuse, weights_of
 from dsstne._layers import check_row_names, nearest
 from dsstne._predictor import check_item_names
@@ -35,7 +35,7 @@ METHODS: dict[str, Callable[..., Model]] = {"auto": auto} | {
 }
 _RENAMED = {"method": "variant", "metric": "similarity"}  # arguments of these functions that mean something else here
 _COMPUTE = ("devices", "threads", "memory_limit")
-_COMMON = ("metric", "random_state", "progress", *_COMPUTE)  # options of all methods
+_COMMON = ("metric", "random_state", "progress", "store", *_COMPUTE)  # options of all methods
 # Arguments that an estimator does not have: data, and files that the fits of a search would share.
 _WITHOUT = ("X", "targets", "items", "times", "validation", "seed", "checkpoint", "checkpoint_every", "resume")
 
@@ -60,7 +60,7 @@ _embeds = functools.partial(
 )
 
 
-class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
+class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignore[misc]
     """A recommender of any kind, as an estimator for scikit-learn.
 
     It works in ``Pipeline``, ``GridSearchCV``, ``cross_val_score`` and what else takes estimators; scikit-learn is used
@@ -97,6 +97,11 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
             draws the seeds, or None = other seeds each time.
         devices, threads, memory_limit: As in :func:`dsstne.fit`, for all methods of the estimator.
         progress: Show a progress bar if stderr is a terminal or a notebook.
+        store: A folder that all processes of a search see. The estimator then pickles to a reference of about a
+            kilobyte to a file in it, which is written once and never changes; :meth:`partial_fit` goes on from the file
+            with the bits of an estimator that was not pickled. Searches that send candidates to workers, such as
+            dask-ml's, set it. The files of the last two calls are kept; delete the folder after the search.
+            None = pickles are whole, with the bytes of :meth:`dsstne.Model.save`, and load on any machine.
 
     The word ``"default"`` stands for the default of the function. An option that the function does not have is an error
     of :meth:`fit`.
@@ -174,6 +179,7 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
         threads: int | None = None,
         memory_limit: int | None = None,
         progress: bool = False,
+        store: Any = None,
     ) -> None:
         self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
@@ -211,7 +217,7 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
             ['ndcg@20']
         """
         options = self._options()
-        for name in ("model_", "evals_result_", "feature_names_in_", "_training"):
+        for name in ("model_", "evals_result_", "feature_names_in_", "_training", "_kept"):
             self.__dict__.pop(name, None)
         X = self._read(X, fitting=True)
         self._check_signs(X)
@@ -296,17 +302,22 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
         """
         options = self._options()
         called = _partial_fit.callbacks_of(options)
-        is_first = not hasattr(self, "model_")
+        kept = self.__dict__.get("_kept")
+        is_first = kept is None and not hasattr(self, "model_")
         X = self._read(X, fitting=is_first)
         self._check_signs(X)
         weighted = self._weighted(X, sample_weight)
         if is_first:
             self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
         else:
+            if kept is not None and kept.trains and "model_" not in self.__dict__:
+                resumed = _partial_fit.Training.resume(kept.path(), weighted, **self._compute())
+                self._training, self.model_ = resumed  # which forgets the reference
             check_item_names(self.model_, self._item_names(X), "X")
         training = self.__dict__.setdefault("_training", _partial_fit.Training())
         compute = {**self._compute(), "progress": self.progress}
-        training.epoch(self.model_, weighted, options, called, self._seed, **compute)
+        self.__dict__.pop("_kept", None)  # the model is about to change
+        training.epoch(self.model_, weighted, options, called, self._seed, self._keeping(kept), **compute)
         return self
 
     # ---- using the model ----
@@ -394,6 +405,8 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
         if method not in METHODS:
             raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, METHODS)}")
         _checks.text(self.metric, "metric")
+        if self.store is not None:
+            _kept_estimators.check_folder(self.store)
         known, given = options_of(method), {}
         for name in inspect.signature(Recommender).parameters:
             value = getattr(self, name)
@@ -437,7 +450,7 @@ class Recommender(_sklearn.BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, fitting: bool = False) -> Any:
         """Returns X as compressed rows, or what can be read as it is, and checks its items."""
-        if not fitting and not hasattr(self, "model_"):
+        if not fitting and "_kept" not in self.__dict__ and not hasattr(self, "model_"):
             raise NotFittedError("this Recommender is not fitted yet; call fit(X) first")
         names, X = column_names(X), X if isinstance(X, (Dataset, Interactions)) else compressed(X)
         rows, columns = matrix_of(X).shape

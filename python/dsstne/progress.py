@@ -59,9 +59,16 @@ class _Lines:
     """
 
     def __init__(
-        self, total: float | None, desc: str = "", unit: str = "it", unit_scale: bool = False, **_: Any
+        self,
+        total: float | None,
+        desc: str = "",
+        unit: str = "it",
+        unit_scale: bool = False,
+        bar_format: str | None = None,
+        **_: Any,
     ) -> None:
         self.n, self.total = 0.0, total
+        self._endless = bar_format or "{desc}: {n_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]"
         self._desc, self._unit, self._scale, self._postfix = desc, unit, unit_scale, ""
         self._start = self._shown = time.monotonic()
 
@@ -88,7 +95,7 @@ class _Lines:
 
         self._shown = now
         form = "{desc}: {percentage:.0f}% of {total_fmt}{unit} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-        form = form if self.total else "{desc}: {n_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]"
+        form = form if self.total else self._endless
         with contextlib.suppress(OSError, ValueError):  # closed, as in a daemon
             line = tqdm.format_meter(
                 self.n,
@@ -169,19 +176,20 @@ class Budget(_Shown):
 
     Args:
         title: What is done.
-        seconds: The budget.
+        seconds: The budget; None = there is none.
         wanted: False = show nothing.
     """
 
-    def __init__(self, title: str, seconds: float, wanted: bool) -> None:
+    def __init__(self, title: str, seconds: float | None, wanted: bool) -> None:
         self._title, self._start = title, time.monotonic()
         form = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} s{postfix}"
+        form = "{desc} [{elapsed}{postfix}]" if seconds is None else form
         super().__init__(wanted, desc=title, total=seconds, unit=" s", bar_format=form)
 
     def update(self, now: str, best: str = "") -> None:
         """Shows what is done now and what was best so far."""
         if self._bar is not None:
-            self._bar.n = min(time.monotonic() - self._start, self._bar.total)
+            self._bar.n = min(time.monotonic() - self._start, self._bar.total or math.inf)
             self._bar.set_description(f"{self._title}: {now}", refresh=False)
             self._bar.set_postfix_str(best, refresh=False)
             self._bar.refresh()

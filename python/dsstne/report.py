@@ -1,4 +1,4 @@
-"""The report of dsstne.auto: what was tried, what was chosen, and how to make it again."""
+"""The report of dsstne.auto and dsstne.search: what was tried, what was chosen, and how to make it again."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ __all__ = ["Report"]
 
 _FIELDS = {"metric": str, "split": str, "chosen": str, "code": str, "seconds": float, "table": list, "notes": list}
 _LINE = 120  # characters
+_MOST_LINES = 20  # of the trials of a search that a table shows
 _WIDEST = 60  # characters of the settings and notes that a table shows
 
 
 class Report:
-    """What :func:`dsstne.auto` tried and chose.
+    """What :func:`dsstne.auto` or :func:`dsstne.search` tried and chose.
 
-    ``str(report)`` is a table of the best model of each kind, and the notes. The model file keeps the report.
+    ``str(report)`` is a table of the best model of each kind, or of the best trials, and the notes. The model file
+    keeps the report.
 
     Attributes:
         metric: The metric that models were compared by.
@@ -37,7 +39,9 @@ class Report:
             ``rows``, on how many validation rows; ``seconds`` to make it, ``score_seconds`` to rank the items for the
             rows, ``refit_seconds`` that making it from all data was expected to take; ``memory``, by how many bytes
             the memory of the process grew at most, or None where the system does not tell; ``kept``, whether the
-            settings are those that stand for their kind of model; ``chosen``; ``note``.
+            settings are those that stand for their kind of model; ``chosen``; ``note``. A search has a dict for each
+            result of each trial, with ``trial``, its number; ``epochs``, how long it trained; and ``arguments``, those
+            of :func:`dsstne.fit`. ``memory`` is then what the plan of the training needs.
         notes: Sentences on what happened.
 
     Example:
@@ -88,32 +92,41 @@ class Report:
 
     def _parts(self) -> tuple[list[str], Table, list[str], str]:
         """Returns the paragraphs before the table, the table, the notes and the code."""
-        tried: dict[str, int] = {}
+        same: dict[str, list[dict[str, Any]]] = {}
         for row in self.table:
-            tried[row["model"]] = tried.get(row["model"], 0) + 1
+            same.setdefault(row["model"], []).append(row)
+        best, notes = self.best(), list(self.notes)
+        of_search = any("trial" in row for row in best)
+        if len(best) > _MOST_LINES and of_search:
+            chosen = [row for row in best[_MOST_LINES:] if row["chosen"]]
+            notes.append(f"{len(best) - _MOST_LINES - len(chosen):,} more trials are in the attribute table")
+            best = best[:_MOST_LINES] + chosen
         shown = []
-        for row in self.best():
-            value = row[self.metric]
+        for row in best:
+            value, all_rows = row[self.metric], same[row["model"]]
+            seconds = [one["seconds"] + one["score_seconds"] for one in (all_rows if of_search else [row])]
+            tried = f"{row['epochs']:.3g}" if of_search else "" if row["model"] == "sum" else str(len(all_rows))
             shown.append(
                 (
                     ("> " if row["chosen"] else "  ") + row["model"],
-                    _short(row["settings"]),
+                    _short(row["settings"], 80 if of_search else _WIDEST),
                     "-" if value is None else f"{value:.4f}",
-                    "" if row["model"] == "sum" else str(tried[row["model"]]),
-                    f"{row['seconds'] + row['score_seconds']:.1f}",
+                    tried,
+                    f"{sum(seconds):.1f}",
                     "" if row["memory"] is None else f"{row['memory'] / 2**20:,.0f} MiB",
                     _short(row["note"]),
                 )
             )
         begin = [f"{self.chosen}, chosen by {self.metric} in {self.seconds:,.1f} s", f"held out: {self.split}"]
-        table = Table(["  model", "settings", self.metric, "tried", "seconds", "memory", ""], shown, right=(2, 3, 4, 5))
-        return begin, table, self.notes, self.code.rstrip()
+        tried = "epochs" if of_search else "tried"
+        table = Table(["  model", "settings", self.metric, tried, "seconds", "memory", ""], shown, right=(2, 3, 4, 5))
+        return begin, table, notes, self.code.rstrip()
 
     def __repr__(self) -> str:
         return f"Report({self.chosen}; {len(self.table)} models tried in {self.seconds:,.1f} s)"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plots the metric of everything that was tried, one line for each kind of model.
+        """Plots the metric of everything that was tried, one line for each kind of model, or for each trial.
 
         A small point is a model that was tried, the large one that of its kind that was kept; the text beside it has
         its metric and the seconds that it took. The chosen model has another colour.
@@ -138,6 +151,10 @@ class Report:
         best = [row for row in self.best() if row[self.metric] is not None][::-1]
         if not best:
             raise InvalidArgumentError("no model was tried, so there is nothing to plot")
+        if "trial" in best[0]:
+            from dsstne.plots import search_results
+
+            return search_results(self, ax=ax)
         ax = ax or _style.new_axes(interactive=False)
         for height, row in enumerate(best):
             colour = _style.COLOURS[1 if row["chosen"] else 0]
@@ -193,5 +210,5 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _LINE, subsequent_indent="  ", break_long_words=False)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+def _short(text: str, widest: int = _WIDEST) -> str:
+    return text if len(text) <= widest else text[: widest - 3] + "..."

@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _blending, _checks, _search, _validation, api
-from dsstne._layers import check_row_names
-from dsstne._predictor import check_item_names
 from dsstne._trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
-from dsstne.dataset import Dataset, item_names, names_of
 from dsstne.errors import CancelledError, DsstneError
-from dsstne.evaluation import evaluate
-from dsstne.interactions import Interactions
 from dsstne.progress import Budget
 from dsstne.report import Report, table_row
 
@@ -108,27 +103,11 @@ def auto(
     seed, progress = _checks.integer(seed, "seed", 0), _checks.boolean(progress, "progress")
     limit = None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1)
     compute = {"devices": devices, "threads": threads, "memory_limit": limit}
-    if isinstance(validation, (tuple, list)):
-        check_row_names((f"validation[{n}]", part) for n, part in enumerate(validation))
-    else:
-        check_row_names([("X", X), ("validation", validation)])
-    begin = ""
-    given, items = items, item_names(items, X)
-    names = "" if given is not None or items is None else "items = X.item_names\n"
-    if isinstance(X, Interactions):
-        begin = names + "X = X.matrix\n"
-        times = X._times_matrix() if times is None and validation is None else times
-        X = X.matrix
-    elif isinstance(X, Dataset):
-        begin, X = names, X._matrix("X")
-    popular = api.popularity(X, items=items)
-    for part in validation if isinstance(validation, (tuple, list)) else [validation]:
-        check_item_names(popular, names_of(part), "validation")
-    if popular.output_units:
-        first = np.arange(min(1, X.shape[0]))
-        evaluate(popular, X, X, metric, exclude=None, rows=first, **compute)
-    task = _validation.prepare(X, times, validation, seed)
-    task = replace(task, preparation=begin + task.preparation)
+    given = _validation.given(X, items, times, validation)
+    X, items, popular = given.X, given.items, given.popular
+    _validation.try_metric(given, metric, compute)
+    task = _validation.prepare(X, given.times, validation, seed)
+    task = replace(task, preparation=given.begin + task.preparation)
     common = {"items": items, "seed": seed, **compute}
     by = _validation.compared(metric, task)
     if by != metric:

@@ -358,6 +358,7 @@ class Trainer(_handles.Closing):
         threads: int | None = None,
         memory_limit: int | None = None,
         checkpoints: bool = False,
+        other_data: bool = False,
         **others: Any,
     ) -> Trainer:
         """Makes a trainer that goes on from a checkpoint; its :attr:`model` is that of the checkpoint.
@@ -367,10 +368,12 @@ class Trainer(_handles.Closing):
 
         Args:
             path: A file of :meth:`save`.
-            X, targets: The data of the saved trainer.
+            X, targets: The data of the saved trainer, or, with ``other_data``, any rows of the same columns.
             learning_rate: Another learning rate; None = that of the checkpoint.
             schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of the checkpoint.
             devices, parallel, threads, memory_limit, checkpoints: As for a new trainer.
+            other_data: Go on with other rows, of which an epoch begins, as :meth:`fork` does with ``X=``: training with
+                today's rows goes on from where yesterday's ended, with the state of the optimizer.
             **others: Refused: the checkpoint determines all other options.
 
         Raises:
@@ -385,7 +388,7 @@ class Trainer(_handles.Closing):
         for name in others:
             raise InvalidArgumentError(
                 f"{name}: resume() cannot change it: the trainer has the options of the checkpoint. learning_rate, "
-                "schedule, devices, parallel, threads, memory_limit and checkpoints may be others"
+                "schedule, devices, parallel, threads, memory_limit, checkpoints and other_data may be others"
             )
         model = load(path, threads=threads)
         if CHECKPOINT not in model._checkpoint:
@@ -404,6 +407,7 @@ class Trainer(_handles.Closing):
             "threads": threads,
             "memory_limit": None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1),
             "checkpoints": _checks.boolean(checkpoints, "checkpoints"),
+            "other_data": _checks.boolean(other_data, "other_data"),
         }
         trainer = cls.__new__(cls)
         trainer._open(model, X, targets, _changed(options, learning_rate, None, schedule))

@@ -38,6 +38,7 @@ LEARN = {
 }
 RIDGE = ["regularization_exponent", "dropout", "row_exponent", "item_exponent", "output_exponent"]
 FILTER = ["row_exponent", "first_in", "first_out", "low_pass", "low_pass_exponent", "sharpening", "output_exponent"]
+BLOCKS = scipy.sparse.csr_array(np.kron(np.eye(4), np.ones((9, 6))).astype(np.float32))
 RANK = {"items": None, "filter_items": None, "rows": None, "layer": None}
 
 
@@ -140,6 +141,28 @@ def calls():
                 "times": None,
                 "validation": None,
                 **{key: value for key, value in solve.items() if key != "max_seconds"},
+            },
+        ),
+        "search": (
+            dsstne.search,
+            {
+                "X": BLOCKS,
+                "space": [{"hidden": 2}],
+                "budget": "1 trials",
+                "metric": "recall@2",
+                "times": None,
+                "validation": None,
+                "epochs": 1,
+                "rungs": 1,
+                "eta": 3,
+                "brackets": 1,
+                "jobs": 1,
+                "refit": True,
+                "store": None,
+                "disk_limit": None,
+                "sampler": None,
+                **{key: value for key, value in solve.items() if key != "max_seconds"},
+                "items": None,
             },
         ),
         "item_knn": (dsstne.item_knn, {"X": X, "k": 2, "metric": "dice", "shrink": 1.0, **solve}),
@@ -300,9 +323,11 @@ def calls():
                 "metric": "recall@2",
                 "random_state": 0,
                 "progress": False,
+                "store": None,
                 **COMPUTE,
             },
         ),
+        "Recommender.model_": (remodelled, {"value": "model"}),
         "Recommender.fit": (
             lambda **given: recommender("linear").fit(**given).model_,
             {"X": X, "y": None, "sample_weight": [1, 1, 2], "eval_set": None},
@@ -332,6 +357,7 @@ def calls():
                 "X": X,
                 "targets": None,
                 "checkpoints": False,
+                "other_data": False,
                 **{key: LEARN[key] for key in ("learning_rate", "schedule", "parallel")},
                 **COMPUTE,
             },
@@ -554,6 +580,12 @@ def kept(name):
 def recommender(method):
     options = {"hidden": 2, "epochs": 1} if method == "network" else {}
     return dsstne.Recommender(method, **options, devices="cpu", threads=1, memory_limit=50_000_000)
+
+
+def remodelled(value):
+    estimator = recommender("linear").fit(X)
+    estimator.model_ = network_model() if isinstance(value, str) and value == "model" else value
+    return estimator.predict(X)
 
 
 def estimated(**given):

@@ -158,7 +158,7 @@ PLAIN = {
     "evaluate exclude": {"None"},
     "on_progress": {"a class", "a function"},
     **{key: {"an accent", "braces", "a folder"} for key in ("path", "checkpoint")},
-    **dict.fromkeys(["checkpoint_every", "memory"], frozenset({"2**31"})),
+    **dict.fromkeys(["checkpoint_every", "memory", "eta", "jobs"], frozenset({"2**31"})),
     **{key: {"an empty list"} for key in ("callbacks", "metrics")},
     "names": {"an empty list", "a list of str"},
     "Interactions.matrix_of rows": {"an empty list", "a list of str"},
@@ -175,10 +175,11 @@ PLAIN = {
     "every": {"2**31"},
     "rates": {"a set", "two numbers", "a class"},
     "callbacks.TensorBoard folder": {*TEXTS - {"NUL"}, "no bytes", "a folder"},
+    **dict.fromkeys(["Recommender store", "search store"], {*TEXTS - {"NUL"}, "no bytes", "a folder"}),
     "callbacks.EarlyStopping metric": {"None"},
     "patience": {"None", "2**31"},
     "min_delta": {*FLOATS, "0", "5e-324", "1e308"},
-    "restore_best": FLAG,
+    **dict.fromkeys(["restore_best", "refit", "other_data"], FLAG),
     "plots.learning_curve baseline": {"a dict"},
     **{f"metrics.{key} items": {"2**31"} for key in ("coverage", "gini")},
     "plots.embedding_map labels": {"0", "2**31"},
@@ -276,6 +277,7 @@ def test_odd_values_are_taken_as_what_they_mean_or_refused(name, table):
             given = usual | {parameter: make()}
             if (parameter, word) in ENDLESS:
                 given |= {key: 0.02 for key in ("max_seconds", "seconds") if key in usual}
+                given |= {"budget": "0.5 s"} if "budget" in usual else {}
             try:
                 got = answer(call, given)
             except THEIRS.get(word, ()):

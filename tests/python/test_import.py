@@ -105,6 +105,7 @@ def described(function):
     [
         "fit",
         "auto",
+        "search",
         "popularity",
         "evaluate",
         "beyond_accuracy",

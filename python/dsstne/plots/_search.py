@@ -10,6 +10,7 @@ from dsstne.errors import InvalidArgumentError
 from dsstne.plots import _style
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -30,8 +31,10 @@ def search_results(
     only, and counts neither for the line nor for the number beside its kind. :meth:`dsstne.report.Report.plot` shows
     the kinds of models side by side instead.
 
+    For :func:`dsstne.search`, a line is a trial, and a point what was measured after so many epochs of training.
+
     Args:
-        report: The report of ``auto``, or a model that has one.
+        report: The report of ``auto`` or ``search``, or a model that has one.
         title, ax, path: See :mod:`dsstne.plots`.
 
     Raises:
@@ -46,12 +49,17 @@ def search_results(
     _style.check(title, ax, path)
     found = getattr(report, "report", report)
     if not isinstance(found, Report):
-        raise InvalidArgumentError(f"report must be the report of dsstne.auto, not {_checks.shown(report)}")
+        raise InvalidArgumentError(
+            f"report must be the report of dsstne.auto or dsstne.search, not {_checks.shown(report)}"
+        )
     tried = [(number, row, row[found.metric]) for number, row in enumerate(found.table, 1)]
     tried = [(number, row, value) for number, row, value in tried if value is not None]
     if not tried:
         raise InvalidArgumentError("no model was tried, so there is nothing to plot")
     ax = ax or _style.new_axes(interactive=path is None)
+    if "trial" in found.table[0]:
+        _trials(ax, found.metric, [row for _, row, _ in tried])
+        return _style.finish(ax, title, path)
 
     most = max(row["rows"] for _, row, _ in tried)
     whole = [one for one in tried if one[1]["rows"] == most]
@@ -81,3 +89,28 @@ def search_results(
     ax.set_ylabel(found.metric, color=_style.TEXT)
     _style.label_right(ax, labels)
     return _style.finish(ax, title, path)
+
+
+def _trials(ax: Axes, metric: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draws the trials of a search over the lengths of their trainings."""
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    chosen = next((row["trial"] for row in rows if row["chosen"]), None)
+    labels = []
+    for trial in sorted({row["trial"] for row in rows}, key=lambda trial: trial == chosen):  # the chosen one on top
+        of_trial = [row for row in rows if row["trial"] == trial]
+        epochs, values = [row["epochs"] for row in of_trial], [row[metric] for row in of_trial]
+        colour = _style.COLOURS[1] if trial == chosen else _style.COLOURS[0]
+        fade = 1.0 if trial == chosen else 0.35
+        ax.plot(epochs, values, "o-", color=colour, markersize=5, linewidth=1.5, alpha=fade)
+        if trial == chosen:
+            labels.append((values[-1], f"trial {trial}  {max(values):.4f}", colour))
+    _style.style(ax)
+    if len({row["epochs"] for row in rows}) > 1:
+        ax.set_xscale("log")
+    ax.set_xticks(sorted({float(f"{row['epochs']:.2g}") for row in rows}))
+    ax.xaxis.set_major_formatter(ScalarFormatter())
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("epochs of training", color=_style.TEXT)
+    ax.set_ylabel(metric, color=_style.TEXT)
+    _style.label_right(ax, labels)

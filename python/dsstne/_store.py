@@ -1,0 +1,192 @@
+"""The folder of a search: checkpoints of candidates that are paused, and the journal, with which a search goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dsstne import _options
+from dsstne.errors import BusyError, InputOutputError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PREFIX = "dsstne-search-"
+_SHARE = 0.5  # of the free space, that checkpoints may take
+
+
+class Store:
+    """A folder that one search uses at a time.
+
+    Checkpoints are a cache: a candidate whose file is missing trains from its beginning again, with the same result.
+    So a full disk, a limit and a lost file cost time, and nothing else.
+
+    Args:
+        folder: The folder, which is made if it does not exist; None = a temporary one, which is removed at the end. A
+            temporary folder of a process that was killed is removed when the next one is made.
+        limit: Most bytes of checkpoints; None = half of what is free on the disk.
+
+    Attributes:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int | None) -> None:
+        self._is_temporary = folder is None
+        if folder is None:
+            _sweep(Path(tempfile.gettempdir()))
+            self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        else:
+            with _options.path_argument(folder) as name:
+                self.folder = Path(os.fsdecode(name))
+            with _explained(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = -1
+        try:
+            self._hold()
+            (self.folder / "checkpoints").mkdir(exist_ok=True)
+        except BaseException:
+            self.close()
+            raise
+        free = shutil.disk_usage(self.folder).free
+        self.limit = int(_SHARE * free) if limit is None else limit
+
+    def _hold(self) -> None:
+        """Keeps other searches out, also those of other machines where the file system has locks."""
+        with _explained(self.folder):
+            self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
+                return  # the file system has no locks
+            raise BusyError(f"store: {self.folder}: another search is using this folder; give another one") from None
+
+    # ---- checkpoints ----
+
+    def checkpoint(self, candidate: int, rung: int) -> Path:
+        """Returns the path of the checkpoint of a candidate after a rung."""
+        return self.folder / "checkpoints" / f"{candidate:06d}-{rung}.dsstne"
+
+    def drop(self, candidate: int, below: int = 1 << 30) -> None:
+        """Deletes the checkpoints of a candidate, or only those of the rungs below one."""
+        for path in (self.folder / "checkpoints").glob(f"{candidate:06d}-*"):
+            if int(path.stem.partition("-")[2].partition(".")[0]) < below:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def keep_within_limit(self, worst_first: list[int]) -> None:
+        """Deletes checkpoints until those that are left are within the limit.
+
+        Args:
+            worst_first: The candidates in the order in which their files may go.
+        """
+        used = self.used()
+        for candidate in worst_first:
+            if used <= self.limit:
+                return
+            self.drop(candidate)
+            used = self.used()
+
+    def used(self) -> int:
+        """Returns the bytes of all checkpoints."""
+        total = 0
+        for path in (self.folder / "checkpoints").iterdir():
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size
+        return total
+
+    # ---- the journal ----
+
+    def read(self, header: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Returns the lines of the journal, and begins one if there is none.
+
+        Args:
+            header: What the search is; a journal of another search is refused.
+
+        Raises:
+            InvalidArgumentError: The folder has the journal of another search.
+        """
+        path = self.folder / "journal.jsonl"
+        lines: list[dict[str, Any]] = []
+        with _explained(path):
+            text = path.read_bytes() if path.exists() else b""
+        whole = text[: text.rfind(b"\n") + 1]  # a line that a kill has cut is done again
+        for line in whole.splitlines():
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(line))
+        if not lines:
+            self._replace(path, b"")
+            self.append(header)
+            return []
+        for name, value in header.items():
+            if lines[0].get(name) != value:
+                raise InvalidArgumentError(
+                    f"store: {self.folder} has a search with another {name}: there {lines[0].get(name)!r:.200}, here "
+                    f"{value!r:.200}; give the same arguments to go on with it, or another folder"
+                )
+        if whole != text:
+            self._replace(path, whole)
+        return lines[1:]
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        with _explained(path):
+            path.write_bytes(content)
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Adds a line, which is on the disk when this returns."""
+        path = self.folder / "journal.jsonl"
+        with _explained(path), path.open("ab") as file:
+            file.write(json.dumps(line).encode() + b"\n")
+            file.flush()
+            if not self._is_temporary:
+                os.fsync(file.fileno())
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Lets others use the folder; removes the checkpoints of a temporary one."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+        if self._is_temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Deletes all checkpoints, when the search is done."""
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Goes on without a file that could not be written, with a warning."""
+    try:
+        yield
+    except InputOutputError as error:
+        warnings.warn(f"{what}; the search goes on without this file, and is slower: {error}", stacklevel=2)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turns errors of the operating system into those of this package."""
+    try:
+        yield
+    except OSError as error:
+        text = f"store: {path!s:.300}: {error.strerror}"
+        raise InputOutputError(text, error.errno or 0, str(path)) from None
+
+
+def _sweep(folder: Path) -> None:
+    """Removes the temporary folders whose process is gone: nobody holds the lock."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(_PREFIX + "*"):
+            with contextlib.suppress(OSError), (path / "lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,226 @@
+"""What all searches have in common: which job is next, what is known of each trial, and the journal to go on from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dsstne import _space
+from dsstne._candidates import Lengths, Outcome
+from dsstne._halving import Halving, Job
+from dsstne.errors import InvalidArgumentError
+from dsstne.report import table_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dsstne._recipes import Recipe
+    from dsstne._store import Store
+
+_OF_OUTCOME = ("value", "epochs", "seconds", "score_seconds", "memory", "note")
+
+
+@dataclass
+class Trial:
+    """A candidate.
+
+    Attributes:
+        settings: Arguments of :func:`dsstne.fit`.
+        seed: Its seed.
+        outcomes: The outcome at each rung.
+    """
+
+    settings: dict[str, Any]
+    seed: int
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+
+class Study:
+    """A search without the work: gives out jobs and takes their results.
+
+    Args:
+        source: Where settings come from.
+        common: Arguments of ``fit`` that all trials have.
+        lengths: The lengths of trainings.
+        trials: Most trials; None = no limit.
+        brackets: See :class:`dsstne._halving.Halving`.
+        window: See there.
+        seed: The seed of the search.
+        metric: Name of the metric.
+        store: Where checkpoints and the journal are.
+        data: What identifies the data, for the journal.
+
+    Attributes:
+        trials: All trials.
+        best: The number and the rung of the best result so far, or None.
+        restored: Number of results that were known from the journal.
+    """
+
+    def __init__(
+        self,
+        source: _space.Listed | _space.Drawn,
+        common: dict[str, Any],
+        lengths: Lengths,
+        trials: int | None,
+        brackets: int,
+        window: int | None,
+        seed: int,
+        metric: str,
+        store: Store,
+        data: str = "",
+    ) -> None:
+        self._source, self._common, self._lengths, self._seed, self._store = source, common, lengths, seed, store
+        self.metric, self.trials, self.restored = metric, dict[int, Trial](), 0
+        self.best: tuple[int, int] | None = None
+        self._out: set[int] = set()
+        if brackets > lengths.rungs:
+            raise InvalidArgumentError(f"brackets={brackets}: there are {lengths.rungs} rungs, so at most as many")
+        counts = [count for count in (trials, source.count) if count is not None]
+        most = min(counts) if counts else None
+        self._halving = Halving(lengths.rungs, most, lengths.eta, brackets, window, self._learn)
+        header = {
+            "metric": metric,
+            "seed": seed,
+            "number of rungs, eta and brackets": [lengths.rungs, lengths.eta, brackets],
+            "number of rows or epochs": [lengths.rows, lengths.epochs],
+            "number of jobs": "any, with a budget of seconds" if window is None else window,
+            "space": source.described(),
+            "options": _space.text(common),
+            "data": data,
+        }
+        self._known: dict[tuple[int, int], dict[str, Any]] = {}
+        for line in store.read(header):
+            self._known[line["trial"], line["rung"]] = line
+
+    def ask(self) -> Job | None:
+        """Returns the next job; None if one must wait for results, or, if no job is running, at the end."""
+        while True:
+            job = self._halving.next()
+            if job is None:
+                return None
+            line = self._known.pop((job.candidate, job.rung), None)
+            if job.candidate not in self.trials:
+                seed = _space.seed_of(self._seed, job.candidate)
+                settings = self._source.draw(job.candidate, seed, None if line is None else line["settings"])
+                self.trials[job.candidate] = Trial({**self._common, **settings}, seed)
+            if line is None:
+                return job
+            outcome = Outcome(**{name: line[name] for name in _OF_OUTCOME if name != "value"})
+            outcome.value = -math.inf if line["value"] is None else line["value"]
+            self.restored += 1
+            self._take(job, outcome)
+
+    @property
+    def running(self) -> int:
+        """Number of jobs that were given out and have no result."""
+        return self._halving.running
+
+    def tell(self, job: Job, outcome: Outcome) -> bool:
+        """Takes the result of a job; reports whether it is the best so far. The model is not kept."""
+        own = {name: value for name, value in self.trials[job.candidate].settings.items() if name not in self._common}
+        values = {name: getattr(outcome, name) for name in _OF_OUTCOME}
+        values["value"] = None if math.isinf(outcome.value) else outcome.value
+        if outcome.finished:
+            self._store.append({"trial": job.candidate, "rung": job.rung, "settings": own, **values})
+        return self._take(job, outcome)
+
+    def _take(self, job: Job, outcome: Outcome) -> bool:
+        outcome.model = None
+        trial = self.trials[job.candidate]
+        trial.outcomes[job.rung] = outcome
+        self._halving.tell(job, outcome.value)
+        if job.before is not None:
+            self._store.drop(job.candidate, below=job.rung)
+        if math.isinf(outcome.value):
+            self._store.drop(job.candidate)
+        out = self._halving.out()
+        for number in out - self._out:
+            self._store.drop(number)
+        self._out |= out
+        before = self.best
+        if math.isfinite(outcome.value) and (
+            before is None or self._order_of(job.candidate, job.rung) < self._order_of(*before)
+        ):
+            self.best = job.candidate, job.rung
+        return self.best != before
+
+    def _order_of(self, number: int, rung: int) -> tuple[float, int, int]:
+        """Orders results: the best value first, then the longest training, then the oldest trial."""
+        return -self.trials[number].outcomes[rung].value, -rung, number
+
+    def tidy(self) -> None:
+        """Keeps the checkpoints within the limit of the store: those of the worst trials go first."""
+        paused = [
+            self._order_of(number, max(trial.outcomes)) for number, trial in self.trials.items() if trial.outcomes
+        ]
+        self._store.keep_within_limit([number for _, _, number in sorted(paused, reverse=True)])
+
+    def _learn(self, candidate: int, value: float) -> None:
+        self._source.learn(self.trials[candidate].settings, candidate, value)
+
+    # ---- results ----
+
+    def best_outcome(self) -> Outcome:
+        """Returns the best result."""
+        assert self.best is not None
+        number, rung = self.best
+        return self.trials[number].outcomes[rung]
+
+    def table(self, recipe_of: Callable[[Trial], Recipe], rows: int) -> list[dict[str, Any]]:
+        """Returns the rows of the report: one for each result, in the order of the trials.
+
+        Args:
+            recipe_of: Returns a trial as a recipe.
+            rows: Number of validation rows.
+        """
+        table = []
+        for number, trial in sorted(self.trials.items()):
+            settings = recipe_of(trial).settings
+            best = min(trial.outcomes, key=lambda rung: self._order_of(number, rung), default=0)
+            for rung, outcome in sorted(trial.outcomes.items()):
+                failed = math.isinf(outcome.value)
+                table.append(
+                    {
+                        **table_row(self.metric, f"trial {number}", settings, None if failed else outcome.value),
+                        "rows": 0 if failed else rows,
+                        "seconds": outcome.seconds,
+                        "score_seconds": outcome.score_seconds,
+                        "memory": outcome.memory,
+                        "kept": rung == best,
+                        "chosen": (number, rung) == self.best,
+                        "note": outcome.note,
+                        "trial": number,
+                        "epochs": outcome.epochs,
+                        "arguments": dict(trial.settings),
+                    }
+                )
+        return table
+
+
+def drive(
+    study: Study,
+    workers: Callable[[], int],
+    submit: Callable[[Job], object],
+    finished: Callable[[], Iterable[tuple[Job, Outcome]]],
+    take: Callable[[Job, Outcome], object],
+) -> None:
+    """Runs a search to its end.
+
+    Args:
+        study: The search.
+        workers: Returns how many jobs may run at the same time; 0 = none are begun any more.
+        submit: Begins a job.
+        finished: Waits for jobs, and returns those that are done.
+        take: Called with each result, to tell the study.
+    """
+    while True:
+        while study.running < workers():
+            job = study.ask()
+            if job is None:
+                break
+            submit(job)
+        if not study.running:
+            return
+        for job, outcome in finished():
+            take(job, outcome)

@@ -1,0 +1,161 @@
+"""Recommender(store=): an estimator that pickles to a reference, for searches that send many of them to workers."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import dsstne
+
+X = scipy.sparse.random_array((300, 80), density=0.1, format="csr", rng=0, dtype=np.float32)
+PARTS = [X[:120], X[100:220], X[180:], X[:120]]
+
+
+def recommender(store, **options):
+    return dsstne.Recommender("network", **{"hidden": 16, "batch_size": 32, "store": store, **options})
+
+
+def bits(estimator):
+    return {name: estimator.model_.tensor(name).tobytes() for name in estimator.model_.tensors}
+
+
+def test_a_pickle_is_a_reference_of_about_a_kilobyte(tmp_path):
+    wide = scipy.sparse.random_array((50, 20_000), density=0.001, format="csr", rng=0, dtype=np.float32)
+    kept, whole = (recommender(store, hidden=64).partial_fit(wide) for store in (str(tmp_path), None))
+    assert len(pickle.dumps(kept)) < 2048
+    assert len(pickle.dumps(whole)) > 4 * 2 * 64 * 20_000
+
+
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy, copy.copy])
+def test_training_goes_on_with_the_same_bits(tmp_path, copied):
+    one, other = recommender(str(tmp_path)), recommender(None)
+    for part in PARTS:
+        one, other = copied(one.partial_fit(part)), other.partial_fit(part)
+    assert bits(one) == bits(other)
+    assert [record["loss"] for record in one.model_.history] == [record["loss"] for record in other.model_.history]
+    assert np.array_equal(one.predict(X), other.predict(X))
+
+
+def test_options_count_in_each_call_as_without_a_store(tmp_path):
+    one, other = recommender(str(tmp_path)), recommender(None)
+    for part, rate in zip(PARTS, (0.01, 0.002, 0.02, 0.01), strict=True):
+        one, other = (each.set_params(learning_rate=rate).partial_fit(part) for each in (one, other))
+        one = pickle.loads(pickle.dumps(one))
+    assert bits(one) == bits(other)
+
+
+def test_a_training_that_is_done_again_has_the_same_bits_and_disturbs_no_other(tmp_path):
+    first = recommender(str(tmp_path)).partial_fit(PARTS[0])
+    one, other = (pickle.loads(pickle.dumps(copy.deepcopy(first).partial_fit(PARTS[1]))) for _ in range(2))
+    assert bits(one) == bits(other)
+    assert bits(pickle.loads(pickle.dumps(first))) == bits(first)
+
+
+def test_two_versions_are_kept(tmp_path):
+    one = recommender(str(tmp_path))
+    for _ in range(5):
+        before, one = one, copy.deepcopy(one).partial_fit(X)
+    assert sorted(os.listdir(tmp_path)) == sorted([before._kept.name, one._kept.name])
+    assert bits(pickle.loads(pickle.dumps(before))) != bits(one)
+
+
+def test_files_over_the_limit_go_those_first_that_were_not_used(tmp_path, monkeypatch):
+    first, second = (recommender(str(tmp_path), random_state=seed).partial_fit(X) for seed in (1, 2))
+    os.utime(tmp_path / second._kept.name, (1, 1))
+    monkeypatch.setattr("dsstne._kept_estimators._SHARE", 2.1 * os.path.getsize(tmp_path / first._kept.name) / 1e15)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": int(1e15)}))
+    third = recommender(str(tmp_path), random_state=3).partial_fit(X)
+    assert sorted(os.listdir(tmp_path)) == sorted([first._kept.name, third._kept.name])
+
+
+@pytest.mark.parametrize("method", ["network", "linear", "factorize", "item_knn", "popularity"])
+def test_a_fitted_estimator_of_any_method_is_a_reference_too(tmp_path, method):
+    fitted = dsstne.Recommender(method, store=str(tmp_path)).fit(X)
+    text = pickle.dumps(fitted)
+    assert len(text) < 2048
+    assert np.array_equal(pickle.loads(text).predict(X[:9]), fitted.predict(X[:9]))
+    assert hasattr(pickle.loads(text), "transform") == hasattr(fitted, "transform")
+    refitted = pickle.loads(text).fit(X[:50])
+    assert not np.array_equal(refitted.predict(X[:9]), fitted.predict(X[:9]))
+
+
+def test_another_process_loads_it(tmp_path):
+    fitted = recommender(str(tmp_path / "store")).partial_fit(X)
+    (tmp_path / "pickle").write_bytes(pickle.dumps(fitted))
+    script = (
+        "import pickle, sys, numpy as np, scipy.sparse\n"
+        "X = scipy.sparse.random_array((300, 80), density=0.1, format='csr', rng=0, dtype=np.float32)\n"
+        "one = pickle.load(open(sys.argv[1], 'rb')).partial_fit(X)\n"
+        "print(one.predict(X[:3]).tobytes().hex())\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "pickle"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == fitted.partial_fit(X).predict(X[:3]).tobytes().hex()
+
+
+def test_without_a_model_nothing_is_written(tmp_path):
+    assert pickle.loads(pickle.dumps(recommender(str(tmp_path / "store")))).hidden == 16
+    assert not (tmp_path / "store").exists()
+    with pytest.raises(AttributeError, match="no attribute 'model_'"):
+        _ = recommender(str(tmp_path)).model_
+
+
+def test_a_missing_store_is_an_error_that_names_it(tmp_path):
+    store = tmp_path / "store"
+    one = pickle.loads(pickle.dumps(recommender(str(store)).partial_fit(X)))
+    for path in store.iterdir():
+        path.unlink()
+    for call in (lambda: one.predict(X), lambda: one.partial_fit(X), lambda: one.model_):
+        with pytest.raises(dsstne.MissingFileError, match=rf"store: {store}: .*\.dsstne is not there on "):
+            call()
+    store.rmdir()
+    with pytest.raises(dsstne.MissingFileError, match=rf"store: {store}: the folder is not there on "):
+        one.predict(X)
+
+
+def test_a_store_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(dsstne.InputOutputError, match="store: .*file"):
+        recommender(str(tmp_path / "file")).partial_fit(X)
+    with pytest.raises(dsstne.InvalidArgumentError, match="path must be a str or a path"):
+        recommender(3).partial_fit(X)
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
+    def full(self, path, **_):
+        path.write_bytes(b"half")
+        raise dsstne.InputOutputError("no space left on device", 28, path)
+
+    one = recommender(str(tmp_path)).partial_fit(X)
+    monkeypatch.setattr(dsstne.Trainer, "save", full)
+    with pytest.raises(dsstne.InputOutputError, match=f"store: {tmp_path}: no space left") as caught:
+        one.partial_fit(X)
+    assert caught.value.errno == 28
+    assert len(os.listdir(tmp_path)) == 1
+    monkeypatch.undo()
+    assert pickle.loads(pickle.dumps(one)).predict(X).shape == X.shape
+
+
+def test_halving_of_scikit_learn_sends_references(tmp_path):
+    pytest.importorskip("sklearn")
+    from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+    from sklearn.model_selection import HalvingGridSearchCV
+
+    search = HalvingGridSearchCV(
+        recommender(str(tmp_path)),
+        {"hidden": [2, 4, 8], "denoising": [0.2, 0.5, 0.8]},
+        resource="epochs",
+        max_resources=9,
+        factor=3,
+        cv=2,
+        n_jobs=2,
+    )
+    found = search.fit(X)
+    assert found.best_estimator_.epochs == 9
+    assert len(pickle.dumps(found.best_estimator_)) < 2048
