@@ -51,7 +51,9 @@ class Store:
         self._lock = -1
         try:
             self._hold()
-            (self.folder / "checkpoints").mkdir(exist_ok=True)
+            for name in ("checkpoints", "models"):
+                (self.folder / name).mkdir(exist_ok=True)
+                _remove_parts(self.folder / name)
         except BaseException:
             self.close()
             raise
@@ -136,6 +138,12 @@ class Store:
             self._replace(path, whole)
         return lines[1:]
 
+    def header(self) -> dict[str, Any]:
+        """Returns the first line of the journal; {} if there is none."""
+        with contextlib.suppress(OSError, ValueError), (self.folder / "journal.jsonl").open("rb") as file:
+            return dict(json.loads(file.readline()))
+        return {}
+
     def _replace(self, path: Path, content: bytes) -> None:
         with _explained(path):
             path.write_bytes(content)
@@ -160,8 +168,9 @@ class Store:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """Deletes all checkpoints, when the search is done."""
-        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        """Deletes everything but the journal and the best model, when the search is done."""
+        for name in ("checkpoints", "data", "models"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -181,6 +190,14 @@ def _explained(path: Path) -> Iterator[None]:
     except OSError as error:
         text = f"store: {path!s:.300}: {error.strerror}"
         raise InputOutputError(text, error.errno or 0, str(path)) from None
+
+
+def _remove_parts(folder: Path) -> None:
+    """Removes what a process that was killed had not written completely."""
+    for path in folder.iterdir():
+        if path.suffix != ".dsstne":
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _sweep(folder: Path) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from dsstne import _space
 from dsstne._candidates import Lengths, Outcome
 from dsstne._halving import Halving, Job
+from dsstne._recipes import Recipe
 from dsstne.errors import InvalidArgumentError
 from dsstne.report import table_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dsstne._recipes import Recipe
     from dsstne._store import Store
 
 _OF_OUTCOME = ("value", "epochs", "seconds", "score_seconds", "memory", "note")
@@ -27,11 +27,13 @@ class Trial:
 
     Attributes:
         settings: Arguments of :func:`dsstne.fit`.
+        own: Those that not all trials have.
         seed: Its seed.
         outcomes: The outcome at each rung.
     """
 
     settings: dict[str, Any]
+    own: dict[str, Any]
     seed: int
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
@@ -103,7 +105,7 @@ class Study:
             if job.candidate not in self.trials:
                 seed = _space.seed_of(self._seed, job.candidate)
                 settings = self._source.draw(job.candidate, seed, None if line is None else line["settings"])
-                self.trials[job.candidate] = Trial({**self._common, **settings}, seed)
+                self.trials[job.candidate] = Trial({**self._common, **settings}, settings, seed)
             if line is None:
                 return job
             outcome = Outcome(**{name: line[name] for name in _OF_OUTCOME if name != "value"})
@@ -118,11 +120,12 @@ class Study:
 
     def tell(self, job: Job, outcome: Outcome) -> bool:
         """Takes the result of a job; reports whether it is the best so far. The model is not kept."""
-        own = {name: value for name, value in self.trials[job.candidate].settings.items() if name not in self._common}
         values = {name: getattr(outcome, name) for name in _OF_OUTCOME}
         values["value"] = None if math.isinf(outcome.value) else outcome.value
         if outcome.finished:
-            self._store.append({"trial": job.candidate, "rung": job.rung, "settings": own, **values})
+            self._store.append(
+                {"trial": job.candidate, "rung": job.rung, "settings": self.trials[job.candidate].own, **values}
+            )
         return self._take(job, outcome)
 
     def _take(self, job: Job, outcome: Outcome) -> bool:
@@ -157,7 +160,7 @@ class Study:
         self._store.keep_within_limit([number for _, _, number in sorted(paused, reverse=True)])
 
     def _learn(self, candidate: int, value: float) -> None:
-        self._source.learn(self.trials[candidate].settings, candidate, value)
+        self._source.learn(self.trials[candidate].own, candidate, value)
 
     # ---- results ----
 
@@ -167,16 +170,15 @@ class Study:
         number, rung = self.best
         return self.trials[number].outcomes[rung]
 
-    def table(self, recipe_of: Callable[[Trial], Recipe], rows: int) -> list[dict[str, Any]]:
+    def table(self, rows: int) -> list[dict[str, Any]]:
         """Returns the rows of the report: one for each result, in the order of the trials.
 
         Args:
-            recipe_of: Returns a trial as a recipe.
             rows: Number of validation rows.
         """
         table = []
         for number, trial in sorted(self.trials.items()):
-            settings = recipe_of(trial).settings
+            settings = Recipe.of("autoencoder", **trial.own).settings or "defaults"
             best = min(trial.outcomes, key=lambda rung: self._order_of(number, rung), default=0)
             for rung, outcome in sorted(trial.outcomes.items()):
                 failed = math.isinf(outcome.value)

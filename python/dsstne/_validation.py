@@ -139,8 +139,8 @@ def try_metric(given: Given, metric: str, compute: Mapping[str, Any]) -> None:
         evaluate(given.popular, given.X, given.X, metric, exclude=None, rows=first, **compute)
 
 
-def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
-    """Splits X, or takes the validation data that are given.
+def prepare(X: Any, times: Any, validation: Any, seed: int, most_folds: int = _MOST_FOLDS) -> Task:
+    """Splits X, in several ways if there are few held-out items, or takes the validation data that are given.
 
     Raises:
         InvalidArgumentError: Both times and validation data are given, or shapes do not match.
@@ -149,7 +149,7 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
     if times is not None and validation is not None:
         raise InvalidArgumentError("give times= (from which auto makes a split) or validation= (a split), not both")
     if validation is None:
-        return _split(X, times, seed)
+        return _split(X, times, seed, most_folds)
     X = canonical(X, "X")
     if not isinstance(validation, (tuple, list)):
         held_out = canonical(validation, "validation")
@@ -173,7 +173,7 @@ def prepare(X: Any, times: Any, validation: Any, seed: int) -> Task:
     return _task([Fold(X, inputs, held_out)], X, split, [], seed, True)
 
 
-def _split(X: Any, times: Any, seed: int) -> Task:
+def _split(X: Any, times: Any, seed: int, most_folds: int) -> Task:
     """Holds out a fifth of each row: the last part if the order in time is known, else a random part."""
     notes: list[str] = []
     last: Any = False
@@ -202,7 +202,7 @@ def _split(X: Any, times: Any, seed: int) -> Task:
     if core:
         split += f", of the items that at least {core} rows have"
     parts = [hold_out(X, seed=seed, last=last, core=core)]
-    count = min(_MOST_FOLDS, -(-_ENOUGH // max(1, parts[0][1].nnz)))
+    count = min(most_folds, -(-_ENOUGH // max(1, parts[0][1].nnz)))
     if last is False and count > 1:
         split += f"; {count} such splits, and {count} to confirm settings"
         seeds = np.random.SeedSequence(seed).generate_state(2 * count - 1)

@@ -124,8 +124,8 @@ def search(
         >>> len(model.report.table), model.report.metric
         (3, 'ndcg@5')
     """
-    start = time.monotonic()
-    limits = _budget(budget)
+    clock = Clock()
+    limits = limits_of(budget)
     metric, progress = _validation.check_metric(metric), _checks.boolean(progress, "progress")
     refit = _checks.boolean(refit, "refit")
     seed, jobs = _checks.integer(seed, "seed", 0), _checks.integer(jobs, "jobs", 1)
@@ -136,7 +136,7 @@ def search(
     given = _validation.given(X, items, times, validation)
     compute = {"devices": devices, "threads": threads, "memory_limit": limit}
     _validation.try_metric(given, metric, compute)
-    task = _validation.prepare(given.X, given.times, validation, seed)
+    task = _validation.prepare(given.X, given.times, validation, seed, most_folds=1)
     if task.problem:
         raise InvalidDataError(f"X cannot be searched with: {task.problem}")
     lengths = Lengths.choose(task.train.shape[0], epochs, rungs, _checks.integer(eta, "eta", 2), options)
@@ -158,10 +158,10 @@ def search(
             opened,
             train._digest() if store is not None else "",
         )
+        clock.begin(study, lengths, limits.get("seconds"), refit)
         bar = Budget("search", limits.get("seconds"), progress)
         undo.callback(bar.close)
-        local = _Local(study, data, lengths, opened, compute, jobs, start, limits.get("seconds"), bar, refit)
-        return _finished(local, task, given, compute, refit)
+        return _finished(_Local(study, data, lengths, opened, compute, jobs, clock, bar), task, given, compute, refit)
 
 
 def source_of(space: Any, sampler: Callable[[int], Any] | None) -> _space.Listed | _space.Drawn:
@@ -177,7 +177,7 @@ def source_of(space: Any, sampler: Callable[[int], Any] | None) -> _space.Listed
     return _space.Listed(_checks.several(space, "space", wanted))
 
 
-def _budget(budget: Any) -> dict[str, Any]:
+def limits_of(budget: Any) -> dict[str, Any]:
     """Returns the limits of a budget: ``seconds``, ``trials``, or both."""
     wanted = "'300 s', '10 min', '2 h', '100 trials', or {'seconds': 300, 'trials': 100}"
     if isinstance(budget, str):
@@ -210,12 +210,74 @@ def _open(undo: Undo, *matrices: Any) -> list[Any]:
     return [opened[id(matrix)] for matrix in matrices]
 
 
+class Clock:
+    """How much time a search has left, and how long its parts take. It starts when it is made.
+
+    Attributes:
+        start: When it was started.
+    """
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+        self._seconds: float | None = None
+
+    def begin(self, study: Study, lengths: Lengths, seconds: float | None, refit: bool) -> None:
+        """Says what the time is for.
+
+        Args:
+            study: The search.
+            lengths: The lengths of trainings.
+            seconds: The budget, or None.
+            refit: Keep time for the refit of the best settings.
+        """
+        self._study, self._lengths, self._seconds, self._refit = study, lengths, seconds, refit
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.start
+
+    def left(self) -> float:
+        """Returns the seconds that are left for trials."""
+        if self._seconds is None:
+            return math.inf
+        left = 0.99 * self._seconds - self.elapsed
+        best = self._study.best
+        if not self._refit or best is None:
+            return left
+        number, rung = best
+        return left - _RESERVE * self._seconds_of(number, self._lengths.steps(rung, self._batch_size(number)))
+
+    def needed(self, job: Job) -> float:
+        """Predicts the time of a job; 0 without a budget of time, or if nothing is known."""
+        if self._seconds is None:
+            return 0.0
+        batch_size = self._batch_size(job.candidate)
+        before = 0.0 if job.before is None else (1 - FALL) * self._lengths.steps(job.before, batch_size)
+        return self._seconds_of(job.candidate, self._lengths.steps(job.rung, batch_size) - before)
+
+    def _batch_size(self, number: int) -> int:
+        return int(self._study.trials[number].settings.get("batch_size", 512))
+
+    def _seconds_of(self, number: int, steps: float) -> float:
+        """Predicts the time of some steps of a trial, by those that it or the slowest other one has done."""
+        trials = self._study.trials
+        if not any(outcome.epochs for outcome in trials[number].outcomes.values()):
+            known = [other for other, trial in trials.items() if any(one.epochs for one in trial.outcomes.values())]
+            return max((self._seconds_of(other, steps) for other in known), default=0.0)
+        outcomes = [outcome for _, outcome in sorted(trials[number].outcomes.items()) if outcome.epochs]
+        # Each training begins where the rung before ended, without the steps that cooled down.
+        done = sum(outcome.epochs for outcome in outcomes) - (1 - FALL) * sum(one.epochs for one in outcomes[:-1])
+        per_epoch = -(-self._lengths.rows // self._batch_size(number))
+        return steps * sum(outcome.seconds for outcome in outcomes) / (done * per_epoch)
+
+
 class _Local:
     """The trials of a search in this process.
 
     Attributes:
-        study: The search.
-        interrupted: Whether Ctrl-C has ended it.
+        model: The model of the best result, if it was made in this process.
+        interrupted: Whether Ctrl-C has ended the search.
         out_of_time: Whether the budget of seconds has.
     """
 
@@ -227,19 +289,16 @@ class _Local:
         store: Store,
         compute: Mapping[str, Any],
         jobs: int,
-        start: float,
-        seconds: float | None,
+        clock: Clock,
         bar: Budget,
-        refit: bool,
     ) -> None:
-        self.study, self.data, self.lengths, self._store, self._compute = study, data, lengths, store, compute
-        self._jobs, self.start, self._seconds, self.bar, self._refit = jobs, start, seconds, bar, refit
+        self.study, self.data, self.lengths, self.store, self.clock, self.bar = study, data, lengths, store, clock, bar
+        self._compute, self._jobs = compute, jobs
+        self.model: Model | None = None
         self.interrupted = self.out_of_time = False
         self._done: queue.SimpleQueue[tuple[Job, Outcome | BaseException]] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._waiting: list[Job] = []  # without threads
-        self.model: Model | None = None  # of the best result
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: ThreadPoolExecutor | None = None  # one trial at a time needs none
 
     def run(self) -> None:
         """Runs the trials until the budget is used up, or Ctrl-C."""
@@ -256,59 +315,26 @@ class _Local:
             if self._pool is not None:
                 self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def left(self) -> float:
-        """Returns the seconds that are left for trials."""
-        if self._seconds is None:
-            return math.inf
-        left = 0.99 * self._seconds - (time.monotonic() - self.start)
-        return left - _RESERVE * self.refit_seconds() if self._refit else left
-
-    def refit_seconds(self) -> float:
-        """Returns how long the refit of the best settings is expected to take."""
-        if self.study.best is None:
-            return 0.0
-        number, rung = self.study.best
-        return self._seconds_of(number, self.lengths.steps(rung, self._batch_size(number)))
-
-    def _batch_size(self, number: int) -> int:
-        return int(self.study.trials[number].settings.get("batch_size", 512))
-
-    def _seconds_of(self, number: int, steps: float) -> float:
-        """Predicts the time of some steps of a trial, by those that it or the slowest other one has done."""
-        trials = self.study.trials
-        if not any(outcome.epochs for outcome in trials[number].outcomes.values()):
-            known = [other for other, trial in trials.items() if any(one.epochs for one in trial.outcomes.values())]
-            return max((self._seconds_of(other, steps) for other in known), default=0.0)
-        outcomes = [outcome for _, outcome in sorted(trials[number].outcomes.items()) if outcome.epochs]
-        # Each training begins where the rung before ended, without the steps that cooled down.
-        done = sum(outcome.epochs for outcome in outcomes) - (1 - FALL) * sum(one.epochs for one in outcomes[:-1])
-        per_epoch = -(-self.lengths.rows // self._batch_size(number))
-        return steps * sum(outcome.seconds for outcome in outcomes) / (done * per_epoch)
-
     def _workers(self) -> int:
-        self.out_of_time = self.out_of_time or self.left() <= 0
+        self.out_of_time = self.out_of_time or self.clock.left() <= 0
         return 0 if self.out_of_time else self._jobs
 
     def _submit(self, job: Job) -> None:
-        needed = self._seconds_of(job.candidate, self._steps(job)) if self._seconds is not None else 0.0
-        if needed > self.left():
+        needed = self.clock.needed(job)
+        if needed > self.clock.left():
             self.out_of_time = self.out_of_time or job.before is None  # others would take as long
             self._done.put((job, Outcome(note=f"not begun: it would take about {needed:,.0f} s", finished=False)))
         elif self._pool is None:
-            self._waiting.append(job)
+            self._work(job)
         else:
             self._pool.submit(self._work, job)
-
-    def _steps(self, job: Job) -> float:
-        """Returns the steps of a job."""
-        batch_size = self._batch_size(job.candidate)
-        before = 0.0 if job.before is None else (1 - FALL) * self.lengths.steps(job.before, batch_size)
-        return self.lengths.steps(job.rung, batch_size) - before
 
     def _work(self, job: Job) -> None:
         try:
             self._done.put((job, self._advance(job)))
         except BaseException as error:
+            if self._pool is None and not isinstance(error, CancelledError):
+                raise
             self._done.put((job, error))
 
     def _advance(self, job: Job) -> Outcome:
@@ -321,9 +347,9 @@ class _Local:
             job.rung,
             trial.seed,
             self._compute,
-            source=None if job.before is None else self._store.checkpoint(job.candidate, job.before),
-            target=None if last else self._store.checkpoint(job.candidate, job.rung),
-            limit=self.left,
+            source=None if job.before is None else self.store.checkpoint(job.candidate, job.before),
+            target=None if last else self.store.checkpoint(job.candidate, job.rung),
+            limit=self.clock.left,
             glance=self._glance,
         )
 
@@ -332,22 +358,12 @@ class _Local:
             raise CancelledError("the search has ended")
 
     def _finished(self) -> Iterable[tuple[Job, Outcome]]:
-        if self._pool is None:
-            for job in self._waiting:
-                self._done.put((job, self._ended(job)))
-            self._waiting = []
         job, found = self._done.get()
         if isinstance(found, CancelledError):
             found = Outcome(note="not finished: the time was over", finished=False)
         if isinstance(found, BaseException):
             raise found
         return [(job, found)]
-
-    def _ended(self, job: Job) -> Outcome | CancelledError:
-        try:
-            return self._advance(job)
-        except CancelledError as error:
-            return error
 
     def _take(self, job: Job, outcome: Outcome) -> None:
         model = outcome.model
@@ -367,39 +383,49 @@ def _finished(local: _Local, task: Task, given: _validation.Given, compute: Mapp
     """Runs the search, and returns its model with the report."""
     local.run()
     study, lengths = local.study, local.lengths
-    notes = list(task.notes)
     if study.best is None:
-        reasons = [outcome.note for trial in study.trials.values() for outcome in trial.outcomes.values()]
-        if local.out_of_time:
-            raise CancelledError(f"the budget was over before the first trial was measured; {'; '.join(reasons[:1])}")
-        raise DsstneError(f"all {len(study.trials)} trials failed; the first one: {reasons[0]}")
-    if study.restored:
-        notes.append(f"{study.restored} results are those of an earlier call")
+        raise no_result(study, local.out_of_time)
     number, rung = study.best
     trial = study.trials[number]
     recipe = recipe_of(trial, lengths, rung)
     model = local.model
-    if local.interrupted:
-        notes.append("Ctrl-C ended the search; the model is the best so far, trained without the held-out items")
-        notes.append("the code below makes it from all data")
-    elif refit:
+    if refit and not local.interrupted:
         local.bar.update("refit", f"best {study.best_outcome().value:.4f}")
-        common = {"items": given.items, "seed": trial.seed, **compute}
-        refitted = recipe.make(task.whole, common)
+        refitted = recipe.make(task.whole, {"items": given.items, "seed": trial.seed, **compute})
         if model is not None:
             model.close()
         model = refitted
     if model is None:  # the best result is that of an earlier call
         model = _candidates.advance(local.data, trial.settings, lengths, rung, trial.seed, compute).model
     assert model is not None
-    table = study.table(lambda trial: _recipes.Recipe.of("autoencoder", **trial.settings), task.rows)
-    texts = {} if given.items is None else {"items": "items"}
-    texts |= {"seed": repr(trial.seed)}
-    texts |= {} if compute["devices"] == "auto" else {"devices": repr(compute["devices"])}
-    code = f"import dsstne\n\n{given.begin}{task.preparation}model = {recipe.code(texts)}\n"
-    seconds = time.monotonic() - local.start
-    model.report = Report(study.metric, task.split, f"trial {number}", code, seconds, table, notes)
+    notes = [*task.notes, *notes_of(study, local.interrupted)]
+    code = code_of(recipe, trial, given.begin + task.preparation, given.items is not None, compute["devices"])
+    model.report = report_of(study, task.split, code, local.clock, notes, task.rows)
+    if not local.interrupted:
+        local.store.clear()
     return model
+
+
+# ---- what a search on a cluster does in the same way ----
+
+
+def no_result(study: Study, out_of_time: bool) -> DsstneError:
+    """Returns the error for a search without any result."""
+    reasons = [outcome.note for trial in study.trials.values() for outcome in trial.outcomes.values()]
+    if out_of_time:
+        return CancelledError(f"the budget was over before the first trial was measured; {'; '.join(reasons[:1])}")
+    return DsstneError(f"all {len(study.trials)} trials failed; the first one: {reasons[0]}")
+
+
+def notes_of(study: Study, interrupted: bool) -> list[str]:
+    """Returns notes for the report on how the search went."""
+    notes = [f"{study.restored} results are those of an earlier call"] if study.restored else []
+    if interrupted:
+        notes.append(
+            "Ctrl-C ended the search; the model is the best so far, trained without the held-out items. The code below "
+            "makes it from all data"
+        )
+    return notes
 
 
 def recipe_of(trial: Trial, lengths: Lengths, rung: int) -> _recipes.Recipe:
@@ -412,3 +438,18 @@ def recipe_of(trial: Trial, lengths: Lengths, rung: int) -> _recipes.Recipe:
     schedule["hold_steps"] += epochs * per_epoch - total
     del schedule["steps"]  # what is left
     return _recipes.Recipe.of("autoencoder", **trial.settings, epochs=epochs, schedule=schedule)
+
+
+def code_of(recipe: _recipes.Recipe, trial: Trial, preparation: str, named: bool, devices: Any) -> str:
+    """Returns Python that makes the model again."""
+    texts = {"items": "items"} if named else {}
+    texts |= {"seed": repr(trial.seed)}
+    texts |= {} if devices in (None, "auto") else {"devices": repr(devices)}
+    return f"import dsstne\n\n{preparation}model = {recipe.code(texts)}\n"
+
+
+def report_of(study: Study, split: str, code: str, clock: Clock, notes: Sequence[str], rows: int) -> Report:
+    """Returns the report; ``rows`` is the number of validation rows."""
+    assert study.best is not None
+    table = study.table(rows)
+    return Report(study.metric, split, f"trial {study.best[0]}", code, clock.elapsed, table, notes)

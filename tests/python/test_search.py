@@ -218,9 +218,23 @@ def test_a_full_disk_costs_time_only(model, monkeypatch):
         assert results(found()) == results(model)
 
 
-def test_without_room_for_checkpoints_the_result_is_the_same(model, tmp_path):
+def test_without_room_for_checkpoints_the_result_is_the_same(model, tmp_path, monkeypatch):
+    used = []
+    real = _store.Store.keep_within_limit
+
+    def kept(self, worst_first):
+        real(self, worst_first)
+        used.append(self.used())
+
+    monkeypatch.setattr(_store.Store, "keep_within_limit", kept)
     assert results(found(disk_limit=0, store=tmp_path)) == results(model)
-    assert os.listdir(tmp_path / "checkpoints") == []
+    assert len(used) > 12
+    assert not any(used)
+
+
+def test_at_the_end_the_journal_is_left(tmp_path):
+    found([{"hidden": 4}, {"hidden": 8}], store=tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["journal.jsonl", "lock"]
 
 
 def test_a_damaged_checkpoint_is_not_used(model, tmp_path, monkeypatch):
