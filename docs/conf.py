@@ -106,9 +106,16 @@ def readable(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
         lines[number] = line
 
 
+def public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:
+    """Names the bases of a private base instead of it."""
+    private = [base for base in bases if "._" in f"{base.__module__}.{base.__name__}"]
+    bases[:] = [public for base in bases for public in (base.__bases__ if base in private else [base])]
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", themed_pictures)
     app.connect("doctree-read", last_states)
+    app.connect("autodoc-process-bases", public_bases)
     app.connect("autodoc-process-docstring", readable, priority=400)  # before napoleon
