@@ -44,6 +44,7 @@ nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 autodoc_type_aliases = {"Report": "dsstne.report.Report"}  # not dsstne.diagnosis.Report
 autodoc_typehints_format = "short"
