@@ -7,6 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
+DOCS := .venv-docs
 PY := $(VENV)/bin/python
 LIBRARY := python/dsstne/_lib/libdsstne.so
 BUILD_FILES := pyproject.toml hatch_build.py scripts/compile_kernels.py
@@ -35,7 +36,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build emulator emulator-if-any demo test test-go test-abi test-python test-cudaemu test-sanitize test-home lint bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
+.PHONY: help build emulator emulator-if-any demo test test-go test-abi test-python test-cudaemu test-sanitize test-home lint docs bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -82,12 +83,13 @@ RACELESS := TestABatchTakesWhatIsPlannedForIt|TestScreeningKeepsTheBestItemWhere
 sanitizers = CGO_CFLAGS="$$CGO_CFLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
   CGO_LDFLAGS=-fsanitize=address,undefined ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none
 
-test-home: build $(VENV)/home $(EMULATOR_LIBRARIES)  ## slow tests: kills, Ctrl-C at each event, 1,000 rounds, large models, more packages, fuzzing, all emulated cases
+test-home: build $(VENV)/home $(EMULATOR_LIBRARIES)  ## slow tests: kills, Ctrl-C at each event, 1,000 rounds, large models, more packages, fuzzing, all emulated cases, docs
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
 	@DSSTNE_TEST_STRIDE=1 $(pytest) tests/python/test_bad_luck_interrupts.py
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
 	@$(pytest) -m slow tests/python
 	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000
+	@if $(docs_python); then $(MAKE) --no-print-directory docs; else echo "no make docs: it needs Python 3.11"; fi
 ifneq ($(EMULATOR_LIBRARY),)
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
 	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
@@ -121,6 +123,13 @@ lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
 	@$(VENV)/bin/mypy
 	@echo "== clang-format"
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
+
+# Everything is built anew, so that every warning appears; the names of the API get their pages in docs/api.
+docs_python = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+docs: build $(DOCS)/installed  ## the documentation as a site in build/docs; needs Python 3.11 or newer
+	@rm -rf docs/api build/docs
+	@$(DOCS)/bin/sphinx-build -q -b html -n -W --keep-going -c docs . build/docs
+	@echo "build/docs/index.html"
 
 bench: build build/opbench $(BENCH)/installed  ## short benchmarks beside the peers, six minutes on two cores
 	@$(BENCH)/bin/python tests/bench/run.py
@@ -182,8 +191,8 @@ wheel: $(VENV)/installed  ## a wheel and a source distribution in dist/
 	@ls -l dist
 
 clean:  ## remove what was made, also .venv
-	rm -rf $(VENV) dist build python/dsstne/_lib kernels/cuda/images .pytest_cache .mypy_cache .ruff_cache
-	find . -name __pycache__ -not -path './$(BENCH)/*' -prune -exec rm -rf {} +
+	rm -rf $(VENV) dist build docs/api python/dsstne/_lib kernels/cuda/images .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(BENCH)/*' -not -path './$(DOCS)/*' -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dsstne needs Python 3.10 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 10) else 0'
@@ -225,4 +234,12 @@ $(BENCH)/installed: tests/bench/requirements.txt $(BUILD_FILES) | $(VENV)/instal
 	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install -r $<
 	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install $$($(BENCH)/bin/python hatch_build.py --print-requirements)
 	@$(find_go) && $(BENCH)/bin/python -m pip -q --disable-pip-version-check install --no-build-isolation -e .
+	@touch $@
+
+$(DOCS)/installed: $(BUILD_FILES) | $(VENV)/installed
+	@$(docs_python) || { echo "the documentation needs Python 3.11 or newer, this is $$($(PYTHON) --version)" >&2; exit 1; }
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip -q --disable-pip-version-check install "$$(sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml)"
+	$(DOCS)/bin/python -m pip -q --disable-pip-version-check install $$($(DOCS)/bin/python hatch_build.py --print-requirements)
+	@$(find_go) && $(DOCS)/bin/python -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[docs]'
 	@touch $@

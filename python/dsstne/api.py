@@ -92,6 +92,8 @@ def fit(
     Initializers are set in a network definition. :class:`dsstne.Trainer` can train single steps and, with
     ``shuffle=False``, visits the rows in their order.
 
+    Every exception has an attribute ``model``: the partially trained, usable model, or None if training has not begun.
+
     Args:
         X: Interaction matrix [rows, items]; :class:`dsstne.Dataset` lists the types that need no copy. Or
             :class:`dsstne.Interactions`, whose names of the items the model keeps. For a network with several input
@@ -173,9 +175,6 @@ def fit(
         InputOutputError: The last checkpoint could not be written; the file is as it was before. Of an earlier one this
             is a warning, and training goes on.
         KeyboardInterrupt: Ctrl-C; training stopped after the current step.
-
-        Every exception has an attribute ``model``: the partially trained, usable model, or None if training has not
-        begun.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse

@@ -49,7 +49,7 @@ def blend(
     """Makes a model that adds up the scores of several models for the same items.
 
     The scores of different models have different sizes, so they are standardized: with the mean m and the standard
-    deviation d of the scores that part p gives a row x, over all items but those stored in x,
+    deviation d of the scores that part p gives a row x, over all items but those stored in x::
 
         score(x, i) = sum over the parts p of weights[p] (score_p(x, i) - m_p(x)) / d_p(x)
 

@@ -31,7 +31,7 @@ _MOST_GROUPS = 1000
 
 
 class Comparison(Shown, dict[str, Any]):
-    """The result of :func:`compare`: a dictionary that prints as tables."""
+    """The result of :func:`dsstne.compare`: a dictionary that prints as tables."""
 
     __repr__ = Shown.__str__
 

@@ -53,7 +53,7 @@ def doctor() -> Report:
     If there are CUDA devices, the report also says which of their optional libraries are installed: cuBLASLt, NCCL.
 
     Returns:
-        A :class:`Report`. If the library cannot be loaded, this is one of the problems in it.
+        A :class:`dsstne.diagnosis.Report`. If the library cannot be loaded, this is one of the problems in it.
 
     Example:
         >>> import dsstne

@@ -112,7 +112,7 @@ def metric_names(metrics: Any) -> list[Any]:
 
 
 class BeyondAccuracy(Shown, dict[str, float]):
-    """The metrics of :func:`beyond_accuracy`: a dictionary that prints as a table."""
+    """The metrics of :func:`dsstne.beyond_accuracy`: a dictionary that prints as a table."""
 
     __repr__ = Shown.__str__
 

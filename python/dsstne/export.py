@@ -151,7 +151,7 @@ def item_vectors(model: Model, layer: str | None = None) -> NDArray[np.float32]:
 
 
 def query_vectors(model: Model, X: Any, layer: str | None = None, **options: Any) -> NDArray[np.float32]:
-    """Returns a vector for each row, to search the vectors of :func:`item_vectors` with.
+    """Returns a vector for each row, to search the vectors of :func:`dsstne.export.item_vectors` with.
 
     Args:
         model: A network, or a model of :func:`dsstne.factorize`.

@@ -348,7 +348,7 @@ def factorize(
     """Makes a model of factors of rows and items by alternating least squares (ALS).
 
     With ``"ials"``, the values of X are weights of observations, and the factors w of the rows and h of the items
-    minimize
+    minimize::
 
         sum over the stored (u, i) of alpha X[u, i] (w_u h_i - 1)^2
         + unobserved_weight sum over all (u, i) of (w_u h_i)^2
@@ -361,7 +361,7 @@ def factorize(
     by one solve.
 
     With ``"explicit"``, the values are ratings, and only stored entries count. With the mean m of all values and biases
-    b, the factors minimize
+    b, the factors minimize::
 
         sum over the stored (u, i) of (m + b_u + b_i + w_u h_i - X[u, i])^2
         + regularization (sum over u of n_u^nu (|w_u|^2 + b_u^2) + sum over i of n_i^nu (|h_i|^2 + b_i^2))

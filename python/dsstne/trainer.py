@@ -361,7 +361,7 @@ class Trainer(_handles.Closing):
         other_data: bool = False,
         **others: Any,
     ) -> Trainer:
-        """Makes a trainer that goes on from a checkpoint; its :attr:`model` is that of the checkpoint.
+        """Makes a trainer that goes on from a checkpoint; its ``model`` is that of the checkpoint.
 
         All other options are those of the saved trainer. With the same number of devices, the weights after any number
         of steps have the bits of a run that was not stopped; another number of devices changes the order of sums.
@@ -452,7 +452,7 @@ class Trainer(_handles.Closing):
             devices, threads, memory_limit: Others; None = those of this trainer.
 
         Returns:
-            The trainer; its :attr:`model` is the copy.
+            The trainer; its ``model`` is the copy.
 
         Raises:
             BusyError: Another thread is running the trainer.

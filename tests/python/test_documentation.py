@@ -1,5 +1,7 @@
-"""Links of the pages lead somewhere, README.md leads to every page, and its code runs."""
+"""Links of the pages lead somewhere, README.md leads to every page, pages and names are on the site, and code runs."""
 
+import importlib.util
+import inspect
 import re
 from pathlib import Path
 
@@ -7,10 +9,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+import dsstne
 from dsstne import datasets
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*/*.md")])
+SITE_ROOT = ROOT / "docs" / "index.md"
+SITE = [page for page in PAGES if page.parent.name == "docs"]
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -56,13 +61,17 @@ class Packages:
         return [len(name) for name in names]
 
 
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
 BUDGETS = {"epochs=16": "epochs=2", "seconds=60": "seconds=1"}
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets, "load_debian", Packages)
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL))
+    code = "\n".join(python_blocks(ROOT / "README.md"))
     for written, short in BUDGETS.items():
         assert code.count(written) == 1
         code = code.replace(written, short)
@@ -76,3 +85,78 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
 def test_the_readme_links_every_page():
     linked = {ROOT / link.partition("#")[0] for link in links(ROOT / "README.md")}
     assert set(ROOT.glob("docs/*.md")) - linked == set()
+
+
+def listed(page):
+    """The pages in the tables of contents of a page of the site."""
+    for table in re.findall(r"^```{toctree}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        entries = [line for line in table.splitlines() if line and not line.startswith(":")]
+        for entry in entries:
+            name = re.sub(r".*<(.*)>", r"\1", entry)
+            yield next(path for path in page.parent.glob(f"{name}.*") if path.suffix in (".md", ".ipynb")).resolve()
+
+
+def test_every_page_is_in_a_table_of_contents_of_the_site():
+    pages = [path for page in SITE for path in listed(page)]
+    assert len(pages) == len(set(pages))
+    assert {*SITE, *ROOT.glob("*.md"), ROOT / "examples" / "notebook.ipynb"} - set(pages) == {SITE_ROOT}
+
+
+def api_names():
+    """The names in the lists of docs/api.md, and the modules whose introductions it has."""
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    lists = re.findall(r"^\.\. autosummary::\n((?:   :.*\n)+)\n((?:   \S+\n)+)", text, re.MULTILINE)
+    assert len(lists) == text.count(".. autosummary::")
+    assert all("   :toctree: api\n" in options for options, _ in lists)
+    return [name for _, names in lists for name in names.split()], re.findall(r"automodule:: dsstne\.(\w+)", text)
+
+
+def test_the_api_page_lists_every_public_name():
+    names, modules = api_names()
+    public = set(dsstne.__all__) - {"__version__"}
+    submodules = {name for name in public if inspect.ismodule(getattr(dsstne, name))}
+    assert set(modules) == submodules
+    for module in submodules - {"errors"}:  # whose classes are names of dsstne
+        public |= {f"{module}.{name}" for name in getattr(dsstne, module).__all__}
+    public -= {"datasets.Interactions"}  # dsstne.Interactions
+    assert len(names) == len(set(names))
+    assert public - submodules - set(names) == set()
+
+
+def test_every_name_of_the_api_page_exists():
+    for name in api_names()[0]:
+        thing = dsstne
+        for part in name.split("."):
+            thing = getattr(thing, part)
+        assert thing.__doc__
+
+
+RUN = ["faq", "coming-from-lightfm", "coming-from-pytorch", "coming-from-recbole", "index"]
+PEERS = ("pandas", "torch")
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets, "load_debian", Packages)
+    names = {}
+    for block in python_blocks(ROOT / "docs" / f"{page}.md"):
+        missing = [peer for peer in PEERS if f"import {peer}\n" in block and importlib.util.find_spec(peer) is None]
+        if missing:
+            pytest.skip(f"the rest needs {missing}")
+        exec(block, names)
+    if "their_logits" in names:
+        np.testing.assert_allclose(names["their_logits"].numpy(), names["logits"], rtol=1e-4, atol=1e-5)
+    if "ease" in names:
+        np.testing.assert_allclose(names["ease"].tensor("weight"), plain_ease(names["X"], 250), atol=1e-5)
+    assert sorted(tmp_path.iterdir()) == []
+
+
+def plain_ease(X, regularization):
+    """The weights of EASE (Steck, 2019), as other libraries compute them."""
+    gram = (X.T @ X).toarray().astype(float)
+    regularization *= np.trace(gram) / X.nnz  # 1 for a matrix of ones
+    inverse = np.linalg.inv(gram + regularization * np.eye(X.shape[1]))
+    weights = inverse / -np.diag(inverse)
+    np.fill_diagonal(weights, 0)
+    return weights
