@@ -66,7 +66,9 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
     environment = go_environment()
     compiler = subprocess.run([go, "env", "CC"], env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
     if shutil.which(compiler.split()[0]) is None:
-        packages = f"gcc-{architecture()}-linux-gnu" if is_cross_build() else "gcc libc6-dev"
+        packages = "gcc libc6-dev"
+        if is_cross_build():
+            packages = f"gcc-{architecture()}-linux-gnu libc6-dev-{CROSS_BUILDS[architecture()]}-cross"
         raise BuildError(
             f"the C compiler {compiler.strip()!r} is missing; on Debian and Ubuntu: apt install {packages}."
         )
