@@ -173,7 +173,8 @@ def settle(client: Any, futures: Sequence[Any], what: str, placement: Placement,
         now = time.monotonic()
         slice_ = _SLICE if end is None else max(0.0, min(_SLICE, end - now))
         try:
-            distributed.wait(futures, timeout=slice_)
+            with client.as_current():  # wait() asks no client of its futures, but the current one
+                distributed.wait(futures, timeout=slice_)
         except (*_TIMEOUTS, *_CANCELLED):
             pass
         except (OSError, RuntimeError, ValueError):
@@ -229,7 +230,10 @@ def failure(client: Any, future: Any, what: str) -> BaseException:
 
 
 def in_words(client: Any, error: BaseException, what: str) -> BaseException:
-    """Returns an exception of Dask as one of this package; errors of this package and of the user's code stay."""
+    """Returns an exception of Dask as one of this package; errors of this package and of the user's code stay.
+
+    Who has cancelled the work does not ask.
+    """
     if isinstance(error, DsstneError):
         return error
     if isinstance(error, distributed.KilledWorker):
@@ -239,23 +243,16 @@ def in_words(client: Any, error: BaseException, what: str) -> BaseException:
             f"was {worker}. {_DIED}"
         )
     if isinstance(error, _CANCELLED):
-        reason, text = getattr(error, "reason", ""), " ".join(str(error).split())
+        reason = getattr(error, "reason", "")
         if client.status != "running" or "connection-lost" in reason or "restart" in reason:
             return ClusterError(f"{what}: {_LOST}")
-        if reason == "lost dependencies" or "lost" in text or "unknown" in reason:
-            return ClusterError(
-                f"{what}: its data were on a worker that died ({text:.200}); pass the path of a saved dataset, which "
-                "outlives workers, or retries=, which copies the data to all workers"
-            )
-        return CancelledError(f"{what} was cancelled")
+        return ClusterError(
+            f"{what}: Dask has dropped it ({reason or 'no reason given'}): its data were on a worker that died, or "
+            "another client cancelled it. Give the path of a saved dataset, which outlives workers, or retries=, with "
+            "which all workers get the data"
+        )
     if type(error).__module__.split(".")[0] in ("distributed", "dask"):
         return ClusterError(f"{what}: {type(error).__name__}: {' '.join(str(error).split()):.400}")
-    if isinstance(error, ModuleNotFoundError) or "deserializ" in str(error).lower():
-        cause = error.__cause__ or error
-        text = f"{type(cause).__name__}: {' '.join(str(cause).split()):.300}"
-        return ClusterError(
-            f"{what}: the worker could not read the task ({text}); workers need the same packages as the client, and functions they can import"
-        )
     return error
 
 
@@ -291,8 +288,12 @@ def _own_task() -> Callable[[], bool]:
 
 @contextmanager
 def slot_given_up() -> Iterator[None]:
-    """Gives up the slot of the task that calls for the time of the block, in which it waits for other tasks."""
-    if current_task()[0] is None:
+    """Gives up the slot of the task that calls for the time of the block, in which it waits for other tasks.
+
+    A lock that other tasks wait for in their slots must be given up before, and taken again after the block.
+    """
+    worker, key = current_task()
+    if worker is None:
         yield
         return
     try:
@@ -303,5 +304,6 @@ def slot_given_up() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(RuntimeError):  # the worker is being closed
-            distributed.rejoin()
+        if is_wanted(worker, key):  # otherwise it is about to end, and need not wait for a slot
+            with suppress(RuntimeError):  # the worker is being closed
+                distributed.rejoin()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +67,15 @@ class Parcel:
     def __init__(self, client: Any, placement: Placement, copies: bool = False) -> None:
         self.futures: list[Any] = []
         self._client, self._placement, self._copies = client, placement, copies
+        self._added: dict[int, tuple[Any, DataHandle]] = {}
 
     def add(self, X: Any, name: str, pair: bool = False) -> DataHandle:
-        """Returns a handle; ``pair`` says that a tuple is a pair of data."""
+        """Returns a handle, for the same object that of before; ``pair`` says that a tuple is a pair of data."""
+        if id(X) not in self._added:
+            self._added[id(X)] = X, self._new(X, name, pair)
+        return replace(self._added[id(X)][1], name=name)
+
+    def _new(self, X: Any, name: str, pair: bool) -> DataHandle:
         if X is None:
             return DataHandle(name, "none")
         if isinstance(X, (str, os.PathLike)):
@@ -122,6 +128,7 @@ def blocks_of(client: Any, X: Any, name: str) -> list[Any] | None:
         InvalidArgumentError: X is a list without futures, or an array that is divided by columns.
     """
     import dask  # here dask is Dask itself
+    from dask.delayed import Delayed
 
     if isinstance(X, distributed.Future):
         return [X]
@@ -130,7 +137,7 @@ def blocks_of(client: Any, X: Any, name: str) -> list[Any] | None:
             raise InvalidArgumentError(f"{name} is an empty list; expected {_WANTED}")
         if all(isinstance(one, distributed.Future) for one in X):
             return list(X)
-        if all(dask.is_dask_collection(one) and not hasattr(one, "to_delayed") for one in X):
+        if all(isinstance(one, Delayed) for one in X):
             return list(client.compute(list(X)))
         raise InvalidArgumentError(f"{name} is a list of {type(X[0]).__name__}; expected {_WANTED}")
     if not dask.is_dask_collection(X):
@@ -139,8 +146,8 @@ def blocks_of(client: Any, X: Any, name: str) -> list[Any] | None:
         return _blocks_of_array(client, X, name)
     if hasattr(X, "to_delayed") and type(X).__module__.startswith("dask.bag"):
         return list(client.compute(list(X.to_delayed())))
-    if not hasattr(X, "to_delayed"):
-        return [client.compute(X)]  # a Delayed
+    if isinstance(X, Delayed):
+        return [client.compute(X)]
     raise InvalidArgumentError(
         f"{name} is a {type(X).__name__} of Dask; expected {_WANTED}. X.to_delayed() and a function that makes a CSR "
         "matrix of each partition give such blocks"

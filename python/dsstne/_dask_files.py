@@ -120,7 +120,7 @@ def write(
     elif not isinstance(model, Model):
         raise InvalidArgumentError(f"model must be a Model or the path of one, not {_checks.shown(model)}")
     session = _Session(client, workers, resources, name)
-    with slot_given_up(), node_given_up(stopper(*current_task())):
+    with node_given_up(stopper(*current_task())), slot_given_up():
         try:
             tasks = _tasks(session, X, common, size)
             session.one(_open_folder, folder, overwrite)

@@ -7,6 +7,7 @@ import fcntl
 import inspect
 import math
 import os
+import pickle
 import tempfile
 import threading
 import time
@@ -18,7 +19,7 @@ import dsstne
 from dsstne import _native
 from dsstne._dask_cluster import current_task, distributed, is_wanted
 from dsstne._dask_data import check_folder, here, open_data
-from dsstne.errors import CancelledError, ClusterError, InputOutputError
+from dsstne.errors import CancelledError, ClusterError, InputOutputError, InvalidArgumentError
 from dsstne.model import Model
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ class Work:
 
     Attributes:
         what: Name of the job in messages.
-        function: The function.
+        call: The function and its arguments that are not data, of :func:`pack`.
         data: Arguments that are data, by name.
-        options: Its other arguments.
         resources: What the job takes of the resources of the worker.
         share: Run beside other jobs of the node.
         retries: How often the job may begin again after its worker died.
@@ -52,15 +52,37 @@ class Work:
     """
 
     what: str
-    function: Callable[..., Any]
+    call: bytes
     data: dict[str, DataHandle]
-    options: dict[str, Any]
     resources: dict[str, float] = field(default_factory=dict)
     share: bool = False
     retries: int = 0
     folder: str | None = None
     limit: int = 0
     version: str = dsstne.__version__
+
+
+def pack(function: Callable[..., Any], options: dict[str, Any]) -> bytes:
+    """Encodes a call. Only the worker decodes it, so that an error about it is one of the job."""
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps((function, options)))
+    except Exception as error:
+        text = f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
+        raise InvalidArgumentError(f"the function or an option cannot be sent to a worker: {text}") from None
+
+
+def _unpack(work: Work) -> tuple[Callable[..., Any], dict[str, Any]]:
+    try:
+        function, options = pickle.loads(work.call)
+    except Exception as error:
+        text = f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
+        raise ClusterError(
+            f"{work.what}: {here()} could not read the task ({text}); workers need the same packages as the client, "
+            "and functions that they can import"
+        ) from None
+    return function, options
 
 
 class Made:
@@ -83,16 +105,16 @@ def run(work: Work, *values: Any) -> Made:
         raise ClusterError(
             f"{work.what}: {here()} has dsstne {dsstne.__version__} and the client {work.version}; install one version"
         )
-    resumed = _begin(worker, key, work)
+    function, options = _unpack(work)
     if work.folder:
         check_folder(work.folder, "folder")
     stop = stopper(worker, key)
     try:
-        with _native.watched(stop), _node(worker, work, stop), _given(worker, work) as options:
+        with _native.watched(stop), _node(worker, work, stop), given(worker, function, work.resources) as more:
             data = {name: open_data(handle, values) for name, handle in work.data.items()}
-            if resumed:
+            if _begin(worker, key, work, options.get("checkpoint")):
                 options["resume"] = True
-            result = work.function(**data, **options)
+            result = function(**data, **{**more, **options})
             stop()
             return _made(work, key, result)
     except _StopError:
@@ -116,13 +138,12 @@ def stopper(worker: Any, key: Any) -> Callable[[], None]:
 # ---- again after the death of a worker ----
 
 
-def _begin(worker: Any, key: Any, work: Work) -> bool:
+def _begin(worker: Any, key: Any, work: Work, checkpoint: Any) -> bool:
     """Notes that a job begins; reports whether it goes on from a checkpoint that it has written before.
 
     Raises:
         ClusterError: Workers died more often than the job may begin again.
     """
-    checkpoint = work.options.get("checkpoint")
     state = _state_of(checkpoint)
     begun = [event for _, event in distributed.get_client().get_events(_EVENTS) or () if event["key"] == str(key)]
     worker.log_event(_EVENTS, {"key": str(key), "worker": worker.address, "name": str(worker.name), "state": state})
@@ -139,7 +160,11 @@ def _begin(worker: Any, key: Any, work: Work) -> bool:
             f"{work.what}: the worker {dead} died or was taken for dead while it did it. Most often such a worker took "
             f"more memory than its limit, or a library crashed; its log says more. {remedy}"
         )
-    return checkpoint is not None and state is not None and state != begun[0]["state"]
+    return checkpoint is not None and state is not None and state != _listed(begun[0]["state"])
+
+
+def _listed(state: Any) -> list[int] | None:
+    return None if state is None else list(state)  # the scheduler makes tuples of lists
 
 
 def _state_of(path: Any) -> list[int] | None:
@@ -235,35 +260,35 @@ _taking = threading.Lock()
 
 
 @contextlib.contextmanager
-def _given(worker: Any, work: Work) -> Iterator[dict[str, Any]]:
-    """Yields the options of the function: those of the caller, and devices and threads for the share of the job."""
-    options, known = dict(work.options), parameters_of(work.function)
+def given(worker: Any, function: Callable[..., Any], resources: dict[str, float]) -> Iterator[dict[str, Any]]:
+    """Yields options for a function that a caller has not given: devices and threads for the share of the job."""
+    known, options = parameters_of(function), {}
     if "progress" in known:
-        options.setdefault("progress", False)
-    total = getattr(worker.state, "total_resources", {}) if worker is not None else {}
-    part = max((n / total[name] for name, n in work.resources.items() if total.get(name)), default=1.0)
-    if "threads" in known and options.get("threads") is None and worker is not None:
+        options["progress"] = False
+    total = getattr(worker.state, "total_resources", {})
+    part = max((n / total[name] for name, n in resources.items() if total.get(name)), default=1.0)
+    if "threads" in known:
         options["threads"] = max(1, math.floor(worker.state.nthreads * min(1.0, part)))
-    wanted, all_of_them = work.resources.get(_GPU), total.get(_GPU, 0)
-    if "devices" not in known or "devices" in options or not wanted:
+    wanted, all_of_them = resources.get(_GPU), total.get(_GPU, 0)
+    if "devices" not in known or not wanted:
         yield options
         return
     if wanted >= all_of_them:
-        options["devices"] = "all"
-        yield options
+        yield {**options, "devices": "all"}
         return
     names = take(cuda_devices(), all_of_them, wanted)
-    if names:
-        options["devices"] = names
     try:
-        yield options
+        yield {**options, "devices": names} if names else options
     finally:
         give_back(names, wanted)
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Returns the parameters of a function by name."""
-    return dict(inspect.signature(function).parameters)
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"function: the parameters of {function!r:.80} are not known to Python") from None
 
 
 def cuda_devices() -> list[str]:

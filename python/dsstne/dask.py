@@ -90,8 +90,12 @@ class Job:
         timeout = None if timeout is None else _checks.duration(timeout, "timeout")
         if self._cancelled:
             return CancelledError(f"{self._what} was cancelled")
-        with _dask_cluster.slot_given_up(), _dask_jobs.node_given_up(_stopper()):
-            settle(self._client, [self._future], self._what, self._placement, timeout)
+        with _dask_jobs.node_given_up(_stopper()), _dask_cluster.slot_given_up():
+            try:
+                settle(self._client, [self._future], self._what, self._placement, timeout)
+            except CancelledError:  # of the task that calls, which may wait for the slot of this job below
+                self.cancel()
+                raise
         return None if self._future.status == "finished" else failure(self._client, self._future, self._what)
 
     def result(self, timeout: float | None = None) -> Model:
@@ -201,7 +205,7 @@ def submit(
 
     *Which worker.* With ``resources``, Dask's scheduler finds a worker that has so much left, and jobs wait in its
     queue until there is one. Without it, a job has a node to itself: it goes to a node without a job if there is one,
-    and jobs that meet on a node take turns. Other tasks of Dask are not held up.
+    and jobs that meet on a node take turns. A job that waits for its turn has a thread of its worker.
 
     *Devices.* By default ("auto") a job uses the first CUDA device that its worker sees, as workers of dask-cuda
     expect; ``devices="all"`` uses all. With ``resources={"GPU": n}`` the default is all devices if n is the whole of
@@ -267,9 +271,8 @@ def submit(
     key = f"{_PREFIX}{name}-{uuid.uuid4().hex[:12]}"
     work = _dask_jobs.Work(
         what=f"job {key}",
-        function=function,
+        call=_dask_jobs.pack(function, options),
         data=data,
-        options=options,
         resources=placement.resources or {},
         share=share,
         retries=retries,
@@ -285,12 +288,15 @@ def _check_options(function: Any, options: Mapping[str, Any], without: Sequence[
     if not callable(function):
         raise InvalidArgumentError(f"function must be a function such as dsstne.fit, not {_checks.shown(function)}")
     known = {name: one for name, one in _dask_jobs.parameters_of(function).items() if name not in without}
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
-        return
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
     for name in options:
-        if name not in known:
+        if name not in known and not takes_all:
             called = getattr(function, "__name__", "the function")
             raise InvalidArgumentError(f"{called}() has no option {name!r}; {nearest(name, known)}")
+    single = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for name, one in known.items():
+        if one.default is one.empty and one.kind in single and name not in options:
+            raise InvalidArgumentError(f"{getattr(function, '__name__', 'the function')}() also needs {name}=")
 
 
 def _quietest(client: Any, placement: Placement, workers: Any) -> tuple[str | None, Placement]:
