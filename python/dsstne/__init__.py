@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BusyError",
     "CancelledError",
+    "ClusterError",
     "CorruptFileError",
     "Dataset",
     "DeviceFailedError",
@@ -130,7 +131,7 @@ _MODULES = {
 _SUBMODULES = {
     *("callbacks", "datasets", "errors", "export", "metrics", "model_selection", "plots"),  # in __all__
     *_MODULES.values(),
-    *("cli", "progress", "report"),
+    *("cli", "dask", "progress", "report"),  # not in __all__: the name dask would hide Dask's own after an import of *
 }
 
 

@@ -27,7 +27,7 @@ from dsstne import _limits
 from dsstne.errors import ForkError, LibraryError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dsstne._handles import Handle
 
@@ -323,6 +323,23 @@ def read_json(buffer: Any) -> dict[str, Any]:
     return answer
 
 
+_thread = threading.local()  # its attribute ``poll`` is what watched() has set
+
+
+@contextlib.contextmanager
+def watched(poll: Callable[[], None]) -> Iterator[None]:
+    """Calls a function 20 times a second while this thread waits for a long call in the block.
+
+    An exception of the function ends the call, as Ctrl-C does, and then the block.
+    """
+    before = getattr(_thread, "poll", None)
+    _thread.poll = poll
+    try:
+        yield
+    finally:
+        _thread.poll = before
+
+
 def call_interruptibly(
     handle: Handle, name: str, *arguments: Any, brief: bool = False, poll: Callable[[], None] | None = None
 ) -> None:
@@ -339,10 +356,14 @@ def call_interruptibly(
         brief: The call is too short to need a thread; it runs on this one.
         poll: Called in this thread 20 times a second while the call runs on another.
     """
+    own: Callable[[], None] | None = getattr(_thread, "poll", None)
+    if own is not None:
+        own()
     if brief:
         call(name, handle.value, *arguments)
         return
     value = handle.value
+    polls = [one for one in (poll, own) if one is not None]
     claim: dict[str, str] = {}  # the thread that sets "by" first decides whether the call is made
 
     def claimed_call() -> None:
@@ -363,8 +384,9 @@ def call_interruptibly(
                 while not work.done.is_set():
                     if stop is not None:
                         call("cancel", value)  # repeated: the first may come before the call begins
-                    if not work.done.wait(0.05) and poll is not None and stop is None:
-                        poll()
+                    if not work.done.wait(0.05) and stop is None:
+                        for one in polls:
+                            one()
                 break
             except BaseException as error:
                 stop = stop or error

@@ -113,6 +113,10 @@ class NotFiniteError(DsstneError, ArithmeticError):
     """A loss, gradient or weight became NaN or infinite; the model keeps its last finite weights."""
 
 
+class ClusterError(DsstneError, RuntimeError):
+    """A cluster of Dask has no suitable worker, or lost the worker, the data or the scheduler of a job."""
+
+
 class InternalError(DsstneError, RuntimeError):
     """A bug in this library."""
 

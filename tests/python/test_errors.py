@@ -18,6 +18,7 @@ BUILTIN = {
     "NotFiniteError": ArithmeticError,
     "LibraryError": ImportError,
     "ForkError": RuntimeError,
+    "ClusterError": RuntimeError,
     "InternalError": RuntimeError,
 }
 

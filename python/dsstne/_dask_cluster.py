@@ -1,0 +1,309 @@
+"""A cluster of Dask as a client sees it: its workers, waiting for tasks, and failures of Dask in words."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dsstne import _checks
+from dsstne.errors import CancelledError, ClusterError, DsstneError, InvalidArgumentError
+
+try:
+    import distributed as distributed  # the other modules take it from here
+except ImportError as error:
+    raise ImportError("dsstne.dask needs Dask and its scheduler: pip install dsstne[dask]") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+PATIENCE = 20.0  # seconds in which the scheduler must answer
+_GRACE = 30.0  # seconds in which a suitable worker must come back, as one does that its nanny starts again
+_SLICE = 1.0  # seconds between two looks at tasks that are under way
+_LOOK = 5.0  # seconds between two questions to the scheduler
+
+_TIMEOUTS = (asyncio.TimeoutError, concurrent.futures.TimeoutError, TimeoutError)
+_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)
+
+FAILURES = (*_TIMEOUTS, *_CANCELLED)  # of fetching a result, besides OSError
+
+_LOST = "the connection to the scheduler is lost, or the client is closed; the work was not finished: connect again"
+_DIED = (
+    "Most often such a worker took more memory than its limit, or a library crashed. Its log says more. Give the "
+    "workers more memory, or the call memory_limit="
+)
+
+
+class Placement(NamedTuple):
+    """Where tasks may run.
+
+    Attributes:
+        workers: Addresses of the workers, or None = any.
+        loose: Whether others may run them if none of these is there.
+        resources: What a task takes of the resources of a worker, or None.
+        eligible: Addresses of all workers that could run a task now.
+    """
+
+    workers: list[str] | None
+    loose: bool
+    resources: dict[str, float] | None
+    eligible: list[str]
+
+    def options(self) -> dict[str, Any]:
+        """Returns the options of ``Client.submit``."""
+        given = {"workers": self.workers, "allow_other_workers": self.loose, "resources": self.resources}
+        return {name: value for name, value in given.items() if value}
+
+
+def client_of(client: Any) -> Any:
+    """Returns a client that can be used; None = that of the task that calls, or else of this process."""
+    if client is None:
+        try:
+            client = distributed.get_client()
+        except ValueError:
+            raise ClusterError(
+                "there is no client of Dask in this process; give one: distributed.Client(...)"
+            ) from None
+    if not isinstance(client, distributed.Client):
+        raise InvalidArgumentError(f"client must be a distributed.Client or None, not {_checks.shown(client)}")
+    if client.asynchronous:
+        raise InvalidArgumentError("client is asynchronous, and dsstne.dask waits; use a Client of its own for it")
+    _check_open(client)
+    return client
+
+
+def _check_open(client: Any) -> None:
+    if client.status not in ("running", "newly-created"):
+        raise ClusterError(f"the client is {client.status}: {_LOST}")
+
+
+def workers_of(client: Any) -> dict[str, dict[str, Any]]:
+    """Asks the scheduler for the workers; returns what it knows of each, by address."""
+    _check_open(client)
+    every = {"n_workers": -1} if "n_workers" in inspect.signature(client.scheduler_info).parameters else {}
+    try:
+        identity = client.sync(client.scheduler.identity, callback_timeout=PATIENCE, **every)
+    except (OSError, RuntimeError, *_TIMEOUTS, *_CANCELLED) as error:
+        raise ClusterError(f"the scheduler does not answer ({type(error).__name__}): {_LOST}") from None
+    return dict(identity["workers"])
+
+
+def resources_of(resources: Any) -> dict[str, float] | None:
+    """Checks what a task wants of the resources of a worker."""
+    if resources is None:
+        return None
+    if not _checks.is_mapping(resources):
+        raise InvalidArgumentError(f"resources must be a mapping such as {{'GPU': 8}}, not {_checks.shown(resources)}")
+    wanted = {
+        _checks.text(name, "resources"): _checks.duration(n, f"resources[{name!r}]") for name, n in resources.items()
+    }
+    return wanted or None
+
+
+def place(client: Any, workers: Any, resources: Any) -> Placement:
+    """Finds the workers that may run a task.
+
+    Raises:
+        ClusterError: There are no workers.
+        InvalidArgumentError: There are workers, but none of these or none with these resources.
+    """
+    wanted = resources_of(resources)
+    known = workers_of(client)
+    if not known:
+        raise ClusterError(
+            f"the scheduler {client.scheduler.address} has no workers; start one on each node, as in "
+            f"`dask worker {client.scheduler.address} --nworkers 1`"
+        )
+    chosen = known if workers is None else _named(workers, known)
+    enough = [
+        address
+        for address, info in chosen.items()
+        if all(info.get("resources", {}).get(name, 0) >= n for name, n in (wanted or {}).items())
+    ]
+    if wanted and not enough:
+        has = sorted({_shown(info.get("resources", {})) for info in chosen.values()})
+        raise InvalidArgumentError(
+            f"resources: a job runs on one worker, and none of the {len(chosen)} workers has {_shown(wanted)}; "
+            f'they have {" or ".join(has[:5])} each; `dask worker --resources "{_shown(wanted)}"` starts one'
+        )
+    return Placement(None if workers is None else enough, False, wanted, enough)
+
+
+def _shown(resources: dict[str, float]) -> str:
+    return " ".join(f"{name}={amount:g}" for name, amount in sorted(resources.items())) or "no resources"
+
+
+def _named(workers: Any, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns the workers with these addresses, names or hosts."""
+    names = [workers] if isinstance(workers, (str, int)) else _checks.several(workers, "workers", "a list of names")
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        those = {
+            address: info
+            for address, info in known.items()
+            if str(name) in (address, str(info.get("name")), str(info.get("host")))
+        }
+        if not those:
+            listed = ", ".join(str(info.get("name")) for info in list(known.values())[:8])
+            raise InvalidArgumentError(
+                f"workers: there is no worker with the address, name or host {_checks.shown(name)}; "
+                f"the {len(known)} workers are named {listed}"
+            )
+        found |= those
+    if not found:
+        raise InvalidArgumentError("workers is an empty list; None = any worker")
+    return found
+
+
+def settle(client: Any, futures: Sequence[Any], what: str, placement: Placement, timeout: float | None = None) -> None:
+    """Waits until all futures are done or one has failed.
+
+    Raises:
+        TimeoutError: They are still under way after this many seconds.
+        ClusterError: The scheduler is gone, or no worker is left that could do the work.
+        CancelledError: The task that calls was cancelled.
+    """
+    wanted = _own_task()
+    end = None if timeout is None else time.monotonic() + timeout
+    look, stuck_since = time.monotonic() + _LOOK, None
+    while True:
+        now = time.monotonic()
+        slice_ = _SLICE if end is None else max(0.0, min(_SLICE, end - now))
+        try:
+            with client.as_current():  # wait() asks no client of its futures, but the current one
+                distributed.wait(futures, timeout=slice_)
+        except (*_TIMEOUTS, *_CANCELLED):
+            pass
+        except (OSError, RuntimeError, ValueError):
+            _check_open(client)
+            raise
+        states = {future.status for future in futures}
+        if states <= {"finished"} or states & {"error", "cancelled"}:
+            return
+        if not wanted():
+            raise CancelledError(f"{what}: the task that waited for it was cancelled")
+        now = time.monotonic()
+        if end is not None and now >= end:
+            raise TimeoutError(f"{what} is still under way after {timeout:g} s")
+        if now >= look:
+            look = now + _LOOK
+            stuck_since = None if _can_run(client, placement) else (stuck_since or now)
+            if stuck_since is not None and now - stuck_since >= _GRACE:
+                raise ClusterError(
+                    f"{what}: no worker that could do it was there for {_GRACE:g} s; {_wanted_words(placement)}"
+                )
+
+
+def _can_run(client: Any, placement: Placement) -> bool:
+    """Reports whether a worker is there that can run a task of the placement; asks the scheduler."""
+    known = workers_of(client)
+    strict = placement.workers if placement.workers is not None and not placement.loose else known
+    return any(
+        all(known[address].get("resources", {}).get(name, 0) >= n for name, n in (placement.resources or {}).items())
+        for address in strict
+        if address in known
+    )
+
+
+def _wanted_words(placement: Placement) -> str:
+    if placement.workers is not None and not placement.loose:
+        return f"it may run on {', '.join(placement.workers[:4])} only"
+    return f"it needs {_shown(placement.resources)} on one worker" if placement.resources else "start workers"
+
+
+def failure(client: Any, future: Any, what: str) -> BaseException:
+    """Returns the exception of a future that is not finished but done, in words and without the frames of Dask."""
+    try:
+        future.result(timeout=PATIENCE)
+    except BaseException as raised:
+        if isinstance(raised, KeyboardInterrupt):
+            raise
+        error = raised
+    else:
+        return ClusterError(f"{what}: the scheduler reported a failure and then a result")
+    made = in_words(client, error, what)
+    made.__traceback__ = made.__cause__ = made.__context__ = None
+    return made
+
+
+def in_words(client: Any, error: BaseException, what: str) -> BaseException:
+    """Returns an exception of Dask as one of this package; errors of this package and of the user's code stay.
+
+    Who has cancelled the work does not ask.
+    """
+    if isinstance(error, DsstneError):
+        return error
+    if isinstance(error, distributed.KilledWorker):
+        worker = getattr(error.last_worker, "address", error.last_worker)
+        return ClusterError(
+            f"{what}: {error.allowed_failures + 1} workers died one after the other while they did it, the last one "
+            f"was {worker}. {_DIED}"
+        )
+    if isinstance(error, _CANCELLED):
+        reason = getattr(error, "reason", "")
+        if client.status != "running" or "connection-lost" in reason or "restart" in reason:
+            return ClusterError(f"{what}: {_LOST}")
+        return ClusterError(
+            f"{what}: Dask has dropped it ({reason or 'no reason given'}): its data were on a worker that died, or "
+            "another client cancelled it. Give the path of a saved dataset, which outlives workers, or retries=, with "
+            "which all workers get the data"
+        )
+    if type(error).__module__.split(".")[0] in ("distributed", "dask"):
+        return ClusterError(f"{what}: {type(error).__name__}: {' '.join(str(error).split()):.400}")
+    return error
+
+
+# ---- inside a task ----
+
+
+def current_task() -> tuple[Any, Any]:
+    """Returns the worker and the key of the task that calls; (None, None) outside of tasks."""
+    try:
+        worker = distributed.get_worker()
+        return worker, worker.get_current_task()
+    except (ValueError, KeyError, AttributeError):
+        return None, None
+
+
+def is_wanted(worker: Any, key: Any) -> bool:
+    """Reports whether a running task is still wanted: nobody cancelled it, and its worker is not being closed.
+
+    It reads the worker's own state and sends nothing. The scheduler tells the worker when a client cancels a task,
+    drops the last reference to it, or is gone.
+    """
+    if worker.status.name in ("closing", "closed", "failed", "stopped"):
+        return False
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state in ("executing", "long-running")
+
+
+def _own_task() -> Callable[[], bool]:
+    """Returns a function that reports whether the task that calls is still wanted; True outside of tasks."""
+    worker, key = current_task()
+    return lambda: worker is None or is_wanted(worker, key)
+
+
+@contextmanager
+def slot_given_up() -> Iterator[None]:
+    """Gives up the slot of the task that calls for the time of the block, in which it waits for other tasks.
+
+    A lock that other tasks wait for in their slots must be given up before, and taken again after the block.
+    """
+    worker, key = current_task()
+    if worker is None:
+        yield
+        return
+    try:
+        distributed.secede()
+    except KeyError:  # the task has left its slot already, as in the block of a worker_client()
+        yield
+        return
+    try:
+        yield
+    finally:
+        if is_wanted(worker, key):  # otherwise it is about to end, and need not wait for a slot
+            with suppress(RuntimeError):  # the worker is being closed
+                distributed.rejoin()
