@@ -44,8 +44,8 @@ class Store:
             _sweep(Path(tempfile.gettempdir()))
             self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         else:
-            with _options.path_argument(folder) as name:
-                self.folder = Path(os.fsdecode(name))
+            with _options.path_argument(folder) as encoded:
+                self.folder = Path(os.fsdecode(encoded))
             with _explained(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = -1

@@ -4,6 +4,7 @@ It needs Dask with its scheduler: ``pip install dsstne[dask]``. Workers need dss
 
 - :func:`fit` trains one model as one task on one worker, with all devices that the worker gives it, and waits.
 - :func:`submit` does not wait: it returns a :class:`Job`, so that several models are trained at the same time.
+- :func:`search` searches for the best settings of a network, as :func:`dsstne.search`, with a trial as a task.
 - :func:`recommend` and :func:`predict` compute all rows of a matrix on all workers and write Parquet files.
 
 See docs/dask.md for how to start workers, and for what happens when they die.
@@ -24,10 +25,11 @@ import uuid
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _checks, _dask_cluster, _dask_files, _dask_jobs
+from dsstne import _checks, _dask_cluster, _dask_files, _dask_jobs, _dask_search
 from dsstne._dask_cluster import client_of, failure, place, settle
 from dsstne._dask_data import Parcel, path_of
 from dsstne._dask_files import Written
+from dsstne._dask_rows import RowsOf
 from dsstne._layers import nearest
 from dsstne.api import fit as _fit
 from dsstne.errors import CancelledError, ClusterError, InvalidArgumentError, MissingFileError
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
     from dsstne._dask_cluster import Placement
 
-__all__ = ["Job", "Written", "fit", "predict", "recommend", "submit"]
+__all__ = ["Job", "RowsOf", "Written", "fit", "predict", "recommend", "search", "submit"]
 
 _PREFIX = "dsstne-"  # of the keys of tasks
 _DATA = ("X", "targets", "validation")  # arguments that are data
@@ -423,3 +425,73 @@ def predict(
     _check_options(Model.predict, options, without=("self", "X", "layer", "rows"))
     spec = {"kind": "predict", "layer": layer, "options": options}
     return _dask_files.write(client, model, X, spec, output, rows_per_partition, overwrite, resources, workers)
+
+
+def search(
+    client: Any,
+    X: Any,
+    space: Any,
+    *,
+    store: str | os.PathLike[str],
+    budget: Any = "5 min",
+    metric: str = "ndcg@20",
+    times: Any = None,
+    validation: Any = None,
+    epochs: int | str = "auto",
+    rungs: int | str = "auto",
+    eta: int = 3,
+    brackets: int = 1,
+    jobs: int | None = None,
+    refit: bool = True,
+    disk_limit: int | None = None,
+    sampler: Callable[[int], Any] | None = None,
+    seed: int = 0,
+    resources: Mapping[str, float] | None = None,
+    workers: Sequence[str] | str | None = None,
+    devices: Any = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Model:
+    """Searches for the best settings of a network on the workers of a Dask cluster, as :func:`dsstne.search` does here.
+
+    A trial is a task. As soon as one has a result, the best third of those so far goes on, whatever the others do
+    (asynchronous successive halving); with ``brackets`` it is Hyperband. Only settings and results pass through the
+    scheduler, some kilobytes for each task: data and paused trials stay in ``store``, and a trial goes on at the worker
+    that has it in its memory. A worker that dies, or is silent for 15 s, is replaced by another one; a trial goes on
+    from its checkpoint, or else from its beginning, with the same bits.
+
+    If the cluster ends, the same call on the next one goes on with the search.
+
+    Args:
+        client: A client of the cluster; None = that of this process, and inside a task of Dask that of its worker.
+        X: Interaction matrix, in a form of :func:`submit`; :class:`dsstne.Interactions` and saved datasets have names.
+        space: See :func:`dsstne.search`.
+        store: A folder that this process and all workers see.
+        budget, metric, epochs, rungs, eta, brackets, refit, disk_limit, sampler, seed: See :func:`dsstne.search`.
+        times, validation: See :func:`dsstne.search`; in a form of :func:`submit`.
+        jobs: Number of trials at the same time; None = the number of workers, or of a search that goes on, as before.
+            With a budget of trials, the result follows from the arguments and this number, whatever workers do.
+        resources, workers: See :func:`submit`, for each trial.
+        devices, threads: As in :func:`dsstne.fit`, for each trial; None = as for :func:`submit`.
+        memory_limit: Maximum bytes of each training; a trial whose plan needs more fails.
+        progress: Show a progress bar in terminals and notebooks, or a line every 30 seconds if stderr is a file.
+        **options: Arguments of :func:`dsstne.fit` that all trials have.
+
+    Returns:
+        The model, with a report as :func:`dsstne.search` has it.
+
+    Raises:
+        ClusterError: There are no workers, or the scheduler is gone; the same call goes on.
+        BusyError: Another search is using the store.
+        DsstneError: As :func:`dsstne.search`.
+
+    Example:
+        >>> space = {"hidden": [256, 512], "learning_rate": (1e-4, 1e-2, "log")}
+        >>> model = dsstne.dask.search(client, "/shared/clicks.arrow", space, store="/shared/search")  # doctest: +SKIP
+    """
+    given = dict(locals())
+    for name in ("client", "X", "space", "options"):
+        del given[name]
+    return _dask_search.search(client, X, space, given, options)

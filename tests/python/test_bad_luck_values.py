@@ -176,7 +176,7 @@ PLAIN = {
     "every": {"2**31"},
     "rates": {"a set", "two numbers", "a class"},
     "callbacks.TensorBoard folder": {*TEXTS - {"NUL"}, "no bytes", "a folder"},
-    **dict.fromkeys(["Recommender store", "search store"], {*TEXTS - {"NUL"}, "no bytes", "a folder"}),
+    **{key: {*TEXTS - {"NUL"}, "no bytes", "a folder"} for key in ("Recommender store", "search store")},
     "callbacks.EarlyStopping metric": {"None"},
     "patience": {"None", "2**31"},
     "min_delta": {*FLOATS, "0", "5e-324", "1e308"},

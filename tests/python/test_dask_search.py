@@ -1,0 +1,222 @@
+"""dsstne.dask.search: the results of dsstne.search, whatever the workers do."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+pytest.importorskip("optuna")
+
+import dask
+import distributed
+from clusters import local_cluster, wait_until
+from test_search import SMALL, SPACE, X, bits, found, results
+
+import dsstne
+import dsstne.dask
+from dsstne import _candidates
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    patient = {"distributed.scheduler.worker-ttl": "600s", "distributed.scheduler.allowed-failures": 5}
+    with dask.config.set(patient), local_cluster(2) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster):
+    """The client of a cluster whose nannies have started what the test before has killed."""
+    wait_until(lambda: len(cluster.run(os.getpid, on_error="ignore")) == 2)
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def local():
+    """The same search in this process."""
+    return found(jobs=2)
+
+
+def searched(client, store, space=SPACE, **options):
+    return dsstne.dask.search(client, X, space, store=store, **{"budget": "12 trials", "jobs": 2, **SMALL, **options})
+
+
+# ---- the same results ----
+
+
+def test_the_result_is_that_of_a_search_without_a_cluster(client, local, tmp_path):
+    model = searched(client, tmp_path)
+    assert results(model) == results(local)
+    assert bits(model) == bits(local)
+    assert model.report.code == local.report.code
+    assert sorted(os.listdir(tmp_path)) == ["best.dsstne", "journal.jsonl", "lock"]
+
+
+@pytest.mark.parametrize("form", ["path", "futures", "interactions"])
+def test_data_may_be_where_workers_find_them(client, local, tmp_path, form):
+    if form == "path":
+        dsstne.Dataset(X).save(tmp_path / "x.arrow")
+        given = str(tmp_path / "x.arrow")
+    elif form == "futures":
+        given = client.scatter([X[:50], X[50:]])
+    else:
+        given = dsstne.Interactions(X, item_names=[f"item {n}" for n in range(X.shape[1])])
+    options = {"store": tmp_path / "store", "budget": "4 trials", "jobs": 2, **SMALL}
+    model = dsstne.dask.search(client, given, SPACE, **options)
+    assert results(model) == results(found(budget="4 trials", jobs=2))
+    assert (model.items[1] == "item 1") if form == "interactions" else model.items is None
+
+
+def test_without_a_refit_the_model_is_that_of_the_best_trial(client, tmp_path):
+    assert bits(searched(client, tmp_path, refit=False)) == bits(found(jobs=2, refit=False))
+
+
+def test_hyperband_on_a_cluster(client, tmp_path):
+    wanted = results(found(jobs=2, brackets=3))
+    assert results(searched(client, tmp_path, brackets=3)) == wanted
+
+
+def test_a_budget_of_seconds_is_kept(client, tmp_path):
+    begun = time.monotonic()
+    report = searched(client, tmp_path, budget="3 s").report
+    assert len(report.table) > 1
+    assert time.monotonic() - begun < 15  # generous: a busy machine
+
+
+def test_tasks_are_kilobytes(client, tmp_path, monkeypatch):
+    sent = []
+    real = distributed.Client.submit
+
+    def submit(self, function, *arguments, **options):
+        sent.append(len(pickle.dumps(arguments[0])))
+        return real(self, function, *arguments, **options)
+
+    monkeypatch.setattr(distributed.Client, "submit", submit)
+    searched(client, tmp_path, budget="6 trials")
+    assert len(sent) > 6
+    assert max(sent) < 3000
+
+
+def in_a_task(store):
+    return results(dsstne.dask.search(None, X, SPACE, store=store, budget="6 trials", jobs=2, **SMALL))
+
+
+def test_a_search_inside_a_task_gives_up_its_slot(client, tmp_path):
+    # Four searches on two workers of one thread: each waits for tasks that need its slot.
+    tasks = [client.submit(in_a_task, str(tmp_path / f"{n}"), pure=False) for n in range(4)]
+    wanted = results(found(budget="6 trials", jobs=2))
+    assert client.gather(tasks) == [wanted] * 4
+
+
+# ---- bad luck ----
+
+
+def test_a_trial_that_fails_is_listed(client, tmp_path):
+    listed = [{"hidden": 4}, {"loss": "squared", "learning_rate": 1e30}, {"hidden": 8}]
+    notes = {row["trial"]: row["note"] for row in searched(client, tmp_path, listed).report.table}
+    assert "NotFiniteError" in notes[1]
+    assert notes[0] == notes[2] == ""
+
+
+def slowly(monkeypatch=None):
+    """Makes trials of a worker take a tenth of a second longer, so that something can happen meanwhile."""
+    real = _candidates.advance
+
+    def advance(*arguments, **options):
+        time.sleep(0.1)
+        return real(*arguments, **options)
+
+    _candidates.advance = advance
+
+
+@pytest.mark.parametrize("fate", ["SIGKILL", pytest.param("SIGSTOP", marks=pytest.mark.slow)])
+def test_workers_that_die_or_freeze_do_not_change_the_result(local, tmp_path, fate):
+    with dask.config.set({"distributed.scheduler.allowed-failures": 9}), local_cluster(2) as client:
+        client.run(slowly)
+        workers = list(client.run(os.getpid).values())
+        watch = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import os, signal, sys, time\n"
+                "journal, pid, fate = sys.argv[1], int(sys.argv[2]), getattr(signal, sys.argv[3])\n"
+                "while not os.path.exists(journal) or open(journal).read().count(chr(10)) < 4:\n"
+                "    time.sleep(0.01)\n"
+                "os.kill(pid, fate)\n",
+                str(tmp_path / "journal.jsonl"),
+                str(workers[0]),
+                fate,
+            ]
+        )
+        begun = time.monotonic()
+        try:
+            model = searched(client, tmp_path)
+        finally:
+            watch.communicate()
+            if fate == "SIGSTOP":
+                os.kill(workers[0], signal.SIGKILL)
+        assert time.monotonic() - begun < 60
+        assert results(model) == results(local)
+        assert bits(model) == bits(local)
+        if fate == "SIGKILL":
+            wait_until(lambda: len(client.run(os.getpid, on_error="ignore")) == 2)
+            assert workers[0] not in client.run(os.getpid).values()
+
+
+CALLER = """
+import sys
+sys.path.insert(0, {folder!r})
+import distributed, dsstne.dask, test_dask_search
+client = distributed.Client({address!r})
+client.run(test_dask_search.slowly)
+print("begun", flush=True)
+try:
+    model = test_dask_search.searched(client, {store!r})
+    print(*model.report.notes)
+except dsstne.DsstneError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("fate", ["the scheduler is gone", "Ctrl-C", "the caller is killed"])
+def test_a_search_goes_on_with_another_cluster(client, local, tmp_path, fate):
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+    ) as cluster:
+        script = CALLER.format(folder=os.path.dirname(__file__), address=cluster.scheduler_address, store=str(tmp_path))
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        journal = tmp_path / "journal.jsonl"
+        wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 4, 60)
+        if fate == "the scheduler is gone":
+            cluster.close()
+        else:
+            process.send_signal(signal.SIGINT if fate == "Ctrl-C" else signal.SIGKILL)
+        out, error = process.communicate(timeout=60)
+        if fate == "the scheduler is gone":
+            assert "ClusterError" in out, error
+            assert "connection to the scheduler is lost" in out
+        elif fate == "Ctrl-C":
+            assert "Ctrl-C ended the search" in out, error
+    assert results(searched(client, tmp_path)) == results(local)
+
+
+def test_a_store_in_use_and_impossible_resources_are_errors(client, tmp_path):
+    with pytest.raises(dsstne.InvalidArgumentError, match="none of the 2 workers has GPU=99"):
+        searched(client, tmp_path, resources={"GPU": 99})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(dsstne.InputOutputError, match="store: .*file"):
+        searched(client, tmp_path / "file")
+    with pytest.raises(dsstne.InvalidDataError, match="too few to compare"):
+        dsstne.dask.search(client, X[:4], SPACE, store=tmp_path, budget="2 trials", **SMALL)
+    damaged = X.copy()
+    damaged.data[0] = np.nan
+    with pytest.raises(dsstne.InvalidDataError, match=r"row 0.*nan|NaN"):
+        dsstne.dask.search(client, damaged, SPACE, store=tmp_path, budget="2 trials", **SMALL)
