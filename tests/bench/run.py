@@ -31,6 +31,7 @@ QUICK = [
     "topk",
     "serving",
     "small",
+    "search",
     "step",
     "memory",
     "gowalla",
