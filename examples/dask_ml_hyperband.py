@@ -1,4 +1,6 @@
-"""dask-ml's Hyperband with dsstne: pip install "dask-ml==2025.1.0" "dask==2025.1.0" "distributed==2025.1.0" dsstne
+"""dask-ml's Hyperband with dsstne.
+
+    pip install "dask-ml==2025.1.0" "dask==2025.1.0" "distributed==2025.1.0" pyarrow dsstne
 
 dask-ml's own code fails with later versions of Dask, for which dsstne.dask.search is there. Candidates travel between
 processes as references to files in the store, and the data as numbers of rows of a saved dataset.

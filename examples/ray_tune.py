@@ -1,4 +1,6 @@
-"""Ray Tune with dsstne, through its function API: pip install "ray[tune]" dsstne
+"""Ray Tune with dsstne, through its function API.
+
+    pip install "ray[tune]" dsstne
 
 A trial trains for an epoch at a time. Its checkpoint is a file, from which Ray may start it again, also elsewhere. The
 data are put into Ray's object store once.

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import dsstne
-
 optuna = pytest.importorskip("optuna")
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""A prepared search in PyTorch with Optuna: a trial reports at its rungs, and is pruned at the last one that it reaches.
+"""A prepared search in PyTorch with Optuna: a trial reports at its rungs, and is pruned at the last one it reaches.
 
 How a step is fastest (`torch_settings`) is found once for each size of the hidden layer, before the clock starts.
 """
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 import torch
-
 from measure.network import Network
 from measure.resident import forget_most, resident
+
 from peers.torch_network import TorchNetwork
 
 if TYPE_CHECKING:
     from measure.searches import Replay
+
     from peers.torch_settings import Setting
 
 
