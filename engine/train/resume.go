@@ -149,7 +149,8 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 
 // check refuses numbers that no trainer has written.
 func (r *record) check() error {
-	if r.OriginStep < 0 || r.Step < r.OriginStep || r.Step > math.MaxInt32 || min(r.OriginEpochs, r.Epochs, r.LossExamples) < 0 {
+	least := min(r.OriginStep, r.Step-r.OriginStep, r.OriginEpochs, r.Epochs, r.LossExamples)
+	if least < 0 || r.Step > math.MaxInt32 {
 		return fault.New(fault.CorruptFile, "the record of the checkpoint has the step %d", r.Step)
 	}
 	return nil
