@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -479,6 +480,23 @@ def test_the_package_imports_no_dask_until_it_is_used(python):
     )
     assert out.split() == ["False", "True"]
     assert "dask" not in dsstne.__all__  # an import of * would hide Dask's own module
+
+
+def test_the_code_of_the_page_runs(client, tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "dask.md").read_text()
+    code = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(code) == 3
+    names = {"address": client.scheduler.address, "X": X, "folder": str(tmp_path)}
+    settings = {"k=50": "k=5", "epochs=16": "epochs=1", 'checkpoint"': 'checkpoint", epochs=1'}
+    try:
+        for part in code:
+            for written, short in settings.items():
+                part = part.replace(written, short)
+            exec(part, names)
+    finally:
+        names["client"].close()
+    assert len(names["models"]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.arrow", "lists", "run.checkpoint", "vectors"]
 
 
 def test_without_dask_the_import_says_what_to_install(python):
