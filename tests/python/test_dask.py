@@ -23,6 +23,8 @@ import dask.bag
 import distributed
 from clusters import OPTIONS, for_long, left, local_cluster, matrix, same, told, wait_until, working
 from emulated import emulated_driver
+from odd_values import ODD
+from test_bad_luck_values import THEIRS
 
 import dsstne
 import dsstne.dask
@@ -443,6 +445,27 @@ def test_an_asynchronous_client_is_refused():
                 dsstne.dask.fit(client, X)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "name", ["X", "targets", "function", "resources", "workers", "share", "retries", "folder", "limit"]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_odd_values_of_a_job_are_taken_or_refused_in_words(client, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    wrong = {}
+    for word, make in ODD.items():
+        try:
+            given = {"X": X, "function": clusters.shapes, name: make()}
+            dsstne.dask.submit(client, given.pop("X"), **given).result(timeout=20)
+        except dsstne.DsstneError as error:
+            if not 10 < len(str(error)) < 1024:
+                wrong[word] = error
+        except THEIRS.get(word, ()):
+            continue
+        except BaseException as error:
+            wrong[word] = error
+    assert not wrong
 
 
 # ---- heartbeats ----
