@@ -144,7 +144,7 @@ def _named(workers: Any, known: dict[str, dict[str, Any]]) -> dict[str, dict[str
         those = {
             address: info
             for address, info in known.items()
-            if str(name) in (address, str(info.get("name")), str(info.get("host")))
+            if _word(name) in (address, str(info.get("name")), str(info.get("host")))
         }
         if not those:
             listed = ", ".join(str(info.get("name")) for info in list(known.values())[:8])
@@ -156,6 +156,12 @@ def _named(workers: Any, known: dict[str, dict[str, Any]]) -> dict[str, dict[str
     if not found:
         raise InvalidArgumentError("workers is an empty list; None = any worker")
     return found
+
+
+def _word(name: Any) -> str:
+    """Returns an element of ``workers`` as a str; Dask names its workers by numbers, too."""
+    is_name = isinstance(name, str) or (isinstance(name, int) and 0 <= name < 1 << 31)
+    return str(name) if is_name else ""
 
 
 def settle(client: Any, futures: Sequence[Any], what: str, placement: Placement, timeout: float | None = None) -> None:

@@ -11,12 +11,11 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import scipy.sparse
 
-from dsstne import _checks
+from dsstne import _checks, _options
 from dsstne._dask_cluster import distributed
 from dsstne.dataset import Dataset, arrays_of
 from dsstne.errors import InvalidArgumentError, MissingFileError
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from dsstne._dask_cluster import Placement
+
+_LONGEST_PATH = 4000  # bytes; Linux allows 4,095 with the folder of this process
 
 _WANTED = (
     "a path of a saved dataset, a list of futures of CSR matrices, a dask.array or dask.bag of them, a matrix or a "
@@ -113,11 +114,14 @@ def scattered(client: Any, value: Any, placement: Placement, copies: bool) -> An
 
 def path_of(path: Any, name: str) -> str:
     """Returns the path of a file as a worker opens it."""
-    text = os.fsdecode(path)
+    with _options.path_argument(path) as encoded:
+        text = os.fsdecode(encoded)
     if not text:
         raise InvalidArgumentError(f"{name} is an empty path")
-    if "\0" in text:
-        raise InvalidArgumentError(f"{name}: the path {_checks.shown(text)} contains a NUL character")
+    if len(encoded) > _LONGEST_PATH:
+        raise InvalidArgumentError(
+            f"{name}: the path {_checks.shown(text)} has {len(encoded):,} bytes, which is too long"
+        )
     return os.path.abspath(text)  # noqa: PTH100 - links stay
 
 
@@ -286,7 +290,7 @@ def check_columns(first: int, columns: int, n: int, name: str) -> None:
 
 def check_folder(folder: str, name: str) -> None:
     """Raises an error if a folder is not there or cannot be written on this worker."""
-    if not Path(folder).is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - False also for a name that no file can have
         raise MissingFileError(
             f"{name}: {folder}: no such folder on {here()}; give a folder that all workers see", 2, folder
         )

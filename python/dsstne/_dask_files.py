@@ -27,7 +27,7 @@ from dsstne._dask_data import (
     path_of,
     scattered,
 )
-from dsstne._dask_jobs import _StopError, node_given_up, stopper
+from dsstne._dask_jobs import _StopError, node_given_up, pack, stopper
 from dsstne._predictor import check_item_names
 from dsstne._tables import Shown, Table
 from dsstne.dataset import Dataset, arrays_of, names_of
@@ -119,6 +119,9 @@ def write(
         common = replace(common, model=path_of(model, "model"))
     elif not isinstance(model, Model):
         raise InvalidArgumentError(f"model must be a Model or the path of one, not {_checks.shown(model)}")
+    else:
+        _ = model._handle.value  # raises an error if it is closed
+    pack(write, what["options"])  # raises an error if an option cannot be sent
     session = _Session(client, workers, resources, name)
     with node_given_up(stopper(*current_task())), slot_given_up():
         try:

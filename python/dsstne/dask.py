@@ -219,16 +219,12 @@ def submit(
 
     Args:
         client: A client of the cluster; None = that of this process, and inside a task of Dask that of its worker.
-        X: Interaction matrix, in one of these forms:
-
-            - the path of a file of :meth:`dsstne.Dataset.save`, or a Dataset opened from one. Workers map the file into
-              memory; nothing is sent. It must be visible from all of them.
-            - a future, or a list of futures, of CSR matrices: blocks of rows;
-            - a ``dask.array`` or ``dask.bag`` of CSR matrices, divided by rows, or a list of ``dask.delayed``;
-            - a matrix of this process, a Dataset or Interactions: sent to one worker for each call.
-
-            A worker that trains joins the blocks, once for jobs that follow each other. For several inputs, a mapping
-            from their names to these.
+        X: Interaction matrix. Either the path of a file of :meth:`dsstne.Dataset.save`, or a Dataset opened from one,
+            which all workers must see: they map the file into memory, and nothing is sent. Or a future, or a list of
+            futures or ``dask.delayed``, of CSR matrices, which are blocks of rows; or a ``dask.array`` or ``dask.bag``
+            of CSR matrices, divided by rows. Or a matrix of this process, a Dataset or Interactions, which are sent to
+            one worker for each call. A worker that trains joins the blocks, once for jobs that follow each other. For
+            several inputs, a mapping from their names to these.
         targets: Target matrix, in one of the same forms; None = X. ``validation`` also takes these forms; a pair of
             them must be a tuple.
         function: The function that makes the model on the worker: :func:`dsstne.fit`, another one of this package such

@@ -8,7 +8,6 @@ import time
 import warnings
 from pathlib import Path
 
-import dask
 import distributed
 import numpy as np
 import psutil
@@ -190,10 +189,5 @@ def fit_inside(X, **options):
     return dsstne.dask.fit(None, X, **options)
 
 
-def shape(X):
-    return X.shape
-
-
-def settings(**given):
-    """Settings of Dask for the block."""
-    return dask.config.set({name.replace("_", "-").replace("--", "."): value for name, value in given.items()})
+def shapes(X, targets=None):
+    return [getattr(one, "shape", None) for one in (X, targets)]

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ import dask.bag
 import distributed
 from clusters import OPTIONS, for_long, left, local_cluster, matrix, same, told, wait_until, working
 from emulated import emulated_driver
+from odd_values import ODD
+from test_bad_luck_values import THEIRS
 
 import dsstne
 import dsstne.dask
@@ -444,6 +447,27 @@ def test_an_asynchronous_client_is_refused():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    "name", ["X", "targets", "function", "resources", "workers", "share", "retries", "folder", "limit"]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_odd_values_of_a_job_are_taken_or_refused_in_words(client, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    wrong = {}
+    for word, make in ODD.items():
+        try:
+            given = {"X": X, "function": clusters.shapes, name: make()}
+            dsstne.dask.submit(client, given.pop("X"), **given).result(timeout=20)
+        except dsstne.DsstneError as error:
+            if not 10 < len(str(error)) < 1024:
+                wrong[word] = error
+        except THEIRS.get(word, ()):
+            continue
+        except BaseException as error:
+            wrong[word] = error
+    assert not wrong
+
+
 # ---- heartbeats ----
 
 
@@ -479,6 +503,23 @@ def test_the_package_imports_no_dask_until_it_is_used(python):
     )
     assert out.split() == ["False", "True"]
     assert "dask" not in dsstne.__all__  # an import of * would hide Dask's own module
+
+
+def test_the_code_of_the_page_runs(client, tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "dask.md").read_text()
+    code = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(code) == 3
+    names = {"address": client.scheduler.address, "X": X, "folder": str(tmp_path)}
+    settings = {"k=50": "k=5", "epochs=16": "epochs=1", 'checkpoint"': 'checkpoint", epochs=1'}
+    try:
+        for part in code:
+            for written, short in settings.items():
+                part = part.replace(written, short)
+            exec(part, names)
+    finally:
+        names["client"].close()
+    assert len(names["models"]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.arrow", "lists", "run.checkpoint", "vectors"]
 
 
 def test_without_dask_the_import_says_what_to_install(python):
