@@ -241,6 +241,7 @@ def test_the_partition_of_a_killed_worker_is_done_again_with_the_same_bytes(clie
         os.kill(pid, signal.SIGKILL)
         done = work.result(timeout=60)
     assert len(done) == 4
+    wait_until(lambda: not temporary(tmp_path / "b"), 10, "the end of temporary files")
     files = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in "ab"]
     assert files[0] == files[1] == [f"part-0000{n}.parquet" for n in range(4)]
     for name in files[0]:
