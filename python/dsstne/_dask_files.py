@@ -175,6 +175,8 @@ class _Session:
             return
         with contextlib.suppress(OSError, RuntimeError):
             self.client.cancel([future for future in self.futures if future.status == "pending"])
+            for future in self.futures:  # or Dask would compute them again if their worker died later
+                future.release()
             for n, address in enumerate(self.placement.eligible):  # nobody waits for these, as for a worker that hangs
                 where = {"workers": [address], "allow_other_workers": True, "key": f"dsstne-close-{run}-{n}"}
                 distributed.fire_and_forget(self.client.submit(_forget, run, pure=False, **where))

@@ -426,6 +426,7 @@ class _Run:
                     del self._tasks[other]
                     if other is not future:
                         other.cancel()
+                    other.release()  # or Dask would compute it again if its worker died later
             self._replace_silent()
         return done
 

@@ -508,7 +508,7 @@ def test_the_package_imports_no_dask_until_it_is_used(python):
 def test_the_code_of_the_page_runs(client, tmp_path):
     page = (Path(__file__).resolve().parents[2] / "docs" / "dask.md").read_text()
     code = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(code) == 3
+    assert len(code) == 4
     names = {"address": client.scheduler.address, "X": X, "folder": str(tmp_path)}
     settings = {"k=50": "k=5", "epochs=16": "epochs=1", 'checkpoint"': 'checkpoint", epochs=1'}
     try:
@@ -519,7 +519,13 @@ def test_the_code_of_the_page_runs(client, tmp_path):
     finally:
         names["client"].close()
     assert len(names["models"]) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.arrow", "lists", "run.checkpoint", "vectors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "clicks.arrow",
+        "lists",
+        "run.checkpoint",
+        "search",
+        "vectors",
+    ]
 
 
 def test_without_dask_the_import_says_what_to_install(python):
