@@ -98,6 +98,7 @@ def test_a_job_that_kills_every_worker_ends(saved):
         assert works(client)
 
 
+@pytest.mark.slow
 def test_a_frozen_worker_is_given_up(client, saved, tmp_path):
     tell = clusters.Tell(str(tmp_path / "told"), at=1, deed=clusters.stop_myself)
     job = dsstne.dask.submit(client, saved, **{**OPTIONS, "epochs": 3}, callbacks=tell)

@@ -184,7 +184,9 @@ except dsstne.DsstneError as error:
 """
 
 
-@pytest.mark.parametrize("fate", ["the scheduler is gone", "Ctrl-C", "the caller is killed"])
+@pytest.mark.parametrize(
+    "fate", [*(pytest.param(fate, marks=pytest.mark.slow) for fate in ("the scheduler is gone", "Ctrl-C")), "a kill"]
+)
 def test_a_search_goes_on_with_another_cluster(client, local, tmp_path, fate):
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
