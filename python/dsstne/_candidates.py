@@ -184,6 +184,7 @@ def advance(
             trunk = schedule["warmup_steps"] + schedule["hold_steps"]
             _run(run, trunk, limit, glance)
             if target is not None:
+                target.unlink(missing_ok=True)  # of a trial with other settings, before a kill
                 _save(run, target)
             fork = run.fork(schedule=schedule)
             stack.callback(fork.close)

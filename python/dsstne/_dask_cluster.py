@@ -196,14 +196,14 @@ def settle(client: Any, futures: Sequence[Any], what: str, placement: Placement,
             raise TimeoutError(f"{what} is still under way after {timeout:g} s")
         if now >= look:
             look = now + _LOOK
-            stuck_since = None if _can_run(client, placement) else (stuck_since or now)
+            stuck_since = None if can_run(client, placement) else (stuck_since or now)
             if stuck_since is not None and now - stuck_since >= _GRACE:
                 raise ClusterError(
                     f"{what}: no worker that could do it was there for {_GRACE:g} s; {_wanted_words(placement)}"
                 )
 
 
-def _can_run(client: Any, placement: Placement) -> bool:
+def can_run(client: Any, placement: Placement) -> bool:
     """Reports whether a worker is there that can run a task of the placement; asks the scheduler."""
     known = workers_of(client)
     strict = placement.workers if placement.workers is not None and not placement.loose else known

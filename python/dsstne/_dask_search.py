@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dsstne import _candidates, _checks, _dask_jobs, _recipes, _space, _validation
 from dsstne._candidates import Data, Lengths, Outcome
 from dsstne._dask_cluster import (
+    can_run,
     client_of,
     distributed,
     failure,
@@ -28,7 +29,7 @@ from dsstne._dask_cluster import (
 )
 from dsstne._dask_data import Parcel, path_of
 from dsstne._halving import Job
-from dsstne._store import Store
+from dsstne._store import Store, writing
 from dsstne._study import Study, drive
 from dsstne.dataset import Dataset
 from dsstne.errors import CancelledError, ClusterError, DsstneError, InvalidDataError
@@ -103,7 +104,7 @@ def prepare(
         if id(matrix) not in saved:
             with Dataset(matrix) as data:
                 name = f"{data._digest()[:32]}.arrow"
-                digest = digest or data._digest()
+                digest += data._digest()
                 if not (folder / name).exists():
                     data.save(folder / name, items=given.items)
             saved[id(matrix)] = name
@@ -155,8 +156,9 @@ def try_settings(
     except CancelledError:
         return Outcome(note="not finished: the time was over", finished=False)
     if found.model is not None:
-        if model is not None and found.value > least:
-            found.model.save(model)
+        if model is not None and found.value >= least:
+            with writing("the model of a trial could not be written"):
+                found.model.save(model)
         found.model.close()
         found.model = None
     return found
@@ -321,7 +323,8 @@ class _Run:
         self._out_of_time = self._interrupted = False
         self._tasks: dict[Any, tuple[Job, Any]] = {}  # by future
         self._declined: list[tuple[Job, Outcome]] = []
-        self._looked = time.monotonic()
+        self._looked = self._counted = time.monotonic()
+        self._alone_since: float | None = None
         self._where: dict[int, str] = {}  # the worker that has trained a trial last
         parcel = Parcel(cluster.client, cluster.placement)
         self._data = {
@@ -355,7 +358,9 @@ class _Run:
             model = load(path)
         else:
             if not tried.exists():
-                self._wait(self._sent(Job(-1, number, rung)), "the best trial")
+                again = self._wait(self._sent(Job(-1, number, rung)), "the best trial")
+                if not tried.exists():
+                    raise DsstneError(f"the best trial could not be trained again: {again.note or 'see the warnings'}")
             model = load(tried)
         code = code_of(recipe, trial, self._prepared.preparation, self._prepared.named, self._compute.get("devices"))
         model.report = report_of(study, self._prepared.split, code, self._clock, notes, self._prepared.measured)
@@ -401,7 +406,7 @@ class _Run:
             "target": None if last or job.number < 0 else str(self._store.checkpoint(job.candidate, job.rung)),
             "model": str(self._path_of(job.candidate, job.rung)),
             "least": -math.inf if job.number < 0 else best,
-            "seconds": self._clock.left(),
+            "seconds": math.inf if job.number < 0 else self._clock.left(),
             **self._compute,
         }
         data = {role: self._data[role] for role in ("train", "inputs", "held_out")}
@@ -428,7 +433,25 @@ class _Run:
                         other.cancel()
                     other.release()  # or Dask would compute it again if its worker died later
             self._replace_silent()
+            if not done:
+                self._check_workers()
         return done
+
+    def _check_workers(self) -> None:
+        """Raises an error if no worker was there for some time that could do a trial."""
+        now = time.monotonic()
+        if now - self._counted < _SILENT / 3:
+            return
+        self._counted = now
+        if can_run(self._cluster.client, self._cluster.placement):
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since > 2 * _SILENT:
+            raise ClusterError(
+                f"no worker that could do a trial was there for {2 * _SILENT:g} s; start workers, and the same call "
+                "goes on with the search"
+            )
 
     def _outcome(self, future: Any, job: Job) -> Outcome:
         if future.status == "finished":
@@ -443,7 +466,8 @@ class _Run:
             raise error
         if not isinstance(error, (DsstneError, MemoryError)):
             raise error
-        return Outcome(note=f"{type(error).__name__}: {error}")
+        # What is wrong with a trial is in the note of its outcome. This is something else: a later call tries again.
+        return Outcome(note=f"{type(error).__name__}: {error}", finished=False)
 
     def _replace_silent(self) -> None:
         """Begins the trials of workers that give no sign of life on others, too; the first result counts."""

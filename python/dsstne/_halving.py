@@ -125,7 +125,8 @@ class Halving:
         if self.candidates is None:
             return found.union(*(rungs[-1].values for rungs in self._brackets))
         for bracket, rungs in enumerate(self._brackets):
-            entrants = sum(self.bracket(one) == bracket for one in range(self.candidates))  # at most
+            whole, rest = divmod(self.candidates, len(self._begins))
+            entrants = whole * self._begins.count(bracket) + self._begins[:rest].count(bracket)  # at most
             for rung in rungs[bracket:-1]:
                 ranked = sorted(rung.values, key=lambda one: (-rung.values[one], one))
                 beaten = set(ranked[max(1, entrants // self.eta) :]) - rung.promoted

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dsstne.trainer import Trainer
 
 _KEPT = 2  # versions
+_NAME = re.compile(r"[0-9a-f]{16}-\d+-[0-9a-f]{32}\.dsstne")
 _SHARE = 0.5  # of the disk's free space, that the files may take
 
 
@@ -173,9 +175,10 @@ def _forget(place: Path, newest: Reference) -> None:
     files = []
     with contextlib.suppress(OSError):
         for path in place.glob("*.dsstne"):
-            lineage, _, rest = path.name.partition("-")
-            version = rest.partition("-")[0]
-            is_old = version.isdigit() and int(version) <= newest.version - _KEPT
+            if not _NAME.fullmatch(path.name):
+                continue  # not one of ours
+            lineage, version, _ = path.name.split("-")
+            is_old = int(version) <= newest.version - _KEPT
             with contextlib.suppress(OSError):
                 if lineage == newest.lineage and is_old:
                     path.unlink()

@@ -62,7 +62,7 @@ class Listed:
                 shown = _checks.shown(settings)
                 raise InvalidArgumentError(f"space[{place}]: expected a mapping of arguments to values, not {shown}")
             check_names(settings, f"space[{place}]")
-            self._listed.append(dict(settings))
+            self._listed.append({name: plain(value) for name, value in settings.items()})
         if not self._listed:
             raise InvalidArgumentError("space: the list is empty, so there is nothing to try")
         self.count: int | None = len(self._listed)
@@ -131,7 +131,7 @@ class Drawn:
                 f"space: {name}: expected a list of choices, a pair (low, high) or (low, high, 'log'), or a "
                 f"distribution, not {_checks.shown(values)}; a single value is an argument of the search itself"
             )
-        choices = [value.item() if isinstance(value, np.generic) else value for value in values]
+        choices = [plain(value) for value in values]
         if not choices:
             raise InvalidArgumentError(f"space: {name}: the list of choices is empty")
         self._choices[name] = choices
@@ -150,7 +150,7 @@ class Drawn:
         drawn = _quietly(self._study.ask, self._distributions)
         found = {}
         for name, values in self._random.items():
-            found[name] = _plain(values.rvs(random_state=int(state.integers(1 << 31))))
+            found[name] = plain(values.rvs(random_state=int(state.integers(1 << 31))))
         for name in self._distributions:
             value = drawn.params[name]
             found[name] = (
@@ -184,18 +184,28 @@ class Drawn:
 
     def described(self) -> str:
         """Returns a text that is the same for the same space."""
-        return text({**self._space, **{name: repr(found) for name, found in self._distributions.items()}})
+        named = {name: repr(found) for name, found in self._distributions.items()}
+        for name, values in self._random.items():  # whose repr has an address
+            frozen = getattr(values, "dist", values)
+            arguments = [getattr(values, "args", ()), getattr(values, "kwds", {})]
+            named[name] = f"{getattr(frozen, 'name', type(frozen).__name__)} {arguments}"
+        return text({**self._space, **named})
 
 
 def _rounded(value: Any, distribution: Any) -> Any:
     """Returns a number with four digits, which a table shows completely."""
-    if not isinstance(value, float):
+    if not isinstance(value, float) or not hasattr(distribution, "low") or distribution.step is not None:
         return value
     return min(max(float(f"{value:.4g}"), distribution.low), distribution.high)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+def plain(value: Any) -> Any:
+    """Returns numbers and arrays of NumPy as those of Python, also in lists and mappings."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def import_optuna() -> Any:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _PREFIX = "dsstne-search-"
+_OWN = re.compile(r"\.?(\d{6}-\d+\.dsstne|[0-9a-f]{32}\.arrow)")  # the beginning of the names of our files
 _SHARE = 0.5  # of the free space, that checkpoints may take
 
 
@@ -135,7 +137,8 @@ class Store:
                     f"{value!r:.200}; give the same arguments to go on with it, or another folder"
                 )
         if whole != text:
-            self._replace(path, whole)
+            with _explained(path):
+                os.truncate(path, len(whole))
         return lines[1:]
 
     def header(self) -> dict[str, Any]:
@@ -152,7 +155,7 @@ class Store:
         """Adds a line, which is on the disk when this returns."""
         path = self.folder / "journal.jsonl"
         with _explained(path), path.open("ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
+            file.write(json.dumps(line, default=repr).encode() + b"\n")
             file.flush()
             if not self._is_temporary:
                 os.fsync(file.fileno())
@@ -170,7 +173,11 @@ class Store:
     def clear(self) -> None:
         """Deletes everything but the journal and the best model, when the search is done."""
         for name in ("checkpoints", "data", "models"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                for path in (self.folder / name).iterdir():
+                    if _OWN.match(path.name):
+                        path.unlink(missing_ok=True)
+                (self.folder / name).rmdir()  # unless somebody else has files there
 
 
 @contextlib.contextmanager
@@ -195,7 +202,7 @@ def _explained(path: Path) -> Iterator[None]:
 def _remove_parts(folder: Path) -> None:
     """Removes what a process that was killed had not written completely."""
     for path in folder.iterdir():
-        if path.suffix != ".dsstne":
+        if _OWN.match(path.name) and path.suffix != ".dsstne":
             with contextlib.suppress(OSError):
                 path.unlink()
 

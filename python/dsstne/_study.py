@@ -113,6 +113,23 @@ class Study:
             self.restored += 1
             self._take(job, outcome)
 
+    def take_the_rest(self) -> None:
+        """Takes what the journal has of jobs that this call did not come to, as time may decide."""
+        for (number, rung), line in sorted(self._known.items()):
+            if line["value"] is None:
+                continue
+            if number not in self.trials:
+                settings = line["settings"]
+                seed = _space.seed_of(self._seed, number)
+                self.trials[number] = Trial({**self._common, **settings}, settings, seed)
+            if self.trials[number].own != line["settings"]:
+                continue
+            self.trials[number].outcomes[rung] = Outcome(**{name: line[name] for name in _OF_OUTCOME})
+            self.restored += 1
+            if self.best is None or self._order_of(number, rung) < self._order_of(*self.best):
+                self.best = number, rung
+        self._known.clear()
+
     @property
     def running(self) -> int:
         """Number of jobs that were given out and have no result."""
@@ -223,6 +240,7 @@ def drive(
                 break
             submit(job)
         if not study.running:
+            study.take_the_rest()
             return
         for job, outcome in finished():
             take(job, outcome)

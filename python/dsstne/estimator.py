@@ -310,7 +310,7 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
         if is_first:
             self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
         else:
-            if kept is not None and kept.trains and "model_" not in self.__dict__:
+            if kept is not None and kept.trains and "_training" not in self.__dict__:
                 resumed = _partial_fit.Training.resume(kept.path(), weighted, **self._compute())
                 self._training, self.model_ = resumed  # which forgets the reference
             check_item_names(self.model_, self._item_names(X), "X")

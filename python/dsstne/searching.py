@@ -68,8 +68,9 @@ def search(
     those that did well. A training goes on where it was paused, with the same bits as one that was never paused.
 
     All trainings run at a constant rate. What is measured is a fork whose rate falls to 0 in the last fifth of its
-    steps, which is a complete, shorter training: its settings in the report, given to :func:`dsstne.fit`, make the same
-    model. The page docs/search.md shows how well the order of short trainings agrees with that of long ones.
+    steps, which is a complete, shorter training. The code in the report makes such a model with :func:`dsstne.fit`;
+    where a rung ends within an epoch, it trains to the end of the epoch. The page docs/search.md shows how well the
+    order of short trainings agrees with that of long ones.
 
     With a budget of trials, the result follows from the arguments and the seed, on one kind of machine. With a budget
     of seconds, time decides how many settings are tried.
@@ -156,7 +157,7 @@ def search(
             seed,
             metric,
             opened,
-            train._digest() if store is not None else "",
+            "" if store is None else " ".join(one._digest() for one in (train, inputs, held_out)),
         )
         clock.begin(study, lengths, limits.get("seconds"), refit)
         bar = Budget("search", limits.get("seconds"), progress)
@@ -253,11 +254,14 @@ class Clock:
         if self._seconds is None:
             return 0.0
         batch_size = self._batch_size(job.candidate)
+        if batch_size < 1:
+            return 0.0  # training will say what is wrong
         before = 0.0 if job.before is None else (1 - FALL) * self._lengths.steps(job.before, batch_size)
         return self._seconds_of(job.candidate, self._lengths.steps(job.rung, batch_size) - before)
 
     def _batch_size(self, number: int) -> int:
-        return int(self._study.trials[number].settings.get("batch_size", 512))
+        given = self._study.trials[number].settings.get("batch_size", 512)
+        return int(given) if _checks.is_number(given) else 0
 
     def _seconds_of(self, number: int, steps: float) -> float:
         """Predicts the time of some steps of a trial, by those that it or the slowest other one has done."""
@@ -388,17 +392,24 @@ def _finished(local: _Local, task: Task, given: _validation.Given, compute: Mapp
     number, rung = study.best
     trial = study.trials[number]
     recipe = recipe_of(trial, lengths, rung)
-    model = local.model
+    model, unmade = local.model, list[str]()
     if refit and not local.interrupted:
         local.bar.update("refit", f"best {study.best_outcome().value:.4f}")
-        refitted = recipe.make(task.whole, {"items": given.items, "seed": trial.seed, **compute})
-        if model is not None:
-            model.close()
-        model = refitted
+        try:
+            refitted = recipe.make(task.whole, {"items": given.items, "seed": trial.seed, **compute})
+            if model is not None:
+                model.close()
+            model = refitted
+        except (KeyboardInterrupt, DsstneError, MemoryError) as error:
+            unmade.append(
+                f"there was no refit, and the model is the best as it was tried: {type(error).__name__} {error}"
+            )
     if model is None:  # the best result is that of an earlier call
-        model = _candidates.advance(local.data, trial.settings, lengths, rung, trial.seed, compute).model
-    assert model is not None
-    notes = [*task.notes, *notes_of(study, local.interrupted)]
+        found = _candidates.advance(local.data, trial.settings, lengths, rung, trial.seed, compute)
+        if found.model is None:
+            raise DsstneError(f"the best trial could not be trained again: {found.note}")
+        model = found.model
+    notes = [*task.notes, *notes_of(study, local.interrupted), *unmade]
     code = code_of(recipe, trial, given.begin + task.preparation, given.items is not None, compute["devices"])
     model.report = report_of(study, task.split, code, local.clock, notes, task.rows)
     if not local.interrupted:

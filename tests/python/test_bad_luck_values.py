@@ -160,6 +160,7 @@ PLAIN = {
     **{key: {"an accent", "braces", "a folder"} for key in ("path", "checkpoint")},
     **dict.fromkeys(["checkpoint_every", "memory", "eta", "jobs"], frozenset({"2**31"})),
     "disk_limit": {"0", "2**31"},
+    "sampler": {"a class", "a function"},
     **{key: {"an empty list"} for key in ("callbacks", "metrics")},
     "names": {"an empty list", "a list of str"},
     "Interactions.matrix_of rows": {"an empty list", "a list of str"},

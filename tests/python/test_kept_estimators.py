@@ -41,6 +41,13 @@ def test_training_goes_on_with_the_same_bits(tmp_path, copied):
     assert np.array_equal(one.predict(X), other.predict(X))
 
 
+def test_training_goes_on_after_the_model_was_used(tmp_path):
+    one, other = recommender(str(tmp_path)).partial_fit(X), recommender(None).partial_fit(X)
+    one = pickle.loads(pickle.dumps(one))
+    one.score(X)
+    assert bits(one.partial_fit(X)) == bits(other.partial_fit(X))
+
+
 def test_options_count_in_each_call_as_without_a_store(tmp_path):
     one, other = recommender(str(tmp_path)), recommender(None)
     for part, rate in zip(PARTS, (0.01, 0.002, 0.02, 0.01), strict=True):

@@ -339,6 +339,62 @@ def test_other_data_are_refused(tmp_path):
         dsstne.search(interactions(seed=3), [{"hidden": 4}], store=tmp_path, **options)
 
 
+def test_other_validation_data_are_refused(tmp_path):
+    pairs = [dsstne.datasets.hold_out(interactions(seed=seed)) for seed in (4, 5)]
+    found([{"hidden": 4}], store=tmp_path, rungs=1, validation=pairs[0])
+    with pytest.raises(dsstne.InvalidArgumentError, match="another data"):
+        found([{"hidden": 4}], store=tmp_path, rungs=1, validation=pairs[1])
+
+
+def test_files_of_others_in_the_store_stay(tmp_path):
+    for name in ("checkpoints/x.bin", "models/my.pt", "data/my.csv"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("precious")
+    found([{"hidden": 4}, {"hidden": 8}], store=tmp_path)
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["checkpoints/x.bin", "data/my.csv", "journal.jsonl", "lock", "models/my.pt"]
+
+
+def test_settings_may_be_numbers_and_arrays_of_numpy():
+    listed = [{"hidden": hidden, "learning_rate": np.float32(0.01)} for hidden in np.array([4, 8])]
+    model = found([*listed, {"hidden": np.array([4, 4]), "activation": ["tanh", "relu"]}])
+    assert {row["note"] for row in model.report.table} == {""}
+
+
+def test_if_the_refit_fails_the_model_is_the_best_as_it_was_tried(monkeypatch):
+    for error in (KeyboardInterrupt(), dsstne.NotFiniteError("diverged")):
+
+        def failing(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr("dsstne._recipes.Recipe.make", failing)
+        model = found([{"hidden": 4}], rungs=1)
+        assert model.recommend(X[:1], k=2)[0].shape == (1, 2)
+        assert any("no refit" in note for note in model.report.notes)
+
+
+def test_results_that_time_does_not_come_to_again_count_all_the_same(tmp_path):
+    budget = {"seconds": 1000, "trials": 6}
+    first = found(budget=budget, store=tmp_path)
+    again = found(budget={"seconds": 0.05, "trials": 6}, store=tmp_path, refit=False)
+    assert results(again) == results(first)
+
+
+def test_odd_distributions_are_drawn_from():
+    distributions = optuna.distributions
+    source = _space.Drawn(
+        {
+            "denoising": distributions.CategoricalDistribution([0.1, 0.2]),
+            "dropout": distributions.FloatDistribution(0, 0.9, step=0.00003),
+            "learning_rate": scipy.stats.loguniform(1e-4, 1e-2),
+        }
+    )
+    drawn = [source.draw(number, number) for number in range(20)]
+    assert {settings["denoising"] for settings in drawn} == {0.1, 0.2}
+    assert all(abs(round(settings["dropout"] / 0.00003) * 0.00003 - settings["dropout"]) < 1e-12 for settings in drawn)
+    assert " at 0x" not in source.described()
+
+
 def test_a_store_that_is_in_use_is_refused(tmp_path):
     store = _store.Store(tmp_path, None)
     with pytest.raises(dsstne.BusyError, match="another search is using this folder"):
