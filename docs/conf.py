@@ -35,6 +35,7 @@ nitpicky = True
 # Types of other libraries, for whose pages the build would need a connection, and aliases in annotations.
 nitpick_ignore_regex = [
     ("py:class", r"(np|numpy|scipy|sparse|collections|os|matplotlib|sklearn)\..*"),
+    ("py:class", r"Callable\[.*|Mapping\[.*|Placement"),  # in signatures of dsstne.dask, as strings
     ("py:class", r"ArrayLike|Axes|EpochFunction|EvalsLog|NDArray|Names|Path|Scoring|Shape"),
     ("py:func", r"scipy\..*"),
 ]

@@ -46,7 +46,10 @@ _TIMES = 3  # a partition whose data were lost with a worker is sent
 
 
 class Written(Shown, list[dict[str, Any]]):
-    """The files of :func:`recommend` or :func:`predict`: a list with a dict for each, which prints as a table."""
+    """The files of :func:`dsstne.dask.recommend` or :func:`dsstne.dask.predict`: a list with a dict for each.
+
+    It prints as a table.
+    """
 
     def _parts(self) -> list[str | Table]:
         rows = [[str(one["partition"]), one["file"], f"{one['rows']:,}", f"{one['seconds']:.3g}"] for one in self]

@@ -49,7 +49,7 @@ _DATA = ("X", "targets", "validation")  # arguments that are data
 
 
 class Job:
-    """A training under way on a worker; :func:`submit` makes it.
+    """A training under way on a worker; :func:`dsstne.dask.submit` makes it.
 
     Keep the object: a job that nobody refers to is cancelled, as Dask does with its futures.
 
