@@ -27,9 +27,9 @@ import (
 type record struct {
 	Options      json.RawMessage   `json:"options"` // as they were given
 	Precision    string            `json:"precision"`
-	Datasets     map[string]string `json:"datasets"` // digests by layer
+	Datasets     map[string]string `json:"datasets"`         // digests by layer
 	Epochs       int64             `json:"epochs,omitempty"` // those that were begun, if the last one is complete or not
-	Step         int64             `json:"step"`     // of the trainer; the model may have been trained before
+	Step         int64             `json:"step"`             // of the trainer; the model may have been trained before
 	OriginStep   int64             `json:"origin_step,omitempty"`
 	OriginEpochs int64             `json:"origin_epochs,omitempty"`
 	Examples     int64             `json:"examples"` // of all steps
