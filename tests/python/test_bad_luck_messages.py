@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import threading
 
 import numpy as np
@@ -214,8 +215,12 @@ def test_ctrl_c_ends_a_load_and_the_model_is_closed_in_the_background(monkeypatc
         call(name, *arguments)
 
     monkeypatch.setattr(_native, "call", slow)
-    with pytest.raises(KeyboardInterrupt):
-        dsstne.load(path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever tests before have left
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            dsstne.load(path)
+    finally:
+        signal.signal(signal.SIGINT, before)
     interrupted.set()
     for thread in threading.enumerate():
         if thread.name == "dsstne-model_load":
