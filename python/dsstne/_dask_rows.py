@@ -6,14 +6,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _sklearn
-from dsstne.dataset import Dataset
+from dsstne._dask_data import open_path
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-_opened: dict[tuple[Any, ...], Dataset] = {}  # of this process, by path and version of the file
 
 
 class RowsOf(_sklearn.BaseEstimator):  # type: ignore[misc]
@@ -74,16 +72,4 @@ class RowsOf(_sklearn.BaseEstimator):  # type: ignore[misc]
                 f"X: expected the numbers of rows of {os.fsdecode(self.path)}, integers [rows] or [rows, 1], got an "
                 f"array of {numbers.dtype} with the shape {numbers.shape}"
             )
-        return self._data()[numbers]
-
-    def _data(self) -> Dataset:
-        """Opens the file, once for each version of it."""
-        name = os.fspath(self.path)
-        try:
-            found = os.stat(name)  # noqa: PTH116 - as Dataset.open does
-        except OSError:
-            return Dataset.open(name)  # which says what is wrong
-        key = (name, found.st_ino, found.st_size, found.st_mtime_ns)
-        if key not in _opened:
-            _opened[key] = Dataset.open(name)
-        return _opened[key]
+        return open_path(os.fsdecode(self.path), "path")[numbers]

@@ -189,10 +189,6 @@ class Cluster:
 
     def __init__(self, client: Any, placement: Placement, name: str) -> None:
         self.client, self.placement, self._name = client, placement, name
-        self._running: dict[Any, list[Any]] = {}  # futures of a job, by its number; more than one if a worker is silent
-        self._jobs: dict[int, Job] = {}
-        self._looked = time.monotonic()
-        self.where: dict[int, str] = {}  # the worker of each trial
 
     def send(
         self,

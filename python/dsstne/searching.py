@@ -85,10 +85,10 @@ def search(
         metric: What to choose by: a metric of :func:`dsstne.evaluate` except coverage.
         times, validation, items: As in :func:`dsstne.auto`, which also says how items are held out of X.
         epochs: Length of a whole training, the last rung; ``"auto"`` as in :func:`dsstne.fit`.
-        rungs: Number of rungs: after each, only the best go on. ``"auto"`` = so many that the first one has about 60
-            steps, but at most 4; 1 = each trial is a whole training.
+        rungs: Number of rungs; only the best trials continue after a rung. ``"auto"`` chooses at most 4, so that the
+            first rung has about 60 steps or more. 1 = each trial is a whole training.
         eta: One in ``eta`` trials goes on to the next rung, whose training is ``eta`` times as long.
-        brackets: Begin trials at so many different rungs: more than 1 is Hyperband, which needs no trust in short
+        brackets: Number of different rungs at which trials begin. More than 1 is Hyperband, which relies less on short
             trainings.
         jobs: Number of trials that train at the same time, which share the threads.
         refit: Train the best settings on all of X in the end; False returns the best model as it was tried.

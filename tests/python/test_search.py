@@ -431,7 +431,7 @@ def started(store, **environment):
 
 
 def results_so_far(journal, count, process):
-    """Waits until a search has so many results."""
+    """Waits until the journal of a search has ``count`` lines after the header."""
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
         if journal.exists() and journal.read_bytes().count(b"\n") > count:

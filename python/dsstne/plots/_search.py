@@ -31,7 +31,7 @@ def search_results(
     only, and counts neither for the line nor for the number beside its kind. :meth:`dsstne.report.Report.plot` shows
     the kinds of models side by side instead.
 
-    For :func:`dsstne.search`, a line is a trial, and a point what was measured after so many epochs of training.
+    For :func:`dsstne.search`, each line shows a trial: its metric over the number of epochs that it was trained.
 
     Args:
         report: The report of ``auto`` or ``search``, or a model that has one.
