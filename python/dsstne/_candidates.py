@@ -172,28 +172,9 @@ def advance(
         KeyboardInterrupt: Ctrl-C.
     """
     done = Outcome()
-    batch_size = settings.get("batch_size", 512)
     begun = time.monotonic()
     try:
-        batch_size = _checks.integer(batch_size, "batch_size", 1)
-        schedule = lengths.schedule(rung, batch_size)
-        with contextlib.ExitStack() as stack:
-            run = _opened(data, settings, seed, compute, schedule, source)
-            stack.callback(run.close)
-            done.memory = int(run.plan()["bytes"])
-            trunk = schedule["warmup_steps"] + schedule["hold_steps"]
-            _run(run, trunk, limit, glance)
-            if target is not None:
-                target.unlink(missing_ok=True)  # of a trial with other settings, before a kill
-                _save(run, target)
-            fork = run.fork(schedule=schedule)
-            stack.callback(fork.close)
-            run.close()  # the fork then owns what both shared
-            run.model.close()
-            _run(fork, trunk + schedule["steps"], limit, glance)
-            model = fork.model
-        done.epochs = (trunk + schedule["steps"]) / -(-lengths.rows // batch_size)
-        done.seconds = time.monotonic() - begun
+        model = train(done, data, settings, lengths, rung, seed, compute, source, target, limit, glance)
         begun = time.monotonic()
         done.value = measured(data, model, compute)
         done.score_seconds = time.monotonic() - begun
@@ -206,6 +187,47 @@ def advance(
         done.seconds = done.seconds or time.monotonic() - begun
         done.note = f"{type(error).__name__}: {error}"
     return done
+
+
+def train(
+    done: Outcome,
+    data: Data,
+    settings: Mapping[str, Any],
+    lengths: Lengths,
+    rung: int,
+    seed: int,
+    compute: Mapping[str, Any],
+    source: Path | None = None,
+    target: Path | None = None,
+    limit: Callable[[], float] = lambda: math.inf,
+    glance: Callable[[Progress], None] | None = None,
+) -> Model:
+    """Trains a candidate up to a rung, and writes into ``done`` how long that took; the rest is as in :func:`advance`.
+
+    Raises:
+        DsstneError, MemoryError: The candidate failed.
+    """
+    begun = time.monotonic()
+    batch_size = _checks.integer(settings.get("batch_size", 512), "batch_size", 1)
+    schedule = lengths.schedule(rung, batch_size)
+    with contextlib.ExitStack() as stack:
+        run = _opened(data, settings, seed, compute, schedule, source)
+        stack.callback(run.close)
+        done.memory = int(run.plan()["bytes"])
+        trunk = schedule["warmup_steps"] + schedule["hold_steps"]
+        _run(run, trunk, limit, glance)
+        if target is not None:
+            target.unlink(missing_ok=True)  # of a trial with other settings, before a kill
+            _save(run, target)
+        fork = run.fork(schedule=schedule)
+        stack.callback(fork.close)
+        run.close()  # the fork then owns what both shared
+        run.model.close()
+        _run(fork, trunk + schedule["steps"], limit, glance)
+        model = fork.model
+    done.epochs = (trunk + schedule["steps"]) / -(-lengths.rows // batch_size)
+    done.seconds = time.monotonic() - begun
+    return model
 
 
 def measured(data: Data, model: Model, compute: Mapping[str, Any]) -> float:

@@ -92,6 +92,10 @@ class Halving:
         """Returns the bracket of a candidate, which is also the rung that it begins at."""
         return self._begins[candidate % len(self._begins)]
 
+    def extend(self, candidates: int | None) -> None:
+        """Sets another number of candidates; a search that was done may go on."""
+        self.candidates, self._final = candidates, False
+
     def tell(self, job: Job, value: float) -> None:
         """Takes the result of a job; -inf if it failed."""
         self._told[job.number] = value

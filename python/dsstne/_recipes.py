@@ -93,13 +93,12 @@ class Recipe:
         """Returns an argument."""
         return dict(self.arguments).get(name, default)
 
-    def make(self, X: Any, common: Mapping[str, Any], seconds: float | None = None, **more: Any) -> Model:
+    def make(self, X: Any, common: Mapping[str, Any], seconds: float | None = None) -> Model:
         """Computes or trains the model, in a limit of seconds if there is one."""
         if self.family == "popularity":
             return api.popularity(X, items=common["items"])
-        if seconds is not None:
-            more["max_seconds"] = max(seconds, 1e-3)
-        return FUNCTIONS[self.family](X, **dict(self.arguments), **common, **more, progress=False)
+        limit = {} if seconds is None else {"max_seconds": max(seconds, 1e-3)}
+        return FUNCTIONS[self.family](X, **dict(self.arguments), **common, **limit, progress=False)
 
     @property
     def settings(self) -> str:
@@ -174,15 +173,14 @@ def moved(recipe: Recipe, name: str, steps: float, definition: Mapping[str, Any]
     return recipe if value == now else recipe.but(**{name: value})
 
 
-def autoencoder(rows: int) -> tuple[Recipe, int, int]:
-    """Returns the network to try, the epochs of its trial and those of fit()'s defaults."""
+def epochs_of_autoencoder(rows: int) -> tuple[int, int]:
+    """Returns the epochs of a whole trial, and those of fit()'s defaults."""
     per_epoch = -(-rows // BATCH)
     whole = _defaults.epochs("auto", per_epoch, True)
-    trial = -(-whole // 2) if whole * per_epoch >= _LONG_RUN else whole
-    return Recipe.of("autoencoder"), trial, whole
+    return (-(-whole // 2) if whole * per_epoch >= _LONG_RUN else whole), whole
 
 
-# Further arguments of the autoencoder, in groups: the best of a group is kept when the next group is tried.
+# Further arguments of the autoencoder, in groups (see _networks.Groups).
 AUTOENCODER: list[list[dict[str, Any]]] = [
     [{"temperature": 0.14}, {"temperature": 0.2}],
     [{"denoising": 0.7}, {"denoising": 0.8}],

@@ -5,12 +5,15 @@ Everything here is the same for the same data and seed, but for what the budget 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dsstne import _recipes
+from dsstne._networks import Networks
+from dsstne.errors import InputOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -24,7 +27,6 @@ _SHARE = 0.2  # of the budget, for the search of one family
 _WORK = 1e10  # FLOP to score all validation rows by solving or filtering; a search of more work scores some of the rows
 _MOST = 60  # settings of a family
 _GAIN = 1.0005  # a step of that search must be better by this factor
-_PROBE = 3.0  # seconds of training that predict how long a run takes
 
 
 def search(trials: Trials) -> None:
@@ -40,11 +42,18 @@ def search(trials: Trials) -> None:
         trials.run(recipe)
     trials.confirm()
     trials.run(_recipes.ials(shape))
-    if task.fresh:  # an autoencoder for each of several splits takes the time in which all else can be searched
-        _further(trials)
-    searched = set(trials.best) if task.fresh else set()
-    _autoencoder(trials)
-    _further(trials, searched)
+    with contextlib.ExitStack() as stack:
+        networks = None
+        try:
+            networks = stack.enter_context(contextlib.closing(Networks(trials)))
+        except InputOutputError as error:
+            trials.skip(_recipes.Recipe.of("autoencoder"), f"{type(error).__name__}: {error}")
+        if task.fresh:  # an autoencoder for each of several splits takes the time in which all else can be searched
+            _further(trials, networks)
+        searched = set(trials.best) if task.fresh else set()
+        if networks is not None:
+            networks.first()
+        _further(trials, networks, searched)
 
 
 def _linear(trials: Trials, recipe: Recipe, few: bool = False) -> Trial:
@@ -59,62 +68,15 @@ def _linear(trials: Trials, recipe: Recipe, few: bool = False) -> Trial:
     return trials.run(recipe, refits, few)
 
 
-def _autoencoder(trials: Trials, **arguments: Any) -> Trial | None:
-    """Tries a network, if a few steps show that there is time for it and for its whole training on all data."""
-    recipe, short, whole = _recipes.autoencoder(trials.task.train.shape[0])
-    recipe, folds = recipe.but(**arguments), len(trials.task.folds)
-    before = trials.best.get("autoencoder")
-    each = _training_seconds(trials, recipe, short) if before is None else 1.2 * before.seconds / folds
-    if each is None:
-        return None
-    again = 0.0 if trials.task.is_whole else 1.05
-    ways = [(recipe, 1.05 * whole / short), (recipe.but(epochs=short), again)] if short < whole else [(recipe, again)]
-    needed = each * (folds + ways[0][1])
-    if needed > (trials.spare() if before is None else trials.slack()):
-        trials.decided.append(f"{recipe.family} ({recipe.settings or 'defaults'}) was not tried")
-        trials.skip(recipe, f"not begun: trial and refit take about {needed:,.0f} s")
-        return None
-
-    def refits(trial: Trial) -> list[tuple[Recipe, float]]:
-        return [(way, times * trial.seconds / folds) for way, times in ways]
-
-    return trials.run(recipe.but(epochs=short), refits, ratio=again)
-
-
-def _training_seconds(trials: Trials, recipe: Recipe, epochs: int) -> float | None:
-    """Predicts the time of a training by a short run that has no other use; None if there is no time for that."""
-    left = trials.spare()
-    if left < 0.5:
-        trials.decided.append("autoencoder was not tried")
-        trials.skip(recipe, "not begun: no time left")
-        return None
-    found = trials.probe(recipe, min(_PROBE, left / 4))
-    if found is None:
-        return None
-    first, step = found
-    steps = epochs * -(-int(trials.task.train.shape[0]) // _recipes.BATCH)
-    return first + steps * step
-
-
-def _further(trials: Trials, but: Collection[str] = ()) -> None:
+def _further(trials: Trials, networks: Networks | None, but: Collection[str] = ()) -> None:
     """Tries other settings of the families that are near the best, cheap ones first, in the time that refits leave."""
     ranked = [trial for trial in trials.ranked() if trial.recipe.family not in but]
     near = [trial for trial in ranked if trial.value >= _WORTH * trials.ranked()[0].value]
     for trial in sorted(near, key=lambda trial: trial.seconds + trial.score_seconds):
-        if trial.recipe.family == "autoencoder":
-            _vary_autoencoder(trials)
+        if trial.recipe.family == "autoencoder" and networks is not None:
+            networks.further()
         elif trial.recipe.family in _recipes.RANGES:
             _vary(trials, trial)
-
-
-def _vary_autoencoder(trials: Trials) -> None:
-    """Tries groups of settings; the best of a group is kept when the next is tried."""
-    for group in _recipes.AUTOENCODER:
-        best = trials.best["autoencoder"].recipe.but(epochs=None)
-        for arguments in group:
-            if _autoencoder(trials, **dict(best.but(**arguments).arguments)) is None:
-                trials.decided.append("not all settings of autoencoder were tried")
-                return
 
 
 def _vary(trials: Trials, start: Trial) -> None:

@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -46,6 +46,28 @@ def check_names(settings: Mapping[str, Any], where: str) -> None:
             shown = _checks.shown(name)
             hint = nearest(name, SEARCHED) if isinstance(name, str) else "expected a str"
             raise InvalidArgumentError(f"{where}: {shown} is not an argument of fit() that a search can set; {hint}")
+
+
+class Source(Protocol):
+    """Where the settings of trials come from.
+
+    Attributes:
+        count: How many there are; None = no limit.
+    """
+
+    count: int | None
+
+    def draw(self, number: int, seed: int, known: Settings | None = None) -> Settings:
+        """Returns the settings of a trial; ``known`` are those that it had before the search was ended and went on."""
+        ...
+
+    def learn(self, settings: Settings, number: int, value: float) -> None:
+        """Takes the first result of a trial; -inf if it failed."""
+        ...
+
+    def described(self) -> str:
+        """Returns a text that is the same for the same source."""
+        ...
 
 
 class Listed:

@@ -43,8 +43,12 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str] | None, limit: int | None) -> None:
         self._is_temporary = folder is None
         if folder is None:
-            _sweep(Path(tempfile.gettempdir()))
-            self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            try:
+                _sweep(Path(tempfile.gettempdir()))
+                self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            except OSError as error:
+                text = f"no temporary folder for checkpoints can be made: {error.strerror}"
+                raise InputOutputError(text, error.errno or 0) from None
         else:
             with _options.path_argument(folder) as encoded:
                 self.folder = Path(os.fsdecode(encoded))
@@ -118,6 +122,8 @@ class Store:
         Raises:
             InvalidArgumentError: The folder has the journal of another search.
         """
+        if self._is_temporary:
+            return []
         path = self.folder / "journal.jsonl"
         lines: list[dict[str, Any]] = []
         with _explained(path):
@@ -152,13 +158,14 @@ class Store:
             path.write_bytes(content)
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Adds a line, which is on the disk when this returns."""
+        """Adds a line, which is on the disk when this returns; a temporary store has no journal."""
+        if self._is_temporary:
+            return
         path = self.folder / "journal.jsonl"
         with _explained(path), path.open("ab") as file:
             file.write(json.dumps(line, default=repr).encode() + b"\n")
             file.flush()
-            if not self._is_temporary:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
 
     # ---- the end ----
 

@@ -61,7 +61,7 @@ class Study:
 
     def __init__(
         self,
-        source: _space.Listed | _space.Drawn,
+        source: _space.Source,
         common: dict[str, Any],
         lengths: Lengths,
         trials: int | None,
@@ -78,8 +78,7 @@ class Study:
         self._out: set[int] = set()
         if brackets > lengths.rungs:
             raise InvalidArgumentError(f"brackets={brackets}: there are {lengths.rungs} rungs, so at most as many")
-        counts = [count for count in (trials, source.count) if count is not None]
-        most = min(counts) if counts else None
+        most = self._most(trials)
         self._halving = Halving(lengths.rungs, most, lengths.eta, brackets, window, self._learn)
         header = {
             "metric": metric,
@@ -94,6 +93,14 @@ class Study:
         self._known: dict[tuple[int, int], dict[str, Any]] = {}
         for line in store.read(header):
             self._known[line["trial"], line["rung"]] = line
+
+    def extend(self, trials: int | None = None) -> None:
+        """Sets another number of trials; None = as many as there are settings."""
+        self._halving.extend(self._most(trials))
+
+    def _most(self, trials: int | None) -> int | None:
+        counts = [count for count in (trials, self._source.count) if count is not None]
+        return min(counts) if counts else None
 
     def ask(self) -> Job | None:
         """Returns the next job; None if one must wait for results, or, if no job is running, at the end."""

@@ -167,6 +167,8 @@ class Trials:
         refits: Callable[[Trial], list[tuple[Recipe, float]]] | None = None,
         few: bool = False,
         ratio: float | None = None,
+        make: Callable[[int, Mapping[str, Any], float], Model] | None = None,
+        paused: bool = False,
     ) -> Trial:
         """Makes a model of the training part and scores it.
 
@@ -175,12 +177,13 @@ class Trials:
             refits: Returns what to make of all data, and the times; None = the same.
             few: Score some of the rows, which only a search of settings does.
             ratio: How many times as long the shortest refit takes as the trial; None = in proportion to the entries.
+            make: Makes the model of a split by its number, common arguments and the seconds that are left; None = as
+                the recipe says.
+            paused: The training is a part of one that may go on, so that its model is not one to choose.
         """
         trial = Trial(recipe)
         self.tried.append(trial)
-        ranked = self.ranked()
-        best = f"best: {ranked[0].recipe.family} {ranked[0].value:.4f}" if ranked else ""
-        self.bar.update(recipe.family, best)
+        self.show(recipe.family)
         again = (_MARGIN * self.task.growth if ratio is None else ratio) / len(self.task.folds)
         limit = self.spare() / (1 + (0.0 if self.task.is_whole else again))
         if limit <= 0 and recipe.family != "popularity":
@@ -189,7 +192,7 @@ class Trials:
             return trial
         try:
             with _Peak() as peak, _noted(trial):
-                self._make(trial, limit, few, best, self.task.folds)
+                self._make(trial, limit, few, self.task.folds, make)
         except (DsstneError, MemoryError) as error:
             trial.note = _reason(error, limit)
             trial.models = []
@@ -198,13 +201,18 @@ class Trials:
             return trial
         finally:
             trial.memory = peak.bytes
-        if few:
+        if few or paused:
             trial.models = []
             return trial
         again = 0.0 if self.task.is_whole else again * trial.seconds
         trial.refits = [(recipe, again)] if refits is None else refits(trial)
         self._keep(trial)
         return trial
+
+    def show(self, what: str) -> None:
+        """Shows what is being done, and the best so far."""
+        ranked = self.ranked()
+        self.bar.update(what, f"best: {ranked[0].recipe.family} {ranked[0].value:.4f}" if ranked else "")
 
     def skip(self, recipe: Recipe, note: str) -> None:
         """Lists a model that was not begun."""
@@ -231,24 +239,24 @@ class Trials:
             self.skip(recipe, _reason(error, seconds))
             return None
 
-    def _make(self, trial: Trial, limit: float, few: bool, best: str, folds: Sequence[Fold]) -> None:
+    def _make(
+        self,
+        trial: Trial,
+        limit: float,
+        few: bool,
+        folds: Sequence[Fold],
+        make: Callable[[int, Mapping[str, Any], float], Model] | None = None,
+    ) -> None:
         """Makes and scores the models of a trial."""
-        recipe, family = trial.recipe, trial.recipe.family
-        wanted = recipe.get("epochs", 0) if family == "autoencoder" else 0
         begun = time.monotonic()
-        more = {}
-        if family == "autoencoder":
-            more["callbacks"] = lambda _, record: self.bar.update(f"{family}, epoch {record['epoch']:.0f}", best)
         try:
-            for fold in folds:
-                left = None if family == "popularity" else limit - (time.monotonic() - begun)
-                if left is not None and left <= 0:
+            for number, fold in enumerate(folds):
+                left = limit - (time.monotonic() - begun)
+                if left <= 0 and trial.recipe.family != "popularity":
                     raise CancelledError("not all splits were done")
                 common = {**self.common, "memory_limit": self.limited(self.common["memory_limit"], trial.models)}
-                model = recipe.make(fold.train, common, left, **more)
-                if wanted and not (model.history and model.history[-1]["epoch"] >= wanted):
-                    raise CancelledError("training did not end in time")
-                trial.models.append(model)
+                made = trial.recipe.make(fold.train, common, left) if make is None else make(number, common, left)
+                trial.models.append(made)
         finally:
             trial.seconds = time.monotonic() - begun
         self._score(trial, few, limit - trial.seconds, folds)
@@ -317,7 +325,7 @@ class Trials:
             for trial in found:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    self._make(trial, limit, False, "", self.task.fresh)
+                    self._make(trial, limit, False, self.task.fresh)
                 trial.models = []
         except (DsstneError, MemoryError) as error:
             if isinstance(error, CancelledError):

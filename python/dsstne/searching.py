@@ -165,7 +165,7 @@ def search(
         return _finished(_Local(study, data, lengths, opened, compute, jobs, clock, bar), task, given, compute, refit)
 
 
-def source_of(space: Any, sampler: Callable[[int], Any] | None) -> _space.Listed | _space.Drawn:
+def source_of(space: Any, sampler: Callable[[int], Any] | None) -> _space.Source:
     """Returns where the settings of trials come from."""
     if sampler is not None and not callable(sampler):
         raise InvalidArgumentError(
@@ -247,7 +247,7 @@ class Clock:
         if not self._refit or best is None:
             return left
         number, rung = best
-        return left - _RESERVE * self._seconds_of(number, self._lengths.steps(rung, self._batch_size(number)))
+        return left - _RESERVE * self.seconds_of(number, self._lengths.steps(rung, self._batch_size(number)))
 
     def needed(self, job: Job) -> float:
         """Predicts the time of a job; 0 without a budget of time, or if nothing is known."""
@@ -257,18 +257,18 @@ class Clock:
         if batch_size < 1:
             return 0.0  # training will say what is wrong
         before = 0.0 if job.before is None else (1 - FALL) * self._lengths.steps(job.before, batch_size)
-        return self._seconds_of(job.candidate, self._lengths.steps(job.rung, batch_size) - before)
+        return self.seconds_of(job.candidate, self._lengths.steps(job.rung, batch_size) - before)
 
     def _batch_size(self, number: int) -> int:
         given = self._study.trials[number].settings.get("batch_size", 512)
         return int(given) if _checks.is_number(given) else 0
 
-    def _seconds_of(self, number: int, steps: float) -> float:
+    def seconds_of(self, number: int, steps: float) -> float:
         """Predicts the time of some steps of a trial, by those that it or the slowest other one has done."""
         trials = self._study.trials
         if not any(outcome.epochs for outcome in trials[number].outcomes.values()):
             known = [other for other, trial in trials.items() if any(one.epochs for one in trial.outcomes.values())]
-            return max((self._seconds_of(other, steps) for other in known), default=0.0)
+            return max((self.seconds_of(other, steps) for other in known), default=0.0)
         outcomes = [outcome for _, outcome in sorted(trials[number].outcomes.items()) if outcome.epochs]
         # Each training begins where the rung before ended, without the steps that cooled down.
         done = sum(outcome.epochs for outcome in outcomes) - (1 - FALL) * sum(one.epochs for one in outcomes[:-1])

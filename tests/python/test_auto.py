@@ -1,9 +1,11 @@
 """dsstne.auto tries several models, keeps its budget, and says what it did."""
 
+import errno
 import itertools
 import pickle
 import subprocess
 import sys
+import tempfile
 import time
 
 import matplotlib.figure
@@ -13,7 +15,7 @@ import scipy.sparse
 from terminal import terminal
 
 import dsstne
-from dsstne import _recipes, _search, _trials, _validation, progress, selection
+from dsstne import _candidates, _networks, _recipes, _search, _trials, _validation, progress, selection
 
 
 def interactions(rows=150, items=60, seed=0):
@@ -83,7 +85,7 @@ def test_a_setting_replaces_another_only_if_it_is_better_by_more_than_its_standa
 
 
 def test_settings_that_look_better_are_kept_if_fresh_splits_confirm_it(monkeypatch):
-    monkeypatch.setattr(_search, "_autoencoder", lambda trials: None)
+    monkeypatch.setattr(_networks.Networks, "first", lambda networks: None)
     only(monkeypatch, "linear")
     monkeypatch.setattr(_trials._blending, "is_better", lambda *_: False)
     for answer in (False, True):
@@ -107,7 +109,7 @@ def test_fresh_splits_tell_better_from_worse():
 
 def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
     monkeypatch.setattr(_search, "_WORK", 0)
-    monkeypatch.setattr(_search, "_autoencoder", lambda trials: None)
+    monkeypatch.setattr(_networks.Networks, "first", lambda networks: None)
     only(monkeypatch, "spectral")
     monkeypatch.setattr(_trials, "_SEARCH_ROWS", 20)
     monkeypatch.setattr(_search, "_WORTH", 0)
@@ -117,6 +119,43 @@ def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
     assert {row["rows"] for row in rows} == {20, of_all}
     assert [row["rows"] for row in rows if row["kept"]] == [of_all]
     assert sum(row["rows"] == of_all for row in rows) <= 4  # the first settings, and the best of the search
+
+
+def test_a_group_of_settings_begins_with_the_best_of_the_groups_before():
+    groups = _networks.Groups([[{"a": 1}, {"a": 2}], [{"b": 1}], [{"a": 3}]])
+    drawn = []
+    for number, value in enumerate([0.1, 0.05, 0.2, 0.15, 0.1]):
+        drawn.append(groups.draw(number, seed=0))
+        groups.learn(drawn[-1], number, value)
+    assert groups.count == 5
+    assert drawn == [{}, {"a": 1}, {"a": 2}, {"a": 2, "b": 1}, {"a": 3}]
+
+
+def test_networks_train_up_to_rungs_and_leave_no_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(_recipes, "RANGES", {})
+    monkeypatch.setattr(_candidates, "_LEAST_STEPS", 5)
+    table = dsstne.auto(ordered(), "ndcg@10", seconds=1000, progress=False).report.table
+    rows = [row for row in table if row["model"] == "autoencoder"]
+    paused = [row for row in rows if "." in row["settings"].rpartition("epochs=")[2]]
+    whole = [row for row in rows if row not in paused]
+    assert len(whole) >= 2, "the usual settings, and the best of the others"
+    assert len(paused) > 2 * len(whole)
+    assert not any(row["kept"] for row in paused)
+    assert [row["kept"] for row in whole].count(True) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_temporary_folder_the_other_models_are_tried(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(_search, "_further", lambda *_: None)
+    report = dsstne.auto(X, "ndcg@10", progress=False).report
+    notes = [row["note"] for row in report.table if row["model"] == "autoencoder"]
+    assert len(notes) == 1
+    assert "no temporary folder for checkpoints can be made: Read-only file system" in notes[0]
 
 
 def test_the_metric_in_the_table_is_that_of_evaluate(quick):
