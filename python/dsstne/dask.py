@@ -31,6 +31,7 @@ from dsstne._dask_data import Parcel, path_of
 from dsstne._dask_files import Written
 from dsstne._dask_rows import RowsOf
 from dsstne._layers import nearest
+from dsstne._search_run import Arguments
 from dsstne.api import fit as _fit
 from dsstne.errors import CancelledError, ClusterError, InvalidArgumentError, MissingFileError
 from dsstne.model import Model, load
@@ -487,7 +488,21 @@ def search(
         >>> space = {"hidden": [256, 512], "learning_rate": (1e-4, 1e-2, "log")}
         >>> model = dsstne.dask.search(client, "/shared/clicks.arrow", space, store="/shared/search")  # doctest: +SKIP
     """
-    given = dict(locals())
-    for name in ("client", "X", "space", "options"):
-        del given[name]
-    return _dask_search.search(client, X, space, given, options)
+    compute = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+    arguments = Arguments(
+        space,
+        sampler,
+        budget,
+        options,
+        compute,
+        metric,
+        epochs,
+        rungs,
+        eta,
+        brackets,
+        refit,
+        disk_limit,
+        seed,
+        progress,
+    )
+    return _dask_search.search(client, X, times, validation, arguments, store, jobs, resources, workers)

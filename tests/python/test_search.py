@@ -16,7 +16,7 @@ import scipy.sparse
 import scipy.stats
 
 import dsstne
-from dsstne import _candidates, _space, _store, searching
+from dsstne import _candidates, _space, _store
 
 optuna = pytest.importorskip("optuna")
 
@@ -307,11 +307,11 @@ def test_a_search_goes_on_in_its_store(model, tmp_path):
         trained.append(arguments[3])
         return real(*arguments, **named)
 
-    searching._candidates.advance = counted
+    _candidates.advance = counted
     try:
         again = found(budget="12 trials", store=tmp_path)
     finally:
-        searching._candidates.advance = real
+        _candidates.advance = real
     assert results(again) == results(model)
     assert bits(again) == bits(model)
     assert len(trained) == len(lines) - 8
@@ -486,7 +486,7 @@ def test_ctrl_c_before_the_first_result_is_raised(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(searching._candidates, "advance", interrupted)
+    monkeypatch.setattr(_candidates, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         found()
     with pytest.raises(KeyboardInterrupt):
