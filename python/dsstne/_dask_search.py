@@ -37,7 +37,7 @@ from dsstne.progress import Budget
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dsstne._dask_cluster import Placement
     from dsstne._dask_data import DataHandle
@@ -154,10 +154,9 @@ class Cluster:
         what: str,
         futures: Iterable[Any] = (),
         near: str | None = None,
-        avoid: str | None = None,
+        avoid: Collection[str] = (),
     ) -> Any:
-        """Submits a task; ``near`` is the worker that it should run on, and ``avoid`` one that it should not."""
-        client_of(self.client)  # raises an error in words if the scheduler is gone
+        """Submits a task; ``near`` is the worker that it should run on, and ``avoid`` those that it should not."""
         key = f"{self._name}-{what.replace(' ', '-')}-{uuid.uuid4().hex[:8]}"
         work = _dask_jobs.Work(
             what=what,
@@ -170,8 +169,9 @@ class Cluster:
         given = self.placement.options()
         if near is not None and self.placement.workers is None:
             given |= {"workers": [near], "allow_other_workers": True}
-        if avoid is not None:
-            given["workers"] = [one for one in self.placement.workers or self.placement.eligible if one != avoid]
+        if avoid:
+            others = [one for one in self.placement.workers or self.placement.eligible if one not in avoid]
+            given |= {"workers": others} if others else {}
         return self.client.submit(_dask_jobs.run, work, *futures, key=key, pure=False, **given)
 
     def wait(self, future: Any, what: str) -> Any:
@@ -276,7 +276,7 @@ class _Tasks:
     def begin(self, training: Training) -> None:
         self._tasks[self._sent(training)] = training, False
 
-    def _sent(self, training: Training, avoid: str | None = None) -> Any:
+    def _sent(self, training: Training, avoid: Collection[str] = ()) -> Any:
         job = training.job
         model = str(self._path_of(job.candidate, job.rung))
         options = {"training": training, "metric": self._metric, "model": model, **self._compute}
@@ -293,12 +293,17 @@ class _Tasks:
                 if future not in self._tasks:
                     continue  # the other task of a job that is done
                 training = self._tasks[future][0]
-                done.append((training.job, self._outcome(future, training.job)))
+                outcome = self._outcome(future, training.job)
                 for other in [other for other, (its, _) in self._tasks.items() if its is training]:
                     del self._tasks[other]
                     if other is not future:
                         other.cancel()
                     other.release()  # or Dask would compute it again if its worker died later
+                if outcome is None:
+                    silent = self._where.pop(training.job.candidate, "")
+                    self._tasks[self._sent(training, avoid=[silent])] = training, True
+                else:
+                    done.append((training.job, outcome))
             # Only the client's clock ends tasks. A task does not know how long it has waited in the queue, and clocks
             # of machines differ. It is told within the 20th of a second, as after Ctrl-C, and so need not know.
             if not done and self._left() <= 0:
@@ -326,13 +331,17 @@ class _Tasks:
                 "goes on with the search"
             )
 
-    def _outcome(self, future: Any, job: Job) -> Outcome:
+    def _outcome(self, future: Any, job: Job) -> Outcome | None:
+        """Returns the outcome of a task that is done; None if the worker that has it does not answer."""
         if future.status == "finished":
             with contextlib.suppress(Exception):
                 where = self._cluster.client.who_has([future]).get(future.key)
                 if where:
                     self._where[job.candidate] = where[0]
-            found: Outcome = self._cluster.client.gather(future).value
+            try:
+                found: Outcome = future.result(timeout=min(_SILENT, max(1.0, self._left()))).value
+            except (TimeoutError, distributed.TimeoutError):
+                return None
             return found
         error = failure(self._cluster.client, future, f"trial {job.candidate}")
         if isinstance(error, ClusterError) and self._cluster.client.status != "running":
@@ -348,18 +357,19 @@ class _Tasks:
         if now - self._looked < _SILENT / 3:
             return
         self._looked = now
-        known = workers_of(self._cluster.client)
-        silent = {address for address, info in known.items() if time.time() - info.get("last_seen", 0) > _SILENT}
-        others = [address for address in known if address not in silent]
-        if not silent or not others:
-            return
-        for address, keys in self._cluster.client.processing().items():
-            if address not in silent:
-                continue
+        silent = self._silent()
+        processing = self._cluster.client.processing() if silent else {}
+        for address in silent:
             for future, (training, replaced) in list(self._tasks.items()):
-                if future.key in keys and not replaced:
+                if future.key in processing.get(address, ()) and not replaced:
                     self._tasks[future] = training, True
-                    self._tasks[self._sent(training, avoid=address)] = training, True
+                    self._tasks[self._sent(training, avoid=silent)] = training, True
+
+    def _silent(self) -> list[str]:
+        """Returns the workers that give no sign of life; none if there are no others."""
+        known = workers_of(self._cluster.client)
+        silent = [address for address, info in known.items() if time.time() - info.get("last_seen", 0) > _SILENT]
+        return silent if len(silent) < len(known) else []
 
     def drop(self, number: int, rung: int) -> None:
         with contextlib.suppress(OSError):
@@ -372,7 +382,7 @@ class _Tasks:
     def tried(self, training: Training) -> Model:
         path = self._path_of(training.job.candidate, training.job.rung)
         if not path.exists():  # the best result is that of an earlier call, or the file could not be written
-            again = self._cluster.wait(self._sent(training), "the best trial")
+            again = self._cluster.wait(self._sent(training, avoid=self._silent()), "the best trial")
             if not path.exists():
                 raise DsstneError(f"the best trial could not be trained again: {again.note or 'see the warnings'}")
         return load(path)
@@ -380,7 +390,9 @@ class _Tasks:
     def refit(self, recipe: Recipe, seed: int) -> Model:
         path = str(self._folder / "best.dsstne")
         options = {"recipe": recipe, "seed": seed, "path": path, **self._compute}
-        self._cluster.wait(self._cluster.send(train_best, {"X": self._data["whole"]}, options, "refit"), "the refit")
+        data = {"X": self._data["whole"]}
+        future = self._cluster.send(train_best, data, options, "refit", avoid=self._silent())
+        self._cluster.wait(future, "the refit")
         return load(path)
 
 
