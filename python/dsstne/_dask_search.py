@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _dask_jobs, _search_run
 from dsstne._candidates import Data, Outcome
-from dsstne._dask_cluster import (
-    can_run,
-    client_of,
-    distributed,
-    failure,
-    place,
-    settle,
-    slot_given_up,
-    workers_of,
-)
+from dsstne._dask_cluster import client_of, distributed, failure, place, settle, slot_given_up, wait, watch, workers_of
 from dsstne._dask_data import Parcel, path_of
 from dsstne._handles import Undo
 from dsstne._search_run import OVER, About, Arguments, Run, Training
@@ -221,7 +212,15 @@ def search(
         bar = Budget("search", arguments.limits.get("seconds"), arguments.progress)
         undo.callback(bar.close)
         bar.update("split")
-        about = _prepared(cluster, X, times, validation, opened, arguments)
+        parcel = Parcel(client, placement, copies=True)
+        data = {"X": parcel.add(X, "X")}
+        for name, given in (("times", times), ("validation", validation)):
+            if given is not None:
+                data[name] = parcel.add(given, name, pair=name == "validation")
+        options = {"store": str(opened.folder), "metric": arguments.metric, "seed": arguments.seed}
+        options |= arguments.compute
+        future = cluster.send(prepare, data, options, "split of the data", parcel.futures)
+        about: About = cluster.wait(future, "the split of the data")
         run = Run(arguments, about, opened, jobs, bar)
         return run.model(_Tasks(cluster, opened, about, arguments, run.clock.left))
 
@@ -232,19 +231,6 @@ def _jobs(wanted: Any, store: Store, placement: Placement) -> int:
         return _checks.integer(wanted, "jobs", 1)
     before = store.header().get("number of jobs")
     return before if isinstance(before, int) else max(1, len(placement.eligible))
-
-
-def _prepared(cluster: Cluster, X: Any, times: Any, validation: Any, store: Store, arguments: Arguments) -> About:
-    """Has a worker split the data."""
-    parcel = Parcel(cluster.client, cluster.placement, copies=True)
-    data = {"X": parcel.add(X, "X")}
-    for name, given in (("times", times), ("validation", validation)):
-        if given is not None:
-            data[name] = parcel.add(given, name, pair=name == "validation")
-    settings = {"store": str(store.folder), "metric": arguments.metric, "seed": arguments.seed, **arguments.compute}
-    future = cluster.send(prepare, data, settings, "split of the data", parcel.futures)
-    found: About = cluster.wait(future, "the split of the data")
-    return found
 
 
 class _Tasks:
@@ -264,8 +250,7 @@ class _Tasks:
         self._cluster, self._folder, self._left = cluster, store.folder, left
         self._metric, self._compute = arguments.metric, arguments.compute
         self._tasks: dict[Any, tuple[Training, bool]] = {}  # by future; whether another task does the same
-        self._looked = self._counted = time.monotonic()
-        self._alone_since: float | None = None
+        self._looked, self._look = time.monotonic(), watch(cluster.client, cluster.placement, "the search")
         self._where: dict[int, str] = {}  # the worker that has trained a trial last
         parcel = Parcel(cluster.client, cluster.placement)
         self._data = {role: parcel.add(str(self._folder / "data" / name), role) for role, name in about.files.items()}
@@ -288,7 +273,7 @@ class _Tasks:
         done: list[tuple[Job, Outcome]] = []
         while not done:
             with slot_given_up():
-                settle_any(self._cluster.client, list(self._tasks), min(1.0, max(0.01, self._left())))
+                wait(self._cluster.client, list(self._tasks), min(1.0, max(0.01, self._left())), "FIRST_COMPLETED")
             for future in [future for future in self._tasks if future.done()]:
                 if future not in self._tasks:
                     continue  # the other task of a job that is done
@@ -312,24 +297,8 @@ class _Tasks:
                 return [(job, Outcome(note=OVER, finished=False)) for job in late]
             self._replace_silent()
             if not done:
-                self._check_workers()
+                self._look()
         return done
-
-    def _check_workers(self) -> None:
-        """Raises an error if no worker was there for some time that could do a trial."""
-        now = time.monotonic()
-        if now - self._counted < _SILENT / 3:
-            return
-        self._counted = now
-        if can_run(self._cluster.client, self._cluster.placement):
-            self._alone_since = None
-        elif self._alone_since is None:
-            self._alone_since = now
-        elif now - self._alone_since > 2 * _SILENT:
-            raise ClusterError(
-                f"no worker that could do a trial was there for {2 * _SILENT:g} s; start workers, and the same call "
-                "goes on with the search"
-            )
 
     def _outcome(self, future: Any, job: Job) -> Outcome | None:
         """Returns the outcome of a task that is done; None if the worker that has it does not answer."""
@@ -394,22 +363,3 @@ class _Tasks:
         future = self._cluster.send(train_best, data, options, "refit", avoid=self._silent())
         self._cluster.wait(future, "the refit")
         return load(path)
-
-
-def settle_any(client: Any, futures: list[Any], seconds: float) -> None:
-    """Waits some time for one of several tasks.
-
-    Raises:
-        ClusterError: The scheduler is gone.
-    """
-    try:
-        with client.as_current():
-            distributed.wait(futures, timeout=seconds, return_when="FIRST_COMPLETED")
-    except (TimeoutError, distributed.TimeoutError):
-        pass
-    except distributed.CancelledError:
-        pass  # which the status of the future tells
-    except (OSError, RuntimeError, ValueError) as error:
-        if client.status != "running":
-            raise ClusterError(f"the search: the connection to the scheduler is lost ({error})") from None
-        raise

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dsstne.progress import Budget
 
 OVER = "not finished: the time was over"
-_UNITS = {"s": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0, "trial": 0.0}
+_UNITS = {"s": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
 _RESERVE = 1.15  # times the expected time of the refit is kept for it
 _MOST_REASONS = 3  # that a note of the report has
 
@@ -67,12 +67,8 @@ class Arguments:
         compute = {name: value for name, value in self.compute.items() if value is not None}
         if "memory_limit" in compute:
             compute["memory_limit"] = _checks.integer(compute["memory_limit"], "memory_limit", 1)
-        checked: dict[str, Any] = {
-            "compute": compute,
-            "limits": limits_of(budget),
-            "source": _source_of(space, sampler),
-        }
-        checked["metric"] = _validation.check_metric(self.metric)
+        checked: dict[str, Any] = {"compute": compute, "limits": limits_of(budget)}
+        checked |= {"source": _source_of(space, sampler), "metric": _validation.check_metric(self.metric)}
         for name in ("refit", "progress"):
             checked[name] = _checks.boolean(getattr(self, name), name)
         for name, least in (("eta", 2), ("brackets", 1), ("seed", 0), ("disk_limit", 0)):
@@ -100,22 +96,21 @@ def _source_of(space: Any, sampler: Callable[[int], Any] | None) -> _space.Liste
 def limits_of(budget: Any) -> dict[str, Any]:
     """Returns the limits of a budget: ``seconds``, ``trials``, or both."""
     wanted = "'300 s', '10 min', '2 h', '100 trials', or {'seconds': 300, 'trials': 100}"
+    limits = budget
     if isinstance(budget, str):
         found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]+?)s?\s*", budget)
-        unit = found[2] if found and found[2] in _UNITS else "s" if found and not found[2] else None
-        if found is None or unit is None:
-            raise InvalidArgumentError(f"budget: expected {wanted}, not {_checks.shown(budget)}")
-        if unit != "trial":
-            return {"seconds": _checks.duration(float(found[1]) * _UNITS[unit], "budget")}
-        count = float(found[1])
-        return {"trials": _checks.integer(int(count) if count == int(count) else count, "budget: trials", 1)}
-    if not _checks.is_mapping(budget) or not budget or not set(budget) <= {"seconds", "trials"}:
+        unit, number = found[2] if found else "", float(found[1]) if found else 0.0
+        if unit == "trial":
+            limits = {"trials": int(number) if number == int(number) else number}
+        elif unit in _UNITS:
+            limits = {"seconds": number * _UNITS[unit]}
+    if not _checks.is_mapping(limits) or not limits or not set(limits) <= {"seconds", "trials"}:
         raise InvalidArgumentError(f"budget: expected {wanted}, not {_checks.shown(budget)}")
-    limits: dict[str, Any] = dict(budget)
-    if "seconds" in budget:
-        limits["seconds"] = _checks.duration(budget["seconds"], "budget: seconds")
-    if "trials" in budget:
-        limits["trials"] = _checks.integer(budget["trials"], "budget: trials", 1)
+    limits = dict[str, Any](limits)
+    if "seconds" in limits:
+        limits["seconds"] = _checks.duration(limits["seconds"], "budget: seconds")
+    if "trials" in limits:
+        limits["trials"] = _checks.integer(limits["trials"], "budget: trials", 1)
     return limits
 
 
@@ -225,13 +220,13 @@ class Clock:
     Args:
         study: The search.
         lengths: The lengths of trainings.
-        seconds: The budget, or None.
-        refit: Keep time for the refit of the best settings.
-        begun: When the search began.
+        asked: Has the budget, whether time is kept for the refit, and when the search began.
     """
 
-    def __init__(self, study: Study, lengths: Lengths, seconds: float | None, refit: bool, begun: float) -> None:
-        self._study, self._lengths, self._seconds, self._refit, self._begun = study, lengths, seconds, refit, begun
+    def __init__(self, study: Study, lengths: Lengths, asked: Arguments) -> None:
+        self._study, self._lengths = study, lengths
+        self._seconds: float | None = asked.limits.get("seconds")
+        self._refit, self._begun = asked.refit, asked.begun
 
     @property
     def elapsed(self) -> float:
@@ -290,7 +285,7 @@ class Run:
     """A search.
 
     Args:
-        arguments: What is asked for.
+        asked: What is asked for.
         about: The data.
         store: The folder of the search.
         jobs: Number of trials at the same time.
@@ -300,23 +295,13 @@ class Run:
         clock: How much time is left.
     """
 
-    def __init__(self, arguments: Arguments, about: About, store: Store, jobs: int, bar: Budget) -> None:
-        asked, seconds = arguments, arguments.limits.get("seconds")
+    def __init__(self, asked: Arguments, about: About, store: Store, jobs: int, bar: Budget) -> None:
         self._asked, self._about, self._store, self._jobs, self._bar = asked, about, store, jobs, bar
-        self._lengths = Lengths.choose(about.rows, asked.epochs, asked.rungs, asked.eta, asked.options)
-        self._study = Study(
-            asked.source,
-            asked.options,
-            self._lengths,
-            asked.limits.get("trials"),
-            asked.brackets,
-            jobs if seconds is None else None,
-            asked.seed,
-            asked.metric,
-            store,
-            about.digest,
-        )
-        self.clock = Clock(self._study, self._lengths, seconds, asked.refit, asked.begun)
+        self._lengths = lengths = Lengths.choose(about.rows, asked.epochs, asked.rungs, asked.eta, asked.options)
+        trials, window = asked.limits.get("trials"), None if "seconds" in asked.limits else jobs
+        given = (asked.source, asked.options, lengths, trials, asked.brackets, window, asked.seed, asked.metric)
+        self._study = Study(*given, store, about.digest)
+        self.clock = Clock(self._study, lengths, asked)
         self._declined: list[tuple[Job, Outcome]] = []
         self._interrupted = self._out_of_time = False
 
@@ -343,7 +328,6 @@ class Run:
             self._show("refit")
             try:
                 model = place.refit(recipe, trial.seed)
-                place.drop(number, rung)
             except (KeyboardInterrupt, DsstneError, MemoryError) as error:
                 why = f"{type(error).__name__} {error}"
                 notes.append(f"there was no refit, and the model is the best as it was tried: {why}")
@@ -351,6 +335,8 @@ class Run:
         if model is None:
             again = self._training(Job(-1, number, rung))
             model = place.tried(replace(again, target=None, least=-math.inf))
+        else:
+            place.drop(number, rung)
         code = _code_of(recipe, trial, self._about, self._asked.compute.get("devices"))
         table = study.table(self._about.measured)
         model.report = Report(

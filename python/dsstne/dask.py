@@ -477,10 +477,12 @@ def search(
         **options: Arguments of :func:`dsstne.fit` that all trials have.
 
     Returns:
-        The model, with a report as :func:`dsstne.search` has it.
+        The model, with a report as :func:`dsstne.search` has it. After Ctrl-C, or if the refit fails, also because the
+        scheduler is gone, it is the best one as it was tried, if the store has its file; the report says so. The same
+        call then makes up for the rest.
 
     Raises:
-        ClusterError: There are no workers, or the scheduler is gone; the same call goes on.
+        ClusterError: There are no workers, or the scheduler is gone while trials train; the same call goes on.
         BusyError: Another search is using the store.
         DsstneError: As :func:`dsstne.search`.
 
@@ -488,21 +490,8 @@ def search(
         >>> space = {"hidden": [256, 512], "learning_rate": (1e-4, 1e-2, "log")}
         >>> model = dsstne.dask.search(client, "/shared/clicks.arrow", space, store="/shared/search")  # doctest: +SKIP
     """
-    compute = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+    where = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
     arguments = Arguments(
-        space,
-        sampler,
-        budget,
-        options,
-        compute,
-        metric,
-        epochs,
-        rungs,
-        eta,
-        brackets,
-        refit,
-        disk_limit,
-        seed,
-        progress,
+        space, sampler, budget, options, where, metric, epochs, rungs, eta, brackets, refit, disk_limit, seed, progress
     )
     return _dask_search.search(client, X, times, validation, arguments, store, jobs, resources, workers)

@@ -101,7 +101,8 @@ def search(
     Returns:
         The model. Its attribute ``report``, a :class:`dsstne.report.Report`, has a row for each result of each trial,
         the best settings as code, and a plot. A trial that failed, for example because its loss diverged, is listed
-        with the reason. After Ctrl-C, the model is the best so far as it was tried; the report says so.
+        with the reason. After Ctrl-C, or if the refit fails, the model is the best so far as it was tried; the report
+        says so. Trials that had no time to go on are in the notes; the same call goes on with them in its ``store``.
 
     Raises:
         InvalidArgumentError: An argument is not valid, or the store has another search.
@@ -120,22 +121,9 @@ def search(
         >>> len(model.report.table), model.report.metric
         (3, 'ndcg@5')
     """
-    compute = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+    where = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
     arguments = Arguments(
-        space,
-        sampler,
-        budget,
-        options,
-        compute,
-        metric,
-        epochs,
-        rungs,
-        eta,
-        brackets,
-        refit,
-        disk_limit,
-        seed,
-        progress,
+        space, sampler, budget, options, where, metric, epochs, rungs, eta, brackets, refit, disk_limit, seed, progress
     )
     jobs, compute = _checks.integer(jobs, "jobs", 1), arguments.compute
     task, given, about = split(X, items, times, validation, arguments.metric, arguments.seed, compute)

@@ -418,7 +418,8 @@ def test_the_time_to_measure_a_trial_is_predicted():
     lengths = _candidates.Lengths(rows=100, epochs=9, rungs=3, eta=3)
     tried = Trial({"batch_size": 10}, {}, 0, {0: Outcome(0.5, epochs=1, seconds=2, score_seconds=7)})
     study = types.SimpleNamespace(trials={0: tried, 1: Trial({"batch_size": 10}, {}, 1)}, best=None)
-    clock = _search_run.Clock(study, lengths, 100.0, False, time.monotonic())
+    asked = types.SimpleNamespace(limits={"seconds": 100.0}, refit=False, begun=time.monotonic())
+    clock = _search_run.Clock(study, lengths, asked)
     assert clock.needed(Job(1, 1, 0)) == pytest.approx(2 + 7)  # as long as the other one
     assert clock.needed(Job(1, 0, 1, before=0)) == pytest.approx(2 * (3 - 0.8) + 7)
 
