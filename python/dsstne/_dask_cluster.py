@@ -172,35 +172,55 @@ def settle(client: Any, futures: Sequence[Any], what: str, placement: Placement,
         ClusterError: The scheduler is gone, or no worker is left that could do the work.
         CancelledError: The task that calls was cancelled.
     """
-    wanted = _own_task()
+    wanted, look = _own_task(), watch(client, placement, what)
     end = None if timeout is None else time.monotonic() + timeout
-    look, stuck_since = time.monotonic() + _LOOK, None
     while True:
-        now = time.monotonic()
-        slice_ = _SLICE if end is None else max(0.0, min(_SLICE, end - now))
-        try:
-            with client.as_current():  # wait() asks no client of its futures, but the current one
-                distributed.wait(futures, timeout=slice_)
-        except (*_TIMEOUTS, *_CANCELLED):
-            pass
-        except (OSError, RuntimeError, ValueError):
-            _check_open(client)
-            raise
+        wait(client, futures, _SLICE if end is None else max(0.0, min(_SLICE, end - time.monotonic())))
         states = {future.status for future in futures}
         if states <= {"finished"} or states & {"error", "cancelled"}:
             return
         if not wanted():
             raise CancelledError(f"{what}: the task that waited for it was cancelled")
-        now = time.monotonic()
-        if end is not None and now >= end:
+        if end is not None and time.monotonic() >= end:
             raise TimeoutError(f"{what} is still under way after {timeout:g} s")
-        if now >= look:
-            look = now + _LOOK
-            stuck_since = None if can_run(client, placement) else (stuck_since or now)
-            if stuck_since is not None and now - stuck_since >= _GRACE:
-                raise ClusterError(
-                    f"{what}: no worker that could do it was there for {_GRACE:g} s; {_wanted_words(placement)}"
-                )
+        look()
+
+
+def wait(client: Any, futures: Sequence[Any], seconds: float, when: str = "ALL_COMPLETED") -> None:
+    """Waits some seconds for futures.
+
+    Raises:
+        ClusterError: The client is closed, or has lost the scheduler.
+    """
+    try:
+        with client.as_current():  # distributed.wait() asks no client of its futures, but the current one
+            distributed.wait(futures, timeout=seconds, return_when=when)
+    except FAILURES:
+        pass  # the status of the futures tells
+    except (OSError, RuntimeError, ValueError):
+        _check_open(client)
+        raise
+
+
+def watch(client: Any, placement: Placement, what: str) -> Callable[[], None]:
+    """Returns a function that asks the scheduler now and then whether a worker is there that can run a task.
+
+    The function raises a ClusterError if none was there for some time, or if the scheduler is gone.
+    """
+    following, alone_since = time.monotonic() + _LOOK, None
+
+    def look() -> None:
+        nonlocal following, alone_since
+        now = time.monotonic()
+        if now < following:
+            return
+        following = now + _LOOK
+        alone_since = None if can_run(client, placement) else (alone_since or now)
+        if alone_since is not None and now - alone_since >= _GRACE:
+            words = _wanted_words(placement)
+            raise ClusterError(f"{what}: no worker that could do it was there for {_GRACE:g} s; {words}")
+
+    return look
 
 
 def can_run(client: Any, placement: Placement) -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dsstne import _candidates, _recipes, _space
 from dsstne._candidates import FALL, Data, Lengths, Outcome
 from dsstne._recipes import Recipe
+from dsstne._search_run import Pace, recipe_of
 from dsstne._store import Store
 from dsstne._study import Study, drive
-from dsstne.searching import Clock, recipe_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Networks:
         self._trials, rows = trials, trials.task.train.shape[0]
         self._short, whole = _recipes.epochs_of_autoencoder(rows)
         self._longer, self._per_epoch = whole / self._short, -(-rows // _recipes.BATCH)
-        self._lengths, self._clock = Lengths.choose(rows, self._short, "auto", 3, {}), Clock()
+        self._lengths = Lengths.choose(rows, self._short, "auto", 3, {})
         self._last = self._lengths.rungs - 1
         self._ended = False
         folds, common = trials.task.folds, trials.common
@@ -78,7 +78,7 @@ class Networks:
         self._store = Store(None, None)
         groups = Groups(_recipes.AUTOENCODER)
         self._study = Study(groups, {}, self._lengths, 1, 1, 1, common["seed"], trials.metric, self._store)
-        self._clock.begin(self._study, self._lengths, trials.seconds, refit=False)
+        self._pace = Pace(self._study, self._lengths)
 
     def close(self) -> None:
         """Removes the checkpoints."""
@@ -111,7 +111,7 @@ class Networks:
         if before is not None:
             counted = any(part is before for part in trials.parts())  # in slack, but the better one is refitted
             available = trials.slack() + (before.refits[0][1] if counted else 0.0)
-        rate = self._clock.seconds_of(job.candidate, 1.0)
+        rate = self._pace.seconds_of(job.candidate, 1.0)
         rest = sum(self._steps(rung, None if rung == 0 else rung - 1) for rung in range(job.rung, self._lengths.rungs))
         needed = rate * rest + self._again() * rate * self._steps(self._last) / len(self._data)
         if needed > available:

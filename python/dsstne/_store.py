@@ -133,7 +133,8 @@ class Store:
             with contextlib.suppress(ValueError):
                 lines.append(json.loads(line))
         if not lines:
-            self._replace(path, b"")
+            with _explained(path):
+                path.write_bytes(b"")
             self.append(header)
             return []
         for name, value in header.items():
@@ -152,10 +153,6 @@ class Store:
         with contextlib.suppress(OSError, ValueError), (self.folder / "journal.jsonl").open("rb") as file:
             return dict(json.loads(file.readline()))
         return {}
-
-    def _replace(self, path: Path, content: bytes) -> None:
-        with _explained(path):
-            path.write_bytes(content)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Adds a line, which is on the disk when this returns; a temporary store has no journal."""

@@ -57,6 +57,7 @@ class Study:
         trials: All trials.
         best: The number and the rung of the best result so far, or None.
         restored: Number of results that were known from the journal.
+        unfinished: Jobs without a result, with the reasons; a search that goes on does them again.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Study:
         self._source, self._common, self._lengths, self._seed, self._store = source, common, lengths, seed, store
         self.metric, self.trials, self.restored = metric, dict[int, Trial](), 0
         self.best: tuple[int, int] | None = None
+        self.unfinished: list[tuple[Job, Outcome]] = []
         self._out: set[int] = set()
         if brackets > lengths.rungs:
             raise InvalidArgumentError(f"brackets={brackets}: there are {lengths.rungs} rungs, so at most as many")
@@ -144,12 +146,15 @@ class Study:
 
     def tell(self, job: Job, outcome: Outcome) -> bool:
         """Takes the result of a job; reports whether it is the best so far. The model is not kept."""
+        if not outcome.finished:  # the rung before remains the last one of the trial, with its checkpoint
+            self.unfinished.append((job, outcome))
+            self._halving.tell(job, -math.inf)
+            return False
         values = {name: getattr(outcome, name) for name in _OF_OUTCOME}
         values["value"] = None if math.isinf(outcome.value) else outcome.value
-        if outcome.finished:
-            self._store.append(
-                {"trial": job.candidate, "rung": job.rung, "settings": self.trials[job.candidate].own, **values}
-            )
+        self._store.append(
+            {"trial": job.candidate, "rung": job.rung, "settings": self.trials[job.candidate].own, **values}
+        )
         return self._take(job, outcome)
 
     def _take(self, job: Job, outcome: Outcome) -> bool:
@@ -161,7 +166,7 @@ class Study:
             self._store.drop(job.candidate, below=job.rung)
         if math.isinf(outcome.value):
             self._store.drop(job.candidate)
-        out = self._halving.out()
+        out = self._halving.out() - {job.candidate for job, _ in self.unfinished}
         for number in out - self._out:
             self._store.drop(number)
         self._out |= out

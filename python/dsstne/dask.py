@@ -31,6 +31,7 @@ from dsstne._dask_data import Parcel, path_of
 from dsstne._dask_files import Written
 from dsstne._dask_rows import RowsOf
 from dsstne._layers import nearest
+from dsstne._search_run import Arguments
 from dsstne.api import fit as _fit
 from dsstne.errors import CancelledError, ClusterError, InvalidArgumentError, MissingFileError
 from dsstne.model import Model, load
@@ -476,10 +477,12 @@ def search(
         **options: Arguments of :func:`dsstne.fit` that all trials have.
 
     Returns:
-        The model, with a report as :func:`dsstne.search` has it.
+        The model, with a report as :func:`dsstne.search` has it. After Ctrl-C, or if the refit fails, also because the
+        scheduler is gone, it is the best one as it was tried, if the store has its file; the report says so. The same
+        call then makes up for the rest.
 
     Raises:
-        ClusterError: There are no workers, or the scheduler is gone; the same call goes on.
+        ClusterError: There are no workers, or the scheduler is gone while trials train; the same call goes on.
         BusyError: Another search is using the store.
         DsstneError: As :func:`dsstne.search`.
 
@@ -487,7 +490,8 @@ def search(
         >>> space = {"hidden": [256, 512], "learning_rate": (1e-4, 1e-2, "log")}
         >>> model = dsstne.dask.search(client, "/shared/clicks.arrow", space, store="/shared/search")  # doctest: +SKIP
     """
-    given = dict(locals())
-    for name in ("client", "X", "space", "options"):
-        del given[name]
-    return _dask_search.search(client, X, space, given, options)
+    where = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+    arguments = Arguments(
+        space, sampler, budget, options, where, metric, epochs, rungs, eta, brackets, refit, disk_limit, seed, progress
+    )
+    return _dask_search.search(client, X, times, validation, arguments, store, jobs, resources, workers)

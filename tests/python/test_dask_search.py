@@ -2,10 +2,13 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +18,12 @@ pytest.importorskip("optuna")
 
 import dask
 import distributed
-from clusters import local_cluster, wait_until
+from clusters import local_cluster, wait_until, working
 from test_search import SMALL, SPACE, X, bits, found, results
 
 import dsstne
 import dsstne.dask
-from dsstne import _candidates
+from dsstne import _candidates, _dask_search, _recipes
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +170,77 @@ def test_workers_that_die_or_freeze_do_not_change_the_result(local, tmp_path, fa
         if fate == "SIGKILL":
             wait_until(lambda: len(client.run(os.getpid, on_error="ignore")) == 2)
             assert workers[0] not in client.run(os.getpid).values()
+
+
+def fail_to_refit(fate, path):
+    """Makes the next refit of a worker tell its process in a file, and then die, fail or go on for long."""
+    real = _recipes.Recipe.make
+
+    def make(self, X, common):
+        if os.path.exists(path):
+            return real(self, X, common)
+        Path(path).write_text(str(os.getpid()))
+        if fate == "death":
+            time.sleep(0.5)  # until the scheduler knows who has begun
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fate == "an error":
+            raise dsstne.NotFiniteError("diverged")
+        return real(self.but(epochs=10**7), X, common)
+
+    _recipes.Recipe.make = make
+
+
+@pytest.mark.parametrize(
+    ("fate", "reason"),
+    [
+        ("Ctrl-C", "KeyboardInterrupt"),
+        ("an error", "NotFiniteError diverged"),
+        ("death", "ClusterError refit: the worker .* died"),
+    ],
+)
+def test_if_the_refit_fails_the_model_is_the_best_as_it_was_tried(client, tmp_path, monkeypatch, fate, reason):
+    begun, wanted = tmp_path / "begun", found(jobs=2, refit=False)
+    client.run(fail_to_refit, fate, str(begun))
+    monkeypatch.setattr(_dask_search, "_RETRIES", 0)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if fate == "Ctrl-C":
+
+            def interrupt():
+                wait_until(begun.exists, 60)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            threading.Thread(target=interrupt).start()
+        model = searched(client, tmp_path / "store")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert bits(model) == bits(wanted)
+    assert re.search(f"there was no refit, .* as it was tried: {reason}", " ".join(model.report.notes))
+    wait_until(lambda: len(client.run(os.getpid, on_error="ignore")) == 2)
+    wait_until(lambda: not working(client), what="the end of the refit")
+    assert bits(searched(client, tmp_path / "store")) == bits(found(jobs=2))  # the same call makes up for it
+
+
+def test_if_the_scheduler_is_gone_before_the_refit_the_model_is_the_best_as_it_was_tried(tmp_path, monkeypatch):
+    real = _dask_search._Tasks.refit
+
+    def refit(self, *arguments):
+        self._cluster.client.close()
+        return real(self, *arguments)
+
+    monkeypatch.setattr(_dask_search._Tasks, "refit", refit)
+    with local_cluster(1) as client:
+        model = searched(client, tmp_path, budget="4 trials")
+    assert bits(model) == bits(found(budget="4 trials", jobs=2, refit=False))
+    assert "ClusterError" in model.report.notes[-1]
+
+
+def test_trainings_that_wait_for_a_worker_keep_the_budget_too(client, tmp_path):
+    begun = time.monotonic()
+    with pytest.raises(dsstne.CancelledError, match="the budget was over before the first trial was measured"):
+        searched(client, tmp_path, budget="3 s", jobs=8, epochs=10**7, rungs=1)
+    assert time.monotonic() - begun < 8  # four trainings after each other would have 3 s each
+    wait_until(lambda: not working(client), what="the end of the trainings")
 
 
 CALLER = """

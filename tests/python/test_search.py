@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 import numpy as np
 import pytest
@@ -16,7 +17,10 @@ import scipy.sparse
 import scipy.stats
 
 import dsstne
-from dsstne import _candidates, _space, _store, searching
+from dsstne import _candidates, _search_run, _space, _store
+from dsstne._candidates import Outcome
+from dsstne._halving import Job
+from dsstne._study import Trial
 
 optuna = pytest.importorskip("optuna")
 
@@ -307,11 +311,11 @@ def test_a_search_goes_on_in_its_store(model, tmp_path):
         trained.append(arguments[3])
         return real(*arguments, **named)
 
-    searching._candidates.advance = counted
+    _candidates.advance = counted
     try:
         again = found(budget="12 trials", store=tmp_path)
     finally:
-        searching._candidates.advance = real
+        _candidates.advance = real
     assert results(again) == results(model)
     assert bits(again) == bits(model)
     assert len(trained) == len(lines) - 8
@@ -378,6 +382,46 @@ def test_results_that_time_does_not_come_to_again_count_all_the_same(tmp_path):
     first = found(budget=budget, store=tmp_path)
     again = found(budget={"seconds": 0.05, "trials": 6}, store=tmp_path, refit=False)
     assert results(again) == results(first)
+
+
+def test_a_trial_that_had_no_time_for_its_next_rung_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    trained = []
+    real = _candidates.advance
+
+    def slowly(data, settings, lengths, rung, *arguments, source, **named):
+        trained.append((rung, source is not None and source.exists()))
+        time.sleep(0.1)  # three trials with a first rung each; the next rung would take three times as long
+        return real(data, settings, lengths, rung, *arguments, source=source, **named)
+
+    def needed(self, job):
+        return 0.0 if job.before is None else 3 * 0.1
+
+    listed = [{"hidden": 4}, {"hidden": 8}, {"hidden": 16}]
+    options = {"epochs": 6, "rungs": 2, "refit": False, "store": tmp_path}
+    monkeypatch.setattr(_candidates, "advance", slowly)
+    monkeypatch.setattr(_search_run.Clock, "needed", needed)
+    monkeypatch.setattr(_search_run.Clock, "left", lambda self: 0.2)
+    first = found(listed, budget="1 s", **options)
+    assert trained == [(0, False)] * 3
+    assert [row["epochs"] for row in first.report.table] == [2, 2, 2]  # no row for what was not begun
+    assert max(row["ndcg@10"] for row in first.report.table if row["chosen"]) > 0
+    assert any("no result" in note and "not begun: it would take" in note for note in first.report.notes)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()]
+    monkeypatch.setattr(_search_run.Clock, "left", lambda self: 1000.0)
+    again = found(listed, budget="1000 s", **options)
+    assert trained[3:] == [(1, True)]
+    monkeypatch.undo()
+    assert bits(again) == bits(found(listed, budget="1000 s", **{**options, "store": None}))
+
+
+def test_the_time_to_measure_a_trial_is_predicted():
+    lengths = _candidates.Lengths(rows=100, epochs=9, rungs=3, eta=3)
+    tried = Trial({"batch_size": 10}, {}, 0, {0: Outcome(0.5, epochs=1, seconds=2, score_seconds=7)})
+    study = types.SimpleNamespace(trials={0: tried, 1: Trial({"batch_size": 10}, {}, 1)}, best=None)
+    asked = types.SimpleNamespace(limits={"seconds": 100.0}, refit=False, begun=time.monotonic())
+    clock = _search_run.Clock(study, lengths, asked)
+    assert clock.needed(Job(1, 1, 0)) == pytest.approx(2 + 7)  # as long as the other one
+    assert clock.needed(Job(1, 0, 1, before=0)) == pytest.approx(2 * (3 - 0.8) + 7)
 
 
 def test_odd_distributions_are_drawn_from():
@@ -486,7 +530,7 @@ def test_ctrl_c_before_the_first_result_is_raised(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(searching._candidates, "advance", interrupted)
+    monkeypatch.setattr(_candidates, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         found()
     with pytest.raises(KeyboardInterrupt):
