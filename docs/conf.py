@@ -1,8 +1,8 @@
 """Configuration of Sphinx; ``make docs`` builds the site.
 
 The source folder is the root of the repository, with the files that ``include_patterns`` names. Links between the
-pages, README.md and examples/notebook.ipynb are therefore the same in Sphinx and in a browser of the repository. A link
-to any other file of the repository, such as a test, becomes a download.
+pages, README.md and the notebooks in examples are therefore the same in Sphinx and in a browser of the repository. A
+link to any other file of the repository, such as a test, becomes a download.
 """
 
 import re
@@ -27,7 +27,7 @@ extensions = [
     "sphinx.ext.viewcode",
 ]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "docs/api/*.rst", "examples/notebook.ipynb"]
+include_patterns = ["*.md", "docs/*.md", "docs/api/*.rst", "examples/*.ipynb"]
 # Sphinx would walk through all of these.
 exclude_patterns = [path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "examples")]
 templates_path = [str(ROOT / "docs" / "_templates")]  # autosummary takes relative ones from the source folder
@@ -74,7 +74,7 @@ html_theme_options = {
     "footer_end": ["theme-version"],
 }
 
-BAR = re.compile(r"(\d+)%\|")
+BAR = re.compile(r"(\d+)%\||\[(\d+):(\d+)[],]")  # the share, or the minutes and seconds if there is none
 PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img alt="([^"]+)" src="([^"]+)">\s*</picture>')
 
 
@@ -86,12 +86,18 @@ def themed_pictures(app: Any, docname: str, source: list[str]) -> None:
     )
 
 
+def progress(line: str) -> int:
+    """Returns a number that grows while a progress bar does; -1 if the line is not one."""
+    found = BAR.search(line)
+    return -1 if found is None else int(found[1] or 60 * int(found[2]) + int(found[3]))
+
+
 def last_states(app: Any, doctree: nodes.document) -> None:
-    """Keeps the last line of each progress bar of the notebook, which would overwrite the lines before."""
+    """Keeps the last line of each progress bar of a notebook, which would overwrite the lines before."""
     for block in doctree.findall(nodes.literal_block):
         if "stderr" in block["classes"]:
             lines = block.astext().split("\n")
-            shares = [int(found[1]) if (found := BAR.search(line)) else -1 for line in lines]
+            shares = [progress(line) for line in lines]
             last = [line for line, share, later in zip(lines, shares, [*shares[1:], -1], strict=True) if share > later]
             block[:] = [nodes.Text("\n".join(last))]
             block["classes"] = ["output", "stream"]  # without the red of errors

@@ -237,7 +237,9 @@ def import_optuna() -> Any:
         ImportError: It is not installed.
     """
     try:
-        import optuna
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # tqdm, which Optuna imports, warns in a notebook without ipywidgets
+            import optuna
     except ImportError:
         raise ImportError(
             "drawing settings from a space needs Optuna: pip install 'dsstne[search]'; a list of settings needs nothing"

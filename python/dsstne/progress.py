@@ -76,6 +76,8 @@ class _Lines:
         """Sets what is written before the numbers."""
         self._desc = text
 
+    set_description_str = set_description
+
     def set_postfix_str(self, text: str, refresh: bool = True) -> None:
         """Sets what is written after the numbers."""
         self._postfix = text
@@ -190,7 +192,7 @@ class Budget(_Shown):
         """Shows what is done now and what was best so far."""
         if self._bar is not None:
             self._bar.n = min(time.monotonic() - self._start, self._bar.total or math.inf)
-            self._bar.set_description(f"{self._title}: {now}", refresh=False)
+            self._bar.set_description_str(f"{self._title}: {now}", refresh=False)  # without a colon at the end
             self._bar.set_postfix_str(best, refresh=False)
             self._bar.refresh()
 

@@ -6,6 +6,7 @@ import doctest
 import io
 import math
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -555,19 +556,32 @@ def test_a_terminal_gets_one_line_that_is_drawn_again():
     assert shown.count(b"\n") == 1
 
 
+KERNEL = (
+    "import sys, types, warnings\n"
+    "warnings.simplefilter('always')\n"  # tqdm would hide an error
+    "kernel = types.SimpleNamespace(config={'IPKernelApp': {}})\n"
+    "sys.modules['IPython'] = types.SimpleNamespace(get_ipython=lambda: kernel)\n"
+    "sys.modules['ipykernel'] = sys.modules['ipykernel.zmqshell'] = types.ModuleType('ipykernel')\n"
+    "sys.modules['ipywidgets'] = None\n"
+    "import io\nsys.stderr = io.StringIO()\n"
+)
+
+
 def test_a_notebook_without_widgets_gets_a_bar_of_text_without_a_warning(python):
     """The modules that tqdm looks for are those of a kernel, but IPython's widgets are not installed."""
+    out = python(KERNEL + LONG + "dsstne.fit(X, hidden=[4], epochs=3)\nprint(sys.stderr.getvalue())\n")
+    assert "epoch 3/3: 100%" in out
+    assert "Warning" not in out
+
+
+def test_a_search_in_a_notebook_without_widgets_has_a_bar_and_no_warning(python):
+    """Optuna imports what warns about the widgets."""
+    pytest.importorskip("optuna")
     out = python(
-        "import sys, types, warnings\n"
-        "warnings.simplefilter('error')\n"
-        "kernel = types.SimpleNamespace(config={'IPKernelApp': {}})\n"
-        "sys.modules['IPython'] = types.SimpleNamespace(get_ipython=lambda: kernel)\n"
-        "sys.modules['ipykernel'] = types.ModuleType('ipykernel')\n"
-        "sys.modules['ipywidgets'] = None\n"
-        "import io\nsys.stderr = io.StringIO()\n" + LONG + "dsstne.fit(X, hidden=[4], epochs=3)\n"
-        "print('epoch 3/3: 100%' in sys.stderr.getvalue())\n"
+        KERNEL + LONG + "dsstne.search(X, {'hidden': [4]}, budget='2 trials', epochs=1)\nprint(sys.stderr.getvalue())\n"
     )
-    assert out.strip() == "True"
+    assert re.search(r"search: 2 trials \[00:\d\d, best \d\.\d{4}\]", out)
+    assert "Warning" not in out
 
 
 def test_nothing_is_shown_where_progress_is_false(X, capsys, monkeypatch):

@@ -1,7 +1,8 @@
-"""Links of the pages lead somewhere, README.md leads to every page, pages and names are on the site, and code runs."""
+"""Links of pages and notebooks lead somewhere, README.md leads to every page, names are on the site, and code runs."""
 
 import importlib.util
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -16,19 +17,29 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*/*.md")])
 SITE_ROOT = ROOT / "docs" / "index.md"
 SITE = [page for page in PAGES if page.parent.name == "docs"]
+NOTEBOOKS = sorted(ROOT.glob("examples/*.ipynb"))
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def text_of(page):
+    """The text of a page, or of a notebook, without its code."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
+    return CODE.sub("", text)
 
 
 def links(page):
     """The links of a page to files and headings of this repository."""
-    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    text = text_of(page)
     found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
     return [link for link in found if not re.match(r"[a-z]+:", link)]
 
 
 def headings(page):
     """The fragments by which links name the headings of a page, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.*)", CODE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)", text_of(page), re.MULTILINE)
     shown = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in titles]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in shown}
 
@@ -41,7 +52,7 @@ def broken(page):
             yield link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_and_a_heading(page):
     assert list(broken(page)) == []
 
@@ -56,6 +67,7 @@ class Packages:
 
     matrix = scipy.sparse.random_array((300, 80), density=0.1, format="csr", rng=0, dtype=np.float32)
     item_names = np.array([f"library {n}" for n in range(80)])
+    row_names = np.array(["gimp", "audacity", *(f"program {n}" for n in range(298))])
 
     def rows(self, names):
         return [len(name) for name in names]
@@ -82,9 +94,9 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.dsstne", "run.checkpoint"]
 
 
-def test_the_readme_links_every_page():
+def test_the_readme_links_every_page_and_notebook():
     linked = {ROOT / link.partition("#")[0] for link in links(ROOT / "README.md")}
-    assert set(ROOT.glob("docs/*.md")) - linked == set()
+    assert {*ROOT.glob("docs/*.md"), *NOTEBOOKS} - linked == set()
 
 
 def listed(page):
@@ -99,7 +111,7 @@ def listed(page):
 def test_every_page_is_in_a_table_of_contents_of_the_site():
     pages = [path for page in SITE for path in listed(page)]
     assert len(pages) == len(set(pages))
-    assert {*SITE, *ROOT.glob("*.md"), ROOT / "examples" / "notebook.ipynb"} - set(pages) == {SITE_ROOT}
+    assert {*SITE, *ROOT.glob("*.md"), *NOTEBOOKS} - set(pages) == {SITE_ROOT}
 
 
 def api_names():
