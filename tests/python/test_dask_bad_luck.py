@@ -20,6 +20,7 @@ from clusters import OPTIONS, begun, for_long, left, local_cluster, matrix, same
 
 import dsstne
 import dsstne.dask
+from dsstne._dask_cluster import workers_of
 
 X = matrix()
 
@@ -32,8 +33,13 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    """The client of a cluster whose nannies have started what the test before has killed."""
-    wait_until(lambda: len(cluster.run(os.getpid, on_error="ignore")) == 2)
+    """The client of a cluster whose nannies have started what the test before has killed, as the client knows."""
+
+    def all_there():
+        known = workers_of(cluster)
+        return len(known) == 2 and set(cluster.run(os.getpid, on_error="ignore")) == set(known)
+
+    wait_until(all_there)
     return cluster
 
 
