@@ -146,6 +146,22 @@ def test_networks_train_up_to_rungs_and_leave_no_file(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_code_makes_the_network_of_a_trial_that_learnt_from_all_data(monkeypatch):
+    def fail(*_, **__):
+        raise dsstne.NotFiniteError("the loss is not finite")
+
+    for family in ("item_knn", "rp3beta", "linear", "spectral", "ials"):
+        monkeypatch.setitem(_recipes.FUNCTIONS, family, fail)
+    monkeypatch.setattr(_search, "_further", lambda *_: None)
+    monkeypatch.setattr(_candidates, "_LEAST_STEPS", 5)
+    validation = dsstne.datasets.hold_out(interactions(seed=1), seed=0)
+    model = dsstne.auto(X, "ndcg@10", seconds=1000, validation=validation, progress=False)
+    assert model.report.chosen.startswith("autoencoder (epochs=50, schedule=")
+    names = {"X": X}
+    exec(model.report.code, names)
+    same(names["model"], model)
+
+
 def test_without_a_temporary_folder_the_other_models_are_tried(monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system")
