@@ -150,7 +150,7 @@ func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *te
 	_, err := program.Build(spec)
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
 	require.ErrorContains(t, err, "memory_limit is 1.05 MB; nothing was allocated. Parts: optimizer state 26.4 MB, "+
-		"weights 13.2 MB")
+		"workspace 17 MB, weights 13.2 MB")
 	require.Zero(t, device.Bytes)
 }
 

@@ -222,7 +222,7 @@ def search(
         future = cluster.send(prepare, data, options, "split of the data", parcel.futures)
         about: About = cluster.wait(future, "the split of the data")
         run = Run(arguments, about, opened, jobs, bar)
-        return run.model(_Tasks(cluster, opened, about, arguments, run.clock.left))
+        return run.model(_Tasks(cluster, opened, about, arguments, jobs, run.clock.left))
 
 
 def _jobs(wanted: Any, store: Store, placement: Placement) -> int:
@@ -241,13 +241,14 @@ class _Tasks:
         store: Has the files of the data, checkpoints and models.
         about: The data.
         arguments: The arguments of the search.
+        jobs: Number of trials at the same time.
         left: Returns the seconds that are left.
     """
 
     def __init__(
-        self, cluster: Cluster, store: Store, about: About, arguments: Arguments, left: Callable[[], float]
+        self, cluster: Cluster, store: Store, about: About, arguments: Arguments, jobs: int, left: Callable[[], float]
     ) -> None:
-        self._cluster, self._folder, self._left = cluster, store.folder, left
+        self._cluster, self._folder, self._jobs, self._left = cluster, store.folder, jobs, left
         self._metric, self._compute = arguments.metric, arguments.compute
         self._tasks: dict[Any, tuple[Training, bool]] = {}  # by future; whether another task does the same
         self._looked, self._look = time.monotonic(), watch(cluster.client, cluster.placement, "the search")
@@ -257,6 +258,9 @@ class _Tasks:
 
     def _path_of(self, number: int, rung: int) -> Path:
         return self._folder / "models" / f"{number:06d}-{rung}.dsstne"
+
+    def room(self) -> int:
+        return self._jobs
 
     def begin(self, training: Training) -> None:
         self._tasks[self._sent(training)] = training, False

@@ -192,6 +192,9 @@ class Training:
 class Place(Protocol):
     """A place where trials of a search train. It keeps the models of its results until :meth:`drop`."""
 
+    def room(self) -> int:
+        """Returns how many trainings may be under way at the same time, at least 1."""
+
     def begin(self, training: Training) -> None:
         """Begins a training, or does it at once."""
 
@@ -301,7 +304,7 @@ class Run:
         asked: What is asked for.
         about: The data.
         store: The folder of the search.
-        jobs: Number of trials at the same time.
+        jobs: Most trials at the same time, on which the result depends if the budget is a number of trials.
         bar: Shows the progress.
 
     Attributes:
@@ -309,7 +312,7 @@ class Run:
     """
 
     def __init__(self, asked: Arguments, about: About, store: Store, jobs: int, bar: Budget) -> None:
-        self._asked, self._about, self._store, self._jobs, self._bar = asked, about, store, jobs, bar
+        self._asked, self._about, self._store, self._bar = asked, about, store, bar
         self._lengths = lengths = Lengths.choose(about.rows, asked.epochs, asked.rungs, asked.eta, asked.options)
         trials, window = asked.limits.get("trials"), None if "seconds" in asked.limits else jobs
         given = (asked.source, asked.options, lengths, trials, asked.brackets, window, asked.seed, asked.metric)
@@ -363,7 +366,7 @@ class Run:
 
     def _workers(self) -> int:
         self._out_of_time = self._out_of_time or self.clock.left() <= 0
-        return 0 if self._out_of_time else self._jobs
+        return 0 if self._out_of_time else self._place.room()
 
     def _submit(self, job: Job) -> None:
         needed = self.clock.needed(job)

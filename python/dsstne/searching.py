@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _checks
+from dsstne import _checks, _native
 from dsstne._candidates import Data, Outcome
 from dsstne._handles import Undo
 from dsstne._search_run import OVER, Arguments, Run, split
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["search"]
 
+JOBS = 4  # trials at the same time, unless the call says it
+
 
 def search(
     X: Any,
@@ -44,7 +46,7 @@ def search(
     rungs: int | str = "auto",
     eta: int = 3,
     brackets: int = 1,
-    jobs: int = 1,
+    jobs: int | None = None,
     refit: bool = True,
     store: str | os.PathLike[str] | None = None,
     disk_limit: int | None = None,
@@ -85,7 +87,9 @@ def search(
         eta: One in ``eta`` trials goes on to the next rung, whose training is ``eta`` times as long.
         brackets: Number of different rungs at which trials begin. More than 1 is Hyperband, which relies less on short
             trainings.
-        jobs: Number of trials that train at the same time, which share the threads.
+        jobs: Most trials that train at the same time, which share the threads. None = 4, on a CPU with so many threads
+            and enough memory; otherwise fewer train at the same time, with the same result. Where CUDA devices
+            compute, one trial trains after the other.
         refit: Train the best settings on all of X in the end; False returns the best model as it was tried.
         store: A folder for checkpoints and the journal, with which the same call goes on with a search that was
             stopped, even by a kill. None = a temporary folder.
@@ -125,7 +129,8 @@ def search(
     arguments = Arguments(
         space, sampler, budget, options, where, metric, epochs, rungs, eta, brackets, refit, disk_limit, seed, progress
     )
-    jobs, compute = _checks.integer(jobs, "jobs", 1), arguments.compute
+    compute = arguments.compute
+    most, at_once = (JOBS, None) if jobs is None else (_checks.integer(jobs, "jobs", 1),) * 2
     task, given, about = split(X, items, times, validation, arguments.metric, arguments.seed, compute)
     fold = task.folds[0]
     with Undo() as undo:
@@ -136,9 +141,19 @@ def search(
             about = replace(about, digest=" ".join(part._digest() for part in parts))
         bar = Budget("search", arguments.limits.get("seconds"), arguments.progress)
         undo.callback(bar.close)
-        run = Run(arguments, about, opened, jobs, bar)
+        run = Run(arguments, about, opened, most, bar)
         data = Data(train, inputs, held_out, given.items, arguments.metric)
-        return run.model(_Threads(data, task.whole, compute, jobs, run.clock.left))
+        return run.model(_Threads(data, task.whole, compute, at_once, run.clock.left))
+
+
+def _jobs(compute: Mapping[str, Any]) -> tuple[int, int]:
+    """Returns how many trials may train at the same time, and how much memory they may take together."""
+    about = _native.call_json("describe")
+    on_cpu = compute.get("devices", "auto") == "cpu" or all(
+        device["name"] == "cpu" for device in about["devices"] if "missing" not in device
+    )
+    threads = compute.get("threads", about["cpu"]["threads"])
+    return (min(JOBS, threads) if on_cpu else 1), max(1, about["memory"]["available"] // 2)
 
 
 def _open(undo: Undo, *matrices: Any) -> list[Any]:
@@ -159,30 +174,39 @@ class _Threads:
         data: The data of trials.
         whole: The data of the refit.
         compute: ``devices``, ``threads`` and ``memory_limit``.
-        jobs: Number of trials at the same time; a single one trains in the thread that calls.
+        jobs: Number of trials at the same time; a single one trains in the thread that calls. None = a few small ones.
         left: Returns the seconds that are left.
     """
 
     def __init__(
-        self, data: Data, whole: Any, compute: Mapping[str, Any], jobs: int, left: Callable[[], float]
+        self, data: Data, whole: Any, compute: Mapping[str, Any], jobs: int | None, left: Callable[[], float]
     ) -> None:
         self._data, self._whole, self._compute, self._left = data, whole, compute, left
-        self._pool = ThreadPoolExecutor(jobs, "dsstne-search") if jobs > 1 else None
+        self._jobs, self._memory = (jobs, 0) if jobs is not None else _jobs(compute)
+        self._largest = 0  # bytes of a training so far
+        self._pool = ThreadPoolExecutor(self._jobs, "dsstne-search") if self._jobs > 1 else None
         self._models: dict[tuple[int, int], Model] = {}
         self._done: queue.SimpleQueue[tuple[Job, Outcome | BaseException]] = queue.SimpleQueue()
         self._stop = threading.Event()
 
-    def begin(self, training: Training) -> None:
-        if self._pool is None:
-            self._work(training)
-        else:
-            self._pool.submit(self._work, training)
+    def room(self) -> int:
+        if not self._memory:
+            return self._jobs
+        # The first training shows how much memory they take.
+        return max(1, min(self._jobs, self._memory // self._largest)) if self._largest else 1
 
-    def _work(self, training: Training) -> None:
+    def begin(self, training: Training) -> None:
+        compute = dict(self._compute)
+        if "threads" in compute:  # the engine shares those that no call claims
+            compute["threads"] = max(1, compute["threads"] // self.room())
+        if self._pool is None:
+            self._work(training, compute)
+        else:
+            self._pool.submit(self._work, training, compute)
+
+    def _work(self, training: Training, compute: Mapping[str, Any]) -> None:
         try:
-            self._done.put(
-                (training.job, training.run(self._data, self._compute, limit=self._left, glance=self._glance))
-            )
+            self._done.put((training.job, training.run(self._data, compute, limit=self._left, glance=self._glance)))
         except BaseException as error:
             if self._pool is None and not isinstance(error, CancelledError):
                 raise
@@ -198,6 +222,7 @@ class _Threads:
             found = Outcome(note=OVER, finished=False)
         if isinstance(found, BaseException):
             raise found
+        self._largest = max(self._largest, found.memory or 0)
         if found.model is not None:
             self._models[job.candidate, job.rung] = found.model
         return [(job, found)]

@@ -17,7 +17,7 @@ import scipy.sparse
 import scipy.stats
 
 import dsstne
-from dsstne import _candidates, _search_run, _space, _store
+from dsstne import _candidates, _native, _search_run, _space, _store
 from dsstne._candidates import Outcome
 from dsstne._halving import Job
 from dsstne._study import Trial
@@ -104,6 +104,53 @@ def test_trials_at_the_same_time_give_the_same_search_each_time():
     first, second = found(jobs=3), found(jobs=3)
     assert results(first) == results(second)
     assert bits(first) == bits(second)
+
+
+@pytest.mark.parametrize(
+    ("threads", "available", "devices", "most"),
+    [(16, 1 << 40, ["cpu"], 4), (3, 1 << 40, ["cpu"], 3), (16, 1 << 16, ["cpu"], 1), (16, 1 << 40, ["cpu", "cuda"], 1)],
+    ids=["four", "few threads", "little memory", "a CUDA device"],
+)
+def test_how_many_trials_train_at_the_same_time_changes_no_result(
+    model, monkeypatch, threads, available, devices, most
+):
+    describe, advance, now, seen = _native.call_json, _candidates.advance, [], []
+
+    def described(name, *given):
+        about = describe(name, *given)
+        if name == "describe":
+            about["cpu"]["threads"], about["memory"]["available"] = threads, available
+            about["devices"] = [{"name": device} for device in devices]
+        return about
+
+    def counted(*given, **more):
+        now.append(None)
+        seen.append(len(now))
+        try:
+            return advance(*given, **more)
+        finally:
+            now.pop()
+
+    monkeypatch.setattr(_native, "call_json", described)
+    monkeypatch.setattr(_candidates, "advance", counted)
+    again = found()
+    assert results(again) == results(model)
+    assert bits(again) == bits(model)
+    assert max(seen) <= most
+    assert (max(seen) > 1) == (most > 1)
+
+
+def test_trials_share_the_threads_that_are_given(model, monkeypatch):
+    advance, seen = _candidates.advance, []
+
+    def noted(*given, **more):
+        seen.append(given[5]["threads"])
+        return advance(*given, **more)
+
+    monkeypatch.setattr(_candidates, "advance", noted)
+    assert results(found(threads=2)) == results(model)
+    assert seen[0] == 2  # the first training is by itself
+    assert set(seen[1:]) == {1}
 
 
 def test_the_seed_of_a_trial_follows_from_its_number_only():
@@ -222,8 +269,8 @@ def test_a_full_disk_costs_time_only(model, monkeypatch):
         assert results(found()) == results(model)
 
 
-def test_without_room_for_checkpoints_the_result_is_the_same(model, tmp_path, monkeypatch):
-    used = []
+def test_without_room_for_checkpoints_the_result_is_the_same(tmp_path, monkeypatch):
+    wanted, used = results(found(jobs=1)), []
     real = _store.Store.keep_within_limit
 
     def kept(self, worst_first):
@@ -231,7 +278,7 @@ def test_without_room_for_checkpoints_the_result_is_the_same(model, tmp_path, mo
         used.append(self.used())
 
     monkeypatch.setattr(_store.Store, "keep_within_limit", kept)
-    assert results(found(disk_limit=0, store=tmp_path)) == results(model)
+    assert results(found(disk_limit=0, store=tmp_path, jobs=1)) == wanted
     assert len(used) > 12
     assert not any(used)
 

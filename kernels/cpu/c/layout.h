@@ -22,14 +22,16 @@ typedef struct {
 } layout_t;
 
 /* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
- * EXTRA: floats a row of scratch. REUSED_BYTES: of logits that are not made twice; a bound, so that nothing grows with B I. */
+ * EXTRA: floats a row of scratch. REUSED_BYTES: of logits that are not made twice, for each of up to 128 units, because
+ * reading them costs memory bandwidth and making them costs arithmetic in proportion to K; a bound, so that nothing grows
+ * with B I. */
 enum {
   GROUP_ITEMS = 1024,
   GROUP_STEP = 8,
   MAX_GROUPS = 64,
   TILE_BYTES = 640 * 1024,
   EXTRA = 7,
-  REUSED_BYTES = 4 << 20,
+  REUSED_BYTES = 512 << 10,
   MAX_TILE = 16 * TILE_ROWS
 };
 
@@ -48,7 +50,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   l.tile = round_up(larger((I + tiles - 1) / tiles, 1), TILE_ROWS);
   l.tiles = (I + l.tile - 1) / l.tile;
   l.groups = smaller(groups, l.tiles);
-  if (continues) l.reused_tiles = smaller(l.tiles, REUSED_BYTES / (4 * l.tile * l.ldz));
+  if (continues) l.reused_tiles = smaller(l.tiles, smaller(l.Kp, 128) * REUSED_BYTES / (4 * l.tile * l.ldz));
   int64_t at = 0;
 #define PART(name, size) l.name = at, at += round_up(size, 16)
   PART(panels, l.Bp * l.Kw);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import numpy as np
 import dsstne
 from dsstne._candidates import Data, Lengths, advance
 from dsstne._space import seed_of
+from dsstne.searching import JOBS
 from measure.resident import forget_most, resident
 
 if TYPE_CHECKING:
@@ -60,43 +62,39 @@ def trials(count: int, most_hidden: int) -> list[dict[str, Any]]:
 
 
 class Ours:
-    """Replays with what dsstne.search does: pauses in files, and forks that cool down at each rung."""
+    """Replays with what dsstne.search does: some trials at once, pauses in files, forks that cool down at each rung."""
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
         self.data = Data(dsstne.Dataset(replay.train), replay.train, replay.held_out, None, "ndcg@20")
+        dsstne.set_limits(threads=replay.threads)
 
     def run(self) -> dict[str, float]:
         """Returns seconds, the peak of the memory in bytes, and the best value."""
-        replay, best = self.replay, -np.inf
-        compute = {"devices": "cpu", "threads": replay.threads, "memory_limit": None}
+        numbers = range(len(self.replay.trials))
         forget_most()
         begin = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            for number, (settings, reached) in enumerate(zip(replay.trials, replay.reached, strict=True)):
-                source = None
-                for rung in range(reached + 1):
-                    target = Path(folder) / f"{number}-{rung}.dsstne" if rung < replay.rungs - 1 else None
-                    done = advance(
-                        self.data,
-                        settings,
-                        replay.lengths(),
-                        rung,
-                        seed_of(0, number),
-                        compute,
-                        source=source,
-                        target=target,
-                    )
-                    if done.note:
-                        raise RuntimeError(done.note)
-                    best = max(best, done.value)
-                    done.model.close()
-                    if source is not None:
-                        source.unlink()
-                    source = target
-                if source is not None:
-                    source.unlink()
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(min(JOBS, self.replay.threads)) as pool:
+            best = max(pool.map(lambda number: self._trial(number, Path(folder)), numbers))
         return {"seconds": time.perf_counter() - begin, "peak": resident("VmHWM"), "best": best}
+
+    def _trial(self, number: int, folder: Path) -> float:
+        replay, source, best = self.replay, None, -np.inf
+        compute = {"devices": "cpu", "threads": None, "memory_limit": None}
+        what = replay.trials[number], replay.lengths()
+        for rung in range(replay.reached[number] + 1):
+            target = folder / f"{number}-{rung}.dsstne" if rung < replay.rungs - 1 else None
+            done = advance(self.data, *what, rung, seed_of(0, number), compute, source=source, target=target)
+            if done.note:
+                raise RuntimeError(done.note)
+            best = max(best, done.value)
+            done.model.close()
+            if source is not None:
+                source.unlink()
+            source = target
+        if source is not None:
+            source.unlink()
+        return best
 
 
 def make(replay: Replay) -> Ours:
