@@ -471,6 +471,11 @@ def test_odd_values_of_a_job_are_taken_or_refused_in_words(client, tmp_path, mon
 # ---- heartbeats ----
 
 
+def silence(dask_scheduler):
+    """Returns how long the scheduler has heard nothing of one of its workers."""
+    return time.time() - min(worker.last_seen for worker in dask_scheduler.workers.values())
+
+
 def train_for(client, seconds):
     """Trains a large network for some time; returns the longest time without a heartbeat of a worker."""
     big = matrix(400, 20_000)
@@ -478,8 +483,7 @@ def train_for(client, seconds):
     job = dsstne.dask.submit(client, big, **options, max_seconds=seconds)
     longest, end = 0.0, time.time() + seconds
     while time.time() < end:
-        seen = [info["last_seen"] for info in client.scheduler_info()["workers"].values()]
-        longest = max(longest, time.time() - min(seen))
+        longest = max(longest, client.run_on_scheduler(silence))
         time.sleep(0.05)
     job.result()
     return longest
