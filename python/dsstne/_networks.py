@@ -145,7 +145,8 @@ class Networks:
         again = 0.0 if trials.task.is_whole else _MARGIN * self._steps(self._last) / steps
         epochs = self._short if last else round(self._steps(job.rung) / self._per_epoch, 1)
         trial = trials.run(recipe.but(epochs=epochs), refits, ratio=again, make=make, paused=not last)
-        done.value, done.note, done.seconds = trial.value, trial.note, trial.seconds
+        done.value, done.note, done.seconds, done.finished = trial.value, trial.note, trial.seconds, trial.finished
+        self._ended = not trial.finished
         return done
 
     def _refits(self, number: int, recipe: Recipe, seconds: float) -> list[tuple[Recipe, float]]:

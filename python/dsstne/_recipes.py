@@ -184,6 +184,6 @@ def epochs_of_autoencoder(rows: int) -> tuple[int, int]:
 AUTOENCODER: list[list[dict[str, Any]]] = [
     [{"temperature": 0.14}, {"temperature": 0.2}],
     [{"denoising": 0.7}, {"denoising": 0.8}],
-    [{"hidden": 1024}],
     [{"learning_rate": 1e-3}, {"learning_rate": 4e-3}],
+    [{"hidden": 1024}],  # last: when there is no time for one setting, none of those after it is tried
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import time
 from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dsstne import _candidates, _checks, _space, _validation
+from dsstne import _candidates, _checks, _space, _validation, api
 from dsstne._candidates import FALL, Data, Lengths, Outcome
 from dsstne._halving import Job
 from dsstne._recipes import Recipe
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 OVER = "not finished: the time was over"
 _UNITS = {"s": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
+_HIDDEN = inspect.signature(api.fit).parameters["hidden"].default
 _RESERVE = 1.15  # times the expected time of the refit is kept for it
 _MOST_REASONS = 3  # that a note of the report has
 
@@ -233,12 +235,22 @@ class Pace:
         given = self._study.trials[number].settings.get("batch_size", 512)
         return int(given) if _checks.is_number(given) else 0
 
+    def _units_of(self, number: int) -> int:
+        """Returns the number of hidden units of a trial, at least 1."""
+        hidden = self._study.trials[number].settings.get("hidden", _HIDDEN)
+        sizes = hidden if isinstance(hidden, (list, tuple)) else [hidden]
+        return max(1, sum(int(size) for size in sizes if _checks.is_number(size)))
+
     def seconds_of(self, number: int, steps: float) -> float:
-        """Predicts the time of some steps of a trial, by those that it or the slowest other one has done."""
+        """Predicts the time of some steps of a trial, by those that it or the slowest other one has done.
+
+        A network with more hidden units than another one takes longer in proportion to them.
+        """
         trials = self._study.trials
         if not any(outcome.epochs for outcome in trials[number].outcomes.values()):
             known = [other for other, trial in trials.items() if any(one.epochs for one in trial.outcomes.values())]
-            return max((self.seconds_of(other, steps) for other in known), default=0.0)
+            larger = [max(1.0, self._units_of(number) / self._units_of(other)) for other in known]
+            return max((n * self.seconds_of(other, steps) for n, other in zip(larger, known, strict=True)), default=0.0)
         outcomes = [outcome for _, outcome in sorted(trials[number].outcomes.items()) if outcome.epochs]
         # Each training begins where the rung before ended, without the steps that cooled down.
         done = sum(outcome.epochs for outcome in outcomes) - (1 - FALL) * sum(one.epochs for one in outcomes[:-1])

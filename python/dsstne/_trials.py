@@ -50,6 +50,7 @@ class Trial:
         refits: What to make of all data if the model is chosen, the best first, with the expected times.
         models: The models of the splits, as long as they may be needed.
         note: Why the model failed, or what was unusual.
+        finished: False if there was no time.
     """
 
     recipe: Recipe
@@ -61,6 +62,7 @@ class Trial:
     refits: list[tuple[Recipe, float]] = field(default_factory=list)
     models: list[Model] = field(default_factory=list)
     note: str = ""
+    finished: bool = True
 
     @property
     def value(self) -> float:
@@ -187,7 +189,7 @@ class Trials:
         again = (_MARGIN * self.task.growth if ratio is None else ratio) / len(self.task.folds)
         limit = self.spare() / (1 + (0.0 if self.task.is_whole else again))
         if limit <= 0 and recipe.family != "popularity":
-            trial.note = "not begun: no time left"
+            trial.note, trial.finished = "not begun: no time left", False
             self.decided.append(f"{recipe.family} ({recipe.settings}) was not tried")
             return trial
         try:
@@ -197,6 +199,7 @@ class Trials:
             trial.note = _reason(error, limit)
             trial.models = []
             if isinstance(error, CancelledError):
+                trial.finished = False
                 self.decided.append(f"{recipe.family} ({recipe.settings}) was not finished")
             return trial
         finally:

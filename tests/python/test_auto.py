@@ -146,6 +146,25 @@ def test_networks_train_up_to_rungs_and_leave_no_file(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_network_is_tried_after_one_that_time_has_ended(monkeypatch):
+    begun = []
+
+    def train(done, data, settings, *_, **__):
+        begun.append(settings)
+        if settings.get("denoising") == 0.7:
+            raise dsstne.CancelledError("the time is over")
+        return real(done, data, settings, *_, **__)
+
+    real = _candidates.train
+    monkeypatch.setattr(_recipes, "RANGES", {})
+    monkeypatch.setattr(_candidates, "_LEAST_STEPS", 5)
+    monkeypatch.setattr(_candidates, "train", train)
+    report = dsstne.auto(ordered(), "ndcg@10", seconds=1000, progress=False).report
+    assert begun[-1]["denoising"] == 0.7
+    assert not any("hidden" in settings for settings in begun)
+    assert any("autoencoder (" in note and "was not finished" in note for note in report.notes)
+
+
 def test_the_code_makes_the_network_of_a_trial_that_learnt_from_all_data(monkeypatch):
     def fail(*_, **__):
         raise dsstne.NotFiniteError("the loss is not finite")

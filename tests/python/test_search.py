@@ -469,6 +469,10 @@ def test_the_time_to_measure_a_trial_is_predicted():
     clock = _search_run.Clock(study, lengths, asked)
     assert clock.needed(Job(1, 1, 0)) == pytest.approx(2 + 7)  # as long as the other one
     assert clock.needed(Job(1, 0, 1, before=0)) == pytest.approx(2 * (3 - 0.8) + 7)
+    study.trials[1].settings["hidden"] = [512, 1024]  # three times as many units
+    assert clock.needed(Job(1, 1, 0)) == pytest.approx(3 * 2 + 7)
+    study.trials[1].settings["hidden"] = 8
+    assert clock.needed(Job(1, 1, 0)) == pytest.approx(2 + 7)
 
 
 def test_odd_distributions_are_drawn_from():
