@@ -406,7 +406,8 @@ class Run:
         if worse is not None:
             self._place.drop(*worse)
         self._study.tidy()
-        self._show(f"{len(self._study.trials)} trials")
+        count = len(self._study.trials)
+        self._show(f"{count} trial{'s' * (count > 1)}")
 
     # ---- what it tells ----
 

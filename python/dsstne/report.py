@@ -123,7 +123,7 @@ class Report:
         return begin, table, notes, self.code.rstrip()
 
     def __repr__(self) -> str:
-        return f"Report({self.chosen}; {len(self.table)} models tried in {self.seconds:,.1f} s)"
+        return f"Report({self.chosen}; {len(self.table)} results in {self.seconds:,.1f} s)"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plots the metric of everything that was tried, one line for each kind of model, or for each trial.

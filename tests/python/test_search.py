@@ -461,6 +461,17 @@ def test_a_trial_that_had_no_time_for_its_next_rung_goes_on_from_its_checkpoint(
     assert bits(again) == bits(found(listed, budget="1000 s", **{**options, "store": None}))
 
 
+def test_a_search_goes_on_with_a_larger_budget(model, tmp_path):
+    first = found(budget="6 trials", store=tmp_path)
+    again = found(store=tmp_path)
+    assert f"{len(first.report.table)} results are those of an earlier call" in again.report.notes
+
+    def tried(report):
+        return {(row["trial"], row["epochs"], row["ndcg@10"]) for row in report.table}
+
+    assert tried(again.report) == tried(first.report) | tried(model.report)
+
+
 def test_the_time_to_measure_a_trial_is_predicted():
     lengths = _candidates.Lengths(rows=100, epochs=9, rungs=3, eta=3)
     tried = Trial({"batch_size": 10}, {}, 0, {0: Outcome(0.5, epochs=1, seconds=2, score_seconds=7)})
