@@ -261,6 +261,22 @@ def answer(call, given):
         return type(error) if 10 < len(str(error)) < 1024 else f"a message of {len(str(error))} characters"
 
 
+def badly_answered(call):
+    """Returns the errors, by the odd value, of ``call(word, value)`` that are neither this package's nor expected."""
+    wrong = {}
+    for word, make in ODD.items():
+        try:
+            call(word, make())
+        except dsstne.DsstneError as error:
+            if not 10 < len(str(error)) < 1024:
+                wrong[word] = error
+        except THEIRS.get(word, ()):
+            continue
+        except BaseException as error:
+            wrong[word] = error
+    return wrong
+
+
 @pytest.mark.filterwarnings("ignore:all held-out items are excluded")
 @pytest.mark.filterwarnings("ignore:auto returns popularity")
 @pytest.mark.filterwarnings("ignore:last=True, but most rows of X are sorted")
