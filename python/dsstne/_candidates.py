@@ -144,28 +144,12 @@ def advance(
     rung: int,
     seed: int,
     compute: Mapping[str, Any],
-    *,
-    source: Path | None = None,
-    target: Path | None = None,
-    limit: Callable[[], float] = lambda: math.inf,
-    glance: Callable[[Progress], None] | None = None,
+    **more: Any,
 ) -> Outcome:
-    """Trains a candidate up to a rung, and measures it.
-
-    Args:
-        data: The data.
-        settings: Arguments of :func:`dsstne.fit`.
-        lengths: The lengths of trainings.
-        rung: The rung.
-        seed: The seed of the candidate.
-        compute: ``devices``, ``threads`` and ``memory_limit``.
-        source: The checkpoint of a rung before, if there is one; a file that is missing or damaged is not used.
-        target: Where to write the checkpoint of this rung; None = nowhere.
-        limit: Returns the seconds that are left.
-        glance: Called now and then with the progress; an exception ends the training.
+    """Trains a candidate up to a rung, and measures it; the arguments are those of :func:`train`.
 
     Returns:
-        The outcome. A candidate that fails has a note; a checkpoint that cannot be written is a warning.
+        The outcome. A candidate that fails has a note.
 
     Raises:
         CancelledError: The time is over, or ``glance`` has raised it.
@@ -174,7 +158,7 @@ def advance(
     done = Outcome()
     begun = time.monotonic()
     try:
-        model = train(done, data, settings, lengths, rung, seed, compute, source, target, limit, glance)
+        model = train(done, data, settings, lengths, rung, seed, compute, **more)
         begun = time.monotonic()
         done.value = measured(data, model, compute)
         done.score_seconds = time.monotonic() - begun
@@ -197,14 +181,29 @@ def train(
     rung: int,
     seed: int,
     compute: Mapping[str, Any],
+    *,
     source: Path | None = None,
     target: Path | None = None,
     limit: Callable[[], float] = lambda: math.inf,
     glance: Callable[[Progress], None] | None = None,
 ) -> Model:
-    """Trains a candidate up to a rung, and writes into ``done`` how long that took; the rest is as in :func:`advance`.
+    """Trains a candidate up to a rung.
+
+    Args:
+        done: Gets the length of the training, its time and its memory.
+        data: The data.
+        settings: Arguments of :func:`dsstne.fit`.
+        lengths: The lengths of trainings.
+        rung: The rung.
+        seed: The seed of the candidate.
+        compute: ``devices``, ``threads`` and ``memory_limit``.
+        source: The checkpoint of a rung before, if there is one; a file that is missing or damaged is not used.
+        target: Where to write the checkpoint of this rung; None = nowhere. If that fails, there is a warning.
+        limit: Returns the seconds that are left.
+        glance: Called now and then with the progress; an exception ends the training.
 
     Raises:
+        CancelledError: The time is over, or ``glance`` has raised it.
         DsstneError, MemoryError: The candidate failed.
     """
     begun = time.monotonic()

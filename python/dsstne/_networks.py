@@ -135,8 +135,14 @@ class Networks:
             end = time.monotonic() + left
             compute = {name: common[name] for name in ("devices", "threads", "memory_limit")}
             about = self._data[fold], settings, self._lengths, job.rung, common["seed"], compute
-            files = path(job.before, fold), path(job.rung, fold)
-            return _candidates.train(done, *about, *files, lambda: end - time.monotonic(), self._glance)
+            return _candidates.train(
+                done,
+                *about,
+                source=path(job.before, fold),
+                target=path(job.rung, fold),
+                limit=lambda: end - time.monotonic(),
+                glance=self._glance,
+            )
 
         def refits(trial: Trial) -> list[tuple[Recipe, float]]:
             return self._refits(job.candidate, recipe, trial.seconds / steps * self._steps(self._last))

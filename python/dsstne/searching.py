@@ -87,9 +87,9 @@ def search(
         eta: One in ``eta`` trials goes on to the next rung, whose training is ``eta`` times as long.
         brackets: Number of different rungs at which trials begin. More than 1 is Hyperband, which relies less on short
             trainings.
-        jobs: Most trials that train at the same time, which share the threads. None = 4, on a CPU with so many threads
-            and enough memory; otherwise fewer train at the same time, with the same result. Where CUDA devices
-            compute, one trial trains after the other.
+        jobs: The largest number of trials that train at the same time; they share the threads. None = 4. With None,
+            fewer train at the same time if the CPU has fewer threads, if their memory would be more than half of what
+            is free, or on CUDA devices; the result is the same.
         refit: Train the best settings on all of X in the end; False returns the best model as it was tried.
         store: A folder for checkpoints and the journal, with which the same call goes on with a search that was
             stopped, even by a kill. None = a temporary folder.
@@ -174,7 +174,8 @@ class _Threads:
         data: The data of trials.
         whole: The data of the refit.
         compute: ``devices``, ``threads`` and ``memory_limit``.
-        jobs: Number of trials at the same time; a single one trains in the thread that calls. None = a few small ones.
+        jobs: Number of trials at the same time; a single one trains in the thread that calls. None = up
+            to ``JOBS``, if there are threads and memory for them.
         left: Returns the seconds that are left.
     """
 
