@@ -149,8 +149,11 @@ func TestAPlanBeyondTheLimitIsRefusedWithItsPartsBeforeAnythingIsAllocated(t *te
 	spec.Limit = 1 << 20
 	_, err := program.Build(spec)
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err))
-	require.ErrorContains(t, err, "memory_limit is 1.05 MB; nothing was allocated. Parts: optimizer state 26.4 MB, "+
-		"workspace 17 MB, weights 13.2 MB")
+	for _, part := range []string{ // the workspace depends on the width of the CPU's vectors
+		"memory_limit is 1.05 MB; nothing was allocated. Parts: optimizer state 26.4 MB, ", "weights 13.2 MB, ", "workspace ",
+	} {
+		require.ErrorContains(t, err, part)
+	}
 	require.Zero(t, device.Bytes)
 }
 

@@ -217,7 +217,8 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
   if (count == 1) {
     float gradient[LANES];
     store(gradient, sum[0]);
-    bad = splat_int(update_span(kind, o, decay, 0, 0, gradient, value, s0, s1, smaller(LANES, left), 0));
+    /* all bits, since any() may look at the highest one only */
+    bad = splat_int(-update_span(kind, o, decay, 0, 0, gradient, value, s0, s1, smaller(LANES, left), 0));
   } else {
 #pragma GCC unroll 4
     for (int v = 0; v < count; v += UPDATE_VECTORS) {
