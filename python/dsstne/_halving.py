@@ -4,13 +4,15 @@ The rule is that of ASHA (Li et al., "A System for Massively Parallel Hyperparam
 is promoted to the next rung as soon as it is among the best 1/eta of those that have finished its rung. Several
 *brackets*, which begin at different rungs, make it Hyperband (Li et al., "Hyperband", JMLR 2018).
 
-What a job is depends only on the results of jobs that are at least ``window`` jobs older, in the order of their
-numbers. The jobs are therefore the same whoever computes them, how long they take and how often they are tried again,
-as long as no more than ``window`` of them run at the same time.
+What a job is depends on the results of older jobs in the order in which they would end on a number of imagined workers
+that are all equally fast, a training taking as long as its rung says. The jobs are therefore the same whoever computes
+them, how long they really take and how often they are tried again. There are twice as many imagined workers as jobs that
+run at the same time, so that a job that takes longer than imagined does not make the others wait.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -58,10 +60,10 @@ class Halving:
         candidates: Number of candidates; None = no limit.
         eta: One in ``eta`` candidates is promoted.
         brackets: Number of brackets; bracket b begins at rung b.
-        window: How many jobs may run at the same time without changing what later jobs are; None = any number, and a
+        jobs: How many jobs run at the same time at most, on which depends what later jobs are; None = any number, and a
             job depends on all results that are known when it is asked for.
-        learn: Called as ``learn(candidate, value)`` with the first result of each candidate, in an order that depends
-            on the window in the same way.
+        learn: Called as ``learn(candidate, value)`` with the first result of each candidate, in the order in which
+            results are taken into account.
     """
 
     def __init__(
@@ -70,16 +72,18 @@ class Halving:
         candidates: int | None,
         eta: int = 3,
         brackets: int = 1,
-        window: int | None = 1,
+        jobs: int | None = 1,
         learn: Callable[[int, float], object] = lambda candidate, value: None,
     ) -> None:
-        self.rungs, self.candidates, self.eta, self.window = rungs, candidates, eta, window
+        self.rungs, self.candidates, self.eta = rungs, candidates, eta
+        self._workers = None if jobs is None else 2 * jobs if jobs > 1 else 1
+        self._imagined: list[tuple[float, int]] = []  # a heap of jobs under way on these: their end and number
+        self._now = 0.0  # the time there
         self._begins = _pattern(rungs, eta, brackets)
         self._learn = learn
         self._brackets = [[_Rung() for _ in range(rungs)] for _ in range(brackets)]
         self._jobs: list[Job] = []
         self._told: dict[int, float] = {}  # by the number of a job
-        self._seen = 0  # jobs whose results have been looked at; with window=None only their number counts
         self._begun = 0  # candidates
         self._final = False  # no candidate is left to begin, and all results are known
 
@@ -99,29 +103,37 @@ class Halving:
     def tell(self, job: Job, value: float) -> None:
         """Takes the result of a job; -inf if it failed."""
         self._told[job.number] = value
-        if self.window is None:
+        if self._workers is None:
             self._look(job)
 
     def next(self) -> Job | None:
         """Returns the next job; None if one must wait for results, or, if none is running, at the end."""
         number = len(self._jobs)
-        if self.window is not None:
-            while self._seen <= number - self.window:
-                if self._seen not in self._told:
+        job = None
+        while job is None:
+            if self._workers is None or len(self._imagined) < self._workers:
+                job = self._promotion(number) or self._beginning(number)
+            if job is None and self._imagined:
+                end, first = self._imagined[0]
+                if first not in self._told:
                     return None
-                self._look(self._jobs[self._seen])
-        job = self._promotion(number) or self._beginning(number)
-        if job is None and self.window is not None and self._seen < number:
-            if self._seen not in self._told:
-                return None
-            self._look(self._jobs[self._seen])  # nothing can begin before more results are known
-            return self.next()
-        if job is None and not self.running:
-            self._final = True
-            job = self._promotion(number)
+                heapq.heappop(self._imagined)
+                self._now = end
+                self._look(self._jobs[first])
+            elif job is None:
+                if not self.running:
+                    self._final = True
+                    job = self._promotion(number)
+                break
         if job is not None:
             self._jobs.append(job)
+            if self._workers is not None:
+                heapq.heappush(self._imagined, (self._now + self._length(job), number))
         return job
+
+    def _length(self, job: Job) -> float:
+        """Returns how long a job trains, in units of the first rung."""
+        return float(self.eta**job.rung - (0 if job.before is None else self.eta**job.before))
 
     def out(self) -> set[int]:
         """Returns the candidates that can no longer be promoted, or have finished the last rung."""
@@ -143,7 +155,6 @@ class Halving:
         """Takes a result into account."""
         value = self._told[job.number]
         self._brackets[self.bracket(job.candidate)][job.rung].values[job.candidate] = value
-        self._seen += 1
         if job.before is None:
             self._learn(job.candidate, value)
 

@@ -326,8 +326,8 @@ class Run:
     def __init__(self, asked: Arguments, about: About, store: Store, jobs: int, bar: Budget) -> None:
         self._asked, self._about, self._store, self._bar = asked, about, store, bar
         self._lengths = lengths = Lengths.choose(about.rows, asked.epochs, asked.rungs, asked.eta, asked.options)
-        trials, window = asked.limits.get("trials"), None if "seconds" in asked.limits else jobs
-        given = (asked.source, asked.options, lengths, trials, asked.brackets, window, asked.seed, asked.metric)
+        trials, counted = asked.limits.get("trials"), None if "seconds" in asked.limits else jobs
+        given = (asked.source, asked.options, lengths, trials, asked.brackets, counted, asked.seed, asked.metric)
         self._study = Study(*given, store, about.digest)
         self.clock = Clock(self._study, lengths, asked)
         self._declined: list[tuple[Job, Outcome]] = []

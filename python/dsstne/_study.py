@@ -47,7 +47,7 @@ class Study:
         lengths: The lengths of trainings.
         trials: Most trials; None = no limit.
         brackets: See :class:`dsstne._halving.Halving`.
-        window: See there.
+        jobs: See there.
         seed: The seed of the search.
         metric: Name of the metric.
         store: Where checkpoints and the journal are.
@@ -67,7 +67,7 @@ class Study:
         lengths: Lengths,
         trials: int | None,
         brackets: int,
-        window: int | None,
+        jobs: int | None,
         seed: int,
         metric: str,
         store: Store,
@@ -81,13 +81,13 @@ class Study:
         if brackets > lengths.rungs:
             raise InvalidArgumentError(f"brackets={brackets}: there are {lengths.rungs} rungs, so at most as many")
         most = self._most(trials)
-        self._halving = Halving(lengths.rungs, most, lengths.eta, brackets, window, self._learn)
+        self._halving = Halving(lengths.rungs, most, lengths.eta, brackets, jobs, self._learn)
         header = {
             "metric": metric,
             "seed": seed,
             "number of rungs, eta and brackets": [lengths.rungs, lengths.eta, brackets],
             "number of rows or epochs": [lengths.rows, lengths.epochs],
-            "number of jobs": "any, with a budget of seconds" if window is None else window,
+            "number of jobs": "any, with a budget of seconds" if jobs is None else jobs,
             "space": source.described(),
             "options": _space.text(common),
             "data": data,

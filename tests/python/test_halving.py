@@ -1,5 +1,6 @@
 """Which jobs a search does: the rule of successive halving, whoever does the jobs and however long they take."""
 
+import heapq
 import math
 import random
 
@@ -41,23 +42,40 @@ def test_the_best_of_a_rung_goes_on():
     assert set(ranked[:10]) <= promoted
 
 
-@pytest.mark.parametrize("window", [1, 2, 5])
+@pytest.mark.parametrize("jobs", [1, 2, 5])
 @pytest.mark.parametrize("brackets", [1, 3])
-def test_jobs_do_not_depend_on_how_long_they_take(window, brackets):
-    wanted = played(Halving(3, 40, brackets=brackets, window=window))
-    for workers in range(1, window + 1):
+def test_jobs_do_not_depend_on_how_long_they_take(jobs, brackets):
+    wanted = played(Halving(3, 40, brackets=brackets, jobs=jobs))
+    for workers in range(1, jobs + 1):
         for seed in range(20):
-            assert played(Halving(3, 40, brackets=brackets, window=window), workers, seed) == wanted
+            assert played(Halving(3, 40, brackets=brackets, jobs=jobs), workers, seed) == wanted
 
 
-def test_without_a_window_nobody_waits_for_a_slow_job():
-    halving = Halving(3, None, window=None)
+def test_with_any_number_of_jobs_nobody_waits_for_a_slow_job():
+    halving = Halving(3, None, jobs=None)
     slow = halving.next()
     for _ in range(50):
         job = halving.next()
         halving.tell(job, value(job.candidate, job.rung))
     assert halving.running == 1
     halving.tell(slow, 0.0)
+
+
+@pytest.mark.parametrize("jobs, least", [(2, 0.95), (4, 0.9), (8, 0.8)])
+def test_workers_hardly_wait_although_candidates_differ_in_speed(jobs, least):
+    halving, draw, running = Halving(4, 300, jobs=jobs), random.Random(1), []
+    speeds = [draw.choice([0.5, 1, 2]) for _ in range(300)]
+    now = busy = 0.0
+    while True:
+        while len(running) < jobs and (job := halving.next()) is not None:
+            seconds = speeds[job.candidate] * (3**job.rung - (0 if job.before is None else 0.8 * 3**job.before)) + 0.3
+            busy += seconds
+            heapq.heappush(running, (now + seconds, job.number, job))
+        if not running:
+            break
+        now, _, job = heapq.heappop(running)
+        halving.tell(job, value(job.candidate, job.rung))
+    assert busy > least * jobs * now
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
@@ -91,7 +109,7 @@ def test_each_bracket_begins_at_its_rung_and_has_about_the_same_work():
 
 
 def test_who_is_out_is_not_promoted_later():
-    halving, out, draw = Halving(3, 40, window=None), set(), random.Random(1)
+    halving, out, draw = Halving(3, 40, jobs=None), set(), random.Random(1)
     running = []
     while True:
         while len(running) < 4 and (job := halving.next()) is not None:
@@ -107,6 +125,6 @@ def test_who_is_out_is_not_promoted_later():
 
 def test_it_learns_the_first_result_of_each_candidate():
     learned = []
-    jobs = played(Halving(3, 20, window=3, learn=lambda *pair: learned.append(pair)), workers=3)
+    jobs = played(Halving(3, 20, jobs=3, learn=lambda *pair: learned.append(pair)), workers=3)
     assert sorted(learned) == [(candidate, value(candidate, 0)) for candidate in range(20)]
     assert len(jobs) > 20
