@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _defaults, api
 from dsstne._partial_fit import trainer_options
-from dsstne.errors import CancelledError, CorruptFileError, DsstneError, InvalidArgumentError, MissingFileError
+from dsstne.errors import (
+    BusyError,
+    CancelledError,
+    CorruptFileError,
+    DeviceFailedError,
+    DeviceUnavailableError,
+    DsstneError,
+    InputOutputError,
+    InvalidArgumentError,
+    LibraryError,
+    MissingFileError,
+)
 from dsstne.evaluation import evaluate
 from dsstne.trainer import Trainer
 
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
 FALL = 0.2  # of the steps up to a rung, in which the rate falls
 _LEAST_STEPS = 60  # of the first rung, if the number of rungs is chosen
 _MOST_RUNGS = 4
+# Errors of the machine, after which the same settings may work: the job has no result, and a later call does it again.
+_PASSING = (BusyError, DeviceFailedError, DeviceUnavailableError, InputOutputError, LibraryError)
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,7 @@ class Outcome:
         seconds, score_seconds: Time to train since the rung before, and to measure.
         memory: Bytes of the plan of the training, or None.
         note: Why it failed.
-        finished: False if the time ended the job, which a search that goes on does again.
+        finished: False if the time or the machine ended the job, which a search that goes on does again.
         model: The model, unless it stays elsewhere.
     """
 
@@ -170,6 +183,7 @@ def advance(
     except (DsstneError, MemoryError) as error:
         done.seconds = done.seconds or time.monotonic() - begun
         done.note = f"{type(error).__name__}: {error}"
+        done.finished = not isinstance(error, _PASSING)
     return done
 
 
@@ -197,7 +211,7 @@ def train(
         rung: The rung.
         seed: The seed of the candidate.
         compute: ``devices``, ``threads`` and ``memory_limit``.
-        source: The checkpoint of a rung before, if there is one; a file that is missing or damaged is not used.
+        source: The checkpoint of a rung before, if there is one; a file that cannot be read is not used.
         target: Where to write the checkpoint of this rung; None = nowhere. If that fails, there is a warning.
         limit: Returns the seconds that are left.
         glance: Called now and then with the progress; an exception ends the training.
@@ -216,7 +230,6 @@ def train(
         trunk = schedule["warmup_steps"] + schedule["hold_steps"]
         _run(run, trunk, limit, glance)
         if target is not None:
-            target.unlink(missing_ok=True)  # of a trial with other settings, before a kill
             _save(run, target)
         fork = run.fork(schedule=schedule)
         stack.callback(fork.close)
@@ -246,7 +259,7 @@ def _opened(
     """Returns a trainer at a constant rate, where the source ends or at the beginning."""
     constant = {"kind": "constant", "warmup_steps": schedule["warmup_steps"]}
     if source is not None:
-        with contextlib.suppress(MissingFileError, CorruptFileError):
+        with contextlib.suppress(MissingFileError, CorruptFileError, InputOutputError):
             return Trainer.resume(source, data.train, schedule=constant, **compute)
     names = [name for name in settings if name not in ("optimizer", "learning_rate", "weight_decay")]
     model = api.fit(

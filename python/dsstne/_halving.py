@@ -6,8 +6,8 @@ is promoted to the next rung as soon as it is among the best 1/eta of those that
 
 What a job is depends on the results of older jobs in the order in which they would end on a number of imagined workers
 that are all equally fast, a training taking as long as its rung says. The jobs are therefore the same whoever computes
-them, how long they really take and how often they are tried again. There are twice as many imagined workers as jobs that
-run at the same time, so that a job that takes longer than imagined does not make the others wait.
+them, how long they really take and how often they are tried again. There are twice as many imagined workers as jobs
+that run at the same time, so that a job that takes longer than imagined does not make the others wait.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Networks:
         def path(rung: int | None, fold: int) -> Path | None:
             if rung is None or rung == self._last:
                 return None
-            return self._store.checkpoint(job.candidate, rung).with_suffix(f".{fold}.dsstne")
+            return self._study.checkpoint(job.candidate, rung).with_suffix(f".{fold}.dsstne")
 
         def make(fold: int, common: Mapping[str, Any], left: float) -> Model:
             end = time.monotonic() + left

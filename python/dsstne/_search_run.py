@@ -391,8 +391,8 @@ class Run:
 
     def _training(self, job: Job) -> Training:
         trial, last = self._study.trials[job.candidate], job.rung == self._lengths.rungs - 1
-        source = None if job.before is None else self._store.checkpoint(job.candidate, job.before)
-        target = None if last else self._store.checkpoint(job.candidate, job.rung)
+        source = None if job.before is None else self._study.checkpoint(job.candidate, job.before)
+        target = None if last else self._study.checkpoint(job.candidate, job.rung)
         least = -math.inf if self._study.best is None else self._study.best_outcome().value
         return Training(job, trial.settings, trial.seed, self._lengths, source, target, least)
 
@@ -405,7 +405,6 @@ class Run:
         worse = before if self._study.tell(job, outcome) else (job.candidate, job.rung)
         if worse is not None:
             self._place.drop(*worse)
-        self._study.tidy()
         count = len(self._study.trials)
         self._show(f"{count} trial{'s' * (count > 1)}")
 

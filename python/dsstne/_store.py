@@ -10,19 +10,24 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import warnings
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _options
-from dsstne.errors import BusyError, InputOutputError, InvalidArgumentError
+from dsstne.errors import BusyError, InputOutputError, InvalidArgumentError, MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _PREFIX = "dsstne-search-"
-_OWN = re.compile(r"\.?(\d{6}-\d+\.dsstne|[0-9a-f]{32}\.arrow)")  # the beginning of the names of our files
+_OWN = re.compile(
+    r"\.?(\d{6}-\d+(-[0-9a-f]{8})?\.dsstne|[0-9a-f]{32}\.arrow)"
+)  # the beginning of the names of our files
 _SHARE = 0.5  # of the free space, that checkpoints may take
+_FRESH = 60.0  # seconds in which a process has locked the temporary folder that it has made
 
 
 class Store:
@@ -79,14 +84,18 @@ class Store:
 
     # ---- checkpoints ----
 
-    def checkpoint(self, candidate: int, rung: int) -> Path:
-        """Returns the path of the checkpoint of a candidate after a rung."""
-        return self.folder / "checkpoints" / f"{candidate:06d}-{rung}.dsstne"
+    def checkpoint(self, candidate: int, rung: int, settings: str) -> Path:
+        """Returns the path of the checkpoint of a candidate after a rung.
+
+        The path depends on the settings: a worker that nobody knows of any more may still write the file of a candidate
+        that an earlier call has given the same number.
+        """
+        return self.folder / "checkpoints" / f"{candidate:06d}-{rung}-{zlib.crc32(settings.encode()):08x}.dsstne"
 
     def drop(self, candidate: int, below: int = 1 << 30) -> None:
         """Deletes the checkpoints of a candidate, or only those of the rungs below one."""
         for path in (self.folder / "checkpoints").glob(f"{candidate:06d}-*"):
-            if int(path.stem.partition("-")[2].partition(".")[0]) < below:
+            if int(path.name.split("-")[1]) < below:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
@@ -106,7 +115,7 @@ class Store:
     def used(self) -> int:
         """Returns the bytes of all checkpoints."""
         total = 0
-        for path in (self.folder / "checkpoints").iterdir():
+        for path in (self.folder / "checkpoints").glob("*"):  # nothing if the folder is gone
             with contextlib.suppress(OSError):
                 total += path.stat().st_size
         return total
@@ -189,7 +198,7 @@ def writing(what: str) -> Iterator[None]:
     """Goes on without a file that could not be written, with a warning."""
     try:
         yield
-    except InputOutputError as error:
+    except (InputOutputError, MissingFileError) as error:
         warnings.warn(f"{what}; the search goes on without this file, and is slower: {error}", stacklevel=2)
 
 
@@ -215,6 +224,9 @@ def _sweep(folder: Path) -> None:
     """Removes the temporary folders whose process is gone: nobody holds the lock."""
     with contextlib.suppress(OSError):
         for path in folder.glob(_PREFIX + "*"):
-            with contextlib.suppress(OSError), (path / "lock").open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime < _FRESH:
+                    continue
+                with (path / "lock").open("ab") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)

@@ -15,6 +15,7 @@ from dsstne.report import table_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from dsstne._store import Store
 
@@ -155,7 +156,9 @@ class Study:
         self._store.append(
             {"trial": job.candidate, "rung": job.rung, "settings": self.trials[job.candidate].own, **values}
         )
-        return self._take(job, outcome)
+        is_best = self._take(job, outcome)
+        self._tidy()
+        return is_best
 
     def _take(self, job: Job, outcome: Outcome) -> bool:
         outcome.model = None
@@ -181,7 +184,11 @@ class Study:
         """Orders results: the best value first, then the longest training, then the oldest trial."""
         return -self.trials[number].outcomes[rung].value, -rung, number
 
-    def tidy(self) -> None:
+    def checkpoint(self, number: int, rung: int) -> Path:
+        """Returns the path of the checkpoint of a trial after a rung."""
+        return self._store.checkpoint(number, rung, _space.text(self.trials[number].own))
+
+    def _tidy(self) -> None:
         """Keeps the checkpoints within the limit of the store: those of the worst trials go first."""
         paused = [
             self._order_of(number, max(trial.outcomes)) for number, trial in self.trials.items() if trial.outcomes

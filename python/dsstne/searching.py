@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -203,7 +204,8 @@ class _Threads:
         if self._pool is None:
             self._work(training, compute)
         else:
-            self._pool.submit(self._work, training, compute)
+            # In the context of the caller, by which Dask knows its workers, where a trial takes one of all devices.
+            self._pool.submit(contextvars.copy_context().run, self._work, training, compute)
 
     def _work(self, training: Training, compute: Mapping[str, Any]) -> None:
         try:

@@ -245,7 +245,7 @@ class _Choice:
     def _ways(self, option: Sequence[Part]) -> list[tuple[Recipe, float]] | None:
         """Returns how to refit the parts in the time that is left; the first way of as many parts as possible."""
         lists = [[(index, *way) for index, way in enumerate(trial.refits)] for trial, _ in option]
-        left = self._trials.left + max(0.04 * self._trials.seconds, 0.1)
+        left = self._trials.left + max(0.04 * self._trials.seconds, 0.5)
         fitting = [ways for ways in itertools.product(*lists) if sum(way[2] for way in ways) <= left]
         if not fitting:
             return None

@@ -61,7 +61,7 @@ def test_with_any_number_of_jobs_nobody_waits_for_a_slow_job():
     halving.tell(slow, 0.0)
 
 
-@pytest.mark.parametrize("jobs, least", [(2, 0.95), (4, 0.9), (8, 0.8)])
+@pytest.mark.parametrize(("jobs", "least"), [(2, 0.95), (4, 0.9), (8, 0.8)])
 def test_workers_hardly_wait_although_candidates_differ_in_speed(jobs, least):
     halving, draw, running = Halving(4, 300, jobs=jobs), random.Random(1), []
     speeds = [draw.choice([0.5, 1, 2]) for _ in range(300)]

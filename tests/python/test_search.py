@@ -1,9 +1,12 @@
 """dsstne.search: what it finds, that it can be repeated and stopped, and what it says of failures."""
 
+import contextlib
+import contextvars
 import glob
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -267,6 +270,57 @@ def test_a_full_disk_costs_time_only(model, monkeypatch):
     monkeypatch.setattr(dsstne.Trainer, "save", full)
     with pytest.warns(UserWarning, match="the search goes on without this file"):
         assert results(found()) == results(model)
+
+
+@pytest.mark.filterwarnings("ignore:a paused candidate could not be written")
+def test_a_folder_of_checkpoints_that_is_lost_costs_time_only(model, tmp_path, monkeypatch):
+    real, calls = _candidates.advance, []
+
+    def advance(*arguments, **more):
+        calls.append(arguments)
+        if len(calls) in (5, 12):
+            shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(_candidates, "advance", advance)
+    assert results(found(store=tmp_path)) == results(model)
+
+
+def test_a_trial_that_the_machine_ended_is_done_again(tmp_path, monkeypatch):
+    def failing(self, *_, **__):
+        raise dsstne.InputOutputError("input/output error", 5)
+
+    real, calls = dsstne.Trainer.run, []
+
+    def run(*arguments, **more):
+        calls.append(arguments)
+        return (failing if len(calls) == 3 else real)(*arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dsstne.Trainer, "run", run)
+        model = found([{"hidden": 4}, {"hidden": 8}], rungs=1, store=tmp_path, jobs=1, refit=False)
+    assert [row["trial"] for row in model.report.table] == [0]
+    assert "trial 1: InputOutputError: input/output error" in " ".join(model.report.notes)
+    again = found([{"hidden": 4}, {"hidden": 8}], rungs=1, store=tmp_path, jobs=1)
+    assert results(again) == results(found([{"hidden": 4}, {"hidden": 8}], rungs=1, jobs=1))
+
+
+def test_a_checkpoint_belongs_to_the_settings(tmp_path):
+    with contextlib.closing(_store.Store(tmp_path, None)) as store:
+        assert store.checkpoint(3, 1, '{"hidden": 4}') != store.checkpoint(3, 1, '{"hidden": 8}')
+        for rung in range(3):
+            store.checkpoint(3, rung, "").write_bytes(b"12")
+        store.drop(3, below=2)
+        assert store.used() == 2
+
+
+def test_trials_train_in_the_context_of_the_call(monkeypatch):
+    where = contextvars.ContextVar("where")  # as in workers of Dask, which take one of all devices
+    real, seen = _candidates.advance, []
+    monkeypatch.setattr(_candidates, "advance", lambda *a, **k: seen.append(where.get(None)) or real(*a, **k))
+    where.set("worker")
+    found([{"hidden": 4}, {"hidden": 8}], rungs=1, jobs=2)
+    assert seen == ["worker", "worker"]
 
 
 def test_without_room_for_checkpoints_the_result_is_the_same(tmp_path, monkeypatch):
@@ -567,13 +621,17 @@ def test_nothing_is_left_of_a_temporary_store(tmp_path, monkeypatch):
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, monkeypatch):
     process = started(None, TMPDIR=str(tmp_path))
     until = time.monotonic() + 60
-    while not (left := glob.glob(str(tmp_path / "dsstne-search-*" / "journal.jsonl"))) and time.monotonic() < until:
+    while not (left := glob.glob(str(tmp_path / "dsstne-search-*" / "models"))) and time.monotonic() < until:
         time.sleep(0.01)
+    process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found([{"hidden": 4}], rungs=1)  # the folder is too new to tell whether its process has locked it
+    monkeypatch.setattr(_store, "_FRESH", 0.0)
     found([{"hidden": 4}], rungs=1)
-    assert glob.glob(str(tmp_path / "dsstne-search-*" / "journal.jsonl")) == left  # of a process that lives
+    assert glob.glob(str(tmp_path / "dsstne-search-*" / "models")) == left != []  # of a process that lives
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    (tmp_path / "dsstne-search-0").mkdir()  # of a process that was killed before it made the lock
     found([{"hidden": 4}], rungs=1)
     assert os.listdir(tmp_path) == []
 
