@@ -32,6 +32,7 @@ QUICK = [
     "serving",
     "small",
     "search",
+    "dask",
     "step",
     "memory",
     "gowalla",
