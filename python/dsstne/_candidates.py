@@ -98,6 +98,11 @@ class Lengths:
         whole = self.epochs * -(-self.rows // batch_size)
         return max(1, round(whole / float(self.eta) ** (self.rungs - 1 - rung)))
 
+    def steps_from(self, before: int | None, rung: int, batch_size: int) -> float:
+        """Returns the steps of a training up to a rung that begins where the rung before was paused."""
+        done = 0.0 if before is None else (1 - FALL) * self.steps(before, batch_size)
+        return self.steps(rung, batch_size) - done
+
     def schedule(self, rung: int, batch_size: int) -> dict[str, Any]:
         """Returns the schedule of a training up to a rung."""
         steps = self.steps(rung, batch_size)

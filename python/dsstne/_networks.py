@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _candidates, _recipes, _space
-from dsstne._candidates import FALL, Data, Lengths, Outcome
+from dsstne._candidates import Data, Lengths, Outcome
 from dsstne._recipes import Recipe
 from dsstne._search_run import Pace, recipe_of
 from dsstne._store import Store
@@ -170,8 +170,7 @@ class Networks:
 
     def _steps(self, rung: int, before: int | None = None) -> float:
         """Returns the steps up to a rung, from the one before."""
-        steps = self._lengths.steps(rung, _recipes.BATCH)
-        return steps - (0.0 if before is None else (1 - FALL) * self._lengths.steps(before, _recipes.BATCH))
+        return self._lengths.steps_from(before, rung, _recipes.BATCH)
 
     def _training_seconds(self, recipe: Recipe) -> float | None:
         """Predicts the time of a training by a short run that has no other use; None if there is no time for that."""

@@ -295,9 +295,8 @@ class Clock(Pace):
         batch_size = self.batch_size_of(job.candidate)
         if batch_size < 1:
             return 0.0  # training will say what is wrong
-        before = 0.0 if job.before is None else (1 - FALL) * self._lengths.steps(job.before, batch_size)
-        training = self.seconds_of(job.candidate, self._lengths.steps(job.rung, batch_size) - before)
-        return training + self._score_seconds_of(job.candidate)
+        steps = self._lengths.steps_from(job.before, job.rung, batch_size)
+        return self.seconds_of(job.candidate, steps) + self._score_seconds_of(job.candidate)
 
     def _score_seconds_of(self, number: int) -> float:
         """Predicts the time to measure a trial, which does not depend on the rung."""

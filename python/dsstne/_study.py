@@ -14,7 +14,7 @@ from dsstne.errors import InvalidArgumentError
 from dsstne.report import table_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from dsstne._store import Store
@@ -113,15 +113,23 @@ class Study:
                 return None
             line = self._known.pop((job.candidate, job.rung), None)
             if job.candidate not in self.trials:
-                seed = _space.seed_of(self._seed, job.candidate)
-                settings = self._source.draw(job.candidate, seed, None if line is None else line["settings"])
-                self.trials[job.candidate] = Trial({**self._common, **settings}, settings, seed)
+                known = None if line is None else line["settings"]
+                self._add(job.candidate, self._source.draw(job.candidate, self._seed_of(job.candidate), known))
             if line is None:
                 return job
-            outcome = Outcome(**{name: line[name] for name in _OF_OUTCOME if name != "value"})
-            outcome.value = -math.inf if line["value"] is None else line["value"]
-            self.restored += 1
-            self._take(job, outcome)
+            self._take(job, self._restored(line))
+
+    def _seed_of(self, number: int) -> int:
+        return _space.seed_of(self._seed, number)
+
+    def _add(self, number: int, settings: dict[str, Any]) -> None:
+        self.trials[number] = Trial({**self._common, **settings}, settings, self._seed_of(number))
+
+    def _restored(self, line: Mapping[str, Any]) -> Outcome:
+        """Returns the outcome that a line of the journal has."""
+        self.restored += 1
+        value = -math.inf if line["value"] is None else line["value"]
+        return Outcome(**{name: line[name] for name in _OF_OUTCOME} | {"value": value})
 
     def take_the_rest(self) -> None:
         """Takes what the journal has of jobs that this call did not come to, as time may decide."""
@@ -129,15 +137,11 @@ class Study:
             if line["value"] is None:
                 continue
             if number not in self.trials:
-                settings = line["settings"]
-                seed = _space.seed_of(self._seed, number)
-                self.trials[number] = Trial({**self._common, **settings}, settings, seed)
+                self._add(number, line["settings"])
             if self.trials[number].own != line["settings"]:
                 continue
-            self.trials[number].outcomes[rung] = Outcome(**{name: line[name] for name in _OF_OUTCOME})
-            self.restored += 1
-            if self.best is None or self._order_of(number, rung) < self._order_of(*self.best):
-                self.best = number, rung
+            self.trials[number].outcomes[rung] = self._restored(line)
+            self._look_for_best(number, rung)
         self._known.clear()
 
     @property
@@ -173,12 +177,15 @@ class Study:
         for number in out - self._out:
             self._store.drop(number)
         self._out |= out
-        before = self.best
-        if math.isfinite(outcome.value) and (
-            before is None or self._order_of(job.candidate, job.rung) < self._order_of(*before)
-        ):
-            self.best = job.candidate, job.rung
-        return self.best != before
+        return self._look_for_best(job.candidate, job.rung)
+
+    def _look_for_best(self, number: int, rung: int) -> bool:
+        """Reports whether a result is the best so far, and keeps it then."""
+        best = self.best is None or self._order_of(number, rung) < self._order_of(*self.best)
+        best = best and math.isfinite(self.trials[number].outcomes[rung].value)
+        if best:
+            self.best = number, rung
+        return best
 
     def _order_of(self, number: int, rung: int) -> tuple[float, int, int]:
         """Orders results: the best value first, then the longest training, then the oldest trial."""
