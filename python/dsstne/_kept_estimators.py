@@ -2,7 +2,9 @@
 
 A file never changes. Its name begins with the lineage of the estimator, drawn when it was fitted, and the number of the
 version, and ends with a digest. Searches copy an estimator before they train it further, and may train it a second time
-if a result was lost; so the last two versions are kept, and older ones are deleted.
+if a result was lost; so the last two versions are kept, and older ones are deleted unless an estimator of this process
+refers to them. Where two copies go on in different ways, the second one begins a lineage of its own: what the first one
+deletes is then never a file of the second.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ import re
 import secrets
 import shutil
 import socket
-from dataclasses import dataclass
+import threading
+import warnings
+import weakref
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +31,19 @@ from dsstne.model import load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dsstne._partial_fit import Training
     from dsstne.model import Model
     from dsstne.trainer import Trainer
 
 _KEPT = 2  # versions
-_NAME = re.compile(r"[0-9a-f]{16}-\d+-[0-9a-f]{32}\.dsstne")
+_NAME = re.compile(r"(?P<lineage>[0-9a-f]{16})-(?P<version>\d+)-[0-9a-f]{32}\.dsstne")
 _SHARE = 0.5  # of the disk's free space, that the files may take
 
+_in_use: weakref.WeakSet[Reference] = weakref.WeakSet()  # by estimators of this process
+_in_use_lock = threading.Lock()
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)  # each object counts for itself in _in_use
 class Reference:
     """What an estimator pickles to beside its parameters.
 
@@ -51,6 +60,17 @@ class Reference:
     version: int
     name: str
     trains: bool
+
+    def __post_init__(self) -> None:
+        with _in_use_lock:
+            _in_use.add(self)
+
+    def __reduce__(self) -> Any:
+        return Reference, astuple(self)
+
+    def exists(self) -> bool:
+        """Reports whether the file is there."""
+        return (Path(self.folder) / self.name).exists()
 
     def path(self) -> str:
         """Returns the path of the file.
@@ -73,7 +93,7 @@ class Reference:
         return str(path)
 
 
-class Kept:
+class PickledByReference:
     """The part of an estimator that pickles to a reference, if it has a ``store``; else it pickles whole."""
 
     store: Any
@@ -84,8 +104,8 @@ class Kept:
         state = dict(parent() if parent is not None else self.__dict__)
         if self.store is None or not ({"_kept", "model_"} & set(self.__dict__)):
             return state
-        if "_kept" not in self.__dict__:
-            self._kept = _write(self.store, self.model_.save, False)
+        if "_kept" not in self.__dict__ or ("model_" in self.__dict__ and not self._kept.exists()):
+            self._kept = self._written()
         state["_kept"] = self._kept
         return {name: value for name, value in state.items() if name not in ("model_", "_training")}
 
@@ -108,6 +128,16 @@ class Kept:
     @model_.deleter
     def model_(self) -> None:
         del self.__dict__["model_"]
+
+    def _written(self) -> Reference:
+        """Writes the state as it is in memory, with a new lineage."""
+        training: Training | None = self.__dict__.get("_training")
+        if training is not None and training.trains(self.model_):
+            return _write(self.store, training.save, True)
+        if "_kept" in self.__dict__ and self._kept.trains:
+            text = f"store: {self.store}: {self._kept.name} is not there any more. The model is written again, but the "
+            warnings.warn(f"{text}optimizer begins anew with the next partial_fit()", stacklevel=3)
+        return _write(self.store, self.model_.save, False)
 
     def _keeping(self, earlier: Reference | None) -> Callable[[Trainer], None] | None:
         """Returns what writes the state of a training, or None without a store."""
@@ -152,7 +182,12 @@ def _write(folder: str, write: Callable[[Path], object], trains: bool, earlier: 
     try:
         place.mkdir(parents=True, exist_ok=True)
         write(temporary)
-        reference = Reference(str(place), lineage, version, f"{lineage}-{version}-{_digest(temporary)}.dsstne", trains)
+        digest = _digest(temporary)
+        name = f"{lineage}-{version}-{digest}.dsstne"
+        if not (place / name).exists() and any(n >= version for _, n in _versions(place, lineage)):
+            lineage, version = secrets.token_hex(8), 1  # another copy has gone on from the earlier version
+            name = f"{lineage}-{version}-{digest}.dsstne"
+        reference = Reference(str(place), lineage, version, name, trains)
         temporary.replace(place / reference.name)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -163,6 +198,12 @@ def _write(folder: str, write: Callable[[Path], object], trains: bool, earlier: 
     return reference
 
 
+def _versions(place: Path, lineage: str) -> list[tuple[Path, int]]:
+    """Returns the files of a lineage and their versions."""
+    found = ((path, _NAME.fullmatch(path.name)) for path in place.glob(f"{lineage}-*.dsstne"))
+    return [(path, int(name["version"])) for path, name in found if name]
+
+
 def _digest(path: Path) -> str:
     """Returns a digest of a model file: that of its header, which has the digests of all tensors."""
     with path.open("rb") as file:
@@ -171,18 +212,23 @@ def _digest(path: Path) -> str:
 
 
 def _forget(place: Path, newest: Reference) -> None:
-    """Deletes versions that nobody goes on from and, over a limit, the files that were not used for longest."""
+    """Deletes versions that nobody goes on from and, over a limit, the files that were not used for longest.
+
+    Args:
+        place: The folder.
+        newest: The version that was just written.
+    """
+    with _in_use_lock:
+        needed = {reference.name for reference in _in_use}
+    with contextlib.suppress(OSError):
+        for path, version in _versions(place, newest.lineage):
+            if version <= newest.version - _KEPT and path.name not in needed:
+                path.unlink(missing_ok=True)
     files = []
     with contextlib.suppress(OSError):
         for path in place.glob("*.dsstne"):
-            if not _NAME.fullmatch(path.name):
-                continue  # not one of ours
-            lineage, version, _ = path.name.split("-")
-            is_old = int(version) <= newest.version - _KEPT
-            with contextlib.suppress(OSError):
-                if lineage == newest.lineage and is_old:
-                    path.unlink()
-                else:
+            if _NAME.fullmatch(path.name):  # one of ours
+                with contextlib.suppress(OSError):
                     files.append((path.stat().st_mtime_ns, path.stat().st_size, path))
         used = sum(size for _, size, _ in files)
         limit = _SHARE * (shutil.disk_usage(place).free + used)

@@ -6,6 +6,9 @@ import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import scipy.sparse
+
 from dsstne import _checks, _defaults, api
 from dsstne._handles import Undo
 from dsstne.callbacks import Callback, Checkpoint, EarlyStopping, LearningRate, Run, TimeBudget, as_list, only
@@ -15,6 +18,7 @@ from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from dsstne.model import Model
 
@@ -84,7 +88,7 @@ class Training:
         earlier = self._earlier
         if earlier is not None:
             known = earlier._options["optimizer"].get("kind")
-            earlier = earlier if earlier.model is model and known == rule.get("kind") else None
+            earlier = earlier if self.trains(model) and known == rule.get("kind") else None
         # A new trainer counts its steps from 0, and by them it draws: another seed, or it would draw what fit() drew.
         first = earlier._options["seed"] if earlier else (seed() + model.step) % (1 << 63)
         with Undo() as undo:
@@ -102,6 +106,19 @@ class Training:
             api.train(Run(trainer, before + epochs + 1, model, before, float(last["seconds"])), dict, bar, called)
             if save is not None:
                 save(trainer)
+
+    def trains(self, model: Model) -> bool:
+        """Reports whether the state is that of a model."""
+        return self._earlier is not None and self._earlier.model is model
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint, which :meth:`resume` reads."""
+        assert self._earlier is not None, "the caller has looked at trains()"
+        model, options = self._earlier.model, self._earlier._options
+        # A trainer needs some data to save. The rows of a network of partial_fit() are input and targets.
+        row = scipy.sparse.csr_array((np.ones(1, np.float32), ([0], [0])), (1, model.output_units))
+        with self._earlier._followed(model, row, None, options) as trainer:
+            trainer.save(path)
 
     def _keep(self, trainer: Trainer) -> None:
         self._earlier = trainer._without_data()

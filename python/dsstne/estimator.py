@@ -60,7 +60,7 @@ _embeds = functools.partial(
 )
 
 
-class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignore[misc]
+class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator):  # type: ignore[misc]
     """A recommender of any kind, as an estimator for scikit-learn.
 
     It works in ``Pipeline``, ``GridSearchCV``, ``cross_val_score`` and what else takes estimators; scikit-learn is used

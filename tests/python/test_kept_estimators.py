@@ -63,10 +63,55 @@ def test_a_training_that_is_done_again_has_the_same_bits_and_disturbs_no_other(t
     assert bits(pickle.loads(pickle.dumps(first))) == bits(first)
 
 
+def test_a_copy_that_goes_on_leaves_the_file_of_the_original(tmp_path):
+    base, plain = recommender(str(tmp_path)).partial_fit(X), recommender(None).partial_fit(X)
+    copied = copy.deepcopy(base)
+    other = copy.deepcopy(base)  # has no model in memory
+    copied.partial_fit(X).partial_fit(X)
+    for estimator in (base, other):
+        assert bits(pickle.loads(pickle.dumps(estimator))) == bits(plain)
+    plain.partial_fit(X)
+    for estimator in (base, other):
+        assert bits(pickle.loads(pickle.dumps(estimator)).partial_fit(X)) == bits(plain)
+
+
+def test_copies_that_go_on_in_different_ways_delete_no_file_of_each_other(tmp_path):
+    base = recommender(str(tmp_path)).partial_fit(X)
+    slow = pickle.dumps(copy.deepcopy(base).set_params(learning_rate=0.01).partial_fit(X))  # as in another process
+    fast = copy.deepcopy(base)
+    for _ in range(4):
+        fast.partial_fit(X)
+    wanted = recommender(None).partial_fit(X).set_params(learning_rate=0.01).partial_fit(X)
+    assert bits(pickle.loads(slow)) == bits(wanted)
+
+
+def test_a_file_that_is_lost_is_written_again_from_memory(tmp_path):
+    one, plain = recommender(str(tmp_path)).partial_fit(X), recommender(None).partial_fit(X).partial_fit(X)
+    used = copy.deepcopy(one)
+    used.predict(X)
+    (tmp_path / one._kept.name).unlink()
+    with pytest.warns(UserWarning, match="is not there any more. The model is written again, but the optimizer begins"):
+        assert np.array_equal(pickle.loads(pickle.dumps(used)).predict(X), one.predict(X))
+    assert bits(pickle.loads(pickle.dumps(one)).partial_fit(X)) == bits(plain)  # with the state of the optimizer
+    assert bits(one.partial_fit(X)) == bits(plain)
+
+
+def test_what_a_callback_has_interrupted_goes_on_with_the_same_bits(tmp_path):
+    def interrupt(model, record):
+        raise KeyboardInterrupt
+
+    one, plain = recommender(str(tmp_path), callbacks=interrupt), recommender(None)
+    with pytest.raises(KeyboardInterrupt):
+        one.partial_fit(X)
+    one = pickle.loads(pickle.dumps(one.set_params(callbacks="default")))
+    assert bits(one.partial_fit(X)) == bits(plain.partial_fit(X).partial_fit(X))
+
+
 def test_two_versions_are_kept(tmp_path):
     one = recommender(str(tmp_path))
     for _ in range(5):
-        before, one = one, copy.deepcopy(one).partial_fit(X)
+        before = one
+        one = copy.deepcopy(before).partial_fit(X)
     assert sorted(os.listdir(tmp_path)) == sorted([before._kept.name, one._kept.name])
     assert bits(pickle.loads(pickle.dumps(before))) != bits(one)
 
