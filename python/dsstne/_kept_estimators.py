@@ -17,6 +17,7 @@ import secrets
 import shutil
 import socket
 import threading
+import time
 import warnings
 import weakref
 from dataclasses import astuple, dataclass
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 _KEPT = 2  # versions
 _NAME = re.compile(r"(?P<lineage>[0-9a-f]{16})-(?P<version>\d+)-[0-9a-f]{32}\.dsstne")
+# A file that is being written, and the one beside it that the engine fills.
+_PART = re.compile(r"\.?\.[0-9a-f]{16}-[0-9a-f]{8}\.part(\.saving-[0-9a-f]{16})?")
+_ABANDONED = 3600.0  # seconds since the last byte was written to a file of this kind: longer than clocks differ
 _SHARE = 0.5  # of the disk's free space, that the files may take
 
 _in_use: weakref.WeakSet[Reference] = weakref.WeakSet()  # by estimators of this process
@@ -190,10 +194,12 @@ def _write(folder: str, write: Callable[[Path], object], trains: bool, earlier: 
         reference = Reference(str(place), lineage, version, name, trains)
         temporary.replace(place / reference.name)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         text = str(error) if isinstance(error, InputOutputError) else error.strerror
         raise InputOutputError(f"store: {place}: {text}", error.errno or 0, str(place)) from None
+    finally:  # also after Ctrl-C
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    _sweep(place)
     _forget(place, reference)
     return reference
 
@@ -209,6 +215,15 @@ def _digest(path: Path) -> str:
     with path.open("rb") as file:
         length = file.read(8)
         return hashlib.sha256(length + file.read(int.from_bytes(length, "little"))).hexdigest()[:32]
+
+
+def _sweep(place: Path) -> None:
+    """Deletes what processes that were killed had not written completely."""
+    with contextlib.suppress(OSError):
+        for path in place.glob(".*"):
+            with contextlib.suppress(OSError):
+                if _PART.fullmatch(path.name) and time.time() - path.stat().st_mtime > _ABANDONED:
+                    path.unlink()
 
 
 def _forget(place: Path, newest: Reference) -> None:

@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 
 from dsstne import _checks, _defaults, api
 from dsstne._handles import Undo
@@ -116,7 +115,7 @@ class Training:
         assert self._earlier is not None, "the caller has looked at trains()"
         model, options = self._earlier.model, self._earlier._options
         # A trainer needs some data to save. The rows of a network of partial_fit() are input and targets.
-        row = scipy.sparse.csr_array((np.ones(1, np.float32), ([0], [0])), (1, model.output_units))
+        row = np.eye(1, model.output_units, dtype=np.float32)
         with self._earlier._followed(model, row, None, options) as trainer:
             trainer.save(path)
 

@@ -3,8 +3,10 @@
 import copy
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -192,6 +194,48 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     assert len(os.listdir(tmp_path)) == 1
     monkeypatch.undo()
     assert pickle.loads(pickle.dumps(one)).predict(X).shape == X.shape
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(self, path, **_):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    one = recommender(str(tmp_path)).partial_fit(X)
+    monkeypatch.setattr(dsstne.Trainer, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.partial_fit(X)
+    assert len(os.listdir(tmp_path)) == 1
+
+
+KILLED = """
+import os, signal, sys, threading, numpy as np, scipy.sparse, dsstne
+X = scipy.sparse.random_array((300, 80), density=0.1, format="csr", rng=0, dtype=np.float32)
+save = dsstne.Trainer.save
+def killed(self, path, **_):
+    save(self, path)
+    os.replace(path, path.with_name(f".{path.name}.saving-0123456789abcdef")) if sys.argv[2] == "engine" else None
+    os.kill(os.getpid(), signal.SIGKILL)
+dsstne.Trainer.save = killed
+dsstne.Recommender("network", hidden=16, store=sys.argv[1]).partial_fit(X)
+"""
+
+
+@pytest.mark.parametrize("moment", ["python", "engine"])
+def test_what_a_killed_process_has_left_is_deleted_after_an_hour(tmp_path, moment):
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path, moment], timeout=100, check=False)
+    assert done.returncode == -signal.SIGKILL
+    [left] = tmp_path.iterdir()
+    others = [tmp_path / name for name in (".part", ".notes.part", "0123456789abcdef.part")]
+    for path in others:
+        path.write_text("of somebody else")
+    one = recommender(str(tmp_path)).partial_fit(X)
+    assert left.exists()  # another process may be writing it
+    for path in (left, *others):
+        os.utime(path, (time.time() - 4000,) * 2)
+    one.partial_fit(X)
+    assert not left.exists()
+    assert all(path.exists() for path in others)
 
 
 def test_halving_of_scikit_learn_sends_references(tmp_path):
