@@ -35,7 +35,7 @@ METHODS: dict[str, Callable[..., Model]] = {"auto": auto} | {
 }
 _RENAMED = {"method": "variant", "metric": "similarity"}  # arguments of these functions that mean something else here
 _COMPUTE = ("devices", "threads", "memory_limit")
-_COMMON = ("metric", "random_state", "progress", "store", *_COMPUTE)  # options of all methods
+_COMMON = ("metric", "random_state", "progress", "store", "disk_limit", *_COMPUTE)  # options of all methods
 # Arguments that an estimator does not have: data, and files that the fits of a search would share.
 _WITHOUT = ("X", "targets", "items", "times", "validation", "seed", "checkpoint", "checkpoint_every", "resume")
 
@@ -100,8 +100,12 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         store: A folder that all processes of a search see. The estimator then pickles to a reference of about a
             kilobyte to a file in it, which is written once and never changes; :meth:`partial_fit` goes on from the file
             with the bits of an estimator that was not pickled. Searches that send candidates to workers, such as
-            dask-ml's, set it. The files of the last two calls are kept; delete the folder after the search.
+            dask-ml's, set it. The files of the last two calls are kept, and those that an estimator of this process
+            refers to. After the search, save what you need and delete the folder (docs/search.md).
             None = pickles are whole, with the bytes of :meth:`dsstne.Model.save`, and load on any machine.
+        disk_limit: Most bytes of the files in the store; None = half of the disk's free space. Above the limit, files
+            that were not used for longest are deleted. An estimator that is sent to another process after its file was
+            deleted is a :class:`dsstne.MissingFileError` there, unless the model was in memory.
 
     The word ``"default"`` stands for the default of the function. An option that the function does not have is an error
     of :meth:`fit`.
@@ -180,6 +184,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         memory_limit: int | None = None,
         progress: bool = False,
         store: Any = None,
+        disk_limit: int | None = None,
     ) -> None:
         self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
@@ -407,6 +412,8 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         _checks.text(self.metric, "metric")
         if self.store is not None:
             _kept_estimators.check_folder(self.store)
+        if self.disk_limit is not None:
+            _checks.integer(self.disk_limit, "disk_limit", 0)
         known, given = options_of(method), {}
         for name in inspect.signature(Recommender).parameters:
             value = getattr(self, name)

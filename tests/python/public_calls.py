@@ -324,6 +324,7 @@ def calls():
                 "random_state": 0,
                 "progress": False,
                 "store": None,
+                "disk_limit": None,
                 **COMPUTE,
             },
         ),

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,13 +119,38 @@ def test_two_versions_are_kept(tmp_path):
     assert bits(pickle.loads(pickle.dumps(before))) != bits(one)
 
 
-def test_files_over_the_limit_go_those_first_that_were_not_used(tmp_path, monkeypatch):
+def test_files_over_the_limit_go_those_first_that_were_not_used(tmp_path):
     first, second = (recommender(str(tmp_path), random_state=seed).partial_fit(X) for seed in (1, 2))
     os.utime(tmp_path / second._kept.name, (1, 1))
-    monkeypatch.setattr("dsstne._kept_estimators._SHARE", 2.1 * os.path.getsize(tmp_path / first._kept.name) / 1e15)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": int(1e15)}))
-    third = recommender(str(tmp_path), random_state=3).partial_fit(X)
+    limit = int(2.1 * os.path.getsize(tmp_path / first._kept.name))
+    third = recommender(str(tmp_path), random_state=3, disk_limit=limit).partial_fit(X)
     assert sorted(os.listdir(tmp_path)) == sorted([first._kept.name, third._kept.name])
+    for odd in (-1, 1.5, "1 GB"):
+        with pytest.raises(dsstne.InvalidArgumentError, match="disk_limit must be"):
+            third.set_params(disk_limit=odd).partial_fit(X)
+
+
+def test_over_the_limit_versions_that_were_trained_further_go_first(tmp_path):
+    other = recommender(str(tmp_path), random_state=1).partial_fit(X)
+    os.utime(tmp_path / other._kept.name, (1, 1))
+    one = recommender(str(tmp_path)).partial_fit(X)
+    one.set_params(disk_limit=int(2.5 * os.path.getsize(tmp_path / one._kept.name))).partial_fit(X)
+    assert sorted(os.listdir(tmp_path)) == sorted([other._kept.name, one._kept.name])
+
+
+def test_half_of_the_free_space_is_the_limit_unless_it_is_given(tmp_path, monkeypatch):
+    first = recommender(str(tmp_path), random_state=1).partial_fit(X)
+    size = os.path.getsize(tmp_path / first._kept.name)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": size}))
+    second = recommender(str(tmp_path), random_state=2).partial_fit(X)  # (1 + 2) / 2 files
+    assert os.listdir(tmp_path) == [second._kept.name]
+
+
+def test_without_its_store_an_estimator_pickles_whole_and_the_folder_may_go(tmp_path):
+    best = pickle.loads(pickle.dumps(recommender(str(tmp_path / "store")).partial_fit(X)))  # as a search returns it
+    text = pickle.dumps(best.set_params(store=None))
+    shutil.rmtree(tmp_path / "store")
+    assert bits(pickle.loads(text)) == bits(best) == bits(recommender(None).partial_fit(X))
 
 
 @pytest.mark.parametrize("method", ["network", "linear", "factorize", "item_knn", "popularity"])
