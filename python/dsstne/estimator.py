@@ -271,8 +271,10 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         return metrics
 
     @_goes_on
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Recommender:
-        """Trains a network for one epoch of X: a new one, or that of earlier calls and of :meth:`fit`.
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, steps: int | None = None
+    ) -> Recommender:
+        """Trains a network for an epoch of X or for some steps: a new one, or that of earlier calls and of :meth:`fit`.
 
         Calls go on from each other: weights, state of the optimizer, steps and random numbers are those of one run, so
         that calls with the same X have the bits of a ``fit`` with as many epochs and ``schedule=None``. The state takes
@@ -287,6 +289,9 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
             X: Interaction matrix [rows, items] or ``Interactions``: any rows, with the items of the first call.
             y: Ignored.
             sample_weight: As in :meth:`fit`.
+            steps: Number of steps, of ``batch_size`` rows each; more than an epoch has go on with the next epoch.
+                None = one epoch. Each call begins an epoch: after one that has ended within an epoch, the next draws
+                another order of the rows. Calls whose steps are whole epochs have the bits of one call with all steps.
 
         Returns:
             The estimator.
@@ -307,6 +312,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         """
         options = self._options()
         called = _partial_fit.callbacks_of(options)
+        steps = None if steps is None else _checks.integer(steps, "steps", 1)
         kept = self.__dict__.get("_kept")
         is_first = kept is None and not hasattr(self, "model_")
         X = self._read(X, fitting=is_first)
@@ -322,7 +328,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         training = self.__dict__.setdefault("_training", _partial_fit.Training())
         compute = {**self._compute(), "progress": self.progress}
         self.__dict__.pop("_kept", None)  # the model is about to change
-        training.epoch(self.model_, weighted, options, called, self._seed, self._keeping(kept), **compute)
+        training.run(self.model_, weighted, steps, options, called, self._seed, self._keeping(kept), **compute)
         return self
 
     # ---- using the model ----

@@ -44,6 +44,17 @@ def test_training_goes_on_with_the_same_bits(tmp_path, copied):
     assert np.array_equal(one.predict(X), other.predict(X))
 
 
+def test_training_by_steps_goes_on_with_the_same_bits(tmp_path):
+    one, other = recommender(str(tmp_path)), recommender(None)
+    for part, steps in zip(PARTS, (3, 1, 9, 4), strict=True):
+        one, other = (
+            pickle.loads(pickle.dumps(one.partial_fit(part, steps=steps))),
+            other.partial_fit(part, steps=steps),
+        )
+    assert one.model_.step == 17
+    assert bits(one) == bits(other)
+
+
 def test_training_goes_on_after_the_model_was_used(tmp_path):
     one, other = recommender(str(tmp_path)).partial_fit(X), recommender(None).partial_fit(X)
     one = pickle.loads(pickle.dumps(one))
