@@ -2,8 +2,8 @@
 
     pip install "ray[tune]" dsstne
 
-A trial trains for an epoch at a time. Its checkpoint is a file, from which Ray may start it again, also elsewhere. The
-data are put into Ray's object store once.
+A trial trains for an epoch at a time. Its checkpoint is a file, from which Ray starts it again if its process or its
+machine dies, with the same result. The data are put into Ray's object store once.
 """
 
 import tempfile
@@ -43,7 +43,9 @@ if __name__ == "__main__":
             tune_config=tune.TuneConfig(
                 metric="ndcg", mode="max", num_samples=4, scheduler=ASHAScheduler(max_t=4, grace_period=1)
             ),
-            run_config=tune.RunConfig(storage_path=folder, verbose=0),
+            run_config=tune.RunConfig(
+                storage_path=folder, verbose=0, failure_config=tune.FailureConfig(max_failures=2)
+            ),
         )
         best = tuner.fit().get_best_result()
         print(

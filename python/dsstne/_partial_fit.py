@@ -6,6 +6,8 @@ import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dsstne import _checks, _defaults, api
 from dsstne._handles import Undo
 from dsstne.callbacks import Callback, Checkpoint, EarlyStopping, LearningRate, Run, TimeBudget, as_list, only
@@ -15,6 +17,7 @@ from dsstne.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from dsstne.model import Model
 
@@ -22,11 +25,11 @@ _OPTIONS = ("weight_decay", "batch_size", "parallel", "precision")
 
 
 def callbacks_of(options: Mapping[str, Any]) -> list[Callback]:
-    """Returns the callbacks of a call, of which each is a run of one epoch."""
+    """Returns the callbacks of a call, each of which is a run."""
     called = as_list(options.get("callbacks"))
     for callback in called:
         if isinstance(callback, (EarlyStopping, Checkpoint)) or len(callback.metrics):
-            why = "partial_fit() trains one epoch without validation; use fit(), or look at score() between the calls"
+            why = "partial_fit() trains without validation; use fit(), or look at score() between the calls"
             raise InvalidArgumentError(f"callbacks: {type(callback).__name__} cannot be used here, because {why}")
     if options.get("max_seconds") is not None:
         called.append(TimeBudget(_checks.duration(options["max_seconds"], "max_seconds")))
@@ -55,25 +58,27 @@ class Training:
         made._earlier = Trainer.resume(path, X, other_data=True, **compute)
         return made, made._earlier.model
 
-    def epoch(
+    def run(
         self,
         model: Model,
         X: Any,
+        steps: int | None,
         options: Mapping[str, Any],
         called: list[Callback],
         seed: Callable[[], int],
         save: Callable[[Trainer], object] | None = None,
         **compute: Any,
     ) -> None:
-        """Trains a model for one epoch.
+        """Trains a model, from the beginning of an epoch on.
 
         Args:
             model: The model; another one than in the last call begins with a new optimizer.
             X: The rows.
+            steps: Number of steps; None = one epoch.
             options: Arguments of fit().
             called: The callbacks.
             seed: Returns the seed of a new trainer.
-            save: Called with the trainer after the epoch, to write a checkpoint.
+            save: Called with the trainer after the last step, to write a checkpoint.
             **compute: Where to compute, and ``progress``.
         """
         progress = _checks.boolean(compute.pop("progress"), "progress")
@@ -84,7 +89,7 @@ class Training:
         earlier = self._earlier
         if earlier is not None:
             known = earlier._options["optimizer"].get("kind")
-            earlier = earlier if earlier.model is model and known == rule.get("kind") else None
+            earlier = earlier if self.trains(model) and known == rule.get("kind") else None
         # A new trainer counts its steps from 0, and by them it draws: another seed, or it would draw what fit() drew.
         first = earlier._options["seed"] if earlier else (seed() + model.step) % (1 << 63)
         with Undo() as undo:
@@ -94,14 +99,30 @@ class Training:
                 trainer._continue(earlier)
             self.close()
             undo.callback(lambda: self._keep(trainer))
-            epochs = trainer.progress.epoch
-            bar = Bar(epochs + 1, trainer.rows, progress)
+            now = trainer.progress
+            epochs = now.epoch
+            until = epochs + (1 if steps is None else -(-steps // now.steps_per_epoch))
+            bar = Bar(until, trainer.rows, progress)
             undo.callback(bar.close)
             last = model.history[-1] if model.history else {"epoch": 0, "seconds": 0.0}
             before = math.ceil(last["epoch"]) - epochs
-            api.train(Run(trainer, before + epochs + 1, model, before, float(last["seconds"])), dict, bar, called)
+            run = Run(trainer, before + until, model, before, float(last["seconds"]), steps)
+            api.train(run, dict, bar, called)
             if save is not None:
                 save(trainer)
+
+    def trains(self, model: Model) -> bool:
+        """Reports whether the state is that of a model."""
+        return self._earlier is not None and self._earlier.model is model
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint, which :meth:`resume` reads."""
+        assert self._earlier is not None, "the caller has looked at trains()"
+        model, options = self._earlier.model, self._earlier._options
+        # A trainer needs some data to save. The rows of a network of partial_fit() are input and targets.
+        row = np.eye(1, model.output_units, dtype=np.float32)
+        with self._earlier._followed(model, row, None, options) as trainer:
+            trainer.save(path)
 
     def _keep(self, trainer: Trainer) -> None:
         self._earlier = trainer._without_data()

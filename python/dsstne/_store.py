@@ -20,7 +20,7 @@ from dsstne import _options
 from dsstne.errors import BusyError, InputOutputError, InvalidArgumentError, MissingFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _PREFIX = "dsstne-search-"
 _OWN = re.compile(
@@ -68,8 +68,7 @@ class Store:
         except BaseException:
             self.close()
             raise
-        free = shutil.disk_usage(self.folder).free
-        self.limit = int(_SHARE * free) if limit is None else limit
+        self.limit = limit_of(self.folder, limit)
 
     def _hold(self) -> None:
         """Keeps other searches out, also those of other machines where the file system has locks."""
@@ -105,12 +104,9 @@ class Store:
         Args:
             worst_first: The candidates in the order in which their files may go.
         """
-        used = self.used()
-        for candidate in worst_first:
-            if used <= self.limit:
-                return
-            self.drop(candidate)
-            used = self.used()
+        folder = self.folder / "checkpoints"
+        worst = (path for candidate in worst_first for path in sorted(folder.glob(f"{candidate:06d}-*")))
+        delete_above(self.limit, self.used(), worst)
 
     def used(self) -> int:
         """Returns the bytes of all checkpoints."""
@@ -191,6 +187,34 @@ class Store:
                     if _OWN.match(path.name):
                         path.unlink(missing_ok=True)
                 (self.folder / name).rmdir()  # unless somebody else has files there
+
+
+def limit_of(folder: Path, limit: int | None, used: int = 0) -> int:
+    """Returns the most bytes of checkpoints in a folder.
+
+    Args:
+        folder: The folder.
+        limit: The limit that was given; None = half of what is free on the disk.
+        used: Bytes of checkpoints that are there, and count as free.
+    """
+    return int(_SHARE * (shutil.disk_usage(folder).free + used)) if limit is None else limit
+
+
+def delete_above(limit: int, used: int, order: Iterable[Path]) -> None:
+    """Deletes files until those that are left are within a limit.
+
+    Args:
+        limit: Most bytes.
+        used: Bytes of all files.
+        order: The files that may be deleted, in this order.
+    """
+    for path in order:
+        if used <= limit:
+            return
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            path.unlink()
+            used -= size
 
 
 @contextlib.contextmanager

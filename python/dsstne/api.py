@@ -299,7 +299,9 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
             return
         left = min((callback._seconds_left for callback in called), default=math.inf)
         seconds = None if math.isinf(left) else left
-        now = trainer.run(epochs=1, seconds=seconds, on_progress=bar.glance if bar.shown else None)
+        begun, poll = model.step, bar.glance if bar.shown else None
+        now = trainer.run(epochs=1, steps=run.steps, seconds=seconds, on_progress=poll)
+        run.steps = None if run.steps is None else run.steps - (model.step - begun)
         bar.update(now)
         run.seconds += now.seconds
         whole = now.examples == 0

@@ -59,6 +59,7 @@ class Run:
         model: The model that fit() returns.
         before: Number of epochs of the history that other trainers have done.
         seconds: Training time so far, with that of a part of an epoch, whose record is replaced.
+        steps: Number of steps that are left; None = all those of the epochs.
     """
 
     trainer: Trainer
@@ -66,6 +67,7 @@ class Run:
     model: Model
     before: int = 0
     seconds: float = 0.0
+    steps: int | None = None
 
 
 class Callback:

@@ -35,7 +35,7 @@ METHODS: dict[str, Callable[..., Model]] = {"auto": auto} | {
 }
 _RENAMED = {"method": "variant", "metric": "similarity"}  # arguments of these functions that mean something else here
 _COMPUTE = ("devices", "threads", "memory_limit")
-_COMMON = ("metric", "random_state", "progress", "store", *_COMPUTE)  # options of all methods
+_COMMON = ("metric", "random_state", "progress", "store", "disk_limit", *_COMPUTE)  # options of all methods
 # Arguments that an estimator does not have: data, and files that the fits of a search would share.
 _WITHOUT = ("X", "targets", "items", "times", "validation", "seed", "checkpoint", "checkpoint_every", "resume")
 
@@ -60,7 +60,7 @@ _embeds = functools.partial(
 )
 
 
-class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignore[misc]
+class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator):  # type: ignore[misc]
     """A recommender of any kind, as an estimator for scikit-learn.
 
     It works in ``Pipeline``, ``GridSearchCV``, ``cross_val_score`` and what else takes estimators; scikit-learn is used
@@ -100,8 +100,12 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
         store: A folder that all processes of a search see. The estimator then pickles to a reference of about a
             kilobyte to a file in it, which is written once and never changes; :meth:`partial_fit` goes on from the file
             with the bits of an estimator that was not pickled. Searches that send candidates to workers, such as
-            dask-ml's, set it. The files of the last two calls are kept; delete the folder after the search.
+            dask-ml's, set it. The files of the last two calls are kept, and those that an estimator of this process
+            refers to. After the search, save what you need and delete the folder (docs/search.md).
             None = pickles are whole, with the bytes of :meth:`dsstne.Model.save`, and load on any machine.
+        disk_limit: Most bytes of the files in the store; None = half of the disk's free space. Above the limit, files
+            that were not used for longest are deleted. An estimator that is sent to another process after its file was
+            deleted is a :class:`dsstne.MissingFileError` there, unless the model was in memory.
 
     The word ``"default"`` stands for the default of the function. An option that the function does not have is an error
     of :meth:`fit`.
@@ -180,6 +184,7 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
         memory_limit: int | None = None,
         progress: bool = False,
         store: Any = None,
+        disk_limit: int | None = None,
     ) -> None:
         self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
@@ -266,8 +271,10 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
         return metrics
 
     @_goes_on
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Recommender:
-        """Trains a network for one epoch of X: a new one, or that of earlier calls and of :meth:`fit`.
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, steps: int | None = None
+    ) -> Recommender:
+        """Trains a network for an epoch of X or for some steps: a new one, or that of earlier calls and of :meth:`fit`.
 
         Calls go on from each other: weights, state of the optimizer, steps and random numbers are those of one run, so
         that calls with the same X have the bits of a ``fit`` with as many epochs and ``schedule=None``. The state takes
@@ -282,6 +289,9 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
             X: Interaction matrix [rows, items] or ``Interactions``: any rows, with the items of the first call.
             y: Ignored.
             sample_weight: As in :meth:`fit`.
+            steps: Number of steps, of ``batch_size`` rows each; more than an epoch has go on with the next epoch.
+                None = one epoch. Each call begins an epoch: after one that has ended within an epoch, the next draws
+                another order of the rows. Calls whose steps are whole epochs have the bits of one call with all steps.
 
         Returns:
             The estimator.
@@ -302,6 +312,7 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
         """
         options = self._options()
         called = _partial_fit.callbacks_of(options)
+        steps = None if steps is None else _checks.integer(steps, "steps", 1)
         kept = self.__dict__.get("_kept")
         is_first = kept is None and not hasattr(self, "model_")
         X = self._read(X, fitting=is_first)
@@ -317,7 +328,7 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
         training = self.__dict__.setdefault("_training", _partial_fit.Training())
         compute = {**self._compute(), "progress": self.progress}
         self.__dict__.pop("_kept", None)  # the model is about to change
-        training.epoch(self.model_, weighted, options, called, self._seed, self._keeping(kept), **compute)
+        training.run(self.model_, weighted, steps, options, called, self._seed, self._keeping(kept), **compute)
         return self
 
     # ---- using the model ----
@@ -407,6 +418,8 @@ class Recommender(_kept_estimators.Kept, _sklearn.BaseEstimator):  # type: ignor
         _checks.text(self.metric, "metric")
         if self.store is not None:
             _kept_estimators.check_folder(self.store)
+        if self.disk_limit is not None:
+            _checks.integer(self.disk_limit, "disk_limit", 0)
         known, given = options_of(method), {}
         for name in inspect.signature(Recommender).parameters:
             value = getattr(self, name)

@@ -78,12 +78,15 @@ def record() -> list[dict[str, Any]]:
 
 
 def table() -> None:
-    """Prints the rank correlations."""
+    """Prints Spearman's rank correlations."""
     lines = record()
     values = np.array([[*line["values"], line["fit"]] for line in lines])
-    names = [f"rung of {steps} steps" for steps in lines[0]["steps"]] + ["fit(), cosine schedule"]
-    print(f"{len(lines)} candidates, Spearman's rank correlation of ndcg@20 on held-out items of Gowalla\n")
-    print("| | with the last rung | with fit() | best value | place of fit()'s best |")
+    steps = lines[0]["steps"]
+    names = [f"rung of {n} steps" for n in steps] + [f"`fit`, {steps[-1]} steps with a cosine schedule"]
+    print(
+        f"| {len(lines)} candidates on Gowalla, NDCG@20 of held-out items | rank correlation with the last rung "
+        "| with `fit` | best value | place of the candidate that is best by `fit` |"
+    )
     print("|---|---|---|---|---|")
     for n, name in enumerate(names):
         last, full = (spearmanr(values[:, n], values[:, other])[0] for other in (len(names) - 2, len(names) - 1))

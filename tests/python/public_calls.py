@@ -324,6 +324,7 @@ def calls():
                 "random_state": 0,
                 "progress": False,
                 "store": None,
+                "disk_limit": None,
                 **COMPUTE,
             },
         ),
@@ -333,8 +334,8 @@ def calls():
             {"X": X, "y": None, "sample_weight": [1, 1, 2], "eval_set": None},
         ),
         "Recommender.partial_fit": (
-            lambda **given: recommender("network").partial_fit(**given).model_,
-            {"X": X, "y": None, "sample_weight": None},
+            lambda **given: recommender("network").set_params(max_seconds=1).partial_fit(**given).model_,
+            {"X": X, "y": None, "sample_weight": None, "steps": 1},
         ),
         "Recommender.fit_transform": (recommender("network").fit_transform, {"X": X, "y": None}),
         "Recommender.transform": (recommender("network").fit(X).transform, {"X": X}),

@@ -142,7 +142,7 @@ PLAIN = {
     **{key: {"0", "-1", "1.5", "5e-324"} for key in FILTER},
     **{key: {"0", "1.5", "5e-324"} for key in ("low_pass", "sharpening")},
     "balanced": FLAG,
-    "Trainer.run steps": {"None", "2**31"},
+    **{f"{key} steps": {"None", "2**31"} for key in ("Trainer.run", "Recommender.partial_fit")},
     **{key: {"2**31"} for key in ("batch_size", "memory_limit")},
     **dict.fromkeys(["tied", "progress", "per_row", "keep", "allow_not_finite", "exclude_seen"], FLAG),
     **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),

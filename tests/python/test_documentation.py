@@ -4,6 +4,8 @@ import importlib.util
 import inspect
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +62,20 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 def test_broken_links_are_found(tmp_path):
     (tmp_path / "a.md").write_text("# One `two`\n[a](b.md) [b](#one) [c](#one-two) [d](https://e.org)\n")
     assert list(broken(tmp_path / "a.md")) == ["b.md", "#one"]
+
+
+def test_every_command_of_make_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"`make ([a-z][a-z-]*)", page.read_text(encoding="utf-8")))
+        assert named <= targets, page
+
+
+def test_the_table_of_rungs_is_what_its_program_prints():
+    program = [sys.executable, ROOT / "tests" / "bench" / "rungs.py", "--table"]
+    printed = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert printed.count("\n") == 6
+    assert printed in (ROOT / "docs" / "search.md").read_text(encoding="utf-8")
 
 
 class Packages:

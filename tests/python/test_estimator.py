@@ -76,7 +76,8 @@ def test_the_checks_of_scikit_learn_pass_except_those_that_the_documentation_lis
 
 def test_parameters_are_those_of_the_functions():
     listed = {name for method in METHODS for name in options_of(method)}
-    common = {"method", "metric", "random_state", "devices", "threads", "memory_limit", "progress", "store"}
+    common = {"method", "metric", "random_state", "devices", "threads", "memory_limit", "progress"}
+    common |= {"store", "disk_limit"}
     assert set(Recommender().get_params()) == listed | common
 
 

@@ -34,6 +34,39 @@ def test_calls_with_the_same_rows_have_the_bits_of_a_fit(X):
     assert known == wanted
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_calls_of_whole_epochs_by_steps_have_the_bits_of_one_call(X, epochs):
+    steps = epochs * -(-X.shape[0] // 60)  # the last batch of an epoch is shorter
+    recommender = quick(batch_size=60)
+    for _ in range(3):
+        recommender.partial_fit(X, steps=steps)
+    assert same(recommender, quick(batch_size=60).partial_fit(X, steps=3 * steps))
+    assert same(recommender, quick(batch_size=60, epochs=3 * epochs, schedule=None).fit(X))
+    assert [record["epoch"] for record in recommender.model_.history] == list(range(1, 3 * epochs + 1))
+
+
+def test_steps_may_end_within_an_epoch(X):
+    all_steps = -(-X.shape[0] // 60)
+    recommender = quick(batch_size=60).partial_fit(X, steps=all_steps + 1)
+    assert recommender.model_.step == all_steps + 1
+    assert [record["epoch"] for record in recommender.model_.history] == [1, 1 + 60 / X.shape[0]]
+    anew = quick(batch_size=60).partial_fit(X).partial_fit(X, steps=1)
+    assert same(recommender, anew)
+    with dsstne.Trainer(quick(epochs=0).fit(X).model_, X, batch_size=60, learning_rate=0.002, threads=1) as trainer:
+        trainer.run(steps=all_steps + 1)
+        assert np.array_equal(trainer.model.predict(X), recommender.predict(X))
+    recommender.partial_fit(X, steps=2)  # begins the third epoch
+    assert recommender.model_.step == all_steps + 3
+    assert recommender.model_.history[-1]["epoch"] == 2 + 120 / X.shape[0]
+    assert not same(recommender, quick(batch_size=60).partial_fit(X).partial_fit(X, steps=3))
+
+
+@pytest.mark.parametrize("odd", [0, -1, 1.5, True, "all"])
+def test_steps_that_cannot_be_are_refused(X, odd):
+    with pytest.raises(dsstne.InvalidArgumentError, match="steps must be"):
+        quick().partial_fit(X, steps=odd)
+
+
 def test_the_optimizer_goes_on_with_other_rows(X):
     recommender = quick().partial_fit(X[:100])
     model = recommender.model_.copy()
@@ -130,6 +163,6 @@ def test_limits_of_time_are_for_each_call(X):
 @pytest.mark.parametrize("callback", [EarlyStopping(), EarlyStopping("recall@5"), Checkpoint("a")])
 def test_partial_fit_refuses_callbacks_of_whole_fits(X, callback):
     recommender = quick(callbacks=[callback])
-    with pytest.raises(dsstne.InvalidArgumentError, match="partial_fit.. trains one epoch without validation"):
+    with pytest.raises(dsstne.InvalidArgumentError, match="partial_fit.. trains without validation"):
         recommender.partial_fit(X)
     assert not hasattr(recommender, "model_")
