@@ -172,7 +172,7 @@ def settle(client: Any, futures: Sequence[Any], what: str, placement: Placement,
         ClusterError: The scheduler is gone, or no worker is left that could do the work.
         CancelledError: The task that calls was cancelled.
     """
-    wanted, look = _own_task(), watch(client, placement, what)
+    wanted, look = own_task(), watch(client, placement, what)
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         wait(client, futures, _SLICE if end is None else max(0.0, min(_SLICE, end - time.monotonic())))
@@ -306,17 +306,21 @@ def is_wanted(worker: Any, key: Any) -> bool:
     return task is not None and task.state in ("executing", "long-running")
 
 
-def _own_task() -> Callable[[], bool]:
+def own_task() -> Callable[[], bool]:
     """Returns a function that reports whether the task that calls is still wanted; True outside of tasks."""
     worker, key = current_task()
     return lambda: worker is None or is_wanted(worker, key)
 
 
 @contextmanager
-def slot_given_up() -> Iterator[None]:
+def slot_given_up(limited: bool = False) -> Iterator[None]:
     """Gives up the slot of the task that calls for the time of the block, in which it waits for other tasks.
 
     A lock that other tasks wait for in their slots must be given up before, and taken again after the block.
+
+    Args:
+        limited: Whether the caller has promised to return at some time. The task then does not wait for a slot after
+            the block, because the tasks that have the slots may take long, and goes on beside them.
     """
     worker, key = current_task()
     if worker is None:
@@ -330,6 +334,6 @@ def slot_given_up() -> Iterator[None]:
     try:
         yield
     finally:
-        if is_wanted(worker, key):  # otherwise it is about to end, and need not wait for a slot
+        if not limited and is_wanted(worker, key):  # otherwise it is about to end, and need not wait for a slot
             with suppress(RuntimeError):  # the worker is being closed
                 distributed.rejoin()

@@ -192,8 +192,13 @@ class NodeLock:
         self._path = Path(tempfile.gettempdir()) / f"dsstne-dask-{os.getuid()}-{name}.lock"
         self._file: int | None = None
 
-    def acquire(self, stop: Callable[[], None]) -> None:
-        """Waits for the lock; ``stop`` ends the wait by an exception."""
+    def acquire(self, stop: Callable[[], None], wait: bool = True) -> None:
+        """Takes the lock.
+
+        Args:
+            stop: Ends the wait by an exception.
+            wait: Wait for the lock; otherwise it stays where it is if another job has it.
+        """
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
@@ -202,6 +207,9 @@ class NodeLock:
         try:
             while not _locked(file):
                 stop()
+                if not wait:
+                    os.close(file)
+                    return
                 time.sleep(0.02)
         except BaseException:
             os.close(file)
@@ -240,8 +248,14 @@ def _node(worker: Any, work: Work, stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def node_given_up(stop: Callable[[], None]) -> Iterator[None]:
-    """Lets other jobs of the node run during the block, if the caller is a job: it waits for them."""
+def node_given_up(stop: Callable[[], None], limited: bool = False) -> Iterator[None]:
+    """Lets other jobs of the node run during the block, if the caller is a job: it waits for them.
+
+    Args:
+        stop: Ends a wait by an exception.
+        limited: Whether the caller has promised to return at some time. If another job then has the node at the end of
+            the block, the caller goes on beside it.
+    """
     lock: NodeLock | None = getattr(_own, "lock", None)
     if lock is None:
         yield
@@ -250,7 +264,7 @@ def node_given_up(stop: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.acquire(stop)
+        lock.acquire(stop, wait=not limited)
 
 
 # ---- devices and threads ----

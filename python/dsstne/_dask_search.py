@@ -16,13 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _dask_jobs, _search_run
 from dsstne._candidates import Data, Outcome
-from dsstne._dask_cluster import client_of, distributed, failure, place, settle, slot_given_up, wait, watch, workers_of
+from dsstne._dask_cluster import (
+    client_of,
+    distributed,
+    failure,
+    own_task,
+    place,
+    settle,
+    slot_given_up,
+    wait,
+    watch,
+    workers_of,
+)
 from dsstne._dask_data import Parcel, path_of
 from dsstne._handles import Undo
 from dsstne._search_run import OVER, About, Arguments, Run, Training
 from dsstne._store import Store, writing
 from dsstne.dataset import Dataset
-from dsstne.errors import ClusterError, DsstneError
+from dsstne.errors import CancelledError, ClusterError, DsstneError
 from dsstne.model import load
 from dsstne.progress import Budget
 
@@ -173,8 +184,7 @@ class Cluster:
             KeyboardInterrupt: Ctrl-C.
         """
         try:
-            with slot_given_up():
-                settle(self.client, [future], what, self.placement)
+            settle(self.client, [future], what, self.placement)
             if future.status != "finished":
                 raise failure(self.client, future, what) from None
             return self.client.gather(future).value
@@ -205,7 +215,7 @@ def search(
     client = client_of(client)
     placement = place(client, workers, resources)
     cluster = Cluster(client, placement, f"dsstne-search-{uuid.uuid4().hex[:8]}")
-    with Undo() as undo:
+    with slot_given_up(limited="seconds" in arguments.limits), Undo() as undo:
         opened = Store(path_of(store, "store"), arguments.disk_limit)
         undo.callback(opened.close)
         jobs = _jobs(jobs, opened, placement)
@@ -251,6 +261,7 @@ class _Tasks:
         self._cluster, self._folder, self._jobs, self._left = cluster, store.folder, jobs, left
         self._metric, self._compute = arguments.metric, arguments.compute
         self._tasks: dict[Any, tuple[Training, bool]] = {}  # by future; whether another task does the same
+        self._wanted = own_task()
         self._looked, self._look = time.monotonic(), watch(cluster.client, cluster.placement, "the search")
         self._where: dict[int, str] = {}  # the worker that has trained a trial last
         parcel = Parcel(cluster.client, cluster.placement)
@@ -276,8 +287,9 @@ class _Tasks:
     def finished(self) -> Iterable[tuple[Job, Outcome]]:
         done: list[tuple[Job, Outcome]] = []
         while not done:
-            with slot_given_up():
-                wait(self._cluster.client, list(self._tasks), min(1.0, max(0.01, self._left())), "FIRST_COMPLETED")
+            wait(self._cluster.client, list(self._tasks), min(1.0, max(0.01, self._left())), "FIRST_COMPLETED")
+            if not self._wanted():
+                raise CancelledError("the search: the task that waited for it was cancelled")
             for future in [future for future in self._tasks if future.done()]:
                 if future not in self._tasks:
                     continue  # the other task of a job that is done

@@ -93,7 +93,8 @@ class Job:
         timeout = None if timeout is None else _checks.duration(timeout, "timeout")
         if self._cancelled:
             return CancelledError(f"{self._what} was cancelled")
-        with _dask_jobs.node_given_up(_stopper()), _dask_cluster.slot_given_up():
+        limited = timeout is not None
+        with _dask_jobs.node_given_up(_stopper(), limited), _dask_cluster.slot_given_up(limited):
             try:
                 settle(self._client, [self._future], self._what, self._placement, timeout)
             except CancelledError:  # of the task that calls, which may wait for the slot of this job below
@@ -104,7 +105,8 @@ class Job:
     def result(self, timeout: float | None = None) -> Model:
         """Waits for the end and returns the model, or whatever the function of the job has returned.
 
-        Inside a task of Dask, the task gives up its slot while it waits.
+        Inside a task of Dask, the task gives up its slot while it waits. With a timeout it does not wait for another
+        slot afterwards, and goes on beside the other tasks of its worker.
 
         Args:
             timeout: Seconds to wait at most; None = as long as it takes.

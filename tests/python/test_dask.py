@@ -319,6 +319,29 @@ def test_the_task_inside_stops_with_the_task_outside(client, tmp_path):
     wait_until(lambda: not working(client), 10)
 
 
+def waits_in_vain(X, path):
+    """Waits for a short time for a training that never ends, in a task or a job; returns what it is told."""
+    job = dsstne.dask.submit(None, X, **for_long(path))
+    try:
+        job.result(timeout=3)
+    except TimeoutError as error:
+        return str(error)
+    finally:
+        job.cancel()
+
+
+@pytest.mark.parametrize("inside", ["a task", "a job"])
+def test_a_wait_inside_a_task_ends_in_time_though_the_training_has_its_slot(tmp_path, inside):
+    with local_cluster(1, threads_per_worker=1 if inside == "a task" else 2) as client:
+        if inside == "a task":
+            outer = client.submit(waits_in_vain, X, str(tmp_path / "told"), pure=False)
+        else:
+            outer = dsstne.dask.submit(client, X, function=waits_in_vain, path=str(tmp_path / "told"))
+        assert "still under way" in outer.result(timeout=15)
+        assert told(tmp_path / "told")()
+        wait_until(lambda: not working(client), 10)
+
+
 # ---- models ----
 
 

@@ -117,6 +117,22 @@ def test_a_search_inside_a_task_gives_up_its_slot(client, tmp_path):
     assert client.gather(tasks) == [wanted] * 4
 
 
+def endless(store):
+    """Searches for two seconds, in a task, with a trial that would never end."""
+    options = {**SMALL, "epochs": 10**7, "rungs": 1}
+    try:
+        dsstne.dask.search(None, X, [{"hidden": 4}], store=store, budget="2 s", **options)
+    except dsstne.CancelledError as error:
+        return str(error)
+
+
+def test_a_budget_of_seconds_is_kept_inside_a_task_whose_slot_a_trial_has(tmp_path):
+    with local_cluster(1) as client:
+        task = client.submit(endless, str(tmp_path), pure=False)
+        assert "the budget was over" in task.result(timeout=15)
+        wait_until(lambda: not working(client), what="the end of the trial")
+
+
 # ---- bad luck ----
 
 
