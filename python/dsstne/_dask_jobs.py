@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from dsstne._dask_data import DataHandle
 
-_EVENTS = "dsstne-jobs"  # topic of the scheduler's log in which jobs note that they begin
 _GPU = "GPU"  # the resource that stands for a CUDA device
 
 
@@ -141,12 +140,15 @@ def stopper(worker: Any, key: Any) -> Callable[[], None]:
 def _begin(worker: Any, key: Any, work: Work, checkpoint: Any) -> bool:
     """Notes that a job begins; reports whether it goes on from a checkpoint that it has written before.
 
+    The scheduler keeps the notes in the metadata of the task, and drops them with the task.
+
     Raises:
         ClusterError: Workers died more often than the job may begin again.
     """
     state = _state_of(checkpoint)
-    begun = [event for _, event in distributed.get_client().get_events(_EVENTS) or () if event["key"] == str(key)]
-    worker.log_event(_EVENTS, {"key": str(key), "worker": worker.address, "name": str(worker.name), "state": state})
+    client = distributed.get_client()
+    begun = list(client.get_metadata([key], []))
+    client.set_metadata([key], [*begun, {"worker": worker.address, "name": str(worker.name), "state": state}])
     if not begun:
         return False
     if len(begun) > work.retries:

@@ -68,6 +68,23 @@ def test_a_killed_worker_is_named_and_the_next_job_works(client, saved, tmp_path
     assert works(client)
 
 
+def test_a_job_that_may_not_begin_again_does_not_on_a_busy_cluster(saved, tmp_path):
+    with dask.config.set({"distributed.admin.low-level-log-length": 2}), local_cluster(2) as client:
+        options = for_long(tmp_path / "told", share=True)
+        job = dsstne.dask.submit(client, saved, **options)
+        pid = begun(job, tmp_path / "told")
+        others = [dsstne.dask.submit(client, saved, share=True, function=clusters.where) for _ in range(4)]
+        for other in others:
+            other.result()
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(dsstne.ClusterError, match="died or was taken for dead while it did it"):
+            job.result(timeout=30)
+        job.cancel()
+        del job, others, other
+        noted = client.cluster.scheduler.task_metadata  # where jobs note that they begin
+        wait_until(lambda: not [key for key in noted if key.startswith("dsstne-")])
+
+
 def test_a_matrix_that_was_only_on_the_killed_worker_is_told(client, tmp_path):
     job = dsstne.dask.submit(client, X, **for_long(tmp_path / "told"))
     pid = begun(job, tmp_path / "told")
