@@ -387,23 +387,18 @@ class Session:
         if self.look():
             self._replace(tasks)
 
-    def result(self, task: Task, direct: bool | None = None, timeout: float | None = None) -> Any:
+    def result(self, task: Task) -> Any:
         """Waits for a task and returns its result.
-
-        Args:
-            task: The task.
-            direct: Whether the result comes from its worker itself; None = as Dask has it.
-            timeout: Seconds to wait for the task at most; None = as long as it takes.
 
         Raises:
             DsstneError: That of the task, or of the cluster. Otherwise as :meth:`settle`.
         """
         while True:
-            self.settle([task], timeout)
+            self.settle([task])
             if task.future.status != "finished":
                 raise failure(self.client, task.future, task.what)
             try:
-                return self.gather([task], direct)[0]
+                return self.gather([task])[0]
             except UnreachableError:
                 task.forget(task.future)
 
@@ -419,7 +414,11 @@ class Session:
             return [self.result(task) for task in tasks]
 
     def gather(self, tasks: Sequence[Task], direct: bool | None = None) -> list[Any]:
-        """Fetches the results of finished tasks; ``direct`` as in :meth:`result`.
+        """Fetches the results of finished tasks.
+
+        Args:
+            tasks: The tasks.
+            direct: Whether the results come from their workers themselves; None = as Dask has it.
 
         Raises:
             UnreachableError: One is lost, or only on workers that give no sign of life.
@@ -591,7 +590,7 @@ def in_words(client: Any, error: BaseException, what: str) -> BaseException:
         return ClusterError(
             f"{what}: Dask has dropped it ({reason or 'no reason given'}): its data were on a worker that died, or "
             "another client cancelled it. Give the path of a saved dataset, which outlives workers, or retries=, with "
-            "which all workers get the data"
+            "which a matrix of this process is sent again"
         )
     if type(error).__module__.split(".")[0] in ("distributed", "dask"):
         return ClusterError(f"{what}: {type(error).__name__}: {' '.join(str(error).split()):.400}")

@@ -237,8 +237,8 @@ def submit(
         share: Do not wait for other jobs of the node.
         retries: How often the job may begin again, on another worker, after its worker died or froze. With
             ``checkpoint=``, a path that all workers see, it goes on from there. Dask itself gives up after a few deaths
-            (its setting ``distributed.scheduler.allowed-failures``, 3). A matrix of this process is copied to all
-            workers then.
+            (its setting ``distributed.scheduler.allowed-failures``, 3). A matrix of this process is sent to all
+            workers then, and again if it is lost.
         folder: A folder that workers and this process see: models above ``limit`` are written there, as files that
             stay, and loaded by :meth:`Job.result`. None = they come from their worker directly, or through the
             scheduler if this process cannot connect to it.
