@@ -24,7 +24,7 @@ from dsstne.interactions import Interactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from dsstne._dask_cluster import Placement
+    from dsstne._dask_cluster import Session
 
 _LONGEST_PATH = 4000  # bytes; Linux allows 4,095 with the folder of this process
 
@@ -60,14 +60,14 @@ class Parcel:
     """Data that go to workers: makes handles, and collects the futures that tasks need besides.
 
     Args:
-        client: The client.
-        placement: Where matrices of this process are sent.
-        copies: Send them to all these workers instead of one.
+        session: Sends matrices of this process.
+        copies: Send them to all workers that may run a task, instead of one.
     """
 
-    def __init__(self, client: Any, placement: Placement, copies: bool = False) -> None:
+    def __init__(self, session: Session, copies: bool = False) -> None:
         self.futures: list[Any] = []
-        self._client, self._placement, self._copies = client, placement, copies
+        self._session, self._copies = session, copies
+        self._whole: dict[int, Any] = {}  # matrices of this process, by the number of their future
         self._added: dict[int, tuple[Any, DataHandle]] = {}
 
     def add(self, X: Any, name: str, pair: bool = False) -> DataHandle:
@@ -89,27 +89,39 @@ class Parcel:
         if _checks.is_mapping(X):
             parts = tuple((key, self.add(one, f"{name}[{key!r}]")) for key, one in X.items())
             return DataHandle(name, "mapping", parts=parts)
-        blocks = blocks_of(self._client, X, name)
+        blocks = blocks_of(self._session.client, X, name)
         kind = "blocks" if blocks is not None else "whole"
-        return self._listed(name, kind, [self.send(X, name)] if blocks is None else blocks)
+        if blocks is None:
+            sent = self._whole[len(self.futures)] = whole(X, name)
+            blocks = [self._session.scatter(sent, self._copies)]
+        return self._listed(name, kind, blocks)
+
+    @property
+    def renews(self) -> bool:
+        """Whether all data can be sent again."""
+        return len(self._whole) == len(self.futures)
+
+    def renew(self) -> None:
+        """Sends those matrices again that are lost, or only on workers that give no sign of life.
+
+        Dask drops copies that no task waits for, so a matrix that was sent to all workers may soon be on one of them.
+        """
+        for n, matrix in self._whole.items():
+            future = self.futures[n]
+            if future.status != "finished" or self._session.only_on_silent([future]):
+                self.futures[n] = self._session.scatter(matrix, self._copies)
 
     def _listed(self, name: str, kind: str, futures: Sequence[Any]) -> DataHandle:
         first = len(self.futures)
         self.futures += futures
         return DataHandle(name, kind, "", first, len(futures), tuple(future.key for future in futures))
 
-    def send(self, X: Any, name: str) -> Any:
-        """Sends a matrix of this process to a worker; returns its future."""
-        if isinstance(X, Dataset):
-            X = X._interactions if X._interactions is not None else X._matrix(name)
-        elif not isinstance(X, Interactions):
-            X = arrays_of(X, name)[0]
-        return scattered(self._client, X, self._placement, self._copies)
 
-
-def scattered(client: Any, value: Any, placement: Placement, copies: bool) -> Any:
-    """Sends a value to one worker, or to all that a placement has; returns its future."""
-    return client.scatter(value, workers=placement.eligible, broadcast=copies, hash=False)
+def whole(X: Any, name: str) -> Any:
+    """Returns a matrix of this process in a form that can be sent: a matrix or Interactions."""
+    if isinstance(X, Dataset):
+        return X._interactions if X._interactions is not None else X._matrix(name)
+    return X if isinstance(X, Interactions) else arrays_of(X, name)[0]
 
 
 def path_of(path: Any, name: str) -> str:

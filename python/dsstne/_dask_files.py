@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsstne import _checks, _native
+from dsstne._dask_cluster import Session, Task, current_task, distributed, slot_given_up
 from dsstne._dask_cluster import client_of as checked
-from dsstne._dask_cluster import current_task, distributed, failure, place, settle, slot_given_up
 from dsstne._dask_data import (
     Kept,
     blocks_of,
@@ -25,9 +26,9 @@ from dsstne._dask_data import (
     matrices_in,
     open_path,
     path_of,
-    scattered,
+    whole,
 )
-from dsstne._dask_jobs import _StopError, node_given_up, pack, stopper
+from dsstne._dask_jobs import _StopError, node_given_up, pack, state_of, stopper
 from dsstne._predictor import check_item_names
 from dsstne._tables import Shown, Table
 from dsstne.dataset import Dataset, arrays_of, names_of
@@ -37,12 +38,11 @@ from dsstne.model import Model, load
 from dsstne.serving import OpenPredictor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 _GROUP = 1 << 25  # bytes of results that are computed and written together, about
 _MOST_ROWS = 1 << 16  # of such a group
 _OLD = 3600.0  # seconds after which nobody writes to a temporary file of another call
-_TIMES = 3  # a partition whose data were lost with a worker is sent
 
 
 class Written(Shown, list[dict[str, Any]]):
@@ -86,15 +86,13 @@ class Part:
         return f"part-{self.number:05d}.parquet"
 
 
-@dataclass(eq=False)
-class _Task:
-    """A partition as the client sees it: its rows, as a future or a matrix to send, and its task."""
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a partition: a future of them, a matrix to send, or neither if they are in a file."""
 
     part: Part
     block: Any = None
     matrix: Any = None
-    future: Any = field(default=None)
-    sent: int = 0
 
 
 def write(
@@ -125,102 +123,65 @@ def write(
     else:
         _ = model._handle.value  # raises an error if it is closed
     pack(write, what["options"])  # raises an error if an option cannot be sent
-    session = _Session(client, workers, resources, name)
+    session = Session(client, workers, resources, name)
+    tasks: list[Task] = []
     with node_given_up(stopper(*current_task())), slot_given_up():
         try:
-            tasks = _tasks(session, X, common, size)
-            session.one(_open_folder, folder, overwrite)
+            partitions = _partitions(session, X, common, size)
+            old = session.call(_open_folder, folder, overwrite)
+            if old:
+                session.call(_clear, folder, old)
             sender = _Sender(session, model)
-            for task in tasks:
-                sender.send(task)
-            sender.wait(tasks)
-            files = client.gather([task.future for task in tasks])
-            session.one(_sweep, folder, f".dsstne-{run}-", 0.0)
+            tasks.extend(sender.send(partition) for partition in partitions)  # also those before a failure
+            files = session.results(tasks)
+            session.call(_sweep, folder, f".dsstne-{run}-", 0.0)
         finally:
-            session.end(run)
+            for task in tasks:
+                task.release()
+            _end(session, run, folder)
     return Written(files)
 
 
-class _Session:
-    """Submits the tasks of a call, and cancels those that are under way at its end."""
-
-    def __init__(self, client: Any, workers: Any, resources: Any, name: str) -> None:
-        self.client, self.name = client, name
-        self._wanted = workers, resources
-        self.placement = place(client, workers, resources)
-        self.futures: list[Any] = []
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        key = f"dsstne-{function.__name__.strip('_')}-{uuid.uuid4().hex[:12]}"
-        future = self.client.submit(function, *arguments, key=key, pure=False, **self.placement.options())
-        self.futures.append(future)
-        return future
-
-    def results(self, futures: Sequence[Any]) -> list[Any]:
-        """Waits for tasks and returns their results; raises what the first one has raised."""
-        settle(self.client, futures, self.name, self.placement)
-        for future in futures:
-            if future.status in ("error", "cancelled"):
-                raise failure(self.client, future, self.name)
-        return list(self.client.gather(list(futures)))
-
-    def one(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls a function on a worker and waits for it."""
-        return self.results([self.submit(function, *arguments)])[0]
-
-    def place(self) -> None:
-        """Looks again for workers."""
-        self.placement = place(self.client, *self._wanted)
-
-    def end(self, run: str) -> None:
-        """Cancels what is under way; has workers close what they opened for the call."""
-        if self.client.status != "running":
-            return
-        with contextlib.suppress(OSError, RuntimeError):
-            self.client.cancel([future for future in self.futures if future.status == "pending"])
-            for future in self.futures:  # or Dask would compute them again if their worker died later
-                future.release()
-            for n, address in enumerate(self.placement.eligible):  # nobody waits for these, as for a worker that hangs
-                where = {"workers": [address], "allow_other_workers": True, "key": f"dsstne-close-{run}-{n}"}
-                distributed.fire_and_forget(self.client.submit(_forget, run, pure=False, **where))
+def _end(session: Session, run: str, folder: str) -> None:
+    """Has all workers close what they opened for the call; nobody waits for this, as for a worker that hangs."""
+    with contextlib.suppress(OSError, RuntimeError, ClusterError):
+        for n, address in enumerate(session.placement.eligible):
+            where = {"workers": [address], "allow_other_workers": True, "key": f"dsstne-close-{run}-{n}"}
+            distributed.fire_and_forget(session.client.submit(_forget, run, folder, pure=False, **where))
 
 
 class _Sender:
     """Submits partitions with their data and the model, again if these were lost with a worker."""
 
-    def __init__(self, session: _Session, model: Any) -> None:
-        self._session, self._given = session, model
-        self._model: Any = None
-        if isinstance(model, Model):
-            self._model = scattered(session.client, model, session.placement, copies=True)
+    def __init__(self, session: Session, model: Any) -> None:
+        self._session, self._model = session, model
+        self._sent: Any = None  # the future of the model
 
-    def send(self, task: _Task) -> None:
-        client, placement = self._session.client, self._session.placement
-        task.sent += 1
-        if task.matrix is not None:
-            task.block = client.scatter(task.matrix, workers=placement.eligible, hash=False)
-        task.future = self._session.submit(_write, task.part, task.block, self._model)
+    def send(self, rows: _Rows) -> Task:
+        """Submits a partition as a task."""
+        needs = [] if rows.block is None else [rows.block]
+        key = f"dsstne-write-{rows.part.run}-{rows.part.number}"
+        keys = (f"{key}-{n}" for n in itertools.count())
 
-    def wait(self, tasks: Sequence[_Task]) -> None:
-        session = self._session
-        under_way = list(tasks)
-        while under_way:
-            settle(session.client, [task.future for task in under_way], session.name, session.placement)
-            again = [task for task in under_way if task.future.status in ("error", "cancelled")]
-            for task in again:
-                error = failure(session.client, task.future, f"{session.name}, partition {task.part.number}")
-                lost = isinstance(error, ClusterError) and task.future.status == "cancelled"
-                if not lost or task.sent >= _TIMES or session.client.status != "running":
-                    raise error
-            if again:
-                session.place()
-                self.__init__(session, self._given)  # type: ignore[misc] # sends the model again
-            for task in again:
-                self.send(task)
-            under_way = [task for task in under_way if task.future.status != "finished"]
+        def send(_: bool) -> Any:
+            if rows.matrix is not None:
+                needs[:] = [self._session.scatter(rows.matrix)]
+            block = needs[0] if needs else None
+            return self._session.submit(_write, rows.part, block, self._model_there(), key=next(keys))
+
+        what = f"{self._session.what}, partition {rows.part.number}"
+        return Task(what, send, needs, renews=rows.block is None)
+
+    def _model_there(self) -> Any:
+        """Returns the future of the model, which is on all workers; None if the model is a file."""
+        if not isinstance(self._model, Model):
+            return None
+        if self._sent is None or self._sent.status != "finished":
+            self._sent = self._session.scatter(self._model, copies=True)
+        return self._sent
 
 
-def _tasks(session: _Session, X: Any, common: Part, size: int) -> list[_Task]:
+def _partitions(session: Session, X: Any, common: Part, size: int) -> list[_Rows]:
     """Divides the rows into partitions."""
     if X is None or _checks.is_mapping(X):
         raise InvalidArgumentError("X must be one matrix, path or list of blocks here, for a model with one input")
@@ -228,37 +189,31 @@ def _tasks(session: _Session, X: Any, common: Part, size: int) -> list[_Task]:
     if isinstance(X, Dataset) and X._path is not None:
         path = path_of(X._path, "X")
     if path:
-        rows, _ = session.one(_shape_of_path, path)
+        rows, _ = session.call(_shape_of_path, path)
         return [
-            _Task(replace(common, number=n, first=at, rows=count, path=path)) for n, at, count in _divided(rows, size)
+            _Rows(replace(common, number=n, first=at, rows=count, path=path)) for n, at, count in _divided(rows, size)
         ]
     blocks = blocks_of(session.client, X, "X")
     if blocks is None:
-        matrix = _whole(X)
+        matrix = whole(X, "X")
         rows = matrix.matrix.shape[0] if isinstance(matrix, Interactions) else matrix.shape[0]
         return [
-            _Task(replace(common, number=n, first=at, rows=count), matrix=_rows_of(matrix, at, at + count))
+            _Rows(replace(common, number=n, first=at, rows=count), matrix=_rows_of(matrix, at, at + count))
             for n, at, count in _divided(rows, size)
         ]
-    shapes = session.results([session.submit(_shape_of_block, block, n) for n, block in enumerate(blocks)])
-    tasks, first = [], 0
+    shapes = session.results([session.task(_shape_of_block, block, n) for n, block in enumerate(blocks)])
+    partitions, first = [], 0
     for n, (block, (rows, columns)) in enumerate(zip(blocks, shapes, strict=True)):
         check_columns(shapes[0][1], columns, n, "X")
-        tasks.append(_Task(replace(common, number=n, first=first, rows=rows), block=block))
+        partitions.append(_Rows(replace(common, number=n, first=first, rows=rows), block=block))
         first += rows
-    return tasks
+    return partitions
 
 
 def _divided(rows: int, size: int) -> Iterator[tuple[int, int, int]]:
     """Yields number, first row and number of rows of each partition; there is at least one."""
     for n, first in enumerate(range(0, max(1, rows), size)):
         yield n, first, min(size, rows - first)
-
-
-def _whole(X: Any) -> Any:
-    if isinstance(X, Dataset):
-        return X._interactions if X._interactions is not None else X._matrix("X")
-    return X if isinstance(X, Interactions) else arrays_of(X, "X")[0]
 
 
 def _rows_of(X: Any, first: int, last: int) -> Any:
@@ -276,10 +231,11 @@ _predictors = Kept(1)
 _names = Kept(1)
 
 
-def _forget(run: str) -> None:
-    """Closes what a call has opened."""
-    for kept in (_predictors, _models):
+def _forget(run: str, folder: str) -> None:
+    """Closes what a call has opened, and removes what dead workers have left of its files."""
+    for kept in (_predictors, _models, _names):
         kept.drop(run)
+    _sweep(folder, f".dsstne-{run}-", 0.0)
 
 
 def _import_parquet() -> Any:
@@ -308,8 +264,12 @@ def _checked(X: Any, n: int) -> Any:
     return X.matrix if isinstance(X, Interactions) else arrays_of(X, f"X, block {n}")[0]
 
 
-def _open_folder(folder: str, overwrite: bool) -> None:
-    """Makes the folder; refuses or removes the partitions of another call, and what dead workers have left."""
+def _open_folder(folder: str, overwrite: bool) -> list[tuple[str, list[int]]]:
+    """Makes the folder, refuses partitions of another call, and removes what dead workers have left long ago.
+
+    Returns:
+        The partitions of another call that the call replaces: their names, and what tells each from another file.
+    """
     place = Path(folder)
     try:
         place.mkdir(exist_ok=True)
@@ -324,9 +284,15 @@ def _open_folder(folder: str, overwrite: bool) -> None:
             f"output: {folder} has {len(old)} partitions, such as {old[0].name}, of another call; "
             "overwrite=True replaces them"
         )
-    for file in old:
-        file.unlink(missing_ok=True)
     _sweep(folder, ".dsstne-", _OLD)
+    return [(file.name, state_of(file) or []) for file in old]
+
+
+def _clear(folder: str, old: list[tuple[str, list[int]]]) -> None:
+    """Removes partitions of another call; a worker that does it late does not remove those of this one."""
+    for name, state in old:
+        if state_of(Path(folder) / name) == state:
+            (Path(folder) / name).unlink(missing_ok=True)
 
 
 def _sweep(folder: str, prefix: str, age: float) -> None:
@@ -347,7 +313,7 @@ def _write(part: Part, block: Any, model: Any) -> dict[str, Any]:
             model = _models.get((part.run,), lambda: _open_model(part)) if part.model else model
             compute, schema, group = (_recommender if part.kind == "recommend" else _layer)(part, model, worker)
             names = None if block is not None else _row_names(part)
-            rows = _write_file(part, _batches(part, block, model, group, names, stop), compute, schema)
+            rows = _write_file(part, _batches(part, block, model, group, names, stop), compute, schema, stop)
     except _StopError:
         raise CancelledError(f"partition {part.number} was cancelled") from None
     return {
@@ -442,8 +408,25 @@ def _layer(part: Part, model: Model, worker: Any) -> tuple[Callable[[Any], dict[
     return compute, columns, max(1, min(_MOST_ROWS, _GROUP // (4 * units)))
 
 
-def _write_file(part: Part, batches: Iterator[tuple[Any, Any]], compute: Callable[[Any], Any], columns: Any) -> int:
-    """Writes the file of a partition: beside its place, and then there; returns the number of rows."""
+def _write_file(
+    part: Part,
+    batches: Iterator[tuple[Any, Any]],
+    compute: Callable[[Any], Any],
+    columns: Any,
+    stop: Callable[[], None],
+) -> int:
+    """Writes the file of a partition: beside its place, and then there.
+
+    Args:
+        part: The partition.
+        batches: Some rows at a time, with their names or numbers.
+        compute: Returns the columns of some rows.
+        columns: The types of these columns.
+        stop: Raises an exception if nobody wants the partition any more.
+
+    Returns:
+        The number of rows.
+    """
     pyarrow = _import_parquet()
     place = Path(part.folder)
     mine = place / f".dsstne-{part.run}-{part.number:05d}-{os.getpid()}-{threading.get_ident()}.tmp"
@@ -459,6 +442,7 @@ def _write_file(part: Part, batches: Iterator[tuple[Any, Any]], compute: Callabl
             (writer or _writer(file, pyarrow.int64(), columns)).close()
             file.flush()
             os.fsync(file.fileno())
+        stop()  # a worker that was frozen must not replace the file of a later call
         mine.replace(place / part.file)
     except OSError as error:
         raise InputOutputError(f"{mine}: {error.strerror} on {here()}", error.errno or 0, str(mine)) from None

@@ -5,29 +5,30 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import inspect
+import itertools
 import math
 import os
 import pickle
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dsstne
 from dsstne import _native
-from dsstne._dask_cluster import current_task, distributed, is_wanted
+from dsstne._dask_cluster import Task, ask, current_task, distributed, is_wanted
 from dsstne._dask_data import check_folder, here, open_data
 from dsstne.errors import CancelledError, ClusterError, InputOutputError, InvalidArgumentError
 from dsstne.model import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dsstne._dask_data import DataHandle
+    from dsstne._dask_cluster import Session
+    from dsstne._dask_data import DataHandle, Parcel
 
-_EVENTS = "dsstne-jobs"  # topic of the scheduler's log in which jobs note that they begin
 _GPU = "GPU"  # the resource that stands for a CUDA device
 
 
@@ -49,6 +50,7 @@ class Work:
         folder: Folder for models above the limit, or None.
         limit: Bytes of a model above which it is written to the folder.
         version: Of this package in the client.
+        note: Where in the scheduler's metadata :func:`_begin` notes it.
     """
 
     what: str
@@ -60,6 +62,7 @@ class Work:
     folder: str | None = None
     limit: int = 0
     version: str = dsstne.__version__
+    note: str = ""
 
 
 def pack(function: Callable[..., Any], options: dict[str, Any]) -> bytes:
@@ -141,14 +144,21 @@ def stopper(worker: Any, key: Any) -> Callable[[], None]:
 def _begin(worker: Any, key: Any, work: Work, checkpoint: Any) -> bool:
     """Notes that a job begins; reports whether it goes on from a checkpoint that it has written before.
 
+    The scheduler keeps the notes in its metadata, and drops those of a task with the task.
+
     Raises:
         ClusterError: Workers died more often than the job may begin again.
     """
-    state = _state_of(checkpoint)
-    begun = [event for _, event in distributed.get_client().get_events(_EVENTS) or () if event["key"] == str(key)]
-    worker.log_event(_EVENTS, {"key": str(key), "worker": worker.address, "name": str(worker.name), "state": state})
-    if not begun:
-        return False
+    state = state_of(checkpoint)
+    client = distributed.get_client()
+    begun = list(client.get_metadata([work.note], []))
+    client.set_metadata([work.note], [*begun, {"worker": worker.address, "name": str(worker.name), "state": state}])
+    _check_retries(work, begun, checkpoint)
+    return bool(begun) and checkpoint is not None and state is not None and state != _listed(begun[0]["state"])
+
+
+def _check_retries(work: Work, begun: Sequence[Mapping[str, Any]], checkpoint: Any) -> None:
+    """Raises an error if a job has begun so often that it may not begin again."""
     if len(begun) > work.retries:
         dead = ", ".join(f"{event['worker']} ({event['name']})" for event in begun)
         remedy = (
@@ -160,14 +170,41 @@ def _begin(worker: Any, key: Any, work: Work, checkpoint: Any) -> bool:
             f"{work.what}: the worker {dead} died or was taken for dead while it did it. Most often such a worker took "
             f"more memory than its limit, or a library crashed; its log says more. {remedy}"
         )
-    return checkpoint is not None and state is not None and state != _listed(begun[0]["state"])
+
+
+def sent(
+    session: Session, work: Work, parcel: Parcel, key: str, near: Sequence[str] = (), checkpoint: Any = None
+) -> Task:
+    """Submits a job as a task, which may begin again if its worker gives no sign of life or its data are lost.
+
+    Args:
+        session: Sends the task.
+        work: The job.
+        parcel: Its data.
+        key: Key of the task; later ones have a number, too.
+        near: Workers that should run it.
+        checkpoint: The checkpoint of the job, or None.
+    """
+    # With the key of the task the note is dropped with the task; a job that goes on must know of it longer.
+    work = replace(work, note=f"{key}-begun" if work.retries and checkpoint is not None else key)
+    keys = (f"{key}-{n}" for n in itertools.count(1))
+
+    def send(again: bool) -> Any:
+        if not again:
+            return session.submit(run, work, *parcel.futures, key=key, near=near)
+        _check_retries(work, ask(session.client, "get_metadata", keys=[work.note], default=[]), checkpoint)
+        parcel.renew()
+        # A worker that gives no sign of life may have the lock of its node.
+        return session.submit(run, replace(work, share=True), *parcel.futures, key=next(keys), near=near)
+
+    return Task(work.what, send, parcel.futures, renews=parcel.renews and work.retries > 0)
 
 
 def _listed(state: Any) -> list[int] | None:
     return None if state is None else list(state)  # the scheduler makes tuples of lists
 
 
-def _state_of(path: Any) -> list[int] | None:
+def state_of(path: Any) -> list[int] | None:
     """Returns what changes when a file is written."""
     try:
         found = os.stat(path)  # noqa: PTH116 - as fit() reads it
@@ -192,8 +229,13 @@ class NodeLock:
         self._path = Path(tempfile.gettempdir()) / f"dsstne-dask-{os.getuid()}-{name}.lock"
         self._file: int | None = None
 
-    def acquire(self, stop: Callable[[], None]) -> None:
-        """Waits for the lock; ``stop`` ends the wait by an exception."""
+    def acquire(self, stop: Callable[[], None], wait: bool = True) -> None:
+        """Takes the lock.
+
+        Args:
+            stop: Ends the wait by an exception.
+            wait: Wait for the lock; otherwise it stays where it is if another job has it.
+        """
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
@@ -202,6 +244,9 @@ class NodeLock:
         try:
             while not _locked(file):
                 stop()
+                if not wait:
+                    os.close(file)
+                    return
                 time.sleep(0.02)
         except BaseException:
             os.close(file)
@@ -240,8 +285,14 @@ def _node(worker: Any, work: Work, stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def node_given_up(stop: Callable[[], None]) -> Iterator[None]:
-    """Lets other jobs of the node run during the block, if the caller is a job: it waits for them."""
+def node_given_up(stop: Callable[[], None], limited: bool = False) -> Iterator[None]:
+    """Lets other jobs of the node run during the block, if the caller is a job: it waits for them.
+
+    Args:
+        stop: Ends a wait by an exception.
+        limited: Whether the caller has promised to return at some time. If another job then has the node at the end of
+            the block, the caller goes on beside it.
+    """
     lock: NodeLock | None = getattr(_own, "lock", None)
     if lock is None:
         yield
@@ -250,7 +301,7 @@ def node_given_up(stop: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.acquire(stop)
+        lock.acquire(stop, wait=not limited)
 
 
 # ---- devices and threads ----

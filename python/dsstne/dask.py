@@ -26,22 +26,20 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _dask_cluster, _dask_files, _dask_jobs, _dask_search
-from dsstne._dask_cluster import client_of, failure, place, settle
+from dsstne._dask_cluster import Session, Task, UnreachableError, ask, client_of, failure
 from dsstne._dask_data import Parcel, path_of
 from dsstne._dask_files import Written
 from dsstne._dask_rows import RowsOf
 from dsstne._layers import nearest
 from dsstne._search_run import Arguments
 from dsstne.api import fit as _fit
-from dsstne.errors import CancelledError, ClusterError, InvalidArgumentError, MissingFileError
+from dsstne.errors import CancelledError, InvalidArgumentError, MissingFileError
 from dsstne.model import Model, load
 from dsstne.serving import OpenPredictor
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
-
-    from dsstne._dask_cluster import Placement
 
 __all__ = ["Job", "RowsOf", "Written", "fit", "predict", "recommend", "search", "submit"]
 
@@ -54,9 +52,6 @@ class Job:
 
     Keep the object: a job that nobody refers to is cancelled, as Dask does with its futures.
 
-    Attributes:
-        key: The name that Dask gives its task, also on its dashboard.
-
     Example:
         >>> job = dsstne.dask.submit(client, X, epochs=20)  # doctest: +SKIP
         >>> job.done()  # doctest: +SKIP
@@ -64,22 +59,25 @@ class Job:
         >>> model = job.result()  # doctest: +SKIP
     """
 
-    def __init__(self, client: Any, future: Any, what: str, placement: Placement, host: str | None, limit: int) -> None:
-        self.key = str(future.key)
-        self._client, self._future, self._what, self._placement = client, future, what, placement
-        self._host, self._limit = host, limit
+    def __init__(self, session: Session, task: Task, host: str | None, limit: int) -> None:
+        self._session, self._task, self._host, self._limit = session, task, host, limit
         self._cancelled = False
         _jobs.add(self)
 
+    @property
+    def key(self) -> str:
+        """The name that Dask gives its task, also on its dashboard; another one after the task was sent again."""
+        return str(self._task.future.key)
+
     def done(self) -> bool:
         """Reports whether the job has ended: with a model, with an error or by :meth:`cancel`."""
-        return self._cancelled or self._future.status in ("finished", "error", "cancelled")
+        return self._cancelled or self._task.done
 
     def cancel(self) -> None:
         """Ends the job; a training stops after its current step, which :meth:`result` does not wait for."""
         self._cancelled = True
-        if self._client.status == "running":
-            self._future.cancel()
+        if self._session.client.status == "running":
+            self._task.cancel()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Waits for the end; returns the exception that :meth:`result` would raise, or None.
@@ -92,19 +90,22 @@ class Job:
         """
         timeout = None if timeout is None else _checks.duration(timeout, "timeout")
         if self._cancelled:
-            return CancelledError(f"{self._what} was cancelled")
-        with _dask_jobs.node_given_up(_stopper()), _dask_cluster.slot_given_up():
+            return CancelledError(f"{self._task.what} was cancelled")
+        limited = timeout is not None
+        with _dask_jobs.node_given_up(_stopper(), limited), _dask_cluster.slot_given_up(limited):
             try:
-                settle(self._client, [self._future], self._what, self._placement, timeout)
+                self._session.settle([self._task], timeout)
             except CancelledError:  # of the task that calls, which may wait for the slot of this job below
                 self.cancel()
                 raise
-        return None if self._future.status == "finished" else failure(self._client, self._future, self._what)
+        future = self._task.future
+        return None if future.status == "finished" else failure(self._session.client, future, self._task.what)
 
     def result(self, timeout: float | None = None) -> Model:
         """Waits for the end and returns the model, or whatever the function of the job has returned.
 
-        Inside a task of Dask, the task gives up its slot while it waits.
+        Inside a task of Dask, the task gives up its slot while it waits. With a timeout it does not wait for another
+        slot afterwards, and goes on beside the other tasks of its worker.
 
         Args:
             timeout: Seconds to wait at most; None = as long as it takes.
@@ -116,35 +117,35 @@ class Job:
                 left, or the scheduler is gone.
             DsstneError: The function raised it on the worker; its attribute ``model`` is None.
         """
-        error = self.exception(timeout)
-        if error is not None:
-            raise error from None
-        made = self._fetch()
+        while True:
+            error = self.exception(timeout)
+            if error is not None:
+                raise error from None
+            try:
+                made = self._fetch()
+                break
+            except UnreachableError:
+                self._task.forget(self._task.future)
         if made.path is None:
             return made.value  # type: ignore[no-any-return]
         try:
             return load(made.path)
         except MissingFileError as missing:
             raise MissingFileError(
-                f"{self._what}: the worker wrote the model to {made.path}, which this process does not see; give a "
-                "folder= that both see, or load it where it is",
+                f"{self._task.what}: the worker wrote the model to {made.path}, which this process does not see; give "
+                "a folder= that both see, or load it where it is",
                 missing.errno or 0,
                 made.path,
             ) from None
 
     def _fetch(self) -> Any:
         """Gets the result from its worker: large ones not by way of the scheduler."""
-        try:
-            size = self._client.nbytes([self._future.key], summary=False).get(self._future.key, 0)
-            return self._client.gather(self._future, direct=size > self._limit or None)
-        except (OSError, *_dask_cluster.FAILURES) as error:
-            raise ClusterError(
-                f"{self._what}: its model could not be fetched ({' '.join(str(error).split()):.300}); with folder=, a "
-                "path that workers and this process see, it would outlive its worker"
-            ) from None
+        key = self._task.future.key
+        size = ask(self._session.client, "nbytes", keys=[key], summary=False)[key]
+        return self._session.gather([self._task], direct=size > self._limit or None)[0]
 
     def __repr__(self) -> str:
-        state = "cancelled" if self._cancelled else self._future.status
+        state = "cancelled" if self._cancelled else self._task.future.status
         return f"Job({self.key}: {'under way' if state == 'pending' else state})"
 
 
@@ -234,9 +235,10 @@ def submit(
         resources: What the job takes of the resources of one worker, such as ``{"GPU": 8}``.
         workers: Addresses, names or hosts of the workers that may do the job; None = any.
         share: Do not wait for other jobs of the node.
-        retries: How often the job may begin again, on another worker, after its worker died. With ``checkpoint=``, a
-            path that all workers see, it goes on from there. Dask itself gives up after a few deaths (its setting
-            ``distributed.scheduler.allowed-failures``, 3). A matrix of this process is copied to all workers then.
+        retries: How often the job may begin again, on another worker, after its worker died or froze. With
+            ``checkpoint=``, a path that all workers see, it goes on from there. Dask itself gives up after a few deaths
+            (its setting ``distributed.scheduler.allowed-failures``, 3). A matrix of this process is sent to all
+            workers then, and again if it is lost.
         folder: A folder that workers and this process see: models above ``limit`` are written there, as files that
             stay, and loaded by :meth:`Job.result`. None = they come from their worker directly, or through the
             scheduler if this process cannot connect to it.
@@ -258,28 +260,28 @@ def submit(
     client = client_of(client)
     _check_options(function, {**options, **({} if targets is None else {"targets": targets})})
     share, retries = _checks.boolean(share, "share"), _checks.integer(retries, "retries", 0)
-    placement = place(client, workers, resources)
-    host, placement = _quietest(client, placement, workers)
-    parcel = Parcel(client, placement, copies=retries > 0)
+    called = getattr(function, "__name__", "function")
+    key = f"{_PREFIX}{called}-{uuid.uuid4().hex[:12]}"
+    session = Session(client, workers, resources, f"job {key}")
+    host, near = _quietest(session, workers)
+    parcel = Parcel(session, copies=retries > 0)
     given = {"X": X, **({} if targets is None else {"targets": targets})}
     given |= {name: options.pop(name) for name in _DATA if name in options}
     data = {name: parcel.add(one, name, pair=name == "validation") for name, one in given.items() if one is not None}
     if "X" not in data:
         raise InvalidArgumentError("X is None; expected data")
-    name = getattr(function, "__name__", "function")
-    key = f"{_PREFIX}{name}-{uuid.uuid4().hex[:12]}"
     work = _dask_jobs.Work(
-        what=f"job {key}",
+        what=session.what,
         call=_dask_jobs.pack(function, options),
         data=data,
-        resources=placement.resources or {},
+        resources=session.placement.resources or {},
         share=share,
         retries=retries,
         folder=None if folder is None else path_of(folder, "folder"),
         limit=_checks.integer(limit, "limit", 0),
     )
-    future = client.submit(_dask_jobs.run, work, *parcel.futures, key=key, pure=False, **placement.options())
-    return Job(client, future, work.what, placement, host, work.limit)
+    task = _dask_jobs.sent(session, work, parcel, key, near, options.get("checkpoint"))
+    return Job(session, task, host, work.limit)
 
 
 def _check_options(function: Any, options: Mapping[str, Any], without: Sequence[str] = ("X",)) -> None:
@@ -298,28 +300,28 @@ def _check_options(function: Any, options: Mapping[str, Any], without: Sequence[
             raise InvalidArgumentError(f"{getattr(function, '__name__', 'the function')}() also needs {name}=")
 
 
-def _quietest(client: Any, placement: Placement, workers: Any) -> tuple[str | None, Placement]:
-    """Prefers the workers of the host with the fewest jobs, if nothing else says where a job runs."""
-    if workers is not None or placement.resources:
-        return None, placement
+def _quietest(session: Session, workers: Any) -> tuple[str | None, list[str]]:
+    """Returns the host with the fewest jobs and its workers, if nothing else says where a job runs."""
+    if workers is not None or session.placement.resources:
+        return None, []
     hosts: dict[str, list[str]] = {}
-    for address in placement.eligible:
+    for address in session.placement.eligible:
         hosts.setdefault(address.rpartition(":")[0], []).append(address)
     if len(hosts) == 1:
-        return None, placement
+        return None, []
     jobs = dict.fromkeys(hosts, 0)
-    mine = [job for job in list(_jobs) if job._client is client and not job.done()]
+    mine = [job for job in list(_jobs) if job._session.client is session.client and not job.done()]
     for job in mine:  # which the scheduler may not have begun yet
         if job._host in jobs:
             jobs[job._host] += 1
     listed = {job.key for job in mine}
-    for address, keys in client.processing().items():
+    for address, keys in ask(session.client, "processing").items():
         others = [key for key in keys if str(key).startswith(_PREFIX) and str(key) not in listed]
         host = address.rpartition(":")[0]
         if host in jobs:
             jobs[host] += len(others)
     host = min(jobs, key=lambda name: jobs[name])
-    return host, placement._replace(workers=hosts[host], loose=True)
+    return host, hosts[host]
 
 
 def recommend(
@@ -456,8 +458,8 @@ def search(
     A trial is a task. As soon as one has a result, the best third of those so far goes on, whatever the others do
     (asynchronous successive halving); with ``brackets`` it is Hyperband. Only settings and results pass through the
     scheduler, some kilobytes for each task: data and paused trials stay in ``store``, and a trial goes on at the worker
-    that has it in its memory. A worker that dies, or is silent for 15 s, is replaced by another one; a trial goes on
-    from its checkpoint, or else from its beginning, with the same bits.
+    that has it in its memory. A worker that dies, or gives no sign of life for 20 s, is replaced by another one; a
+    trial goes on from its checkpoint, or else from its beginning, with the same bits.
 
     If the cluster ends, the same call on the next one goes on with the search.
 
@@ -468,8 +470,9 @@ def search(
         store: A folder that this process and all workers see.
         budget, metric, epochs, rungs, eta, brackets, refit, disk_limit, sampler, seed: See :func:`dsstne.search`.
         times, validation: See :func:`dsstne.search`; in a form of :func:`submit`.
-        jobs: Number of trials at the same time; None = the number of workers, or of a search that goes on, as before.
-            With a budget of trials, the result follows from the arguments and this number, whatever workers do.
+        jobs: Number of trials at the same time; None = as many as there are workers, also of those that come later.
+            With a budget of trials, the result follows from the arguments and this number, for None the number of
+            workers at the start, whatever workers do. A search that goes on takes the number from before.
         resources, workers: See :func:`submit`, for each trial.
         devices, threads: As in :func:`dsstne.fit`, for each trial; None = as for :func:`submit`.
         memory_limit: Maximum bytes of each training; a trial whose plan needs more fails.

@@ -27,7 +27,7 @@ from test_bad_luck_values import badly_answered
 
 import dsstne
 import dsstne.dask
-from dsstne import _dask_cluster, _dask_jobs
+from dsstne import _dask_cluster, _dask_data, _dask_jobs
 
 X = matrix()
 LOCK = threading.Lock()  # nobody can pickle it
@@ -319,6 +319,29 @@ def test_the_task_inside_stops_with_the_task_outside(client, tmp_path):
     wait_until(lambda: not working(client), 10)
 
 
+def waits_in_vain(X, path):
+    """Waits for a short time for a training that never ends, in a task or a job; returns what it is told."""
+    job = dsstne.dask.submit(None, X, **for_long(path))
+    try:
+        job.result(timeout=3)
+    except TimeoutError as error:
+        return str(error)
+    finally:
+        job.cancel()
+
+
+@pytest.mark.parametrize("inside", ["a task", "a job"])
+def test_a_wait_inside_a_task_ends_in_time_though_the_training_has_its_slot(tmp_path, inside):
+    with local_cluster(1, threads_per_worker=1 if inside == "a task" else 2) as client:
+        if inside == "a task":
+            outer = client.submit(waits_in_vain, X, str(tmp_path / "told"), pure=False)
+        else:
+            outer = dsstne.dask.submit(client, X, function=waits_in_vain, path=str(tmp_path / "told"))
+        assert "still under way" in outer.result(timeout=15)
+        assert told(tmp_path / "told")()
+        wait_until(lambda: not working(client), 10)
+
+
 # ---- models ----
 
 
@@ -328,7 +351,7 @@ def test_large_models_come_from_the_worker_itself(client, model, monkeypatch):
     monkeypatch.setattr(distributed.Client, "gather", lambda *a, **k: (asked.append(k), gather(*a, **k))[1])
     assert same(dsstne.dask.fit(client, X, limit=1000, **OPTIONS), model)
     assert same(dsstne.dask.fit(client, X, **OPTIONS), model)
-    assert asked == [{"direct": True}, {"direct": None}]
+    assert [one["direct"] for one in asked] == [True, None]
 
 
 def test_large_models_come_by_a_shared_folder(client, model, tmp_path):
@@ -406,10 +429,9 @@ def test_an_error_of_a_callback_arrives_without_the_model(client, tmp_path):
 
 
 def test_another_version_is_refused(client):
-    placement = _dask_cluster.place(client, None, None)
+    session = _dask_cluster.Session(client, None, None, "job")
     work = _dask_jobs.Work("job", b"", {}, version="0.0.0")
-    future = client.submit(_dask_jobs.run, work, pure=False)
-    job = dsstne.dask.Job(client, future, "job", placement, None, 0)
+    job = dsstne.dask.Job(session, _dask_jobs.sent(session, work, _dask_data.Parcel(session), "job"), None, 0)
     with pytest.raises(dsstne.ClusterError, match=r"has dsstne \S+ and the client 0.0.0; install one version"):
         job.result()
 

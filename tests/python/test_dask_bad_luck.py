@@ -20,6 +20,7 @@ from clusters import OPTIONS, begun, for_long, left, local_cluster, matrix, same
 
 import dsstne
 import dsstne.dask
+from dsstne import _dask_cluster
 from dsstne._dask_cluster import workers_of
 
 X = matrix()
@@ -66,6 +67,23 @@ def test_a_killed_worker_is_named_and_the_next_job_works(client, saved, tmp_path
         job.result(timeout=30)
     assert f"job {job.key}: the worker {address}" in str(caught.value)
     assert works(client)
+
+
+def test_a_job_that_may_not_begin_again_does_not_on_a_busy_cluster(saved, tmp_path):
+    with dask.config.set({"distributed.admin.low-level-log-length": 2}), local_cluster(2) as client:
+        options = for_long(tmp_path / "told", share=True)
+        job = dsstne.dask.submit(client, saved, **options)
+        pid = begun(job, tmp_path / "told")
+        others = [dsstne.dask.submit(client, saved, share=True, function=clusters.where) for _ in range(4)]
+        for other in others:
+            other.result()
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(dsstne.ClusterError, match="died or was taken for dead while it did it"):
+            job.result(timeout=30)
+        job.cancel()
+        del job, others, other
+        noted = client.cluster.scheduler.task_metadata  # where jobs note that they begin
+        wait_until(lambda: not [key for key in noted if key.startswith("dsstne-")], what=f"the end of {noted}")
 
 
 def test_a_matrix_that_was_only_on_the_killed_worker_is_told(client, tmp_path):
@@ -140,6 +158,63 @@ def test_work_for_which_no_worker_is_left_is_given_up(saved, form):
         with pytest.raises(dsstne.ClusterError, match=words):
             job.result(timeout=120)
         assert time.monotonic() - since < 60
+
+
+# ---- workers that freeze ----
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Workers that give no sign of life are missed after some seconds, not after half a minute."""
+    monkeypatch.setattr(_dask_cluster, "SILENT", 4.0)
+    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["retries=0", "retries=1"])
+def test_a_job_of_a_frozen_worker_begins_again_or_is_told(impatient, saved, tmp_path, again):
+    tell = clusters.Tell(str(tmp_path / "told"), at=2, deed=clusters.stop_myself)
+    options = {**OPTIONS, "epochs": 4, "checkpoint": tmp_path / "run.checkpoint"}
+    with local_cluster(2) as client, clusters.frozen(tmp_path / "told"):
+        job = dsstne.dask.submit(client, saved, **options, callbacks=tell, retries=int(again), share=True)
+        if again:
+            made = job.result(timeout=60)
+            assert [record["epoch"] for record in made.history] == [1, 2, 3, 4]
+            assert same(made, dsstne.fit(X, progress=False, **{**OPTIONS, "epochs": 4}))
+        else:
+            with pytest.raises(dsstne.ClusterError, match="died or was taken for dead while it did it"):
+                job.result(timeout=60)
+
+
+def test_a_frozen_worker_without_another_one_is_told(impatient, tmp_path):
+    path, words = tmp_path / "frozen", "has given no sign of life .* and there is no other one"
+    with local_cluster(1) as client, clusters.frozen(path), pytest.raises(dsstne.ClusterError, match=words):
+        _dask_cluster.Session(client, None, None, "a call").call(clusters.freeze_once, str(path))
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["any worker", "a worker by its name"])
+def test_work_goes_to_workers_that_came_later(impatient, tmp_path, named):
+    with local_cluster(2) as client, clusters.frozen(tmp_path / "frozen"):
+        before = client.run(os.getpid)
+        name = str(workers_of(client)[min(before)]["name"])
+        session = _dask_cluster.Session(client, name if named else None, None, "a call")
+        os.kill(before[min(before)], signal.SIGKILL)
+        task = session.task(clusters.freeze_once, str(tmp_path / "frozen")) if not named else session.task(os.getpid)
+        found = session.result(task)
+        now = workers_of(client)
+        if named:
+            assert found not in before.values()
+        else:
+            assert found in now
+            assert Path(tmp_path / "frozen").exists()
+
+
+def test_a_restart_of_the_workers_is_told(client, saved, tmp_path):
+    job = dsstne.dask.submit(client, saved, **for_long(tmp_path / "told"))
+    begun(job, tmp_path / "told")
+    client.restart()
+    with pytest.raises(dsstne.ClusterError, match="restarted"):
+        job.result(timeout=30)
+    assert works(client)
 
 
 # ---- the scheduler ----

@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -15,11 +16,12 @@ import dask.array
 import dask.bag
 import pyarrow.parquet
 import scipy.sparse
-from clusters import OPTIONS, local_cluster, matrix, wait_until, working
+from clusters import OPTIONS, frozen, local_cluster, matrix, wait_until, working
 from test_bad_luck_values import badly_answered
 
 import dsstne
 import dsstne.dask
+from dsstne import _dask_cluster, _dask_files, _dask_jobs
 
 X = matrix(100)
 
@@ -217,6 +219,43 @@ def wide(rows=60_000, items=400):
     return scipy.sparse.random_array((rows, items), density=0.02, format="csr", rng=1, dtype=np.float32)
 
 
+def test_a_worker_that_wakes_up_late_replaces_no_file_of_a_later_call(tmp_path):
+    place = tmp_path / "part-00000.parquet"
+    place.write_text("of a later call")
+    part = _dask_files.Part("predict", {}, None, None, str(tmp_path), "1234abcd", rows=2)
+
+    def unwanted():
+        raise _dask_jobs._StopError
+
+    with pytest.raises(_dask_jobs._StopError):
+        _dask_files._write_file(part, iter([(X[:2], np.arange(2))]), lambda X: {}, {}, unwanted)
+    state = _dask_jobs.state_of(place)
+    place.write_text("of an even later call")
+    _dask_files._clear(str(tmp_path), [(place.name, state)])
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["of an even later call"]
+
+
+def test_the_partition_of_a_frozen_worker_is_done_by_another_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(_dask_cluster, "SILENT", 4.0)
+    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+    data = wide(30_000)
+    model = dsstne.fit(data[:1000], hidden=[8], epochs=1, progress=False, devices="cpu")
+
+    def freeze():
+        pid, _ = wait_until(lambda: (tmp_path / "out").exists() and temporary(tmp_path / "out"))
+        os.kill(pid, signal.SIGSTOP)
+        (tmp_path / "frozen").write_text(str(pid))
+
+    thread = threading.Thread(target=freeze)
+    with local_cluster(2) as client, frozen(tmp_path / "frozen"):
+        thread.start()
+        done = dsstne.dask.predict(client, model, data, output=tmp_path / "out", rows_per_partition=10_000)
+        thread.join()
+    assert [one["rows"] for one in done] == [10_000] * 3
+    found = np.array(lists(tmp_path / "out")["values"], np.float32)
+    assert np.array_equal(found, model.predict(data))
+
+
 @pytest.mark.parametrize("form", ["a matrix", "a path"])
 def test_the_partition_of_a_killed_worker_is_done_again_with_the_same_bytes(client, tmp_path, form):
     data = wide()
@@ -245,19 +284,21 @@ def test_the_partition_of_a_killed_worker_is_done_again_with_the_same_bytes(clie
 def test_ctrl_c_ends_the_work_and_leaves_no_part_of_a_file(client, tmp_path, monkeypatch):
     data = wide(120_000)
     model = dsstne.fit(data[:1000], hidden=[8], epochs=1, progress=False, devices="cpu")
-    settle = dsstne._dask_files.settle
+    settle = _dask_cluster.Session.settle
 
-    def interrupted(client, futures, *more):
-        if len(futures) > 1:  # Ctrl-C while partitions are written
-            wait_until(lambda: temporary(tmp_path / "out"))
+    def interrupted(session, tasks, *more):
+        if len(tasks) > 1:  # Ctrl-C while partitions are written
+            pid, _ = wait_until(lambda: temporary(tmp_path / "out"))
+            os.kill(pid, signal.SIGKILL)  # and a worker dies, which leaves its file
             raise KeyboardInterrupt
-        settle(client, futures, *more)
+        settle(session, tasks, *more)
 
-    monkeypatch.setattr(dsstne._dask_files, "settle", interrupted)
+    monkeypatch.setattr(_dask_cluster.Session, "settle", interrupted)
     with pytest.raises(KeyboardInterrupt):
         dsstne.dask.predict(client, model, data, output=tmp_path / "out", rows_per_partition=20_000)
+    wait_until(lambda: len(client.run(os.getpid, on_error="ignore")) == 4)
     wait_until(lambda: not working(client), 20)
-    assert not list((tmp_path / "out").glob("*.tmp"))
+    wait_until(lambda: not list((tmp_path / "out").glob("*.tmp")))
     for file in (tmp_path / "out").iterdir():
         assert pyarrow.parquet.read_metadata(file).num_rows == 20_000
     assert len(list((tmp_path / "out").iterdir())) < 6

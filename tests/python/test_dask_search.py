@@ -1,5 +1,6 @@
 """dsstne.dask.search: the results of dsstne.search, whatever the workers do."""
 
+import contextlib
 import os
 import pickle
 import re
@@ -23,7 +24,7 @@ from test_search import SMALL, SPACE, X, bits, found, results
 
 import dsstne
 import dsstne.dask
-from dsstne import _candidates, _dask_search, _recipes
+from dsstne import _candidates, _dask_cluster, _dask_search, _recipes, _search_run
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,22 @@ def test_a_search_inside_a_task_gives_up_its_slot(client, tmp_path):
     assert client.gather(tasks) == [wanted] * 4
 
 
+def endless(store):
+    """Searches for two seconds, in a task, with a trial that would never end."""
+    options = {**SMALL, "epochs": 10**7, "rungs": 1}
+    try:
+        dsstne.dask.search(None, X, [{"hidden": 4}], store=store, budget="2 s", **options)
+    except dsstne.CancelledError as error:
+        return str(error)
+
+
+def test_a_budget_of_seconds_is_kept_inside_a_task_whose_slot_a_trial_has(tmp_path):
+    with local_cluster(1) as client:
+        task = client.submit(endless, str(tmp_path), pure=False)
+        assert "the budget was over" in task.result(timeout=15)
+        wait_until(lambda: not working(client), what="the end of the trial")
+
+
 # ---- bad luck ----
 
 
@@ -172,6 +189,76 @@ def test_workers_that_die_or_freeze_do_not_change_the_result(local, tmp_path, fa
             assert workers[0] not in client.run(os.getpid).values()
 
 
+def freeze_in(names, folder):
+    """Makes a worker freeze when it begins one of these functions for the first time in the cluster."""
+
+    def freezing(name, real):
+        def freeze(*arguments, **options):
+            path = Path(folder) / name
+            with contextlib.suppress(FileExistsError):
+                path.touch(exist_ok=False)
+                path.write_text(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return real(*arguments, **options)
+
+        return freeze
+
+    for name in names:
+        setattr(_search_run if name == "split" else _recipes.Recipe, name, freezing(name, FREEZING[name]))
+
+
+FREEZING = {"split": _search_run.split, "make": _recipes.Recipe.make}
+
+
+def test_a_search_goes_on_if_the_workers_of_the_split_and_of_the_refit_freeze(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(_dask_cluster, "SILENT", 4.0)
+    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+    with dask.config.set({"distributed.scheduler.worker-ttl": "600s"}), local_cluster(3) as client:
+        client.run(freeze_in, ["split", "make"], str(tmp_path))
+        try:
+            model = searched(client, tmp_path / "store")
+        finally:
+            for name in FREEZING:
+                with contextlib.suppress(OSError):
+                    os.kill(int((tmp_path / name).read_text()), signal.SIGKILL)
+    assert results(model) == results(local)
+    assert bits(model) == bits(local)
+
+
+def test_a_restart_of_the_workers_does_not_change_the_result(local, tmp_path):
+    with local_cluster(2) as client:
+        journal = tmp_path / "journal.jsonl"
+
+        def restart():
+            wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 3)
+            client.restart()
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        model = searched(client, tmp_path)
+        thread.join()
+    assert results(model) == results(local)
+    assert bits(model) == bits(local)
+
+
+def test_workers_that_come_during_a_search_train_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+    with local_cluster(1) as client:
+        busy = []
+
+        def grow():
+            wait_until(lambda: working(client), what="the first trial")
+            client.cluster.scale(2)
+            busy.append(wait_until(lambda: sum(map(bool, client.processing().values())) == 2))
+
+        thread = threading.Thread(target=grow)
+        thread.start()
+        with pytest.raises(dsstne.CancelledError, match="the budget was over"):
+            searched(client, tmp_path, budget="15 s", jobs=None, epochs=10**7, rungs=1)
+        thread.join()
+        assert busy
+
+
 def fail_to_refit(fate, path):
     """Makes the next refit of a worker tell its process in a file, and then die, fail or go on for long."""
     real = _recipes.Recipe.make
@@ -225,7 +312,7 @@ def test_if_the_scheduler_is_gone_before_the_refit_the_model_is_the_best_as_it_w
     real = _dask_search._Tasks.refit
 
     def refit(self, *arguments):
-        self._cluster.client.close()
+        self._session.client.close()
         return real(self, *arguments)
 
     monkeypatch.setattr(_dask_search._Tasks, "refit", refit)
