@@ -330,9 +330,9 @@ class Session:
             return self._in_time(lambda: self.client.scatter(value, **given), lambda: self.silent.intersection(targets))
         except DsstneError:
             raise
-        except (OSError, RuntimeError, *FAILURES) as error:
+        except (OSError, RuntimeError, *FAILURES) as error:  # a worker died meanwhile
             _check_open(self.client)
-            raise in_words(self.client, error, self.what) from None
+            raise UnreachableError(str(in_words(self.client, error, self.what))) from None
 
     # ---- waiting ----
 

@@ -159,24 +159,25 @@ class _Sender:
 
     def send(self, rows: _Rows) -> Task:
         """Submits a partition as a task."""
-        needs = [] if rows.block is None else [rows.block]
+        needs: list[Any] = []
         key = f"dsstne-write-{rows.part.run}-{rows.part.number}"
         keys = (f"{key}-{n}" for n in itertools.count())
 
         def send(_: bool) -> Any:
-            if rows.matrix is not None:
-                needs[:] = [self._session.scatter(rows.matrix)]
-            block = needs[0] if needs else None
-            return self._session.submit(_write, rows.part, block, self._model_there(), key=next(keys))
+            block = rows.block if rows.matrix is None else self._session.scatter(rows.matrix)
+            model = self._model_there()
+            needs[:] = [one for one in (block, model) if one is not None]
+            return self._session.submit(_write, rows.part, block, model, key=next(keys))
 
         what = f"{self._session.what}, partition {rows.part.number}"
         return Task(what, send, needs, renews=rows.block is None)
 
     def _model_there(self) -> Any:
-        """Returns the future of the model, which is on all workers; None if the model is a file."""
+        """Returns the future of the model, which is sent again if it is lost; None if the model is a file."""
         if not isinstance(self._model, Model):
             return None
-        if self._sent is None or self._sent.status != "finished":
+        there = self._sent is not None and self._sent.status == "finished"
+        if not there or (self._session.silent and self._session.only_on_silent([self._sent])):
             self._sent = self._session.scatter(self._model, copies=True)
         return self._sent
 
