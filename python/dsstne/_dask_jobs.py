@@ -12,7 +12,8 @@ import pickle
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field, replace
+import zlib
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,15 @@ class Work:
     limit: int = 0
     version: str = dsstne.__version__
     note: str = ""
+
+    def __reduce__(self) -> Any:
+        # Half the size, and all works of a search pass through the scheduler twice.
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return _decompressed, (zlib.compress(pickle.dumps(values)),)
+
+
+def _decompressed(values: bytes) -> Work:
+    return Work(**pickle.loads(zlib.decompress(values)))
 
 
 def pack(function: Callable[..., Any], options: dict[str, Any]) -> bytes:

@@ -104,7 +104,7 @@ def test_tasks_are_kilobytes(client, tmp_path, monkeypatch):
     monkeypatch.setattr(distributed.Client, "submit", submit)
     searched(client, tmp_path, budget="6 trials")
     assert len(sent) > 6
-    assert max(sent) < 3000
+    assert max(sent) < 1000
 
 
 def in_a_task(store):
