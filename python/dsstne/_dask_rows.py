@@ -44,7 +44,7 @@ class RowsOf(_sklearn.BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any = None, **options: Any) -> RowsOf:
-        """Trains the estimator for one epoch of the rows with the numbers X, [rows] or [rows, 1]; ``y`` is ignored."""
+        """Trains the estimator with the rows with the numbers X, [rows] or [rows, 1]; ``y`` is ignored."""
         self.estimator.partial_fit(self._rows(X), **options)
         return self
 

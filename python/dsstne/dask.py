@@ -455,8 +455,9 @@ def search(
 ) -> Model:
     """Searches for the best settings of a network on the workers of a Dask cluster, as :func:`dsstne.search` does here.
 
-    A trial is a task. As soon as one has a result, the best third of those so far goes on, whatever the others do
-    (asynchronous successive halving); with ``brackets`` it is Hyperband. Only settings and results pass through the
+    A trial is a task. As soon as it is among the best third of those that have finished its rung, it goes on; it does
+    not wait for the rest (asynchronous successive halving). With ``brackets`` it is Hyperband. With a budget of trials
+    and a fixed number of ``jobs``, the result is the same on every cluster. Only settings and results pass through the
     scheduler, some kilobytes for each task: data and paused trials stay in ``store``, and a trial goes on at the worker
     that has it in its memory. A worker that dies, or gives no sign of life for 20 s, is replaced by another one; a
     trial goes on from its checkpoint, or else from its beginning, with the same bits.
