@@ -24,7 +24,7 @@ from dsstne.interactions import Interactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from dsstne._dask_cluster import Session
+    from dsstne._dask_session import Session
 
 _LONGEST_PATH = 4000  # bytes; Linux allows 4,095 with the folder of this process
 

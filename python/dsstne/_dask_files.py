@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _checks, _native
-from dsstne._dask_cluster import Session, Task, current_task, distributed, slot_given_up
 from dsstne._dask_cluster import client_of as checked
+from dsstne._dask_cluster import current_task, distributed, slot_given_up
 from dsstne._dask_data import (
     Kept,
     blocks_of,
@@ -29,6 +29,7 @@ from dsstne._dask_data import (
     whole,
 )
 from dsstne._dask_jobs import _StopError, node_given_up, pack, state_of, stopper
+from dsstne._dask_session import Session, Task
 from dsstne._predictor import check_item_names
 from dsstne._tables import Shown, Table
 from dsstne.dataset import Dataset, arrays_of, names_of

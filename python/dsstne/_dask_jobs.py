@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import dsstne
 from dsstne import _native
-from dsstne._dask_cluster import Task, ask, current_task, distributed, is_wanted
+from dsstne._dask_cluster import ask, current_task, distributed, is_wanted
 from dsstne._dask_data import check_folder, here, open_data
+from dsstne._dask_session import Task
 from dsstne.errors import CancelledError, ClusterError, InputOutputError, InvalidArgumentError
 from dsstne.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dsstne._dask_cluster import Session
     from dsstne._dask_data import DataHandle, Parcel
+    from dsstne._dask_session import Session
 
 _GPU = "GPU"  # the resource that stands for a CUDA device
 

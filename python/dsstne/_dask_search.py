@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _dask_jobs, _search_run
 from dsstne._candidates import Data, Outcome
-from dsstne._dask_cluster import Session, Task, UnreachableError, ask, client_of, failure, slot_given_up
+from dsstne._dask_cluster import ask, client_of, failure, slot_given_up
 from dsstne._dask_data import Parcel, path_of
+from dsstne._dask_session import Session, Task, UnreachableError
 from dsstne._handles import Undo
 from dsstne._search_run import OVER, About, Arguments, Run, Training
 from dsstne._store import Store, writing

@@ -26,10 +26,11 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _dask_cluster, _dask_files, _dask_jobs, _dask_search
-from dsstne._dask_cluster import Session, Task, UnreachableError, ask, client_of, failure
+from dsstne._dask_cluster import ask, client_of, failure
 from dsstne._dask_data import Parcel, path_of
 from dsstne._dask_files import Written
 from dsstne._dask_rows import RowsOf
+from dsstne._dask_session import Session, Task, UnreachableError
 from dsstne._layers import nearest
 from dsstne._search_run import Arguments
 from dsstne.api import fit as _fit

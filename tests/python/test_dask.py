@@ -27,7 +27,7 @@ from test_bad_luck_values import badly_answered
 
 import dsstne
 import dsstne.dask
-from dsstne import _dask_cluster, _dask_data, _dask_jobs
+from dsstne import _dask_data, _dask_jobs, _dask_session
 
 X = matrix()
 LOCK = threading.Lock()  # nobody can pickle it
@@ -429,7 +429,7 @@ def test_an_error_of_a_callback_arrives_without_the_model(client, tmp_path):
 
 
 def test_another_version_is_refused(client):
-    session = _dask_cluster.Session(client, None, None, "job")
+    session = _dask_session.Session(client, None, None, "job")
     work = _dask_jobs.Work("job", b"", {}, version="0.0.0")
     job = dsstne.dask.Job(session, _dask_jobs.sent(session, work, _dask_data.Parcel(session), "job"), None, 0)
     with pytest.raises(dsstne.ClusterError, match=r"has dsstne \S+ and the client 0.0.0; install one version"):

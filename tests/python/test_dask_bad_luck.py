@@ -20,7 +20,7 @@ from clusters import OPTIONS, begun, for_long, left, local_cluster, matrix, same
 
 import dsstne
 import dsstne.dask
-from dsstne import _dask_cluster
+from dsstne import _dask_session
 from dsstne._dask_cluster import workers_of
 
 X = matrix()
@@ -166,8 +166,8 @@ def test_work_for_which_no_worker_is_left_is_given_up(saved, form):
 @pytest.fixture
 def impatient(monkeypatch):
     """Workers that give no sign of life are missed after some seconds, not after half a minute."""
-    monkeypatch.setattr(_dask_cluster, "SILENT", 4.0)
-    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+    monkeypatch.setattr(_dask_session, "SILENT", 4.0)
+    monkeypatch.setattr(_dask_session, "_LOOK", 0.5)
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["retries=0", "retries=1"])
@@ -188,7 +188,7 @@ def test_a_job_of_a_frozen_worker_begins_again_or_is_told(impatient, saved, tmp_
 def test_a_frozen_worker_without_another_one_is_told(impatient, tmp_path):
     path, words = tmp_path / "frozen", "has given no sign of life .* and there is no other one"
     with local_cluster(1) as client, clusters.frozen(path), pytest.raises(dsstne.ClusterError, match=words):
-        _dask_cluster.Session(client, None, None, "a call").call(clusters.freeze_once, str(path))
+        _dask_session.Session(client, None, None, "a call").call(clusters.freeze_once, str(path))
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["any worker", "a worker by its name"])
@@ -196,7 +196,7 @@ def test_work_goes_to_workers_that_came_later(impatient, tmp_path, named):
     with local_cluster(2) as client, clusters.frozen(tmp_path / "frozen"):
         before = client.run(os.getpid)
         name = str(workers_of(client)[min(before)]["name"])
-        session = _dask_cluster.Session(client, name if named else None, None, "a call")
+        session = _dask_session.Session(client, name if named else None, None, "a call")
         os.kill(before[min(before)], signal.SIGKILL)
         task = session.task(clusters.freeze_once, str(tmp_path / "frozen")) if not named else session.task(os.getpid)
         found = session.result(task)

@@ -21,7 +21,7 @@ from test_bad_luck_values import badly_answered
 
 import dsstne
 import dsstne.dask
-from dsstne import _dask_cluster, _dask_files, _dask_jobs
+from dsstne import _dask_files, _dask_jobs, _dask_session
 
 X = matrix(100)
 
@@ -236,8 +236,8 @@ def test_a_worker_that_wakes_up_late_replaces_no_file_of_a_later_call(tmp_path):
 
 
 def test_the_partition_of_a_frozen_worker_is_done_by_another_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(_dask_cluster, "SILENT", 4.0)
-    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+    monkeypatch.setattr(_dask_session, "SILENT", 4.0)
+    monkeypatch.setattr(_dask_session, "_LOOK", 0.5)
     data = wide(30_000)
     model = dsstne.fit(data[:1000], hidden=[8], epochs=1, progress=False, devices="cpu")
 
@@ -284,7 +284,7 @@ def test_the_partition_of_a_killed_worker_is_done_again_with_the_same_bytes(clie
 def test_ctrl_c_ends_the_work_and_leaves_no_part_of_a_file(client, tmp_path, monkeypatch):
     data = wide(120_000)
     model = dsstne.fit(data[:1000], hidden=[8], epochs=1, progress=False, devices="cpu")
-    settle = _dask_cluster.Session.settle
+    settle = _dask_session.Session.settle
 
     def interrupted(session, tasks, *more):
         if len(tasks) > 1:  # Ctrl-C while partitions are written
@@ -293,7 +293,7 @@ def test_ctrl_c_ends_the_work_and_leaves_no_part_of_a_file(client, tmp_path, mon
             raise KeyboardInterrupt
         settle(session, tasks, *more)
 
-    monkeypatch.setattr(_dask_cluster.Session, "settle", interrupted)
+    monkeypatch.setattr(_dask_session.Session, "settle", interrupted)
     with pytest.raises(KeyboardInterrupt):
         dsstne.dask.predict(client, model, data, output=tmp_path / "out", rows_per_partition=20_000)
     wait_until(lambda: len(client.run(os.getpid, on_error="ignore")) == 4)

@@ -24,7 +24,7 @@ from test_search import SMALL, SPACE, X, bits, found, results
 
 import dsstne
 import dsstne.dask
-from dsstne import _candidates, _dask_cluster, _dask_search, _recipes, _search_run
+from dsstne import _candidates, _dask_search, _dask_session, _recipes, _search_run
 
 
 @pytest.fixture(scope="module")
@@ -211,8 +211,8 @@ FREEZING = {"split": _search_run.split, "make": _recipes.Recipe.make}
 
 
 def test_a_search_goes_on_if_the_workers_of_the_split_and_of_the_refit_freeze(local, tmp_path, monkeypatch):
-    monkeypatch.setattr(_dask_cluster, "SILENT", 4.0)
-    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+    monkeypatch.setattr(_dask_session, "SILENT", 4.0)
+    monkeypatch.setattr(_dask_session, "_LOOK", 0.5)
     with dask.config.set({"distributed.scheduler.worker-ttl": "600s"}), local_cluster(3) as client:
         client.run(freeze_in, ["split", "make"], str(tmp_path))
         try:
@@ -242,7 +242,7 @@ def test_a_restart_of_the_workers_does_not_change_the_result(local, tmp_path):
 
 
 def test_workers_that_come_during_a_search_train_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(_dask_cluster, "_LOOK", 0.5)
+    monkeypatch.setattr(_dask_session, "_LOOK", 0.5)
     with local_cluster(1) as client:
         busy = []
 
