@@ -185,6 +185,7 @@ def test_a_job_of_a_frozen_worker_begins_again_or_is_told(impatient, saved, tmp_
                 job.result(timeout=60)
 
 
+@pytest.mark.slow
 def test_a_frozen_worker_without_another_one_is_told(impatient, tmp_path):
     path, words = tmp_path / "frozen", "has given no sign of life .* and there is no other one"
     with local_cluster(1) as client, clusters.frozen(path), pytest.raises(dsstne.ClusterError, match=words):

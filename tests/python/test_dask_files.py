@@ -235,6 +235,7 @@ def test_a_worker_that_wakes_up_late_replaces_no_file_of_a_later_call(tmp_path):
     assert [file.read_text() for file in tmp_path.iterdir()] == ["of an even later call"]
 
 
+@pytest.mark.slow
 def test_the_partition_of_a_frozen_worker_is_done_by_another_one(tmp_path, monkeypatch):
     monkeypatch.setattr(_dask_session, "SILENT", 4.0)
     monkeypatch.setattr(_dask_session, "_LOOK", 0.5)

@@ -210,6 +210,7 @@ def freeze_in(names, folder):
 FREEZING = {"split": _search_run.split, "make": _recipes.Recipe.make}
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_if_the_workers_of_the_split_and_of_the_refit_freeze(local, tmp_path, monkeypatch):
     monkeypatch.setattr(_dask_session, "SILENT", 4.0)
     monkeypatch.setattr(_dask_session, "_LOOK", 0.5)
@@ -241,6 +242,7 @@ def test_a_restart_of_the_workers_does_not_change_the_result(local, tmp_path):
     assert bits(model) == bits(local)
 
 
+@pytest.mark.slow
 def test_workers_that_come_during_a_search_train_too(tmp_path, monkeypatch):
     monkeypatch.setattr(_dask_session, "_LOOK", 0.5)
     with local_cluster(1) as client:
