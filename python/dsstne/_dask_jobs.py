@@ -134,8 +134,9 @@ def run(work: Work, *values: Any) -> Made:
     except _StopError:
         raise CancelledError(f"{work.what} was cancelled") from None
     except BaseException as error:
-        if getattr(error, "model", None) is not None:
-            error.model = None  # type: ignore[attr-defined] # would be sent with the error, whatever its size
+        model = getattr(error, "model", None)
+        if isinstance(model, Model) and _nbytes(model) > work.limit:
+            error.model = None  # type: ignore[attr-defined] # it would be sent with the error, through the scheduler
         raise
 
 
@@ -384,12 +385,16 @@ def give_back(devices: list[str], wanted: float) -> None:
 def _made(work: Work, key: Any, result: Any) -> Made:
     if not isinstance(result, Model):
         return Made(result, None, _size(result))
-    nbytes = int(result._describe()["bytes"])
+    nbytes = _nbytes(result)
     if work.folder is None or nbytes <= work.limit:
         return Made(result, None, nbytes)
     path = str(Path(work.folder) / f"{key}.dsstne")
     result.save(path)
     return Made(None, path, nbytes)
+
+
+def _nbytes(model: Model) -> int:
+    return int(model._describe()["bytes"])
 
 
 def _size(value: Any) -> int:

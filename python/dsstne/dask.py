@@ -243,7 +243,8 @@ def submit(
         folder: A folder that workers and this process see: models above ``limit`` are written there, as files that
             stay, and loaded by :meth:`Job.result`. None = they come from their worker directly, or through the
             scheduler if this process cannot connect to it.
-        limit: Bytes of a model up to which it comes through the scheduler.
+        limit: Bytes of a model up to which it comes through the scheduler. The ``model`` of an error comes only up to
+            this size.
         **options: Options of the function, such as ``hidden`` or ``checkpoint``. Callbacks are sent to the worker by
             cloudpickle; what they change of themselves stays there.
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import tempfile
 import time
@@ -131,6 +132,20 @@ def freeze_once(path):
         note(path, str(os.getpid()))
         stop_myself()
     return distributed.get_worker().address
+
+
+@contextlib.contextmanager
+def full_disks(client, bytes_=1000):
+    """Makes the system refuse files above a size to the workers, as a full disk does."""
+
+    def limit(n):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+    client.run(limit, bytes_)
+    try:
+        yield
+    finally:
+        client.run(limit, resource.RLIM_INFINITY)
 
 
 @contextlib.contextmanager

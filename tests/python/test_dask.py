@@ -420,12 +420,16 @@ def test_a_path_that_the_worker_does_not_see_is_named_with_the_worker(client, tm
         dsstne.dask.fit(client, X, folder=tmp_path / "none", **OPTIONS)
 
 
-def test_an_error_of_a_callback_arrives_without_the_model(client, tmp_path):
+@pytest.mark.parametrize("limit", [16_000_000, 1000])
+def test_an_error_of_a_callback_brings_the_model_up_to_the_limit(client, tmp_path, limit):
     tell = clusters.Tell(str(tmp_path / "told"), 1, clusters.raise_mine)
     with pytest.raises(clusters.MineError, match="of a callback") as caught:
-        dsstne.dask.fit(client, X, callbacks=tell, **OPTIONS)
-    assert caught.value.model is None
-    assert len(pickle.dumps(caught.value)) < 1000
+        dsstne.dask.fit(client, X, callbacks=tell, limit=limit, **OPTIONS)
+    if limit > 1000:
+        assert same(caught.value.model, dsstne.fit(X, progress=False, **{**OPTIONS, "epochs": 1}))
+    else:
+        assert caught.value.model is None
+        assert len(pickle.dumps(caught.value)) < 1000
 
 
 def test_another_version_is_refused(client):

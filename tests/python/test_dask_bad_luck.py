@@ -114,6 +114,19 @@ def test_an_old_checkpoint_is_not_taken_for_one_of_this_job(client, saved, tmp_p
     assert same(made, dsstne.fit(X, progress=False, **OPTIONS))
 
 
+@pytest.mark.filterwarnings("ignore:training goes on without a new checkpoint")
+def test_a_full_disk_is_told_and_the_model_is_kept(client, saved, tmp_path):
+    model = dsstne.fit(X, progress=False, **OPTIONS)
+    with clusters.full_disks(client):
+        with pytest.raises(dsstne.InputOutputError, match=r"cannot save .*run.checkpoint") as caught:
+            dsstne.dask.fit(client, saved, **OPTIONS, checkpoint=tmp_path / "run.checkpoint")
+        assert same(caught.value.model, model)
+        with pytest.raises(dsstne.InputOutputError, match=r"/lists/.*File too large on worker tcp://"):
+            dsstne.dask.recommend(client, model, saved, 5, output=tmp_path / "lists")
+    assert [path.name for path in tmp_path.rglob("*")] == ["lists"]
+    assert works(client)
+
+
 def test_a_job_that_kills_every_worker_ends(saved):
     with dask.config.set({"distributed.scheduler.allowed-failures": 1}), local_cluster(3) as client:
         job = dsstne.dask.submit(client, saved, function=clusters.die, retries=100)

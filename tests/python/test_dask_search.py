@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("distributed")
 pytest.importorskip("optuna")
 
+import clusters
 import dask
 import distributed
 from clusters import local_cluster, wait_until, working
@@ -24,7 +25,7 @@ from test_search import SMALL, SPACE, X, bits, found, results
 
 import dsstne
 import dsstne.dask
-from dsstne import _candidates, _dask_search, _dask_session, _recipes, _search_run
+from dsstne import _candidates, _dask_search, _dask_session, _recipes, _search_run, _store
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +188,54 @@ def test_workers_that_die_or_freeze_do_not_change_the_result(local, tmp_path, fa
         if fate == "SIGKILL":
             wait_until(lambda: len(client.run(os.getpid, on_error="ignore")) == 2)
             assert workers[0] not in client.run(os.getpid).values()
+
+
+def greedy(path):
+    """Makes the first trial in the cluster take memory until the nanny of its worker kills it."""
+    real = _candidates.advance
+
+    def advance(*arguments, **options):
+        with contextlib.suppress(FileExistsError):
+            Path(path).touch(exist_ok=False)
+            clusters.eat(None, bytes_=1_000_000_000)
+        return real(*arguments, **options)
+
+    _candidates.advance = advance
+
+
+@pytest.mark.slow
+def test_a_worker_that_its_nanny_kills_for_its_memory_does_not_change_the_result(local, tmp_path):
+    with local_cluster(2, memory_limit="600MB") as client:
+        workers = set(client.run(os.getpid).values())
+        client.run(greedy, str(tmp_path / "begun"))
+        model = searched(client, tmp_path / "store")
+        assert (tmp_path / "begun").exists()
+        wait_until(lambda: len(left := set(client.run(os.getpid, on_error="ignore").values())) == 2 and left != workers)
+    assert results(model) == results(local)
+    assert bits(model) == bits(local)
+
+
+def note_warnings(path):
+    """Makes a worker write what each warning of the search is about to a file."""
+
+    def note(text, **_):
+        with Path(path).open("a") as file:
+            file.write(f"{text.partition(';')[0]}\n")
+
+    _store.warnings.warn = note
+
+
+def test_full_disks_of_the_workers_are_told_or_cost_time_only(local, tmp_path):
+    with local_cluster(2) as client:
+        client.run(note_warnings, str(tmp_path / "warnings"))
+        with (
+            clusters.full_disks(client),
+            pytest.raises(dsstne.InputOutputError, match=r"cannot save .*/data/.*file too large"),
+        ):
+            searched(client, tmp_path / "store")
+        with clusters.full_disks(client, 26_400):  # enough for the parts of the data, too little for large candidates
+            assert results(searched(client, tmp_path / "store")) == results(local)
+    assert set((tmp_path / "warnings").read_text().splitlines()) == {"a paused candidate could not be written"}
 
 
 def freeze_in(names, folder):
