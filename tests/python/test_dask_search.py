@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -222,7 +223,7 @@ def note_warnings(path):
         with Path(path).open("a") as file:
             file.write(f"{text.partition(';')[0]}\n")
 
-    _store.warnings.warn = note
+    _store.warnings = types.SimpleNamespace(warn=note)
 
 
 def test_full_disks_of_the_workers_are_told_or_cost_time_only(local, tmp_path):
