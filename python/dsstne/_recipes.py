@@ -180,7 +180,7 @@ def epochs_of_autoencoder(rows: int) -> tuple[int, int]:
     return (-(-whole // 2) if whole * per_epoch >= _LONG_RUN else whole), whole
 
 
-# Further arguments of the autoencoder, in groups (see _networks.Groups).
+# Further arguments of the autoencoder, in groups (see _auto_networks.Groups).
 AUTOENCODER: list[list[dict[str, Any]]] = [
     [{"temperature": 0.14}, {"temperature": 0.2}],
     [{"denoising": 0.7}, {"denoising": 0.8}],

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _blending, _checks, _search, _validation, api
-from dsstne._trials import Trial, Trials, whole_refits
+from dsstne import _auto_order, _blending, _checks, _validation, api
+from dsstne._auto_trials import Trial, Trials, whole_refits
 from dsstne.blending import blend
 from dsstne.errors import CancelledError, DsstneError
 from dsstne.progress import Budget
@@ -136,7 +136,7 @@ class _Choice:
     def model(self) -> Model:
         """Searches, refits and reports."""
         try:
-            _search.search(self._trials)
+            _auto_order.search(self._trials)
             self._rank()
             self._refit()
         except KeyboardInterrupt:
@@ -385,7 +385,7 @@ def _popular(trials: Trials, popular: Model, problem: str) -> Model:
     task, common = trials.task, trials.common
     model = popular if task.whole is task.train else api.popularity(task.whole, items=common["items"])
     only = table_row(trials.metric, "popularity", "", None, refit_seconds=0.0, kept=True, chosen=True, note=problem)
-    recipe = _search.POPULARITY
+    recipe = _auto_order.POPULARITY
     code = _code([(recipe, 1.0)], common, task)
     notes = [*task.notes, f"popularity was not compared with anything: {problem}"]
     model.report = Report(trials.metric, task.split, "popularity", code, trials.elapsed, [only], notes)

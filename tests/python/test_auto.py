@@ -15,7 +15,7 @@ import scipy.sparse
 from terminal import terminal
 
 import dsstne
-from dsstne import _candidates, _networks, _recipes, _search, _trials, _validation, progress, selection
+from dsstne import _auto_networks, _auto_order, _auto_trials, _candidates, _recipes, _validation, progress, selection
 
 
 def interactions(rows=150, items=60, seed=0):
@@ -40,7 +40,7 @@ def same(a, b):
 @pytest.fixture
 def quick(monkeypatch):
     """Ends the search when every family was tried once, and trains for a moment."""
-    monkeypatch.setattr(_search, "_further", lambda *_: None)
+    monkeypatch.setattr(_auto_order, "_further", lambda *_: None)
     monkeypatch.setattr(_recipes._defaults, "MOST_EPOCHS", 8)
 
 
@@ -85,11 +85,11 @@ def test_a_setting_replaces_another_only_if_it_is_better_by_more_than_its_standa
 
 
 def test_settings_that_look_better_are_kept_if_fresh_splits_confirm_it(monkeypatch):
-    monkeypatch.setattr(_networks.Networks, "first", lambda networks: None)
+    monkeypatch.setattr(_auto_networks.Networks, "first", lambda networks: None)
     only(monkeypatch, "linear")
-    monkeypatch.setattr(_trials._blending, "is_better", lambda *_: False)
+    monkeypatch.setattr(_auto_trials._blending, "is_better", lambda *_: False)
     for answer in (False, True):
-        monkeypatch.setattr(_trials.Trials, "_is_confirmed", lambda *_, answer=answer: answer)
+        monkeypatch.setattr(_auto_trials.Trials, "_is_confirmed", lambda *_, answer=answer: answer)
         rows = [row for row in dsstne.auto(X, progress=False).report.table if row["model"] == "linear"]
         kept = [row["ndcg@20"] for row in rows if row["kept"]]
         assert kept == [max(row["ndcg@20"] for row in rows) if answer else rows[0]["ndcg@20"]]
@@ -101,18 +101,18 @@ def test_fresh_splits_tell_better_from_worse():
     assert len(hidden) == 10
     common = {"items": None, "seed": 0, "devices": "auto", "threads": None, "memory_limit": None}
     bar = progress.Budget("test", 1000, False)
-    trials = _trials.Trials(task, "ndcg@10", 1000, time.monotonic(), common, bar)
+    trials = _auto_trials.Trials(task, "ndcg@10", 1000, time.monotonic(), common, bar)
     better, worse = (trials.run(_recipes.Recipe.of(name)) for name in ("linear", "popularity"))
     assert trials._is_confirmed(better, worse)
     assert not trials._is_confirmed(worse, better)
 
 
 def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
-    monkeypatch.setattr(_search, "_WORK", 0)
-    monkeypatch.setattr(_networks.Networks, "first", lambda networks: None)
+    monkeypatch.setattr(_auto_order, "_WORK", 0)
+    monkeypatch.setattr(_auto_networks.Networks, "first", lambda networks: None)
     only(monkeypatch, "spectral")
-    monkeypatch.setattr(_trials, "_SEARCH_ROWS", 20)
-    monkeypatch.setattr(_search, "_WORTH", 0)
+    monkeypatch.setattr(_auto_trials, "_SEARCH_ROWS", 20)
+    monkeypatch.setattr(_auto_order, "_WORTH", 0)
     table = dsstne.auto(ordered(), "ndcg@10", progress=False).report.table
     of_all = next(row["rows"] for row in table if row["model"] == "popularity")
     rows = [row for row in table if row["model"] == "spectral"]
@@ -122,7 +122,7 @@ def test_what_ranks_slowly_is_searched_on_some_of_the_rows(monkeypatch):
 
 
 def test_a_group_of_settings_begins_with_the_best_of_the_groups_before():
-    groups = _networks.Groups([[{"a": 1}, {"a": 2}], [{"b": 1}], [{"a": 3}]])
+    groups = _auto_networks.Groups([[{"a": 1}, {"a": 2}], [{"b": 1}], [{"a": 3}]])
     drawn = []
     for number, value in enumerate([0.1, 0.05, 0.2, 0.15, 0.1]):
         drawn.append(groups.draw(number, seed=0))
@@ -171,7 +171,7 @@ def test_the_code_makes_the_network_of_a_trial_that_learnt_from_all_data(monkeyp
 
     for family in ("item_knn", "rp3beta", "linear", "spectral", "ials"):
         monkeypatch.setitem(_recipes.FUNCTIONS, family, fail)
-    monkeypatch.setattr(_search, "_further", lambda *_: None)
+    monkeypatch.setattr(_auto_order, "_further", lambda *_: None)
     monkeypatch.setattr(_candidates, "_LEAST_STEPS", 5)
     validation = dsstne.datasets.hold_out(interactions(seed=1), seed=0)
     model = dsstne.auto(X, "ndcg@10", seconds=1000, validation=validation, progress=False)
@@ -186,7 +186,7 @@ def test_without_a_temporary_folder_the_other_models_are_tried(monkeypatch):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
-    monkeypatch.setattr(_search, "_further", lambda *_: None)
+    monkeypatch.setattr(_auto_order, "_further", lambda *_: None)
     report = dsstne.auto(X, "ndcg@10", progress=False).report
     notes = [row["note"] for row in report.table if row["model"] == "autoencoder"]
     assert len(notes) == 1

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsstne import _recipes
-from dsstne._networks import Networks
+from dsstne._auto_networks import Networks
 from dsstne.errors import InputOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from dsstne._auto_trials import Trial, Trials
     from dsstne._recipes import Recipe
-    from dsstne._trials import Trial, Trials
 
 POPULARITY = _recipes.Recipe.of("popularity")
 _WORTH = 0.8  # further settings are tried of families that reach this share of the best

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from dsstne._auto_trials import Trial, Trials
     from dsstne._halving import Job
-    from dsstne._trials import Trial, Trials
     from dsstne.model import Model
     from dsstne.trainer import Progress
 
@@ -58,7 +58,7 @@ class Groups:
 
 
 class Networks:
-    """The trials of autoencoders, which end when the time of :class:`dsstne._trials.Trials` does not allow more.
+    """The trials of autoencoders, which end when the time of :class:`dsstne._auto_trials.Trials` does not allow more.
 
     Where a training of the refit takes many steps, the last rung is half of it. Close it at the end.
 
