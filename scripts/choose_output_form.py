@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "bench"))
 import gpu_machine  # noqa: E402
-import gpu_roofline  # noqa: E402
+import gpu_cases  # noqa: E402
 from measure.alternate import UnavailableError  # noqa: E402
 from measure.ops import Op  # noqa: E402
 
@@ -67,7 +67,7 @@ class Shape:
 
 def shapes(units: list[int], rows: list[int], items: int) -> list[Shape]:
     """All shapes: those of the benchmarks, then the others by the work of a step."""
-    step, small, million, _ = gpu_roofline.NETWORKS
+    step, small, million, _ = gpu_cases.NETWORKS
     first = [
         Shape(p, n.hidden[-1], n.rows, n.items, "softmax" if n.softmax else "sigmoid", n.optimizer.lower())
         for n in (step, small, million)

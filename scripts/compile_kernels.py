@@ -81,11 +81,12 @@ def compiler() -> ctypes.CDLL | None:
     return ctypes.CDLL(str(folder / "lib" / "libnvrtc.so.12")) if folder else None
 
 
-def compile_for(nvrtc: ctypes.CDLL, target: str, *, verbose: bool = False) -> bytes:
-    """The image of one architecture; what the compiler has to say goes to stderr."""
+def compile_for(nvrtc: ctypes.CDLL, target: str, *, verbose: bool = False, lines: bool = False) -> bytes:
+    """The image of one architecture, with `lines` of the sources; what the compiler has to say goes to stderr."""
     unit = "".join(f'#include "{path.name}"\n' for path in sorted(SOURCES.glob("*.cu")))
     options = [*FLAGS, f"--gpu-architecture={target}", f"--include-path={SOURCES}"]
     options += ["--ptxas-options=-v"] if verbose else []
+    options += ["--generate-line-info"] if lines else []
     program = ctypes.c_void_p()
     created = nvrtc.nvrtcCreateProgram(ctypes.byref(program), unit.encode(), b"kernels.cu", 0, None, None)
     if created != 0:

@@ -42,7 +42,7 @@ def work(case: str, tiny: bool, trace: Path | None) -> int:
     """Trains; with a trace, PyTorch's profiler writes one of the last run."""
     from dataclasses import replace
 
-    import gpu_roofline
+    import gpu_cases
     from gpu.cases import SOFTMAX
     from gpu.ours import Ours
     from gpu.setting import TINY
@@ -50,7 +50,7 @@ def work(case: str, tiny: bool, trace: Path | None) -> int:
     from workloads import step
 
     used, shape = {"step": (step.NETWORK, 0), "softmax 41k": (SOFTMAX, 1)}[case]
-    network, items = gpu_roofline.NETWORKS[shape], gpu_roofline.NETWORKS[shape].items
+    network, items = gpu_cases.NETWORKS[shape], gpu_cases.NETWORKS[shape].items
     used, entries = replace(used, precision="bfloat16"), network.entries
     if tiny:
         used = replace(used, hidden=(TINY["hidden"],) * len(used.hidden), batch_size=TINY["batch_size"])

@@ -29,7 +29,7 @@ class Control:
     def __init__(self, path: Path = LIBRARY):
         self.library = ctypes.CDLL(str(path))
         self.library.dsstne_cudaemu_count.restype = ctypes.c_int64
-        for name in ("counts", "messages", "kernels"):
+        for name in ("counts", "launches", "messages", "kernels"):
             function = getattr(self.library, f"dsstne_cudaemu_{name}")
             function.restype, function.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]
         self.library.dsstne_cudaemu_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int]
@@ -50,6 +50,10 @@ class Control:
 
     def reset_counts(self) -> None:
         self.library.dsstne_cudaemu_reset_counts()
+
+    def launches(self) -> list[dict]:
+        """What each launch since the last call has read and written, after set("counts", 1): runtime/counts.h."""
+        return [json.loads(line) for line in self._text("launches").splitlines()]
 
     def messages(self) -> str:
         """What was found wrong since the last call."""

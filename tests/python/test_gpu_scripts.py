@@ -438,14 +438,6 @@ def test_a_stage_of_the_first_call_that_hangs_is_stopped_and_the_others_go_on(be
     assert ended == [["fine", "passed"], ["hangs", "stopped"], ["fails", "FAILED"], ["last", "passed"]]
 
 
-def test_the_page_of_the_roofline_is_what_its_script_writes(bench):
-    import gpu_roofline
-
-    reports = (ROOT / "docs" / "gpu").glob("bench-*.json")
-    pages = [gpu_roofline.page(measured) for measured in (gpu_roofline.Measured(), *map(gpu_roofline.read, reports))]
-    assert (ROOT / "docs" / "gpu-performance.md").read_text() in pages
-
-
 def record(workload, case, *ours):
     return {"workload": workload, "case": case, "ours": list(ours)}
 

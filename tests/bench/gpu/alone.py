@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import gpu_roofline as roofline
+import gpu_cases as roofline
 from measure.alternate import Contestant, UnavailableError, take_turns
 from measure.lines import Line
 from measure.ops import Op

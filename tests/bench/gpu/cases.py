@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import gpu_roofline as roofline
+import gpu_cases as roofline
 from measure.network import Network
 from workloads import step
 

@@ -17,7 +17,7 @@ NO_TIME = "no time was left"
 ABOUT = """\
 Medians, ranges in brackets, over turns that alternate. A step is the slope between a short and a longer run, so that
 what begins and ends a run is left out; an epoch has both in it. Operations and bytes are those of the paper roofline
-(`scripts/gpu_roofline.py`): what must be computed and pass through memory. The share is the time which that takes at
+(`scripts/gpu_cases.py`): what must be computed and pass through memory. The share is the time which that takes at
 the limits measured in the same call, over ours. Rankings are exact, but nearly all of their operations are the bfloat16
 products that screen items, so their share is of the limit of bfloat16. Memory: what the device has taken; in brackets
 without weights and state. Calls of a day share this report: versions and limits are those of the last."""

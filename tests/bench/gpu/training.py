@@ -17,7 +17,7 @@ from gpu.setting import TINY, Setting, finished
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import gpu_roofline as roofline
+    import gpu_cases as roofline
     from measure.network import Network
     from scipy import sparse
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "../runtime/counts.h"
 #include "../runtime/engine.h"
 #include "state.h"
 
@@ -134,7 +135,7 @@ API size_t dsstne_cudaemu_messages(char *buffer, size_t capacity) {
   return needed;
 }
 
-// "lazy" 0 or 1; "checks": bits of Check in runtime/engine.h; "driver_version" 12090; "quiet" 0 or 1. Answers the old value.
+// "counts" 0 or 1 (runtime/counts.h); "lazy" 0 or 1; "checks": bits of Check in runtime/engine.h; "driver_version" 12090; "quiet" 0 or 1. Answers the old value.
 API int dsstne_cudaemu_set(const char *what, int value) {
   std::lock_guard hold(lock);
   const std::string name = what;
@@ -143,7 +144,18 @@ API int dsstne_cudaemu_set(const char *what, int value) {
   if (name == "checks") old = int(checks), checks = unsigned(value);
   if (name == "driver_version") old = settings.driver_version, settings.driver_version = value;
   if (name == "quiet") old = quiet, quiet = value != 0;
+  if (name == "counts") old = counting, counting = value != 0;
   return old;
+}
+
+// What launches have read and written since the last call, if the setting "counts" is 1: runtime/counts.h.
+API size_t dsstne_cudaemu_launches(char *buffer, size_t capacity) {
+  static std::string text;
+  std::lock_guard hold(books);
+  text += take_counts();
+  const size_t needed = copy_out(text, buffer, capacity);
+  if (capacity >= needed) text.clear();
+  return needed;
 }
 
 // An attribute of a device, by the driver's number for it; -1: of all devices.

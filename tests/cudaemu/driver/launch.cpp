@@ -1,6 +1,7 @@
 // Launches of kernels, their attributes and occupancy, and the doing of work.
 #include <cstring>
 
+#include "../runtime/counts.h"
 #include "../runtime/engine.h"
 #include "state.h"
 
@@ -52,6 +53,7 @@ CUresult perform_kernel(const Work &w, Context &context) {
   const Device &d = *devices[context.device];
   launch.resident_blocks =
       d.attributes.at(16) * blocks_of_multiprocessor(d, int(w.block.x * w.block.y * w.block.z), w.shared);
+  const CountedLaunch counted(launch);
   const Outcome outcome = Engine::run(launch);
   if (outcome.failure != Failure::none) tell(outcome.message);
   return code_of(outcome.failure);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "counts.h"
 #include "engine.h"
 #include "memory.h"
 
@@ -238,9 +239,16 @@ size_t natural(size_t n) { return n == 1 || n == 2 || n == 4 || n == 8 || n == 1
 
 }  // namespace
 
-void check_read(const void *p, size_t n) { check_any(reinterpret_cast<uintptr_t>(p), n, Kind::read, natural(n)); }
-void check_write(void *p, size_t n) { check_any(reinterpret_cast<uintptr_t>(p), n, Kind::write, natural(n)); }
-void check_atomic(void *p, size_t n) { check_any(reinterpret_cast<uintptr_t>(p), n, Kind::atomic, natural(n)); }
+namespace {
+void check_named(const void *p, size_t n, Kind kind, const void *site) {
+  check_any(reinterpret_cast<uintptr_t>(p), n, kind, natural(n));
+  if (counting) count_access(reinterpret_cast<uintptr_t>(p), n, kind, site);
+}
+}  // namespace
+
+void check_read(const void *p, size_t n) { check_named(p, n, Kind::read, __builtin_return_address(0)); }
+void check_write(void *p, size_t n) { check_named(p, n, Kind::write, __builtin_return_address(0)); }
+void check_atomic(void *p, size_t n) { check_named(p, n, Kind::atomic, __builtin_return_address(0)); }
 
 }  // namespace emulator
 
@@ -248,16 +256,30 @@ void check_atomic(void *p, size_t n) { check_any(reinterpret_cast<uintptr_t>(p),
 using emulator::check;
 using emulator::check_any;
 using emulator::Kind;
+#define COUNT(p, n, kind) \
+  if (__builtin_expect(emulator::counting, 0)) emulator::count_access(p, n, kind, __builtin_return_address(0))
 #define CHECKS(n)                                                                    \
-  extern "C" void __asan_load##n##_noabort(uintptr_t p) { check<n>(p, Kind::read); } \
-  extern "C" void __asan_store##n##_noabort(uintptr_t p) { check<n>(p, Kind::write); }
+  extern "C" void __asan_load##n##_noabort(uintptr_t p) {                            \
+    check<n>(p, Kind::read);                                                         \
+    COUNT(p, n, Kind::read);                                                         \
+  }                                                                                  \
+  extern "C" void __asan_store##n##_noabort(uintptr_t p) {                           \
+    check<n>(p, Kind::write);                                                        \
+    COUNT(p, n, Kind::write);                                                        \
+  }
 CHECKS(1)
 CHECKS(2)
 CHECKS(4)
 CHECKS(8)
 CHECKS(16)
-extern "C" void __asan_loadN_noabort(uintptr_t p, size_t n) { check_any(p, n, Kind::read); }
-extern "C" void __asan_storeN_noabort(uintptr_t p, size_t n) { check_any(p, n, Kind::write); }
+extern "C" void __asan_loadN_noabort(uintptr_t p, size_t n) {
+  check_any(p, n, Kind::read);
+  COUNT(p, n, Kind::read);
+}
+extern "C" void __asan_storeN_noabort(uintptr_t p, size_t n) {
+  check_any(p, n, Kind::write);
+  COUNT(p, n, Kind::write);
+}
 extern "C" void __asan_handle_no_return() {}
 extern "C" void __asan_before_dynamic_init(const void *) {}
 extern "C" void __asan_after_dynamic_init() {}

@@ -1,0 +1,676 @@
+"""What each CUDA kernel does, one entry a kernel, and the launches of a step and of a ranking.
+
+An entry has the formulas of a launch: blocks, bytes of each array, the elements of each loop, and the loads that follow
+from each other. Its numbers v are those of the launch. tests/python/test_gpu_model.py compares them with what the
+emulator counts, and the elements of a trip with the compiled loop. A change of a kernel changes its entry.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import gpu_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import gpu_listing
+
+V = Any  # the numbers of a launch, by name
+Streams = dict[str, tuple[float, float, float]]
+
+
+def up(n: float, size: int) -> int:
+    """How many blocks of a size cover n."""
+    return max(1, math.ceil(n / size))
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a kernel. Elements are counted by thread: a warp with a column a lane has 32 in a trip."""
+
+    at: str  # a piece of its line
+    elements: Callable[[V], float]  # of all threads of the launch
+    marker: tuple[str, str] = ("", "")  # an instruction, and a piece of its line, that each element has once
+    per_trip: int = 1  # elements of a trip: how often the marker is found in it
+    hops: tuple[float, float] = (0, 0)  # loads of a trip that wait for each other: from the cache, from memory
+    worst: Callable[[V], float] | None = None  # elements of the thread with the most; otherwise all have alike
+    within: str = ""  # the function that it stands in, if that is inlined
+
+    def lines(self, sources: gpu_listing.Sources) -> set[gpu_listing.Line]:
+        """The lines of the marker."""
+        return set().union(*(sources.find(piece) for piece in self.marker[1].split("|") if piece))
+
+    def counted_lines(self, sources: gpu_listing.Sources) -> set[gpu_listing.Line]:
+        """Those lines, if the marker is a load or a store, which the emulator counts."""
+        return self.lines(sources) if re.match("LD|ST", self.marker[0]) else set()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The formulas of a kernel.
+
+    Streams are, by array, the bytes that are read and written, each once, and how often all threads together read
+    them. Arrays whose name begins with ~ were written shortly before and lie in the second-level cache if they fit.
+    """
+
+    threads: int
+    grid: Callable[[V], tuple[int, int]]
+    streams: Callable[[V], Streams]
+    loops: tuple[Loop, ...] = ()
+    elements: Callable[[V], float] = lambda v: 0.0  # what "instructions per element" is about
+    unused: Callable[[V], tuple[str, ...]] = lambda v: ()  # functions and pieces of lines that no thread comes to
+    active: Callable[[V], float] | None = None  # blocks that have work, if not all
+    hops: tuple[float, float] = (3, 0)  # before the loops: the record, and what it points to
+    persistent: bool = False  # blocks go on to further work until there is none
+    product: bool = False  # matrix units
+
+
+@dataclass
+class Launch:
+    """A node of the graph: a kernel of ours, or "product", "copy", "fill", "AllReduce", "AllGather"."""
+
+    part: str
+    kernel: str
+    v: V
+    count: int = 1
+    collectives: list[str] = field(default_factory=list)
+
+
+# ---- what several kernels have in common ----
+
+RULES = {"SGD": "sgd", "momentum": "momentum", "Adam": "adam"}
+ALL_RULES = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad")
+ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu")
+LOSSES = ("sigmoid", "scaled_marginal", "softmax", "squared", "hinge")
+
+
+def other(prefix: str, words: tuple[str, ...], used: str) -> tuple[str, ...]:
+    """The functions of the kinds that are not used."""
+    return tuple(prefix + word for word in words if word != used)
+
+
+def rule(v: V) -> tuple[str, ...]:
+    """The optimizers that are not used, and a gradient that is written."""
+    return (*other("update_", ALL_RULES, RULES[v.optimizer]), "w.gradient[at] = g", "to.tied[touched")
+
+
+def weights(v: V, rows: float, columns: float) -> tuple[float, float, float]:
+    """A weight and its states, read and written."""
+    size = 4 * rows * columns * (1 + gpu_cases.STATES[v.optimizer])
+    return size, size, 1
+
+
+COSINE = ("hidden_inverse", "item_inverse", "along")
+
+
+def cosine(v: V) -> tuple[str, ...]:
+    """Lines that are for cosine logits, unless they are."""
+    return () if v.cosine else COSINE
+
+
+def assembling(threads: int, grid: Callable[[V], tuple[int, int]], streams: Callable[[V], Streams],
+               hops: tuple[float, float], active: Callable[[V], float] | None = None) -> Kernel:  # fmt: skip
+    """A kernel of batch.cu: its time is that of a few loads and barriers that follow each other."""
+    return Kernel(threads, grid, streams, active=active, hops=hops, elements=lambda v: v.batch.entries)
+
+
+def rows_of_batch(v: V) -> tuple[int, int]:
+    """A warp a row, as many blocks as have work."""
+    return min(up(v.rows, 8), 1 << 14), 1
+
+
+def tiles_of_batch(v: V) -> tuple[int, int]:
+    """A tile of 2,048 entries a block, for the largest batch."""
+    return up(v.capacity, 2048), 1
+
+
+def used_tiles(v: V) -> float:
+    """Tiles that the batch at hand fills."""
+    return up(v.batch.entries, 2048)
+
+
+# ---- the kernels ----
+
+KERNELS: dict[str, Kernel] = {
+    "begin_step": Kernel(128, lambda v: (1, 1), lambda v: {}),
+    # A warp goes along its row 32 entries at a time; the ballots and the sums of a trip follow each other.
+    "assemble_count": assembling(
+        256, rows_of_batch, lambda v: {"data": (4 * v.whole.entries * v.scaled, 0, 1), "~batch": (0, 4 * v.rows, 1)},
+        (5, 2),
+    ),
+    "assemble_scan": assembling(1024, lambda v: (1, 1), lambda v: {"~batch": (4 * v.rows, 4 * v.rows + 12, 1)}, (8, 0)),
+    "assemble_fill": Kernel(
+        256,
+        rows_of_batch,
+        lambda v: {
+            "data": (4 * v.whole.entries + 16 * v.rows, 0, 1),
+            "~batch": (4 * v.rows, (8 + 4 * (not v.rows_only)) * v.batch.entries + 4 * v.rows, 1),
+        },
+        loops=(
+            Loop("for (int64_t first = a.data.offsets[row]; first < end; first += 32)",
+                 lambda v: 32 * sum_of_warps(v.whole, v.rows), within="assemble_fill",
+                 worst=lambda v: up(v.whole.longest, 32), hops=(0, 1)),
+        ),
+        elements=lambda v: v.batch.entries,
+        unused=lambda v: () if v.scaled else ("philox", "denoise", "__shfl_sync(kAllLanes, part, i)"),
+        hops=(4, 2),
+    ),
+    "sort_count": assembling(
+        256, tiles_of_batch,
+        lambda v: {"~batch": (4 * v.batch.entries, 4 * v.digits * used_tiles(v), 1)}, (5, 0), used_tiles,
+    ),
+    "sort_scan": assembling(
+        256, lambda v: (v.digits, 1),
+        lambda v: {"~batch": (4 * v.digits * used_tiles(v), 4 * v.digits * (used_tiles(v) + 1), 1)}, (6, 0),
+    ),
+    "sort_place": assembling(
+        256, tiles_of_batch,
+        lambda v: {
+            "~batch": (
+                4 * v.batch.entries * (1 + (v.turn > 0)) + 4 * v.digits * (1 + used_tiles(v)), 8 * v.batch.entries, 1,
+            ),
+        },
+        (10, 0), used_tiles,
+    ),
+    "items_count": assembling(
+        256, tiles_of_batch, lambda v: {"~batch": (4 * v.batch.entries, 4 * used_tiles(v), 1)}, (6, 0), used_tiles
+    ),
+    "items_scan": assembling(
+        1024, lambda v: (1, 1), lambda v: {"~batch": (4 * used_tiles(v), 4 * used_tiles(v) + 8, 1)}, (8, 0)
+    ),
+    "items_write": assembling(
+        256, tiles_of_batch,
+        lambda v: {
+            "~batch": (
+                16 * v.batch.entries + 4 * used_tiles(v), 8 * v.batch.entries + 8 * v.batch.distinct, 1,
+            ),
+        },
+        (12, 0), used_tiles,
+    ),
+    "replay": Kernel(
+        256,
+        lambda v: (min(up(v.items, 8), 2048), 1),
+        lambda v: {
+            "weight": (weights(v, v.behind, v.columns)[0], weights(v, v.behind, v.columns)[1], 1),
+            "last": (4 * v.batch.distinct, 4 * v.behind, 1),
+            "~batch": (4 * v.batch.distinct, 0, 1),
+        },
+        loops=(
+            Loop("first < w.columns && !moves; first += 32", lambda v: 32 * v.behind, hops=(0, 1), within="replay"),
+            Loop("for (int64_t k = lane; k < w.columns; k += 32)", lambda v: v.behind * v.columns, ("STG|ST", "w.value[at] = value"),
+                 hops=(0, 1), within="replay"),
+            Loop("for (int64_t number = last + 1;", lambda v: v.missed * v.columns, hops=(1, 0)),
+        ),
+        elements=lambda v: v.behind * v.columns,
+        unused=rule,
+        hops=(5, 1),
+        persistent=True,
+    ),
+    "gather": Kernel(
+        128,
+        lambda v: (up(v.columns, 128), v.rows),
+        lambda v: {
+            "weight": (4 * v.batch.distinct * v.columns, 0, v.batch.entries / max(1, v.batch.distinct)),
+            "~batch": (8 * v.batch.entries + 4 * (v.rows + 1), 0, up(v.columns, 128)),
+            "out": (0, 4 * v.rows * v.columns, 1),
+            "bias": (4 * v.columns * v.finishes, 0, v.rows),
+        },
+        loops=(
+            Loop("for (; e + 4 <= end; e += 4)", lambda v: v.batch.entries * v.columns, ("LDG|LD", "__ldg(a.weight + batch.indices[e + i]"), 4,
+                 (1, 1), lambda v: v.batch.longest),
+        ),
+        elements=lambda v: v.batch.entries * v.columns,
+        unused=lambda v: (*other("activate_", ACTIVATIONS, v.activation), *(() if v.dropout else ("philox", "kept"))),
+        hops=(5, 0),
+    ),
+    "scatter": Kernel(
+        128,
+        lambda v: (up(v.columns, 128), min(max(1, v.items), 4096)),
+        lambda v: {
+            "weight": weights(v, v.batch.distinct, v.columns),
+            "~batch": (8 * v.batch.entries + 8 * v.batch.distinct + 4, 0, up(v.columns, 128)),
+            "~dz": (4 * v.rows_with_entries * v.columns, 0, v.batch.entries / max(1, v.rows_with_entries)),
+            "last": (0, 4 * v.batch.distinct, 1),
+        },
+        loops=(
+            Loop("for (int64_t n = blockIdx.y; n < batch.item_count", lambda v: v.batch.distinct * v.columns,
+                 ("STG|ST", "w.value[at] = value"), hops=(2, 1)),
+            Loop("for (int64_t e = batch.item_offsets[n]; e < batch.item_offsets[n + 1]; e++)",
+                 lambda v: v.batch.entries * v.columns, ("LDG|LD", "a.dz[batch.item_rows[e]"), 4, (2, 0),
+                 lambda v: v.batch.hottest),
+        ),
+        elements=lambda v: v.batch.entries * v.columns,
+        unused=lambda v: (*rule(v), "a.tied[n"),
+        hops=(4, 0),
+        persistent=True,
+    ),
+    "pack_rows": Kernel(
+        128,
+        lambda v: (up(v.padded, 128), v.rows),
+        lambda v: {
+            v.source: (4 * v.valid * v.columns, 0, 1),
+            "~packed": (0, v.size * v.rows * v.padded, 1),
+        },
+        elements=lambda v: v.rows * v.padded,
+        hops=(3, 1),
+    ),
+    "finish": Kernel(
+        128,
+        lambda v: (up(v.columns, 128), v.rows),
+        lambda v: {"~sums": (4 * v.rows * v.columns, 0, 1), "out": (0, 4 * v.rows * v.columns, 1), "bias": (4 * v.columns, 0, v.rows)},
+        elements=lambda v: v.rows * v.columns,
+        unused=lambda v: (*other("activate_", ACTIVATIONS, v.activation), *(() if v.dropout else ("philox", "kept"))),
+        hops=(5, 0),
+    ),
+    "backward": Kernel(
+        512,
+        lambda v: (up(v.columns, 32), 1),
+        lambda v: {
+            "~h": (4 * v.rows * v.columns, 0, 1),
+            "~dh": (4 * v.rows * v.columns, 4 * v.rows * v.columns, 1),
+            "bias": weights(v, 1, v.columns),
+        },
+        loops=(
+            Loop("for (int64_t u = warp; u < step->rows; u += kBackwardRows)", lambda v: v.rows * v.columns,
+                 ("STG|ST", "a.dh[at] = dz"), hops=(1, 0)),
+        ),
+        elements=lambda v: v.rows * v.columns,
+        unused=lambda v: (
+            *rule(v), *other("slope_", ACTIVATIONS, v.activation), *(() if v.dropout else ("philox",)),
+        ),
+    ),
+    "inverse_norms": Kernel(
+        256,
+        lambda v: (up(v.rows, 8), 1),
+        lambda v: {v.source: (4 * v.rows * v.columns, 0, 1), "~inverse": (0, 4 * v.rows, 1)},
+        loops=(
+            Loop("for (int64_t k = lane_id(); k < columns; k += 32) {", lambda v: v.rows * v.columns, ("LDG|LD", "const double x = row[k]"), 4,
+                 (0, 1), within="inverse_norm"),
+        ),
+        elements=lambda v: v.rows * v.columns,
+    ),
+    "output_stats": Kernel(
+        256,
+        lambda v: (v.rows, 1),
+        lambda v: {
+            "~logits": (4 * v.rows * v.items, 0, 2),
+            "bias": (4 * v.items, 0, 2 * v.rows),
+            "~stats": (0 if v.begins else 8 * v.rows, 8 * v.rows, 1),
+            **({"~inverse": (4 * v.items + 4 * v.rows, 0, 2 * v.rows)} if v.cosine else {}),
+        },
+        loops=(
+            Loop("for (int64_t i = t; i < a.items; i += 256) {", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]"), 1, (1, 0)),
+            Loop("for (int64_t i = t; i < a.items; i += 256) sum +=", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]"), 1, (1, 0)),
+        ),
+        elements=lambda v: v.rows * v.items,
+        unused=cosine,
+    ),
+    "output_loss": Kernel(
+        256,
+        lambda v: (up(v.items, 32), 1),
+        lambda v: {
+            "~logits": (4 * v.rows * v.items, 0 if v.narrow else 4 * v.rows * v.items, 1),
+            **({"~gradients": (0, 2 * v.rows * v.items, 1)} if v.narrow else {}),
+            "bias": (4 * v.items, 0, v.rows),
+            "~sums": (0 if v.begins else 8 * up(v.items, 32), 4 * v.items + 8 * up(v.items, 32), 1),
+            "~rows": (v.rows * (8 if v.loss == "softmax" else 4), 0, v.items / 32),
+            **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
+        },
+        loops=(
+            Loop("for (int64_t u = warp; u < step->rows; u += kLossRows)", lambda v: v.rows * v.items,
+                 ("LDG|LD", "const float z = finish_logit(a.finish, *place"), hops=(1, 0)),
+            Loop("while (low < high)", lambda v: 8 * v.items * math.log2(max(2, v.batch.distinct)), hops=(1, 0),
+                 within="first_where"),
+        ),
+        elements=lambda v: v.rows * v.items,
+        unused=lambda v: (
+            *other("loss_", LOSSES, v.loss), *cosine(v),
+            *(("*place = dz",) if v.narrow else ("a.narrow[u",)),
+        ),
+        hops=(6, 0),
+    ),
+    "output_sum": Kernel(
+        32,
+        lambda v: (1, 1),
+        lambda v: {"~sums": (8 * v.blocks, 0, 1)},
+        loops=(
+            Loop("for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b]", lambda v: v.blocks, ("LDG|LD", "total += a.loss[b]"), 16, (1, 0),
+                 lambda v: v.blocks),
+        ),
+        elements=lambda v: v.blocks,
+    ),
+    "output_update": Kernel(
+        256,
+        lambda v: (up(v.items, 8), 1),
+        lambda v: {
+            "~strip": (4 * v.items * v.columns, 0, 2 if v.cosine else 1),
+            "weight": weights(v, v.items, v.columns),
+            **({"~inverse": (4 * v.items, 0, 1)} if v.cosine else {}),
+        },
+        loops=(
+            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns, ("STG|ST", "w.value[at] = value"),
+                 hops=(0, 1), within="output_update"),
+            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns * v.cosine, ("FFMA", "sum = fmaf(x[k], y[k], sum)"), 4,
+                 (0, 1), within="warp_dot"),
+        ),
+        elements=lambda v: v.items * v.columns,
+        unused=lambda v: (*rule(v), *cosine(v), "touched_by"),
+    ),
+    "update_written": Kernel(
+        256,
+        lambda v: (up(v.items, 256), 1),
+        lambda v: {"~gradient": (4 * v.items, 0, 1), "bias": weights(v, v.items, 1)},
+        loops=(
+            Loop("for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count", lambda v: v.items,
+                 ("STG|ST", "w.value[at] = value"), hops=(1, 1)),
+        ),
+        elements=lambda v: v.items,
+        unused=rule,
+    ),
+    "output_merge_hidden": Kernel(
+        256,
+        lambda v: (up(v.rows, 8), 1),
+        lambda v: {
+            "~parts": (4 * v.rows * v.columns, 4 * v.rows * v.columns, 2),
+            "dh": (0, 4 * v.rows * v.columns, 1),
+            **({"~h": (4 * v.rows * v.columns + 4 * v.rows, 0, 2)} if v.cosine else {}),
+        },
+        loops=(
+            Loop("for (int64_t k = lane_id(); k < a.columns; k += 32) {", lambda v: 2 * v.rows * v.columns,
+                 ("STG|ST", "p[k] = sum|*dh = value"), 1, (1, 0), within="output_merge_hidden"),
+        ),
+        elements=lambda v: v.rows * v.columns,
+        unused=cosine,
+    ),
+    "begin_screen": Kernel(
+        256,
+        lambda v: (up(v.rows, 32), 1),
+        lambda v: {"hidden": (4 * v.rows * v.columns, 0, 1), "~rows": (0, 16 * v.rows, 1)},
+        elements=lambda v: v.rows * v.columns,
+        hops=(3, 4),
+    ),
+    "screen_128": Kernel(
+        256,
+        lambda v: (v.tiles, up(v.rows, 128)),
+        lambda v: {
+            "weight": (4 * v.tiles * 128 * v.columns, 0, v.passes),
+            "~weight": (0, 0, 1) if v.passes > 1 else (4 * v.tiles * 128 * v.columns, 0, up(v.rows, 128) - 1),
+            "~hidden": (4 * v.rows * v.columns, 0, v.tiles),
+            "~rows": (8 * v.rows, 4 * v.candidates * v.rows, v.tiles),
+        },
+        loops=(
+            Loop("while (source < a.sources)", lambda v: v.tiles * up(v.rows, 128) * 256 * up(v.columns, 32) * 32, ("HMMA", ""), 32,
+                 (0, 1), within="screen_tile"),
+        ),
+        elements=lambda v: v.rows * v.tiles * 128,
+        unused=lambda v: ("z / product / a.temperature",),
+        product=True,
+    ),
+    "refine": Kernel(
+        256,
+        lambda v: (v.rows, 1),
+        lambda v: {"weight": (4 * v.scored * v.columns, 0, v.rows if v.all else 1), "~hidden": (4 * v.rows * v.columns, 0, v.things)},
+        loops=(
+            Loop("for (int64_t k = lane; item >= 0 && k < source.columns; k += kRankLanes)",
+                 lambda v: v.rows * v.things * v.columns, ("DFMA", "sum = fma(h, w, sum)"), 4,
+                 (1, 0.5), lambda v: up(v.things, 32) * v.columns / 8),
+        ),
+        elements=lambda v: v.rows * v.things * v.columns,
+        unused=lambda v: ("square = fma", "square +=", "const double norm"),
+        hops=(8, 0),
+    ),
+    "ranked": Kernel(
+        256,
+        lambda v: (up(v.rows * v.k, 256), 1),
+        lambda v: {"~list": (8 * v.rows * v.k, 8 * v.rows * v.k, 1)},
+        elements=lambda v: v.rows * v.k,
+    ),
+    "tell_well": Kernel(32, lambda v: (1, 1), lambda v: {}),
+    "hear_well": Kernel(32, lambda v: (1, 1), lambda v: {}),
+    "combine_stats": Kernel(
+        256, lambda v: (up(v.rows, 256), 1), lambda v: {"~stats": (8 * v.rows * v.shards, 8 * v.rows, 1)}, hops=(5, 0)
+    ),
+}
+
+
+def sum_of_warps(batch: gpu_cases.Batch, rows: int) -> float:
+    """Trips of 32 entries over all rows: each row's last is half empty on average."""
+    return batch.entries / 32 + rows / 2
+
+
+# ---- the launches of a step ----
+
+
+def padded(columns: int, precision: str) -> int:
+    """Columns as the library's products take them."""
+    return up(columns, 8) * 8 if precision == "bfloat16" else up(columns, 4) * 4
+
+
+def chunk(items: int, rows: int, columns: int, cache: int) -> int:
+    """How many items' logits there are at a time: kernels/cuda/chunked.go."""
+    most = min(cache // 4 // (4 * rows), cache // 2 // (6 * columns))
+    return max(64, min(most // 64 * 64, (items + 63) // 64 * 64))
+
+
+class Graph:
+    """Collects the launches of a part after the other."""
+
+    def __init__(self, **common: Any) -> None:
+        self.launches: list[Launch] = []
+        self.common, self.part = common, ""
+
+    def __call__(self, kernel: str, **numbers: Any) -> None:
+        """Adds a launch, or counts it if it is like the one before it in a chunk before."""
+        self.launches.append(Launch(self.part, kernel, SimpleNamespace(**{**self.common, **numbers})))
+
+
+def assemble(g: Graph, batch: gpu_cases.Batch, whole: gpu_cases.Batch, scaled: bool, columns: int,
+             rows_only: bool = False) -> None:  # fmt: skip
+    """kernels/cuda/batch.go."""
+    width = max(1, max(0, columns - 1).bit_length())
+    passes = up(width, 8)
+    common = {"batch": batch, "whole": whole, "scaled": scaled, "digits": 1 << up(width, passes), "rows_only": rows_only}
+    for kernel in ("assemble_count", "assemble_scan", "assemble_fill"):
+        g(kernel, **common)
+    if rows_only:
+        return
+    for turn in range(passes):
+        for kernel in ("sort_count", "sort_scan", "sort_place"):
+            g(kernel, **common, turn=turn)
+    for kernel in ("items_count", "items_scan", "items_write"):
+        g(kernel, **common)
+
+
+def pack(g: Graph, source: str, rows: int, columns: int, valid: int | None = None) -> None:
+    """Rounds rows of a matrix, or fills them up."""
+    precision = g.common["precision"]
+    size = 2 if precision == "bfloat16" else 4
+    valid = rows if valid is None else valid
+    g("pack_rows", source=source, rows=rows, valid=valid, columns=columns, padded=padded(columns, precision), size=size)
+
+
+def packs(columns: int, precision: str) -> bool:
+    """Whether a weight is rounded or filled up before it is multiplied."""
+    return precision == "bfloat16" or padded(columns, precision) != columns
+
+
+LEAST_PRODUCT = 1 << 25  # kernels/cuda/librarydense.go
+
+
+def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> list[Launch]:
+    """The launches of a training step, in order; of one of several devices that have a part of the items each."""
+    items, rows, last = up(n.items, ranks), n.rows, n.hidden[-1]
+    share = dict.fromkeys(("input", "target"), gpu_cases.Batch(0, 0, 0, 0))
+    for name, b in (("input", n.input), ("target", n.target)):
+        share[name] = b if ranks == 1 else gpu_cases.Batch(
+            b.entries // ranks, up(b.longest, ranks), b.distinct // ranks, b.hottest
+        )
+    activation, dropout = ("tanh", False) if n.softmax else ("sigmoid", True)
+    g = Graph(
+        rows=rows, optimizer=n.optimizer, cosine=n.cosine, precision=precision, activation=activation, dropout=dropout,
+        capacity=up(n.capacity, ranks), loss="softmax" if n.softmax else "sigmoid", finishes=True,
+        rows_with_entries=rows, narrow=precision == "bfloat16",
+    )
+    pairs = list(zip(n.hidden, n.hidden[1:], strict=False))
+    g.part = "record"
+    g("copy", bytes=4096)
+    g("begin_step")
+    g.part = "Assemble"
+    assemble(g, share["input"], share["target"], n.softmax, items)
+    assemble(g, share["target"], share["target"], False, items)
+    g.part = "Replay"
+    g("replay", items=items, columns=n.hidden[0], behind=n.behind // ranks, missed=n.missed / ranks, batch=share["input"])
+    g.part = "Gather"
+    g("gather", columns=n.hidden[0], batch=share["input"], finishes=ranks == 1)
+    if ranks > 1:
+        collective(g, "AllReduce", 4 * rows * n.hidden[0], ranks)
+        g("finish", columns=n.hidden[0])
+    g.part = "Dense, forward"
+    for inputs, units in pairs:
+        pack(g, "~in", rows, inputs, rows)
+        if packs(inputs, precision):
+            pack(g, "weight", units, inputs)
+        g("product", m=units, n=rows, k=inputs)
+        g("finish", columns=units)
+    size = chunk(items, rows, padded(last, precision), cache)
+    if n.softmax:
+        g.part = "OutputStats"
+        output(g, n, items, size, share["target"], statistics=True)
+        if ranks > 1:
+            collective(g, "AllGather", 8 * rows * ranks, ranks)
+            g("combine_stats", shards=ranks)
+    if ranks > 1:
+        agree(g, ranks)
+    g.part = "OutputStep"
+    output(g, n, items, size, share["target"], statistics=False)
+    if ranks > 1:
+        collective(g, "AllReduce", 4 * rows * last, ranks)
+        agree(g, ranks)
+    for (inputs, units) in reversed(pairs):
+        g.part = "Backward"
+        g("backward", columns=units)
+        g.part = "Dense, backward"
+        pack(g, "~dz", rows, units, rows)
+        if packs(inputs, precision):
+            pack(g, "weight", units, inputs)
+        g("product", m=inputs, n=rows, k=units)
+        g("output_merge_hidden", columns=inputs, cosine=False)
+        pack(g, "~in", rows, inputs, rows)
+        g("product", m=inputs, n=units, k=rows)
+        g("output_update", items=units, columns=inputs, cosine=False)
+    g.part = "Backward"
+    g("backward", columns=n.hidden[0])
+    g.part = "Scatter"
+    g("scatter", items=items, columns=n.hidden[0], batch=share["input"])
+    g.part = "record"
+    g("copy", bytes=64)
+    return g.launches
+
+
+def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_cases.Batch, statistics: bool) -> None:
+    """The chunked form: kernels/cuda/chunked.go and output.go. Chunks of one size are counted, not listed."""
+    precision, rows, columns = g.common["precision"], n.rows, n.hidden[-1]
+    wide = padded(columns, precision)
+    if n.cosine:
+        g("inverse_norms", source="~h", rows=rows, columns=columns)
+    pack(g, "~h", rows, columns, rows)
+    whole, rest = divmod(items, size)
+    for here, count, begins in ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)):
+        if count < 1 or here == 0:
+            continue
+        mark = len(g.launches)
+        if packs(columns, precision):
+            pack(g, "weight", here, columns)
+        g("product", m=here, n=rows, k=wide)
+        if n.cosine:
+            g("inverse_norms", source="~weight" if packs(columns, precision) else "weight", rows=here, columns=columns)
+        if statistics:
+            g("output_stats", items=here, begins=begins)
+        else:
+            g("output_loss", items=here, begins=begins, batch=target)
+            g("product", m=wide, n=rows, k=here)
+            g("product", m=wide, n=here, k=rows)
+            g("output_update", items=here, columns=columns)
+            g("update_written", items=here)
+        for launch in g.launches[mark:]:
+            launch.count = count
+    if not statistics:
+        g("output_merge_hidden", columns=columns)
+        g("output_sum", blocks=up(min(size, items), 32))
+
+
+def collective(g: Graph, kind: str, size: int, ranks: int) -> None:
+    """A collective of NCCL."""
+    g(kind, bytes=size, ranks=ranks)
+
+
+def agree(g: Graph, ranks: int) -> None:
+    """kernels/cuda/agreement.go."""
+    g("tell_well")
+    collective(g, "AllReduce", 4, ranks)
+    g("hear_well")
+
+
+# ---- the launches of a ranking ----
+
+SCREEN_ITEMS = 128
+
+
+def waves_of(items: int, k: int) -> Iterator[tuple[int, int]]:
+    """Where each wave begins, and its tiles: kernels/cuda/screening.go."""
+    tiles, begin, count = up(items, SCREEN_ITEMS), 0, up(max(512, 4 * k), SCREEN_ITEMS)
+    while begin < tiles:
+        count = min(count, tiles - begin)
+        yield begin, count
+        begin += count
+        count = 3 * begin
+
+
+def candidates(before: int, after: int, k: int, columns: int) -> float:
+    """Items of a wave that a row has scored: those above its limit, and those within the error of it.
+
+    In no special order k (1/n + ... + 1/m) items are above the limit. For scores that are about normal, with the limit
+    at t deviations, the error of screening, 2^-7 |h| |w| or 2^-7 K^(1/2) deviations, lets exp(2^-7 K^(1/2) t) as many in.
+    """
+    beyond = math.sqrt(2 * math.log(max(2.0, before / k)))
+    return k * math.log(after / before) * math.exp(2**-7 * math.sqrt(columns) * beyond)
+
+
+def ranking(items: int, columns: int, rows: int, k: int, seen: int, cache: int) -> list[Launch]:
+    """The launches of a ranking of all items for rows that hold one entry each, without what each row has seen."""
+    entered = gpu_cases.Batch(rows, 1, rows, 1)
+    exclude = gpu_cases.Batch(rows * seen, 14 * seen, min(items, rows * seen) // 2, rows)
+    g = Graph(
+        rows=rows, columns=columns, k=k, precision="float32", activation="linear", dropout=False, finishes=False,
+        capacity=14 * seen * rows, optimizer="SGD", cosine=False,
+    )
+    g.part = "record"
+    g("copy", bytes=4096)
+    g("begin_step")
+    g.part = "Assemble"
+    assemble(g, entered, entered, False, rows, rows_only=True)
+    assemble(g, exclude, exclude, False, items, rows_only=True)
+    g.part = "Gather"
+    g("gather", batch=entered)
+    g.part = "TopK"
+    g("fill", bytes=16 * rows * k)
+    g("begin_screen")
+    for begin, tiles in waves_of(items, k):
+        before, after = begin * SCREEN_ITEMS, min(items, (begin + tiles) * SCREEN_ITEMS)
+        if begin:
+            found = candidates(before, after, k, columns)
+            blocks = up(rows, 128)
+            passes = blocks if 4 * tiles * SCREEN_ITEMS * columns > 0.6 * cache else 1
+            g("screen_128", tiles=tiles, candidates=found, passes=passes)
+            g("refine", all=False, things=found, scored=min(after - before, found * rows))
+        else:
+            g("refine", all=True, things=after, scored=after)
+    g("ranked")
+    g.part = "record"
+    g("copy", bytes=8 * rows * k)
+    return g.launches

@@ -1,0 +1,603 @@
+"""How long the CUDA kernels should take on a GPU, from their compiled loops: the tables of docs/gpu-performance.md.
+
+    python scripts/gpu_model.py                              # prints the page
+    python scripts/gpu_model.py --json --device H200         # a line of JSON for each case
+    python scripts/gpu_model.py --case "softmax 1M" --kernels  # the launches of a case, one by one
+    python scripts/gpu_model.py --write [--measured docs/gpu/bench-DEVICE-DATE.json]
+
+The time of a launch is the longest of: the bytes that cross the memory, those that cross the second-level cache, the
+instructions at the rate of their units, and the loads and instructions of a thread that follow from each other, wave of
+blocks after wave. Instructions are those of the compiled loops (gpu_listing.py); bytes, blocks and elements are the
+formulas of gpu_kernels.py, which the emulator confirms. A step is the sum over its launches, with a gap after each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import statistics
+import sys
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gpu_cases
+import gpu_kernels
+import gpu_listing
+from gpu_kernels import KERNELS, Launch, up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu-performance.md"
+
+# ---- the constants of the model ----
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU. Numbers of the data sheet, unless said otherwise."""
+
+    name: str
+    multiprocessors: int
+    cache: int  # bytes of the second-level cache that a process sees
+    bandwidth: float  # of copies on the device, measured on such machines: 88 to 92 % of the data sheet's; +-3 %
+    cache_bandwidth: float = 5.5e12  # microbenchmarks of sm_90: 5.5 to 6 TB/s; +-10 %
+    clock: float = 1.755e9  # base clock with all units busy; up to 1.98e9 in light kernels: +-10 %
+    registers: int = 65536  # of a multiprocessor, allocated to warps by 256
+    shared: int = 233472  # bytes of a multiprocessor; a block takes 1,024 more than it declares
+    threads: int = 2048  # of a multiprocessor
+    blocks: int = 32  # of a multiprocessor
+
+
+MACHINES = {
+    "H200": Machine("H200", 132, 60 << 20, 4.3e12),
+    "H100": Machine("H100", 132, 50 << 20, 3.0e12),
+}
+
+CACHE_LATENCY = 0.25e-6  # of a load from the second-level cache while others load; 0.15e-6 alone; +-30 %
+MEMORY_LATENCY = 0.7e-6  # from memory while others load; 0.6e-6 to 0.8e-6
+GAP = 1.3e-6  # from the end of a kernel of a graph to the beginning of the next; 1.0e-6 to 1.5e-6 on sm_90
+COPY = 2.0e-6  # a small copy or fill as a node of a graph; +-50 %
+DEPENDENT = 2.6  # cycles between two instructions of one warp: 4 where they depend, 1 where not; +-30 %
+RESIDENT = 0.6  # share of the second-level cache in which data stay until they are read again
+
+# Cycles of a quarter of a multiprocessor for an instruction of a warp, by unit. Source: CUDA C++ Programming Guide, table
+# of arithmetic throughput, compute capability 9.0 (results a clock cycle and multiprocessor: 128, 64 or 16); shared and
+# global loads: 128 bytes a cycle and multiprocessor. HMMA: mma.sync comes to 62 % of the wgmma rate on sm_90; +-10 %.
+UNITS = (
+    ("tensor", 6.5, r"HMMA"),
+    ("64-bit", 2, r"DFMA|DADD|DMUL|DSETP|DMNMX"),
+    ("special", 8, r"MUFU|F2F\.|F2I|I2F\.|FRND|POPC|FLO|BREV|I2F$"),
+    ("load", 16, r"(LD|LDG|ST|STG|LDS|STS)\b.*\.128|LDSM.*\.4"),
+    ("load", 8, r"(LD|LDG|ST|STG|LDS|STS)\b.*\.64"),
+    ("load", 4, r"LD|LDG|ST|STG|LDS|STS|LDSM|ATOM|ATOMS|ATOMG|RED|REDG|SHFL|LDL|STL|LDGSTS|MATCH"),
+    ("multiply", 2, r"IMAD"),
+    ("multiply", 1, r"FFMA|FMUL|FADD|HFMA2"),
+    ("integer", 2, r"IADD3|VIADD|LOP3|SHF|ISETP|FSETP|SEL|FSEL|FMNMX|LEA|PRMT|PLOP3|VIMNMX|IABS|MOV|F2FP|FCHK|I2FP|FSET"),
+)
+
+# What a library's product comes to: the share of the data sheet's rate by tile, and what a wave of tiles costs beside
+# its arithmetic (loading the first slabs, storing the result). Source: published runs of cuBLAS on sm_90; +-20 %.
+TILES = {
+    "bfloat16": ((128, 256, 0.72), (128, 128, 0.62), (64, 128, 0.45), (64, 64, 0.30)),
+    "float32": ((128, 128, 0.80), (64, 128, 0.70), (64, 64, 0.60)),
+}
+TILE_OVERHEAD = 2.0e-6
+LIBRARY_WORKSPACE = 8 << 20  # kernels/cuda/chunked.go, libraryBytes
+
+# NCCL between 8 GPUs of one board. Source: nccl-tests on such boards: 14 us for small messages in a graph, 360 GB/s of
+# bus bandwidth for large ones; +-50 % and +-20 %.
+COLLECTIVE, BUS = 14e-6, 360e9
+
+
+# ---- the time of a launch ----
+
+
+@dataclass
+class Body:
+    """A trip of a loop, or what a thread does outside of its loops: cycles by unit, and instructions."""
+
+    units: Counter[str]
+    count: int
+    elements: int = 1  # of a trip
+
+
+@dataclass
+class Compiled:
+    """A kernel as it is compiled, on the way that the launch takes through it."""
+
+    outside: Body
+    loops: list[Body]
+    resources: gpu_listing.Resources
+
+
+def body(instructions: list[gpu_listing.Instruction]) -> Body:
+    """Sums up a path."""
+    found: Counter[str] = Counter({"issue": len(instructions)})
+    for instruction in instructions:
+        for unit, cycles, pattern in UNITS:
+            if re.match(f"(?:{pattern})(?:\\.|$|\\b)", instruction.opcode):
+                found[unit] += cycles  # type: ignore[assignment]
+                break
+    return Body(found, len(instructions))
+
+
+@cache
+def sources() -> gpu_listing.Sources:
+    """The kernels' sources."""
+    return gpu_listing.Sources()
+
+
+@cache
+def compiled(name: str, unused: tuple[str, ...]) -> Compiled:
+    """Finds the loops of an entry in the listing."""
+    function, entry, texts = gpu_listing.listing()[name], KERNELS[name], sources()
+    marked = [re.escape(word) for word in unused if not word.isidentifier()]
+    pattern = re.compile("|".join(marked)) if marked else None
+    names = {"fail", *unused}
+
+    @cache
+    def is_cold(line: gpu_listing.Line) -> bool:
+        return texts.of.get(line) in names or bool(pattern and pattern.search(texts.text(line))) or any(
+            word in texts.text(line) for word in unused if word in gpu_kernels.COSINE
+        )
+
+    def cold(block: gpu_listing.Block) -> bool:
+        if any(i.opcode.startswith("CALL") for i in block.instructions):
+            return True
+        known = [i for i in block.instructions if i.lines]
+        return 2 * sum(any(map(is_cold, i.lines)) for i in known) > len(known)
+
+    loops = []
+    for loop in entry.loops:
+        best = Body(Counter(), 0, 0)
+        for candidate in function.at(texts.find(loop.at, loop.within)):
+            try:
+                path = function.path(candidate, cold)
+            except gpu_listing.ListingError:
+                continue
+            found = body(path)
+            opcode, wanted = loop.marker[0], loop.lines(texts)
+            hits = [i for i in path if re.match(f"(?:{opcode})(?:\\.|$)", i.opcode)]
+            hits = [i for i in hits if not wanted or i.lines[:1] and i.lines[0] in wanted]
+            found.elements = len(hits) if opcode else 1
+            if found.elements > best.elements or (found.elements == best.elements and found.count > best.count):
+                best = found
+        loops.append(best)
+    images = gpu_listing.images()
+    return Compiled(body(function.path(None, cold)), loops, images["sm_90a"][name])
+
+
+@dataclass
+class Timed:
+    """A launch with its time and what bounds it."""
+
+    launch: Launch
+    seconds: float  # of one, with the gap
+    bound: str
+    memory: float = 0.0  # bytes
+    cached: float = 0.0
+    instructions: float = 0.0  # of threads
+    elements: float = 0.0
+    resident: float = 0.0  # warps of a multiprocessor
+    waves: float = 0.0
+    tail: float = 0.0  # what the last wave of blocks costs, beside a time without it
+    limits: dict[str, float] = field(default_factory=dict)
+
+
+def resident_blocks(m: Machine, threads: int, taken: gpu_listing.Resources) -> int:
+    """How many blocks a multiprocessor holds."""
+    warps = up(threads, 32)
+    by_registers = m.registers // (up(taken.registers * 32, 256) * 256 * warps)
+    by_shared = m.shared // (up(taken.shared, 128) * 128) if taken.shared else m.blocks
+    return min(m.blocks, m.threads // (32 * warps), by_registers, by_shared)
+
+
+def time_of(m: Machine, launch: Launch) -> Timed:
+    """The time of a launch."""
+    v = launch.v
+    if launch.kernel in ("copy", "fill"):
+        return Timed(launch, COPY + 2 * v.bytes / m.bandwidth, "launch", 2 * v.bytes)
+    if launch.kernel in ("AllReduce", "AllGather"):
+        factor = 2 if launch.kernel == "AllReduce" else 1
+        return Timed(launch, COLLECTIVE + factor * v.bytes * (v.ranks - 1) / v.ranks / BUS, "exchange", v.bytes)
+    if launch.kernel == "product":
+        return product(m, launch)
+    entry = KERNELS[launch.kernel]
+    code = compiled(launch.kernel, entry.unused(v))
+    grid = entry.grid(v)
+    blocks = grid[0] * grid[1]
+    active = min(blocks, entry.active(v)) if entry.active else blocks
+    memory = cached = 0.0
+    for name, (read, written, times) in entry.streams(v).items():
+        cached += read * times + written
+        if not (name.startswith("~") and read + written < RESIDENT * m.cache):
+            memory += read + written
+        if name == "weight" and launch.kernel == "screen_128":
+            memory += read * (times - 1)
+    slots: Counter[str] = Counter()  # cycles of the units, of all warps
+    chain = worst = code.outside.count * DEPENDENT / m.clock + sum_hops(entry.hops)
+    threads = active * entry.threads
+    instructions = float(code.outside.count * threads)
+    for unit, cycles in code.outside.units.items():
+        slots[unit] += cycles * threads / 32  # type: ignore[assignment]
+    for loop, found in zip(entry.loops, code.loops, strict=True):
+        elements = loop.elements(v)
+        if elements == 0 or found.elements == 0:
+            continue
+        trips = elements / found.elements
+        instructions += trips * found.count
+        for unit, cycles in found.units.items():
+            slots[unit] += cycles * trips / 32  # type: ignore[assignment]
+        trip = found.count * DEPENDENT / m.clock + sum_hops(loop.hops)
+        chain += trips / threads * trip
+        most = loop.worst(v) if loop.worst else elements / threads
+        worst += most / found.elements * trip
+    resident = resident_blocks(m, entry.threads, code.resources)
+    waves = active / (resident * m.multiprocessors)
+    busiest = up(active, m.multiprocessors) / (active / m.multiprocessors)
+    limits = {
+        "memory": memory / m.bandwidth,
+        "cache": cached / m.cache_bandwidth,
+        "instructions": max(slots.values()) / (4 * m.multiprocessors * m.clock) * busiest,
+        "latency": (math.ceil(waves) - 1) * chain + max(chain, worst),
+    }
+    bound = max(limits, key=lambda name: limits[name])
+    warps = min(resident, up(active, m.multiprocessors)) * up(entry.threads, 32)
+    return Timed(
+        launch, limits[bound] + GAP, "launch" if limits[bound] < GAP else bound, memory, cached, instructions,
+        entry.elements(v), warps, waves, (math.ceil(waves) / waves if waves > 1 else busiest) - 1, limits,
+    )
+
+
+def sum_hops(hops: tuple[float, float]) -> float:
+    """Seconds of loads that wait for each other."""
+    return hops[0] * CACHE_LATENCY + hops[1] * MEMORY_LATENCY
+
+
+def product(m: Machine, launch: Launch) -> Timed:
+    """A product of the library: the best of its tiles and of splitting the sums."""
+    v = launch.v
+    rate = gpu_cases.RATES[v.precision] / m.multiprocessors
+    size = 2 if v.precision == "bfloat16" else 4
+    moved = size * (v.m * v.k + v.k * v.n) + 4 * v.m * v.n
+    best = (math.inf, "")
+    for wide, high, share in TILES[v.precision]:
+        for split in (1, 2, 4, 8, 16, 32, 64):
+            if split > 1 and (split * v.m * v.n * 4 > LIBRARY_WORKSPACE or v.k // split < 64):
+                break
+            tiles = up(v.m, wide) * up(v.n, high) * split
+            waves = up(tiles, m.multiprocessors)
+            seconds = waves * 2 * wide * high * v.k / split / (rate * share) + TILE_OVERHEAD
+            if split > 1:
+                seconds += GAP + 1e-6 + 4 * (split + 1) * v.m * v.n / m.cache_bandwidth
+            best = min(best, (seconds, "arithmetic"))
+    best = max(best, (moved / m.cache_bandwidth, "cache"))
+    return Timed(launch, best[0] + GAP, best[1], 0.0, moved, 0.0, 0.0)
+
+
+# ---- cases ----
+
+
+@dataclass(frozen=True)
+class Case:
+    """What `--json` prints a line about."""
+
+    name: str
+    precision: str
+    network: gpu_cases.Network | None = None
+    ranked: tuple[int, int] = (0, 0)
+
+    def launches(self, m: Machine, ranks: int = 1) -> list[Launch]:
+        """The graph."""
+        if self.network:
+            return gpu_kernels.step(self.network, self.precision, m.cache, ranks)
+        rows, k, seen = gpu_cases.RANKED_ROWS, gpu_cases.RANKED_K, gpu_cases.RANKED_SEEN
+        return gpu_kernels.ranking(*self.ranked, rows, k, seen, m.cache)
+
+    def roofline(self) -> dict[str, float]:
+        """Seconds at the limits of the data sheet, by part."""
+        rate = gpu_cases.RATES[self.precision]
+        if self.network:
+            return {op.name: gpu_cases.least(op.flops, op.bytes, rate)[0] for op in self.network.ops()}
+        items, units = self.ranked
+        flops = 2.0 * gpu_cases.RANKED_ROWS * items * units
+        return {"TopK": gpu_cases.least(flops, 4.0 * items * units, rate)[0]}
+
+
+STEP, SMALL, MILLION, TEN_MILLION = gpu_cases.NETWORKS
+CASES = [
+    Case("step bfloat16", "bfloat16", STEP),
+    Case("step float32", "float32", STEP),
+    Case("softmax 41k bfloat16", "bfloat16", SMALL),
+    Case("softmax 1M bfloat16", "bfloat16", MILLION),
+    Case("softmax 10M bfloat16", "bfloat16", TEN_MILLION),
+    Case("softmax 41k cosine bfloat16", "bfloat16", replace(SMALL, title=f"{SMALL.title}, cosine logits", cosine=True)),
+    *(
+        Case(f"top-10 {name}", "bfloat16", ranked=shape)
+        for name, shape in zip(("27k", "1M", "10M"), gpu_cases.RANKED, strict=True)
+    ),
+]
+
+
+def seconds_of(timed: Sequence[Timed]) -> float:
+    """Of all launches."""
+    return sum(t.seconds * t.launch.count for t in timed)
+
+
+def timed(case: Case, m: Machine, ranks: int = 1) -> list[Timed]:
+    """The launches of a case with their times."""
+    return [time_of(m, launch) for launch in case.launches(m, ranks)]
+
+
+def answer(case: Case, m: Machine) -> dict[str, Any]:
+    """A line of `--json`."""
+    found = timed(case, m)
+    return {
+        "case": case.name,
+        "ms": round(1e3 * seconds_of(found), 4),
+        "launches": sum(t.launch.count for t in found),
+        "roofline_ms": round(1e3 * sum(case.roofline().values()), 4),
+    }
+
+
+# ---- compiled PyTorch, from below ----
+
+
+def torch_step(n: gpu_cases.Network, precision: str, m: Machine) -> list[tuple[str, float]]:
+    """At least what a compiled step takes: all bytes at full bandwidth, products at the rates above, its launches."""
+    narrow = precision == "bfloat16"
+    size, rows, items, last = (2 if narrow else 4), n.rows, n.items, n.hidden[-1]
+    pairs = [*zip(n.hidden, n.hidden[1:], strict=False), (last, items)]
+    dense = sum(a * b for a, b in pairs)
+    every = dense + items * n.hidden[0]
+    products = []
+    for inputs, units in pairs:
+        for shape in ((units, rows, inputs), (inputs, rows, units), (inputs, units, rows)):
+            products.append(gpu_kernels.Launch("", "product", Product(*shape, precision)))
+    moved = [
+        ("weights are cast", 6 * dense if narrow else 0),
+        ("embedding_bag and its gradient", 4 * n.hidden[0] * (n.input.distinct + 2 * rows + items + n.input.entries)),
+        ("logits, loss and gradients", size * rows * items * 3),
+        ("gradients of weights are widened", 6 * dense if narrow else 0),
+        ("optimizer", every * 4 * (2 + n.states + 1 + n.states)),
+    ]
+    found = [(name, byte / m.bandwidth) for name, byte in moved if byte]
+    found.append(("products", sum(product(m, launch).seconds for launch in products)))
+    found.append(("launches", GAP * (12 + 6 * len(pairs))))
+    return found
+
+
+@dataclass
+class Product:
+    """The numbers of a product's launch."""
+
+    m: int
+    n: int
+    k: int
+    precision: str
+
+
+def torch_ranking(items: int, units: int, m: Machine) -> list[tuple[str, float]]:
+    """A product in float32, since lists have to be exact, and `topk`, which reads the scores at least twice."""
+    rows = gpu_cases.RANKED_ROWS
+    launch = gpu_kernels.Launch("", "product", Product(items, rows, units, "float32"))
+    return [
+        ("product", max(product(m, launch).seconds, 4 * items * units / m.bandwidth)),
+        ("topk", 2 * 4 * rows * items / m.bandwidth),
+        ("launches", 6 * GAP),
+    ]
+
+
+def torch(case: Case, m: Machine) -> float:
+    """Seconds."""
+    parts = torch_step(case.network, case.precision, m) if case.network else torch_ranking(*case.ranked, m)
+    return sum(seconds for _, seconds in parts)
+
+
+# ---- the page ----
+
+
+@dataclass
+class Measured:
+    """What a report of `make gpu-bench` says of the networks and shapes here; empty without one."""
+
+    cases: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    where: str = ""
+
+    def cell(self, title: str, op: str) -> str:
+        """The last column of a line."""
+        return ", ".join(self.cases.get((title, op), ()))
+
+
+def read(path: Path) -> Measured:
+    """Picks the steps, ops and rankings of this page from a report."""
+    report: dict[str, Any] = json.loads(path.read_text())
+    if report["emulated"]:
+        raise SystemExit(f"{path} is from an emulator, which says nothing about speed")
+    found = Measured(where=report["machine"]["devices"][0]["name"])
+    for case in report["cases"]:
+        parameters = case.get("parameters", {})
+        if "roofline" in parameters and case.get("ours"):
+            text = f"{time(statistics.median(case['ours']))} {parameters['precision']}"
+            found.cases.setdefault((parameters["roofline"], parameters.get("op", "a step")), []).append(text)
+    return found
+
+
+def time(seconds: float) -> str:
+    """In the unit that suits."""
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+
+
+def amount(number: float) -> str:
+    """Three digits or all before the point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def row(*cells: str) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def share(least: float, seconds: float) -> str:
+    """In percent."""
+    return f"{100 * least / seconds:.0f} %" if least else ""
+
+
+def title_of(case: Case) -> str:
+    """As the reports of `make gpu-bench` name it."""
+    items, units = case.ranked
+    return case.network.title if case.network else f"{items:,} items, {units} units"
+
+
+def table(case: Case, m: Machine, measured: Measured) -> list[str]:
+    """The parts of a case."""
+    found, roofline = timed(case, m), case.roofline()
+    parts = list(dict.fromkeys(t.launch.part for t in found))
+    lines = [row("part", "launches", "MB of memory", "MB of cache", "time", "bound by", "share of the roofline", "measured")]
+    lines.append("|---" * 8 + "|")
+    for part in parts:
+        own = [t for t in found if t.launch.part == part]
+        seconds = seconds_of(own)
+        by: Counter[str] = Counter()
+        for t in own:
+            by[t.bound] += t.seconds * t.launch.count  # type: ignore[assignment]
+        memory, cached = (sum(x * t.launch.count for t, x in zip(own, sizes, strict=True)) / 1e6
+                          for sizes in ([t.memory for t in own], [t.cached for t in own]))  # fmt: skip
+        count = sum(t.launch.count for t in own)
+        lines.append(row(part, f"{count:,}", amount(memory), amount(cached), time(seconds), by.most_common(1)[0][0],
+                         share(roofline.get(part, 0.0), seconds), measured.cell(title_of(case), part)))  # fmt: skip
+    total, least = seconds_of(found), sum(roofline.values())
+    memory, cached = sum(t.memory * t.launch.count for t in found) / 1e6, sum(t.cached * t.launch.count for t in found) / 1e6
+    count = sum(t.launch.count for t in found)
+    lines.append(row("**in all**", f"{count:,}", amount(memory), amount(cached), time(total), "", share(least, total),
+                     measured.cell(title_of(case), "a step")))  # fmt: skip
+    return lines
+
+
+def kernels(case: Case, m: Machine) -> list[str]:
+    """The kernels of a case, the most expensive first."""
+    found = timed(case, m)
+    total = seconds_of(found)
+    lines = [row("part", "kernel", "launches", "us each", "share", "bound by", "instructions per element", "warps", "waves")]
+    lines.append("|---" * 9 + "|")
+    groups: dict[tuple[str, str], list[Timed]] = {}
+    for t in found:
+        groups.setdefault((t.launch.part, t.launch.kernel), []).append(t)
+    for (part, kernel), own in sorted(groups.items(), key=lambda item: -seconds_of(item[1])):
+        count, seconds, first = sum(t.launch.count for t in own), seconds_of(own), max(own, key=lambda t: t.seconds * t.launch.count)
+        each = f"{first.instructions / first.elements:.0f}" if first.elements else ""
+        lines.append(row(part, kernel, f"{count:,}", f"{seconds / count * 1e6:.1f}", f"{seconds / total:.1%}", first.bound,
+                         each, f"{first.resident:.0f}" if first.resident else "", f"{first.waves:.2g}" if first.waves else ""))  # fmt: skip
+    return lines
+
+
+ABOUT = """\
+`scripts/gpu_model.py --write` makes this page; `--measured` fills the last column.
+**{what}**
+
+The model takes each launch of a step as the code in this repository makes it, and computes the longest of four times:
+the bytes that cross the memory, those that cross the second-level cache, the instructions, and the loads and
+instructions of a thread that follow from each other. Instructions are counted in the compiled loops. The constants, with
+their sources and errors, stand in the script. Expect errors of 30 %.
+
+- {device}: {sms} multiprocessors at {clock:.3g} GHz; memory {bandwidth:.2g} TB/s; second-level cache
+  {cache_bandwidth:.2g} TB/s; a load takes {cache_latency:.2g} us from the cache and {memory_latency:.2g} us from memory.
+- From one kernel of a graph to the next pass {gap:.2g} us.
+- The roofline is that of the data sheet: {limits}, memory {sheet} TB/s, and at least {launch:.0f} us for an operation.
+  Its bytes are those that must pass through memory once: weights, optimizer states and rows of the batch. With soft-max
+  W passes twice, since the statistics come first."""
+
+
+def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
+    """The whole page."""
+    what = "Everything on this page is computed; nothing was measured."
+    if measured.where:
+        what = f"Everything is computed except the last column, which `make gpu-bench` measured on {measured.where}."
+    limits = ", ".join(f"{name} {rate / 1e12:.0f} TFLOP/s" for name, rate in gpu_cases.RATES.items())
+    parts = [
+        f"# What the kernels should take on an {m.name}: a model",
+        ABOUT.format(
+            what=what, device=m.name, sms=m.multiprocessors, clock=m.clock / 1e9, bandwidth=m.bandwidth / 1e12,
+            cache_bandwidth=m.cache_bandwidth / 1e12, cache_latency=CACHE_LATENCY * 1e6, limits=limits,
+            memory_latency=MEMORY_LATENCY * 1e6, gap=GAP * 1e6, sheet=gpu_cases.BANDWIDTH / 1e12,
+            launch=gpu_cases.LAUNCH * 1e6,
+        ),
+        "## In short",
+        summary(m),
+    ]
+    for case in CASES:
+        parts += [f"## {case.name}: {title_of(case)}", "\n".join(table(case, m, measured))]
+        parts += ["The most expensive kernels:", "\n".join(kernels(case, m)[:9])]
+    parts += ["## Eight GPUs beside one", eight(m)]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(m: Machine) -> str:
+    """All cases, beside compiled PyTorch from below."""
+    lines = [row("case", "model", "launches", "roofline", "share", "compiled PyTorch, at least", "ratio"), "|---" * 7 + "|"]
+    for case in CASES:
+        found = answer(case, m)
+        ours, least, theirs = found["ms"] / 1e3, found["roofline_ms"] / 1e3, torch(case, m)
+        lines.append(row(case.name, time(ours), f"{found['launches']:,}", time(least), share(least, ours), time(theirs),
+                         f"{theirs / ours:.2f}"))  # fmt: skip
+    note = """
+"Compiled PyTorch, at least" is a lower bound of its time: its optimizer goes over all weights, its logits and gradients
+pass through memory, all at full bandwidth; its products take what ours take; its launches are those of a CUDA graph.
+The lists of a ranking have to be exact, so its product is in float32. At 10M its step needs {:.0f} GB of memory."""
+    n = TEN_MILLION
+    needed = (2 * n.items * n.hidden[0] * 4 * (2 + n.states) + 3 * 2 * n.rows * n.items) / 1e9
+    return "\n".join(lines) + "\n" + note.format(needed)
+
+
+def eight(m: Machine, ranks: int = 8) -> str:
+    """Steps on several GPUs that have a part of the items each, with collectives over NVLink."""
+    lines = [row("case", "one GPU", "eight GPUs", "of that exchange", "faster by", "launches of a rank"), "|---" * 6 + "|"]
+    for case in (CASES[0], CASES[3], CASES[4]):
+        one, many = seconds_of(timed(case, m)), timed(case, m, ranks)
+        exchange = sum(t.seconds for t in many if t.bound == "exchange")
+        count = sum(t.launch.count for t in many)
+        seconds = seconds_of(many)
+        lines.append(row(case.name, time(one), time(seconds), time(exchange), f"{one / seconds:.2g}", f"{count:,}"))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Prints or writes the page, lines of JSON, or the kernels of a case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="H200", choices=sorted(MACHINES))
+    parser.add_argument("--json", action="store_true", help="a line for each case")
+    parser.add_argument("--case", default="", metavar="WORDS", help="only the cases whose name holds them")
+    parser.add_argument("--kernels", action="store_true", help="the kernels of the cases, most expensive first")
+    parser.add_argument("--write", action="store_true", help=f"write docs/{PAGE.name} instead of printing it")
+    parser.add_argument("--measured", type=Path, metavar="FILE", help="a JSON report of `make gpu-bench`")
+    args = parser.parse_args()
+    machine = MACHINES[args.device]
+    cases = [case for case in CASES if args.case in case.name]
+    try:
+        if args.json:
+            for case in cases:
+                print(json.dumps(answer(case, machine)), flush=True)
+        elif args.kernels or args.case:
+            for case in cases:
+                print("\n".join([f"## {case.name}", *table(case, machine, Measured()), "", *kernels(case, machine), ""]))
+        else:
+            text = page(read(args.measured) if args.measured else Measured(), machine)
+            if args.write:
+                PAGE.write_text(text)
+            else:
+                sys.stdout.write(text)
+    except gpu_listing.ListingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
