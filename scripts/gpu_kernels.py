@@ -35,7 +35,7 @@ class Loop:
 
     at: str  # a piece of its line
     elements: Callable[[V], float]  # of all threads of the launch
-    marker: tuple[str, str] = ("", "")  # an instruction, and a piece of its line, that each element has once
+    marker: tuple[str, str, int] = ("", "", 1)  # an instruction, a piece of its line, and how many an element has
     per_trip: int = 1  # elements of a trip: how often the marker is found in it
     hops: tuple[float, float] = (0, 0)  # loads of a trip that wait for each other: from the cache, from memory
     worst: Callable[[V], float] | None = None  # elements of the thread with the most; otherwise all have alike
@@ -202,7 +202,7 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop("first < w.columns && !moves; first += 32", lambda v: 32 * v.behind, hops=(0, 1), within="replay"),
-            Loop("for (int64_t k = lane; k < w.columns; k += 32)", lambda v: v.behind * v.columns, ("STG|ST", "w.value[at] = value"),
+            Loop("for (int64_t k = lane; k < w.columns; k += 32)", lambda v: v.behind * v.columns, ("STG|ST", "w.value[at] = value", 1),
                  hops=(0, 1), within="replay"),
             Loop("for (int64_t number = last + 1;", lambda v: v.missed * v.columns, hops=(1, 0)),
         ),
@@ -221,7 +221,7 @@ KERNELS: dict[str, Kernel] = {
             "bias": (4 * v.columns * v.finishes, 0, v.rows),
         },
         loops=(
-            Loop("for (; e + 4 <= end; e += 4)", lambda v: v.batch.entries * v.columns, ("LDG|LD", "__ldg(a.weight + batch.indices[e + i]"), 4,
+            Loop("for (; e + 4 <= end; e += 4)", lambda v: v.batch.entries * v.columns, ("LDG|LD", "__ldg(a.weight + batch.indices[e + i]", 2), 16,
                  (1, 1), lambda v: v.batch.longest),
         ),
         elements=lambda v: v.batch.entries * v.columns,
@@ -239,9 +239,9 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop("for (int64_t n = blockIdx.y; n < batch.item_count", lambda v: v.batch.distinct * v.columns,
-                 ("STG|ST", "w.value[at] = value"), hops=(2, 1)),
+                 ("STG|ST", "w.value[at] = value", 1), hops=(2, 1)),
             Loop("for (int64_t e = batch.item_offsets[n]; e < batch.item_offsets[n + 1]; e++)",
-                 lambda v: v.batch.entries * v.columns, ("LDG|LD", "a.dz[batch.item_rows[e]"), 4, (2, 0),
+                 lambda v: v.batch.entries * v.columns, ("LDG|LD", "a.dz[batch.item_rows[e]", 3), 16, (2, 0),
                  lambda v: v.batch.hottest),
         ),
         elements=lambda v: v.batch.entries * v.columns,
@@ -277,7 +277,7 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop("for (int64_t u = warp; u < step->rows; u += kBackwardRows)", lambda v: v.rows * v.columns,
-                 ("STG|ST", "a.dh[at] = dz"), hops=(1, 0)),
+                 ("STG|ST", "a.dh[at] = dz", 1), hops=(1, 0)),
         ),
         elements=lambda v: v.rows * v.columns,
         unused=lambda v: (
@@ -289,7 +289,7 @@ KERNELS: dict[str, Kernel] = {
         lambda v: (up(v.rows, 8), 1),
         lambda v: {v.source: (4 * v.rows * v.columns, 0, 1), "~inverse": (0, 4 * v.rows, 1)},
         loops=(
-            Loop("for (int64_t k = lane_id(); k < columns; k += 32) {", lambda v: v.rows * v.columns, ("LDG|LD", "const double x = row[k]"), 4,
+            Loop("for (int64_t k = lane_id(); k < columns; k += 32) {", lambda v: v.rows * v.columns, ("LDG|LD", "const double x = row[k]", 1), 16,
                  (0, 1), within="inverse_norm"),
         ),
         elements=lambda v: v.rows * v.columns,
@@ -304,8 +304,8 @@ KERNELS: dict[str, Kernel] = {
             **({"~inverse": (4 * v.items + 4 * v.rows, 0, 2 * v.rows)} if v.cosine else {}),
         },
         loops=(
-            Loop("for (int64_t i = t; i < a.items; i += 256) {", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]"), 1, (1, 0)),
-            Loop("for (int64_t i = t; i < a.items; i += 256) sum +=", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]"), 1, (1, 0)),
+            Loop("for (int64_t i = t; i < a.items; i += 256) {", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]", 1), 1, (1, 0)),
+            Loop("for (int64_t i = t; i < a.items; i += 256) sum +=", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]", 1), 1, (1, 0)),
         ),
         elements=lambda v: v.rows * v.items,
         unused=cosine,
@@ -323,7 +323,7 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop("for (int64_t u = warp; u < step->rows; u += kLossRows)", lambda v: v.rows * v.items,
-                 ("LDG|LD", "const float z = finish_logit(a.finish, *place"), hops=(1, 0)),
+                 ("LDG|LD", "const float z = finish_logit(a.finish, *place", 1), hops=(1, 0)),
             Loop("while (low < high)", lambda v: 8 * v.items * math.log2(max(2, v.batch.distinct)), hops=(1, 0),
                  within="first_where"),
         ),
@@ -339,7 +339,7 @@ KERNELS: dict[str, Kernel] = {
         lambda v: (1, 1),
         lambda v: {"~sums": (8 * v.blocks, 0, 1)},
         loops=(
-            Loop("for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b]", lambda v: v.blocks, ("LDG|LD", "total += a.loss[b]"), 16, (1, 0),
+            Loop("for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b]", lambda v: v.blocks, ("LDG|LD", "total += a.loss[b]", 1), 4, (1, 0),
                  lambda v: v.blocks),
         ),
         elements=lambda v: v.blocks,
@@ -353,9 +353,9 @@ KERNELS: dict[str, Kernel] = {
             **({"~inverse": (4 * v.items, 0, 1)} if v.cosine else {}),
         },
         loops=(
-            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns, ("STG|ST", "w.value[at] = value"),
+            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns, ("STG|ST", "w.value[at] = value", 1),
                  hops=(0, 1), within="output_update"),
-            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns * v.cosine, ("FFMA", "sum = fmaf(x[k], y[k], sum)"), 4,
+            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns * v.cosine, ("FFMA", "sum = fmaf(x[k], y[k], sum)", 1), 16,
                  (0, 1), within="warp_dot"),
         ),
         elements=lambda v: v.items * v.columns,
@@ -367,7 +367,7 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {"~gradient": (4 * v.items, 0, 1), "bias": weights(v, v.items, 1)},
         loops=(
             Loop("for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count", lambda v: v.items,
-                 ("STG|ST", "w.value[at] = value"), hops=(1, 1)),
+                 ("STG|ST", "w.value[at] = value", 1), hops=(1, 1)),
         ),
         elements=lambda v: v.items,
         unused=rule,
@@ -382,7 +382,7 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop("for (int64_t k = lane_id(); k < a.columns; k += 32) {", lambda v: 2 * v.rows * v.columns,
-                 ("STG|ST", "p[k] = sum|*dh = value"), 1, (1, 0), within="output_merge_hidden"),
+                 ("STG|ST", "p[k] = sum|*dh = value", 1), 1, (1, 0), within="output_merge_hidden"),
         ),
         elements=lambda v: v.rows * v.columns,
         unused=cosine,
@@ -404,7 +404,7 @@ KERNELS: dict[str, Kernel] = {
             "~rows": (8 * v.rows, 4 * v.candidates * v.rows, v.tiles),
         },
         loops=(
-            Loop("while (source < a.sources)", lambda v: v.tiles * up(v.rows, 128) * 256 * up(v.columns, 32) * 32, ("HMMA", ""), 32,
+            Loop("while (source < a.sources)", lambda v: v.tiles * up(v.rows, 128) * 256 * up(v.columns, 32) * 32, ("HMMA", "", 1), 32,
                  (0, 1), within="screen_tile"),
         ),
         elements=lambda v: v.rows * v.tiles * 128,
@@ -417,7 +417,7 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {"weight": (4 * v.scored * v.columns, 0, v.rows if v.all else 1), "~hidden": (4 * v.rows * v.columns, 0, v.things)},
         loops=(
             Loop("for (int64_t k = lane; item >= 0 && k < source.columns; k += kRankLanes)",
-                 lambda v: v.rows * v.things * v.columns, ("DFMA", "sum = fma(h, w, sum)"), 4,
+                 lambda v: v.rows * v.things * v.columns, ("DFMA", "sum = fma(h, w, sum)", 1), 4,
                  (1, 0.5), lambda v: up(v.things, 32) * v.columns / 8),
         ),
         elements=lambda v: v.rows * v.things * v.columns,

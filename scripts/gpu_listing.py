@@ -165,7 +165,10 @@ class Function:
         return [x for x in inside if not any(x.blocks < y.blocks for y in inside)]
 
     def path(self, loop: Loop | None, cold: Callable[[Block], bool]) -> list[Instruction]:
-        """The longest way through a trip of a loop, or through the kernel, without its inner loops and cold blocks."""
+        """The longest way through a trip of a loop, or through the kernel, without inner loops and with few cold blocks.
+
+        A block that every way leads through is not cold, whatever its lines say: instructions are moved between lines.
+        """
         node = {n: n for n in (loop.blocks if loop else range(len(self.blocks)))}
         inner = self.inner(loop)
         for x in inner:
@@ -174,8 +177,9 @@ class Function:
         after: dict[int, set[int]] = {n: set() for n in node.values()}
         for n, to in node.items():
             after[to] |= {node[m] for m in self.blocks[n].after if m in node and node[m] != to}
-        best: dict[int, tuple[int, int]] = {}  # instructions from a block to the end, and the next block
-        ends = {node[n] for n in loop.latches} if loop else {n for n in after if not after[n]}
+        best: dict[int, tuple[int, int, int]] = {}  # to the end: cold instructions, below 0; all; and the next block
+        exits = {n for n, block in enumerate(self.blocks) if block.instructions[-1].opcode in ("EXIT", "RET")}
+        ends = {node[n] for n in (loop.latches if loop else exits)}
         first = loop.header if loop else 0
         order: list[int] = []
         seen: set[int] = set()
@@ -194,20 +198,19 @@ class Function:
         for n in order:
             block = self.blocks[n]
             own = 0 if n in collapsed else len(block.instructions)
-            if n not in collapsed and n != first and cold(block):
-                continue
-            ways = [(own + best[m][0], m) for m in after[n] if m in best and m != first]
-            if n in ends:
-                ways.append((own, -1))
+            chill = -own if own and cold(block) else 0
+            ways = [(chill + best[m][0], own + best[m][1], m) for m in after[n] if m in best and m != first]
+            if n in ends and (loop or not ways):
+                ways.append((chill, own, -1))
             if ways:
                 best[n] = max(ways)
         if first not in best:
             where = f"the loop at {self.blocks[first].instructions[0].address:#x}" if loop else "the whole kernel"
-            raise ListingError(f"{self.name}: every way through {where} is marked as cold")
+            raise ListingError(f"{self.name}: there is no way through {where}")
         found, n = [], first
         while n >= 0:
             found += [] if n in collapsed else self.blocks[n].instructions
-            n = best[n][1]
+            n = best[n][2]
         return found
 
     def at(self, lines: Iterable[Line]) -> list[Loop]:
@@ -220,7 +223,7 @@ class Function:
         ]
 
 
-INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(\{?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)[^;]*);?(.*)")
+INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(\{?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)[^;]*)")
 PLACE = re.compile(r'//## File "([^"]*)", line (\d+)')
 JUMP = re.compile(r"`\((\.L_\w+)\)")
 
@@ -249,12 +252,12 @@ def function(name: str, text: str) -> Function:
             lines += [(Path(file).name, int(number)) for file, number in PLACE.findall(line)]
             lines += [(Path(file).name, int(n)) for file, n in re.findall(r'inlined at "([^"]*)", line (\d+)', line)]
         elif match := INSTRUCTION.match(line):
-            address, whole, opcode, rest = match.groups()
+            address, whole, opcode = match.groups()
             if opcode.startswith("NOP"):
                 continue
             fresh = True
             if opcode.startswith("BRX"):
-                targets[len(instructions)] = re.findall(r"\.L_\w+", rest)
+                targets[len(instructions)] = re.findall(r"\.L_\w+", line)
             instructions.append(Instruction(int(address, 16), opcode, whole.strip(), tuple(dict.fromkeys(lines))))
         elif line.endswith(":") and line.startswith((".L_", "$")):
             if line.startswith("$"):

@@ -32,7 +32,7 @@ import gpu_listing
 from gpu_kernels import KERNELS, Launch, up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu-performance.md"
 
@@ -60,6 +60,7 @@ MACHINES = {
     "H100": Machine("H100", 132, 50 << 20, 3.0e12),
 }
 
+NEAR_LATENCY = 0.02e-6  # of a load from the first-level cache: 33 cycles
 CACHE_LATENCY = 0.25e-6  # of a load from the second-level cache while others load; 0.15e-6 alone; +-30 %
 MEMORY_LATENCY = 0.7e-6  # from memory while others load; 0.6e-6 to 0.8e-6
 GAP = 1.3e-6  # from the end of a kernel of a graph to the beginning of the next; 1.0e-6 to 1.5e-6 on sm_90
@@ -134,39 +135,41 @@ def sources() -> gpu_listing.Sources:
     return gpu_listing.Sources()
 
 
-@cache
-def compiled(name: str, unused: tuple[str, ...]) -> Compiled:
-    """Finds the loops of an entry in the listing."""
-    function, entry, texts = gpu_listing.listing()[name], KERNELS[name], sources()
-    marked = [re.escape(word) for word in unused if not word.isidentifier()]
-    pattern = re.compile("|".join(marked)) if marked else None
+def cold_of(unused: tuple[str, ...]) -> Callable[[gpu_listing.Block], bool]:
+    """Whether no thread comes to a block: it calls a subroutine, or most of it belongs to what is not used."""
+    texts = sources()
+    words = [word for word in unused if not word.isidentifier() or word in gpu_kernels.COSINE]
+    pattern = re.compile("|".join(map(re.escape, words))) if words else None
     names = {"fail", *unused}
 
     @cache
     def is_cold(line: gpu_listing.Line) -> bool:
-        return texts.of.get(line) in names or bool(pattern and pattern.search(texts.text(line))) or any(
-            word in texts.text(line) for word in unused if word in gpu_kernels.COSINE
-        )
+        return texts.of.get(line) in names or bool(pattern and pattern.search(texts.text(line)))
 
     def cold(block: gpu_listing.Block) -> bool:
         if any(i.opcode.startswith("CALL") for i in block.instructions):
             return True
-        known = [i for i in block.instructions if i.lines]
+        known = [i for i in block.instructions if i.lines and not re.match("BRA|BSYNC|BSSY|WARPSYNC|YIELD", i.opcode)]
         return 2 * sum(any(map(is_cold, i.lines)) for i in known) > len(known)
 
+    return cold
+
+
+@cache
+def compiled(name: str, unused: tuple[str, ...]) -> Compiled:
+    """Finds the loops of an entry in the listing."""
+    function, entry, texts = gpu_listing.listing()[name], KERNELS[name], sources()
+    cold = cold_of(unused)
     loops = []
     for loop in entry.loops:
         best = Body(Counter(), 0, 0)
         for candidate in function.at(texts.find(loop.at, loop.within)):
-            try:
-                path = function.path(candidate, cold)
-            except gpu_listing.ListingError:
-                continue
+            path = function.path(candidate, cold)
             found = body(path)
-            opcode, wanted = loop.marker[0], loop.lines(texts)
+            (opcode, _, each), wanted = loop.marker, loop.lines(texts)
             hits = [i for i in path if re.match(f"(?:{opcode})(?:\\.|$)", i.opcode)]
             hits = [i for i in hits if not wanted or i.lines[:1] and i.lines[0] in wanted]
-            found.elements = len(hits) if opcode else 1
+            found.elements = len(hits) // each if opcode else 1
             if found.elements > best.elements or (found.elements == best.elements and found.count > best.count):
                 best = found
         loops.append(best)
@@ -222,7 +225,9 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         if name == "weight" and launch.kernel == "screen_128":
             memory += read * (times - 1)
     slots: Counter[str] = Counter()  # cycles of the units, of all warps
-    chain = worst = code.outside.count * DEPENDENT / m.clock + sum_hops(entry.hops)
+    first = sum_hops(entry.hops)  # later waves find the record in the first-level cache
+    later = sum_hops((0, entry.hops[1])) + entry.hops[0] * NEAR_LATENCY
+    chain = worst = code.outside.count * DEPENDENT / m.clock
     threads = active * entry.threads
     instructions = float(code.outside.count * threads)
     for unit, cycles in code.outside.units.items():
@@ -246,7 +251,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         "memory": memory / m.bandwidth,
         "cache": cached / m.cache_bandwidth,
         "instructions": max(slots.values()) / (4 * m.multiprocessors * m.clock) * busiest,
-        "latency": (math.ceil(waves) - 1) * chain + max(chain, worst),
+        "latency": (math.ceil(waves) - 1) * (chain + later) + max(chain, worst) + first,
     }
     bound = max(limits, key=lambda name: limits[name])
     warps = min(resident, up(active, m.multiprocessors)) * up(entry.threads, 32)
