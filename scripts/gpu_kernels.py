@@ -8,7 +8,6 @@ emulator counts, and the elements of a trip with the compiled loop. A change of 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -46,8 +45,8 @@ class Loop:
         return set().union(*(sources.find(piece) for piece in self.marker[1].split("|") if piece))
 
     def counted_lines(self, sources: gpu_listing.Sources) -> set[gpu_listing.Line]:
-        """Those lines, if the marker is a load or a store, which the emulator counts."""
-        return self.lines(sources) if re.match("LD|ST", self.marker[0]) else set()
+        """Those lines, if the marker is a load, which the emulator counts; stores follow from the bytes."""
+        return self.lines(sources) if self.marker[0].startswith("LD") else set()
 
 
 @dataclass(frozen=True)
@@ -134,13 +133,18 @@ def used_tiles(v: V) -> float:
     return up(v.batch.entries, 2048)
 
 
+RATES = (12.0, 0.0, 1.0)  # of the step: the learning rate and two scales
+
 # ---- the kernels ----
 
 KERNELS: dict[str, Kernel] = {
-    "begin_step": Kernel(128, lambda v: (1, 1), lambda v: {}),
+    "begin_step": Kernel(128, lambda v: (1, 1), lambda v: {"rates": (0, RATES[0], 1)}),
     # A warp goes along its row 32 entries at a time; the ballots and the sums of a trip follow each other.
     "assemble_count": assembling(
-        256, rows_of_batch, lambda v: {"data": (4 * v.whole.entries * v.scaled, 0, 1), "~batch": (0, 4 * v.rows, 1)},
+        256, rows_of_batch,
+        lambda v: {
+            "data": (8 * (v.rows + 1) + (4 * v.whole.entries + 8 * v.rows) * v.scaled, 0, 1), "~batch": (0, 4 * v.rows, 1)
+        },
         (5, 2),
     ),
     "assemble_scan": assembling(1024, lambda v: (1, 1), lambda v: {"~batch": (4 * v.rows, 4 * v.rows + 12, 1)}, (8, 0)),
@@ -148,8 +152,9 @@ KERNELS: dict[str, Kernel] = {
         256,
         rows_of_batch,
         lambda v: {
-            "data": (4 * v.whole.entries + 16 * v.rows, 0, 1),
-            "~batch": (4 * v.rows, (8 + 4 * (not v.rows_only)) * v.batch.entries + 4 * v.rows, 1),
+            "data": (4 * v.whole.entries + 12 * v.rows + 8 + 8 * v.rows * v.scaled, 0, 1),
+            "~offsets": (4 * v.rows + 4, 0, 1),
+            "~batch": (0, (8 + 4 * (not v.rows_only)) * v.batch.entries + 4 * v.rows, 1),
         },
         loops=(
             Loop("for (int64_t first = a.data.offsets[row]; first < end; first += 32)",
@@ -162,33 +167,34 @@ KERNELS: dict[str, Kernel] = {
     ),
     "sort_count": assembling(
         256, tiles_of_batch,
-        lambda v: {"~batch": (4 * v.batch.entries, 4 * v.digits * used_tiles(v), 1)}, (5, 0), used_tiles,
+        lambda v: {"~items": (4 * v.batch.entries + 4, 0, 1), "~tiles": (0, 4 * v.digits * used_tiles(v), 1)}, (5, 0), used_tiles,
     ),
     "sort_scan": assembling(
         256, lambda v: (v.digits, 1),
-        lambda v: {"~batch": (4 * v.digits * used_tiles(v), 4 * v.digits * (used_tiles(v) + 1), 1)}, (6, 0),
+        lambda v: {
+            "~tiles": (4 * v.digits * used_tiles(v), 4 * v.digits * used_tiles(v), 1), "~counts": (4, 0, 1),
+            "~digits": (0, 4 * v.digits, 1),
+        }, (6, 0),
     ),
     "sort_place": assembling(
         256, tiles_of_batch,
         lambda v: {
-            "~batch": (
-                4 * v.batch.entries * (1 + (v.turn > 0)) + 4 * v.digits * (1 + used_tiles(v)), 8 * v.batch.entries, 1,
-            ),
+            "~from": (4 * v.batch.entries * (1 + (v.turn > 0)) + 4 * v.digits * (1 + used_tiles(v)) + 4, 0, 1),
+            "~to": (0, 8 * v.batch.entries, 1),
         },
         (10, 0), used_tiles,
     ),
     "items_count": assembling(
-        256, tiles_of_batch, lambda v: {"~batch": (4 * v.batch.entries, 4 * used_tiles(v), 1)}, (6, 0), used_tiles
+        256, tiles_of_batch, lambda v: {"~items": (4 * v.batch.entries + 4, 0, 1), "~tiles": (0, 4 * used_tiles(v), 1)}, (6, 0), used_tiles
     ),
     "items_scan": assembling(
-        1024, lambda v: (1, 1), lambda v: {"~batch": (4 * used_tiles(v), 4 * used_tiles(v) + 8, 1)}, (8, 0)
+        1024, lambda v: (1, 1), lambda v: {"~tiles": (4 * used_tiles(v), 4 * used_tiles(v), 1), "~counts": (4, 0, 1), "~ends": (0, 8, 1)}, (8, 0)
     ),
     "items_write": assembling(
         256, tiles_of_batch,
         lambda v: {
-            "~batch": (
-                16 * v.batch.entries + 4 * used_tiles(v), 8 * v.batch.entries + 8 * v.batch.distinct, 1,
-            ),
+            "~from": (16 * v.batch.entries + 4 * used_tiles(v) + 4, 0, 1),
+            "~batch": (0, 8 * v.batch.entries + 8 * v.batch.distinct, 1),
         },
         (12, 0), used_tiles,
     ),
@@ -221,7 +227,7 @@ KERNELS: dict[str, Kernel] = {
             "bias": (4 * v.columns * v.finishes, 0, v.rows),
         },
         loops=(
-            Loop("for (; e + 4 <= end; e += 4)", lambda v: v.batch.entries * v.columns, ("LDG|LD", "__ldg(a.weight + batch.indices[e + i]", 2), 16,
+            Loop("for (; e + 4 <= end; e += 4)", lambda v: v.batch.entries * v.columns, ("FFMA", "sum = fmaf(batch.values[e + i], w[i], sum)", 1), 16,
                  (1, 1), lambda v: v.batch.longest),
         ),
         elements=lambda v: v.batch.entries * v.columns,
@@ -234,6 +240,7 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {
             "weight": weights(v, v.batch.distinct, v.columns),
             "~batch": (8 * v.batch.entries + 8 * v.batch.distinct + 4, 0, up(v.columns, 128)),
+            "rates": RATES,
             "~dz": (4 * v.rows_with_entries * v.columns, 0, v.batch.entries / max(1, v.rows_with_entries)),
             "last": (0, 4 * v.batch.distinct, 1),
         },
@@ -274,6 +281,7 @@ KERNELS: dict[str, Kernel] = {
             "~h": (4 * v.rows * v.columns, 0, 1),
             "~dh": (4 * v.rows * v.columns, 4 * v.rows * v.columns, 1),
             "bias": weights(v, 1, v.columns),
+            "rates": RATES,
         },
         loops=(
             Loop("for (int64_t u = warp; u < step->rows; u += kBackwardRows)", lambda v: v.rows * v.columns,
@@ -304,8 +312,8 @@ KERNELS: dict[str, Kernel] = {
             **({"~inverse": (4 * v.items + 4 * v.rows, 0, 2 * v.rows)} if v.cosine else {}),
         },
         loops=(
-            Loop("for (int64_t i = t; i < a.items; i += 256) {", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]", 1), 1, (1, 0)),
-            Loop("for (int64_t i = t; i < a.items; i += 256) sum +=", lambda v: v.rows * v.items, ("LDG|LD", "finish_logit(a.finish, z[i]", 1), 1, (1, 0)),
+            Loop("for (int64_t i = t; i < a.items; i += 256) {", lambda v: v.rows * v.items, ("LDG|LD", "x = finish_logit(a.finish, z[i]", 1), 4, (1, 0)),
+            Loop("for (int64_t i = t; i < a.items; i += 256) sum +=", lambda v: v.rows * v.items, ("LDG|LD", "expf(finish_logit(a.finish, z[i]", 1), 4, (1, 0)),
         ),
         elements=lambda v: v.rows * v.items,
         unused=cosine,
@@ -317,7 +325,9 @@ KERNELS: dict[str, Kernel] = {
             "~logits": (4 * v.rows * v.items, 0 if v.narrow else 4 * v.rows * v.items, 1),
             **({"~gradients": (0, 2 * v.rows * v.items, 1)} if v.narrow else {}),
             "bias": (4 * v.items, 0, v.rows),
-            "~sums": (0 if v.begins else 8 * up(v.items, 32), 4 * v.items + 8 * up(v.items, 32), 1),
+            "~loss": (0 if v.begins else 8 * up(v.items, 32), 8 * up(v.items, 32), 1),
+            "~bias_gradient": (0, 4 * v.items, 1),
+            "~targets": (8 * v.batch.entries * v.items / v.all_items, 0, 1),  # beside what the bisection looks at
             "~rows": (v.rows * (8 if v.loss == "softmax" else 4), 0, v.items / 32),
             **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
         },
@@ -350,6 +360,7 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {
             "~strip": (4 * v.items * v.columns, 0, 2 if v.cosine else 1),
             "weight": weights(v, v.items, v.columns),
+            "rates": RATES,
             **({"~inverse": (4 * v.items, 0, 1)} if v.cosine else {}),
         },
         loops=(
@@ -364,7 +375,7 @@ KERNELS: dict[str, Kernel] = {
     "update_written": Kernel(
         256,
         lambda v: (up(v.items, 256), 1),
-        lambda v: {"~gradient": (4 * v.items, 0, 1), "bias": weights(v, v.items, 1)},
+        lambda v: {"~gradient": (4 * v.items, 0, 1), "bias": weights(v, v.items, 1), "rates": RATES},
         loops=(
             Loop("for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count", lambda v: v.items,
                  ("STG|ST", "w.value[at] = value", 1), hops=(1, 1)),
@@ -382,7 +393,7 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop("for (int64_t k = lane_id(); k < a.columns; k += 32) {", lambda v: 2 * v.rows * v.columns,
-                 ("STG|ST", "p[k] = sum|*dh = value", 1), 1, (1, 0), within="output_merge_hidden"),
+                 ("STG|ST", "p[k] = sum|*dh = value", 1), 4, (1, 0), within="output_merge_hidden"),
         ),
         elements=lambda v: v.rows * v.columns,
         unused=cosine,
@@ -414,11 +425,11 @@ KERNELS: dict[str, Kernel] = {
     "refine": Kernel(
         256,
         lambda v: (v.rows, 1),
-        lambda v: {"weight": (4 * v.scored * v.columns, 0, v.rows if v.all else 1), "~hidden": (4 * v.rows * v.columns, 0, v.things)},
+        lambda v: {"weight": (4 * v.scored * v.columns, 0, v.rows if v.all else 1), "~hidden": (4 * v.rows * v.columns, 0, 1)},
         loops=(
             Loop("for (int64_t k = lane; item >= 0 && k < source.columns; k += kRankLanes)",
                  lambda v: v.rows * v.things * v.columns, ("DFMA", "sum = fma(h, w, sum)", 1), 4,
-                 (1, 0.5), lambda v: up(v.things, 32) * v.columns / 8),
+                 (1, 0), lambda v: up(v.things, 32) * v.columns / 8),
         ),
         elements=lambda v: v.rows * v.things * v.columns,
         unused=lambda v: ("square = fma", "square +=", "const double norm"),
@@ -521,7 +532,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     g("copy", bytes=4096)
     g("begin_step")
     g.part = "Assemble"
-    assemble(g, share["input"], share["target"], n.softmax, items)
+    assemble(g, share["input"], share["target"], n.input != n.target, items)
     assemble(g, share["target"], share["target"], False, items)
     g.part = "Replay"
     g("replay", items=items, columns=n.hidden[0], behind=n.behind // ranks, missed=n.missed / ranks, batch=share["input"])
@@ -592,7 +603,7 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         if statistics:
             g("output_stats", items=here, begins=begins)
         else:
-            g("output_loss", items=here, begins=begins, batch=target)
+            g("output_loss", items=here, begins=begins, batch=target, all_items=items)
             g("product", m=wide, n=rows, k=here)
             g("product", m=wide, n=here, k=rows)
             g("output_update", items=here, columns=columns)

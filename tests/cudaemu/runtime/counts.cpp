@@ -1,5 +1,6 @@
 #include "counts.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>
@@ -36,9 +37,9 @@ __thread Counted *counted;
 std::mutex log_lock;
 std::string log_text;
 
-uint64_t bits(const std::array<uint64_t, 64> &page) {
+uint64_t bits(const std::array<uint64_t, 64> &page, const std::array<uint64_t, 64> &other = {}) {
   uint64_t sum = 0;
-  for (const uint64_t word : page) sum += uint64_t(__builtin_popcountll(word));
+  for (size_t i = 0; i < page.size(); i++) sum += uint64_t(__builtin_popcountll(page[i] | other[i]));
   return sum;
 }
 
@@ -67,12 +68,12 @@ CountedLaunch::CountedLaunch(const Launch &launch) : launch_(launch), on_(counti
 CountedLaunch::~CountedLaunch() {
   if (!on_) return;
   const Counted &c = *counted;
-  uint64_t read = 0, written = 0;
-  for (const auto &[number, page] : c.pages) read += bits(page.read), written += bits(page.written);
+  uint64_t read = 0, touched = 0;
+  for (const auto &[number, page] : c.pages) read += bits(page.read), touched += bits(page.read, page.written);
   std::string text = std::string("{\"kernel\": \"") + launch_.kernel->name + "\"" + three("grid", launch_.grid) +
                      three("block", launch_.block) + field("dynamic_shared", launch_.dynamic_shared) +
                      field("read", c.read) + field("written", c.written) + field("distinct_read", read) +
-                     field("distinct_written", written) + field("shared_read", c.shared_read) +
+                     field("touched", touched) + field("shared_read", c.shared_read) +
                      field("shared_written", c.shared_written) + ", \"sites\": {";
   const char *separator = "\"";
   for (const auto &[site, passed] : c.sites) {
