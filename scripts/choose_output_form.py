@@ -25,8 +25,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "bench"))
-import gpu_machine  # noqa: E402
 import gpu_cases  # noqa: E402
+import gpu_machine  # noqa: E402
 from measure.alternate import UnavailableError  # noqa: E402
 from measure.ops import Op  # noqa: E402
 

@@ -16,47 +16,12 @@ STATES = {"SGD": 0, "momentum": 1, "Adam": 2}
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, on average over 24 of tests/bench/measure/synthetic.py, all numbers of which `statistics` computes."""
+    """A batch, on average over 24 of tests/bench/measure/synthetic.py; tests/python/test_gpu_model.py computes them."""
 
     entries: int  # in all rows
     longest: int  # entries of the longest row, on average over the batches
     distinct: int  # items that occur
     hottest: int  # entries of the item that occurs most
-
-
-def statistics(items: int, rows: int, mean: int, kept: float, batches: int = 24) -> tuple[Batch, Batch, int, int, int]:
-    """The batches of the target and of the input, which keeps a share of the entries, and what Replay finds.
-
-    Returns:
-        Both batches; how many rows of the input's weight are behind when a batch comes, how many steps they have missed
-        in all, and how many entries a batch may have: those of the longest rows.
-    """
-    import numpy as np
-    from measure.synthetic import interactions
-
-    target = interactions(batches * rows, items, mean)
-    data = target.copy()
-    if kept < 1:
-        data.data = (np.random.default_rng(1).random(data.nnz) < kept).astype(np.float32)
-        data.eliminate_zeros()
-
-    def of(X: object) -> list[int]:
-        return [X.nnz, np.diff(X.indptr).max(), len(np.unique(X.indices)), np.bincount(X.indices).max()]  # type: ignore[attr-defined]
-
-    last = np.full(items, -1)
-    found, behind = [], []
-    for step in range(2 * batches):  # the second time all rows have been updated before
-        first = step % batches * rows
-        touched = np.unique(data[first : first + rows].indices)
-        missed = step - 1 - last[touched]
-        last[touched] = step
-        if step >= batches:
-            found.append(of(target[first : first + rows]) + of(data[first : first + rows]))
-            behind.append([(missed > 0).sum(), missed.sum()])
-    numbers = [round(float(x)) for x in np.mean(found, 0)]
-    late, missed_steps = (round(float(x)) for x in np.mean(behind, 0))
-    capacity = int(np.sort(np.diff(target.indptr))[::-1][:rows].sum())
-    return Batch(*numbers[:4]), Batch(*numbers[4:]), late, missed_steps, capacity
 
 
 @dataclass(frozen=True)
@@ -110,9 +75,7 @@ class Network:
         found.append(Op("OutputStep", 6 * rows * last * items, 4 * items * last * writes))
         if pairs:
             found.append(Op("Dense, backward", 4 * rows * dense, 4 * (dense * writes + 4 * rows * sum(self.hidden))))
-        found.append(
-            Op("Scatter", 2 * self.input.entries * first, 4 * first * (self.input.distinct * writes + rows))
-        )
+        found.append(Op("Scatter", 2 * self.input.entries * first, 4 * first * (self.input.distinct * writes + rows)))
         return found
 
     def distinct_of(self, entries: int) -> int:
@@ -132,8 +95,18 @@ _STEP = Batch(36_737, 1_988, 14_523, 200)
 _SOFTMAX = "{:,} - 256 - {:,}, batch 512, soft-max, Adam"
 NETWORKS = [
     Network(
-        "27,278 - 3 x 1,024 - 27,278, batch 256, sigmoid, momentum", 27_278, (1024,) * 3, 256, 144, False, "momentum",
-        _STEP, _STEP, 5_625, 12_754, 254_456,
+        "27,278 - 3 x 1,024 - 27,278, batch 256, sigmoid, momentum",
+        27_278,
+        (1024,) * 3,
+        256,
+        144,
+        False,
+        "momentum",
+        _STEP,
+        _STEP,
+        5_625,
+        12_754,
+        254_456,
     ),
     *(
         Network(

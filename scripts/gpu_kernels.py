@@ -141,9 +141,11 @@ KERNELS: dict[str, Kernel] = {
     "begin_step": Kernel(128, lambda v: (1, 1), lambda v: {"rates": (0, RATES[0], 1)}),
     # A warp goes along its row 32 entries at a time; the ballots and the sums of a trip follow each other.
     "assemble_count": assembling(
-        256, rows_of_batch,
+        256,
+        rows_of_batch,
         lambda v: {
-            "data": (8 * (v.rows + 1) + (4 * v.whole.entries + 8 * v.rows) * v.scaled, 0, 1), "~batch": (0, 4 * v.rows, 1)
+            "data": (8 * (v.rows + 1) + (4 * v.whole.entries + 8 * v.rows) * v.scaled, 0, 1),
+            "~batch": (0, 4 * v.rows, 1),
         },
         (5, 2),
     ),
@@ -154,49 +156,70 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {
             "data": (4 * v.whole.entries + 12 * v.rows + 8 + 8 * v.rows * v.scaled, 0, 1),
             "~offsets": (4 * v.rows + 4, 0, 1),
-            "~batch": (0, (8 + 4 * (not v.rows_only)) * v.batch.entries + 4 * v.rows, 1),
+            "~batch": (0, 12 * v.batch.entries + 4 * v.rows, 1),
         },
         loops=(
-            Loop("for (int64_t first = a.data.offsets[row]; first < end; first += 32)",
-                 lambda v: 32 * sum_of_warps(v.whole, v.rows), within="assemble_fill",
-                 worst=lambda v: up(v.whole.longest, 32), hops=(0, 1)),
+            Loop(
+                "for (int64_t first = a.data.offsets[row]; first < end; first += 32)",
+                lambda v: 32 * sum_of_warps(v.whole, v.rows),
+                within="assemble_fill",
+                worst=lambda v: up(v.whole.longest, 32),
+                hops=(0, 1),
+            ),
         ),
         elements=lambda v: v.batch.entries,
         unused=lambda v: () if v.scaled else ("philox", "denoise", "__shfl_sync(kAllLanes, part, i)"),
         hops=(4, 2),
     ),
     "sort_count": assembling(
-        256, tiles_of_batch,
-        lambda v: {"~items": (4 * v.batch.entries + 4, 0, 1), "~tiles": (0, 4 * v.digits * used_tiles(v), 1)}, (5, 0), used_tiles,
+        256,
+        tiles_of_batch,
+        lambda v: {"~items": (4 * v.batch.entries + 4, 0, 1), "~tiles": (0, 4 * v.digits * used_tiles(v), 1)},
+        (5, 0),
+        used_tiles,
     ),
     "sort_scan": assembling(
-        256, lambda v: (v.digits, 1),
+        256,
+        lambda v: (v.digits, 1),
         lambda v: {
-            "~tiles": (4 * v.digits * used_tiles(v), 4 * v.digits * used_tiles(v), 1), "~counts": (4, 0, 1),
+            "~tiles": (4 * v.digits * used_tiles(v), 4 * v.digits * used_tiles(v), 1),
+            "~counts": (4, 0, 1),
             "~digits": (0, 4 * v.digits, 1),
-        }, (6, 0),
+        },
+        (6, 0),
     ),
     "sort_place": assembling(
-        256, tiles_of_batch,
+        256,
+        tiles_of_batch,
         lambda v: {
             "~from": (4 * v.batch.entries * (1 + (v.turn > 0)) + 4 * v.digits * (1 + used_tiles(v)) + 4, 0, 1),
             "~to": (0, 8 * v.batch.entries, 1),
         },
-        (10, 0), used_tiles,
+        (10, 0),
+        used_tiles,
     ),
     "items_count": assembling(
-        256, tiles_of_batch, lambda v: {"~items": (4 * v.batch.entries + 4, 0, 1), "~tiles": (0, 4 * used_tiles(v), 1)}, (6, 0), used_tiles
+        256,
+        tiles_of_batch,
+        lambda v: {"~items": (4 * v.batch.entries + 4, 0, 1), "~tiles": (0, 4 * used_tiles(v), 1)},
+        (6, 0),
+        used_tiles,
     ),
     "items_scan": assembling(
-        1024, lambda v: (1, 1), lambda v: {"~tiles": (4 * used_tiles(v), 4 * used_tiles(v), 1), "~counts": (4, 0, 1), "~ends": (0, 8, 1)}, (8, 0)
+        1024,
+        lambda v: (1, 1),
+        lambda v: {"~tiles": (4 * used_tiles(v), 4 * used_tiles(v), 1), "~counts": (4, 0, 1), "~ends": (0, 8, 1)},
+        (8, 0),
     ),
     "items_write": assembling(
-        256, tiles_of_batch,
+        256,
+        tiles_of_batch,
         lambda v: {
             "~from": (16 * v.batch.entries + 4 * used_tiles(v) + 4, 0, 1),
             "~batch": (0, 8 * v.batch.entries + 8 * v.batch.distinct, 1),
         },
-        (12, 0), used_tiles,
+        (12, 0),
+        used_tiles,
     ),
     "replay": Kernel(
         256,
@@ -208,8 +231,13 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop("first < w.columns && !moves; first += 32", lambda v: 32 * v.behind, hops=(0, 1), within="replay"),
-            Loop("for (int64_t k = lane; k < w.columns; k += 32)", lambda v: v.behind * v.columns, ("STG|ST", "w.value[at] = value", 1),
-                 hops=(0, 1), within="replay"),
+            Loop(
+                "for (int64_t k = lane; k < w.columns; k += 32)",
+                lambda v: v.behind * v.columns,
+                ("STG|ST", "w.value[at] = value", 1),
+                hops=(0, 1),
+                within="replay",
+            ),
             Loop("for (int64_t number = last + 1;", lambda v: v.missed * v.columns, hops=(1, 0)),
         ),
         elements=lambda v: v.behind * v.columns,
@@ -227,8 +255,14 @@ KERNELS: dict[str, Kernel] = {
             "bias": (4 * v.columns * v.finishes, 0, v.rows),
         },
         loops=(
-            Loop("for (; e + 4 <= end; e += 4)", lambda v: v.batch.entries * v.columns, ("FFMA", "sum = fmaf(batch.values[e + i], w[i], sum)", 1), 16,
-                 (1, 1), lambda v: v.batch.longest),
+            Loop(
+                "for (; e + 4 <= end; e += 4)",
+                lambda v: v.batch.entries * v.columns,
+                ("FFMA", "sum = fmaf(batch.values[e + i], w[i], sum)", 1),
+                16,
+                (1, 1),
+                lambda v: v.batch.longest,
+            ),
         ),
         elements=lambda v: v.batch.entries * v.columns,
         unused=lambda v: (*other("activate_", ACTIVATIONS, v.activation), *(() if v.dropout else ("philox", "kept"))),
@@ -245,11 +279,20 @@ KERNELS: dict[str, Kernel] = {
             "last": (0, 4 * v.batch.distinct, 1),
         },
         loops=(
-            Loop("for (int64_t n = blockIdx.y; n < batch.item_count", lambda v: v.batch.distinct * v.columns,
-                 ("STG|ST", "w.value[at] = value", 1), hops=(2, 1)),
-            Loop("for (int64_t e = batch.item_offsets[n]; e < batch.item_offsets[n + 1]; e++)",
-                 lambda v: v.batch.entries * v.columns, ("LDG|LD", "a.dz[batch.item_rows[e]", 3), 16, (2, 0),
-                 lambda v: v.batch.hottest),
+            Loop(
+                "for (int64_t n = blockIdx.y; n < batch.item_count",
+                lambda v: v.batch.distinct * v.columns,
+                ("STG|ST", "w.value[at] = value", 1),
+                hops=(2, 1),
+            ),
+            Loop(
+                "for (int64_t e = batch.item_offsets[n]; e < batch.item_offsets[n + 1]; e++)",
+                lambda v: v.batch.entries * v.columns,
+                ("LDG|LD", "a.dz[batch.item_rows[e]", 3),
+                16,
+                (2, 0),
+                lambda v: v.batch.hottest,
+            ),
         ),
         elements=lambda v: v.batch.entries * v.columns,
         unused=lambda v: (*rule(v), "a.tied[n"),
@@ -269,7 +312,11 @@ KERNELS: dict[str, Kernel] = {
     "finish": Kernel(
         128,
         lambda v: (up(v.columns, 128), v.rows),
-        lambda v: {"~sums": (4 * v.rows * v.columns, 0, 1), "out": (0, 4 * v.rows * v.columns, 1), "bias": (4 * v.columns, 0, v.rows)},
+        lambda v: {
+            "~sums": (4 * v.rows * v.columns, 0, 1),
+            "out": (0, 4 * v.rows * v.columns, 1),
+            "bias": (4 * v.columns, 0, v.rows),
+        },
         elements=lambda v: v.rows * v.columns,
         unused=lambda v: (*other("activate_", ACTIVATIONS, v.activation), *(() if v.dropout else ("philox", "kept"))),
         hops=(5, 0),
@@ -284,12 +331,18 @@ KERNELS: dict[str, Kernel] = {
             "rates": RATES,
         },
         loops=(
-            Loop("for (int64_t u = warp; u < step->rows; u += kBackwardRows)", lambda v: v.rows * v.columns,
-                 ("STG|ST", "a.dh[at] = dz", 1), hops=(1, 0)),
+            Loop(
+                "for (int64_t u = warp; u < step->rows; u += kBackwardRows)",
+                lambda v: v.rows * v.columns,
+                ("STG|ST", "a.dh[at] = dz", 1),
+                hops=(1, 0),
+            ),
         ),
         elements=lambda v: v.rows * v.columns,
         unused=lambda v: (
-            *rule(v), *other("slope_", ACTIVATIONS, v.activation), *(() if v.dropout else ("philox",)),
+            *rule(v),
+            *other("slope_", ACTIVATIONS, v.activation),
+            *(() if v.dropout else ("philox",)),
         ),
     ),
     "inverse_norms": Kernel(
@@ -297,8 +350,14 @@ KERNELS: dict[str, Kernel] = {
         lambda v: (up(v.rows, 8), 1),
         lambda v: {v.source: (4 * v.rows * v.columns, 0, 1), "~inverse": (0, 4 * v.rows, 1)},
         loops=(
-            Loop("for (int64_t k = lane_id(); k < columns; k += 32) {", lambda v: v.rows * v.columns, ("LDG|LD", "const double x = row[k]", 1), 16,
-                 (0, 1), within="inverse_norm"),
+            Loop(
+                "for (int64_t k = lane_id(); k < columns; k += 32) {",
+                lambda v: v.rows * v.columns,
+                ("LDG|LD", "const double x = row[k]", 1),
+                16,
+                (0, 1),
+                within="inverse_norm",
+            ),
         ),
         elements=lambda v: v.rows * v.columns,
     ),
@@ -312,8 +371,20 @@ KERNELS: dict[str, Kernel] = {
             **({"~inverse": (4 * v.items + 4 * v.rows, 0, 2 * v.rows)} if v.cosine else {}),
         },
         loops=(
-            Loop("for (int64_t i = t; i < a.items; i += 256) {", lambda v: v.rows * v.items, ("LDG|LD", "x = finish_logit(a.finish, z[i]", 1), 4, (1, 0)),
-            Loop("for (int64_t i = t; i < a.items; i += 256) sum +=", lambda v: v.rows * v.items, ("LDG|LD", "expf(finish_logit(a.finish, z[i]", 1), 4, (1, 0)),
+            Loop(
+                "for (int64_t i = t; i < a.items; i += 256) {",
+                lambda v: v.rows * v.items,
+                ("LDG|LD", "x = finish_logit(a.finish, z[i]", 1),
+                4,
+                (1, 0),
+            ),
+            Loop(
+                "for (int64_t i = t; i < a.items; i += 256) sum +=",
+                lambda v: v.rows * v.items,
+                ("LDG|LD", "expf(finish_logit(a.finish, z[i]", 1),
+                4,
+                (1, 0),
+            ),
         ),
         elements=lambda v: v.rows * v.items,
         unused=cosine,
@@ -332,14 +403,23 @@ KERNELS: dict[str, Kernel] = {
             **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
         },
         loops=(
-            Loop("for (int64_t u = warp; u < step->rows; u += kLossRows)", lambda v: v.rows * v.items,
-                 ("LDG|LD", "const float z = finish_logit(a.finish, *place", 1), hops=(1, 0)),
-            Loop("while (low < high)", lambda v: 8 * v.items * math.log2(max(2, v.batch.distinct)), hops=(1, 0),
-                 within="first_where"),
+            Loop(
+                "for (int64_t u = warp; u < step->rows; u += kLossRows)",
+                lambda v: v.rows * v.items,
+                ("LDG|LD", "const float z = finish_logit(a.finish, *place", 1),
+                hops=(1, 0),
+            ),
+            Loop(
+                "while (low < high)",
+                lambda v: 8 * v.items * math.log2(max(2, v.batch.distinct)),
+                hops=(1, 0),
+                within="first_where",
+            ),
         ),
         elements=lambda v: v.rows * v.items,
         unused=lambda v: (
-            *other("loss_", LOSSES, v.loss), *cosine(v),
+            *other("loss_", LOSSES, v.loss),
+            *cosine(v),
             *(("*place = dz",) if v.narrow else ("a.narrow[u",)),
         ),
         hops=(6, 0),
@@ -349,8 +429,14 @@ KERNELS: dict[str, Kernel] = {
         lambda v: (1, 1),
         lambda v: {"~sums": (8 * v.blocks, 0, 1)},
         loops=(
-            Loop("for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b]", lambda v: v.blocks, ("LDG|LD", "total += a.loss[b]", 1), 4, (1, 0),
-                 lambda v: v.blocks),
+            Loop(
+                "for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b]",
+                lambda v: v.blocks,
+                ("LDG|LD", "total += a.loss[b]", 1),
+                4,
+                (1, 0),
+                lambda v: v.blocks,
+            ),
         ),
         elements=lambda v: v.blocks,
     ),
@@ -364,10 +450,21 @@ KERNELS: dict[str, Kernel] = {
             **({"~inverse": (4 * v.items, 0, 1)} if v.cosine else {}),
         },
         loops=(
-            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns, ("STG|ST", "w.value[at] = value", 1),
-                 hops=(0, 1), within="output_update"),
-            Loop("for (int64_t k = lane_id(); k < columns; k += 32)", lambda v: v.items * v.columns * v.cosine, ("FFMA", "sum = fmaf(x[k], y[k], sum)", 1), 16,
-                 (0, 1), within="warp_dot"),
+            Loop(
+                "for (int64_t k = lane_id(); k < columns; k += 32)",
+                lambda v: v.items * v.columns,
+                ("STG|ST", "w.value[at] = value", 1),
+                hops=(0, 1),
+                within="output_update",
+            ),
+            Loop(
+                "for (int64_t k = lane_id(); k < columns; k += 32)",
+                lambda v: v.items * v.columns * v.cosine,
+                ("FFMA", "sum = fmaf(x[k], y[k], sum)", 1),
+                16,
+                (0, 1),
+                within="warp_dot",
+            ),
         ),
         elements=lambda v: v.items * v.columns,
         unused=lambda v: (*rule(v), *cosine(v), "touched_by"),
@@ -377,8 +474,12 @@ KERNELS: dict[str, Kernel] = {
         lambda v: (up(v.items, 256), 1),
         lambda v: {"~gradient": (4 * v.items, 0, 1), "bias": weights(v, v.items, 1), "rates": RATES},
         loops=(
-            Loop("for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count", lambda v: v.items,
-                 ("STG|ST", "w.value[at] = value", 1), hops=(1, 1)),
+            Loop(
+                "for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count",
+                lambda v: v.items,
+                ("STG|ST", "w.value[at] = value", 1),
+                hops=(1, 1),
+            ),
         ),
         elements=lambda v: v.items,
         unused=rule,
@@ -392,8 +493,14 @@ KERNELS: dict[str, Kernel] = {
             **({"~h": (4 * v.rows * v.columns + 4 * v.rows, 0, 2)} if v.cosine else {}),
         },
         loops=(
-            Loop("for (int64_t k = lane_id(); k < a.columns; k += 32) {", lambda v: 2 * v.rows * v.columns,
-                 ("STG|ST", "p[k] = sum|*dh = value", 1), 4, (1, 0), within="output_merge_hidden"),
+            Loop(
+                "for (int64_t k = lane_id(); k < a.columns; k += 32) {",
+                lambda v: 2 * v.rows * v.columns,
+                ("STG|ST", "p[k] = sum|*dh = value", 1),
+                4,
+                (1, 0),
+                within="output_merge_hidden",
+            ),
         ),
         elements=lambda v: v.rows * v.columns,
         unused=cosine,
@@ -415,8 +522,14 @@ KERNELS: dict[str, Kernel] = {
             "~rows": (8 * v.rows, 4 * v.candidates * v.rows, v.tiles),
         },
         loops=(
-            Loop("while (source < a.sources)", lambda v: v.tiles * up(v.rows, 128) * 256 * up(v.columns, 32) * 32, ("HMMA", "", 1), 32,
-                 (0, 1), within="screen_tile"),
+            Loop(
+                "while (source < a.sources)",
+                lambda v: v.tiles * up(v.rows, 128) * 256 * up(v.columns, 32) * 32,
+                ("HMMA", "", 1),
+                32,
+                (0, 1),
+                within="screen_tile",
+            ),
         ),
         elements=lambda v: v.rows * v.tiles * 128,
         unused=lambda v: ("z / product / a.temperature",),
@@ -425,11 +538,19 @@ KERNELS: dict[str, Kernel] = {
     "refine": Kernel(
         256,
         lambda v: (v.rows, 1),
-        lambda v: {"weight": (4 * v.scored * v.columns, 0, v.rows if v.all else 1), "~hidden": (4 * v.rows * v.columns, 0, 1)},
+        lambda v: {
+            "weight": (4 * v.scored * v.columns, 0, v.rows if v.all else 1),
+            "~hidden": (4 * v.rows * v.columns, 0, 1),
+        },
         loops=(
-            Loop("for (int64_t k = lane; item >= 0 && k < source.columns; k += kRankLanes)",
-                 lambda v: v.rows * v.things * v.columns, ("DFMA", "sum = fma(h, w, sum)", 1), 4,
-                 (1, 0), lambda v: up(v.things, 32) * v.columns / 8),
+            Loop(
+                "for (int64_t k = lane; item >= 0 && k < source.columns; k += kRankLanes)",
+                lambda v: v.rows * v.things * v.columns,
+                ("DFMA", "sum = fma(h, w, sum)", 1),
+                4,
+                (1, 0),
+                lambda v: up(v.things, 32) * v.columns / 8,
+            ),
         ),
         elements=lambda v: v.rows * v.things * v.columns,
         unused=lambda v: ("square = fma", "square +=", "const double norm"),
@@ -438,7 +559,7 @@ KERNELS: dict[str, Kernel] = {
     "ranked": Kernel(
         256,
         lambda v: (up(v.rows * v.k, 256), 1),
-        lambda v: {"~list": (8 * v.rows * v.k, 8 * v.rows * v.k, 1)},
+        lambda v: {"~list": (8 * v.rows * v.k, 0, 1), "ids": (0, 8 * v.rows * v.k, 1)},
         elements=lambda v: v.rows * v.k,
     ),
     "tell_well": Kernel(32, lambda v: (1, 1), lambda v: {}),
@@ -480,16 +601,13 @@ class Graph:
         self.launches.append(Launch(self.part, kernel, SimpleNamespace(**{**self.common, **numbers})))
 
 
-def assemble(g: Graph, batch: gpu_cases.Batch, whole: gpu_cases.Batch, scaled: bool, columns: int,
-             rows_only: bool = False) -> None:  # fmt: skip
+def assemble(g: Graph, batch: gpu_cases.Batch, whole: gpu_cases.Batch, scaled: bool, columns: int) -> None:
     """kernels/cuda/batch.go."""
     width = max(1, max(0, columns - 1).bit_length())
     passes = up(width, 8)
-    common = {"batch": batch, "whole": whole, "scaled": scaled, "digits": 1 << up(width, passes), "rows_only": rows_only}
+    common = {"batch": batch, "whole": whole, "scaled": scaled, "digits": 1 << up(width, passes)}
     for kernel in ("assemble_count", "assemble_scan", "assemble_fill"):
         g(kernel, **common)
-    if rows_only:
-        return
     for turn in range(passes):
         for kernel in ("sort_count", "sort_scan", "sort_place"):
             g(kernel, **common, turn=turn)
@@ -518,14 +636,24 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     items, rows, last = up(n.items, ranks), n.rows, n.hidden[-1]
     share = dict.fromkeys(("input", "target"), gpu_cases.Batch(0, 0, 0, 0))
     for name, b in (("input", n.input), ("target", n.target)):
-        share[name] = b if ranks == 1 else gpu_cases.Batch(
-            b.entries // ranks, up(b.longest, ranks), b.distinct // ranks, b.hottest
+        share[name] = (
+            b
+            if ranks == 1
+            else gpu_cases.Batch(b.entries // ranks, up(b.longest, ranks), b.distinct // ranks, b.hottest)
         )
     activation, dropout = ("tanh", False) if n.softmax else ("sigmoid", True)
     g = Graph(
-        rows=rows, optimizer=n.optimizer, cosine=n.cosine, precision=precision, activation=activation, dropout=dropout,
-        capacity=up(n.capacity, ranks), loss="softmax" if n.softmax else "sigmoid", finishes=True,
-        rows_with_entries=rows, narrow=precision == "bfloat16",
+        rows=rows,
+        optimizer=n.optimizer,
+        cosine=n.cosine,
+        precision=precision,
+        activation=activation,
+        dropout=dropout,
+        capacity=up(n.capacity, ranks),
+        loss="softmax" if n.softmax else "sigmoid",
+        finishes=True,
+        rows_with_entries=rows,
+        narrow=precision == "bfloat16",
     )
     pairs = list(zip(n.hidden, n.hidden[1:], strict=False))
     g.part = "record"
@@ -535,7 +663,14 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     assemble(g, share["input"], share["target"], n.input != n.target, items)
     assemble(g, share["target"], share["target"], False, items)
     g.part = "Replay"
-    g("replay", items=items, columns=n.hidden[0], behind=n.behind // ranks, missed=n.missed / ranks, batch=share["input"])
+    g(
+        "replay",
+        items=items,
+        columns=n.hidden[0],
+        behind=n.behind // ranks,
+        missed=n.missed / ranks,
+        batch=share["input"],
+    )
     g.part = "Gather"
     g("gather", columns=n.hidden[0], batch=share["input"], finishes=ranks == 1)
     if ranks > 1:
@@ -562,7 +697,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     if ranks > 1:
         collective(g, "AllReduce", 4 * rows * last, ranks)
         agree(g, ranks)
-    for (inputs, units) in reversed(pairs):
+    for inputs, units in reversed(pairs):
         g.part = "Backward"
         g("backward", columns=units)
         g.part = "Dense, backward"
@@ -591,7 +726,11 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         g("inverse_norms", source="~h", rows=rows, columns=columns)
     pack(g, "~h", rows, columns, rows)
     whole, rest = divmod(items, size)
-    for here, count, begins in ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)):
+    for here, count, begins in (
+        (size, min(1, whole), True),
+        (size, whole - 1, False),
+        (rest, min(1, rest), whole == 0),
+    ):
         if count < 1 or here == 0:
             continue
         mark = len(g.launches)
@@ -646,7 +785,8 @@ def candidates(before: int, after: int, k: int, columns: int) -> float:
     """Items of a wave that a row has scored: those above its limit, and those within the error of it.
 
     In no special order k (1/n + ... + 1/m) items are above the limit. For scores that are about normal, with the limit
-    at t deviations, the error of screening, 2^-7 |h| |w| or 2^-7 K^(1/2) deviations, lets exp(2^-7 K^(1/2) t) as many in.
+    at t deviations, the error of screening, 2^-7 |h| |w| or 2^-7 K^(1/2) deviations, lets exp(2^-7 K^(1/2) t) times as
+    many in.
     """
     beyond = math.sqrt(2 * math.log(max(2.0, before / k)))
     return k * math.log(after / before) * math.exp(2**-7 * math.sqrt(columns) * beyond)
@@ -655,17 +795,20 @@ def candidates(before: int, after: int, k: int, columns: int) -> float:
 def ranking(items: int, columns: int, rows: int, k: int, seen: int, cache: int) -> list[Launch]:
     """The launches of a ranking of all items for rows that hold one entry each, without what each row has seen."""
     entered = gpu_cases.Batch(rows, 1, rows, 1)
-    exclude = gpu_cases.Batch(rows * seen, 14 * seen, min(items, rows * seen) // 2, rows)
     g = Graph(
-        rows=rows, columns=columns, k=k, precision="float32", activation="linear", dropout=False, finishes=False,
-        capacity=14 * seen * rows, optimizer="SGD", cosine=False,
+        rows=rows,
+        columns=columns,
+        k=k,
+        precision="float32",
+        activation="linear",
+        dropout=False,
+        finishes=False,
+        optimizer="SGD",
+        cosine=False,
     )
     g.part = "record"
-    g("copy", bytes=4096)
+    g("copy", bytes=4096 + 24 * (rows + rows * seen))  # with the batches, which the host makes
     g("begin_step")
-    g.part = "Assemble"
-    assemble(g, entered, entered, False, rows, rows_only=True)
-    assemble(g, exclude, exclude, False, items, rows_only=True)
     g.part = "Gather"
     g("gather", batch=entered)
     g.part = "TopK"

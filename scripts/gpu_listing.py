@@ -1,7 +1,7 @@
 """Reads compiled kernels: what each takes of a multiprocessor, its loops, and the instructions of a trip.
 
-Registers, shared memory and local frames come from the image itself. Loops come from the text of ``nvdisasm`` on a build
-with line information, which has the same instructions as the image that is shipped; labels and branches are read here,
+Registers, shared memory and local frames come from the image itself. Loops come from the text of ``nvdisasm`` on a
+build with line information, which has the same instructions as the image that is shipped; labels and branches are read here,
 since nvdisasm draws no control flow of images for sm_80 and sm_90a. Builds and listings are cached under build/listing.
 """
 
@@ -165,7 +165,7 @@ class Function:
         return [x for x in inside if not any(x.blocks < y.blocks for y in inside)]
 
     def path(self, loop: Loop | None, cold: Callable[[Block], bool]) -> list[Instruction]:
-        """The longest way through a trip of a loop, or through the kernel, without inner loops and with few cold blocks.
+        """The longest way through a trip of a loop, or through the kernel, past inner loops and with few cold blocks.
 
         A block that every way leads through is not cold, whatever its lines say: instructions are moved between lines.
         """

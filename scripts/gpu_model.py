@@ -68,8 +68,8 @@ COPY = 2.0e-6  # a small copy or fill as a node of a graph; +-50 %
 DEPENDENT = 2.6  # cycles between two instructions of one warp: 4 where they depend, 1 where not; +-30 %
 RESIDENT = 0.6  # share of the second-level cache in which data stay until they are read again
 
-# Cycles of a quarter of a multiprocessor for an instruction of a warp, by unit. Source: CUDA C++ Programming Guide, table
-# of arithmetic throughput, compute capability 9.0 (results a clock cycle and multiprocessor: 128, 64 or 16); shared and
+# Cycles of a quarter of a multiprocessor for an instruction of a warp, by unit. Source: CUDA C++ Programming Guide,
+# table of arithmetic throughput, compute capability 9.0 (results a clock cycle and multiprocessor: 128, 64 or 16); shared and
 # global loads: 128 bytes a cycle and multiprocessor. HMMA: mma.sync comes to 62 % of the wgmma rate on sm_90; +-10 %.
 UNITS = (
     ("tensor", 6.5, r"HMMA"),
@@ -80,7 +80,11 @@ UNITS = (
     ("load", 4, r"LD|LDG|ST|STG|LDS|STS|LDSM|ATOM|ATOMS|ATOMG|RED|REDG|SHFL|LDL|STL|LDGSTS|MATCH"),
     ("multiply", 2, r"IMAD"),
     ("multiply", 1, r"FFMA|FMUL|FADD|HFMA2"),
-    ("integer", 2, r"IADD3|VIADD|LOP3|SHF|ISETP|FSETP|SEL|FSEL|FMNMX|LEA|PRMT|PLOP3|VIMNMX|IABS|MOV|F2FP|FCHK|I2FP|FSET"),
+    (
+        "integer",
+        2,
+        r"IADD3|VIADD|LOP3|SHF|ISETP|FSETP|SEL|FSEL|FMNMX|LEA|PRMT|PLOP3|VIMNMX|IABS|MOV|F2FP|FCHK|I2FP|FSET",
+    ),
 )
 
 # What a library's product comes to: the share of the data sheet's rate by tile, and what a wave of tiles costs beside
@@ -168,7 +172,7 @@ def compiled(name: str, unused: tuple[str, ...]) -> Compiled:
             found = body(path)
             (opcode, _, each), wanted = loop.marker, loop.lines(texts)
             hits = [i for i in path if re.match(f"(?:{opcode})(?:\\.|$)", i.opcode)]
-            hits = [i for i in hits if not wanted or i.lines[:1] and i.lines[0] in wanted]
+            hits = [i for i in hits if not wanted or (i.lines[:1] and i.lines[0] in wanted)]
             found.elements = len(hits) // each if opcode else 1
             if found.elements > best.elements or (found.elements == best.elements and found.count > best.count):
                 best = found
@@ -256,8 +260,17 @@ def time_of(m: Machine, launch: Launch) -> Timed:
     bound = max(limits, key=lambda name: limits[name])
     warps = min(resident, up(active, m.multiprocessors)) * up(entry.threads, 32)
     return Timed(
-        launch, limits[bound] + GAP, "launch" if limits[bound] < GAP else bound, memory, cached, instructions,
-        entry.elements(v), warps, waves, (math.ceil(waves) / waves if waves > 1 else busiest) - 1, limits,
+        launch,
+        limits[bound] + GAP,
+        "launch" if limits[bound] < GAP else bound,
+        memory,
+        cached,
+        instructions,
+        entry.elements(v),
+        warps,
+        waves,
+        (math.ceil(waves) / waves if waves > 1 else busiest) - 1,
+        limits,
     )
 
 
@@ -364,8 +377,8 @@ def torch_step(n: gpu_cases.Network, precision: str, m: Machine) -> list[tuple[s
     every = dense + items * n.hidden[0]
     products = []
     for inputs, units in pairs:
-        for shape in ((units, rows, inputs), (inputs, rows, units), (inputs, units, rows)):
-            products.append(gpu_kernels.Launch("", "product", Product(*shape, precision)))
+        shapes = ((units, rows, inputs), (inputs, rows, units), (inputs, units, rows))
+        products += [gpu_kernels.Launch("", "product", Product(*shape, precision)) for shape in shapes]
     moved = [
         ("weights are cast", 6 * dense if narrow else 0),
         ("embedding_bag and its gradient", 4 * n.hidden[0] * (n.input.distinct + 2 * rows + items + n.input.entries)),
@@ -465,7 +478,9 @@ def table(case: Case, m: Machine, measured: Measured) -> list[str]:
     """The parts of a case."""
     found, roofline = timed(case, m), case.roofline()
     parts = list(dict.fromkeys(t.launch.part for t in found))
-    lines = [row("part", "launches", "MB of memory", "MB of cache", "time", "bound by", "share of the roofline", "measured")]
+    lines = [
+        row("part", "launches", "MB of memory", "MB of cache", "time", "bound by", "share of the roofline", "measured")
+    ]
     lines.append("|---" * 8 + "|")
     for part in parts:
         own = [t for t in found if t.launch.part == part]
@@ -479,7 +494,10 @@ def table(case: Case, m: Machine, measured: Measured) -> list[str]:
         lines.append(row(part, f"{count:,}", amount(memory), amount(cached), time(seconds), by.most_common(1)[0][0],
                          share(roofline.get(part, 0.0), seconds), measured.cell(title_of(case), part)))  # fmt: skip
     total, least = seconds_of(found), sum(roofline.values())
-    memory, cached = sum(t.memory * t.launch.count for t in found) / 1e6, sum(t.cached * t.launch.count for t in found) / 1e6
+    memory, cached = (
+        sum(t.memory * t.launch.count for t in found) / 1e6,
+        sum(t.cached * t.launch.count for t in found) / 1e6,
+    )
     count = sum(t.launch.count for t in found)
     lines.append(row("**in all**", f"{count:,}", amount(memory), amount(cached), time(total), "", share(least, total),
                      measured.cell(title_of(case), "a step")))  # fmt: skip
@@ -490,16 +508,23 @@ def kernels(case: Case, m: Machine) -> list[str]:
     """The kernels of a case, the most expensive first."""
     found = timed(case, m)
     total = seconds_of(found)
-    lines = [row("part", "kernel", "launches", "us each", "share", "bound by", "instructions per element", "warps", "waves")]
+    lines = [
+        row("part", "kernel", "launches", "us each", "share", "bound by", "instructions per element", "warps", "waves")
+    ]
     lines.append("|---" * 9 + "|")
     groups: dict[tuple[str, str], list[Timed]] = {}
     for t in found:
         groups.setdefault((t.launch.part, t.launch.kernel), []).append(t)
     for (part, kernel), own in sorted(groups.items(), key=lambda item: -seconds_of(item[1])):
-        count, seconds, first = sum(t.launch.count for t in own), seconds_of(own), max(own, key=lambda t: t.seconds * t.launch.count)
+        count, seconds, first = (
+            sum(t.launch.count for t in own),
+            seconds_of(own),
+            max(own, key=lambda t: t.seconds * t.launch.count),
+        )
         each = f"{first.instructions / first.elements:.0f}" if first.elements else ""
-        lines.append(row(part, kernel, f"{count:,}", f"{seconds / count * 1e6:.1f}", f"{seconds / total:.1%}", first.bound,
-                         each, f"{first.resident:.0f}" if first.resident else "", f"{first.waves:.2g}" if first.waves else ""))  # fmt: skip
+        cells = [f"{count:,}", f"{seconds / count * 1e6:.1f}", f"{seconds / total:.1%}", first.bound, each]
+        cells += [f"{first.resident:.0f}", f"{first.waves:.2g}"] if first.resident else ["", ""]
+        lines.append(row(part, kernel, *cells))
     return lines
 
 
@@ -509,11 +534,12 @@ ABOUT = """\
 
 The model takes each launch of a step as the code in this repository makes it, and computes the longest of four times:
 the bytes that cross the memory, those that cross the second-level cache, the instructions, and the loads and
-instructions of a thread that follow from each other. Instructions are counted in the compiled loops. The constants, with
-their sources and errors, stand in the script. Expect errors of 30 %.
+instructions of a thread that follow from each other. Instructions are counted in the compiled loops. The constants
+stand in the script, with their sources and errors. Expect errors of 30 %.
 
 - {device}: {sms} multiprocessors at {clock:.3g} GHz; memory {bandwidth:.2g} TB/s; second-level cache
-  {cache_bandwidth:.2g} TB/s; a load takes {cache_latency:.2g} us from the cache and {memory_latency:.2g} us from memory.
+  {cache_bandwidth:.2g} TB/s. A load takes {cache_latency:.2g} us from the cache and {memory_latency:.2g} us from
+  memory.
 - From one kernel of a graph to the next pass {gap:.2g} us.
 - The roofline is that of the data sheet: {limits}, memory {sheet} TB/s, and at least {launch:.0f} us for an operation.
   Its bytes are those that must pass through memory once: weights, optimizer states and rows of the batch. With soft-max
@@ -529,9 +555,17 @@ def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
     parts = [
         f"# What the kernels should take on an {m.name}: a model",
         ABOUT.format(
-            what=what, device=m.name, sms=m.multiprocessors, clock=m.clock / 1e9, bandwidth=m.bandwidth / 1e12,
-            cache_bandwidth=m.cache_bandwidth / 1e12, cache_latency=CACHE_LATENCY * 1e6, limits=limits,
-            memory_latency=MEMORY_LATENCY * 1e6, gap=GAP * 1e6, sheet=gpu_cases.BANDWIDTH / 1e12,
+            what=what,
+            device=m.name,
+            sms=m.multiprocessors,
+            clock=m.clock / 1e9,
+            bandwidth=m.bandwidth / 1e12,
+            cache_bandwidth=m.cache_bandwidth / 1e12,
+            cache_latency=CACHE_LATENCY * 1e6,
+            limits=limits,
+            memory_latency=MEMORY_LATENCY * 1e6,
+            gap=GAP * 1e6,
+            sheet=gpu_cases.BANDWIDTH / 1e12,
             launch=gpu_cases.LAUNCH * 1e6,
         ),
         "## In short",
@@ -546,7 +580,10 @@ def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
 
 def summary(m: Machine) -> str:
     """All cases, beside compiled PyTorch from below."""
-    lines = [row("case", "model", "launches", "roofline", "share", "compiled PyTorch, at least", "ratio"), "|---" * 7 + "|"]
+    lines = [
+        row("case", "model", "launches", "roofline", "share", "compiled PyTorch, at least", "ratio"),
+        "|---" * 7 + "|",
+    ]
     for case in CASES:
         found = answer(case, m)
         ours, least, theirs = found["ms"] / 1e3, found["roofline_ms"] / 1e3, torch(case, m)
@@ -563,7 +600,10 @@ The lists of a ranking have to be exact, so its product is in float32. At 10M it
 
 def eight(m: Machine, ranks: int = 8) -> str:
     """Steps on several GPUs that have a part of the items each, with collectives over NVLink."""
-    lines = [row("case", "one GPU", "eight GPUs", "of that exchange", "faster by", "launches of a rank"), "|---" * 6 + "|"]
+    lines = [
+        row("case", "one GPU", "eight GPUs", "of that exchange", "faster by", "launches of a rank"),
+        "|---" * 6 + "|",
+    ]
     for case in (CASES[0], CASES[3], CASES[4]):
         one, many = seconds_of(timed(case, m)), timed(case, m, ranks)
         exchange = sum(t.seconds for t in many if t.bound == "exchange")
@@ -591,7 +631,9 @@ def main() -> int:
                 print(json.dumps(answer(case, machine)), flush=True)
         elif args.kernels or args.case:
             for case in cases:
-                print("\n".join([f"## {case.name}", *table(case, machine, Measured()), "", *kernels(case, machine), ""]))
+                print(
+                    "\n".join([f"## {case.name}", *table(case, machine, Measured()), "", *kernels(case, machine), ""])
+                )
         else:
             text = page(read(args.measured) if args.measured else Measured(), machine)
             if args.write:

@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-import numpy
+import numpy as np
 import pytest
 from emulated import EMULATOR, PROGRAM
 
@@ -20,7 +20,8 @@ import scipy.sparse
 sys.path.insert(0, sys.argv[2])
 from measure.network import Network
 case = json.loads(sys.argv[1])
-X = scipy.sparse.random_array((case["rows"], case["items"]), density=case["density"], rng=5, format="csr", dtype=np.float32)
+shape = case["rows"], case["items"]
+X = scipy.sparse.random_array(shape, density=case["density"], rng=5, format="csr", dtype=np.float32)
 X = scipy.sparse.csr_array(X + scipy.sparse.eye_array(*X.shape, format="csr", dtype=np.float32))  # no row is empty
 X.data[:] = 1
 network = Network(batch_size=case["rows"], scaling=None, denoising=0.0, learning_rate=1e-3, **case["network"])
@@ -49,9 +50,13 @@ def shape(items, rows, density, cache, **network):
 
 SHAPES = {
     "softmax, Adam": shape(999, 21, 0.02, 200_000, hidden=(36,)),
-    "softmax, momentum, float32": shape(2_501, 33, 0.01, 300_000, hidden=(130,), optimizer="momentum", precision="float32"),
+    "softmax, momentum, float32": shape(
+        2_501, 33, 0.01, 300_000, hidden=(130,), optimizer="momentum", precision="float32"
+    ),
     "cosine": shape(517, 50, 0.05, 200_000, hidden=(129,), temperature=0.1),
-    "three layers": shape(700, 64, 0.03, 500_000, hidden=(1024, 512), loss="sigmoid", activation="sigmoid", optimizer="momentum"),
+    "three layers": shape(
+        700, 64, 0.03, 500_000, hidden=(1024, 512), loss="sigmoid", activation="sigmoid", optimizer="momentum"
+    ),
 }
 
 
@@ -100,7 +105,7 @@ def lines_of(sites):
 
 
 def bytes_of_bisections(items, first, end):
-    """What output_loss reads of the list of a batch's items for those from first to end: items, and offsets of entries."""
+    """What output_loss reads of the list of a batch's items for some: items that a bisection comes to, and offsets."""
     looked, found = set(), set()
     for item in range(first, end):
         low, high = 0, len(items)
@@ -164,6 +169,43 @@ def test_the_emulator_counts_what_the_formulas_say(name, emulated, kernels):
             assert sum(passed[line] for line in counted) == loop.marker[2] * elements, (kernel, loop.at)
 
 
+RANKED = """
+import json
+sys.path.insert(0, sys.argv[2])
+from measure.synthetic import interactions
+from peers.rankers import model_of
+items, units, rows, k = json.loads(sys.argv[1])
+rng = np.random.default_rng(0)
+W, H = (rng.standard_normal((n, units), dtype=np.float32) for n in (items, rows))
+model, X = model_of(W, H)
+exclude = dsstne.Dataset(interactions(rows, items, 9))
+control.set("counts", 1)
+model.recommend(X, k=k, exclude=exclude, devices="cuda:0")
+control.set("counts", 0)
+print(json.dumps(control.launches()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("items", "units", "rows", "k"), [(1_501, 36, 50, 10), (2_900, 70, 129, 7), (4_095, 33, 77, 20)]
+)
+def test_a_ranking_has_the_launches_of_the_model(items, units, rows, k, emulated, kernels):
+    code = PROGRAM + RANKED
+    launches = json.loads(emulated(code, json.dumps([items, units, rows, k]), ROOT / "tests" / "bench"))
+    expected = [
+        launch for launch in kernels.ranking(items, units, rows, k, 9, 50 << 20) if launch.kernel in kernels.KERNELS
+    ]
+    found = [(launch["kernel"], tuple(launch["grid"][:2])) for launch in launches]
+    assert found == [(x.kernel, kernels.KERNELS[x.kernel].grid(x.v)) for x in expected]
+    for launch, model in zip(launches, expected, strict=True):
+        if launch["kernel"] in ("gather", "begin_screen", "ranked"):
+            streams = kernels.KERNELS[launch["kernel"]].streams(model.v)
+            streams.pop("~batch", None)  # it lies in the record
+            assert launch["touched"] == sum(max(read, written) for read, written, _ in streams.values()), launch[
+                "kernel"
+            ]
+
+
 # ---- the loops ----
 
 
@@ -183,7 +225,12 @@ def test_a_trip_of_each_loop_has_the_elements_that_its_entry_states(model):
 
 # By case: instructions of all passes per logit, bytes of memory per weight of the output, and launches, at most.
 HELD = {
-    "step bfloat16": (0, 0, 0),
+    "step bfloat16": (185, 20.1, 100),
+    "step float32": (185, 16.1, 90),
+    "softmax 41k bfloat16": (189, 32.2, 95),
+    "softmax 1M bfloat16": (188, 32.1, 1351),
+    "softmax 10M bfloat16": (188, 32.1, 13071),
+    "softmax 41k cosine bfloat16": (259, 32.2, 109),
 }
 
 
@@ -201,11 +248,20 @@ def test_a_step_needs_no_more_instructions_bytes_and_launches_than_before(name, 
     output = [t for t in found if t.launch.part.startswith("Output")]
     moved = sum(t.memory * t.launch.count for t in output) / (network.items * network.hidden[-1])
     launches = sum(t.launch.count for t in found)
-    assert (round(instructions), round(moved, 1), launches) <= HELD[name]
+    assert (round(instructions), round(moved, 1), launches) == HELD[name], "if there are fewer, write that down"
 
 
-# Kernels that do not keep the rule below yet, with the case in which that shows.
-NOT_YET = {}
+# By case, the kernels that do not keep the rules below yet.
+NOT_YET = {
+    "step bfloat16": {"assemble_fill", "output_loss", "output_update"},
+    "step float32": {"assemble_fill", "output_loss", "output_update"},
+    "softmax 41k bfloat16": {"assemble_fill", "output_loss", "output_sum"},
+    "softmax 1M bfloat16": {"update_written"},
+    "softmax 10M bfloat16": {"update_written"},
+    "softmax 41k cosine bfloat16": {"assemble_fill", "output_loss"},
+    "top-10 27k": {"screen_128"},
+}
+LOCAL_YET = {"multiply", "input_gradient", "weight_gradient", "screen_32", "screen_128"}
 
 
 def test_kernels_that_matter_fill_the_multiprocessors(model):
@@ -215,10 +271,10 @@ def test_kernels_that_matter_fill_the_multiprocessors(model):
         total = model.seconds_of(found)
         for t in found:
             entry = model.KERNELS.get(t.launch.kernel)
-            if entry is None or model.seconds_of(of(found, t.launch.kernel)) < 0.02 * total:
+            if entry is None or t.seconds * t.launch.count < 0.02 * total:
                 continue
             if t.resident < 16 or (t.tail > 0.25 and not entry.persistent):
-                wrong.setdefault(t.launch.kernel, case.name)
+                wrong.setdefault(case.name, set()).add(t.launch.kernel)
     assert wrong == NOT_YET
 
 
@@ -231,7 +287,7 @@ def test_no_loop_uses_local_memory(model):
             codes = {i.opcode.split(".")[0] for n in loop.blocks for i in function.blocks[n].instructions}
             if codes & {"LDL", "STL"}:
                 wrong.add(name)
-    assert wrong == set()
+    assert wrong == LOCAL_YET
 
 
 def test_the_kernels_of_every_image_can_be_launched(model):
@@ -250,9 +306,43 @@ def test_the_page_is_what_the_script_writes(model):
     assert (ROOT / "docs" / "gpu-performance.md").read_text() in pages
 
 
+def statistics(items, rows, mean, kept, batches=24):
+    """Batches of the target and of the input, which keeps a share of the entries, and what Replay finds.
+
+    That is how many rows of the input's weight are behind when a batch comes, how many steps they have missed in all,
+    and how many entries a batch may have: those of the longest rows.
+    """
+    import gpu_cases
+    from measure.synthetic import interactions
+
+    target = interactions(batches * rows, items, mean)
+    entered = target.copy()
+    if kept < 1:
+        entered.data = (np.random.default_rng(1).random(entered.nnz) < kept).astype(np.float32)
+        entered.eliminate_zeros()
+
+    def of(X):
+        return [X.nnz, np.diff(X.indptr).max(), len(np.unique(X.indices)), np.bincount(X.indices).max()]
+
+    last = np.full(items, -1)
+    found, behind = [], []
+    for step in range(2 * batches):  # the second time all rows have been updated before
+        first = step % batches * rows
+        touched = np.unique(entered[first : first + rows].indices)
+        missed = step - 1 - last[touched]
+        last[touched] = step
+        if step >= batches:
+            found.append(of(target[first : first + rows]) + of(entered[first : first + rows]))
+            behind.append([(missed > 0).sum(), missed.sum()])
+    numbers = [round(float(x)) for x in np.mean(found, 0)]
+    late, missed_steps = (round(float(x)) for x in np.mean(behind, 0))
+    capacity = int(np.sort(np.diff(target.indptr))[::-1][:rows].sum())
+    return gpu_cases.Batch(*numbers[:4]), gpu_cases.Batch(*numbers[4:]), late, missed_steps, capacity
+
+
 def test_the_batches_of_the_model_are_those_of_the_data(model):
     import gpu_cases
 
     for network, kept in zip(gpu_cases.NETWORKS[:2], (1.0, 0.5), strict=True):
-        found = gpu_cases.statistics(network.items, network.rows, network.entries, kept)
+        found = statistics(network.items, network.rows, network.entries, kept)
         assert found == (network.target, network.input, network.behind, network.missed, network.capacity)
