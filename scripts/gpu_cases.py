@@ -83,9 +83,9 @@ class Network:
         return max(1, round(self.target.distinct * entries / max(1, self.target.entries)))
 
 
-def least(flops: float, size: float, rate: float) -> tuple[float, str]:
+def least(flops: float, size: float, rate: float, bandwidth: float = BANDWIDTH) -> tuple[float, str]:
     """The time at the limits, and what sets it."""
-    compute, memory = flops / rate, size / BANDWIDTH
+    compute, memory = flops / rate, size / bandwidth
     longest = max(compute, memory, LAUNCH)
     return longest, "launch" if longest == LAUNCH else "arithmetic" if compute >= memory else "memory"
 

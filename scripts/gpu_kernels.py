@@ -736,7 +736,7 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         mark = len(g.launches)
         if packs(columns, precision):
             pack(g, "weight", here, columns)
-        g("product", m=here, n=rows, k=wide)
+        g("product", m=here, n=rows, k=wide, memory=0 if packs(columns, precision) else 4 * here * columns)
         if n.cosine:
             g("inverse_norms", source="~weight" if packs(columns, precision) else "weight", rows=here, columns=columns)
         if statistics:

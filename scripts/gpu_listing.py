@@ -1,12 +1,14 @@
 """Reads compiled kernels: what each takes of a multiprocessor, its loops, and the instructions of a trip.
 
 Registers, shared memory and local frames come from the image itself. Loops come from the text of ``nvdisasm`` on a
-build with line information, which has the same instructions as the image that is shipped; labels and branches are read here,
-since nvdisasm draws no control flow of images for sm_80 and sm_90a. Builds and listings are cached under build/listing.
+build with line information, which has the same instructions as the image that is shipped. Labels and branches are read
+here, since nvdisasm draws no control flow of images for sm_80 and sm_90a. Builds and listings are cached under
+build/listing.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import re
 import struct
@@ -47,17 +49,22 @@ class Resources:
     threads: int = 0
 
 
+def text(image: bytes, at: int) -> str:
+    """A string of an image."""
+    return image[at : image.index(b"\0", at)].decode()
+
+
+def sections(image: bytes) -> tuple[dict[str, tuple[int, ...]], list[tuple[int, ...]]]:
+    """The section headers of an ELF file, by name and in their order."""
+    start, size, count, names = struct.unpack_from("<Q10xHHH", image, 40)
+    head = [struct.unpack_from("<IIQQQQIIQQ", image, start + n * size) for n in range(count)]
+    return {text(image, head[names][4] + section[0]): section for section in head}, head
+
+
 def resources(image: bytes) -> dict[str, Resources]:
     """The resources of each kernel of a cubin."""
-    start, size, count, names_at = struct.unpack_from("<Q10xHHH", image, 40)
-    head = [struct.unpack_from("<IIQQQQIIQQ", image, start + n * size) for n in range(count)]
-    strings = head[names_at][4]
-
-    def text(at: int) -> str:
-        return image[at : image.index(b"\0", at)].decode()
-
+    named, head = sections(image)
     found: dict[str, Resources] = {}
-    named = {text(strings + section[0]): section for section in head}
     for name, section in named.items():
         if name.startswith(".text."):
             found[name[6:]] = Resources(registers=section[7] >> 24)
@@ -68,7 +75,7 @@ def resources(image: bytes) -> dict[str, Resources]:
     for attribute, at in attributes(image, named[".nv.info"]):
         if attribute in (0x11, 0x2F):  # the size of the frame, registers
             symbol, value = struct.unpack_from("<II", image, at)
-            kernel = text(names + struct.unpack_from("<I", image, symbols[4] + 24 * symbol)[0])
+            kernel = text(image, names + struct.unpack_from("<I", image, symbols[4] + 24 * symbol)[0])
             if kernel in found:
                 setattr(found[kernel], "local" if attribute == 0x11 else "registers", value)
     for kernel, taken in found.items():
@@ -77,6 +84,12 @@ def resources(image: bytes) -> dict[str, Resources]:
                 x, y, z = struct.unpack_from("<III", image, at)
                 taken.threads = x * y * z
     return found
+
+
+def code(image: bytes) -> dict[str, bytes]:
+    """The instructions of each kernel of a cubin."""
+    named, _ = sections(image)
+    return {name: image[x[4] : x[4] + x[5]] for name, x in named.items() if name.startswith(".text.")}
 
 
 def attributes(image: bytes, section: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -338,17 +351,19 @@ def disassembler() -> Path:
 def listing(target: str = "sm_90a") -> dict[str, Function]:
     """The kernels of an architecture, from the cache if it belongs to the sources."""
     path, stamp = CACHE / f"{target}.txt", CACHE / f"{target}.digest"
-    if not (path.exists() and stamp.exists() and stamp.read_text() == compile_kernels.digest()):
-        program = disassembler()
-        nvrtc = compile_kernels.compiler()
-        if nvrtc is None:
-            raise ListingError("the CUDA compiler is missing: pip install " + " ".join(compile_kernels.WHEELS))
-        CACHE.mkdir(parents=True, exist_ok=True)
-        image = CACHE / f"{target}.cubin"
-        image.write_bytes(compile_kernels.compile_for(nvrtc, target, lines=True))
-        done = subprocess.run([str(program), "-gi", str(image)], capture_output=True, text=True, check=True)
-        path.write_text(done.stdout)
-        stamp.write_text(compile_kernels.digest())
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several tests may begin at once
+        if not (path.exists() and stamp.exists() and stamp.read_text() == compile_kernels.digest()):
+            program, nvrtc = disassembler(), compile_kernels.compiler()
+            if nvrtc is None:
+                raise ListingError("the CUDA compiler is missing: pip install " + " ".join(compile_kernels.WHEELS))
+            stamp.unlink(missing_ok=True)
+            image = CACHE / f"{target}.cubin"
+            image.write_bytes(compile_kernels.compile_for(nvrtc, target, lines=True))
+            done = subprocess.run([str(program), "-gi", str(image)], capture_output=True, text=True, check=True)
+            path.write_text(done.stdout)
+            stamp.write_text(compile_kernels.digest())
     return functions(path.read_text())
 
 

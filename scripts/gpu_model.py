@@ -45,7 +45,8 @@ class Machine:
 
     name: str
     multiprocessors: int
-    cache: int  # bytes of the second-level cache that a process sees
+    cache: int  # bytes of the second-level cache, as the driver reports them
+    sheet: float  # bytes a second of the memory, by the data sheet
     bandwidth: float  # of copies on the device, measured on such machines: 88 to 92 % of the data sheet's; +-3 %
     cache_bandwidth: float = 5.5e12  # microbenchmarks of sm_90: 5.5 to 6 TB/s; +-10 %
     clock: float = 1.755e9  # base clock with all units busy; up to 1.98e9 in light kernels: +-10 %
@@ -56,8 +57,8 @@ class Machine:
 
 
 MACHINES = {
-    "H200": Machine("H200", 132, 60 << 20, 4.3e12),
-    "H100": Machine("H100", 132, 50 << 20, 3.0e12),
+    "H200": Machine("H200", 132, 60 << 20, 4.8e12, 4.3e12),
+    "H100": Machine("H100", 132, 50 << 20, 3.35e12, 3.0e12),
 }
 
 NEAR_LATENCY = 0.02e-6  # of a load from the first-level cache: 33 cycles
@@ -69,8 +70,8 @@ DEPENDENT = 2.6  # cycles between two instructions of one warp: 4 where they dep
 RESIDENT = 0.6  # share of the second-level cache in which data stay until they are read again
 
 # Cycles of a quarter of a multiprocessor for an instruction of a warp, by unit. Source: CUDA C++ Programming Guide,
-# table of arithmetic throughput, compute capability 9.0 (results a clock cycle and multiprocessor: 128, 64 or 16); shared and
-# global loads: 128 bytes a cycle and multiprocessor. HMMA: mma.sync comes to 62 % of the wgmma rate on sm_90; +-10 %.
+# table of arithmetic throughput, compute capability 9.0: results a clock cycle and multiprocessor, 128, 64 or 16. Loads
+# and stores: 128 bytes a cycle and multiprocessor. HMMA: mma.sync comes to 62 % of the wgmma rate on sm_90; +-10 %.
 UNITS = (
     ("tensor", 6.5, r"HMMA"),
     ("64-bit", 2, r"DFMA|DADD|DMUL|DSETP|DMNMX"),
@@ -297,7 +298,9 @@ def product(m: Machine, launch: Launch) -> Timed:
                 seconds += GAP + 1e-6 + 4 * (split + 1) * v.m * v.n / m.cache_bandwidth
             best = min(best, (seconds, "arithmetic"))
     best = max(best, (moved / m.cache_bandwidth, "cache"))
-    return Timed(launch, best[0] + GAP, best[1], 0.0, moved, 0.0, 0.0)
+    memory = float(getattr(v, "memory", 0))  # of a factor that nobody has just written
+    best = max(best, (memory / m.bandwidth, "memory"))
+    return Timed(launch, best[0] + GAP, best[1], memory, moved)
 
 
 # ---- cases ----
@@ -319,14 +322,14 @@ class Case:
         rows, k, seen = gpu_cases.RANKED_ROWS, gpu_cases.RANKED_K, gpu_cases.RANKED_SEEN
         return gpu_kernels.ranking(*self.ranked, rows, k, seen, m.cache)
 
-    def roofline(self) -> dict[str, float]:
+    def roofline(self, m: Machine) -> dict[str, float]:
         """Seconds at the limits of the data sheet, by part."""
         rate = gpu_cases.RATES[self.precision]
         if self.network:
-            return {op.name: gpu_cases.least(op.flops, op.bytes, rate)[0] for op in self.network.ops()}
+            return {op.name: gpu_cases.least(op.flops, op.bytes, rate, m.sheet)[0] for op in self.network.ops()}
         items, units = self.ranked
         flops = 2.0 * gpu_cases.RANKED_ROWS * items * units
-        return {"TopK": gpu_cases.least(flops, 4.0 * items * units, rate)[0]}
+        return {"TopK": gpu_cases.least(flops, 4.0 * items * units, rate, m.sheet)[0]}
 
 
 STEP, SMALL, MILLION, TEN_MILLION = gpu_cases.NETWORKS
@@ -361,7 +364,7 @@ def answer(case: Case, m: Machine) -> dict[str, Any]:
         "case": case.name,
         "ms": round(1e3 * seconds_of(found), 4),
         "launches": sum(t.launch.count for t in found),
-        "roofline_ms": round(1e3 * sum(case.roofline().values()), 4),
+        "roofline_ms": round(1e3 * sum(case.roofline(m).values()), 4),
     }
 
 
@@ -476,7 +479,7 @@ def title_of(case: Case) -> str:
 
 def table(case: Case, m: Machine, measured: Measured) -> list[str]:
     """The parts of a case."""
-    found, roofline = timed(case, m), case.roofline()
+    found, roofline = timed(case, m), case.roofline(m)
     parts = list(dict.fromkeys(t.launch.part for t in found))
     lines = [
         row("part", "launches", "MB of memory", "MB of cache", "time", "bound by", "share of the roofline", "measured")
@@ -538,12 +541,11 @@ instructions of a thread that follow from each other. Instructions are counted i
 stand in the script, with their sources and errors. Expect errors of 30 %.
 
 - {device}: {sms} multiprocessors at {clock:.3g} GHz; memory {bandwidth:.2g} TB/s; second-level cache
-  {cache_bandwidth:.2g} TB/s. A load takes {cache_latency:.2g} us from the cache and {memory_latency:.2g} us from
-  memory.
+  {cache_bandwidth:.2g} TB/s. A load takes {cache_latency:.2g} us from the cache, {memory_latency:.2g} us from memory.
 - From one kernel of a graph to the next pass {gap:.2g} us.
-- The roofline is that of the data sheet: {limits}, memory {sheet} TB/s, and at least {launch:.0f} us for an operation.
-  Its bytes are those that must pass through memory once: weights, optimizer states and rows of the batch. With soft-max
-  W passes twice, since the statistics come first."""
+- The roofline is that of the data sheet: {limits};
+  memory {sheet} TB/s; at least {launch:.0f} us for an operation. Its bytes are those that must pass through memory
+  once: weights, optimizer states and rows of the batch. With soft-max W passes twice, since the statistics come first."""
 
 
 def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
@@ -565,7 +567,7 @@ def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
             limits=limits,
             memory_latency=MEMORY_LATENCY * 1e6,
             gap=GAP * 1e6,
-            sheet=gpu_cases.BANDWIDTH / 1e12,
+            sheet=m.sheet / 1e12,
             launch=gpu_cases.LAUNCH * 1e6,
         ),
         "## In short",
@@ -578,24 +580,48 @@ def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def floor(case: Case, m: Machine) -> float:
+    """Seconds that no kernels can undercut: each operation at the best rate of a product here, and at the bandwidth."""
+    rate = gpu_cases.RATES[case.precision] * TILES[case.precision][0][2]
+    if case.network:
+        return sum(max(op.flops / rate, op.bytes / m.bandwidth) for op in case.network.ops())
+    items, units = case.ranked
+    return max(2.0 * gpu_cases.RANKED_ROWS * items * units / rate, 4.0 * items * units / m.bandwidth)
+
+
 def summary(m: Machine) -> str:
     """All cases, beside compiled PyTorch from below."""
-    lines = [
-        row("case", "model", "launches", "roofline", "share", "compiled PyTorch, at least", "ratio"),
-        "|---" * 7 + "|",
-    ]
+    names = "case,model,launches,roofline,share,compiled PyTorch at least,ratio,aim,floor,floor of the aim"
+    lines = [row(*names.split(",")), "|---" * 10 + "|"]
+    impossible = []
     for case in CASES:
         found = answer(case, m)
         ours, least, theirs = found["ms"] / 1e3, found["roofline_ms"] / 1e3, torch(case, m)
-        lines.append(row(case.name, time(ours), f"{found['launches']:,}", time(least), share(least, ours), time(theirs),
-                         f"{theirs / ours:.2f}"))  # fmt: skip
-    note = """
-"Compiled PyTorch, at least" is a lower bound of its time: its optimizer goes over all weights, its logits and gradients
+        times = 2 if case.network else 4
+        aim, lowest = theirs / times, floor(case, m)
+        cells = [case.name, time(ours), f"{found['launches']:,}", time(least), share(least, ours), time(theirs)]
+        lines.append(row(*cells, f"{theirs / ours:.2f}", f"{times} x: {time(aim)}", time(lowest), share(lowest, aim)))
+        if lowest > aim:
+            parts = torch_step(case.network, case.precision, m) if case.network else torch_ranking(*case.ranked, m)
+            terms = " + ".join(f"{time(seconds)} ({name})" for name, seconds in parts)
+            impossible.append(
+                f"**{times} x is not possible for {case.name}**: PyTorch takes {terms} = {time(theirs)}, so the aim is "
+                f"{time(aim)}; the operations of ours alone take {time(lowest)} at the rate of the same products."
+            )
+    return "\n".join(lines) + "\n" + "\n\n".join([SUMMARY.format(memory_of_torch()), *impossible])
+
+
+SUMMARY = """
+"Compiled PyTorch at least" is a lower bound of its time: its optimizer goes over all weights, its logits and gradients
 pass through memory, all at full bandwidth; its products take what ours take; its launches are those of a CUDA graph.
-The lists of a ranking have to be exact, so its product is in float32. At 10M its step needs {:.0f} GB of memory."""
-    n = TEN_MILLION
-    needed = (2 * n.items * n.hidden[0] * 4 * (2 + n.states) + 3 * 2 * n.rows * n.items) / 1e9
-    return "\n".join(lines) + "\n" + note.format(needed)
+The lists of a ranking have to be exact, so its product is in float32. At 10M its step needs {:.0f} GB of memory. The
+floor is the time of all operations at the best rate of a library's product and at the measured bandwidth: an aim that
+is near it, or below, is out of reach."""
+
+
+def memory_of_torch(n: gpu_cases.Network = TEN_MILLION) -> float:
+    """Gigabytes of weights, gradients and states, and of the logits in bfloat16 three times."""
+    return (2 * n.items * n.hidden[0] * 4 * (2 + n.states) + 3 * 2 * n.rows * n.items) / 1e9
 
 
 def eight(m: Machine, ranks: int = 8) -> str:
