@@ -296,11 +296,13 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
         _log(evals_log, record)
     for epoch in range(run.before + trainer.progress.epoch + 1, run.epochs + 1):
         if any_true(callback.before_iteration(model, epoch, evals_log) for callback in called):
-            return
+            break
         left = min((callback._seconds_left for callback in called), default=math.inf)
         seconds = None if math.isinf(left) else left
         begun, poll = model.step, bar.glance if bar.shown else None
         now = trainer.run(epochs=1, steps=run.steps, seconds=seconds, on_progress=poll)
+        if model.step == begun:  # the time was over before the first step
+            break
         run.steps = None if run.steps is None else run.steps - (model.step - begun)
         bar.update(now)
         run.seconds += now.seconds
@@ -315,10 +317,12 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
             **judge(),
         }
         model.history.append(record)
+        run.unfinished = ()
         _log(evals_log, record)
         bar.end_epoch(record)
         if any_true(callback.after_iteration(model, epoch, evals_log) for callback in called) or not whole:
-            return
+            break
+    model.history.extend(run.unfinished)
 
 
 def _log(evals_log: EvalsLog, record: Mapping[str, Any]) -> None:

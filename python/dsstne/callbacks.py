@@ -60,6 +60,7 @@ class Run:
         before: Number of epochs of the history that other trainers have done.
         seconds: Training time so far, with that of a part of an epoch, whose record is replaced.
         steps: Number of steps that are left; None = all those of the epochs.
+        unfinished: The record of a part of an epoch that an earlier run has ended in, until it is replaced.
     """
 
     trainer: Trainer
@@ -68,6 +69,7 @@ class Run:
     before: int = 0
     seconds: float = 0.0
     steps: int | None = None
+    unfinished: Sequence[dict[str, Any]] = ()
 
 
 class Callback:
@@ -377,7 +379,9 @@ class Checkpoint(Callback):
         self._found = best, before.get("early")
         run.seconds = float(model.history[-1].get("seconds", 0)) if model.history else 0.0
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
-        model.history = History(record for record in model.history if record.get("epoch") in range(1, done + 1))
+        whole = [record.get("epoch") in range(1, done + 1) for record in model.history]
+        run.unfinished = [record for record, kept in zip(model.history, whole, strict=True) if not kept]
+        model.history = History(record for record, kept in zip(model.history, whole, strict=True) if kept)
         state = self._found[1]
         if (state is None) != (early is None):
             had = "no" if state is None else "an"
