@@ -544,8 +544,8 @@ stand in the script, with their sources and errors. Expect errors of 30 %.
   {cache_bandwidth:.2g} TB/s. A load takes {cache_latency:.2g} us from the cache, {memory_latency:.2g} us from memory.
 - From one kernel of a graph to the next pass {gap:.2g} us.
 - The roofline is that of the data sheet: {limits};
-  memory {sheet} TB/s; at least {launch:.0f} us for an operation. Its bytes are those that must pass through memory
-  once: weights, optimizer states and rows of the batch. With soft-max W passes twice, since the statistics come first."""
+  memory {sheet} TB/s; at least {launch:.0f} us for an operation. Its bytes are those that must pass through memory:
+  weights, optimizer states and rows of the batch, once; W twice with soft-max, since the statistics come first."""
 
 
 def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:

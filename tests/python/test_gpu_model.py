@@ -347,9 +347,10 @@ def statistics(items, rows, mean, kept, batches=24):
     return gpu_cases.Batch(*numbers[:4]), gpu_cases.Batch(*numbers[4:]), late, missed_steps, capacity
 
 
-def test_the_batches_of_the_model_are_those_of_the_data(model):
+@pytest.mark.parametrize(("number", "kept"), [pytest.param(0, 1.0, marks=pytest.mark.slow), (1, 0.5)])
+def test_the_batches_of_the_model_are_those_of_the_data(number, kept, model):
     import gpu_cases
 
-    for network, kept in zip(gpu_cases.NETWORKS[:2], (1.0, 0.5), strict=True):
-        found = statistics(network.items, network.rows, network.entries, kept)
-        assert found == (network.target, network.input, network.behind, network.missed, network.capacity)
+    n = gpu_cases.NETWORKS[number]
+    expected = (n.target, n.input, n.behind, n.missed, n.capacity)
+    assert statistics(n.items, n.rows, n.entries, kept) == expected
