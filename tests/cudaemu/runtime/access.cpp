@@ -258,14 +258,14 @@ using emulator::check_any;
 using emulator::Kind;
 #define COUNT(p, n, kind) \
   if (__builtin_expect(emulator::counting, 0)) emulator::count_access(p, n, kind, __builtin_return_address(0))
-#define CHECKS(n)                                                                    \
-  extern "C" void __asan_load##n##_noabort(uintptr_t p) {                            \
-    check<n>(p, Kind::read);                                                         \
-    COUNT(p, n, Kind::read);                                                         \
-  }                                                                                  \
-  extern "C" void __asan_store##n##_noabort(uintptr_t p) {                           \
-    check<n>(p, Kind::write);                                                        \
-    COUNT(p, n, Kind::write);                                                        \
+#define CHECKS(n)                                          \
+  extern "C" void __asan_load##n##_noabort(uintptr_t p) {  \
+    check<n>(p, Kind::read);                               \
+    COUNT(p, n, Kind::read);                               \
+  }                                                        \
+  extern "C" void __asan_store##n##_noabort(uintptr_t p) { \
+    check<n>(p, Kind::write);                              \
+    COUNT(p, n, Kind::write);                              \
   }
 CHECKS(1)
 CHECKS(2)

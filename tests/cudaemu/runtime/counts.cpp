@@ -43,7 +43,9 @@ uint64_t bits(const std::array<uint64_t, 64> &page, const std::array<uint64_t, 6
   return sum;
 }
 
-std::string field(const char *name, uint64_t value) { return std::string(", \"") + name + "\": " + std::to_string(value); }
+std::string field(const char *name, uint64_t value) {
+  return std::string(", \"") + name + "\": " + std::to_string(value);
+}
 
 std::string three(const char *name, const dim3 &d) {
   return std::string(", \"") + name + "\": [" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " +
