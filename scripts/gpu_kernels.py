@@ -784,9 +784,9 @@ def waves_of(items: int, k: int) -> Iterator[tuple[int, int]]:
 def candidates(before: int, after: int, k: int, columns: int) -> float:
     """Items of a wave that a row has scored: those above its limit, and those within the error of it.
 
-    The limit is the k-th best score of the waves before, so each item is above it with probability k / before. For scores
-    that are about normal, with the limit at t deviations, the error of screening, 2^-7 |h| |w| or 2^-7 K^(1/2) deviations,
-    lets exp(2^-7 K^(1/2) t) times as many in. At 6,000 items the emulator counts as many, within 5 %.
+    The limit is the k-th best score of the waves before, so an item is above it with probability k / before. The error
+    of screening is 2^-7 |h| |w|, or 2^-7 K^(1/2) deviations of the scores. If these are about normal, with the limit at
+    t deviations, exp(2^-7 K^(1/2) t) times as many get in. The emulator counts as many, within 5 % at 6,000 items.
     """
     beyond = 0.85 * math.sqrt(2 * math.log(max(2.0, before / k)))
     return k * (after - before) / before * math.exp(2**-7 * math.sqrt(columns) * beyond)

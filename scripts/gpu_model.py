@@ -177,6 +177,8 @@ def compiled(name: str, unused: tuple[str, ...]) -> Compiled:
             found.elements = len(hits) // each if opcode else 1
             if found.elements > best.elements or (found.elements == best.elements and found.count > best.count):
                 best = found
+        if best.count == 0:
+            raise gpu_listing.ListingError(f"{name} has no loop at {loop.at!r}: change its entry in gpu_kernels.py")
         loops.append(best)
     images = gpu_listing.images()
     return Compiled(body(function.path(None, cold)), loops, images["sm_90a"][name])
