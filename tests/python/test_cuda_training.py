@@ -173,7 +173,7 @@ user.join()
 
 
 def test_a_capture_of_somebody_else_delays_the_choice_of_the_form_and_does_not_change_it(emulated):
-    assert "(chunked, cuBLASLt" in emulated(PROGRAM + CAPTURED, DSSTNE_CUDAEMU_HEURISTIC="14")
+    assert "(chunked, cuBLASLt" in emulated(PROGRAM + CAPTURED, DSSTNE_CUDAEMU_CUBLASLT="capture")
 
 
 FAULTS = """
