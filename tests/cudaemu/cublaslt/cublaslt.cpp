@@ -302,6 +302,7 @@ API const char *cublasLtGetStatusString(int status) {
   return status == success         ? "success"
          : status == alloc_failed  ? "the resource allocation failed"
          : status == invalid_value ? "an unsupported value or parameter was passed to the function"
+         : status == internal_error ? "an internal operation failed"
          : status == not_supported ? "the functionality requested is not supported"
                                    : "the program failed to execute";
 }
