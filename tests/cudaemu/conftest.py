@@ -32,10 +32,11 @@ def driver(library):
     from emulator import Driver
 
     driver = Driver()
+    usual = {"lazy": 0, "checks": 3, "truncate": 0, "ulps": 0}
     driver.messages()
     driver.reset_counts()
     yield driver
     driver.clear_faults()
-    driver.set("lazy", 0)
-    driver.set("checks", 3)
+    for name, value in usual.items():
+        driver.set(name, value)
     driver.close()

@@ -1,6 +1,7 @@
 """The example kernels compute what they say."""
 
 import numpy as np
+import pytest
 
 from emulator import pack
 
@@ -81,3 +82,67 @@ def test_a_kernel_without_barriers_never_switches_fibres(driver):
     driver.launch("example_multiply_add", 391, 256, pack("qqiff", x, 100_000, 3, 2.0, 1.0))
     assert np.all(numbers(driver, x, 100_000) == 15.0)
     assert driver.count("switches") - before <= 2
+
+
+def test_products_that_are_cut_off_as_on_tensor_cores(driver):
+    # One product is 1, seven are 1.5 * 2^-24, 0.75 of what separates 1 from the next float32.
+    left, right = np.zeros((16, 16), np.float32), np.zeros((8, 16), np.float32)
+    left[:, 0], right[:, 0] = 1, 1
+    left[:, 1:8], right[:, 1:8] = 1.5 * 2.0**-12, 2.0**-12
+    out = driver.alloc(16 * 8 * 4)
+    args = pack("qqqiii", driver.upload(bf16(left).tobytes()), driver.upload(bf16(right).tobytes()), out, 16, 8, 16)
+    # Each is rounded up; or cut off to one unit of 2^-24, and so is their sum to steps of 2^-23.
+    for truncate, steps in ((0, 7), (1, 3)):
+        driver.set("truncate", truncate)
+        driver.launch("example_bf16_product", (1, 1, 1), 32, args)
+        assert np.all(numbers(driver, out, 128) == 1 + steps * 2.0**-23)
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_products_that_are_cut_off_are_as_near_as_tensor_cores_are(driver, negative):
+    driver.set("truncate", 1)
+    rng = np.random.default_rng(1)
+    k = 256
+    left, right = rng.random((16, k)), rng.random((8, k))
+    left = bf16(-left if negative else left)
+    out = driver.alloc(16 * 8 * 4)
+    args = pack("qqqiii", driver.upload(left.tobytes()), driver.upload(bf16(right).tobytes()), out, 16, 8, k)
+    driver.launch("example_bf16_product", (1, 1, 1), 32, args)
+    exact = np.abs(wide(left).astype(np.float64) @ wide(bf16(right)).astype(np.float64).T)
+    short = exact - np.abs(numbers(driver, out, 128).reshape(16, 8))
+    assert np.all(short >= 0), "what is cut off goes towards zero"
+    # In each of k / 8 steps nine addends lose less than 2^-24 of the largest, and the sum less than 2^-23 of itself.
+    assert np.all(short < k / 8 * (9 + 2) * 2.0**-24 * exact)
+    assert short.max() > 2.0**-24 * exact.max(), "more than rounding to nearest would"
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38, 1e-38])
+def test_products_that_are_cut_off_know_special_numbers(driver, value):
+    driver.set("truncate", 1)
+    left, right = np.zeros((16, 16), np.float32), np.zeros((8, 16), np.float32)
+    left[:, 3], right[:, 3] = value, 1
+    out = driver.alloc(16 * 8 * 4)
+    args = pack("qqqiii", driver.upload(bf16(left).tobytes()), driver.upload(bf16(right).tobytes()), out, 16, 8, 16)
+    driver.launch("example_bf16_product", (1, 1, 1), 32, args)
+    assert np.array_equal(numbers(driver, out, 128), np.full(128, wide(bf16(value))), equal_nan=True)
+
+
+FUNCTIONS = (np.exp, np.expm1, np.log, np.log1p, np.tanh)
+
+
+@pytest.mark.parametrize("function", range(len(FUNCTIONS)))
+def test_functions_are_off_by_as_many_ulps_as_asked_for(driver, function):
+    x = np.concatenate([np.linspace(1e-3, 4, 1000), [0, 1, np.inf, 30]]).astype(np.float32)
+    where, y = driver.upload(x.tobytes()), driver.alloc(x.nbytes)
+    results = []
+    for ulps in (0, 2, 2):
+        driver.set("ulps", ulps)
+        driver.launch("example_functions", 4, 256, pack("qqqi", where, y, len(x), function))
+        results.append(numbers(driver, y, len(x)))
+    usual, moved, again = results
+    assert np.array_equal(moved, again), "the argument decides"
+    off = moved.view(np.int32).astype(np.int64) - usual.view(np.int32)
+    assert set(off) == {-2, -1, 0, 1, 2}
+    assert np.all(off[1000:][usual[1000:] == 0] == 0)
+    assert np.array_equal(moved[-2], usual[-2]), "infinity"
+    assert moved.max() <= 1 or FUNCTIONS[function] is not np.tanh

@@ -82,7 +82,7 @@ def values(rank, count=8):
     return np.arange(count, dtype=np.float32) + 100 * rank.device
 
 
-def test_all_reduce_sums_in_the_order_of_the_ranks(nccl):
+def test_all_reduce_gives_all_ranks_the_sums(nccl):
     x = {r: r.upload(values(r)) for r in nccl.ranks}
     nccl.grouped(lambda r: nccl.all_reduce(r, x[r], 8))
     expected = sum(values(r) for r in nccl.ranks)
@@ -91,7 +91,8 @@ def test_all_reduce_sums_in_the_order_of_the_ranks(nccl):
 
 def test_all_reduce_sums_as_it_is_told(nccl, monkeypatch):
     numbers = dict(zip(nccl.ranks, ([2**24, 1], [1, 1], [1, 2**24]), strict=True))  # 2^24 + 1 is rounded to 2^24
-    for how, expected in (("", [2**24, 2**24 + 2]), ("ring", [2**24, 2**24]), ("short", [2**24, 2])):
+    sums = {"ranks": [2**24, 2**24 + 2], "ring": [2**24, 2**24], "": [2**24, 2**24], "short": [2**24, 2]}
+    for how, expected in sums.items():
         monkeypatch.setenv("DSSTNE_CUDAEMU_SUMS", how)
         x = {r: r.upload(numbers[r]) for r in nccl.ranks}
         nccl.grouped(lambda r, x=x: nccl.all_reduce(r, x[r], 2))

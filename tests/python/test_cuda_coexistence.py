@@ -1,5 +1,7 @@
 """Another user of CUDA in the process finds everything as it was after each call: context, device, stream, memory."""
 
+import os
+
 import pytest
 
 CALLS = """
@@ -195,8 +197,41 @@ print("captured")
 
 
 @pytest.mark.device
-def test_a_capture_of_another_user_is_neither_broken_nor_in_the_way(device):
+def test_a_capture_of_another_user_is_neither_broken_nor_in_the_way(device, monkeypatch):
+    modes = os.environ.get("DSSTNE_CUDAEMU_CUBLASLT", "").split(",")
+    monkeypatch.setenv("DSSTNE_CUDAEMU_CUBLASLT", ",".join(mode for mode in modes if mode != "capture"))
     assert device(CALLS + DRIVER_USER + CAPTURE) == "captured\n"
+
+
+# Where cuBLASLt fails as long as the capture lasts, training cannot begin.
+REFUSED = """
+at = answer("cuMemAlloc_v2", ctypes.c_uint64, ctypes.c_size_t(4 * WORDS))
+CALLS["doctor"]()
+for turn in range(2):
+    ask("cuStreamBeginCapture_v2", stream, 0)
+    ask("cuMemsetD32Async", ctypes.c_uint64(at), 5, ctypes.c_size_t(WORDS), stream)
+    if turn == 0:
+        try:
+            fit()
+        except dsstne.DeviceFailedError as error:
+            print(error)
+    else:
+        fit()
+        kept["model"].recommend(X, k=5, devices="cuda:0")
+    graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
+    ask("cuStreamEndCapture", stream, ctypes.byref(graph))
+    ask("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_uint64(0))
+    ask("cuGraphLaunch", ready, stream)
+    ask("cuStreamSynchronize", stream)
+    assert holds(at, 5)
+    if turn == 0:
+        fit()  # finds the algorithms, which the device keeps
+"""
+
+
+def test_a_capture_during_which_cublas_fails_is_not_broken_and_training_says_why_it_does_not_begin(emulated):
+    out = emulated(CALLS + DRIVER_USER + REFUSED, DSSTNE_CUDAEMU_CUBLASLT="capture", keep=True)
+    assert "(status 14). Some versions of the library fail while a stream of the process is captured" in out
 
 
 @pytest.mark.device

@@ -61,7 +61,7 @@ type Handle struct {
 	h        unsafe.Pointer
 	products map[Shape]*C.product
 	refused  map[Shape]bool // the library does not support them
-	failing  time.Time      // since when the library has failed to plan; zero: it has not
+	gaveUp   time.Time      // when Plan last gave up waiting for the library
 }
 
 // Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x
@@ -95,17 +95,18 @@ func (h *Handle) Close() error {
 	return failure("cublasLtDestroy", C.lt_destroy(h.h))
 }
 
-// How long, and how often, Plan asks for a product again when the library fails. The library fails, for example, while
-// another thread of the process captures a stream (CUDA 13.3).
+// How long, and how often, Plan asks for a product again when the library fails. Some versions of the library fail while
+// anybody in the process captures a stream (CUDA 13.3), so the wait is for the capture to end. If it does not end, the
+// calls that follow within `pause` do not wait once more.
 const (
-	patience = time.Second
+	patience = 5 * time.Second
+	pause    = time.Second
 	interval = 20 * time.Millisecond
 )
 
 // Plan makes a product ready that may use the given bytes of workspace, and reports whether the library supports it. It
 // plans every shape once, with one workspace. Only that the library does not support a shape is remembered: how an op
-// is computed follows from it. After any other failure Plan asks again until the library has failed for a second, then
-// returns an error.
+// is computed follows from it. After any other failure Plan asks again, and returns an error when its patience ends.
 func (h *Handle) Plan(s Shape, workspace int64) (supported bool, err error) {
 	if h.products[s] != nil || h.refused[s] {
 		return !h.refused[s], nil
@@ -124,20 +125,25 @@ func (h *Handle) Plan(s Shape, workspace int64) (supported bool, err error) {
 		stride_b: C.int64_t(s.StrideB), stride_d: C.int64_t(s.StrideD), alignment: C.uint32_t(s.Alignment),
 	}
 	p := new(C.product)
+	end := time.Now().Add(patience)
+	if time.Since(h.gaveUp) < pause {
+		end = time.Now()
+	}
 	for {
 		var what *C.char
 		status := C.lt_plan(h.h, &shape, C.uint64_t(workspace), p, &what)
 		switch {
 		case status == 0:
-			h.products[s], h.failing = p, time.Time{}
+			h.products[s] = p
 			return true, nil
 		case status == C.NOT_SUPPORTED:
-			h.refused[s], h.failing = true, time.Time{}
+			h.refused[s] = true
 			return false, nil
-		case h.failing.IsZero():
-			h.failing = time.Now()
-		case time.Since(h.failing) > patience:
-			return false, failure(C.GoString(what), status)
+		case time.Now().After(end):
+			h.gaveUp = time.Now()
+			err := failure(C.GoString(what), status)
+			return false, fault.New(fault.KindOf(err), "%v. Some versions of the library fail while a stream of the process "+
+				"is captured: end the capture, then try again", err)
 		}
 		time.Sleep(interval)
 	}

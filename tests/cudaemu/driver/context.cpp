@@ -26,8 +26,7 @@ CUresult usable(Context *context) {
 
 void make_ready(Context &context) {
   if (context.legacy) return;
-  context.legacy = std::make_shared<Stream>();
-  context.legacy->context = &context;
+  context.legacy = std::make_shared<Stream>(&context);
 }
 
 // What a context owned goes with it: what waits is done first, memory is given back.

@@ -1,4 +1,5 @@
-// What tests ask of the emulator itself: counters, faults, settings, messages. The functions named dsstne_cudaemu_* below.
+// What tests ask of the emulator itself: counters, faults, settings, messages. The functions named dsstne_cudaemu_*
+// below.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -135,16 +136,31 @@ API size_t dsstne_cudaemu_messages(char *buffer, size_t capacity) {
   return needed;
 }
 
-// "counts" 0 or 1 (runtime/counts.h); "lazy" 0 or 1; "checks": bits of Check in runtime/engine.h; "driver_version" 12090; "quiet" 0 or 1. Answers the old value.
+API int dsstne_cudaemu_get(const char *what) {
+  const std::string name = what;
+  return name == "lazy"             ? settings.lazy
+         : name == "checks"         ? int(checks)
+         : name == "truncate"       ? truncates
+         : name == "ulps"           ? ulps
+         : name == "driver_version" ? settings.driver_version
+         : name == "quiet"          ? quiet
+         : name == "counts"         ? counting
+                                    : -1;
+}
+
+// "counts" 0 or 1 (runtime/counts.h); "lazy" 0 or 1; "checks": bits of Check in runtime/engine.h; "truncate" 0 or 1; "ulps"; "driver_version" 12090;
+// "quiet" 0 or 1. Answers the old value.
 API int dsstne_cudaemu_set(const char *what, int value) {
+  const int old = dsstne_cudaemu_get(what);
   std::lock_guard hold(lock);
   const std::string name = what;
-  int old = -1;
-  if (name == "lazy") old = settings.lazy, settings.lazy = value != 0;
-  if (name == "checks") old = int(checks), checks = unsigned(value);
-  if (name == "driver_version") old = settings.driver_version, settings.driver_version = value;
-  if (name == "quiet") old = quiet, quiet = value != 0;
-  if (name == "counts") old = counting, counting = value != 0;
+  if (name == "lazy") settings.lazy = value != 0;
+  if (name == "checks") checks = unsigned(value);
+  if (name == "truncate") truncates = value != 0;
+  if (name == "ulps") ulps = value;
+  if (name == "driver_version") settings.driver_version = value;
+  if (name == "quiet") quiet = value != 0;
+  if (name == "counts") counting = value != 0;
   return old;
 }
 

@@ -30,6 +30,8 @@ bool inside(uintptr_t address, size_t bytes, const char *what) {
   return false;
 }
 
+Rows source(const Work &w) { return {w.from, w.width, w.height, w.from_pitch}; }
+
 enum class Return { when_submitted, when_done };
 
 CUresult copy(const std::shared_ptr<Stream> &stream, Work work, Return returns, Hold &hold) {
@@ -46,6 +48,7 @@ CUresult copy(const std::shared_ptr<Stream> &stream, Work work, Return returns, 
     const char *from = reinterpret_cast<const char *>(work.from);
     work.bytes.assign(from, from + from_bytes);
   }
+  if (!stream->capture && settings.lazy) work.expected = expect_pinned(source(work));
   if (stream->computes && !std::strcmp(kind_of(work), "host_to_device")) count("copies.host_to_device_behind_kernels");
   // A device cannot write to memory that may be moved: the driver waits and copies itself.
   const bool wait = returns == Return::when_done || (!stream->capture && where(work.to, to_bytes) == Where::host);
@@ -57,6 +60,7 @@ CUresult copy(const std::shared_ptr<Stream> &stream, Work work, Return returns, 
   if (!wait) return CUDA_SUCCESS;
   if (returns == Return::when_done) count("synchronisations");
   drain(*stream, stream->submitted, hold);
+  host_waits(*stream->context, stream->clock);
   close_memory();
   return usable(stream->context);
 }
@@ -109,24 +113,32 @@ CUresult perform_copy(const Work &w) {
   Access open;
   const uintptr_t from = w.bytes.empty() ? w.from : address(w.bytes.data());
   for (size_t row = 0; row < w.height; row++) {
+    CUresult early = w.bytes.empty() ? touch(from + row * w.from_pitch, w.width, false) : CUresult(CUDA_SUCCESS);
+    if (!early) early = touch(w.to + row * w.to_pitch, w.width, true);
+    if (early) return early;
     std::memmove(reinterpret_cast<void *>(w.to + row * w.to_pitch),
                  reinterpret_cast<const void *>(from + row * w.from_pitch), w.width);
     copy_written(w.to + row * w.to_pitch, w.from + row * w.from_pitch, w.width);
   }
-  return CUDA_SUCCESS;
+  const std::string wrong = w.bytes.empty() ? watch_pinned(source(w), false, w.expected) : "";
+  watch_pinned({w.to, w.width, w.height, w.to_pitch}, true);
+  if (wrong.empty()) return CUDA_SUCCESS;
+  tell(wrong);
+  return CUDA_ERROR_LAUNCH_FAILED;
 }
 
 CUresult perform_fill(const Work &w) {
   count("fills");
   count("bytes.filled", int64_t(w.width));
   Access open;
+  if (CUresult early = touch(w.to, w.width, true)) return early;
   if (w.element == 1) {
     std::memset(reinterpret_cast<void *>(w.to), int(w.value), w.width);
   } else {
     for (size_t i = 0; i < w.width; i += w.element)
       std::memcpy(reinterpret_cast<void *>(w.to + i), &w.value, w.element);
   }
-  mark_written(w.to, w.width);
+  watch_pinned({w.to, w.width, 1, w.width}, true);
   return CUDA_SUCCESS;
 }
 

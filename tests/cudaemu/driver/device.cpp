@@ -76,6 +76,8 @@ API CUresult cuInit(unsigned) {
   if (n == 0) return CUDA_ERROR_NO_DEVICE;
   settings.lazy = number("DSSTNE_CUDAEMU_LAZY", settings.lazy) != 0;
   checks = unsigned(number("DSSTNE_CUDAEMU_CHECKS", checks));
+  truncates = number("DSSTNE_CUDAEMU_TRUNCATE", truncates) != 0;
+  ulps = int(number("DSSTNE_CUDAEMU_ULPS", ulps));
   make_arena(n, size_t(number("DSSTNE_CUDAEMU_MEMORY", 2L << 30)));
   for (int i = 0; i < n; i++) {
     devices.push_back(std::make_unique<Device>());

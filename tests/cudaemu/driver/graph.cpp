@@ -1,4 +1,6 @@
 // Graphs: captured from streams, made executable, launched as one piece of work.
+#include <algorithm>
+
 #include "state.h"
 
 using namespace emulator;
@@ -83,6 +85,50 @@ API CUresult cuGraphNodeGetType(Node *node, int *type) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// Which node goes on where another ended, and which begins a branch: the first that comes after a node goes on.
+std::vector<bool> begins_branch(const std::vector<Node> &nodes, size_t first, size_t end) {
+  std::vector<bool> begins(end - first, true), taken(end - first);
+  for (size_t n = first; n < end; n++)
+    for (const int before : nodes[n].after)
+      if (begins[n - first] && size_t(before) >= first && !taken[before - first]) {
+        taken[before - first] = true;
+        begins[n - first] = false;
+      }
+  return begins;
+}
+
+}  // namespace
+
+// Each node follows those that it comes after, and what the stream has done before; the stream goes on when all are done.
+CUresult emulator::perform_nodes(const Work &work, Context &context, Position &at) {
+  const std::vector<Node> &nodes = *work.graph;
+  const size_t count = work.end - work.first;
+  const std::vector<bool> begins = begins_branch(nodes, work.first, work.end);
+  std::vector<Position> done(count);
+  std::vector<bool> taken(count);
+  size_t branches = 0;
+  Access open;
+  for (size_t n = 0; n < count; n++) {
+    Position here{at.clock, at.track};
+    if (begins[n] && branches++ > 0) here.track = work.branches[branches - 2];
+    bool goes_on = begins[n];
+    for (const int node : nodes[work.first + n].after) {
+      const size_t before = size_t(node) - work.first;
+      if (size_t(node) < work.first) continue;
+      join(here.clock, done[before].clock);
+      if (goes_on || taken[before]) continue;
+      here.track = done[before].track;
+      goes_on = taken[before] = true;
+    }
+    if (CUresult bad = perform(nodes[work.first + n].work, context, here)) return bad;
+    done[n] = std::move(here);
+  }
+  for (const Position &p : done) join(at.clock, p.clock);
+  return CUDA_SUCCESS;
+}
+
 API CUresult cuGraphInstantiateWithFlags(Exec **out, void *handle, unsigned long long) {
   ENTER_CONTEXT(cuGraphInstantiate);
   const auto graph = graphs.find(handle);
@@ -146,12 +192,14 @@ API CUresult cuGraphLaunch(void *exec_handle, void *handle) {
       continue;
     }
     Work work;
-    work.call = [nodes, i, end, context = stream->context] {
-      Access open;
-      for (size_t n = i; n < end; n++)
-        if (CUresult bad = perform((*nodes)[n].work, *context)) return bad;
-      return CUresult(CUDA_SUCCESS);
-    };
+    work.kind = Work::nodes;
+    work.graph = nodes;
+    work.first = i;
+    work.end = end;
+    const std::vector<bool> begins = begins_branch(*nodes, i, end);
+    while (stream->branches.size() + 1 < size_t(std::count(begins.begin(), begins.end(), true)))
+      stream->branches.push_back(new_track("a branch of a graph of device " + std::to_string(stream->context->device)));
+    work.branches = stream->branches;
     if (CUresult bad = submit(stream, std::move(work), hold)) return bad;
     i = end;
   }

@@ -76,16 +76,35 @@ CUresult check_launch(const Function &f, const Context &context, const Work &w) 
 
 }  // namespace
 
-CUresult perform(const Work &work, Context &context) {
+CUresult touch(uintptr_t address, size_t bytes, bool writes) {
+  if (writes) mark_written(address, bytes);
+  const std::string wrong = note_range(address, bytes, writes);
+  if (wrong.empty()) return CUDA_SUCCESS;
+  tell(wrong);
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+CUresult perform(const Work &work, Context &context, Position &at) {
   switch (work.kind) {
-    case Work::kernel:
+    case Work::kernel: {
+      const Task launch(at, work.function->kernel->name);
       return perform_kernel(work, context);
-    case Work::copy:
+    }
+    case Work::copy: {
+      const Task copy(at, "a copy");
       return perform_copy(work);
-    case Work::fill:
+    }
+    case Work::fill: {
+      const Task fill(at, "a fill");
       return perform_fill(work);
+    }
+    case Work::nodes:
+      return perform_nodes(work, context, at);
     default:
-      return work.call ? work.call() : CUresult(CUDA_SUCCESS);
+      if (!work.call) return CUDA_SUCCESS;
+      if (!work.name) return work.call();
+      const Task call(at, work.name);
+      return work.call();
   }
 }
 

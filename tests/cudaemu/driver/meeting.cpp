@@ -116,11 +116,12 @@ API int dsstne_cudaemu_send(void *stream, const char *clique, const void *from, 
     if (c.joined[1] > number) c.open.erase(number);
     // The sender goes on by itself; the receiver needs what the sender's stream does up to here.
     received->joined = 1;
-    received->before.push_back({before.first, before.second + 1});
+    received->before.push_back({before.stream, before.number + 1});
     auto sent = std::make_shared<Meeting>();
     sent->joined = 1;
     sent->all = [received, from, bytes] {
       Access open;
+      if (CUresult early = touch(reinterpret_cast<uintptr_t>(from), bytes, false)) return early;
       received->payload = std::make_shared<Bytes>(copy_of(from, bytes));
       return CUresult(CUDA_SUCCESS);
     };
@@ -145,8 +146,7 @@ API int dsstne_cudaemu_receive(void *stream, const char *clique, void *to, size_
       if (data.size() != bytes) return CUDA_ERROR_INVALID_VALUE;
       Access open;
       std::memcpy(to, data.data(), bytes);
-      mark_written(reinterpret_cast<uintptr_t>(to), bytes);
-      return CUDA_SUCCESS;
+      return touch(reinterpret_cast<uintptr_t>(to), bytes, true);
     };
     if (kept->joined) c.open.erase(number);
     return kept;
@@ -170,6 +170,7 @@ API int dsstne_cudaemu_work(void *stream, const char *name, const void *record, 
                             int (*call)(const void *)) {
   Work work;
   work.kind = Work::host;
+  work.name = interned(name);
   work.call = [name = std::string(name), record = copy_of(record, record_bytes), call] {
     count("works." + name);
     if (CUresult fault = fault_of_kernel(name.c_str())) return fault;
@@ -194,7 +195,10 @@ API int dsstne_cudaemu_allocated(const void *address, size_t bytes) {
   Hold hold(lock);
   return is_allocated(reinterpret_cast<uintptr_t>(address), bytes);
 }
-API void dsstne_cudaemu_written(const void *address, size_t bytes) {
-  mark_written(reinterpret_cast<uintptr_t>(address), bytes);
+API int dsstne_cudaemu_reads(const void *address, size_t bytes) {
+  return touch(reinterpret_cast<uintptr_t>(address), bytes, false);
+}
+API int dsstne_cudaemu_writes(const void *address, size_t bytes) {
+  return touch(reinterpret_cast<uintptr_t>(address), bytes, true);
 }
 API int dsstne_cudaemu_enter(const char *function) { return enter(function); }

@@ -8,7 +8,7 @@ extern "C" {
 
 // One of `ranks` parts of a collective. Parts with the same clique meet in the order in which each rank submits its own:
 // the first with the first, and so on. `all` gets a copy of every rank's record and runs once; it may touch device memory.
-// What device memory it writes, it has to say with dsstne_cudaemu_written. Answers a CUresult.
+// What device memory it reads and writes, it has to say with the functions below. Answers a CUresult.
 int dsstne_cudaemu_meet(void *stream, const char *clique, int rank, int ranks, const void *record, size_t record_bytes,
                         int (*all)(const void *const *records, int ranks));
 
@@ -27,9 +27,16 @@ void dsstne_cudaemu_abandon(const char *clique);
 int dsstne_cudaemu_work(void *stream, const char *name, const void *record, size_t record_bytes,
                         int (*work)(const void *record));
 
-// Whether all of a range lies in one allocation; and that it was written.
+// Whether all of a range lies in one allocation.
 int dsstne_cudaemu_allocated(const void *address, size_t bytes);
-void dsstne_cudaemu_written(const void *address, size_t bytes);
+
+// The work that calls this reads or writes a range. Answers a CUresult: an error if other work that it does not wait for
+// does so, too. What is written is known from then on.
+int dsstne_cudaemu_reads(const void *address, size_t bytes);
+int dsstne_cudaemu_writes(const void *address, size_t bytes);
+
+// A setting of the emulator, see dsstne_cudaemu_set; -1: there is none of this name.
+int dsstne_cudaemu_get(const char *what);
 
 // Memory of a device that the library takes for itself, 0 if it does not fit; and gives back.
 uint64_t dsstne_cudaemu_take(int device, size_t bytes);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../runtime/memory.h"
+#include "../runtime/order.h"
 #include "../runtime/thread.h"
 #include "types.h"
 
@@ -51,7 +52,19 @@ struct Module {
   std::unordered_map<std::string, std::unique_ptr<Function>> functions;
 };
 
-using Point = std::pair<std::shared_ptr<Stream>, uint64_t>;  // all work of a stream up to a number
+// What an event that was recorded knows once its stream has come to it.
+struct Reached {
+  std::atomic<int64_t> time = 0;  // nanoseconds
+  Clock clock;
+};
+
+// All work of a stream up to a number; of an event.
+struct Point {
+  std::shared_ptr<Stream> stream;
+  uint64_t number = 0;
+  std::shared_ptr<Reached> event = nullptr;
+};
+const Clock &clock_of(const Point &p);  // which was reached
 
 // Work that several streams do together, once all of them have submitted their part: a collective, or a receive, which
 // waits for its send.
@@ -59,33 +72,50 @@ struct Meeting {
   int expected = 1, joined = 0;
   bool begun = false, done = false;
   std::vector<Point> before;  // what the parts' streams have to do first
+  std::vector<std::shared_ptr<const Clock>> hosts;  // what the host knew as it submitted the parts
+  Clock clock;  // when it is done
   std::function<CUresult()> all;
   std::shared_ptr<std::vector<char>> payload;  // of a send
   CUresult result = 0;
 };
 
+struct Node;
+
 // A piece of work, in a stream or a graph.
 struct Work {
-  enum Kind { kernel, copy, fill, host, record, meeting, empty } kind = empty;
+  enum Kind { kernel, copy, fill, host, record, meeting, nodes, empty } kind = empty;
+  const char *name = nullptr;  // of one that touches memory by `call`
   Function *function = nullptr;
   dim3 grid, block;
   size_t shared = 0;
   std::vector<char> bytes;  // a kernel's arguments; a copy's source, where it had to be taken at once
   uintptr_t to = 0, from = 0;
   size_t width = 0, height = 1, to_pitch = 0, from_pitch = 0;
+  uint64_t expected = 0;  // of a copy from pinned memory: what the host left there, see expect_pinned
   uint32_t value = 0;  // of a fill
   int element = 1;  // its bytes
   std::function<CUresult()> call;
+  std::shared_ptr<Reached> event;  // that is recorded
+  std::shared_ptr<const std::vector<Node>> graph;  // the nodes from `first` to `end` are this work
+  size_t first = 0, end = 0;
+  std::vector<int> branches;  // tracks
   std::function<std::shared_ptr<Meeting>(const Point &before)> join;  // of a meeting, called when submitted
   std::shared_ptr<void> holds;  // what a captured meeting refers to, for as long as a graph has it or it is under way
 };
 
-CUresult perform(const Work &work, Context &context);
+// Does a piece of work that has come to `at`, and takes that further.
+CUresult perform(const Work &work, Context &context, Position &at);
+CUresult perform_nodes(const Work &work, Context &context, Position &at);
+// An error, and a message, if a range is touched too early; what was written is known.
+CUresult touch(uintptr_t address, size_t bytes, bool writes);
+// The host has waited for work. An error, and a message, if it changed memory of copies before it did.
+CUresult host_waits(Context &context, const Clock &clock);
 
 struct Queued {
   Work work;
   std::vector<Point> after;
   std::shared_ptr<Meeting> meeting;
+  std::shared_ptr<const Clock> host;  // what the host knew then
 };
 
 struct Stream : std::enable_shared_from_this<Stream> {
@@ -100,6 +130,13 @@ struct Stream : std::enable_shared_from_this<Stream> {
   std::vector<Point> next_after;  // events that the next work waits for
   std::shared_ptr<Capture> capture;
   std::vector<int> frontier;  // of the captured graph
+  Clock clock;  // of the work that is done
+  int track;
+  std::vector<int> branches;  // tracks of the branches of its graphs
+
+  explicit Stream(Context *context);
+  ~Stream();
+  Position position() const { return {clock, track}; }
 };
 
 struct Node {
@@ -124,7 +161,6 @@ struct Event {
   Context *context = nullptr;
   unsigned flags = 0;
   Point point;  // what was recorded
-  std::shared_ptr<std::atomic<int64_t>> time = std::make_shared<std::atomic<int64_t>>(0);  // nanoseconds, when reached
   bool queried = false;
   std::shared_ptr<Capture> capture;
   std::vector<int> frontier;

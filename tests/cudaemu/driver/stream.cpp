@@ -14,20 +14,48 @@ std::chrono::seconds patience() {
   return std::chrono::seconds(text ? std::atol(text) : 10);
 }
 
+Stream::Stream(Context *context) : context(context) {
+  static std::atomic<int> made;
+  const std::string of = " of device " + std::to_string(context->device);
+  track = new_track((context->legacy ? "stream " + std::to_string(++made) : "the null stream") + of);
+}
+
+Stream::~Stream() {
+  end_track(track);
+  for (const int branch : branches) end_track(branch);
+}
+
+const Clock &clock_of(const Point &p) { return p.event ? p.event->clock : p.stream->clock; }
+
+CUresult host_waits(Context &context, const Clock &clock) {
+  const std::string wrong = host_waited(clock);
+  if (wrong.empty()) return CUDA_SUCCESS;
+  tell(wrong);
+  return context.error = context.error ? context.error : CUDA_ERROR_LAUNCH_FAILED;
+}
+
 namespace {
 
 // Does the work of all who meet; the lock is let go meanwhile. Whoever comes second waits for the first.
-CUresult meet(Meeting &meeting, Hold &hold) {
+CUresult meet(Meeting &meeting, Position &at, Hold &hold) {
   if (!std::exchange(meeting.begun, true)) {
-    for (const Point &p : std::vector<Point>(meeting.before)) drain(*p.first, p.second, hold);
+    for (const Point &p : std::vector<Point>(meeting.before)) drain(*p.stream, p.number, hold);
+    for (const Point &p : meeting.before) join(at.clock, clock_of(p));
+    for (const auto &h : meeting.hosts) join(at.clock, *h);
     hold.unlock();
-    const CUresult result = meeting.all();
+    CUresult result;
+    {
+      const Task part(at, "a collective");
+      result = meeting.all();
+    }
     hold.lock();
     meeting.result = result;
+    meeting.clock = at.clock;
     meeting.done = true;
     changed.notify_all();
   }
   while (!meeting.done) changed.wait(hold);
+  join(at.clock, meeting.clock);
   return meeting.result;
 }
 
@@ -55,18 +83,23 @@ bool drain(Stream &stream, uint64_t upto, Hold &hold, bool wait) {
     stream.running = true;
     bool ready = true;
     for (const Point &p : std::vector<Point>(stream.waiting.front().after))
-      ready = drain(*p.first, p.second, hold, wait) && ready;
+      ready = drain(*p.stream, p.number, hold, wait) && ready;
     if (ready && !stream.waiting.empty()) {
       Queued entry = std::move(stream.waiting.front());
       stream.waiting.pop_front();
       CUresult bad = context.error ? context.error : devices[context.device]->lost;
+      Position at = stream.position();
+      join(at.clock, *entry.host);
+      for (const Point &p : entry.after) join(at.clock, clock_of(p));
       if (!bad && meeting) {
-        bad = meet(*meeting, hold);
+        bad = meet(*meeting, at, hold);
       } else if (!bad) {
         hold.unlock();
-        bad = perform(entry.work, context);
+        bad = perform(entry.work, context, at);
         hold.lock();
       }
+      stream.clock = std::move(at.clock);
+      if (entry.work.event) entry.work.event->clock = stream.clock;
       if (bad && !context.error) context.error = bad;
       stream.done++;
     }
@@ -78,9 +111,10 @@ bool drain(Stream &stream, uint64_t upto, Hold &hold, bool wait) {
 }
 
 void drain_context(Context &context, Hold &hold) {
-  const auto streams = context.streams;
+  std::set<std::shared_ptr<Stream>> streams = context.streams;
+  if (context.legacy) streams.insert(context.legacy);
   for (const auto &s : streams) drain(*s, s->submitted, hold);
-  if (context.legacy) drain(*context.legacy, context.legacy->submitted, hold);
+  for (const auto &s : streams) host_waits(context, s->clock);
 }
 
 namespace {
@@ -149,7 +183,7 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold) {
     return CUDA_SUCCESS;
   }
   Context &context = *stream->context;
-  Queued entry{std::move(work), std::move(stream->next_after), nullptr};
+  Queued entry{std::move(work), std::move(stream->next_after), nullptr, host_clock()};
   stream->next_after.clear();
   // The null stream waits for all streams that did not opt out, and they for it.
   if (stream == context.legacy) {
@@ -166,6 +200,8 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold) {
   }
   if (entry.work.join) {
     entry.meeting = entry.work.join({stream, stream->submitted});
+    entry.meeting->before.insert(entry.meeting->before.end(), entry.after.begin(), entry.after.end());
+    entry.meeting->hosts.push_back(entry.host);
     changed.notify_all();
   }
   stream->waiting.push_back(std::move(entry));
@@ -179,8 +215,7 @@ CUresult submit(const std::shared_ptr<Stream> &stream, Work work, Hold &hold) {
 API CUresult cuStreamCreateWithPriority(Stream **out, unsigned flags, int priority) {
   ENTER_CONTEXT(cuStreamCreate);
   if (flags & ~unsigned(CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;
-  auto stream = std::make_shared<Stream>();
-  stream->context = context;
+  auto stream = std::make_shared<Stream>(context);
   stream->flags = flags;
   stream->priority = priority;
   context->streams.insert(stream);
@@ -214,8 +249,12 @@ API CUresult cuStreamSynchronize(void *handle) {
   }
   if (stream == stream->context->legacy)
     for (const auto &s : std::set<std::shared_ptr<Stream>>(stream->context->streams))
-      if (!(s->flags & CU_STREAM_NON_BLOCKING)) drain(*s, s->submitted, hold);
+      if (!(s->flags & CU_STREAM_NON_BLOCKING)) {
+        drain(*s, s->submitted, hold);
+        host_waits(*s->context, s->clock);
+      }
   drain(*stream, stream->submitted, hold);
+  host_waits(*stream->context, stream->clock);
   close_memory();
   return usable(stream->context);
 }
@@ -224,10 +263,11 @@ API CUresult cuStreamSynchronize(void *handle) {
 API CUresult cuStreamQuery(void *handle) {
   ENTER_STREAM(cuStreamQuery);
   if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (stream->done == stream->submitted) return CUDA_SUCCESS;
+  if (stream->done == stream->submitted) return host_waits(*stream->context, stream->clock);
   if (!std::exchange(stream->queried, true)) return CUDA_ERROR_NOT_READY;
   stream->queried = false;
   drain(*stream, stream->submitted, hold);
+  host_waits(*stream->context, stream->clock);
   close_memory();
   return usable(stream->context);
 }
@@ -297,12 +337,12 @@ API CUresult cuEventRecord(void *event_handle, void *handle) {
   event->capture.reset();
   Work work;
   work.kind = Work::record;
-  event->time = std::make_shared<std::atomic<int64_t>>(0);
-  work.call = [time = event->time] {
-    *time = std::chrono::steady_clock::now().time_since_epoch().count();
+  work.event = std::make_shared<Reached>();
+  work.call = [reached = work.event] {
+    reached->time = std::chrono::steady_clock::now().time_since_epoch().count();
     return CUDA_SUCCESS;
   };
-  event->point = {stream, stream->submitted + 1};
+  event->point = {stream, stream->submitted + 1, work.event};
   event->queried = false;
   return submit(stream, std::move(work), hold);
 }
@@ -313,9 +353,13 @@ API CUresult cuEventRecordWithFlags(void *event_handle, void *handle, unsigned) 
 API CUresult cuEventQuery(void *event_handle) {
   ENTER_EVENT(cuEventQuery);
   if (restrained() || event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (!event->point.first || event->point.first->done >= event->point.second) return CUDA_SUCCESS;
-  if (!std::exchange(event->queried, true)) return CUDA_ERROR_NOT_READY;
-  drain(*event->point.first, event->point.second, hold);
+  const Point point = event->point;
+  if (!point.stream) return CUDA_SUCCESS;
+  if (point.stream->done < point.number) {
+    if (!std::exchange(event->queried, true)) return CUDA_ERROR_NOT_READY;
+    drain(*point.stream, point.number, hold);
+  }
+  host_waits(*event->context, clock_of(point));
   return usable(event->context);
 }
 
@@ -324,7 +368,10 @@ API CUresult cuEventSynchronize(void *event_handle) {
   count("synchronisations");
   if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const Point point = event->point;
-  if (point.first) drain(*point.first, point.second, hold);
+  if (point.stream) {
+    drain(*point.stream, point.number, hold);
+    host_waits(*event->context, clock_of(point));
+  }
   close_memory();
   return usable(event->context);
 }
@@ -333,9 +380,10 @@ API CUresult cuEventElapsedTime(float *milliseconds, void *from, void *to) {
   ENTER(cuEventElapsedTime);
   const auto first = events.find(from), second = events.find(to);
   if (!first || !second || ((first->flags | second->flags) & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
-  if (!first->point.first || !second->point.first) return CUDA_ERROR_INVALID_HANDLE;
-  if (*first->time == 0 || *second->time == 0) return CUDA_ERROR_NOT_READY;
-  *milliseconds = float(double(*second->time - *first->time) * 1e-6);
+  if (!first->point.stream || !second->point.stream) return CUDA_ERROR_INVALID_HANDLE;
+  const int64_t begin = first->point.event->time, end = second->point.event->time;
+  if (begin == 0 || end == 0) return CUDA_ERROR_NOT_READY;
+  *milliseconds = float(double(end - begin) * 1e-6);
   return CUDA_SUCCESS;
 }
 
@@ -353,6 +401,6 @@ API CUresult cuStreamWaitEvent(void *handle, void *event_handle, unsigned) {
     stream->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
-  if (event->point.first) stream->next_after.push_back(event->point);
+  if (event->point.stream) stream->next_after.push_back(event->point);
   return CUDA_SUCCESS;
 }

@@ -154,3 +154,33 @@ KERNEL(example_histogram, HistogramArgs) {
   __syncthreads();
   for (int bin = threadIdx.x; bin < a.bins; bin += blockDim.x) atomicAdd(a.counts + bin, local[bin]);
 }
+
+struct FunctionArgs {
+  const float *x;
+  float *y;
+  int64_t count;
+  int32_t function;
+};
+
+// Functions of float32 that devices have.
+KERNEL(example_functions, FunctionArgs) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= a.count) return;
+  const float x = a.x[i];
+  switch (a.function) {
+    case 0:
+      a.y[i] = expf(x);
+      break;
+    case 1:
+      a.y[i] = expm1f(x);
+      break;
+    case 2:
+      a.y[i] = logf(x);
+      break;
+    case 3:
+      a.y[i] = log1pf(x);
+      break;
+    default:
+      a.y[i] = tanhf(x);
+  }
+}

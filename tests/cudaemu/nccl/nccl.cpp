@@ -1,5 +1,5 @@
-// A stand-in for libnccl.so.2: the collectives of the emulated devices of one process. Sums are taken in the order of the
-// ranks, in float32 for bfloat16.
+// A stand-in for libnccl.so.2: the collectives of the emulated devices of one process. Sums are float32 for bfloat16;
+// their order is that of reduce.h.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -108,7 +108,9 @@ int together(const void *const *records, int ranks) {
     }
     const size_t bytes = p.count * size * (p.kind == Kind::reduce_scatter ? ranks : 1);
     const bool needed = p.kind != Kind::broadcast || r == p.root;
-    if (needed) brought[r].assign(static_cast<const char *>(p.from), static_cast<const char *>(p.from) + bytes);
+    if (!needed) continue;
+    if (const int early = dsstne_cudaemu_reads(p.from, bytes)) return early;
+    brought[r].assign(static_cast<const char *>(p.from), static_cast<const char *>(p.from) + bytes);
   }
   std::vector<char> sums;
   if (first.kind == Kind::all_reduce || first.kind == Kind::reduce || first.kind == Kind::reduce_scatter)
@@ -117,10 +119,10 @@ int together(const void *const *records, int ranks) {
     const Part &p = *static_cast<const Part *>(records[r]);
     char *const to = static_cast<char *>(p.to);
     const size_t bytes = p.count * size;
+    if (p.kind == Kind::reduce && r != p.root) continue;
+    if (const int early = dsstne_cudaemu_writes(to, bytes * (p.kind == Kind::all_gather ? ranks : 1))) return early;
     switch (p.kind) {
       case Kind::reduce:
-        if (r != p.root) continue;
-        [[fallthrough]];
       case Kind::all_reduce:
         std::memcpy(to, sums.data(), bytes);
         break;
@@ -133,7 +135,6 @@ int together(const void *const *records, int ranks) {
       case Kind::all_gather:
         for (int other = 0; other < ranks; other++) std::memcpy(to + other * bytes, brought[other].data(), bytes);
     }
-    dsstne_cudaemu_written(to, bytes * (p.kind == Kind::all_gather ? ranks : 1));
   }
   return CUDA_SUCCESS;
 }
@@ -260,7 +261,8 @@ API int ncclCommAbort(Communicator *c) {
   dsstne_cudaemu_abandon(c->clique.c_str());
   if (const char *text = std::getenv("DSSTNE_CUDAEMU_ABORT"))
     std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(text)));
-  // Like the library, saves the current device and sets it again: without a context that is device 0, where one is made.
+  // Like the library, saves the current device and sets it again: without a context that is device 0, where one is
+  // made.
   CUdevice current;
   void *context;
   if (cuCtxGetDevice(&current)) cuDevicePrimaryCtxRetain(&context, 0);

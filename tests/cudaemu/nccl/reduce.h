@@ -1,4 +1,5 @@
-// Element types of NCCL, and reductions over them: in the order of the ranks, or as the variable DSSTNE_CUDAEMU_SUMS says.
+// Element types of NCCL, and reductions over them. Like a ring of the library, which does not begin every number's sum
+// at the first rank (here each at another than the one before); or as the variable DSSTNE_CUDAEMU_SUMS says.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +37,11 @@ template <class T, class Sum>
 std::vector<char> reduce_as(const std::vector<std::vector<char>> &parts, Operation operation) {
   const size_t n = parts[0].size() / sizeof(T);
   std::vector<char> out(parts[0].size());
-  const std::string order = std::getenv("DSSTNE_CUDAEMU_SUMS") ? std::getenv("DSSTNE_CUDAEMU_SUMS") : "";
+  const char *const set = std::getenv("DSSTNE_CUDAEMU_SUMS");
+  const std::string order = set && *set ? set : "ring";
   const size_t count = parts.size() - (order == "short" && parts.size() > 1);
   for (size_t i = 0; i < n; i++) {
     auto element = [&](size_t place) {
-      // Like a ring, which begins each number's sum at another rank.
       const size_t part = order == "ring" ? (place + i) % count : place;
       T x;
       std::memcpy(&x, parts[part].data() + i * sizeof(T), sizeof x);

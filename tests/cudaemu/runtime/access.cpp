@@ -10,6 +10,7 @@
 #include "counts.h"
 #include "engine.h"
 #include "memory.h"
+#include "order.h"
 
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -29,6 +30,34 @@ const char *verb(Kind kind) { return kind == Kind::read ? "reads" : kind == Kind
   char text[600];
   std::snprintf(text, sizeof text, "%s %zu bytes at 0x%llx: %s", verb(kind), n, (unsigned long long)p, what.c_str());
   engine->fail(failure, text);
+}
+
+// ---- waits between launches ----
+
+__attribute__((noinline)) void check_order(uintptr_t p, size_t n, Kind kind) {
+  const bool writes = kind != Kind::read;
+  for (uintptr_t at = p / 4 * 4; at < p + n; at += 4) {
+    Record &record = *record_of(at);
+    const uint32_t writer = record.writer;
+    if (const uint32_t other = writes ? note_write(record) : note_read(record))
+      report(Failure::race, p, n, kind,
+             unordered(other, other == writer) + ": " + device_memory(device_of(at)).describe(at));
+  }
+}
+
+// Most accesses: to words that this launch has touched before.
+template <size_t n>
+inline void check_watched(uintptr_t p, size_t offset, Kind kind) {
+  Engine &e = *engine;
+  if (e.records) {
+    const Record *const r = e.records + offset / 4;
+    bool known = true;
+    for (size_t i = 0; i < (n + 3) / 4; i++)
+      known = known && (kind == Kind::read ? r[i].writer == e.me || r[i].reader == e.me
+                                           : r[i].writer == e.me && r[i].reader == 0);
+    if (__builtin_expect(!known, 0)) check_order(p, n, kind);
+  }
+  if (__builtin_expect(e.touches != nullptr, 0)) check_blocks(p, n, kind);
 }
 
 // ---- device memory ----
@@ -174,15 +203,22 @@ inline void check_shared(uintptr_t p, Kind kind) {
 // ---- the rest ----
 
 __attribute__((noinline)) void check_other(uintptr_t p, size_t n, size_t alignment, Kind kind) {
-  if (p - arena_base < arena_bytes) return check_memory(p, n, alignment, kind);
   Engine &e = *engine;
+  if (p - arena_base < arena_bytes) {
+    check_memory(p, n, alignment, kind);
+    if (e.records) check_order(p, n, kind);
+    return;
+  }
   const uintptr_t image = reinterpret_cast<uintptr_t>(__ehdr_start), end = reinterpret_cast<uintptr_t>(_end);
   if (p - image < end - image && kind == Kind::read) return;
   const uintptr_t args = reinterpret_cast<uintptr_t>(e.launch->args);
   if (p - args < e.launch->kernel->args_bytes && kind == Kind::read) return;
   const uintptr_t own = reinterpret_cast<uintptr_t>(&place);
   if (p - own < sizeof(Place) && kind == Kind::read) return;
-  if (is_pinned(p, n)) return;
+  if (is_pinned(p, n)) {
+    if (kind != Kind::read) unwatch_pinned(p, n);
+    return;
+  }
   report(Failure::illegal_address, p, n, kind, p < 65536 ? "a null pointer" : "no memory of a device");
 }
 
@@ -219,7 +255,7 @@ inline void check(uintptr_t p, Kind kind) {
       }
     }
     if (__builtin_expect(!good, 0)) check_memory(p, n, n, kind);
-    if (__builtin_expect(e.touches != nullptr, 0)) check_blocks(p, n, kind);
+    if (e.watched) check_watched<n>(p, o, kind);
     return;
   }
   if (on_stack(p)) return;
@@ -252,35 +288,46 @@ void check_atomic(void *p, size_t n) { check_named(p, n, Kind::atomic, __builtin
 
 }  // namespace emulator
 
-// The names that GCC gives these calls under -fsanitize=kernel-address.
+// The names that GCC gives these calls under -fsanitize=thread. (-fsanitize=kernel-address leaves out the store of x += 1,
+// since the load was looked at.)
 using emulator::check;
 using emulator::check_any;
 using emulator::Kind;
 #define COUNT(p, n, kind) \
   if (__builtin_expect(emulator::counting, 0)) emulator::count_access(p, n, kind, __builtin_return_address(0))
-#define CHECKS(n)                                          \
-  extern "C" void __asan_load##n##_noabort(uintptr_t p) {  \
-    check<n>(p, Kind::read);                               \
-    COUNT(p, n, Kind::read);                               \
-  }                                                        \
-  extern "C" void __asan_store##n##_noabort(uintptr_t p) { \
-    check<n>(p, Kind::write);                              \
-    COUNT(p, n, Kind::write);                              \
+#define CHECKS(n)                                \
+  extern "C" void __tsan_read##n(uintptr_t p) {  \
+    check<n>(p, Kind::read);                     \
+    COUNT(p, n, Kind::read);                     \
+  }                                              \
+  extern "C" void __tsan_write##n(uintptr_t p) { \
+    check<n>(p, Kind::write);                    \
+    COUNT(p, n, Kind::write);                    \
   }
 CHECKS(1)
 CHECKS(2)
 CHECKS(4)
 CHECKS(8)
 CHECKS(16)
-extern "C" void __asan_loadN_noabort(uintptr_t p, size_t n) {
+#define UNALIGNED(n)                                       \
+  extern "C" void __tsan_unaligned_read##n(uintptr_t p) {  \
+    check_any(p, n, Kind::read);                           \
+    COUNT(p, n, Kind::read);                               \
+  }                                                        \
+  extern "C" void __tsan_unaligned_write##n(uintptr_t p) { \
+    check_any(p, n, Kind::write);                          \
+    COUNT(p, n, Kind::write);                              \
+  }
+UNALIGNED(2)
+UNALIGNED(4)
+UNALIGNED(8)
+UNALIGNED(16)
+extern "C" void __tsan_read_range(uintptr_t p, size_t n) {
   check_any(p, n, Kind::read);
   COUNT(p, n, Kind::read);
 }
-extern "C" void __asan_storeN_noabort(uintptr_t p, size_t n) {
+extern "C" void __tsan_write_range(uintptr_t p, size_t n) {
   check_any(p, n, Kind::write);
   COUNT(p, n, Kind::write);
 }
-extern "C" void __asan_handle_no_return() {}
-extern "C" void __asan_before_dynamic_init(const void *) {}
-extern "C" void __asan_after_dynamic_init() {}
-extern "C" void __asan_init() {}
+extern "C" void __tsan_init() {}

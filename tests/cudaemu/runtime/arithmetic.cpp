@@ -1,10 +1,13 @@
 // The arithmetic of the wrappers in device.cuh: conversions, and products of a warp. The sums of a product are float32,
-// k in rising order.
+// k in rising order; or they are cut off as in tensorcore.h.
 #include <cstring>
 
 #include "engine.h"
+#include "tensorcore.h"
 
 namespace emulator {
+
+bool truncates = false;
 
 uint16_t to_bf16(float x) {
   uint32_t bits;
@@ -36,14 +39,19 @@ float number(uint32_t bits) {
 float low(uint32_t pair) { return number(pair << 16); }
 float high(uint32_t pair) { return number(pair & 0xffff0000u); }
 
-template <int K>
+// `Step` products are added at a time if sums are cut off.
+template <int K, int Step>
 void multiply(void *const *lanes, const float (&a)[16][K], const float (&b)[K][8]) {
   for (int row = 0; row < 16; row++) {
     float sums[8];
     for (int t = 0; t < 4; t++)
       for (int i = 0; i < 2; i++) sums[2 * t + i] = static_cast<Product *>(lanes[row % 8 * 4 + t])->d[row / 8 * 2 + i];
-    for (int k = 0; k < K; k++)
-      for (int n = 0; n < 8; n++) sums[n] = __builtin_fmaf(a[row][k], b[k][n], sums[n]);
+    __m256 all = _mm256_loadu_ps(sums);
+    if (truncates)
+      for (int k = 0; k < K; k += Step) all = tensor_step<Step>(a[row] + k, b[k], 8, all);
+    else
+      for (int k = 0; k < K; k++) all = _mm256_fmadd_ps(_mm256_set1_ps(a[row][k]), _mm256_loadu_ps(b[k]), all);
+    _mm256_storeu_ps(sums, all);
     for (int t = 0; t < 4; t++)
       for (int i = 0; i < 2; i++) static_cast<Product *>(lanes[row % 8 * 4 + t])->d[row / 8 * 2 + i] = sums[2 * t + i];
   }
@@ -63,21 +71,18 @@ void product_bf16(void *const *lanes, uint32_t) {
       b[2 * t + 8 * i + 1][g] = high(p.b[i]);
     }
   }
-  multiply<16>(lanes, a, b);
+  multiply<16, 8>(lanes, a, b);
 }
-
-// The machine reads TF32 operands as float32 and looks at the upper 19 bits only.
-float tf32(uint32_t bits) { return number(bits & ~0x1fffu); }
 
 void product_tf32(void *const *lanes, uint32_t) {
   float a[16][8], b[8][8];
   for (int lane = 0; lane < 32; lane++) {
     const Product &p = *static_cast<Product *>(lanes[lane]);
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; i++) a[g + i % 2 * 8][t + i / 2 * 4] = tf32(p.a[i]);
-    for (int i = 0; i < 2; i++) b[t + 4 * i][g] = tf32(p.b[i]);
+    for (int i = 0; i < 4; i++) a[g + i % 2 * 8][t + i / 2 * 4] = truncated_tf32(number(p.a[i]));
+    for (int i = 0; i < 2; i++) b[t + 4 * i][g] = truncated_tf32(number(p.b[i]));
   }
-  multiply<8>(lanes, a, b);
+  multiply<8, 4>(lanes, a, b);
 }
 
 struct Rows {

@@ -144,7 +144,15 @@ using std::isfinite;
 using std::isinf;
 using std::isnan;
 using std::signbit;
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+#define expf emulator::exp_near
+#define exp2f emulator::exp2_near
+#define expm1f emulator::expm1_near
+#define logf emulator::log_near
+#define log2f emulator::log2_near
+#define log1pf emulator::log1p_near
+#define tanhf emulator::tanh_near
+#define powf emulator::pow_near
+#define rsqrtf emulator::rsqrt_near
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float emulator_fast_expf(float x) { return expf(x); }
 static inline float emulator_fast_logf(float x) { return logf(x); }

@@ -25,8 +25,7 @@ class CountedLaunch {
 void count_access(uintptr_t p, size_t n, Kind kind, const void *site);
 
 // The log as lines of JSON, one a launch: kernel, grid, block, bytes, distinct bytes (read; read or written), and by place
-// in the code how often it was passed. Places are offsets into this library. The compiler checks an address once in a row
-// of loads and stores, so a store where the thread has just read is not seen.
+// in the code how often it was passed. Places are offsets into this library.
 std::string take_counts();
 
 }  // namespace emulator

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "memory.h"
+#include "order.h"
 
 extern "C" void emulator_switch(void **save, void *to);
 
@@ -48,6 +49,9 @@ Outcome Engine::run(const Launch &launch) {
   e->valid = memory.shadow.valid;
   e->written = memory.shadow.written;
   e->begin_interval();
+  e->records = task && (checks & kOrder) ? record_of(memory.base) : nullptr;
+  e->me = e->records ? task->number : 0;
+  e->watched = e->records || e->touches;
   place.grid_size = {launch.grid.x, launch.grid.y, launch.grid.z};
   place.block_size = {launch.block.x, launch.block.y, launch.block.z};
   e->main_loop();

@@ -15,6 +15,7 @@
 namespace emulator {
 
 struct Block;
+struct Record;
 struct Touch;
 
 struct AsyncCopy {
@@ -131,6 +132,12 @@ class Engine {
   uint32_t touch_interval = 0;
   void begin_interval();
 
+  // For missing waits between launches, if they are looked for: of the device's words, and the number of the launch.
+  Record *records = nullptr;
+  uint32_t me = 0;
+
+  bool watched = false;  // one of these two is looked for
+
   // Windows that the access checks look at first.
   uintptr_t memory_base = 0;
   size_t memory_bytes = 0;
@@ -199,7 +206,7 @@ uint64_t total_switches();
 void clear_shared(SharedMemory &shared, const Registration *kernel, size_t dynamic);
 
 // What the checks look for; the first two by default.
-enum Check : unsigned { kUninitialised = 1, kRaces = 2, kBlockRaces = 4 };
+enum Check : unsigned { kUninitialised = 1, kRaces = 2, kBlockRaces = 4, kOrder = 8 };
 extern unsigned checks;
 
 enum class Kind { read, write, atomic };

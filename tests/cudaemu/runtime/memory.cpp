@@ -10,6 +10,8 @@
 #include <mutex>
 #include <utility>
 
+#include "order.h"
+
 namespace emulator {
 
 uintptr_t arena_base;
@@ -19,7 +21,11 @@ namespace {
 
 std::vector<std::unique_ptr<DeviceMemory>> memories;
 size_t span_of_device;
-std::map<uintptr_t, size_t> pinned;
+struct Pinned {
+  size_t bytes;
+  std::unique_ptr<Record[], void (*)(void *)> records{nullptr, std::free};  // made when first asked for
+};
+std::map<uintptr_t, Pinned> pinned;
 std::mutex pinned_lock;
 
 // Memory of the devices is closed to the host: by a protection key, which opens it for one thread in a few cycles, or,
@@ -48,6 +54,7 @@ void make_arena(int devices, size_t capacity) {
   arena_base = reinterpret_cast<uintptr_t>(reserve(arena_bytes, PROT_NONE));
   auto *valid = static_cast<uint8_t *>(reserve(arena_bytes / 8, PROT_READ | PROT_WRITE));
   auto *written = static_cast<uint8_t *>(reserve(arena_bytes / 8, PROT_READ | PROT_WRITE));
+  records = static_cast<Record *>(reserve(arena_bytes / 4 * sizeof(Record), PROT_READ | PROT_WRITE));
   for (int i = 0; i < devices; i++)
     memories.push_back(
         std::make_unique<DeviceMemory>(i, arena_base + i * span_of_device, span_of_device, capacity,
@@ -160,6 +167,7 @@ void DeviceMemory::forget(uintptr_t address, size_t bytes) {
   };
   clear(shadow.valid + (address - base) / 8, (bytes + 7) / 8);
   clear(shadow.written + (address - base) / 8, (bytes + 7) / 8);
+  forget_records(address, bytes);
   const uintptr_t first = (address + 4095) / 4096 * 4096, end = (address + bytes) / 4096 * 4096;
   if (bytes >= 65536) madvise(reinterpret_cast<void *>(first), end - first, MADV_DONTNEED);
 }
@@ -241,20 +249,44 @@ void copy_written(uintptr_t to, uintptr_t from, size_t bytes) {
 
 void add_pinned(uintptr_t address, size_t bytes) {
   std::lock_guard hold(pinned_lock);
-  pinned[address] = bytes;
+  pinned[address].bytes = bytes;
 }
 
 bool remove_pinned(uintptr_t address) {
   std::lock_guard hold(pinned_lock);
-  return pinned.erase(address) == 1;
+  const auto found = pinned.find(address);
+  if (found == pinned.end()) return false;
+  unwatch_pinned(address, found->second.bytes);
+  pinned.erase(found);
+  return true;
 }
+
+namespace {
+
+// The allocation that holds a range; the lock is held.
+std::map<uintptr_t, Pinned>::iterator pinned_at(uintptr_t address, size_t bytes) {
+  auto next = pinned.upper_bound(address);
+  if (next == pinned.begin()) return pinned.end();
+  --next;
+  const size_t size = next->second.bytes;
+  return address - next->first < size && bytes <= next->first + size - address ? next : pinned.end();
+}
+
+}  // namespace
 
 bool is_pinned(uintptr_t address, size_t bytes) {
   std::lock_guard hold(pinned_lock);
-  auto next = pinned.upper_bound(address);
-  if (next == pinned.begin()) return false;
-  --next;
-  return address - next->first < next->second && bytes <= next->first + next->second - address;
+  return pinned_at(address, bytes) != pinned.end();
+}
+
+Record *pinned_records(uintptr_t address, size_t bytes) {
+  std::lock_guard hold(pinned_lock);
+  const auto found = pinned_at(address, bytes);
+  if (found == pinned.end()) return nullptr;
+  Pinned &p = found->second;
+  const uintptr_t first = found->first / 4;
+  if (!p.records) p.records.reset(static_cast<Record *>(std::calloc(p.bytes / 4 + 2, sizeof(Record))));
+  return p.records.get() + (address / 4 - first);
 }
 
 }  // namespace emulator

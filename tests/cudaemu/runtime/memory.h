@@ -73,6 +73,8 @@ void copy_written(uintptr_t to, uintptr_t from, size_t bytes);
 void add_pinned(uintptr_t address, size_t bytes);
 bool remove_pinned(uintptr_t address);
 bool is_pinned(uintptr_t address, size_t bytes);
+struct Record;
+Record *pinned_records(uintptr_t address, size_t bytes);  // of order.h, from the address on; null: not pinned
 
 // While one lives, this thread may touch device memory. With a protection key a touch is a fault as soon as the thread has
 // none; by pages it is one for all threads from the next close_memory() on, when nobody is inside.

@@ -7,7 +7,7 @@
 #include "vectors.h"
 
 // Of functions whose own loads and stores are not checked.
-#define EMULATOR_UNCHECKED __attribute__((no_sanitize("kernel-address")))
+#define EMULATOR_UNCHECKED __attribute__((no_sanitize("thread")))
 
 namespace emulator {
 
@@ -63,7 +63,8 @@ uint32_t ballot(uint32_t mask, int predicate, Site site);
 enum class Shuffle { from, up, down, across, match };
 uint64_t shuffle(Shuffle kind, uint32_t mask, uint64_t value, int parameter, int width, Site site);
 
-// Says that n bytes are about to be read, written, or changed as one (atomic): the checks that plain code gets from the compiler.
+// Says that n bytes are about to be read, written, or changed as one (atomic): the checks that plain code gets from the
+// compiler.
 void check_read(const void *p, size_t n);
 void check_write(void *p, size_t n);
 void check_atomic(void *p, size_t n);
@@ -76,7 +77,22 @@ EMULATOR_UNCHECKED __attribute__((noinline)) T atomic_update(T *p, Change change
   return old;
 }
 
+// ---- functions of float32, which may be off by `ulps` units in the last place ----
+
+extern int ulps;
+float exp_near(float x);
+float exp2_near(float x);
+float expm1_near(float x);
+float log_near(float x);
+float log2_near(float x);
+float log1p_near(float x);
+float tanh_near(float x);
+float pow_near(float x, float y);
+float rsqrt_near(float x);
+
 // ---- arithmetic of the wrappers in device.cuh ----
+
+extern bool truncates;  // whether products of a warp are cut off as in tensorcore.h
 
 uint16_t to_bf16(float x);
 uint32_t to_tf32(float x);
