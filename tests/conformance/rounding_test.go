@@ -76,9 +76,19 @@ func (s *sum) factors(x, y float64, p kernels.Precision) {
 // narrowedBound bounds what rounding factors does to the sum, which is independent from product to product as in growth.
 func (s *sum) narrowedBound() float64 { return math.Min(s.narrowed, 4*math.Sqrt(s.squares)) }
 
-// bound is how far a computation that adds in float32 may be off.
+// truncated bounds the error of a sum of n products that a tensor core adds, relative to the sum of their absolute values. It
+// adds groups of G products to what it has, G at least 4, and cuts all G + 1 numbers off at one place, one bit below the last
+// of the largest: with |part| for the sum of absolute values so far, each loses up to 2^-24 |part|, and so does the rounded
+// result, twice. These are n/G (G + 3) errors, which all have one sign: they do not cancel.
+func truncated(n int64) float64 { return unit * (1 + 3.0/4) * float64(n+4) }
+
+// bound is how far a computation may be off that adds in float32, or products of narrow factors in a tensor core.
 func (s *sum) bound() float64 {
-	return s.inherited + s.narrowedBound() + growth(s.terms)*s.magnitude + underflow
+	growth := growth(s.terms)
+	if s.narrowed > 0 {
+		growth = math.Max(growth, truncated(s.terms))
+	}
+	return s.inherited + s.narrowedBound() + growth*s.magnitude + underflow
 }
 
 // rule is an optimizer at one step for one tensor.

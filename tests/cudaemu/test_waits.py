@@ -1,13 +1,11 @@
 """Missing waits between pieces of work are found, whatever order the emulator does them in; and no others reported."""
 
-import ctypes
-
 import numpy as np
 import pytest
-
-from emulator import LAUNCH_FAILED, Driver, pack
 from test_driver import NON_BLOCKING, add_one, end_capture, floats, pinned
 from test_nccl import FLOAT32, SUM, Nccl
+
+from emulator import LAUNCH_FAILED, Driver
 
 ORDER = 8
 BYTES = 256  # 64 numbers, which add_one adds 1 to

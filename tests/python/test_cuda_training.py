@@ -136,8 +136,8 @@ def test_only_what_cublas_does_not_support_is_computed_in_another_form(emulated)
     out = emulated(PROGRAM + REFUSED).splitlines()
     assert out[0] == "{'chunked, cuBLASLt 12.9.0'}"
     assert out[1] == (
-        "cuda:0: cublasLtMatmulAlgoGetHeuristic: an internal operation failed (status 14). Some versions of the library "
-        "fail while a stream of the process is captured: end the capture, then try again"
+        "cuda:0: cublasLtMatmulAlgoGetHeuristic: an internal operation failed (status 14). Some versions of the "
+        "library fail while a stream of the process is captured: end the capture, then try again"
     )
     assert "status 14" in out[2]
     assert out[3:] == ["{'simple'}"]

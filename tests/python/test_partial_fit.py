@@ -155,7 +155,7 @@ def test_callbacks_go_on_after_a_fit(X):
 
 def test_limits_of_time_are_for_each_call(X):
     recommender = quick(callbacks=TimeBudget(1e-9)).partial_fit(X)
-    assert recommender.model_.step == 0 and recommender.model_.history == []
+    assert (recommender.model_.step, recommender.model_.history) == (0, [])
     assert recommender.set_params(callbacks=None, max_seconds=1e-9).partial_fit(X).model_.step == 0
     assert recommender.set_params(max_seconds=1000).partial_fit(X).partial_fit(X).model_.step == 2
 

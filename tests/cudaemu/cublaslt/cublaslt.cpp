@@ -159,7 +159,8 @@ std::vector<float> unpack(const Layout &l, const char *at, bool transposed, int 
   std::vector<float> out(filled(rows) * filled(columns));
   for (uint64_t i = 0; i < rows; i++)
     for (uint64_t j = 0; j < columns; j++)
-      out[i * filled(columns) + j] = rounded(load(at + (transposed ? offset(l, j, i) : offset(l, i, j)), l.type), compute);
+      out[i * filled(columns) + j] =
+          rounded(load(at + (transposed ? offset(l, j, i) : offset(l, i, j)), l.type), compute);
   return out;
 }
 
@@ -170,7 +171,8 @@ int each_line(const Layout &l, const void *at, See see) {
   for (int batch = 0; batch < l.batches; batch++)
     for (uint64_t i = 0; i < lines; i++) {
       const int64_t first = batch * l.batch_stride + int64_t(i) * l.stride;
-      if (const int bad = see(static_cast<const char *>(at) + first * int64_t(size_of(l.type)), length * size_of(l.type)))
+      if (const int bad =
+              see(static_cast<const char *>(at) + first * int64_t(size_of(l.type)), length * size_of(l.type)))
         return bad;
     }
   return 0;
@@ -216,7 +218,7 @@ int multiply(const void *record) {
   if (const int early = touch(p)) return early;
   std::memset(p.workspace, 0xff, p.workspace_bytes);
   const int compute = p.description.compute;
-  const Sums sums = !dsstne_cudaemu_get("truncate")               ? Sums::rounded
+  const Sums sums = !dsstne_cudaemu_get("truncate")             ? Sums::rounded
                     : p.a.type == kBfloat16 || compute == kBf16 ? Sums::cut_bf16
                     : compute == kTf32                          ? Sums::cut_tf32
                                                                 : Sums::rounded;
@@ -260,10 +262,13 @@ int check(const Description &e, const Layout &a, const Layout &b, const Layout &
 // A number for a product, by which an algorithm is known to be for it.
 uint64_t number_of(const Description &e, const Layout &a, const Layout &b, const Layout &d) {
   uint64_t number = 1;
-  const auto add = [&number](int64_t x) { number = (number ^ uint64_t(x)) * 0x9e3779b97f4a7c15ull, number ^= number >> 31; };
+  const auto add = [&number](int64_t x) {
+    number = (number ^ uint64_t(x)) * 0x9e3779b97f4a7c15ull, number ^= number >> 31;
+  };
   add(e.compute), add(e.transpose_a), add(e.transpose_b);
   for (const Layout *l : {&a, &b, &d})
-    for (const int64_t x : {int64_t(l->type), int64_t(l->rows), int64_t(l->columns), l->stride, int64_t(l->order)}) add(x);
+    for (const int64_t x : {int64_t(l->type), int64_t(l->rows), int64_t(l->columns), l->stride, int64_t(l->order)})
+      add(x);
   return number;
 }
 
@@ -299,12 +304,12 @@ API int cublasLtDestroy(void *handle) {
 API size_t cublasLtGetVersion() { return 120900; }
 
 API const char *cublasLtGetStatusString(int status) {
-  return status == success         ? "success"
-         : status == alloc_failed  ? "the resource allocation failed"
-         : status == invalid_value ? "an unsupported value or parameter was passed to the function"
+  return status == success          ? "success"
+         : status == alloc_failed   ? "the resource allocation failed"
+         : status == invalid_value  ? "an unsupported value or parameter was passed to the function"
          : status == internal_error ? "an internal operation failed"
-         : status == not_supported ? "the functionality requested is not supported"
-                                   : "the program failed to execute";
+         : status == not_supported  ? "the functionality requested is not supported"
+                                    : "the program failed to execute";
 }
 
 API int cublasLtMatrixLayoutCreate(Layout **out, int type, uint64_t rows, uint64_t columns, int64_t stride) {
@@ -364,8 +369,8 @@ API int cublasLtMatmulPreferenceSetAttribute(Preference *p, int attribute, const
 }
 
 API int cublasLtMatmulAlgoGetHeuristic(void *handle, const Description *e, const Layout *a, const Layout *b,
-                                       const Layout *c, const Layout *d, const Preference *preference, int wanted, Heuristic *out,
-                                       int *found) {
+                                       const Layout *c, const Layout *d, const Preference *preference, int wanted,
+                                       Heuristic *out, int *found) {
   *found = 0;
   if (const int fault = dsstne_cudaemu_enter("cublasLtMatmulAlgoGetHeuristic")) return fault;
   if (const int bad = elsewhere(handle)) return bad;
@@ -385,7 +390,8 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, const Description *e, const
   algorithm.product = number_of(*e, *a, *b, *d);
   std::copy_n(preference->alignment, 4, algorithm.alignment);
   if (does("workspace"))
-    algorithm.workspace = std::min<uint64_t>(preference->workspace, parts_of(d->rows, d->columns) * d->rows * d->columns * 4);
+    algorithm.workspace =
+        std::min<uint64_t>(preference->workspace, parts_of(d->rows, d->columns) * d->rows * d->columns * 4);
   out->workspace = algorithm.workspace;
   *found = 1;
   return success;

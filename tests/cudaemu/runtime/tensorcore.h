@@ -36,8 +36,7 @@ inline __m256 tensor_step(const float *a, const float *b, long stride, __m256 su
   const __m256i unit = _mm256_sub_epi32(_mm256_max_epi32(largest, least), _mm256_set1_epi32(24 << 23));
   const __m256 inverse = _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_set1_epi32(254 << 23), unit));
   __m256i total = _mm256_cvttps_epi32(_mm256_mul_ps(sums, inverse));
-  for (int k = 0; k < G; k++)
-    total = _mm256_add_epi32(total, _mm256_cvttps_epi32(_mm256_mul_ps(product[k], inverse)));
+  for (int k = 0; k < G; k++) total = _mm256_add_epi32(total, _mm256_cvttps_epi32(_mm256_mul_ps(product[k], inverse)));
   // To float32 towards zero: where rounding has enlarged it, the number before.
   __m256 rounded = _mm256_cvtepi32_ps(total);
   const __m256i size = _mm256_abs_epi32(total), rounded_size = _mm256_abs_epi32(_mm256_cvttps_epi32(rounded));
