@@ -44,8 +44,8 @@ type Resident interface {
 // others are divided by 1 - Denoising. RowSum is that of whole rows. A shard of a denoised batch has none: only targets
 // are asked for sums, and they are not denoised.
 type Assemble struct {
-	Name      string // of the layer, for error messages
-	Slot      int
+	Name      string // of the layer, for error messages; of several that read the same, the first
+	Slots     []int  // that receive the batch, MostSlots at most
 	Data      Resident
 	Scaled    bool
 	Denoising float32
@@ -64,8 +64,14 @@ func (o *Assemble) String() string {
 	if o.Denoising > 0 {
 		text += fmt.Sprintf(", denoising %g", o.Denoising)
 	}
+	if n := len(o.Slots); n > 1 {
+		text += fmt.Sprintf(", for %d layers", n)
+	}
 	return text
 }
+
+// MostSlots is how many slots an Assemble fills.
+const MostSlots = 8
 
 // BatchPlaces is where the parts of a batch lie in the buffer that Assemble fills, in elements of 4 bytes.
 type BatchPlaces struct {

@@ -38,6 +38,8 @@ type Feed struct {
 type source struct {
 	feed      Feed
 	assembled *kernels.SparseBatch // by the device; nil: the host makes the batches
+	op        *kernels.Assemble    // that makes them; nil: another slot's operation, or none
+	data      *kernels.Data        // that they are made of
 	share     *batchShare          // the rank's share of a batch from the host; nil: all of it
 	slot      int
 }
@@ -309,15 +311,38 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 		return
 	}
 	op := &kernels.Assemble{
-		Name: f.Name, Slot: s.slot, Data: k.resident, Scaled: f.Scaled, Stream: f.Stream,
+		Name: f.Name, Slots: []int{s.slot}, Data: k.resident, Scaled: f.Scaled, Stream: f.Stream,
 		Places: kernels.PlacesOf(b.spec.Rows, entries, k.data.Columns, rowsOnly),
 	}
 	if b.Training() != nil {
 		op.Denoising = f.Denoising
 	}
+	s.data = k.data
+	if same := b.sameBatch(s, op); same != nil {
+		same.op.Slots = append(same.op.Slots, s.slot)
+		s.assembled = same.assembled
+		return
+	}
+	s.op = op
 	op.Batch = b.Alloc("batch", f.Name, op.Places.Total)
 	b.AddWith(&op.Workspace, op, op)
 	s.assembled = &kernels.SparseBatch{Columns: k.data.Columns}
+}
+
+// sameBatch finds the slot whose batches hold what an operation would make: an autoencoder's target is, as a rule, its
+// input. Nil: there is none.
+func (b *Builder) sameBatch(of *source, op *kernels.Assemble) *source {
+	for n := range b.part.batches {
+		s := &b.part.batches[n]
+		if s.op == nil || len(s.op.Slots) == kernels.MostSlots || s.data != of.data {
+			continue
+		}
+		noise := s.op.Denoising == op.Denoising && (op.Denoising == 0 || s.op.Stream == op.Stream)
+		if noise && s.op.Scaled == op.Scaled && s.op.Places == op.Places {
+			return s
+		}
+	}
+	return nil
 }
 
 // Makes reports whether the devices make the batches of a slot, from the rows in Step.Order: all devices do or none.

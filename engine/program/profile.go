@@ -101,8 +101,10 @@ func (r *rankProfile) addSizes(part *part, step *kernels.Step) error {
 			if err := part.Device.Read(made.Batch, made.Places.Counts, kernels.Bits(counts)); err != nil {
 				return err
 			}
-			r.sizes.Batches[made.Slot].Entries += float64(counts[0])
-			r.sizes.Batches[made.Slot].Items += float64(counts[1])
+			for _, slot := range made.Slots {
+				r.sizes.Batches[slot].Entries += float64(counts[0])
+				r.sizes.Batches[slot].Items += float64(counts[1])
+			}
 		}
 	}
 	return nil

@@ -33,7 +33,8 @@ type assembleArgs struct {
 	tileCounts, digitCounts                  driver.Address
 	itemsFrom, placesFrom, itemsTo, placesTo driver.Address
 	capacity                                 int64
-	slot, launch, shift, digits              int32
+	slots                                    [kernels.MostSlots]int32
+	slotCount, launch, shift, digits         int32
 	stream                                   uint32
 	denoising                                float32
 	whole                                    int32
@@ -70,8 +71,11 @@ func (d *device) Assemble(op *kernels.Assemble, s *kernels.Step) error {
 		in := func(n int64) driver.Address { return element(op.Batch, n) }
 		a := assembleArgs{
 			step: d.step.at, data: r.arguments(op.Scaled), offsets: in(p.Offsets), indices: in(p.Indices),
-			values: in(p.Values), rowSum: in(p.RowSum), counts: in(p.Counts), capacity: p.Entries, slot: int32(op.Slot),
+			values: in(p.Values), rowSum: in(p.RowSum), counts: in(p.Counts), capacity: p.Entries,
 			launch: d.next(site{err: tooLarge(op)}), stream: op.Stream, denoising: op.Denoising, whole: flag(r.whole),
+		}
+		for n, slot := range op.Slots {
+			a.slots[n], a.slotCount = int32(slot), int32(n+1)
 		}
 		if !p.RowsOnly {
 			a.items, a.itemOffsets, a.itemRows = in(p.Items), in(p.ItemOffsets), in(p.ItemRows)

@@ -186,7 +186,7 @@ func assembled(d kernels.Keeper, m *csr.Matrix, c assembleCase, first, end, entr
 	}
 	defer kept.Free()
 	op := &kernels.Assemble{
-		Name: "input", Slot: 1, Data: kept, Scaled: c.scaled, Denoising: c.denoising, Stream: 77,
+		Name: "input", Slots: []int{1}, Data: kept, Scaled: c.scaled, Denoising: c.denoising, Stream: 77,
 		Places: kernels.PlacesOf(int64(len(c.order))+2, entries, end-first, c.rowsOnly),
 	}
 	op.Batch = p.floats(make([]float32, op.Places.Total))

@@ -204,3 +204,21 @@ assert not any("Assemble" in text for text in plan["operations"]), plan["operati
 assert same(want, got)
 """
     )
+
+
+def test_layers_that_read_the_same_share_a_batch_with_the_bits_of_the_host(run):
+    run("""
+X = matrix(3000, 80, 0.1, ones=False)
+def train(**options):
+    model = untrained(X, hidden=[64], denoising=0, input_scaling=None)
+    with dsstne.Trainer(model, X, batch_size=16, devices="cuda:0", **options) as trainer:
+        plan = trainer.plan()
+        trainer.run(steps=3)
+    return plan, tensors(model)
+kept, want = train()
+assembled = [text for text in kept["operations"] if text.startswith("Assemble the batch of ")]
+assert len(assembled) == 1 and assembled[0].endswith(", for 2 layers"), kept["operations"]
+plan, got = train(memory_limit=kept["bytes"] - 1)
+assert not any("Assemble" in text for text in plan["operations"]), plan["operations"]
+assert same(want, got)
+""")

@@ -29,6 +29,8 @@ struct AssembledBatch {
 };
 
 // What all kernels of the op share.
+constexpr int kMostSlots = 8;
+
 struct AssembleArgs {
   const StepRecord *step;
   KeptRows data;
@@ -42,7 +44,8 @@ struct AssembleArgs {
   int32_t *items_to;
   int32_t *places_to;
   int64_t capacity;  // entries that there is room for
-  int32_t slot, launch;
+  int32_t slots[kMostSlots], slot_count;  // that receive the batch
+  int32_t launch;
   int32_t shift, digits;  // of a pass: how far the digit is shifted, and how many values it has
   uint32_t stream;
   float denoising;
@@ -170,8 +173,9 @@ KERNEL_BOUNDS(assemble_scan, AssembleArgs, kScanThreads, 1) {
   a.counts[0] = fits ? int32_t(entries) : -1;
   a.counts[1] = 0;
   const AssembledBatch &b = a.batch;
-  step->slots[a.slot] = {b.offsets,      b.indices,   b.values,      b.row_sum, b.items,
-                         b.item_offsets, b.item_rows, b.item_values, 0};
+  for (int n = 0; n < a.slot_count; n++)
+    step->slots[a.slots[n]] = {b.offsets,      b.indices,   b.values,      b.row_sum, b.items,
+                               b.item_offsets, b.item_rows, b.item_values, 0};
 }
 
 // The entries of row u that stay, one behind the other, x_uj times the row's factor, and their sum in float64 in that order.
@@ -337,7 +341,7 @@ KERNEL_BOUNDS(items_scan, AssembleArgs, kScanThreads, 1) {
   if (threadIdx.x > 0) return;
   a.counts[1] = int32_t(items);
   a.batch.item_offsets[items] = max(a.counts[0], 0);
-  a.step->slots[a.slot].item_count = items;
+  for (int n = 0; n < a.slot_count; n++) a.step->slots[a.slots[n]].item_count = items;
 }
 
 // items[n] and item_offsets[n] of the n-th distinct item, and row and value of each entry, in the order by item.
