@@ -34,11 +34,16 @@ class Loop:
 
     at: str  # a piece of its line
     elements: Callable[[V], float]  # of all threads of the launch
-    marker: tuple[str, str, int] = ("", "", 1)  # an instruction, a piece of its line, and how many an element has
+    marker: tuple[str, str, float] = ("", "", 1)  # an instruction, a piece of its line, and how many an element has
     per_trip: int = 1  # elements of a trip: how often the marker is found in it
     hops: tuple[float, float] = (0, 0)  # loads of a trip that wait for each other: from the cache, from memory
     worst: Callable[[V], float] | None = None  # elements of the thread with the most; otherwise all have alike
     within: str = ""  # the function that it stands in, if that is inlined
+    unused: tuple[str, ...] = ()  # pieces of lines that these elements do not come to, though others of the loop may
+    through: bool = False  # whether a trip is one with the most markers, not one with the fewest unused blocks
+    counted: Callable[[V], float] | None = (
+        None  # loads that the emulator counts, if the marker is not as many an element
+    )
 
     def lines(self, sources: gpu_listing.Sources) -> set[gpu_listing.Line]:
         """The lines of the marker."""
@@ -57,7 +62,7 @@ class Kernel:
     them. Arrays whose name begins with ~ were written shortly before and lie in the second-level cache if they fit.
     """
 
-    threads: int
+    threads: int | Callable[[V], int]
     grid: Callable[[V], tuple[int, int]]
     streams: Callable[[V], Streams]
     loops: tuple[Loop, ...] = ()
@@ -78,10 +83,17 @@ class Launch:
     v: V
     count: int = 1
     collectives: list[str] = field(default_factory=list)
+    chunk: int = 0  # of which chunk of an output, from 1 on; of the first of those that are alike
+    beside: bool = False  # in the second branch of the graph, beside the products of the next chunk
 
 
 # ---- what several kernels have in common ----
 
+# Where rows are not aligned for four columns at a time, which they are in the cases here.
+WIDE_ONLY = tuple(
+    f"{name}<1>(" for name in ("gather_columns", "scatter_columns", "replay_elements", "update_part", "update_item")
+)
+STORED = (r"STG\.E\.128", "write<n>(w.value + at, value)", 0.25)  # four columns at once
 RULES = {"SGD": "sgd", "momentum": "momentum", "Adam": "adam"}
 ALL_RULES = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad")
 ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu")
@@ -95,7 +107,7 @@ def other(prefix: str, words: tuple[str, ...], used: str) -> tuple[str, ...]:
 
 def rule(v: V) -> tuple[str, ...]:
     """The optimizers that are not used, and a gradient that is written."""
-    return (*other("update_", ALL_RULES, RULES[v.optimizer]), "w.gradient[at] = g", "to.tied[touched")
+    return (*other("update_", ALL_RULES, RULES[v.optimizer]), "w.gradient + at, g", "to.tied + touched", *WIDE_ONLY)
 
 
 def weights(v: V, rows: float, columns: float) -> tuple[float, float, float]:
@@ -131,6 +143,40 @@ def tiles_of_batch(v: V) -> tuple[int, int]:
 def used_tiles(v: V) -> float:
     """Tiles that the batch at hand fills."""
     return up(v.batch.entries, 2048)
+
+
+def wide(v: V) -> int:
+    """Columns that a lane has at a time."""
+    return 4 if v.columns % 4 == 0 else 1
+
+
+def add_rows(
+    warps: Callable[[V], float], most: Callable[[V], float], under_way: int, hops: tuple[float, float]
+) -> tuple[Loop, Loop]:
+    """The loops of add_rows for that many warps per 128 columns, of which the busiest adds `most` entries."""
+
+    def trips(v: V, size: int) -> float:
+        each = v.batch.entries / max(1, warps(v))
+        return float(warps(v) * up(v.columns, 128) * 32 * max(1.0, each / size + 0.5 * (each > size)))
+
+    return (
+        Loop(
+            "for (int64_t e = begin; e < end; e += 32)",
+            lambda v: trips(v, 32),
+            hops=(1, 0),
+            worst=lambda v: up(most(v), 32),
+            unused=WIDE_ONLY,
+        ),
+        Loop(
+            "for (int first = 0; first < count; first += kUnderWay)",
+            lambda v: 4 * under_way * trips(v, under_way),
+            ("FFMA", "sum[c] = fmaf(factor[i], x[i][c], sum[c])", 1),
+            4 * under_way,
+            hops,
+            lambda v: 4 * up(most(v), under_way) * under_way,
+            unused=WIDE_ONLY,
+        ),
+    )
 
 
 RATES = (12.0, 0.0, 1.0)  # of the step: the learning rate and two scales
@@ -222,55 +268,63 @@ KERNELS: dict[str, Kernel] = {
         used_tiles,
     ),
     "replay": Kernel(
-        256,
-        lambda v: (min(up(v.items, 8), 2048), 1),
+        lambda v: min(256, up(v.columns, 128) * 32),
+        lambda v: (min(max(1, v.items), 8192), 1),
         lambda v: {
             "weight": (weights(v, v.behind, v.columns)[0], weights(v, v.behind, v.columns)[1], 1),
             "last": (4 * v.batch.distinct, 4 * v.behind, 1),
             "~batch": (4 * v.batch.distinct, 0, 1),
         },
         loops=(
-            Loop("first < w.columns && !moves; first += 32", lambda v: 32 * v.behind, hops=(0, 1), within="replay"),
             Loop(
-                "for (int64_t k = lane; k < w.columns; k += 32)",
-                lambda v: v.behind * v.columns,
-                ("STG|ST", "w.value[at] = value", 1),
-                hops=(0, 1),
-                within="replay",
+                "for (int64_t n = blockIdx.x; n < count;",
+                lambda v: v.batch.distinct * 32 * up(v.columns, 128),
+                hops=(1, 1),
             ),
-            Loop("for (int64_t number = last + 1;", lambda v: v.missed * v.columns, hops=(1, 0)),
+            Loop(
+                "for (int64_t k = 4 * threadIdx.x; k < w.columns; k += 4 * blockDim.x)",
+                lambda v: v.behind * v.columns,
+                STORED,
+                4,
+                hops=(0, 2),
+            ),
+            Loop(
+                "for (int64_t number = last + 1;",
+                lambda v: v.missed * v.columns / 4,
+                hops=(1, 0),
+                within="replay_elements",
+                unused=WIDE_ONLY,
+            ),
         ),
         elements=lambda v: v.behind * v.columns,
         unused=rule,
-        hops=(5, 1),
+        hops=(4, 0),
+        active=lambda v: min(v.batch.distinct, 8192),
         persistent=True,
     ),
     "gather": Kernel(
-        128,
-        lambda v: (up(v.columns, 128), v.rows),
+        256,
+        lambda v: (up(v.columns, 32 * wide(v)), v.rows),
         lambda v: {
             "weight": (4 * v.batch.distinct * v.columns, 0, v.batch.entries / max(1, v.batch.distinct)),
             "~batch": (8 * v.batch.entries + 4 * (v.rows + 1), 0, up(v.columns, 128)),
             "out": (0, 4 * v.rows * v.columns, 1),
             "bias": (4 * v.columns * v.finishes, 0, v.rows),
         },
-        loops=(
-            Loop(
-                "for (; e + 4 <= end; e += 4)",
-                lambda v: v.batch.entries * v.columns,
-                ("FFMA", "sum = fmaf(batch.values[e + i], w[i], sum)", 1),
-                16,
-                (1, 1),
-                lambda v: v.batch.longest,
-            ),
+        loops=add_rows(
+            lambda v: v.rows * (8 if v.finishes else 1), lambda v: v.batch.longest / (8 if v.finishes else 1), 8, (1, 1)
         ),
         elements=lambda v: v.batch.entries * v.columns,
-        unused=lambda v: (*other("activate_", ACTIVATIONS, v.activation), *(() if v.dropout else ("philox", "kept"))),
+        unused=lambda v: (
+            *other("activate_", ACTIVATIONS, v.activation),
+            *(() if v.dropout else ("philox", "kept")),
+            *WIDE_ONLY,
+        ),
         hops=(5, 0),
     ),
     "scatter": Kernel(
-        128,
-        lambda v: (up(v.columns, 128), min(max(1, v.items), 4096)),
+        256,
+        lambda v: (min(up(max(1, v.items) * up(v.columns, 128), 8), 2048), 1),
         lambda v: {
             "weight": weights(v, v.batch.distinct, v.columns),
             "~batch": (8 * v.batch.entries + 8 * v.batch.distinct + 4, 0, up(v.columns, 128)),
@@ -280,34 +334,41 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t n = blockIdx.y; n < batch.item_count",
+                "for (int64_t unit = int64_t(blockIdx.x) * kSparseWarps + warp_id(); unit < units;",
                 lambda v: v.batch.distinct * v.columns,
-                ("STG|ST", "w.value[at] = value", 1),
+                STORED,
+                4,
                 hops=(2, 1),
             ),
-            Loop(
-                "for (int64_t e = batch.item_offsets[n]; e < batch.item_offsets[n + 1]; e++)",
-                lambda v: v.batch.entries * v.columns,
-                ("LDG|LD", "a.dz[batch.item_rows[e]", 3),
-                16,
-                (2, 0),
-                lambda v: v.batch.hottest,
-            ),
+            *add_rows(lambda v: v.batch.distinct, lambda v: v.batch.hottest, 8, (1, 0)),
         ),
         elements=lambda v: v.batch.entries * v.columns,
-        unused=lambda v: (*rule(v), "a.tied[n"),
+        unused=lambda v: (*rule(v), "a.tied + item"),
         hops=(4, 0),
         persistent=True,
     ),
     "pack_rows": Kernel(
         128,
-        lambda v: (up(v.padded, 128), v.rows),
+        lambda v: (up(v.rows, 4), 1),
         lambda v: {
             v.source: (4 * v.valid * v.columns, 0, 1),
             "~packed": (0, v.size * v.rows * v.padded, 1),
         },
+        loops=(
+            Loop(
+                "for (int64_t first = 0; first < a.padded; first += 128 * kFours)",
+                lambda v: v.rows * up(v.padded, 512) * 512,
+                ("STG|ST", "make_uint2(to_bf16x2|write<4>(static_cast<float *>(a.to) + at, x[n])", 0.25),
+                16,
+                hops=(0, 1),
+            ),
+        ),
         elements=lambda v: v.rows * v.padded,
-        hops=(3, 1),
+        unused=lambda v: (
+            "inside && k + c < a.columns ? row[k + c]",
+            *(("write<4>(static", "narrowed(") if v.size == 2 else ("make_uint2(to_bf16x2",)),
+        ),
+        hops=(3, 0),
     ),
     "finish": Kernel(
         128,
@@ -365,64 +426,77 @@ KERNELS: dict[str, Kernel] = {
         256,
         lambda v: (v.rows, 1),
         lambda v: {
-            "~logits": (4 * v.rows * v.items, 0, 2),
-            "bias": (4 * v.items, 0, 2 * v.rows),
-            "~stats": (0 if v.begins else 8 * v.rows, 8 * v.rows, 1),
-            **({"~inverse": (4 * v.items + 4 * v.rows, 0, 2 * v.rows)} if v.cosine else {}),
-        },
-        loops=(
-            Loop(
-                "for (int64_t i = t; i < a.items; i += 256) {",
-                lambda v: v.rows * v.items,
-                ("LDG|LD", "x = finish_logit(a.finish, z[i]", 1),
-                4,
-                (1, 0),
-            ),
-            Loop(
-                "for (int64_t i = t; i < a.items; i += 256) sum +=",
-                lambda v: v.rows * v.items,
-                ("LDG|LD", "expf(finish_logit(a.finish, z[i]", 1),
-                4,
-                (1, 0),
-            ),
-        ),
-        elements=lambda v: v.rows * v.items,
-        unused=cosine,
-    ),
-    "output_loss": Kernel(
-        256,
-        lambda v: (up(v.items, 32), 1),
-        lambda v: {
-            "~logits": (4 * v.rows * v.items, 0 if v.narrow else 4 * v.rows * v.items, 1),
-            **({"~gradients": (0, 2 * v.rows * v.items, 1)} if v.narrow else {}),
+            "~logits": (logit(v) * v.rows * v.items, 0, 1),
             "bias": (4 * v.items, 0, v.rows),
-            "~loss": (0 if v.begins else 8 * up(v.items, 32), 8 * up(v.items, 32), 1),
-            "~bias_gradient": (0, 4 * v.items, 1),
-            "~targets": (8 * v.batch.entries * v.items / v.all_items, 0, 1),  # beside what the bisection looks at
-            "~rows": (v.rows * (8 if v.loss == "softmax" else 4), 0, v.items / 32),
+            "~stats": (0 if v.begins else 8 * v.rows, 8 * v.rows, 1),
             **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
         },
         loops=(
             Loop(
-                "for (int64_t u = warp; u < step->rows; u += kLossRows)",
-                lambda v: v.rows * v.items,
-                ("LDG|LD", "const float z = finish_logit(a.finish, *place", 1),
-                hops=(1, 0),
-            ),
-            Loop(
-                "while (low < high)",
-                lambda v: 8 * v.items * math.log2(max(2, v.batch.distinct)),
-                hops=(1, 0),
-                within="first_where",
+                "for (int first = 0; first < a.items; first += kTrip)",
+                lambda v: v.rows * up(v.items, 2048) * 2048,
+                ("MUFU.EX2", "sum += exp_negative(z[n] - next)", 1),
+                8,
+                (1, 0),
+                within="output_stats",
             ),
         ),
         elements=lambda v: v.rows * v.items,
-        unused=lambda v: (
-            *other("loss_", LOSSES, v.loss),
-            *cosine(v),
-            *(("*place = dz",) if v.narrow else ("a.narrow[u",)),
+        unused=lambda v: (*of_eight(v), *cosine(v)),
+    ),
+    "output_loss": Kernel(
+        256,
+        lambda v: (up(v.items, 256), up(v.rows, 64)),
+        lambda v: {
+            "~logits": (logit(v) * v.rows * v.items, logit(v) * v.rows * v.items, 1),
+            "bias": (4 * v.items, 0, up(v.rows, 64)),
+            "~loss": (
+                0 if v.begins else 8 * up(v.items, 256) * up(v.rows, 64),
+                8 * up(v.items, 256) * up(v.rows, 64),
+                1,
+            ),
+            "~bias_gradient": (0, 4 * v.items * up(v.rows, 64), 1),
+            # of a row: the sum of its targets, where they begin and end, and with soft-max ln of the sum
+            "~rows": (v.rows * (8 if v.loss == "softmax" else 4) + 4 * (v.rows + 1), 0, up(v.items, 256)),
+            **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
+        },  # and what row_targets looks at
+        loops=(
+            Loop(
+                "for (int u = begin + warp; u < end; u += 8)",
+                lambda v: v.rows * up(v.items, 256) * 256 * (1 - with_targets(v)),
+                ("MUFU.EX2", "[](int) { return 0.0f; }", 1),
+                8,
+                (4, 0),
+                within="output_loss",
+                through=True,
+                unused=("return eight[k];", "const float4 t[2]", "const float eight[kEight] = "),
+            ),
+            Loop(
+                "for (int u = begin + warp; u < end; u += 8)",
+                lambda v: v.rows * up(v.items, 256) * 256 * with_targets(v),
+                ("MUFU.EX2", "return eight[k];", 1),
+                8,
+                (5, 0),
+                within="output_loss",
+                through=True,
+                unused=("[](int) { return 0.0f; }",),
+            ),
+            Loop(
+                "while (high - begin > 32)",
+                lambda v: 32 * v.rows * up(v.items, 256) * (v.batch.entries > 32 * v.rows),
+                hops=(1, 0),
+                within="row_targets",
+            ),
+            Loop(
+                "for (; begin < end && goes_on; begin += 32)",
+                lambda v: 32 * v.rows * up(v.items, 256),
+                hops=(1, 0),
+                within="row_targets",
+            ),
         ),
-        hops=(6, 0),
+        elements=lambda v: v.rows * v.items,
+        unused=lambda v: (*other("loss_", LOSSES, v.loss), *of_eight(v), "const Eight at{strip", *cosine(v)),
+        hops=(4, 0),
     ),
     "output_sum": Kernel(
         32,
@@ -430,12 +504,11 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {"~sums": (8 * v.blocks, 0, 1)},
         loops=(
             Loop(
-                "for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b]",
+                "for (int64_t b = lane_id(); b < a.blocks; b += 32)",
                 lambda v: v.blocks,
                 ("LDG|LD", "total += a.loss[b]", 1),
-                4,
+                16,
                 (1, 0),
-                lambda v: v.blocks,
             ),
         ),
         elements=lambda v: v.blocks,
@@ -451,11 +524,12 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t k = lane_id(); k < columns; k += 32)",
+                "for (int64_t k = n * lane_id(); k < columns; k += 32 * n)",
                 lambda v: v.items * v.columns,
-                ("STG|ST", "w.value[at] = value", 1),
+                STORED,
+                4,
                 hops=(0, 1),
-                within="output_update",
+                within="update_item",
             ),
             Loop(
                 "for (int64_t k = lane_id(); k < columns; k += 32)",
@@ -471,14 +545,24 @@ KERNELS: dict[str, Kernel] = {
     ),
     "update_written": Kernel(
         256,
-        lambda v: (up(v.items, 256), 1),
-        lambda v: {"~gradient": (4 * v.items, 0, 1), "bias": weights(v, v.items, 1), "rates": RATES},
+        lambda v: (up(v.items, 1024), 1),
+        lambda v: {"~gradient": (4 * v.items * v.parts, 0, 1), "bias": weights(v, v.items, 1), "rates": RATES},
         loops=(
             Loop(
-                "for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count",
+                "for (int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * n; i < a.count",
                 lambda v: v.items,
-                ("STG|ST", "w.value[at] = value", 1),
+                STORED,
+                4,
                 hops=(1, 1),
+            ),
+            Loop(
+                "for (int64_t p = 1; p < a.parts; p++)",
+                lambda v: v.items * (v.parts - 1),
+                ("LDG|LD", "read<n>(a.gradient + p * a.pitch + i, part)", 0.25),
+                64,
+                (1, 0),
+                counted=lambda v: v.items * (v.parts - 1) / (4 if v.items % 4 == 0 else 1),
+                unused=WIDE_ONLY,
             ),
         ),
         elements=lambda v: v.items,
@@ -514,7 +598,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "screen_128": Kernel(
         256,
-        lambda v: (v.tiles, up(v.rows, 128)),
+        lambda v: (v.tiles * up(v.rows, 128), 1),
         lambda v: {
             "weight": (4 * v.tiles * 128 * v.columns, 0, v.passes),
             "~weight": (0, 0, 1) if v.passes > 1 else (4 * v.tiles * 128 * v.columns, 0, up(v.rows, 128) - 1),
@@ -570,6 +654,21 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
+def logit(v: V) -> int:
+    """Bytes of a logit, and of the gradient in its place."""
+    return 2 if v.narrow else 4
+
+
+def of_eight(v: V) -> tuple[str, ...]:
+    """Lines for logits of the other type, and for the last items of a tile, which do not fill an eight."""
+    return (*(("<const float *>(a.z)", "<float *>(a.z)") if v.narrow else ("uint16_t *>(a.z)",)), "has(e, n)")
+
+
+def with_targets(v: V) -> float:
+    """Which share of the strips of 256 items of a row has targets, if these lie anywhere."""
+    return 1 - math.exp(-v.batch.entries / v.rows * 256 / v.all_items)
+
+
 def sum_of_warps(batch: gpu_cases.Batch, rows: int) -> float:
     """Trips of 32 entries over all rows: each row's last is half empty on average."""
     return batch.entries / 32 + rows / 2
@@ -583,9 +682,10 @@ def padded(columns: int, precision: str) -> int:
     return up(columns, 8) * 8 if precision == "bfloat16" else up(columns, 4) * 4
 
 
-def chunk(items: int, rows: int, columns: int, cache: int) -> int:
+def chunk(items: int, rows: int, columns: int, precision: str, cache: int) -> int:
     """How many items' logits there are at a time: kernels/cuda/chunked.go."""
-    most = min(cache // 4 // (4 * rows), cache // 2 // (6 * columns))
+    each = 2 * rows + 6 * columns if precision == "bfloat16" else 4 * rows + 4 * columns
+    most = cache // 4 * 3 // each
     return max(64, min(most // 64 * 64, (items + 63) // 64 * 64))
 
 
@@ -661,7 +761,8 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     g("begin_step")
     g.part = "Assemble"
     assemble(g, share["input"], share["target"], n.input != n.target, items)
-    assemble(g, share["target"], share["target"], False, items)
+    if n.input != n.target:  # otherwise the same batch goes to both
+        assemble(g, share["target"], share["target"], False, items)
     g.part = "Replay"
     g(
         "replay",
@@ -683,7 +784,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
             pack(g, "weight", units, inputs)
         g("product", m=units, n=rows, k=inputs)
         g("finish", columns=units)
-    size = chunk(items, rows, padded(last, precision), cache)
+    size = chunk(items, rows, padded(last, precision), precision, cache)
     if n.softmax:
         g.part = "OutputStats"
         output(g, n, items, size, share["target"], statistics=True)
@@ -726,17 +827,23 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         g("inverse_norms", source="~h", rows=rows, columns=columns)
     pack(g, "~h", rows, columns, rows)
     whole, rest = divmod(items, size)
-    for here, count, begins in (
-        (size, min(1, whole), True),
-        (size, whole - 1, False),
-        (rest, min(1, rest), whole == 0),
+    narrow = 2 if g.common["narrow"] else 4
+    for number, (here, count, begins) in enumerate(
+        ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)), 1
     ):
         if count < 1 or here == 0:
             continue
         mark = len(g.launches)
         if packs(columns, precision):
             pack(g, "weight", here, columns)
-        g("product", m=here, n=rows, k=wide, memory=0 if packs(columns, precision) else 4 * here * columns)
+        g(
+            "product",
+            m=here,
+            n=rows,
+            k=wide,
+            memory=0 if packs(columns, precision) else 4 * here * columns,
+            result=narrow,
+        )
         if n.cosine:
             g("inverse_norms", source="~weight" if packs(columns, precision) else "weight", rows=here, columns=columns)
         if statistics:
@@ -746,12 +853,13 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
             g("product", m=wide, n=rows, k=here)
             g("product", m=wide, n=here, k=rows)
             g("output_update", items=here, columns=columns)
-            g("update_written", items=here)
+            g("update_written", items=here, parts=up(rows, 64))
         for launch in g.launches[mark:]:
-            launch.count = count
+            launch.count, launch.chunk = count, number
+            launch.beside = launch.kernel in ("output_update", "update_written")
     if not statistics:
         g("output_merge_hidden", columns=columns)
-        g("output_sum", blocks=up(min(size, items), 32))
+        g("output_sum", blocks=up(min(size, items), 256) * up(rows, 64))
 
 
 def collective(g: Graph, kind: str, size: int, ranks: int) -> None:

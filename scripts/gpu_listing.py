@@ -177,9 +177,12 @@ class Function:
         inside = [x for x in self.loops if x is not loop and x.blocks <= around and (not loop or x.blocks < around)]
         return [x for x in inside if not any(x.blocks < y.blocks for y in inside)]
 
-    def path(self, loop: Loop | None, cold: Callable[[Block], bool]) -> list[Instruction]:
+    def path(
+        self, loop: Loop | None, cold: Callable[[Block], bool], wanted: Callable[[Instruction], bool] = lambda _: False
+    ) -> list[Instruction]:
         """The longest way through a trip of a loop, or through the kernel, past inner loops and with few cold blocks.
 
+        It goes where the most instructions are that are wanted, if any are.
         A block that every way leads through is not cold, whatever its lines say: instructions are moved between lines.
         """
         node = {n: n for n in (loop.blocks if loop else range(len(self.blocks)))}
@@ -190,7 +193,8 @@ class Function:
         after: dict[int, set[int]] = {n: set() for n in node.values()}
         for n, to in node.items():
             after[to] |= {node[m] for m in self.blocks[n].after if m in node and node[m] != to}
-        best: dict[int, tuple[int, int, int]] = {}  # to the end: cold instructions, below 0; all; and the next block
+        # to the end: wanted instructions; cold ones, below 0; all; and the next block
+        best: dict[int, tuple[int, int, int, int]] = {}
         exits = {n for n, block in enumerate(self.blocks) if block.instructions[-1].opcode in ("EXIT", "RET")}
         ends = {node[n] for n in (loop.latches if loop else exits)}
         first = loop.header if loop else 0
@@ -212,9 +216,14 @@ class Function:
             block = self.blocks[n]
             own = 0 if n in collapsed else len(block.instructions)
             chill = -own if own and cold(block) else 0
-            ways = [(chill + best[m][0], own + best[m][1], m) for m in after[n] if m in best and m != first]
+            hits = sum(map(wanted, block.instructions)) if own else 0
+            ways = [
+                (hits + best[m][0], chill + best[m][1], own + best[m][2], m)
+                for m in after[n]
+                if m in best and m != first
+            ]
             if n in ends and (loop or not ways):
-                ways.append((chill, own, -1))
+                ways.append((hits, chill, own, -1))
             if ways:
                 best[n] = max(ways)
         if first not in best:
@@ -223,7 +232,7 @@ class Function:
         found, n = [], first
         while n >= 0:
             found += [] if n in collapsed else self.blocks[n].instructions
-            n = best[n][2]
+            n = best[n][3]
         return found
 
     def at(self, lines: Iterable[Line]) -> list[Loop]:

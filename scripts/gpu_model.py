@@ -95,7 +95,7 @@ TILES = {
     "float32": ((128, 128, 0.80), (64, 128, 0.70), (64, 64, 0.60)),
 }
 TILE_OVERHEAD = 2.0e-6
-LIBRARY_WORKSPACE = 8 << 20  # kernels/cuda/chunked.go, libraryBytes
+LIBRARY_WORKSPACE = 32 << 20  # kernels/cuda/chunked.go, libraryBytes
 
 # NCCL between 8 GPUs of one board. Source: nccl-tests on such boards: 14 us for small messages in a graph, 360 GB/s of
 # bus bandwidth for large ones; +-50 % and +-20 %.
@@ -160,28 +160,44 @@ def cold_of(unused: tuple[str, ...]) -> Callable[[gpu_listing.Block], bool]:
     return cold
 
 
+def aside(path: list[gpu_listing.Instruction], unused: tuple[str, ...]) -> bool:
+    """Whether a trip stands where no thread comes to: in another instance of a template, for example."""
+    texts = sources()
+    pieces = [word for word in unused if not word.isidentifier()]
+    lines = [{texts.text(line) for line in i.lines} for i in path if i.lines]
+    cold = sum(any(piece in text for text in around for piece in pieces) for around in lines)
+    return 2 * cold > len(lines)
+
+
 @cache
 def compiled(name: str, unused: tuple[str, ...]) -> Compiled:
     """Finds the loops of an entry in the listing."""
     function, entry, texts = gpu_listing.listing()[name], KERNELS[name], sources()
-    cold = cold_of(unused)
     loops = []
     for loop in entry.loops:
+        cold = cold_of((*unused, *loop.unused))
         best = Body(Counter(), 0, 0)
+        (opcode, _, each), lines = loop.marker, loop.lines(texts)
+
+        def marked(i: gpu_listing.Instruction, opcode: str = opcode, lines: set[gpu_listing.Line] = lines) -> bool:
+            return bool(re.match(f"(?:{opcode})(?:\\.|$)", i.opcode)) and (not lines or bool(lines & set(i.lines)))
+
         for candidate in function.at(texts.find(loop.at, loop.within)):
-            path = function.path(candidate, cold)
+            try:
+                path = function.path(candidate, cold, marked if loop.through else lambda _: False)
+            except gpu_listing.ListingError:
+                continue  # a loop of which no trip is whole
+            if aside(path, (*unused, *loop.unused)):
+                continue
             found = body(path)
-            (opcode, _, each), wanted = loop.marker, loop.lines(texts)
-            hits = [i for i in path if re.match(f"(?:{opcode})(?:\\.|$)", i.opcode)]
-            hits = [i for i in hits if not wanted or (i.lines[:1] and i.lines[0] in wanted)]
-            found.elements = len(hits) // each if opcode else 1
+            found.elements = round(sum(map(marked, path)) / each) if opcode else 1
             if found.elements > best.elements or (found.elements == best.elements and found.count > best.count):
                 best = found
         if best.count == 0:
             raise gpu_listing.ListingError(f"{name} has no loop at {loop.at!r}: change its entry in gpu_kernels.py")
         loops.append(best)
     images = gpu_listing.images()
-    return Compiled(body(function.path(None, cold)), loops, images["sm_90a"][name])
+    return Compiled(body(function.path(None, cold_of(unused))), loops, images["sm_90a"][name])
 
 
 @dataclass
@@ -235,7 +251,8 @@ def time_of(m: Machine, launch: Launch) -> Timed:
     first = sum_hops(entry.hops)  # later waves find the record in the first-level cache
     later = sum_hops((0, entry.hops[1])) + entry.hops[0] * NEAR_LATENCY
     chain = worst = code.outside.count * DEPENDENT / m.clock
-    threads = active * entry.threads
+    size = entry.threads(v) if callable(entry.threads) else entry.threads
+    threads = active * size
     instructions = float(code.outside.count * threads)
     for unit, cycles in code.outside.units.items():
         slots[unit] += cycles * threads / 32  # type: ignore[assignment]
@@ -251,7 +268,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         chain += trips / threads * trip
         most = loop.worst(v) if loop.worst else elements / threads
         worst += most / found.elements * trip
-    resident = resident_blocks(m, entry.threads, code.resources)
+    resident = resident_blocks(m, size, code.resources)
     waves = active / (resident * m.multiprocessors)
     busiest = up(active, m.multiprocessors) / (active / m.multiprocessors)
     limits = {
@@ -261,7 +278,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         "latency": (math.ceil(waves) - 1) * (chain + later) + max(chain, worst) + first,
     }
     bound = max(limits, key=lambda name: limits[name])
-    warps = min(resident, up(active, m.multiprocessors)) * up(entry.threads, 32)
+    warps = min(resident, up(active, m.multiprocessors)) * up(size, 32)
     return Timed(
         launch,
         limits[bound] + GAP,
@@ -287,7 +304,7 @@ def product(m: Machine, launch: Launch) -> Timed:
     v = launch.v
     rate = gpu_cases.RATES[v.precision] / m.multiprocessors
     size = 2 if v.precision == "bfloat16" else 4
-    moved = size * (v.m * v.k + v.k * v.n) + 4 * v.m * v.n
+    moved = size * (v.m * v.k + v.k * v.n) + getattr(v, "result", 4) * v.m * v.n
     best = (math.inf, "")
     for wide, high, share in TILES[v.precision]:
         for split in (1, 2, 4, 8, 16, 32, 64):
@@ -302,7 +319,8 @@ def product(m: Machine, launch: Launch) -> Timed:
     best = max(best, (moved / m.cache_bandwidth, "cache"))
     memory = float(getattr(v, "memory", 0))  # of a factor that nobody has just written
     best = max(best, (memory / m.bandwidth, "memory"))
-    return Timed(launch, best[0] + GAP, best[1], memory, moved)
+    limits = {"memory": memory / m.bandwidth, "cache": moved / m.cache_bandwidth, "tensor": best[0]}
+    return Timed(launch, best[0] + GAP, best[1], memory, moved, limits=limits)
 
 
 # ---- cases ----
@@ -356,7 +374,36 @@ def seconds_of(timed: Sequence[Timed]) -> float:
 
 def timed(case: Case, m: Machine, ranks: int = 1) -> list[Timed]:
     """The launches of a case with their times."""
-    return [time_of(m, launch) for launch in case.launches(m, ranks)]
+    return beside([time_of(m, launch) for launch in case.launches(m, ranks)])
+
+
+def beside(found: list[Timed]) -> list[Timed]:
+    """Counts of the graph's second branch only what lasts longer than the first.
+
+    The updates of a chunk run beside the next chunk's kernels up to the product that needs their strip. Kernels of two
+    branches are taken to share the card without loss: together they last as long as the longer branch, or as they all
+    need of the memory, the cache or the units for instructions.
+    """
+    groups: dict[tuple[str, int], list[Timed]] = {}
+    for t in found:
+        if t.launch.chunk:
+            groups.setdefault((t.launch.part, t.launch.chunk), []).append(t)
+    last = {part: max(n for p, n in groups if p == part) for part, _ in groups}
+    for (part, number), own in groups.items():
+        side = [t for t in own if t.launch.beside]
+        if not side:
+            continue
+        first = [t for t in own if not t.launch.beside]
+        first = first[:-1]  # the product that needs the strip
+        times = side[0].launch.count
+        hidden = times - (number == last[part])  # nothing follows the last chunk
+        alone, ahead = sum(t.seconds for t in side), sum(t.seconds for t in first)
+        shared = max(sum(t.limits.get(what, 0.0) for t in side + first) for what in ("memory", "cache", "instructions"))
+        left = max(0.0, max(alone, ahead, shared) - ahead)
+        factor = (left * hidden + alone * (times - hidden)) / (alone * times)
+        for t in side:
+            t.seconds *= factor
+    return found
 
 
 def answer(case: Case, m: Machine) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import (
 // The chunked form goes through the items like the simple one, by chunks whose logits stay in the second-level cache,
 // and has cuBLASLt make the products. For a chunk of C items:
 //
-//	Z = H W^T, loss and G in Z's place (or in bfloat16 beside it), P += G W, S = G^T H, update of W by S
+//	Z = H W^T, loss and G in Z's place, P += G W, S = G^T H, update of W by S
 //
 // 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, read once and written
 // once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 W is read once more, to be
@@ -22,7 +22,7 @@ import (
 // gradients.
 
 // libraryBytes is the workspace that the library's algorithms may use.
-const libraryBytes = 8 << 20
+const libraryBytes = 32 << 20
 
 // loadLibrary opens cuBLASLt if it may be used. A device whose form needs the library does not open without it.
 func (d *device) loadLibrary() (err error) {
@@ -56,14 +56,14 @@ func (d *device) named(err error) error {
 type productShapes struct{ forward, toInput, toWeight cublaslt.Shape }
 
 // shapes are those of a weight [units, inputs] for batches of up to `rows` rows; results are pitch apart. The library
-// counts columns where we count rows, so matrices and the order of factors are the other way round. All addresses are
-// aligned to 16 bytes: places in the workspace, and rows of weights that are not packed.
-func (d *device) shapes(rows, units, inputs, pitch int64) productShapes {
+// counts columns where we count rows, so matrices and the order of factors are the other way round. narrow: results are
+// of bfloat16. All addresses are aligned to 16 bytes: places in the workspace, and rows of weights that are not packed.
+func (d *device) shapes(rows, units, inputs, pitch int64, narrow bool) productShapes {
 	p := d.precision()
 	return productShapes{
 		cublaslt.Shape{
-			Precision: p, TransposeA: true, M: units, N: rows, K: inputs, StrideA: inputs, StrideB: inputs, StrideD: pitch,
-			Alignment: 16,
+			Precision: p, Narrow: narrow, TransposeA: true, M: units, N: rows, K: inputs, StrideA: inputs, StrideB: inputs,
+			StrideD: pitch, Alignment: 16,
 		},
 		cublaslt.Shape{
 			Precision: p, M: inputs, N: rows, K: units, StrideA: inputs, StrideB: pitch, StrideD: inputs, Alignment: 16,
@@ -123,16 +123,18 @@ type libraryProducts struct {
 	sums    []int64 // [rows, padded]: dh of each source until it is merged
 	weights int64   // [tile, padded] of what is packed
 	strip   int64   // [tile, padded], the gradient with respect to the weight
-	narrow  int64   // [rows, tile] of bfloat16, the gradient with respect to the logits
 	scratch int64
 }
 
-// chunk is how many items' logits there are at a time: as many as take a quarter of the second-level cache, with a
-// strip of gradients and of weights that takes half of it at most.
-func (d *device) chunk(items, rows, columns int64) int64 {
-	cache := int64(d.hardware.L2Bytes)
-	most := min(cache/4/(4*rows), cache/2/(6*columns))
-	return max(64, min(most/64*64, (items+63)/64*64))
+// chunk is how many items' logits there are at a time: as many as take three quarters of the second-level cache, with
+// the strip of gradients and with what is packed of the weight.
+func (d *device) chunk(op *kernels.Output, rows, columns int64) int64 {
+	each := 4*rows + 4*columns
+	if d.precision() == kernels.BFloat16 {
+		each = 2*rows + 4*columns + 2*columns
+	}
+	most := int64(d.hardware.L2Bytes) / 4 * 3 / each
+	return max(64, min(most/64*64, (op.Items+63)/64*64))
 }
 
 // chunkedOf is the form's workspace, if the library is there and has products of these shapes. If the library fails to
@@ -148,18 +150,15 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 		p.padded, p.packs = append(p.padded, d.padded(columns)), append(p.packs, d.packs(columns))
 		widest = max(widest, d.padded(columns))
 	}
-	s = spaceOf(op, rows, d.chunk(op.Items, rows, widest))
+	s = spaceOf(op, rows, d.chunk(op, rows, widest), d.precision() == kernels.BFloat16)
 	for _, padded := range p.padded {
 		p.packed, p.sums = append(p.packed, s.take(rows*padded)), append(p.sums, s.take(rows*padded))
 	}
 	p.weights, p.strip = s.take(s.tile*widest), s.take(s.tile*widest)
-	if d.precision() == kernels.BFloat16 {
-		p.narrow = s.take(rows * s.tile / 2)
-	}
 	p.scratch = s.take(libraryBytes / 4)
 	for _, padded := range p.padded {
 		for _, items := range []int64{min(s.tile, op.Items), (op.Items-1)%s.tile + 1} {
-			if ok, err = d.plans(d.shapes(rows, items, padded, s.tile)); !ok {
+			if ok, err = d.plans(d.shapes(rows, items, padded, s.tile, s.narrow)); !ok {
 				return s, p, false, err
 			}
 		}
@@ -168,15 +167,12 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 }
 
 func (p *libraryProducts) shapes(r *outputRun, n int) productShapes {
-	return r.device.shapes(p.rows, r.items, p.padded[n], r.space.tile)
+	return r.device.shapes(p.rows, r.items, p.padded[n], r.space.tile, r.space.narrow)
 }
 
 // begin rounds the hidden values.
 func (p *libraryProducts) begin(r *outputRun) {
 	r.padded = p.rows
-	if r.precision() == kernels.BFloat16 {
-		r.narrow16 = r.place(p.narrow)
-	}
 	for n, source := range r.op.Sources {
 		r.packRows(addressOf(source.H), r.place(p.packed[n]), -1, source.Weight.Columns, p.padded[n], p.rows)
 	}
@@ -195,14 +191,6 @@ func (p *libraryProducts) logits(r *outputRun) {
 	}
 }
 
-// gradients is where the loss has left the gradients with respect to the logits.
-func (p *libraryProducts) gradients(r *outputRun) driver.Address {
-	if r.narrow16 != 0 {
-		return r.narrow16
-	}
-	return r.place(r.space.logits)
-}
-
 func (p *libraryProducts) hidden(r *outputRun, n int) {
 	if r.op.Sources[n].DH == nil {
 		return
@@ -212,13 +200,14 @@ func (p *libraryProducts) hidden(r *outputRun, n int) {
 		weights = p.tileWeights(r, n)
 	}
 	beta := float32(flag(r.first > 0))
-	r.multiply(p.shapes(r, n).toInput, weights, p.gradients(r), beta, r.place(p.sums[n]), r.place(p.scratch))
+	r.multiply(p.shapes(r, n).toInput, weights, r.place(r.space.logits), beta, r.place(p.sums[n]), r.place(p.scratch))
 }
 
+// weight leaves the update beside the products of the next tile, up to the one that needs the strip.
 func (p *libraryProducts) weight(r *outputRun, n int) {
 	strip := r.place(p.strip)
-	r.multiply(p.shapes(r, n).toWeight, r.place(p.packed[n]), p.gradients(r), 0, strip, r.place(p.scratch))
-	r.updateItems(n, strip, p.padded[n])
+	r.multiply(p.shapes(r, n).toWeight, r.place(p.packed[n]), r.place(r.space.logits), 0, strip, r.place(p.scratch))
+	r.beside(func() { r.updateItems(n, strip, p.padded[n]) })
 }
 
 // end adds the gradients with respect to the sources to where they belong.

@@ -17,6 +17,7 @@ type device struct {
 	info      kernels.DeviceInfo
 	context   *driver.Context
 	stream    driver.Stream // of ops, which follow each other
+	side      side          // a second stream of a step
 	copies    driver.Stream // of what the host sends for steps to come
 	module    driver.Module
 	kernel    map[string]driver.Kernel
@@ -63,12 +64,12 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 
 // openStreams makes the streams and the events of steps.
 func (d *device) openStreams() (err error) {
-	for _, stream := range []*driver.Stream{&d.stream, &d.copies} {
+	for _, stream := range []*driver.Stream{&d.stream, &d.side.stream, &d.copies} {
 		if *stream, err = driver.NewStream(); err != nil {
 			return err
 		}
 	}
-	for _, event := range d.step.events() {
+	for _, event := range append(d.step.events(), d.side.events()...) {
 		if *event, err = driver.NewEvent(); err != nil {
 			return err
 		}
@@ -79,10 +80,10 @@ func (d *device) openStreams() (err error) {
 // closeStreams closes those that were made.
 func (d *device) closeStreams() (err error) {
 	d.leaveTurns()
-	for _, event := range d.step.events() {
+	for _, event := range append(d.step.events(), d.side.events()...) {
 		err = errors.Join(err, event.Close())
 	}
-	return errors.Join(err, d.copies.Close(), d.stream.Close())
+	return errors.Join(err, d.copies.Close(), d.side.stream.Close(), d.stream.Close())
 }
 
 // load loads the image for the device's compute capability and looks the kernels up.

@@ -142,7 +142,7 @@ func (d *device) packRows(x, to driver.Address, valid, columns, padded, rows int
 		columns, padded, rows, valid int64
 		precision, launch            int32
 	}
-	launch(d, "pack_rows", grid2(padded, rows), rowThreads,
+	launch(d, "pack_rows", line(rows, 4), rowThreads,
 		&args{d.step.at, x, to, columns, padded, rows, valid, d.narrow, d.next(site{})})
 }
 

@@ -11,9 +11,12 @@ import (
 // early. Only the device knows how many items a batch touches: blocks go on to further items until there are none, and
 // there are as many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
-	mostScattered = 4096
-	mostReplaying = 2048
+	mostScattered = 2048
+	mostReplaying = 8192
 )
+
+// sparseWarps is kSparseWarps of src/sparse.cu.
+const sparseWarps = 8
 
 // Fill writes initial numbers.
 func (d *device) Fill(op *kernels.Fill) error {
@@ -45,16 +48,21 @@ func (d *device) Fill(op *kernels.Fill) error {
 // Gather sums weight rows.
 func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 	type args struct {
-		step, weight, out        driver.Address
-		columns                  int64
-		epilogue                 epilogueArgs
-		slot, accumulate, launch int32
+		step, weight, out driver.Address
+		columns           int64
+		epilogue          epilogueArgs
+		slot, accumulate  int32
+		fours, launch     int32
 	}
 	return d.run("Gather", s, []int{op.Input}, func() {
 		w := op.Weight
-		launch(d, "gather", grid2(w.Columns, s.Most()), rowThreads, &args{
+		fours, each := flag(w.Columns%4 == 0 && addressOf(w.Value)%16 == 0), int64(32) // columns of a block
+		if fours == 1 {
+			each *= 4
+		}
+		launch(d, "gather", grid2(w.Columns, each, s.Most()), 32*sparseWarps, &args{
 			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
-			flag(op.Accumulate), d.next(site{tensor: w.Name}),
+			flag(op.Accumulate), fours, d.next(site{tensor: w.Name}),
 		})
 	})
 }
@@ -71,8 +79,9 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		if w.Gradient != nil && op.TiedGradient == nil {
 			d.fill(addressOf(w.Gradient), 0, w.Rows*w.Columns)
 		}
-		grid := driver.Dim{X: blocks(w.Columns, rowThreads), Y: uint32(min(max(1, w.Rows), mostScattered))}
-		launch(d, "scatter", grid, rowThreads, &args{
+		groups := (w.Columns + 127) / 128
+		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, sparseWarps), mostScattered)}
+		launch(d, "scatter", grid, 32*sparseWarps, &args{
 			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer), int32(op.Input),
 			d.updates(w.Name),
 		})
@@ -91,7 +100,8 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 		return nil
 	}
 	return d.run("Replay", s, slotsOf(op.Input), func() {
-		launch(d, "replay", driver.Dim{X: min(max(1, blocks(w.Rows, 8)), mostReplaying)}, 256, &args{
+		threads := uint32(min(256, (w.Columns+127)/128*32))
+		launch(d, "replay", driver.Dim{X: uint32(min(max(1, w.Rows), mostReplaying))}, threads, &args{
 			d.step.at, d.weightsOf(w, op.Optimizer), int32(op.Input), d.updates(w.Name),
 		})
 	})
@@ -102,20 +112,22 @@ func (d *device) Update(op *kernels.Update, s *kernels.Step) error {
 	return d.run("Update", s, nil, func() {
 		w := *op.Weight
 		w.Gradient = nil
-		d.updateWritten(&w, op.Optimizer, addressOf(op.Weight.Gradient), 0, w.Rows*w.Columns)
+		d.updateWritten(&w, op.Optimizer, addressOf(op.Weight.Gradient), 0, w.Rows*w.Columns, 1, 0)
 	})
 }
 
-// updateWritten runs the optimizer for some elements of a weight.
-func (d *device) updateWritten(w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, first, count int64) {
+// updateWritten runs the optimizer for some elements of a weight, with a gradient whose parts are pitch apart.
+func (d *device) updateWritten(
+	w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, first, count, parts, pitch int64,
+) {
 	type args struct {
-		step, gradient driver.Address
-		weight         weightsArgs
-		first, count   int64
-		launch         int32
+		step, gradient             driver.Address
+		weight                     weightsArgs
+		first, count, parts, pitch int64
+		launch                     int32
 	}
-	launch(d, "update_written", driver.Dim{X: max(1, min(blocks(count, 256), 1<<16))}, 256, &args{
-		d.step.at, gradient, d.weightsOf(w, o), first, count, d.updates(w.Name),
+	launch(d, "update_written", driver.Dim{X: max(1, min(blocks(count, 1024), 1<<16))}, 256, &args{
+		d.step.at, gradient, d.weightsOf(w, o), first, count, parts, pitch, d.updates(w.Name),
 	})
 }
 
@@ -141,7 +153,7 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
 	return d.run("Activate", s, nil, func() {
 		out := addressOf(op.Out)
-		launch(d, "finish", grid2(op.Units, s.Most()), rowThreads, &layerArgs{
+		launch(d, "finish", grid2(op.Units, rowThreads, s.Most()), rowThreads, &layerArgs{
 			d.step.at, out, out, op.Units, op.Units, d.epilogueOf(&op.Epilogue), 0, d.next(site{}),
 		})
 	})

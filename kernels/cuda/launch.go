@@ -30,11 +30,46 @@ func (d *device) note(err error) {
 	}
 }
 
+// side is a second stream, for work of an op that may be done beside what follows it in the device's stream: updates,
+// which memory bounds, beside products. In a graph it is a branch. An op joins it before it ends.
+type side struct {
+	stream     driver.Stream
+	begin, end driver.Event // of the last work
+	open       bool         // the device's stream has not waited for the end
+}
+
+func (s *side) events() []*driver.Event { return []*driver.Event{&s.begin, &s.end} }
+
+// beside puts work into the side stream, behind all that has been put into the device's stream and into the side
+// stream.
+func (d *device) beside(work func()) {
+	d.attempt(func() error { return d.stream.Record(d.side.begin) })
+	d.attempt(func() error { return d.side.stream.Wait(d.side.begin) })
+	d.stream, d.side.stream = d.side.stream, d.stream
+	work()
+	d.stream, d.side.stream = d.side.stream, d.stream
+	d.attempt(func() error { return d.side.stream.Record(d.side.end) })
+	d.side.open = d.side.open || d.failed == nil
+}
+
+// join makes the device's stream wait for the side stream.
+func (d *device) join() {
+	if d.side.open {
+		d.attempt(func() error { return d.stream.Wait(d.side.end) })
+		d.side.open = false
+	}
+}
+
+// attempt makes a call of the driver, unless one has failed.
+func (d *device) attempt(call func() error) {
+	if d.failed == nil {
+		d.failed = call()
+	}
+}
+
 // fill sets words of four bytes.
 func (d *device) fill(at driver.Address, value uint32, words int64) {
-	if d.failed == nil {
-		d.failed = d.stream.Fill32(at, value, words)
-	}
+	d.attempt(func() error { return d.stream.Fill32(at, value, words) })
 }
 
 // launch puts a kernel into the stream. The arguments are laid out as the kernel's struct.
@@ -68,13 +103,14 @@ func blocks(n, size int64) uint32 { return uint32((n + size - 1) / size) }
 // line is a grid of blocks of a size that cover n things.
 func line(n, size int64) driver.Dim { return driver.Dim{X: blocks(n, size)} }
 
-// grid2 covers columns in x and spreads rows over y and, where they are more than y can count, z.
-func grid2(columns, rows int64) driver.Dim {
+// grid2 covers columns, of which a block has some, in x and spreads rows over y and, where they are more than y can
+// count, z.
+func grid2(columns, each, rows int64) driver.Dim {
 	const most = 32768
 	if rows <= most {
-		return driver.Dim{X: blocks(columns, rowThreads), Y: uint32(rows)}
+		return driver.Dim{X: blocks(columns, each), Y: uint32(rows)}
 	}
-	return driver.Dim{X: blocks(columns, rowThreads), Y: most, Z: blocks(rows, most)}
+	return driver.Dim{X: blocks(columns, each), Y: most, Z: blocks(rows, most)}
 }
 
 // rowThreads are the threads of kernels that give each thread a column.

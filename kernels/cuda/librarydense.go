@@ -35,7 +35,7 @@ func (d *device) denseOf(w *kernels.Weights, rows int64) (p libraryDense, ok boo
 	p.in, p.dz = p.take(rows*p.inputs), p.take(rows*p.units)
 	p.weight, p.gradient = p.take(w.Rows*p.inputs), p.take(w.Rows*p.inputs)
 	p.sums, p.scratch = p.take(rows*max(p.inputs, p.units)), p.take(libraryBytes/4)
-	p.products = d.shapes(rows, w.Rows, p.inputs, p.units)
+	p.products = d.shapes(rows, w.Rows, p.inputs, p.units, false)
 	if ok, err = d.plans(p.products); !ok && err == nil && d.form != "" {
 		err = fault.New(fault.Unsupported, "the form %q does not serve %s of %s", d.form, w, d.info.Name)
 	}
@@ -59,7 +59,7 @@ func (p *libraryDense) forward(d *device, op *kernels.Dense) {
 	w, in, sums := op.Weight, element(op.Workspace, p.in), element(op.Workspace, p.sums)
 	d.packRows(addressOf(op.In), in, -1, w.Columns, p.inputs, p.rows)
 	d.multiply(p.products.forward, p.weights(d, w, op.Workspace), in, 0, sums, element(op.Workspace, p.scratch))
-	launch(d, "finish", grid2(w.Rows, p.rows), rowThreads, &layerArgs{
+	launch(d, "finish", grid2(w.Rows, rowThreads, p.rows), rowThreads, &layerArgs{
 		d.step.at, sums, addressOf(op.Out), w.Rows, p.units, d.epilogueOf(op.Epilogue), flag(op.Accumulate),
 		d.next(site{tensor: w.Name}),
 	})

@@ -13,6 +13,12 @@ import (
 // neither do results.
 const outputTile = 2048
 
+// A block of output_loss has a strip of items and a strip of rows: kStripItems and kStripRows of src/output.cu.
+const (
+	stripItems = 256
+	stripRows  = 64
+)
+
 // The structs of src/output.cu that several kernels take.
 type (
 	finishArgs struct {
@@ -80,17 +86,26 @@ func (r *outputOp) sumLoss(loss driver.Address, count int64) {
 type outputSpace struct {
 	space
 	tile                                       int64
-	loss, logits, bias, hiddenInverse, inverse int64 // where they begin; losses have 8 bytes
+	narrow                                     bool   // logits, and the gradients in their place, are of bfloat16
+	strips                                     uint32 // of items in the first tile
+	loss, logits, bias, hiddenInverse, inverse int64  // where they begin; losses have 8 bytes
+	// Gradients of the bias, and lengths of items, have two places each: updates may still read those of the tile before.
 }
 
-func spaceOf(op *kernels.Output, rows, tile int64) outputSpace {
-	s := outputSpace{tile: tile}
-	s.loss = s.take(2 * int64(blocks(s.tile, 32)))
-	s.logits = s.take(rows * s.tile)
-	s.bias = s.take(s.tile)
+func spaceOf(op *kernels.Output, rows, tile int64, narrow bool) outputSpace {
+	s := outputSpace{tile: tile, narrow: narrow}
+	rowStrips := int64(blocks(rows, stripRows))
+	s.strips = blocks(min(s.tile, op.Items), stripItems)
+	s.loss = s.take(2 * int64(s.strips) * rowStrips)
+	if narrow {
+		s.logits = s.take(rows * s.tile / 2)
+	} else {
+		s.logits = s.take(rows * s.tile)
+	}
+	s.bias = s.take(2 * rowStrips * s.tile)
 	if op.Temperature != 0 {
 		s.hiddenInverse = s.take(rows)
-		s.inverse = s.take(s.tile)
+		s.inverse = s.take(2 * s.tile)
 	}
 	return s
 }
@@ -113,18 +128,18 @@ type outputRun struct {
 	outputOp
 	space    outputSpace
 	products tileProducts
-	narrow16 driver.Address // where the gradients go in bfloat16, if they are wanted so
-	padded   int64          // gradients of rows beyond the batch, up to this one, are zeros
+	padded   int64 // gradients of rows beyond the batch, up to this one, are zeros
 	finish   finishArgs
 	first    int64 // of the tile's items
 	items    int64
+	turn     int64 // 0 or 1, in turn: which of two places the tile uses
 }
 
 func tiled(on outputOp, space outputSpace, products tileProducts) *outputRun {
 	r := &outputRun{outputOp: on, space: space, products: products}
 	r.finish.bias, r.finish.temperature = biasOf(on.op.Bias), on.op.Temperature
 	if on.op.Temperature != 0 {
-		r.finish.hiddenInverse, r.finish.itemInverse = r.place(space.hiddenInverse), r.place(space.inverse)
+		r.finish.hiddenInverse = r.place(space.hiddenInverse)
 	}
 	return r
 }
@@ -143,9 +158,10 @@ func (r *outputRun) tiles(each func()) {
 	}
 	r.products.begin(r)
 	for r.first = 0; r.first < r.op.Items; r.first += r.space.tile {
-		r.items = min(r.space.tile, r.op.Items-r.first)
+		r.items, r.turn = min(r.space.tile, r.op.Items-r.first), 1-r.turn
 		r.products.logits(r)
 		if r.op.Temperature != 0 {
+			r.finish.itemInverse = r.place(r.space.inverse + r.turn*r.space.tile)
 			columns := r.op.Sources[0].Weight.Columns
 			r.inverseNorms(r.tileItems(0), r.finish.itemInverse, columns, r.items, r.items)
 		}
@@ -182,20 +198,27 @@ func (r *outputRun) statistics() {
 
 // tileArgs is TileArgs of src/output.cu.
 type tileArgs struct {
-	step, z, stats, biasGradient, loss, narrow driver.Address
+	step, z, stats, biasGradient, loss         driver.Address
 	finish                                     finishArgs
 	tile, first, items, rows                   int64
 	kind                                       lossArgs
-	slot, begins, ends, launch                 int32
+	slot, begins, ends, strips, narrow, launch int32
 }
 
 // tile are the arguments for the tile at hand.
 func (r *outputRun) tile(stats kernels.Buffer) *tileArgs {
 	return &tileArgs{
-		r.device.step.at, r.place(r.space.logits), addressOf(stats), r.place(r.space.bias), r.place(r.space.loss),
-		r.narrow16, r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
-		flag(r.first == 0), flag(r.first+r.items == r.op.Items), r.loses(r.op.Name),
+		r.device.step.at, r.place(r.space.logits), addressOf(stats), r.biasGradient(), r.place(r.space.loss),
+		r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
+		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), flag(r.space.narrow),
+		r.loses(r.op.Name),
 	}
+}
+
+// biasGradient is where the strips of rows leave the tile's gradients with respect to the bias.
+func (r *outputRun) biasGradient() driver.Address {
+	rowStrips := int64(blocks(max(r.step.Most(), r.padded), stripRows))
+	return r.place(r.space.bias + r.turn*rowStrips*r.space.tile)
 }
 
 // CombineStats makes the statistics of all items out of those of shards.
@@ -231,18 +254,27 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 
 // gradients turns each tile's logits into gradients and uses them.
 func (r *outputRun) gradients() {
+	rowStrips := blocks(max(r.step.Most(), r.padded), stripRows)
 	r.tiles(func() {
-		launch(r.device, "output_loss", line(r.items, 32), 256, r.tile(r.stats()))
+		bias := r.biasGradient()
+		launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, stripItems), Y: rowStrips}, 256, r.tile(r.stats()))
 		for n := range r.op.Sources {
 			r.products.hidden(r, n)
+			r.join() // the strip, and what the next tile but one writes, are free then
 			r.products.weight(r, n)
 		}
+		if len(r.op.Sources) == 0 {
+			r.join()
+		}
 		if b := r.op.Bias; b != nil {
-			r.updateWritten(b, r.op.Optimizer, r.place(r.space.bias), r.first, r.items)
+			r.beside(func() {
+				r.updateWritten(b, r.op.Optimizer, bias, r.first, r.items, int64(rowStrips), r.space.tile)
+			})
 		}
 	})
+	r.join()
 	r.products.end(r)
-	r.sumLoss(r.place(r.space.loss), int64(blocks(min(r.space.tile, r.op.Items), 32)))
+	r.sumLoss(r.place(r.space.loss), int64(r.space.strips)*int64(rowStrips))
 }
 
 // updateItems takes a strip of gradients with respect to a source's weight, for cosine logits after their projection.

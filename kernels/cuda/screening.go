@@ -105,7 +105,7 @@ func (d *device) bestOfScreened(op *kernels.TopK, b block, lists [2]driver.Addre
 		a.wave = w
 		if n > 0 {
 			a.all, a.launch = 0, d.next(site{})
-			launch(d, kernel, driver.Dim{X: uint32(w.count), Y: blocks(b.rows, high)}, 256, &a)
+			launch(d, kernel, driver.Dim{X: uint32(w.count) * blocks(b.rows, high)}, 256, &a)
 		}
 		a.launch = d.next(site{})
 		launch(d, "refine", driver.Dim{X: uint32(b.rows)}, 256, &a)

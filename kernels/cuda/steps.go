@@ -264,7 +264,8 @@ func (d *device) tell() error {
 func (d *device) clear() error {
 	r := &d.step
 	r.underWay = 0
-	_, err := d.watched(d.stream.Synchronize)
+	d.side.open = false // what failed may have left work there that the device's stream does not wait for
+	_, err := d.watched(func() error { return errors.Join(d.stream.Synchronize(), d.side.stream.Synchronize()) })
 	err = errors.Join(d.copies.Synchronize(), err)
 	if r.results != 0 {
 		err = errors.Join(err, d.stream.Fill8(r.results, 0, resultsSize(0)))

@@ -6,7 +6,8 @@ import (
 	"dsstne/kernels"
 )
 
-// logits are z of every row and item, [B, I], with their bounds; magnitude is the sum of the absolute products.
+// logits are z of every row and item, [B, I], with their bounds; magnitude is the sum of the absolute products. In bfloat16 the
+// sum of the products with each source may be kept in it, before a bias is added and before a cosine is divided by the lengths.
 func (c *outputCase) logits() []sum {
 	all := make([]sum, c.step.Rows*c.items)
 	lengths := c.lengths()
@@ -24,6 +25,9 @@ func (c *outputCase) logits() []sum {
 					cosine, magnitude, off := c.cosine(lengths, u, i)
 					t := float64(c.temperature)
 					z.add(cosine/t, math.Abs(cosine/t), (off+4*unit*magnitude)/t)
+				}
+				if c.precision == kernels.BFloat16 {
+					z.narrow(unit16 * (math.Abs(z.value) + z.bound()))
 				}
 			}
 			if c.bias != nil {

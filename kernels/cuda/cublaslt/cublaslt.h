@@ -48,7 +48,7 @@ enum { COUNT = sizeof names / sizeof *names };
 
 /* D = op(A) op(B) + beta D, all column by column; op(A) is m x k. */
 typedef struct {
-  int input, compute; /* cudaDataType of A and B, cublasComputeType_t */
+  int input, output, compute; /* cudaDataType of A and B, and of D; cublasComputeType_t */
   _Bool transpose_a, transpose_b;
   uint64_t m, n, k;
   int64_t stride_a, stride_b, stride_d;
@@ -95,7 +95,7 @@ static inline int lt_plan(void *handle, const product_shape *s, uint64_t workspa
   TRY(cublasLtMatmulDescSetAttribute, p->description, TRANSPOSE_B, &transpose_b, sizeof transpose_b);
   TRY(cublasLtMatrixLayoutCreate, &p->a, s->input, transpose_a ? s->k : s->m, transpose_a ? s->m : s->k, s->stride_a);
   TRY(cublasLtMatrixLayoutCreate, &p->b, s->input, transpose_b ? s->n : s->k, transpose_b ? s->k : s->n, s->stride_b);
-  TRY(cublasLtMatrixLayoutCreate, &p->d, FLOAT32, s->m, s->n, s->stride_d);
+  TRY(cublasLtMatrixLayoutCreate, &p->d, s->output, s->m, s->n, s->stride_d);
   TRY(cublasLtMatmulPreferenceCreate, &preference);
   TRY(cublasLtMatmulPreferenceSetAttribute, preference, MOST_WORKSPACE, &workspace, sizeof workspace);
   /* Parts of a sum, if it is cut, are added in float32 and in a fixed order. */

@@ -64,10 +64,11 @@ type Handle struct {
 	gaveUp   time.Time      // when Plan last gave up waiting for the library
 }
 
-// Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column, D in float32: op(A) is M x
-// K.
+// Shape is a product D = op(A) op(B) + beta D of matrices that are stored column by column: op(A) is M x K. Sums are in
+// float32.
 type Shape struct {
 	Precision                 kernels.Precision // bfloat16: A and B are of it; otherwise they are float32
+	Narrow                    bool              // D is of bfloat16; otherwise it is float32
 	TransposeA, TransposeB    bool
 	M, N, K                   int64
 	StrideA, StrideB, StrideD int64 // elements from column to column
@@ -95,9 +96,9 @@ func (h *Handle) Close() error {
 	return failure("cublasLtDestroy", C.lt_destroy(h.h))
 }
 
-// How long, and how often, Plan asks for a product again when the library fails. Some versions of the library fail while
-// anybody in the process captures a stream (CUDA 13.3), so the wait is for the capture to end. If it does not end, the
-// calls that follow within `pause` do not wait once more.
+// How long, and how often, Plan asks for a product again when the library fails. Some versions of the library fail
+// while anybody in the process captures a stream (CUDA 13.3), so the wait is for the capture to end. If it does not
+// end, the calls that follow within `pause` do not wait once more.
 const (
 	patience = 5 * time.Second
 	pause    = time.Second
@@ -111,16 +112,20 @@ func (h *Handle) Plan(s Shape, workspace int64) (supported bool, err error) {
 	if h.products[s] != nil || h.refused[s] {
 		return !h.refused[s], nil
 	}
-	// cudaDataType and cublasComputeType_t
-	input, compute := C.int(0), C.int(68)
+	const bfloat16 = 14                                     // cudaDataType
+	input, output, compute := C.int(0), C.int(0), C.int(68) // float32; cublasComputeType_t
 	switch s.Precision {
 	case kernels.BFloat16:
-		input = 14
+		input = bfloat16
 	case kernels.TensorFloat32:
 		compute = 77
 	}
+	if s.Narrow {
+		output = bfloat16
+	}
 	shape := C.product_shape{
-		input: input, compute: compute, transpose_a: C._Bool(s.TransposeA), transpose_b: C._Bool(s.TransposeB),
+		input: input, output: output, compute: compute,
+		transpose_a: C._Bool(s.TransposeA), transpose_b: C._Bool(s.TransposeB),
 		m: C.uint64_t(s.M), n: C.uint64_t(s.N), k: C.uint64_t(s.K), stride_a: C.int64_t(s.StrideA),
 		stride_b: C.int64_t(s.StrideB), stride_d: C.int64_t(s.StrideD), alignment: C.uint32_t(s.Alignment),
 	}

@@ -109,9 +109,46 @@ DEVICE void cp_async_wait() {
 #endif
 }
 
+// Numbers that lie beside each other, four of them at an address that is aligned to 16.
+template <int n>
+DEVICE void read(const float *from, float (&x)[n]) {
+  static_assert(n == 1 || n == 4, "");
+  if constexpr (n == 4) {
+    const float4 four = *reinterpret_cast<const float4 *>(from);
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  } else {
+    x[0] = *from;
+  }
+}
+
+template <int n>
+DEVICE void write(float *to, const float (&x)[n]) {
+  static_assert(n == 1 || n == 4, "");
+  if constexpr (n == 4)
+    *reinterpret_cast<float4 *>(to) = make_float4(x[0], x[1], x[2], x[3]);
+  else
+    *to = x[0];
+}
+
+// Whether rows of a matrix at an address may be read by fours.
+DEVICE bool by_fours(const void *at, int64_t columns) {
+  return columns % 4 == 0 && reinterpret_cast<uint64_t>(at) % 16 == 0;
+}
+
 // ---- numbers ----
 
 DEVICE float infinity() { return __int_as_float(0x7f800000); }
+
+// x without the numbers below the normal ones, which products in bfloat16 take for zero.
+DEVICE float normal(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("mul.ftz.f32 %0, %1, 0f3F800000;" : "=f"(y) : "f"(x));  // by 1
+  return y;
+#else
+  return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x;
+#endif
+}
 
 // Two bfloat16 in a word, each rounded to nearest even; `low` goes to the lower half. NaN becomes 0x7fff.
 DEVICE uint32_t to_bf16x2(float low, float high) {
@@ -135,6 +172,28 @@ DEVICE uint32_t to_tf32(float x) {
   return bits;
 #else
   return emulator::to_tf32(x);
+#endif
+}
+
+// 2^x and 1 / x by the units that approximate them, to 2 and 1 units in the last place; results below the smallest normal
+// float32 may be zero. Many times as fast as exp2f and a division.
+DEVICE float exp2_fast(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+
+DEVICE float reciprocal_fast(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
 #endif
 }
 

@@ -13,30 +13,70 @@ struct LossAndDelta {
   float loss, delta;
 };
 
-// ln(1 + exp(z)) without overflow.
-DEVICE float softplus(float z) { return fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z))); }
+constexpr float kLog2E = 1.44269504f;
 
-// LOSS(word) { ... } is l(z, t) and dl/dz. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
-#define LOSS(word) DEVICE LossAndDelta loss_##word(const Loss &l, float z, float t, float n, float log_sum_exp)
+// exp(x) for x up to 0. Rounding x log2(e) costs x units of roundoff, as much as rounding the logit does.
+DEVICE float exp_negative(float x) { return exp2_fast(x * kLog2E); }
 
-LOSS(sigmoid) { return {softplus(z) - t * z, sigmoid(z) - t}; }
+// 1 / (1 + exp(-z)), ln(1 + exp(z)) and ln(1 + exp(-z)), all from e = exp(-|z|) <= 1.
+struct Logistic {
+  float sigmoid, softplus, softplus_of_minus;
+};
+
+DEVICE Logistic logistic(float z) {
+  const float e = exp_negative(-fabsf(z)), r = reciprocal_fast(1.0f + e);
+  // ln(1 + e) / e, the polynomial of degree 8 that is nearest for 0 <= e <= 1, relative to it: off by 3 units of roundoff.
+  float p = 5.232679658e-03f;
+  p = fmaf(p, e, -2.950517833e-02f);
+  p = fmaf(p, e, 7.822585106e-02f);
+  p = fmaf(p, e, -1.366323680e-01f);
+  p = fmaf(p, e, 1.910600215e-01f);
+  p = fmaf(p, e, -2.484298050e-01f);
+  p = fmaf(p, e, 3.331909776e-01f);
+  p = fmaf(p, e, -4.999949336e-01f);
+  p = fmaf(p, e, 9.999999404e-01f);
+  return {z < 0.0f ? e * r : r, fmaf(p, e, fmaxf(z, 0.0f)), fmaf(p, e, fmaxf(-z, 0.0f))};
+}
+
+// What the logits of a row have in common; only soft-max asks for it.
+struct LossRow {
+  float log_sum_exp;
+  float n;  // the sum of the targets after they were multiplied by
+  float scale;  // 1, or where they are divided by their sum, 1 over that
+};
+
+// The row for targets with a sum.
+DEVICE LossRow loss_row(const Loss &l, float sum, float log_sum_exp) {
+  if (!l.normalize_rows) return {log_sum_exp, sum, 1.0f};
+  return {log_sum_exp, sum == 0.0f ? 0.0f : 1.0f, sum == 0.0f ? 0.0f : 1.0f / sum};
+}
+
+// LOSS(word) { ... } is l(z, t) and dl/dz. Nearly all targets are 0, and are compiled as that: where t is 0 a formula should have
+// few operations.
+#define LOSS(word) DEVICE LossAndDelta loss_##word(const Loss &l, const LossRow &row, float z, float t)
+
+LOSS(sigmoid) {
+  const Logistic a = logistic(z);
+  return {a.softplus - t * z, a.sigmoid - t};
+}
 
 LOSS(scaled_marginal) {
-  const float p = sigmoid(z);
+  const Logistic a = logistic(z);
   if (t == 0.0f) {
-    if (!(p > l.zero_target)) return {0.0f, 0.0f};
-    return {l.zero_scale * softplus(z), l.zero_scale * p};
+    if (!(a.sigmoid > l.zero_target)) return {0.0f, 0.0f};
+    return {l.zero_scale * a.softplus, l.zero_scale * a.sigmoid};
   }
-  if (p >= l.one_target) return {0.0f, 0.0f};
+  if (a.sigmoid >= l.one_target) return {0.0f, 0.0f};
   const float scale = l.one_scale * t;
-  return {scale * softplus(-z), scale * (p - 1.0f)};
+  return {scale * a.softplus_of_minus, scale * (a.sigmoid - 1.0f)};
 }
 
 LOSS(softmax) {
-  if (n == 0.0f) return {0.0f, 0.0f};
-  if (l.normalize_rows) t = t / n, n = 1.0f;
-  const float x = z - log_sum_exp;  // at most 0 but for rounding, which may be large in bfloat16
-  return {t * (log_sum_exp - z), n * expf(x > 0.0f ? 0.0f : x) - t};
+  // z - log_sum_exp is at most 0 but for rounding, which may be large in bfloat16
+  const float p = row.n * exp_negative(fminf(z - row.log_sum_exp, 0.0f));
+  if (t == 0.0f) return {0.0f, p};
+  t *= row.scale;
+  return {t * (row.log_sum_exp - z), p - t};
 }
 
 LOSS(squared) { return {0.5f * (z - t) * (z - t), z - t}; }
@@ -48,7 +88,7 @@ LOSS(hinge) {
   return {0.0f * margin, 0.0f * margin};  // keeps what is not finite
 }
 
-DEVICE LossAndDelta loss_of(const Loss &l, float z, float t, float n, float log_sum_exp) {
-  switch (l.kind) { LOSSES(CASE_BY_WORD, LOSS, loss_, l, z, t, n, log_sum_exp) }
+DEVICE LossAndDelta loss_of(const Loss &l, const LossRow &row, float z, float t) {
+  switch (l.kind) { LOSSES(CASE_BY_WORD, LOSS, loss_, l, row, z, t) }
   __builtin_unreachable();
 }

@@ -33,62 +33,171 @@ KERNEL_BOUNDS(inverse_norms, InverseNormsArgs, 256, 4) {
 // What output_stats and output_loss share.
 struct TileArgs {
   const StepRecord *step;
-  float *z;  // [B, tile]: products; output_loss leaves the gradients in their place
+  void *z;  // [rows, tile]: products; output_loss leaves the gradients in their place
   float *stats;  // [B, 2]: maximum, log-sum-exp; until the last tile the sum of exp(z - maximum) in place of the latter
-  float *bias_gradient;  // [items of the tile]
-  double *loss;  // [blocks]: each block's sum over the tiles so far
-  uint16_t *narrow;  // [rows, tile]: receives the gradients instead, in bfloat16; may be null
+  float *bias_gradient;  // [strips of rows, tile]: each strip's sum
+  double *loss;  // [strips of rows, strips]: each block's sum over the tiles so far
   Finish finish;
   int64_t tile, first, items;
   int64_t rows;  // gradients of rows from the batch's end up to here are made zero
   Loss kind;
-  int32_t slot, begins, ends, launch;
+  int32_t slot, begins, ends;
+  int32_t strips;  // of items that the first tile has
+  int32_t narrow, launch;  // narrow: z is of bfloat16, else float32
 };
 
-// What the 256 threads of a block have, added or the like by halves in a fixed order; every thread gets the result.
-template <class Of>
-DEVICE float fold(float (&part)[256], float x, Of of) {
-  const int t = threadIdx.x;
-  part[t] = x;
-  __syncthreads();
-  for (int half = 128; half > 0; half /= 2) {
-    if (t < half) part[t] = of(part[t], part[t + half]);
-    __syncthreads();
+// Logits are worked on by eights: those of items i .. i + 3 and i + apart .. i + apart + 3 of a tile's row, so that a warp reads
+// 512 bytes at once.
+constexpr int kEight = 8;
+
+struct Eight {
+  int i, apart;
+  bool whole;  // whether the tile has all items of the block's eights
+  int items;
+};
+
+DEVICE int item_of(const Eight &e, int n) { return n < 4 ? e.i + n : e.i + e.apart + n - 4; }
+DEVICE bool has(const Eight &e, int n) { return e.whole || item_of(e, n) < e.items; }
+
+// Reads a row's eight; what the tile has not is zero.
+DEVICE void read_eight(const Eight &e, const float *x, float (&eight)[kEight]) {
+  if (e.whole) {
+    const float4 low = *reinterpret_cast<const float4 *>(x + e.i);
+    const float4 high = *reinterpret_cast<const float4 *>(x + e.i + e.apart);
+    eight[0] = low.x, eight[1] = low.y, eight[2] = low.z, eight[3] = low.w;
+    eight[4] = high.x, eight[5] = high.y, eight[6] = high.z, eight[7] = high.w;
+  } else {
+#pragma unroll
+    for (int n = 0; n < kEight; n++) eight[n] = has(e, n) ? x[item_of(e, n)] : 0.0f;
   }
-  x = part[0];
-  __syncthreads();
-  return x;
+}
+
+DEVICE void read_eight(const Eight &e, const uint16_t *x, float (&eight)[kEight]) {
+  if (e.whole) {
+    const uint2 low = *reinterpret_cast<const uint2 *>(x + e.i),
+                high = *reinterpret_cast<const uint2 *>(x + e.i + e.apart);
+    const uint32_t two[kEight / 2] = {low.x, low.y, high.x, high.y};
+#pragma unroll
+    for (int n = 0; n < kEight; n++) eight[n] = __uint_as_float(n % 2 ? two[n / 2] & 0xffff0000u : two[n / 2] << 16);
+  } else {
+#pragma unroll
+    for (int n = 0; n < kEight; n++) eight[n] = has(e, n) ? from_bf16(x[item_of(e, n)]) : 0.0f;
+  }
+}
+
+DEVICE void write_eight(const Eight &e, float *x, const float (&eight)[kEight]) {
+  if (e.whole) {
+    *reinterpret_cast<float4 *>(x + e.i) = make_float4(eight[0], eight[1], eight[2], eight[3]);
+    *reinterpret_cast<float4 *>(x + e.i + e.apart) = make_float4(eight[4], eight[5], eight[6], eight[7]);
+  } else {
+#pragma unroll
+    for (int n = 0; n < kEight; n++)
+      if (has(e, n)) x[item_of(e, n)] = eight[n];
+  }
+}
+
+DEVICE void write_eight(const Eight &e, uint16_t *x, const float (&eight)[kEight]) {
+  uint32_t two[kEight / 2];
+#pragma unroll
+  for (int n = 0; n < kEight; n += 2) two[n / 2] = to_bf16x2(normal(eight[n]), normal(eight[n + 1]));
+  if (e.whole) {
+    *reinterpret_cast<uint2 *>(x + e.i) = make_uint2(two[0], two[1]);
+    *reinterpret_cast<uint2 *>(x + e.i + e.apart) = make_uint2(two[2], two[3]);
+  } else {
+#pragma unroll
+    for (int n = 0; n < kEight; n++)
+      if (has(e, n)) x[item_of(e, n)] = uint16_t(two[n / 2] >> n % 2 * 16);
+  }
+}
+
+// The logits of row u before they are finished, and what becomes of them.
+DEVICE void read_row(const TileArgs &a, int64_t u, const Eight &at, float (&z)[kEight]) {
+  if (a.narrow)
+    read_eight(at, static_cast<const uint16_t *>(a.z) + u * a.tile, z);
+  else
+    read_eight(at, static_cast<const float *>(a.z) + u * a.tile, z);
+}
+
+DEVICE void write_row(const TileArgs &a, int64_t u, const Eight &at, const float (&z)[kEight]) {
+  if (a.narrow)
+    write_eight(at, static_cast<uint16_t *>(a.z) + u * a.tile, z);
+  else
+    write_eight(at, static_cast<float *>(a.z) + u * a.tile, z);
+}
+
+// Turns products into logits: a bias, and for cosine logits the lengths and the temperature.
+DEVICE void finish_eight(const TileArgs &a, float row_scale, const Eight &at, float (&z)[kEight]) {
+  const Finish &f = a.finish;
+  float x[kEight];
+  if (f.hidden_inverse) {
+    read_eight(at, f.item_inverse, x);
+#pragma unroll
+    for (int n = 0; n < kEight; n++) z[n] *= row_scale * x[n];
+  }
+  if (f.bias) {
+    read_eight(at, f.bias + a.first, x);
+#pragma unroll
+    for (int n = 0; n < kEight; n++) z[n] += x[n];
+  }
+}
+
+// What all items of a row have in common: 1 / (|h_u| T), of cosine logits only.
+DEVICE float row_scale(const Finish &f, int64_t u) {
+  return f.hidden_inverse ? f.hidden_inverse[u] / f.temperature : 1.0f;
+}
+
+// Adds another part's maximum and sum of exp(z - maximum); a part without logits has -Inf and 0.
+DEVICE void add_stats(float &top, float &sum, float other_top, float other_sum) {
+  const float next = fmaxf(top, other_top);
+  if (next == -infinity()) return;
+  sum = sum * exp_negative(top - next) + other_sum * exp_negative(other_top - next);
+  top = next;
 }
 
 // m_u = max over i of z_ui, s_u = sum over i of exp(z_ui - m_u), carried from tile to tile; in the end m_u and m_u + ln s_u.
 //
-// Mapping: a block of 256 threads has a row of the batch; sums are added by halves in a fixed order.
-// Bytes: reads 4 a logit twice, from the second-level cache where the tile fits.
+// Mapping: a block of 256 threads has a row of the batch; a thread goes along it by eights, and carries maximum and sum from
+// eight to eight. The threads' are added by halves of a warp, then in the warps' order.
+// Bytes: reads 4 or 2 a logit, from the second-level cache where the tile fits. 8 instructions a logit and an exponential, of which a
+// multiprocessor makes 16 a cycle.
 // Source: kernels/ops.go, OutputStats; carrying m and s: Milakov and Gimelshein, Online normalizer calculation for softmax,
 // 2018.
 KERNEL_BOUNDS(output_stats, TileArgs, 256, 4) {
-  SHARED(float, part, [256]);
+  SHARED(float2, parts, [8]);
   const StepRecord *step = a.step;
   const int64_t u = blockIdx.x;
-  const int t = threadIdx.x;
   if (u >= step->rows || failed_before(step, a.launch)) return;
-  const float *z = a.z + u * a.tile;
-  float top = -infinity();
-  for (int64_t i = t; i < a.items; i += 256) {
-    const float x = finish_logit(a.finish, z[i], u, a.first, i);
-    if (!finite(x)) fail(step, a.launch, kFailLogit, a.first + i);
-    top = fmaxf(top, x);
+  constexpr int kApart = 4 * 256, kTrip = 2 * kApart;
+  const float scale = row_scale(a.finish, u);
+  float top = -infinity(), sum = 0.0f, not_finite = 0.0f;
+  for (int first = 0; first < a.items; first += kTrip) {
+    const Eight at{first + 4 * int(threadIdx.x), kApart, first + kTrip <= a.items, int(a.items)};
+    float z[kEight];
+    read_row(a, u, at, z);
+    finish_eight(a, scale, at, z);
+    float next = top;
+#pragma unroll
+    for (int n = 0; n < kEight; n++) {
+      not_finite = fmaf(z[n], 0.0f, not_finite);
+      z[n] = has(at, n) ? z[n] : -infinity();
+      next = fmaxf(next, z[n]);
+    }
+    if (!(next > -infinity())) continue;  // none of these items is there
+    sum *= exp_negative(top - next);
+#pragma unroll
+    for (int n = 0; n < kEight; n++) sum += exp_negative(z[n] - next);
+    top = next;
   }
-  top = fold(part, top, [](float x, float y) { return fmaxf(x, y); });
-  const float before = a.begins ? -infinity() : a.stats[2 * u];
-  const float maximum = fmaxf(before, top);
-  float sum = 0.0f;
-  for (int64_t i = t; i < a.items; i += 256) sum += expf(finish_logit(a.finish, z[i], u, a.first, i) - maximum);
-  sum = fold(part, sum, [](float x, float y) { return x + y; });
-  if (t != 0) return;
-  if (!a.begins) sum += a.stats[2 * u + 1] * expf(before - maximum);
-  a.stats[2 * u] = maximum;
-  a.stats[2 * u + 1] = a.ends ? maximum + logf(sum) : sum;
+  if (not_finite != 0.0f) fail(step, a.launch, kFailLogit);
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    add_stats(top, sum, __shfl_xor_sync(kAllLanes, top, lanes), __shfl_xor_sync(kAllLanes, sum, lanes));
+  if (lane_id() == 0) parts[warp_id()] = make_float2(top, sum);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int n = 1; n < 8; n++) add_stats(top, sum, parts[n].x, parts[n].y);
+  if (!a.begins) add_stats(top, sum, a.stats[2 * u], a.stats[2 * u + 1]);
+  a.stats[2 * u] = top;
+  a.stats[2 * u + 1] = a.ends ? top + logf(sum) : sum;
 }
 
 struct CombineStatsArgs {
@@ -120,65 +229,134 @@ KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
   a.stats[2 * u + 1] = top > -infinity() ? top + logf(sum) : top;
 }
 
-constexpr int kLossRows = 8;
+// What a block of output_loss has of a tile; kStripItems and kStripRows of output.go.
+constexpr int kStripItems = 256, kStripRows = 64;
+
+// Puts the targets of row u for items first .. first + kStripItems - 1 into `to`, where there are zeros, and tells whether there
+// are any. All lanes call.
+DEVICE bool row_targets(const SparseRecord &target, int u, int first, float *to) {
+  const int lane = lane_id();
+  const int end = target.offsets[u + 1];
+  int begin = target.offsets[u], high = end;  // the first entry that is not before the strip is in begin .. high
+  while (high - begin > 32) {
+    const int pitch = (high - begin + 31) / 32, at = begin + (lane + 1) * pitch - 1;
+    const int before = __popc(__ballot_sync(kAllLanes, at < high && target.indices[at] < first));
+    begin += before * pitch;
+    high = min(high, begin + pitch);
+  }
+  bool any = false, goes_on = true;
+  for (; begin < end && goes_on; begin += 32) {
+    const int at = begin + lane;
+    const int place = at < end ? target.indices[at] - first : kStripItems;
+    const bool inside = unsigned(place) < unsigned(kStripItems);
+    if (inside) to[place] = target.values[at];
+    any = __any_sync(kAllLanes, inside) || any;
+    goes_on = __all_sync(kAllLanes, place < kStripItems);
+  }
+  __syncwarp();
+  return any;
+}
+
+// The losses of eight logits, added up, and in the logits' place dl/dz. target(i) is the target of number i; numbers of which
+// counts(i) is false count as nothing. For absent items the target is a constant, so that what it cancels is not compiled.
+template <class Target, class Counts>
+DEVICE float differentiate_eight(const Loss &l, const LossRow &row, float (&z)[kEight], Target target, Counts counts) {
+  float loss = 0.0f;
+#define EIGHT(word)                                                  \
+  case LOSS_##word:                                                  \
+    _Pragma("unroll") for (int i = 0; i < kEight; i++) {             \
+      const LossAndDelta one = loss_##word(l, row, z[i], target(i)); \
+      loss += counts(i) ? one.loss : 0.0f;                           \
+      z[i] = counts(i) ? one.delta : 0.0f;                           \
+    }                                                                \
+    return loss;
+  switch (l.kind) { LOSSES(EIGHT) }
+#undef EIGHT
+  __builtin_unreachable();
+}
 
 // z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
 //
-// Mapping: a block has 32 items: 8 warps walk the rows of the batch 8 at a time, each lane with an item, and go along the item's
-// stored targets. Sums of a lane are in rising rows, then over the warps, then over the items, in float64 for the loss.
-// Bytes: reads 4 a logit and writes 4, or 2.
+// Mapping: block (x, y) has a strip of items 256 x .. and rows 64 y ..; a warp has every eighth row, a lane eight items of it. A
+// row that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
+// rising rows, then over the warps.
+// Bytes: reads 4 a logit and writes 4, or 2 and 2. Instructions a logit: some 12 with soft-max, 30 with the sigmoid.
 // Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
 // targets; gradients in the logits' place as in llm.c's fused_classifier.
-KERNEL_BOUNDS(output_loss, TileArgs, 32 * kLossRows, 2) {
-  SHARED(double, losses, [kLossRows][32]);
-  SHARED(float, gradients, [kLossRows][33]);
+KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
+  SHARED(float, rows_of_strip, [8][kStripItems]);  // targets, in the end sums
+  SHARED(double, losses, [8]);
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
-  const SparseRecord &target = step->slots[a.slot];
-  const int lane = lane_id(), warp = warp_id();
-  const int64_t i = int64_t(blockIdx.x) * 32 + lane;
+  constexpr int kApart = 128;
+  const SparseRecord target = step->slots[a.slot];
+  const int lane = lane_id(), warp = warp_id(), rows = int(step->rows);
+  const int strip = int(blockIdx.x) * kStripItems;
+  const Eight at{strip + 4 * lane, kApart, strip + kStripItems <= a.items, int(a.items)};
+  const int begin = int(blockIdx.y) * kStripRows, end = min(begin + kStripRows, max(rows, int(a.rows)));
   const float weight = row_weight(step, a.kind);
+  float *targets = rows_of_strip[warp];
+  float4 *mine = reinterpret_cast<float4 *>(targets + 4 * lane), *mine_apart = mine + kApart / 4;
+  const float4 none = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  *mine = *mine_apart = none;
+  __syncwarp();
   double total = 0.0;
-  float gradient = 0.0f;
-  if (i < a.items) {
-    const int64_t found = position(target.items, target.item_count, int32_t(a.first + i));
-    int64_t e = found < 0 ? 0 : target.item_offsets[found];
-    const int64_t end = found < 0 ? 0 : target.item_offsets[found + 1];
-    for (int64_t u = warp; u < step->rows; u += kLossRows) {
-      float *place = a.z + u * a.tile + i;
-      const float z = finish_logit(a.finish, *place, u, a.first, i);
-      while (e < end && target.item_rows[e] < u) e++;
-      const float t = e < end && target.item_rows[e] == u ? target.item_values[e] : 0.0f;
-      const LossAndDelta l = loss_of(a.kind, z, t, target.row_sum[u], a.stats ? a.stats[2 * u + 1] : 0.0f);
-      float dz = weight * l.delta;
-      if (!finite(z)) fail(step, a.launch, kFailLogit, a.first + i);
-      if (!finite(l.loss) || !finite(dz)) fail(step, a.launch, kFailLoss);
-      total += double(weight) * double(l.loss);
-      gradient += dz;
-      if (a.finish.hidden_inverse)
-        dz = dz / a.finish.temperature * a.finish.hidden_inverse[u] * a.finish.item_inverse[i];
-      if (a.narrow)
-        a.narrow[u * a.tile + i] = to_bf16(normal(dz));
-      else
-        *place = dz;
+  float gradient[kEight] = {}, not_finite = 0.0f;
+  for (int u = begin + warp; u < end; u += 8) {
+    float z[kEight] = {};
+    if (u < rows) {
+      const bool any = row_targets(target, u, int(a.first) + strip, targets);
+      const float scale = row_scale(a.finish, u);
+      const LossRow row = loss_row(a.kind, target.row_sum[u], a.stats ? a.stats[2 * u + 1] : 0.0f);
+      read_row(a, u, at, z);
+      finish_eight(a, scale, at, z);
+#pragma unroll
+      for (int k = 0; k < kEight; k++) not_finite = fmaf(z[k], 0.0f, not_finite);
+      float loss;
+      if (at.whole && !any) {
+        loss = differentiate_eight(a.kind, row, z, [](int) { return 0.0f; }, [](int) { return true; });
+      } else {
+        const float4 t[2] = {*mine, *mine_apart};
+        const float eight[kEight] = {t[0].x, t[0].y, t[0].z, t[0].w, t[1].x, t[1].y, t[1].z, t[1].w};
+        *mine = *mine_apart = none;
+        __syncwarp();
+        loss = differentiate_eight(a.kind, row, z, [&](int k) { return eight[k]; }, [&](int k) { return has(at, k); });
+      }
+      total += double(loss);
+#pragma unroll
+      for (int k = 0; k < kEight; k++) {
+        z[k] *= weight;
+        gradient[k] += z[k];
+      }
+      if (a.finish.hidden_inverse) {
+        float inverse[kEight];
+        read_eight(at, a.finish.item_inverse, inverse);
+#pragma unroll
+        for (int k = 0; k < kEight; k++) z[k] *= scale * inverse[k];
+      }
     }
-    for (int64_t u = (step->rows + kLossRows - 1 - warp) / kLossRows * kLossRows + warp; u < a.rows; u += kLossRows) {
-      if (a.narrow)
-        a.narrow[u * a.tile + i] = 0;
-      else
-        a.z[u * a.tile + i] = 0.0f;
-    }
+    write_row(a, u, at, z);
   }
-  losses[warp][lane] = total;
-  gradients[warp][lane] = gradient;
-  __syncthreads();
-  if (warp != 0) return;
-  total = 0.0;
-  gradient = 0.0f;
-  for (int n = 0; n < kLossRows; n++) total += losses[n][lane], gradient += gradients[n][lane];
-  if (i < a.items) a.bias_gradient[i] = gradient;
+  bool good = fabs(total) <= 1.7976931348623157e308;
+#pragma unroll
+  for (int k = 0; k < kEight; k++) good = good && finite(gradient[k]);
+  if (not_finite != 0.0f || !good) fail(step, a.launch, not_finite != 0.0f ? kFailLogit : kFailLoss);
+  *mine = make_float4(gradient[0], gradient[1], gradient[2], gradient[3]);
+  *mine_apart = make_float4(gradient[4], gradient[5], gradient[6], gradient[7]);
   total = warp_sum(total);
-  if (lane == 0) a.loss[blockIdx.x] = a.begins ? total : a.loss[blockIdx.x] + total;
+  if (lane == 0) losses[warp] = total;
+  __syncthreads();
+  const int item = strip + int(threadIdx.x);
+  if (item < a.items) {
+    float sum = 0.0f;
+    for (int n = 0; n < 8; n++) sum += rows_of_strip[n][threadIdx.x];
+    a.bias_gradient[blockIdx.y * a.tile + item] = sum;
+  }
+  if (threadIdx.x != 0) return;
+  for (int n = 1; n < 8; n++) total += losses[n];
+  total *= double(weight);
+  double *sum = a.loss + int64_t(blockIdx.y) * a.strips + blockIdx.x;
+  *sum = a.begins ? total : *sum + total;
 }
 
 struct OutputSumArgs {
@@ -188,15 +366,17 @@ struct OutputSumArgs {
   int32_t term, launch;
 };
 
-// Step.Loss[term] += the blocks' losses, in their order.
+// Step.Loss[term] += the blocks' losses.
 //
-// Mapping: one thread: there are a few dozen.
+// Mapping: one warp; a lane adds every 32nd, and the lanes are added by halves.
 // Bytes: reads 8 a block.
 // Source: kernels/ops.go, Output; scheme: own.
 KERNEL_BOUNDS(output_sum, OutputSumArgs, 32, 1) {
-  if (threadIdx.x != 0 || failed_before(a.step, a.launch)) return;
+  if (failed_before(a.step, a.launch)) return;
   double total = 0.0;
-  for (int64_t b = 0; b < a.blocks; b++) total += a.loss[b];
+  for (int64_t b = lane_id(); b < a.blocks; b += 32) total += a.loss[b];
+  total = warp_sum(total);
+  if (lane_id() != 0) return;
   if (!(fabs(total) <= 1.7976931348623157e308)) fail(a.step, a.launch, kFailLoss);
   a.step->losses[a.term] += total;
 }
@@ -211,23 +391,40 @@ struct OutputUpdateArgs {
   int32_t launch;
 };
 
-// The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2.
-//
-// Mapping: a warp has an item.
-// Bytes: reads 4 K of q an item, reads and writes 4 (1 + states) K of W, and for cosine logits reads both again, from the cache:
-// bound by that.
-// Source: kernels/ops.go, Output, and kernels/optimizer.go; cosine logits: above; scheme: own.
-KERNEL_BOUNDS(output_update, OutputUpdateArgs, 256, 4) {
+// The update of an item, by n columns a lane.
+template <int n>
+DEVICE void update_item(const OutputUpdateArgs &a, int64_t i) {
   const StepRecord *step = a.step;
-  if (failed_before(step, a.launch)) return;
-  const int64_t i = int64_t(blockIdx.x) * 8 + warp_id(), columns = a.weight.columns;
-  if (i >= a.items) return;
-  const int64_t item = a.first + i, touched = touched_by(step, a.to, item);
+  const int64_t columns = a.weight.columns, item = a.first + i, touched = touched_by(step, a.to, item);
   const float *q = a.strip + i * a.pitch, *w = a.weight.value + item * columns;
   const Rates rates = rates_of(step, step->number);
   const float inverse = a.item_inverse ? a.item_inverse[i] : 0.0f;
   const float along = a.item_inverse ? warp_dot(w, q, columns) * inverse : 0.0f;
-  for (int64_t k = lane_id(); k < columns; k += 32)
-    take_gradient(step, a.launch, a.weight, rates, a.to, item, touched, k,
-                  a.item_inverse ? q[k] - along * (w[k] * inverse) : q[k]);
+  for (int64_t k = n * lane_id(); k < columns; k += 32 * n) {
+    float g[n];
+    read<n>(q + k, g);
+    if (a.item_inverse) {
+      float x[n];
+      read<n>(w + k, x);
+#pragma unroll
+      for (int c = 0; c < n; c++) g[c] -= along * (x[c] * inverse);
+    }
+    take_gradients<n>(step, a.launch, a.weight, rates, a.to, item, touched, k, g);
+  }
+}
+
+// The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2.
+//
+// Mapping: a warp has an item, a lane four columns at a time where the weight's rows allow it.
+// Bytes: reads 4 K of q an item, reads and writes 4 (1 + states) K of W, and for cosine logits reads both again, from the cache:
+// bound by that.
+// Source: kernels/ops.go, Output, and kernels/optimizer.go; cosine logits: above; scheme: own.
+KERNEL_BOUNDS(output_update, OutputUpdateArgs, 256, 4) {
+  if (failed_before(a.step, a.launch)) return;
+  const int64_t i = int64_t(blockIdx.x) * 8 + warp_id();
+  if (i >= a.items) return;
+  if (updates_fours(a.weight) && by_fours(a.strip, a.pitch) && by_fours(a.to.tied, 0))
+    update_item<4>(a, i);
+  else
+    update_item<1>(a, i);
 }

@@ -11,11 +11,6 @@ struct Finish {
   float temperature;
 };
 
-DEVICE float finish_logit(const Finish &f, float z, int64_t u, int64_t first, int64_t i) {
-  if (f.hidden_inverse) z = z * f.hidden_inverse[u] * f.item_inverse[i] / f.temperature;
-  return f.bias ? z + f.bias[first + i] : z;
-}
-
 enum { kFailLogit, kFailLoss };
 
 // r, the weight of a row of the batch in loss and gradient.
@@ -30,15 +25,27 @@ struct ItemGradient {
   int32_t slot;  // of that input
 };
 
+// Gradients of the elements of an item from column k on.
+template <int n>
+DEVICE void take_gradients(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
+                           const ItemGradient &to, int64_t item, int64_t touched, int64_t k, const float (&g)[n]) {
+  if (touched < 0) {
+    update_elements<n>(step, launch, w, rates, item, item * w.columns + k, g);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    if (!finite(g[i])) {
+      fail(step, launch, kFailGradient, item);
+      return;
+    }
+  }
+  write<n>(to.tied + touched * w.columns + k, g);
+}
+
 DEVICE void take_gradient(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
                           const ItemGradient &to, int64_t item, int64_t touched, int64_t k, float g) {
-  if (touched < 0) {
-    update_element(step, launch, w, rates, item, item * w.columns + k, g);
-  } else if (finite(g)) {
-    to.tied[touched * w.columns + k] = g;
-  } else {
-    fail(step, launch, kFailGradient, item);
-  }
+  const float one[1] = {g};
+  take_gradients<1>(step, launch, w, rates, to, item, touched, k, one);
 }
 
 DEVICE int64_t touched_by(const StepRecord *step, const ItemGradient &to, int64_t item) {

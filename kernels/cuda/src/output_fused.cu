@@ -21,7 +21,7 @@
 struct PackArgs {
   const StepRecord *step;
   const float *x;  // [valid, columns]
-  void *to;  // [rows, padded] of two or four bytes
+  void *to;  // [rows, padded] of two or four bytes, padded a multiple of 4
   int64_t columns, padded, rows;
   int64_t valid;  // rows that are there, -1: those of the batch
   int32_t precision, launch;
@@ -29,20 +29,43 @@ struct PackArgs {
 
 // x rounded to a precision; zeros beyond its end.
 //
-// Mapping: a thread has a number.
+// Mapping: a warp has a row, a lane four columns at a time where the rows are aligned for it, and four such fours at once, so that
+// enough reads are under way.
 // Bytes: 6 or 8 a number, which bound it.
 // Source: kernels.Precision; scheme: own.
 KERNEL_BOUNDS(pack_rows, PackArgs, 128, 8) {
   const StepRecord *step = a.step;
-  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
-  if (k >= a.padded || u >= a.rows || failed_before(step, a.launch)) return;
-  const bool inside = u < (a.valid < 0 ? step->rows : a.valid) && k < a.columns;
-  const float x = inside ? a.x[u * a.columns + k] : 0.0f;
-  const int64_t at = u * a.padded + k;
-  if (a.precision == PRECISION_bfloat16)
-    static_cast<uint16_t *>(a.to)[at] = to_bf16(normal(x));
-  else
-    static_cast<float *>(a.to)[at] = narrowed(x, a.precision);
+  const int64_t u = int64_t(blockIdx.x) * 4 + warp_id();
+  if (u >= a.rows || failed_before(step, a.launch)) return;
+  constexpr int kFours = 4;
+  const bool inside = u < (a.valid < 0 ? step->rows : a.valid), fours = by_fours(a.x, a.columns);
+  const float *row = a.x + u * a.columns;
+  for (int64_t first = 0; first < a.padded; first += 128 * kFours) {
+    float x[kFours][4];
+#pragma unroll
+    for (int n = 0; n < kFours; n++) {
+      const int64_t k = first + 128 * n + 4 * lane_id();
+      if (inside && fours && k < a.columns) {
+        read<4>(row + k, x[n]);
+      } else {
+#pragma unroll
+        for (int c = 0; c < 4; c++) x[n][c] = inside && k + c < a.columns ? row[k + c] : 0.0f;
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kFours; n++) {
+      const int64_t k = first + 128 * n + 4 * lane_id(), at = u * a.padded + k;
+      if (k >= a.padded) continue;
+      if (a.precision == PRECISION_bfloat16) {
+        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(a.to) + at) =
+            make_uint2(to_bf16x2(normal(x[n][0]), normal(x[n][1])), to_bf16x2(normal(x[n][2]), normal(x[n][3])));
+      } else {
+#pragma unroll
+        for (int c = 0; c < 4; c++) x[n][c] = narrowed(x[n][c], a.precision);
+        write<4>(static_cast<float *>(a.to) + at, x[n]);
+      }
+    }
+  }
 }
 
 struct FusedArgs {
@@ -164,7 +187,7 @@ DEVICE void differentiate(const FusedArgs &a, FusedMargins &m, float *scores, in
       g[c] = 0.0f;
       if (row + u >= rows || item + i >= a.items) continue;
       const float z = finish_fused(a, m, c ? product.y : product.x, u, i);
-      const LossAndDelta l = loss_of(a.kind, z, t[c], m.row_sum[u], m.log_sum_exp[u]);
+      const LossAndDelta l = loss_of(a.kind, loss_row(a.kind, m.row_sum[u], m.log_sum_exp[u]), z, t[c]);
       const float dz = weight * l.delta;
       if (!finite(z)) fail(a.step, a.launch, kFailLogit, item + i);
       if (!finite(dz)) fail(a.step, a.launch, kFailLoss);

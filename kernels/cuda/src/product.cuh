@@ -15,9 +15,6 @@ struct Operand {
   int64_t extent;  // of i; beyond it are zeros
 };
 
-// x without the numbers below the normal ones, which products in bfloat16 take for zero.
-DEVICE float normal(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
-
 // x as products of a precision see it.
 DEVICE float narrowed(float x, int32_t precision) {
 #define KIND(word) +1

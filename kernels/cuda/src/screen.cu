@@ -112,9 +112,9 @@ DEVICE bool may_reach(const ScreenArgs &a, float z, float h_norm, float w_norm, 
 
 // z~_ui of the wave's items in bfloat16; an item whose z~ may reach the row's limit goes to the row's candidates.
 //
-// Mapping: block (x, y) has the wave's tile x, rows kRows y ..: 8 warps of 32 rows each by 16 or 64 items, slabs of 32 units in
-// shared memory, which the next one is fetched for meanwhile. Numbers are rounded as they are fetched, and the squares of the
-// items' added.
+// Mapping: a block has a tile of the wave and kRows rows, the blocks of a tile follow each other: 8 warps of 32 rows each by 16
+// or 64 items, slabs of 32 units in shared memory, which the next one is fetched for meanwhile. Numbers are rounded as they are
+// fetched, and the squares of the items' added.
 // Bytes: W is read once for all rows in device memory, and once for every kRows in the second-level cache: at 512 rows 256
 // operations a byte, bound by arithmetic; at one row bound by memory. 2 K operations of bfloat16 a pair. Scores are not written.
 // Source: the bound above; scheme: own.
@@ -126,7 +126,9 @@ DEVICE void screen_tile(const ScreenArgs &a) {
   SHARED(float, norm, [kScreenItems]);
   const int lane = lane_id(), place = threadIdx.x / 8, quarter = threadIdx.x % 8;
   const int warp_row = warp_id() % kRowWarps * 32, warp_item = warp_id() / kRowWarps * kItems;
-  const int64_t row = int64_t(blockIdx.y) * kRows, item = tile_of(a.wave, blockIdx.x) * kScreenItems;
+  const uint32_t row_blocks = uint32_t((a.rows + kRows - 1) / kRows);
+  const int64_t row = int64_t(blockIdx.x % row_blocks) * kRows;
+  const int64_t item = tile_of(a.wave, blockIdx.x / row_blocks) * kScreenItems;
   const int64_t rows = rows_from(a.step, a.row, a.rows);
   if (row >= rows || failed_before(a.step, a.launch)) return;
   float sum[2][kColumns][4] = {}, squares[kScreenItems / 32] = {};

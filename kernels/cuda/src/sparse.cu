@@ -2,72 +2,144 @@
 #include "epilogue.cuh"
 #include "update.cuh"
 
+constexpr int kSparseWarps = 8;
+constexpr int kUnderWay = 8;  // rows that a warp reads at once
+
+// sum += values[e] * matrix[indices[e], k .. k + n - 1] for entries begin .. end - 1, in this order. All lanes of a warp call with
+// the same entries; columns beyond the matrix are not read.
+//
+// A warp fetches 32 indices and values at once and has kUnderWay rows under way, since a row is read from far away.
+template <int n>
+DEVICE void add_rows(const int32_t *indices, const float *values, int64_t begin, int64_t end, const float *matrix,
+                     int64_t columns, int64_t k, float (&sum)[n]) {
+  const bool inside = k < columns;
+  for (int64_t e = begin; e < end; e += 32) {
+    const int64_t at = e + lane_id();
+    const int32_t index = at < end ? indices[at] : 0;
+    const float value = at < end ? values[at] : 0.0f;
+    const int count = int(end - e < 32 ? end - e : 32);
+    for (int first = 0; first < count; first += kUnderWay) {
+      float x[kUnderWay][n], factor[kUnderWay];
+#pragma unroll
+      for (int i = 0; i < kUnderWay; i++) {
+        const int64_t row = __shfl_sync(kAllLanes, index, first + i);
+        factor[i] = __shfl_sync(kAllLanes, value, first + i);
+        if (inside && first + i < count) read<n>(matrix + row * columns + k, x[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kUnderWay; i++) {
+        if (!inside || first + i >= count) continue;
+#pragma unroll
+        for (int c = 0; c < n; c++) sum[c] = fmaf(factor[i], x[i][c], sum[c]);
+      }
+    }
+  }
+}
+
 struct GatherArgs {
   const StepRecord *step;
   const float *weight;  // [I, columns]
-  float *out;           // [B, columns]
+  float *out;  // [B, columns]
   int64_t columns;
   Epilogue epilogue;
-  int32_t slot, accumulate, launch;
+  int32_t slot, accumulate, fours, launch;  // fours: rows of the weight are aligned to 16 bytes
 };
 
-// h_u = sum over the stored entries j of row u of x_uj W[j, :], in rising j; then bias, activation, dropout.
+// The columns of a block of gather, n of them a lane.
+template <int n>
+DEVICE void gather_columns(const GatherArgs &a, float (&parts)[kSparseWarps][128], int64_t u) {
+  const StepRecord *step = a.step;
+  const SparseRecord &batch = step->slots[a.slot];
+  const int64_t first = int64_t(blockIdx.x) * 32 * n;
+  const int64_t begin = batch.offsets[u], all = batch.offsets[u + 1] - begin;
+  const int warps = step->training ? kSparseWarps : 1, warp = warp_id();
+  if (warp < warps) {
+    float sum[n] = {};  // what was there before comes first, as when the row is not cut
+    if (a.accumulate && warp == 0 && first + n * lane_id() < a.columns)
+      read<n>(a.out + u * a.columns + first + n * lane_id(), sum);
+    add_rows<n>(batch.indices, batch.values, begin + all * warp / warps, begin + all * (warp + 1) / warps, a.weight,
+                a.columns, first + n * lane_id(), sum);
+#pragma unroll
+    for (int c = 0; c < n; c++) parts[warp][n * lane_id() + c] = sum[c];
+  }
+  __syncthreads();
+  const int64_t k = first + threadIdx.x;
+  if (threadIdx.x >= 32 * n || k >= a.columns) return;
+  float sum = parts[0][threadIdx.x];
+  for (int w = 1; w < warps; w++) sum += parts[w][threadIdx.x];
+  a.out[u * a.columns + k] = finish_unit(step, a.epilogue, u, k, sum);
+}
+
+// h_u = sum over the stored entries j of row u of x_uj W[j, :]; then bias, activation, dropout. In training each of eight warps
+// adds an eighth of the row, since the longest row of a batch may have a hundred times the entries of others; else one warp adds
+// all in rising j.
 //
-// Mapping: block (x, y) has columns 128 x .. of row y of the batch; a thread has one column, so that a warp reads 128 bytes of a
-// weight row at a time, four rows under way.
+// Mapping: block (x, y) has columns 128 x .. of row y of the batch, a lane four of them; with columns that are not aligned
+// for that, 32 x .. and one.
 // Bytes: reads nnz K 4 of W and writes B K 4: bound by them.
 // Source: kernels/ops.go, Gather; scheme: as DSSTNE's kCalculateSparseZ, whose warps too go along weight rows, without its lists
 // in shared memory.
-KERNEL_BOUNDS(gather, GatherArgs, 128, 8) {
+KERNEL_BOUNDS(gather, GatherArgs, 32 * kSparseWarps, 3) {
+  SHARED(float, parts, [kSparseWarps][128]);
   const StepRecord *step = a.step;
-  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
-  if (k >= a.columns || u >= step->rows || failed_before(step, a.launch)) return;
-  const SparseRecord &batch = step->slots[a.slot];
-  float sum = a.accumulate ? a.out[u * a.columns + k] : 0.0f;
-  int64_t e = batch.offsets[u];
-  const int64_t end = batch.offsets[u + 1];
-  for (; e + 4 <= end; e += 4) {
-    float w[4];
-    for (int i = 0; i < 4; i++) w[i] = __ldg(a.weight + batch.indices[e + i] * a.columns + k);
-    for (int i = 0; i < 4; i++) sum = fmaf(batch.values[e + i], w[i], sum);
-  }
-  for (; e < end; e++) sum = fmaf(batch.values[e], __ldg(a.weight + batch.indices[e] * a.columns + k), sum);
-  a.out[u * a.columns + k] = finish_unit(step, a.epilogue, u, k, sum);
+  const int64_t u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  if (u >= step->rows || failed_before(step, a.launch)) return;
+  if (a.fours)
+    gather_columns<4>(a, parts, u);
+  else
+    gather_columns<1>(a, parts, u);
 }
 
 struct ScatterArgs {
   const StepRecord *step;
-  const float *dz;    // [B, columns]
+  const float *dz;  // [B, columns]
   const float *tied;  // [touched items, columns], may be null
   Weights weight;
   int32_t slot, launch;
 };
 
+// A warp's part of scatter, by n columns a lane.
+template <int n>
+DEVICE void scatter_columns(const ScatterArgs &a) {
+  const StepRecord *step = a.step;
+  const SparseRecord batch = step->slots[a.slot];
+  const Rates rates = rates_of(step, step->number);
+  const int columns = int(a.weight.columns), groups = (columns + 32 * n - 1) / (32 * n);
+  const int64_t units = batch.item_count * groups, warps = int64_t(gridDim.x) * kSparseWarps;
+  for (int64_t unit = int64_t(blockIdx.x) * kSparseWarps + warp_id(); unit < units; unit += warps) {
+    const int64_t item = unit / groups, k = unit % groups * 32 * n + n * lane_id();
+    float sum[n] = {};
+    add_rows<n>(batch.item_rows, batch.item_values, batch.item_offsets[item], batch.item_offsets[item + 1], a.dz,
+                columns, k, sum);
+    const int64_t row = batch.items[item];
+    if (k < columns) {
+      if (a.tied) {
+        float part[n];
+        read<n>(a.tied + item * columns + k, part);
+#pragma unroll
+        for (int c = 0; c < n; c++) sum[c] += part[c];
+      }
+      update_elements<n>(step, a.launch, a.weight, rates, row, row * columns + k, sum);
+    }
+    if (k == 0 && a.weight.last && !a.weight.gradient) a.weight.last[row] = int32_t(step->number);
+  }
+}
+
 // dW[j, :] = sum over the rows u with item j of x_uj dz[u, :], in rising u, plus the output layer's part where the weight is
 // tied; then the update of row j. Rows that the batch does not touch are not looked at.
 //
-// Mapping: block (x, y) has columns 128 x .. of the batch's item number y. An item is one block's alone, so no two add to the
-// same number.
+// Mapping: a warp has 128 columns of an item of the batch at a time, a lane four; with columns that are not aligned for that, 32
+// and one. No two warps add to the same number.
 // Bytes: reads nnz K 4 of dz, mostly from the second-level cache, and reads and writes the touched rows of W and its states:
 // bound by these.
 // Source: kernels/ops.go, Scatter; scheme: as DSSTNE's kCalculateSparseTransposedWeightGradient, which has a block for every
 // item, touched or not, and stores the gradient.
-KERNEL_BOUNDS(scatter, ScatterArgs, 128, 8) {
-  const StepRecord *step = a.step;
-  const SparseRecord &batch = step->slots[a.slot];
-  const int64_t columns = a.weight.columns;
-  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (k >= columns || failed_before(step, a.launch)) return;
-  const Rates rates = rates_of(step, step->number);
-  for (int64_t n = blockIdx.y; n < batch.item_count; n += gridDim.y) {
-    float sum = 0.0f;
-    for (int64_t e = batch.item_offsets[n]; e < batch.item_offsets[n + 1]; e++)
-      sum = fmaf(batch.item_values[e], a.dz[batch.item_rows[e] * columns + k], sum);
-    if (a.tied) sum += a.tied[n * columns + k];
-    const int64_t row = batch.items[n];
-    update_element(step, a.launch, a.weight, rates, row, row * columns + k, sum);
-    if (k == 0 && a.weight.last && !a.weight.gradient) a.weight.last[row] = int32_t(step->number);
-  }
+KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kSparseWarps, 3) {
+  if (failed_before(a.step, a.launch)) return;
+  if (updates_fours(a.weight) && by_fours(a.dz, 0) && by_fours(a.tied, 0))
+    scatter_columns<4>(a);
+  else
+    scatter_columns<1>(a);
 }
 
 struct ReplayArgs {
@@ -77,13 +149,44 @@ struct ReplayArgs {
   int32_t launch;
 };
 
-// The steps that a row has missed, each with gradient zero and the rates of its time. A row without decay whose states are all
-// zero stays as it is.
+// The steps after `last` up to `upto` of n elements of a row.
+template <int n>
+DEVICE void replay_elements(const ReplayArgs &a, int64_t row, int64_t k, int64_t last, int64_t upto) {
+  const Weights &w = a.weight;
+  const int64_t at = row * w.columns + k;
+  const int states = states_of(w.optimizer.kind);
+  float value[n], s0[n] = {}, s1[n] = {};
+  if (states > 0) read<n>(w.state[0] + at, s0);
+  if (states > 1) read<n>(w.state[1] + at, s1);
+  bool moves = w.optimizer.decay != 0.0f;
+#pragma unroll
+  for (int c = 0; c < n; c++) moves = moves || s0[c] != 0.0f || s1[c] != 0.0f;
+  if (!moves) return;
+  read<n>(w.value + at, value);
+  for (int64_t number = last + 1; number <= upto; number++) {
+    const Rates rates = rates_of(a.step, number);
+#pragma unroll
+    for (int c = 0; c < n; c++) apply_rule(w.optimizer, rates, 0.0f, value[c], s0[c], s1[c]);
+  }
+  bool good = true;  // what is not finite stays so
+#pragma unroll
+  for (int c = 0; c < n; c++) good = good && finite(value[c]) && finite(s0[c]) && finite(s1[c]);
+  if (!good) {
+    fail(a.step, a.launch, kFailWeight, row);
+    return;
+  }
+  write<n>(w.value + at, value);
+  if (states > 0) write<n>(w.state[0] + at, s0);
+  if (states > 1) write<n>(w.state[1] + at, s1);
+}
+
+// The steps that a row has missed, each with gradient zero and the rates of its time. An element without decay whose states are
+// all zero stays as it is.
 //
-// Mapping: a warp has a row: it reads the row and its states, makes all missed steps in registers, 32 columns at a time, and
-// writes them once.
-// Bytes: reads the states of a row that is behind, unless there is decay; reads and writes 4 (1 + states) K of one that moves:
-// bound by that for few missed steps and by arithmetic for many.
+// Mapping: a block has a row at a time, a thread four of its columns or one: it reads them with their states, makes all missed
+// steps in registers, and writes them once.
+// Bytes: reads the states of a row that is behind; reads and writes 4 (1 + states) K of one that moves: bound by that for few
+// missed steps and by arithmetic for many.
 // Source: kernels/ops.go, Replay; scheme: own.
 KERNEL_BOUNDS(replay, ReplayArgs, 256, 4) {
   const StepRecord *step = a.step;
@@ -91,37 +194,17 @@ KERNEL_BOUNDS(replay, ReplayArgs, 256, 4) {
   if (failed_before(step, a.launch)) return;
   const int64_t count = a.slot < 0 ? w.rows : step->slots[a.slot].item_count;
   const int64_t upto = a.slot < 0 ? step->number : step->number - 1;
-  const int states = states_of(w.optimizer.kind), lane = lane_id();
-  for (int64_t n = int64_t(blockIdx.x) * 8 + warp_id(); n < count; n += int64_t(gridDim.x) * 8) {
+  const bool fours = updates_fours(w);
+  for (int64_t n = blockIdx.x; n < count; n += gridDim.x) {
     const int64_t row = a.slot < 0 ? n : step->slots[a.slot].items[n];
     const int64_t last = w.last[row];
     if (last >= upto) continue;
-    bool moves = w.optimizer.decay != 0.0f;
-    for (int64_t first = 0; first < w.columns && !moves; first += 32) {
-      const int64_t at = row * w.columns + first + lane;
-      const bool inside = first + lane < w.columns;
-      bool state = inside && states > 0 && w.state[0][at] != 0.0f;
-      state = state || (inside && states > 1 && w.state[1][at] != 0.0f);
-      moves = __any_sync(kAllLanes, state);
+    if (fours) {
+      for (int64_t k = 4 * threadIdx.x; k < w.columns; k += 4 * blockDim.x) replay_elements<4>(a, row, k, last, upto);
+    } else {
+      for (int64_t k = threadIdx.x; k < w.columns; k += blockDim.x) replay_elements<1>(a, row, k, last, upto);
     }
-    if (moves) {
-      for (int64_t k = lane; k < w.columns; k += 32) {
-        const int64_t at = row * w.columns + k;
-        float value = w.value[at], s0 = states > 0 ? w.state[0][at] : 0.0f, s1 = states > 1 ? w.state[1][at] : 0.0f;
-        bool good = true;
-        for (int64_t number = last + 1; number <= upto && good; number++) {
-          float v = value, x = s0, y = s1;
-          apply_rule(w.optimizer, rates_of(step, number), 0.0f, v, x, y);
-          good = finite(v) && finite(x) && finite(y);
-          if (good) value = v, s0 = x, s1 = y;
-        }
-        if (!good) fail(step, a.launch, kFailWeight, row);
-        w.value[at] = value;
-        if (states > 0) w.state[0][at] = s0;
-        if (states > 1) w.state[1][at] = s1;
-      }
-    }
-    __syncwarp(kAllLanes);
-    if (lane == 0) w.last[row] = int32_t(upto);
+    __syncthreads();
+    if (threadIdx.x == 0) w.last[row] = int32_t(upto);
   }
 }

@@ -81,26 +81,49 @@ DEVICE int states_of(int32_t kind) {
 
 enum { kFailGradient, kFailWeight };
 
-// Updates element `at` of row `row` with gradient g, or writes the gradient. A number that is not finite is noted and not
-// stored, so that every weight stays finite.
-DEVICE void update_element(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
-                           int64_t at, float g) {
-  if (!finite(g)) {
+// Updates elements at .. at + n - 1 of row `row` with gradients g, or writes the gradients. A number that is not finite is noted,
+// and none of the n is stored, so that every weight stays finite. All is read before anything is written: no read waits for a
+// write.
+template <int n>
+DEVICE void update_elements(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
+                            int64_t at, const float (&g)[n]) {
+  bool good = true;
+#pragma unroll
+  for (int i = 0; i < n; i++) good = good && finite(g[i]);
+  if (!good) {
     fail(step, launch, kFailGradient, row);
     return;
   }
   if (w.gradient) {
-    w.gradient[at] = g;
+    write<n>(w.gradient + at, g);
     return;
   }
   const int states = states_of(w.optimizer.kind);
-  float value = w.value[at], a = states > 0 ? w.state[0][at] : 0.0f, b = states > 1 ? w.state[1][at] : 0.0f;
-  apply_rule(w.optimizer, rates, g, value, a, b);
-  if (!finite(value) || !finite(a) || !finite(b)) {
+  float value[n], a[n] = {}, b[n] = {};
+  read<n>(w.value + at, value);
+  if (states > 0) read<n>(w.state[0] + at, a);
+  if (states > 1) read<n>(w.state[1] + at, b);
+#pragma unroll
+  for (int i = 0; i < n; i++) {
+    apply_rule(w.optimizer, rates, g[i], value[i], a[i], b[i]);
+    good = good && finite(value[i]) && finite(a[i]) && finite(b[i]);
+  }
+  if (!good) {
     fail(step, launch, kFailWeight, row);
     return;
   }
-  w.value[at] = value;
-  if (states > 0) w.state[0][at] = a;
-  if (states > 1) w.state[1][at] = b;
+  write<n>(w.value + at, value);
+  if (states > 0) write<n>(w.state[0] + at, a);
+  if (states > 1) write<n>(w.state[1] + at, b);
+}
+
+DEVICE void update_element(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
+                           int64_t at, float g) {
+  const float one[1] = {g};
+  update_elements<1>(step, launch, w, rates, row, at, one);
+}
+
+// Whether update_elements may take fours: rows of the weight, and all that belongs to it, are aligned to 16 bytes.
+DEVICE bool updates_fours(const Weights &w) {
+  return by_fours(w.value, w.columns) && by_fours(w.state[0], 0) && by_fours(w.state[1], 0) && by_fours(w.gradient, 0);
 }
