@@ -9,19 +9,14 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// outputTile is how many items' logits there are at a time in the simple form, and outputRows how many rows a block has
-// of them. They do not depend on the batch, so neither do results.
-const (
-	outputTile = 2048
-	outputRows = 64
-)
+// outputTile is how many items' logits there are at a time in the simple form. It does not depend on the batch, so
+// neither do results.
+const outputTile = 2048
 
-// A block of output_loss has a strip of items and a strip of rows: kStripItems and kMostStripRows of src/output.cu.
+// A block of output_loss has a strip of items and a strip of rows: kStripItems and kStripRows of src/output.cu.
 const (
-	stripItems     = 256
-	leastStripRows = 32
-	mostStripRows  = 96
-	lossBlocks     = 3 // that a multiprocessor holds
+	stripItems = 256
+	stripRows  = 64
 )
 
 // The structs of src/output.cu that several kernels take.
@@ -93,15 +88,14 @@ type outputSpace struct {
 	tile                                       int64
 	narrow                                     bool   // logits, and the gradients in their place, are of bfloat16
 	strips                                     uint32 // of items in the first tile
-	stripRows                                  int64
-	loss, logits, bias, hiddenInverse, inverse int64 // where they begin; losses have 8 bytes
+	loss, logits, bias, hiddenInverse, inverse int64  // where they begin; losses have 8 bytes
 	// Gradients of the bias, and lengths of items, have two places each: updates may still read those of the tile before.
 }
 
-func spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow bool) outputSpace {
-	s := outputSpace{tile: tile, stripRows: stripRows, narrow: narrow}
+func spaceOf(op *kernels.Output, rows, tile int64, narrow bool) outputSpace {
+	s := outputSpace{tile: tile, narrow: narrow}
+	rowStrips := int64(blocks(rows, stripRows))
 	s.strips = blocks(min(s.tile, op.Items), stripItems)
-	rowStrips := int64(blocks(rows, s.stripRows))
 	s.loss = s.take(2 * int64(s.strips) * rowStrips)
 	if narrow {
 		s.logits = s.take(rows * s.tile / 2)
@@ -139,18 +133,6 @@ type outputRun struct {
 	first    int64 // of the tile's items
 	items    int64
 	turn     int64 // 0 or 1, in turn: which of two places the tile uses
-}
-
-// stripRows is how many rows a block of output_loss has: as few as there can be without a second wave of blocks for a
-// tile.
-func (d *device) stripRows(rows, tile int64) int64 {
-	room := max(1, lossBlocks*int64(d.hardware.Multiprocessors)/int64(blocks(tile, stripItems)))
-	return max(leastStripRows, min((rows+room-1)/room+7, mostStripRows)/8*8)
-}
-
-// rowStrips is how many strips of rows there are, with the rows beyond the batch that are zeros.
-func (r *outputRun) rowStrips() uint32 {
-	return blocks(max(r.step.Most(), r.padded), r.space.stripRows)
 }
 
 func tiled(on outputOp, space outputSpace, products tileProducts) *outputRun {
@@ -216,11 +198,11 @@ func (r *outputRun) statistics() {
 
 // tileArgs is TileArgs of src/output.cu.
 type tileArgs struct {
-	step, z, stats, biasGradient, loss                    driver.Address
-	finish                                                finishArgs
-	tile, first, items, rows                              int64
-	kind                                                  lossArgs
-	slot, begins, ends, strips, stripRows, narrow, launch int32
+	step, z, stats, biasGradient, loss         driver.Address
+	finish                                     finishArgs
+	tile, first, items, rows                   int64
+	kind                                       lossArgs
+	slot, begins, ends, strips, narrow, launch int32
 }
 
 // tile are the arguments for the tile at hand.
@@ -228,14 +210,15 @@ func (r *outputRun) tile(stats kernels.Buffer) *tileArgs {
 	return &tileArgs{
 		r.device.step.at, r.place(r.space.logits), addressOf(stats), r.biasGradient(), r.place(r.space.loss),
 		r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
-		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), int32(r.space.stripRows),
-		flag(r.space.narrow), r.loses(r.op.Name),
+		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), flag(r.space.narrow),
+		r.loses(r.op.Name),
 	}
 }
 
 // biasGradient is where the strips of rows leave the tile's gradients with respect to the bias.
 func (r *outputRun) biasGradient() driver.Address {
-	return r.place(r.space.bias + r.turn*int64(r.rowStrips())*r.space.tile)
+	rowStrips := int64(blocks(max(r.step.Most(), r.padded), stripRows))
+	return r.place(r.space.bias + r.turn*rowStrips*r.space.tile)
 }
 
 // CombineStats makes the statistics of all items out of those of shards.
@@ -271,7 +254,7 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 
 // gradients turns each tile's logits into gradients and uses them.
 func (r *outputRun) gradients() {
-	rowStrips := r.rowStrips()
+	rowStrips := blocks(max(r.step.Most(), r.padded), stripRows)
 	r.tiles(func() {
 		bias := r.biasGradient()
 		launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, stripItems), Y: rowStrips}, 256, r.tile(r.stats()))
