@@ -19,7 +19,7 @@ import math
 import re
 import statistics
 import sys
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -109,7 +109,7 @@ COLLECTIVE, BUS = 14e-6, 360e9
 class Body:
     """A trip of a loop, or what a thread does outside of its loops: cycles by unit, and instructions."""
 
-    units: Counter[str]
+    units: defaultdict[str, float]
     count: int
     elements: int = 1  # of a trip
 
@@ -125,11 +125,11 @@ class Compiled:
 
 def body(instructions: list[gpu_listing.Instruction]) -> Body:
     """Sums up a path."""
-    found: Counter[str] = Counter({"issue": len(instructions)})
+    found: defaultdict[str, float] = defaultdict(float, issue=float(len(instructions)))
     for instruction in instructions:
         for unit, cycles, pattern in UNITS:
             if re.match(f"(?:{pattern})(?:\\.|$|\\b)", instruction.opcode):
-                found[unit] += cycles  # type: ignore[assignment]
+                found[unit] += cycles
                 break
     return Body(found, len(instructions))
 
@@ -176,7 +176,7 @@ def compiled(name: str, unused: tuple[str, ...]) -> Compiled:
     loops = []
     for loop in entry.loops:
         cold = cold_of((*unused, *loop.unused))
-        best = Body(Counter(), 0, 0)
+        best = Body(defaultdict(float), 0, 0)
         (opcode, _, each), lines = loop.marker, loop.lines(texts)
 
         def marked(i: gpu_listing.Instruction, opcode: str = opcode, lines: set[gpu_listing.Line] = lines) -> bool:
@@ -247,7 +247,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
             memory += read + written
         if name == "weight" and launch.kernel == "screen_128":
             memory += read * (times - 1)
-    slots: Counter[str] = Counter()  # cycles of the units, of all warps
+    slots: defaultdict[str, float] = defaultdict(float)  # cycles of the units, of all warps
     first = sum_hops(entry.hops)  # later waves find the record in the first-level cache
     later = sum_hops((0, entry.hops[1])) + entry.hops[0] * NEAR_LATENCY
     chain = worst = code.outside.count * DEPENDENT / m.clock
@@ -255,7 +255,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
     threads = active * size
     instructions = float(code.outside.count * threads)
     for unit, cycles in code.outside.units.items():
-        slots[unit] += cycles * threads / 32  # type: ignore[assignment]
+        slots[unit] += cycles * threads / 32
     for loop, found in zip(entry.loops, code.loops, strict=True):
         elements = loop.elements(v)
         if elements == 0 or found.elements == 0:
@@ -263,7 +263,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         trips = elements / found.elements
         instructions += trips * found.count
         for unit, cycles in found.units.items():
-            slots[unit] += cycles * trips / 32  # type: ignore[assignment]
+            slots[unit] += cycles * trips / 32
         trip = found.count * DEPENDENT / m.clock + sum_hops(loop.hops)
         chain += trips / threads * trip
         most = loop.worst(v) if loop.worst else elements / threads
@@ -537,13 +537,13 @@ def table(case: Case, m: Machine, measured: Measured) -> list[str]:
     for part in parts:
         own = [t for t in found if t.launch.part == part]
         seconds = seconds_of(own)
-        by: Counter[str] = Counter()
+        by: defaultdict[str, float] = defaultdict(float)
         for t in own:
-            by[t.bound] += t.seconds * t.launch.count  # type: ignore[assignment]
+            by[t.bound] += t.seconds * t.launch.count
         memory, cached = (sum(x * t.launch.count for t, x in zip(own, sizes, strict=True)) / 1e6
                           for sizes in ([t.memory for t in own], [t.cached for t in own]))  # fmt: skip
         count = sum(t.launch.count for t in own)
-        lines.append(row(part, f"{count:,}", amount(memory), amount(cached), time(seconds), by.most_common(1)[0][0],
+        lines.append(row(part, f"{count:,}", amount(memory), amount(cached), time(seconds), max(by, key=by.__getitem__),
                          share(roofline.get(part, 0.0), seconds), measured.cell(title_of(case), part)))  # fmt: skip
     total, least = seconds_of(found), sum(roofline.values())
     memory, cached = (

@@ -15,8 +15,8 @@ import (
 //	Z = H W^T, loss and G in Z's place, P += G W, S = G^T H, update of W by S
 //
 // 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, read once and written
-// once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 W is read once more, to be
-// rounded.
+// once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 a logit has 2 bytes, and W is
+// read once more, to be rounded.
 //
 // Products always have as many rows as the largest batch: rows of H beyond the batch are zeros, and so are their
 // gradients.
@@ -128,13 +128,13 @@ type libraryProducts struct {
 
 // chunk is how many items' logits there are at a time: as many as take three quarters of the second-level cache, with
 // the strip of gradients and with what is packed of the weight.
-func (d *device) chunk(op *kernels.Output, rows, columns int64) int64 {
+func (d *device) chunk(items, rows, columns int64) int64 {
 	each := 4*rows + 4*columns
 	if d.precision() == kernels.BFloat16 {
 		each = 2*rows + 4*columns + 2*columns
 	}
 	most := int64(d.hardware.L2Bytes) / 4 * 3 / each
-	return max(64, min(most/64*64, (op.Items+63)/64*64))
+	return max(64, min(most/64*64, (items+63)/64*64))
 }
 
 // chunkedOf is the form's workspace, if the library is there and has products of these shapes. If the library fails to
@@ -150,7 +150,7 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 		p.padded, p.packs = append(p.padded, d.padded(columns)), append(p.packs, d.packs(columns))
 		widest = max(widest, d.padded(columns))
 	}
-	s = spaceOf(op, rows, d.chunk(op, rows, widest), d.precision() == kernels.BFloat16)
+	s = spaceOf(op, rows, d.chunk(op.Items, rows, widest), d.precision() == kernels.BFloat16)
 	for _, padded := range p.padded {
 		p.packed, p.sums = append(p.packed, s.take(rows*padded)), append(p.sums, s.take(rows*padded))
 	}

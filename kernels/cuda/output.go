@@ -87,28 +87,32 @@ type outputSpace struct {
 	space
 	tile                                       int64
 	narrow                                     bool   // logits, and the gradients in their place, are of bfloat16
-	strips                                     uint32 // of items in the first tile
-	loss, logits, bias, hiddenInverse, inverse int64  // where they begin; losses have 8 bytes
-	// Gradients of the bias, and lengths of items, have two places each: updates may still read those of the tile before.
+	strips, rowStrips                          uint32 // of items in the first tile, and of rows
+	// Where they begin. Losses have 8 bytes. Gradients of the bias, and lengths of items, have two places each: updates
+	// may still read those of the tile before.
+	loss, logits, bias, hiddenInverse, inverse int64
 }
 
 func spaceOf(op *kernels.Output, rows, tile int64, narrow bool) outputSpace {
-	s := outputSpace{tile: tile, narrow: narrow}
-	rowStrips := int64(blocks(rows, stripRows))
-	s.strips = blocks(min(s.tile, op.Items), stripItems)
-	s.loss = s.take(2 * int64(s.strips) * rowStrips)
-	if narrow {
-		s.logits = s.take(rows * s.tile / 2)
-	} else {
-		s.logits = s.take(rows * s.tile)
+	s := outputSpace{
+		tile: tile, narrow: narrow, strips: blocks(min(tile, op.Items), stripItems), rowStrips: blocks(rows, stripRows),
 	}
-	s.bias = s.take(2 * rowStrips * s.tile)
+	s.loss = s.take(2 * s.blocks())
+	logits := rows * tile
+	if narrow {
+		logits /= 2
+	}
+	s.logits = s.take(logits)
+	s.bias = s.take(2 * int64(s.rowStrips) * tile)
 	if op.Temperature != 0 {
 		s.hiddenInverse = s.take(rows)
 		s.inverse = s.take(2 * s.tile)
 	}
 	return s
 }
+
+// blocks are those of output_loss in the first tile, each of which leaves a sum of losses.
+func (s *outputSpace) blocks() int64 { return int64(s.strips) * int64(s.rowStrips) }
 
 // tileProducts makes the products of an output that goes tile by tile, by src/product.cuh or by a library.
 type tileProducts interface {
@@ -217,8 +221,7 @@ func (r *outputRun) tile(stats kernels.Buffer) *tileArgs {
 
 // biasGradient is where the strips of rows leave the tile's gradients with respect to the bias.
 func (r *outputRun) biasGradient() driver.Address {
-	rowStrips := int64(blocks(max(r.step.Most(), r.padded), stripRows))
-	return r.place(r.space.bias + r.turn*rowStrips*r.space.tile)
+	return r.place(r.space.bias + r.turn*int64(r.space.rowStrips)*r.space.tile)
 }
 
 // CombineStats makes the statistics of all items out of those of shards.
@@ -254,10 +257,10 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 
 // gradients turns each tile's logits into gradients and uses them.
 func (r *outputRun) gradients() {
-	rowStrips := blocks(max(r.step.Most(), r.padded), stripRows)
 	r.tiles(func() {
 		bias := r.biasGradient()
-		launch(r.device, "output_loss", driver.Dim{X: blocks(r.items, stripItems), Y: rowStrips}, 256, r.tile(r.stats()))
+		grid := driver.Dim{X: blocks(r.items, stripItems), Y: r.space.rowStrips}
+		launch(r.device, "output_loss", grid, 256, r.tile(r.stats()))
 		for n := range r.op.Sources {
 			r.products.hidden(r, n)
 			r.join() // the strip, and what the next tile but one writes, are free then
@@ -268,13 +271,13 @@ func (r *outputRun) gradients() {
 		}
 		if b := r.op.Bias; b != nil {
 			r.beside(func() {
-				r.updateWritten(b, r.op.Optimizer, bias, r.first, r.items, int64(rowStrips), r.space.tile)
+				r.updateWritten(b, r.op.Optimizer, bias, r.first, r.items, int64(r.space.rowStrips), r.space.tile)
 			})
 		}
 	})
 	r.join()
 	r.products.end(r)
-	r.sumLoss(r.place(r.space.loss), int64(r.space.strips)*int64(rowStrips))
+	r.sumLoss(r.place(r.space.loss), r.space.blocks())
 }
 
 // updateItems takes a strip of gradients with respect to a source's weight, for cosine logits after their projection.

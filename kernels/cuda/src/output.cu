@@ -158,7 +158,7 @@ DEVICE void add_stats(float &top, float &sum, float other_top, float other_sum) 
 //
 // Mapping: a block of 256 threads has a row of the batch; a thread goes along it by eights, and carries maximum and sum from
 // eight to eight. The threads' are added by halves of a warp, then in the warps' order.
-// Bytes: reads 4 or 2 a logit, from the second-level cache where the tile fits. 8 instructions a logit and an exponential, of which a
+// Bytes: reads 4 or 2 a logit, from the second-level cache where the tile fits. A logit takes an exponential, of which a
 // multiprocessor makes 16 a cycle.
 // Source: kernels/ops.go, OutputStats; carrying m and s: Milakov and Gimelshein, Online normalizer calculation for softmax,
 // 2018.
@@ -232,8 +232,8 @@ KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
 // What a block of output_loss has of a tile; kStripItems and kStripRows of output.go.
 constexpr int kStripItems = 256, kStripRows = 64;
 
-// Puts the targets of row u for items first .. first + kStripItems - 1 into `to`, where there are zeros, and tells whether there
-// are any. All lanes call.
+// Writes the targets that row u has in the strip, whose first item is `first`, into `to`, which holds zeros before. Returns
+// whether the row has any. All lanes call.
 DEVICE bool row_targets(const SparseRecord &target, int u, int first, float *to) {
   const int lane = lane_id();
   const int end = target.offsets[u + 1];
@@ -280,7 +280,7 @@ DEVICE float differentiate_eight(const Loss &l, const LossRow &row, float (&z)[k
 // Mapping: block (x, y) has a strip of items 256 x .. and rows 64 y ..; a warp has every eighth row, a lane eight items of it. A
 // row that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
 // rising rows, then over the warps.
-// Bytes: reads 4 a logit and writes 4, or 2 and 2. Instructions a logit: some 12 with soft-max, 30 with the sigmoid.
+// Bytes: reads 4 a logit and writes 4, or 2 and 2. Bound by instructions; tests/python/test_gpu_model.py counts them.
 // Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
 // targets; gradients in the logits' place as in llm.c's fused_classifier.
 KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
