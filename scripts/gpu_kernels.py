@@ -41,9 +41,6 @@ class Loop:
     within: str = ""  # the function that it stands in, if that is inlined
     unused: tuple[str, ...] = ()  # pieces of lines that these elements do not come to, though others of the loop may
     through: bool = False  # whether a trip is one with the most markers, not one with the fewest unused blocks
-    counted: Callable[[V], float] | None = (
-        None  # loads that the emulator counts, if the marker is not as many an element
-    )
 
     def lines(self, sources: gpu_listing.Sources) -> set[gpu_listing.Line]:
         """The lines of the marker."""
@@ -116,7 +113,7 @@ def weights(v: V, rows: float, columns: float) -> tuple[float, float, float]:
     return size, size, 1
 
 
-COSINE = ("hidden_inverse", "item_inverse", "along")
+COSINE = ("hidden_inverse", "item_inverse", "along", "row.scale * inverse[k]")
 
 
 def cosine(v: V) -> tuple[str, ...]:
@@ -157,7 +154,7 @@ def add_rows(
 
     def trips(v: V, size: int) -> float:
         each = v.batch.entries / max(1, warps(v))
-        return float(warps(v) * up(v.columns, 128) * 32 * max(1.0, each / size + 0.5 * (each > size)))
+        return warps(v) * up(v.columns, 128) * 32 * max(1.0, each / size + 0.5 * (each > size))
 
     return (
         Loop(
@@ -168,7 +165,7 @@ def add_rows(
             unused=WIDE_ONLY,
         ),
         Loop(
-            "for (int first = 0; first < count; first += kUnderWay)",
+            "for (int first = 0; first < count; first += under_way)",
             lambda v: 4 * under_way * trips(v, under_way),
             ("FFMA", "sum[c] = fmaf(factor[i], x[i][c], sum[c])", 1),
             4 * under_way,
@@ -206,10 +203,10 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t first = a.data.offsets[row]; first < end; first += 32)",
-                lambda v: 32 * sum_of_warps(v.whole, v.rows),
+                "for (int64_t first = a.data.offsets[row]; first < end; first += 32 * kAtOnce)",
+                lambda v: 32 * sum_of_warps(v.whole, v.rows, 128),
                 within="assemble_fill",
-                worst=lambda v: up(v.whole.longest, 32),
+                worst=lambda v: up(v.whole.longest, 128),
                 hops=(0, 1),
             ),
         ),
@@ -291,7 +288,7 @@ KERNELS: dict[str, Kernel] = {
             Loop(
                 "for (int64_t number = last + 1;",
                 lambda v: v.missed * v.columns / 4,
-                hops=(1, 0),
+                hops=(0.1, 0),  # the rates of recent steps, from the first-level cache
                 within="replay_elements",
                 unused=WIDE_ONLY,
             ),
@@ -303,7 +300,7 @@ KERNELS: dict[str, Kernel] = {
         persistent=True,
     ),
     "gather": Kernel(
-        256,
+        512,
         lambda v: (up(v.columns, 32 * wide(v)), v.rows),
         lambda v: {
             "weight": (4 * v.batch.distinct * v.columns, 0, v.batch.entries / max(1, v.batch.distinct)),
@@ -312,7 +309,7 @@ KERNELS: dict[str, Kernel] = {
             "bias": (4 * v.columns * v.finishes, 0, v.rows),
         },
         loops=add_rows(
-            lambda v: v.rows * (8 if v.finishes else 1), lambda v: v.batch.longest / (8 if v.finishes else 1), 8, (1, 1)
+            lambda v: v.rows * (16 if v.trains else 1), lambda v: v.batch.longest / (16 if v.trains else 1), 8, (0, 1)
         ),
         elements=lambda v: v.batch.entries * v.columns,
         unused=lambda v: (
@@ -323,8 +320,8 @@ KERNELS: dict[str, Kernel] = {
         hops=(5, 0),
     ),
     "scatter": Kernel(
-        256,
-        lambda v: (min(up(max(1, v.items) * up(v.columns, 128), 8), 2048), 1),
+        128,
+        lambda v: (min(up(max(1, v.items) * up(v.columns, 128), 4), 4096), 1),
         lambda v: {
             "weight": weights(v, v.batch.distinct, v.columns),
             "~batch": (8 * v.batch.entries + 8 * v.batch.distinct + 4, 0, up(v.columns, 128)),
@@ -334,13 +331,13 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t unit = int64_t(blockIdx.x) * kSparseWarps + warp_id(); unit < units;",
+                "for (int64_t unit = int64_t(blockIdx.x) * kScatterWarps + warp_id(); unit < units;",
                 lambda v: v.batch.distinct * v.columns,
                 STORED,
                 4,
-                hops=(2, 1),
+                hops=(2, 0),  # the weight is fetched while its sums are made
             ),
-            *add_rows(lambda v: v.batch.distinct, lambda v: v.batch.hottest, 8, (1, 0)),
+            *add_rows(lambda v: v.batch.distinct, lambda v: v.batch.hottest, 4, (1, 0)),
         ),
         elements=lambda v: v.batch.entries * v.columns,
         unused=lambda v: (*rule(v), "a.tied + item"),
@@ -383,7 +380,7 @@ KERNELS: dict[str, Kernel] = {
         hops=(5, 0),
     ),
     "backward": Kernel(
-        512,
+        1024,
         lambda v: (up(v.columns, 32), 1),
         lambda v: {
             "~h": (4 * v.rows * v.columns, 0, 1),
@@ -393,10 +390,11 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t u = warp; u < step->rows; u += kBackwardRows)",
-                lambda v: v.rows * v.columns,
-                ("STG|ST", "a.dh[at] = dz", 1),
-                hops=(1, 0),
+                "for (int64_t first = warp; first < step->rows;",
+                lambda v: up(v.rows, 128) * 128 * v.columns,
+                ("STG|ST", "a.dh[u * a.units + k] = dz", 1),
+                4,
+                (1, 0),
             ),
         ),
         elements=lambda v: v.rows * v.columns,
@@ -446,57 +444,55 @@ KERNELS: dict[str, Kernel] = {
     ),
     "output_loss": Kernel(
         256,
-        lambda v: (up(v.items, 256), up(v.rows, 64)),
+        lambda v: (up(v.items, 256), row_strips(v)),
         lambda v: {
             "~logits": (logit(v) * v.rows * v.items, logit(v) * v.rows * v.items, 1),
-            "bias": (4 * v.items, 0, up(v.rows, 64)),
+            "bias": (4 * v.items, 0, row_strips(v)),  # once a block
             "~loss": (
-                0 if v.begins else 8 * up(v.items, 256) * up(v.rows, 64),
-                8 * up(v.items, 256) * up(v.rows, 64),
+                0 if v.begins else 8 * up(v.items, 256) * row_strips(v),
+                8 * up(v.items, 256) * row_strips(v),
                 1,
             ),
-            "~bias_gradient": (0, 4 * v.items * up(v.rows, 64), 1),
+            "~bias_gradient": (0, 4 * v.items * row_strips(v), 1),
             # of a row: the sum of its targets, where they begin and end, and with soft-max ln of the sum
             "~rows": (v.rows * (8 if v.loss == "softmax" else 4) + 4 * (v.rows + 1), 0, up(v.items, 256)),
             **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
-        },  # and what row_targets looks at
+        },  # and what find_rows looks at
         loops=(
             Loop(
-                "for (int u = begin + warp; u < end; u += 8)",
+                "while (low < high)",
+                lambda v: 256 * up(v.items, 256) * row_strips(v) * math.log2(max(2, v.batch.entries / v.rows)),
+                hops=(1, 0),
+                worst=lambda v: math.log2(max(2, v.batch.longest)),
+                within="find_rows",
+            ),
+            # the logits of the next row are on their way meanwhile
+            Loop(
+                "for (int u = begin; u < end; u += 8)",
                 lambda v: v.rows * up(v.items, 256) * 256 * (1 - with_targets(v)),
                 ("MUFU.EX2", "[](int) { return 0.0f; }", 1),
                 8,
-                (4, 0),
-                within="output_loss",
                 through=True,
-                unused=("return eight[k];", "const float4 t[2]", "const float eight[kEight] = "),
+                unused=("return t[k];", "take_targets(target, row"),
             ),
             Loop(
-                "for (int u = begin + warp; u < end; u += 8)",
+                "for (int u = begin; u < end; u += 8)",
                 lambda v: v.rows * up(v.items, 256) * 256 * with_targets(v),
-                ("MUFU.EX2", "return eight[k];", 1),
+                ("MUFU.EX2", "return t[k];", 1),
                 8,
-                (5, 0),
-                within="output_loss",
+                (1, 0),
                 through=True,
                 unused=("[](int) { return 0.0f; }",),
             ),
             Loop(
-                "while (high - begin > 32)",
-                lambda v: 32 * v.rows * up(v.items, 256) * (v.batch.entries > 32 * v.rows),
-                hops=(1, 0),
-                within="row_targets",
-            ),
-            Loop(
-                "for (; begin < end && goes_on; begin += 32)",
-                lambda v: 32 * v.rows * up(v.items, 256),
-                hops=(1, 0),
-                within="row_targets",
+                "for (int e = row.begin + lane_id(); e < row.end; e += 32)",
+                lambda v: 32 * v.rows * up(v.items, 256) * with_targets(v),
+                within="take_targets",
             ),
         ),
         elements=lambda v: v.rows * v.items,
         unused=lambda v: (*other("loss_", LOSSES, v.loss), *of_eight(v), "const Eight at{strip", *cosine(v)),
-        hops=(4, 0),
+        hops=(5, 0),
     ),
     "output_sum": Kernel(
         32,
@@ -551,43 +547,40 @@ KERNELS: dict[str, Kernel] = {
             Loop(
                 "for (int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * n; i < a.count",
                 lambda v: v.items,
-                STORED,
-                4,
+                ("STG|ST", "write<n>(w.value + at, value)", 1),  # a bias has one column
                 hops=(1, 1),
             ),
             Loop(
                 "for (int64_t p = 1; p < a.parts; p++)",
                 lambda v: v.items * (v.parts - 1),
-                ("LDG|LD", "read<n>(a.gradient + p * a.pitch + i, part)", 0.25),
-                64,
+                ("LDG|LD", "read<n>(a.gradient + p * a.pitch + i, part)", 1),
+                16,
                 (1, 0),
-                counted=lambda v: v.items * (v.parts - 1) / (4 if v.items % 4 == 0 else 1),
-                unused=WIDE_ONLY,
             ),
         ),
         elements=lambda v: v.items,
-        unused=rule,
+        unused=lambda v: (*(word for word in rule(v) if word != "update_part<1>("), "update_part<4>("),
     ),
     "output_merge_hidden": Kernel(
         256,
         lambda v: (up(v.rows, 8), 1),
         lambda v: {
-            "~parts": (4 * v.rows * v.columns, 4 * v.rows * v.columns, 2),
+            "~parts": (4 * v.rows * v.columns, 0, 1 + v.cosine),
             "dh": (0, 4 * v.rows * v.columns, 1),
             **({"~h": (4 * v.rows * v.columns + 4 * v.rows, 0, 2)} if v.cosine else {}),
         },
         loops=(
             Loop(
-                "for (int64_t k = lane_id(); k < a.columns; k += 32) {",
-                lambda v: 2 * v.rows * v.columns,
-                ("STG|ST", "p[k] = sum|*dh = value", 1),
+                "for (int64_t k = n * lane_id(); k < a.columns; k += 32 * n) {",
+                lambda v: v.rows * v.columns * (1 + v.cosine),
+                (r"STG\.E\.128", "write<n>(dh, g)", 0.25),
                 4,
                 (1, 0),
-                within="output_merge_hidden",
+                within="merge_row",
             ),
         ),
         elements=lambda v: v.rows * v.columns,
-        unused=cosine,
+        unused=lambda v: (*cosine(v), "merge_row<1>(", "read<n>(dh, before)"),
     ),
     "begin_screen": Kernel(
         256,
@@ -664,14 +657,25 @@ def of_eight(v: V) -> tuple[str, ...]:
     return (*(("<const float *>(a.z)", "<float *>(a.z)") if v.narrow else ("uint16_t *>(a.z)",)), "has(e, n)")
 
 
+def row_strips(v: V) -> int:
+    """Strips of rows of output_loss: kernels/cuda/output.go, stripRows."""
+    return up(v.rows, v.strip_rows)
+
+
+def rows_of_strip(items: int, rows: int) -> int:
+    """As few rows as there can be without a second wave of blocks, of which a multiprocessor holds three."""
+    room = max(1, 3 * MULTIPROCESSORS // up(items, 256))
+    return max(32, min(up(rows, room) + 7, 96) // 8 * 8)
+
+
 def with_targets(v: V) -> float:
     """Which share of the strips of 256 items of a row has targets, if these lie anywhere."""
     return 1 - math.exp(-v.batch.entries / v.rows * 256 / v.all_items)
 
 
-def sum_of_warps(batch: gpu_cases.Batch, rows: int) -> float:
-    """Trips of 32 entries over all rows: each row's last is half empty on average."""
-    return batch.entries / 32 + rows / 2
+def sum_of_warps(batch: gpu_cases.Batch, rows: int, size: int) -> float:
+    """Trips over all rows by so many entries: each row's last is half empty on average, and the only one of most."""
+    return max(rows, batch.entries / size + rows / 2)
 
 
 # ---- the launches of a step ----
@@ -682,10 +686,16 @@ def padded(columns: int, precision: str) -> int:
     return up(columns, 8) * 8 if precision == "bfloat16" else up(columns, 4) * 4
 
 
+MULTIPROCESSORS = 132  # of an H100 and of an H200
+
+
 def chunk(items: int, rows: int, columns: int, precision: str, cache: int) -> int:
     """How many items' logits there are at a time: kernels/cuda/chunked.go."""
     each = 2 * rows + 6 * columns if precision == "bfloat16" else 4 * rows + 4 * columns
-    most = cache // 4 * 3 // each
+    most = min(cache // 4 * 3 // each, cache // 2 // (4 * columns))
+    wave = 128 * MULTIPROCESSORS // up(rows, 256) // 64 * 64
+    if most >= wave:
+        most = most // wave * wave
     return max(64, min(most // 64 * 64, (items + 63) // 64 * 64))
 
 
@@ -752,6 +762,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
         capacity=up(n.capacity, ranks),
         loss="softmax" if n.softmax else "sigmoid",
         finishes=True,
+        trains=True,
         rows_with_entries=rows,
         narrow=precision == "bfloat16",
     )
@@ -827,7 +838,7 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         g("inverse_norms", source="~h", rows=rows, columns=columns)
     pack(g, "~h", rows, columns, rows)
     whole, rest = divmod(items, size)
-    narrow = 2 if g.common["narrow"] else 4
+    narrow, strip = 2 if g.common["narrow"] else 4, rows_of_strip(min(size, items), rows)
     for number, (here, count, begins) in enumerate(
         ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)), 1
     ):
@@ -836,30 +847,24 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         mark = len(g.launches)
         if packs(columns, precision):
             pack(g, "weight", here, columns)
-        g(
-            "product",
-            m=here,
-            n=rows,
-            k=wide,
-            memory=0 if packs(columns, precision) else 4 * here * columns,
-            result=narrow,
-        )
+        unpacked = 0 if packs(columns, precision) else 4 * here * columns
+        g("product", m=here, n=rows, k=wide, memory=unpacked, result=narrow)
         if n.cosine:
             g("inverse_norms", source="~weight" if packs(columns, precision) else "weight", rows=here, columns=columns)
         if statistics:
             g("output_stats", items=here, begins=begins)
         else:
-            g("output_loss", items=here, begins=begins, batch=target, all_items=items)
+            g("output_loss", items=here, begins=begins, batch=target, all_items=items, strip_rows=strip)
             g("product", m=wide, n=rows, k=here)
             g("product", m=wide, n=here, k=rows)
             g("output_update", items=here, columns=columns)
-            g("update_written", items=here, parts=up(rows, 64))
+            g("update_written", items=here, parts=up(rows, strip))
         for launch in g.launches[mark:]:
             launch.count, launch.chunk = count, number
             launch.beside = launch.kernel in ("output_update", "update_written")
     if not statistics:
         g("output_merge_hidden", columns=columns)
-        g("output_sum", blocks=up(min(size, items), 256) * up(rows, 64))
+        g("output_sum", blocks=up(min(size, items), 256) * up(rows, strip))
 
 
 def collective(g: Graph, kind: str, size: int, ranks: int) -> None:
@@ -911,6 +916,7 @@ def ranking(items: int, columns: int, rows: int, k: int, seen: int, cache: int) 
         activation="linear",
         dropout=False,
         finishes=False,
+        trains=False,
         optimizer="SGD",
         cosine=False,
     )

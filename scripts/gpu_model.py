@@ -243,7 +243,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
     memory = cached = 0.0
     for name, (read, written, times) in entry.streams(v).items():
         cached += read * times + written
-        if not (name.startswith("~") and read + written < RESIDENT * m.cache):
+        if not (name.startswith("~") and max(read, written) < RESIDENT * m.cache):
             memory += read + written
         if name == "weight" and launch.kernel == "screen_128":
             memory += read * (times - 1)
@@ -592,6 +592,8 @@ stand in the script, with their sources and errors. Expect errors of 30 %.
 - {device}: {sms} multiprocessors at {clock:.3g} GHz; memory {bandwidth:.2g} TB/s; second-level cache
   {cache_bandwidth:.2g} TB/s. A load takes {cache_latency:.2g} us from the cache, {memory_latency:.2g} us from memory.
 - From one kernel of a graph to the next pass {gap:.2g} us.
+- The updates of a chunk of items run beside the next chunk's kernels, in a second branch of the graph. Kernels of two
+  branches are taken to share the card without loss; the time of an update is what it lasts longer.
 - The roofline is that of the data sheet: {limits};
   memory {sheet} TB/s; at least {launch:.0f} us for an operation. Its bytes are those that must pass through memory:
   weights, optimizer states and rows of the batch, once; W twice with soft-max, since the statistics come first."""

@@ -126,14 +126,19 @@ type libraryProducts struct {
 	scratch int64
 }
 
-// chunk is how many items' logits there are at a time: as many as take three quarters of the second-level cache, with
-// the strip of gradients and with what is packed of the weight.
+// chunk is how many items' logits there are at a time: as many as take three quarters of the second-level cache with
+// the strip of gradients, which takes half of it at most, and with what is packed of the weight. Where there is room
+// for as many tiles of 128 items by 256 rows as there are multiprocessors, there are whole multiples of that: the
+// library's last wave of tiles is full then.
 func (d *device) chunk(items, rows, columns int64) int64 {
 	each := 4*rows + 4*columns
 	if d.precision() == kernels.BFloat16 {
 		each = 2*rows + 4*columns + 2*columns
 	}
-	most := int64(d.hardware.L2Bytes) / 4 * 3 / each
+	most := min(int64(d.hardware.L2Bytes)/4*3/each, int64(d.hardware.L2Bytes)/2/(4*columns))
+	if wave := 128 * int64(d.hardware.Multiprocessors) / ((rows + 255) / 256) / 64 * 64; wave > 0 && most >= wave {
+		most = most / wave * wave
+	}
 	return max(64, min(most/64*64, (items+63)/64*64))
 }
 
@@ -150,7 +155,8 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 		p.padded, p.packs = append(p.padded, d.padded(columns)), append(p.packs, d.packs(columns))
 		widest = max(widest, d.padded(columns))
 	}
-	s = spaceOf(op, rows, d.chunk(op.Items, rows, widest), d.precision() == kernels.BFloat16)
+	tile := d.chunk(op.Items, rows, widest)
+	s = spaceOf(op, rows, tile, d.stripRows(rows, min(tile, op.Items)), d.precision() == kernels.BFloat16)
 	for _, padded := range p.padded {
 		p.packed, p.sums = append(p.packed, s.take(rows*padded)), append(p.sums, s.take(rows*padded))
 	}

@@ -11,12 +11,15 @@ import (
 // early. Only the device knows how many items a batch touches: blocks go on to further items until there are none, and
 // there are as many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
-	mostScattered = 2048
+	mostScattered = 4096
 	mostReplaying = 8192
 )
 
-// sparseWarps is kSparseWarps of src/sparse.cu.
-const sparseWarps = 8
+// kGatherWarps and kScatterWarps of src/sparse.cu.
+const (
+	gatherWarps  = 16
+	scatterWarps = 4
+)
 
 // Fill writes initial numbers.
 func (d *device) Fill(op *kernels.Fill) error {
@@ -60,7 +63,7 @@ func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 		if fours == 1 {
 			each *= 4
 		}
-		launch(d, "gather", grid2(w.Columns, each, s.Most()), 32*sparseWarps, &args{
+		launch(d, "gather", grid2(w.Columns, each, s.Most()), 32*gatherWarps, &args{
 			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
 			flag(op.Accumulate), fours, d.next(site{tensor: w.Name}),
 		})
@@ -80,8 +83,8 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 			d.fill(addressOf(w.Gradient), 0, w.Rows*w.Columns)
 		}
 		groups := (w.Columns + 127) / 128
-		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, sparseWarps), mostScattered)}
-		launch(d, "scatter", grid, 32*sparseWarps, &args{
+		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, scatterWarps), mostScattered)}
+		launch(d, "scatter", grid, 32*scatterWarps, &args{
 			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer), int32(op.Input),
 			d.updates(w.Name),
 		})
@@ -168,7 +171,7 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 		epilogue    epilogueArgs
 		launch      int32
 	}
-	const threads = 512 // 32 kBackwardRows of src/dense.cu
+	const threads = 1024 // 32 kBackwardRows of src/dense.cu
 	return d.run("Backward", s, nil, func() {
 		name := op.Name
 		if op.Bias != nil {

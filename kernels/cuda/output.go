@@ -9,14 +9,19 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// outputTile is how many items' logits there are at a time in the simple form. It does not depend on the batch, so
-// neither do results.
-const outputTile = 2048
-
-// A block of output_loss has a strip of items and a strip of rows: kStripItems and kStripRows of src/output.cu.
+// outputTile is how many items' logits there are at a time in the simple form, and outputRows how many rows a block has
+// of them. They do not depend on the batch, so neither do results.
 const (
-	stripItems = 256
-	stripRows  = 64
+	outputTile = 2048
+	outputRows = 64
+)
+
+// A block of output_loss has a strip of items and a strip of rows: kStripItems and kMostStripRows of src/output.cu.
+const (
+	stripItems     = 256
+	leastStripRows = 32
+	mostStripRows  = 96
+	lossBlocks     = 3 // that a multiprocessor holds
 )
 
 // The structs of src/output.cu that several kernels take.
@@ -85,17 +90,18 @@ func (r *outputOp) sumLoss(loss driver.Address, count int64) {
 // outputSpace is the workspace of an output that goes tile by tile.
 type outputSpace struct {
 	space
-	tile                                       int64
-	narrow                                     bool   // logits, and the gradients in their place, are of bfloat16
-	strips, rowStrips                          uint32 // of items in the first tile, and of rows
+	tile, stripRows   int64  // items of a tile, rows of a strip of rows
+	narrow            bool   // logits, and the gradients in their place, are of bfloat16
+	strips, rowStrips uint32 // of items in the first tile, and of rows
 	// Where they begin. Losses have 8 bytes. Gradients of the bias, and lengths of items, have two places each: updates
 	// may still read those of the tile before.
 	loss, logits, bias, hiddenInverse, inverse int64
 }
 
-func spaceOf(op *kernels.Output, rows, tile int64, narrow bool) outputSpace {
+func spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow bool) outputSpace {
 	s := outputSpace{
-		tile: tile, narrow: narrow, strips: blocks(min(tile, op.Items), stripItems), rowStrips: blocks(rows, stripRows),
+		tile: tile, stripRows: stripRows, narrow: narrow,
+		strips: blocks(min(tile, op.Items), stripItems), rowStrips: blocks(rows, stripRows),
 	}
 	s.loss = s.take(2 * s.blocks())
 	logits := rows * tile
@@ -137,6 +143,13 @@ type outputRun struct {
 	first    int64 // of the tile's items
 	items    int64
 	turn     int64 // 0 or 1, in turn: which of two places the tile uses
+}
+
+// stripRows is how many rows a block of output_loss has: as few as there can be without a second wave of blocks for a
+// tile.
+func (d *device) stripRows(rows, tile int64) int64 {
+	room := max(1, lossBlocks*int64(d.hardware.Multiprocessors)/int64(blocks(tile, stripItems)))
+	return max(leastStripRows, min((rows+room-1)/room+7, mostStripRows)/8*8)
 }
 
 func tiled(on outputOp, space outputSpace, products tileProducts) *outputRun {
@@ -202,11 +215,11 @@ func (r *outputRun) statistics() {
 
 // tileArgs is TileArgs of src/output.cu.
 type tileArgs struct {
-	step, z, stats, biasGradient, loss         driver.Address
-	finish                                     finishArgs
-	tile, first, items, rows                   int64
-	kind                                       lossArgs
-	slot, begins, ends, strips, narrow, launch int32
+	step, z, stats, biasGradient, loss                    driver.Address
+	finish                                                finishArgs
+	tile, first, items, rows                              int64
+	kind                                                  lossArgs
+	slot, begins, ends, strips, stripRows, narrow, launch int32
 }
 
 // tile are the arguments for the tile at hand.
@@ -214,8 +227,8 @@ func (r *outputRun) tile(stats kernels.Buffer) *tileArgs {
 	return &tileArgs{
 		r.device.step.at, r.place(r.space.logits), addressOf(stats), r.biasGradient(), r.place(r.space.loss),
 		r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
-		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), flag(r.space.narrow),
-		r.loses(r.op.Name),
+		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), int32(r.space.stripRows),
+		flag(r.space.narrow), r.loses(r.op.Name),
 	}
 }
 

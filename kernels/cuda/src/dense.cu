@@ -124,15 +124,15 @@ struct BackwardArgs {
   int32_t launch;
 };
 
-constexpr int kBackwardRows = 16;
+constexpr int kBackwardRows = 32, kBackwardAtOnce = 4;
 
 // dz = dh mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
 //
-// Mapping: a block has 32 units: 16 warps walk the rows 16 at a time, each lane with a unit, and the 16 sums of a unit are added
-// in the order of the warps.
+// Mapping: a block has 32 units: 32 warps walk the rows 32 at a time, each lane with a unit, and the 32 sums of a unit are added
+// in the order of the warps. A lane reads four rows at once.
 // Bytes: reads h and dh, writes dz: 12 B units, which bound it.
 // Source: kernels/ops.go, Backward; scheme: own.
-KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 2) {
+KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 1) {
   SHARED(float, sums, [kBackwardRows][33]);
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
@@ -140,13 +140,24 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 2) {
   const int64_t k = int64_t(blockIdx.x) * 32 + lane;
   float sum = 0.0f;
   if (k < a.units) {
-    for (int64_t u = warp; u < step->rows; u += kBackwardRows) {
-      const int64_t at = u * a.units + k;
-      const float scale = kept(step, a.epilogue, u, k);
-      const float dz = scale == 0.0f ? 0.0f : a.dh[at] * scale * slope(a.epilogue.activation, a.h[at] / scale);
-      if (!finite(dz)) fail(step, a.launch, kFailGradient);
-      a.dh[at] = dz;
-      sum += dz;
+    for (int64_t first = warp; first < step->rows; first += kBackwardRows * kBackwardAtOnce) {
+      float h[kBackwardAtOnce], dh[kBackwardAtOnce];
+#pragma unroll
+      for (int n = 0; n < kBackwardAtOnce; n++) {
+        const int64_t u = first + kBackwardRows * n;
+        h[n] = u < step->rows ? a.h[u * a.units + k] : 0.0f;
+        dh[n] = u < step->rows ? a.dh[u * a.units + k] : 0.0f;
+      }
+#pragma unroll
+      for (int n = 0; n < kBackwardAtOnce; n++) {
+        const int64_t u = first + kBackwardRows * n;
+        if (u >= step->rows) break;
+        const float scale = kept(step, a.epilogue, u, k);
+        const float dz = scale == 0.0f ? 0.0f : dh[n] * scale * slope(a.epilogue.activation, h[n] / scale);
+        if (!finite(dz)) fail(step, a.launch, kFailGradient);
+        a.dh[u * a.units + k] = dz;
+        sum += dz;
+      }
     }
   }
   sums[warp][lane] = sum;

@@ -130,6 +130,13 @@ DEVICE void write(float *to, const float (&x)[n]) {
     *to = x[0];
 }
 
+// Brings what lies at an address into the second-level cache.
+DEVICE void prefetch(const void *at) {
+#ifdef __CUDACC__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#endif
+}
+
 // Whether rows of a matrix at an address may be read by fours.
 DEVICE bool by_fours(const void *at, int64_t columns) {
   return columns % 4 == 0 && reinterpret_cast<uint64_t>(at) % 16 == 0;

@@ -42,7 +42,7 @@ struct TileArgs {
   int64_t rows;  // gradients of rows from the batch's end up to here are made zero
   Loss kind;
   int32_t slot, begins, ends;
-  int32_t strips;  // of items that the first tile has
+  int32_t strips, strip_rows;  // strips of items that the first tile has; rows of a strip of rows, a multiple of 8
   int32_t narrow, launch;  // narrow: z is of bfloat16, else float32
 };
 
@@ -229,32 +229,51 @@ KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
   a.stats[2 * u + 1] = top > -infinity() ? top + logf(sum) : top;
 }
 
-// What a block of output_loss has of a tile; kStripItems and kStripRows of output.go.
-constexpr int kStripItems = 256, kStripRows = 64;
+// What a block of output_loss has of a tile; kStripItems and kMostStripRows of output.go.
+constexpr int kStripItems = 256, kMostStripRows = 96;
 
-// Writes the targets that row u has in the strip, whose first item is `first`, into `to`, which holds zeros before. Returns
-// whether the row has any. All lanes call.
-DEVICE bool row_targets(const SparseRecord &target, int u, int first, float *to) {
-  const int lane = lane_id();
-  const int end = target.offsets[u + 1];
-  int begin = target.offsets[u], high = end;  // the first entry that is not before the strip is in begin .. high
-  while (high - begin > 32) {
-    const int pitch = (high - begin + 31) / 32, at = begin + (lane + 1) * pitch - 1;
-    const int before = __popc(__ballot_sync(kAllLanes, at < high && target.indices[at] < first));
-    begin += before * pitch;
-    high = min(high, begin + pitch);
-  }
-  bool any = false, goes_on = true;
-  for (; begin < end && goes_on; begin += 32) {
-    const int at = begin + lane;
-    const int place = at < end ? target.indices[at] - first : kStripItems;
-    const bool inside = unsigned(place) < unsigned(kStripItems);
-    if (inside) to[place] = target.values[at];
-    any = __any_sync(kAllLanes, inside) || any;
-    goes_on = __all_sync(kAllLanes, place < kStripItems);
+// What output_loss has to know of a row: its targets in the strip, and what its logits have in common.
+struct StripRow {
+  int begin, end;  // entries
+  LossRow loss;
+  float scale;
+};
+
+// The rows of a warp, each eighth from `first_row` on: lane l < 8 finds the first entry of the l-th that is not before the strip,
+// lane l + 8 the first behind it. All lanes call.
+DEVICE void find_rows(const TileArgs &a, const SparseRecord &target, int first_row, int rows, StripRow *found) {
+  const int lane = lane_id(), n = lane % 8, u = first_row + 8 * n;
+  if (lane < 16 && u < rows) {
+    const int item = int(a.first) + int(blockIdx.x) * kStripItems + (lane < 8 ? 0 : kStripItems);
+    int low = target.offsets[u], high = target.offsets[u + 1];
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (target.indices[middle] >= item)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    if (lane < 8) {
+      found[n].begin = low;
+      found[n].loss = loss_row(a.kind, target.row_sum[u], a.stats ? a.stats[2 * u + 1] : 0.0f);
+      found[n].scale = row_scale(a.finish, u);
+    } else {
+      found[n].end = low;
+    }
   }
   __syncwarp();
-  return any;
+}
+
+// Takes a row's targets in a strip that begins with item `first` out of `to`, where there are zeros otherwise. All lanes call.
+DEVICE void take_targets(const SparseRecord &target, const StripRow &row, int first, float *to, const Eight &at,
+                         float (&t)[kEight]) {
+  for (int e = row.begin + lane_id(); e < row.end; e += 32) to[target.indices[e] - first] = target.values[e];
+  __syncwarp();
+  float4 *mine = reinterpret_cast<float4 *>(to + at.i % kStripItems), *apart = mine + at.apart / 4;
+  t[0] = mine->x, t[1] = mine->y, t[2] = mine->z, t[3] = mine->w;
+  t[4] = apart->x, t[5] = apart->y, t[6] = apart->z, t[7] = apart->w;
+  *mine = *apart = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  __syncwarp();
 }
 
 // The losses of eight logits, added up, and in the logits' place dl/dz. target(i) is the target of number i; numbers of which
@@ -277,14 +296,16 @@ DEVICE float differentiate_eight(const Loss &l, const LossRow &row, float (&z)[k
 
 // z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
 //
-// Mapping: block (x, y) has a strip of items 256 x .. and rows 64 y ..; a warp has every eighth row, a lane eight items of it. A
-// row that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
+// Mapping: block (x, y) has a strip of items 256 x .. and a strip of rows; a warp has every eighth row, a lane eight items of it. It
+// finds the targets of its rows first, all at once, and reads a row's logits while it works on those of the row before. A row
+// that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
 // rising rows, then over the warps.
 // Bytes: reads 4 a logit and writes 4, or 2 and 2. Bound by instructions; tests/python/test_gpu_model.py counts them.
 // Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
 // targets; gradients in the logits' place as in llm.c's fused_classifier.
 KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   SHARED(float, rows_of_strip, [8][kStripItems]);  // targets, in the end sums
+  SHARED(StripRow, found, [8][kMostStripRows / 8]);
   SHARED(double, losses, [8]);
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
@@ -293,34 +314,43 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   const int lane = lane_id(), warp = warp_id(), rows = int(step->rows);
   const int strip = int(blockIdx.x) * kStripItems;
   const Eight at{strip + 4 * lane, kApart, strip + kStripItems <= a.items, int(a.items)};
-  const int begin = int(blockIdx.y) * kStripRows, end = min(begin + kStripRows, max(rows, int(a.rows)));
+  const int begin = int(blockIdx.y) * a.strip_rows + warp;
+  const int end = min(begin - warp + a.strip_rows, max(rows, int(a.rows)));
   const float weight = row_weight(step, a.kind);
   float *targets = rows_of_strip[warp];
   float4 *mine = reinterpret_cast<float4 *>(targets + 4 * lane), *mine_apart = mine + kApart / 4;
-  const float4 none = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  *mine = *mine_apart = none;
-  __syncwarp();
+  *mine = *mine_apart = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  float bias[kEight] = {}, next[kEight] = {};
+  if (a.finish.bias) read_eight(at, a.finish.bias + a.first, bias);
+  if (begin < min(rows, end)) read_row(a, begin, at, next);
+  find_rows(a, target, begin, min(rows, end), found[warp]);
   double total = 0.0;
   float gradient[kEight] = {}, not_finite = 0.0f;
-  for (int u = begin + warp; u < end; u += 8) {
+  for (int u = begin; u < end; u += 8) {
     float z[kEight] = {};
     if (u < rows) {
-      const bool any = row_targets(target, u, int(a.first) + strip, targets);
-      const float scale = row_scale(a.finish, u);
-      const LossRow row = loss_row(a.kind, target.row_sum[u], a.stats ? a.stats[2 * u + 1] : 0.0f);
-      read_row(a, u, at, z);
-      finish_eight(a, scale, at, z);
+      const StripRow &row = found[warp][(u - begin) / 8];
 #pragma unroll
-      for (int k = 0; k < kEight; k++) not_finite = fmaf(z[k], 0.0f, not_finite);
+      for (int k = 0; k < kEight; k++) z[k] = next[k];
+      if (u + 8 < min(rows, end)) read_row(a, u + 8, at, next);
+      float inverse[kEight];
+      if (a.finish.hidden_inverse) {
+        read_eight(at, a.finish.item_inverse, inverse);
+#pragma unroll
+        for (int k = 0; k < kEight; k++) z[k] *= row.scale * inverse[k];
+      }
+#pragma unroll
+      for (int k = 0; k < kEight; k++) {
+        z[k] += bias[k];
+        not_finite = fmaf(z[k], 0.0f, not_finite);
+      }
       float loss;
-      if (at.whole && !any) {
-        loss = differentiate_eight(a.kind, row, z, [](int) { return 0.0f; }, [](int) { return true; });
+      if (at.whole && row.begin == row.end) {
+        loss = differentiate_eight(a.kind, row.loss, z, [](int) { return 0.0f; }, [](int) { return true; });
       } else {
-        const float4 t[2] = {*mine, *mine_apart};
-        const float eight[kEight] = {t[0].x, t[0].y, t[0].z, t[0].w, t[1].x, t[1].y, t[1].z, t[1].w};
-        *mine = *mine_apart = none;
-        __syncwarp();
-        loss = differentiate_eight(a.kind, row, z, [&](int k) { return eight[k]; }, [&](int k) { return has(at, k); });
+        float t[kEight];
+        take_targets(target, row, int(a.first) + strip, targets, at, t);
+        loss = differentiate_eight(a.kind, row.loss, z, [&](int k) { return t[k]; }, [&](int k) { return has(at, k); });
       }
       total += double(loss);
 #pragma unroll
@@ -329,10 +359,8 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
         gradient[k] += z[k];
       }
       if (a.finish.hidden_inverse) {
-        float inverse[kEight];
-        read_eight(at, a.finish.item_inverse, inverse);
 #pragma unroll
-        for (int k = 0; k < kEight; k++) z[k] *= scale * inverse[k];
+        for (int k = 0; k < kEight; k++) z[k] *= row.scale * inverse[k];
       }
     }
     write_row(a, u, at, z);

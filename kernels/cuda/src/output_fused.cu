@@ -402,35 +402,72 @@ FUSED_KERNELS(tensorfloat32, InTensorFloat32, 256)
 struct MergeHiddenArgs {
   const StepRecord *step;
   const float *h;  // [B, K]
-  float *parts;  // [count, rows, padded]; the first part receives the sums
+  const float *parts;  // [count, rows, padded]
   const float *hidden_inverse;  // [B], null: no cosines
   float *dh;  // [B, K]
   int64_t columns, padded, rows, count;
   int32_t accumulate, launch;
 };
 
+// Columns k .. k + n - 1 of row u of the gradient: the sum of the parts less what is along h, `along` times h / |h|.
+template <int n>
+DEVICE void merge_columns(const MergeHiddenArgs &a, int64_t u, int64_t k, float along, float inverse, float (&g)[n]) {
+  const float *p = a.parts + u * a.padded + k;
+  read<n>(p, g);
+  for (int64_t part = 1; part < a.count; part++) {
+    float more[n];
+    read<n>(p + part * a.rows * a.padded, more);
+#pragma unroll
+    for (int c = 0; c < n; c++) g[c] += more[c];
+  }
+  if (along == 0.0f) return;
+  float h[n];
+  read<n>(a.h + u * a.columns + k, h);
+#pragma unroll
+  for (int c = 0; c < n; c++) g[c] -= along * (h[c] * inverse);
+}
+
+template <int n>
+DEVICE void merge_row(const MergeHiddenArgs &a, int64_t u) {
+  const float inverse = a.hidden_inverse ? a.hidden_inverse[u] : 0.0f;
+  float along = 0.0f;
+  if (a.hidden_inverse) {
+    for (int64_t k = n * lane_id(); k < a.columns; k += 32 * n) {
+      float g[n], h[n];
+      merge_columns<n>(a, u, k, 0.0f, inverse, g);
+      read<n>(a.h + u * a.columns + k, h);
+#pragma unroll
+      for (int c = 0; c < n; c++) along = fmaf(h[c], g[c], along);
+    }
+    along = warp_sum(along) * inverse;
+  }
+  for (int64_t k = n * lane_id(); k < a.columns; k += 32 * n) {
+    float g[n], *dh = a.dh + u * a.columns + k;
+    merge_columns<n>(a, u, k, along, inverse, g);
+    if (a.accumulate) {
+      float before[n];
+      read<n>(dh, before);
+#pragma unroll
+      for (int c = 0; c < n; c++) g[c] += before[c];
+    }
+#pragma unroll
+    for (int c = 0; c < n; c++)
+      if (!finite(g[c])) fail(a.step, a.launch, kFailGradient);
+    write<n>(dh, g);
+  }
+}
+
 // dh (+)= the sum of the parts in their order; for cosine logits the projection of it, see output.cu.
 //
-// Mapping: a warp has a row of the batch.
-// Bytes: reads count + 1 times 4 B K, which bounds it; writes 8 B K.
+// Mapping: a warp has a row of the batch, a lane four of its columns at a time, or one where they are not aligned for it.
+// Bytes: reads count times 4 B K, which bounds it, for cosine logits twice; writes 4 B K.
 // Source: kernels/ops.go, Output; scheme: own.
 KERNEL_BOUNDS(output_merge_hidden, MergeHiddenArgs, 256, 4) {
   const StepRecord *step = a.step;
   const int64_t u = int64_t(blockIdx.x) * 8 + warp_id();
   if (u >= step->rows || failed_before(step, a.launch)) return;
-  float *p = a.parts + u * a.padded;
-  for (int64_t k = lane_id(); k < a.columns; k += 32) {
-    float sum = p[k];
-    for (int64_t n = 1; n < a.count; n++) sum += p[n * a.rows * a.padded + k];
-    p[k] = sum;
-  }
-  const float inverse = a.hidden_inverse ? a.hidden_inverse[u] : 0.0f;
-  const float *h = a.h + u * a.columns;
-  const float along = a.hidden_inverse ? warp_dot(h, p, a.columns) * inverse : 0.0f;
-  for (int64_t k = lane_id(); k < a.columns; k += 32) {
-    float *dh = a.dh + u * a.columns + k;
-    const float g = a.hidden_inverse ? p[k] - along * (h[k] * inverse) : p[k], value = a.accumulate ? *dh + g : g;
-    if (!finite(value)) fail(step, a.launch, kFailGradient);
-    *dh = value;
-  }
+  if (by_fours(a.parts, a.padded) && by_fours(a.dh, a.columns) && by_fours(a.h, 0))
+    merge_row<4>(a, u);
+  else
+    merge_row<1>(a, u);
 }

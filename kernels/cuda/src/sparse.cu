@@ -2,35 +2,31 @@
 #include "epilogue.cuh"
 #include "update.cuh"
 
-constexpr int kSparseWarps = 8;
-constexpr int kUnderWay = 8;  // rows that a warp reads at once
+constexpr int kGatherWarps = 16, kScatterWarps = 4;
 
 // sum += values[e] * matrix[indices[e], k .. k + n - 1] for entries begin .. end - 1, in this order. All lanes of a warp call with
 // the same entries; columns beyond the matrix are not read.
 //
-// A warp fetches 32 indices and values at once and has kUnderWay rows under way, since a row is read from far away.
-template <int n>
+// A warp fetches 32 indices and values at once and has `under_way` rows under way, since a row is read from far away. Where there
+// are fewer, the last one is read again and counts as nothing: there is no branch between the reads.
+template <int under_way, int n>
 DEVICE void add_rows(const int32_t *indices, const float *values, int64_t begin, int64_t end, const float *matrix,
                      int64_t columns, int64_t k, float (&sum)[n]) {
-  const bool inside = k < columns;
+  const float *from = matrix + (k < columns ? k : 0);
   for (int64_t e = begin; e < end; e += 32) {
-    const int64_t at = e + lane_id();
-    const int32_t index = at < end ? indices[at] : 0;
-    const float value = at < end ? values[at] : 0.0f;
-    const int count = int(end - e < 32 ? end - e : 32);
-    for (int first = 0; first < count; first += kUnderWay) {
-      float x[kUnderWay][n], factor[kUnderWay];
+    const int count = int(end - e < 32 ? end - e : 32), lane = lane_id();
+    const int64_t at = e + (lane < count ? lane : count - 1);
+    const int32_t index = indices[at];
+    const float value = values[at];
+    for (int first = 0; first < count; first += under_way) {
+      float x[under_way][n];
 #pragma unroll
-      for (int i = 0; i < kUnderWay; i++) {
-        const int64_t row = __shfl_sync(kAllLanes, index, first + i);
-        factor[i] = __shfl_sync(kAllLanes, value, first + i);
-        if (inside && first + i < count) read<n>(matrix + row * columns + k, x[i]);
-      }
+      for (int i = 0; i < under_way; i++) read<n>(from + __shfl_sync(kAllLanes, index, first + i) * columns, x[i]);
 #pragma unroll
-      for (int i = 0; i < kUnderWay; i++) {
-        if (!inside || first + i >= count) continue;
+      for (int i = 0; i < under_way; i++) {
+        const float factor = __shfl_sync(kAllLanes, value, first + i);
 #pragma unroll
-        for (int c = 0; c < n; c++) sum[c] = fmaf(factor[i], x[i][c], sum[c]);
+        for (int c = 0; c < n; c++) sum[c] = first + i < count ? fmaf(factor, x[i][c], sum[c]) : sum[c];
       }
     }
   }
@@ -39,7 +35,7 @@ DEVICE void add_rows(const int32_t *indices, const float *values, int64_t begin,
 struct GatherArgs {
   const StepRecord *step;
   const float *weight;  // [I, columns]
-  float *out;  // [B, columns]
+  float *out;           // [B, columns]
   int64_t columns;
   Epilogue epilogue;
   int32_t slot, accumulate, fours, launch;  // fours: rows of the weight are aligned to 16 bytes
@@ -47,17 +43,17 @@ struct GatherArgs {
 
 // The columns of a block of gather, n of them a lane.
 template <int n>
-DEVICE void gather_columns(const GatherArgs &a, float (&parts)[kSparseWarps][128], int64_t u) {
+DEVICE void gather_columns(const GatherArgs &a, float (&parts)[kGatherWarps][128], int64_t u) {
   const StepRecord *step = a.step;
   const SparseRecord &batch = step->slots[a.slot];
   const int64_t first = int64_t(blockIdx.x) * 32 * n;
   const int64_t begin = batch.offsets[u], all = batch.offsets[u + 1] - begin;
-  const int warps = step->training ? kSparseWarps : 1, warp = warp_id();
+  const int warps = step->training ? kGatherWarps : 1, warp = warp_id();
   if (warp < warps) {
     float sum[n] = {};  // what was there before comes first, as when the row is not cut
     if (a.accumulate && warp == 0 && first + n * lane_id() < a.columns)
       read<n>(a.out + u * a.columns + first + n * lane_id(), sum);
-    add_rows<n>(batch.indices, batch.values, begin + all * warp / warps, begin + all * (warp + 1) / warps, a.weight,
+    add_rows<8>(batch.indices, batch.values, begin + all * warp / warps, begin + all * (warp + 1) / warps, a.weight,
                 a.columns, first + n * lane_id(), sum);
 #pragma unroll
     for (int c = 0; c < n; c++) parts[warp][n * lane_id() + c] = sum[c];
@@ -70,8 +66,8 @@ DEVICE void gather_columns(const GatherArgs &a, float (&parts)[kSparseWarps][128
   a.out[u * a.columns + k] = finish_unit(step, a.epilogue, u, k, sum);
 }
 
-// h_u = sum over the stored entries j of row u of x_uj W[j, :]; then bias, activation, dropout. In training each of eight warps
-// adds an eighth of the row, since the longest row of a batch may have a hundred times the entries of others; else one warp adds
+// h_u = sum over the stored entries j of row u of x_uj W[j, :]; then bias, activation, dropout. In training each of sixteen
+// warps adds a sixteenth of the row, since the longest row of a batch may have a hundred times the entries of others; else one warp adds
 // all in rising j.
 //
 // Mapping: block (x, y) has columns 128 x .. of row y of the batch, a lane four of them; with columns that are not aligned
@@ -79,8 +75,8 @@ DEVICE void gather_columns(const GatherArgs &a, float (&parts)[kSparseWarps][128
 // Bytes: reads nnz K 4 of W and writes B K 4: bound by them.
 // Source: kernels/ops.go, Gather; scheme: as DSSTNE's kCalculateSparseZ, whose warps too go along weight rows, without its lists
 // in shared memory.
-KERNEL_BOUNDS(gather, GatherArgs, 32 * kSparseWarps, 3) {
-  SHARED(float, parts, [kSparseWarps][128]);
+KERNEL_BOUNDS(gather, GatherArgs, 32 * kGatherWarps, 2) {
+  SHARED(float, parts, [kGatherWarps][128]);
   const StepRecord *step = a.step;
   const int64_t u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
   if (u >= step->rows || failed_before(step, a.launch)) return;
@@ -92,7 +88,7 @@ KERNEL_BOUNDS(gather, GatherArgs, 32 * kSparseWarps, 3) {
 
 struct ScatterArgs {
   const StepRecord *step;
-  const float *dz;  // [B, columns]
+  const float *dz;    // [B, columns]
   const float *tied;  // [touched items, columns], may be null
   Weights weight;
   int32_t slot, launch;
@@ -102,16 +98,15 @@ struct ScatterArgs {
 template <int n>
 DEVICE void scatter_columns(const ScatterArgs &a) {
   const StepRecord *step = a.step;
-  const SparseRecord batch = step->slots[a.slot];
-  const Rates rates = rates_of(step, step->number);
+  const SparseRecord &batch = step->slots[a.slot];
   const int columns = int(a.weight.columns), groups = (columns + 32 * n - 1) / (32 * n);
-  const int64_t units = batch.item_count * groups, warps = int64_t(gridDim.x) * kSparseWarps;
-  for (int64_t unit = int64_t(blockIdx.x) * kSparseWarps + warp_id(); unit < units; unit += warps) {
-    const int64_t item = unit / groups, k = unit % groups * 32 * n + n * lane_id();
+  const int64_t units = batch.item_count * groups, warps = int64_t(gridDim.x) * kScatterWarps;
+  for (int64_t unit = int64_t(blockIdx.x) * kScatterWarps + warp_id(); unit < units; unit += warps) {
+    const int64_t item = unit / groups, k = unit % groups * 32 * n + n * lane_id(), row = batch.items[item];
+    if (k < columns) fetch_elements(a.weight, row * columns + k);  // while the sums are made
     float sum[n] = {};
-    add_rows<n>(batch.item_rows, batch.item_values, batch.item_offsets[item], batch.item_offsets[item + 1], a.dz,
+    add_rows<4>(batch.item_rows, batch.item_values, batch.item_offsets[item], batch.item_offsets[item + 1], a.dz,
                 columns, k, sum);
-    const int64_t row = batch.items[item];
     if (k < columns) {
       if (a.tied) {
         float part[n];
@@ -119,6 +114,7 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
 #pragma unroll
         for (int c = 0; c < n; c++) sum[c] += part[c];
       }
+      const Rates rates = rates_of(step, step->number);  // here, since registers are short
       update_elements<n>(step, a.launch, a.weight, rates, row, row * columns + k, sum);
     }
     if (k == 0 && a.weight.last && !a.weight.gradient) a.weight.last[row] = int32_t(step->number);
@@ -134,7 +130,7 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
 // bound by these.
 // Source: kernels/ops.go, Scatter; scheme: as DSSTNE's kCalculateSparseTransposedWeightGradient, which has a block for every
 // item, touched or not, and stores the gradient.
-KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kSparseWarps, 3) {
+KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kScatterWarps, 7) {
   if (failed_before(a.step, a.launch)) return;
   if (updates_fours(a.weight) && by_fours(a.dz, 0) && by_fours(a.tied, 0))
     scatter_columns<4>(a);

@@ -117,6 +117,15 @@ DEVICE void update_elements(const StepRecord *step, int32_t launch, const Weight
   if (states > 1) write<n>(w.state[1] + at, b);
 }
 
+// Brings the lines of element `at` and of its states into the second-level cache, for update_elements.
+DEVICE void fetch_elements(const Weights &w, int64_t at) {
+  if (w.gradient) return;
+  const int states = states_of(w.optimizer.kind);
+  prefetch(w.value + at);
+  if (states > 0) prefetch(w.state[0] + at);
+  if (states > 1) prefetch(w.state[1] + at);
+}
+
 DEVICE void update_element(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
                            int64_t at, float g) {
   const float one[1] = {g};
