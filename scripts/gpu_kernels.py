@@ -69,6 +69,7 @@ class Kernel:
     hops: tuple[float, float] = (3, 0)  # before the loops: the record, and what it points to
     persistent: bool = False  # blocks go on to further work until there is none
     product: bool = False  # matrix units
+    shared: int = 0  # bytes of dynamic shared memory
 
 
 @dataclass
@@ -113,6 +114,7 @@ def weights(v: V, rows: float, columns: float) -> tuple[float, float, float]:
     return size, size, 1
 
 
+STATS_ROWS = 2  # of a block: kernels/cuda/output.go
 COSINE = ("hidden_inverse", "item_inverse", "along", "row.scale * inverse[k]")
 
 
@@ -422,19 +424,23 @@ KERNELS: dict[str, Kernel] = {
     ),
     "output_stats": Kernel(
         256,
-        lambda v: (v.rows, 1),
+        lambda v: (up(v.rows, STATS_ROWS), 1),
         lambda v: {
             "~logits": (logit(v) * v.rows * v.items, 0, 1),
-            "bias": (4 * v.items, 0, v.rows),
+            "bias": (4 * v.items, 0, up(v.rows, STATS_ROWS)),
             "~stats": (0 if v.begins else 8 * v.rows, 8 * v.rows, 1),
-            **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
+            **(
+                {"~inverse": (4 * v.items, 0, up(v.rows, STATS_ROWS)), "~of_rows": (4 * v.rows, 0, 1)}
+                if v.cosine
+                else {}
+            ),
         },
         loops=(
             Loop(
                 "for (int first = 0; first < a.items; first += kTrip)",
-                lambda v: v.rows * up(v.items, 2048) * 2048,
-                ("MUFU.EX2", "sum += exp_negative(z[n] - next)", 1),
-                8,
+                lambda v: STATS_ROWS * up(v.rows, STATS_ROWS) * up(v.items, 2048) * 2048,
+                ("MUFU.EX2", "sum[r] += exp_negative(z[r][n] - next)", 1),
+                8 * STATS_ROWS,
                 (1, 0),
                 within="output_stats",
             ),
@@ -456,7 +462,11 @@ KERNELS: dict[str, Kernel] = {
             "~bias_gradient": (0, 4 * v.items * row_strips(v), 1),
             # of a row: the sum of its targets, where they begin and end, and with soft-max ln of the sum
             "~rows": (v.rows * (8 if v.loss == "softmax" else 4) + 4 * (v.rows + 1), 0, up(v.items, 256)),
-            **({"~inverse": (4 * v.items + 4 * v.rows, 0, v.rows)} if v.cosine else {}),
+            **(
+                {"~inverse": (4 * v.items, 0, row_strips(v)), "~of_rows": (4 * v.rows, 0, up(v.items, 256))}
+                if v.cosine
+                else {}
+            ),
         },  # and what find_rows looks at
         loops=(
             Loop(
@@ -585,32 +595,37 @@ KERNELS: dict[str, Kernel] = {
     "begin_screen": Kernel(
         256,
         lambda v: (up(v.rows, 32), 1),
-        lambda v: {"hidden": (4 * v.rows * v.columns, 0, 1), "~rows": (0, 16 * v.rows, 1)},
+        lambda v: {
+            "hidden": (4 * v.rows * v.columns, 0, 1),
+            "~rows": (0, 16 * v.rows + 2 * v.rows * up(v.columns, 32) * 32, 1),
+        },
         elements=lambda v: v.rows * v.columns,
         hops=(3, 4),
     ),
-    "screen_128": Kernel(
-        256,
-        lambda v: (v.tiles * up(v.rows, 128), 1),
+    "screen_256": Kernel(
+        512,
+        lambda v: (v.tiles * up(v.rows, 256), 1),
         lambda v: {
             "weight": (4 * v.tiles * 128 * v.columns, 0, v.passes),
-            "~weight": (0, 0, 1) if v.passes > 1 else (4 * v.tiles * 128 * v.columns, 0, up(v.rows, 128) - 1),
-            "~hidden": (4 * v.rows * v.columns, 0, v.tiles),
+            "~weight": (0, 0, 1) if v.passes > 1 else (4 * v.tiles * 128 * v.columns, 0, up(v.rows, 256) - 1),
+            "~hidden": (2 * v.rows * up(v.columns, 32) * 32, 0, v.tiles),
             "~rows": (8 * v.rows, 4 * v.candidates * v.rows, v.tiles),
         },
         loops=(
             Loop(
-                "while (source < a.sources)",
-                lambda v: v.tiles * up(v.rows, 128) * 256 * up(v.columns, 32) * 32,
+                "for (int slab = 0; slab < slabs; slab++)",
+                lambda v: v.tiles * up(v.rows, 256) * 512 * up(v.columns, 32) * 32,
                 ("HMMA", "", 1),
                 32,
-                (0, 1),
+                (0, 0.5),  # two slabs of weights are on their way
                 within="screen_tile",
             ),
+            Loop("while (reaching)", lambda v: v.candidates * v.rows, hops=(4, 0), within="screen_tile"),
         ),
         elements=lambda v: v.rows * v.tiles * 128,
-        unused=lambda v: ("z / product / a.temperature",),
+        unused=lambda v: ("inverse_of(", "a.widens", "four_of("),
         product=True,
+        shared=2 * (256 + 128) * 80 + 2 * 4 * 128 * 32,
     ),
     "refine": Kernel(
         256,
@@ -886,7 +901,7 @@ SCREEN_ITEMS = 128
 
 def waves_of(items: int, k: int) -> Iterator[tuple[int, int]]:
     """Where each wave begins, and its tiles: kernels/cuda/screening.go."""
-    tiles, begin, count = up(items, SCREEN_ITEMS), 0, up(max(512, 4 * k), SCREEN_ITEMS)
+    tiles, begin, count = up(items, SCREEN_ITEMS), 0, up(4 * k, SCREEN_ITEMS)
     while begin < tiles:
         count = min(count, tiles - begin)
         yield begin, count
@@ -932,9 +947,9 @@ def ranking(items: int, columns: int, rows: int, k: int, seen: int, cache: int) 
         before, after = begin * SCREEN_ITEMS, min(items, (begin + tiles) * SCREEN_ITEMS)
         if begin:
             found = candidates(before, after, k, columns)
-            blocks = up(rows, 128)
+            blocks = up(rows, 256)
             passes = blocks if 4 * tiles * SCREEN_ITEMS * columns > 0.6 * cache else 1
-            g("screen_128", tiles=tiles, candidates=found, passes=passes)
+            g("screen_256", tiles=tiles, candidates=found, passes=passes)
             g("refine", all=False, things=found, scored=min(after - before, found * rows))
         else:
             g("refine", all=True, things=after, scored=after)

@@ -245,7 +245,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         cached += read * times + written
         if not (name.startswith("~") and max(read, written) < RESIDENT * m.cache):
             memory += read + written
-        if name == "weight" and launch.kernel == "screen_128":
+        if name == "weight" and launch.kernel == "screen_256":
             memory += read * (times - 1)
     slots: defaultdict[str, float] = defaultdict(float)  # cycles of the units, of all warps
     first = sum_hops(entry.hops)  # later waves find the record in the first-level cache
@@ -268,7 +268,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         chain += trips / threads * trip
         most = loop.worst(v) if loop.worst else elements / threads
         worst += most / found.elements * trip
-    resident = resident_blocks(m, size, code.resources)
+    resident = resident_blocks(m, size, replace(code.resources, shared=code.resources.shared + entry.shared))
     waves = active / (resident * m.multiprocessors)
     busiest = up(active, m.multiprocessors) / (active / m.multiprocessors)
     limits = {

@@ -98,7 +98,7 @@ func (d *device) load() error {
 			return fault.Wrap(err, "kernel %s", name)
 		}
 	}
-	return d.loadFused()
+	return errors.Join(d.loadFused(), d.loadScreening())
 }
 
 // do runs a function inside the device's context; an error of the driver names the device and what it was doing.

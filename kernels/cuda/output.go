@@ -24,6 +24,12 @@ const (
 	lossBlocks     = 3 // that a multiprocessor holds
 )
 
+// kStatsRows and kStatsThreads of src/output.cu.
+const (
+	statsRows    = 2
+	statsThreads = 256
+)
+
 // The structs of src/output.cu that several kernels take.
 type (
 	finishArgs struct {
@@ -209,7 +215,7 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 
 func (r *outputRun) statistics() {
 	r.tiles(func() {
-		launch(r.device, "output_stats", driver.Dim{X: uint32(r.step.Most())}, 256, r.tile(r.op.Stats))
+		launch(r.device, "output_stats", line(r.step.Most(), statsRows), statsThreads, r.tile(r.op.Stats))
 	})
 }
 

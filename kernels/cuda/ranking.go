@@ -26,6 +26,7 @@ type rankSpace struct {
 	rows, items                               int64 // of a block of scores
 	hiddenSquares, itemSquares, lists, scores int64 // where they begin; all but scores have 8 bytes
 	hiddenNorm, limit, count, candidates      int64 // for screening
+	narrow                                    int64 // hidden values in bfloat16, for screening
 }
 
 // spaceOfRanking has room for the scores of a block, unless these stand elsewhere.

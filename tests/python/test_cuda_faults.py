@@ -23,7 +23,7 @@ def fitted(devices="cuda:0", epochs=1, **options):
         X, devices=devices, hidden=[8], loss="sigmoid", epochs=epochs, batch_size=20, progress=False, **options)
 
 def raises(call, *kinds):
-    return raised(call, *kinds, within=1)
+    return raised(call, *kinds, within=20)
 """
 )
 

@@ -13,7 +13,7 @@ struct AddPartsArgs {
 // Mapping: a thread has a number at a time.
 // Bytes: reads 4 `ranks` for each number and writes 4: bound by memory.
 // Source: kernels/communicator.go, AllReduce; scheme: own (a ring, as DSSTNE has it, adds each part in another order).
-KERNEL_BOUNDS(add_parts, AddPartsArgs, 256, 8) {
+KERNEL_BOUNDS(add_parts, AddPartsArgs, 256, 6) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) {
     float sum = 0.0f;

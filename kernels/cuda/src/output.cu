@@ -125,22 +125,6 @@ DEVICE void write_row(const TileArgs &a, int64_t u, const Eight &at, const float
     write_eight(at, static_cast<float *>(a.z) + u * a.tile, z);
 }
 
-// Turns products into logits: a bias, and for cosine logits the lengths and the temperature.
-DEVICE void finish_eight(const TileArgs &a, float row_scale, const Eight &at, float (&z)[kEight]) {
-  const Finish &f = a.finish;
-  float x[kEight];
-  if (f.hidden_inverse) {
-    read_eight(at, f.item_inverse, x);
-#pragma unroll
-    for (int n = 0; n < kEight; n++) z[n] *= row_scale * x[n];
-  }
-  if (f.bias) {
-    read_eight(at, f.bias + a.first, x);
-#pragma unroll
-    for (int n = 0; n < kEight; n++) z[n] += x[n];
-  }
-}
-
 // What all items of a row have in common: 1 / (|h_u| T), of cosine logits only.
 DEVICE float row_scale(const Finish &f, int64_t u) {
   return f.hidden_inverse ? f.hidden_inverse[u] / f.temperature : 1.0f;
@@ -154,50 +138,75 @@ DEVICE void add_stats(float &top, float &sum, float other_top, float other_sum) 
   top = next;
 }
 
+// How many rows a block of output_stats has, and its threads; statsRows and statsThreads of output.go.
+constexpr int kStatsRows = 2, kStatsThreads = 256;
+
 // m_u = max over i of z_ui, s_u = sum over i of exp(z_ui - m_u), carried from tile to tile; in the end m_u and m_u + ln s_u.
 //
-// Mapping: a block of 256 threads has a row of the batch; a thread goes along it by eights, and carries maximum and sum from
-// eight to eight. The threads' are added by halves of a warp, then in the warps' order.
-// Bytes: reads 4 or 2 a logit, from the second-level cache where the tile fits. A logit takes an exponential, of which a
-// multiprocessor makes 16 a cycle.
+// Mapping: a block of 256 threads has two rows of the batch, which share what is read of the items; a thread goes along them by
+// eights, and carries maximum and sum of each from eight to eight. The threads' are added by halves of a warp, then in the warps'
+// order.
+// Bytes: reads 4 or 2 a logit, and the bias once for two logits, from the second-level cache where the tile fits. A logit takes an
+// exponential, of which a multiprocessor makes 16 a cycle.
 // Source: kernels/ops.go, OutputStats; carrying m and s: Milakov and Gimelshein, Online normalizer calculation for softmax,
 // 2018.
-KERNEL_BOUNDS(output_stats, TileArgs, 256, 4) {
-  SHARED(float2, parts, [8]);
+KERNEL_BOUNDS(output_stats, TileArgs, kStatsThreads, 4) {
+  SHARED(float2, parts, [kStatsRows][kStatsThreads / 32]);
   const StepRecord *step = a.step;
-  const int64_t u = blockIdx.x;
-  if (u >= step->rows || failed_before(step, a.launch)) return;
-  constexpr int kApart = 4 * 256, kTrip = 2 * kApart;
-  const float scale = row_scale(a.finish, u);
-  float top = -infinity(), sum = 0.0f, not_finite = 0.0f;
+  const int first_row = kStatsRows * int(blockIdx.x), rows = int(step->rows);
+  if (first_row >= rows || failed_before(step, a.launch)) return;
+  constexpr int kApart = 4 * kStatsThreads, kTrip = 2 * kApart;
+  int u[kStatsRows];
+  float scale[kStatsRows], top[kStatsRows], sum[kStatsRows], not_finite = 0.0f;
+#pragma unroll
+  for (int r = 0; r < kStatsRows; r++) {
+    u[r] = min(first_row + r, rows - 1);  // a batch may end with a row that has no other: that row twice
+    scale[r] = row_scale(a.finish, u[r]);
+    top[r] = -infinity(), sum[r] = 0.0f;
+  }
   for (int first = 0; first < a.items; first += kTrip) {
     const Eight at{first + 4 * int(threadIdx.x), kApart, first + kTrip <= a.items, int(a.items)};
-    float z[kEight];
-    read_row(a, u, at, z);
-    finish_eight(a, scale, at, z);
-    float next = top;
+    float z[kStatsRows][kEight], bias[kEight] = {}, inverse[kEight];
 #pragma unroll
-    for (int n = 0; n < kEight; n++) {
-      not_finite = fmaf(z[n], 0.0f, not_finite);
-      z[n] = has(at, n) ? z[n] : -infinity();
-      next = fmaxf(next, z[n]);
+    for (int r = 0; r < kStatsRows; r++) read_row(a, u[r], at, z[r]);
+    if (a.finish.bias) read_eight(at, a.finish.bias + a.first, bias);
+    if (a.finish.hidden_inverse) {
+      read_eight(at, a.finish.item_inverse, inverse);
+#pragma unroll
+      for (int n = 0; n < kStatsRows * kEight; n++) z[n / kEight][n % kEight] *= scale[n / kEight] * inverse[n % kEight];
     }
-    if (!(next > -infinity())) continue;  // none of these items is there
-    sum *= exp_negative(top - next);
 #pragma unroll
-    for (int n = 0; n < kEight; n++) sum += exp_negative(z[n] - next);
-    top = next;
+    for (int r = 0; r < kStatsRows; r++) {
+      float next = top[r];
+#pragma unroll
+      for (int n = 0; n < kEight; n++) {
+        z[r][n] += bias[n];
+        not_finite = fmaf(z[r][n], 0.0f, not_finite);
+        z[r][n] = has(at, n) ? z[r][n] : -infinity();
+        next = fmaxf(next, z[r][n]);
+      }
+      if (!(next > -infinity())) continue;  // none of these items is there
+      sum[r] *= exp_negative(top[r] - next);
+#pragma unroll
+      for (int n = 0; n < kEight; n++) sum[r] += exp_negative(z[r][n] - next);
+      top[r] = next;
+    }
   }
   if (not_finite != 0.0f) fail(step, a.launch, kFailLogit);
-  for (int lanes = 16; lanes > 0; lanes /= 2)
-    add_stats(top, sum, __shfl_xor_sync(kAllLanes, top, lanes), __shfl_xor_sync(kAllLanes, sum, lanes));
-  if (lane_id() == 0) parts[warp_id()] = make_float2(top, sum);
+#pragma unroll
+  for (int r = 0; r < kStatsRows; r++) {
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+      add_stats(top[r], sum[r], __shfl_xor_sync(kAllLanes, top[r], lanes), __shfl_xor_sync(kAllLanes, sum[r], lanes));
+    if (lane_id() == 0) parts[r][warp_id()] = make_float2(top[r], sum[r]);
+  }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int n = 1; n < 8; n++) add_stats(top, sum, parts[n].x, parts[n].y);
-  if (!a.begins) add_stats(top, sum, a.stats[2 * u], a.stats[2 * u + 1]);
-  a.stats[2 * u] = top;
-  a.stats[2 * u + 1] = a.ends ? top + logf(sum) : sum;
+  const int r = int(threadIdx.x);
+  if (r >= kStatsRows || first_row + r >= rows) return;
+  float row_top = parts[r][0].x, row_sum = parts[r][0].y, *stats = a.stats + 2 * (first_row + r);
+  for (int n = 1; n < kStatsThreads / 32; n++) add_stats(row_top, row_sum, parts[r][n].x, parts[r][n].y);
+  if (!a.begins) add_stats(row_top, row_sum, stats[0], stats[1]);
+  stats[0] = row_top;
+  stats[1] = a.ends ? row_top + logf(row_sum) : row_sum;
 }
 
 struct CombineStatsArgs {
@@ -320,8 +329,9 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   float *targets = rows_of_strip[warp];
   float4 *mine = reinterpret_cast<float4 *>(targets + 4 * lane), *mine_apart = mine + kApart / 4;
   *mine = *mine_apart = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  float bias[kEight] = {}, next[kEight] = {};
+  float bias[kEight] = {}, inverse[kEight] = {}, next[kEight] = {};
   if (a.finish.bias) read_eight(at, a.finish.bias + a.first, bias);
+  if (a.finish.hidden_inverse) read_eight(at, a.finish.item_inverse, inverse);
   if (begin < min(rows, end)) read_row(a, begin, at, next);
   find_rows(a, target, begin, min(rows, end), found[warp]);
   double total = 0.0;
@@ -333,9 +343,7 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
 #pragma unroll
       for (int k = 0; k < kEight; k++) z[k] = next[k];
       if (u + 8 < min(rows, end)) read_row(a, u + 8, at, next);
-      float inverse[kEight];
       if (a.finish.hidden_inverse) {
-        read_eight(at, a.finish.item_inverse, inverse);
 #pragma unroll
         for (int k = 0; k < kEight; k++) z[k] *= row.scale * inverse[k];
       }
