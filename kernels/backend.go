@@ -235,6 +235,13 @@ type Operations interface {
 	PanelScale(*PanelScale, *Step) error
 }
 
+// RowReader is a device that reads the targets of some outputs in row order alone.
+type RowReader interface {
+	Device
+	// ReadsByRow reports whether it does with this one, in batches of up to rows examples.
+	ReadsByRow(op *Output, rows int64) bool
+}
+
 // Separate is a device whose memory the host cannot reach. Steps and weights are copied to it.
 type Separate interface {
 	Device

@@ -46,6 +46,7 @@ type Resident interface {
 type Assemble struct {
 	Name      string // of the layer, for error messages; of several that read the same, the first
 	Slots     []int  // that receive the batch, MostSlots at most
+	ByRow     []int  // those that are read in row order alone; if all are, the order by item may be left out
 	Data      Resident
 	Scaled    bool
 	Denoising float32
@@ -67,8 +68,14 @@ func (o *Assemble) String() string {
 	if n := len(o.Slots); n > 1 {
 		text += fmt.Sprintf(", for %d layers", n)
 	}
+	if !o.Places.RowsOnly && !o.ByItem() {
+		text += ", in row order"
+	}
 	return text
 }
+
+// ByItem reports whether the order by item is read.
+func (o *Assemble) ByItem() bool { return !o.Places.RowsOnly && len(o.ByRow) < len(o.Slots) }
 
 // MostSlots is how many slots an Assemble fills.
 const MostSlots = 8

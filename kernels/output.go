@@ -31,6 +31,7 @@ type OutputSource struct {
 type Output struct {
 	Name        string // of the layer, for error messages
 	Target      int    // slot
+	ByRow       bool   // the target's batch is without the order by item
 	Term        int    // index into Step.Loss
 	Items       int64
 	Sources     []OutputSource

@@ -1,4 +1,4 @@
-"""What each CUDA kernel does, one entry a kernel, and the launches of a step and of a ranking.
+"""What each CUDA kernel does, one entry a kernel.
 
 An entry has the formulas of a launch: blocks, bytes of each array, the elements of each loop, and the loads that follow
 from each other. Its numbers v are those of the launch. tests/python/test_gpu_model.py compares them with what the
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import gpu_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import gpu_listing
 
@@ -144,6 +143,11 @@ def used_tiles(v: V) -> float:
     return up(v.batch.entries, 2048)
 
 
+def counted(v: V, counts: bool) -> tuple[float, float, float]:
+    """What counting the entries of a digit and tile adds to: an atomic addition reads and writes."""
+    return (4 * v.batch.entries * counts, 4 * v.batch.entries * counts, 1)
+
+
 def wide(v: V) -> int:
     """Columns that a lane has at a time."""
     return 4 if v.columns % 4 == 0 else 1
@@ -155,7 +159,7 @@ def add_rows(
     """The loops of add_rows for that many warps per 128 columns, of which the busiest adds `most` entries."""
 
     def trips(v: V, size: int) -> float:
-        each = v.batch.entries / max(1, warps(v))
+        each: float = v.batch.entries / max(1, warps(v))
         return warps(v) * up(v.columns, 128) * 32 * max(1.0, each / size + 0.5 * (each > size))
 
     return (
@@ -189,19 +193,19 @@ KERNELS: dict[str, Kernel] = {
         256,
         rows_of_batch,
         lambda v: {
-            "data": (8 * (v.rows + 1) + (4 * v.whole.entries + 8 * v.rows) * v.scaled, 0, 1),
-            "~batch": (0, 4 * v.rows, 1),
+            "data": (8 * (v.rows + 1) + 4 * v.whole.entries * v.denoised, 0, 1),
+            "~batch": (0, 4 * v.rows + 4 * v.passes * v.digits * up(v.capacity, 2048), 1),
         },
         (5, 2),
     ),
-    "assemble_scan": assembling(1024, lambda v: (1, 1), lambda v: {"~batch": (4 * v.rows, 4 * v.rows + 12, 1)}, (8, 0)),
     "assemble_fill": Kernel(
         256,
         rows_of_batch,
         lambda v: {
-            "data": (4 * v.whole.entries + 12 * v.rows + 8 + 8 * v.rows * v.scaled, 0, 1),
-            "~offsets": (4 * v.rows + 4, 0, 1),
-            "~batch": (0, 12 * v.batch.entries + 4 * v.rows, 1),
+            "data": (4 * v.whole.entries + 12 * v.rows + 8 - 4 * v.rows * v.denoised, 0, 1),
+            "~lengths": (4 * v.rows, 0, up(v.rows, 8)),
+            "~batch": (0, (8 + 4 * (v.passes > 0)) * v.batch.entries + 8 * v.rows + 12, 1),
+            "~counts of digits": counted(v, v.passes > 0),
         },
         loops=(
             Loop(
@@ -213,15 +217,8 @@ KERNELS: dict[str, Kernel] = {
             ),
         ),
         elements=lambda v: v.batch.entries,
-        unused=lambda v: () if v.scaled else ("philox", "denoise", "__shfl_sync(kAllLanes, part, i)"),
-        hops=(4, 2),
-    ),
-    "sort_count": assembling(
-        256,
-        tiles_of_batch,
-        lambda v: {"~items": (4 * v.batch.entries + 4, 0, 1), "~tiles": (0, 4 * v.digits * used_tiles(v), 1)},
-        (5, 0),
-        used_tiles,
+        unused=lambda v: () if v.denoised else ("philox", "denoise", "__shfl_sync(kAllLanes, part, i)"),
+        hops=(7, 2),
     ),
     "sort_scan": assembling(
         256,
@@ -239,6 +236,7 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {
             "~from": (4 * v.batch.entries * (1 + (v.turn > 0)) + 4 * v.digits * (1 + used_tiles(v)) + 4, 0, 1),
             "~to": (0, 8 * v.batch.entries, 1),
+            "~counts of digits": counted(v, v.turn + 1 < v.passes),
         },
         (10, 0),
         used_tiles,
@@ -250,20 +248,15 @@ KERNELS: dict[str, Kernel] = {
         (6, 0),
         used_tiles,
     ),
-    "items_scan": assembling(
-        1024,
-        lambda v: (1, 1),
-        lambda v: {"~tiles": (4 * used_tiles(v), 4 * used_tiles(v), 1), "~counts": (4, 0, 1), "~ends": (0, 8, 1)},
-        (8, 0),
-    ),
     "items_write": assembling(
         256,
         tiles_of_batch,
         lambda v: {
-            "~from": (16 * v.batch.entries + 4 * used_tiles(v) + 4, 0, 1),
-            "~batch": (0, 8 * v.batch.entries + 8 * v.batch.distinct, 1),
+            "~from": (16 * v.batch.entries + 4, 0, 1),
+            "~tiles": (4 * used_tiles(v), 0, used_tiles(v)),
+            "~batch": (0, 8 * v.batch.entries + 8 * v.batch.distinct + 8, 1),
         },
-        (12, 0),
+        (14, 0),
         used_tiles,
     ),
     "replay": Kernel(
@@ -383,7 +376,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "backward": Kernel(
         1024,
-        lambda v: (up(v.columns, 32), 1),
+        lambda v: (up(v.columns, 8), 1),
         lambda v: {
             "~h": (4 * v.rows * v.columns, 0, 1),
             "~dh": (4 * v.rows * v.columns, 4 * v.rows * v.columns, 1),
@@ -392,8 +385,8 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t first = warp; first < step->rows;",
-                lambda v: up(v.rows, 128) * 128 * v.columns,
+                "for (int64_t first = warp * kRows + lane / kBackwardUnits;",
+                lambda v: up(v.rows, 512) * 512 * v.columns,
                 ("STG|ST", "a.dh[u * a.units + k] = dz", 1),
                 4,
                 (1, 0),
@@ -693,267 +686,9 @@ def sum_of_warps(batch: gpu_cases.Batch, rows: int, size: int) -> float:
     return max(rows, batch.entries / size + rows / 2)
 
 
-# ---- the launches of a step ----
-
-
 def padded(columns: int, precision: str) -> int:
     """Columns as the library's products take them."""
     return up(columns, 8) * 8 if precision == "bfloat16" else up(columns, 4) * 4
 
 
 MULTIPROCESSORS = 132  # of an H100 and of an H200
-
-
-def chunk(items: int, rows: int, columns: int, precision: str, cache: int) -> int:
-    """How many items' logits there are at a time: kernels/cuda/chunked.go."""
-    each = 2 * rows + 6 * columns if precision == "bfloat16" else 4 * rows + 4 * columns
-    most = min(cache // 4 * 3 // each, cache // 2 // (4 * columns))
-    wave = 128 * MULTIPROCESSORS // up(rows, 256) // 64 * 64
-    if most >= wave:
-        most = most // wave * wave
-    return max(64, min(most // 64 * 64, (items + 63) // 64 * 64))
-
-
-class Graph:
-    """Collects the launches of a part after the other."""
-
-    def __init__(self, **common: Any) -> None:
-        self.launches: list[Launch] = []
-        self.common, self.part = common, ""
-
-    def __call__(self, kernel: str, **numbers: Any) -> None:
-        """Adds a launch, or counts it if it is like the one before it in a chunk before."""
-        self.launches.append(Launch(self.part, kernel, SimpleNamespace(**{**self.common, **numbers})))
-
-
-def assemble(g: Graph, batch: gpu_cases.Batch, whole: gpu_cases.Batch, scaled: bool, columns: int) -> None:
-    """kernels/cuda/batch.go."""
-    width = max(1, max(0, columns - 1).bit_length())
-    passes = up(width, 8)
-    common = {"batch": batch, "whole": whole, "scaled": scaled, "digits": 1 << up(width, passes)}
-    for kernel in ("assemble_count", "assemble_scan", "assemble_fill"):
-        g(kernel, **common)
-    for turn in range(passes):
-        for kernel in ("sort_count", "sort_scan", "sort_place"):
-            g(kernel, **common, turn=turn)
-    for kernel in ("items_count", "items_scan", "items_write"):
-        g(kernel, **common)
-
-
-def pack(g: Graph, source: str, rows: int, columns: int, valid: int | None = None) -> None:
-    """Rounds rows of a matrix, or fills them up."""
-    precision = g.common["precision"]
-    size = 2 if precision == "bfloat16" else 4
-    valid = rows if valid is None else valid
-    g("pack_rows", source=source, rows=rows, valid=valid, columns=columns, padded=padded(columns, precision), size=size)
-
-
-def packs(columns: int, precision: str) -> bool:
-    """Whether a weight is rounded or filled up before it is multiplied."""
-    return precision == "bfloat16" or padded(columns, precision) != columns
-
-
-LEAST_PRODUCT = 1 << 25  # kernels/cuda/librarydense.go
-
-
-def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> list[Launch]:
-    """The launches of a training step, in order; of one of several devices that have a part of the items each."""
-    items, rows, last = up(n.items, ranks), n.rows, n.hidden[-1]
-    share = dict.fromkeys(("input", "target"), gpu_cases.Batch(0, 0, 0, 0))
-    for name, b in (("input", n.input), ("target", n.target)):
-        share[name] = (
-            b
-            if ranks == 1
-            else gpu_cases.Batch(b.entries // ranks, up(b.longest, ranks), b.distinct // ranks, b.hottest)
-        )
-    activation, dropout = ("tanh", False) if n.softmax else ("sigmoid", True)
-    g = Graph(
-        rows=rows,
-        optimizer=n.optimizer,
-        cosine=n.cosine,
-        precision=precision,
-        activation=activation,
-        dropout=dropout,
-        capacity=up(n.capacity, ranks),
-        loss="softmax" if n.softmax else "sigmoid",
-        finishes=True,
-        trains=True,
-        rows_with_entries=rows,
-        narrow=precision == "bfloat16",
-    )
-    pairs = list(zip(n.hidden, n.hidden[1:], strict=False))
-    g.part = "record"
-    g("copy", bytes=4096)
-    g("begin_step")
-    g.part = "Assemble"
-    assemble(g, share["input"], share["target"], n.input != n.target, items)
-    if n.input != n.target:  # otherwise the same batch goes to both
-        assemble(g, share["target"], share["target"], False, items)
-    g.part = "Replay"
-    g(
-        "replay",
-        items=items,
-        columns=n.hidden[0],
-        behind=n.behind // ranks,
-        missed=n.missed / ranks,
-        batch=share["input"],
-    )
-    g.part = "Gather"
-    g("gather", columns=n.hidden[0], batch=share["input"], finishes=ranks == 1)
-    if ranks > 1:
-        collective(g, "AllReduce", 4 * rows * n.hidden[0], ranks)
-        g("finish", columns=n.hidden[0])
-    g.part = "Dense, forward"
-    for inputs, units in pairs:
-        pack(g, "~in", rows, inputs, rows)
-        if packs(inputs, precision):
-            pack(g, "weight", units, inputs)
-        g("product", m=units, n=rows, k=inputs)
-        g("finish", columns=units)
-    size = chunk(items, rows, padded(last, precision), precision, cache)
-    if n.softmax:
-        g.part = "OutputStats"
-        output(g, n, items, size, share["target"], statistics=True)
-        if ranks > 1:
-            collective(g, "AllGather", 8 * rows * ranks, ranks)
-            g("combine_stats", shards=ranks)
-    if ranks > 1:
-        agree(g, ranks)
-    g.part = "OutputStep"
-    output(g, n, items, size, share["target"], statistics=False)
-    if ranks > 1:
-        collective(g, "AllReduce", 4 * rows * last, ranks)
-        agree(g, ranks)
-    for inputs, units in reversed(pairs):
-        g.part = "Backward"
-        g("backward", columns=units)
-        g.part = "Dense, backward"
-        pack(g, "~dz", rows, units, rows)
-        if packs(inputs, precision):
-            pack(g, "weight", units, inputs)
-        g("product", m=inputs, n=rows, k=units)
-        g("output_merge_hidden", columns=inputs, cosine=False)
-        pack(g, "~in", rows, inputs, rows)
-        g("product", m=inputs, n=units, k=rows)
-        g("output_update", items=units, columns=inputs, cosine=False)
-    g.part = "Backward"
-    g("backward", columns=n.hidden[0])
-    g.part = "Scatter"
-    g("scatter", items=items, columns=n.hidden[0], batch=share["input"])
-    g.part = "record"
-    g("copy", bytes=64)
-    return g.launches
-
-
-def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_cases.Batch, statistics: bool) -> None:
-    """The chunked form: kernels/cuda/chunked.go and output.go. Chunks of one size are counted, not listed."""
-    precision, rows, columns = g.common["precision"], n.rows, n.hidden[-1]
-    wide = padded(columns, precision)
-    if n.cosine:
-        g("inverse_norms", source="~h", rows=rows, columns=columns)
-    pack(g, "~h", rows, columns, rows)
-    whole, rest = divmod(items, size)
-    narrow, strip = 2 if g.common["narrow"] else 4, rows_of_strip(min(size, items), rows)
-    for number, (here, count, begins) in enumerate(
-        ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)), 1
-    ):
-        if count < 1 or here == 0:
-            continue
-        mark = len(g.launches)
-        if packs(columns, precision):
-            pack(g, "weight", here, columns)
-        unpacked = 0 if packs(columns, precision) else 4 * here * columns
-        g("product", m=here, n=rows, k=wide, memory=unpacked, result=narrow)
-        if n.cosine:
-            g("inverse_norms", source="~weight" if packs(columns, precision) else "weight", rows=here, columns=columns)
-        if statistics:
-            g("output_stats", items=here, begins=begins)
-        else:
-            g("output_loss", items=here, begins=begins, batch=target, all_items=items, strip_rows=strip)
-            g("product", m=wide, n=rows, k=here)
-            g("product", m=wide, n=here, k=rows)
-            g("output_update", items=here, columns=columns)
-            g("update_written", items=here, parts=up(rows, strip))
-        for launch in g.launches[mark:]:
-            launch.count, launch.chunk = count, number
-            launch.beside = launch.kernel in ("output_update", "update_written")
-    if not statistics:
-        g("output_merge_hidden", columns=columns)
-        g("output_sum", blocks=up(min(size, items), 256) * up(rows, strip))
-
-
-def collective(g: Graph, kind: str, size: int, ranks: int) -> None:
-    """A collective of NCCL."""
-    g(kind, bytes=size, ranks=ranks)
-
-
-def agree(g: Graph, ranks: int) -> None:
-    """kernels/cuda/agreement.go."""
-    g("tell_well")
-    collective(g, "AllReduce", 4, ranks)
-    g("hear_well")
-
-
-# ---- the launches of a ranking ----
-
-SCREEN_ITEMS = 128
-
-
-def waves_of(items: int, k: int) -> Iterator[tuple[int, int]]:
-    """Where each wave begins, and its tiles: kernels/cuda/screening.go."""
-    tiles, begin, count = up(items, SCREEN_ITEMS), 0, up(4 * k, SCREEN_ITEMS)
-    while begin < tiles:
-        count = min(count, tiles - begin)
-        yield begin, count
-        begin += count
-        count = 3 * begin
-
-
-def candidates(before: int, after: int, k: int, columns: int) -> float:
-    """Items of a wave that a row has scored: those above its limit, and those within the error of it.
-
-    The limit is the k-th best score of the waves before, so an item is above it with probability k / before. The error
-    of screening is 2^-7 |h| |w|, or 2^-7 K^(1/2) deviations of the scores. If these are about normal, with the limit at
-    t deviations, exp(2^-7 K^(1/2) t) times as many get in. The emulator counts as many, within 5 % at 6,000 items.
-    """
-    beyond = 0.85 * math.sqrt(2 * math.log(max(2.0, before / k)))
-    return k * (after - before) / before * math.exp(2**-7 * math.sqrt(columns) * beyond)
-
-
-def ranking(items: int, columns: int, rows: int, k: int, seen: int, cache: int) -> list[Launch]:
-    """The launches of a ranking of all items for rows that hold one entry each, without what each row has seen."""
-    entered = gpu_cases.Batch(rows, 1, rows, 1)
-    g = Graph(
-        rows=rows,
-        columns=columns,
-        k=k,
-        precision="float32",
-        activation="linear",
-        dropout=False,
-        finishes=False,
-        trains=False,
-        optimizer="SGD",
-        cosine=False,
-    )
-    g.part = "record"
-    g("copy", bytes=4096 + 24 * (rows + rows * seen))  # with the batches, which the host makes
-    g("begin_step")
-    g.part = "Gather"
-    g("gather", batch=entered)
-    g.part = "TopK"
-    g("fill", bytes=16 * rows * k)
-    g("begin_screen")
-    for begin, tiles in waves_of(items, k):
-        before, after = begin * SCREEN_ITEMS, min(items, (begin + tiles) * SCREEN_ITEMS)
-        if begin:
-            found = candidates(before, after, k, columns)
-            blocks = up(rows, 256)
-            passes = blocks if 4 * tiles * SCREEN_ITEMS * columns > 0.6 * cache else 1
-            g("screen_256", tiles=tiles, candidates=found, passes=passes)
-            g("refine", all=False, things=found, scored=min(after - before, found * rows))
-        else:
-            g("refine", all=True, things=after, scored=after)
-    g("ranked")
-    g.part = "record"
-    g("copy", bytes=8 * rows * k)
-    return g.launches

@@ -8,7 +8,8 @@
 The time of a launch is the longest of: the bytes that cross the memory, those that cross the second-level cache, the
 instructions at the rate of their units, and the loads and instructions of a thread that follow from each other, wave of
 blocks after wave. Instructions are those of the compiled loops (gpu_listing.py); bytes, blocks and elements are the
-formulas of gpu_kernels.py, which the emulator confirms. A step is the sum over its launches, with a gap after each.
+formulas of gpu_kernels.py, which the emulator confirms, as it does the launches of gpu_steps.py. A step is the sum over
+its launches, with a gap after each.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gpu_cases
 import gpu_kernels
 import gpu_listing
+import gpu_steps
 from gpu_kernels import KERNELS, Launch, up
 
 if TYPE_CHECKING:
@@ -338,9 +340,9 @@ class Case:
     def launches(self, m: Machine, ranks: int = 1) -> list[Launch]:
         """The graph."""
         if self.network:
-            return gpu_kernels.step(self.network, self.precision, m.cache, ranks)
+            return gpu_steps.step(self.network, self.precision, m.cache, ranks)
         rows, k, seen = gpu_cases.RANKED_ROWS, gpu_cases.RANKED_K, gpu_cases.RANKED_SEEN
-        return gpu_kernels.ranking(*self.ranked, rows, k, seen, m.cache)
+        return gpu_steps.ranking(*self.ranked, rows, k, seen, m.cache)
 
     def roofline(self, m: Machine) -> dict[str, float]:
         """Seconds at the limits of the data sheet, by part."""

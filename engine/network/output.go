@@ -85,6 +85,7 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 		touched := min(b.Entries(slot), scorer.Items)
 		op.TiedGradient = b.LeaveGradient(l.Shared, touched*op.Sources[0].Weight.Columns)
 	}
+	b.ReadTarget(op)
 	b.Scratch(&op.Workspace, op)
 	if loss.NeedsStats() {
 		b.Add(kernels.OutputStats{Output: op})

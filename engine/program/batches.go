@@ -329,6 +329,18 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 	s.assembled = &kernels.SparseBatch{Columns: k.data.Columns}
 }
 
+// ReadTarget tells what makes the batches of an output's target, which no other operation reads, that the device reads
+// them in row order alone, if it does.
+func (b *Builder) ReadTarget(op *kernels.Output) {
+	device, is := b.device.(kernels.RowReader)
+	for n := range b.part.batches {
+		made := b.part.batches[n].op
+		if is && made != nil && slices.Contains(made.Slots, op.Target) && device.ReadsByRow(op, b.spec.Rows) {
+			op.ByRow, made.ByRow = true, append(made.ByRow, op.Target)
+		}
+	}
+}
+
 // sameBatch finds the slot whose batches hold what an operation would make: an autoencoder's target is, as a rule, its
 // input. Nil: there is none.
 func (b *Builder) sameBatch(of *source, op *kernels.Assemble) *source {

@@ -13,7 +13,6 @@ import (
 // Constants of src/batch.cu.
 const (
 	assembleWarps = 8
-	scanThreads   = 1024
 	sortThreads   = 256
 	sortTile      = 8 * sortThreads
 	digitBits     = 8
@@ -29,12 +28,14 @@ type assembleArgs struct {
 	data                                     keptArgs
 	offsets, indices, values, rowSum         driver.Address
 	items, itemOffsets, itemRows, itemValues driver.Address
-	counts, entryRows                        driver.Address
-	tileCounts, digitCounts                  driver.Address
+	counts, lengths, entryRows               driver.Address
+	tileCounts, nextCounts, digitCounts      driver.Address
+	zeros                                    int64
 	itemsFrom, placesFrom, itemsTo, placesTo driver.Address
-	capacity                                 int64
+	capacity, tiles                          int64
 	slots                                    [kernels.MostSlots]int32
 	slotCount, launch, shift, digits         int32
+	nextShift                                int32
 	stream                                   uint32
 	denoising                                float32
 	whole                                    int32
@@ -43,21 +44,32 @@ type assembleArgs struct {
 // assembleSpace is the workspace of Assemble.
 type assembleSpace struct {
 	space
+	lengths                            int64
 	items, places                      [2]int64
 	entryRows, tileCounts, digitCounts int64
+	tiles                              int64
+	passes, digit                      int // of the sort, and bits that a pass sorts by
 }
 
 func spaceOfAssemble(p *kernels.BatchPlaces) (s assembleSpace) {
+	s.lengths = s.take(p.Rows)
 	if p.RowsOnly {
 		return s
 	}
+	width := max(1, bits.Len64(uint64(max(0, p.Columns-1))))
+	s.passes = (width + digitBits - 1) / digitBits
+	s.digit = (width + s.passes - 1) / s.passes
+	s.tiles = max(1, int64(blocks(p.Entries, sortTile)))
 	for i := range 2 {
 		s.items[i], s.places[i] = s.take(p.Entries), s.take(p.Entries)
 	}
-	s.entryRows, s.tileCounts = s.take(p.Entries), s.take(int64(blocks(p.Entries, sortTile))<<digitBits)
+	s.entryRows, s.tileCounts = s.take(p.Entries), s.take(int64(s.passes)*s.passCounts())
 	s.digitCounts = s.take(1 << digitBits)
 	return s
 }
+
+// passCounts is how many counts a pass of the sort needs, one for each digit and tile.
+func (s *assembleSpace) passCounts() int64 { return s.tiles << s.digit }
 
 // Assemble makes a batch out of a dataset that the device keeps.
 func (d *device) Assemble(op *kernels.Assemble, s *kernels.Step) error {
@@ -72,44 +84,46 @@ func (d *device) Assemble(op *kernels.Assemble, s *kernels.Step) error {
 		a := assembleArgs{
 			step: d.step.at, data: r.arguments(op.Scaled), offsets: in(p.Offsets), indices: in(p.Indices),
 			values: in(p.Values), rowSum: in(p.RowSum), counts: in(p.Counts), capacity: p.Entries,
-			launch: d.next(site{err: tooLarge(op)}), stream: op.Stream, denoising: op.Denoising, whole: flag(r.whole),
+			lengths: element(op.Workspace, space.lengths),
+			launch:  d.next(site{err: tooLarge(op)}), stream: op.Stream, denoising: op.Denoising, whole: flag(r.whole),
 		}
 		for n, slot := range op.Slots {
 			a.slots[n], a.slotCount = int32(slot), int32(n+1)
 		}
-		if !p.RowsOnly {
+		if op.ByItem() {
 			a.items, a.itemOffsets, a.itemRows = in(p.Items), in(p.ItemOffsets), in(p.ItemRows)
 			a.itemValues, a.entryRows = in(p.ItemValues), element(op.Workspace, space.entryRows)
 			a.tileCounts = element(op.Workspace, space.tileCounts)
 			a.digitCounts = element(op.Workspace, space.digitCounts)
+			a.nextCounts, a.digits, a.tiles = a.tileCounts, int32(1)<<space.digit, space.tiles
+			a.zeros = int64(space.passes) * space.passCounts()
 		}
 		rows := driver.Dim{X: min(max(1, blocks(p.Rows, assembleWarps)), 1<<14)}
 		launch(d, "assemble_count", rows, 32*assembleWarps, &a)
-		launch(d, "assemble_scan", driver.Dim{X: 1}, scanThreads, &a)
 		launch(d, "assemble_fill", rows, 32*assembleWarps, &a)
-		if !p.RowsOnly {
-			d.orderByItem(op, space, a)
+		if op.ByItem() {
+			d.orderByItem(op, &space, a)
 		}
 	})
 }
 
 // orderByItem sorts the entries, digit by digit, and finds the items among them.
-func (d *device) orderByItem(op *kernels.Assemble, space assembleSpace, a assembleArgs) {
-	tiles := driver.Dim{X: max(1, blocks(op.Places.Entries, sortTile))}
-	width := max(1, bits.Len64(uint64(max(0, op.Places.Columns-1))))
-	passes := (width + digitBits - 1) / digitBits
-	digit := (width + passes - 1) / passes
-	a.itemsFrom, a.digits = a.indices, int32(1)<<digit
-	for pass := range passes {
-		a.shift = int32(pass * digit)
+func (d *device) orderByItem(op *kernels.Assemble, space *assembleSpace, a assembleArgs) {
+	tiles, all := driver.Dim{X: uint32(space.tiles)}, a.tileCounts
+	a.itemsFrom = a.indices
+	for pass := range space.passes {
+		a.shift, a.tileCounts = int32(pass*space.digit), a.nextCounts
+		a.nextShift, a.nextCounts = a.shift+int32(space.digit), a.tileCounts+driver.Address(4*space.passCounts())
+		if pass == space.passes-1 {
+			a.nextCounts = 0
+		}
 		a.itemsTo, a.placesTo = element(op.Workspace, space.items[pass%2]), element(op.Workspace, space.places[pass%2])
-		launch(d, "sort_count", tiles, sortThreads, &a)
 		launch(d, "sort_scan", driver.Dim{X: uint32(a.digits)}, sortThreads, &a)
 		launch(d, "sort_place", tiles, sortThreads, &a)
 		a.itemsFrom, a.placesFrom = a.itemsTo, a.placesTo
 	}
+	a.tileCounts = all
 	launch(d, "items_count", tiles, sortThreads, &a)
-	launch(d, "items_scan", driver.Dim{X: 1}, scanThreads, &a)
 	launch(d, "items_write", tiles, sortThreads, &a)
 }
 

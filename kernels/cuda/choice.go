@@ -120,11 +120,25 @@ func (d *device) formNamed(name string, op *kernels.Output, rows int64) (form ou
 	return form, true, nil
 }
 
+// ReadsByRow: only the fused form reads targets by item, see kernels.RowReader.
+func (d *device) ReadsByRow(op *kernels.Output, rows int64) (reads bool) {
+	if op.Items == 0 { // they are not read
+		return true
+	}
+	err := d.do("planning", func() error {
+		form, err := d.formOf(op, rows)
+		reads = form.name != formFused
+		return err
+	})
+	return reads && err == nil
+}
+
 // compute has an output computed in its form by a method of its runner. It notes an error if the form cannot be chosen,
-// or needs more workspace than the form that was chosen when the op was planned.
+// or needs more than the form that was chosen when the op was planned: workspace, or the target's order by item.
 func (d *device) compute(op *kernels.Output, s *kernels.Step, what func(outputRunner)) {
 	form, err := d.formOf(op, s.Most())
-	if err == nil && form.workspace > 0 && (op.Workspace == nil || op.Workspace.Len() < form.workspace) {
+	small := form.workspace > 0 && (op.Workspace == nil || op.Workspace.Len() < form.workspace)
+	if err == nil && (small || op.ByRow && form.name == formFused) {
 		err = fault.New(fault.DeviceFailed, "%s of %s was planned for another form than %q", op, d.info.Name, form.name)
 	}
 	if err != nil {

@@ -171,13 +171,13 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 		epilogue    epilogueArgs
 		launch      int32
 	}
-	const threads = 1024 // 32 kBackwardRows of src/dense.cu
+	const threads, units = 1024, 8 // 32 kBackwardWarps and kBackwardUnits of src/dense.cu
 	return d.run("Backward", s, nil, func() {
 		name := op.Name
 		if op.Bias != nil {
 			name = op.Bias.Name
 		}
-		launch(d, "backward", line(op.Units, 32), threads, &args{
+		launch(d, "backward", line(op.Units, units), threads, &args{
 			d.step.at, addressOf(op.H), addressOf(op.DH), op.Units, d.weightsOf(op.Bias, op.Optimizer),
 			d.epilogueOf(&op.Epilogue), d.updates(name),
 		})

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,8 @@ shape = case["rows"], case["items"]
 X = scipy.sparse.random_array(shape, density=case["density"], rng=5, format="csr", dtype=np.float32)
 X = scipy.sparse.csr_array(X + scipy.sparse.eye_array(*X.shape, format="csr", dtype=np.float32))  # no row is empty
 X.data[:] = 1
-network = Network(batch_size=case["rows"], scaling=None, denoising=0.0, learning_rate=1e-3, **case["network"])
+settings = {"batch_size": case["rows"], "scaling": None, "denoising": 0.0, "learning_rate": 1e-3, **case["network"]}
+network = Network(**settings)
 model = dsstne.fit(X, network=network.definition(), epochs=0, devices="cpu", progress=False)
 options = {name: getattr(network, name) for name in ("optimizer", "learning_rate", "batch_size", "precision")}
 with dsstne.Trainer(model, X, devices="cuda:0", **options) as t:
@@ -54,6 +56,7 @@ SHAPES = {
         2_501, 33, 0.01, 300_000, hidden=(130,), optimizer="momentum", precision="float32"
     ),
     "cosine": shape(517, 50, 0.05, 200_000, hidden=(129,), temperature=0.1),
+    "denoising, which leaves all in": shape(1_999, 30, 0.05, 300_000, denoising=1e-9),
     "three layers": shape(
         700, 64, 0.03, 500_000, hidden=(1024, 512), loss="sigmoid", activation="sigmoid", optimizer="momentum"
     ),
@@ -83,15 +86,25 @@ def kernels(monkeypatch):
     return gpu_kernels
 
 
+@pytest.fixture
+def steps(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import gpu_steps
+
+    return gpu_steps
+
+
 def network_of(case, batch):
     """The case as gpu_cases describes one."""
     import gpu_cases
 
     network = case["network"]
-    found = gpu_cases.Batch(*batch)
+    found = target = gpu_cases.Batch(*batch)
+    if network.get("denoising"):
+        target = replace(found, hottest=found.hottest + 0.5)  # is not counted, but makes it another batch
     return gpu_cases.Network(
         "", case["items"], tuple(network["hidden"]), case["rows"], 0, network.get("loss") != "sigmoid",
-        {"momentum": "momentum"}.get(network.get("optimizer"), "Adam"), found, found, 0, 0, found.entries,
+        {"momentum": "momentum"}.get(network.get("optimizer"), "Adam"), found, target, 0, 0, found.entries,
         network.get("temperature") is not None,
     )  # fmt: skip
 
@@ -121,8 +134,19 @@ def bytes_of_search(rows, first, end, strip=256):
     return 4 * (len(indices | values) + len(values))
 
 
+def digits_counted(rows, passes, digits):
+    """How many counts of a digit and tile the sort of a batch adds to, by kernel: count_digit of batch.cu."""
+    items, found = np.concatenate(rows), Counter()
+    for turn in range(passes):
+        digit = items >> turn * (digits.bit_length() - 1) & (digits - 1)
+        counts = set(zip(digit.tolist(), (np.arange(len(items)) // 2048).tolist(), strict=True))
+        found["sort_place" if turn else "assemble_fill"] += len(counts)
+        items = items[np.argsort(digit, kind="stable")]
+    return found
+
+
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_emulator_counts_what_the_formulas_say(name, emulated, kernels):
+def test_the_emulator_counts_what_the_formulas_say(name, emulated, kernels, steps):
     import gpu_listing
 
     case = SHAPES[name]
@@ -133,23 +157,28 @@ def test_the_emulator_counts_what_the_formulas_say(name, emulated, kernels):
     network = network_of(case, answer["batch"])
     expected = [
         launch
-        for launch in kernels.step(network, case["network"]["precision"], case["cache"])
+        for launch in steps.step(network, case["network"]["precision"], case["cache"])
         if launch.kernel in kernels.KERNELS
     ]
     grids, sizes = Counter(), Counter()
     for launch in expected:
         entry, v = kernels.KERNELS[launch.kernel], launch.v
         grids[launch.kernel, entry.grid(v)] += launch.count
-        for read, written, _ in entry.streams(v).values():
+        for stream, (read, written, _) in entry.streams(v).items():
+            if stream == "~counts of digits":
+                continue
             sizes[launch.kernel, "read"] += launch.count * read
             sizes[launch.kernel, "touched"] += launch.count * max(read, written)
     last, rows = case["network"]["hidden"][-1], case["rows"]
     precision = case["network"]["precision"]
-    size = kernels.chunk(case["items"], rows, kernels.padded(last, precision), precision, case["cache"])
+    size = steps.chunk(case["items"], rows, kernels.padded(last, precision), precision, case["cache"])
     for first in range(0, case["items"], size):
         searched = bytes_of_search(answer["rows"], first, min(first + size, case["items"]))
         for kind in ("read", "touched"):
             sizes["output_loss", kind] += searched
+    sort = next(launch.v for launch in expected if launch.kernel == "sort_scan")
+    for kernel, n in digits_counted(answer["rows"], sort.passes, sort.digits).items():
+        sizes[kernel, "touched"] += 4 * n
     assert Counter((x["kernel"], tuple(x["grid"][:2])) for x in answer["launches"]) == grids
     found = Counter()
     for launch in answer["launches"]:
@@ -195,11 +224,11 @@ print(json.dumps(control.launches()))
 @pytest.mark.parametrize(
     ("items", "units", "rows", "k"), [(1_501, 36, 50, 10), (2_900, 70, 129, 7), (4_095, 33, 77, 20)]
 )
-def test_a_ranking_has_the_launches_of_the_model(items, units, rows, k, emulated, kernels):
+def test_a_ranking_has_the_launches_of_the_model(items, units, rows, k, emulated, kernels, steps):
     code = PROGRAM + RANKED
     launches = json.loads(emulated(code, json.dumps([items, units, rows, k]), ROOT / "tests" / "bench"))
     expected = [
-        launch for launch in kernels.ranking(items, units, rows, k, 9, 50 << 20) if launch.kernel in kernels.KERNELS
+        launch for launch in steps.ranking(items, units, rows, k, 9, 50 << 20) if launch.kernel in kernels.KERNELS
     ]
     found = [(launch["kernel"], tuple(launch["grid"][:2])) for launch in launches]
     assert found == [(x.kernel, kernels.KERNELS[x.kernel].grid(x.v)) for x in expected]
@@ -231,12 +260,12 @@ def test_a_trip_of_each_loop_has_the_elements_that_its_entry_states(model):
 
 # By case: instructions of all passes per logit, bytes of memory per weight of the output, and launches, at most.
 HELD = {
-    "step bfloat16": (61, 20.1, 74),
-    "step float32": (56, 20.1, 66),
-    "softmax 41k bfloat16": (54, 32.2, 65),
-    "softmax 1M bfloat16": (50, 32.1, 641),
-    "softmax 10M bfloat16": (50, 32.1, 5961),
-    "softmax 41k cosine bfloat16": (61, 32.2, 73),
+    "step bfloat16": (61, 20.1, 70),
+    "step float32": (56, 20.1, 62),
+    "softmax 41k bfloat16": (54, 32.2, 51),
+    "softmax 1M bfloat16": (50, 32.1, 623),
+    "softmax 10M bfloat16": (50, 32.1, 5943),
+    "softmax 41k cosine bfloat16": (61, 32.2, 59),
 }
 
 
@@ -260,7 +289,7 @@ def test_a_step_needs_no_more_instructions_bytes_and_launches_than_before(name, 
 # By case, the kernels that do not keep the rules below yet.
 NOT_YET = {
     "step bfloat16": {"assemble_fill", "output_update", "pack_rows"},
-    "softmax 41k bfloat16": {"assemble_fill", "backward", "output_loss"},
+    "softmax 41k bfloat16": {"assemble_fill", "output_loss", "update_written"},
     "softmax 41k cosine bfloat16": {"assemble_fill", "output_loss"},
     "top-10 27k": {"screen_256"},
 }

@@ -124,33 +124,34 @@ struct BackwardArgs {
   int32_t launch;
 };
 
-constexpr int kBackwardRows = 32, kBackwardAtOnce = 4;
+constexpr int kBackwardUnits = 8, kBackwardWarps = 32, kBackwardAtOnce = 4;
 
 // dz = dh mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
 //
-// Mapping: a block has 32 units: 32 warps walk the rows 32 at a time, each lane with a unit, and the 32 sums of a unit are added
-// in the order of the warps. A lane reads four rows at once.
+// Mapping: a block has 8 units, so that there are enough blocks: a warp has four neighbouring rows of each 128, a lane one of them
+// and a unit, and reads four such rows at once. The sums of a unit are added by halves of a warp, then in the warps' order.
 // Bytes: reads h and dh, writes dz: 12 B units, which bound it.
 // Source: kernels/ops.go, Backward; scheme: own.
-KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 1) {
-  SHARED(float, sums, [kBackwardRows][33]);
+KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
+  SHARED(float, sums, [kBackwardWarps][kBackwardUnits]);
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
   const int lane = lane_id(), warp = warp_id();
-  const int64_t k = int64_t(blockIdx.x) * 32 + lane;
+  constexpr int kRows = 32 / kBackwardUnits, kApart = kBackwardWarps * kRows;
+  const int64_t k = int64_t(blockIdx.x) * kBackwardUnits + lane % kBackwardUnits;
   float sum = 0.0f;
   if (k < a.units) {
-    for (int64_t first = warp; first < step->rows; first += kBackwardRows * kBackwardAtOnce) {
+    for (int64_t first = warp * kRows + lane / kBackwardUnits; first < step->rows; first += kApart * kBackwardAtOnce) {
       float h[kBackwardAtOnce], dh[kBackwardAtOnce];
 #pragma unroll
       for (int n = 0; n < kBackwardAtOnce; n++) {
-        const int64_t u = first + kBackwardRows * n;
+        const int64_t u = first + kApart * n;
         h[n] = u < step->rows ? a.h[u * a.units + k] : 0.0f;
         dh[n] = u < step->rows ? a.dh[u * a.units + k] : 0.0f;
       }
 #pragma unroll
       for (int n = 0; n < kBackwardAtOnce; n++) {
-        const int64_t u = first + kBackwardRows * n;
+        const int64_t u = first + kApart * n;
         if (u >= step->rows) break;
         const float scale = kept(step, a.epilogue, u, k);
         const float dz = scale == 0.0f ? 0.0f : dh[n] * scale * slope(a.epilogue.activation, h[n] / scale);
@@ -160,10 +161,11 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardRows, 1) {
       }
     }
   }
-  sums[warp][lane] = sum;
+  for (int lanes = 16; lanes >= kBackwardUnits; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+  if (lane < kBackwardUnits) sums[warp][lane] = sum;
   __syncthreads();
-  if (warp != 0 || k >= a.units || !a.bias.value) return;
+  if (warp != 0 || lane >= kBackwardUnits || k >= a.units || !a.bias.value) return;
   sum = 0.0f;
-  for (int i = 0; i < kBackwardRows; i++) sum += sums[i][lane];
+  for (int i = 0; i < kBackwardWarps; i++) sum += sums[i][lane];
   update_element(step, a.launch, a.bias, rates_of(step, step->number), k, k, sum);
 }

@@ -173,7 +173,8 @@ KERNEL_BOUNDS(output_stats, TileArgs, kStatsThreads, 4) {
     if (a.finish.hidden_inverse) {
       read_eight(at, a.finish.item_inverse, inverse);
 #pragma unroll
-      for (int n = 0; n < kStatsRows * kEight; n++) z[n / kEight][n % kEight] *= scale[n / kEight] * inverse[n % kEight];
+      for (int n = 0; n < kStatsRows * kEight; n++)
+        z[n / kEight][n % kEight] *= scale[n / kEight] * inverse[n % kEight];
     }
 #pragma unroll
     for (int r = 0; r < kStatsRows; r++) {

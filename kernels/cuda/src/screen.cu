@@ -90,7 +90,8 @@ DEVICE float4 four_of(const float *row, int left) {
 template <int kRows>
 struct ScreenShared {
   uint4 left[2][kRows][kScreenWords], right[2][kScreenItems][kScreenWords];  // bfloat16
-  float4 fetched[2][Screen<kRows>::kFours][Screen<kRows>::kThreads];  // weights: a thread's own, before they are rounded
+  float4 fetched[2][Screen<kRows>::kFours]
+                [Screen<kRows>::kThreads];  // weights: a thread's own, before they are rounded
 };
 
 // Where a thread's part of the next slab of the rows' numbers is: 16 bytes of some rows.
@@ -127,7 +128,7 @@ struct NextWeights {
   const float *from;
   int64_t apart;
   int source, left;  // columns of the source that are left
-  int items;         // that are there
+  int items;  // that are there
 };
 
 template <int kRows>
@@ -139,8 +140,8 @@ DEVICE void begin_source(NextWeights &next, const ScreenArgs &a, int64_t item) {
 }
 
 template <int kRows>
-DEVICE void fetch_weights(NextWeights &next, float4 (&to)[Screen<kRows>::kFours][Screen<kRows>::kThreads], const ScreenArgs &a,
-                          int64_t item) {
+DEVICE void fetch_weights(NextWeights &next, float4 (&to)[Screen<kRows>::kFours][Screen<kRows>::kThreads],
+                          const ScreenArgs &a, int64_t item) {
   if (next.source < a.sources) {
     const int left = next.left - int(threadIdx.x % 8) * 4;
     const bool aligned = a.source[next.source].columns % 4 == 0;
@@ -198,7 +199,8 @@ DEVICE bool may_reach(float z, const Side &row, const Side &item, float bias, fl
 // Source: the bound above; scheme: own.
 template <int kRows>
 DEVICE void screen_tile(const ScreenArgs &a) {
-  constexpr int kRowWarps = kRows / 32, kItems = kScreenItems * kRowWarps / (Screen<kRows>::kThreads / 32), kColumns = kItems / 8;
+  constexpr int kRowWarps = kRows / 32, kItems = kScreenItems * kRowWarps / (Screen<kRows>::kThreads / 32),
+                kColumns = kItems / 8;
   constexpr int kFours = Screen<kRows>::kFours, kItemsApart = Screen<kRows>::kItemsApart;
   SHARED(float, norm, [kScreenItems]);
   ScreenShared<kRows> &shared = *dynamic_shared<ScreenShared<kRows>>();
@@ -225,7 +227,8 @@ DEVICE void screen_tile(const ScreenArgs &a) {
 #pragma unroll
     for (int i = 0; i < kFours; i++) {
       const float4 w = shared.fetched[stage][i][threadIdx.x];
-      reinterpret_cast<uint2 *>(shared.right[stage][place + kItemsApart * i])[quarter] = {to_bf16x2(w.x, w.y), to_bf16x2(w.z, w.w)};
+      reinterpret_cast<uint2 *>(shared.right[stage][place + kItemsApart * i])[quarter] = {to_bf16x2(w.x, w.y),
+                                                                                          to_bf16x2(w.z, w.w)};
       squares[i] = fmaf(w.x, w.x, fmaf(w.y, w.y, fmaf(w.z, w.z, fmaf(w.w, w.w, squares[i]))));
     }
     __syncthreads();
@@ -236,8 +239,7 @@ DEVICE void screen_tile(const ScreenArgs &a) {
     for (int part = 0; part < 2; part++) {
       uint32_t h[2][4];
 #pragma unroll
-      for (int m = 0; m < 2; m++)
-        ldmatrix_x4(h[m], h_at + 16 * m * kScreenWords + 2 * part);
+      for (int m = 0; m < 2; m++) ldmatrix_x4(h[m], h_at + 16 * m * kScreenWords + 2 * part);
 #pragma unroll
       for (int n = 0; n < kColumns; n += 2) {
         uint32_t w[4];
