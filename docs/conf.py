@@ -36,6 +36,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(np|numpy|scipy|sparse|collections|os|matplotlib|sklearn)\..*"),
     ("py:class", r"Callable\[.*|Mapping\[.*|Placement"),  # in signatures of dsstne.dask, as strings
+    ("py:class", r"dsstne\._dask_session\..*"),  # what dask.submit makes a dask.Job of
     ("py:class", r"ArrayLike|Axes|EpochFunction|EvalsLog|NDArray|Names|Path|Scoring|Shape"),
     ("py:func", r"scipy\..*"),
 ]
