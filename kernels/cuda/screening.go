@@ -120,7 +120,8 @@ func (d *device) bestOfScreened(op *kernels.TopK, b block, lists [2]driver.Addre
 	a := args{
 		step: d.step.at, source: sourcesOf(&op.Scorer, b.row), bias: biasOf(op.Bias), allowed: addressOf(op.Allowed),
 		hiddenSquares: b.place(b.space.hiddenSquares), hiddenNorm: b.place(b.space.hiddenNorm),
-		limit: b.place(b.space.limit), narrow: b.place(b.space.narrow), pitch: screenPitch(op.Sources), candidates: b.place(b.space.candidates), count: b.place(b.space.count),
+		limit: b.place(b.space.limit), narrow: b.place(b.space.narrow), pitch: screenPitch(op.Sources),
+		candidates: b.place(b.space.candidates), count: b.place(b.space.count),
 		list: lists, floor: floor, rows: b.rows, row: b.row, k: op.K, sources: int32(len(op.Sources)),
 		exclude: int32(op.Exclude), room: int32(candidateRoom(op.K)), all: 1, temperature: op.Temperature,
 		relative: float32(relative), widens: float32(widens),
