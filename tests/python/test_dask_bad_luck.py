@@ -281,6 +281,6 @@ def test_a_scheduler_that_is_gone_ends_the_wait_and_the_training(processes, save
         job.result(timeout=60)
     assert time.monotonic() - since < 30
     if fate == signal.SIGKILL:
-        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30, "the end of the worker")
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the worker")
     with pytest.raises(dsstne.ClusterError):
         dsstne.dask.fit(client, X)

@@ -275,7 +275,7 @@ def test_the_partition_of_a_killed_worker_is_done_again_with_the_same_bytes(clie
         os.kill(pid, signal.SIGKILL)
         done = work.result(timeout=60)
     assert len(done) == 4
-    wait_until(lambda: not temporary(tmp_path / "b"), 10, "the end of temporary files")
+    wait_until(lambda: not temporary(tmp_path / "b"), what="the end of temporary files")
     files = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in "ab"]
     assert files[0] == files[1] == [f"part-0000{n}.parquet" for n in range(4)]
     for name in files[0]:
@@ -298,7 +298,7 @@ def test_ctrl_c_ends_the_work_and_leaves_no_part_of_a_file(client, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         dsstne.dask.predict(client, model, data, output=tmp_path / "out", rows_per_partition=20_000)
     wait_until(lambda: len(client.run(os.getpid, on_error="ignore")) == 4)
-    wait_until(lambda: not working(client), 20)
+    wait_until(lambda: not working(client))
     wait_until(lambda: not list((tmp_path / "out").glob("*.tmp")))
     for file in (tmp_path / "out").iterdir():
         assert pyarrow.parquet.read_metadata(file).num_rows == 20_000
