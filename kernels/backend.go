@@ -242,6 +242,16 @@ type RowReader interface {
 	ReadsByRow(op *Output, rows int64) bool
 }
 
+// Rounder is a device whose products read some weights rounded. It makes such a copy before each product, unless the
+// weight keeps one.
+type Rounder interface {
+	Device
+	// RoundedSize is how many elements a copy takes of a weight that an op, *Output or *Dense, multiplies by in batches of
+	// up to rows examples; 0: the op reads none.
+	RoundedSize(op any, w *Weights, rows int64) int64
+	Round(*Round, *Step) error
+}
+
 // Separate is a device whose memory the host cannot reach. Steps and weights are copied to it.
 type Separate interface {
 	Device
@@ -259,6 +269,8 @@ type Keeper interface {
 	Keeps(*Data) bool
 	// Keep copies a dataset to the device, unless equal data are there: those are shared.
 	Keep(*Data) (Resident, error)
+	// BatchSize is how many elements Assemble.Batch has: Places.Total for each batch that is there at the same time.
+	BatchSize(*Assemble) int64
 	Assemble(*Assemble, *Step) error
 }
 

@@ -51,9 +51,9 @@ type Assemble struct {
 	Scaled    bool
 	Denoising float32
 	Stream    uint32
-	Batch     Buffer // its parts are where Places says
+	Batch     Buffer // Keeper.BatchSize elements; the parts of a batch are where Places says
 	Places    BatchPlaces
-	Workspace Buffer
+	Workspace Buffer // not used by other operations, unless they are early, too
 }
 
 func (o *Assemble) Do(r Rank, s *Step) error { return r.Device.(Keeper).Assemble(o, s) }
@@ -73,6 +73,9 @@ func (o *Assemble) String() string {
 	}
 	return text
 }
+
+// Early: it reads the record of the step and the data.
+func (o *Assemble) Early() {}
 
 // ByItem reports whether the order by item is read.
 func (o *Assemble) ByItem() bool { return !o.Places.RowsOnly && len(o.ByRow) < len(o.Slots) }

@@ -106,6 +106,12 @@ func (o *Backward) Work(s *Sizes) Work {
 	return Work{Bytes: 3 * numbers(s.Rows, o.Units)}.update(o.Bias, float64(o.Units), o.Optimizer)
 }
 
+// Round makes the rounded copy of a weight out of its value.
+type Round struct{ Weight *Weights }
+
+func (o *Round) Do(r Rank, s *Step) error { return r.Device.(Rounder).Round(o, s) }
+func (o *Round) String() string           { return "Round " + o.Weight.String() + " for products" }
+
 // DenseBackward: din[u,:] (+)= dz W (before the update); dW = dz^T in, then the update.
 type DenseBackward struct {
 	DZ         Buffer // [B, units]

@@ -1,5 +1,7 @@
 package kernels
 
+import "slices"
+
 // List is operations that a device does one after the other, step after step.
 type List struct {
 	Sections []Section
@@ -28,14 +30,44 @@ func (l *List) Rows() (rows int64) {
 	return rows
 }
 
+// Early is an operation that reads nothing that other operations write, but for those that are early, too. A device may
+// do it while the steps before are under way.
+type Early interface {
+	Op
+	Early()
+}
+
+// HasEarly reports whether there are early operations.
+func (l *List) HasEarly() bool {
+	return slices.ContainsFunc(l.Sections, func(s Section) bool { return slices.ContainsFunc(s.Ops, isEarly) })
+}
+
+func isEarly(op Op) bool {
+	_, is := op.(Early)
+	return is
+}
+
 // Do does the operations.
 func (l *List) Do(rank Rank, step *Step) error {
+	return l.do(rank, step, func(Op) bool { return true })
+}
+
+// DoEarly does those that are early, DoLate the others.
+func (l *List) DoEarly(rank Rank, step *Step) error { return l.do(rank, step, isEarly) }
+func (l *List) DoLate(rank Rank, step *Step) error {
+	return l.do(rank, step, func(op Op) bool { return !isEarly(op) })
+}
+
+func (l *List) do(rank Rank, step *Step, chosen func(Op) bool) error {
 	if err := l.mark(); err != nil {
 		return err
 	}
 	for _, section := range l.Sections {
 		step.MaxRows = section.Rows
 		for _, op := range section.Ops {
+			if !chosen(op) {
+				continue
+			}
 			if err := op.Do(rank, step); err != nil {
 				return err
 			}

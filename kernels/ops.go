@@ -46,7 +46,10 @@ type Weights struct {
 	Last    Buffer    // int32 [Rows]: the row's last update, 0 = none yet; nil: every step updates every row
 	// Gradient, if not nil, receives the whole gradient [Rows, Columns] instead of an update being made.
 	Gradient Buffer
-	NoDecay  bool // weight decay does not apply (biases)
+	// Rounded, if not nil, is a copy of Value as the device's products read it, see Rounder. Round makes it, and
+	// operations that update the weight keep it.
+	Rounded Buffer
+	NoDecay bool // weight decay does not apply (biases)
 }
 
 func (w *Weights) String() string { return fmt.Sprintf("%s[%d, %d]", w.Name, w.Rows, w.Columns) }

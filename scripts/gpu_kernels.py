@@ -82,6 +82,7 @@ class Launch:
     collectives: list[str] = field(default_factory=list)
     chunk: int = 0  # of which chunk of an output, from 1 on; of the first of those that are alike
     beside: bool = False  # in the second branch of the graph, beside the products of the next chunk
+    early: bool = False  # in a graph of its own, beside the step before
 
 
 # ---- what several kernels have in common ----
@@ -113,8 +114,10 @@ def weights(v: V, rows: float, columns: float) -> tuple[float, float, float]:
     return size, size, 1
 
 
-STATS_ROWS = 2  # of a block: kernels/cuda/output.go
-COSINE = ("hidden_inverse", "item_inverse", "along", "row.scale * inverse[k]")
+MULTIPROCESSORS = 132  # of an H100 and of an H200
+STATS_ROWS = 4  # of a block: kernels/cuda/output.go
+STATS_THREADS = 256
+COSINE = ("hidden_inverse", "item_inverse", "along", "scale * number_of(inverse", "scale[r] * number_of(inverse")
 
 
 def cosine(v: V) -> tuple[str, ...]:
@@ -260,8 +263,8 @@ KERNELS: dict[str, Kernel] = {
         used_tiles,
     ),
     "replay": Kernel(
-        lambda v: min(256, up(v.columns, 128) * 32),
-        lambda v: (min(max(1, v.items), 8192), 1),
+        lambda v: replaying_threads(v),
+        lambda v: (min(max(1, v.items), replaying(v)), 1),
         lambda v: {
             "weight": (weights(v, v.behind, v.columns)[0], weights(v, v.behind, v.columns)[1], 1),
             "last": (4 * v.batch.distinct, 4 * v.behind, 1),
@@ -271,14 +274,13 @@ KERNELS: dict[str, Kernel] = {
             Loop(
                 "for (int64_t n = blockIdx.x; n < count;",
                 lambda v: v.batch.distinct * 32 * up(v.columns, 128),
-                hops=(1, 1),
             ),
             Loop(
                 "for (int64_t k = 4 * threadIdx.x; k < w.columns; k += 4 * blockDim.x)",
                 lambda v: v.behind * v.columns,
                 STORED,
                 4,
-                hops=(0, 2),
+                hops=(0, 1),
             ),
             Loop(
                 "for (int64_t number = last + 1;",
@@ -290,8 +292,8 @@ KERNELS: dict[str, Kernel] = {
         ),
         elements=lambda v: v.behind * v.columns,
         unused=rule,
-        hops=(4, 0),
-        active=lambda v: min(v.batch.distinct, 8192),
+        hops=(4, 1),
+        active=lambda v: min(v.batch.distinct, replaying(v)),
         persistent=True,
     ),
     "gather": Kernel(
@@ -417,11 +419,11 @@ KERNELS: dict[str, Kernel] = {
     ),
     "output_stats": Kernel(
         256,
-        lambda v: (up(v.rows, STATS_ROWS), 1),
+        lambda v: (up(v.rows, STATS_ROWS), v.parts),
         lambda v: {
             "~logits": (logit(v) * v.rows * v.items, 0, 1),
             "bias": (4 * v.items, 0, up(v.rows, STATS_ROWS)),
-            "~stats": (0 if v.begins else 8 * v.rows, 8 * v.rows, 1),
+            "~stats": (0 if v.begins else 8 * v.rows * v.parts, 8 * v.rows * v.parts, 1),
             **(
                 {"~inverse": (4 * v.items, 0, up(v.rows, STATS_ROWS)), "~of_rows": (4 * v.rows, 0, 1)}
                 if v.cosine
@@ -430,12 +432,13 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int first = 0; first < a.items; first += kTrip)",
-                lambda v: STATS_ROWS * up(v.rows, STATS_ROWS) * up(v.items, 2048) * 2048,
-                ("MUFU.EX2", "sum[r] += exp_negative(z[r][n] - next)", 1),
+                "for (; i + kEight <= items; i += apart)",
+                lambda v: STATS_ROWS * up(v.rows, STATS_ROWS) * up(v.items, 256) * 256,
+                ("FMNMX", "next = fmaxf(next, x[n])", 1),
                 8 * STATS_ROWS,
                 (1, 0),
-                within="output_stats",
+                within="stats_of_eights",
+                worst=lambda v: STATS_ROWS * 8 * up(v.items, 2048 * v.parts),
             ),
         ),
         elements=lambda v: v.rows * v.items,
@@ -471,15 +474,15 @@ KERNELS: dict[str, Kernel] = {
             ),
             # the logits of the next row are on their way meanwhile
             Loop(
-                "for (int u = begin; u < end; u += 8)",
+                "for (; u < rows; u += 8, row += apart, found++)",
                 lambda v: v.rows * up(v.items, 256) * 256 * (1 - with_targets(v)),
                 ("MUFU.EX2", "[](int) { return 0.0f; }", 1),
                 8,
                 through=True,
-                unused=("return t[k];", "take_targets(target, row"),
+                unused=("return t[k];", "take_targets(target, *found"),
             ),
             Loop(
-                "for (int u = begin; u < end; u += 8)",
+                "for (; u < rows; u += 8, row += apart, found++)",
                 lambda v: v.rows * up(v.items, 256) * 256 * with_targets(v),
                 ("MUFU.EX2", "return t[k];", 1),
                 8,
@@ -514,11 +517,13 @@ KERNELS: dict[str, Kernel] = {
     ),
     "output_update": Kernel(
         256,
-        lambda v: (up(v.items, 8), 1),
+        lambda v: (up(v.items, 8) + v.bias * up(v.items, 256), 1),
         lambda v: {
             "~strip": (4 * v.items * v.columns, 0, 2 if v.cosine else 1),
             "weight": weights(v, v.items, v.columns),
+            **({"~gradient": (4 * v.items * v.parts, 0, 1), "bias": weights(v, v.items, 1)} if v.bias else {}),
             "rates": RATES,
+            **({"rounded": (0, 2 * v.items * v.columns, 1)} if v.precision == "bfloat16" else {}),
             **({"~inverse": (4 * v.items, 0, 1)} if v.cosine else {}),
         },
         loops=(
@@ -537,6 +542,13 @@ KERNELS: dict[str, Kernel] = {
                 16,
                 (0, 1),
                 within="warp_dot",
+            ),
+            Loop(
+                "for (int64_t p = 1; p < a.bias_parts; p++)",
+                lambda v: v.items * (v.parts - 1) * v.bias,
+                ("LDG|LD", "sum[0] += a.bias_gradient", 1),
+                16,
+                (1, 0),
             ),
         ),
         elements=lambda v: v.items * v.columns,
@@ -655,6 +667,16 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
+def replaying_threads(v: V) -> int:
+    """Of a block of replay: kernels/cuda/hidden.go."""
+    return min(256, up(v.columns, 128) * 32)
+
+
+def replaying(v: V) -> int:
+    """Blocks of replay: as many as there are at the same time."""
+    return 1024 // replaying_threads(v) * MULTIPROCESSORS
+
+
 def logit(v: V) -> int:
     """Bytes of a logit, and of the gradient in its place."""
     return 2 if v.narrow else 4
@@ -662,7 +684,9 @@ def logit(v: V) -> int:
 
 def of_eight(v: V) -> tuple[str, ...]:
     """Lines for logits of the other type, and for the last items of a tile, which do not fill an eight."""
-    return (*(("<const float *>(a.z)", "<float *>(a.z)") if v.narrow else ("uint16_t *>(a.z)",)), "has(e, n)")
+    others = {"<uint16_t, false>(", "<uint16_t, true>(", "<float, false>(", "<float, true>("}
+    others.remove(f"<{'uint16_t' if v.narrow else 'float'}, {str(v.cosine).lower()}>(")
+    return (*sorted(others), "has(e, n", "has(at, n)", "false, items}")
 
 
 def row_strips(v: V) -> int:
@@ -689,6 +713,3 @@ def sum_of_warps(batch: gpu_cases.Batch, rows: int, size: int) -> float:
 def padded(columns: int, precision: str) -> int:
     """Columns as the library's products take them."""
     return up(columns, 8) * 8 if precision == "bfloat16" else up(columns, 4) * 4
-
-
-MULTIPROCESSORS = 132  # of an H100 and of an H200

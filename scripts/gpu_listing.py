@@ -236,13 +236,25 @@ class Function:
         return found
 
     def at(self, lines: Iterable[Line]) -> list[Loop]:
-        """The loops whose jump back belongs to one of the lines."""
+        """The loops whose jump back belongs to one of the lines.
+
+        Compilers may give a jump the line of what is before it. If there is no such loop, it is the smallest with an
+        instruction of the lines, which counts the trips.
+        """
         wanted = set(lines)
-        return [
+        found = [
             loop
             for loop in self.loops
             if any(wanted & set(self.blocks[n].instructions[-1].lines) for n in loop.latches)
         ]
+        if not found:
+            counting = [
+                loop
+                for loop in self.loops
+                if any(wanted & set(i.lines[:1]) for n in loop.blocks for i in self.blocks[n].instructions)
+            ]
+            found = sorted(counting, key=lambda loop: len(loop.blocks))[:1]
+        return found
 
 
 INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(\{?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)[^;]*)")

@@ -217,6 +217,7 @@ class Timed:
     waves: float = 0.0
     tail: float = 0.0  # what the last wave of blocks costs, beside a time without it
     limits: dict[str, float] = field(default_factory=dict)
+    alone: float = 0.0  # seconds, of what is done beside the step before
 
 
 def resident_blocks(m: Machine, threads: int, taken: gpu_listing.Resources) -> int:
@@ -376,7 +377,16 @@ def seconds_of(timed: Sequence[Timed]) -> float:
 
 def timed(case: Case, m: Machine, ranks: int = 1) -> list[Timed]:
     """The launches of a case with their times."""
-    return beside([time_of(m, launch) for launch in case.launches(m, ranks)])
+    return early(beside([time_of(m, launch) for launch in case.launches(m, ranks)]))
+
+
+def early(found: list[Timed]) -> list[Timed]:
+    """Counts of what is done beside the step before only what lasts longer than a step."""
+    ahead, step = (seconds_of([t for t in found if t.launch.early is early]) for early in (True, False))
+    for t in found:
+        if t.launch.early:
+            t.alone, t.seconds = t.seconds, t.seconds * max(0.0, ahead - step) / ahead
+    return found
 
 
 def beside(found: list[Timed]) -> list[Timed]:
@@ -414,7 +424,7 @@ def answer(case: Case, m: Machine) -> dict[str, Any]:
     return {
         "case": case.name,
         "ms": round(1e3 * seconds_of(found), 4),
-        "launches": sum(t.launch.count for t in found),
+        "launches": sum(t.launch.count for t in found if not t.launch.early),
         "roofline_ms": round(1e3 * sum(case.roofline(m).values()), 4),
     }
 
@@ -519,7 +529,7 @@ def row(*cells: str) -> str:
 
 def share(least: float, seconds: float) -> str:
     """In percent."""
-    return f"{100 * least / seconds:.0f} %" if least else ""
+    return f"{100 * least / seconds:.0f} %" if least and seconds else ""
 
 
 def title_of(case: Case) -> str:
@@ -544,15 +554,16 @@ def table(case: Case, m: Machine, measured: Measured) -> list[str]:
             by[t.bound] += t.seconds * t.launch.count
         memory, cached = (sum(x * t.launch.count for t, x in zip(own, sizes, strict=True)) / 1e6
                           for sizes in ([t.memory for t in own], [t.cached for t in own]))  # fmt: skip
-        count = sum(t.launch.count for t in own)
-        lines.append(row(part, f"{count:,}", amount(memory), amount(cached), time(seconds), max(by, key=by.__getitem__),
+        count, alone = sum(t.launch.count for t in own), sum(t.launch.count * t.alone for t in own)
+        taken = f"({time(alone)})" if alone else time(seconds)
+        lines.append(row(part, f"{count:,}", amount(memory), amount(cached), taken, max(by, key=by.__getitem__),
                          share(roofline.get(part, 0.0), seconds), measured.cell(title_of(case), part)))  # fmt: skip
     total, least = seconds_of(found), sum(roofline.values())
     memory, cached = (
         sum(t.memory * t.launch.count for t in found) / 1e6,
         sum(t.cached * t.launch.count for t in found) / 1e6,
     )
-    count = sum(t.launch.count for t in found)
+    count = sum(t.launch.count for t in found if not t.launch.early)
     lines.append(row("**in all**", f"{count:,}", amount(memory), amount(cached), time(total), "", share(least, total),
                      measured.cell(title_of(case), "a step")))  # fmt: skip
     return lines
@@ -594,8 +605,9 @@ stand in the script, with their sources and errors. Expect errors of 30 %.
 - {device}: {sms} multiprocessors at {clock:.3g} GHz; memory {bandwidth:.2g} TB/s; second-level cache
   {cache_bandwidth:.2g} TB/s. A load takes {cache_latency:.2g} us from the cache, {memory_latency:.2g} us from memory.
 - From one kernel of a graph to the next pass {gap:.2g} us.
-- The updates of a chunk of items run beside the next chunk's kernels, in a second branch of the graph. Kernels of two
-  branches are taken to share the card without loss; the time of an update is what it lasts longer.
+- Batches are made beside the step before, by launches that are not part of the step's graph; their time stands in
+  parentheses. The updates of a chunk of items run beside the next chunk's kernels, in a second branch of the graph.
+  Kernels of two branches are taken to share the card without loss; the time of an update is what it lasts longer.
 - The roofline is that of the data sheet: {limits};
   memory {sheet} TB/s; at least {launch:.0f} us for an operation. Its bytes are those that must pass through memory:
   weights, optimizer states and rows of the batch, once; W twice with soft-max, since the statistics come first."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import gpu_cases
-from gpu_kernels import MULTIPROCESSORS, Launch, padded, rows_of_strip, up
+from gpu_kernels import MULTIPROCESSORS, STATS_ROWS, STATS_THREADS, Launch, padded, rows_of_strip, up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +48,7 @@ def assemble(
     passes = up(width, 8)
     common = {"batch": batch, "whole": whole, "denoised": denoised, "digits": 1 << up(width, passes)}
     common["passes"] = passes = passes * by_item
+    mark = len(g.launches)
     for kernel in ("assemble_count", "assemble_fill"):
         g(kernel, **common)
     for turn in range(passes):
@@ -55,6 +56,8 @@ def assemble(
             g(kernel, **common, turn=turn)
     for kernel in ("items_count", "items_write") if by_item else ():
         g(kernel, **common)
+    for launch in g.launches[mark:]:
+        launch.early = True
 
 
 def pack(g: Graph, source: str, rows: int, columns: int, valid: int | None = None) -> None:
@@ -66,8 +69,14 @@ def pack(g: Graph, source: str, rows: int, columns: int, valid: int | None = Non
 
 
 def packs(columns: int, precision: str) -> bool:
-    """Whether a weight is rounded or filled up before it is multiplied."""
-    return precision == "bfloat16" or padded(columns, precision) != columns
+    """Whether a weight is filled up before it is multiplied; for bfloat16 there is a rounded copy."""
+    return precision != "bfloat16" and padded(columns, precision) != columns
+
+
+def weight_size(columns: int, precision: str) -> int:
+    """Bytes of a row of a weight as products read it from memory, if it is not packed just before."""
+    size = 2 if precision == "bfloat16" else 4
+    return 0 if packs(columns, precision) else size * padded(columns, precision)
 
 
 LEAST_PRODUCT = 1 << 25  # kernels/cuda/librarydense.go
@@ -100,7 +109,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     )
     pairs = list(zip(n.hidden, n.hidden[1:], strict=False))
     g.part = "record"
-    g("copy", bytes=4096)
+    g("copy", bytes=256)
     g("begin_step")
     g.part = "Assemble"
     assemble(g, share["input"], share["target"], n.input != n.target, items)
@@ -125,7 +134,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
         pack(g, "~in", rows, inputs, rows)
         if packs(inputs, precision):
             pack(g, "weight", units, inputs)
-        g("product", m=units, n=rows, k=inputs)
+        g("product", m=units, n=rows, k=inputs, memory=units * weight_size(inputs, precision))
         g("finish", columns=units)
     size = chunk(items, rows, padded(last, precision), precision, cache)
     if n.softmax:
@@ -148,11 +157,11 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
         pack(g, "~dz", rows, units, rows)
         if packs(inputs, precision):
             pack(g, "weight", units, inputs)
-        g("product", m=inputs, n=rows, k=units)
+        g("product", m=inputs, n=rows, k=units, memory=units * weight_size(inputs, precision))
         g("output_merge_hidden", columns=inputs, cosine=False)
         pack(g, "~in", rows, inputs, rows)
         g("product", m=inputs, n=units, k=rows)
-        g("output_update", items=units, columns=inputs, cosine=False)
+        g("output_update", items=units, columns=inputs, cosine=False, bias=False, parts=0)
     g.part = "Backward"
     g("backward", columns=n.hidden[0])
     g.part = "Scatter"
@@ -171,6 +180,7 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
     pack(g, "~h", rows, columns, rows)
     whole, rest = divmod(items, size)
     narrow, strip = 2 if g.common["narrow"] else 4, rows_of_strip(min(size, items), rows)
+    parts = max(1, min(4 * MULTIPROCESSORS // up(rows, STATS_ROWS), up(min(size, items), 8 * STATS_THREADS)))
     for number, (here, count, begins) in enumerate(
         ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)), 1
     ):
@@ -179,21 +189,22 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         mark = len(g.launches)
         if packs(columns, precision):
             pack(g, "weight", here, columns)
-        unpacked = 0 if packs(columns, precision) else 4 * here * columns
-        g("product", m=here, n=rows, k=wide, memory=unpacked, result=narrow)
+        g("product", m=here, n=rows, k=wide, memory=here * weight_size(columns, precision), result=narrow)
         if n.cosine:
-            g("inverse_norms", source="~weight" if packs(columns, precision) else "weight", rows=here, columns=columns)
+            source = "weight" if precision == "bfloat16" else "~weight"
+            g("inverse_norms", source=source, rows=here, columns=columns)
         if statistics:
-            g("output_stats", items=here, begins=begins)
+            g("output_stats", items=here, begins=begins, parts=parts)
         else:
             g("output_loss", items=here, begins=begins, batch=target, all_items=items, strip_rows=strip)
             g("product", m=wide, n=rows, k=here)
             g("product", m=wide, n=here, k=rows)
-            g("output_update", items=here, columns=columns)
-            g("update_written", items=here, parts=up(rows, strip))
+            g("output_update", items=here, columns=columns, bias=True, parts=up(rows, strip))
         for launch in g.launches[mark:]:
             launch.count, launch.chunk = count, number
-            launch.beside = launch.kernel in ("output_update", "update_written")
+            launch.beside = launch.kernel == "output_update"
+    if statistics and parts > 1:
+        g("combine_stats", shards=parts)
     if not statistics:
         g("output_merge_hidden", columns=columns)
         g("output_sum", blocks=up(min(size, items), 256) * up(rows, strip))

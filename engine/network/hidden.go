@@ -70,6 +70,7 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 		op := &kernels.Dense{
 			Name: l.Name, From: from, In: b.values[s].out, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
 		}
+		b.KeepRounded(op, w)
 		b.AddWith(&op.Workspace, op, op)
 	}
 }

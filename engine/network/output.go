@@ -85,6 +85,11 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 		touched := min(b.Entries(slot), scorer.Items)
 		op.TiedGradient = b.LeaveGradient(l.Shared, touched*op.Sources[0].Weight.Columns)
 	}
+	if l.Shared == "" {
+		for _, source := range op.Sources {
+			b.KeepRounded(op, source.Weight)
+		}
+	}
 	b.ReadTarget(op)
 	b.Scratch(&op.Workspace, op)
 	if loss.NeedsStats() {

@@ -324,8 +324,9 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 		return
 	}
 	s.op = op
-	op.Batch = b.Alloc("batch", f.Name, op.Places.Total)
-	b.AddWith(&op.Workspace, op, op)
+	op.Batch = b.Alloc("batch", f.Name, b.device.(kernels.Keeper).BatchSize(op))
+	b.early.take(&op.Workspace, b.device.WorkspaceSize(op, b.spec.Rows))
+	b.Add(op)
 	s.assembled = &kernels.SparseBatch{Columns: k.data.Columns}
 }
 

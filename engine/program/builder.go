@@ -26,10 +26,34 @@ type Builder struct {
 	gradients    kernels.Buffer // of all weights, in data-parallel training
 	gradientSize int64
 
-	scratch     []*kernels.Buffer // who wants the shared workspace
-	scratchSize int64
-	unconfirmed bool    // operations have used numbers from other ranks since the last Agree
-	entries     []int64 // by slot: of the batches that come from the host
+	scratch, early scratch // early: of operations that are kernels.Early
+	unconfirmed    bool    // operations have used numbers from other ranks since the last Agree
+	entries        []int64 // by slot: of the batches that come from the host
+}
+
+// scratch is memory that operations use in turn.
+type scratch struct {
+	users []*kernels.Buffer
+	size  int64
+}
+
+// take notes a user, and how much it needs.
+func (s *scratch) take(workspace *kernels.Buffer, n int64) {
+	if n > 0 {
+		s.size = max(s.size, n)
+		s.users = append(s.users, workspace)
+	}
+}
+
+// give allocates the memory, in the plan as a workspace of those users, and gives it to them.
+func (s *scratch) give(b *Builder, of string) {
+	if s.size == 0 || b.err != nil {
+		return
+	}
+	workspace := b.Alloc("workspace", of, s.size)
+	for _, to := range s.users {
+		*to = workspace
+	}
 }
 
 func newBuilder(spec Spec, local int, dry bool) *Builder {
@@ -73,12 +97,8 @@ func (b *Builder) build() error {
 	if b.World() > len(b.spec.Ranks) {
 		b.shareAcrossProcesses()
 	}
-	if b.scratchSize > 0 && b.err == nil {
-		workspace := b.Alloc("workspace", "the ops in turn", b.scratchSize)
-		for _, to := range b.scratch {
-			*to = workspace
-		}
-	}
+	b.scratch.give(b, "the ops in turn")
+	b.early.give(b, "the ops that make batches")
 	return b.err
 }
 
@@ -125,10 +145,7 @@ func (b *Builder) AddWith(workspace *kernels.Buffer, sized any, ops ...kernels.O
 
 // Scratch gives an operation scratch memory.
 func (b *Builder) Scratch(workspace *kernels.Buffer, sized any) {
-	if n := b.device.WorkspaceSize(sized, b.spec.Rows); n > 0 {
-		b.scratchSize = max(b.scratchSize, n)
-		b.scratch = append(b.scratch, workspace)
-	}
+	b.scratch.take(workspace, b.device.WorkspaceSize(sized, b.spec.Rows))
 }
 
 // Alloc takes memory for n elements. The plan lists it as name of whom it is for.

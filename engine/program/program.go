@@ -28,6 +28,8 @@ type Spec struct {
 	// The program shares it.
 	Given func(weight string, index int) *kernels.HostBuffer
 
+	unrounded bool // weights keep no rounded copies: there is no memory for them
+
 	onHost map[string]string // names of the feeds whose data stay on the host though they could be kept, and why
 }
 
@@ -102,8 +104,8 @@ func Build(spec Spec) (*Program, error) {
 	return p, dry.Plan.Explain(err)
 }
 
-// drafted decides how ranks train and which data devices keep, and returns the dry program for that. It leaves the
-// largest datasets on the host until the others fit.
+// drafted decides how ranks train, whether weights keep rounded copies and which data devices keep, and returns the dry
+// program for that. If not everything fits it goes without the copies, then it leaves the largest datasets on the host.
 func drafted(spec Spec) (Spec, *Program, error) {
 	spec.onHost = map[string]string{}
 	var err error
@@ -115,10 +117,16 @@ func drafted(spec Spec) (Spec, *Program, error) {
 		if err != nil {
 			return spec, nil, err
 		}
-		if len(dry.parts[0].resident) == 0 || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil {
+		first := dry.parts[0]
+		less := first.rounds || len(first.resident) > 0
+		switch {
+		case !less || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil:
 			return spec, dry, nil
+		case first.rounds:
+			spec.unrounded = true
+		default:
+			leaveOnHost(spec.onHost, &dry.Plan, first)
 		}
-		leaveOnHost(spec.onHost, &dry.Plan, dry.parts[0])
 	}
 }
 

@@ -145,6 +145,19 @@ func (b *Builder) IsLazy(name string) bool {
 	return w != nil && b.Training() != nil && !b.byRows() && w.Touched && b.Training().Optimizer.MovesUntouched(true)
 }
 
+// KeepRounded gives a weight that an op multiplies by, and that one operation updates in a step, the rounded copy that
+// the device reads, if it does and there is memory.
+func (b *Builder) KeepRounded(op any, w *kernels.Weights) {
+	device, is := b.device.(kernels.Rounder)
+	if !is || b.Training() == nil || b.byRows() || b.spec.unrounded {
+		return
+	}
+	if n := device.RoundedSize(op, w, b.spec.Rows); n > 0 {
+		w.Rounded, b.part.rounds = b.Alloc("rounded weights", w.Name, n), true
+		add(&b.part.begin, &kernels.Round{Weight: w})
+	}
+}
+
 // CatchUp brings rows of a lazy weight up to date: those that a slot's batch touches, before it reads them, and all at
 // the end.
 func (b *Builder) CatchUp(w *kernels.Weights, slot int) {

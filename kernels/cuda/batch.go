@@ -71,6 +71,11 @@ func spaceOfAssemble(p *kernels.BatchPlaces) (s assembleSpace) {
 // passCounts is how many counts a pass of the sort needs, one for each digit and tile.
 func (s *assembleSpace) passCounts() int64 { return s.tiles << s.digit }
 
+// BatchSize has room for a batch of each step under way, and of the one that is made meanwhile.
+func (d *device) BatchSize(op *kernels.Assemble) int64 {
+	return int64(len(d.step.slots)) * op.Places.Total
+}
+
 // Assemble makes a batch out of a dataset that the device keeps.
 func (d *device) Assemble(op *kernels.Assemble, s *kernels.Step) error {
 	r, is := op.Data.(*resident)
@@ -80,7 +85,7 @@ func (d *device) Assemble(op *kernels.Assemble, s *kernels.Step) error {
 	}
 	return d.run("Assemble", s, nil, func() {
 		p, space := &op.Places, spaceOfAssemble(&op.Places)
-		in := func(n int64) driver.Address { return element(op.Batch, n) }
+		in := func(n int64) driver.Address { return element(op.Batch, int64(d.step.copy)*p.Total+n) }
 		a := assembleArgs{
 			step: d.step.at, data: r.arguments(op.Scaled), offsets: in(p.Offsets), indices: in(p.Indices),
 			values: in(p.Values), rowSum: in(p.RowSum), counts: in(p.Counts), capacity: p.Entries,

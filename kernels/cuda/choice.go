@@ -6,6 +6,7 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -115,7 +116,7 @@ func (d *device) formNamed(name string, op *kernels.Output, rows int64) (form ou
 		form = outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}
 		return form, serves, err
 	}
-	space, products := simpleOf(op, rows)
+	space, products := d.simpleOf(op, rows)
 	form = outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}
 	return form, true, nil
 }
@@ -134,11 +135,13 @@ func (d *device) ReadsByRow(op *kernels.Output, rows int64) (reads bool) {
 }
 
 // compute has an output computed in its form by a method of its runner. It notes an error if the form cannot be chosen,
-// or needs more than the form that was chosen when the op was planned: workspace, or the target's order by item.
+// or is not the one that was chosen when the op was planned: it needs more workspace, or the target's order by item, or
+// does not keep the weights' rounded copies.
 func (d *device) compute(op *kernels.Output, s *kernels.Step, what func(outputRunner)) {
 	form, err := d.formOf(op, s.Most())
 	small := form.workspace > 0 && (op.Workspace == nil || op.Workspace.Len() < form.workspace)
-	if err == nil && (small || op.ByRow && form.name == formFused) {
+	rounded := slices.ContainsFunc(op.Sources, func(s kernels.OutputSource) bool { return s.Weight.Rounded != nil })
+	if err == nil && (small || op.ByRow && form.name == formFused || rounded && form.name != formChunked) {
 		err = fault.New(fault.DeviceFailed, "%s of %s was planned for another form than %q", op, d.info.Name, form.name)
 	}
 	if err != nil {

@@ -105,24 +105,63 @@ func (d *device) packs(columns int64) bool {
 	return d.padded(columns) != columns || d.precision() == kernels.BFloat16
 }
 
-// packed is where rows of a weight lie as the library takes them: where they are, or packed in a place of their own.
-func (d *device) packed(at, place driver.Address, packs bool, rows, columns, padded int64) driver.Address {
-	if !packs {
+// packed is where rows of a weight from `first` on lie as the library takes them: where they are, in the weight's copy,
+// or packed in a place of their own.
+func (d *device) packed(w *kernels.Weights, place driver.Address, first, rows int64) driver.Address {
+	at, padded := element(w.Value, first*w.Columns), d.padded(w.Columns)
+	switch {
+	case !d.packs(w.Columns):
 		return at
+	case w.Rounded != nil:
+		return addressOf(w.Rounded) + driver.Address(2*first*padded)
 	}
-	d.packRows(at, place, rows, columns, padded, rows)
+	d.packRows(at, place, rows, w.Columns, padded, rows)
 	return place
+}
+
+// roundedSize is the size of the rounded copy of a weight, for products in bfloat16.
+func (d *device) roundedSize(w *kernels.Weights) int64 {
+	if d.precision() != kernels.BFloat16 {
+		return 0
+	}
+	return w.Rows * d.padded(w.Columns) / 2
+}
+
+// RoundedSize: the library's products read copies, see kernels.Rounder.
+func (d *device) RoundedSize(op any, w *kernels.Weights, rows int64) (size int64) {
+	_ = d.do("planning", func() error {
+		switch op := op.(type) {
+		case *kernels.Output:
+			if form, _ := d.formOf(op, rows); form.name == formChunked && op.Items > 0 {
+				size = d.roundedSize(w)
+			}
+		case *kernels.Dense:
+			if _, ok, _ := d.denseOf(w, rows); ok {
+				size = d.roundedSize(w)
+			}
+		}
+		return nil
+	})
+	return size
+}
+
+// Round makes the rounded copy of a weight.
+func (d *device) Round(op *kernels.Round, s *kernels.Step) error {
+	return d.run("Round", s, nil, func() {
+		w := op.Weight
+		d.packRows(addressOf(w.Value), addressOf(w.Rounded), w.Rows, w.Columns, d.padded(w.Columns), w.Rows)
+	})
 }
 
 // libraryProducts are cuBLASLt's for the tiles of an output.
 type libraryProducts struct {
 	rows    int64
-	padded  []int64 // units of each source, as products see them
-	packs   []bool  // whether a source's weight is packed before it is multiplied
-	packed  []int64 // [rows, padded] of each source
-	sums    []int64 // [rows, padded]: dh of each source until it is merged
-	weights int64   // [tile, padded] of what is packed
-	strip   int64   // [tile, padded], the gradient with respect to the weight
+	padded  []int64        // units of each source, as products see them
+	packed  []int64        // [rows, padded] of each source
+	sums    []int64        // [rows, padded]: dh of each source until it is merged
+	weights int64          // [tile, padded] of what is packed
+	tile    driver.Address // the tile's weights of the source that was multiplied last, as the library takes them
+	strip   int64          // [tile, padded], the gradient with respect to the weight
 	scratch int64
 }
 
@@ -151,12 +190,11 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 	widest := int64(0)
 	p = &libraryProducts{rows: rows}
 	for _, source := range op.Sources {
-		columns := source.Weight.Columns
-		p.padded, p.packs = append(p.padded, d.padded(columns)), append(p.packs, d.packs(columns))
-		widest = max(widest, d.padded(columns))
+		p.padded = append(p.padded, d.padded(source.Weight.Columns))
+		widest = max(widest, p.padded[len(p.padded)-1])
 	}
 	tile := d.chunk(op.Items, rows, widest)
-	s = spaceOf(op, rows, tile, d.stripRows(rows, min(tile, op.Items)), d.precision() == kernels.BFloat16)
+	s = d.spaceOf(op, rows, tile, d.stripRows(rows, min(tile, op.Items)), d.precision() == kernels.BFloat16)
 	for _, padded := range p.padded {
 		p.packed, p.sums = append(p.packed, s.take(rows*padded)), append(p.sums, s.take(rows*padded))
 	}
@@ -186,14 +224,14 @@ func (p *libraryProducts) begin(r *outputRun) {
 
 // tileWeights is where the library finds the tile's weights of a source.
 func (p *libraryProducts) tileWeights(r *outputRun, n int) driver.Address {
-	columns := r.op.Sources[n].Weight.Columns
-	return r.device.packed(r.tileItems(n), r.place(p.weights), p.packs[n], r.items, columns, p.padded[n])
+	return r.device.packed(r.op.Sources[n].Weight, r.place(p.weights), r.first, r.items)
 }
 
 func (p *libraryProducts) logits(r *outputRun) {
 	for n := range r.op.Sources {
-		weights, beta := p.tileWeights(r, n), float32(flag(n > 0))
-		r.multiply(p.shapes(r, n).forward, weights, r.place(p.packed[n]), beta, r.place(r.space.logits), r.place(p.scratch))
+		p.tile = p.tileWeights(r, n)
+		logits, beta := r.place(r.space.logits), float32(flag(n > 0))
+		r.multiply(p.shapes(r, n).forward, p.tile, r.place(p.packed[n]), beta, logits, r.place(p.scratch))
 	}
 }
 
@@ -201,12 +239,11 @@ func (p *libraryProducts) hidden(r *outputRun, n int) {
 	if r.op.Sources[n].DH == nil {
 		return
 	}
-	weights := r.place(p.weights) // of a single source they are there since the logits
-	if len(r.op.Sources) > 1 || !p.packs[n] {
-		weights = p.tileWeights(r, n)
+	if len(r.op.Sources) > 1 { // otherwise it is where it was for the logits
+		p.tile = p.tileWeights(r, n)
 	}
 	beta := float32(flag(r.first > 0))
-	r.multiply(p.shapes(r, n).toInput, weights, r.place(r.space.logits), beta, r.place(p.sums[n]), r.place(p.scratch))
+	r.multiply(p.shapes(r, n).toInput, p.tile, r.place(r.space.logits), beta, r.place(p.sums[n]), r.place(p.scratch))
 }
 
 // weight leaves the update beside the products of the next tile, up to the one that needs the strip.

@@ -19,12 +19,13 @@ type device struct {
 	stream    driver.Stream // of ops, which follow each other
 	side      side          // a second stream of a step
 	copies    driver.Stream // of what the host sends for steps to come
+	early     driver.Stream // of their early operations
 	module    driver.Module
 	kernel    map[string]driver.Kernel
 	memory    pool
 	step      steps
 	graphs    map[*graph]bool
-	capturing *graph     // that is made just now
+	capturing *captured  // that is made just now
 	member    membership // of a group; nil if the device is alone
 	agreement agreement  // by which steps hear of failures of the others
 	launches  []site     // since the step began: what a failure of one of them is about
@@ -64,7 +65,7 @@ func open(info driver.DeviceInfo, o kernels.Options) (*device, error) {
 
 // openStreams makes the streams and the events of steps.
 func (d *device) openStreams() (err error) {
-	for _, stream := range []*driver.Stream{&d.stream, &d.side.stream, &d.copies} {
+	for _, stream := range []*driver.Stream{&d.stream, &d.side.stream, &d.copies, &d.early} {
 		if *stream, err = driver.NewStream(); err != nil {
 			return err
 		}
@@ -83,7 +84,12 @@ func (d *device) closeStreams() (err error) {
 	for _, event := range append(d.step.events(), d.side.events()...) {
 		err = errors.Join(err, event.Close())
 	}
-	return errors.Join(err, d.copies.Close(), d.side.stream.Close(), d.stream.Close())
+	return errors.Join(err, d.early.Close(), d.copies.Close(), d.side.stream.Close(), d.stream.Close())
+}
+
+// idle waits for all streams.
+func (d *device) idle() error {
+	return errors.Join(d.copies.Synchronize(), d.early.Synchronize(), d.stream.Synchronize(), d.side.stream.Synchronize())
 }
 
 // load loads the image for the device's compute capability and looks the kernels up.
@@ -140,7 +146,7 @@ func (d *device) Available() int64 {
 func (d *device) Trim() {
 	_ = d.do("giving memory back", func() (err error) {
 		if d.step.underWay == 0 {
-			err = errors.Join(d.copies.Synchronize(), d.stream.Synchronize(), d.step.rates.free(), d.step.free())
+			err = errors.Join(d.idle(), d.step.rates.free(), d.step.free())
 		}
 		return errors.Join(err, d.memory.trim())
 	})
@@ -152,8 +158,7 @@ func (d *device) Close() error {
 		return nil
 	}
 	err := d.do("closing", func() error {
-		err := errors.Join(d.copies.Synchronize(), d.stream.Synchronize())
-		err = errors.Join(err, d.closeGraphs())
+		err := errors.Join(d.idle(), d.closeGraphs())
 		if d.member != nil {
 			err = errors.Join(err, d.member.leave(), d.agreement.free())
 		}

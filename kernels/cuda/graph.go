@@ -4,39 +4,106 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
 
 // graph is a captured list of ops, whose steps it does in one launch. All that differs between them is in the record.
-// The first step of a list is not captured: libraries load code when they meet a shape, which a capture does not allow.
+// Early ops are a graph of their own for each slot, whose record they read. The first step of a list is not captured:
+// libraries load code when they meet a shape, which a capture does not allow.
 type graph struct {
 	device *device
-	ready  bool // there is an exec
-	joint  bool // it has collectives
-	exec   driver.Exec
-	record driver.Address // that its launches read
-	sites  []site
+	record driver.Address // where it is
+	late   captured
+	early  [kernels.MostUnderWay + 1]captured // by slot
 }
 
-// work puts a step's ops into the stream: one by one, or as the graph of their list, which is made for its second step.
-func (d *device) work(list *kernels.List, slot *slot, walk func() error) error {
-	g := d.graphOf(list)
-	if g == nil {
-		d.launches = nil // not reused: those of the steps under way are asked for later
-		err := d.ops(walk)
-		slot.sites = d.launches
+// captured are launches, once they are ready.
+type captured struct {
+	exec  driver.Exec
+	ready bool
+	joint bool   // there are collectives
+	sites []site // those of the step so far: the early ops come first
+}
+
+// work puts a step's ops into the streams: one by one, or as the graphs of their list, which are made for its second
+// step.
+func (d *device) work(list *kernels.List, slot *slot, ops walks) error {
+	r, g, sent := &d.step, d.graphOf(list), slot.copied
+	d.launches = nil // not reused: those of the steps under way are asked for later
+	if ops.early != nil {
+		if err := d.doEarly(slot, g, ops.early); err != nil {
+			return err
+		}
+		sent = slot.early
+	}
+	var late *captured
+	if g != nil {
+		late = &g.late
+	}
+	if err := d.stream.Wait(sent); err != nil {
 		return err
 	}
-	if !g.ready {
-		if err := d.capture(g, walk); err != nil {
+	if err := d.stream.Copy(r.at, slot.area, recordBytes); err != nil {
+		return err
+	}
+	err := d.put(late, func() error { return d.ops(ops.late) })
+	slot.sites = d.launches
+	return err
+}
+
+// doEarly puts early ops into their stream, with the record in the slot's area.
+func (d *device) doEarly(slot *slot, g *graph, walk func() error) error {
+	var c *captured
+	if g != nil {
+		c = &g.early[d.step.next]
+	}
+	if c == nil || !c.ready { // their memory may have been zeroed in the stream of ops just now
+		if err := errors.Join(d.stream.Record(slot.early), d.early.Wait(slot.early)); err != nil {
 			return err
 		}
 	}
-	slot.sites = g.sites
-	launch := func() error { return g.exec.Launch(d.stream) }
-	if g.joint {
+	if c != nil && !c.ready {
+		for i := range g.early {
+			d.launches = nil
+			if err := d.inEarly(i, func() error { return d.capture(&g.early[i], walk) }); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.early.Wait(slot.copied); err != nil {
+		return err
+	}
+	if err := d.inEarly(d.step.next, func() error { return d.put(c, walk) }); err != nil {
+		return err
+	}
+	return d.early.Record(slot.early)
+}
+
+// inEarly calls a function that puts early ops of a slot into the stream; meanwhile their stream is the device's.
+func (d *device) inEarly(slot int, work func() error) error {
+	r := &d.step
+	stream, at := d.stream, r.at
+	defer func() { d.stream, r.at, r.copy = stream, at, 0 }()
+	d.stream, r.at, r.copy = d.early, r.slots[slot].area, slot
+	return work()
+}
+
+// put puts ops into the stream: one by one, or as what they are captured as.
+func (d *device) put(c *captured, walk func() error) error {
+	if c == nil {
+		return walk()
+	}
+	if !c.ready {
+		if err := d.capture(c, walk); err != nil {
+			return err
+		}
+	}
+	d.launches = slices.Clip(c.sites)
+	launch := func() error { return c.exec.Launch(d.stream) }
+	if c.joint {
 		return d.member.launch(launch)
 	}
 	return launch()
@@ -64,18 +131,19 @@ func (d *device) graphOf(list *kernels.List) *graph {
 }
 
 func (d *device) ops(walk func() error) error {
-	type args struct{ step driver.Address }
-	err := d.enqueue(func() { launch(d, "begin_step", driver.Dim{X: 1}, 128, &args{d.step.at}) })
+	type args struct{ step, results driver.Address }
+	r := &d.step
+	err := d.enqueue(func() { launch(d, "begin_step", driver.Dim{X: 1}, 128, &args{r.at, r.results}) })
 	if err != nil {
 		return err
 	}
 	return walk()
 }
 
-// capture makes the graph of the ops that a walk puts into the stream, without doing them.
-func (d *device) capture(g *graph, walk func() error) error {
-	d.launches, d.capturing = nil, g
-	recorded, err := d.stream.Capture(func() error { return d.ops(walk) })
+// capture makes a graph of the ops that a walk puts into the stream, without doing them.
+func (d *device) capture(c *captured, walk func() error) error {
+	d.capturing = c
+	recorded, err := d.stream.Capture(walk)
 	d.capturing = nil
 	if err != nil {
 		return err
@@ -84,7 +152,7 @@ func (d *device) capture(g *graph, walk func() error) error {
 	if err != nil {
 		return errors.Join(err, recorded.Close())
 	}
-	g.exec, g.ready, g.sites = exec, true, d.launches
+	c.exec, c.ready, c.sites = exec, true, d.launches
 	return recorded.Close()
 }
 
@@ -111,10 +179,12 @@ func (d *device) closeGraphs() (err error) {
 	return err
 }
 
-func (d *device) closeGraph(g *graph) error {
+func (d *device) closeGraph(g *graph) (err error) {
 	delete(d.graphs, g)
-	if !g.ready {
-		return nil
+	for _, c := range append(g.early[:], g.late) {
+		if c.ready {
+			err = errors.Join(err, c.exec.Close())
+		}
 	}
-	return g.exec.Close()
+	return err
 }

@@ -12,7 +12,7 @@ import (
 // there are as many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
 	mostScattered = 4096
-	mostReplaying = 8192
+	replayThreads = 1024 // of a multiprocessor
 )
 
 // kGatherWarps and kScatterWarps of src/sparse.cu.
@@ -104,7 +104,8 @@ func (d *device) Replay(op *kernels.Replay, s *kernels.Step) error {
 	}
 	return d.run("Replay", s, slotsOf(op.Input), func() {
 		threads := uint32(min(256, (w.Columns+127)/128*32))
-		launch(d, "replay", driver.Dim{X: uint32(min(max(1, w.Rows), mostReplaying))}, threads, &args{
+		resident := int64(replayThreads/threads) * int64(d.hardware.Multiprocessors)
+		launch(d, "replay", driver.Dim{X: uint32(min(max(1, w.Rows), resident))}, threads, &args{
 			d.step.at, d.weightsOf(w, op.Optimizer), int32(op.Input), d.updates(w.Name),
 		})
 	})

@@ -19,7 +19,6 @@ const leastProduct = 1 << 25
 type libraryDense struct {
 	space
 	rows, units, inputs            int64 // of the largest batch; filled up
-	packs                          bool  // whether the weight is rounded or filled up before it is multiplied
 	in, dz, weight, sums, gradient int64 // [rows, inputs], [rows, units], [units, inputs], [rows, wider], [units, inputs]
 	scratch                        int64
 	products                       productShapes
@@ -31,7 +30,7 @@ func (d *device) denseOf(w *kernels.Weights, rows int64) (p libraryDense, ok boo
 	if d.library == nil || d.form == "" && rows*w.Rows*w.Columns < leastProduct {
 		return p, false, nil
 	}
-	p = libraryDense{rows: rows, units: d.padded(w.Rows), inputs: d.padded(w.Columns), packs: d.packs(w.Columns)}
+	p = libraryDense{rows: rows, units: d.padded(w.Rows), inputs: d.padded(w.Columns)}
 	p.in, p.dz = p.take(rows*p.inputs), p.take(rows*p.units)
 	p.weight, p.gradient = p.take(w.Rows*p.inputs), p.take(w.Rows*p.inputs)
 	p.sums, p.scratch = p.take(rows*max(p.inputs, p.units)), p.take(libraryBytes/4)
@@ -52,7 +51,7 @@ func (d *device) denseWorkspace(w *kernels.Weights, rows int64) int64 {
 
 // weights is where the library finds the weight.
 func (p *libraryDense) weights(d *device, w *kernels.Weights, workspace kernels.Buffer) driver.Address {
-	return d.packed(addressOf(w.Value), element(workspace, p.weight), p.packs, w.Rows, w.Columns, p.inputs)
+	return d.packed(w, element(workspace, p.weight), 0, w.Rows)
 }
 
 func (p *libraryDense) forward(d *device, op *kernels.Dense) {
@@ -76,5 +75,5 @@ func (p *libraryDense) backward(d *device, op *kernels.DenseBackward) {
 	}
 	d.packRows(addressOf(op.In), in, -1, w.Columns, p.inputs, p.rows)
 	d.multiply(p.products.toWeight, in, dz, 0, place(p.gradient), place(p.scratch))
-	d.update(w, op.Optimizer, &updateArgs{strip: place(p.gradient), items: w.Rows, pitch: p.inputs})
+	d.update(w, nil, op.Optimizer, &updateArgs{strip: place(p.gradient), items: w.Rows, pitch: p.inputs})
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // pool keeps freed memory for the next user of the same size, since cuMemAlloc and cuMemFree wait for the device. All
-// work is in one stream; therefore memory is not touched before its former use is over.
+// work is in one stream, or the stream waits for it and it for the stream; therefore memory is not touched before its
+// former use is over.
 type pool struct {
 	device *device
 	mu     sync.Mutex

@@ -26,8 +26,9 @@ const (
 
 // kStatsRows and kStatsThreads of src/output.cu.
 const (
-	statsRows    = 2
+	statsRows    = 4
 	statsThreads = 256
+	statsBlocks  = 4 // that a multiprocessor holds
 )
 
 // The structs of src/output.cu that several kernels take.
@@ -99,15 +100,17 @@ type outputSpace struct {
 	tile, stripRows   int64  // items of a tile, rows of a strip of rows
 	narrow            bool   // logits, and the gradients in their place, are of bfloat16
 	strips, rowStrips uint32 // of items in the first tile, and of rows
+	statsParts        uint32 // of a row, each of which has statistics of its own
 	// Where they begin. Losses have 8 bytes. Gradients of the bias, and lengths of items, have two places each: updates
 	// may still read those of the tile before.
-	loss, logits, bias, hiddenInverse, inverse int64
+	loss, logits, bias, stats, hiddenInverse, inverse int64
 }
 
-func spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow bool) outputSpace {
+func (d *device) spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow bool) outputSpace {
 	s := outputSpace{
 		tile: tile, stripRows: stripRows, narrow: narrow,
 		strips: blocks(min(tile, op.Items), stripItems), rowStrips: blocks(rows, stripRows),
+		statsParts: d.statsParts(rows, min(tile, op.Items)),
 	}
 	s.loss = s.take(2 * s.blocks())
 	logits := rows * tile
@@ -116,11 +119,19 @@ func spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow bool) outpu
 	}
 	s.logits = s.take(logits)
 	s.bias = s.take(2 * int64(s.rowStrips) * tile)
+	s.stats = s.take(2 * int64(s.statsParts) * rows)
 	if op.Temperature != 0 {
 		s.hiddenInverse = s.take(rows)
 		s.inverse = s.take(2 * s.tile)
 	}
 	return s
+}
+
+// statsParts is in how many parts blocks of output_stats share a row of a tile: as many as make one wave of blocks, if
+// each has enough items.
+func (d *device) statsParts(rows, tile int64) uint32 {
+	resident := statsBlocks * uint32(d.hardware.Multiprocessors)
+	return max(1, min(resident/blocks(rows, statsRows), blocks(tile, 8*statsThreads)))
 }
 
 // blocks are those of output_loss in the first tile, each of which leaves a sum of losses.
@@ -149,6 +160,7 @@ type outputRun struct {
 	first    int64 // of the tile's items
 	items    int64
 	turn     int64 // 0 or 1, in turn: which of two places the tile uses
+	bias     bool  // the tile's part of the bias is to be updated
 }
 
 // stripRows is how many rows a block of output_loss has: as few as there can be without a second wave of blocks for a
@@ -214,9 +226,19 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 }
 
 func (r *outputRun) statistics() {
+	most, stats := r.step.Most(), addressOf(r.op.Stats)
+	grid := driver.Dim{X: blocks(most, statsRows), Y: r.space.statsParts}
+	if grid.Y > 1 {
+		stats = r.place(r.space.stats)
+	}
 	r.tiles(func() {
-		launch(r.device, "output_stats", line(r.step.Most(), statsRows), statsThreads, r.tile(r.op.Stats))
+		a := r.tile(stats)
+		a.rows = most
+		launch(r.device, "output_stats", grid, statsThreads, a)
 	})
+	if grid.Y > 1 {
+		r.combineStats(stats, addressOf(r.op.Stats), int64(grid.Y), most, most)
+	}
 }
 
 // tileArgs is TileArgs of src/output.cu.
@@ -229,9 +251,9 @@ type tileArgs struct {
 }
 
 // tile are the arguments for the tile at hand.
-func (r *outputRun) tile(stats kernels.Buffer) *tileArgs {
+func (r *outputRun) tile(stats driver.Address) *tileArgs {
 	return &tileArgs{
-		r.device.step.at, r.place(r.space.logits), addressOf(stats), r.biasGradient(), r.place(r.space.loss),
+		r.device.step.at, r.place(r.space.logits), stats, r.biasGradient(), r.place(r.space.loss),
 		r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
 		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), int32(r.space.stripRows),
 		flag(r.space.narrow), r.loses(r.op.Name),
@@ -277,9 +299,9 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 // gradients turns each tile's logits into gradients and uses them.
 func (r *outputRun) gradients() {
 	r.tiles(func() {
-		bias := r.biasGradient()
+		r.bias = r.op.Bias != nil
 		grid := driver.Dim{X: blocks(r.items, stripItems), Y: r.space.rowStrips}
-		launch(r.device, "output_loss", grid, 256, r.tile(r.stats()))
+		launch(r.device, "output_loss", grid, 256, r.tile(addressOf(r.stats())))
 		for n := range r.op.Sources {
 			r.products.hidden(r, n)
 			r.join() // the strip, and what the next tile but one writes, are free then
@@ -288,9 +310,10 @@ func (r *outputRun) gradients() {
 		if len(r.op.Sources) == 0 {
 			r.join()
 		}
-		if b := r.op.Bias; b != nil {
+		if r.bias {
 			r.beside(func() {
-				r.updateWritten(b, r.op.Optimizer, bias, r.first, r.items, int64(r.space.rowStrips), r.space.tile)
+				parts := int64(r.space.rowStrips)
+				r.updateWritten(r.op.Bias, r.op.Optimizer, r.biasGradient(), r.first, r.items, parts, r.space.tile)
 			})
 		}
 	})
@@ -299,22 +322,37 @@ func (r *outputRun) gradients() {
 	r.sumLoss(r.place(r.space.loss), r.space.blocks())
 }
 
-// updateItems takes a strip of gradients with respect to a source's weight, for cosine logits after their projection.
+// updateItems takes a strip of gradients with respect to a source's weight, for cosine logits after their projection;
+// with the last source's goes the bias.
 func (r *outputRun) updateItems(n int, strip driver.Address, pitch int64) {
-	r.update(r.op.Sources[n].Weight, r.op.Optimizer, &updateArgs{
+	a, bias := &updateArgs{
 		strip: strip, itemInverse: r.finish.itemInverse, to: r.tied(n), first: r.first, items: r.items, pitch: pitch,
-	})
+	}, r.op.Bias
+	if !r.bias || n < len(r.op.Sources)-1 {
+		bias = nil
+	} else {
+		r.bias = false
+		a.biasGradient, a.biasParts, a.biasPitch = r.biasGradient(), int64(r.space.rowStrips), r.space.tile
+	}
+	r.update(r.op.Sources[n].Weight, bias, r.op.Optimizer, a)
 }
 
 type updateArgs struct {
-	step, strip, itemInverse driver.Address
-	weight                   weightsArgs
-	to                       itemGradientArgs
-	first, items, pitch      int64
-	launch                   int32
+	step, strip, itemInverse, rounded, biasGradient driver.Address
+	weight, bias                                    weightsArgs
+	to                                              itemGradientArgs
+	first, items, pitch, biasParts, biasPitch       int64
+	launch                                          int32
 }
 
-func (d *device) update(w *kernels.Weights, o kernels.Optimizer, a *updateArgs) {
-	a.step, a.weight, a.launch = d.step.at, d.weightsOf(w, o), d.updates(w.Name)
-	launch(d, "output_update", line(a.items, 8), 256, a)
+// update updates items of a weight and, if it is not nil, of a bias.
+func (d *device) update(w, bias *kernels.Weights, o kernels.Optimizer, a *updateArgs) {
+	a.step, a.rounded, a.weight, a.launch = d.step.at, addressOf(w.Rounded), d.weightsOf(w, o), d.updates(w.Name)
+	grid := line(a.items, 8)
+	if bias != nil {
+		a.bias = d.weightsOf(bias, o)
+		d.updates(bias.Name)
+		grid.X += blocks(a.items, 256)
+	}
+	launch(d, "output_update", grid, 256, a)
 }

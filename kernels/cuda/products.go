@@ -35,8 +35,8 @@ type (
 )
 
 // simpleOf is the simple form of an output.
-func simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProducts) {
-	s, p := spaceOf(op, rows, min((op.Items+63)/64*64, outputTile), outputRows, false), ownProducts{}
+func (d *device) simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProducts) {
+	s, p := d.spaceOf(op, rows, min((op.Items+63)/64*64, outputTile), outputRows, false), ownProducts{}
 	if op.Temperature != 0 {
 		columns := op.Sources[0].Weight.Columns
 		p.strip, p.gradient = s.take(s.tile*columns), s.take(rows*columns)

@@ -32,14 +32,15 @@ type (
 const (
 	otherFailed  = 1       // stepResults.failure, if another device of the group has failed
 	alignment    = 16      // of each array in the record: kernels read vectors of four
-	leastStaging = 1 << 16 // room for the record and some losses beside the batches
+	leastStaging = 1 << 16 // room for the record and its results beside the batches
 )
 
 // record is the memory of steps: on the device the results, the record of the step that computes, which moves only to
-// grow, and an area for each slot; on the host, pinned, results and records of all slots.
+// grow, and an area for each slot, with its record, what that points to, and the results of the early operations; on
+// the host, pinned, results and areas of all slots.
 type record struct {
 	results, at driver.Address // results are where the device's memory begins
-	size        int64          // of a record
+	size        int64          // of an area
 	terms       int
 	pinned      unsafe.Pointer
 }
@@ -47,10 +48,13 @@ type record struct {
 // StepSize counts the record and the areas, the rates of a run of up to leastRates steps, and the results.
 func (d *device) StepSize(rows int64, entries []int64) int64 {
 	rates := sizeClass(leastRates * int64(unsafe.Sizeof(kernels.Rates{})))
-	return (1+int64(len(d.step.slots)))*recordRoom(rows, entries) + rates + aligned(resultsSize(1))
+	return int64(len(d.step.slots))*recordRoom(rows, entries) + rates + recordBytes + aligned(resultsSize(1))
 }
 
-// recordRoom is the size of a record with batches of up to rows and, by slot, entries.
+// recordBytes is the size of a record without what it points to.
+var recordBytes = aligned(int64(unsafe.Sizeof(stepRecord{})))
+
+// recordRoom is the size of an area for batches of up to rows and, by slot, entries.
 func recordRoom(rows int64, entries []int64) int64 {
 	size := int64(leastStaging) + 8*rows
 	for _, n := range entries {
@@ -114,7 +118,7 @@ func (d *device) allocate(size int64, terms int) (err error) {
 	if r.pinned, err = driver.HostAlloc(slots * (head + size)); err != nil {
 		return err
 	}
-	if r.results, err = driver.Alloc(head + (1+slots)*size); err != nil {
+	if r.results, err = driver.Alloc(head + recordBytes + slots*size); err != nil {
 		return errors.Join(err, r.free())
 	}
 	if err := d.stream.Fill8(r.results, 0, head); err != nil {
@@ -124,7 +128,7 @@ func (d *device) allocate(size int64, terms int) (err error) {
 	for i := range r.slots {
 		slot, n := &r.slots[i], int64(i)
 		slot.answer = unsafe.Add(r.pinned, n*(head+size))
-		slot.memory, slot.area = unsafe.Add(slot.answer, head), r.at+driver.Address((1+n)*size)
+		slot.memory, slot.area = unsafe.Add(slot.answer, head), r.at+driver.Address(recordBytes+n*size)
 	}
 	return nil
 }
@@ -179,7 +183,8 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 		}
 	}
 	head[0] = stepRecord{
-		slots: slotsAt, rates: p.rates.table, results: results, losses: results + driver.Address(resultsSize(0)),
+		slots: slotsAt, rates: p.rates.table, results: put(p, make([]stepResults, 1)),
+		losses:     results + driver.Address(resultsSize(0)),
 		freshRates: put(p, p.rates.list), order: put(p, s.Order), ratesFrom: s.RatesFrom, freshFrom: p.rates.from,
 		freshCount: int64(len(p.rates.list)), number: s.Number, rows: s.Rows, terms: int64(len(s.Loss)),
 		first: s.First, whole: s.WholeRows(), seed: s.Seed, training: flag(s.Training),

@@ -14,8 +14,9 @@ import (
 )
 
 // The host packs a step's record and batches into pinned memory; the stream of copies takes them to an area of the
-// device; the stream of ops copies them from there to the record, does the ops and copies the results back. Thus the
-// next step is packed and copied while this one computes. The host waits only for a step that is as old as there are
+// device; a stream does the early ops there, which make batches of data that the device keeps; the stream of ops copies
+// the record to where all steps have theirs, does the ops and copies the results back. Thus the next step is packed and
+// copied, and its batches are made, while this one computes. The host waits only for a step that is as old as there are
 // slots.
 
 // steps are those under way, and what all of them share.
@@ -25,6 +26,7 @@ type steps struct {
 	open     *kernels.Step // the one that is begun
 	slots    [kernels.MostUnderWay + 1]slot
 	next     int  // slot of the next step
+	copy     int  // of the buffers that early operations write, the one that the operations at hand do: their step's slot
 	underWay int  // how many slots before it are taken
 	joint    bool // the open step has collectives that wait in a kernel
 	done     []kernels.Result
@@ -34,17 +36,17 @@ type steps struct {
 
 // slot is what a step has of its own until it is done.
 type slot struct {
-	memory, answer unsafe.Pointer // pinned: record and batches; results
-	area           driver.Address // on the device: what was in memory
-	copied, done   driver.Event
-	number, rows   int64
-	terms          int
-	sites          []site
+	memory, answer      unsafe.Pointer // pinned: record and batches; results
+	area                driver.Address // on the device: what was in memory
+	copied, early, done driver.Event   // early: the early ops are done
+	number, rows        int64
+	terms               int
+	sites               []site
 }
 
 func (r *steps) events() (list []*driver.Event) {
 	for i := range r.slots {
-		list = append(list, &r.slots[i].copied, &r.slots[i].done)
+		list = append(list, &r.slots[i].copied, &r.slots[i].early, &r.slots[i].done)
 	}
 	return list
 }
@@ -59,16 +61,19 @@ func (d *device) Run(rank kernels.Rank, list *kernels.List, s *kernels.Step) err
 	defer func() { r.open = nil }()
 	var failed error // of an operation; other errors follow from it
 	s.MaxRows = list.Rows()
-	kept := list
+	walk := func(do func(kernels.Rank, *kernels.Step) error) func() error {
+		return func() error {
+			failed = do(rank, s)
+			return failed
+		}
+	}
+	kept, ops := list, walks{late: walk(list.Do)}
 	if list.Rare || list.Clock != nil {
 		kept = nil
+	} else if list.HasEarly() {
+		ops = walks{walk(list.DoEarly), walk(list.DoLate)}
 	}
-	err := d.do("a step", func() error {
-		return d.begin(kept, s, s.Sparse, func() error {
-			failed = list.Do(rank, s)
-			return failed
-		})
-	})
+	err := d.do("a step", func() error { return d.begin(kept, s, s.Sparse, ops) })
 	if failed != nil {
 		return failed
 	}
@@ -108,7 +113,7 @@ func (d *device) alone(s *kernels.Step, slots []int, work func() error) error {
 		batches[slot] = s.Sparse[slot]
 	}
 	before := len(r.done)
-	if err := d.begin(nil, s, batches, work); err != nil {
+	if err := d.begin(nil, s, batches, walks{late: work}); err != nil {
 		return err
 	}
 	if err := d.harvest(0); err != nil {
@@ -124,9 +129,12 @@ func (d *device) alone(s *kernels.Step, slots []int, work func() error) error {
 	return nil
 }
 
-// begin sends a step's record and batches, and puts its ops and the copy of its results into the stream.
+// walks put the operations of a step into the streams: those that are early, nil if there are none, and the others.
+type walks struct{ early, late func() error }
+
+// begin sends a step's record and batches, and puts its ops and the copy of its results into the streams.
 func (d *device) begin(
-	list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, walk func() error,
+	list *kernels.List, s *kernels.Step, batches []*kernels.SparseBatch, ops walks,
 ) (err error) {
 	r, begun := &d.step, false
 	defer func() {
@@ -157,7 +165,7 @@ func (d *device) begin(
 		return err
 	}
 	r.joint = false
-	if err := d.work(list, slot, walk); err != nil {
+	if err := d.work(list, slot, ops); err != nil {
 		return err
 	}
 	if err := d.stream.CopyToHostAsync(slot.answer, r.results, resultsSize(slot.terms)); err != nil {
@@ -172,21 +180,15 @@ func (d *device) begin(
 	return nil
 }
 
-// send packs record and batches, and puts their copies into the streams. The slot's former step is done.
+// send packs record and batches, and puts their copy into the stream of copies. The slot's former step is done.
 func (d *device) send(slot *slot, s *kernels.Step, batches []*kernels.SparseBatch, rates freshRates) error {
 	r := &d.step
-	p := packer{to: unsafe.Slice((*byte)(slot.memory), r.size), at: r.at, rates: rates}
+	p := packer{to: unsafe.Slice((*byte)(slot.memory), r.size), at: slot.area, rates: rates}
 	p.step(s, batches, r.results)
 	if err := d.copies.CopyToDeviceAsync(slot.area, slot.memory, p.used); err != nil {
 		return err
 	}
-	if err := d.copies.Record(slot.copied); err != nil {
-		return err
-	}
-	if err := d.stream.Wait(slot.copied); err != nil {
-		return err
-	}
-	return d.stream.Copy(r.at, slot.area, p.used)
+	return d.copies.Record(slot.copied)
 }
 
 // Settle waits for the oldest steps.
@@ -266,7 +268,7 @@ func (d *device) clear() error {
 	r.underWay = 0
 	d.side.open = false // what failed may have left work there that the device's stream does not wait for
 	_, err := d.watched(func() error { return errors.Join(d.stream.Synchronize(), d.side.stream.Synchronize()) })
-	err = errors.Join(d.copies.Synchronize(), err)
+	err = errors.Join(d.copies.Synchronize(), d.early.Synchronize(), err)
 	if r.results != 0 {
 		err = errors.Join(err, d.stream.Fill8(r.results, 0, resultsSize(0)))
 	}

@@ -222,3 +222,25 @@ plan, got = train(memory_limit=kept["bytes"] - 1)
 assert not any("Assemble" in text for text in plan["operations"]), plan["operations"]
 assert same(want, got)
 """)
+
+
+def test_rounded_copies_of_weights_change_no_bit_and_give_way_to_data(run):
+    run("""
+X = matrix(300, 80, 0.2, ones=False)
+def train(loss, **options):
+    model = untrained(X, hidden=[64, 20], loss=loss)
+    with dsstne.Trainer(model, X, batch_size=16, devices="cuda:0", precision="bfloat16", **options) as trainer:
+        plan = trainer.plan()
+        trainer.run(steps=3)
+        trainer.run(steps=2)
+    return plan, tensors(model)
+for loss in "softmax", "sigmoid":
+    kept, want = train(loss)
+    copies = {part["of"]: part["bytes"] for part in kept["parts"] if part["name"] == "rounded weights"}
+    assert copies == {"output.weight": 2 * 80 * 24}, copies  # rows are filled up to a multiple of 8
+    assert any(text == "at the start of a run: Round output.weight[80, 20] for products" for text in kept["operations"])
+    plan, got = train(loss, memory_limit=kept["bytes"] - 1)
+    assert not any(part["name"] == "rounded weights" for part in plan["parts"]), plan
+    assert any("Assemble" in text for text in plan["operations"]), plan
+    assert same(want, got)
+""")

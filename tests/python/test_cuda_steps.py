@@ -25,12 +25,13 @@ with trainer(X, **options) as t:
     t.run(steps=3)  # an epoch has 4, the last of which is smaller, or 250
     few, many = (counted(lambda: t.run(steps=n)) for n in (5, 13))
 each = {name: (many.get(name, 0) - few.get(name, 0)) / 8 for name in many}
-assert each["graph_launches"] == 1, each
+# The batch is made beside the step before, unless it comes from the host.
+assert each["graph_launches"] == each["calls.cuStreamWaitEvent"] == 2 - streams, each
 assert each["launches"] > 10, "within it"
 for name in ("calls.cuLaunchKernel", "calls.cuGraphInstantiate", "allocations", "frees", "calls.cuStreamSynchronize"):
     assert each.get(name, 0) == 0, (name, "outside of the graph")
 # What the host sends goes on while the step before computes, and is waited for by the device.
-assert each["calls.cuStreamWaitEvent"] == 1 and each.get("copies.host_to_device_behind_kernels", 0) == 0, each
+assert each.get("copies.host_to_device_behind_kernels", 0) == 0, each
 assert each["copies.host_to_device"] == each["copies.device_to_device"] == each["copies.device_to_host"] == 1, each
 assert each["bytes.device_to_host"] == 24, "what has failed, and the loss"
 print(json.dumps(each))
@@ -39,7 +40,7 @@ assert not control.messages()
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_step_is_one_launch_of_a_graph_and_waits_for_nothing(program, streams):
+def test_a_step_is_at_most_two_launches_of_graphs_and_waits_for_nothing(program, streams):
     each = json.loads(program(f"streams = {streams}\n{EACH_STEP}"))
     assert each.get("synchronisations", 0) == 0
 
@@ -166,7 +167,7 @@ for function, code in functions.items():
 assert control.count("live_graphs") == 0
 with trainer(X) as t:
     again = work(t)
-    assert control.count("live_graphs") == 1
+    assert control.count("live_graphs") == 4  # the ops, and the making of three batches
 assert control.count("live_graphs") == 0, "a program that is freed frees its graph"
 assert same(want, again)
 print(json.dumps(sorted(set(functions) - set(reached))))

@@ -35,13 +35,15 @@ with dsstne.Trainer(model, X, devices="cuda:0", **options) as t:
     control.launches()
     t.run(steps=1)
     control.set("counts", 0)
-    launches = control.launches()
+    launches, plan = control.launches(), t.plan()
 begins = [n for n, launch in enumerate(launches) if launch["kernel"] == "begin_step"]
-assert len(begins) == 2, "the step, and the end of the run, which brings all rows up to date"
+rounds = sum(part["name"] == "rounded weights" for part in plan["parts"])
+assert len(begins) == 2 + (rounds > 0), "the copies, the step, and the end of the run, which brings all rows up to date"
+first = begins[0] + 1 + rounds if rounds else 0  # the batch is made before the step begins
 column, row = np.bincount(X.indices), np.diff(X.indptr)
 batch = [X.nnz, int(row.max()), int((column > 0).sum()), int(column.max())]
 rows = [sorted(X.indices[a:b].tolist()) for a, b in zip(X.indptr, X.indptr[1:])]
-print(json.dumps({"rows": rows, "launches": launches[begins[0] : begins[1]], "batch": batch}))
+print(json.dumps({"rows": rows, "launches": launches[first : begins[-1]], "batch": batch}))
 """
 
 
@@ -260,12 +262,12 @@ def test_a_trip_of_each_loop_has_the_elements_that_its_entry_states(model):
 
 # By case: instructions of all passes per logit, bytes of memory per weight of the output, and launches, at most.
 HELD = {
-    "step bfloat16": (61, 20.1, 70),
-    "step float32": (56, 20.1, 62),
-    "softmax 41k bfloat16": (54, 32.2, 51),
-    "softmax 1M bfloat16": (50, 32.1, 623),
-    "softmax 10M bfloat16": (50, 32.1, 5943),
-    "softmax 41k cosine bfloat16": (61, 32.2, 59),
+    "step bfloat16": (52, 20.1, 58),
+    "step float32": (50, 20.1, 58),
+    "softmax 41k bfloat16": (40, 30.2, 43),
+    "softmax 1M bfloat16": (36, 30.1, 444),
+    "softmax 10M bfloat16": (36, 30.1, 4168),
+    "softmax 41k cosine bfloat16": (48, 38.2, 51),
 }
 
 
@@ -288,9 +290,9 @@ def test_a_step_needs_no_more_instructions_bytes_and_launches_than_before(name, 
 
 # By case, the kernels that do not keep the rules below yet.
 NOT_YET = {
-    "step bfloat16": {"assemble_fill", "output_update", "pack_rows"},
-    "softmax 41k bfloat16": {"assemble_fill", "output_loss", "update_written"},
-    "softmax 41k cosine bfloat16": {"assemble_fill", "output_loss"},
+    "step bfloat16": {"output_update"},
+    "softmax 41k bfloat16": {"output_loss"},
+    "softmax 41k cosine bfloat16": {"output_loss"},
     "top-10 27k": {"screen_256"},
 }
 LOCAL_YET = {"input_gradient", "multiply", "weight_gradient"}

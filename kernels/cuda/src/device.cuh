@@ -171,6 +171,12 @@ DEVICE uint32_t to_bf16x2(float low, float high) {
 DEVICE uint16_t to_bf16(float x) { return uint16_t(to_bf16x2(x, 0.0f)); }
 DEVICE float from_bf16(uint16_t x) { return __uint_as_float(uint32_t(x) << 16); }
 
+// Four numbers in bfloat16, for products, at an address that is aligned to 8.
+DEVICE void write_four(uint16_t *to, const float (&x)[4]) {
+  *reinterpret_cast<uint2 *>(to) =
+      make_uint2(to_bf16x2(normal(x[0]), normal(x[1])), to_bf16x2(normal(x[2]), normal(x[3])));
+}
+
 // The bits of x rounded to TF32's ten bits of mantissa, ties away from zero.
 DEVICE uint32_t to_tf32(float x) {
 #ifdef __CUDACC__

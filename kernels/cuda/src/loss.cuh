@@ -18,6 +18,9 @@ constexpr float kLog2E = 1.44269504f;
 // exp(x) for x up to 0. Rounding x log2(e) costs x units of roundoff, as much as rounding the logit does.
 DEVICE float exp_negative(float x) { return exp2_fast(x * kLog2E); }
 
+// exp(x - top), by one product less than exp_negative(x - top).
+DEVICE float exp_less(float x, float top) { return exp2_fast(fmaf(x, kLog2E, -top * kLog2E)); }
+
 // 1 / (1 + exp(-z)), ln(1 + exp(z)) and ln(1 + exp(-z)), all from e = exp(-|z|) <= 1.
 struct Logistic {
   float sigmoid, softplus, softplus_of_minus;
@@ -73,7 +76,7 @@ LOSS(scaled_marginal) {
 
 LOSS(softmax) {
   // z - log_sum_exp is at most 0 but for rounding, which may be large in bfloat16
-  const float p = row.n * exp_negative(fminf(z - row.log_sum_exp, 0.0f));
+  const float p = row.n * exp2_fast(fminf(fmaf(z, kLog2E, -row.log_sum_exp * kLog2E), 0.0f));
   if (t == 0.0f) return {0.0f, p};
   t *= row.scale;
   return {t * (row.log_sum_exp - z), p - t};

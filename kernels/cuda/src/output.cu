@@ -34,20 +34,22 @@ KERNEL_BOUNDS(inverse_norms, InverseNormsArgs, 256, 4) {
 struct TileArgs {
   const StepRecord *step;
   void *z;  // [rows, tile]: products; output_loss leaves the gradients in their place
-  float *stats;  // [B, 2]: maximum, log-sum-exp; until the last tile the sum of exp(z - maximum) in place of the latter
+  // [B, 2]: maximum, log-sum-exp. While they are made [parts, rows, 2], and until the last tile the sum of exp(z - maximum) in place
+  // of the latter.
+  float *stats;
   float *bias_gradient;  // [strips of rows, tile]: each strip's sum
   double *loss;  // [strips of rows, strips]: each block's sum over the tiles so far
   Finish finish;
   int64_t tile, first, items;
-  int64_t rows;  // gradients of rows from the batch's end up to here are made zero
+  int64_t rows;  // up to here gradients of rows beyond the batch's end are made zero; those of a part of the statistics
   Loss kind;
   int32_t slot, begins, ends;
   int32_t strips, strip_rows;  // strips of items that the first tile has; rows of a strip of rows, a multiple of 8
   int32_t narrow, launch;  // narrow: z is of bfloat16, else float32
 };
 
-// Logits are worked on by eights: those of items i .. i + 3 and i + apart .. i + apart + 3 of a tile's row, so that a warp reads
-// 512 bytes at once.
+// Logits are worked on by eights: those of items i .. i + 3 and i + apart .. i + apart + 3 of a tile's row. In a warp whose lanes
+// are four items apart they are two pieces of memory.
 constexpr int kEight = 8;
 
 struct Eight {
@@ -59,70 +61,72 @@ struct Eight {
 DEVICE int item_of(const Eight &e, int n) { return n < 4 ? e.i + n : e.i + e.apart + n - 4; }
 DEVICE bool has(const Eight &e, int n) { return e.whole || item_of(e, n) < e.items; }
 
+// An eight as it is read: float32, or two bfloat16 a word.
+template <class Number>
+struct Raw {
+  uint32_t word[kEight * sizeof(Number) / 4];
+};
+
 // Reads a row's eight; what the tile has not is zero.
-DEVICE void read_eight(const Eight &e, const float *x, float (&eight)[kEight]) {
+DEVICE Raw<float> read_eight(const Eight &e, const float *row) {
+  Raw<float> x;
   if (e.whole) {
-    const float4 low = *reinterpret_cast<const float4 *>(x + e.i);
-    const float4 high = *reinterpret_cast<const float4 *>(x + e.i + e.apart);
-    eight[0] = low.x, eight[1] = low.y, eight[2] = low.z, eight[3] = low.w;
-    eight[4] = high.x, eight[5] = high.y, eight[6] = high.z, eight[7] = high.w;
+    const float4 low = *reinterpret_cast<const float4 *>(row + e.i);
+    const float4 high = *reinterpret_cast<const float4 *>(row + e.i + e.apart);
+    const float eight[kEight] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int n = 0; n < kEight; n++) x.word[n] = __float_as_uint(eight[n]);
   } else {
 #pragma unroll
-    for (int n = 0; n < kEight; n++) eight[n] = has(e, n) ? x[item_of(e, n)] : 0.0f;
+    for (int n = 0; n < kEight; n++) x.word[n] = has(e, n) ? __float_as_uint(row[item_of(e, n)]) : 0;
   }
+  return x;
 }
 
-DEVICE void read_eight(const Eight &e, const uint16_t *x, float (&eight)[kEight]) {
+DEVICE Raw<uint16_t> read_eight(const Eight &e, const uint16_t *row) {
+  Raw<uint16_t> x;
   if (e.whole) {
-    const uint2 low = *reinterpret_cast<const uint2 *>(x + e.i),
-                high = *reinterpret_cast<const uint2 *>(x + e.i + e.apart);
-    const uint32_t two[kEight / 2] = {low.x, low.y, high.x, high.y};
-#pragma unroll
-    for (int n = 0; n < kEight; n++) eight[n] = __uint_as_float(n % 2 ? two[n / 2] & 0xffff0000u : two[n / 2] << 16);
+    const uint2 low = *reinterpret_cast<const uint2 *>(row + e.i);
+    const uint2 high = *reinterpret_cast<const uint2 *>(row + e.i + e.apart);
+    x.word[0] = low.x, x.word[1] = low.y, x.word[2] = high.x, x.word[3] = high.y;
   } else {
 #pragma unroll
-    for (int n = 0; n < kEight; n++) eight[n] = has(e, n) ? from_bf16(x[item_of(e, n)]) : 0.0f;
+    for (int n = 0; n < kEight; n += 2) {
+      x.word[n / 2] = has(e, n) ? row[item_of(e, n)] : 0;
+      if (has(e, n + 1)) x.word[n / 2] |= uint32_t(row[item_of(e, n + 1)]) << 16;
+    }
   }
+  return x;
 }
 
-DEVICE void write_eight(const Eight &e, float *x, const float (&eight)[kEight]) {
+DEVICE float number_of(const Raw<float> &x, int n) { return __uint_as_float(x.word[n]); }
+DEVICE float number_of(const Raw<uint16_t> &x, int n) {
+  return __uint_as_float(n % 2 ? x.word[n / 2] & 0xffff0000u : x.word[n / 2] << 16);
+}
+
+DEVICE void write_eight(const Eight &e, float *row, const float (&eight)[kEight]) {
   if (e.whole) {
-    *reinterpret_cast<float4 *>(x + e.i) = make_float4(eight[0], eight[1], eight[2], eight[3]);
-    *reinterpret_cast<float4 *>(x + e.i + e.apart) = make_float4(eight[4], eight[5], eight[6], eight[7]);
+    *reinterpret_cast<float4 *>(row + e.i) = make_float4(eight[0], eight[1], eight[2], eight[3]);
+    *reinterpret_cast<float4 *>(row + e.i + e.apart) = make_float4(eight[4], eight[5], eight[6], eight[7]);
   } else {
 #pragma unroll
     for (int n = 0; n < kEight; n++)
-      if (has(e, n)) x[item_of(e, n)] = eight[n];
+      if (has(e, n)) row[item_of(e, n)] = eight[n];
   }
 }
 
-DEVICE void write_eight(const Eight &e, uint16_t *x, const float (&eight)[kEight]) {
+DEVICE void write_eight(const Eight &e, uint16_t *row, const float (&eight)[kEight]) {
   uint32_t two[kEight / 2];
 #pragma unroll
   for (int n = 0; n < kEight; n += 2) two[n / 2] = to_bf16x2(normal(eight[n]), normal(eight[n + 1]));
   if (e.whole) {
-    *reinterpret_cast<uint2 *>(x + e.i) = make_uint2(two[0], two[1]);
-    *reinterpret_cast<uint2 *>(x + e.i + e.apart) = make_uint2(two[2], two[3]);
+    *reinterpret_cast<uint2 *>(row + e.i) = make_uint2(two[0], two[1]);
+    *reinterpret_cast<uint2 *>(row + e.i + e.apart) = make_uint2(two[2], two[3]);
   } else {
 #pragma unroll
     for (int n = 0; n < kEight; n++)
-      if (has(e, n)) x[item_of(e, n)] = uint16_t(two[n / 2] >> n % 2 * 16);
+      if (has(e, n)) row[item_of(e, n)] = uint16_t(two[n / 2] >> n % 2 * 16);
   }
-}
-
-// The logits of row u before they are finished, and what becomes of them.
-DEVICE void read_row(const TileArgs &a, int64_t u, const Eight &at, float (&z)[kEight]) {
-  if (a.narrow)
-    read_eight(at, static_cast<const uint16_t *>(a.z) + u * a.tile, z);
-  else
-    read_eight(at, static_cast<const float *>(a.z) + u * a.tile, z);
-}
-
-DEVICE void write_row(const TileArgs &a, int64_t u, const Eight &at, const float (&z)[kEight]) {
-  if (a.narrow)
-    write_eight(at, static_cast<uint16_t *>(a.z) + u * a.tile, z);
-  else
-    write_eight(at, static_cast<float *>(a.z) + u * a.tile, z);
 }
 
 // What all items of a row have in common: 1 / (|h_u| T), of cosine logits only.
@@ -133,20 +137,75 @@ DEVICE float row_scale(const Finish &f, int64_t u) {
 // Adds another part's maximum and sum of exp(z - maximum); a part without logits has -Inf and 0.
 DEVICE void add_stats(float &top, float &sum, float other_top, float other_sum) {
   const float next = fmaxf(top, other_top);
-  if (next == -infinity()) return;
+  if (next == -infinity()) {
+    sum += other_sum;  // NaN, if one of them is
+    return;
+  }
   sum = sum * exp_negative(top - next) + other_sum * exp_negative(other_top - next);
   top = next;
 }
 
 // How many rows a block of output_stats has, and its threads; statsRows and statsThreads of output.go.
-constexpr int kStatsRows = 2, kStatsThreads = 256;
+constexpr int kStatsRows = 4, kStatsThreads = 256;
+
+// A thread's part of output_stats: maximum and sum of its eights, for each of the block's rows.
+struct RowStats {
+  float top[kStatsRows], sum[kStatsRows];
+};
+
+template <class Number, bool cosine>
+DEVICE void add_eights(const TileArgs &a, const Eight &at, const uint32_t (&rows)[kStatsRows],
+                       const float (&scale)[kStatsRows], RowStats &stats) {
+  Raw<Number> z[kStatsRows];
+  Raw<float> bias = {}, inverse;
+#pragma unroll
+  for (int r = 0; r < kStatsRows; r++) z[r] = read_eight(at, static_cast<const Number *>(a.z) + rows[r]);
+  if (a.finish.bias) bias = read_eight(at, a.finish.bias + a.first);
+  if (cosine) inverse = read_eight(at, a.finish.item_inverse);
+#pragma unroll
+  for (int r = 0; r < kStatsRows; r++) {
+    float x[kEight], next = stats.top[r];
+#pragma unroll
+    for (int n = 0; n < kEight; n++) {
+      x[n] = number_of(z[r], n);
+      if (cosine) x[n] *= scale[r] * number_of(inverse, n);
+      x[n] += number_of(bias, n);
+      if (!has(at, n)) x[n] = -infinity();
+      next = fmaxf(next, x[n]);
+    }
+    stats.sum[r] *= exp_negative(stats.top[r] - next);
+#pragma unroll
+    for (int n = 0; n < kEight; n++) stats.sum[r] += exp_less(x[n], next);
+    stats.top[r] = next;
+  }
+}
+
+template <class Number, bool cosine>
+DEVICE RowStats stats_of_eights(const TileArgs &a, int first_row, int rows) {
+  RowStats stats;
+  uint32_t begins[kStatsRows];  // a tile's logits fit into a cache
+  float scale[kStatsRows];
+#pragma unroll
+  for (int r = 0; r < kStatsRows; r++) {
+    const int u = min(first_row + r, rows - 1);  // the last rows of a batch may have no others: the last one again
+    begins[r] = uint32_t(u) * uint32_t(a.tile);
+    scale[r] = cosine ? row_scale(a.finish, u) : 1.0f;
+    stats.top[r] = -infinity(), stats.sum[r] = 0.0f;
+  }
+  const int items = int(a.items), apart = int(gridDim.y) * kStatsThreads * kEight;
+  int i = (int(blockIdx.y) * kStatsThreads + int(threadIdx.x)) * kEight;
+  for (; i + kEight <= items; i += apart) add_eights<Number, cosine>(a, {i, 4, true, items}, begins, scale, stats);
+  if (i < items) add_eights<Number, cosine>(a, {i, 4, false, items}, begins, scale, stats);
+  return stats;
+}
 
 // m_u = max over i of z_ui, s_u = sum over i of exp(z_ui - m_u), carried from tile to tile; in the end m_u and m_u + ln s_u.
 //
-// Mapping: a block of 256 threads has two rows of the batch, which share what is read of the items; a thread goes along them by
-// eights, and carries maximum and sum of each from eight to eight. The threads' are added by halves of a warp, then in the warps'
-// order.
-// Bytes: reads 4 or 2 a logit, and the bias once for two logits, from the second-level cache where the tile fits. A logit takes an
+// Mapping: a block has four rows of the batch, which share what is read of the items, and with p parts, p the blocks in y, every
+// p-th 2,048 of the tile's items; each part has statistics of its own. A thread goes along the rows by eights, and carries maximum
+// and sum of each from eight to eight. The threads' are added by halves of a warp, then in the warps' order. What is not finite
+// makes a sum that is no number; logits of -Inf are left to output_loss.
+// Bytes: reads 4 or 2 a logit, and the bias once for four logits, from the second-level cache where the tile fits. A logit takes an
 // exponential, of which a multiprocessor makes 16 a cycle.
 // Source: kernels/ops.go, OutputStats; carrying m and s: Milakov and Gimelshein, Online normalizer calculation for softmax,
 // 2018.
@@ -155,56 +214,30 @@ KERNEL_BOUNDS(output_stats, TileArgs, kStatsThreads, 4) {
   const StepRecord *step = a.step;
   const int first_row = kStatsRows * int(blockIdx.x), rows = int(step->rows);
   if (first_row >= rows || failed_before(step, a.launch)) return;
-  constexpr int kApart = 4 * kStatsThreads, kTrip = 2 * kApart;
-  int u[kStatsRows];
-  float scale[kStatsRows], top[kStatsRows], sum[kStatsRows], not_finite = 0.0f;
+  RowStats mine;
+  if (a.finish.hidden_inverse && a.narrow)
+    mine = stats_of_eights<uint16_t, true>(a, first_row, rows);
+  else if (a.finish.hidden_inverse)
+    mine = stats_of_eights<float, true>(a, first_row, rows);
+  else if (a.narrow)
+    mine = stats_of_eights<uint16_t, false>(a, first_row, rows);
+  else
+    mine = stats_of_eights<float, false>(a, first_row, rows);
 #pragma unroll
   for (int r = 0; r < kStatsRows; r++) {
-    u[r] = min(first_row + r, rows - 1);  // a batch may end with a row that has no other: that row twice
-    scale[r] = row_scale(a.finish, u[r]);
-    top[r] = -infinity(), sum[r] = 0.0f;
-  }
-  for (int first = 0; first < a.items; first += kTrip) {
-    const Eight at{first + 4 * int(threadIdx.x), kApart, first + kTrip <= a.items, int(a.items)};
-    float z[kStatsRows][kEight], bias[kEight] = {}, inverse[kEight];
-#pragma unroll
-    for (int r = 0; r < kStatsRows; r++) read_row(a, u[r], at, z[r]);
-    if (a.finish.bias) read_eight(at, a.finish.bias + a.first, bias);
-    if (a.finish.hidden_inverse) {
-      read_eight(at, a.finish.item_inverse, inverse);
-#pragma unroll
-      for (int n = 0; n < kStatsRows * kEight; n++)
-        z[n / kEight][n % kEight] *= scale[n / kEight] * inverse[n % kEight];
-    }
-#pragma unroll
-    for (int r = 0; r < kStatsRows; r++) {
-      float next = top[r];
-#pragma unroll
-      for (int n = 0; n < kEight; n++) {
-        z[r][n] += bias[n];
-        not_finite = fmaf(z[r][n], 0.0f, not_finite);
-        z[r][n] = has(at, n) ? z[r][n] : -infinity();
-        next = fmaxf(next, z[r][n]);
-      }
-      if (!(next > -infinity())) continue;  // none of these items is there
-      sum[r] *= exp_negative(top[r] - next);
-#pragma unroll
-      for (int n = 0; n < kEight; n++) sum[r] += exp_negative(z[r][n] - next);
-      top[r] = next;
-    }
-  }
-  if (not_finite != 0.0f) fail(step, a.launch, kFailLogit);
-#pragma unroll
-  for (int r = 0; r < kStatsRows; r++) {
-    for (int lanes = 16; lanes > 0; lanes /= 2)
-      add_stats(top[r], sum[r], __shfl_xor_sync(kAllLanes, top[r], lanes), __shfl_xor_sync(kAllLanes, sum[r], lanes));
-    if (lane_id() == 0) parts[r][warp_id()] = make_float2(top[r], sum[r]);
+    float top = mine.top[r], sum = mine.sum[r];
+    for (int lanes = 16; lanes > 0; lanes /= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, lanes));
+    if (top > -infinity()) sum *= exp_negative(mine.top[r] - top);
+    sum = warp_sum(sum);
+    if (lane_id() == 0) parts[r][warp_id()] = make_float2(top, sum);
   }
   __syncthreads();
   const int r = int(threadIdx.x);
   if (r >= kStatsRows || first_row + r >= rows) return;
-  float row_top = parts[r][0].x, row_sum = parts[r][0].y, *stats = a.stats + 2 * (first_row + r);
+  float row_top = parts[r][0].x, row_sum = parts[r][0].y;
   for (int n = 1; n < kStatsThreads / 32; n++) add_stats(row_top, row_sum, parts[r][n].x, parts[r][n].y);
+  if (!(row_sum >= 0.0f)) fail(step, a.launch, kFailLogit);
+  float *stats = a.stats + 2 * (blockIdx.y * a.rows + first_row + r);
   if (!a.begins) add_stats(row_top, row_sum, stats[0], stats[1]);
   stats[0] = row_top;
   stats[1] = a.ends ? row_top + logf(row_sum) : row_sum;
@@ -304,6 +337,61 @@ DEVICE float differentiate_eight(const Loss &l, const LossRow &row, float (&z)[k
   __builtin_unreachable();
 }
 
+// What a warp of output_loss adds up over its rows.
+struct StripSums {
+  double loss;
+  float gradient[kEight], not_finite;
+};
+
+// The rows of a warp in output_loss, each eighth from `begin` on, of which `found` is known; `targets` are zeros for take_targets.
+template <class Number, bool cosine>
+DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int end, float weight,
+                              const StripRow *found, float *targets) {
+  const SparseRecord target = a.step->slots[a.slot];
+  const int rows = min(int(a.step->rows), end), first = int(a.first) + int(blockIdx.x) * kStripItems;
+  const int64_t apart = 8 * a.tile;
+  Number *row = static_cast<Number *>(a.z) + begin * a.tile;
+  Raw<float> bias = {}, inverse = {};
+  Raw<Number> next = {};
+  if (a.finish.bias) bias = read_eight(at, a.finish.bias + a.first);
+  if (cosine) inverse = read_eight(at, a.finish.item_inverse);
+  if (begin < rows) next = read_eight(at, row);
+  StripSums sums = {};
+  int u = begin;
+  for (; u < rows; u += 8, row += apart, found++) {
+    const Raw<Number> x = next;
+    if (u + 8 < rows) next = read_eight(at, row + apart);
+    float z[kEight];
+#pragma unroll
+    for (int k = 0; k < kEight; k++) {
+      z[k] = number_of(x, k);
+      if (cosine) z[k] *= found->scale * number_of(inverse, k);
+      z[k] += number_of(bias, k);
+      sums.not_finite = fmaf(z[k], 0.0f, sums.not_finite);
+    }
+    float loss;
+    if (at.whole && found->begin == found->end) {
+      loss = differentiate_eight(a.kind, found->loss, z, [](int) { return 0.0f; }, [](int) { return true; });
+    } else {
+      float t[kEight];
+      take_targets(target, *found, first, targets, at, t);
+      loss =
+          differentiate_eight(a.kind, found->loss, z, [&](int k) { return t[k]; }, [&](int k) { return has(at, k); });
+    }
+    sums.loss += double(loss);
+#pragma unroll
+    for (int k = 0; k < kEight; k++) {
+      z[k] *= weight;
+      sums.gradient[k] += z[k];
+      if (cosine) z[k] *= found->scale * number_of(inverse, k);
+    }
+    write_eight(at, row, z);
+  }
+  const float zeros[kEight] = {};
+  for (; u < end; u += 8, row += apart) write_eight(at, row, zeros);
+  return sums;
+}
+
 // z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
 //
 // Mapping: block (x, y) has a strip of items 256 x .. and a strip of rows; a warp has every eighth row, a lane eight items of it. It
@@ -320,67 +408,31 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
   constexpr int kApart = 128;
-  const SparseRecord target = step->slots[a.slot];
-  const int lane = lane_id(), warp = warp_id(), rows = int(step->rows);
-  const int strip = int(blockIdx.x) * kStripItems;
+  const int lane = lane_id(), warp = warp_id(), strip = int(blockIdx.x) * kStripItems;
   const Eight at{strip + 4 * lane, kApart, strip + kStripItems <= a.items, int(a.items)};
-  const int begin = int(blockIdx.y) * a.strip_rows + warp;
-  const int end = min(begin - warp + a.strip_rows, max(rows, int(a.rows)));
+  const int begin = int(blockIdx.y) * a.strip_rows, end = min(begin + a.strip_rows, max(int(step->rows), int(a.rows)));
   const float weight = row_weight(step, a.kind);
   float *targets = rows_of_strip[warp];
   float4 *mine = reinterpret_cast<float4 *>(targets + 4 * lane), *mine_apart = mine + kApart / 4;
   *mine = *mine_apart = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  float bias[kEight] = {}, inverse[kEight] = {}, next[kEight] = {};
-  if (a.finish.bias) read_eight(at, a.finish.bias + a.first, bias);
-  if (a.finish.hidden_inverse) read_eight(at, a.finish.item_inverse, inverse);
-  if (begin < min(rows, end)) read_row(a, begin, at, next);
-  find_rows(a, target, begin, min(rows, end), found[warp]);
-  double total = 0.0;
-  float gradient[kEight] = {}, not_finite = 0.0f;
-  for (int u = begin; u < end; u += 8) {
-    float z[kEight] = {};
-    if (u < rows) {
-      const StripRow &row = found[warp][(u - begin) / 8];
-#pragma unroll
-      for (int k = 0; k < kEight; k++) z[k] = next[k];
-      if (u + 8 < min(rows, end)) read_row(a, u + 8, at, next);
-      if (a.finish.hidden_inverse) {
-#pragma unroll
-        for (int k = 0; k < kEight; k++) z[k] *= row.scale * inverse[k];
-      }
-#pragma unroll
-      for (int k = 0; k < kEight; k++) {
-        z[k] += bias[k];
-        not_finite = fmaf(z[k], 0.0f, not_finite);
-      }
-      float loss;
-      if (at.whole && row.begin == row.end) {
-        loss = differentiate_eight(a.kind, row.loss, z, [](int) { return 0.0f; }, [](int) { return true; });
-      } else {
-        float t[kEight];
-        take_targets(target, row, int(a.first) + strip, targets, at, t);
-        loss = differentiate_eight(a.kind, row.loss, z, [&](int k) { return t[k]; }, [&](int k) { return has(at, k); });
-      }
-      total += double(loss);
-#pragma unroll
-      for (int k = 0; k < kEight; k++) {
-        z[k] *= weight;
-        gradient[k] += z[k];
-      }
-      if (a.finish.hidden_inverse) {
-#pragma unroll
-        for (int k = 0; k < kEight; k++) z[k] *= row.scale * inverse[k];
-      }
-    }
-    write_row(a, u, at, z);
-  }
-  bool good = fabs(total) <= 1.7976931348623157e308;
+  find_rows(a, step->slots[a.slot], begin + warp, min(int(step->rows), end), found[warp]);
+  StripSums sums;
+  if (a.finish.hidden_inverse && a.narrow)
+    sums = loss_of_rows<uint16_t, true>(a, at, begin + warp, end, weight, found[warp], targets);
+  else if (a.finish.hidden_inverse)
+    sums = loss_of_rows<float, true>(a, at, begin + warp, end, weight, found[warp], targets);
+  else if (a.narrow)
+    sums = loss_of_rows<uint16_t, false>(a, at, begin + warp, end, weight, found[warp], targets);
+  else
+    sums = loss_of_rows<float, false>(a, at, begin + warp, end, weight, found[warp], targets);
+  const float (&gradient)[kEight] = sums.gradient;
+  bool good = fabs(sums.loss) <= 1.7976931348623157e308;
 #pragma unroll
   for (int k = 0; k < kEight; k++) good = good && finite(gradient[k]);
-  if (not_finite != 0.0f || !good) fail(step, a.launch, not_finite != 0.0f ? kFailLogit : kFailLoss);
+  if (sums.not_finite != 0.0f || !good) fail(step, a.launch, sums.not_finite != 0.0f ? kFailLogit : kFailLoss);
   *mine = make_float4(gradient[0], gradient[1], gradient[2], gradient[3]);
   *mine_apart = make_float4(gradient[4], gradient[5], gradient[6], gradient[7]);
-  total = warp_sum(total);
+  double total = warp_sum(sums.loss);
   if (lane == 0) losses[warp] = total;
   __syncthreads();
   const int item = strip + int(threadIdx.x);
@@ -422,10 +474,12 @@ struct OutputUpdateArgs {
   const StepRecord *step;
   const float *strip;  // [tile, pitch]
   const float *item_inverse;  // [items of the tile], null: no cosines
-  Weights weight;
+  uint16_t *rounded;  // [rows, pitch], the weight in bfloat16 as products read it; may be null
+  const float *bias_gradient;  // [bias_parts, bias_pitch], whose parts are added; null: no bias
+  Weights weight, bias;
   ItemGradient to;
-  int64_t first, items, pitch;
-  int32_t launch;
+  int64_t first, items, pitch, bias_parts, bias_pitch;
+  int32_t launch;  // the next one is the bias's
 };
 
 // The update of an item, by n columns a lane.
@@ -446,19 +500,39 @@ DEVICE void update_item(const OutputUpdateArgs &a, int64_t i) {
 #pragma unroll
       for (int c = 0; c < n; c++) g[c] -= along * (x[c] * inverse);
     }
-    take_gradients<n>(step, a.launch, a.weight, rates, a.to, item, touched, k, g);
+    if (!take_gradients<n>(step, a.launch, a.weight, rates, a.to, item, touched, k, g) || !a.rounded) continue;
+    uint16_t *rounded = a.rounded + item * a.pitch + k;
+    if constexpr (n == 4)
+      write_four(rounded, g);
+    else
+      *rounded = to_bf16(normal(g[0]));
   }
 }
 
-// The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2.
+// The update of the bias of an item.
+DEVICE void update_bias(const OutputUpdateArgs &a, int64_t i) {
+  const StepRecord *step = a.step;
+  const Rates rates = rates_of(step, step->number);
+  float sum[1] = {a.bias_gradient[i]};
+  for (int64_t p = 1; p < a.bias_parts; p++) sum[0] += a.bias_gradient[p * a.bias_pitch + i];
+  update_elements<1>(step, a.launch + 1, a.bias, rates, a.first + i, a.first + i, sum);
+}
+
+// The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2; and that of the bias.
 //
-// Mapping: a warp has an item, a lane four columns at a time where the weight's rows allow it.
-// Bytes: reads 4 K of q an item, reads and writes 4 (1 + states) K of W, and for cosine logits reads both again, from the cache:
-// bound by that.
+// Mapping: a warp has an item, a lane four columns at a time where the weight's rows allow it. Blocks behind those have the bias, a
+// thread an item.
+// Bytes: reads 4 K of q an item, reads and writes 4 (1 + states) K of W, writes 2 K of the rounded copy, and for cosine logits
+// reads q and W again, from the cache: bound by that.
 // Source: kernels/ops.go, Output, and kernels/optimizer.go; cosine logits: above; scheme: own.
 KERNEL_BOUNDS(output_update, OutputUpdateArgs, 256, 4) {
   if (failed_before(a.step, a.launch)) return;
-  const int64_t i = int64_t(blockIdx.x) * 8 + warp_id();
+  const int64_t blocks = (a.items + 7) / 8, i = int64_t(blockIdx.x) * 8 + warp_id();
+  if (blockIdx.x >= blocks) {
+    const int64_t item = (blockIdx.x - blocks) * blockDim.x + threadIdx.x;
+    if (item < a.items) update_bias(a, item);
+    return;
+  }
   if (i >= a.items) return;
   if (updates_fours(a.weight) && by_fours(a.strip, a.pitch) && by_fours(a.to.tied, 0))
     update_item<4>(a, i);

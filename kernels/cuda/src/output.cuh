@@ -25,26 +25,24 @@ struct ItemGradient {
   int32_t slot;  // of that input
 };
 
-// Gradients of the elements of an item from column k on.
+// Gradients of the elements of an item from column k on. Returns whether the elements are updated, whose new values are then in g.
 template <int n>
-DEVICE void take_gradients(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
-                           const ItemGradient &to, int64_t item, int64_t touched, int64_t k, const float (&g)[n]) {
-  if (touched < 0) {
-    update_elements<n>(step, launch, w, rates, item, item * w.columns + k, g);
-    return;
-  }
+DEVICE bool take_gradients(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
+                           const ItemGradient &to, int64_t item, int64_t touched, int64_t k, float (&g)[n]) {
+  if (touched < 0) return update_elements<n>(step, launch, w, rates, item, item * w.columns + k, g);
   for (int i = 0; i < n; i++) {
     if (!finite(g[i])) {
       fail(step, launch, kFailGradient, item);
-      return;
+      return false;
     }
   }
   write<n>(to.tied + touched * w.columns + k, g);
+  return false;
 }
 
 DEVICE void take_gradient(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates,
                           const ItemGradient &to, int64_t item, int64_t touched, int64_t k, float g) {
-  const float one[1] = {g};
+  float one[1] = {g};
   take_gradients<1>(step, launch, w, rates, to, item, touched, k, one);
 }
 

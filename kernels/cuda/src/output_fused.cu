@@ -57,8 +57,7 @@ KERNEL_BOUNDS(pack_rows, PackArgs, 128, 8) {
       const int64_t k = first + 128 * n + 4 * lane_id(), at = u * a.padded + k;
       if (k >= a.padded) continue;
       if (a.precision == PRECISION_bfloat16) {
-        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(a.to) + at) =
-            make_uint2(to_bf16x2(normal(x[n][0]), normal(x[n][1])), to_bf16x2(normal(x[n][2]), normal(x[n][3])));
+        write_four(static_cast<uint16_t *>(a.to) + at, x[n]);
       } else {
 #pragma unroll
         for (int c = 0; c < 4; c++) x[n][c] = narrowed(x[n][c], a.precision);

@@ -152,13 +152,13 @@ DEVICE void replay_elements(const ReplayArgs &a, int64_t row, int64_t k, int64_t
   const int64_t at = row * w.columns + k;
   const int states = states_of(w.optimizer.kind);
   float value[n], s0[n] = {}, s1[n] = {};
+  read<n>(w.value + at, value);  // with the states, though it may stay as it is: a second wait costs more
   if (states > 0) read<n>(w.state[0] + at, s0);
   if (states > 1) read<n>(w.state[1] + at, s1);
   bool moves = w.optimizer.decay != 0.0f;
 #pragma unroll
   for (int c = 0; c < n; c++) moves = moves || s0[c] != 0.0f || s1[c] != 0.0f;
   if (!moves) return;
-  read<n>(w.value + at, value);
   for (int64_t number = last + 1; number <= upto; number++) {
     const Rates rates = rates_of(a.step, number);
 #pragma unroll
@@ -180,9 +180,10 @@ DEVICE void replay_elements(const ReplayArgs &a, int64_t row, int64_t k, int64_t
 // all zero stays as it is.
 //
 // Mapping: a block has a row at a time, a thread four of its columns or one: it reads them with their states, makes all missed
-// steps in registers, and writes them once.
-// Bytes: reads the states of a row that is behind; reads and writes 4 (1 + states) K of one that moves: bound by that for few
-// missed steps and by arithmetic for many.
+// steps in registers, and writes them once. There are as many blocks as are at work at the same time; which row comes next, and
+// what that has missed, is on its way meanwhile.
+// Bytes: reads 4 (1 + states) K of a row that is behind, and writes as many of one that moves: bound by that for few missed steps
+// and by arithmetic for many.
 // Source: kernels/ops.go, Replay; scheme: own.
 KERNEL_BOUNDS(replay, ReplayArgs, 256, 4) {
   const StepRecord *step = a.step;
@@ -191,9 +192,14 @@ KERNEL_BOUNDS(replay, ReplayArgs, 256, 4) {
   const int64_t count = a.slot < 0 ? w.rows : step->slots[a.slot].item_count;
   const int64_t upto = a.slot < 0 ? step->number : step->number - 1;
   const bool fours = updates_fours(w);
-  for (int64_t n = blockIdx.x; n < count; n += gridDim.x) {
-    const int64_t row = a.slot < 0 ? n : step->slots[a.slot].items[n];
-    const int64_t last = w.last[row];
+  const int32_t *items = a.slot < 0 ? nullptr : step->slots[a.slot].items;
+  const auto row_of = [&](int64_t n) { return n >= count ? int64_t(-1) : items ? int64_t(items[n]) : n; };
+  const auto last_of = [&](int64_t row) { return row < 0 ? upto : int64_t(w.last[row]); };
+  const int64_t apart = gridDim.x;
+  int64_t next = row_of(blockIdx.x), next_last = last_of(next), after = row_of(blockIdx.x + apart);
+  for (int64_t n = blockIdx.x; n < count; n += apart) {
+    const int64_t row = next, last = next_last;
+    next = after, next_last = last_of(next), after = row_of(n + 2 * apart);
     if (last >= upto) continue;
     if (fours) {
       for (int64_t k = 4 * threadIdx.x; k < w.columns; k += 4 * blockDim.x) replay_elements<4>(a, row, k, last, upto);

@@ -2,18 +2,25 @@
 #include "step.cuh"
 
 struct BeginStepArgs {
-  const StepRecord *step;
+  StepRecord *step;
+  StepResults *results;  // of all steps
 };
 
-// stopped <- whether an earlier step has failed; losses <- 0; the rates that the step brings, as a rule its own, go to those of
-// the steps before it.
+// stopped <- whether an earlier step has failed; otherwise a failure of the step's early operations, which have results of their
+// own, becomes the step's; losses <- 0; the rates that the step brings, as a rule its own, go to those of the steps before it.
 //
 // Mapping: one block, a thread a loss or a step's rates at a time.
 // Bytes: a few words: writes 8 a loss, reads and writes 12 a step's rates.
 // Source: own; kernels/cuda/record.go has the other side of the record.
 KERNEL_BOUNDS(begin_step, BeginStepArgs, 128, 1) {
-  const StepRecord *step = a.step;
-  if (threadIdx.x == 0 && step->results->failure != 0) step->results->stopped = 1;
+  StepRecord *step = a.step;
+  if (threadIdx.x == 0) {
+    if (a.results->failure != 0)
+      a.results->stopped = 1;
+    else
+      a.results->failure = step->results->failure;
+    step->results = a.results;
+  }
   for (int64_t t = threadIdx.x; t < step->terms; t += blockDim.x) step->losses[t] = 0.0;
   for (int64_t i = threadIdx.x; i < step->fresh_count; i += blockDim.x)
     step->rates[step->fresh_from + i] = step->fresh_rates[i];

@@ -28,7 +28,7 @@ struct StepResults {
 struct StepRecord {
   SparseRecord *slots;  // batches that the device makes write theirs
   Rates *rates;  // of the steps rates_from .. number; stays from step to step, and begin_step adds what a step brings
-  StepResults *results;
+  StepResults *results;  // those of the step's early operations, until begin_step
   double *losses;  // [terms], behind the results
   const Rates *fresh_rates;  // [fresh_count], for rates[fresh_from] on
   const int64_t *order;  // [rows], the rows of the data that the batch is made of

@@ -83,20 +83,20 @@ enum { kFailGradient, kFailWeight };
 
 // Updates elements at .. at + n - 1 of row `row` with gradients g, or writes the gradients. A number that is not finite is noted,
 // and none of the n is stored, so that every weight stays finite. All is read before anything is written: no read waits for a
-// write.
+// write. Returns whether it has updated; then g has the new values.
 template <int n>
-DEVICE void update_elements(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
-                            int64_t at, const float (&g)[n]) {
+DEVICE bool update_elements(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
+                            int64_t at, float (&g)[n]) {
   bool good = true;
 #pragma unroll
   for (int i = 0; i < n; i++) good = good && finite(g[i]);
   if (!good) {
     fail(step, launch, kFailGradient, row);
-    return;
+    return false;
   }
   if (w.gradient) {
     write<n>(w.gradient + at, g);
-    return;
+    return false;
   }
   const int states = states_of(w.optimizer.kind);
   float value[n], a[n] = {}, b[n] = {};
@@ -110,11 +110,14 @@ DEVICE void update_elements(const StepRecord *step, int32_t launch, const Weight
   }
   if (!good) {
     fail(step, launch, kFailWeight, row);
-    return;
+    return false;
   }
   write<n>(w.value + at, value);
   if (states > 0) write<n>(w.state[0] + at, a);
   if (states > 1) write<n>(w.state[1] + at, b);
+#pragma unroll
+  for (int i = 0; i < n; i++) g[i] = value[i];
+  return true;
 }
 
 // Brings the lines of element `at` and of its states into the second-level cache, for update_elements.
@@ -128,7 +131,7 @@ DEVICE void fetch_elements(const Weights &w, int64_t at) {
 
 DEVICE void update_element(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
                            int64_t at, float g) {
-  const float one[1] = {g};
+  float one[1] = {g};
   update_elements<1>(step, launch, w, rates, row, at, one);
 }
 
