@@ -297,7 +297,7 @@ KERNELS: dict[str, Kernel] = {
         persistent=True,
     ),
     "gather": Kernel(
-        512,
+        lambda v: 512 if v.trains else 128,
         lambda v: (up(v.columns, 32 * wide(v)), v.rows),
         lambda v: {
             "weight": (4 * v.batch.distinct * v.columns, 0, v.batch.entries / max(1, v.batch.distinct)),
@@ -343,26 +343,17 @@ KERNELS: dict[str, Kernel] = {
     ),
     "pack_rows": Kernel(
         128,
-        lambda v: (up(v.rows, 4), 1),
+        lambda v: (up(v.rows, 4), up(v.padded, 512)),
         lambda v: {
             v.source: (4 * v.valid * v.columns, 0, 1),
             "~packed": (0, v.size * v.rows * v.padded, 1),
         },
-        loops=(
-            Loop(
-                "for (int64_t first = 0; first < a.padded; first += 128 * kFours)",
-                lambda v: v.rows * up(v.padded, 512) * 512,
-                ("STG|ST", "make_uint2(to_bf16x2|write<4>(static_cast<float *>(a.to) + at, x[n])", 0.25),
-                16,
-                hops=(0, 1),
-            ),
-        ),
         elements=lambda v: v.rows * v.padded,
         unused=lambda v: (
-            "inside && k + c < a.columns ? row[k + c]",
+            "inside && k + c < columns ? row[k + c]",
             *(("write<4>(static", "narrowed(") if v.size == 2 else ("make_uint2(to_bf16x2",)),
         ),
-        hops=(3, 0),
+        hops=(3, 1),
     ),
     "finish": Kernel(
         128,
@@ -517,7 +508,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "output_update": Kernel(
         256,
-        lambda v: (up(v.items, 8) + v.bias * up(v.items, 256), 1),
+        lambda v: (up(v.items, 8) + v.bias * up(v.items, 256), pieces(v)),
         lambda v: {
             "~strip": (4 * v.items * v.columns, 0, 2 if v.cosine else 1),
             "weight": weights(v, v.items, v.columns),
@@ -528,12 +519,13 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t k = n * lane_id(); k < columns; k += 32 * n)",
+                "for (int k = begin + n * lane_id(); k < end; k += 32 * n)",
                 lambda v: v.items * v.columns,
                 STORED,
                 4,
                 hops=(0, 1),
                 within="update_item",
+                through=True,
             ),
             Loop(
                 "for (int64_t k = lane_id(); k < columns; k += 32)",
@@ -578,7 +570,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "output_merge_hidden": Kernel(
         256,
-        lambda v: (up(v.rows, 8), 1),
+        lambda v: (up(v.rows, 8), pieces(v)),
         lambda v: {
             "~parts": (4 * v.rows * v.columns, 0, 1 + v.cosine),
             "dh": (0, 4 * v.rows * v.columns, 1),
@@ -586,7 +578,7 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t k = n * lane_id(); k < a.columns; k += 32 * n) {",
+                "for (int k = begin + n * lane_id(); k < end; k += 32 * n)",
                 lambda v: v.rows * v.columns * (1 + v.cosine),
                 (r"STG\.E\.128", "write<n>(dh, g)", 0.25),
                 4,
@@ -665,6 +657,11 @@ KERNELS: dict[str, Kernel] = {
         256, lambda v: (up(v.rows, 256), 1), lambda v: {"~stats": (8 * v.rows * v.shards, 8 * v.rows, 1)}, hops=(5, 0)
     ),
 }
+
+
+def pieces(v: V) -> int:
+    """Into how many pieces a row is cut: kernels/cuda/output.go, rowPiece."""
+    return 1 if v.cosine else up(v.columns, 256)
 
 
 def replaying_threads(v: V) -> int:

@@ -407,15 +407,20 @@ def beside(found: list[Timed]) -> list[Timed]:
             continue
         first = [t for t in own if not t.launch.beside]
         first = first[:-1]  # the product that needs the strip
-        times = side[0].launch.count
+        times, alone = side[0].launch.count, seconds_of(side) / side[0].launch.count
         hidden = times - (number == last[part])  # nothing follows the last chunk
-        alone, ahead = sum(t.seconds for t in side), sum(t.seconds for t in first)
-        shared = max(sum(t.limits.get(what, 0.0) for t in side + first) for what in ("memory", "cache", "instructions"))
-        left = max(0.0, max(alone, ahead, shared) - ahead)
-        factor = (left * hidden + alone * (times - hidden)) / (alone * times)
+        factor = (longer(side, first) * hidden + alone * (times - hidden)) / (alone * times)
         for t in side:
             t.seconds *= factor
     return found
+
+
+def longer(side: list[Timed], first: list[Timed]) -> float:
+    """By how much work in the second branch, once, lasts longer than what is beside it in the first one."""
+    alone, ahead = sum(t.seconds for t in side), sum(t.seconds for t in first)
+    both = side + first
+    shared = max(sum(t.limits.get(what, 0.0) for t in both) for what in ("memory", "cache", "instructions"))
+    return max(alone, ahead, shared) - ahead
 
 
 def answer(case: Case, m: Machine) -> dict[str, Any]:

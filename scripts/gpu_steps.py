@@ -175,9 +175,11 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
     """The chunked form: kernels/cuda/chunked.go and output.go. Chunks of one size are counted, not listed."""
     precision, rows, columns = g.common["precision"], n.rows, n.hidden[-1]
     wide = padded(columns, precision)
-    if n.cosine:
+    again = n.softmax and not statistics  # what the statistics have rounded and measured is there
+    if n.cosine and not again:
         g("inverse_norms", source="~h", rows=rows, columns=columns)
-    pack(g, "~h", rows, columns, rows)
+    if not again:
+        pack(g, "~h", rows, columns, rows)
     whole, rest = divmod(items, size)
     narrow, strip = 2 if g.common["narrow"] else 4, rows_of_strip(min(size, items), rows)
     parts = max(1, min(4 * MULTIPROCESSORS // up(rows, STATS_ROWS), up(min(size, items), 8 * STATS_THREADS)))
@@ -190,7 +192,7 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         if packs(columns, precision):
             pack(g, "weight", here, columns)
         g("product", m=here, n=rows, k=wide, memory=here * weight_size(columns, precision), result=narrow)
-        if n.cosine:
+        if n.cosine and not again:
             source = "weight" if precision == "bfloat16" else "~weight"
             g("inverse_norms", source=source, rows=here, columns=columns)
         if statistics:

@@ -215,8 +215,11 @@ func (p *libraryProducts) shapes(r *outputRun, n int) productShapes {
 }
 
 // begin rounds the hidden values.
-func (p *libraryProducts) begin(r *outputRun) {
+func (p *libraryProducts) begin(r *outputRun, again bool) {
 	r.padded = p.rows
+	if again {
+		return
+	}
 	for n, source := range r.op.Sources {
 		r.packRows(addressOf(source.H), r.place(p.packed[n]), -1, source.Weight.Columns, p.padded[n], p.rows)
 	}

@@ -142,7 +142,7 @@ func (d *device) packRows(x, to driver.Address, valid, columns, padded, rows int
 		columns, padded, rows, valid int64
 		precision, launch            int32
 	}
-	launch(d, "pack_rows", line(rows, 4), rowThreads,
+	launch(d, "pack_rows", driver.Dim{X: blocks(rows, 4), Y: blocks(padded, 512)}, rowThreads,
 		&args{d.step.at, x, to, columns, padded, rows, valid, d.narrow, d.next(site{})})
 }
 
@@ -189,13 +189,19 @@ func (d *device) mergeHidden(
 	type args struct {
 		step, h, parts, inverse, dh  driver.Address
 		columns, padded, rows, count int64
+		each                         int64
 		accumulate, launch           int32
 	}
 	if source.DH == nil {
 		return
 	}
-	launch(d, "output_merge_hidden", line(most, 8), 256, &args{
-		d.step.at, addressOf(source.H), parts, inverse, addressOf(source.DH), source.Weight.Columns, padded, rows, count,
+	columns, each := source.Weight.Columns, int64(rowPiece)
+	if inverse != 0 {
+		each = columns
+	}
+	grid := driver.Dim{X: blocks(most, 8), Y: blocks(columns, each)}
+	launch(d, "output_merge_hidden", grid, 256, &args{
+		d.step.at, addressOf(source.H), parts, inverse, addressOf(source.DH), columns, padded, rows, count, each,
 		flag(source.Accumulate), d.updates(source.Weight.Name),
 	})
 }

@@ -63,7 +63,11 @@ func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 		if fours == 1 {
 			each *= 4
 		}
-		launch(d, "gather", grid2(w.Columns, each, s.Most()), 32*gatherWarps, &args{
+		threads := uint32(32 * gatherWarps)
+		if !s.Training { // one warp adds, and four finish
+			threads = 128
+		}
+		launch(d, "gather", grid2(w.Columns, each, s.Most()), threads, &args{
 			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
 			flag(op.Accumulate), fours, d.next(site{tensor: w.Name}),
 		})

@@ -24,6 +24,9 @@ const (
 	lossBlocks     = 3 // that a multiprocessor holds
 )
 
+// rowPiece is how many columns of a row a warp has where rows are long, so that there are enough warps.
+const rowPiece = 256
+
 // kStatsRows and kStatsThreads of src/output.cu.
 const (
 	statsRows    = 4
@@ -101,8 +104,8 @@ type outputSpace struct {
 	narrow            bool   // logits, and the gradients in their place, are of bfloat16
 	strips, rowStrips uint32 // of items in the first tile, and of rows
 	statsParts        uint32 // of a row, each of which has statistics of its own
-	// Where they begin. Losses have 8 bytes. Gradients of the bias, and lengths of items, have two places each: updates
-	// may still read those of the tile before.
+	// Where they begin. Losses have 8 bytes. Gradients of the bias have two places: updates may still read those of the
+	// tile before.
 	loss, logits, bias, stats, hiddenInverse, inverse int64
 }
 
@@ -122,7 +125,7 @@ func (d *device) spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow
 	s.stats = s.take(2 * int64(s.statsParts) * rows)
 	if op.Temperature != 0 {
 		s.hiddenInverse = s.take(rows)
-		s.inverse = s.take(2 * s.tile)
+		s.inverse = s.take(op.Items)
 	}
 	return s
 }
@@ -139,8 +142,8 @@ func (s *outputSpace) blocks() int64 { return int64(s.strips) * int64(s.rowStrip
 
 // tileProducts makes the products of an output that goes tile by tile, by src/product.cuh or by a library.
 type tileProducts interface {
-	// begin is called before the first tile, end after the last tile of a step.
-	begin(*outputRun)
+	// begin is called before the first tile, end after the last tile of a step. again: what begin makes is there.
+	begin(r *outputRun, again bool)
 	end(*outputRun)
 	// logits makes those of the tile, before finishArgs apply.
 	logits(*outputRun)
@@ -185,18 +188,22 @@ func (r *outputRun) tileItems(n int) driver.Address {
 	return element(w.Value, r.first*w.Columns)
 }
 
-// tiles computes the logits of each tile of items and calls each.
-func (r *outputRun) tiles(each func()) {
-	if r.op.Temperature != 0 {
+// tiles computes the logits of each tile of items and calls each. again: the statistics of the same step have left what
+// they have rounded and measured.
+func (r *outputRun) tiles(again bool, each func()) {
+	measures := r.op.Temperature != 0 && !again
+	if measures {
 		source := r.op.Sources[0]
 		r.inverseNorms(addressOf(source.H), r.finish.hiddenInverse, source.Weight.Columns, -1, r.step.Most())
 	}
-	r.products.begin(r)
+	r.products.begin(r, again)
 	for r.first = 0; r.first < r.op.Items; r.first += r.space.tile {
 		r.items, r.turn = min(r.space.tile, r.op.Items-r.first), 1-r.turn
 		r.products.logits(r)
 		if r.op.Temperature != 0 {
-			r.finish.itemInverse = r.place(r.space.inverse + r.turn*r.space.tile)
+			r.finish.itemInverse = r.place(r.space.inverse + r.first)
+		}
+		if measures {
 			columns := r.op.Sources[0].Weight.Columns
 			r.inverseNorms(r.tileItems(0), r.finish.itemInverse, columns, r.items, r.items)
 		}
@@ -231,7 +238,7 @@ func (r *outputRun) statistics() {
 	if grid.Y > 1 {
 		stats = r.place(r.space.stats)
 	}
-	r.tiles(func() {
+	r.tiles(false, func() {
 		a := r.tile(stats)
 		a.rows = most
 		launch(r.device, "output_stats", grid, statsThreads, a)
@@ -298,7 +305,7 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 
 // gradients turns each tile's logits into gradients and uses them.
 func (r *outputRun) gradients() {
-	r.tiles(func() {
+	r.tiles(r.op.Continues, func() {
 		r.bias = r.op.Bias != nil
 		grid := driver.Dim{X: blocks(r.items, stripItems), Y: r.space.rowStrips}
 		launch(r.device, "output_loss", grid, 256, r.tile(addressOf(r.stats())))
@@ -341,14 +348,18 @@ type updateArgs struct {
 	step, strip, itemInverse, rounded, biasGradient driver.Address
 	weight, bias                                    weightsArgs
 	to                                              itemGradientArgs
-	first, items, pitch, biasParts, biasPitch       int64
+	first, items, pitch, biasParts, biasPitch, each int64
 	launch                                          int32
 }
 
 // update updates items of a weight and, if it is not nil, of a bias.
 func (d *device) update(w, bias *kernels.Weights, o kernels.Optimizer, a *updateArgs) {
 	a.step, a.rounded, a.weight, a.launch = d.step.at, addressOf(w.Rounded), d.weightsOf(w, o), d.updates(w.Name)
-	grid := line(a.items, 8)
+	a.each = rowPiece
+	if a.itemInverse != 0 {
+		a.each = max(1, w.Columns)
+	}
+	grid := driver.Dim{X: blocks(a.items, 8), Y: max(1, blocks(w.Columns, a.each))}
 	if bias != nil {
 		a.bias = d.weightsOf(bias, o)
 		d.updates(bias.Name)

@@ -44,7 +44,7 @@ func (d *device) simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProdu
 	return s, p
 }
 
-func (ownProducts) begin(*outputRun) {}
+func (ownProducts) begin(*outputRun, bool) {}
 
 func (ownProducts) logits(r *outputRun) {
 	z := r.place(r.space.logits)

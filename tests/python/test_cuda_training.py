@@ -223,3 +223,29 @@ assert set(reached) == set(functions), set(functions) - set(reached)
 
 def test_a_call_that_the_driver_refuses_is_an_error_and_leaks_nothing(emulated):
     emulated(PROGRAM + FAULTS, timeout=600)
+
+
+FEW_MULTIPROCESSORS = """
+import sys
+from programs import *
+control.library.cuInit(0)
+control.set_attribute(-1, 16, int(sys.argv[1]))  # how many a device has: grids and shares of rows follow from it
+X = matrix(190, 300, 0.05, ones=False)
+for loss in ("softmax", "sigmoid"):
+    for network in ({}, {"temperature": 0.2}):
+        for precision in ("float32", "bfloat16"):
+            losses = []
+            for device in ("cpu", "cuda:0"):
+                start = {"epochs": 0, "hidden": [20], "loss": loss, "devices": "cpu", "seed": 3, "progress": False}
+                model = dsstne.fit(X, **start, **network)
+                options = {"precision": precision} if device != "cpu" else {}
+                with dsstne.Trainer(model, X, batch_size=190, devices=device, learning_rate=0.01, **options) as t:
+                    losses.append([t.run(steps=1).loss for _ in range(4)])
+            off = max(abs(a / b - 1) for a, b in zip(*losses))
+            assert off < (1e-4 if precision == "float32" else 1e-2), (loss, network, precision, losses)
+"""
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 5, 1000])
+def test_devices_of_any_size_train_to_the_loss_of_the_cpu(emulated, multiprocessors):
+    emulated(FEW_MULTIPROCESSORS, multiprocessors)

@@ -272,8 +272,8 @@ KERNEL_BOUNDS(combine_stats, CombineStatsArgs, 256, 4) {
   a.stats[2 * u + 1] = top > -infinity() ? top + logf(sum) : top;
 }
 
-// What a block of output_loss has of a tile; kStripItems and kMostStripRows of output.go.
-constexpr int kStripItems = 256, kMostStripRows = 96;
+// What a block of output_loss has of a tile, stripItems and mostStripRows of output.go, and how many rows a warp has at most.
+constexpr int kStripItems = 256, kMostStripRows = 96, kWarpRows = kMostStripRows / 8;
 
 // What output_loss has to know of a row: its targets in the strip, and what its logits have in common.
 struct StripRow {
@@ -282,12 +282,12 @@ struct StripRow {
   float scale;
 };
 
-// The rows of a warp, each eighth from `first_row` on: lane l < 8 finds the first entry of the l-th that is not before the strip,
-// lane l + 8 the first behind it. All lanes call.
+// The rows of a warp, each eighth from `first_row` on: lane l < 12 finds the first entry of the l-th that is not before the strip,
+// lane l + 12 the first behind it. All lanes call.
 DEVICE void find_rows(const TileArgs &a, const SparseRecord &target, int first_row, int rows, StripRow *found) {
-  const int lane = lane_id(), n = lane % 8, u = first_row + 8 * n;
-  if (lane < 16 && u < rows) {
-    const int item = int(a.first) + int(blockIdx.x) * kStripItems + (lane < 8 ? 0 : kStripItems);
+  const int lane = lane_id(), n = lane % kWarpRows, u = first_row + 8 * n;
+  if (lane < 2 * kWarpRows && u < rows) {
+    const int item = int(a.first) + int(blockIdx.x) * kStripItems + (lane < kWarpRows ? 0 : kStripItems);
     int low = target.offsets[u], high = target.offsets[u + 1];
     while (low < high) {
       const int middle = (low + high) / 2;
@@ -296,7 +296,7 @@ DEVICE void find_rows(const TileArgs &a, const SparseRecord &target, int first_r
       else
         low = middle + 1;
     }
-    if (lane < 8) {
+    if (lane < kWarpRows) {
       found[n].begin = low;
       found[n].loss = loss_row(a.kind, target.row_sum[u], a.stats ? a.stats[2 * u + 1] : 0.0f);
       found[n].scale = row_scale(a.finish, u);
@@ -403,7 +403,7 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
 // targets; gradients in the logits' place as in llm.c's fused_classifier.
 KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   SHARED(float, rows_of_strip, [8][kStripItems]);  // targets, in the end sums
-  SHARED(StripRow, found, [8][kMostStripRows / 8]);
+  SHARED(StripRow, found, [8][kWarpRows]);
   SHARED(double, losses, [8]);
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
@@ -479,6 +479,7 @@ struct OutputUpdateArgs {
   Weights weight, bias;
   ItemGradient to;
   int64_t first, items, pitch, bias_parts, bias_pitch;
+  int64_t each;  // columns of a warp; for cosine logits all
   int32_t launch;  // the next one is the bias's
 };
 
@@ -491,7 +492,8 @@ DEVICE void update_item(const OutputUpdateArgs &a, int64_t i) {
   const Rates rates = rates_of(step, step->number);
   const float inverse = a.item_inverse ? a.item_inverse[i] : 0.0f;
   const float along = a.item_inverse ? warp_dot(w, q, columns) * inverse : 0.0f;
-  for (int64_t k = n * lane_id(); k < columns; k += 32 * n) {
+  const int begin = int(blockIdx.y) * int(a.each), end = min(begin + int(a.each), int(columns));
+  for (int k = begin + n * lane_id(); k < end; k += 32 * n) {
     float g[n];
     read<n>(q + k, g);
     if (a.item_inverse) {
@@ -520,8 +522,8 @@ DEVICE void update_bias(const OutputUpdateArgs &a, int64_t i) {
 
 // The update with dw = q, or for cosine logits dw_i = q_i - (w_i . q_i) w_i / |w_i|^2; and that of the bias.
 //
-// Mapping: a warp has an item, a lane four columns at a time where the weight's rows allow it. Blocks behind those have the bias, a
-// thread an item.
+// Mapping: a warp has 256 columns of an item, for cosine logits all, a lane four at a time where the weight's rows allow it. Blocks
+// behind those have the bias, a thread an item.
 // Bytes: reads 4 K of q an item, reads and writes 4 (1 + states) K of W, writes 2 K of the rounded copy, and for cosine logits
 // reads q and W again, from the cache: bound by that.
 // Source: kernels/ops.go, Output, and kernels/optimizer.go; cosine logits: above; scheme: own.
@@ -530,7 +532,7 @@ KERNEL_BOUNDS(output_update, OutputUpdateArgs, 256, 4) {
   const int64_t blocks = (a.items + 7) / 8, i = int64_t(blockIdx.x) * 8 + warp_id();
   if (blockIdx.x >= blocks) {
     const int64_t item = (blockIdx.x - blocks) * blockDim.x + threadIdx.x;
-    if (item < a.items) update_bias(a, item);
+    if (item < a.items && blockIdx.y == 0) update_bias(a, item);
     return;
   }
   if (i >= a.items) return;

@@ -29,8 +29,8 @@ struct PackArgs {
 
 // x rounded to a precision; zeros beyond its end.
 //
-// Mapping: a warp has a row, a lane four columns at a time where the rows are aligned for it, and four such fours at once, so that
-// enough reads are under way.
+// Mapping: a warp has 512 columns of a row, a lane four at a time where the rows are aligned for it, and four such fours at once,
+// so that enough reads are under way.
 // Bytes: 6 or 8 a number, which bound it.
 // Source: kernels.Precision; scheme: own.
 KERNEL_BOUNDS(pack_rows, PackArgs, 128, 8) {
@@ -40,29 +40,29 @@ KERNEL_BOUNDS(pack_rows, PackArgs, 128, 8) {
   constexpr int kFours = 4;
   const bool inside = u < (a.valid < 0 ? step->rows : a.valid), fours = by_fours(a.x, a.columns);
   const float *row = a.x + u * a.columns;
-  for (int64_t first = 0; first < a.padded; first += 128 * kFours) {
-    float x[kFours][4];
+  const int columns = int(a.columns), padded = int(a.padded), first = int(blockIdx.y) * 128 * kFours + 4 * lane_id();
+  float x[kFours][4];
 #pragma unroll
-    for (int n = 0; n < kFours; n++) {
-      const int64_t k = first + 128 * n + 4 * lane_id();
-      if (inside && fours && k < a.columns) {
-        read<4>(row + k, x[n]);
-      } else {
+  for (int n = 0; n < kFours; n++) {
+    const int k = first + 128 * n;
+    if (inside && fours && k < columns) {
+      read<4>(row + k, x[n]);
+    } else {
 #pragma unroll
-        for (int c = 0; c < 4; c++) x[n][c] = inside && k + c < a.columns ? row[k + c] : 0.0f;
-      }
+      for (int c = 0; c < 4; c++) x[n][c] = inside && k + c < columns ? row[k + c] : 0.0f;
     }
+  }
 #pragma unroll
-    for (int n = 0; n < kFours; n++) {
-      const int64_t k = first + 128 * n + 4 * lane_id(), at = u * a.padded + k;
-      if (k >= a.padded) continue;
-      if (a.precision == PRECISION_bfloat16) {
-        write_four(static_cast<uint16_t *>(a.to) + at, x[n]);
-      } else {
+  for (int n = 0; n < kFours; n++) {
+    const int k = first + 128 * n;
+    if (k >= padded) continue;
+    const int64_t at = u * a.padded + k;
+    if (a.precision == PRECISION_bfloat16) {
+      write_four(static_cast<uint16_t *>(a.to) + at, x[n]);
+    } else {
 #pragma unroll
-        for (int c = 0; c < 4; c++) x[n][c] = narrowed(x[n][c], a.precision);
-        write<4>(static_cast<float *>(a.to) + at, x[n]);
-      }
+      for (int c = 0; c < 4; c++) x[n][c] = narrowed(x[n][c], a.precision);
+      write<4>(static_cast<float *>(a.to) + at, x[n]);
     }
   }
 }
@@ -405,6 +405,7 @@ struct MergeHiddenArgs {
   const float *hidden_inverse;  // [B], null: no cosines
   float *dh;  // [B, K]
   int64_t columns, padded, rows, count;
+  int64_t each;  // columns of a warp; for cosine logits all
   int32_t accumulate, launch;
 };
 
@@ -429,9 +430,10 @@ DEVICE void merge_columns(const MergeHiddenArgs &a, int64_t u, int64_t k, float 
 template <int n>
 DEVICE void merge_row(const MergeHiddenArgs &a, int64_t u) {
   const float inverse = a.hidden_inverse ? a.hidden_inverse[u] : 0.0f;
+  const int columns = int(a.columns), begin = int(blockIdx.y) * int(a.each), end = min(begin + int(a.each), columns);
   float along = 0.0f;
   if (a.hidden_inverse) {
-    for (int64_t k = n * lane_id(); k < a.columns; k += 32 * n) {
+    for (int k = n * lane_id(); k < columns; k += 32 * n) {
       float g[n], h[n];
       merge_columns<n>(a, u, k, 0.0f, inverse, g);
       read<n>(a.h + u * a.columns + k, h);
@@ -440,7 +442,8 @@ DEVICE void merge_row(const MergeHiddenArgs &a, int64_t u) {
     }
     along = warp_sum(along) * inverse;
   }
-  for (int64_t k = n * lane_id(); k < a.columns; k += 32 * n) {
+  bool good = true;
+  for (int k = begin + n * lane_id(); k < end; k += 32 * n) {
     float g[n], *dh = a.dh + u * a.columns + k;
     merge_columns<n>(a, u, k, along, inverse, g);
     if (a.accumulate) {
@@ -450,15 +453,16 @@ DEVICE void merge_row(const MergeHiddenArgs &a, int64_t u) {
       for (int c = 0; c < n; c++) g[c] += before[c];
     }
 #pragma unroll
-    for (int c = 0; c < n; c++)
-      if (!finite(g[c])) fail(a.step, a.launch, kFailGradient);
+    for (int c = 0; c < n; c++) good = good && finite(g[c]);
     write<n>(dh, g);
   }
+  if (!good) fail(a.step, a.launch, kFailGradient);
 }
 
 // dh (+)= the sum of the parts in their order; for cosine logits the projection of it, see output.cu.
 //
-// Mapping: a warp has a row of the batch, a lane four of its columns at a time, or one where they are not aligned for it.
+// Mapping: a warp has 256 columns of a row of the batch, for cosine logits all, a lane four at a time, or one where they are not
+// aligned for it.
 // Bytes: reads count times 4 B K, which bounds it, for cosine logits twice; writes 4 B K.
 // Source: kernels/ops.go, Output; scheme: own.
 KERNEL_BOUNDS(output_merge_hidden, MergeHiddenArgs, 256, 4) {
