@@ -15,8 +15,8 @@ import (
 //	Z = H W^T, loss and G in Z's place, P += G W, S = G^T H, update of W by S
 //
 // 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, read once and written
-// once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 a logit has 2 bytes, and W is
-// read once more, to be rounded.
+// once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 a logit has 2 bytes, and the
+// products read a rounded copy of W, which the update writes.
 //
 // Products always have as many rows as the largest batch: rows of H beyond the batch are zeros, and so are their
 // gradients.

@@ -67,6 +67,9 @@ func (d *device) doEarly(slot *slot, g *graph, walk func() error) error {
 	}
 	if c != nil && !c.ready {
 		for i := range g.early {
+			if g.early[i].ready { // others were refused
+				continue
+			}
 			d.launches = nil
 			if err := d.inEarly(i, func() error { return d.capture(&g.early[i], walk) }); err != nil {
 				return err
