@@ -660,7 +660,7 @@ KERNELS: dict[str, Kernel] = {
 
 
 def pieces(v: V) -> int:
-    """Into how many pieces a row is cut: kernels/cuda/output.go, rowPiece."""
+    """Into how many pieces a row is cut: kernels/cuda/output.go, pieces."""
     return 1 if v.cosine else up(v.columns, 256)
 
 

@@ -142,7 +142,8 @@ func (d *device) packRows(x, to driver.Address, valid, columns, padded, rows int
 		columns, padded, rows, valid int64
 		precision, launch            int32
 	}
-	launch(d, "pack_rows", driver.Dim{X: blocks(rows, 4), Y: blocks(padded, 512)}, rowThreads,
+	const each = 512 // columns of a warp, 128 kFours of src/output_fused.cu
+	launch(d, "pack_rows", driver.Dim{X: blocks(rows, 4), Y: blocks(padded, each)}, rowThreads,
 		&args{d.step.at, x, to, columns, padded, rows, valid, d.narrow, d.next(site{})})
 }
 
@@ -195,11 +196,8 @@ func (d *device) mergeHidden(
 	if source.DH == nil {
 		return
 	}
-	columns, each := source.Weight.Columns, int64(rowPiece)
-	if inverse != 0 {
-		each = columns
-	}
-	grid := driver.Dim{X: blocks(most, 8), Y: blocks(columns, each)}
+	columns := source.Weight.Columns
+	grid, each := pieces(most, columns, inverse != 0)
 	launch(d, "output_merge_hidden", grid, 256, &args{
 		d.step.at, addressOf(source.H), parts, inverse, addressOf(source.DH), columns, padded, rows, count, each,
 		flag(source.Accumulate), d.updates(source.Weight.Name),

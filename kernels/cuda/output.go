@@ -5,6 +5,7 @@ package cuda
 import (
 	"math"
 
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -24,8 +25,15 @@ const (
 	lossBlocks     = 3 // that a multiprocessor holds
 )
 
-// rowPiece is how many columns of a row a warp has where rows are long, so that there are enough warps.
-const rowPiece = 256
+// pieces is a grid of eight warps a block for rows of a matrix, and how many columns each warp has: a piece of a row,
+// so that few long rows have enough warps, or all.
+func pieces(rows, columns int64, all bool) (grid driver.Dim, each int64) {
+	const piece = 256
+	if each = piece; all {
+		each = columns
+	}
+	return driver.Dim{X: blocks(rows, 8), Y: blocks(columns, each)}, each
+}
 
 // kStatsRows and kStatsThreads of src/output.cu.
 const (
@@ -234,6 +242,11 @@ func (d *device) OutputStats(op *kernels.Output, s *kernels.Step) error {
 
 func (r *outputRun) statistics() {
 	most, stats := r.step.Most(), addressOf(r.op.Stats)
+	if most*r.space.tile >= 1<<32 { // output_stats counts a tile's logits in 32 bits
+		r.note(fault.New(fault.Unsupported, "%s: a batch of %d rows is too large for soft-max: take a smaller one",
+			r.op.Name, most))
+		return
+	}
 	grid := driver.Dim{X: blocks(most, statsRows), Y: r.space.statsParts}
 	if grid.Y > 1 {
 		stats = r.place(r.space.stats)
@@ -355,11 +368,8 @@ type updateArgs struct {
 // update updates items of a weight and, if it is not nil, of a bias.
 func (d *device) update(w, bias *kernels.Weights, o kernels.Optimizer, a *updateArgs) {
 	a.step, a.rounded, a.weight, a.launch = d.step.at, addressOf(w.Rounded), d.weightsOf(w, o), d.updates(w.Name)
-	a.each = rowPiece
-	if a.itemInverse != 0 {
-		a.each = max(1, w.Columns)
-	}
-	grid := driver.Dim{X: blocks(a.items, 8), Y: max(1, blocks(w.Columns, a.each))}
+	var grid driver.Dim
+	grid, a.each = pieces(a.items, w.Columns, a.itemInverse != 0)
 	if bias != nil {
 		a.bias = d.weightsOf(bias, o)
 		d.updates(bias.Name)
