@@ -252,6 +252,13 @@ type Rounder interface {
 	Round(*Round, *Step) error
 }
 
+// LogitKeeper is a device that can keep an output's logits until OutputStep, which otherwise computes them again.
+type LogitKeeper interface {
+	Device
+	// LogitsSize is how many elements Output.Logits has for batches of up to rows examples; 0: the device keeps none.
+	LogitsSize(op *Output, rows int64) int64
+}
+
 // Separate is a device whose memory the host cannot reach. Steps and weights are copied to it.
 type Separate interface {
 	Device

@@ -120,7 +120,7 @@ type DenseBackward struct {
 	Accumulate bool   // add to DIn
 	Weight     *Weights
 	Optimizer  Optimizer
-	Workspace  Buffer
+	Workspace  Buffer // on a Separate device the op's own: it may be in use until the step ends
 }
 
 func (o *DenseBackward) Do(r Rank, s *Step) error { return r.Device.DenseBackward(o, s) }

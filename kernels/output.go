@@ -41,11 +41,13 @@ type Output struct {
 	Stats       Buffer // [B, 2]: maximum, log-sum-exp; nil for losses that need none
 	// Continues says that OutputStep runs after OutputStats of the same op and step, and that what OutputStats read and
 	// its Workspace are as it left them. So it may use again what it finds there. Only for losses that need statistics.
-	Continues    bool
+	Continues bool
+	// Logits, if not nil, keeps what OutputStats computed for the OutputStep that Continues, see LogitKeeper.
+	Logits       Buffer
 	Optimizer    Optimizer
 	TiedInput    int
 	TiedGradient Buffer
-	Workspace    Buffer
+	Workspace    Buffer // on a Separate device the op's own: it may be in use until the step ends
 }
 
 func (o *Output) String() string {

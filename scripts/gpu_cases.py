@@ -10,6 +10,7 @@ from dataclasses import dataclass
 # NVIDIA H200 SXM, data sheet, dense matrices: operations a second and bytes a second.
 RATES = {"float32": 67e12, "TF32": 494e12, "bfloat16": 989e12}
 BANDWIDTH = 4.8e12
+RESIDENT = 0.6  # share of the second-level cache in which data stay until they are read again: an assumption
 LAUNCH = 3e-6  # what a kernel costs inside a graph, whatever it does: an assumption
 STATES = {"SGD": 0, "momentum": 1, "Adam": 2}
 

@@ -81,7 +81,8 @@ class Launch:
     count: int = 1
     collectives: list[str] = field(default_factory=list)
     chunk: int = 0  # of which chunk of an output, from 1 on; of the first of those that are alike
-    beside: bool = False  # in the second branch of the graph, beside the products of the next chunk
+    beside: bool = False  # in the second branch of the graph, beside the next chunk's work in the first one
+    joins: bool = False  # waits for what is in the second branch
     early: bool = False  # in a graph of its own, beside the step before
 
 
@@ -439,7 +440,12 @@ KERNELS: dict[str, Kernel] = {
         256,
         lambda v: (up(v.items, 256), row_strips(v)),
         lambda v: {
-            "~logits": (logit(v) * v.rows * v.items, logit(v) * v.rows * v.items, 1),
+            "logits" if v.far else "~logits": (
+                logit(v) * v.rows * v.items,
+                0 if v.kept else logit(v) * v.rows * v.items,
+                1,
+            ),
+            "~gradients": (0, logit(v) * v.rows * v.items if v.kept else 0, 1),
             "bias": (4 * v.items, 0, row_strips(v)),  # once a block
             "~loss": (
                 0 if v.begins else 8 * up(v.items, 256) * row_strips(v),
@@ -465,7 +471,7 @@ KERNELS: dict[str, Kernel] = {
             ),
             # the logits of the next row are on their way meanwhile
             Loop(
-                "for (; u < rows; u += 8, row += apart, found++)",
+                "for (; u < rows; u += 8, row += apart, to += apart, found++)",
                 lambda v: v.rows * up(v.items, 256) * 256 * (1 - with_targets(v)),
                 ("MUFU.EX2", "[](int) { return 0.0f; }", 1),
                 8,
@@ -473,7 +479,7 @@ KERNELS: dict[str, Kernel] = {
                 unused=("return t[k];", "take_targets(target, *found"),
             ),
             Loop(
-                "for (; u < rows; u += 8, row += apart, found++)",
+                "for (; u < rows; u += 8, row += apart, to += apart, found++)",
                 lambda v: v.rows * up(v.items, 256) * 256 * with_targets(v),
                 ("MUFU.EX2", "return t[k];", 1),
                 8,

@@ -69,7 +69,6 @@ MEMORY_LATENCY = 0.7e-6  # from memory while others load; 0.6e-6 to 0.8e-6
 GAP = 1.3e-6  # from the end of a kernel of a graph to the beginning of the next; 1.0e-6 to 1.5e-6 on sm_90
 COPY = 2.0e-6  # a small copy or fill as a node of a graph; +-50 %
 DEPENDENT = 2.6  # cycles between two instructions of one warp: 4 where they depend, 1 where not; +-30 %
-RESIDENT = 0.6  # share of the second-level cache in which data stay until they are read again
 
 # Cycles of a quarter of a multiprocessor for an instruction of a warp, by unit. Source: CUDA C++ Programming Guide,
 # table of arithmetic throughput, compute capability 9.0: results a clock cycle and multiprocessor, 128, 64 or 16. Loads
@@ -246,7 +245,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
     memory = cached = 0.0
     for name, (read, written, times) in entry.streams(v).items():
         cached += read * times + written
-        if not (name.startswith("~") and max(read, written) < RESIDENT * m.cache):
+        if not (name.startswith("~") and max(read, written) < gpu_cases.RESIDENT * m.cache):
             memory += read + written
         if name == "weight" and launch.kernel == "screen_256":
             memory += read * (times - 1)
@@ -377,7 +376,7 @@ def seconds_of(timed: Sequence[Timed]) -> float:
 
 def timed(case: Case, m: Machine, ranks: int = 1) -> list[Timed]:
     """The launches of a case with their times."""
-    return early(beside([time_of(m, launch) for launch in case.launches(m, ranks)]))
+    return early(beside([time_of(m, launch) for launch in case.launches(m, ranks)], ranks))
 
 
 def early(found: list[Timed]) -> list[Timed]:
@@ -389,12 +388,13 @@ def early(found: list[Timed]) -> list[Timed]:
     return found
 
 
-def beside(found: list[Timed]) -> list[Timed]:
+def beside(found: list[Timed], ranks: int) -> list[Timed]:
     """Counts of the graph's second branch only what lasts longer than the first.
 
-    The updates of a chunk run beside the next chunk's kernels up to the product that needs their strip. Kernels of two
-    branches are taken to share the card without loss: together they last as long as the longer branch, or as they all
-    need of the memory, the cache or the units for instructions.
+    A chunk's statistics, or its updates, run beside the next chunk's kernels up to the one that joins; on one device
+    the last updates, and those of hidden layers, beside all that is left of the step. Kernels of two branches are taken
+    to share the card without loss: together they last as long as the longer branch, or as they all need of the memory,
+    the cache or the units for instructions.
     """
     groups: dict[tuple[str, int], list[Timed]] = {}
     for t in found:
@@ -405,11 +405,16 @@ def beside(found: list[Timed]) -> list[Timed]:
         side = [t for t in own if t.launch.beside]
         if not side:
             continue
-        first = [t for t in own if not t.launch.beside]
-        first = first[:-1]  # the product that needs the strip
-        times, alone = side[0].launch.count, seconds_of(side) / side[0].launch.count
-        hidden = times - (number == last[part])  # nothing follows the last chunk
-        factor = (longer(side, first) * hidden + alone * (times - hidden)) / (alone * times)
+        first = [t for t in own if not t.launch.beside and not t.launch.joins]
+        times, alone, share = side[0].launch.count, seconds_of(side) / side[0].launch.count, 1.0
+        ends = number == last[part]
+        if ends and part == "OutputStep" and ranks == 1:
+            behind = found[next(n for n, t in enumerate(found) if t is own[-1]) + 1 :]
+            also = [t for t in behind if t.launch.beside]
+            share = longer(side + also, [t for t in behind if not t.launch.beside]) / (alone + seconds_of(also))
+            for t in also:
+                t.seconds *= share
+        factor = (longer(side, first) * (times - ends) + alone * share * ends) / (alone * times)
         for t in side:
             t.seconds *= factor
     return found
@@ -611,11 +616,14 @@ stand in the script, with their sources and errors. Expect errors of 30 %.
   {cache_bandwidth:.2g} TB/s. A load takes {cache_latency:.2g} us from the cache, {memory_latency:.2g} us from memory.
 - From one kernel of a graph to the next pass {gap:.2g} us.
 - Batches are made beside the step before, by launches that are not part of the step's graph; their time stands in
-  parentheses. The updates of a chunk of items run beside the next chunk's kernels, in a second branch of the graph.
-  Kernels of two branches are taken to share the card without loss; the time of an update is what it lasts longer.
+  parentheses. The statistics of a chunk of items, and its updates, run beside the next chunk's kernels, in a second
+  branch of the graph. Kernels of two branches are taken to share the card without loss; what stands in the second one
+  counts for as long as it lasts longer.
 - The roofline is that of the data sheet: {limits};
   memory {sheet} TB/s; at least {launch:.0f} us for an operation. Its bytes are those that must pass through memory:
-  weights, optimizer states and rows of the batch, once; W twice with soft-max, since the statistics come first."""
+  weights, optimizer states and rows of the batch, once; W twice with soft-max, since the statistics come first.
+- Logits that are kept for the step after the statistics go through memory, if they take more than {resident:.0%} of the
+  cache."""
 
 
 def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
@@ -639,6 +647,7 @@ def page(measured: Measured, m: Machine = MACHINES["H200"]) -> str:
             gap=GAP * 1e6,
             sheet=m.sheet / 1e12,
             launch=gpu_cases.LAUNCH * 1e6,
+            resident=gpu_cases.RESIDENT,
         ),
         "## In short",
         summary(m),

@@ -139,14 +139,14 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     size = chunk(items, rows, padded(last, precision), precision, cache)
     if n.softmax:
         g.part = "OutputStats"
-        output(g, n, items, size, share["target"], statistics=True)
+        output(g, n, items, size, cache, share["target"], statistics=True)
         if ranks > 1:
             collective(g, "AllGather", 8 * rows * ranks, ranks)
             g("combine_stats", shards=ranks)
     if ranks > 1:
         agree(g, ranks)
     g.part = "OutputStep"
-    output(g, n, items, size, share["target"], statistics=False)
+    output(g, n, items, size, cache, share["target"], statistics=False)
     if ranks > 1:
         collective(g, "AllReduce", 4 * rows * last, ranks)
         agree(g, ranks)
@@ -159,9 +159,12 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
             pack(g, "weight", units, inputs)
         g("product", m=inputs, n=rows, k=units, memory=units * weight_size(inputs, precision))
         g("output_merge_hidden", columns=inputs, cosine=False)
+        mark = len(g.launches)
         pack(g, "~in", rows, inputs, rows)
         g("product", m=inputs, n=units, k=rows)
         g("output_update", items=units, columns=inputs, cosine=False, bias=False, parts=0)
+        for launch in g.launches[mark:]:
+            launch.beside = ranks == 1
     g.part = "Backward"
     g("backward", columns=n.hidden[0])
     g.part = "Scatter"
@@ -171,7 +174,9 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     return g.launches
 
 
-def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_cases.Batch, statistics: bool) -> None:
+def output(
+    g: Graph, n: gpu_cases.Network, items: int, size: int, cache: int, target: gpu_cases.Batch, statistics: bool
+) -> None:
     """The chunked form: kernels/cuda/chunked.go and output.go. Chunks of one size are counted, not listed."""
     precision, rows, columns = g.common["precision"], n.rows, n.hidden[-1]
     wide = padded(columns, precision)
@@ -182,6 +187,7 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         pack(g, "~h", rows, columns, rows)
     whole, rest = divmod(items, size)
     narrow, strip = 2 if g.common["narrow"] else 4, rows_of_strip(min(size, items), rows)
+    far = n.softmax and narrow * rows * items > gpu_cases.RESIDENT * cache  # logits that are kept, through memory
     parts = max(1, min(4 * MULTIPROCESSORS // up(rows, STATS_ROWS), up(min(size, items), 8 * STATS_THREADS)))
     for number, (here, count, begins) in enumerate(
         ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)), 1
@@ -191,20 +197,32 @@ def output(g: Graph, n: gpu_cases.Network, items: int, size: int, target: gpu_ca
         mark = len(g.launches)
         if packs(columns, precision):
             pack(g, "weight", here, columns)
-        g("product", m=here, n=rows, k=wide, memory=here * weight_size(columns, precision), result=narrow)
+        if not again:  # otherwise they are kept
+            moved = here * (weight_size(columns, precision) + far * narrow * rows)
+            g("product", m=here, n=rows, k=wide, memory=moved, result=narrow)
         if n.cosine and not again:
             source = "weight" if precision == "bfloat16" else "~weight"
             g("inverse_norms", source=source, rows=here, columns=columns)
         if statistics:
             g("output_stats", items=here, begins=begins, parts=parts)
         else:
-            g("output_loss", items=here, begins=begins, batch=target, all_items=items, strip_rows=strip)
-            g("product", m=wide, n=rows, k=here)
+            g(
+                "output_loss",
+                items=here,
+                begins=begins,
+                batch=target,
+                all_items=items,
+                strip_rows=strip,
+                kept=again,
+                far=far,
+            )
+            g("product", m=wide, n=rows, k=here, memory=again * here * weight_size(columns, precision))
             g("product", m=wide, n=here, k=rows)
+            g.launches[-1].joins = True  # it needs the strip
             g("output_update", items=here, columns=columns, bias=True, parts=up(rows, strip))
         for launch in g.launches[mark:]:
             launch.count, launch.chunk = count, number
-            launch.beside = launch.kernel == "output_update"
+            launch.beside = launch.kernel in ("output_update", "inverse_norms", "output_stats")
     if statistics and parts > 1:
         g("combine_stats", shards=parts)
     if not statistics:

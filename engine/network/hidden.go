@@ -152,6 +152,7 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		}
 		op := &kernels.DenseBackward{DZ: v.gradient, In: from.out, Weight: w, Optimizer: optimizer}
 		op.DIn, op.Accumulate = from.addTo(false)
-		b.AddWith(&op.Workspace, op, op)
+		b.OwnScratch(&op.Workspace, op, w.Name)
+		b.Add(op)
 	}
 }

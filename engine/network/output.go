@@ -90,8 +90,9 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 			b.KeepRounded(op, source.Weight)
 		}
 	}
+	b.KeepLogits(op)
 	b.ReadTarget(op)
-	b.Scratch(&op.Workspace, op)
+	b.OwnScratch(&op.Workspace, op, l.Name)
 	if loss.NeedsStats() {
 		b.Add(kernels.OutputStats{Output: op})
 		if b.Sharded() { // the statistics of each rank's items become those of all

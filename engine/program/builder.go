@@ -148,6 +148,15 @@ func (b *Builder) Scratch(workspace *kernels.Buffer, sized any) {
 	b.scratch.take(workspace, b.device.WorkspaceSize(sized, b.spec.Rows))
 }
 
+// OwnScratch gives an operation that updates a weight scratch memory. Separate devices may use it until the step ends.
+func (b *Builder) OwnScratch(workspace *kernels.Buffer, op any, of string) {
+	if kernels.ReachesHost(b.device) {
+		b.Scratch(workspace, op)
+	} else if n := b.device.WorkspaceSize(op, b.spec.Rows); n > 0 {
+		*workspace = b.Alloc("workspace", of, n)
+	}
+}
+
 // Alloc takes memory for n elements. The plan lists it as name of whom it is for.
 func (b *Builder) Alloc(name, of string, n int64) kernels.Buffer {
 	if b.err != nil {

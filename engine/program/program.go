@@ -28,7 +28,8 @@ type Spec struct {
 	// The program shares it.
 	Given func(weight string, index int) *kernels.HostBuffer
 
-	unrounded bool // weights keep no rounded copies: there is no memory for them
+	// What only saves time and there is no memory for: logits that are kept, rounded copies of weights.
+	unkept, unrounded bool
 
 	onHost map[string]string // names of the feeds whose data stay on the host though they could be kept, and why
 }
@@ -104,8 +105,9 @@ func Build(spec Spec) (*Program, error) {
 	return p, dry.Plan.Explain(err)
 }
 
-// drafted decides how ranks train, whether weights keep rounded copies and which data devices keep, and returns the dry
-// program for that. If not everything fits it goes without the copies, then it leaves the largest datasets on the host.
+// drafted decides how ranks train, whether logits are kept and rounded copies of weights, and which data devices keep,
+// and returns the dry program for that. If not everything fits it goes without the logits, then without the copies,
+// then it leaves the largest datasets on the host.
 func drafted(spec Spec) (Spec, *Program, error) {
 	spec.onHost = map[string]string{}
 	var err error
@@ -118,10 +120,12 @@ func drafted(spec Spec) (Spec, *Program, error) {
 			return spec, nil, err
 		}
 		first := dry.parts[0]
-		less := first.rounds || len(first.resident) > 0
+		less := first.keeps || first.rounds || len(first.resident) > 0
 		switch {
 		case !less || dry.Plan.fits(spec.Ranks, spec.MakeRoom) == nil:
 			return spec, dry, nil
+		case first.keeps:
+			spec.unkept = true
 		case first.rounds:
 			spec.unrounded = true
 		default:

@@ -110,7 +110,7 @@ func (t *Team) InOrder(work func(local int) error) error {
 type part struct {
 	kernels.Rank
 	follows            *part        // whose step comes first
-	rounds             bool         // weights keep rounded copies
+	keeps, rounds      bool         // logits are kept, and rounded copies of weights
 	begin, step, flush kernels.List // the step's first sections are those of follows
 	rows               int64        // of the largest batch
 	rowShare           *rowShare    // of each batch's rows; nil: all

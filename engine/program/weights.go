@@ -158,6 +158,17 @@ func (b *Builder) KeepRounded(op any, w *kernels.Weights) {
 	}
 }
 
+// KeepLogits gives an output that needs statistics memory for its logits, if the device keeps them and there is some.
+func (b *Builder) KeepLogits(op *kernels.Output) {
+	device, is := b.device.(kernels.LogitKeeper)
+	if !is || !op.Continues || b.spec.unkept {
+		return
+	}
+	if n := device.LogitsSize(op, b.spec.Rows); n > 0 {
+		op.Logits, b.part.keeps = b.Alloc("logits", op.Name, n), true
+	}
+}
+
 // CatchUp brings rows of a lazy weight up to date: those that a slot's batch touches, before it reads them, and all at
 // the end.
 func (b *Builder) CatchUp(w *kernels.Weights, slot int) {

@@ -19,6 +19,7 @@ import (
 type outputForm struct {
 	name      string
 	workspace int64 // elements
+	logits    int64 // elements of those that are kept, if they are
 	run       func(outputOp) outputRunner
 }
 
@@ -109,16 +110,18 @@ func (d *device) formNamed(name string, op *kernels.Output, rows int64) (form ou
 	switch name {
 	case formFused:
 		shape, serves := d.fusedOf(op, rows)
-		form = outputForm{name, shape.total, func(on outputOp) outputRunner { return fused(on, shape) }}
+		form = outputForm{name, shape.total, 0, func(on outputOp) outputRunner { return fused(on, shape) }}
 		return form, serves, nil
 	case formChunked:
 		space, products, serves, err := d.chunkedOf(op, rows)
-		form = outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}
-		return form, serves, err
+		return formTiled(name, space, products), serves, err
 	}
 	space, products := d.simpleOf(op, rows)
-	form = outputForm{name, space.total, func(on outputOp) outputRunner { return tiled(on, space, products) }}
-	return form, true, nil
+	return formTiled(name, space, products), true, nil
+}
+
+func formTiled(name string, space outputSpace, products tileProducts) outputForm {
+	return outputForm{name, space.total, space.kept, func(on outputOp) outputRunner { return tiled(on, space, products) }}
 }
 
 // ReadsByRow: only the fused form reads targets by item, see kernels.RowReader.
@@ -135,13 +138,14 @@ func (d *device) ReadsByRow(op *kernels.Output, rows int64) (reads bool) {
 }
 
 // compute has an output computed in its form by a method of its runner. It notes an error if the form cannot be chosen,
-// or is not the one that was chosen when the op was planned: it needs more workspace, or the target's order by item, or
-// does not keep the weights' rounded copies.
+// or is not the one that was chosen when the op was planned: it needs more workspace or other logits, or the target's
+// order by item, or does not keep the weights' rounded copies.
 func (d *device) compute(op *kernels.Output, s *kernels.Step, what func(outputRunner)) {
 	form, err := d.formOf(op, s.Most())
 	small := form.workspace > 0 && (op.Workspace == nil || op.Workspace.Len() < form.workspace)
+	other := op.Logits != nil && op.Logits.Len() != form.logits
 	rounded := slices.ContainsFunc(op.Sources, func(s kernels.OutputSource) bool { return s.Weight.Rounded != nil })
-	if err == nil && (small || op.ByRow && form.name == formFused || rounded && form.name != formChunked) {
+	if err == nil && (small || other || op.ByRow && form.name == formFused || rounded && form.name != formChunked) {
 		err = fault.New(fault.DeviceFailed, "%s of %s was planned for another form than %q", op, d.info.Name, form.name)
 	}
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 //
 // 6 B K C operations, 8 with the statistics of soft-max. Through memory go W and its states, read once and written
 // once; through the second-level cache 4 bytes a logit four times, and S. In bfloat16 a logit has 2 bytes, and the
-// products read a rounded copy of W, which the update writes.
+// products read a rounded copy of W, which the update writes. Where the logits of all chunks are kept from the
+// statistics to the step, they go through memory, and 2 B K C operations are spared.
 //
 // Products always have as many rows as the largest batch: rows of H beyond the batch are zeros, and so are their
 // gradients.
@@ -233,7 +234,7 @@ func (p *libraryProducts) tileWeights(r *outputRun, n int) driver.Address {
 func (p *libraryProducts) logits(r *outputRun) {
 	for n := range r.op.Sources {
 		p.tile = p.tileWeights(r, n)
-		logits, beta := r.place(r.space.logits), float32(flag(n > 0))
+		logits, beta := r.tileLogits(), float32(flag(n > 0))
 		r.multiply(p.shapes(r, n).forward, p.tile, r.place(p.packed[n]), beta, logits, r.place(p.scratch))
 	}
 }
@@ -242,7 +243,7 @@ func (p *libraryProducts) hidden(r *outputRun, n int) {
 	if r.op.Sources[n].DH == nil {
 		return
 	}
-	if len(r.op.Sources) > 1 { // otherwise it is where it was for the logits
+	if len(r.op.Sources) > 1 || r.op.Logits != nil { // otherwise it is where it was for the logits
 		p.tile = p.tileWeights(r, n)
 	}
 	beta := float32(flag(r.first > 0))

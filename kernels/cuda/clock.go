@@ -40,7 +40,9 @@ func (d *device) NewClock(marks int) (kernels.Clock, error) {
 
 func (c *clock) Mark() error {
 	c.marked++
-	return c.device.do("a step", func() error { return c.device.stream.Record(c.events[c.marked-1]) })
+	return c.device.do("a step", func() error {
+		return errors.Join(c.device.enqueue(c.device.join), c.device.stream.Record(c.events[c.marked-1]))
+	})
 }
 
 func (c *clock) Read() (times []time.Duration, err error) {

@@ -140,7 +140,10 @@ func (d *device) ops(walk func() error) error {
 	if err != nil {
 		return err
 	}
-	return walk()
+	if err := walk(); err != nil {
+		return err
+	}
+	return d.enqueue(d.join)
 }
 
 // capture makes a graph of the ops that a walk puts into the stream, without doing them.

@@ -81,7 +81,11 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		weight         weightsArgs
 		slot, launch   int32
 	}
-	return d.run("Scatter", s, []int{op.Input}, func() {
+	run := d.runBeside
+	if op.TiedGradient != nil {
+		run = d.run
+	}
+	return run("Scatter", s, []int{op.Input}, func() {
 		w := op.Weight
 		if w.Gradient != nil && op.TiedGradient == nil {
 			d.fill(addressOf(w.Gradient), 0, w.Rows*w.Columns)
@@ -177,7 +181,7 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 		launch      int32
 	}
 	const threads, units = 1024, 8 // 32 kBackwardWarps and kBackwardUnits of src/dense.cu
-	return d.run("Backward", s, nil, func() {
+	return d.runBeside("Backward", s, nil, func() {
 		name := op.Name
 		if op.Bias != nil {
 			name = op.Bias.Name
@@ -191,7 +195,7 @@ func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 
 // DenseBackward computes the gradient with respect to the input, with the weight as it is, and updates the weight.
 func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error {
-	return d.run("DenseBackward", s, nil, func() {
+	return d.runBeside("DenseBackward", s, nil, func() {
 		w := op.Weight
 		if p, ok, err := d.denseOf(w, s.Most()); err != nil {
 			d.note(err)

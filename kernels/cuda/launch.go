@@ -31,11 +31,14 @@ func (d *device) note(err error) {
 }
 
 // side is a second stream, for work of an op that may be done beside what follows it in the device's stream: updates,
-// which memory bounds, beside products. In a graph it is a branch. An op joins it before it ends.
+// which memory bounds, beside products. In a graph it is a branch. Ops and exchanges join it before they begin, but for
+// ops that runBeside; so does the end of a step.
 type side struct {
 	stream     driver.Stream
 	begin, end driver.Event // of the last work
 	open       bool         // the device's stream has not waited for the end
+	first      int          // number of the first launch since it was joined
+	inside     bool         // what is launched goes there
 }
 
 func (s *side) events() []*driver.Event { return []*driver.Event{&s.begin, &s.end} }
@@ -45,11 +48,13 @@ func (s *side) events() []*driver.Event { return []*driver.Event{&s.begin, &s.en
 func (d *device) beside(work func()) {
 	d.attempt(func() error { return d.stream.Record(d.side.begin) })
 	d.attempt(func() error { return d.side.stream.Wait(d.side.begin) })
-	d.stream, d.side.stream = d.side.stream, d.stream
+	if !d.side.open {
+		d.side.open, d.side.first = true, len(d.launches)
+	}
+	d.stream, d.side.stream, d.side.inside = d.side.stream, d.stream, true
 	work()
-	d.stream, d.side.stream = d.side.stream, d.stream
+	d.stream, d.side.stream, d.side.inside = d.side.stream, d.stream, false
 	d.attempt(func() error { return d.side.stream.Record(d.side.end) })
-	d.side.open = d.side.open || d.failed == nil
 }
 
 // join makes the device's stream wait for the side stream.
@@ -224,10 +229,20 @@ type site struct {
 	noRow  bool
 }
 
-// next numbers a launch.
+// numberBits is kNumberBits of src/step.cuh.
+const numberBits = 20
+
+// next numbers a launch. Behind the number stands how many launches before it may be under way beside it.
 func (d *device) next(s site) int32 {
+	number, beside := len(d.launches), 0
+	if d.side.open && !d.side.inside {
+		beside = number - d.side.first
+	}
+	if number >= 1<<numberBits || beside >= 1<<(31-numberBits) {
+		d.note(fault.New(fault.Unsupported, "a step would take more than %d launches: take a smaller batch", number))
+	}
 	d.launches = append(d.launches, s)
-	return int32(len(d.launches) - 1)
+	return int32(beside<<numberBits | number&(1<<numberBits-1))
 }
 
 // updates numbers a launch that computes the gradient with respect to a tensor.

@@ -73,7 +73,9 @@ func (p *libraryDense) backward(d *device, op *kernels.DenseBackward) {
 		din := kernels.OutputSource{H: op.In, DH: op.DIn, Weight: w, Accumulate: op.Accumulate}
 		d.mergeHidden(&din, place(p.sums), 0, p.inputs, p.rows, 1, p.rows)
 	}
-	d.packRows(addressOf(op.In), in, -1, w.Columns, p.inputs, p.rows)
-	d.multiply(p.products.toWeight, in, dz, 0, place(p.gradient), place(p.scratch))
-	d.update(w, nil, op.Optimizer, &updateArgs{strip: place(p.gradient), items: w.Rows, pitch: p.inputs})
+	d.beside(func() {
+		d.packRows(addressOf(op.In), in, -1, w.Columns, p.inputs, p.rows)
+		d.multiply(p.products.toWeight, in, dz, 0, place(p.gradient), place(p.scratch))
+		d.update(w, nil, op.Optimizer, &updateArgs{strip: place(p.gradient), items: w.Rows, pitch: p.inputs})
+	})
 }

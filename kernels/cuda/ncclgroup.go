@@ -147,7 +147,12 @@ func (r ncclRank) put(what string, n int64, from, to kernels.Buffer, toCount int
 		return err
 	}
 	collective := func() error {
-		return d.do(what, func() error { return work(c, uint64(in), uint64(out), n, d.stream.Handle()) })
+		return d.do(what, func() error {
+			if err := d.enqueue(d.join); err != nil {
+				return err
+			}
+			return work(c, uint64(in), uint64(out), n, d.stream.Handle())
+		})
 	}
 	if d.capturing != nil {
 		d.capturing.joint = true

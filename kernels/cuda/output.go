@@ -112,6 +112,7 @@ type outputSpace struct {
 	narrow            bool   // logits, and the gradients in their place, are of bfloat16
 	strips, rowStrips uint32 // of items in the first tile, and of rows
 	statsParts        uint32 // of a row, each of which has statistics of its own
+	kept              int64  // elements of the logits of all tiles
 	// Where they begin. Losses have 8 bytes. Gradients of the bias have two places: updates may still read those of the
 	// tile before.
 	loss, logits, bias, stats, hiddenInverse, inverse int64
@@ -124,11 +125,8 @@ func (d *device) spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow
 		statsParts: d.statsParts(rows, min(tile, op.Items)),
 	}
 	s.loss = s.take(2 * s.blocks())
-	logits := rows * tile
-	if narrow {
-		logits /= 2
-	}
-	s.logits = s.take(logits)
+	logits := s.logitsOf(rows, tile)
+	s.logits, s.kept = s.take(logits), int64(blocks(op.Items, max(1, tile)))*logits
 	s.bias = s.take(2 * int64(s.rowStrips) * tile)
 	s.stats = s.take(2 * int64(s.statsParts) * rows)
 	if op.Temperature != 0 {
@@ -136,6 +134,28 @@ func (d *device) spaceOf(op *kernels.Output, rows, tile, stripRows int64, narrow
 		s.inverse = s.take(op.Items)
 	}
 	return s
+}
+
+// logitsOf is how many elements the logits of rows and items take.
+func (s *outputSpace) logitsOf(rows, items int64) int64 {
+	if s.narrow {
+		return rows * items / 2
+	}
+	return rows * items
+}
+
+// LogitsSize: the forms that go tile by tile keep logits that take an eighth of the device's memory at most.
+func (d *device) LogitsSize(op *kernels.Output, rows int64) (size int64) {
+	if op.Items == 0 {
+		return 0
+	}
+	_ = d.do("planning", func() error {
+		if form, err := d.formOf(op, rows); err == nil && 4*form.logits <= d.hardware.Memory/8 {
+			size = form.logits
+		}
+		return nil
+	})
+	return size
 }
 
 // statsParts is in how many parts blocks of output_stats share a row of a tile: as many as make one wave of blocks, if
@@ -181,6 +201,14 @@ func (d *device) stripRows(rows, tile int64) int64 {
 	return max(leastStripRows, min((rows+room-1)/room+7, mostStripRows)/8*8)
 }
 
+// tileLogits is where the tile's logits are.
+func (r *outputRun) tileLogits() driver.Address {
+	if r.op.Logits == nil {
+		return r.place(r.space.logits)
+	}
+	return element(r.op.Logits, r.space.logitsOf(r.step.Most(), r.first))
+}
+
 func tiled(on outputOp, space outputSpace, products tileProducts) *outputRun {
 	r := &outputRun{outputOp: on, space: space, products: products}
 	r.finish.bias, r.finish.temperature = biasOf(on.op.Bias), on.op.Temperature
@@ -196,26 +224,28 @@ func (r *outputRun) tileItems(n int) driver.Address {
 	return element(w.Value, r.first*w.Columns)
 }
 
-// tiles computes the logits of each tile of items and calls each. again: the statistics of the same step have left what
-// they have rounded and measured.
-func (r *outputRun) tiles(again bool, each func()) {
-	measures := r.op.Temperature != 0 && !again
-	if measures {
+// tiles computes the logits of each tile of items and calls each, for cosine logits behind measure, which makes the
+// tile's inverse norms. again: the statistics of the same step have left what they have rounded and measured, and maybe
+// the logits.
+func (r *outputRun) tiles(again bool, each func(measure func())) {
+	measure := func() {}
+	if r.op.Temperature != 0 && !again {
 		source := r.op.Sources[0]
 		r.inverseNorms(addressOf(source.H), r.finish.hiddenInverse, source.Weight.Columns, -1, r.step.Most())
+		measure = func() {
+			r.inverseNorms(r.tileItems(0), r.finish.itemInverse, source.Weight.Columns, r.items, r.items)
+		}
 	}
 	r.products.begin(r, again)
 	for r.first = 0; r.first < r.op.Items; r.first += r.space.tile {
 		r.items, r.turn = min(r.space.tile, r.op.Items-r.first), 1-r.turn
-		r.products.logits(r)
+		if !again || r.op.Logits == nil {
+			r.products.logits(r)
+		}
 		if r.op.Temperature != 0 {
 			r.finish.itemInverse = r.place(r.space.inverse + r.first)
 		}
-		if measures {
-			columns := r.op.Sources[0].Weight.Columns
-			r.inverseNorms(r.tileItems(0), r.finish.itemInverse, columns, r.items, r.items)
-		}
-		each()
+		each(measure)
 	}
 }
 
@@ -251,11 +281,20 @@ func (r *outputRun) statistics() {
 	if grid.Y > 1 {
 		stats = r.place(r.space.stats)
 	}
-	r.tiles(false, func() {
-		a := r.tile(stats)
-		a.rows = most
-		launch(r.device, "output_stats", grid, statsThreads, a)
+	r.tiles(false, func(measure func()) {
+		pass := func() {
+			measure()
+			a := r.tile(stats)
+			a.rows = most
+			launch(r.device, "output_stats", grid, statsThreads, a)
+		}
+		if r.op.Logits == nil {
+			pass()
+		} else { // the next tile's logits go elsewhere
+			r.beside(pass)
+		}
 	})
+	r.join()
 	if grid.Y > 1 {
 		r.combineStats(stats, addressOf(r.op.Stats), int64(grid.Y), most, most)
 	}
@@ -263,7 +302,7 @@ func (r *outputRun) statistics() {
 
 // tileArgs is TileArgs of src/output.cu.
 type tileArgs struct {
-	step, z, stats, biasGradient, loss                    driver.Address
+	step, z, gradient, stats, biasGradient, loss          driver.Address
 	finish                                                finishArgs
 	tile, first, items, rows                              int64
 	kind                                                  lossArgs
@@ -273,7 +312,7 @@ type tileArgs struct {
 // tile are the arguments for the tile at hand.
 func (r *outputRun) tile(stats driver.Address) *tileArgs {
 	return &tileArgs{
-		r.device.step.at, r.place(r.space.logits), stats, r.biasGradient(), r.place(r.space.loss),
+		r.device.step.at, r.tileLogits(), r.place(r.space.logits), stats, r.biasGradient(), r.place(r.space.loss),
 		r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
 		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), int32(r.space.stripRows),
 		flag(r.space.narrow), r.loses(r.op.Name),
@@ -318,7 +357,8 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 
 // gradients turns each tile's logits into gradients and uses them.
 func (r *outputRun) gradients() {
-	r.tiles(r.op.Continues, func() {
+	r.tiles(r.op.Continues, func(measure func()) {
+		measure()
 		r.bias = r.op.Bias != nil
 		grid := driver.Dim{X: blocks(r.items, stripItems), Y: r.space.rowStrips}
 		launch(r.device, "output_loss", grid, 256, r.tile(addressOf(r.stats())))
@@ -337,7 +377,6 @@ func (r *outputRun) gradients() {
 			})
 		}
 	})
-	r.join()
 	r.products.end(r)
 	r.sumLoss(r.place(r.space.loss), r.space.blocks())
 }

@@ -91,6 +91,9 @@ func (r *peerRank) together(what string, brought kernels.Buffer, n int64, share 
 		if r.seat[r.rank], err = r.own.numbers(brought, n); err != nil {
 			return err
 		}
+		if err := r.own.enqueue(r.own.join); err != nil {
+			return err
+		}
 		if err := r.arrive(r.ready); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (d *device) simpleOf(op *kernels.Output, rows int64) (outputSpace, ownProdu
 func (ownProducts) begin(*outputRun, bool) {}
 
 func (ownProducts) logits(r *outputRun) {
-	z := r.place(r.space.logits)
+	z := r.tileLogits()
 	if len(r.op.Sources) == 0 {
 		r.fill(z, 0, r.step.Most()*r.space.tile)
 	}

@@ -80,15 +80,30 @@ func (d *device) Run(rank kernels.Rank, list *kernels.List, s *kernels.Step) err
 	return err
 }
 
-// run puts an operation into the stream while its step is open; otherwise the operation is a step of its own, with the
-// batches in the slots.
+// run puts an operation into the stream while its step is open, behind all that was put into the side stream; otherwise
+// the operation is a step of its own, with the batches in the slots.
 func (d *device) run(what string, s *kernels.Step, slots []int, work func()) error {
+	return d.runBeside(what, s, slots, func() {
+		d.join()
+		work()
+	})
+}
+
+// runBeside is run of an operation that shares no memory with updates of outputs and dense layers, which may still be
+// under way in the side stream.
+func (d *device) runBeside(what string, s *kernels.Step, slots []int, work func()) error {
+	end := func() {
+		work()
+		if d.step.open == nil {
+			d.join()
+		}
+	}
 	return d.do(what, func() error {
 		switch d.step.open {
 		case s:
-			return d.enqueue(work)
+			return d.enqueue(end)
 		case nil:
-			return d.alone(s, slots, func() error { return d.enqueue(work) })
+			return d.alone(s, slots, func() error { return d.enqueue(end) })
 		}
 		return fault.New(fault.Internal, "an operation of one step is called inside another")
 	})

@@ -43,14 +43,20 @@ func TestAStepThatContinuesFromItsStatisticsGivesTheSameBits(t *testing.T) {
 				if n < len(cases)-1 && spares(open, n) {
 					continue
 				}
-				anew, continued := *c, *c
-				anew.both, continued.both, continued.continues = true, true, true
+				anew := *c
+				anew.both = true
+				continued := anew
+				continued.continues = true
+				kept := continued
+				kept.keeps = true
 				want, err := anew.run(devices[0])
 				require.NoError(t, err, c.title)
 				for n, device := range devices {
-					got, err := continued.run(device)
-					require.NoError(t, err, c.title)
-					require.NoError(t, compare(got, want, nil), "%s, %d threads", c.title, n+1)
+					for _, again := range []outputCase{continued, kept} {
+						got, err := again.run(device)
+						require.NoError(t, err, c.title)
+						require.NoError(t, compare(got, want, nil), "%s, %d threads, keeps: %t", c.title, n+1, again.keeps)
+					}
 				}
 			}
 		})

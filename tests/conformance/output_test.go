@@ -42,6 +42,7 @@ type outputCase struct {
 	onlyStats   bool
 	both        bool
 	continues   bool // see kernels.Output
+	keeps       bool // the logits, if the device does
 	step        *kernels.Step
 	items       int64
 	sources     []hiddenSource
@@ -81,6 +82,11 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 		op.Stats = p.guarded(make([]float32, 2*c.step.Rows), 2)
 		if !c.onlyStats && !c.both {
 			write(op.Stats, 0, c.statistics())
+		}
+	}
+	if keeper, is := d.(kernels.LogitKeeper); is && c.keeps {
+		if n := keeper.LogitsSize(op, c.step.Most()); n > 0 {
+			op.Logits = p.filled(int(n), float32(math.NaN()))
 		}
 	}
 	op.Workspace = p.workspace(op, c.step.Most())

@@ -91,6 +91,23 @@ DEVICE void cp_async_16(void *shared, const void *global, int bytes = 16) {
 #endif
 }
 
+// A word that a launch reads while another one, in another stream, may raise it: which value it gets must not matter.
+DEVICE void raise(unsigned long long *word, unsigned long long value) {
+#ifdef __CUDACC__
+  atomicMax(word, value);
+#else
+  emulator::atomic_update<unsigned long long>(word, [=](unsigned long long old) { return old < value ? value : old; });
+#endif
+}
+
+DEVICE unsigned long long old_or_new(const unsigned long long *word) {
+#ifdef __CUDACC__
+  return *word;
+#else
+  return emulator::unordered_load(word);
+#endif
+}
+
 // Ends a group of copies; cp_async_wait<n> returns when all but the last n groups have arrived.
 DEVICE void cp_async_commit() {
 #ifdef __CUDACC__

@@ -33,7 +33,8 @@ KERNEL_BOUNDS(inverse_norms, InverseNormsArgs, 256, 4) {
 // What output_stats and output_loss share.
 struct TileArgs {
   const StepRecord *step;
-  void *z;  // [rows, tile]: products; output_loss leaves the gradients in their place
+  const void *z;  // [rows, tile]: products
+  void *gradient;  // [rows, tile]: where output_loss leaves the gradients, maybe in the place of z
   // [B, 2]: maximum, log-sum-exp. While they are made [parts, rows, 2], and until the last tile the sum of exp(z - maximum) in place
   // of the latter.
   float *stats;
@@ -307,6 +308,15 @@ DEVICE void find_rows(const TileArgs &a, const SparseRecord &target, int first_r
   __syncwarp();
 }
 
+// Has the logits of the warp's rows come from memory while it looks for targets.
+DEVICE void fetch_logits(const TileArgs &a, int first_row, int rows) {
+  const int size = a.narrow ? 2 : 4, lines = kStripItems * size / 128, items = 128 / size;
+  for (int n = lane_id(); n < kWarpRows * lines; n += 32) {
+    const int u = first_row + n / lines * 8, i = int(blockIdx.x) * kStripItems + n % lines * items;
+    if (u < rows && i < a.items) prefetch(static_cast<const char *>(a.z) + (u * a.tile + i) * size);
+  }
+}
+
 // Takes a row's targets in a strip that begins with item `first` out of `to`, where there are zeros otherwise. All lanes call.
 DEVICE void take_targets(const SparseRecord &target, const StripRow &row, int first, float *to, const Eight &at,
                          float (&t)[kEight]) {
@@ -350,7 +360,8 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
   const SparseRecord target = a.step->slots[a.slot];
   const int rows = min(int(a.step->rows), end), first = int(a.first) + int(blockIdx.x) * kStripItems;
   const int64_t apart = 8 * a.tile;
-  Number *row = static_cast<Number *>(a.z) + begin * a.tile;
+  const Number *row = static_cast<const Number *>(a.z) + begin * a.tile;
+  Number *to = static_cast<Number *>(a.gradient) + begin * a.tile;
   Raw<float> bias = {}, inverse = {};
   Raw<Number> next = {};
   if (a.finish.bias) bias = read_eight(at, a.finish.bias + a.first);
@@ -358,7 +369,7 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
   if (begin < rows) next = read_eight(at, row);
   StripSums sums = {};
   int u = begin;
-  for (; u < rows; u += 8, row += apart, found++) {
+  for (; u < rows; u += 8, row += apart, to += apart, found++) {
     const Raw<Number> x = next;
     if (u + 8 < rows) next = read_eight(at, row + apart);
     float z[kEight];
@@ -385,10 +396,10 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
       sums.gradient[k] += z[k];
       if (cosine) z[k] *= found->scale * number_of(inverse, k);
     }
-    write_eight(at, row, z);
+    write_eight(at, to, z);
   }
   const float zeros[kEight] = {};
-  for (; u < end; u += 8, row += apart) write_eight(at, row, zeros);
+  for (; u < end; u += 8, to += apart) write_eight(at, to, zeros);
   return sums;
 }
 
@@ -398,7 +409,8 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
 // finds the targets of its rows first, all at once, and reads a row's logits while it works on those of the row before. A row
 // that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
 // rising rows, then over the warps.
-// Bytes: reads 4 a logit and writes 4, or 2 and 2. Bound by instructions; tests/python/test_gpu_model.py counts them.
+// Bytes: reads 4 a logit and writes 4, or 2 and 2; logits that are kept for the step come from memory. Bound by
+// instructions; tests/python/test_gpu_model.py counts them.
 // Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
 // targets; gradients in the logits' place as in llm.c's fused_classifier.
 KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
@@ -415,7 +427,9 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   float *targets = rows_of_strip[warp];
   float4 *mine = reinterpret_cast<float4 *>(targets + 4 * lane), *mine_apart = mine + kApart / 4;
   *mine = *mine_apart = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  find_rows(a, step->slots[a.slot], begin + warp, min(int(step->rows), end), found[warp]);
+  const int rows = min(int(step->rows), end);
+  if (a.z != a.gradient) fetch_logits(a, begin + warp, rows);
+  find_rows(a, step->slots[a.slot], begin + warp, rows, found[warp]);
   StripSums sums;
   if (a.finish.hidden_inverse && a.narrow)
     sums = loss_of_rows<uint16_t, true>(a, at, begin + warp, end, weight, found[warp], targets);

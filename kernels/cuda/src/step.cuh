@@ -50,18 +50,24 @@ DEVICE bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
 constexpr int64_t kNoRow = (int64_t(1) << 40) - 1;
 constexpr unsigned long long kOther = 1;  // another device has failed; less than any failure of this one
 
+// A launch has a number, in its lower bits, and behind them how many launches before it may still be under way. Which of these
+// have failed it must not ask: the answer would depend on timing.
+constexpr int kNumberBits = 20;
+DEVICE int number_of_launch(int32_t launch) { return launch & ((1 << kNumberBits) - 1); }
+
 // Notes that a number of a launch is not finite. Of all failures the one of the first launch wins, there that of the first
 // kind, there that of the first row: an order that does not depend on timing. A bigger word is an earlier failure.
 DEVICE void fail(const StepRecord *step, int32_t launch, int32_t kind, int64_t row = kNoRow) {
-  atomicMax(&step->results->failure,
-            ~((unsigned long long)launch << 42 | (unsigned long long)kind << 40 | (unsigned long long)row));
+  const unsigned long long number = number_of_launch(launch);
+  raise(&step->results->failure, ~(number << 42 | (unsigned long long)kind << 40 | (unsigned long long)row));
 }
 
 // Whether an earlier step, or an earlier launch of this one, has failed; then nothing is computed and no weight changes any
 // more. Steps follow each other before the host sees how they went.
 DEVICE bool failed_before(const StepRecord *step, int32_t launch) {
-  const unsigned long long failure = step->results->failure;
-  return failure != 0 && (step->results->stopped != 0 || int64_t(~failure >> 42) < launch);
+  const unsigned long long failure = old_or_new(&step->results->failure);
+  if (failure == 0) return false;
+  return step->results->stopped != 0 || int64_t(~failure >> 42) < number_of_launch(launch) - (launch >> kNumberBits);
 }
 
 // How many rows of the step there are from row `first` on, of at most `most`.

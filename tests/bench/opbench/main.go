@@ -224,6 +224,9 @@ func output(
 	}
 	if op.Loss.NeedsStats() {
 		op.Stats, op.Continues = m.filled(2*r.Rows, 0), true
+		if keeper, is := d.(kernels.LogitKeeper); is {
+			op.Logits = m.filled(keeper.LogitsSize(op, r.Rows), 0)
+		}
 	}
 	op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
 	if op.Loss.NeedsStats() {

@@ -77,6 +77,12 @@ EMULATOR_UNCHECKED __attribute__((noinline)) T atomic_update(T *p, Change change
   return old;
 }
 
+// A load of a word that other launches may be changing, which is no missing wait.
+template <class T>
+EMULATOR_UNCHECKED __attribute__((noinline)) T unordered_load(const T *p) {
+  return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+
 // ---- functions of float32, which may be off by `ulps` units in the last place ----
 
 extern int ulps;
