@@ -469,6 +469,11 @@ KERNELS: dict[str, Kernel] = {
                 worst=lambda v: math.log2(max(2, v.batch.longest)),
                 within="find_rows",
             ),
+            Loop(
+                "for (int n = lane_id(); n < kWarpRows * lines; n += 32)",
+                lambda v: v.kept * 256 * up(v.items, 256) * row_strips(v) * up(12 * 2 * logit(v), 32),
+                within="fetch_logits",
+            ),
             # the logits of the next row are on their way meanwhile
             Loop(
                 "for (; u < rows; u += 8, row += apart, to += apart, found++)",
