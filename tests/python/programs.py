@@ -42,6 +42,12 @@ def devices_of(count):
     return [f"cuda:{n}" for n in range(count)]
 
 
+def without_spares(plan):
+    """A limit in which data that devices keep have no room: kept logits and rounded weights give way before them."""
+    spares = ("logits", "rounded weights")
+    return plan["bytes"] - 1 - sum(part["bytes"] for part in plan["parts"] if part["name"] in spares)
+
+
 def counted(work):
     """The emulator's counters of a call."""
     control.reset_counts()

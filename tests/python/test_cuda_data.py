@@ -158,7 +158,7 @@ assert len(data) == 2, kept
 assembled = [text for text in kept["operations"] if text.startswith("Assemble the batch of ")]
 assert [text.split("[")[0].split()[-1] for text in assembled] == ["input", "output"], kept["operations"]
 
-some, more, got = train(memory_limit=kept["bytes"] - 1)
+some, more, got = train(memory_limit=without_spares(kept))
 copies = [text for text in some["operations"] if text.startswith("Copy the batch of ")]
 assert len(copies) == 1 and copies[0].startswith("Copy the batch of input[80] from the host: the data take "), copies
 assert "and memory_limit is " in copies[0], copies
@@ -199,7 +199,7 @@ def train(**options):
     return plan, tensors(model)
 kept, want = train()
 assert sum("Assemble the batch of " in text for text in kept["operations"]) == 2 * 3, kept["operations"]
-plan, got = train(memory_limit=kept["bytes"] - 1)
+plan, got = train(memory_limit=without_spares(kept))
 assert not any("Assemble" in text for text in plan["operations"]), plan["operations"]
 assert same(want, got)
 """
@@ -218,13 +218,13 @@ def train(**options):
 kept, want = train()
 assembled = [text for text in kept["operations"] if text.startswith("Assemble the batch of ")]
 assert len(assembled) == 1 and assembled[0].endswith(", for 2 layers"), kept["operations"]
-plan, got = train(memory_limit=kept["bytes"] - 1)
+plan, got = train(memory_limit=without_spares(kept))
 assert not any("Assemble" in text for text in plan["operations"]), plan["operations"]
 assert same(want, got)
 """)
 
 
-def test_rounded_copies_of_weights_change_no_bit_and_give_way_to_data(run):
+def test_logits_and_rounded_copies_of_weights_change_no_bit_and_give_way_to_data(run):
     run("""
 X = matrix(300, 80, 0.2, ones=False)
 def train(loss, **options):
@@ -239,8 +239,12 @@ for loss in "softmax", "sigmoid":
     copies = {part["of"]: part["bytes"] for part in kept["parts"] if part["name"] == "rounded weights"}
     assert copies == {"output.weight": 2 * 80 * 24}, copies  # rows are filled up to a multiple of 8
     assert any(text == "at the start of a run: Round output.weight[80, 20] for products" for text in kept["operations"])
-    plan, got = train(loss, memory_limit=kept["bytes"] - 1)
-    assert not any(part["name"] == "rounded weights" for part in plan["parts"]), plan
-    assert any("Assemble" in text for text in plan["operations"]), plan
-    assert same(want, got)
+    logits = [part["bytes"] for part in kept["parts"] if part["name"] == "logits"]
+    assert logits == ([2 * 16 * 128] if loss == "softmax" else []), logits  # chunks have a multiple of 64 items
+    for spares, limit in ({"rounded weights"}, kept["bytes"] - 1), (set(), kept["bytes"] - 1 - sum(logits)):
+        plan, got = train(loss, memory_limit=limit)
+        left = {part["name"] for part in plan["parts"]} & {"logits", "rounded weights"}
+        assert left == (spares if logits else set()), (limit, plan)
+        assert any("Assemble" in text for text in plan["operations"]), plan
+        assert same(want, got)
 """)

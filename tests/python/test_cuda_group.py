@@ -271,7 +271,7 @@ for where in ("device", "host"):
     assert count * least < exchange <= count * (least + 512), exchange
     # Sizes are rounded up: 512 bytes, then an eighth.
     assert planned <= held <= planned + (planned - exchange) / 8 + 512 * len(parts), (way, where, planned, held)
-    limit = plan["bytes"] - 1
+    limit = without_spares(plan)
 """
 
 
