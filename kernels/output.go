@@ -14,8 +14,8 @@ type OutputSource struct {
 	Accumulate bool
 }
 
-// Output is the widest layer and its loss. For each tile of items, without storing more logits than a tile's unless there
-// is memory for Logits,
+// Output is the widest layer and its loss. For each tile of items, without storing more logits than a tile's unless
+// there is memory for Logits,
 //
 //	z_ui  = sum over sources of h_u . w_i + b_i               (Temperature 0)
 //	z_ui  = (h_u/|h_u|) . (w_i/|w_i|) / Temperature + b_i     (cosine logits; one source; a zero vector scores b_i)
