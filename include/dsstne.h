@@ -416,8 +416,9 @@ dsstne_status dsstne_predictor_bind(dsstne_predictor predictor, const char *laye
                                     dsstne_error *err);
 
 /* Writes the plan of recommending k items, in the form of dsstne_trainer_plan; allocates nothing. An input without a
- * bound dataset counts as batches without entries. The part "8-bit weights" is a copy of the output weights that the
- * predictor makes on CPUs with AVX512_VNNI, if memory_limit allows, after several batches of up to 16 rows.
+ * bound dataset counts as batches without entries. The part "low-precision weights" is a copy of the output weights that
+ * the predictor makes after several batches, if memory_limit allows: of 8 bits on CPUs with AVX512_VNNI, for batches of up
+ * to 64 rows, and of 16 bits on a CUDA device.
  * Options: {"k": 10, "layer": "name"}. Since 1.1. */
 dsstne_status dsstne_predictor_plan(dsstne_predictor predictor, const char *options, char *buf, size_t *len,
                                     dsstne_error *err);

@@ -69,28 +69,22 @@ type TopK struct {
 	// Exclude, if >= 0, is the slot whose stored items are left out, row by row.
 	Exclude int
 	// Allowed, if not nil, has a bit per item (bit i%64 of word i/64, of uint64): only items whose bit is set take part.
-	Allowed   Buffer
-	Screening *Screening // nil: none
-	IDs       Buffer     // int32 [B, K]
-	Scores    Buffer     // [B, K]
+	Allowed Buffer
+	// Screening, if not nil, is what Screener.Screen has made of the weights: it makes the ranking faster.
+	Screening Buffer
+	IDs       Buffer // int32 [B, K]
+	Scores    Buffer // [B, K]
 	Workspace Buffer
 }
 
-// Screening is memory for a copy of a scorer's weights, in a form of the device's own, that lets it rank batches of up
-// to ScreenedRows rows faster. It stays from step to step, so that the copy is made once.
-type Screening struct {
-	Weights Buffer
-	Current bool // Weights hold the copy; otherwise the next TopK that uses it makes it
-}
-
-// ScreenedRows is the most rows of a batch that a Screening pays for. With more, the copy that a TopK makes for itself
-// costs little beside the ranking.
-const ScreenedRows = 64
-
-// Screener is a Device that has a use for a Screening.
+// Screener is a Device that ranks faster with a copy of a scorer's weights in a form of its own, which tells it cheaply
+// which items need no score. The copy stays from step to step.
 type Screener interface {
-	// ScreeningSize is how many elements of 4 bytes the copy of a scorer's weights takes, 0 if the device wants none.
-	ScreeningSize(*Scorer) int64
+	// ScreeningSize is how many elements of 4 bytes the copy takes for rankings of batches of some rows, 0 if the device
+	// has no use for one.
+	ScreeningSize(s *Scorer, rows int64) int64
+	// Screen makes the copy. It is to be made again when the weights have changed.
+	Screen(s *Scorer, to Buffer) error
 }
 
 func (o *TopK) Do(r Rank, s *Step) error { return r.Device.TopK(o, s) }

@@ -126,6 +126,56 @@ def cosine(v: V) -> tuple[str, ...]:
     return () if v.cosine else COSINE
 
 
+def slabs(columns: int) -> int:
+    """Units of a row in slabs of 32."""
+    return up(columns, 32) * 32
+
+
+def screening(rows: int, threads: int, at_once: int) -> Kernel:
+    """Products with weights in bfloat16, by blocks of some rows; a trip has units `at_once`."""
+
+    def blocks(v: V) -> int:
+        return up(v.rows, rows)
+
+    reaching = "while (reaching)"
+    return Kernel(
+        threads,
+        lambda v: (v.tiles * blocks(v), 1),
+        lambda v: {
+            "weight" if v.held else "~weight": ((2 * slabs(v.columns) + 8) * v.items, 0, blocks(v)),
+            "~hidden": (2 * v.rows * slabs(v.columns), 0, v.tiles),
+            "~rows": (12 * v.rows, 12 * v.found * v.rows, v.tiles),
+        },
+        loops=(
+            Loop(
+                "for (int slab = 0; slab < slabs; slab++)",
+                lambda v: v.tiles * blocks(v) * threads * slabs(v.columns),
+                ("HMMA", "", rows / threads * 2),
+                at_once,
+                (0, at_once / 32 / 3),  # three slabs are on their way
+                within="screen_tile",
+            ),
+            Loop(reaching, lambda v: 0 if v.all else v.found * v.rows, hops=(5, 0), within="screen_tile"),
+            Loop(reaching, lambda v: v.found * v.rows if v.all else 0, within="screen_tile"),
+        ),
+        elements=lambda v: v.rows * v.items,
+        unused=lambda v: ("inverse_of(", "a.widens", *(() if v.all else ("reached[(4",))),
+        product=True,
+        shared=4 * (rows + 128) * 80,
+    )
+
+
+def sorting(n: float) -> float:
+    """Steps of sort_found in kernels/cuda/src/rank.cuh."""
+    runs = math.ceil(math.log2(max(2.0, n)))
+    return runs * (runs + 1) / 2
+
+
+def sorted_at_once(n: float) -> int:
+    """Threads that compare in a step, in whole warps."""
+    return max(32, 1 << math.ceil(math.log2(max(2.0, n))) - 1)
+
+
 def assembling(threads: int, grid: Callable[[V], tuple[int, int]], streams: Callable[[V], Streams],
                hops: tuple[float, float], active: Callable[[V], float] | None = None) -> Kernel:  # fmt: skip
     """A kernel of batch.cu: its time is that of a few loads and barriers that follow each other."""
@@ -605,50 +655,62 @@ KERNELS: dict[str, Kernel] = {
         lambda v: (up(v.rows, 32), 1),
         lambda v: {
             "hidden": (4 * v.rows * v.columns, 0, 1),
-            "~rows": (0, 16 * v.rows + 2 * v.rows * up(v.columns, 32) * 32, 1),
+            "~rows": (0, (28 + 16 * v.k) * v.rows + 2 * v.rows * slabs(v.columns), 1),
         },
         elements=lambda v: v.rows * v.columns,
         hops=(3, 4),
     ),
-    "screen_256": Kernel(
-        512,
-        lambda v: (v.tiles * up(v.rows, 256), 1),
+    "screen_32": screening(32, 256, 64),
+    "screen_256": screening(256, 512, 32),
+    "round_tiles": Kernel(
+        256,
+        lambda v: (up(v.tiles * 128, 8), 1),
         lambda v: {
-            "weight": (4 * v.tiles * 128 * v.columns, 0, v.passes),
-            "~weight": (0, 0, 1) if v.passes > 1 else (4 * v.tiles * 128 * v.columns, 0, up(v.rows, 256) - 1),
-            "~hidden": (2 * v.rows * up(v.columns, 32) * 32, 0, v.tiles),
-            "~rows": (8 * v.rows, 4 * v.candidates * v.rows, v.tiles),
+            "weight": (4 * v.items * v.columns, 0, 1),
+            "~rounded": (0, (2 * slabs(v.columns) + 8) * v.items, 1),
         },
         loops=(
             Loop(
-                "for (int slab = 0; slab < slabs; slab++)",
-                lambda v: v.tiles * up(v.rows, 256) * 512 * up(v.columns, 32) * 32,
-                ("HMMA", "", 1),
-                32,
-                (0, 0.5),  # two slabs of weights are on their way
-                within="screen_tile",
+                "for (int k = 4 * lane_id(); k < padded; k += 128)",
+                lambda v: v.tiles * 128 * slabs(v.columns),
+                (r"STG\.E\.64", "a.weights + slab + k", 0.25),
+                8,
+                (0, 1),
             ),
-            Loop("while (reaching)", lambda v: v.candidates * v.rows, hops=(4, 0), within="screen_tile"),
         ),
-        elements=lambda v: v.rows * v.tiles * 128,
-        unused=lambda v: ("inverse_of(", "a.widens", "four_of("),
-        product=True,
-        shared=2 * (256 + 128) * 80 + 2 * 4 * 128 * 32,
+        elements=lambda v: v.items * v.columns,
+        unused=lambda v: ("columns ? weights[k",),
+        hops=(3, 0),
+    ),
+    "raise_limit": Kernel(
+        256,
+        lambda v: (v.rows, 1),
+        lambda v: {
+            "~candidates": (12 * v.things * v.rows, 12 * v.kept * v.rows, 1),
+            "~least": (8 * v.rows * v.k, 8 * v.rows * v.k, 1),
+        },
+        loops=(
+            Loop(
+                "for (int step = run / 2; step > 0; step /= 2)",
+                lambda v: v.rows * sorting(v.things) * sorted_at_once(v.things),
+                worst=lambda v: sorting(v.things),
+            ),
+        ),
+        elements=lambda v: v.rows * v.things,
+        unused=lambda v: ("score_of_item", "keep_scored"),
+        hops=(10, 0),
     ),
     "refine": Kernel(
         256,
         lambda v: (v.rows, 1),
-        lambda v: {
-            "weight": (4 * v.scored * v.columns, 0, v.rows if v.all else 1),
-            "~hidden": (4 * v.rows * v.columns, 0, 1),
-        },
+        lambda v: {"weight": (4 * v.scored * v.columns, 0, 1), "~hidden": (4 * v.rows * v.columns, 0, 1)},
         loops=(
             Loop(
-                "for (int64_t k = lane; item >= 0 && k < source.columns; k += kRankLanes)",
+                "for (int from = lane; from < columns; from += kInFlight * kRankLanes)",
                 lambda v: v.rows * v.things * v.columns,
-                ("DFMA", "sum = fma(h, w, sum)", 1),
-                4,
-                (1, 0),
+                ("DFMA", "sum = fma(double(h[n]), double(w[n]), sum)", 1),
+                16,
+                (0, 1),
                 lambda v: up(v.things, 32) * v.columns / 8,
             ),
         ),

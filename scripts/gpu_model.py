@@ -247,8 +247,6 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         cached += read * times + written
         if not (name.startswith("~") and max(read, written) < gpu_cases.RESIDENT * m.cache):
             memory += read + written
-        if name == "weight" and launch.kernel == "screen_256":
-            memory += read * (times - 1)
     slots: defaultdict[str, float] = defaultdict(float)  # cycles of the units, of all warps
     first = sum_hops(entry.hops)  # later waves find the record in the first-level cache
     later = sum_hops((0, entry.hops[1])) + entry.hops[0] * NEAR_LATENCY
@@ -341,8 +339,12 @@ class Case:
         """The graph."""
         if self.network:
             return gpu_steps.step(self.network, self.precision, m.cache, ranks)
+        return self.ranking(held=True)
+
+    def ranking(self, held: bool) -> list[Launch]:
+        """The launches of a ranking; held: a predictor holds rounded weights."""
         rows, k, seen = gpu_cases.RANKED_ROWS, gpu_cases.RANKED_K, gpu_cases.RANKED_SEEN
-        return gpu_steps.ranking(*self.ranked, rows, k, seen, m.cache)
+        return gpu_steps.ranking(*self.ranked, rows, k, seen, held)
 
     def roofline(self, m: Machine) -> dict[str, float]:
         """Seconds at the limits of the data sheet, by part."""
@@ -687,7 +689,7 @@ def summary(m: Machine) -> str:
                 f"**{times} x is not possible for {case.name}**: PyTorch takes {terms} = {time(theirs)}, so the aim is "
                 f"{time(aim)}; the operations of ours alone take {time(lowest)} at the rate of the same products."
             )
-    return "\n".join(lines) + "\n" + "\n\n".join([SUMMARY.format(memory_of_torch()), *impossible])
+    return "\n".join(lines) + "\n" + "\n\n".join([SUMMARY.format(memory_of_torch(), first_rankings()), *impossible])
 
 
 SUMMARY = """
@@ -695,7 +697,19 @@ SUMMARY = """
 pass through memory, all at full bandwidth; its products take what ours take; its launches are those of a CUDA graph.
 The lists of a ranking have to be exact, so its product is in float32. At 10M its step needs {:.0f} GB of memory. The
 floor is the time of all operations at the best rate of a library's product and at the measured bandwidth: an aim that
-is near it, or below, is out of reach."""
+is near it, or below, is out of reach.
+
+Rankings are those of a predictor that holds W in bfloat16. Rankings that round W as they go, as the first three of a
+predictor do, take {}."""
+
+
+def first_rankings() -> str:
+    """The times of rankings for which nobody holds rounded weights."""
+    m, found = MACHINES["H200"], []
+    for case in CASES:
+        if not case.network:
+            found.append(time(seconds_of(beside([time_of(m, x) for x in case.ranking(held=False)], 1))))
+    return "{}, {} and {}".format(*found)
 
 
 def memory_of_torch(n: gpu_cases.Network = TEN_MILLION) -> float:

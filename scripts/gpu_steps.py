@@ -6,11 +6,12 @@ gpu_model.py adds up their times. tests/python/test_gpu_model.py compares the li
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import gpu_cases
-from gpu_kernels import MULTIPROCESSORS, STATS_ROWS, STATS_THREADS, Launch, padded, rows_of_strip, up
+from gpu_kernels import MULTIPROCESSORS, STATS_ROWS, STATS_THREADS, Launch, padded, rows_of_strip, slabs, up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,31 +246,53 @@ def agree(g: Graph, ranks: int) -> None:
 # ---- a ranking ----
 
 SCREEN_ITEMS = 128
+SCREEN_GROWTH = 7
 
 
-def waves_of(items: int, k: int) -> Iterator[tuple[int, int]]:
-    """Where each wave begins, and its tiles: kernels/cuda/screening.go."""
+@dataclass
+class Part:
+    """Tiles that are screened in one launch: a wave, or a part of it."""
+
+    before: int  # items of the waves before
+    tiles: int
+    items: float
+    ends: bool  # the wave ends with it
+
+
+def parts_of(items: int, columns: int, rows: int, k: int, held: bool) -> Iterator[Part]:
+    """The parts of all waves: kernels/cuda/screening.go."""
     tiles, begin, count = up(items, SCREEN_ITEMS), 0, up(4 * k, SCREEN_ITEMS)
+    least = MULTIPROCESSORS // up(rows, 256)
+    most = tiles if held else max(1, (18 << 20) // (2 * slabs(columns) * SCREEN_ITEMS) // least) * least
     while begin < tiles:
         count = min(count, tiles - begin)
-        yield begin, count
+        share = min(SCREEN_ITEMS, (items - SCREEN_ITEMS * begin) / count)
+        for first in range(0, count, most):
+            part = min(most, count - first)
+            yield Part(SCREEN_ITEMS * begin, part, share * part, first + part == count)
         begin += count
-        count = 3 * begin
+        count = SCREEN_GROWTH * begin
 
 
-def candidates(before: int, after: int, k: int, columns: int) -> float:
-    """Items of a wave that a row has scored: those above its limit, and those within the error of it.
+def candidates(before: float, items: float, k: int, columns: int) -> float:
+    """Items that a row finds among some, with a limit from `before` others: those above it, and those within the error.
 
-    The limit is the k-th best score of the waves before, so an item is above it with probability k / before. The error
-    of screening is 2^-7 |h| |w|, or 2^-7 K^(1/2) deviations of the scores. If these are about normal, with the limit at
-    t deviations, exp(2^-7 K^(1/2) t) times as many get in. The emulator counts as many, within 5 % at 6,000 items.
+    The limit is the k-th best bound from below of the waves before. An item's score is above the k-th best score with
+    probability k / before. Rounding to bfloat16 takes 0.38 2^-8 of a norm away, so the bounds are 2 x 0.38 x 2^-8 |h|
+    |w| from the product on either side, or 2^-7 0.76 K^(1/2) deviations of the scores from each other. If scores are
+    about normal, with the limit at t deviations, exp of that times t times as many get in. The emulator counts as many,
+    within 5 % at 6,000 items.
     """
     beyond = 0.85 * math.sqrt(2 * math.log(max(2.0, before / k)))
-    return k * (after - before) / before * math.exp(2**-7 * math.sqrt(columns) * beyond)
+    off = 2**-7 * 0.76 + 2 * (2**-14 + columns * 2**-21)
+    return k * items / before * math.exp(off * math.sqrt(columns) * beyond)
 
 
-def ranking(items: int, columns: int, rows: int, k: int, seen: int, cache: int) -> list[Launch]:
-    """The launches of a ranking of all items for rows that hold one entry each, without what each row has seen."""
+def ranking(items: int, columns: int, rows: int, k: int, stored: int, held: bool) -> list[Launch]:
+    """The launches of a ranking of all items for rows that hold one entry each, without what each row has seen.
+
+    With weights in bfloat16 that a predictor holds, or that the ranking makes of tiles as it goes.
+    """
     entered = gpu_cases.Batch(rows, 1, rows, 1)
     g = Graph(
         rows=rows,
@@ -284,24 +307,29 @@ def ranking(items: int, columns: int, rows: int, k: int, seen: int, cache: int) 
         cosine=False,
     )
     g.part = "record"
-    g("copy", bytes=4096 + 24 * (rows + rows * seen))  # with the batches, which the host makes
+    g("copy", bytes=4096 + 24 * (rows + rows * stored))  # with the batches, which the host makes
     g("begin_step")
     g.part = "Gather"
     g("gather", batch=entered)
     g.part = "TopK"
-    g("fill", bytes=16 * rows * k)
     g("begin_screen")
-    for begin, tiles in waves_of(items, k):
-        before, after = begin * SCREEN_ITEMS, min(items, (begin + tiles) * SCREEN_ITEMS)
-        if begin:
-            found = candidates(before, after, k, columns)
-            blocks = up(rows, 256)
-            passes = blocks if 4 * tiles * SCREEN_ITEMS * columns > 0.6 * cache else 1
-            g("screen_256", tiles=tiles, candidates=found, passes=passes)
-            g("refine", all=False, things=found, scored=min(after - before, found * rows))
-        else:
-            g("refine", all=True, things=after, scored=after)
-    g("ranked")
+    kept, seen, parts = 0.0, 0.0, list(parts_of(items, columns, rows, k, held))
+    if not held:
+        g("round_tiles", tiles=parts[0].tiles, items=parts[0].items)
+    for number, part in enumerate(parts):
+        if not held and number + 1 < len(parts):
+            g("round_tiles", tiles=parts[number + 1].tiles, items=parts[number + 1].items)
+            g.launches[-1].beside, g.launches[-1].chunk = True, number + 1
+        found = candidates(part.before, part.items, k, columns) if part.before else part.items
+        few = rows <= 32 or part.tiles * up(rows, 32) <= 2 * MULTIPROCESSORS
+        kernel = "screen_32" if few else "screen_256"
+        g(kernel, tiles=part.tiles, items=part.items, found=found, held=held, all=part.before == 0)
+        g.launches[-1].chunk = number + 1
+        kept, seen = kept + found, seen + part.items
+        if part.ends:
+            things, kept = kept, candidates(seen, seen, k, columns)
+            g("raise_limit", things=things, kept=kept)
+    g("refine", things=kept + k, scored=min(items, kept * rows))
     g.part = "record"
     g("copy", bytes=8 * rows * k)
     return g.launches

@@ -19,7 +19,7 @@ type ranking struct {
 	queries          program.Feed // sparse rows that are scored, where no list comes before; without Entries: none
 	metrics          []kernels.Metric
 	perRow           bool // the metrics of each row are wanted
-	screening        *kernels.Screening
+	screening        kernels.Buffer
 
 	rows    int64          // of the largest batch
 	ids     kernels.Buffer // [2, rows, k] on the first rank: int32 items, then scores

@@ -105,7 +105,9 @@ func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filt
 	r.readers = make([]*csr.Reader, 2)
 	r.ranking = p.ranking(output)
 	r.allowed = filter.allowed()
-	r.screening = p.screening(output, r.rowList)
+	if r.screening, err = p.screening(output, r.rowList); err != nil {
+		return r, err
+	}
 	r.spec = p.rankingSpec(p.batchRows(r.rowList))
 	r.spec.Follows = p.program
 	if exclude != nil {
@@ -273,7 +275,7 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	if p.reach != program.SeveralDevices {
 		plan.Operations = append(plan.Operations, p.reach.String())
 	}
-	if part := p.screeningPart(output, forward); part.Bytes > 0 && program.Fits(
+	if part := p.screeningPart(output, forward, rows); part.Bytes > 0 && program.Fits(
 		p.Ranks, ranking.Limit, append(plan.Parts, part), nil) == nil {
 		plan.Parts, plan.Bytes = append(plan.Parts, part), plan.Bytes+part.Bytes
 	}

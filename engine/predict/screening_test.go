@@ -39,7 +39,7 @@ func TestRowsOneByOneGetTheRecommendationsOfAllAtOnceAlsoAfterTheWeightsHaveChan
 	}
 }
 
-// planned is what the plan has for 8-bit weights.
+// planned is what the plan has for low-precision weights.
 func planned(t *testing.T, p *predict.Predictor) (bytes int64) {
 	t.Helper()
 	text, err := p.Plan("", 5)
@@ -47,21 +47,21 @@ func planned(t *testing.T, p *predict.Predictor) (bytes int64) {
 	var plan program.Plan
 	require.NoError(t, json.Unmarshal(text, &plan))
 	for _, part := range plan.Parts {
-		if part.Name == "8-bit weights" {
+		if part.Name == "low-precision weights" {
 			bytes += part.Bytes
 		}
 	}
 	return bytes
 }
 
-func TestThePlanCountsTheEightBitWeightsOfFewRowsIfTheyFit(t *testing.T) {
+func TestThePlanCountsLowPrecisionWeightsIfTheyFit(t *testing.T) {
 	p, _ := opened(t, "", "")
 	device, ok := p.Ranks[0].Device.(kernels.Screener)
 	scorer := kernels.Scorer{Items: items, Sources: []kernels.OutputSource{{Weight: &kernels.Weights{Columns: 16}}}}
-	if !ok || device.ScreeningSize(&scorer) == 0 {
-		t.Skip("this CPU ranks without 8-bit weights")
+	if !ok || device.ScreeningSize(&scorer, rows) == 0 {
+		t.Skip("this CPU ranks without low-precision weights")
 	}
-	require.Equal(t, 4*device.ScreeningSize(&scorer), planned(t, p))
+	require.Equal(t, 4*device.ScreeningSize(&scorer, rows), planned(t, p))
 	text, err := p.Plan("", 5)
 	require.NoError(t, err)
 	var plan program.Plan

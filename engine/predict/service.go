@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -124,8 +125,11 @@ func (p *Predictor) Serve(o ServiceOptions) (err error) {
 	if s.call, err = p.newCall(o.Layer, nil, s.given[len(s.given)-1], o.Filter); err != nil {
 		return err
 	}
-	s.call.k, s.call.screening = o.K, p.makeScreening(output, p.planned)
-	if err = s.call.build(); err != nil {
+	s.call.k = o.K
+	if s.call.screening, err = p.makeScreening(output, p.planned); err == nil {
+		err = s.call.build()
+	}
+	if err != nil {
 		s.call.close()
 		return err
 	}
@@ -367,10 +371,9 @@ func (s *service) run() error {
 		return err
 	}
 	defer done()
-	if err := p.Copies().Refresh(); err != nil {
+	if err := errors.Join(p.Copies().Refresh(), p.renewScreenings()); err != nil {
 		return err
 	}
-	p.renewScreenings()
 	for i, given := range s.given {
 		given.Set(s.rows[i])
 	}

@@ -132,9 +132,12 @@ func TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt(t *testing.T) {
 			}
 			fill(w[:x.units], x.rival)
 			fill(w[best*x.units:][:x.units], x.favorite)
-			size := d.(kernels.Screener).ScreeningSize(&op.Scorer)
-			for _, screening := range []*kernels.Screening{nil, {Weights: filled(d, size, 0)}} {
-				op.Screening = screening
+			device := d.(kernels.Screener)
+			for _, screening := range []kernels.Buffer{nil, filled(d, device.ScreeningSize(&op.Scorer, step.Rows), 0)} {
+				if screening != nil && screening.Len() > 0 {
+					op.Screening = screening
+					require.NoError(t, device.Screen(&op.Scorer, screening))
+				}
 				require.NoError(t, d.TopK(op, step))
 				for _, id := range op.IDs.Int32() {
 					require.Equal(t, int32(best), id, "%s, %s, screening %t", table.Name(), name, screening != nil)

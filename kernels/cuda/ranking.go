@@ -25,8 +25,10 @@ type rankSpace struct {
 	space
 	rows, items                               int64 // of a block of scores
 	hiddenSquares, itemSquares, lists, scores int64 // where they begin; all but scores have 8 bytes
-	hiddenNorm, limit, count, candidates      int64 // for screening
-	narrow                                    int64 // hidden values in bfloat16, for screening
+	hiddenNorms, limit, count, kept           int64 // for screening, see src/screen.cu
+	least, candidates, bounds                 int64
+	hidden, weights, norms                    int64
+	partItems                                 int64 // of each of the two places for weights
 }
 
 // spaceOfRanking has room for the scores of a block, unless these stand elsewhere.
@@ -42,9 +44,9 @@ func spaceOfRanking(s *kernels.Scorer, rows, items, k int64, elsewhere bool) ran
 	return r
 }
 
-func spaceOfTopK(op *kernels.TopK, rows int64) rankSpace {
-	if screens(op) {
-		return spaceOfScreening(op, min(rows, rankRows))
+func (d *device) spaceOfTopK(op *kernels.TopK, rows int64) rankSpace {
+	if screened(&op.Scorer, op.K) {
+		return d.spaceOfScreening(op, min(rows, rankRows))
 	}
 	return spaceOfRanking(&op.Scorer, min(rows, rankRows), min(op.Items, rankItems), op.K, op.IsGiven)
 }
@@ -70,7 +72,7 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 		case *kernels.DenseBackward:
 			size = d.denseWorkspace(op.Weight, rows)
 		case *kernels.TopK:
-			size = spaceOfTopK(op, rows).total
+			size = d.spaceOfTopK(op, rows).total
 		case *kernels.Scores:
 			size = spaceOfScores(op, rows).total
 		case *kernels.Solve:
@@ -233,7 +235,7 @@ func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
 	}
 	return d.run("TopK", s, slotsOf(sparseSlot(&op.Scorer), op.Exclude), func() {
 		most := s.Most()
-		b := block{space: spaceOfTopK(op, most), workspace: op.Workspace, to: op.Given, stride: op.Items}
+		b := block{space: d.spaceOfTopK(op, most), workspace: op.Workspace, to: op.Given, stride: op.Items}
 		for ; b.row < most; b.row += b.space.rows {
 			b.rows = min(b.space.rows, most-b.row)
 			d.rank(op, b)
@@ -247,14 +249,14 @@ func (d *device) rank(op *kernels.TopK, b block) {
 		step, list, ids, scores driver.Address
 		rows, row, k, first     int64
 	}
+	if screened(&op.Scorer, op.K) {
+		d.bestOfScreened(op, b)
+		return
+	}
 	n := b.rows * op.K
 	lists := [2]driver.Address{b.place(b.space.lists), b.place(b.space.lists + 2*n)}
 	d.fill(lists[0], 0, 2*n)
-	if screens(op) {
-		d.bestOfScreened(op, b, lists)
-	} else {
-		d.bestOfAll(op, b, lists)
-	}
+	d.bestOfAll(op, b, lists)
 	launch(d, "ranked", line(n, 256), 256, &args{
 		d.step.at, lists[0], element(op.IDs, b.row*op.K), element(op.Scores, b.row*op.K), b.rows, b.row, op.K, op.First,
 	})

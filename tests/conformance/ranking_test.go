@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -92,27 +93,25 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	return r, err
 }
 
-// screened ranks the first rows again with a Screening, if the device has a use for it: in the step that makes it, and in
-// the next. It is an error if they find anything else than before.
+// screened ranks all rows, the first 64 and the first one again with a screening, where the device has a use for it. It
+// is an error if they find anything else than before.
 func screened(p *place, op *kernels.TopK, s kernels.Step) error {
 	device, ok := p.device.(kernels.Screener)
-	if !ok || device.ScreeningSize(&op.Scorer) == 0 || s.Rows == 0 {
-		return nil
-	}
-	s.Rows = min(s.Rows, kernels.ScreenedRows)
-	n := op.K * s.Rows
-	ids, scores := integers(contents(op.IDs))[:n], contents(op.Scores)[:n]
-	op.Screening = &kernels.Screening{Weights: p.floats(guards(device.ScreeningSize(&op.Scorer)))}
-	for _, again := range []bool{false, true} {
-		if op.Screening.Current != again {
-			return fmt.Errorf("before the ranking, Current is %t", !again)
+	whole := s.Rows
+	for _, rows := range []int64{whole, 64, 1} {
+		if !ok || rows > whole || rows == 0 || device.ScreeningSize(&op.Scorer, rows) == 0 {
+			continue
 		}
-		op.IDs, op.Scores = p.floats(guards(n)), p.floats(guards(n))
-		if err := p.device.TopK(op, &s); err != nil {
+		again, n := *op, op.K*rows
+		again.Screening = p.floats(guards(device.ScreeningSize(&op.Scorer, rows)))
+		again.IDs, again.Scores = p.floats(guards(n)), p.floats(guards(n))
+		s.Rows = rows
+		if err := errors.Join(device.Screen(&op.Scorer, again.Screening), p.device.TopK(&again, &s)); err != nil {
 			return err
 		}
-		if !slices.Equal(ids, integers(contents(op.IDs))) || !slices.Equal(scores, contents(op.Scores)) {
-			return fmt.Errorf("with a screening (made before: %t) other items or scores are found", again)
+		ids, scores := integers(contents(op.IDs))[:n], contents(op.Scores)[:n]
+		if !slices.Equal(ids, integers(contents(again.IDs))) || !slices.Equal(scores, contents(again.Scores)) {
+			return fmt.Errorf("of %d rows, %d have other items or scores with a screening", whole, rows)
 		}
 	}
 	return nil

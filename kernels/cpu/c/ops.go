@@ -263,9 +263,8 @@ func (o Ops) CountedTopK(op *kernels.TopK, s *kernels.Step) (scored int64, err e
 		return 0, o.do(call, unsafe.Pointer(a), nil, C.run_top_k_sparse)
 	}
 	size := rankedRows(s.Rows)
-	keep := op.Screening != nil && op.Items > 0 && s.Rows > 0 && s.Rows <= kernels.ScreenedRows
-	if keep {
-		a.kept = of[C.int8_t](op.Screening.Weights)
+	if op.Screening != nil {
+		a.kept = of[C.int8_t](op.Screening)
 		size = min(size, C.KEPT_ROWS)
 	}
 	blocks := make([]*C.rank_t, 0, (s.Rows+size-1)/size)
@@ -273,14 +272,9 @@ func (o Ops) CountedTopK(op *kernels.TopK, s *kernels.Step) (scored int64, err e
 		b := *a
 		blocks = append(blocks, &b)
 		b.block_first, b.block_rows = C.int64_t(first), C.int64_t(min(size, s.Rows-first))
-		if first == 0 && keep && !op.Screening.Current {
-			call.phases(unsafe.Pointer(&b), C.run_top_k_keep)
-		}
 		call.phases(unsafe.Pointer(&b), C.run_top_k_pack, C.run_top_k_screen, C.run_top_k_finish)
 	}
-	if err = o.run(call); keep && err == nil {
-		op.Screening.Current = true
-	}
+	err = o.run(call)
 	for _, b := range blocks {
 		scored += int64(b.scored)
 	}
@@ -357,12 +351,24 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 	return 0
 }
 
+// screenedRows is the most rows of a batch that kept 8-bit weights pay for. With more, those that a TopK makes for
+// itself cost little beside the ranking.
+const screenedRows = 64
+
 // ScreeningSize is the size of the 8-bit weights (rank_kept.h).
-func (o Ops) ScreeningSize(s *kernels.Scorer) int64 {
-	if byRow(s) {
+func (o Ops) ScreeningSize(s *kernels.Scorer, rows int64) int64 {
+	if byRow(s) || rows > screenedRows {
 		return 0
 	}
 	return int64(C.kept_size(o.functions, C.int64_t(s.Items), C.int64_t(units(s.Sources))))
+}
+
+// Screen makes the 8-bit weights.
+func (o Ops) Screen(s *kernels.Scorer, to kernels.Buffer) error {
+	call, a := o.scorer(s, &kernels.Step{Rows: 1}, nil, false)
+	a.kept, a.block_rows = of[C.int8_t](to), 1
+	a.workspace = call.floats(make([]float32, o.WorkspaceSize(&kernels.TopK{Scorer: *s}, 1)))
+	return o.do(call, unsafe.Pointer(a), nil, C.run_top_k_keep)
 }
 
 func (o Ops) layerSize(rows, columns, items int64, continues bool) int64 {

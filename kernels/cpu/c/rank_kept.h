@@ -1,4 +1,4 @@
-/* rank_kept.h: top-k of at most KEPT_ROWS rows from 8-bit weights that are kept from call to call (kernels.Screening):
+/* rank_kept.h: top-k of at most KEPT_ROWS rows from 8-bit weights that are kept from call to call (kernels.Screener):
  * a quarter of the bytes. An item is read by its own N' and E' (rank_screen.h), not by the largest of a tile.
  *
  * A strip has KEPT_ITEMS items: fours of their integers [K / 4][KEPT_ITEMS][4], which a vector of sums takes as they are, and

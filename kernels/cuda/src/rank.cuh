@@ -92,7 +92,7 @@ DEVICE void sort_found(uint64_t *found, int n) {
   for (int run = 2; run <= size; run *= 2) {
     for (int step = run / 2; step > 0; step /= 2) {
       for (int t = threadIdx.x; t < size / 2; t += kSelectThreads) {
-        const int low = t / step * 2 * step + t % step, high = low + step;
+        const int low = 2 * t - (t & (step - 1)), high = low + step;  // step is a power of two
         const bool falling = (low & run) == 0;
         const uint64_t x = found[low], y = found[high];
         if ((x < y) == falling) found[low] = y, found[high] = x;
