@@ -705,11 +705,9 @@ predictor do, take {}."""
 
 def first_rankings() -> str:
     """The times of rankings for which nobody holds rounded weights."""
-    m, found = MACHINES["H200"], []
-    for case in CASES:
-        if not case.network:
-            found.append(time(seconds_of(beside([time_of(m, x) for x in case.ranking(held=False)], 1))))
-    return "{}, {} and {}".format(*found)
+    m = MACHINES["H200"]
+    ranked = [[time_of(m, launch) for launch in case.ranking(held=False)] for case in CASES if not case.network]
+    return "{}, {} and {}".format(*(time(seconds_of(beside(found, 1))) for found in ranked))
 
 
 def memory_of_torch(n: gpu_cases.Network = TEN_MILLION) -> float:
@@ -729,7 +727,21 @@ def eight(m: Machine, ranks: int = 8) -> str:
         count = sum(t.launch.count for t in many)
         seconds = seconds_of(many)
         lines.append(row(case.name, time(one), time(seconds), time(exchange), f"{one / seconds:.2g}", f"{count:,}"))
-    return "\n".join(lines)
+    return "\n".join([*lines, "", most_of_eight(CASES[0], m, ranks)])
+
+
+def most_of_eight(case: Case, m: Machine, ranks: int) -> str:
+    """How much faster a step could be if what is divided among the GPUs took its share of the time, and no more."""
+    divided = {"Replay", "Gather", "OutputStats", "OutputStep", "Scatter"}
+    one, many = timed(case, m), timed(case, m, ranks)
+    exchange = [t for t in many if t.bound == "exchange" or t.launch.kernel.endswith("_well")]
+    whole = [t for t in many if t not in exchange and t.launch.part not in divided]
+    share = seconds_of([t for t in one if t.launch.part in divided]) / ranks
+    parts = (seconds_of(exchange), seconds_of(whole), share)
+    return (
+        "{}: {} (exchanges) + {} (hidden layers, which every GPU computes, and the record) + {} (its share of the "
+        "rest) = {}, so {} GPUs cannot be more than {:.2f} x as fast as one, unless they divide the hidden layers."
+    ).format(case.name, *map(time, parts), time(sum(parts)), ranks, seconds_of(one) / sum(parts))
 
 
 def main() -> int:

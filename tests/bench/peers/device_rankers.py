@@ -56,17 +56,18 @@ class DeviceRanker:
 
 
 class OurDeviceRanker(DeviceRanker):
-    """`Model.recommend` of a model whose hidden vectors are H: row u of its input holds item u alone."""
+    """An open predictor of a model whose hidden vectors are H: row u of its input holds item u alone."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        import dsstne
+        from scipy import sparse
 
-        self.model, self.X = model_of(self.W, self.H)
-        self.exclude = dsstne.Dataset(self.seen)
+        model, _ = model_of(self.W, self.H)
+        self.predictor = model.predictor(k=self.k, devices="cuda:0", batch_size=self.rows)
+        self.X = sparse.eye_array(self.rows, format="csr", dtype=np.float32)
 
     def lists(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.model.recommend(self.X, k=self.k, exclude=self.exclude, devices="cuda:0")
+        return self.predictor.recommend(self.X, exclude=self.seen)
 
     def name(self) -> str:
         return "dsstne"
