@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"sync"
@@ -181,35 +182,43 @@ func (d *device) Reaches(b kernels.Buffer) bool {
 
 // Write waits for the copy, since the source is the caller's.
 func (d *device) Write(to kernels.Buffer, at int64, from []float32) error {
-	return d.transfer("writing to a buffer", to, at, from, d.stream.Synchronize,
+	return d.transfer("writing to a buffer", to, at, from,
+		func(t *transfer, place driver.Address) error { return send(t, place, from) },
 		func(place driver.Address, host unsafe.Pointer, bytes int64) error {
-			return d.stream.CopyToDeviceAsync(place, host, bytes)
+			return errors.Join(d.stream.CopyToDeviceAsync(place, host, bytes), d.stream.Synchronize())
 		})
 }
 
+// Read first waits for what is under way, as long as the device's group is well.
 func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
-	return d.transfer("reading a buffer", from, at, to, d.wait,
+	return d.transfer("reading a buffer", from, at, to,
+		func(t *transfer, place driver.Address) error {
+			return cmp.Or(d.wait(), fetch(t, to, place))
+		},
 		func(place driver.Address, host unsafe.Pointer, bytes int64) error {
-			return d.stream.CopyToHostAsync(host, place, bytes)
+			return errors.Join(d.stream.CopyToHostAsync(host, place, bytes), d.wait())
 		})
 }
 
-// transfer copies between a buffer and the host, and waits.
-func (d *device) transfer(what string, b kernels.Buffer, at int64, host []float32, wait func() error,
-	enqueue func(driver.Address, unsafe.Pointer, int64) error) error {
+// transfer copies between a buffer and the host, much of it through pinned buffers if there is memory for them.
+func (d *device) transfer(what string, b kernels.Buffer, at int64, host []float32,
+	pinned func(*transfer, driver.Address) error, direct func(driver.Address, unsafe.Pointer, int64) error) error {
 	if len(host) == 0 {
 		return nil
 	}
 	return d.do(what, func() error {
 		defer runtime.KeepAlive(host)
 		place, err := d.within(b, at, len(host))
-		if err == nil {
-			err = enqueue(place, unsafe.Pointer(&host[0]), 4*int64(len(host)))
-		}
 		if err != nil {
 			return err
 		}
-		return wait()
+		if 4*len(host) >= leastPinned {
+			err = d.throughPinned(func(t *transfer) error { return pinned(t, place) })
+			if fault.KindOf(err) != fault.OutOfMemory {
+				return err
+			}
+		}
+		return direct(place, unsafe.Pointer(&host[0]), 4*int64(len(host)))
 	})
 }
 

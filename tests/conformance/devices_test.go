@@ -153,3 +153,19 @@ func TestAnOutputWithoutItemsAddsNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestLargeBuffersAreReadAsTheyWereWritten(t *testing.T) {
+	x := make([]float32, 21<<20+7) // 84 MiB: more than what devices copy in one piece
+	for i := range x {
+		x[i] = float32(i % 16_777_213)
+	}
+	forEveryBackend(t, func(t *testing.T, open opener) {
+		p := &place{device: open(1)}
+		defer p.free()
+		b := p.alloc(len(x) + 5)
+		write(b, 3, x)
+		found := contents(b)
+		require.True(t, slices.Equal(x, found[3:len(x)+3]))
+		require.Equal(t, []float32{0, 0, 0, 0, 0}, append(found[:3:3], found[len(x)+3:]...))
+	})
+}

@@ -95,6 +95,32 @@ def test_every_allocation_may_fail_and_the_error_lists_the_plan(emulated):
     ]
 
 
+WITHOUT_PINNED_MEMORY = """
+items, units = 70_000, 256  # 68 MiB, which go through pinned memory if there is some
+layers = [{"name": "input", "kind": "input", "size": items},
+          {"name": "hidden", "kind": "hidden", "size": units, "activation": "linear", "bias": False},
+          {"name": "output", "kind": "output", "size": 5, "bias": False}]
+large = dsstne.Model({"layers": layers})
+large.set_tensor("hidden.weight", np.random.default_rng(0).standard_normal((items, units), dtype=np.float32))
+rows = scipy.sparse.random_array((3, items), density=0.001, format="csr", dtype=np.float32, rng=0)
+want = large.predict(rows, devices="cpu")
+for function, n, code in (
+    ("cuMemHostAlloc", 1, OUT_OF_MEMORY), ("cuMemHostAlloc", 2, OUT_OF_MEMORY), ("cuEventRecord", 1, 999)
+):
+    control.fail(function, n, code)
+    error = raises(lambda: large.predict(rows, devices="cuda:0"), dsstne.DsstneError)
+    control.clear_faults()
+    assert (error is None) == (code == OUT_OF_MEMORY), (function, n, error)
+    assert (large.predict(rows, devices="cuda:0") == want).all()
+    dsstne.keep_devices(False)
+    dsstne.keep_devices(True)
+"""
+
+
+def test_large_weights_reach_a_device_without_pinned_memory(emulated):
+    emulated(HEAD + WITHOUT_PINNED_MEMORY)
+
+
 def test_the_text_of_out_of_memory_on_a_device_names_the_largest_parts(emulated):
     out = emulated(
         HEAD + "control.fail('cuMemAlloc', 3, OUT_OF_MEMORY)\n"
