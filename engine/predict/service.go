@@ -1,7 +1,6 @@
 package predict
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -371,7 +370,10 @@ func (s *service) run() error {
 		return err
 	}
 	defer done()
-	if err := errors.Join(p.Copies().Refresh(), p.renewScreenings()); err != nil {
+	if err := p.Copies().Refresh(); err != nil {
+		return err
+	}
+	if err := p.renewScreenings(); err != nil {
 		return err
 	}
 	for i, given := range s.given {

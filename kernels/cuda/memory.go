@@ -185,7 +185,7 @@ func (d *device) Write(to kernels.Buffer, at int64, from []float32) error {
 	return d.transfer("writing to a buffer", to, at, from,
 		func(t *transfer, place driver.Address) error { return send(t, place, from) },
 		func(place driver.Address, host unsafe.Pointer, bytes int64) error {
-			return errors.Join(d.stream.CopyToDeviceAsync(place, host, bytes), d.stream.Synchronize())
+			return cmp.Or(d.stream.CopyToDeviceAsync(place, host, bytes), d.stream.Synchronize())
 		})
 }
 
@@ -196,7 +196,7 @@ func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
 			return cmp.Or(d.wait(), fetch(t, to, place))
 		},
 		func(place driver.Address, host unsafe.Pointer, bytes int64) error {
-			return errors.Join(d.stream.CopyToHostAsync(host, place, bytes), d.wait())
+			return cmp.Or(d.stream.CopyToHostAsync(host, place, bytes), d.wait())
 		})
 }
 

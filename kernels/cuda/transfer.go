@@ -3,7 +3,7 @@
 package cuda
 
 import (
-	"errors"
+	"cmp"
 	"unsafe"
 
 	"dsstne/internal/parallel"
@@ -42,9 +42,9 @@ func (d *device) throughPinned(work func(*transfer) error) error {
 	if err == nil {
 		err = work(t)
 	}
-	err = errors.Join(err, d.stream.Synchronize())
+	err = cmp.Or(err, d.stream.Synchronize())
 	for _, stage := range t.stage {
-		err = errors.Join(err, driver.HostFree(stage.memory), stage.copied.Close())
+		err = cmp.Or(err, driver.HostFree(stage.memory), stage.copied.Close())
 	}
 	return err
 }
@@ -99,7 +99,7 @@ func fetch[T any](t *transfer, x []T, from driver.Address) error {
 		ahead := min(pinnedBlock, len(to)-waiting)
 		if stage := &t.stage[t.turn]; ahead > 0 {
 			err := t.device.stream.CopyToHostAsync(stage.memory, from, int64(ahead))
-			if err = errors.Join(err, t.device.stream.Record(stage.copied)); err != nil {
+			if err = cmp.Or(err, t.device.stream.Record(stage.copied)); err != nil {
 				return err
 			}
 			stage.busy, from = true, from+driver.Address(ahead)
