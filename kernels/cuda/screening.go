@@ -48,7 +48,12 @@ func screened(s *kernels.Scorer, k int64) bool {
 // candidateRoom is the room for candidates of a row: about twice those that are expected.
 func candidateRoom(k int64) int64 { return 512 + 16*k }
 
+// candidatesAtATime is how many candidates there is room for, unless one row needs more: 192 MiB. With long lists fewer
+// rows are ranked at a time.
+const candidatesAtATime = 16 << 20
+
 func (d *device) spaceOfScreening(op *kernels.TopK, rows int64) rankSpace {
+	rows = min(rows, max(1, candidatesAtATime/candidateRoom(op.K)))
 	r, pitch := rankSpace{rows: rows}, screenPitch(op.Sources)
 	r.hiddenSquares, r.hiddenNorms = r.take(2*rows), r.take(2*rows)
 	r.least, r.lists = r.take(2*2*rows*op.K), r.take(2*2*rows*op.K)
