@@ -118,7 +118,7 @@ def weights(v: V, rows: float, columns: float) -> tuple[float, float, float]:
 MULTIPROCESSORS = 132  # of an H100 and of an H200
 STATS_ROWS = 4  # of a block: kernels/cuda/output.go
 STATS_THREADS = 256
-COSINE = ("hidden_inverse", "item_inverse", "along", "scale * number_of(inverse", "scale[r] * number_of(inverse")
+COSINE = ("hidden_inverse", "along")
 
 
 def cosine(v: V) -> tuple[str, ...]:
