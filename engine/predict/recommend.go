@@ -275,7 +275,8 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 	if p.reach != program.SeveralDevices {
 		plan.Operations = append(plan.Operations, p.reach.String())
 	}
-	if part := p.screeningPart(output, forward, rows); part.Bytes > 0 && program.Fits(
+	// Some devices keep a copy for batches of few rows only, which calls with row numbers have.
+	if part := p.screeningPart(output, forward, 1); part.Bytes > 0 && program.Fits(
 		p.Ranks, ranking.Limit, append(plan.Parts, part), nil) == nil {
 		plan.Parts, plan.Bytes = append(plan.Parts, part), plan.Bytes+part.Bytes
 	}

@@ -58,10 +58,10 @@ func TestThePlanCountsLowPrecisionWeightsIfTheyFit(t *testing.T) {
 	p, _ := opened(t, "", "")
 	device, ok := p.Ranks[0].Device.(kernels.Screener)
 	scorer := kernels.Scorer{Items: items, Sources: []kernels.OutputSource{{Weight: &kernels.Weights{Columns: 16}}}}
-	if !ok || device.ScreeningSize(&scorer, rows) == 0 {
+	if !ok || device.ScreeningSize(&scorer, 1) == 0 {
 		t.Skip("this CPU ranks without low-precision weights")
 	}
-	require.Equal(t, 4*device.ScreeningSize(&scorer, rows), planned(t, p))
+	require.Equal(t, 4*device.ScreeningSize(&scorer, 1), planned(t, p))
 	text, err := p.Plan("", 5)
 	require.NoError(t, err)
 	var plan program.Plan
