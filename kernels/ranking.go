@@ -83,7 +83,7 @@ type Screener interface {
 	// ScreeningSize is how many elements of 4 bytes the copy takes for rankings of batches of some rows, 0 if the device
 	// has no use for one.
 	ScreeningSize(s *Scorer, rows int64) int64
-	// Screen makes the copy. It is to be made again when the weights have changed.
+	// Screen makes the copy. It is to be made again when the weights or the bias have changed.
 	Screen(s *Scorer, to Buffer) error
 }
 

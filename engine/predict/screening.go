@@ -1,7 +1,6 @@
 package predict
 
 import (
-	"errors"
 	"slices"
 
 	"dsstne/engine/program"
@@ -16,8 +15,8 @@ type screenings struct {
 	parts   []program.Part
 }
 
-// Making a screening takes as long as it spares in about three rankings; a call that opens and closes a predictor makes
-// none, unless it ranks more batches.
+// Making a screening takes as long as it spares in one to three rankings. A call that opens and closes a predictor
+// makes none, unless it ranks more batches.
 const batchesBefore = 3
 
 const screeningName = "low-precision weights"
@@ -58,13 +57,17 @@ func (p *Predictor) makeScreening(output int, most int64) (kernels.Buffer, error
 	if err != nil {
 		return nil, nil // it goes without
 	}
+	if err := p.screen(output, buffer); err != nil {
+		buffer.Free()
+		return nil, err
+	}
 	s := &p.screenings
 	if s.of == nil {
 		s.of, s.changes = map[int]kernels.Buffer{}, p.Model.Changes()
 	}
 	part.Held = true
 	s.of[output], s.parts = buffer, append(s.parts, part)
-	return buffer, p.screen(output, buffer)
+	return buffer, nil
 }
 
 // screen makes the copy of an output's weights.
@@ -88,14 +91,18 @@ func isScreening(part program.Part) bool { return part.Name == screeningName }
 func (p *Predictor) heldParts() []program.Part { return slices.Concat(p.held, p.screenings.parts) }
 
 // renewScreenings copies the weights again, if they have changed.
-func (p *Predictor) renewScreenings() (err error) {
-	if s := &p.screenings; s.changes != p.Model.Changes() {
-		s.changes = p.Model.Changes()
-		for output, screening := range s.of {
-			err = errors.Join(err, p.screen(output, screening))
+func (p *Predictor) renewScreenings() error {
+	s := &p.screenings
+	if s.changes == p.Model.Changes() {
+		return nil
+	}
+	for output, screening := range s.of {
+		if err := p.screen(output, screening); err != nil {
+			return err
 		}
 	}
-	return err
+	s.changes = p.Model.Changes()
+	return nil
 }
 
 // dropScreenings frees them, and reports whether there were any.

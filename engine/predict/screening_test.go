@@ -2,6 +2,7 @@ package predict_test
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 
@@ -73,4 +74,25 @@ func TestThePlanCountsLowPrecisionWeightsIfTheyFit(t *testing.T) {
 		require.Equal(t, want, planned(t, q))
 		oneByOne(t, q, 5) // works without them
 	}
+}
+
+// unwell is a device that wants a copy of the weights, and cannot make it.
+type unwell struct{ kernels.Threaded }
+
+func (unwell) ScreeningSize(*kernels.Scorer, int64) int64   { return 16 }
+func (unwell) Screen(*kernels.Scorer, kernels.Buffer) error { return errors.New("not today") }
+
+func TestACopyThatCouldNotBeMadeIsNotUsed(t *testing.T) {
+	p, _ := opened(t, "", "")
+	device := p.Ranks[0].Device
+	p.Ranks[0].Device = unwell{device.(kernels.Threaded)}
+	defer func() { p.Ranks[0].Device = device }()
+	refused := 0
+	for range 6 {
+		if err := p.Recommend("", []int64{0}, nil, predict.Filter{}, 2, make([]int32, 2), make([]float32, 2)); err != nil {
+			require.ErrorContains(t, err, "not today")
+			refused++
+		}
+	}
+	require.Equal(t, 3, refused) // the first three rankings go without
 }

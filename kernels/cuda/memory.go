@@ -182,7 +182,7 @@ func (d *device) Reaches(b kernels.Buffer) bool {
 
 // Write waits for the copy, since the source is the caller's.
 func (d *device) Write(to kernels.Buffer, at int64, from []float32) error {
-	return d.transfer("writing to a buffer", to, at, from,
+	return d.copyHost("writing to a buffer", to, at, from,
 		func(t *transfer, place driver.Address) error { return send(t, place, from) },
 		func(place driver.Address, host unsafe.Pointer, bytes int64) error {
 			return cmp.Or(d.stream.CopyToDeviceAsync(place, host, bytes), d.stream.Synchronize())
@@ -191,7 +191,7 @@ func (d *device) Write(to kernels.Buffer, at int64, from []float32) error {
 
 // Read first waits for what is under way, as long as the device's group is well.
 func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
-	return d.transfer("reading a buffer", from, at, to,
+	return d.copyHost("reading a buffer", from, at, to,
 		func(t *transfer, place driver.Address) error {
 			return cmp.Or(d.wait(), fetch(t, to, place))
 		},
@@ -200,8 +200,8 @@ func (d *device) Read(from kernels.Buffer, at int64, to []float32) error {
 		})
 }
 
-// transfer copies between a buffer and the host, much of it through pinned buffers if there is memory for them.
-func (d *device) transfer(what string, b kernels.Buffer, at int64, host []float32,
+// copyHost copies between a buffer and the host, much of it through pinned buffers if there is memory for them.
+func (d *device) copyHost(what string, b kernels.Buffer, at int64, host []float32,
 	pinned func(*transfer, driver.Address) error, direct func(driver.Address, unsafe.Pointer, int64) error) error {
 	if len(host) == 0 {
 		return nil

@@ -14,6 +14,7 @@ import (
 const (
 	screenItems   = 128 // kScreenItems of src/screen.cu
 	screenSlab    = 32  // kScreenSlab
+	screenStages  = 4   // kScreenStages
 	growth        = 7   // items of a wave, by those of all waves before it
 	leastScreened = 1024
 	// partBytes is about how many bytes a part of the rounded weights has in a ranking that makes them as it goes. Two
@@ -22,7 +23,7 @@ const (
 )
 
 // screenShared is the size of ScreenShared of src/screen.cu, for a kernel whose blocks have some rows.
-func screenShared(rows int) int { return 4 * (rows + screenItems) * 80 }
+func screenShared(rows int) int { return screenStages * (rows + screenItems) * 80 }
 
 // loadScreening lets the kernels have their shared memory.
 func (d *device) loadScreening() error {
