@@ -52,7 +52,8 @@ def test_steps_may_end_within_an_epoch(X):
     assert [record["epoch"] for record in recommender.model_.history] == [1, 1 + 60 / X.shape[0]]
     anew = quick(batch_size=60).partial_fit(X).partial_fit(X, steps=1)
     assert same(recommender, anew)
-    with dsstne.Trainer(quick(epochs=0).fit(X).model_, X, batch_size=60, learning_rate=0.002, threads=1) as trainer:
+    options = {"batch_size": 60, "learning_rate": 0.002, "precision": "auto", "threads": 1}
+    with dsstne.Trainer(quick(epochs=0).fit(X).model_, X, **options) as trainer:
         trainer.run(steps=all_steps + 1)
         assert np.array_equal(trainer.model.predict(X), recommender.predict(X))
     recommender.partial_fit(X, steps=2)  # begins the third epoch
