@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import gpu_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import gpu_listing
 
@@ -68,7 +68,7 @@ class Kernel:
     hops: tuple[float, float] = (3, 0)  # before the loops: the record, and what it points to
     persistent: bool = False  # blocks go on to further work until there is none
     product: bool = False  # matrix units
-    shared: int = 0  # bytes of dynamic shared memory
+    shared: Callable[[V], int] = lambda v: 0  # bytes of dynamic shared memory
 
 
 @dataclass
@@ -161,7 +161,7 @@ def screening(rows: int, threads: int, at_once: int) -> Kernel:
         elements=lambda v: v.rows * v.items,
         unused=lambda v: ("inverse_of(", "a.widens", *(() if v.all else ("reached[(4",))),
         product=True,
-        shared=4 * (rows + 128) * 80,
+        shared=lambda v: 4 * (rows + 128) * 80,
     )
 
 
@@ -208,21 +208,29 @@ def wide(v: V) -> int:
 
 
 def add_rows(
-    warps: Callable[[V], float], most: Callable[[V], float], under_way: int, hops: tuple[float, float]
+    warps: Callable[[V], float],
+    entries: Callable[[V], float],
+    busiest: Callable[[V], Sequence[float]],
+    under_way: int,
+    hops: tuple[float, float],
 ) -> tuple[Loop, Loop]:
-    """The loops of add_rows for that many warps per 128 columns, of which the busiest adds `most` entries."""
+    """The loops of add_rows for so many warps and entries per 128 columns; the entries of the busiest, call by call."""
+    unused = (*WIDE_ONLY, *(f"add_rows<{other}>(" for other in (4, 8) if other != under_way))
 
     def trips(v: V, size: int) -> float:
-        each: float = v.batch.entries / max(1, warps(v))
+        each = entries(v) / max(1, warps(v))
         return warps(v) * up(v.columns, 128) * 32 * max(1.0, each / size + 0.5 * (each > size))
+
+    def most(v: V, size: int) -> int:
+        return sum(up(call, size) for call in busiest(v))
 
     return (
         Loop(
-            "for (int64_t e = begin; e < end; e += 32)",
+            "for (int e = 0; e < entries; e += 32)",
             lambda v: trips(v, 32),
             hops=(1, 0),
-            worst=lambda v: up(most(v), 32),
-            unused=WIDE_ONLY,
+            worst=lambda v: most(v, 32),
+            unused=unused,
         ),
         Loop(
             "for (int first = 0; first < count; first += under_way)",
@@ -230,10 +238,40 @@ def add_rows(
             ("FFMA", "sum[c] = fmaf(factor[i], x[i][c], sum[c])", 1),
             4 * under_way,
             hops,
-            lambda v: 4 * up(most(v), under_way) * under_way,
-            unused=WIDE_ONLY,
+            lambda v: 4 * under_way * most(v, under_way),
+            unused=unused,
         ),
     )
+
+
+GATHER_ROWS, GATHER_PIECES, GATHER_WARPS = 4, 16, 16  # of a block, of a row, of a block in training
+
+
+def pieces_of(entries: float) -> tuple[int, int]:
+    """How gather cuts a row in training: pieces, and entries of one."""
+    each = 8 * up(entries, 8 * GATHER_PIECES)
+    return up(entries, each), each
+
+
+def pieces_of_rows(v: V) -> int:
+    """Of a row of the mean length."""
+    return pieces_of(v.batch.entries / v.rows)[0] if v.trains else 1
+
+
+def longest_pieces(v: V) -> list[float]:
+    """Entries that the busiest warp adds, piece by piece, in the block of the longest row."""
+    if not v.trains:
+        return [v.batch.longest]
+    cut, most = pieces_of(v.batch.longest)
+    others, each = pieces_of(v.batch.entries / v.rows)
+    return [most, *[each] * (up(cut + (GATHER_ROWS - 1) * others, GATHER_WARPS) - 1)]
+
+
+def hot(v: V) -> tuple[float, float]:
+    """Items with more than four entries, and their entries: all items, or the hottest one if the mean is below."""
+    if v.batch.entries > 4 * v.batch.distinct:
+        return v.batch.distinct, v.batch.entries
+    return (1, v.batch.hottest) if v.batch.hottest > 4 else (0, 0)
 
 
 RATES = (12.0, 0.0, 1.0)  # of the step: the learning rate and two scales
@@ -349,27 +387,46 @@ KERNELS: dict[str, Kernel] = {
     ),
     "gather": Kernel(
         lambda v: 512 if v.trains else 128,
-        lambda v: (up(v.columns, 32 * wide(v)), v.rows),
+        lambda v: (up(v.columns, 32 * wide(v)), up(v.rows, GATHER_ROWS)),
         lambda v: {
             "weight": (4 * v.batch.distinct * v.columns, 0, v.batch.entries / max(1, v.batch.distinct)),
             "~batch": (8 * v.batch.entries + 4 * (v.rows + 1), 0, up(v.columns, 128)),
             "out": (0, 4 * v.rows * v.columns, 1),
             "bias": (4 * v.columns * v.finishes, 0, v.rows),
         },
-        loops=add_rows(
-            lambda v: v.rows * (16 if v.trains else 1), lambda v: v.batch.longest / (16 if v.trains else 1), 8, (0, 1)
+        loops=(
+            Loop(
+                "for (int piece = warp_id(); piece < pieces;",
+                lambda v: 32 * up(v.columns, 128) * pieces_of_rows(v) * v.rows,
+                worst=lambda v: len(longest_pieces(v)),
+                unused=WIDE_ONLY,
+            ),
+            *add_rows(lambda v: pieces_of_rows(v) * v.rows, lambda v: v.batch.entries, longest_pieces, 8, (0, 1)),
+            Loop(
+                "for (int at = threadIdx.x; at < kGatherRows * 32 * n;",
+                lambda v: v.rows * v.columns,
+                unused=WIDE_ONLY,
+            ),
+            Loop(
+                "for (int i = begin + 1; i < end; i++)",
+                lambda v: v.rows * v.columns * (pieces_of_rows(v) - 1),
+                ("FADD", "sum += sums[i][c]", 1),
+                4,
+                unused=WIDE_ONLY,
+            ),
         ),
         elements=lambda v: v.batch.entries * v.columns,
         unused=lambda v: (
-            *other("activate_", ACTIVATIONS, v.activation),
-            *(() if v.dropout else ("philox", "kept")),
+            *other("activate_", ACTIVATIONS, v.activation if v.finishes else ""),
+            *(() if v.dropout and v.finishes else ("philox", "kept")),
             *WIDE_ONLY,
         ),
         hops=(5, 0),
+        shared=lambda v: 4 * 32 * wide(v) * GATHER_ROWS * (GATHER_PIECES if v.trains else 1),
     ),
     "scatter": Kernel(
         128,
-        lambda v: (min(up(max(1, v.items) * up(v.columns, 128), 4), 4096), 1),
+        lambda v: (min(up(max(1, v.items) * up(v.columns, 128), 4), 6 * MULTIPROCESSORS), 1),
         lambda v: {
             "weight": weights(v, v.batch.distinct, v.columns),
             "~batch": (8 * v.batch.entries + 8 * v.batch.distinct + 4, 0, up(v.columns, 128)),
@@ -385,7 +442,10 @@ KERNELS: dict[str, Kernel] = {
                 4,
                 hops=(2, 0),  # the weight is fetched while its sums are made
             ),
-            *add_rows(lambda v: v.batch.distinct, lambda v: v.batch.hottest, 4, (1, 0)),
+            *add_rows(
+                lambda v: v.batch.distinct - hot(v)[0], lambda v: v.batch.entries - hot(v)[1], lambda v: (4,), 4, (1, 0)
+            ),
+            *add_rows(lambda v: hot(v)[0], lambda v: hot(v)[1], lambda v: (v.batch.hottest,), 8, (1, 0)),
         ),
         elements=lambda v: v.batch.entries * v.columns,
         unused=lambda v: (*rule(v), "a.tied + item"),
@@ -430,10 +490,11 @@ KERNELS: dict[str, Kernel] = {
         loops=(
             Loop(
                 "for (int64_t first = warp * kRows + lane / kBackwardUnits;",
-                lambda v: up(v.rows, 512) * 512 * v.columns,
+                lambda v: up(v.rows, 128) * 128 * v.columns,  # a thread stops at the first row that is not there
                 ("STG|ST", "a.dh[u * a.units + k] = dz", 1),
                 4,
                 (1, 0),
+                worst=lambda v: 4 * up(v.rows, 512),
             ),
         ),
         elements=lambda v: v.rows * v.columns,

@@ -268,7 +268,7 @@ def time_of(m: Machine, launch: Launch) -> Timed:
         chain += trips / threads * trip
         most = loop.worst(v) if loop.worst else elements / threads
         worst += most / found.elements * trip
-    resident = resident_blocks(m, size, replace(code.resources, shared=code.resources.shared + entry.shared))
+    resident = resident_blocks(m, size, replace(code.resources, shared=code.resources.shared + entry.shared(v)))
     waves = active / (resident * m.multiprocessors)
     busiest = up(active, m.multiprocessors) / (active / m.multiprocessors)
     limits = {
@@ -378,7 +378,7 @@ def seconds_of(timed: Sequence[Timed]) -> float:
 
 def timed(case: Case, m: Machine, ranks: int = 1) -> list[Timed]:
     """The launches of a case with their times."""
-    return early(beside([time_of(m, launch) for launch in case.launches(m, ranks)], ranks))
+    return early(beside([time_of(m, launch) for launch in case.launches(m, ranks)]))
 
 
 def early(found: list[Timed]) -> list[Timed]:
@@ -390,13 +390,14 @@ def early(found: list[Timed]) -> list[Timed]:
     return found
 
 
-def beside(found: list[Timed], ranks: int) -> list[Timed]:
+def beside(found: list[Timed]) -> list[Timed]:
     """Counts of the graph's second branch only what lasts longer than the first.
 
-    A chunk's statistics, or its updates, run beside the next chunk's kernels up to the one that joins; on one device
-    the last updates, and those of hidden layers, beside all that is left of the step. Kernels of two branches are taken
-    to share the card without loss: together they last as long as the longer branch, or as they all need of the memory,
-    the cache or the units for instructions.
+    A chunk's statistics, or its updates, run beside the next chunk's kernels up to the one that joins. The last updates
+    run beside what follows, up to the end of the next exchange; those of hidden layers beside all that is left of the
+    step.
+    Kernels of two branches are taken to share the card without loss: together they last as long as the longer branch,
+    or as they all need of the memory, the cache or the units for instructions.
     """
     groups: dict[tuple[str, int], list[Timed]] = {}
     for t in found:
@@ -410,16 +411,25 @@ def beside(found: list[Timed], ranks: int) -> list[Timed]:
         first = [t for t in own if not t.launch.beside and not t.launch.joins]
         times, alone, share = side[0].launch.count, seconds_of(side) / side[0].launch.count, 1.0
         ends = number == last[part]
-        if ends and part == "OutputStep" and ranks == 1:
+        if ends and part == "OutputStep":
             behind = found[next(n for n, t in enumerate(found) if t is own[-1]) + 1 :]
-            also = [t for t in behind if t.launch.beside]
-            share = longer(side + also, [t for t in behind if not t.launch.beside]) / (alone + seconds_of(also))
-            for t in also:
-                t.seconds *= share
+            joint = next((n for n, t in enumerate(behind) if t.launch.kernel == "hear_well"), len(behind))
+            share = spare(side, behind[:joint])
+            spare([], behind[joint:])
         factor = (longer(side, first) * (times - ends) + alone * share * ends) / (alone * times)
         for t in side:
             t.seconds *= factor
     return found
+
+
+def spare(before: list[Timed], behind: list[Timed]) -> float:
+    """The share that counts of what is in the second branch: of `before`, and of what is behind, where it is set."""
+    side, first = ([t for t in behind if t.launch.beside is beside] for beside in (True, False))
+    alone = sum(t.seconds for t in before) + seconds_of(side)
+    share = longer(before + side, first) / alone if alone else 1.0
+    for t in side:
+        t.seconds *= share
+    return share
 
 
 def longer(side: list[Timed], first: list[Timed]) -> float:
@@ -619,8 +629,9 @@ stand in the script, with their sources and errors. Expect errors of 30 %.
 - From one kernel of a graph to the next pass {gap:.2g} us.
 - Batches are made beside the step before, by launches that are not part of the step's graph; their time stands in
   parentheses. The statistics of a chunk of items, and its updates, run beside the next chunk's kernels, in a second
-  branch of the graph. Kernels of two branches are taken to share the card without loss; what stands in the second one
-  counts for as long as it lasts longer.
+  branch of the graph. The last chunk's updates run beside what follows, an exchange with other GPUs included. Kernels
+  of two branches are taken to share the card without loss; what stands in the second one counts for as long as it lasts
+  longer.
 - The roofline is that of the data sheet: {limits};
   memory {sheet} TB/s; at least {launch:.0f} us for an operation. Its bytes are those that must pass through memory:
   weights, optimizer states and rows of the batch, once; W twice with soft-max, since the statistics come first.
@@ -707,7 +718,7 @@ def first_rankings() -> str:
     """The times of rankings for which nobody holds rounded weights."""
     m = MACHINES["H200"]
     ranked = [[time_of(m, launch) for launch in case.ranking(held=False)] for case in CASES if not case.network]
-    return "{}, {} and {}".format(*(time(seconds_of(beside(found, 1))) for found in ranked))
+    return "{}, {} and {}".format(*(time(seconds_of(beside(found))) for found in ranked))
 
 
 def memory_of_torch(n: gpu_cases.Network = TEN_MILLION) -> float:

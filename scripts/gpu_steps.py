@@ -128,7 +128,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
     g.part = "Gather"
     g("gather", columns=n.hidden[0], batch=share["input"], finishes=ranks == 1)
     if ranks > 1:
-        collective(g, "AllReduce", 4 * rows * n.hidden[0], ranks)
+        collective(g, "AllReduce", 4 * rows * n.hidden[0], ranks, agrees=not n.softmax)
         g("finish", columns=n.hidden[0])
     g.part = "Dense, forward"
     for inputs, units in pairs:
@@ -142,15 +142,12 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
         g.part = "OutputStats"
         output(g, n, items, size, cache, share["target"], statistics=True)
         if ranks > 1:
-            collective(g, "AllGather", 8 * rows * ranks, ranks)
+            collective(g, "AllGather", 8 * rows * ranks, ranks, agrees=True)
             g("combine_stats", shards=ranks)
-    if ranks > 1:
-        agree(g, ranks)
     g.part = "OutputStep"
     output(g, n, items, size, cache, share["target"], statistics=False)
     if ranks > 1:
-        collective(g, "AllReduce", 4 * rows * last, ranks)
-        agree(g, ranks)
+        collective(g, "AllReduce", 4 * rows * last, ranks, agrees=True)
     for inputs, units in reversed(pairs):
         g.part = "Backward"
         g("backward", columns=units)
@@ -165,7 +162,7 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
         g("product", m=inputs, n=units, k=rows)
         g("output_update", items=units, columns=inputs, cosine=False, bias=False, parts=0)
         for launch in g.launches[mark:]:
-            launch.beside = ranks == 1
+            launch.beside = True
     g.part = "Backward"
     g("backward", columns=n.hidden[0])
     g.part = "Scatter"
@@ -190,9 +187,9 @@ def output(
     narrow, strip = 2 if g.common["narrow"] else 4, rows_of_strip(min(size, items), rows)
     far = n.softmax and narrow * rows * items > gpu_cases.RESIDENT * cache  # logits that are kept, through memory
     parts = max(1, min(4 * MULTIPROCESSORS // up(rows, STATS_ROWS), up(min(size, items), 8 * STATS_THREADS)))
-    for number, (here, count, begins) in enumerate(
-        ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0)), 1
-    ):
+    chunks = ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0))
+    last = max(number for number, (here, count, _) in enumerate(chunks, 1) if here > 0 and count > 0)
+    for number, (here, count, begins) in enumerate(chunks, 1):
         if count < 1 or here == 0:
             continue
         mark = len(g.launches)
@@ -224,23 +221,23 @@ def output(
         for launch in g.launches[mark:]:
             launch.count, launch.chunk = count, number
             launch.beside = launch.kernel in ("output_update", "inverse_norms", "output_stats")
+        if not statistics and number == last and count == 1:
+            g.launches[-2].beside, g.launches[-2].joins = True, False  # no other product follows
     if statistics and parts > 1:
         g("combine_stats", shards=parts)
     if not statistics:
-        g("output_merge_hidden", columns=columns)
         g("output_sum", blocks=up(min(size, items), 256) * up(rows, strip))
+        g.launches[-1].beside = True
+        g("output_merge_hidden", columns=columns)
 
 
-def collective(g: Graph, kind: str, size: int, ranks: int) -> None:
-    """A collective of NCCL."""
-    g(kind, bytes=size, ranks=ranks)
-
-
-def agree(g: Graph, ranks: int) -> None:
-    """kernels/cuda/agreement.go."""
-    g("tell_well")
-    collective(g, "AllReduce", 4, ranks)
-    g("hear_well")
+def collective(g: Graph, kind: str, size: int, ranks: int, agrees: bool) -> None:
+    """A collective of NCCL, which adds up in the same launch who is well: kernels/cuda/agreement.go."""
+    if agrees:
+        g("tell_well")
+    g(kind, bytes=size + 4 * agrees, ranks=ranks)
+    if agrees:
+        g("hear_well")
 
 
 # ---- a ranking ----

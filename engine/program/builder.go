@@ -26,9 +26,9 @@ type Builder struct {
 	gradients    kernels.Buffer // of all weights, in data-parallel training
 	gradientSize int64
 
-	scratch, early scratch // early: of operations that are kernels.Early
-	unconfirmed    bool    // operations have used numbers from other ranks since the last Agree
-	entries        []int64 // by slot: of the batches that come from the host
+	scratch, early scratch         // early: of operations that are kernels.Early
+	unconfirmed    *kernels.Agrees // of the last exchange, if no Agree has followed
+	entries        []int64         // by slot: of the batches that come from the host
 }
 
 // scratch is memory that operations use in turn.
@@ -230,26 +230,33 @@ func (b *Builder) Shard(layer int) Shard {
 	return shard
 }
 
+// sum adds an exchange of numbers.
+func (b *Builder) sum(op *kernels.AllReduce) {
+	b.Add(op)
+	b.unconfirmed = &op.Agrees
+}
+
 // AllReduce sums a [B, units] buffer over the ranks.
 func (b *Builder) AllReduce(what string, buffer kernels.Buffer, units int64) {
-	b.Add(&kernels.AllReduce{What: what, Buffer: buffer, Count: kernels.Count{PerRow: units}})
-	b.unconfirmed = true
+	b.sum(&kernels.AllReduce{What: what, Buffer: buffer, Count: kernels.Count{PerRow: units}})
 }
 
 // AllGather collects n numbers for each row from every rank, in the plan as name of whom they are for.
 func (b *Builder) AllGather(what, name, of string, part kernels.Buffer, n int64) kernels.Buffer {
 	all := b.Alloc(name, of, int64(b.World())*n*b.spec.Rows)
-	b.Add(&kernels.AllGather{What: what, Part: part, All: all, Count: kernels.Count{PerRow: n}})
-	b.unconfirmed = true
+	gather := &kernels.AllGather{What: what, Part: part, All: all, Count: kernels.Count{PerRow: n}}
+	b.Add(gather)
+	b.unconfirmed = &gather.Agrees
 	return all
 }
 
 // Agree comes before operations that change weights by numbers from other ranks: the sums of a step that has failed on
-// one rank change no weight. Replay needs none, since it takes nothing from other ranks.
+// one rank change no weight. The ranks agree in the last exchange. What they compute between that and Agree is from
+// equal numbers on all of them, so it fails on all or on none. Replay needs none, since it takes nothing from other
+// ranks.
 func (b *Builder) Agree() {
-	if b.unconfirmed {
-		b.Add(kernels.Agree{})
-		b.unconfirmed = false
+	if b.unconfirmed != nil {
+		*b.unconfirmed, b.unconfirmed = true, nil
 	}
 }
 

@@ -76,10 +76,12 @@ func (p *pipe) Broadcast(b kernels.Buffer, n int64, root int) error {
 	return err
 }
 
-func (p *pipe) Agree(*kernels.Step) error { return nil }
-func (p *pipe) Abort()                    {}
-func (p *pipe) Reset() error              { return nil }
-func (p *pipe) Memory() int64             { return 0 }
+func (p *pipe) Agree(_ *kernels.Step, collective func(kernels.Communicator) error) error {
+	return collective(p)
+}
+func (p *pipe) Abort()        {}
+func (p *pipe) Reset() error  { return nil }
+func (p *pipe) Memory() int64 { return 0 }
 
 // trained does some steps and returns the losses, in hexadecimal digits, and a digest of all weights.
 func trained(t *testing.T, spec program.Spec, m *model.Model, steps int, each func()) (string, error) {

@@ -193,8 +193,7 @@ func (b *Builder) PartialGradient(name string) kernels.Buffer { return b.weights
 // exchangeGradients adds up the gradients of the ranks' rows. From the sums every rank makes the same step.
 func (b *Builder) exchangeGradients() {
 	count := kernels.Count{Fixed: b.gradientSize}
-	b.Add(&kernels.AllReduce{What: "the gradients of all weights", Buffer: b.gradients, Count: count})
-	b.unconfirmed = true
+	b.sum(&kernels.AllReduce{What: "the gradients of all weights", Buffer: b.gradients, Count: count})
 	b.Agree()
 	for _, w := range b.order {
 		b.Add(&kernels.Update{Weight: w.bound, Optimizer: b.Training().Optimizer})

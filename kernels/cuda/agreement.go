@@ -44,19 +44,20 @@ func (a *agreement) free() error {
 	return err
 }
 
-// agree puts the question into the stream, and what follows from the answer.
-func (d *device) agree(s *kernels.Step, ranks int, to kernels.Communicator) error {
+// agree puts the question into the stream, a collective that sums up the answers, and what follows from the sum.
+// Updates of outputs go on beside the collective. They end before the answer, which might stop them on their way.
+func (d *device) agree(s *kernels.Step, ranks int, collective func() error) error {
 	type args struct {
 		step, well, aborted driver.Address
-		ranks               int32
+		ranks, launch       int32
 	}
-	return d.run("agreeing", s, nil, func() {
+	return d.runBeside("agreeing", s, nil, func() {
+		d.joinGradients()
 		word := driver.Address(uintptr(d.agreement.aborted))
-		a := &args{d.step.at, d.agreement.well, word, int32(ranks)}
+		a := &args{d.step.at, d.agreement.well, word, int32(ranks), d.next(site{})}
 		launch(d, "tell_well", driver.Dim{X: 1}, 32, a)
-		if d.failed == nil {
-			d.failed = to.AllReduce(&buffer{device: d, at: d.agreement.well, n: 1}, 1)
-		}
+		d.attempt(collective)
+		d.join()
 		launch(d, "hear_well", driver.Dim{X: 1}, 32, a)
 	})
 }

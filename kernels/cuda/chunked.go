@@ -250,11 +250,23 @@ func (p *libraryProducts) hidden(r *outputRun, n int) {
 	r.multiply(p.shapes(r, n).toInput, p.tile, r.place(r.space.logits), beta, r.place(p.sums[n]), r.place(p.scratch))
 }
 
-// weight leaves the update beside the products of the next tile, up to the one that needs the strip.
+// weight leaves the update beside the products of the next tile, up to the one that needs the strip. The product itself
+// may take its time only where no other of the op follows, since they share the library's workspace.
 func (p *libraryProducts) weight(r *outputRun, n int) {
 	strip := r.place(p.strip)
-	r.multiply(p.shapes(r, n).toWeight, r.place(p.packed[n]), r.place(r.space.logits), 0, strip, r.place(p.scratch))
-	r.beside(func() { r.updateItems(n, strip, p.padded[n]) })
+	product := func() {
+		r.multiply(p.shapes(r, n).toWeight, r.place(p.packed[n]), r.place(r.space.logits), 0, strip, r.place(p.scratch))
+	}
+	last := r.first+r.items == r.op.Items && n == len(r.op.Sources)-1
+	if !last {
+		product()
+	}
+	r.beside(func() {
+		if last {
+			product()
+		}
+		r.updateItems(n, strip, p.padded[n])
+	})
 }
 
 // end adds the gradients with respect to the sources to where they belong.

@@ -11,13 +11,15 @@ import (
 // early. Only the device knows how many items a batch touches: blocks go on to further items until there are none, and
 // there are as many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
-	mostScattered = 4096
-	replayThreads = 1024 // of a multiprocessor
+	scatterBlocks = 6 // of a multiprocessor: KERNEL_BOUNDS of src/sparse.cu
+	replayThreads = 1024
 )
 
-// kGatherWarps and kScatterWarps of src/sparse.cu.
+// kGatherWarps, kGatherRows, kGatherPieces and kScatterWarps of src/sparse.cu.
 const (
 	gatherWarps  = 16
+	gatherRows   = 4
+	gatherPieces = 16
 	scatterWarps = 4
 )
 
@@ -63,11 +65,12 @@ func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
 		if fours == 1 {
 			each *= 4
 		}
-		threads := uint32(32 * gatherWarps)
-		if !s.Training { // one warp adds, and four finish
-			threads = 128
+		warps, pieces := uint32(gatherWarps), gatherRows*gatherPieces
+		if !s.Training { // a warp has a row
+			warps, pieces = gatherRows, gatherRows
 		}
-		launch(d, "gather", grid2(w.Columns, each, s.Most()), threads, &args{
+		grid := grid2(w.Columns, each, int64(blocks(s.Most(), gatherRows)))
+		launchShared(d, "gather", grid, 32*warps, 4*int(each)*pieces, &args{
 			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
 			flag(op.Accumulate), fours, d.next(site{tensor: w.Name}),
 		})
@@ -91,7 +94,8 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 			d.fill(addressOf(w.Gradient), 0, w.Rows*w.Columns)
 		}
 		groups := (w.Columns + 127) / 128
-		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, scatterWarps), mostScattered)}
+		resident := scatterBlocks * uint32(d.hardware.Multiprocessors)
+		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, scatterWarps), resident)}
 		launch(d, "scatter", grid, 32*scatterWarps, &args{
 			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer), int32(op.Input),
 			d.updates(w.Name),

@@ -31,14 +31,15 @@ func (d *device) note(err error) {
 }
 
 // side is a second stream, for work of an op that may be done beside what follows it in the device's stream: updates,
-// which memory bounds, beside products. In a graph it is a branch. Ops and exchanges join it before they begin, but for
-// ops that runBeside; so does the end of a step.
+// which memory bounds, beside products. In a graph it is a branch. Ops join it before they begin, but for those that
+// runBeside; so do exchanges of gradients, and the end of a step.
 type side struct {
 	stream     driver.Stream
 	begin, end driver.Event // of the last work
 	open       bool         // the device's stream has not waited for the end
 	first      int          // number of the first launch since it was joined
 	inside     bool         // what is launched goes there
+	gradients  bool         // it leaves gradients of weights, which devices exchange
 }
 
 func (s *side) events() []*driver.Event { return []*driver.Event{&s.begin, &s.end} }
@@ -61,7 +62,14 @@ func (d *device) beside(work func()) {
 func (d *device) join() {
 	if d.side.open {
 		d.attempt(func() error { return d.stream.Wait(d.side.end) })
-		d.side.open = false
+		d.side.open, d.side.gradients = false, false
+	}
+}
+
+// joinGradients makes the device's stream wait for gradients of weights that are made in the side stream.
+func (d *device) joinGradients() {
+	if d.side.gradients {
+		d.join()
 	}
 }
 
@@ -189,6 +197,7 @@ func (d *device) weightsOf(w *kernels.Weights, o kernels.Optimizer) weightsArgs 
 	if w == nil {
 		return weightsArgs{}
 	}
+	d.side.gradients = d.side.gradients || d.side.inside && w.Gradient != nil
 	a := weightsArgs{
 		value: addressOf(w.Value), state0: addressOf(w.State[0]), state1: addressOf(w.State[1]),
 		gradient: addressOf(w.Gradient), last: addressOf(w.Last), rows: w.Rows, columns: w.Columns,

@@ -38,6 +38,7 @@ type ncclGroup struct {
 type ncclRank struct {
 	*ncclGroup
 	rank int
+	asks bool // each collective sums up the ranks' answers, too
 }
 
 func joinNCCL(devices []*device) ([]membership, error) {
@@ -47,7 +48,7 @@ func joinNCCL(devices []*device) ([]membership, error) {
 	}
 	list := make([]membership, len(devices))
 	for rank := range list {
-		list[rank] = ncclRank{g, rank}
+		list[rank] = ncclRank{ncclGroup: g, rank: rank}
 	}
 	return list, nil
 }
@@ -143,15 +144,22 @@ func (r ncclRank) put(what string, n int64, from, to kernels.Buffer, toCount int
 		return err
 	}
 	c, err := r.communicator()
-	if err != nil || n == 0 {
+	var works []nccl.Work
+	if n > 0 {
+		works = append(works, nccl.Work{Collective: work, From: uint64(in), To: uint64(out), N: n})
+	}
+	if well := uint64(d.agreement.well); r.asks {
+		works = append(works, nccl.Work{Collective: nccl.AllReduce, From: well, To: well, N: 1})
+	}
+	if err != nil || len(works) == 0 {
 		return err
 	}
 	collective := func() error {
 		return d.do(what, func() error {
-			if err := d.enqueue(d.join); err != nil {
+			if err := d.enqueue(d.joinGradients); err != nil {
 				return err
 			}
-			return work(c, uint64(in), uint64(out), n, d.stream.Handle())
+			return c.Put(d.stream.Handle(), works)
 		})
 	}
 	if d.capturing != nil {
@@ -167,11 +175,11 @@ func (r ncclRank) put(what string, n int64, from, to kernels.Buffer, toCount int
 }
 
 func (r ncclRank) AllReduce(b kernels.Buffer, n int64) error {
-	return r.put("all-reduce", n, b, b, n, (*nccl.Communicator).AllReduce)
+	return r.put("all-reduce", n, b, b, n, nccl.AllReduce)
 }
 
 func (r ncclRank) AllGather(part, all kernels.Buffer, n int64) error {
-	return r.put("all-gather", n, part, all, n*int64(len(r.devices)), (*nccl.Communicator).AllGather)
+	return r.put("all-gather", n, part, all, n*int64(len(r.devices)), nccl.AllGather)
 }
 
 func (r ncclRank) Broadcast(b kernels.Buffer, n int64, root int) error {
@@ -180,8 +188,11 @@ func (r ncclRank) Broadcast(b kernels.Buffer, n int64, root int) error {
 
 func (r ncclRank) Memory() int64 { return r.taken[r.rank] + wordSize }
 
-// Agree asks all ranks by a sum.
-func (r ncclRank) Agree(s *kernels.Step) error { return r.devices[r.rank].agree(s, len(r.devices), r) }
+// Agree lets the collective carry the question: the library does both in one launch.
+func (r ncclRank) Agree(s *kernels.Step, collective func(kernels.Communicator) error) error {
+	r.asks = true
+	return r.devices[r.rank].agree(s, len(r.devices), func() error { return collective(r) })
+}
 
 // Abort ends all communicators: a kernel of the library that waits for another rank returns, and what follows it in the
 // stream goes on with wrong sums, of which the devices are told before. The library does not return from this call

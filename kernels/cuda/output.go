@@ -377,8 +377,8 @@ func (r *outputRun) gradients() {
 			})
 		}
 	})
+	r.beside(func() { r.sumLoss(r.place(r.space.loss), r.space.blocks()) })
 	r.products.end(r)
-	r.sumLoss(r.place(r.space.loss), r.space.blocks())
 }
 
 // updateItems takes a strip of gradients with respect to a source's weight, for cosine logits after their projection;

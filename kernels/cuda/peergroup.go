@@ -91,7 +91,7 @@ func (r *peerRank) together(what string, brought kernels.Buffer, n int64, share 
 		if r.seat[r.rank], err = r.own.numbers(brought, n); err != nil {
 			return err
 		}
-		if err := r.own.enqueue(r.own.join); err != nil {
+		if err := r.own.enqueue(r.own.joinGradients); err != nil {
 			return err
 		}
 		if err := r.arrive(r.ready); err != nil {
@@ -199,8 +199,15 @@ func (r *peerRank) Broadcast(b kernels.Buffer, n int64, root int) error {
 	})
 }
 
-// Agree asks all ranks by a sum.
-func (r *peerRank) Agree(s *kernels.Step) error { return r.own.agree(s, len(r.devices), r) }
+// Agree asks all ranks by a sum of its own.
+func (r *peerRank) Agree(s *kernels.Step, collective func(kernels.Communicator) error) error {
+	return r.own.agree(s, len(r.devices), func() error {
+		if err := collective(r); err != nil {
+			return err
+		}
+		return r.AllReduce(&buffer{device: r.own, at: r.own.agreement.well, n: 1}, 1)
+	})
+}
 
 // Reset waits for copies that ranks had begun when another left. A device that does not answer says so when it is used.
 func (r *peerRank) Reset() error {

@@ -309,8 +309,8 @@ def test_a_step_needs_no_more_instructions_bytes_and_launches_than_before(name, 
 # By case, the kernels that do not keep the rules below yet.
 NOT_YET = {
     "step bfloat16": {"output_loss"},
-    "softmax 41k bfloat16": {"output_loss"},
-    "softmax 41k cosine bfloat16": {"output_loss"},
+    "softmax 41k bfloat16": {"output_loss", "backward"},
+    "softmax 41k cosine bfloat16": {"output_loss", "output_merge_hidden"},
     "top-10 27k": {"begin_screen", "screen_32", "screen_256"},  # few rows, first waves, the last wave of blocks
 }
 LOCAL_YET = {"input_gradient", "multiply", "weight_gradient"}

@@ -119,30 +119,62 @@ func initialize(made []C.nccl_comm, id *C.nccl_id, rank int, begin func() (func(
 	return failure("ncclCommInitRankConfig", C.nccl_init(&made[rank], C.int(len(made)), id, C.int(rank)), nil)
 }
 
-// Collective puts work on n float32 numbers into a stream. It reads at one address and writes at the other.
-type Collective func(c *Communicator, from, to uint64, n int64, stream unsafe.Pointer) error
+// Collective is a function of the library for float32 numbers: it reads n at one address, and writes at the other.
+type Collective struct {
+	name string
+	call func(c C.nccl_comm, from, to unsafe.Pointer, n C.size_t, stream unsafe.Pointer) C.int
+}
 
 // AllReduce is the Collective whose results are the sums of the numbers over the ranks.
-func (c *Communicator) AllReduce(from, to uint64, n int64, stream unsafe.Pointer) error {
-	return c.call("ncclAllReduce", func() C.int {
-		return C.nccl_all_reduce(c.c, pointer(from), pointer(to), C.size_t(n), stream)
-	})
+var AllReduce = Collective{
+	"ncclAllReduce", func(c C.nccl_comm, from, to unsafe.Pointer, n C.size_t, stream unsafe.Pointer) C.int {
+		return C.nccl_all_reduce(c, from, to, n, stream)
+	},
 }
 
 // AllGather is the Collective that writes n numbers of every rank, rank after rank.
-func (c *Communicator) AllGather(from, to uint64, n int64, stream unsafe.Pointer) error {
-	return c.call("ncclAllGather", func() C.int {
-		return C.nccl_all_gather(c.c, pointer(from), pointer(to), C.size_t(n), stream)
-	})
+var AllGather = Collective{
+	"ncclAllGather", func(c C.nccl_comm, from, to unsafe.Pointer, n C.size_t, stream unsafe.Pointer) C.int {
+		return C.nccl_all_gather(c, from, to, n, stream)
+	},
 }
 
 // Broadcast is the Collective whose results are the numbers of the root.
 func Broadcast(root int) Collective {
-	return func(c *Communicator, from, to uint64, n int64, stream unsafe.Pointer) error {
-		return c.call("ncclBroadcast", func() C.int {
-			return C.nccl_broadcast(c.c, pointer(from), pointer(to), C.size_t(n), C.int(root), stream)
-		})
+	return Collective{
+		"ncclBroadcast", func(c C.nccl_comm, from, to unsafe.Pointer, n C.size_t, stream unsafe.Pointer) C.int {
+			return C.nccl_broadcast(c, from, to, n, C.int(root), stream)
+		},
 	}
+}
+
+// Work is a collective with what it works on.
+type Work struct {
+	Collective
+	From, To uint64
+	N        int64
+}
+
+// Put puts works into a stream. The library does those of one call in one launch (its documentation, "Aggregated
+// Operations"). The caller stays on its thread, to which the group of calls belongs.
+func (c *Communicator) Put(stream unsafe.Pointer, works []Work) error {
+	one := func(w Work) C.int { return w.call(c.c, pointer(w.From), pointer(w.To), C.size_t(w.N), stream) }
+	return c.call(works[0].name, func() C.int {
+		if len(works) == 1 {
+			return one(works[0])
+		}
+		code := C.nccl_group_start()
+		for _, w := range works {
+			if code == success || code == inProgress {
+				code = one(w)
+			}
+		}
+		// The group is ended whatever happened, or the thread would stay in it.
+		if end := C.nccl_group_end(); code == success || code == inProgress {
+			code = end
+		}
+		return code
+	})
 }
 
 // Check returns what went wrong in the background.

@@ -2,20 +2,19 @@
 #include "epilogue.cuh"
 #include "update.cuh"
 
-constexpr int kGatherWarps = 16, kScatterWarps = 4;
+constexpr int kGatherWarps = 16, kGatherRows = 4, kGatherPieces = 16, kScatterWarps = 4;
 
-// sum += values[e] * matrix[indices[e], k .. k + n - 1] for entries begin .. end - 1, in this order. All lanes of a warp call with
-// the same entries; columns beyond the matrix are not read.
+// sum += values[e] * from[indices[e] * columns ..] for e = 0 .. entries - 1, in this order. All lanes of a warp call with the same
+// entries, each with its own n columns of the first row.
 //
 // A warp fetches 32 indices and values at once and has `under_way` rows under way, since a row is read from far away. Where there
 // are fewer, the last one is read again and counts as nothing: there is no branch between the reads.
 template <int under_way, int n>
-DEVICE void add_rows(const int32_t *indices, const float *values, int64_t begin, int64_t end, const float *matrix,
-                     int64_t columns, int64_t k, float (&sum)[n]) {
-  const float *from = matrix + (k < columns ? k : 0);
-  for (int64_t e = begin; e < end; e += 32) {
-    const int count = int(end - e < 32 ? end - e : 32), lane = lane_id();
-    const int64_t at = e + (lane < count ? lane : count - 1);
+DEVICE void add_rows(const int32_t *indices, const float *values, int entries, const float *from, int64_t columns,
+                     float (&sum)[n]) {
+  for (int e = 0; e < entries; e += 32) {
+    const int count = min(entries - e, 32), lane = lane_id();
+    const int at = e + min(lane, count - 1);
     const int32_t index = indices[at];
     const float value = values[at];
     for (int first = 0; first < count; first += under_way) {
@@ -41,49 +40,82 @@ struct GatherArgs {
   int32_t slot, accumulate, fours, launch;  // fours: rows of the weight are aligned to 16 bytes
 };
 
-// The columns of a block of gather, n of them a lane.
-template <int n>
-DEVICE void gather_columns(const GatherArgs &a, float (&parts)[kGatherWarps][128], int64_t u) {
-  const StepRecord *step = a.step;
-  const SparseRecord &batch = step->slots[a.slot];
-  const int64_t first = int64_t(blockIdx.x) * 32 * n;
-  const int64_t begin = batch.offsets[u], all = batch.offsets[u + 1] - begin;
-  const int warps = step->training ? kGatherWarps : 1, warp = warp_id();
-  if (warp < warps) {
-    float sum[n] = {};  // what was there before comes first, as when the row is not cut
-    if (a.accumulate && warp == 0 && first + n * lane_id() < a.columns)
-      read<n>(a.out + u * a.columns + first + n * lane_id(), sum);
-    add_rows<8>(batch.indices, batch.values, begin + all * warp / warps, begin + all * (warp + 1) / warps, a.weight,
-                a.columns, first + n * lane_id(), sum);
-#pragma unroll
-    for (int c = 0; c < n; c++) parts[warp][n * lane_id() + c] = sum[c];
+// How a block of gather cuts one of its rows. The pieces of all rows stand one behind the other; the last of the cuts begins behind
+// them.
+struct Cut {
+  int64_t begin;  // of the row's entries
+  int count, each, first;
+};
+
+// In training a row is cut into pieces of 8, or more entries if that made too many pieces: their length then is a multiple of 8. Else
+// it is one piece.
+DEVICE void cut_rows(const StepRecord *step, const SparseRecord &batch, int64_t u, Cut (&cuts)[kGatherRows + 1]) {
+  const int lane = lane_id();
+  Cut cut = {};
+  int pieces = 0;
+  if (lane < kGatherRows && u + lane < step->rows) {
+    cut.begin = batch.offsets[u + lane];
+    cut.count = int(batch.offsets[u + lane + 1] - cut.begin);
+    cut.each =
+        step->training ? 8 * max(1, (cut.count + 8 * kGatherPieces - 1) / (8 * kGatherPieces)) : max(1, cut.count);
+    pieces = max(1, (cut.count + cut.each - 1) / cut.each);
   }
-  __syncthreads();
-  const int64_t k = first + threadIdx.x;
-  if (threadIdx.x >= 32 * n || k >= a.columns) return;
-  float sum = parts[0][threadIdx.x];
-  for (int w = 1; w < warps; w++) sum += parts[w][threadIdx.x];
-  a.out[u * a.columns + k] = finish_unit(step, a.epilogue, u, k, sum);
+  for (int r = 0; r < kGatherRows; r++) cut.first += __shfl_sync(kAllLanes, pieces, r) * int(r < lane);
+  if (lane <= kGatherRows) cuts[lane] = cut;
 }
 
-// h_u = sum over the stored entries j of row u of x_uj W[j, :]; then bias, activation, dropout. In training each of sixteen
-// warps adds a sixteenth of the row, since the longest row of a batch may have a hundred times the entries of others; else one warp adds
+// The columns of a block of gather, n of them a lane.
+template <int n>
+DEVICE void gather_columns(const GatherArgs &a, Cut (&cuts)[kGatherRows + 1], int64_t u) {
+  float (*const sums)[32 * n] = dynamic_shared<float[32 * n]>();  // of pieces
+  const StepRecord *step = a.step;
+  const SparseRecord &batch = step->slots[a.slot];
+  const int64_t first = int64_t(blockIdx.x) * 32 * n, own = first + n * lane_id();
+  if (warp_id() == 0) cut_rows(step, batch, u, cuts);
+  __syncthreads();
+  const int pieces = cuts[kGatherRows].first;
+  for (int piece = warp_id(); piece < pieces; piece += int(blockDim.x) / 32) {
+    int r = 0;
+    while (piece >= cuts[r + 1].first) r++;
+    const Cut &cut = cuts[r];
+    const int from = (piece - cut.first) * cut.each;
+    float sum[n] = {};  // what was there before comes first, as when the row is not cut
+    if (a.accumulate && from == 0 && own < a.columns) read<n>(a.out + (u + r) * a.columns + own, sum);
+    add_rows<8>(batch.indices + cut.begin + from, batch.values + cut.begin + from, min(cut.each, cut.count - from),
+                a.weight + (own < a.columns ? own : 0), a.columns, sum);
+#pragma unroll
+    for (int c = 0; c < n; c++) sums[piece][n * lane_id() + c] = sum[c];
+  }
+  __syncthreads();
+  for (int at = threadIdx.x; at < kGatherRows * 32 * n; at += blockDim.x) {
+    const int r = at / (32 * n), c = at % (32 * n);  // a warp has one row here
+    const int begin = cuts[r].first, end = cuts[r + 1].first;
+    if (begin == end || first + c >= a.columns) continue;
+    float sum = sums[begin][c];
+#pragma unroll 4
+    for (int i = begin + 1; i < end; i++) sum += sums[i][c];
+    a.out[(u + r) * a.columns + first + c] = finish_unit(step, a.epilogue, u + r, first + c, sum);
+  }
+}
+
+// h_u = sum over the stored entries j of row u of x_uj W[j, :]; then bias, activation, dropout. In training a row is cut into up to
+// sixteen pieces that warps add, since the longest row of a batch may have a hundred times the entries of others; else one warp adds
 // all in rising j.
 //
-// Mapping: block (x, y) has columns 128 x .. of row y of the batch, a lane four of them; with columns that are not aligned
-// for that, 32 x .. and one.
+// Mapping: block (x, y) has columns 128 x .. of rows 4 y .. of the batch, a warp a piece of a row at a time, a lane four columns; with
+// columns that are not aligned for that, 32 x .. and one.
 // Bytes: reads nnz K 4 of W and writes B K 4: bound by them.
 // Source: kernels/ops.go, Gather; scheme: as DSSTNE's kCalculateSparseZ, whose warps too go along weight rows, without its lists
 // in shared memory.
 KERNEL_BOUNDS(gather, GatherArgs, 32 * kGatherWarps, 2) {
-  SHARED(float, parts, [kGatherWarps][128]);
+  SHARED(Cut, cuts, [kGatherRows + 1]);
   const StepRecord *step = a.step;
-  const int64_t u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  const int64_t u = kGatherRows * (blockIdx.y + int64_t(gridDim.y) * blockIdx.z);
   if (u >= step->rows || failed_before(step, a.launch)) return;
   if (a.fours)
-    gather_columns<4>(a, parts, u);
+    gather_columns<4>(a, cuts, u);
   else
-    gather_columns<1>(a, parts, u);
+    gather_columns<1>(a, cuts, u);
 }
 
 struct ScatterArgs {
@@ -105,8 +137,14 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
     const int64_t item = unit / groups, k = unit % groups * 32 * n + n * lane_id(), row = batch.items[item];
     if (k < columns) fetch_elements(a.weight, row * columns + k);  // while the sums are made
     float sum[n] = {};
-    add_rows<4>(batch.item_rows, batch.item_values, batch.item_offsets[item], batch.item_offsets[item + 1], a.dz,
-                columns, k, sum);
+    const int64_t begin = batch.item_offsets[item];
+    const int entries = int(batch.item_offsets[item + 1] - begin);
+    const int32_t *rows = batch.item_rows + begin;
+    const float *values = batch.item_values + begin, *dz = a.dz + (k < columns ? k : 0);
+    if (entries > 4)
+      add_rows<8>(rows, values, entries, dz, columns, sum);
+    else
+      add_rows<4>(rows, values, entries, dz, columns, sum);
     if (k < columns) {
       if (a.tied) {
         float part[n];
@@ -130,7 +168,7 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
 // bound by these.
 // Source: kernels/ops.go, Scatter; scheme: as DSSTNE's kCalculateSparseTransposedWeightGradient, which has a block for every
 // item, touched or not, and stores the gradient.
-KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kScatterWarps, 7) {
+KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kScatterWarps, 6) {
   if (failed_before(a.step, a.launch)) return;
   if (updates_fours(a.weight) && by_fours(a.dz, 0) && by_fours(a.tied, 0))
     scatter_columns<4>(a);

@@ -30,16 +30,17 @@ struct AgreeArgs {
   const StepRecord *step;
   float *well;
   const volatile uint32_t *aborted;  // in the host's memory; may be null
-  int32_t ranks;
+  int32_t ranks, launch;  // launch: of tell_well
 };
 
-// well <- 1 if nothing has failed, else 0. The ranks' numbers are added up then.
+// well <- 1 if nothing has failed, else 0. The ranks' numbers are added up then. A failure of what may still be under way is
+// noticed in the next step.
 //
 // Mapping: one thread.
 // Bytes: reads 8, writes 4.
 // Source: kernels/communicator.go, Agree; scheme: own.
 KERNEL_BOUNDS(tell_well, AgreeArgs, 32, 1) {
-  if (threadIdx.x == 0) *a.well = a.step->results->failure == 0 ? 1.0f : 0.0f;
+  if (threadIdx.x == 0) *a.well = failed_before(a.step, a.launch) ? 0.0f : 1.0f;
 }
 
 // Stops the step unless all ranks are well. A sum that was ended by the host, and sums before it, are worth nothing, whatever
