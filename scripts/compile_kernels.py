@@ -2,7 +2,8 @@
 
 ``python scripts/compile_kernels.py`` makes ``kernels/cuda/images`` from ``kernels/cuda/src``, or leaves it alone if it
 is up to date; the build of the library calls it. All ``.cu`` files are one translation unit, so there is one image for
-each architecture; it is found by name, and a digest of everything that it depends on stands beside it.
+each architecture, and a compressed copy, which is a part of the library; it is found by name, and a digest of
+everything that it depends on stands beside it.
 
 ``--resources sm_80 sm_90a`` makes nothing, and prints registers, shared memory and spills of each kernel.
 """
@@ -10,6 +11,7 @@ each architecture; it is found by name, and a digest of everything that it depen
 from __future__ import annotations
 
 import ctypes
+import gzip
 import hashlib
 import importlib.util
 import os
@@ -55,7 +57,7 @@ def image_names() -> list[str]:
 
 def up_to_date() -> bool:
     """Whether the images belong to the sources."""
-    there = all((IMAGES / name).exists() for name in image_names())
+    there = all((IMAGES / (name + ending)).exists() for name in image_names() for ending in ("", ".gz"))
     return there and DIGEST.exists() and DIGEST.read_text().strip() == digest()
 
 
@@ -140,6 +142,7 @@ def ensure_images() -> None:
             image_names(), pool.map(lambda target: compile_for(nvrtc, target), TARGETS), strict=True
         ):
             write(IMAGES / name, image)
+            write(IMAGES / f"{name}.gz", gzip.compress(image, mtime=0))
     write(DIGEST, wanted.encode() + b"\n")
 
 

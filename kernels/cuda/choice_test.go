@@ -43,6 +43,37 @@ func TestAFormServesWhatItCan(t *testing.T) {
 	require.Contains(t, form("", kernels.Float32, source(1000)), chunked)
 }
 
+func TestAnOutputThatWasPlannedForAnotherFormIsRefused(t *testing.T) {
+	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
+		t.Skip("neither the emulator (make test-go builds it) nor devices that were asked for (DSSTNE_TEST_DRIVER=real)")
+	}
+	computed := func(form string, rows, room int64, change func(*kernels.Output)) error {
+		opened, err := backend{}.Open(0, kernels.Options{Precision: kernels.BFloat16, Form: form})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, opened.Close()) }()
+		d := opened.(*device)
+		op := &kernels.Output{Name: "out", Items: 5, Target: -1, TiedInput: -1, Sources: []kernels.OutputSource{
+			{Weight: &kernels.Weights{Rows: 5, Columns: 8}},
+		}}
+		op.Workspace = &buffer{device: d, n: room}
+		change(op)
+		return d.OutputStats(op, &kernels.Step{Number: 1, Rows: 1, MaxRows: rows, Training: true})
+	}
+	const enough = 1 << 50
+	for form, change := range map[string]func(*kernels.Output){
+		formFused:  func(op *kernels.Output) { op.ByRow = true },
+		formSimple: func(op *kernels.Output) { op.Sources[0].Weight.Rounded = &buffer{n: 20} },
+	} {
+		text := "was planned for another form than \"" + form + "\""
+		require.ErrorContains(t, computed(form, 2, enough, change), text)
+		require.ErrorContains(t, computed(form, 2, 1, func(*kernels.Output) {}), text, "too little room")
+		logits := func(op *kernels.Output) { op.Logits = &buffer{n: 3} }
+		require.ErrorContains(t, computed(form, 2, enough, logits), text)
+	}
+	tooMany := computed(formSimple, 1<<32, enough, func(*kernels.Output) {})
+	require.ErrorContains(t, tooMany, "a batch of 4294967296 rows is too large for soft-max")
+}
+
 func TestTheFormIsThatOfTheNearestMeasuredShape(t *testing.T) {
 	table := readForms("# a comment\n90 bfloat16 64 512 1000 fused\n90 bfloat16 1024 512 1000 chunked\n\n" +
 		"80 bfloat16 64 512 1000 simple\n80 bfloat16 64 512 1000000 chunked\n")
