@@ -181,7 +181,9 @@ for broken, code in (("cuGraphLaunch", 999), ("ncclAllReduce", 3)):
                         assert attempt > 0, (broken, function, n)
                         break
                     except LOST as error:
-                        assert broken in str(error) or attempt > 0, (broken, function, n, error)
+                        # Collectives that agree are groups of calls, too: their end may be what fails first.
+                        first = broken in str(error) or function == "ncclGroupEnd"
+                        assert first or attempt > 0, (broken, function, n, error)
                 control.clear_faults()
                 t.run(steps=2)
                 assert finite(t.model)
