@@ -260,12 +260,14 @@ def main() -> int:
         result = part.run(begin + 60 * args.minutes, args.most)
         if args.no_libraries:
             result.what = "; ".join(filter(None, [result.what, "without libraries"]))
-        results.append(result.told())
+        told = result.told()
+        results.append(told)
         # Now, since the call may be ended before the next part is.
         report(path, machine, merged(names, earlier, results))
         print(f"{result.part:<12} {result.state:<8} {result.seconds:4.0f} s  {result.what}", flush=True)
         if not result.fine:
-            print("\n".join("    " + line for line in result.output.splitlines()[-SHOWN:]), flush=True)
+            print("\n".join("    " + line for line in told.output.splitlines()), flush=True)
+            gpu_reports.keep(path.with_name(f"{path.stem}-{result.part}.log"), result.output)
     print(f"{time.monotonic() - begin:.0f} s; the report is {path}")
     return 0 if all(result.fine for result in results) else 1
 

@@ -26,7 +26,12 @@ def earlier(page: Path, folder: Path | None = None) -> dict[str, Any]:
 
 
 def write(page: Path, text: str, values: dict[str, Any]) -> None:
-    """Writes both. A report is passed on: it names no folders of the machine."""
-    page.parent.mkdir(parents=True, exist_ok=True)
-    for path, content in ((page.with_suffix(".json"), json.dumps(values, indent=1) + "\n"), (page, text)):
-        path.write_text(content.replace(str(ROOT), ".").replace(str(Path.home()), "~"))
+    """Writes both."""
+    keep(page.with_suffix(".json"), json.dumps(values, indent=1) + "\n")
+    keep(page, text)
+
+
+def keep(path: Path, text: str) -> None:
+    """Writes a file. A report is passed on: it names no folders of the machine."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.replace(str(ROOT), ".").replace(str(Path.home()), "~"))

@@ -157,6 +157,7 @@ def device(python, warm, monkeypatch):
 
     def run(code, *arguments, timeout=120):
         if os.environ.get("DSSTNE_TEST_DRIVER") == "real":
+            monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # for programs.py
             return python(code, *arguments, timeout=timeout)
         for name, value in emulated_driver().items():
             monkeypatch.setenv(name, value)

@@ -388,12 +388,21 @@ def test_an_earlier_report_is_taken_from_another_folder_and_another_day(bench, t
 
 NSYS = """Processing [profile.sqlite] with [cuda_gpu_kern_sum.py]...
 Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
-60.0,4000000,80,50000.0,50000.0,1,2,3.0,output_loss
-40.0,2000000,40,50000.0,50000.0,1,2,3.0,"void gemm<a, b>(c)"
+60.0,2000000,40,50000.0,50000.0,1,2,3.0,output_loss
+40.0,1000000,20,50000.0,50000.0,1,2,3.0,"void gemm<a, b>(c)"
 """
 
 
-def test_profiles_of_both_tools_are_read(bench):
+NCU = """==PROF== Disconnected
+"ID","Process ID","Kernel Name","gpu__time_duration.sum"
+"","","","ns"
+"0","7","output_loss","1,900,000.0"
+"1","7","void gemm<a, b>(c)","1000000"
+"2","7","output_loss","100000"
+"""
+
+
+def test_profiles_of_all_tools_are_read(bench):
     import gpu_machine
     import gpu_profile
 
@@ -404,6 +413,10 @@ def test_profiles_of_both_tools_are_read(bench):
     wanted = {"output_loss": (40, 2e-3), "void gemm<a, b>(c)": (20, 1e-3)}
     for found in (kernels, gpu_profile.of_nsys(NSYS)):
         assert {name: (k["launches"], pytest.approx(k["seconds"])) for name, k in found.items()} == wanted
+    wanted = {"output_loss": (2, 2e-3), "void gemm<a, b>(c)": (1, 1e-3)}
+    found = gpu_profile.of_ncu(NCU)
+    assert {name: (k["launches"], pytest.approx(k["seconds"])) for name, k in found.items()} == wanted
+    kernels = {name: {what: x / 20 for what, x in kernel.items()} for name, kernel in kernels.items()}
     case = {"case": "step", "tool": "nsys", "form": "output: chunked", "kernels": kernels}
     page = gpu_profile.page(gpu_machine.Machine(), {"cases": [case], "not profiled": ["by x: y"]})
     assert "| output_loss | 2.0 | 50.0 | 100.0 | 66.7% |" in page
