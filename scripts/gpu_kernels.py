@@ -80,9 +80,6 @@ class Launch:
     v: V
     count: int = 1
     collectives: list[str] = field(default_factory=list)
-    chunk: int = 0  # of which chunk of an output, from 1 on; of the first of those that are alike
-    beside: bool = False  # in the second branch of the graph, beside the next chunk's work in the first one
-    joins: bool = False  # waits for what is in the second branch
     early: bool = False  # in a graph of its own, beside the step before
 
 
@@ -90,9 +87,10 @@ class Launch:
 
 # Where rows are not aligned for four columns at a time, which they are in the cases here.
 WIDE_ONLY = tuple(
-    f"{name}<1>(" for name in ("gather_columns", "scatter_columns", "replay_elements", "update_part", "update_item")
+    f"{name}("
+    for name in ("gather_columns<1>", "scatter_columns<1>", "replay_elements<1>", "update_part<1>", "update_item<1>")
 )
-STORED = (r"STG\.E\.128", "write<n>(w.value + at, value)", 0.25)  # four columns at once
+STORED = (r"STG\.E\.128", "write<n>(w.value + at, x.value)", 0.25)  # four columns at once
 RULES = {"SGD": "sgd", "momentum": "momentum", "Adam": "adam"}
 ALL_RULES = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad")
 ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu")
@@ -213,20 +211,24 @@ def add_rows(
     busiest: Callable[[V], Sequence[float]],
     under_way: int,
     hops: tuple[float, float],
+    pieces: int = 1,
+    unused: tuple[str, ...] = WIDE_ONLY,
 ) -> tuple[Loop, Loop]:
-    """The loops of add_rows for so many warps and entries per 128 columns; the entries of the busiest, call by call."""
-    unused = (*WIDE_ONLY, *(f"add_rows<{other}>(" for other in (4, 8) if other != under_way))
+    """The loops of add_rows for so many warps and entries per 128 columns, or pieces of 128 at once.
+
+    `busiest` are the entries of the busiest warp, call by call.
+    """
 
     def trips(v: V, size: int) -> float:
         each = entries(v) / max(1, warps(v))
-        return warps(v) * up(v.columns, 128) * 32 * max(1.0, each / size + 0.5 * (each > size))
+        return warps(v) * up(v.columns, 128 * pieces) * 32 * max(1.0, each / size + 0.5 * (each > size))
 
     def most(v: V, size: int) -> int:
         return sum(up(call, size) for call in busiest(v))
 
     return (
         Loop(
-            "for (int e = 0; e < entries; e += 32)",
+            "for (int e = begin; e < entries; e += 32)",
             lambda v: trips(v, 32),
             hops=(1, 0),
             worst=lambda v: most(v, 32),
@@ -234,11 +236,11 @@ def add_rows(
         ),
         Loop(
             "for (int first = 0; first < count; first += under_way)",
-            lambda v: 4 * under_way * trips(v, under_way),
-            ("FFMA", "sum[c] = fmaf(factor[i], x[i][c], sum[c])", 1),
-            4 * under_way,
+            lambda v: 4 * pieces * under_way * trips(v, under_way),
+            ("FFMA", "fmaf(factor, x[i][p][c], sum[p][c])", 1),
+            4 * pieces * under_way,
             hops,
-            lambda v: 4 * under_way * most(v, under_way),
+            lambda v: 4 * pieces * under_way * most(v, under_way),
             unused=unused,
         ),
     )
@@ -267,11 +269,32 @@ def longest_pieces(v: V) -> list[float]:
     return [most, *[each] * (up(cut + (GATHER_ROWS - 1) * others, GATHER_WARPS) - 1)]
 
 
+FEW = 2  # entries that scatter adds at once
+
+
 def hot(v: V) -> tuple[float, float]:
-    """Items with more than four entries, and their entries: all items, or the hottest one if the mean is below."""
-    if v.batch.entries > 4 * v.batch.distinct:
+    """Items with more than a few entries, and their entries: all items, or the hottest one if the mean is below."""
+    if v.batch.entries > FEW * v.batch.distinct:
         return v.batch.distinct, v.batch.entries
-    return (1, v.batch.hottest) if v.batch.hottest > 4 else (0, 0)
+    return (1, v.batch.hottest) if v.batch.hottest > FEW else (0, 0)
+
+
+def scatter_rows(hotter: bool) -> tuple[Loop, Loop]:
+    """The loops of scatter over an item's entries: up to two of them, or more; a warp has 256 columns."""
+
+    def of(v: V, n: int) -> float:
+        return hot(v)[n] if hotter else (v.batch.distinct, v.batch.entries)[n] - hot(v)[n]
+
+    others = ("add_fetched<4 / pieces>(",) if hotter else ("add_fetched<8 / pieces>(", "add_rows<8 / pieces>(")
+    return add_rows(
+        lambda v: of(v, 0),
+        lambda v: of(v, 1),
+        lambda v: (v.batch.hottest if hotter else FEW,),
+        4 if hotter else 2,
+        (1, 0),
+        2,
+        (*WIDE_ONLY, *others),
+    )
 
 
 RATES = (12.0, 0.0, 1.0)  # of the step: the learning rate and two scales
@@ -426,7 +449,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "scatter": Kernel(
         128,
-        lambda v: (min(up(max(1, v.items) * up(v.columns, 128), 4), 6 * MULTIPROCESSORS), 1),
+        lambda v: (min(up(max(1, v.items) * up(v.columns, 256), 4), 5 * MULTIPROCESSORS), 1),
         lambda v: {
             "weight": weights(v, v.batch.distinct, v.columns),
             "~batch": (8 * v.batch.entries + 8 * v.batch.distinct + 4, 0, up(v.columns, 128)),
@@ -436,19 +459,18 @@ KERNELS: dict[str, Kernel] = {
         },
         loops=(
             Loop(
-                "for (int64_t unit = int64_t(blockIdx.x) * kScatterWarps + warp_id(); unit < units;",
+                "while (next.item < items)",
                 lambda v: v.batch.distinct * v.columns,
-                STORED,
-                4,
-                hops=(2, 0),  # the weight is fetched while its sums are made
+                (STORED[0], STORED[1], 0.5),  # the store of the first state, too, bears this line
+                8,
+                hops=(0, 0),  # what it needs is fetched meanwhile
+                through=True,
             ),
-            *add_rows(
-                lambda v: v.batch.distinct - hot(v)[0], lambda v: v.batch.entries - hot(v)[1], lambda v: (4,), 4, (1, 0)
-            ),
-            *add_rows(lambda v: hot(v)[0], lambda v: hot(v)[1], lambda v: (v.batch.hottest,), 8, (1, 0)),
+            scatter_rows(False)[1],
+            *scatter_rows(True),
         ),
         elements=lambda v: v.batch.entries * v.columns,
-        unused=lambda v: (*rule(v), "a.tied + item"),
+        unused=lambda v: (*rule(v), "a.tied + int64_t(x.item)"),
         hops=(4, 0),
         persistent=True,
     ),
@@ -553,10 +575,10 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {
             "logits" if v.far else "~logits": (
                 logit(v) * v.rows * v.items,
-                0 if v.kept else logit(v) * v.rows * v.items,
+                0 if v.kept else logit(v) * v.rows * up(v.items, 8) * 8,
                 1,
             ),
-            "~gradients": (0, logit(v) * v.rows * v.items if v.kept else 0, 1),
+            "~gradients": (0, logit(v) * v.rows * up(v.items, 8) * 8 if v.kept else 0, 1),
             "bias": (4 * v.items, 0, row_strips(v)),  # once a block
             "~loss": (
                 0 if v.begins else 8 * up(v.items, 256) * row_strips(v),
@@ -676,7 +698,7 @@ KERNELS: dict[str, Kernel] = {
             Loop(
                 "for (int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * n; i < a.count",
                 lambda v: v.items,
-                ("STG|ST", "write<n>(w.value + at, value)", 1),  # a bias has one column
+                ("STG|ST", "write<n>(w.value + at, x.value)", 1),  # a bias has one column
                 hops=(1, 1),
             ),
             Loop(
@@ -817,7 +839,7 @@ def of_eight(v: V) -> tuple[str, ...]:
     """Lines for logits of the other type, and for the last items of a tile, which do not fill an eight."""
     others = {"<uint16_t, false>(", "<uint16_t, true>(", "<float, false>(", "<float, true>("}
     others.remove(f"<{'uint16_t' if v.narrow else 'float'}, {str(v.cosine).lower()}>(")
-    return (*sorted(others), "has(e, n", "has(at, n)", "false, items}")
+    return (*sorted(others), "has(e, n", "item_of(e, n) < e.room", "has(at, n)", "false, items, items}")
 
 
 def row_strips(v: V) -> int:

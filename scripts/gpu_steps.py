@@ -157,12 +157,9 @@ def step(n: gpu_cases.Network, precision: str, cache: int, ranks: int = 1) -> li
             pack(g, "weight", units, inputs)
         g("product", m=inputs, n=rows, k=units, memory=units * weight_size(inputs, precision))
         g("output_merge_hidden", columns=inputs, cosine=False)
-        mark = len(g.launches)
         pack(g, "~in", rows, inputs, rows)
         g("product", m=inputs, n=units, k=rows)
         g("output_update", items=units, columns=inputs, cosine=False, bias=False, parts=0)
-        for launch in g.launches[mark:]:
-            launch.beside = True
     g.part = "Backward"
     g("backward", columns=n.hidden[0])
     g.part = "Scatter"
@@ -188,8 +185,7 @@ def output(
     far = n.softmax and narrow * rows * items > gpu_cases.RESIDENT * cache  # logits that are kept, through memory
     parts = max(1, min(4 * MULTIPROCESSORS // up(rows, STATS_ROWS), up(min(size, items), 8 * STATS_THREADS)))
     chunks = ((size, min(1, whole), True), (size, whole - 1, False), (rest, min(1, rest), whole == 0))
-    last = max(number for number, (here, count, _) in enumerate(chunks, 1) if here > 0 and count > 0)
-    for number, (here, count, begins) in enumerate(chunks, 1):
+    for here, count, begins in chunks:
         if count < 1 or here == 0:
             continue
         mark = len(g.launches)
@@ -216,18 +212,13 @@ def output(
             )
             g("product", m=wide, n=rows, k=here, memory=again * here * weight_size(columns, precision))
             g("product", m=wide, n=here, k=rows)
-            g.launches[-1].joins = True  # it needs the strip
             g("output_update", items=here, columns=columns, bias=True, parts=up(rows, strip))
         for launch in g.launches[mark:]:
-            launch.count, launch.chunk = count, number
-            launch.beside = launch.kernel in ("output_update", "inverse_norms", "output_stats")
-        if not statistics and number == last and count == 1:
-            g.launches[-2].beside, g.launches[-2].joins = True, False  # no other product follows
+            launch.count = count
     if statistics and parts > 1:
         g("combine_stats", shards=parts)
     if not statistics:
         g("output_sum", blocks=up(min(size, items), 256) * up(rows, strip))
-        g.launches[-1].beside = True
         g("output_merge_hidden", columns=columns)
 
 
@@ -316,12 +307,10 @@ def ranking(items: int, columns: int, rows: int, k: int, stored: int, held: bool
     for number, part in enumerate(parts):
         if not held and number + 1 < len(parts):
             g("round_tiles", tiles=parts[number + 1].tiles, items=parts[number + 1].items)
-            g.launches[-1].beside, g.launches[-1].chunk = True, number + 1
         found = candidates(part.before, part.items, k, columns) if part.before else part.items
         few = rows <= 32 or part.tiles * up(rows, 32) <= 2 * MULTIPROCESSORS
         kernel = "screen_32" if few else "screen_256"
         g(kernel, tiles=part.tiles, items=part.items, found=found, held=held, all=part.before == 0)
-        g.launches[-1].chunk = number + 1
         kept, seen = kept + found, seen + part.items
         if part.ends:
             things, kept = kept, candidates(seen, seen, k, columns)

@@ -116,16 +116,25 @@ func (d *device) packed(w *kernels.Weights, place driver.Address, first, rows in
 	case w.Rounded != nil:
 		return addressOf(w.Rounded) + driver.Address(2*first*padded)
 	}
-	d.packRows(at, place, rows, w.Columns, padded, rows)
+	d.packRows(at, place, rows, w.Columns, padded, d.filled(rows))
 	return place
 }
 
-// roundedSize is the size of the rounded copy of a weight, for products in bfloat16.
+// filled is how many rows of a weight, or items of a tile, products take: those of bfloat16, which are packed, a
+// multiple of 8. The library has far slower kernels for other numbers.
+func (d *device) filled(rows int64) int64 {
+	if d.precision() != kernels.BFloat16 {
+		return rows
+	}
+	return (rows + 7) / 8 * 8
+}
+
+// roundedSize is the size of the rounded copy of a weight, for products in bfloat16. Its last rows are zeros.
 func (d *device) roundedSize(w *kernels.Weights) int64 {
 	if d.precision() != kernels.BFloat16 {
 		return 0
 	}
-	return w.Rows * d.padded(w.Columns) / 2
+	return d.filled(w.Rows) * d.padded(w.Columns) / 2
 }
 
 // RoundedSize: the library's products read copies, see kernels.Rounder.
@@ -150,7 +159,7 @@ func (d *device) RoundedSize(op any, w *kernels.Weights, rows int64) (size int64
 func (d *device) Round(op *kernels.Round, s *kernels.Step) error {
 	return d.run("Round", s, nil, func() {
 		w := op.Weight
-		d.packRows(addressOf(w.Value), addressOf(w.Rounded), w.Rows, w.Columns, d.padded(w.Columns), w.Rows)
+		d.packRows(addressOf(w.Value), addressOf(w.Rounded), w.Rows, w.Columns, d.padded(w.Columns), d.filled(w.Rows))
 	})
 }
 
@@ -203,7 +212,7 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 	p.scratch = s.take(libraryBytes / 4)
 	for _, padded := range p.padded {
 		for _, items := range []int64{min(s.tile, op.Items), (op.Items-1)%s.tile + 1} {
-			if ok, err = d.plans(d.shapes(rows, items, padded, s.tile, s.narrow)); !ok {
+			if ok, err = d.plans(d.shapes(rows, d.filled(items), padded, s.tile, s.narrow)); !ok {
 				return s, p, false, err
 			}
 		}
@@ -212,7 +221,7 @@ func (d *device) chunkedOf(op *kernels.Output, rows int64) (s outputSpace, p *li
 }
 
 func (p *libraryProducts) shapes(r *outputRun, n int) productShapes {
-	return r.device.shapes(p.rows, r.items, p.padded[n], r.space.tile, r.space.narrow)
+	return r.device.shapes(p.rows, r.filled(r.items), p.padded[n], r.space.tile, r.space.narrow)
 }
 
 // begin rounds the hidden values.

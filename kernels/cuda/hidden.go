@@ -11,7 +11,7 @@ import (
 // early. Only the device knows how many items a batch touches: blocks go on to further items until there are none, and
 // there are as many as keep every multiprocessor busy, which is far fewer than some weights have rows.
 const (
-	scatterBlocks = 6 // of a multiprocessor: KERNEL_BOUNDS of src/sparse.cu
+	scatterBlocks = 5 // of a multiprocessor: KERNEL_BOUNDS of src/sparse.cu
 	replayThreads = 1024
 )
 
@@ -93,7 +93,7 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		if w.Gradient != nil && op.TiedGradient == nil {
 			d.fill(addressOf(w.Gradient), 0, w.Rows*w.Columns)
 		}
-		groups := (w.Columns + 127) / 128
+		groups := (w.Columns + 255) / 256
 		resident := scatterBlocks * uint32(d.hardware.Multiprocessors)
 		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, scatterWarps), resident)}
 		launch(d, "scatter", grid, 32*scatterWarps, &args{

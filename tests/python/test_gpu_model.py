@@ -280,7 +280,7 @@ def test_a_trip_of_each_loop_has_the_elements_that_its_entry_states(model):
 
 # By case: instructions of all passes per logit, bytes of memory per weight of the output, and launches, at most.
 HELD = {
-    "step bfloat16": (54, 20.1, 58),
+    "step bfloat16": (55, 20.1, 58),
     "step float32": (52, 20.1, 58),
     "softmax 41k bfloat16": (42, 38.2, 39),
     "softmax 1M bfloat16": (38, 38.1, 383),
@@ -308,9 +308,8 @@ def test_a_step_needs_no_more_instructions_bytes_and_launches_than_before(name, 
 
 # By case, the kernels that do not keep the rules below yet.
 NOT_YET = {
-    "step bfloat16": {"output_loss"},
-    "softmax 41k bfloat16": {"output_loss", "backward"},
-    "softmax 41k cosine bfloat16": {"output_loss", "output_merge_hidden"},
+    "softmax 41k bfloat16": {"output_loss"},
+    "softmax 41k cosine bfloat16": {"output_loss"},
     "top-10 27k": {"begin_screen", "screen_32", "screen_256"},  # few rows, first waves, the last wave of blocks
 }
 LOCAL_YET = {"input_gradient", "multiply", "weight_gradient"}

@@ -56,7 +56,7 @@ constexpr int kEight = 8;
 struct Eight {
   int i, apart;
   bool whole;  // whether the tile has all items of the block's eights
-  int items;
+  int items, room;  // of the tile, and those that are written
 };
 
 DEVICE int item_of(const Eight &e, int n) { return n < 4 ? e.i + n : e.i + e.apart + n - 4; }
@@ -112,7 +112,7 @@ DEVICE void write_eight(const Eight &e, float *row, const float (&eight)[kEight]
   } else {
 #pragma unroll
     for (int n = 0; n < kEight; n++)
-      if (has(e, n)) row[item_of(e, n)] = eight[n];
+      if (item_of(e, n) < e.room) row[item_of(e, n)] = eight[n];
   }
 }
 
@@ -126,7 +126,7 @@ DEVICE void write_eight(const Eight &e, uint16_t *row, const float (&eight)[kEig
   } else {
 #pragma unroll
     for (int n = 0; n < kEight; n++)
-      if (has(e, n)) row[item_of(e, n)] = uint16_t(two[n / 2] >> n % 2 * 16);
+      if (item_of(e, n) < e.room) row[item_of(e, n)] = uint16_t(two[n / 2] >> n % 2 * 16);
   }
 }
 
@@ -195,8 +195,9 @@ DEVICE RowStats stats_of_eights(const TileArgs &a, int first_row, int rows) {
   }
   const int items = int(a.items), apart = int(gridDim.y) * kStatsThreads * kEight;
   int i = (int(blockIdx.y) * kStatsThreads + int(threadIdx.x)) * kEight;
-  for (; i + kEight <= items; i += apart) add_eights<Number, cosine>(a, {i, 4, true, items}, begins, scale, stats);
-  if (i < items) add_eights<Number, cosine>(a, {i, 4, false, items}, begins, scale, stats);
+  for (; i + kEight <= items; i += apart)
+    add_eights<Number, cosine>(a, {i, 4, true, items, items}, begins, scale, stats);
+  if (i < items) add_eights<Number, cosine>(a, {i, 4, false, items, items}, begins, scale, stats);
   return stats;
 }
 
@@ -421,7 +422,8 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   if (failed_before(step, a.launch)) return;
   constexpr int kApart = 128;
   const int lane = lane_id(), warp = warp_id(), strip = int(blockIdx.x) * kStripItems;
-  const Eight at{strip + 4 * lane, kApart, strip + kStripItems <= a.items, int(a.items)};
+  const int room = int(a.items + 7) / 8 * 8;  // gradients of items that are not there are zeros, for products
+  const Eight at{strip + 4 * lane, kApart, strip + kStripItems <= a.items, int(a.items), room};
   const int begin = int(blockIdx.y) * a.strip_rows, end = min(begin + a.strip_rows, max(int(step->rows), int(a.rows)));
   const float weight = row_weight(step, a.kind);
   float *targets = rows_of_strip[warp];

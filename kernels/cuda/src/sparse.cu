@@ -2,33 +2,52 @@
 #include "epilogue.cuh"
 #include "update.cuh"
 
-constexpr int kGatherWarps = 16, kGatherRows = 4, kGatherPieces = 16, kScatterWarps = 4;
+constexpr int kGatherWarps = 16, kGatherRows = 4, kGatherPieces = 16, kScatterWarps = 4, kScatterPieces = 2;
 
-// sum += values[e] * from[indices[e] * columns ..] for e = 0 .. entries - 1, in this order. All lanes of a warp call with the same
-// entries, each with its own n columns of the first row.
+// Up to 32 entries, one a lane; lanes beyond them have the last one.
+struct Entry {
+  int32_t index;
+  float value;
+};
+
+DEVICE Entry fetch_entry(const int32_t *indices, const float *values, int count) {
+  const int at = min(lane_id(), min(count, 32) - 1);
+  return {indices[at], values[at]};
+}
+
+// sum[p] += value * from[p][index * columns ..] for the first `count` lanes' entries, in this order. All lanes of a warp call, each
+// with its own n columns of the first row, or several times n.
 //
-// A warp fetches 32 indices and values at once and has `under_way` rows under way, since a row is read from far away. Where there
-// are fewer, the last one is read again and counts as nothing: there is no branch between the reads.
-template <int under_way, int n>
-DEVICE void add_rows(const int32_t *indices, const float *values, int entries, const float *from, int64_t columns,
-                     float (&sum)[n]) {
-  for (int e = 0; e < entries; e += 32) {
-    const int count = min(entries - e, 32), lane = lane_id();
-    const int at = e + min(lane, count - 1);
-    const int32_t index = indices[at];
-    const float value = values[at];
-    for (int first = 0; first < count; first += under_way) {
-      float x[under_way][n];
+// A warp has `under_way` rows under way, since a row is read from far away. Where there are fewer, the last one is read again and
+// counts as nothing: there is no branch between the reads.
+template <int under_way, int pieces, int n>
+DEVICE void add_fetched(const Entry &entry, int count, const float *const (&from)[pieces], int64_t columns,
+                        float (&sum)[pieces][n]) {
+  for (int first = 0; first < count; first += under_way) {
+    float x[under_way][pieces][n];
 #pragma unroll
-      for (int i = 0; i < under_way; i++) read<n>(from + __shfl_sync(kAllLanes, index, first + i) * columns, x[i]);
+    for (int i = 0; i < under_way; i++) {
+      const int64_t row = __shfl_sync(kAllLanes, entry.index, first + i) * columns;
 #pragma unroll
-      for (int i = 0; i < under_way; i++) {
-        const float factor = __shfl_sync(kAllLanes, value, first + i);
+      for (int p = 0; p < pieces; p++) read<n>(from[p] + row, x[i][p]);
+    }
 #pragma unroll
-        for (int c = 0; c < n; c++) sum[c] = first + i < count ? fmaf(factor, x[i][c], sum[c]) : sum[c];
-      }
+    for (int i = 0; i < under_way; i++) {
+      const float factor = __shfl_sync(kAllLanes, entry.value, first + i);
+#pragma unroll
+      for (int p = 0; p < pieces; p++)
+#pragma unroll
+        for (int c = 0; c < n; c++) sum[p][c] = first + i < count ? fmaf(factor, x[i][p][c], sum[p][c]) : sum[p][c];
     }
   }
+}
+
+// The same for entries begin .. entries - 1, 32 at a time.
+template <int under_way, int pieces, int n>
+DEVICE void add_rows(const int32_t *indices, const float *values, int begin, int entries,
+                     const float *const (&from)[pieces], int64_t columns, float (&sum)[pieces][n]) {
+  for (int e = begin; e < entries; e += 32)
+    add_fetched<under_way>(fetch_entry(indices + e, values + e, entries - e), min(entries - e, 32), from, columns, sum);
 }
 
 struct GatherArgs {
@@ -79,12 +98,13 @@ DEVICE void gather_columns(const GatherArgs &a, Cut (&cuts)[kGatherRows + 1], in
     while (piece >= cuts[r + 1].first) r++;
     const Cut &cut = cuts[r];
     const int from = (piece - cut.first) * cut.each;
-    float sum[n] = {};  // what was there before comes first, as when the row is not cut
-    if (a.accumulate && from == 0 && own < a.columns) read<n>(a.out + (u + r) * a.columns + own, sum);
-    add_rows<8>(batch.indices + cut.begin + from, batch.values + cut.begin + from, min(cut.each, cut.count - from),
-                a.weight + (own < a.columns ? own : 0), a.columns, sum);
+    float sum[1][n] = {};  // what was there before comes first, as when the row is not cut
+    if (a.accumulate && from == 0 && own < a.columns) read<n>(a.out + (u + r) * a.columns + own, sum[0]);
+    const float *const weight[1] = {a.weight + (own < a.columns ? own : 0)};
+    add_rows<8>(batch.indices + cut.begin + from, batch.values + cut.begin + from, 0, min(cut.each, cut.count - from),
+                weight, a.columns, sum);
 #pragma unroll
-    for (int c = 0; c < n; c++) sums[piece][n * lane_id() + c] = sum[c];
+    for (int c = 0; c < n; c++) sums[piece][n * lane_id() + c] = sum[0][c];
   }
   __syncthreads();
   for (int at = threadIdx.x; at < kGatherRows * 32 * n; at += blockDim.x) {
@@ -126,49 +146,88 @@ struct ScatterArgs {
   int32_t slot, launch;
 };
 
-// A warp's part of scatter, by n columns a lane.
+// What a warp of scatter does at a time: some columns of an item of the batch, a lane those from k on.
+struct Touched {
+  int item, k, row, entries;
+  int64_t begin;
+};
+
+// A warp's part of scatter, by pieces of n columns a lane. While it works, it finds out what comes next, and after that.
 template <int n>
 DEVICE void scatter_columns(const ScatterArgs &a) {
+  constexpr int pieces = kScatterPieces, kApart = 32 * n;
   const StepRecord *step = a.step;
   const SparseRecord &batch = step->slots[a.slot];
-  const int columns = int(a.weight.columns), groups = (columns + 32 * n - 1) / (32 * n);
-  const int64_t units = batch.item_count * groups, warps = int64_t(gridDim.x) * kScatterWarps;
-  for (int64_t unit = int64_t(blockIdx.x) * kScatterWarps + warp_id(); unit < units; unit += warps) {
-    const int64_t item = unit / groups, k = unit % groups * 32 * n + n * lane_id(), row = batch.items[item];
-    if (k < columns) fetch_elements(a.weight, row * columns + k);  // while the sums are made
-    float sum[n] = {};
-    const int64_t begin = batch.item_offsets[item];
-    const int entries = int(batch.item_offsets[item + 1] - begin);
-    const int32_t *rows = batch.item_rows + begin;
-    const float *values = batch.item_values + begin, *dz = a.dz + (k < columns ? k : 0);
-    if (entries > 4)
-      add_rows<8>(rows, values, entries, dz, columns, sum);
-    else
-      add_rows<4>(rows, values, entries, dz, columns, sum);
-    if (k < columns) {
+  const int columns = int(a.weight.columns), groups = (columns + kApart * pieces - 1) / (kApart * pieces);
+  const int items = int(batch.item_count), warps = int(gridDim.x) * kScatterWarps;
+  const int warp = int(blockIdx.x) * kScatterWarps + warp_id();
+  int item = warp / groups, group = warp % groups;
+  const auto look_up = [&]() {
+    Touched x = {item, kApart * pieces * group + n * lane_id(), 0, 1, 0};
+    if (item < items) {
+      x.row = batch.items[item], x.begin = batch.item_offsets[item];
+      x.entries = int(batch.item_offsets[item + 1] - x.begin);
+    }
+    item += warps / groups, group += warps % groups;
+    if (group >= groups) item++, group -= groups;
+    return x;
+  };
+  const auto first_entries = [&](const Touched &x) {
+    return x.item < items ? fetch_entry(batch.item_rows + x.begin, batch.item_values + x.begin, x.entries) : Entry{};
+  };
+  Touched next = look_up(), after = look_up();
+  Entry next_entry = first_entries(next);
+  while (next.item < items) {
+    const Touched x = next;
+    const Entry entry = next_entry;
+    const int64_t row = int64_t(x.row) * columns;
+    const float *dz[pieces];
+#pragma unroll
+    for (int p = 0; p < pieces; p++) {
+      const int k = x.k + kApart * p;
+      if (k < columns) fetch_elements(a.weight, row + k);  // while the sums are made
+      dz[p] = a.dz + (k < columns ? k : 0);
+    }
+    next = after, next_entry = first_entries(next), after = look_up();
+    float sum[pieces][n] = {};
+    if (x.entries <= 4 / pieces) {
+      add_fetched<4 / pieces>(entry, x.entries, dz, columns, sum);
+    } else {
+      add_fetched<8 / pieces>(entry, min(x.entries, 32), dz, columns, sum);
+      add_rows<8 / pieces>(batch.item_rows + x.begin, batch.item_values + x.begin, 32, x.entries, dz, columns, sum);
+    }
+    Elements<n> elements[pieces] = {};
+#pragma unroll
+    for (int p = 0; p < pieces; p++) {
+      if (x.k + kApart * p < columns) elements[p] = read_elements_to_update<n>(a.weight, row + x.k + kApart * p);
+    }
+    const Rates rates = rates_of(step, step->number);  // here, since registers are short
+#pragma unroll
+    for (int p = 0; p < pieces; p++) {
+      const int k = x.k + kApart * p;
+      if (k >= columns) continue;
       if (a.tied) {
         float part[n];
-        read<n>(a.tied + item * columns + k, part);
+        read<n>(a.tied + int64_t(x.item) * columns + k, part);
 #pragma unroll
-        for (int c = 0; c < n; c++) sum[c] += part[c];
+        for (int c = 0; c < n; c++) sum[p][c] += part[c];
       }
-      const Rates rates = rates_of(step, step->number);  // here, since registers are short
-      update_elements<n>(step, a.launch, a.weight, rates, row, row * columns + k, sum);
+      update_read<n>(step, a.launch, a.weight, rates, x.row, row + k, sum[p], elements[p]);
     }
-    if (k == 0 && a.weight.last && !a.weight.gradient) a.weight.last[row] = int32_t(step->number);
+    if (x.k == 0 && a.weight.last && !a.weight.gradient) a.weight.last[x.row] = int32_t(step->number);
   }
 }
 
 // dW[j, :] = sum over the rows u with item j of x_uj dz[u, :], in rising u, plus the output layer's part where the weight is
 // tied; then the update of row j. Rows that the batch does not touch are not looked at.
 //
-// Mapping: a warp has 128 columns of an item of the batch at a time, a lane four; with columns that are not aligned for that, 32
-// and one. No two warps add to the same number.
+// Mapping: a warp has twice 128 columns of an item of the batch at a time, a lane twice four; with columns that are not aligned for
+// that, twice 32 and one. No two warps add to the same number.
 // Bytes: reads nnz K 4 of dz, mostly from the second-level cache, and reads and writes the touched rows of W and its states:
 // bound by these.
 // Source: kernels/ops.go, Scatter; scheme: as DSSTNE's kCalculateSparseTransposedWeightGradient, which has a block for every
 // item, touched or not, and stores the gradient.
-KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kScatterWarps, 6) {
+KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kScatterWarps, 5) {
   if (failed_before(a.step, a.launch)) return;
   if (updates_fours(a.weight) && by_fours(a.dz, 0) && by_fours(a.tied, 0))
     scatter_columns<4>(a);
@@ -188,38 +247,23 @@ template <int n>
 DEVICE void replay_elements(const ReplayArgs &a, int64_t row, int64_t k, int64_t last, int64_t upto) {
   const Weights &w = a.weight;
   const int64_t at = row * w.columns + k;
-  const int states = states_of(w.optimizer.kind);
-  float value[n], s0[n] = {}, s1[n] = {};
-  read<n>(w.value + at, value);  // with the states, though it may stay as it is: a second wait costs more
-  if (states > 0) read<n>(w.state[0] + at, s0);
-  if (states > 1) read<n>(w.state[1] + at, s1);
+  Elements<n> x = read_elements<n>(w, at);  // though they may stay as they are: a second wait for the value costs more
   bool moves = w.optimizer.decay != 0.0f;
 #pragma unroll
-  for (int c = 0; c < n; c++) moves = moves || s0[c] != 0.0f || s1[c] != 0.0f;
+  for (int c = 0; c < n; c++) moves = moves || x.a[c] != 0.0f || x.b[c] != 0.0f;
   if (!moves) return;
-  for (int64_t number = last + 1; number <= upto; number++) {
-    const Rates rates = rates_of(a.step, number);
-#pragma unroll
-    for (int c = 0; c < n; c++) apply_rule(w.optimizer, rates, 0.0f, value[c], s0[c], s1[c]);
-  }
-  bool good = true;  // what is not finite stays so
-#pragma unroll
-  for (int c = 0; c < n; c++) good = good && finite(value[c]) && finite(s0[c]) && finite(s1[c]);
-  if (!good) {
-    fail(a.step, a.launch, kFailWeight, row);
-    return;
-  }
-  write<n>(w.value + at, value);
-  if (states > 0) write<n>(w.state[0] + at, s0);
-  if (states > 1) write<n>(w.state[1] + at, s1);
+  const float zeros[n] = {};
+  for (int64_t number = last + 1; number <= upto; number++)
+    apply_rule<n>(w.optimizer, rates_of(a.step, number), zeros, x.value, x.a, x.b);
+  write_elements<n>(a.step, a.launch, w, row, at, x);  // what is not finite has stayed so
 }
 
 // The steps that a row has missed, each with gradient zero and the rates of its time. An element without decay whose states are
 // all zero stays as it is.
 //
 // Mapping: a block has a row at a time, a thread four of its columns or one: it reads them with their states, makes all missed
-// steps in registers, and writes them once. There are as many blocks as are at work at the same time; which row comes next, and
-// what that has missed, is on its way meanwhile.
+// steps in registers, and writes them once. There are as many blocks as are at work at the same time; the row that comes next is on
+// its way meanwhile, if it has missed steps, and so is what is known of those that follow.
 // Bytes: reads 4 (1 + states) K of a row that is behind, and writes as many of one that moves: bound by that for few missed steps
 // and by arithmetic for many.
 // Source: kernels/ops.go, Replay; scheme: own.
@@ -234,10 +278,15 @@ KERNEL_BOUNDS(replay, ReplayArgs, 256, 4) {
   const auto row_of = [&](int64_t n) { return n >= count ? int64_t(-1) : items ? int64_t(items[n]) : n; };
   const auto last_of = [&](int64_t row) { return row < 0 ? upto : int64_t(w.last[row]); };
   const int64_t apart = gridDim.x;
-  int64_t next = row_of(blockIdx.x), next_last = last_of(next), after = row_of(blockIdx.x + apart);
+  int64_t next = row_of(blockIdx.x), next_last = last_of(next);
+  int64_t after = row_of(blockIdx.x + apart), after_last = last_of(after), then = row_of(blockIdx.x + 2 * apart);
   for (int64_t n = blockIdx.x; n < count; n += apart) {
     const int64_t row = next, last = next_last;
-    next = after, next_last = last_of(next), after = row_of(n + 2 * apart);
+    next = after, next_last = after_last;
+    after = then, after_last = last_of(after), then = row_of(n + 3 * apart);
+    if (next_last < upto) {
+      for (int64_t k = 32 * threadIdx.x; k < w.columns; k += 32 * blockDim.x) fetch_elements(w, next * w.columns + k);
+    }
     if (last >= upto) continue;
     if (fours) {
       for (int64_t k = 4 * threadIdx.x; k < w.columns; k += 4 * blockDim.x) replay_elements<4>(a, row, k, last, upto);

@@ -65,9 +65,15 @@ OPTIMIZER(adagrad) {
   w -= r.learning_rate * g / (sqrtf(a) + o.epsilon);
 }
 
-// One step of the rule.
-DEVICE void apply_rule(const Optimizer &o, const Rates &r, float g, float &w, float &a, float &b) {
-  switch (o.kind) { OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_WORD, update_, o, r, g, w, a, b) }
+// One step of the rule on n weights with their gradients and states: one branch for all of them.
+template <int n>
+DEVICE void apply_rule(const Optimizer &o, const Rates &r, const float *g, float *w, float *a, float *b) {
+#define RULE(word, states)                                                                     \
+  case OPTIMIZER_##word:                                                                       \
+    _Pragma("unroll") for (int i = 0; i < n; i++) update_##word(o, r, g[i], w[i], a[i], b[i]); \
+    return;
+  switch (o.kind) { OPTIMIZERS(RULE) }
+#undef RULE
   __builtin_unreachable();
 }
 
@@ -81,42 +87,79 @@ DEVICE int states_of(int32_t kind) {
 
 enum { kFailGradient, kFailWeight };
 
-// Updates elements at .. at + n - 1 of row `row` with gradients g, or writes the gradients. A number that is not finite is noted,
-// and none of the n is stored, so that every weight stays finite. All is read before anything is written: no read waits for a
-// write. Returns whether it has updated; then g has the new values.
+// Elements of a weight with their states. All that a thread updates is read before it writes anything: no read waits for a write.
 template <int n>
-DEVICE bool update_elements(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
-                            int64_t at, float (&g)[n]) {
+struct Elements {
+  float value[n], a[n], b[n];
+};
+
+template <int n>
+DEVICE Elements<n> read_elements(const Weights &w, int64_t at) {
+  const int states = states_of(w.optimizer.kind);
+  Elements<n> x = {};
+  read<n>(w.value + at, x.value);
+  if (states > 0) read<n>(w.state[0] + at, x.a);
+  if (states > 1) read<n>(w.state[1] + at, x.b);
+  return x;
+}
+
+// Whether n gradients of row `row` are finite, which is noted if they are not.
+template <int n>
+DEVICE bool good_gradients(const StepRecord *step, int32_t launch, int64_t row, const float (&g)[n]) {
   bool good = true;
 #pragma unroll
   for (int i = 0; i < n; i++) good = good && finite(g[i]);
-  if (!good) {
-    fail(step, launch, kFailGradient, row);
-    return false;
-  }
-  if (w.gradient) {
-    write<n>(w.gradient + at, g);
-    return false;
-  }
-  const int states = states_of(w.optimizer.kind);
-  float value[n], a[n] = {}, b[n] = {};
-  read<n>(w.value + at, value);
-  if (states > 0) read<n>(w.state[0] + at, a);
-  if (states > 1) read<n>(w.state[1] + at, b);
+  if (!good) fail(step, launch, kFailGradient, row);
+  return good;
+}
+
+// Writes updated elements of row `row`. A number that is not finite is noted, and none of the n is stored, so that every weight
+// stays finite. Returns whether they are stored.
+template <int n>
+DEVICE bool write_elements(const StepRecord *step, int32_t launch, const Weights &w, int64_t row, int64_t at,
+                           const Elements<n> &x) {
+  bool good = true;
 #pragma unroll
-  for (int i = 0; i < n; i++) {
-    apply_rule(w.optimizer, rates, g[i], value[i], a[i], b[i]);
-    good = good && finite(value[i]) && finite(a[i]) && finite(b[i]);
-  }
+  for (int i = 0; i < n; i++) good = good && finite(x.value[i]) && finite(x.a[i]) && finite(x.b[i]);
   if (!good) {
     fail(step, launch, kFailWeight, row);
     return false;
   }
-  write<n>(w.value + at, value);
-  if (states > 0) write<n>(w.state[0] + at, a);
-  if (states > 1) write<n>(w.state[1] + at, b);
+  const int states = states_of(w.optimizer.kind);
+  write<n>(w.value + at, x.value);
+  if (states > 0) write<n>(w.state[0] + at, x.a);
+  if (states > 1) write<n>(w.state[1] + at, x.b);
+  return true;
+}
+
+// What update_read takes: nothing has to be read where gradients are only written.
+template <int n>
+DEVICE Elements<n> read_elements_to_update(const Weights &w, int64_t at) {
+  if (w.gradient) return {};
+  return read_elements<n>(w, at);
+}
+
+// Updates elements that are read already with gradients g, or writes the gradients. Returns whether it has updated.
+template <int n>
+DEVICE bool update_read(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
+                        int64_t at, const float (&g)[n], Elements<n> &x) {
+  if (!good_gradients<n>(step, launch, row, g)) return false;
+  if (w.gradient) {
+    write<n>(w.gradient + at, g);
+    return false;
+  }
+  apply_rule<n>(w.optimizer, rates, g, x.value, x.a, x.b);
+  return write_elements<n>(step, launch, w, row, at, x);
+}
+
+// The same for elements at .. at + n - 1; where it has updated, g has the new values.
+template <int n>
+DEVICE bool update_elements(const StepRecord *step, int32_t launch, const Weights &w, const Rates &rates, int64_t row,
+                            int64_t at, float (&g)[n]) {
+  Elements<n> x = read_elements_to_update<n>(w, at);
+  if (!update_read<n>(step, launch, w, rates, row, at, g, x)) return false;
 #pragma unroll
-  for (int i = 0; i < n; i++) g[i] = value[i];
+  for (int i = 0; i < n; i++) g[i] = x.value[i];
   return true;
 }
 
