@@ -18,10 +18,11 @@ var kindsHeader string
 var (
 	ActivationWords = []string{
 		Linear: "linear", Sigmoid: "sigmoid", Tanh: "tanh", ReLU: "relu", ELU: "elu", SELU: "selu",
+		LeakyReLU: "leaky_relu", Softplus: "softplus", Softsign: "softsign",
 	}
 	LossWords = []string{
 		SigmoidCrossEntropy: "sigmoid", ScaledMarginal: "scaled_marginal", Softmax: "softmax", Squared: "squared",
-		Hinge: "hinge",
+		Hinge: "hinge", Absolute: "absolute", L2Hinge: "l2_hinge",
 	}
 	OptimizerWords = []string{
 		SGD: "sgd", Momentum: "momentum", Nesterov: "nesterov", RMSProp: "rmsprop", Adam: "adam", AdamW: "adamw",
@@ -44,19 +45,19 @@ type Kind interface {
 	list() (string, []string)
 }
 
-func (Activation) list() (string, []string)    { return "activation", ActivationWords }
-func (LossKind) list() (string, []string)      { return "loss", LossWords }
-func (OptimizerKind) list() (string, []string) { return "optimizer", OptimizerWords }
-func (FillKind) list() (string, []string)      { return "fill", FillWords }
-func (MetricKind) list() (string, []string)    { return "metric", MetricWords }
-func (Precision) list() (string, []string)     { return "precision", PrecisionWords }
+func (ActivationKind) list() (string, []string) { return "activation", ActivationWords }
+func (LossKind) list() (string, []string)       { return "loss", LossWords }
+func (OptimizerKind) list() (string, []string)  { return "optimizer", OptimizerWords }
+func (FillKind) list() (string, []string)       { return "fill", FillWords }
+func (MetricKind) list() (string, []string)     { return "metric", MetricWords }
+func (Precision) list() (string, []string)      { return "precision", PrecisionWords }
 
-func (a Activation) String() string    { return word(a) }
-func (k LossKind) String() string      { return word(k) }
-func (k OptimizerKind) String() string { return word(k) }
-func (k FillKind) String() string      { return word(k) }
-func (k MetricKind) String() string    { return word(k) }
-func (p Precision) String() string     { return word(p) }
+func (k ActivationKind) String() string { return word(k) }
+func (k LossKind) String() string       { return word(k) }
+func (k OptimizerKind) String() string  { return word(k) }
+func (k FillKind) String() string       { return word(k) }
+func (k MetricKind) String() string     { return word(k) }
+func (p Precision) String() string      { return word(p) }
 
 func known[K Kind](kind K) bool {
 	_, words := kind.list()

@@ -13,11 +13,13 @@
 /* clang-format off */
 #define ACTIVATIONS(KIND, ...) \
   KIND(linear, ##__VA_ARGS__) KIND(sigmoid, ##__VA_ARGS__) KIND(tanh, ##__VA_ARGS__) KIND(relu, ##__VA_ARGS__) \
-  KIND(elu, ##__VA_ARGS__) KIND(selu, ##__VA_ARGS__)
+  KIND(elu, ##__VA_ARGS__) KIND(selu, ##__VA_ARGS__) KIND(leaky_relu, ##__VA_ARGS__) KIND(softplus, ##__VA_ARGS__) \
+  KIND(softsign, ##__VA_ARGS__)
 
 #define LOSSES(KIND, ...) \
   KIND(sigmoid, ##__VA_ARGS__) KIND(scaled_marginal, ##__VA_ARGS__) KIND(softmax, ##__VA_ARGS__) \
-  KIND(squared, ##__VA_ARGS__) KIND(hinge, ##__VA_ARGS__)
+  KIND(squared, ##__VA_ARGS__) KIND(hinge, ##__VA_ARGS__) KIND(absolute, ##__VA_ARGS__) \
+  KIND(l2_hinge, ##__VA_ARGS__)
 
 #define OPTIMIZERS(KIND, ...) \
   KIND(sgd, 0, ##__VA_ARGS__) KIND(momentum, 1, ##__VA_ARGS__) KIND(nesterov, 1, ##__VA_ARGS__) \

@@ -69,7 +69,7 @@ func beyond[K Kind](t *testing.T) {
 }
 
 func TestAKindThatIsNotInItsListIsRefused(t *testing.T) {
-	beyond[Activation](t)
+	beyond[ActivationKind](t)
 	beyond[LossKind](t)
 	beyond[OptimizerKind](t)
 	beyond[FillKind](t)
@@ -78,7 +78,7 @@ func TestAKindThatIsNotInItsListIsRefused(t *testing.T) {
 }
 
 func TestAKindWithoutAFunctionIsRefused(t *testing.T) {
-	functions := map[Activation]func(){Tanh: func() {}}
+	functions := map[ActivationKind]func(){Tanh: func() {}}
 	_, err := FunctionOf(functions, Tanh)
 	require.NoError(t, err)
 	_, err = FunctionOf(functions, ReLU)

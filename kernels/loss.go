@@ -2,7 +2,8 @@ package kernels
 
 import "math"
 
-// LossKind names an output loss.
+// LossKind names an output loss l(a, t) of the value a = f(z) that an output's activation f gives a logit z, and of a target
+// t. Soft-max and sigmoid cross-entropies are functions of the logit, where they are stable: for them f is Linear.
 type LossKind int32
 
 const (
@@ -15,15 +16,20 @@ const (
 	// Softmax is the multinomial likelihood with multi-hot targets, p = softmax(z), n_u = sum over i of t_ui:
 	// l = -t ln p, dl/dz = n_u p - t; with NormalizeRows t is divided by n_u first (rows without targets give 0); t >= 0.
 	Softmax
-	// Squared: l = (z-t)^2 / 2, dl/dz = z - t.
+	// Squared: l = (a-t)^2 / 2, dl/da = a - t.
 	Squared
-	// Hinge: l = max(0, 1 - t z), dl/dz = -t where l > 0, else 0; -1 <= t <= 1. An item that is not stored has t = -1.
+	// Hinge: l = max(0, 1 - t a), dl/da = -t where l > 0, else 0; -1 <= t <= 1. An item that is not stored has t = -1.
 	Hinge
+	// Absolute: l = |a-t|, dl/da = the sign of a - t, 0 where they are equal.
+	Absolute
+	// L2Hinge is DSSTNE's L2 hinge: l = d^2 / 2, dl/da = d, with d = min(0, a-t) where t > 0, else max(0, a-t).
+	L2Hinge
 )
 
 // Loss describes the loss of an output layer. Weight multiplies loss and gradient.
 type Loss struct {
 	Kind          LossKind
+	Activation    Activation // Linear unless the loss is ElementWise
 	Weight        float32
 	NormalizeRows bool
 	OneScale      float32
@@ -39,7 +45,12 @@ var targets = [][2]float64{
 	Softmax:             {0, math.Inf(1)},
 	Squared:             {math.Inf(-1), math.Inf(1)},
 	Hinge:               {-1, 1},
+	Absolute:            {math.Inf(-1), math.Inf(1)},
+	L2Hinge:             {math.Inf(-1), math.Inf(1)},
 }
+
+// ElementWise reports whether the loss is one of an output's value, whatever function of the logit that is.
+func (k LossKind) ElementWise() bool { return k >= Squared }
 
 // Targets are the lowest and the highest target that the loss accepts.
 func (l Loss) Targets() (low, high float64) { return targets[l.Kind][0], targets[l.Kind][1] }

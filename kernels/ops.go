@@ -2,19 +2,46 @@ package kernels
 
 import "fmt"
 
-// Activation is the function a layer applies to its sums.
-type Activation int32
+// ActivationKind names a function that a layer applies to its sums z.
+type ActivationKind int32
 
-// Linear is z; Sigmoid 1/(1+exp(-z)); Tanh tanh(z); ReLU max(0, z); ELU z for z > 0, else exp(z) - 1 (Clevert et al.,
-// 2016); SELU SELUScale z for z > 0, else SELUScale SELUAlpha (exp(z) - 1) (Klambauer et al., 2017).
 const (
-	Linear Activation = iota
+	// Linear: z.
+	Linear ActivationKind = iota
+	// Sigmoid: 1 / (1 + exp(-z)).
 	Sigmoid
+	// Tanh: tanh(z).
 	Tanh
+	// ReLU: max(0, z).
 	ReLU
+	// ELU: z for z > 0, else Alpha (exp(z) - 1). (Clevert et al., 2016)
 	ELU
+	// SELU: SELUScale z for z > 0, else SELUScale SELUAlpha (exp(z) - 1). (Klambauer et al., 2017)
 	SELU
+	// LeakyReLU: z for z > 0, else Alpha z. (Maas et al., 2013)
+	LeakyReLU
+	// Softplus: ln(1 + exp(z)).
+	Softplus
+	// Softsign: z / (1 + |z|). (Bergstra et al., 2009)
+	Softsign
 )
+
+// Activation is a function that a layer applies to its sums. Its derivative follows from its value: every function here
+// can be inverted where its derivative is not constant.
+type Activation struct {
+	Kind  ActivationKind
+	Alpha float32 // of ELU and LeakyReLU, at least 0
+}
+
+// HasAlpha reports whether the function depends on Alpha.
+func (a Activation) HasAlpha() bool { return a.Kind == ELU || a.Kind == LeakyReLU }
+
+func (a Activation) String() string {
+	if a.HasAlpha() {
+		return fmt.Sprintf("%v(%g)", a.Kind, a.Alpha)
+	}
+	return a.Kind.String()
+}
 
 // SELUScale and SELUAlpha make mean 0 and variance 1 a stable fixed point from layer to layer.
 const (

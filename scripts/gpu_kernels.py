@@ -93,8 +93,8 @@ WIDE_ONLY = tuple(
 STORED = (r"STG\.E\.128", "write<n>(w.value + at, x.value)", 0.25)  # four columns at once
 RULES = {"SGD": "sgd", "momentum": "momentum", "Adam": "adam"}
 ALL_RULES = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad")
-ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu")
-LOSSES = ("sigmoid", "scaled_marginal", "softmax", "squared", "hinge")
+ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu", "leaky_relu", "softplus", "softsign")
+LOSSES = ("sigmoid", "scaled_marginal", "softmax", "squared", "hinge", "absolute", "l2_hinge")
 
 
 def other(prefix: str, words: tuple[str, ...], used: str) -> tuple[str, ...]:
@@ -632,7 +632,12 @@ KERNELS: dict[str, Kernel] = {
             ),
         ),
         elements=lambda v: v.rows * v.items,
-        unused=lambda v: (*other("loss_", LOSSES, v.loss), *of_eight(v), "const Eight at{strip", *cosine(v)),
+        unused=lambda v: (
+            *other("loss_", LOSSES, v.loss),
+            *of_eight(v),
+            "const Eight at{strip",
+            *cosine(v),
+        ),
         hops=(5, 0),
     ),
     "output_sum": Kernel(
@@ -837,8 +842,8 @@ def logit(v: V) -> int:
 
 def of_eight(v: V) -> tuple[str, ...]:
     """Lines for logits of the other type, and for the last items of a tile, which do not fill an eight."""
-    others = {"<uint16_t, false>(", "<uint16_t, true>(", "<float, false>(", "<float, true>("}
-    others.remove(f"<{'uint16_t' if v.narrow else 'float'}, {str(v.cosine).lower()}>(")
+    own = f"<{'uint16_t' if v.narrow else 'float'}, {str(v.cosine).lower()}"
+    others = {f"<{type}, {cosine}" for type in ("uint16_t", "float") for cosine in ("false", "true")} - {own}
     return (*sorted(others), "has(e, n", "item_of(e, n) < e.room", "has(at, n)", "false, items, items}")
 
 

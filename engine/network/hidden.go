@@ -30,17 +30,18 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	if len(l.Sources) == 0 && l.Sources != nil {
 		o.Fail("sources", "is empty; a hidden layer needs at least one")
 	}
-	k.activation = readWord(o, "activation", kernels.Tanh, kernels.ActivationWords)
+	_, k.activation = readActivation(o, kernels.Tanh.String(), kernels.ActivationWords...)
 	l.Bias = o.Bool("bias", true)
 	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
 	l.Initializer = initializer(o, l)
 }
 
 func (k *hiddenLayer) define(n *Network, l *Layer) fields {
-	return fields{
-		{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"activation", kernels.ActivationWords[k.activation]},
-		{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)},
-	}
+	return slices.Concat(
+		fields{{"sources", n.defineSources(l)}, {"size", defineSize(l)}},
+		defineActivation(k.activation.Kind.String(), k.activation),
+		fields{{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)}},
+	)
 }
 
 func (k *hiddenLayer) forward(b *builder, i int) {

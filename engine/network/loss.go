@@ -45,6 +45,7 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 			term.Loss = defaultLoss(kernels.Softmax)
 		}
 		term.Layer = output
+		term.Loss.Activation = layers[output].kind.(*outputLayer).behind(term.Loss.Kind)
 		list = append(list, term)
 	}
 	return list

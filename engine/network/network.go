@@ -82,6 +82,11 @@ type Term struct {
 	Schedule schedule.Schedule // factor of the weight
 }
 
+// termOf is the term of an output.
+func (n *Network) termOf(output int) Term {
+	return n.Terms[slices.IndexFunc(n.Terms, func(t Term) bool { return t.Layer == output })]
+}
+
 // TermFactors are the factors of the terms' weights at a step, counted from 1; nil if no term has a schedule.
 func (n *Network) TermFactors(step int64) []float32 {
 	var factors []float32

@@ -1,15 +1,20 @@
 package network
 
 import (
+	"slices"
+
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
 	"dsstne/kernels"
 )
 
-// outputLayer gives every item a score, the logit z. Its loss decides which activation follows.
+// outputLayer gives every item a score, the logit z, and behind it, for the loss, the value of its activation.
 type outputLayer struct {
 	common
 	temperature float32 // divisor of cosine logits; 0 = the logits are dot products
+	// What the definition gives; function is empty if it is what the loss has anyway.
+	function   string
+	activation kernels.Activation // linear for "softmax", too
 }
 
 func (*outputLayer) word() string { return "output" }
@@ -26,15 +31,20 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	k.temperature = o.Float32("temperature", 0, strictjson.NotNegative)
 	l.Shared = o.String("shared", "")
 	l.Initializer = initializer(o, l)
-	o.Refuse("activation", "is given, but an output layer has none; its loss decides")
+	if o.Has("activation") {
+		k.function, k.activation = readActivation(o, "", outputFunctions...)
+	} else {
+		refuseAlphas(o)
+	}
 	o.Refuse("dropout", "is given, but an output layer has none; it belongs on the hidden layers before it")
 }
 
 func (k *outputLayer) define(n *Network, l *Layer) fields {
-	return fields{
-		{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature},
-		{"shared", l.Shared}, {"initializer", defineInitializer(l)},
-	}
+	return slices.Concat(
+		fields{{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature}},
+		defineActivation(k.function, k.activation),
+		fields{{"shared", l.Shared}, {"initializer", defineInitializer(l)}},
+	)
 }
 
 func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
@@ -51,6 +61,41 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if l.Shared != "" {
 		n.checkShared(i, o)
 	}
+	if k.function != "" {
+		loss := n.termOf(i).Loss.Kind
+		if own := functionOf(loss); own != "" {
+			o.Fail("activation", "is %q, but the loss %q has the activation %q; see the losses in docs/network.md",
+				k.function, loss, own)
+		} else if k.function == kernels.Softmax.String() {
+			o.Fail("activation", "is %q, which only the loss %q has; the loss is %q", k.function, kernels.Softmax, loss)
+		}
+	}
+}
+
+// outputFunctions are the words for an output's activation.
+var outputFunctions = append(slices.Clone(kernels.ActivationWords), kernels.Softmax.String())
+
+// functionOf is the activation that a loss decides; empty if it takes that of the output.
+func functionOf(loss kernels.LossKind) string {
+	switch {
+	case loss.ElementWise():
+		return ""
+	case loss == kernels.Softmax:
+		return kernels.Softmax.String()
+	}
+	return kernels.Sigmoid.String()
+}
+
+// behind returns the activation that a loss, which has been read, is behind. A function that goes without saying is
+// forgotten.
+func (k *outputLayer) behind(loss kernels.LossKind) kernels.Activation {
+	if own := functionOf(loss); k.function == own || own == "" && k.function == kernels.Linear.String() {
+		k.function, k.activation = "", kernels.Activation{}
+	}
+	if !loss.ElementWise() {
+		return kernels.Activation{}
+	}
+	return k.activation
 }
 
 // forward declares how each rank scores its items. Other layers cannot use the scores.

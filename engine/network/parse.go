@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"dsstne/engine/strictjson"
+	"dsstne/kernels"
 )
 
 const (
@@ -121,6 +122,49 @@ func initializer(o *strictjson.Object, l *Layer) Initializer {
 		i.Fail("bias", "is %v, but the layer has no bias", begin.Bias)
 	}
 	return begin
+}
+
+// readActivation reads the word of an activation and its parameter. A word that is none of kernels.ActivationWords
+// stands for a linear one.
+func readActivation(o *strictjson.Object, fallback string, words ...string) (string, kernels.Activation) {
+	word := o.Word("activation", fallback, words...)
+	a := kernels.Activation{Kind: kernels.ActivationKind(max(0, slices.Index(kernels.ActivationWords, word)))}
+	for _, parameter := range alphas {
+		if a.Kind == parameter.of {
+			a.Alpha = o.Float32(parameter.key, parameter.fallback, strictjson.NotNegative)
+		}
+	}
+	refuseAlphas(o)
+	return word, a
+}
+
+// refuseAlphas reports parameters of activations that nobody has asked for.
+func refuseAlphas(o *strictjson.Object) {
+	for _, parameter := range alphas {
+		if !o.Asked(parameter.key) {
+			o.Refuse(parameter.key, "is given, but only the activation %q has it", parameter.of)
+		}
+	}
+}
+
+// alphas are the keys of kernels.Activation.Alpha.
+var alphas = []struct {
+	of       kernels.ActivationKind
+	key      string
+	fallback float32
+}{{kernels.ELU, "alpha", 1}, {kernels.LeakyReLU, "slope", 0.01}}
+
+// defineActivation is the word of an activation with its parameter, or nothing if the word is empty.
+func defineActivation(word string, a kernels.Activation) fields {
+	list := fields{{"activation", word}}
+	for _, parameter := range alphas {
+		entry := field{parameter.key, ""}
+		if word != "" && a.Kind == parameter.of {
+			entry.value = a.Alpha
+		}
+		list = append(list, entry)
+	}
+	return list
 }
 
 // readWord reads a word, and returns the constant it stands for.

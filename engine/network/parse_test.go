@@ -32,7 +32,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	require.Equal(t, &Network{
 		Layers: []Layer{
 			{Name: "input", kind: &inputLayer{}},
-			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.Tanh}, Size: 8, Sources: []int{0}, Bias: true,
+			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.Activation{Kind: kernels.Tanh}}, Size: 8, Sources: []int{0}, Bias: true,
 				Initializer: Initializer{Kind: XavierUniform, Scale: 1}},
 			{Name: "output", kind: &outputLayer{}, Sources: []int{1}, Bias: true, Initializer: Initializer{Kind: XavierUniform,
 				Scale: 1}},
@@ -57,7 +57,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Layers: []Layer{
 			{Name: "input", kind: &inputLayer{scaling: L2, denoising: 0.5}, Size: 100},
 			{Name: "more", kind: &inputLayer{}},
-			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.ReLU, dropout: 0.25}, Size: 8, Sources: []int{1, 0},
+			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.Activation{Kind: kernels.ReLU}, dropout: 0.25}, Size: 8, Sources: []int{1, 0},
 				Initializer: Initializer{Kind: Constant, Scale: -0.5}},
 			{Name: "output", kind: &outputLayer{temperature: 0.1}, Size: 100, Sources: []int{2}, Bias: true,
 				Shared:      "hidden1.weight.input",
@@ -130,4 +130,28 @@ func TestTheWeightOfALossMayFollowASchedule(t *testing.T) {
 	require.Contains(t, string(n.JSON()),
 		`"weight":0.5,"schedule":{"kind":"linear","minimum":0.5,"steps":4,"warmup_steps":0}`)
 	require.Nil(t, parse(t, layers(in+hidden+out)).TermFactors(1))
+}
+
+func TestAnOutputHasAnActivation(t *testing.T) {
+	read := func(output, loss string) *Network {
+		n, err := Parse([]byte(`{"layers": [{"name": "input", "kind": "input"}, {"name": "h", "kind": "hidden", "size": 2},
+			{"name": "output", "kind": "output"` + output + `}], "loss": "` + loss + `"}`))
+		require.NoError(t, err)
+		again, err := Parse(n.JSON())
+		require.NoError(t, err)
+		require.Equal(t, n, again)
+		return n
+	}
+	leaky := kernels.Activation{Kind: kernels.LeakyReLU, Alpha: 0.01}
+	require.Equal(t, leaky, read(`, "activation": "leaky_relu"`, "absolute").Terms[0].Loss.Activation)
+	leaky.Alpha = 0.5
+	require.Equal(t, leaky, read(`, "activation": "leaky_relu", "slope": 0.5`, "l2_hinge").Terms[0].Loss.Activation)
+	elu := kernels.Activation{Kind: kernels.ELU, Alpha: 1}
+	require.Equal(t, elu, read(`, "activation": "elu"`, "hinge").Terms[0].Loss.Activation)
+
+	// What a loss has anyway may be said, and makes no other network.
+	require.Equal(t, read(``, "softmax"), read(`, "activation": "softmax"`, "softmax"))
+	require.Equal(t, read(``, "scaled_marginal"), read(`, "activation": "sigmoid"`, "scaled_marginal"))
+	require.Equal(t, read(``, "squared"), read(`, "activation": "linear"`, "squared"))
+	require.NotEqual(t, read(``, "squared"), read(`, "activation": "sigmoid"`, "squared"))
 }

@@ -15,7 +15,7 @@ func TestRulesAreEnforced(t *testing.T) {
 	const hidden2 = `{"name": "hidden2", "kind": "hidden", "size": 8}, `
 	const units = `it must be an integer from 1 to 2147483647`
 	const schemes = `xavier_uniform, xavier_normal, he_uniform, he_normal, normal, uniform, constant`
-	const kinds = `sigmoid, scaled_marginal, softmax, squared, hinge`
+	const kinds = `sigmoid, scaled_marginal, softmax, squared, hinge, absolute, l2_hinge`
 	const more = `{"name": "more", "kind": "output", "sources": ["hidden1"]}`
 	units9 := ""
 	for n := range 9 {
@@ -31,6 +31,9 @@ func TestRulesAreEnforced(t *testing.T) {
 		return layers(in + hidden + `{"name": "output", "kind": "output"` + rest + `}`)
 	}
 	loss := func(text string) string { return `{"layers": [` + in + hidden + out + `], "loss": ` + text + `}` }
+	net := func(key, kind string) string {
+		return `{"layers": [` + in + hidden + `{"name": "output", "kind": "output", ` + key + `}], "loss": ` + kind + `}`
+	}
 	losses := func(text string) string {
 		return `{"layers": [` + in + hidden + out + `, ` + more + `], "loss": ` + text + `}`
 	}
@@ -80,7 +83,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"input dropout": {input(`, "dropout": 0.5`),
 			`layers[0].dropout is given, but an input layer has none; its entries are dropped by "denoising"`},
 		"input activation": {input(`, "activation": "tanh"`),
-			`layers[0].activation is given, but only hidden layers have it`},
+			`layers[0].activation is given, but only hidden and output layers have it`},
 		"input bias": {input(`, "bias": true`), `layers[0].bias is given, but only hidden and output layers have it`},
 		"input initializer": {input(`, "initializer": {}`),
 			`layers[0].initializer is given, but only hidden and output layers have it`},
@@ -96,7 +99,8 @@ func TestRulesAreEnforced(t *testing.T) {
 		"hidden size text": {unit(`, "size": "8"`),
 			`layers[1].size is "8"; ` + units},
 		"hidden activation": {unit(`, "size": 8, "activation": "tahn"`),
-			`layers[1].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu, elu, selu; did you mean "tanh"?`},
+			`layers[1].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu, elu, selu, ` +
+				`leaky_relu, softplus, softsign; did you mean "tanh"?`},
 		"hidden dropout of 1": {unit(`, "size": 8, "dropout": 1.0`),
 			`layers[1].dropout is 1.0; it must be a number from 0 to less than 1`},
 		"hidden dropout nearly 1": {unit(`, "size": 8, "dropout": 0.99999999999`),
@@ -126,7 +130,24 @@ func TestRulesAreEnforced(t *testing.T) {
 		"output size": {output(`, "size": true`),
 			`layers[2].size is true; ` + units},
 		"output activation": {output(`, "activation": "sigmoid"`),
-			`layers[2].activation is given, but an output layer has none; its loss decides`},
+			`layers[2].activation is "sigmoid", but the loss "softmax" has the activation "softmax"; see the losses in ` +
+				`docs/network.md`},
+		"output activation of scaled marginal": {net(`"activation": "tanh"`, `"scaled_marginal"`),
+			`layers[2].activation is "tanh", but the loss "scaled_marginal" has the activation "sigmoid"; see the losses ` +
+				`in docs/network.md`},
+		"output soft-max without its loss": {net(`"activation": "softmax"`, `"squared"`),
+			`layers[2].activation is "softmax", which only the loss "softmax" has; the loss is "squared"`},
+		"output slope without its activation": {net(`"slope": 0.1`, `"squared"`),
+			`layers[2].slope is given, but only the activation "leaky_relu" has it`},
+		"hidden slope of another activation": {unit(`, "size": 8, "activation": "relu", "slope": 0.1`),
+			`layers[1].slope is given, but only the activation "leaky_relu" has it`},
+		"hidden alpha of another activation": {unit(`, "size": 8, "alpha": 0.1`),
+			`layers[1].alpha is given, but only the activation "elu" has it`},
+		"hidden slope below 0": {unit(`, "size": 8, "activation": "leaky_relu", "slope": -0.1`),
+			`layers[1].slope is -0.1; it must be a number of at least 0`},
+		"hidden soft-max": {unit(`, "size": 8, "activation": "softmax"`),
+			`layers[1].activation is "softmax"; it must be one of linear, sigmoid, tanh, relu, elu, selu, leaky_relu, ` +
+				`softplus, softsign`},
 		"output dropout": {output(`, "dropout": 0.5`),
 			`layers[2].dropout is given, but an output layer has none; it belongs on the hidden layers before it`},
 		"output scaling": {output(`, "scaling": "l2"`),

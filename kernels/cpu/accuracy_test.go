@@ -11,7 +11,7 @@ import (
 )
 
 // activated sends numbers through an activation: a gather that adds empty rows leaves them, and ends with the epilogue.
-func activated(t *testing.T, set string, activation kernels.Activation, z []float32) []float32 {
+func activated(t *testing.T, set string, activation kernels.ActivationKind, z []float32) []float32 {
 	t.Helper()
 	d, err := kernels.Lookup("cpu").Open(0, kernels.Options{Threads: 2, InstructionSet: set})
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func activated(t *testing.T, set string, activation kernels.Activation, z []floa
 	defer weight.Free()
 	err = d.Gather(&kernels.Gather{
 		Weight: &kernels.Weights{Rows: 1, Columns: int64(len(z)), Value: weight}, Out: out, Accumulate: true,
-		Epilogue: &kernels.Epilogue{Activation: activation},
+		Epilogue: &kernels.Epilogue{Activation: kernels.Activation{Kind: activation, Alpha: 1}},
 	}, &kernels.Step{Rows: 1, Sparse: []*kernels.SparseBatch{{Offsets: []int32{0, 0}}}})
 	require.NoError(t, err)
 	return append([]float32(nil), out.Float32()...)
@@ -51,7 +51,7 @@ func spread(low, high float32) (list []float32) {
 	return list
 }
 
-func worst(t *testing.T, set string, activation kernels.Activation, exact func(float64) float64, z []float32) float64 {
+func worst(t *testing.T, set string, activation kernels.ActivationKind, exact func(float64) float64, z []float32) float64 {
 	most := 0.0
 	for i, got := range activated(t, set, activation, z) {
 		most = math.Max(most, ulps(got, exact(float64(z[i]))))
@@ -69,11 +69,18 @@ func TestActivationsAreExactToAFewUnitsInTheLastPlace(t *testing.T) {
 		selu := worst(t, set, kernels.SELU, func(x float64) float64 {
 			return kernels.SELUScale * (max(x, 0) + kernels.SELUAlpha*math.Expm1(min(x, 0)))
 		}, z)
-		t.Logf("%s: sigmoid %.2f ULP, tanh %.2f ULP, ELU %.2f ULP, SELU %.2f ULP", set, sigmoid, tanh, elu, selu)
+		softplus := worst(t, set, kernels.Softplus, func(x float64) float64 {
+			return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
+		}, z)
+		softsign := worst(t, set, kernels.Softsign, func(x float64) float64 { return x / (1 + math.Abs(x)) }, z)
+		t.Logf("%s: sigmoid %.2f ULP, tanh %.2f ULP, ELU %.2f ULP, SELU %.2f ULP, soft-plus %.2f ULP, soft-sign %.2f ULP",
+			set, sigmoid, tanh, elu, selu, softplus, softsign)
 		require.LessOrEqual(t, sigmoid, 3.0, set)
 		require.LessOrEqual(t, tanh, 3.0, set)
 		require.LessOrEqual(t, elu, 5.0, set)
 		require.LessOrEqual(t, selu, 5.0, set)
+		require.LessOrEqual(t, softplus, 5.0, set)
+		require.LessOrEqual(t, softsign, 3.0, set)
 	}
 }
 
@@ -84,8 +91,11 @@ func TestActivationsSaturateAndKeepNaN(t *testing.T) {
 		require.InDeltaSlice(t, []float32{1, 0, 1, 0}, sigmoid, 1e-38)
 		require.Equal(t, []float32{1, -1, 1}, activated(t, set, kernels.Tanh, []float32{inf, -inf, 200}))
 		require.Equal(t, []float32{inf, -1, 200, -1}, activated(t, set, kernels.ELU, []float32{inf, -inf, 200, -200}))
+		require.Equal(t, []float32{inf, 0, 200}, activated(t, set, kernels.Softplus, []float32{inf, -inf, 200}))
+		require.Equal(t, []float32{1, -1, 1, -1}, activated(t, set, kernels.Softsign, []float32{inf, -inf, 1e38, -1e38}))
+		require.Equal(t, []float32{inf, -inf}, activated(t, set, kernels.LeakyReLU, []float32{inf, -inf}))
 		for n, word := range kernels.ActivationWords {
-			nan := activated(t, set, kernels.Activation(n), []float32{float32(math.NaN())})[0]
+			nan := activated(t, set, kernels.ActivationKind(n), []float32{float32(math.NaN())})[0]
 			require.True(t, math.IsNaN(float64(nan)), word)
 		}
 	}

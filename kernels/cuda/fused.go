@@ -33,9 +33,9 @@ type fusedShape struct {
 	hidden, hiddenInverse, parts, loss int64 // where they begin in the workspace, in elements
 }
 
-// fusedOf is the shape, if the fused form serves the op: one source of up to 256 units, and no float32.
+// fusedOf is the shape, if the fused form serves the op: one source of up to 256 units, no activation, and no float32.
 func (d *device) fusedOf(op *kernels.Output, rows int64) (s fusedShape, ok bool) {
-	if len(op.Sources) != 1 || op.Items == 0 {
+	if len(op.Sources) != 1 || op.Items == 0 || op.Loss.Activation.Kind != kernels.Linear {
 		return s, false
 	}
 	for _, s.padded = range fusedColumns {

@@ -157,7 +157,7 @@ func element(b kernels.Buffer, n int64) driver.Address { return addressOf(b) + d
 var kernelNames = []string{
 	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "multiply", "input_gradient",
 	"weight_gradient", "finish", "backward", "inverse_norms", "output_stats", "combine_stats", "output_loss",
-	"output_sum", "output_update", "pack_rows", "output_merge_hidden", "squares", "scores", "sparse_scores",
+	"output_loss_of_values", "output_sum", "output_update", "pack_rows", "output_merge_hidden", "squares", "scores", "sparse_scores",
 	"select_best", "ranked", "assemble_count", "assemble_fill", "sort_scan", "sort_place",
 	"items_count", "items_write", "add_parts", "update_written", "begin_screen", "round_tiles", "screen_32",
 	"screen_256", "raise_limit", "refine", "moments", "blend", "sparse_product", "solve_block", "solve_sums",
@@ -179,7 +179,7 @@ type (
 	epilogueArgs struct {
 		bias                driver.Address
 		present, activation int32
-		dropout             float32
+		alpha, dropout      float32
 		stream              uint32
 	}
 )
@@ -213,7 +213,9 @@ func (d *device) epilogueOf(e *kernels.Epilogue) epilogueArgs {
 	if e == nil {
 		return epilogueArgs{}
 	}
-	return epilogueArgs{addressOf(e.Bias), 1, number(d, e.Activation), e.Dropout, e.Stream}
+	return epilogueArgs{
+		addressOf(e.Bias), 1, number(d, e.Activation.Kind), e.Activation.Alpha, e.Dropout, e.Stream,
+	}
 }
 
 // biasOf is the address of a bias, 0 if there is none.

@@ -49,7 +49,8 @@ type (
 		temperature                      float32
 	}
 	lossArgs struct {
-		kind, normalizeRows                                int32
+		kind, normalizeRows, activation                    int32
+		alpha                                              float32
 		weight, oneScale, zeroScale, oneTarget, zeroTarget float32
 		term                                               int32
 	}
@@ -72,7 +73,7 @@ func (r *outputOp) place(n int64) driver.Address { return element(r.op.Workspace
 func (r *outputOp) loss() lossArgs {
 	l := r.op.Loss
 	return lossArgs{
-		number(r.device, l.Kind), flag(l.NormalizeRows), l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget,
+		number(r.device, l.Kind), flag(l.NormalizeRows), number(r.device, l.Activation.Kind), l.Activation.Alpha, l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget,
 		int32(r.op.Term),
 	}
 }
@@ -361,7 +362,11 @@ func (r *outputRun) gradients() {
 		measure()
 		r.bias = r.op.Bias != nil
 		grid := driver.Dim{X: blocks(r.items, stripItems), Y: r.space.rowStrips}
-		launch(r.device, "output_loss", grid, 256, r.tile(addressOf(r.stats())))
+		kernel := "output_loss"
+		if r.op.Loss.Activation.Kind != kernels.Linear {
+			kernel = "output_loss_of_values"
+		}
+		launch(r.device, kernel, grid, 256, r.tile(addressOf(r.stats())))
 		for n := range r.op.Sources {
 			r.products.hidden(r, n)
 			r.join() // the strip, and what the next tile but one writes, are free then

@@ -54,7 +54,7 @@ func finish(
 	var act activation
 	if e != nil {
 		var err error
-		if act, err = kernels.FunctionOf(activations, e.Activation); err != nil {
+		if act, err = activationOf(e.Activation); err != nil {
 			return err
 		}
 	}
@@ -93,20 +93,29 @@ func dropout(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 // activation is act(z) and its derivative act'(z), which is computed from a = act(z).
 type activation struct{ value, slope func(float64) float64 }
 
-var activations = map[kernels.Activation]activation{
-	kernels.Linear: {
+func activationOf(a kernels.Activation) (activation, error) {
+	of, err := kernels.FunctionOf(activations, a.Kind)
+	if err != nil {
+		return activation{}, err
+	}
+	return of(float64(a.Alpha)), nil
+}
+
+// activations are by kind, for a value of Alpha.
+var activations = map[kernels.ActivationKind]func(alpha float64) activation{
+	kernels.Linear: fixed(activation{
 		func(z float64) float64 { return z },
 		func(float64) float64 { return 1 },
-	},
-	kernels.Sigmoid: {
+	}),
+	kernels.Sigmoid: fixed(activation{
 		sigmoid,
 		func(a float64) float64 { return a * (1 - a) },
-	},
-	kernels.Tanh: {
+	}),
+	kernels.Tanh: fixed(activation{
 		math.Tanh,
 		func(a float64) float64 { return 1 - a*a },
-	},
-	kernels.ReLU: {
+	}),
+	kernels.ReLU: fixed(activation{
 		func(z float64) float64 { return math.Max(0, z) }, // NaN stays NaN
 		func(a float64) float64 {
 			if a == 0 {
@@ -114,10 +123,42 @@ var activations = map[kernels.Activation]activation{
 			}
 			return 1
 		},
+	}),
+	kernels.ELU:  func(alpha float64) activation { return exponentialUnit(1, alpha) },
+	kernels.SELU: fixed(exponentialUnit(kernels.SELUScale, kernels.SELUAlpha)),
+	kernels.LeakyReLU: func(alpha float64) activation {
+		return activation{
+			func(z float64) float64 {
+				if z > 0 {
+					return z
+				}
+				return alpha * z
+			},
+			func(a float64) float64 {
+				if a > 0 {
+					return 1
+				}
+				return alpha
+			},
+		}
 	},
-	kernels.ELU:  exponentialUnit(1, 1),
-	kernels.SELU: exponentialUnit(kernels.SELUScale, kernels.SELUAlpha),
+	kernels.Softplus: fixed(activation{
+		softplus,
+		func(a float64) float64 { return -math.Expm1(-a) }, // the sigmoid of z
+	}),
+	kernels.Softsign: fixed(activation{
+		func(z float64) float64 {
+			if math.IsInf(z, 0) {
+				return math.Copysign(1, z)
+			}
+			return z / (1 + math.Abs(z))
+		},
+		func(a float64) float64 { return (1 - math.Abs(a)) * (1 - math.Abs(a)) },
+	}),
 }
+
+// fixed is an activation that does not depend on Alpha.
+func fixed(a activation) func(float64) activation { return func(float64) activation { return a } }
 
 // exponentialUnit is scale z for z > 0, else scale alpha (exp(z) - 1).
 func exponentialUnit(scale, alpha float64) activation {
@@ -139,7 +180,7 @@ func exponentialUnit(scale, alpha float64) activation {
 
 func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 	e := &op.Epilogue
-	act, err := kernels.FunctionOf(activations, e.Activation)
+	act, err := activationOf(e.Activation)
 	if err != nil {
 		return err
 	}

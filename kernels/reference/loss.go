@@ -11,7 +11,7 @@ func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 // softplus is ln(1 + exp(z)) without overflow.
 func softplus(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
-// lossFunction gives l(z, t) and dl/dz. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
+// lossFunction gives l(a, t) and dl/da of the value a of a logit. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
 type lossFunction func(l *kernels.Loss, z, t, n, logSumExp float64) (loss, delta float64)
 
 var losses = map[kernels.LossKind]lossFunction{
@@ -31,6 +31,24 @@ var losses = map[kernels.LossKind]lossFunction{
 	kernels.Squared: func(_ *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
 		return (z - t) * (z - t) / 2, z - t
 	},
+	kernels.Absolute: func(_ *kernels.Loss, a, t, _, _ float64) (loss, delta float64) {
+		switch {
+		case a > t:
+			return a - t, 1
+		case a < t:
+			return t - a, -1
+		}
+		return a - t, a - t // 0, or NaN
+	},
+	kernels.L2Hinge: func(_ *kernels.Loss, a, t, _, _ float64) (loss, delta float64) {
+		d := a - t
+		if t > 0 {
+			d = math.Min(0, d)
+		} else {
+			d = math.Max(0, d)
+		}
+		return d * d / 2, d
+	},
 	kernels.Hinge: func(_ *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
 		if t == 0 {
 			t = -1
@@ -41,6 +59,26 @@ var losses = map[kernels.LossKind]lossFunction{
 		}
 		return 0 * margin, 0 * margin // keeps what is not finite
 	},
+}
+
+// logitLoss is a loss by the logit, with its derivative.
+type logitLoss func(z, t, n, logSumExp float64) (loss, delta float64)
+
+// lossOf puts the loss behind the output's activation.
+func lossOf(l *kernels.Loss) (logitLoss, error) {
+	loss, err := kernels.FunctionOf(losses, l.Kind)
+	if err != nil {
+		return nil, err
+	}
+	act, err := activationOf(l.Activation)
+	if err != nil {
+		return nil, err
+	}
+	return func(z, t, n, logSumExp float64) (float64, float64) {
+		a := act.value(z)
+		value, delta := loss(l, a, t, n, logSumExp)
+		return value, delta * act.slope(a)
+	}, nil
 }
 
 func scaledMarginal(l *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {

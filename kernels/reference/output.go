@@ -113,7 +113,7 @@ func (device) CombineStats(op *kernels.CombineStats, step *kernels.Step) error {
 
 // OutputStep computes loss, gradients and updates of an output layer, one item after the other.
 func (device) OutputStep(op *kernels.Output, step *kernels.Step) error {
-	lossOf, err := kernels.FunctionOf(losses, op.Loss.Kind)
+	lossOf, err := lossOf(&op.Loss)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (device) OutputStep(op *kernels.Output, step *kernels.Step) error {
 }
 
 // stepItem adds one item's part to dh, updates its weights and bias, and returns its loss.
-func (l *logits) stepItem(lossOf lossFunction, step *kernels.Step, item int64, dh [][]float64) (float64, error) {
+func (l *logits) stepItem(lossOf logitLoss, step *kernels.Step, item int64, dh [][]float64) (float64, error) {
 	op := l.op
 	z, err := l.of(item)
 	if err != nil {
@@ -199,7 +199,7 @@ func (l *logits) stepItem(lossOf lossFunction, step *kernels.Step, item int64, d
 }
 
 // loss gives the weighted loss of one item, summed over the rows, and dz of each row.
-func (l *logits) loss(lossOf lossFunction, step *kernels.Step, item int64, z []float64) (float64, []float64) {
+func (l *logits) loss(lossOf logitLoss, step *kernels.Step, item int64, z []float64) (float64, []float64) {
 	op := l.op
 	batch := step.Sparse[op.Target]
 	targets := make([]float64, l.rows)
@@ -214,7 +214,7 @@ func (l *logits) loss(lossOf lossFunction, step *kernels.Step, item int64, z []f
 		if op.Loss.NeedsStats() {
 			logSumExp = float64(rowOf(op.Stats, int64(u), 2)[1])
 		}
-		loss, delta := lossOf(&op.Loss, z[u], targets[u], float64(batch.RowSum[u]), logSumExp)
+		loss, delta := lossOf(z[u], targets[u], float64(batch.RowSum[u]), logSumExp)
 		total += weight * loss
 		dz[u] = weight * delta
 	}

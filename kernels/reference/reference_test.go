@@ -154,20 +154,34 @@ func TestDropoutZeroesAndRescalesUnits(t *testing.T) {
 }
 
 func TestActivationsPassNaNOn(t *testing.T) {
-	for kind, a := range activations {
-		require.True(t, math.IsNaN(a.value(math.NaN())), kind)
+	for kind, of := range activations {
+		require.True(t, math.IsNaN(of(0.5).value(math.NaN())), kind)
 	}
 }
 
 func TestExponentialUnitsHaveTheirTextbookValues(t *testing.T) {
-	elu, selu := activations[kernels.ELU], activations[kernels.SELU]
+	elu, selu := activations[kernels.ELU](1), activations[kernels.SELU](1)
 	require.InDeltaSlice(t, []float64{2, 0, math.Exp(-1) - 1, -1},
 		[]float64{elu.value(2), elu.value(0), elu.value(-1), elu.value(math.Inf(-1))}, 1e-12)
 	require.InDeltaSlice(t, []float64{1.0507009873554805, 0, -1.1113307378125625, -1.7580993408473766},
 		[]float64{selu.value(1), selu.value(0), selu.value(-1), selu.value(math.Inf(-1))}, 1e-12)
-	for _, a := range []activation{elu, selu} {
+}
+
+func TestOtherActivationsHaveTheirTextbookValues(t *testing.T) {
+	of := func(kind kernels.ActivationKind, alpha, z float64) float64 { return activations[kind](alpha).value(z) }
+	require.InDelta(t, -0.5*(1-math.Exp(-2)), of(kernels.ELU, 0.5, -2), 1e-15)
+	require.InDeltaSlice(t, []float64{3, -0.03}, []float64{of(kernels.LeakyReLU, 0.01, 3), of(kernels.LeakyReLU, 0.01, -3)}, 0)
+	require.InDeltaSlice(t, []float64{math.Ln2, 800, 0}, []float64{of(kernels.Softplus, 0, 0), of(kernels.Softplus, 0, 800),
+		of(kernels.Softplus, 0, -800)}, 1e-15)
+	require.Equal(t, []float64{0.75, -0.5, 1}, []float64{of(kernels.Softsign, 0, 3), of(kernels.Softsign, 0, -1),
+		of(kernels.Softsign, 0, math.Inf(1))})
+}
+
+func TestTheSlopeOfAnActivationIsItsDerivative(t *testing.T) {
+	for kind, of := range activations {
+		a := of(0.3)
 		for _, z := range []float64{-3, -0.1, 0.1, 3} {
-			require.InDelta(t, (a.value(z+1e-6)-a.value(z-1e-6))/2e-6, a.slope(a.value(z)), 1e-8)
+			require.InDelta(t, (a.value(z+1e-6)-a.value(z-1e-6))/2e-6, a.slope(a.value(z)), 1e-8, kind)
 		}
 	}
 }

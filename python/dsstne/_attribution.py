@@ -27,17 +27,26 @@ _MOST_HALVINGS = 30  # of the path: the kinks of ReLU and cosines near the empty
 
 _SCALE, _ALPHA = 1.0507009873554805, 1.6732632423543773
 
-# The activation of a sum z, and its derivative.
+# The activation of a sum z of a layer, and its derivative.
 _ACTIVATIONS: dict[str, tuple[Any, Any]] = {
-    "linear": (lambda z: z, np.ones_like),
-    "sigmoid": (lambda z: 0.5 + 0.5 * np.tanh(z / 2), lambda z: 0.25 * (1 - np.tanh(z / 2) ** 2)),
-    "tanh": (np.tanh, lambda z: 1 - np.tanh(z) ** 2),
-    "relu": (lambda z: np.maximum(z, 0), lambda z: (z > 0).astype(float)),
-    "elu": (lambda z: np.where(z > 0, z, np.expm1(np.minimum(z, 0))), lambda z: np.exp(np.minimum(z, 0))),
-    "selu": (
-        lambda z: _SCALE * np.where(z > 0, z, _ALPHA * np.expm1(np.minimum(z, 0))),
-        lambda z: _SCALE * np.where(z > 0, 1, _ALPHA * np.exp(np.minimum(z, 0))),
+    "linear": (lambda z, _: z, lambda z, _: np.ones_like(z)),
+    "sigmoid": (lambda z, _: 0.5 + 0.5 * np.tanh(z / 2), lambda z, _: 0.25 * (1 - np.tanh(z / 2) ** 2)),
+    "tanh": (lambda z, _: np.tanh(z), lambda z, _: 1 - np.tanh(z) ** 2),
+    "relu": (lambda z, _: np.maximum(z, 0), lambda z, _: (z > 0).astype(float)),
+    "elu": (
+        lambda z, layer: np.where(z > 0, z, layer["alpha"] * np.expm1(np.minimum(z, 0))),
+        lambda z, layer: np.where(z > 0, 1, layer["alpha"] * np.exp(np.minimum(z, 0))),
     ),
+    "selu": (
+        lambda z, _: _SCALE * np.where(z > 0, z, _ALPHA * np.expm1(np.minimum(z, 0))),
+        lambda z, _: _SCALE * np.where(z > 0, 1, _ALPHA * np.exp(np.minimum(z, 0))),
+    ),
+    "leaky_relu": (
+        lambda z, layer: np.where(z > 0, z, layer["slope"] * z),
+        lambda z, layer: np.where(z > 0, 1, layer["slope"]),
+    ),
+    "softplus": (lambda z, _: np.logaddexp(0, z), lambda z, _: 0.5 + 0.5 * np.tanh(z / 2)),
+    "softsign": (lambda z, _: z / (1 + np.abs(z)), lambda z, _: 1 / (1 + np.abs(z)) ** 2),
 }
 
 
@@ -116,7 +125,8 @@ class _Path:
                 z += at[:, None] * self._steps[name]
             for source, weight in self._links[name]:
                 z += values[source] @ weight.T
-            sums[name], values[name] = z, _ACTIVATIONS[self._layers[name]["activation"]][0](z)
+            layer = self._layers[name]
+            sums[name], values[name] = z, _ACTIVATIONS[layer["activation"]][0](z, layer)
         return sums, values
 
     def _lengths(self, values: Array) -> Array:
@@ -145,7 +155,8 @@ class _Path:
             across = weight if self._length is not None else weight - unit * (unit @ weight)[:, None]
             back[source] += across / length
         for name in reversed(self._units):
-            back[name] *= _ACTIVATIONS[self._layers[name]["activation"]][1](sums[name])
+            layer = self._layers[name]
+            back[name] *= _ACTIVATIONS[layer["activation"]][1](sums[name], layer)
             for source, weight in self._links[name]:
                 back[source] += back[name] @ weight
         return {name: back[name] for name in self._fed}

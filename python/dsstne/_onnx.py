@@ -30,7 +30,16 @@ _MOST_NAMES = 32 << 20  # bytes of the names of the items
 _SMALL = 1024  # bytes of a tensor that stays in the graph: constants that shapes are computed from
 _ALIGNMENT = 1 << 16  # of tensors in the data file, so that every system can map them into memory
 
-_ACTIVATIONS = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "elu": "Elu", "selu": "Selu"}
+_ACTIVATIONS = {
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "relu": "Relu",
+    "elu": "Elu",
+    "selu": "Selu",
+    "leaky_relu": "LeakyRelu",
+    "softplus": "Softplus",
+    "softsign": "Softsign",
+}
 
 
 class Input(NamedTuple):
@@ -190,7 +199,7 @@ class Graph:
         return self.divided(given.values, square)
 
     def layer(self, layer: dict[str, Any], inputs: dict[str, Input], values: dict[str, str]) -> str:
-        """Adds a hidden or an output layer: the sum over its sources of W x, the bias, and the activation."""
+        """Adds a hidden or an output layer: the sum over its sources of W x, the bias, and a hidden activation."""
         temperature, weights = layer.get("temperature", 0), sources_of(layer)
         total = self.weight(layer["name"] + ".bias") if layer["bias"] else None
         for source, weight in weights:
@@ -204,8 +213,11 @@ class Graph:
         assert total is not None
         if not weights:
             return str(self.add("Expand", total, self.shape(layer["size"])))
-        activation = layer.get("activation", "linear")
-        return total if activation == "linear" else str(self.add(_ACTIVATIONS[activation], total))
+        activation = layer["activation"] if layer["kind"] == "hidden" else "linear"  # an output's is for its loss
+        if activation == "linear":
+            return total
+        alpha = {"alpha": layer[key] for key in ("alpha", "slope") if key in layer}
+        return str(self.add(_ACTIVATIONS[activation], total, **alpha))
 
     def plus(self, total: str | None, more: str) -> str:
         """Adds up two values; None = nothing."""

@@ -105,9 +105,11 @@ def fit(
             ``dropout``; sizes of ``"auto"`` are taken from the matrices.
         items: Names of the items of the output; the model stores them. None = those of Interactions, if given.
         hidden: Number of units of each hidden layer.
-        activation: ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"elu"``, ``"selu"`` or ``"linear"``, for all hidden layers
+        activation: ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"elu"``, ``"selu"``, ``"softplus"``,
+            ``"softsign"`` or ``"linear"``, for all hidden layers
             or a list with one for each.
-        loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"`` or ``"hinge"`` (an item that is not
+        loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"``, ``"absolute"``, ``"l2_hinge"`` or
+            ``"hinge"`` (an item that is not
             stored has the target -1), or a mapping with ``kind`` and its parameters.
         temperature: If a number, logits are cosines between the hidden vector and the item vectors, divided by this
             number; None = dot products; ``"auto"`` = 0.1 for soft-max, else None.

@@ -65,27 +65,7 @@ func (c *backwardCase) dz(u, k int64) (dz, off float64) {
 	}
 	dz = float64(c.dh[n]) * scale
 	a := float64(c.h[n]) / scale
-	magnitude := 1.0
-	slope := 1.0
-	switch c.epilogue.Activation {
-	case kernels.Linear:
-	case kernels.Sigmoid:
-		slope, magnitude = a*(1-a), a
-	case kernels.Tanh:
-		slope = 1 - a*a
-	case kernels.ReLU:
-		if a == 0 {
-			return 0, 0
-		}
-	case kernels.ELU, kernels.SELU:
-		unitScale, alpha := constantsOf(c.epilogue.Activation)
-		slope, magnitude = unitScale, 2*unitScale*alpha
-		if a <= 0 {
-			slope = a + unitScale*alpha
-		}
-	default:
-		panic(unhandled(c.epilogue.Activation))
-	}
+	slope, magnitude := slopeOf(c.epilogue.Activation, a)
 	return dz * slope, 8*unit*math.Abs(dz)*magnitude + underflow*(1+scale)
 }
 
@@ -103,19 +83,11 @@ func backwardCases() (cases []opCase) {
 		c.h = s.normal(b*units, 1)
 		for n := range c.h {
 			z := float64(c.h[n])
-			switch c.epilogue.Activation {
-			case kernels.Linear:
-			case kernels.Sigmoid:
-				z = 1 / (1 + math.Exp(-4*z))
-			case kernels.Tanh:
-				z = math.Tanh(4 * z)
-			case kernels.ReLU:
-				z = math.Max(0, z)
-			case kernels.ELU, kernels.SELU:
-				z = exponentialUnit(c.epilogue.Activation, z)
-			default:
-				panic(unhandled(c.epilogue.Activation))
+			switch c.epilogue.Activation.Kind {
+			case kernels.Sigmoid, kernels.Tanh: // values near their ends, too
+				z *= 4
 			}
+			z = activated(c.epilogue.Activation, z)
 			c.h[n] = float32(z * keep(c.epilogue, c.step, int64(n)/units, int64(n)%units))
 		}
 		if bias != nil {

@@ -106,35 +106,93 @@ func (c *forwardCase) bound(u, k int64) float64 {
 		z.product(1, float64(c.bias[k]))
 	}
 	scale := keep(c.epilogue, c.step, u, k)
-	a, off := math.Abs(z.value), z.bound()
-	switch c.epilogue.Activation {
-	case kernels.Linear, kernels.ReLU: // slope at most 1
-	case kernels.Sigmoid: // slope at most 1/4
-		a, off = 1, math.Min(off/4, 1)+functionError
-	case kernels.Tanh: // slope at most 1; accurate to the roundoff of 1, as is (1-e)/(1+e)
-		a, off = 1, math.Min(off, 2)+functionError
-	case kernels.ELU, kernels.SELU: // slope at most scale times alpha, which is at least the scale
-		a = math.Abs(exponentialUnit(c.epilogue.Activation, z.value))
-		scale, alpha := constantsOf(c.epilogue.Activation)
-		off = scale*alpha*off + functionError*a
-	default:
-		panic(unhandled(c.epilogue.Activation))
-	}
+	_, a, off := activatedBound(c.epilogue.Activation, z.value, z.bound())
 	return scale * (off + 4*unit*a)
 }
 
-// constantsOf are the scale and the alpha of an ELU or SELU.
-func constantsOf(kind kernels.Activation) (scale, alpha float64) {
-	if kind == kernels.SELU {
-		return 1.0507009873554805, 1.6732632423543773
+// activatedBound is the activation of a sum that may be off, the magnitude of the numbers it is made of, and how far it
+// may be off itself but for the rounding of that.
+func activatedBound(act kernels.Activation, z, off float64) (value, magnitude, bound float64) {
+	value = activated(act, z)
+	switch act.Kind {
+	case kernels.Linear, kernels.ReLU: // slope at most 1
+		return value, math.Abs(z), off
+	case kernels.Sigmoid: // slope at most 1/4
+		return value, 1, math.Min(off/4, 1) + functionError
+	case kernels.Tanh: // slope at most 1; accurate to the roundoff of 1, as is (1-e)/(1+e)
+		return value, 1, math.Min(off, 2) + functionError
+	case kernels.ELU, kernels.SELU:
+		scale, alpha := constantsOf(act)
+		return value, math.Abs(value), scale*max(1, alpha)*off + functionError*math.Abs(value)
+	case kernels.LeakyReLU, kernels.Softplus, kernels.Softsign: // slope at most 1
+		return value, math.Abs(value), off + functionError*math.Abs(value) + underflow
 	}
-	return 1, 1
+	panic(unhandled(act.Kind))
 }
 
-// exponentialUnit is ELU or SELU.
-func exponentialUnit(kind kernels.Activation, z float64) float64 {
-	scale, alpha := constantsOf(kind)
-	return scale * (max(z, 0) + alpha*math.Expm1(min(z, 0)))
+// constantsOf are the scale and the alpha of an ELU or SELU.
+func constantsOf(a kernels.Activation) (scale, alpha float64) {
+	if a.Kind == kernels.SELU {
+		return 1.0507009873554805, 1.6732632423543773
+	}
+	return 1, float64(a.Alpha)
+}
+
+// activated is the activation of z by its definition.
+func activated(act kernels.Activation, z float64) float64 {
+	switch act.Kind {
+	case kernels.Linear:
+		return z
+	case kernels.Sigmoid:
+		return 1 / (1 + math.Exp(-z))
+	case kernels.Tanh:
+		return math.Tanh(z)
+	case kernels.ReLU:
+		return max(z, 0)
+	case kernels.ELU, kernels.SELU:
+		scale, alpha := constantsOf(act)
+		return scale * (max(z, 0) + alpha*math.Expm1(min(z, 0)))
+	case kernels.LeakyReLU:
+		return max(z, 0) + float64(act.Alpha)*min(z, 0)
+	case kernels.Softplus:
+		return softplusOf(z)
+	case kernels.Softsign:
+		return z / (1 + math.Abs(z))
+	}
+	panic(unhandled(act.Kind))
+}
+
+// slopeOf is the derivative of an activation where its value is a, and a bound of the numbers that it is a difference of.
+func slopeOf(act kernels.Activation, a float64) (slope, magnitude float64) {
+	switch act.Kind {
+	case kernels.Linear:
+		return 1, 1
+	case kernels.Sigmoid:
+		return a * (1 - a), a
+	case kernels.Tanh:
+		return 1 - a*a, 1
+	case kernels.ReLU:
+		if a == 0 {
+			return 0, 0
+		}
+		return 1, 1
+	case kernels.ELU, kernels.SELU:
+		scale, alpha := constantsOf(act)
+		if a > 0 {
+			return scale, scale
+		}
+		return a + scale*alpha, 2 * scale * alpha
+	case kernels.LeakyReLU:
+		if a > 0 {
+			return 1, 1
+		}
+		return float64(act.Alpha), float64(act.Alpha)
+	case kernels.Softplus:
+		return -math.Expm1(-a), math.Abs(math.Expm1(-a)) // accurate to its own roundoff
+	case kernels.Softsign:
+		return (1 - math.Abs(a)) * (1 - math.Abs(a)), 1
+	}
+	panic(unhandled(act.Kind))
 }
 
 // keep is the factor of dropout as its definition has it.

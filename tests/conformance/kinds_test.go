@@ -20,8 +20,20 @@ func every[K kernels.Kind](words []string) []K {
 	return list
 }
 
+// withAlpha gives kinds that have an Alpha one that is neither 0 nor 1.
+func withAlpha(kinds []kernels.ActivationKind) (list []kernels.Activation) {
+	for _, kind := range kinds {
+		a := kernels.Activation{Kind: kind, Alpha: 0.25}
+		if !a.HasAlpha() {
+			a.Alpha = 0
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
 var (
-	activations    = every[kernels.Activation](kernels.ActivationWords)
+	activations    = withAlpha(every[kernels.ActivationKind](kernels.ActivationWords))
 	optimizerKinds = every[kernels.OptimizerKind](kernels.OptimizerWords)
 	fillKinds      = every[kernels.FillKind](kernels.FillWords)
 	metricKinds    = every[kernels.MetricKind](kernels.MetricWords)
@@ -40,6 +52,13 @@ func TestTheCasesHaveEveryLoss(t *testing.T) {
 		}
 	}
 	require.Empty(t, missing)
+	for _, act := range activations {
+		found := false
+		for _, loss := range losses {
+			found = found || loss.Activation.Kind == act.Kind
+		}
+		require.True(t, found, "no output has the activation %v", act)
+	}
 }
 
 // unhandled ends a switch of a test that has to know every kind.
@@ -62,7 +81,7 @@ func unknownKinds(n int32) (list []unknownKind) {
 	matrix := func(name string, rows, columns int64) *weight { return s.weight(name, rows, columns, 1, sgd) }
 	batch := func() *kernels.SparseBatch { return s.batch(rows, items, "full", false) }
 	step := s.step(sgd, rows, batch(), batch())
-	epilogue := &kernels.Epilogue{Activation: kernels.Activation(n)}
+	epilogue := &kernels.Epilogue{Activation: kernels.Activation{Kind: kernels.ActivationKind(n)}}
 
 	add("Fill", "fill", &fillCase{op: kernels.Fill{Kind: kernels.FillKind(n), Scale: 1, Rows: rows, Columns: units}})
 	add("Gather", "activation", &forwardCase{

@@ -98,7 +98,7 @@ func plantedBackwards() (list []planted) {
 		list = append(list,
 			planted{word + " in dh of Backward", &backwardCase{
 				step: s.step(sgd, plantedRows), units: plantedUnits, h: ones, dh: dz, optimizer: sgd,
-				epilogue: &kernels.Epilogue{Activation: kernels.Tanh}, bias: s.weight("bias", plantedUnits, 1, 1, sgd),
+				epilogue: &kernels.Epilogue{Activation: kernels.Activation{Kind: kernels.Tanh}}, bias: s.weight("bias", plantedUnits, 1, 1, sgd),
 			}},
 			planted{word + " in dz of DenseBackward", &denseBackwardCase{
 				step: s.step(sgd, plantedRows), dz: dz, in: ones, optimizer: sgd,

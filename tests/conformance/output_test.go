@@ -21,6 +21,17 @@ var losses = []kernels.Loss{
 	{Kind: kernels.Softmax, Weight: 2, NormalizeRows: true},
 	{Kind: kernels.Squared, Weight: 0.25},
 	{Kind: kernels.Hinge, Weight: 0.5},
+	{Kind: kernels.Absolute, Weight: 0.5},
+	{Kind: kernels.L2Hinge, Weight: 2},
+	// Values of each activation, and each loss of values.
+	{Kind: kernels.Squared, Weight: 1, Activation: kernels.Activation{Kind: kernels.Sigmoid}},
+	{Kind: kernels.Hinge, Weight: 1, Activation: kernels.Activation{Kind: kernels.Tanh}},
+	{Kind: kernels.Absolute, Weight: 2, Activation: kernels.Activation{Kind: kernels.ReLU}},
+	{Kind: kernels.L2Hinge, Weight: 1, Activation: kernels.Activation{Kind: kernels.ELU, Alpha: 0.25}},
+	{Kind: kernels.Squared, Weight: 0.5, Activation: kernels.Activation{Kind: kernels.SELU}},
+	{Kind: kernels.Squared, Weight: 1, Activation: kernels.Activation{Kind: kernels.LeakyReLU, Alpha: 0.25}},
+	{Kind: kernels.L2Hinge, Weight: 1, Activation: kernels.Activation{Kind: kernels.Softplus}},
+	{Kind: kernels.Absolute, Weight: 1, Activation: kernels.Activation{Kind: kernels.Softsign}},
 }
 
 // takesNegative reports whether a loss gives a meaning to targets below 0.

@@ -102,6 +102,13 @@ func softplusOf(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp
 func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 	l := c.loss
 	x, e := z.value, z.bound()
+	if l.Kind.ElementWise() {
+		value, magnitude, bound := activatedBound(l.Activation, x, e)
+		x, e = value, bound
+		if l.Activation.Kind != kernels.Linear {
+			e += 4 * unit * magnitude
+		}
+	}
 	var p part
 	switch l.Kind {
 	case kernels.SigmoidCrossEntropy:
@@ -160,12 +167,47 @@ func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 		if math.Abs(margin) <= math.Abs(t)*e+4*unit*size {
 			p.bound = math.Abs(t)
 		}
+	case kernels.Absolute:
+		p.loss, p.lossMagnitude = math.Abs(x-t), 2*math.Abs(x)+math.Abs(t)
+		p.lossBound, p.magnitude = 2*e, 1
+		switch {
+		case x > t:
+			p.dz = 1
+		case x < t:
+			p.dz = -1
+		}
+		if math.Abs(x-t) <= e+4*unit*(math.Abs(x)+math.Abs(t)) { // either side may be taken
+			p.bound = 2
+		}
+	case kernels.L2Hinge:
+		d := max(0, x-t)
+		if t > 0 {
+			d = min(0, x-t)
+		}
+		p.loss, p.lossMagnitude = d*d/2, x*x+t*t
+		p.lossBound = (math.Abs(x)+math.Abs(t))*e + e*e
+		p.dz, p.magnitude, p.bound = d, math.Abs(x)+math.Abs(t), e
 	default:
 		panic(unhandled(l.Kind))
+	}
+	if l.Activation.Kind != kernels.Linear {
+		slope, off := slopeBound(l.Activation, z.value, z.bound(), x, e)
+		p.bound = p.bound*(slope+off) + math.Abs(p.dz)*off
+		p.dz, p.magnitude = p.dz*slope, p.magnitude*(slope+off)
 	}
 	r := float64(c.step.TermWeight(1, l)) / float64(c.step.WholeRows())
 	return part{r * p.loss, r * p.lossMagnitude, r*(p.lossBound+4*unit*p.lossMagnitude) + underflow,
 		r * p.dz, r * p.magnitude, r*(p.bound+4*unit*p.magnitude) + underflow}
+}
+
+// slopeBound is the slope of an activation at a logit z, where its value is a, and how far it may be off, if these are.
+func slopeBound(act kernels.Activation, z, zOff, a, aOff float64) (slope, off float64) {
+	slope, magnitude := slopeOf(act, a)
+	off = 2*aOff + 8*unit*magnitude // no slope is steeper than 2 in the value
+	if hasKink(act.Kind) && math.Abs(z) <= zOff+underflow {
+		off += 2 // either side may be taken
+	}
+	return slope, off
 }
 
 func (c *outputCase) bounds() map[string][]float64 {

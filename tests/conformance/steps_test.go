@@ -40,7 +40,7 @@ func newListRun(d kernels.Device, steps int) *listRun {
 	p := &place{device: d}
 	r := &listRun{device: d, place: p, weights: []*kernels.Weights{in.place(p), out.place(p), bias.place(p)}}
 	h, dh := p.alloc(listRows*listUnits), p.alloc(listRows*listUnits)
-	end := kernels.Epilogue{Bias: r.weights[2].Value, Activation: kernels.Tanh, Dropout: 0.2, Stream: random.StreamDropout}
+	end := kernels.Epilogue{Bias: r.weights[2].Value, Activation: kernels.Activation{Kind: kernels.Tanh}, Dropout: 0.2, Stream: random.StreamDropout}
 	replay := &kernels.Replay{Input: 0, Weight: r.weights[0], Optimizer: o}
 	gather := &kernels.Gather{Input: 0, Weight: r.weights[0], Out: h, Epilogue: &end}
 	output := &kernels.Output{

@@ -109,7 +109,7 @@ func TestAPartOfABatchWithoutRowsWritesGradientsOfZero(t *testing.T) {
 		bias, outBias := weight("bias", 7, 1), weight("out bias", 23, 1)
 		buffer := func(columns int64) kernels.Buffer { return p.floats(s.normal(3*columns, 1)) }
 		h1, dh1, h2, dh2 := buffer(7), buffer(7), buffer(5), buffer(5)
-		epilogue := kernels.Epilogue{Activation: kernels.Tanh, Dropout: 0.5}
+		epilogue := kernels.Epilogue{Activation: kernels.Activation{Kind: kernels.Tanh}, Dropout: 0.5}
 		dense := &kernels.Dense{In: h1, Weight: hidden, Out: h2, Epilogue: &epilogue}
 		dense.Workspace = p.workspace(dense, 3)
 		back := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Weight: hidden}

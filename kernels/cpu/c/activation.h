@@ -1,17 +1,17 @@
-/* activation.h: the activations, activate_<word>(z), and their derivatives, slope_<word>(a), written with the value
- * a = activate_<word>(z). Formulas: kernels/ops.go. */
+/* activation.h: the activations, activate_<word>(alpha, z), and their derivatives, slope_<word>(alpha, a), written with
+ * the value a = activate_<word>(alpha, z). Formulas: kernels/ops.go. */
 
-INLINE vf activate_linear(vf z) { return z; }
-INLINE vf slope_linear(UNUSED vf a) { return splat(1.0f); }
+INLINE vf activate_linear(UNUSED float alpha, vf z) { return z; }
+INLINE vf slope_linear(UNUSED float alpha, UNUSED vf a) { return splat(1.0f); }
 
-INLINE vf activate_sigmoid(vf z) { return sigmoid(z); }
-INLINE vf slope_sigmoid(vf a) { return a * (1.0f - a); }
+INLINE vf activate_sigmoid(UNUSED float alpha, vf z) { return sigmoid(z); }
+INLINE vf slope_sigmoid(UNUSED float alpha, vf a) { return a * (1.0f - a); }
 
-INLINE vf activate_tanh(vf z) { return hyperbolic_tangent(z); }
-INLINE vf slope_tanh(vf a) { return 1.0f - a * a; }
+INLINE vf activate_tanh(UNUSED float alpha, vf z) { return hyperbolic_tangent(z); }
+INLINE vf slope_tanh(UNUSED float alpha, vf a) { return 1.0f - a * a; }
 
-INLINE vf activate_relu(vf z) { return select_(z > 0.0f, z, (vf){0} * z); /* 0 * z keeps NaN */ }
-INLINE vf slope_relu(vf a) { return select_(a > 0.0f, splat(1.0f), splat(0.0f)); }
+INLINE vf activate_relu(UNUSED float alpha, vf z) { return select_(z > 0.0f, z, (vf){0} * z); /* 0 * z keeps NaN */ }
+INLINE vf slope_relu(UNUSED float alpha, vf a) { return select_(a > 0.0f, splat(1.0f), splat(0.0f)); }
 
 /* exp(z) - 1 of a z that is not positive: 2 t / (1 - t) with t = tanh(z / 2), where nothing cancels; NaN stays NaN. */
 INLINE vf exponential_minus_one(vf z) {
@@ -19,23 +19,43 @@ INLINE vf exponential_minus_one(vf z) {
   return 2.0f * t / (1.0f - t);
 }
 
-INLINE vf activate_elu(vf z) { return select_(z > 0.0f, z, exponential_minus_one(minimum(splat(0), z))); }
-INLINE vf slope_elu(vf a) { return select_(a > 0.0f, splat(1.0f), a + 1.0f); }
+INLINE vf activate_elu(float alpha, vf z) {
+  return select_(z > 0.0f, z, alpha * exponential_minus_one(minimum(splat(0), z)));
+}
+INLINE vf slope_elu(float alpha, vf a) { return select_(a > 0.0f, splat(1.0f), a + alpha); }
 
 #define SELU_SCALE 1.05070099f
 #define SELU_ALPHA 1.67326324f
-INLINE vf activate_selu(vf z) {
+INLINE vf activate_selu(UNUSED float alpha, vf z) {
   return SELU_SCALE * select_(z > 0.0f, z, SELU_ALPHA * exponential_minus_one(minimum(splat(0), z)));
 }
-INLINE vf slope_selu(vf a) { return select_(a > 0.0f, splat(SELU_SCALE), a + SELU_SCALE * SELU_ALPHA); }
+INLINE vf slope_selu(UNUSED float alpha, vf a) {
+  return select_(a > 0.0f, splat(SELU_SCALE), a + SELU_SCALE * SELU_ALPHA);
+}
+
+INLINE vf activate_leaky_relu(float alpha, vf z) { return select_(z > 0.0f, z, alpha * z); }
+INLINE vf slope_leaky_relu(float alpha, vf a) { return select_(a > 0.0f, splat(1.0f), splat(alpha)); }
+
+INLINE vf activate_softplus(UNUSED float alpha, vf z) { return softplus(z); }
+INLINE vf slope_softplus(UNUSED float alpha, vf a) { return -exponential_minus_one(-a); /* the sigmoid of z */ }
+
+/* Through the reciprocal where |z| is large, since inf / inf would be NaN. */
+INLINE vf activate_softsign(UNUSED float alpha, vf z) {
+  vf size = absolute(z), large = 1.0f / (1.0f + 1.0f / size);
+  return select_(size > 1.0f, select_(z < 0.0f, -large, large), z / (1.0f + size));
+}
+INLINE vf slope_softsign(UNUSED float alpha, vf a) {
+  vf rest = 1.0f - absolute(a);
+  return rest * rest;
+}
 
 /* activation is a constant at every call of these two, so that the compiler resolves the switch. */
-INLINE vf activate(const int32_t activation, vf z) {
-  switch (activation) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, z) }
+INLINE vf activate(const int32_t activation, float alpha, vf z) {
+  switch (activation) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, alpha, z) }
   __builtin_unreachable();
 }
 
-INLINE vf activation_slope(const int32_t activation, vf a) {
-  switch (activation) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, a) }
+INLINE vf activation_slope(const int32_t activation, float alpha, vf a) {
+  switch (activation) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, alpha, a) }
   __builtin_unreachable();
 }

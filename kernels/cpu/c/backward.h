@@ -21,7 +21,7 @@ INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t 
       a = a * keep; /* the activation before it was scaled; where it was dropped the factor is 0 */
       g = g * load(factor + k % PHILOX_COLUMNS);
     }
-    g = g * activation_slope(activation, a);
+    g = g * activation_slope(activation, e->alpha, a);
     store_some(dh + k, g, here);
     store(sum + k, load(sum + k) + g);
   }

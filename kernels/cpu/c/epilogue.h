@@ -10,7 +10,7 @@ INLINE void finish_units(const int32_t activation, const epilogue_t *e, int64_t 
       int64_t here = smaller(LANES, block - i);
       vf z = load_some(out + k + i, here);
       if (e->bias) z += load_some(e->bias + first + k + i, here);
-      z = activate(activation, z);
+      z = activate(activation, e->alpha, z);
       if (e->dropout > 0) z *= load(factor + skip + i);
       store_some(out + k + i, z, here);
     }

@@ -70,6 +70,7 @@ typedef struct {
 typedef struct {
   const float *bias; /* null = none */
   int32_t activation;
+  float alpha; /* of the activation */
   float dropout;
   uint64_t seed;
   uint32_t stream;
@@ -80,6 +81,8 @@ typedef struct {
 typedef struct {
   int32_t kind;
   int32_t normalize_rows;
+  int32_t activation; /* linear unless the loss is one of values */
+  float alpha;
   float weight, one_scale, zero_scale, one_target, zero_target;
 } loss_t;
 
@@ -316,7 +319,7 @@ typedef struct {
   PHASES(PHASE)
 #undef PHASE
   int64_t (*layer_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
-                             int32_t continues);
+                             int32_t continues, int32_t activated);
   int64_t (*rank_workspace)(int64_t rows, int64_t columns, int64_t items, int32_t workers);
   int64_t (*kept_size)(int64_t items, int64_t columns);
 } kernels_t;

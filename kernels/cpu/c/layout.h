@@ -22,7 +22,7 @@ typedef struct {
 } layout_t;
 
 /* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
- * EXTRA: floats a row of scratch. REUSED_BYTES: of logits that are not made twice, for each of up to 128 units, because
+ * BLOCK_ITEMS: whose loss is taken at a time. EXTRA: floats a row of scratch. REUSED_BYTES: of logits that are not made twice, for each of up to 128 units, because
  * reading them costs memory bandwidth and making them costs arithmetic in proportion to K; a bound, so that nothing grows
  * with B I. */
 enum {
@@ -30,12 +30,14 @@ enum {
   GROUP_STEP = 8,
   MAX_GROUPS = 64,
   TILE_BYTES = 640 * 1024,
-  EXTRA = 7,
+  BLOCK_ITEMS = 4,
+  EXTRA = 3 + BLOCK_ITEMS,
   REUSED_BYTES = 512 << 10,
   MAX_TILE = 16 * TILE_ROWS
 };
 
-static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int32_t pairs, int32_t continues) {
+static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int32_t pairs, int32_t continues,
+                          int32_t activated) {
   layout_t l = {
       .pairs = pairs, .B = B, .K = K, .Bp = round_up(larger(B, 1), PANEL), .Kp = round_up(larger(K, 1), PANEL)};
   l.ldh = l.Kp + 16; /* 64 bytes more, against strides that are powers of two */
@@ -75,7 +77,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   PART(partial, l.Bp * l.Kp + PANEL * 16); /* and PANEL rows, ldh apart */
   PART(inverse, l.tile);
   PART(db, l.tile);
-  PART(extra, EXTRA * l.Bp); /* statistics: stats_scratch_t; losses: loss_scratch_t */
+  PART(extra, (EXTRA + (activated ? BLOCK_ITEMS : 0)) * l.Bp); /* statistics: stats_scratch_t; losses: loss_scratch_t */
 #undef PART
   l.worker_size = at;
   l.total = l.worker + workers * l.worker_size;
@@ -96,7 +98,8 @@ static int64_t padded_units(const source_t *source, int32_t sources) {
 }
 
 static layout_t layout(const layer_t *o) {
-  return layout_of(o->rows, units_of(o->source, o->sources), o->items, o->workers, o->bfloat16, o->continues);
+  return layout_of(o->rows, units_of(o->source, o->sources), o->items, o->workers, o->bfloat16, o->continues,
+                   o->loss.activation != ACTIVATION_linear);
 }
 
 /* The first tile of a group; the tiles are spread evenly. */
@@ -104,10 +107,10 @@ INLINE int64_t group_start(const layout_t *l, int64_t group) { return group * l-
 
 /* For batches of up to the given number of rows: a smaller batch has larger tiles, and may need more. */
 static int64_t layer_workspace(int64_t rows, int64_t columns, int64_t items, int32_t workers, int32_t bfloat16,
-                               int32_t continues) {
+                               int32_t continues, int32_t activated) {
   int64_t most = 0;
   for (int64_t b = PANEL; b <= round_up(larger(rows, 1), PANEL); b += PANEL)
-    most = larger(most, layout_of(b, columns, items, workers, bfloat16, continues).total);
+    most = larger(most, layout_of(b, columns, items, workers, bfloat16, continues, activated).total);
   return most;
 }
 

@@ -1,19 +1,23 @@
 /* loss.h: losses and their derivatives on a tile of logits. Formulas: kernels/loss.go.
  *
+ * Where an output has an activation, it is applied to a few items' logits before their loss, and its derivative after it,
+ * both in the first-level cache: a loss knows nothing of activations, nor they of losses.
+ *
  * Nearly all targets are zero, so the loss of the whole tile is taken with target 0 first, BLOCK_ITEMS items at a time, and
  * corrected at the stored targets. A logistic loss needs ln(1 + exp(z)) of every logit: the logarithms of a row are taken
  * together, as one of the product of all 1 + exp(-|z|), stored as its excess f over 1: f <- f + q + f q loses no accuracy. */
-enum { BLOCK_ITEMS = 4, RUN_ITEMS = 64 /* a product of that many factors up to 2 is finite */ };
+enum { RUN_ITEMS = 64 /* a product of that many factors up to 2 is finite */ };
 
 /* A loss is needs_<word>, ABSENT(word) and STORED(word). What it may need, to be dropped by the compiler elsewhere: */
 enum {
   LINEAR = 1,   /* *linear, to which ABSENT adds the loss */
   LOGISTIC = 2, /* *excess, whose factors ABSENT multiplies; the gradients of an item have one sign */
   SCALED = 4,   /* both are times zero_scale */
-  COUNTED = 8   /* the gradient of ABSENT is times the sum of the row's targets */
+  COUNTED = 8,  /* the gradient of ABSENT is times the sum of the row's targets */
+  OF_VALUES = 16 /* the loss is one of activated logits */
 };
 
-/* The gradient of target 0 with respect to logits z, before the row's weight; lse: log-sum-exp of the rows. */
+/* The gradient of target 0 with respect to logits z, or to their values, before the row's weight; lse: log-sum-exp of the rows. */
 #define ABSENT(word) \
   INLINE vf absent_##word(UNUSED const loss_t *l, vf z, UNUSED vf lse, UNUSED vf *excess, UNUSED vf *linear)
 
@@ -59,7 +63,7 @@ STORED(softmax) {
   return t * (lse - z);
 }
 
-enum { needs_squared = LINEAR };
+enum { needs_squared = LINEAR | OF_VALUES };
 ABSENT(squared) {
   *linear = fma_(0.5f * z, z, *linear);
   return z;
@@ -69,7 +73,7 @@ STORED(squared) {
   return t * (0.5f * t - z);
 }
 
-enum { needs_hinge = LINEAR }; /* an absent item has target -1; 0 * margin keeps what is not finite */
+enum { needs_hinge = LINEAR | OF_VALUES }; /* an absent item has target -1; 0 * margin keeps what is not finite */
 ABSENT(hinge) {
   vf margin = 1.0f + z;
   *linear = *linear + select_(margin > 0.0f, margin, 0.0f * margin);
@@ -79,6 +83,32 @@ STORED(hinge) {
   float margin = 1.0f - t * z, absent = 1.0f + z;
   *d = margin > 0 ? -weight * t : 0.0f * margin;
   return (margin > 0 ? margin : 0.0f * margin) - (absent > 0 ? absent : 0.0f * absent);
+}
+
+/* The sign of what is not 0 and not NaN, which stay as they are. */
+INLINE vf sign_of(vf x) { return select_(x > 0.0f, splat(1.0f), select_(x < 0.0f, splat(-1.0f), x)); }
+
+enum { needs_absolute = LINEAR | OF_VALUES };
+ABSENT(absolute) {
+  *linear = *linear + absolute(z);
+  return sign_of(z);
+}
+STORED(absolute) {
+  *d = weight * sign_of(splat(z - t))[0];
+  return fabsf(z - t) - fabsf(z);
+}
+
+enum { needs_l2_hinge = LINEAR | OF_VALUES };
+ABSENT(l2_hinge) {
+  vf d = maximum(splat(0), z); /* NaN stays NaN */
+  *linear = fma_(0.5f * d, d, *linear);
+  return d;
+}
+STORED(l2_hinge) {
+  float e = z - t, absent = z < 0 ? 0 : z;
+  if (t > 0 ? e > 0 : e < 0) e = 0;
+  *d = weight * e;
+  return 0.5f * e * e - 0.5f * absent * absent;
 }
 
 /* kind is a constant wherever these three are used, so that the compiler resolves them. */
@@ -101,15 +131,58 @@ typedef struct {
   float *linear; /* [Bp] sum of the loss but for that, LINEAR */
   float *logit;  /* [BLOCK_ITEMS, Bp] of the stored targets */
   float *lse;    /* [Bp] log-sum-exp of each row, soft-max */
+  float *value;  /* [BLOCK_ITEMS, Bp] of the activation, if it is not linear */
 } loss_scratch_t;
 
 static loss_scratch_t loss_scratch(const layout_t *l, float *extra) {
-  return (loss_scratch_t){extra, extra + l->Bp, extra + 2 * l->Bp, extra + (2 + BLOCK_ITEMS) * l->Bp};
+  return (loss_scratch_t){extra, extra + l->Bp, extra + 2 * l->Bp, extra + (2 + BLOCK_ITEMS) * l->Bp,
+                          extra + EXTRA * l->Bp};
 }
 
 /* Takes the log-sum-exp out of the statistics. */
 static void take_stats(const layer_t *o, const layout_t *l, float *lse) {
   for (int64_t u = 0; u < l->Bp; u++) lse[u] = o->stats && u < l->B ? o->stats[2 * u + 1] : 0;
+}
+
+/* Replaces the logits of n items by their values, and copies these. 0 * z keeps what is not finite. */
+INLINE void activate_items(const int32_t activation, float alpha, const layout_t *l, int64_t n, const float *bias,
+                           float *restrict z, float *restrict value) {
+  for (int64_t i = 0; i < n; i++) {
+    for (int64_t u = 0; u < l->Bp; u += LANES) {
+      vf x = load(z + i * l->ldz + u) + bias[i], a = fma_(splat(0), x, activate(activation, alpha, x));
+      store(z + i * l->ldz + u, a);
+      store(value + i * l->Bp + u, a);
+    }
+  }
+}
+
+/* From the gradient d with respect to n items' values to that with respect to their logits, with its sums. */
+INLINE void differentiate_items(const int32_t activation, float alpha, const layout_t *l, int64_t n,
+                                const float *restrict value, float *restrict d, double *gradient, double *size) {
+  for (int64_t i = 0; i < n; i++) {
+    vf sum = {0}, magnitude = {0};
+    for (int64_t u = 0; u < l->Bp; u += LANES) {
+      vf x = load(d + i * l->ldz + u) * activation_slope(activation, alpha, load(value + i * l->Bp + u));
+      sum = sum + x;
+      magnitude = magnitude + absolute(x);
+      store(d + i * l->ldz + u, x);
+    }
+    gradient[i] = sum_lanes(sum);
+    size[i] = sum_lanes(magnitude);
+  }
+}
+
+static void activate_block(const layer_t *o, const layout_t *l, int64_t n, const float *bias, float *z, float *value) {
+  const float alpha = o->loss.alpha;
+  switch (o->loss.activation) { ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, activate_items, alpha, l, n, bias, z, value) }
+}
+
+static void differentiate_block(const layer_t *o, const layout_t *l, int64_t n, const float *value, float *d,
+                                double *gradient, double *size) {
+  const float alpha = o->loss.alpha;
+  switch (o->loss.activation) {
+    ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, differentiate_items, alpha, l, n, value, d, gradient, size)
+  }
 }
 
 /* The gradient with target 0 of n items (a constant) on all rows, in place of their logits z, to which the bias is added
@@ -177,6 +250,7 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
   const float *weight = o->workspace + l->weight, *lse = scratch->lse;
   const by_item_t *target = &o->target;
   const int32_t *row = target->rows;
+  const int activated = needs[kind] & OF_VALUES && o->loss.activation != ACTIVATION_linear;
   int64_t at = lower_bound(target->items, target->count, first);
   double total = 0;
   memset(scratch->linear, 0, l->Bp * 4);
@@ -186,8 +260,12 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
     float bias[BLOCK_ITEMS] = {0}, *block = z + t * l->ldz;
     double gradient[BLOCK_ITEMS];
     int64_t from[BLOCK_ITEMS] = {0}, end[BLOCK_ITEMS] = {0};
+    if (o->bias.value) memcpy(bias, o->bias.value + first + t, step * 4);
+    if (activated) {
+      activate_block(o, l, step, bias, block, scratch->value);
+      memset(bias, 0, sizeof bias);
+    }
     for (int64_t i = 0; i < step; i++) {
-      if (o->bias.value) bias[i] = o->bias.value[first + t + i];
       if (at < target->count && target->items[at] == first + t + i) {
         from[i] = target->offsets[at], end[i] = target->offsets[++at];
       }
@@ -207,8 +285,9 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
         gradient[i] += (double)*d - before;
         size[t + i] += fabs((double)*d);
       }
-      db[t + i] = (float)gradient[i];
     }
+    if (activated) differentiate_block(o, l, step, scratch->value, block, gradient, size + t);
+    for (int64_t i = 0; i < step; i++) db[t + i] = (float)gradient[i];
     if (words && step == BLOCK_ITEMS) narrow_delta(l, t, t + step, z, words);
     if ((t + step) % RUN_ITEMS == 0 || t + step == n) total += take_loss(kind, o, l, scratch);
   }

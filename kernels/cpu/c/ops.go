@@ -153,6 +153,7 @@ func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t 
 	a.whole = C.int64_t(s.WholeRows())
 	a.loss = C.loss_t{
 		kind: number(call, op.Loss.Kind), normalize_rows: flag(op.Loss.NormalizeRows),
+		activation: number(call, op.Loss.Activation.Kind), alpha: C.float(op.Loss.Activation.Alpha),
 		weight:    C.float(s.TermWeight(op.Term, op.Loss)),
 		one_scale: C.float(op.Loss.OneScale), zero_scale: C.float(op.Loss.ZeroScale),
 		one_target: C.float(op.Loss.OneTarget), zero_target: C.float(op.Loss.ZeroTarget),
@@ -313,12 +314,12 @@ func (o Ops) Neighborhood(op *kernels.Neighborhood, s *kernels.Step) error {
 func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 	switch op := op.(type) {
 	case *kernels.Dense:
-		return o.layerSize(rows, op.Weight.Columns, op.Weight.Rows, false)
+		return o.layerSize(rows, op.Weight.Columns, op.Weight.Rows, false, false)
 	case *kernels.DenseBackward:
-		return o.layerSize(rows, op.Weight.Columns, op.Weight.Rows, false)
+		return o.layerSize(rows, op.Weight.Columns, op.Weight.Rows, false, false)
 	case *kernels.Output:
 		if op.Items > 0 {
-			return o.layerSize(rows, units(op.Sources), op.Items, op.Continues)
+			return o.layerSize(rows, units(op.Sources), op.Items, op.Continues, op.Loss.Activation.Kind != kernels.Linear)
 		}
 	case *kernels.Scores:
 		if byRow(&op.Scorer) {
@@ -371,9 +372,9 @@ func (o Ops) Screen(s *kernels.Scorer, to kernels.Buffer) error {
 	return o.do(call, unsafe.Pointer(a), nil, C.run_top_k_keep)
 }
 
-func (o Ops) layerSize(rows, columns, items int64, continues bool) int64 {
+func (o Ops) layerSize(rows, columns, items int64, continues, activated bool) int64 {
 	return int64(C.layer_workspace(o.functions, C.int64_t(rows), C.int64_t(columns), C.int64_t(items),
-		C.int32_t(o.Workers), o.bfloat16, flag(continues)))
+		C.int32_t(o.Workers), o.bfloat16, flag(continues), flag(activated)))
 }
 
 func units(sources []kernels.OutputSource) int64 {

@@ -9,8 +9,8 @@ PHASES(PHASE)
 #undef PHASE
 
 static inline int64_t layer_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items, int32_t workers,
-                                      int32_t bfloat16, int32_t continues) {
-  return k->layer_workspace(rows, columns, items, workers, bfloat16, continues);
+                                      int32_t bfloat16, int32_t continues, int32_t activated) {
+  return k->layer_workspace(rows, columns, items, workers, bfloat16, continues, activated);
 }
 static inline int64_t rank_workspace(const kernels_t *k, int64_t rows, int64_t columns, int64_t items,
                                      int32_t workers) {

@@ -31,6 +31,7 @@ using int64_t = long long;
 using uint64_t = unsigned long long;
 
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_CALL static __device__ __noinline__
 #define KERNEL_BOUNDS(name, Args, max_threads, min_blocks)                              \
   static_assert(sizeof(Args) <= 4000, "arguments of a kernel are at most 4,000 bytes"); \
   extern "C" __global__ void __launch_bounds__(max_threads, min_blocks) name(const __grid_constant__ Args a)
@@ -45,6 +46,7 @@ extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
 #include "builtins.h"  // from tests/cudaemu: what NVRTC has built in, and the registration of kernels
 
 #define DEVICE static inline
+#define DEVICE_CALL static inline
 #define KERNEL(name, Args) KERNEL_BOUNDS(name, Args, 1024, 0)  // for tests
 #define KERNEL_BOUNDS(name, Args, max_threads, min_blocks)                                                  \
   static_assert(sizeof(Args) <= 4000, "arguments of a kernel are at most 4,000 bytes");                     \

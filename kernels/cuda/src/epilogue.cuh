@@ -7,39 +7,53 @@ struct Epilogue {
   const float *bias;  // [units], may be null
   int32_t present;    // 0: the sums are stored as they are
   int32_t activation;  // ACTIVATION_<word>
+  float alpha;        // of the activation
   float dropout;
   uint32_t stream;
 };
 
 DEVICE float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
 
-// activate_<word>(z), and its derivative slope_<word>(a), computed from a = act(z).
-DEVICE float activate_linear(float z) { return z; }
-DEVICE float slope_linear(float) { return 1.0f; }
+// activate_<word>(alpha, z), and its derivative slope_<word>(alpha, a), computed from a = act(z).
+DEVICE float activate_linear(float, float z) { return z; }
+DEVICE float slope_linear(float, float) { return 1.0f; }
 
-DEVICE float activate_sigmoid(float z) { return sigmoid(z); }
-DEVICE float slope_sigmoid(float a) { return a * (1.0f - a); }
+DEVICE float activate_sigmoid(float, float z) { return sigmoid(z); }
+DEVICE float slope_sigmoid(float, float a) { return a * (1.0f - a); }
 
-DEVICE float activate_tanh(float z) { return tanhf(z); }
-DEVICE float slope_tanh(float a) { return 1.0f - a * a; }
+DEVICE float activate_tanh(float, float z) { return tanhf(z); }
+DEVICE float slope_tanh(float, float a) { return 1.0f - a * a; }
 
-DEVICE float activate_relu(float z) { return z < 0.0f ? 0.0f : z; }  // NaN stays NaN
-DEVICE float slope_relu(float a) { return a == 0.0f ? 0.0f : 1.0f; }
+DEVICE float activate_relu(float, float z) { return z < 0.0f ? 0.0f : z; }  // NaN stays NaN
+DEVICE float slope_relu(float, float a) { return a == 0.0f ? 0.0f : 1.0f; }
 
-DEVICE float activate_elu(float z) { return z > 0.0f ? z : expm1f(z); }
-DEVICE float slope_elu(float a) { return a > 0.0f ? 1.0f : a + 1.0f; }
+DEVICE float activate_elu(float alpha, float z) { return z > 0.0f ? z : alpha * expm1f(z); }
+DEVICE float slope_elu(float alpha, float a) { return a > 0.0f ? 1.0f : a + alpha; }
 
 constexpr float kSeluScale = 1.05070099f, kSeluAlpha = 1.67326324f;
-DEVICE float activate_selu(float z) { return kSeluScale * (z > 0.0f ? z : kSeluAlpha * expm1f(z)); }
-DEVICE float slope_selu(float a) { return a > 0.0f ? kSeluScale : a + kSeluScale * kSeluAlpha; }
+DEVICE float activate_selu(float, float z) { return kSeluScale * (z > 0.0f ? z : kSeluAlpha * expm1f(z)); }
+DEVICE float slope_selu(float, float a) { return a > 0.0f ? kSeluScale : a + kSeluScale * kSeluAlpha; }
 
-DEVICE float activate(int32_t kind, float z) {
-  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, z) }
+DEVICE float activate_leaky_relu(float alpha, float z) { return z > 0.0f ? z : alpha * z; }
+DEVICE float slope_leaky_relu(float alpha, float a) { return a > 0.0f ? 1.0f : alpha; }
+
+DEVICE float activate_softplus(float, float z) { return fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z))); }
+DEVICE float slope_softplus(float, float a) { return -expm1f(-a); }  // the sigmoid of z
+
+// Through the reciprocal where |z| is large, since inf / inf would be NaN.
+DEVICE float activate_softsign(float, float z) {
+  const float size = fabsf(z);
+  return size > 1.0f ? copysignf(1.0f / (1.0f + 1.0f / size), z) : z / (1.0f + size);
+}
+DEVICE float slope_softsign(float, float a) { return (1.0f - fabsf(a)) * (1.0f - fabsf(a)); }
+
+DEVICE float activate(int32_t kind, float alpha, float z) {
+  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, alpha, z) }
   __builtin_unreachable();
 }
 
-DEVICE float slope(int32_t kind, float a) {
-  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, a) }
+DEVICE float slope(int32_t kind, float alpha, float a) {
+  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, alpha, a) }
   __builtin_unreachable();
 }
 
@@ -56,5 +70,5 @@ DEVICE float finish_unit(const StepRecord *step, const Epilogue &e, int64_t u, i
   if (!e.present) return z;
   if (e.bias) z += e.bias[k];
   const float scale = kept(step, e, u, k);
-  return scale == 0.0f ? 0.0f : activate(e.activation, z) * scale;
+  return scale == 0.0f ? 0.0f : activate(e.activation, e.alpha, z) * scale;
 }

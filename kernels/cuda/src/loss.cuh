@@ -5,6 +5,8 @@
 struct Loss {
   int32_t kind;  // LOSS_<word>
   int32_t normalize_rows;
+  int32_t activation;  // ACTIVATION_<word>, linear unless the loss is one of values
+  float alpha;
   float weight, one_scale, zero_scale, one_target, zero_target;
   int32_t term;  // of StepRecord.term_factors
 };
@@ -54,7 +56,7 @@ DEVICE LossRow loss_row(const Loss &l, float sum, float log_sum_exp) {
   return {log_sum_exp, sum == 0.0f ? 0.0f : 1.0f, sum == 0.0f ? 0.0f : 1.0f / sum};
 }
 
-// LOSS(word) { ... } is l(z, t) and dl/dz. Nearly all targets are 0, and are compiled as that: where t is 0 a formula should have
+// LOSS(word) { ... } is l(z, t) and dl/dz; z may be the value that an activation gives a logit. Nearly all targets are 0, and are compiled as that: where t is 0 a formula should have
 // few operations.
 #define LOSS(word) DEVICE LossAndDelta loss_##word(const Loss &l, const LossRow &row, float z, float t)
 
@@ -91,7 +93,25 @@ LOSS(hinge) {
   return {0.0f * margin, 0.0f * margin};  // keeps what is not finite
 }
 
+LOSS(absolute) {
+  const float e = z - t;
+  return {fabsf(e), e > 0.0f ? 1.0f : e < 0.0f ? -1.0f : e};  // 0 and NaN stay as they are
+}
+
+LOSS(l2_hinge) {
+  float e = z - t;
+  if (t > 0.0f ? e > 0.0f : e < 0.0f) e = 0.0f;
+  return {0.5f * e * e, e};
+}
+
 DEVICE LossAndDelta loss_of(const Loss &l, const LossRow &row, float z, float t) {
   switch (l.kind) { LOSSES(CASE_BY_WORD, LOSS, loss_, l, row, z, t) }
   __builtin_unreachable();
 }
+
+constexpr int kFirstOfValues = LOSS_squared;  // of the losses of values, which an activation gives logits
+
+// The activation of a logit, and its derivative from its value. They are called, not inlined: copies for each of eight logits and
+// each loss would double the time of compiling all kernels.
+DEVICE_CALL float value_of_logit(int32_t kind, float alpha, float z) { return activate(kind, alpha, z); }
+DEVICE_CALL float slope_of_value(int32_t kind, float alpha, float value) { return slope(kind, alpha, value); }

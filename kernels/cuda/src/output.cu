@@ -332,16 +332,17 @@ DEVICE void take_targets(const SparseRecord &target, const StripRow &row, int fi
 
 // The losses of eight logits, added up, and in the logits' place dl/dz. target(i) is the target of number i; numbers of which
 // counts(i) is false count as nothing. For absent items the target is a constant, so that what it cancels is not compiled.
-template <class Target, class Counts>
+template <bool activated, class Target, class Counts>
 DEVICE float differentiate_eight(const Loss &l, const LossRow &row, float (&z)[kEight], Target target, Counts counts) {
   float loss = 0.0f;
-#define EIGHT(word)                                                  \
-  case LOSS_##word:                                                  \
-    _Pragma("unroll") for (int i = 0; i < kEight; i++) {             \
-      const LossAndDelta one = loss_##word(l, row, z[i], target(i)); \
-      loss += counts(i) ? one.loss : 0.0f;                           \
-      z[i] = counts(i) ? one.delta : 0.0f;                           \
-    }                                                                \
+#define EIGHT(word)                                                         \
+  case LOSS_##word:                                                         \
+    if (activated && LOSS_##word < kFirstOfValues) __builtin_unreachable(); \
+    _Pragma("unroll") for (int i = 0; i < kEight; i++) {                    \
+      const LossAndDelta one = loss_##word(l, row, z[i], target(i));        \
+      loss += counts(i) ? one.loss : 0.0f;                                  \
+      z[i] = counts(i) ? one.delta : 0.0f;                                  \
+    }                                                                       \
     return loss;
   switch (l.kind) { LOSSES(EIGHT) }
 #undef EIGHT
@@ -355,12 +356,14 @@ struct StripSums {
 };
 
 // The rows of a warp in output_loss, each eighth from `begin` on, of which `found` is known; `targets` are zeros for take_targets.
-template <class Number, bool cosine>
+// Where values are not logits, one instance is for cosine logits and others.
+template <class Number, bool kCosine, bool activated>
 DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int end, float weight,
                               const StripRow *found, float *targets) {
   const SparseRecord target = a.step->slots[a.slot];
   const int rows = min(int(a.step->rows), end), first = int(a.first) + int(blockIdx.x) * kStripItems;
   const int64_t apart = 8 * a.tile;
+  const bool cosine = kCosine && (!activated || a.finish.hidden_inverse);
   const Number *row = static_cast<const Number *>(a.z) + begin * a.tile;
   Number *to = static_cast<Number *>(a.gradient) + begin * a.tile;
   Raw<float> bias = {}, inverse = {};
@@ -381,16 +384,24 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
       z[k] += number_of(bias, k);
       sums.not_finite = fmaf(z[k], 0.0f, sums.not_finite);
     }
-    float loss;
+    float loss, value[kEight];
+    if (activated) {
+#pragma unroll
+      for (int k = 0; k < kEight; k++) z[k] = value[k] = value_of_logit(a.kind.activation, a.kind.alpha, z[k]);
+    }
     if (at.whole && found->begin == found->end) {
-      loss = differentiate_eight(a.kind, found->loss, z, [](int) { return 0.0f; }, [](int) { return true; });
+      loss = differentiate_eight<activated>(a.kind, found->loss, z, [](int) { return 0.0f; }, [](int) { return true; });
     } else {
       float t[kEight];
       take_targets(target, *found, first, targets, at, t);
-      loss =
-          differentiate_eight(a.kind, found->loss, z, [&](int k) { return t[k]; }, [&](int k) { return has(at, k); });
+      loss = differentiate_eight<activated>(
+          a.kind, found->loss, z, [&](int k) { return t[k]; }, [&](int k) { return has(at, k); });
     }
     sums.loss += double(loss);
+    if (activated) {
+#pragma unroll
+      for (int k = 0; k < kEight; k++) z[k] *= slope_of_value(a.kind.activation, a.kind.alpha, value[k]);
+    }
 #pragma unroll
     for (int k = 0; k < kEight; k++) {
       z[k] *= weight;
@@ -404,17 +415,9 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
   return sums;
 }
 
-// z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
-//
-// Mapping: block (x, y) has a strip of items 256 x .. and a strip of rows; a warp has every eighth row, a lane eight items of it. It
-// finds the targets of its rows first, all at once, and reads a row's logits while it works on those of the row before. A row
-// that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
-// rising rows, then over the warps.
-// Bytes: reads 4 a logit and writes 4, or 2 and 2; logits that are kept for the step come from memory. Bound by
-// instructions; tests/python/test_gpu_model.py counts them.
-// Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
-// targets; gradients in the logits' place as in llm.c's fused_classifier.
-KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
+// What output_loss and output_loss_of_values do, see there.
+template <bool activated>
+DEVICE void loss_of_strip(const TileArgs &a) {
   SHARED(float, rows_of_strip, [8][kStripItems]);  // targets, in the end sums
   SHARED(StripRow, found, [8][kWarpRows]);
   SHARED(double, losses, [8]);
@@ -433,14 +436,14 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   if (a.z != a.gradient) fetch_logits(a, begin + warp, rows);
   find_rows(a, step->slots[a.slot], begin + warp, rows, found[warp]);
   StripSums sums;
-  if (a.finish.hidden_inverse && a.narrow)
-    sums = loss_of_rows<uint16_t, true>(a, at, begin + warp, end, weight, found[warp], targets);
-  else if (a.finish.hidden_inverse)
-    sums = loss_of_rows<float, true>(a, at, begin + warp, end, weight, found[warp], targets);
+  if (activated ? a.narrow : a.finish.hidden_inverse && a.narrow)
+    sums = loss_of_rows<uint16_t, true, activated>(a, at, begin + warp, end, weight, found[warp], targets);
+  else if (activated || a.finish.hidden_inverse)
+    sums = loss_of_rows<float, true, activated>(a, at, begin + warp, end, weight, found[warp], targets);
   else if (a.narrow)
-    sums = loss_of_rows<uint16_t, false>(a, at, begin + warp, end, weight, found[warp], targets);
+    sums = loss_of_rows<uint16_t, false, false>(a, at, begin + warp, end, weight, found[warp], targets);
   else
-    sums = loss_of_rows<float, false>(a, at, begin + warp, end, weight, found[warp], targets);
+    sums = loss_of_rows<float, false, false>(a, at, begin + warp, end, weight, found[warp], targets);
   const float (&gradient)[kEight] = sums.gradient;
   bool good = fabs(sums.loss) <= 1.7976931348623157e308;
 #pragma unroll
@@ -463,6 +466,25 @@ KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) {
   double *sum = a.loss + int64_t(blockIdx.y) * a.strips + blockIdx.x;
   *sum = a.begins ? total : *sum + total;
 }
+
+// z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
+//
+// Mapping: block (x, y) has a strip of items 256 x .. and a strip of rows; a warp has every eighth row, a lane eight items of it. It
+// finds the targets of its rows first, all at once, and reads a row's logits while it works on those of the row before. A row
+// that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
+// rising rows, then over the warps.
+// Bytes: reads 4 a logit and writes 4, or 2 and 2; logits that are kept for the step come from memory. Bound by
+// instructions; tests/python/test_gpu_model.py counts them.
+// Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
+// targets; gradients in the logits' place as in llm.c's fused_classifier.
+KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) { loss_of_strip<false>(a); }
+
+// The same for an output with an activation, which the loss is behind.
+//
+// Mapping: that of output_loss.
+// Bytes: those of output_loss.
+// Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own. A kernel of its own, since it needs more registers.
+KERNEL_BOUNDS(output_loss_of_values, TileArgs, 256, 2) { loss_of_strip<true>(a); }
 
 struct OutputSumArgs {
   const StepRecord *step;

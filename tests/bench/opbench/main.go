@@ -176,7 +176,7 @@ func prepare(r *request) (op func(int) error, settle func() error, touched answe
 	case "backward":
 		run = []kernels.Op{&kernels.Backward{
 			Units: r.Units, H: m.filled(r.Rows*r.Units, 1), DH: m.filled(r.Rows*r.Units, 1e-3), Optimizer: o,
-			Epilogue: kernels.Epilogue{Activation: kernels.Sigmoid, Dropout: r.Dropout},
+			Epilogue: kernels.Epilogue{Activation: kernels.Activation{Kind: kernels.Sigmoid}, Dropout: r.Dropout},
 			Bias:     m.weights("b", r.Units, 1, o.States()),
 		}}
 	case "top_k":
