@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"dsstne/engine/strictjson"
+	"dsstne/internal/fault"
 )
 
 const (
@@ -11,6 +12,18 @@ const (
 	mostLayers = 256       // keeps checks that compare layers with each other fast, whatever the text
 	longest    = 100       // characters of a layer's name, which tensors carry on
 )
+
+// longestText, in bytes, bounds the memory of reading a definition, which may take 120 times its text.
+const longestText = 1 << 18
+
+// CheckLength refuses the text of a definition, also one that is not a network's, if it is too long to be read.
+func CheckLength(text []byte) error {
+	if len(text) > longestText {
+		return fault.New(fault.InvalidArgument, "the definition has %s bytes; %s are allowed",
+			fault.Grouped(int64(len(text))), fault.Grouped(longestText))
+	}
+	return nil
+}
 
 // Parse reads a definition, see docs/network.md. Its errors are of kind fault.InvalidArgument.
 func Parse(text []byte) (*Network, error) {
