@@ -15,10 +15,10 @@ const (
 )
 
 var (
-	any3    = []string{input, hidden, output}
-	data    = []string{input, output}
-	units   = []string{hidden}
-	trained = []string{hidden, output}
+	all      = []string{input, hidden, output}
+	withData = []string{input, output}
+	inside   = []string{hidden}
+	weighted = []string{hidden, output}
 )
 
 // topKeys are the keys of a file. read.go reads them.
@@ -38,29 +38,29 @@ var layerKeys = []struct {
 	key   string
 	kinds []string
 }{
-	{"Kind", any3},
-	{"Type", any3},
-	{"Name", any3},
-	{"Sparse", any3},
-	{"N", any3},
-	{"pDropout", any3},
-	{"DataSet", data},
-	{"Source", trained},
-	{"Kernel", trained},
-	{"KernelStride", trained},
-	{"BatchNormalization", units},
-	{"SparsenessPenalty", units},
-	{"Function", trained},
-	{"Skip", trained},
-	{"Activation", trained},
-	{"RELUSlope", trained},
-	{"Slope", trained},
-	{"ELUAlpha", trained},
-	{"SELULambda", trained},
-	{"WeightNorm", trained},
-	{"DeltaNorm", trained},
-	{"WeightInit", trained},
-	{"SharedWeights", trained},
+	{"Kind", all},
+	{"Type", all},
+	{"Name", all},
+	{"Sparse", all},
+	{"N", all},
+	{"pDropout", all},
+	{"DataSet", withData},
+	{"Source", weighted},
+	{"Kernel", weighted},
+	{"KernelStride", weighted},
+	{"BatchNormalization", inside},
+	{"SparsenessPenalty", inside},
+	{"Function", weighted},
+	{"Skip", weighted},
+	{"Activation", weighted},
+	{"RELUSlope", weighted},
+	{"Slope", weighted},
+	{"ELUAlpha", weighted},
+	{"SELULambda", weighted},
+	{"WeightNorm", weighted},
+	{"DeltaNorm", weighted},
+	{"WeightInit", weighted},
+	{"SharedWeights", weighted},
 }
 
 // only returns the one of two keys with the same meaning that an object has, and the first if it has neither.

@@ -6,14 +6,11 @@ import (
 	"slices"
 	"strconv"
 
+	"dsstne/engine/network"
 	"dsstne/engine/strictjson"
 )
 
-const (
-	largest = 1<<31 - 1 // size of a layer
-	longest = 100       // characters of a name
-	axes    = 4         // dimensions of N
-)
+const axes = 4 // dimensions of N
 
 // layer is a layer of a file.
 type layer struct {
@@ -60,16 +57,8 @@ func (f *file) kindAt(i int) string {
 
 // checkName refuses a name that cannot be used in a tensor's name, or is taken.
 func (f *file) checkName(o *strictjson.Object, name string) {
-	if name == "" {
-		o.Fail("Name", "is empty")
-	}
-	if len(name) > longest {
-		o.Fail("Name", "has %d bytes; a name has at most %d", len(name), longest)
-	}
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '.' && c != '-' {
-			o.Fail("Name", "is %q; names are made of letters A to Z and a to z, digits, and the signs _ . -", name)
-		}
+	if reason := network.NameFault(name); reason != "" {
+		o.Fail("Name", "%s", reason)
 	}
 	if i := f.find(name); i >= 0 {
 		o.Fail("Name", "is %q, the name of Layers[%d] too; every layer needs its own", name, i)
@@ -155,7 +144,7 @@ func refuseDropout(l *layer, dropout float32, hint string) {
 // readSize reads N: a number, a list of them, whose product counts, or "auto", which is 0.
 func readSize(o *strictjson.Object, kind string) int64 {
 	o.Require("N")
-	size := strictjson.Between(1, largest)
+	size := strictjson.Between(1, network.Largest)
 	switch o.Type("N") {
 	case strictjson.StringType:
 		if word := o.String("N", ""); fold(word) != "auto" {
@@ -172,8 +161,8 @@ func readSize(o *strictjson.Object, kind string) int64 {
 		}
 		product := int64(1)
 		for _, n := range list {
-			if product *= max(n, 1); product > largest {
-				o.Fail("N", "has a product that is too large; a layer has at most %d columns or units", int64(largest))
+			if product *= max(n, 1); product > network.Largest {
+				o.Fail("N", "has a product that is too large; a layer has at most %d columns or units", int64(network.Largest))
 				return 0
 			}
 		}

@@ -43,7 +43,11 @@ func readLoss(o *strictjson.Object) string {
 func (f *file) output(o *strictjson.Object, activation string, layer fields) fields {
 	keys, found := outputs[f.loss][activation]
 	if !found {
-		o.Fail("Activation", "is %s; with the ErrorFunction %s an output can have %s%s", activation, f.loss,
+		text := "is %s"
+		if !o.Has("Activation") {
+			text += ", the default"
+		}
+		o.Fail("Activation", text+"; with the ErrorFunction %s an output can have %s%s", activation, f.loss,
 			possible(slices.Sorted(maps.Keys(outputs[f.loss]))), elsewhere(activation))
 		return nil
 	}

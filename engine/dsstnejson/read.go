@@ -16,10 +16,7 @@ import (
 // what names a file in messages.
 const what = "DSSTNE network"
 
-const (
-	oldest = 0.6999 // the first version that DSSTNE reads, 0.7, with room for rounding
-	most   = 256    // layers
-)
+const oldest = 0.6999 // the first version that DSSTNE reads, 0.7, with room for rounding
 
 // Config is what a definition holds. Its JSON is that of dsstne_network_read.
 type Config struct {
@@ -53,8 +50,8 @@ func read(text []byte) (*Config, error) {
 	f := &file{o: o}
 	config := &Config{Dialect: DSSTNE, Datasets: map[string]string{}}
 	name := f.readTop(config)
-	if len(f.objects) > most {
-		o.Fail("Layers", "has %d layers; a network has at most %d", len(f.objects), most)
+	if len(f.objects) > network.MostLayers {
+		o.Fail("Layers", "has %d layers; a network has at most %d", len(f.objects), network.MostLayers)
 		return nil, o.Err()
 	}
 	for i, object := range f.objects {

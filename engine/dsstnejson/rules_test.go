@@ -403,12 +403,12 @@ func TestRulesAreEnforced(t *testing.T) {
 		},
 		"output activation with another loss": {
 			outputOf(``, `"ErrorFunction": "L2"`),
-			`layer "Out": Activation is Sigmoid; with the ErrorFunction L2 an output can have Linear only, and ` +
+			`layer "Out": Activation is Sigmoid, the default; with the ErrorFunction L2 an output can have Linear only, and ` +
 				`Sigmoid goes with CrossEntropy, ScaledMarginalCrossEntropy or DataScaledMarginalCrossEntropy`,
 		},
 		"output with a loss that has none": {
 			outputOf(``, `"ErrorFunction": "L1"`),
-			`layer "Out": Activation is Sigmoid; with the ErrorFunction L1 an output can have no activation yet, ` +
+			`layer "Out": Activation is Sigmoid, the default; with the ErrorFunction L1 an output can have no activation yet, ` +
 				`and Sigmoid goes with CrossEntropy, ScaledMarginalCrossEntropy or DataScaledMarginalCrossEntropy`,
 		},
 		"soft-max with the marginal loss": {

@@ -191,6 +191,16 @@ def test_an_argument_of_fit_comes_before_the_file():
         assert model.history[-1]["learning_rate"] == 1e-3
 
 
+def test_partial_fit_trains_as_the_file_says():
+    shape = file(INPUT, layer("Hidden", 16, "Tanh"), sigmoid(), ShuffleIndices=False, Decay=0.5)
+    recommender = dsstne.Recommender("network", network=shape, batch_size=16)
+    recommender.partial_fit(X)
+    assert recommender.model_.history[0]["learning_rate"] == pytest.approx(1e-3 / (1 + 0.5 * 3))
+    assert recommender._training._earlier._options["shuffle"] is False
+    constant = dsstne.Recommender("network", network=shape, batch_size=16).set_params(schedule=None)
+    assert constant.partial_fit(X).model_.history[0]["learning_rate"] == 1e-3
+
+
 def test_data_are_found_by_the_names_of_data_sets_too():
     shape = file(
         INPUT,
