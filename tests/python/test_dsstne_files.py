@@ -191,6 +191,47 @@ def test_an_argument_of_fit_comes_before_the_file():
         assert model.history[-1]["learning_rate"] == 1e-3
 
 
+def sigma(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def test_the_call_of_the_page_is_the_training_of_dsstne():
+    """DSSTNE's rule of the scaled marginal cross-entropy, with its SGD and weight decay, in NumPy."""
+    margins = {"oneScale": 3.0, "zeroScale": 2.0, "oneTarget": 0.6, "zeroTarget": 0.4}
+    wide = {"Scheme": "Uniform", "Scale": 0.5}
+    shape = file(
+        INPUT,
+        layer("Hidden", 8, "Sigmoid", WeightInit=wide),
+        sigmoid(WeightInit={**wide, "Bias": -0.5}),
+        **MARGIN,
+        ScaledMarginalCrossEntropy=margins,
+        ShuffleIndices=False,
+        Decay=0.1,
+    )
+    call = {"optimizer": "sgd", "learning_rate": 0.25, "weight_decay": 0.01, "batch_size": 16, "seed": 3}
+    model = dsstne.fit(X, network=shape, epochs=2, progress=False, devices="cpu", precision="float32", **call)
+
+    first = dsstne.Model(shape, sizes={"*input": 30, "*output": 30}, seed=3)
+    names = ("Hidden.weight", "Hidden.bias", "Output.weight", "Output.bias")
+    V, b, W, c = (first.tensor(name).astype(float) for name in names)
+    rows = X.toarray().astype(float)
+    outside = 0
+    for step, start in enumerate([0, 16, 32, 48] * 2):
+        x = rows[start : start + 16]
+        h = sigma(x @ V + b)
+        a = sigma(h @ W.T + c)
+        one, zero = (x == 1) & (a < margins["oneTarget"]), (x == 0) & (a > margins["zeroTarget"])
+        outside += (~one & ~zero).sum()
+        delta = np.where(one, margins["oneScale"] * (a - 1), np.where(zero, margins["zeroScale"] * a, 0))
+        below = delta @ W * h * (1 - h)
+        rate = 0.25 / (1 + 0.1 * step)
+        W, c = W - rate * (delta.T @ h / len(x) + 0.01 * W), c - rate * delta.mean(0)
+        V, b = V - rate * (x.T @ below / len(x) + 0.01 * V), b - rate * below.mean(0)
+    assert outside > 100  # items that were good enough
+    for name, expected in zip(names, (V, b, W, c), strict=True):
+        np.testing.assert_allclose(model.tensor(name), expected, rtol=1e-4, atol=1e-6, err_msg=name)  # sums in float32
+
+
 def test_partial_fit_trains_as_the_file_says():
     shape = file(INPUT, layer("Hidden", 16, "Tanh"), sigmoid(), ShuffleIndices=False, Decay=0.5)
     recommender = dsstne.Recommender("network", network=shape, batch_size=16)
