@@ -33,7 +33,7 @@
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.6.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.7.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
@@ -43,6 +43,7 @@
  *   1.6 adds dsstne_predictor_serve, dsstne_predictor_ask, dsstne_dataset_save, dsstne_dataset_describe,
  *   dsstne_dataset_get_array, dsstne_dataset_get_rows, dsstne_dataset_product and dsstne_trainer_continue, and makes the
  *   number of columns of dsstne_dataset_open_file optional.
+ *   1.7 adds dsstne_network_read; dsstne_model_create takes DSSTNE's network files.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -54,7 +55,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 6)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 7)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -248,9 +249,24 @@ dsstne_status dsstne_dataset_get_rows(dsstne_dataset dataset, const int64_t *row
 /* Fails with DSSTNE_BUSY while the dataset is bound to an open trainer, predictor or solver, or part of a product. */
 dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
 
+/* ---- definitions of networks ---- */
+
+/* Reads the definition of a network (docs/network.md), or a network file of Amazon's DSSTNE (docs/dsstne.md), and
+ * writes JSON:
+ *   "dialect": "native"|"dsstne"
+ *   "network": the complete definition, in dsstne's own dialect; dsstne_model_create takes it
+ *   "training": {"shuffle": bool, "schedule": {...}}, what a file of DSSTNE says about training, as options of
+ *     dsstne_trainer_open; empty for a native definition
+ *   "datasets": {"layer": "name", ...}, the names of the data that a file of DSSTNE gives to its layers
+ * Options: {"dialect": "auto"|"native"|"dsstne"}. With "auto" the keys that only one dialect has decide; a definition
+ * with keys of both is an error, and one that both could read is native. Since 1.7. */
+dsstne_status dsstne_network_read(const char *definition, const char *options, char *buf, size_t *len,
+                                  dsstne_error *err);
+
 /* ---- model ---- */
 
-/* Makes a model from the definition of a network (JSON, see docs/network.md), with initial weights. Options:
+/* Makes a model from the definition of a network (JSON, see docs/network.md), with initial weights. A network file of
+ * DSSTNE is one too, but what it says about training is only in the JSON of dsstne_network_read. Options:
  *   "seed": 0, "threads": n
  *   "sizes": {"layer": n, ...} replaces "auto" in the definition. "*input" names the only input layer, "*output" the
  *   only output layer.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dsstne/engine/blend"
+	"dsstne/engine/dsstnejson"
 	"dsstne/engine/factors"
 	"dsstne/engine/itemweights"
 	"dsstne/engine/network"
@@ -33,23 +34,20 @@ type Form interface {
 	JSON() []byte
 }
 
-// longestDefinition, in bytes, bounds the memory of reading one, which may take 120 times its text.
-const longestDefinition = 1 << 18
-
-// ReadForm reads a definition: one that names no kind is a network's. sizes are those that it leaves open, by layer.
+// ReadForm reads a definition: one that names no kind is a network's, in our dialect or DSSTNE's. sizes are those that
+// it leaves open, by layer.
 func ReadForm(definition []byte, sizes map[string]int64) (Form, error) {
-	if len(definition) > longestDefinition {
-		return nil, fault.New(fault.InvalidArgument, "the definition has %s bytes; %s are allowed",
-			fault.Grouped(int64(len(definition))), fault.Grouped(longestDefinition))
+	if err := network.CheckLength(definition); err != nil {
+		return nil, err
 	}
 	var kind struct{ Kind *string }
-	// What is not JSON is for the reader of a network to report.
-	if json.Unmarshal(definition, &kind) != nil || kind.Kind == nil {
-		net, err := network.Parse(definition)
+	// What is not JSON is for the reader of a network to report. DSSTNE's files have kinds of networks.
+	if json.Unmarshal(definition, &kind) != nil || kind.Kind == nil || dsstnejson.IsKind(*kind.Kind) {
+		config, err := dsstnejson.Read(definition, dsstnejson.Auto)
 		if err != nil {
 			return nil, err
 		}
-		return net.WithSizes(sizes)
+		return config.Network.WithSizes(sizes)
 	}
 	word := *kind.Kind
 	parse, known := kinds[word]

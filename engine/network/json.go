@@ -15,6 +15,9 @@ type field struct {
 	value any
 }
 
+// MarshalJSON is JSON.
+func (n *Network) MarshalJSON() ([]byte, error) { return n.JSON(), nil }
+
 // MarshalJSON writes the fields, without those whose value is an empty string.
 func (f fields) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}

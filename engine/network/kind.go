@@ -57,6 +57,16 @@ func keysOf(k kind) (keys []string) {
 	return keys
 }
 
+// LayerKeys lists the keys that layers have, each once.
+func LayerKeys() []string {
+	keys := []string{"name", "kind"}
+	for _, make := range kinds {
+		keys = append(keys, keysOf(make())...)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
 // refuseOthers reports the keys that are given but belong to layers of other kinds only.
 func refuseOthers(o *strictjson.Object) {
 	having := map[string][]string{}

@@ -1,9 +1,11 @@
 package network
 
 import (
+	"fmt"
 	"slices"
 
 	"dsstne/engine/strictjson"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -12,6 +14,21 @@ const (
 	mostLayers = 256       // keeps checks that compare layers with each other fast, whatever the text
 	longest    = 100       // characters of a layer's name, which tensors carry on
 )
+
+// Largest and MostLayers bound definitions in other dialects, too.
+const Largest, MostLayers = largest, mostLayers
+
+// longestText, in bytes, bounds the memory of reading a definition, which may take 120 times its text.
+const longestText = 1 << 18
+
+// CheckLength refuses the text of a definition, also one that is not a network's, if it is too long to be read.
+func CheckLength(text []byte) error {
+	if len(text) > longestText {
+		return fault.New(fault.InvalidArgument, "the definition has %s bytes; %s are allowed",
+			fault.Grouped(int64(len(text))), fault.Grouped(longestText))
+	}
+	return nil
+}
 
 // Parse reads a definition, see docs/network.md. Its errors are of kind fault.InvalidArgument.
 func Parse(text []byte) (*Network, error) {
@@ -60,20 +77,28 @@ func (r *reader) checkName(o *strictjson.Object, i int) {
 	if !o.Has("name") {
 		return
 	}
-	if name == "" {
-		o.Fail("name", "is empty")
-	}
-	if len(name) > longest {
-		o.Fail("name", "has %d bytes; a name has at most %d", len(name), longest)
-	}
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '.' && c != '-' {
-			o.Fail("name", "is %q; names are made of letters A to Z and a to z, digits, and the signs _ . -", name)
-		}
+	if reason := NameFault(name); reason != "" {
+		o.Fail("name", "%s", reason)
 	}
 	if first := slices.Index(r.known, name); first < i {
 		o.Fail("name", "is %q, which is the name of %s too; every layer needs its own", name, r.objects[first].Path())
 	}
+}
+
+// NameFault explains why a layer cannot have a name, which would be a part of a tensor's. Empty: it can.
+func NameFault(name string) string {
+	if name == "" {
+		return "is empty"
+	}
+	if len(name) > longest {
+		return fmt.Sprintf("has %d bytes; a name has at most %d", len(name), longest)
+	}
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '.' && c != '-' {
+			return fmt.Sprintf("is %q; names are made of letters A to Z and a to z, digits, and the signs _ . -", name)
+		}
+	}
+	return ""
 }
 
 // layer reads one layer, given those before it.

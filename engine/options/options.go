@@ -7,6 +7,7 @@ import (
 
 	"dsstne/engine/csr"
 	"dsstne/engine/devices"
+	"dsstne/engine/dsstnejson"
 	"dsstne/engine/model"
 	"dsstne/engine/predict"
 	"dsstne/engine/strictjson"
@@ -93,6 +94,13 @@ func ReadModel(text []byte) (Model, error) {
 			m.Sizes[layer] = sizes.Int(layer, 0, strictjson.Between(1, math.MaxInt32))
 		}
 		return m
+	})
+}
+
+// ReadNetwork reads options of reading a definition: its dialect.
+func ReadNetwork(text []byte) (string, error) {
+	return read(text, "network options", func(o *strictjson.Object) string {
+		return o.Word("dialect", dsstnejson.Auto, dsstnejson.Auto, dsstnejson.Native, dsstnejson.DSSTNE)
 	})
 }
 

@@ -20,6 +20,8 @@
 //	network definition: layers[2].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu, elu, selu;
 //	did you mean "tanh"?
 //
+// ParseFolded is for documents in which letter case has no meaning, and Title names an object as its readers know it.
+//
 // A key that no getter asked for is an error; so are duplicate keys, numbers out of range, and text after the object. A
 // value of null counts as not given. All errors are of kind fault.InvalidArgument.
 package strictjson

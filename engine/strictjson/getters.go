@@ -22,8 +22,9 @@ func (o *Object) Word(key, fallback string, allowed ...string) string {
 		return fallback
 	}
 	word, _ := v.(string)
-	if slices.Contains(allowed, word) {
-		return word
+	is := func(one string) bool { return o.report.fold(one) == o.report.fold(word) }
+	if i := slices.IndexFunc(allowed, is); i >= 0 {
+		return allowed[i]
 	}
 	o.report.fail(o.at(key), "is %s; it must be one of %s%s", show(v), strings.Join(allowed, ", "),
 		didYouMean(word, allowed))
@@ -32,13 +33,27 @@ func (o *Object) Word(key, fallback string, allowed ...string) string {
 
 // Int returns a whole number in a range, or fallback if the key is not given. 512.0 and 5.12e2 are whole, 512.5 is not.
 func (o *Object) Int(key string, fallback int64, allowed Range) int64 {
-	return number(o, key, fallback, "an integer", allowed, func(literal string) (int64, bool) {
+	return number(o, key, fallback, "an integer", allowed, whole(allowed))
+}
+
+// Ints returns the whole numbers of the list at a key; nil if it is not given.
+func (o *Object) Ints(key string, allowed Range) []int64 {
+	var list []int64
+	for i, v := range get[[]any](o, key, nil) {
+		list = append(list, numberAs(o, element(o.at(key), i), v, 0, "an integer", allowed, whole(allowed)))
+	}
+	return list
+}
+
+// whole reads a literal that is a whole number in a range.
+func whole(allowed Range) func(literal string) (int64, bool) {
+	return func(literal string) (int64, bool) {
 		if n, err := strconv.ParseInt(literal, 10, 64); err == nil {
 			return n, allowed.contains(float64(n))
 		}
 		n, accuracy := integer(literal).Int64()
 		return n, accuracy == big.Exact && allowed.contains(float64(n))
-	})
+	}
 }
 
 // Uint returns a whole number from 0 to 2^64-1, such as a seed, or fallback if the key is not given.
@@ -132,12 +147,19 @@ func number[T any](
 	if v == nil {
 		return fallback
 	}
+	return numberAs(o, o.at(key), v, fallback, kind, allowed, read)
+}
+
+// numberAs is number for a value and its path.
+func numberAs[T any](
+	o *Object, path string, v any, fallback T, kind string, allowed Range, read func(literal string) (T, bool),
+) T {
 	if literal, ok := v.(json.Number); ok {
 		if n, ok := read(literal.String()); ok {
 			return n
 		}
 	}
-	o.report.fail(o.at(key), "is %s; it must be %s%v", show(v), kind, allowed)
+	o.report.fail(path, "is %s; it must be %s%v", show(v), kind, allowed)
 	return fallback
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"dsstne/internal/fault"
 )
@@ -12,6 +13,7 @@ import (
 type Object struct {
 	report *report
 	path   string // "layers[2]"; empty for the document
+	titled bool   // path is what Title has set
 	members
 	asked    []string  // keys that some getter knows
 	required []string  // keys that must be there
@@ -20,8 +22,17 @@ type Object struct {
 
 // report is what the objects of a document share.
 type report struct {
-	what  string
-	first error
+	what   string
+	folded bool // keys and words may be in any letter case
+	first  error
+}
+
+// fold is what keys are compared by.
+func (r *report) fold(key string) string {
+	if r.folded {
+		return strings.ToLower(key)
+	}
+	return key
 }
 
 // Has reports whether a key is given with a value other than null. Asking makes the key a known one.
@@ -34,7 +45,13 @@ func (o *Object) Type(key string) Type { return typeOf(o.take(key)) }
 func (o *Object) Keys() []string { return slices.Clone(o.keys) }
 
 // Asked reports whether a getter has asked for a key.
-func (o *Object) Asked(key string) bool { return slices.Contains(o.asked, key) }
+func (o *Object) Asked(key string) bool {
+	return slices.ContainsFunc(o.asked, func(asked string) bool { return o.report.fold(asked) == o.report.fold(key) })
+}
+
+// Title replaces the path of the object in messages, where people know it by a name: `layer "Hidden1"`. The path of a
+// key is then `layer "Hidden1": key`.
+func (o *Object) Title(title string) { o.path, o.titled = title, true }
 
 // Path is where the object stands in its document: "layers[2]", or empty for the document itself.
 func (o *Object) Path() string { return o.path }
@@ -46,12 +63,12 @@ func (o *Object) Require(keys ...string) {
 
 // Refuse reports a key that is known, but has no meaning here; the reason follows fmt.Sprintf.
 func (o *Object) Refuse(key, reason string, args ...any) {
-	if o.values[key] != nil {
+	if o.value(key) != nil {
 		o.Fail(key, reason, args...)
 		return
 	}
 	// Known, but not worth listing among the valid keys.
-	delete(o.values, key)
+	delete(o.values, o.report.fold(key))
 }
 
 // RefuseOthers refuses those of some keys that nobody has asked for: they have no meaning for what was read.
@@ -90,7 +107,7 @@ func (o *Object) Done() error {
 
 func (o *Object) checkUnknown() {
 	for _, key := range o.keys {
-		if _, there := o.values[key]; there && !slices.Contains(o.asked, key) {
+		if _, there := o.values[o.report.fold(key)]; there && !o.Asked(key) {
 			o.report.fail(o.at(key), "is not a known key%s", Suggestion(key, o.asked))
 			return
 		}
@@ -102,7 +119,7 @@ func (o *Object) checkUnknown() {
 
 func (o *Object) checkMissing() {
 	for _, key := range o.required {
-		if o.values[key] == nil {
+		if o.value(key) == nil {
 			o.report.fail(o.at(key), "is missing")
 			return
 		}
@@ -117,8 +134,10 @@ func (o *Object) take(key string) any {
 	if !slices.Contains(o.asked, key) {
 		o.asked = append(o.asked, key)
 	}
-	return o.values[key]
+	return o.value(key)
 }
+
+func (o *Object) value(key string) any { return o.values[o.report.fold(key)] }
 
 // open makes an object; nil makes an empty one.
 func (o *Object) open(path string, m *members) *Object {
@@ -138,8 +157,11 @@ func (o *Object) at(key string) string {
 	if !plain(key) {
 		key = strconv.Quote(shorten(key))
 	}
-	if o.path == "" {
+	switch {
+	case o.path == "":
 		return key
+	case o.titled:
+		return o.path + ": " + key
 	}
 	return o.path + "." + key
 }

@@ -15,8 +15,16 @@ const deepest = 64
 
 // Parse reads a document that is one JSON object; what names it in errors: "trainer options". No text is the empty
 // object.
-func Parse(text []byte, what string) (*Object, error) {
-	o := &Object{report: &report{what: what}}
+func Parse(text []byte, what string) (*Object, error) { return parse(text, &report{what: what}) }
+
+// ParseFolded is Parse for documents whose keys, and the words of Word, may be in any letter case. Messages show them
+// as the getters spell them.
+func ParseFolded(text []byte, what string) (*Object, error) {
+	return parse(text, &report{what: what, folded: true})
+}
+
+func parse(text []byte, report *report) (*Object, error) {
+	o, what := &Object{report: report}, report.what
 	if len(bytes.TrimSpace(text)) == 0 {
 		return o, nil
 	}
@@ -97,15 +105,20 @@ func (p *parser) value(path string, depth int) any {
 func (p *parser) object(path string, depth int) *members {
 	m := &members{values: map[string]any{}}
 	place := Object{path: path}
+	spelled := map[string]string{}
 	for p.report.first == nil && p.decoder.More() {
 		key, _ := p.next().(string)
-		at := place.at(key)
-		if _, there := m.values[key]; there {
+		at, folded := place.at(key), p.report.fold(key)
+		if first, there := spelled[folded]; there {
+			if first != key {
+				p.report.fail(at, "is given twice, the first time as %s", quote(first))
+			}
 			p.report.fail(at, "is given twice")
 			return m
 		}
+		spelled[folded] = key
 		m.keys = append(m.keys, key)
-		m.values[key] = p.value(at, depth)
+		m.values[folded] = p.value(at, depth)
 	}
 	p.next() // the closing bracket, unless something has failed
 	return m

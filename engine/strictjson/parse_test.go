@@ -32,6 +32,46 @@ func TestADuplicateKeyIsRefused(t *testing.T) {
 	require.Equal(t, "options: a[0].b is given twice", unreadable(t, `{"a": [{"b": 1, "b": 1}]}`))
 }
 
+func TestOfAFoldedDocumentCaseHasNoMeaning(t *testing.T) {
+	o, err := ParseFolded([]byte(`{"NAME": "x", "kinD": "LINEAR", "Deep": {"sizeS": [1, 2]}}`), "file")
+	require.NoError(t, err)
+	o.Require("Name")
+	require.True(t, o.Has("name"))
+	require.Equal(t, "x", o.String("Name", ""))
+	require.Equal(t, "Linear", o.Word("Kind", "Tanh", "Tanh", "Linear"))
+	require.Equal(t, []int64{1, 2}, o.Object("deep").Ints("Sizes", Any))
+	require.True(t, o.Asked("KIND"))
+	require.NoError(t, o.Done())
+}
+
+func TestAFoldedDocumentHasItsErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": 1, "A": 2}`:          `file: A is given twice, the first time as "a"`,
+		`{"a": 1, "a": 2}`:          `file: a is given twice`,
+		`{"KINDE": 1}`:              `file: layer "x": KINDE is not a known key; did you mean "Kind"?`,
+		`{"kind": "Lineer"}`:        `file: Kind is "Lineer"; it must be one of Tanh, Linear; did you mean "Linear"?`,
+		`{"FLAG": true}`:            `file: Flag is of something else`,
+		`{"sizes": [1, 2.5]}`:       `file: layer "x": Sizes[1] is 2.5; it must be an integer`,
+		`{"sizes": 1}`:              `file: layer "x": Sizes is 1; it must be a list`,
+		`{"inside": {"scheme": 1}}`: `file: layer "x": Inside.scheme is not a known key`,
+		`{}`:                        `file: layer "x": Kind is missing`,
+	} {
+		t.Run(text, func(t *testing.T) {
+			o, err := ParseFolded([]byte(text), "file")
+			if err == nil {
+				o.Word("Kind", "Tanh", "Tanh", "Linear")
+				o.Refuse("Flag", "is of something else")
+				o.Title(`layer "x"`)
+				o.Ints("Sizes", Any)
+				o.Object("Inside")
+				o.Require("Kind")
+				err = o.Done()
+			}
+			require.EqualError(t, err, want)
+		})
+	}
+}
+
 func TestKeysThatAreEqualOnlyAfterDecodingAreDuplicates(t *testing.T) {
 	require.Equal(t, "options: ab is given twice", unreadable(t, `{"ab": 1, "a\u0062": 1}`))
 }

@@ -11,8 +11,8 @@ import (
 
 // members are those of an object.
 type members struct {
-	keys   []string // in the order of the text
-	values map[string]any
+	keys   []string       // in the order of the text, as written
+	values map[string]any // by report.fold of the key
 }
 
 // Type is the type of a JSON value.

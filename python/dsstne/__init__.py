@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dsstne.evaluation import beyond_accuracy, evaluate
     from dsstne.interactions import Interactions
     from dsstne.model import Model, load
+    from dsstne.network import Network
     from dsstne.searching import search
     from dsstne.selection import auto
     from dsstne.serving import OpenPredictor
@@ -60,6 +61,7 @@ __all__ = [
     "LibraryError",
     "MissingFileError",
     "Model",
+    "Network",
     "NotFiniteError",
     "NotFoundError",
     "OpenPredictor",
@@ -102,6 +104,7 @@ _MODULES = {
     "Dataset": "dataset",
     "Interactions": "interactions",
     "Model": "model",
+    "Network": "network",
     "OpenPredictor": "serving",
     "Progress": "trainer",
     "Recommender": "estimator",

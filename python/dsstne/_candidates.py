@@ -276,7 +276,7 @@ def _opened(
         progress=False,
         **compute,
     )
-    return Trainer(model, data.train, seed=seed, schedule=constant, **trainer_options(settings), **compute)
+    return Trainer(model, data.train, seed=seed, **{**trainer_options(settings), "schedule": constant}, **compute)
 
 
 def _run(trainer: Trainer, until: int, limit: Callable[[], float], glance: Callable[[Progress], None] | None) -> None:

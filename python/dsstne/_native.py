@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 6  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 7  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -109,6 +109,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dataset_get_rows": (_STATUS, (_HANDLE, *_LIST, *(_ARRAY,) * 3, c_int64, _ERROR)),
     "dataset_get_array": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "dataset_close": (_STATUS, (_HANDLE, _ERROR)),
+    "network_read": (_STATUS, (_TEXT, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "model_create": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "model_load": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "model_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, _ERROR)),

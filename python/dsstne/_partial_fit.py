@@ -12,6 +12,7 @@ from dsstne import _checks, _defaults, api
 from dsstne._handles import Undo
 from dsstne.callbacks import Callback, Checkpoint, EarlyStopping, LearningRate, Run, TimeBudget, as_list, only
 from dsstne.errors import InvalidArgumentError
+from dsstne.network import read
 from dsstne.progress import Bar
 from dsstne.trainer import Trainer
 
@@ -37,13 +38,14 @@ def callbacks_of(options: Mapping[str, Any]) -> list[Callback]:
 
 
 def trainer_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what arguments of fit() mean for a Trainer, without a schedule."""
+    """Returns what arguments of fit() mean for a Trainer; a schedule is that of a network file of DSSTNE."""
     given = {name: about.default for name, about in inspect.signature(api.fit).parameters.items()} | dict(options)
     rule = _checks.kind(given["optimizer"], "optimizer", "adam")
     term = _checks.kind(given["loss"], "loss", "softmax")
     searched = given["network"] is None and term.get("kind") == "softmax"
     rate = _defaults.learning_rate(given["learning_rate"], rule, searched)
-    return {"optimizer": rule, "learning_rate": rate, **{name: given[name] for name in _OPTIONS}}
+    training = {} if given["network"] is None else read(given["network"]).training
+    return {"optimizer": rule, "learning_rate": rate, **{name: given[name] for name in _OPTIONS}, **training}
 
 
 class Training:
@@ -82,9 +84,12 @@ class Training:
             **compute: Where to compute, and ``progress``.
         """
         progress = _checks.boolean(compute.pop("progress"), "progress")
-        schedule = None if only(called, LearningRate) else options.get("schedule")
-        schedule = None if isinstance(schedule, str) and schedule == "auto" else schedule
-        chosen = {**trainer_options(options), "schedule": schedule, **compute}
+        chosen = {"schedule": None, **trainer_options(options), **compute}
+        schedule = options.get("schedule", "auto")
+        if only(called, LearningRate):
+            chosen["schedule"] = None
+        elif not (isinstance(schedule, str) and schedule == "auto"):
+            chosen["schedule"] = schedule
         rule = chosen["optimizer"]
         earlier = self._earlier
         if earlier is not None:

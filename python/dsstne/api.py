@@ -30,6 +30,7 @@ from dsstne.dataset import item_names, open_dataset
 from dsstne.errors import InvalidArgumentError, OutOfMemoryError
 from dsstne.evaluation import evaluate
 from dsstne.model import Model
+from dsstne.network import read
 from dsstne.progress import Bar
 from dsstne.trainer import Trainer
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dsstne.dataset import Dataset
+    from dsstne.network import Network
 
 __all__ = ["fit", "popularity"]
 
@@ -50,7 +52,7 @@ def fit(
     X: Any,
     targets: Any = None,
     *,
-    network: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    network: Network | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     items: Sequence[str] | ArrayLike | None = None,
     hidden: int | Sequence[int] = (512,),
     activation: str | Sequence[str] = "tanh",
@@ -101,8 +103,10 @@ def fit(
         targets: Target matrix [rows, outputs]; None = X. A mapping for several output layers. Without targets, the
             items stored in a row of X count as seen, and recommendations and metrics leave them out by default
             (:attr:`dsstne.Model.same_items`).
-        network: A network definition (mapping, JSON text or file) instead of the parameters from ``hidden`` to
-            ``dropout``; sizes of ``"auto"`` are taken from the matrices.
+        network: A network definition (mapping, JSON text or file, or :class:`dsstne.Network`) instead of the parameters
+            from ``hidden`` to ``dropout``; sizes of ``"auto"`` are taken from the matrices. A network file of DSSTNE is
+            one, too (docs/dsstne.md): its ``ShuffleIndices`` decides whether rows are visited in their order, and its
+            ``DataSet`` names are keys of mappings of matrices beside the names of layers.
         items: Names of the items of the output; the model stores them. None = those of Interactions, if given.
         hidden: Number of units of each hidden layer.
         activation: ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"elu"``, ``"selu"``, ``"softplus"``,
@@ -128,7 +132,7 @@ def fit(
         schedule: Schedule of the learning rate: ``"constant"``, ``"linear"``, ``"cosine"``, ``"step"`` or
             ``"inverse"``, or a mapping with ``kind`` and its parameters. ``"cosine"`` and ``"linear"`` span the run, of
             which the first twentieth is warm-up, unless the mapping has ``steps``. None = constant; ``"auto"`` =
-            ``"cosine"`` for soft-max, else None.
+            ``"cosine"`` for soft-max, the ``Decay`` of a network file of DSSTNE, else None.
         batch_size: Examples per step.
         epochs: Passes over the rows. ``"auto"``: for soft-max as many as 800 steps take, but at least 8 and at most
             50; else 20. With ``validation``, training then stops early if the last metric has not risen for a fifth
@@ -192,11 +196,15 @@ def fit(
         term, rule = _checks.kind(loss, "loss", "softmax"), _checks.kind(optimizer, "optimizer", "adam")
         searched = network is None and term.get("kind") == "softmax"  # what "auto" was chosen for
         makes_network = network is None
+        training: Mapping[str, Any] = {}  # what a file says about it
         if network is None:
             degrees = _defaults.temperature(temperature, searched)
             network = _definition(hidden, activation, term, degrees, tied, input_scaling, denoising, dropout)
         else:
             _refuse_beside_network(locals())  # in no variable, which would be among them
+            network = read(network)
+            X, targets = network._by_layer(X, "input"), network._by_layer(targets, "output")
+            training = network.training
         called, progress = as_list(callbacks), _checks.boolean(progress, "progress")
         resume = _checks.boolean(resume, "resume")
         if max_seconds is not None:
@@ -211,6 +219,8 @@ def fit(
             of_run = kept._arguments({"learning_rate": rate, "schedule": schedule, "epochs": epochs}, resume)
             schedule, epochs = of_run["schedule"], of_run["epochs"]
             learning_rate = learning_rate if "learning_rate" in rule else of_run["learning_rate"]
+        if isinstance(schedule, str) and schedule == "auto":
+            schedule = training.get("schedule", schedule)
         if early is None and isinstance(epochs, str) and validation is not None and makes_network:
             early = EarlyStopping()
             called.append(early)
@@ -245,6 +255,7 @@ def fit(
                 weight_decay=weight_decay,
                 schedule=_defaults.schedule(schedule if rates is None else None, passes * steps, searched),
                 seed=seed,
+                shuffle=training.get("shuffle", True),
                 parallel=parallel,
                 precision=precision,
                 checkpoints=kept is not None and rates is None,

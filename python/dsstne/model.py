@@ -20,16 +20,16 @@ from dsstne._tables import History, Shown, Table, cell, size
 from dsstne._weights import sparse_matrix
 from dsstne.errors import (
     CorruptFileError,
-    InputOutputError,
     InvalidArgumentError,
-    MissingFileError,
     NotFoundError,
     UnsupportedError,
 )
+from dsstne.network import definition_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from dsstne.network import Network
     from dsstne.report import Report
 
 __all__ = ["Model", "load"]
@@ -68,7 +68,8 @@ class Model(Scoring, Shown):
     - ``memory_limit``: Maximum bytes of the call and of the arrays that it returns.
 
     Args:
-        network: Definition as a mapping, JSON text or path of a JSON file.
+        network: Definition as a mapping, JSON text or path of a JSON file; or a network file of DSSTNE. What that says
+            about training has no effect here: it is in :attr:`dsstne.Network.training`.
         sizes: Sizes of the layers whose size is ``"auto"`` in the definition.
         seed: Seed of the initial weights.
         items: Names of the items of the output, in order: strings or integers.
@@ -94,7 +95,7 @@ class Model(Scoring, Shown):
 
     def __init__(
         self,
-        network: Mapping[str, Any] | str | os.PathLike[str],
+        network: Network | Mapping[str, Any] | str | os.PathLike[str],
         *,
         sizes: Mapping[str, int] | None = None,
         seed: int = 0,
@@ -106,7 +107,7 @@ class Model(Scoring, Shown):
 
     def _create(self, network: Any, items: Any = None, **options: Any) -> None:
         """Makes the native model; the options are those of ``dsstne_model_create``."""
-        self._adopt(_handles.Handle("model_create", read_network(network), _options.to_json(options)))
+        self._adopt(_handles.Handle("model_create", definition_text(network), _options.to_json(options)))
         if items is not None:
             self.items = items
 
@@ -457,29 +458,6 @@ def _reading_attributes(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{os.fsdecode(path)}: an attribute is damaged: {error}") from None
-
-
-def read_network(network: Mapping[str, Any] | str | os.PathLike[str]) -> bytes:
-    """Returns a network definition as JSON; a str that does not begin with a brace is the path of a file."""
-    if isinstance(network, Mapping):
-        return _options.to_json(network) or b"{}"
-    if isinstance(network, str) and network.lstrip().startswith("{"):
-        return _options.text_argument(network, "network")
-    if not isinstance(network, (str, os.PathLike)):
-        raise InvalidArgumentError(f"network must be a mapping, JSON text or a path, not {_checks.shown(network)}")
-    name = os.fspath(network)
-    try:
-        with open(name, encoding="utf-8-sig") as file:  # noqa: PTH123 - a Path takes no bytes
-            return _options.text_argument(file.read(), "network")
-    except FileNotFoundError as error:
-        raise MissingFileError(f"network: {name!r:.300}: no such file", error.errno or 0, name) from None
-    except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"network: {name!r:.300} is not a text in UTF-8: {error}") from None
-    except OSError as error:
-        text = f"network: {name!r:.300}: {error.strerror}"
-        raise InputOutputError(text, error.errno or 0, name) from None
-    except ValueError as error:  # a NUL character, or one that the file system cannot represent
-        raise InvalidArgumentError(f"network: {name!r:.300}: {error}") from None
 
 
 def _read_history(text: str) -> list[dict[str, Any]]:

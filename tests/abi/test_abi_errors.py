@@ -277,6 +277,8 @@ def test_null_where_something_is_needed_names_the_parameter(blocks: Blocks) -> N
         ("dataset_save", blocks.dataset, None, None, None, None, None, None): "path is null",
         ("dataset_describe", blocks.dataset, None, None): "len is null",
         ("dataset_get_array", blocks.dataset, None, None, 0): "name is null",
+        ("network_read", None, None, None, byref(c_size_t(0))): "definition is null",
+        ("network_read", b'{"Layers": []}', None, None, None): "len is null",
         ("model_create", None, None, byref(c_uint64(0))): "definition is null",
         ("model_create", b"{}", None, None): "out is null",
         ("model_load", None, None, byref(c_uint64(0))): "path is null",
@@ -389,6 +391,25 @@ def test_options_are_read_strictly(library: Library, name: str, options: bytes, 
     error = failure(library, name, options)
     assert error.status == "INVALID_ARGUMENT"
     assert words in error.message
+
+
+def test_a_definition_is_read_in_the_dialect_of_the_options(library: Library) -> None:
+    theirs = b'{"ErrorFunction": "CrossEntropy", "Layers": [{"N": 9}, {"N": 4}, {"N": 9}]}'
+    answer = library.text("network_read", theirs, None)
+    assert sorted(answer) == ["datasets", "dialect", "network", "training"]
+    assert (answer["dialect"], answer["training"], answer["datasets"]) == ("dsstne", {"shuffle": True}, {})
+    ours = json.dumps(answer["network"]).encode()
+    again = library.text("network_read", ours, b'{"dialect": "native"}')
+    assert again == {**answer, "dialect": "native", "training": {}}
+    for definition, options, words in (
+        (theirs, b'{"dialect": "native"}', "network definition: ErrorFunction is not a known key"),
+        (ours, b'{"dialect": "dsstne"}', "DSSTNE network: "),
+        (theirs, b'{"dialect": "dsstn"}', 'did you mean "dsstne"?'),
+        (b" " * (1 << 18) + theirs, None, "262,144 are allowed"),
+    ):
+        error = failure(library, "network_read", definition, options, None, byref(c_size_t(0)))
+        assert error.status == "INVALID_ARGUMENT"
+        assert words in error.message
 
 
 def test_a_failed_open_writes_no_handle_and_releases_both_structs(library: Library) -> None:

@@ -264,6 +264,11 @@ def calls():
         ),
         "Dataset.close": (lambda: dsstne.Dataset(X).close(), {}),
         "Dataset.column_counts": (lambda: dsstne.Dataset(X).column_counts(), {}),
+        "Network": (dsstne.Network, {"definition": {"layers": LAYERS}, "training": {}, "datasets": {}}),
+        "Network.from_dsstne": (
+            dsstne.Network.from_dsstne,
+            {"source": {"Layers": [{"N": 4}, {"N": 2}, {"N": 4}]}},
+        ),
         "Model": (dsstne.Model, {"network": {"layers": LAYERS}, "sizes": None, "seed": 0, "items": None}),
         "Model.from_item_weights": (dsstne.Model.from_item_weights, {"W": np.eye(4), "items": None}),
         "Model.items": (named, {"value": None}),

@@ -1,0 +1,97 @@
+package dsstnejson
+
+import (
+	"fmt"
+	"math"
+
+	"dsstne/engine/strictjson"
+)
+
+// fields are keys of our dialect with their values.
+type fields = map[string]any
+
+// activationWords are DSSTNE's words, in the order of messages. shortActivations are other spellings.
+var activationWords = []string{
+	"Sigmoid", "Tanh", "Linear", "RectifiedLinear", "LeakyRectifiedLinear", "ExponentialLinear",
+	"ScaledExponentialLinear", "SoftPlus", "SoftSign", "SoftMax", "RELUMax", "LinearMax", "RELU", "LRELU", "ELU", "SELU",
+}
+
+var shortActivations = map[string]string{
+	"RELU": "RectifiedLinear", "LRELU": "LeakyRectifiedLinear", "ELU": "ExponentialLinear",
+	"SELU": "ScaledExponentialLinear",
+}
+
+// hiddenActivations translate the activation of a hidden layer to the keys of ours, or say why there is none. (loss.go
+// has the activations of outputs.)
+var hiddenActivations = map[string]func(parameters) (keys fields, refusal string){
+	"Sigmoid":                 plain("sigmoid"),
+	"Tanh":                    plain("tanh"),
+	"Linear":                  plain("linear"),
+	"RectifiedLinear":         plain("relu"),
+	"LeakyRectifiedLinear":    lacks("is not supported yet; use RectifiedLinear"),
+	"ExponentialLinear":       elu,
+	"ScaledExponentialLinear": selu,
+	"SoftPlus":                lacks("is not supported yet (DSSTNE computes Linear instead); use RectifiedLinear"),
+	"SoftSign":                lacks("is not supported yet (DSSTNE computes Linear instead); use Tanh"),
+	"SoftMax":                 lacks("is not supported on a hidden layer"),
+	"RELUMax":                 lacks("is not supported; use Linear, which DSSTNE computes instead"),
+	"LinearMax":               lacks("is not supported; use Linear, which DSSTNE computes instead"),
+}
+
+// alphaDropout are the activations with which DSSTNE drops units in another way than dsstne.
+var alphaDropout = map[string]bool{"ExponentialLinear": true, "ScaledExponentialLinear": true}
+
+func plain(word string) func(parameters) (fields, string) {
+	return func(parameters) (fields, string) { return fields{"activation": word}, "" }
+}
+
+func lacks(sentence string) func(parameters) (fields, string) {
+	return func(parameters) (fields, string) { return nil, sentence }
+}
+
+func elu(p parameters) (fields, string) {
+	if p.alpha != nil && *p.alpha != 1 {
+		return nil, fmt.Sprintf("has ELUAlpha %v, but only the alpha 1 is supported yet", *p.alpha)
+	}
+	return fields{"activation": "elu"}, ""
+}
+
+// selu has the constants of Klambauer et al. (2017). DSSTNE's alpha of 1 where none is given is an oversight.
+func selu(p parameters) (fields, string) {
+	const lambda, alpha, near = 1.0507, 1.67326, 1e-3
+	if p.lambda != nil && math.Abs(float64(*p.lambda)-lambda) > near {
+		return nil, fmt.Sprintf("has SELULambda %v, but only %v is supported", *p.lambda, lambda)
+	}
+	if p.alpha != nil && math.Abs(float64(*p.alpha)-alpha) > near {
+		return nil, fmt.Sprintf("has ELUAlpha %v, but only %v is supported; it belongs to ScaledExponentialLinear too",
+			*p.alpha, alpha)
+	}
+	return fields{"activation": "selu"}, ""
+}
+
+// parameters are those of activations; nil = not given.
+type parameters struct{ slope, alpha, lambda *float32 }
+
+// readParameters reads parameters; those not given are those of the network.
+func readParameters(o *strictjson.Object, network parameters) parameters {
+	p := network
+	read := func(key string, to **float32) {
+		if o.Has(key) {
+			value := o.Float32(key, 0, strictjson.Any)
+			*to = &value
+		}
+	}
+	read(only(o, "RELUSlope", "Slope"), &p.slope)
+	read("ELUAlpha", &p.alpha)
+	read("SELULambda", &p.lambda)
+	return p
+}
+
+// readActivation returns DSSTNE's word for the activation of a layer.
+func readActivation(o *strictjson.Object) string {
+	word := o.Word("Activation", "Sigmoid", activationWords...)
+	if long, short := shortActivations[word]; short {
+		return long
+	}
+	return word
+}

@@ -1,0 +1,59 @@
+package dsstnejson
+
+import "dsstne/engine/strictjson"
+
+// What the engine lacks. An entry goes when the engine can do it, and layer.go or read.go then reads the key.
+
+// missing are the keys of layers that cannot have an effect yet: a value that asks for nothing is fine.
+var missing = []struct {
+	key      string
+	idle     func(o *strictjson.Object, key string) bool // the value asks for nothing
+	sentence string
+}{
+	{"Kernel", never, "is of convolution and pooling layers, which are not supported; remove it"},
+	{"KernelStride", never, "is of convolution and pooling layers, which are not supported; remove it"},
+	{"Function", never, "is of pooling layers, which are not supported; remove it"},
+	{"BatchNormalization", isFalse, "is not supported yet; remove it"},
+	{"Skip", isEmpty, "is not supported yet; remove it"},
+	{"WeightNorm", isZero, "is not supported yet; remove it"},
+	{"DeltaNorm", isZero, "is not supported yet; remove it"},
+}
+
+// missingTypes are the types of layers that are not supported, by their words.
+var missingTypes = map[string]string{
+	"Convolutional": "convolution is not supported; a layer must be FullyConnected",
+	"Pooling":       "pooling is not supported; a layer must be FullyConnected",
+}
+
+// Sentences about what is missing, each used at one place.
+const (
+	noTargetLayers = "is Target; DSSTNE cannot use such layers, and they are not supported; remove the layer"
+	noSparseness   = "has the beta %v and the layer is Sparse; the penalty is not supported yet, so set beta to 0 or " +
+		"remove Sparse"
+	noDeltaBoost = "is %v; weights of deltas other than 1 are not supported yet; for ScaledMarginalCrossEntropy " +
+		"use its oneScale and zeroScale"
+	noWeightsData = "is %q; DSSTNE itself never reads this file; remove the key"
+	noDropout     = "is %v, but only hidden layers can drop units; set it to 0%s"
+	noAlphaDrop   = "is %v; with %s DSSTNE uses alpha dropout, which is not supported yet; set it to 0"
+	noUnitBall    = "is UnitBall, which is not supported yet; use Gaussian"
+	noSharing     = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
+)
+
+func never(*strictjson.Object, string) bool { return false }
+
+func isFalse(o *strictjson.Object, key string) bool { return !o.Bool(key, false) }
+
+func isZero(o *strictjson.Object, key string) bool {
+	return o.Float32(key, 0, strictjson.NotNegative) == 0
+}
+
+func isEmpty(o *strictjson.Object, key string) bool { return len(names(o, key)) == 0 }
+
+// refuseMissing reports the keys of missing.
+func refuseMissing(o *strictjson.Object) {
+	for _, m := range missing {
+		if o.Has(m.key) && !m.idle(o, m.key) {
+			o.Fail(m.key, "%s", m.sentence)
+		}
+	}
+}
