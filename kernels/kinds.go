@@ -26,7 +26,7 @@ var (
 	}
 	OptimizerWords = []string{
 		SGD: "sgd", Momentum: "momentum", Nesterov: "nesterov", RMSProp: "rmsprop", Adam: "adam", AdamW: "adamw",
-		AdaGrad: "adagrad",
+		AdaGrad: "adagrad", AdaDelta: "adadelta",
 	}
 	FillWords   = []string{FillConstant: "constant", FillUniform: "uniform", FillNormal: "normal"}
 	MetricWords = []string{

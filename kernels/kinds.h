@@ -24,7 +24,7 @@
 #define OPTIMIZERS(KIND, ...) \
   KIND(sgd, 0, ##__VA_ARGS__) KIND(momentum, 1, ##__VA_ARGS__) KIND(nesterov, 1, ##__VA_ARGS__) \
   KIND(rmsprop, 1, ##__VA_ARGS__) KIND(adam, 2, ##__VA_ARGS__) KIND(adamw, 2, ##__VA_ARGS__) \
-  KIND(adagrad, 1, ##__VA_ARGS__)
+  KIND(adagrad, 1, ##__VA_ARGS__) KIND(adadelta, 2, ##__VA_ARGS__)
 
 #define METRICS(KIND, ...) \
   KIND(precision, ##__VA_ARGS__) KIND(recall, ##__VA_ARGS__) KIND(truncated_recall, ##__VA_ARGS__) \

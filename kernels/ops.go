@@ -76,7 +76,7 @@ type Weights struct {
 	// Rounded, if not nil, is a copy of Value as the device's products read it, see Rounder. Round makes it, and
 	// operations that update the weight keep it.
 	Rounded Buffer
-	NoDecay bool // weight decay does not apply (biases)
+	NoDecay bool // weight decay and L1 do not apply (biases)
 }
 
 func (w *Weights) String() string { return fmt.Sprintf("%s[%d, %d]", w.Name, w.Rows, w.Columns) }

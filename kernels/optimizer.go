@@ -3,7 +3,7 @@ package kernels
 import "math"
 
 // OptimizerKind names an update rule. g is the gradient, with WeightDecay * w added (but for AdamW); lr the learning
-// rate.
+// rate. With L1, each rule ends with w = sign(w) max(0, |w| - lr L1), see Optimizer.
 type OptimizerKind int32
 
 const (
@@ -22,6 +22,9 @@ const (
 	AdamW
 	// AdaGrad: s += g^2; w -= lr g / (sqrt(s) + Epsilon). (Duchi et al., 2011)
 	AdaGrad
+	// AdaDelta: s = Beta2 s + (1-Beta2) g^2; u = sqrt(v + Epsilon) / sqrt(s + Epsilon) g;
+	// v = Beta2 v + (1-Beta2) u^2; w -= lr u. (Zeiler, 2012, has lr = 1)
+	AdaDelta
 )
 
 // Optimizer describes an update rule; fields that a kind does not use are ignored.
@@ -32,6 +35,9 @@ type Optimizer struct {
 	Beta2       float32
 	Epsilon     float32
 	WeightDecay float32
+	// L1 is the weight of the sum of |w| in what is minimised. Its step comes after that of the rule: the proximal one,
+	// w = sign(w) max(0, |w| - lr L1), which makes weights exactly 0. (Duchi and Singer, 2009)
+	L1 float32
 }
 
 // Rates are the numbers of an optimizer that depend on the step.
@@ -53,16 +59,20 @@ var optimizers = []struct {
 	Adam:     {2, true},
 	AdamW:    {2, true},
 	AdaGrad:  {1, false},
+	AdaDelta: {2, true},
 }
 
 // States is the number of state values a weight needs.
 func (o Optimizer) States() int { return optimizers[o.Kind].states }
 
 // MovesUntouched reports whether a zero gradient can change a weight or its state, so that rows a batch does not touch
-// must be replayed. decay: whether weight decay applies to the tensor.
+// must be replayed. decay: whether weight decay and L1 apply to the tensor.
 func (o Optimizer) MovesUntouched(decay bool) bool {
-	return optimizers[o.Kind].moves || (decay && o.WeightDecay != 0)
+	return optimizers[o.Kind].moves || (decay && o.Penalizes())
 }
+
+// Penalizes reports whether weight decay or L1 moves weights whatever their gradients and states are.
+func (o Optimizer) Penalizes() bool { return o.WeightDecay != 0 || o.L1 != 0 }
 
 // RatesAt gives the rates of a step (counted from 1) at a learning rate.
 func (o Optimizer) RatesAt(step int64, learningRate float64) Rates {

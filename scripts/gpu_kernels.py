@@ -92,7 +92,7 @@ WIDE_ONLY = tuple(
 )
 STORED = (r"STG\.E\.128", "write<n>(w.value + at, x.value)", 0.25)  # four columns at once
 RULES = {"SGD": "sgd", "momentum": "momentum", "Adam": "adam"}
-ALL_RULES = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad")
+ALL_RULES = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad", "adadelta")
 ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu", "leaky_relu", "softplus", "softsign")
 LOSSES = ("sigmoid", "scaled_marginal", "softmax", "squared", "hinge", "absolute", "l2_hinge")
 
@@ -103,8 +103,9 @@ def other(prefix: str, words: tuple[str, ...], used: str) -> tuple[str, ...]:
 
 
 def rule(v: V) -> tuple[str, ...]:
-    """The optimizers that are not used, and a gradient that is written."""
-    return (*other("update_", ALL_RULES, RULES[v.optimizer]), "w.gradient + at, g", "to.tied + touched", *WIDE_ONLY)
+    """The optimizers that are not used, the step of l1, and a gradient that is written."""
+    unused = other("update_", ALL_RULES, RULES[v.optimizer])
+    return (*unused, "shrink(", "w.gradient + at, g", "to.tied + touched", *WIDE_ONLY)
 
 
 def weights(v: V, rows: float, columns: float) -> tuple[float, float, float]:

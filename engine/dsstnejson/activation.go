@@ -21,18 +21,18 @@ var shortActivations = map[string]string{
 	"SELU": "ScaledExponentialLinear",
 }
 
-// hiddenActivations translate the activation of a hidden layer to the keys of ours, or say why there is none. (loss.go
-// has the activations of outputs.)
-var hiddenActivations = map[string]func(parameters) (keys fields, refusal string){
+// activations translate the activation of a hidden layer, or of an output with a loss of values (loss.go), to the keys of
+// ours, or say why there is none. Soft-plus and soft-sign are what they are called, not linear as in DSSTNE.
+var activations = map[string]func(parameters) (keys fields, refusal string){
 	"Sigmoid":                 plain("sigmoid"),
 	"Tanh":                    plain("tanh"),
 	"Linear":                  plain("linear"),
 	"RectifiedLinear":         plain("relu"),
-	"LeakyRectifiedLinear":    lacks("is not supported yet; use RectifiedLinear"),
+	"LeakyRectifiedLinear":    leaky,
 	"ExponentialLinear":       elu,
 	"ScaledExponentialLinear": selu,
-	"SoftPlus":                lacks("is not supported yet (DSSTNE computes Linear instead); use RectifiedLinear"),
-	"SoftSign":                lacks("is not supported yet (DSSTNE computes Linear instead); use Tanh"),
+	"SoftPlus":                plain("softplus"),
+	"SoftSign":                plain("softsign"),
 	"SoftMax":                 lacks("is not supported on a hidden layer"),
 	"RELUMax":                 lacks("is not supported; use Linear, which DSSTNE computes instead"),
 	"LinearMax":               lacks("is not supported; use Linear, which DSSTNE computes instead"),
@@ -49,11 +49,21 @@ func lacks(sentence string) func(parameters) (fields, string) {
 	return func(parameters) (fields, string) { return nil, sentence }
 }
 
-func elu(p parameters) (fields, string) {
-	if p.alpha != nil && *p.alpha != 1 {
-		return nil, fmt.Sprintf("has ELUAlpha %v, but only the alpha 1 is supported yet", *p.alpha)
+func elu(p parameters) (fields, string) { return withAlpha("elu", "alpha", "ELUAlpha", p.alpha) }
+
+// leaky has the slope 0.01 where none is given. DSSTNE's 1 makes it linear.
+func leaky(p parameters) (fields, string) { return withAlpha("leaky_relu", "slope", "RELUSlope", p.slope) }
+
+func withAlpha(word, key, theirs string, value *float32) (fields, string) {
+	keys := fields{"activation": word}
+	if value == nil {
+		return keys, ""
 	}
-	return fields{"activation": "elu"}, ""
+	if *value < 0 {
+		return nil, fmt.Sprintf("has %s %v; it must be at least 0", theirs, *value)
+	}
+	keys[key] = *value
+	return keys, ""
 }
 
 // selu has the constants of Klambauer et al. (2017). DSSTNE's alpha of 1 where none is given is an oversight.

@@ -115,7 +115,7 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 		o.Fail("SharedWeights", noSharing, "is given for a hidden layer")
 	}
 	activation := readActivation(o)
-	keys, refusal := hiddenActivations[activation](readParameters(o, f.parameters))
+	keys, refusal := activations[activation](readParameters(o, f.parameters))
 	if refusal != "" {
 		o.Fail("Activation", "%s %s", activation, refusal)
 	}
@@ -129,8 +129,7 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 func (f *file) readOutput(l *layer, dropout float32) {
 	o := l.o
 	refuseDropout(l, dropout, "")
-	readParameters(o, f.parameters) // which no activation of an output has
-	l.loss = f.output(o, readActivation(o), l.keys)
+	l.loss = f.output(o, readActivation(o), readParameters(o, f.parameters), l.keys)
 	l.shares = readSharing(o)
 	l.keys["initializer"] = readInitializer(o, l.size, l.shares != nil)
 }

@@ -12,24 +12,20 @@ var lossWords = []string{
 	"L1", "L2", "L2Hinge", "Hinge", "CrossEntropy", marginalKey, dataMarginalKey, "Cross Entropy",
 }
 
-// outputs translate the loss of a file and the activation of an output layer. A pair that is not here is an error that
-// lists what is.
-var outputs = map[string]map[string]outputKeys{
-	"CrossEntropy": {
-		"Sigmoid": {loss: fields{"kind": "sigmoid"}},
-		// DSSTNE divides a row of ones by their number.
-		"SoftMax": {loss: fields{"kind": "softmax", "normalize_rows": true}},
-	},
-	marginalKey:     {"Sigmoid": {loss: fields{"kind": "scaled_marginal"}}},
-	dataMarginalKey: {"Sigmoid": {loss: fields{"kind": "scaled_marginal"}}},
-	"L2":            {"Linear": {loss: fields{"kind": "squared"}}},
-	"Hinge":         {"Linear": {loss: fields{"kind": "hinge"}}},
-	"L1":            {},
-	"L2Hinge":       {},
-}
+// valueLosses are ours for the losses that go with every activation but soft-max.
+var valueLosses = map[string]string{"L1": "absolute", "L2": "squared", "L2Hinge": "l2_hinge", "Hinge": "hinge"}
 
-// outputKeys are the keys that an output and its loss have in our dialect.
-type outputKeys struct{ layer, loss fields }
+// logitLosses are the keys of ours for a loss and the activation that it goes with. A pair that is not here is an error
+// that lists what is.
+var logitLosses = map[string]map[string]fields{
+	"CrossEntropy": {
+		"Sigmoid": {"kind": "sigmoid"},
+		// DSSTNE divides a row of ones by their number.
+		"SoftMax": {"kind": "softmax", "normalize_rows": true},
+	},
+	marginalKey:     {"Sigmoid": {"kind": "scaled_marginal"}},
+	dataMarginalKey: {"Sigmoid": {"kind": "scaled_marginal"}},
+}
 
 // readLoss returns DSSTNE's word for the loss of a file.
 func readLoss(o *strictjson.Object) string {
@@ -40,44 +36,43 @@ func readLoss(o *strictjson.Object) string {
 }
 
 // output adds the keys of an output layer, and returns those of its loss.
-func (f *file) output(o *strictjson.Object, activation string, layer fields) fields {
-	keys, found := outputs[f.loss][activation]
-	if !found {
+func (f *file) output(o *strictjson.Object, activation string, p parameters, layer fields) fields {
+	if kind, found := valueLosses[f.loss]; found && activation != "SoftMax" {
+		keys, refusal := activations[activation](p)
+		if refusal != "" {
+			o.Fail("Activation", "%s %s", activation, refusal)
+		}
+		maps.Copy(layer, keys)
+		return fields{"kind": kind}
+	}
+	loss := maps.Clone(logitLosses[f.loss][activation])
+	if loss == nil {
 		text := "is %s"
 		if !o.Has("Activation") {
 			text += ", the default"
 		}
-		o.Fail("Activation", text+"; with the ErrorFunction %s an output can have %s%s", activation, f.loss,
-			possible(slices.Sorted(maps.Keys(outputs[f.loss]))), elsewhere(activation))
+		possible := "any other activation"
+		if pairs := logitLosses[f.loss]; pairs != nil {
+			possible = listed(slices.Sorted(maps.Keys(pairs)), "or") + " only"
+		}
+		o.Fail("Activation", text+"; with the ErrorFunction %s an output can have %s, and %s goes with %s", activation, f.loss,
+			possible, activation, listed(lossesOf(activation), "or"))
 		return nil
 	}
-	maps.Copy(layer, keys.layer)
-	loss := maps.Clone(keys.loss)
 	if loss["kind"] == "scaled_marginal" {
 		maps.Copy(loss, f.margins)
 	}
 	return loss
 }
 
-func possible(activations []string) string {
-	if len(activations) == 0 {
-		return "no activation yet"
-	}
-	return listed(activations, "or") + " only"
-}
-
-// elsewhere names the losses with which an output can have an activation.
-func elsewhere(activation string) string {
-	var losses []string
+// lossesOf names the losses with which an output can have an activation.
+func lossesOf(activation string) (losses []string) {
 	for _, loss := range lossWords {
-		if _, found := outputs[loss][activation]; found {
+		if valueLosses[loss] != "" && activation != "SoftMax" || logitLosses[loss][activation] != nil {
 			losses = append(losses, loss)
 		}
 	}
-	if len(losses) == 0 {
-		return ""
-	}
-	return ", and " + activation + " goes with " + listed(losses, "or")
+	return losses
 }
 
 // readMargins reads the numbers of scaled marginal cross entropy as keys of our loss.

@@ -40,8 +40,15 @@ func readTrainer(o *strictjson.Object) train.Options {
 func readOptimizer(o *strictjson.Object, s *train.Options) {
 	word := o.Word("kind", kernels.Adam.String(), kernels.OptimizerWords...)
 	kind := kernels.OptimizerKind(slices.Index(kernels.OptimizerWords, word))
-	s.LearningRate = o.Float("learning_rate", 1e-3, strictjson.Positive)
-	s.Optimizer = kernels.Optimizer{Kind: kind, WeightDecay: o.Float32("weight_decay", 0, strictjson.NotNegative)}
+	rate := 1e-3
+	if kind == kernels.AdaDelta {
+		rate = 1 // the published rule has none
+	}
+	s.LearningRate = o.Float("learning_rate", rate, strictjson.Positive)
+	s.Optimizer = kernels.Optimizer{
+		Kind: kind, WeightDecay: o.Float32("weight_decay", 0, strictjson.NotNegative),
+		L1: o.Float32("l1", 0, strictjson.NotNegative),
+	}
 	switch kind {
 	case kernels.Momentum, kernels.Nesterov:
 		s.Optimizer.Momentum = o.Float32("momentum", 0.9, strictjson.Fraction)
@@ -50,6 +57,9 @@ func readOptimizer(o *strictjson.Object, s *train.Options) {
 		s.Optimizer.Epsilon = o.Float32("epsilon", 1e-8, strictjson.Positive)
 	case kernels.AdaGrad:
 		s.Optimizer.Epsilon = o.Float32("epsilon", 1e-10, strictjson.Positive)
+	case kernels.AdaDelta:
+		s.Optimizer.Beta2 = o.Float32("decay_rate", 0.95, strictjson.Fraction)
+		s.Optimizer.Epsilon = o.Float32("epsilon", 1e-6, strictjson.Positive)
 	case kernels.Adam, kernels.AdamW:
 		s.Optimizer.Beta1 = o.Float32("beta1", 0.9, strictjson.Fraction)
 		s.Optimizer.Beta2 = o.Float32("beta2", 0.999, strictjson.Fraction)

@@ -41,6 +41,7 @@ func stepError(optimizer string, gradient, off, weight float64) float64 {
 			a = math.Sqrt(0.1)
 		}
 		step = rate / a * min(2, 2*off/max(gradient-off-1e-6, 1e-30))
+	case "adadelta": // its first step is rate times sqrt(e) g / sqrt(0.05 g^2 + e): the slope is at most rate
 	}
 	return step + math.Pow(2, -22)*(math.Abs(weight)+rate)
 }

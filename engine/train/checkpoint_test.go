@@ -107,6 +107,9 @@ func TestACheckpointOfSomethingElseIsRefused(t *testing.T) {
 		"weight_decay: the checkpoint has 0, this trainer has 0.5": {
 			"softmax", `{"batch_size": 30, "seed": 1, "optimizer": {"weight_decay": 0.5}}`,
 		},
+		"l1: the checkpoint has 0, this trainer has 0.5": {
+			"softmax", `{"batch_size": 30, "seed": 1, "optimizer": {"l1": 0.5}}`,
+		},
 		"precision: the checkpoint has float32, this trainer has bfloat16": {
 			"softmax", `{"batch_size": 30, "seed": 1, "precision": "bfloat16"}`,
 		},

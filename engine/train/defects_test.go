@@ -106,11 +106,11 @@ func TestSoftMaxIsOverTheItemsOfAllDevices(t *testing.T) {
 }
 
 func TestOptimizersHaveTheSameNumbersOnAllDevices(t *testing.T) {
-	// The decay was not sent to the others. Rows that no batch touches only decay: the same bits wherever they are.
+	// The decay was not sent to the others. Rows that no batch touches only decay and shrink: the same bits wherever they are.
 	matrix := fixture.Matrix(t, manyItems, [][]int32{{3, 5}})
-	for _, optimizer := range []string{"sgd", "momentum", "rmsprop", "adam", "adamw", "adagrad"} {
+	for _, optimizer := range []string{"sgd", "momentum", "rmsprop", "adam", "adamw", "adagrad", "adadelta"} {
 		one, many := compared(t, fixture.Autoencoder("softmax", ""), "cpu:4",
-			`, "optimizer": {"kind": "`+optimizer+`", "learning_rate": 0.1, "weight_decay": 0.3}`, data{"input": matrix,
+			`, "optimizer": {"kind": "`+optimizer+`", "learning_rate": 0.1, "weight_decay": 0.3, "l1": 0.01}`, data{"input": matrix,
 				"output": matrix}, 7)
 		for row := 10; row < manyItems; row++ {
 			require.Equal(t, one[16*row:16*(row+1)], many[16*row:16*(row+1)], "%s, row %d of the input's weight", optimizer, row)

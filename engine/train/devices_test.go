@@ -116,6 +116,7 @@ var optimizers = map[string]string{
 	"adam":     `{"kind": "adam", "learning_rate": 0.1, "weight_decay": 0.01}`,
 	"adamw":    `{"kind": "adamw", "learning_rate": 0.1, "weight_decay": 0.01}`,
 	"adagrad":  `{"kind": "adagrad", "learning_rate": 0.1}`,
+	"adadelta": `{"kind": "adadelta", "learning_rate": 0.1, "l1": 0.01}`,
 }
 
 func options(devices, optimizer, precision string) string {

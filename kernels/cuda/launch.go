@@ -168,8 +168,8 @@ var kernelNames = []string{
 // The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.
 type (
 	optimizerArgs struct {
-		kind                                   int32
-		momentum, beta1, beta2, epsilon, decay float32
+		kind                                       int32
+		momentum, beta1, beta2, epsilon, decay, l1 float32
 	}
 	weightsArgs struct {
 		value, state0, state1, gradient, last driver.Address
@@ -201,10 +201,10 @@ func (d *device) weightsOf(w *kernels.Weights, o kernels.Optimizer) weightsArgs 
 	a := weightsArgs{
 		value: addressOf(w.Value), state0: addressOf(w.State[0]), state1: addressOf(w.State[1]),
 		gradient: addressOf(w.Gradient), last: addressOf(w.Last), rows: w.Rows, columns: w.Columns,
-		optimizer: optimizerArgs{number(d, o.Kind), o.Momentum, o.Beta1, o.Beta2, o.Epsilon, o.WeightDecay},
+		optimizer: optimizerArgs{number(d, o.Kind), o.Momentum, o.Beta1, o.Beta2, o.Epsilon, o.WeightDecay, o.L1},
 	}
 	if w.NoDecay {
-		a.optimizer.decay = 0
+		a.optimizer.decay, a.optimizer.l1 = 0, 0
 	}
 	return a
 }

@@ -86,6 +86,7 @@ func TestOptimizersFollowTheirPublishedRules(t *testing.T) {
 		{kernels.Adam, 1 - 0.1*(0.18+0.05)/math.Sqrt(0.0396+0.0025), 0.23, 0.0421},
 		{kernels.AdamW, 1 - 0.1*(0.18+0.05)/math.Sqrt(0.0396+0.0025), 0.23, 0.0421},
 		{kernels.AdaGrad, 1 - 0.05/math.Sqrt(0.45), 0.45, 0.04},
+		{kernels.AdaDelta, 1 - 0.1*0.2*0.5/math.Sqrt(0.2005), 0.2005, 0.99*0.04 + 0.01*0.04*0.25/0.2005},
 	}
 	for _, c := range cases {
 		n := numbers{momentum: 0.9, beta1: 0.9, beta2: 0.99, rate: 0.1, scale1: 1, scale2: 1}
@@ -110,6 +111,54 @@ func TestAdamWDecaysApartFromTheGradient(t *testing.T) {
 func TestDecayLeavesATensorAloneThatIsExempt(t *testing.T) {
 	n := numbersOf(&kernels.Weights{NoDecay: true}, kernels.Optimizer{WeightDecay: 1}, kernels.Rates{})
 	require.Zero(t, n.decay)
+}
+
+func TestL1MovesAWeightTowardsZeroAndNotBeyond(t *testing.T) {
+	for _, kind := range []kernels.OptimizerKind{kernels.SGD, kernels.AdaDelta} {
+		w := &kernels.Weights{Rows: 1, Columns: 6, Value: buffer(t, 3, -3, 0.25, -0.25, 0.5, 0)}
+		o, state := kernels.Optimizer{Kind: kind, L1: 5, Epsilon: 1}, [2]kernels.Buffer{}
+		for s := range o.States() {
+			state[s] = buffer(t, make([]float32, 6)...)
+		}
+		w.State, w.Gradient = state, buffer(t, make([]float32, 6)...)
+		require.NoError(t, device{}.Update(&kernels.Update{Weight: w, Optimizer: o}, oneStep(0.1, 1, 0, 1)))
+		require.Equal(t, []float32{2.5, -2.5, 0, 0, 0, 0}, w.Value.Float32())
+	}
+}
+
+func TestL1FollowsTheRuleOfTheOptimizer(t *testing.T) {
+	w := &kernels.Weights{Rows: 1, Columns: 2, Value: buffer(t, 1, 1), Gradient: buffer(t, 2, 2.25)}
+	op := &kernels.Update{Weight: w, Optimizer: kernels.Optimizer{L1: 0.25}}
+	require.NoError(t, device{}.Update(op, oneStep(0.5, 1, 0, 1)))
+	require.Equal(t, []float32{0, 0}, w.Value.Float32()) // 1 - 0.5 * 2 = 0, and 1 - 0.5 * 2.25 = -0.125, of size 0.5 * 0.25
+	w.Value.Float32()[0], w.Value.Float32()[1] = 1, 3
+	require.NoError(t, device{}.Update(op, oneStep(0.5, 1, 0, 1)))
+	require.Equal(t, []float32{0, 1.75}, w.Value.Float32())
+}
+
+func TestL1LeavesATensorAloneThatIsExempt(t *testing.T) {
+	n := numbersOf(&kernels.Weights{NoDecay: true}, kernels.Optimizer{L1: 1}, kernels.Rates{LearningRate: 1})
+	require.Equal(t, 0.5, n.shrunk(0.5))
+}
+
+func TestL1HidesNoNumberThatIsNotFinite(t *testing.T) {
+	for _, l1 := range []float64{0, 1, math.Inf(1)} {
+		n := numbers{rate: 1, l1: l1}
+		require.True(t, math.IsNaN(n.shrunk(math.NaN())))
+		for _, w := range []float64{math.Inf(1), math.Inf(-1)} {
+			shrunk := n.shrunk(w)
+			require.True(t, math.IsInf(shrunk, 0) || math.IsNaN(shrunk))
+		}
+	}
+}
+
+func TestARowWithoutStatesThatL1MovesIsReplayed(t *testing.T) {
+	w := &kernels.Weights{Rows: 3, Columns: 1, Value: buffer(t, 3, -1, 0.25), Last: buffer(t, 0, 0, 0)}
+	w.Last.Int32()[1] = 1
+	op := &kernels.Replay{Input: -1, Weight: w, Optimizer: kernels.Optimizer{L1: 0.5}}
+	rate := kernels.Rates{LearningRate: 1}
+	require.NoError(t, device{}.Replay(op, &kernels.Step{Number: 2, RatesFrom: 1, Rates: []kernels.Rates{rate, rate}}))
+	require.Equal(t, []float32{2, -0.5, 0}, w.Value.Float32())
 }
 
 func TestAWrittenGradientHasNoDecayAndLeavesTheWeightAlone(t *testing.T) {

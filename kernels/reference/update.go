@@ -8,18 +8,18 @@ import (
 
 // numbers are the scalars of one update rule at one step, in float64.
 type numbers struct {
-	momentum, beta1, beta2, epsilon, decay float64
-	rate, scale1, scale2                   float64
+	momentum, beta1, beta2, epsilon, decay, l1 float64
+	rate, scale1, scale2                       float64
 }
 
 func numbersOf(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates) numbers {
 	n := numbers{
 		momentum: float64(o.Momentum), beta1: float64(o.Beta1), beta2: float64(o.Beta2),
-		epsilon: float64(o.Epsilon), decay: float64(o.WeightDecay),
+		epsilon: float64(o.Epsilon), decay: float64(o.WeightDecay), l1: float64(o.L1),
 		rate: float64(r.LearningRate), scale1: float64(r.Scale1), scale2: float64(r.Scale2),
 	}
 	if w.NoDecay {
-		n.decay = 0
+		n.decay, n.l1 = 0, 0
 	}
 	return n
 }
@@ -56,12 +56,24 @@ var rules = map[kernels.OptimizerKind]func(n numbers, w, a, b, g float64) (float
 		a += g * g
 		return w - n.rate*g/(math.Sqrt(a)+n.epsilon), a, b
 	},
+	kernels.AdaDelta: func(n numbers, w, a, b, g float64) (float64, float64, float64) {
+		g += n.decay * w
+		a = n.beta2*a + (1-n.beta2)*g*g
+		change := math.Sqrt(b+n.epsilon) / math.Sqrt(a+n.epsilon) * g
+		return w - n.rate*change, a, n.beta2*b + (1-n.beta2)*change*change
+	},
 }
 
 func (n numbers) adam(w, a, b, g float64) (float64, float64, float64) {
 	a = n.beta1*a + (1-n.beta1)*g
 	b = n.beta2*b + (1-n.beta2)*g*g
 	return w - n.rate*n.scale1*a/(math.Sqrt(n.scale2*b)+n.epsilon), a, b
+}
+
+// shrunk is a weight after the proximal step of L1: sign(w) max(0, |w| - rate l1). What is not finite stays so.
+func (n numbers) shrunk(w float64) float64 {
+	by := n.rate * n.l1
+	return w - min(max(w, -by), by)
 }
 
 // change is the new content of one row of a weight (or of its written gradient), checked but not stored.
@@ -99,7 +111,7 @@ func prepare(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates, step, row
 			old[s] = float64(c.state[s][k])
 		}
 		value, first, second := apply(n, float64(c.value[k]), old[0], old[1], g[k])
-		c.value[k] = float32(value)
+		c.value[k] = float32(n.shrunk(value))
 		for s, x := range []float64{first, second}[:states] {
 			c.state[s][k] = float32(x)
 		}
@@ -195,9 +207,9 @@ func replay(op *kernels.Replay, step *kernels.Step, row, upto int64) error {
 	return nil
 }
 
-// moves reports whether zero gradients can change a row: there is decay, or a state that is not zero.
+// moves reports whether zero gradients can change a row: there is decay or L1, or a state that is not zero.
 func moves(w *kernels.Weights, o kernels.Optimizer, row int64) bool {
-	if !w.NoDecay && o.WeightDecay != 0 {
+	if !w.NoDecay && o.Penalizes() {
 		return true
 	}
 	for s := range o.States() {

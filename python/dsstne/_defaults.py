@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TEMPERATURE = 0.1
-LEARNING_RATE, PLAIN_RATE = 2e-3, 1e-3
+LEARNING_RATE = 2e-3
 PLAIN_EPOCHS = 20
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 800, 8, 50
 WARMUP = 20  # the learning rate rises during the first 1 / WARMUP of the steps
@@ -36,11 +36,11 @@ def temperature(value: Any, searched: bool) -> float | None:
 
 
 def learning_rate(value: Any, rule: Mapping[str, Any], searched: bool) -> Any:
-    """Returns the learning rate of an optimizer that does not give it itself."""
+    """Returns the learning rate of an optimizer that does not give it itself; None = the optimizer's own default."""
     if not is_auto(value, "learning_rate", "a number"):
         return value
     fast = searched and "learning_rate" not in rule and rule.get("kind", "adam") in ("adam", "adamw")
-    return LEARNING_RATE if fast else PLAIN_RATE
+    return LEARNING_RATE if fast else None
 
 
 def epochs(value: Any, steps_per_epoch: int, searched: bool) -> int:

@@ -123,10 +123,12 @@ def fit(
             1 / (1 - denoising).
         dropout: Probability that a hidden unit is dropped in a training step; the others are multiplied by
             1 / (1 - dropout).
-        optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"``, ``"adamw"`` or
-            ``"adagrad"``; or a mapping with ``kind`` and its parameters, such as ``{"kind": "adam", "beta2": 0.99}``.
+        optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"``, ``"adamw"``, ``"adagrad"`` or
+            ``"adadelta"``; or a mapping with ``kind`` and its parameters, such as ``{"kind": "adam", "beta2": 0.99}``.
+            All kinds have the parameter ``l1``: each step moves each weight by learning rate times ``l1`` towards 0, so
+            that many weights become exactly 0.
         learning_rate: Learning rate; give it here or in the mapping, not both. ``"auto"`` = 0.002 for soft-max with
-            Adam or AdamW, else 0.001.
+            Adam or AdamW, 1 for AdaDelta, else 0.001.
         weight_decay: This times the weight is added to the gradient (``"adamw"`` applies it separately). Biases do not
             decay. Give it here or in the mapping, not both.
         schedule: Schedule of the learning rate: ``"constant"``, ``"linear"``, ``"cosine"``, ``"step"`` or

@@ -87,7 +87,9 @@ class Trainer(_handles.Closing):
         shuffle: Visit the rows in a new order in each epoch.
         checkpoints: Include in the plan the memory to write checkpoints beside training, see :meth:`save`. Where it
             does not fit, they are written between two steps, and the operations of the plan say so.
-        optimizer, learning_rate, weight_decay, schedule, batch_size, seed: See :func:`dsstne.fit`.
+        optimizer, weight_decay, schedule, batch_size, seed: See :func:`dsstne.fit`.
+        learning_rate: Learning rate; give it here or in the mapping of the optimizer, not both. None = 0.001, or 1 for
+            ``"adadelta"``.
         devices, parallel, precision, threads, memory_limit: See :func:`dsstne.fit`.
 
     Raises:
@@ -110,7 +112,7 @@ class Trainer(_handles.Closing):
         targets: Any = None,
         *,
         optimizer: str | Mapping[str, Any] = "adam",
-        learning_rate: float = 1e-3,
+        learning_rate: float | None = None,
         weight_decay: float = 0.0,
         batch_size: int = 512,
         schedule: str | Mapping[str, Any] | None = None,
@@ -124,7 +126,7 @@ class Trainer(_handles.Closing):
         checkpoints: bool = False,
     ) -> None:
         rule = _checks.kind(optimizer, "optimizer", "adam")
-        for name, value, default in (("learning_rate", learning_rate, 1e-3), ("weight_decay", weight_decay, 0.0)):
+        for name, value, default in (("learning_rate", learning_rate, None), ("weight_decay", weight_decay, 0.0)):
             if name in rule and value != default:
                 raise InvalidArgumentError(f"{name} is given as {name}= and in optimizer=; give it once")
         options = {

@@ -113,14 +113,17 @@ func plantedBackwards() (list []planted) {
 				weight: s.weight("w", plantedRows, plantedUnits, 1, sgd),
 			}})
 	}
-	for _, units := range []int64{1, plantedUnits, 32, 64, 128, 256} { // vectors alone, and in pieces of every length
-		c := &scatterCase{
-			step: s.step(sgd, plantedRows, nil, s.batch(plantedRows, plantedItems, "full", true)),
-			dz:   s.normal(plantedRows*units, 1), optimizer: sgd, weight: s.weight("w", plantedItems, units, 1, sgd),
+	for _, l1 := range []float32{0, 0.5, 10} { // the step of the last one is infinite
+		for _, units := range []int64{1, plantedUnits, 32, 64, 128, 256} { // vectors alone, and in pieces of every length
+			c := &scatterCase{
+				step: s.step(sgd, plantedRows, nil, s.batch(plantedRows, plantedItems, "full", true)),
+				dz:   s.normal(plantedRows*units, 1), optimizer: sgd, weight: s.weight("w", plantedItems, units, 1, sgd),
+			}
+			c.optimizer.L1 = l1
+			c.step.Rates = []kernels.Rates{{}, {LearningRate: 3e38, Scale1: 1, Scale2: 1}}
+			scaleBy(c.dz, 1000)
+			list = append(list, planted{fmt.Sprintf("a learning rate that throws %d weights away, L1 %g", units, l1), c})
 		}
-		c.step.Rates = []kernels.Rates{{}, {LearningRate: 3e38, Scale1: 1, Scale2: 1}}
-		scaleBy(c.dz, 1000)
-		list = append(list, planted{fmt.Sprintf("a learning rate that throws %d weights of an input away", units), c})
 	}
 	replay := &replayCase{step: s.step(momentum, 1), input: -1, optimizer: momentum}
 	replay.step.Number, replay.step.RatesFrom, replay.step.Rates = 9, 1, schedule(momentum, 9)

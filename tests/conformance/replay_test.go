@@ -79,7 +79,7 @@ func zeroStep(r rule, x, off number) (number, number) {
 			y[f] += off[f] * float64(corner>>f&1*2-1)
 		}
 		y[2] = max(y[2], 0)
-		if r.Kind == kernels.RMSProp || r.Kind == kernels.AdaGrad {
+		if r.Kind == kernels.RMSProp || r.Kind == kernels.AdaGrad || r.Kind == kernels.AdaDelta {
 			y[1] = max(y[1], 0)
 		}
 		moved, _ := r.apply(y, 0)
@@ -133,12 +133,13 @@ func replayCases() (cases []opCase) {
 	return cases
 }
 
-// everyOptimizer is each rule with and without decay.
+// everyOptimizer is each rule with and without decay and L1, which makes some weights of a size near 1 exactly 0.
 func everyOptimizer() (list []kernels.Optimizer) {
 	for _, kind := range optimizerKinds {
-		for _, decay := range []float32{0, 0.02} {
-			o := kernels.Optimizer{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8, WeightDecay: decay}
-			list = append(list, o)
+		for _, penalty := range [][2]float32{{0, 0}, {0.02, 0}, {0, 0.3}, {0.02, 0.3}} {
+			list = append(list, kernels.Optimizer{
+				Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8, WeightDecay: penalty[0], L1: penalty[1],
+			})
 		}
 	}
 	return list

@@ -94,14 +94,14 @@ func (s *sum) bound() float64 {
 // rule is an optimizer at one step for one tensor.
 type rule struct {
 	kernels.Optimizer
-	rates kernels.Rates
-	decay float64
+	rates     kernels.Rates
+	decay, l1 float64
 }
 
 func ruleOf(o kernels.Optimizer, rates kernels.Rates, noDecay bool) rule {
-	r := rule{o, rates, float64(o.WeightDecay)}
+	r := rule{o, rates, float64(o.WeightDecay), float64(o.L1)}
 	if noDecay {
-		r.decay = 0
+		r.decay, r.l1 = 0, 0
 	}
 	return r
 }
@@ -109,9 +109,25 @@ func ruleOf(o kernels.Optimizer, rates kernels.Rates, noDecay bool) rule {
 // number is a weight and its two states.
 type number [3]float64
 
-// apply is the update rule, written apart from the reference's own. The second result are the sums of the absolute values
-// of the parts that each of the three is made of.
+// apply is a step with gradient g, written apart from the reference's own. The second result are the sums of the absolute
+// values of the parts that each of the three is made of.
 func (r rule) apply(x number, g float64) (number, number) {
+	next, parts := r.withoutL1(x, g)
+	by := float64(r.rates.LearningRate) * r.l1
+	parts[0] += by
+	switch {
+	case next[0] > by:
+		next[0] -= by
+	case next[0] < -by:
+		next[0] += by
+	default:
+		next[0] = 0
+	}
+	return next, parts
+}
+
+// withoutL1 is the update rule.
+func (r rule) withoutL1(x number, g float64) (number, number) {
 	w, a, b := x[0], x[1], x[2]
 	rate, mu := float64(r.rates.LearningRate), float64(r.Momentum)
 	beta1, beta2, epsilon := float64(r.Beta1), float64(r.Beta2), float64(r.Epsilon)
@@ -142,6 +158,11 @@ func (r rule) apply(x number, g float64) (number, number) {
 		s := a + g*g
 		root := math.Sqrt(s) + epsilon
 		return number{w - rate*g/root, s, b}, number{math.Abs(w) + rate*parts/root, s + parts*parts, 0}
+	case kernels.AdaDelta:
+		s := beta2*a + (1-beta2)*g*g
+		ratio := math.Sqrt((b + epsilon) / (s + epsilon))
+		v, size := beta2*b+(1-beta2)*ratio*g*ratio*g, (1-beta2)*ratio*parts*ratio*parts
+		return number{w - rate*ratio*g, s, v}, number{math.Abs(w) + rate*ratio*parts, s + (1-beta2)*parts*parts, v + size}
 	case kernels.Adam, kernels.AdamW:
 		m, s := beta1*a+(1-beta1)*g, beta2*b+(1-beta2)*g*g
 		size := math.Abs(beta1*a) + (1-beta1)*parts

@@ -76,6 +76,7 @@ func (s *sampler) optimizer() kernels.Optimizer {
 		o.Beta1, o.Beta2, o.Epsilon = 0.8, 0.95, 1e-4
 	}
 	o.WeightDecay = pick(s, "decay", float32(0), 0.01)
+	o.L1 = pick(s, "l1", float32(0), 0, 2) // weights of a size near 1 move by 0.1, so that some become 0
 	return o
 }
 
@@ -86,6 +87,9 @@ func (s *sampler) weight(name string, rows, columns int64, size float64, o kerne
 	case kernels.SGD:
 	case kernels.RMSProp, kernels.AdaGrad:
 		w.state[0] = squares(s.normal(rows*columns, 0.1))
+	case kernels.AdaDelta:
+		w.state[0] = squares(s.normal(rows*columns, 0.1))
+		w.state[1] = squares(s.normal(rows*columns, 0.1))
 	case kernels.Momentum, kernels.Nesterov:
 		w.state[0] = s.normal(rows*columns, 0.1)
 	case kernels.Adam, kernels.AdamW:

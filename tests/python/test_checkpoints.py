@@ -35,7 +35,7 @@ def trained(X, steps, devices="cpu", **options):
     return bits(model)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adam", "adamw", "adagrad", "rmsprop"])
+@pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adam", "adamw", "adagrad", "rmsprop", "adadelta"])
 @pytest.mark.parametrize("devices", ["cpu", "cpu:3"])
 def test_a_run_goes_on_with_the_same_bits(X, tmp_path, optimizer, devices):
     options = {**OPTIONS, "optimizer": optimizer, "devices": devices, "weight_decay": 0.01}
@@ -232,6 +232,7 @@ def test_what_fit_refuses_to_go_on_with(X, tmp_path):
         ({"seed": 5}, "seed"),
         ({"optimizer": "sgd"}, "optimizer: the checkpoint has adam, this trainer has sgd"),
         ({"weight_decay": 0.5}, "weight_decay"),
+        ({"optimizer": {"kind": "adam", "l1": 0.5}}, "l1"),
         ({"validation": held_out, "callbacks": dsstne.callbacks.EarlyStopping()}, "is of a run with no early end"),
     ):
         with pytest.raises(dsstne.InvalidArgumentError, match=words):

@@ -34,6 +34,7 @@ CASES = {
         "optimizer": "adagrad",
         "learning_rate": 0.01,
     },
+    "adadelta, l1": {"loss": "softmax", "hidden": [9], "optimizer": {"kind": "adadelta", "l1": 1e-5}},
     "tied, decay": {"loss": "squared", "hidden": [10], "tied": True, "weight_decay": 0.01},
 }
 

@@ -53,10 +53,11 @@ def test_every_loss_falls(X, loss):
 
 
 @pytest.mark.parametrize(
-    "optimizer", ["sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad", {"kind": "adam", "beta2": 0.99}]
+    "optimizer",
+    ["sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad", "adadelta", {"kind": "adam", "beta2": 0.99}],
 )
 def test_every_optimizer_lowers_the_loss(X, optimizer):
-    rate = 0.01 if "adam" in str(optimizer) or optimizer == "rmsprop" else 0.05
+    rate = 0.01 if "adam" in str(optimizer) or optimizer == "rmsprop" else 1 if optimizer == "adadelta" else 0.05
     model = dsstne.fit(X, hidden=[8], epochs=4, batch_size=32, optimizer=optimizer, learning_rate=rate, progress=False)
     losses = [record["loss"] for record in model.history]
     assert losses[-1] < losses[0]

@@ -138,8 +138,8 @@ func (c *call) weights(w *kernels.Weights) C.weights_t {
 func (c *call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {
 	return C.optimizer_t{
 		kind: number(c, o.Kind), momentum: C.float(o.Momentum), beta1: C.float(o.Beta1), beta2: C.float(o.Beta2),
-		epsilon: C.float(o.Epsilon), decay: C.float(o.WeightDecay), rates: pinned[C.rates_t](c, s.Rates),
-		rates_from: C.int64_t(s.RatesFrom), step: C.int64_t(s.Number),
+		epsilon: C.float(o.Epsilon), decay: C.float(o.WeightDecay), l1: C.float(o.L1),
+		rates: pinned[C.rates_t](c, s.Rates), rates_from: C.int64_t(s.RatesFrom), step: C.int64_t(s.Number),
 	}
 }
 

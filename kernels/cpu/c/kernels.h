@@ -38,7 +38,7 @@ typedef struct {
 
 typedef struct {
   int32_t kind;
-  float momentum, beta1, beta2, epsilon, decay;
+  float momentum, beta1, beta2, epsilon, decay, l1;
   const rates_t *rates; /* rates[n - rates_from] belongs to step n */
   int64_t rates_from;
   int64_t step;

@@ -210,7 +210,7 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
     for (int v = 0; v < count; v++) store_some(w->gradient + at + v * LANES, sum[v], left - v * LANES);
     return 1;
   }
-  const float decay = decay_of(w, o);
+  const penalty_t penalty = penalty_of(w, o);
   vi bad = {0};
   float *value = w->value + at;
   float *s0 = states_of[kind] > 0 ? w->state0 + at : 0, *s1 = states_of[kind] > 1 ? w->state1 + at : 0;
@@ -218,13 +218,13 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
     float gradient[LANES];
     store(gradient, sum[0]);
     /* all bits, since any() may look at the highest one only */
-    bad = splat_int(-update_span(kind, o, decay, 0, 0, gradient, value, s0, s1, smaller(LANES, left), 0));
+    bad = splat_int(-update_span(kind, o, penalty, 0, 0, gradient, value, s0, s1, smaller(LANES, left), 0));
   } else {
 #pragma GCC unroll 4
     for (int v = 0; v < count; v += UPDATE_VECTORS) {
       const int64_t i = v * LANES;
       fetch_ahead(kind, value + i, s0 + i, s1 + i, ahead);
-      bad |= update_vectors(UPDATE_VECTORS, kind, o, now, decay, 0, 0, sum + v, value + i, s0 + i, s1 + i);
+      bad |= update_vectors(UPDATE_VECTORS, kind, o, now, penalty, 0, 0, sum + v, value + i, s0 + i, s1 + i);
     }
   }
   if (any(bad)) fail(&s->failure, FAIL_WEIGHT, w->id, b->items[n]);
@@ -264,17 +264,17 @@ static void scatter(scatter_t *s, UNUSED int32_t worker) {
 
 static void replay_row(replay_t *r, const span_t *s, int64_t n) {
   const weights_t *w = &r->weight;
-  const float decay = decay_of(w, &r->optimizer);
+  const penalty_t penalty = penalty_of(w, &r->optimizer);
   const int64_t K = w->columns, row = r->items ? r->items[n] : n, ahead = row_ahead(w, r->items, s, n);
   /* no row can be behind the rates; if one were, its older steps would be lost and not read out of bounds */
   int64_t from = larger(w->last[row], r->optimizer.rates_from - 1);
   if (from >= r->upto) return;
   float *s0 = w->state0 ? w->state0 + row * K : 0, *s1 = w->state1 ? w->state1 + row * K : 0;
-  /* Zero state stays zero, and moves nothing without decay. */
-  int moves = decay != 0 || (s0 && any_nonzero(s0, K)) || (s1 && any_nonzero(s1, K));
+  /* Zero state stays zero, and moves nothing without decay and l1. */
+  int moves = penalty.decay != 0 || penalty.l1 != 0 || (s0 && any_nonzero(s0, K)) || (s1 && any_nonzero(s1, K));
   /* Where new numbers are not finite the old ones stay, and the row counts as up to date all the same: every row is after
    * this, whatever happened to some. */
-  if (moves && update_any(&r->optimizer, decay, from, r->upto, 0, w->value + row * K, s0, s1, K, ahead))
+  if (moves && update_any(&r->optimizer, penalty, from, r->upto, 0, w->value + row * K, s0, s1, K, ahead))
     fail(&r->failure, FAIL_WEIGHT, w->id, row);
   w->last[row] = (int32_t)r->upto;
 }

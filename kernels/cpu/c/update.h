@@ -47,11 +47,44 @@ OPTIMIZER(adagrad) {
   *w = *w - rate.learning_rate * g / (square_root(*s0) + o->epsilon);
 }
 
-/* kind is a constant at every call of these two, so that the compiler resolves the switch. */
+OPTIMIZER(adadelta) {
+  g = fma_(splat(decay), *w, g);
+  *s0 = fma_(splat(o->beta2), *s0, (1.0f - o->beta2) * (g * g));
+  const vf change = square_root(*s1 + o->epsilon) / square_root(*s0 + o->epsilon) * g;
+  *s1 = fma_(splat(o->beta2), *s1, (1.0f - o->beta2) * (change * change));
+  *w = fma_(splat(-rate.learning_rate), change, *w);
+}
+
+/* What moves a weight beside its gradient; both are 0 for a weight that is exempt. */
+typedef struct {
+  float decay, l1;
+} penalty_t;
+
+INLINE penalty_t penalty_of(const weights_t *w, const optimizer_t *o) {
+  return w->no_decay ? (penalty_t){0} : (penalty_t){o->decay, o->l1};
+}
+
+/* sign(w) max(0, |w| - by): w, moved towards 0 by at most `by`. What is not finite stays so, to be found afterwards. */
+INLINE vf shrunk(vf w, vf by) { return w - minimum(by, maximum(-by, w)); }
+
+/* kind is a constant at every call of these, so that the compiler resolves the switch. */
 INLINE void update_vector(const int32_t kind, const optimizer_t *o, rates_t rate, float decay, vf gradient, vf *w,
                           vf *s0, vf *s1) {
   switch (kind) { OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_WORD, update_, o, rate, decay, gradient, w, s0, s1) }
   __builtin_unreachable();
+}
+
+/* One step on a few vectors at once, whose chains of dependent operations overlap; gradient null: it is zero. The only
+ * place that applies l1. */
+INLINE void step_vectors(const int count, const int32_t kind, const optimizer_t *o, rates_t rate, penalty_t penalty,
+                         const vf *gradient, vf *w, vf *s0, vf *s1) {
+#pragma GCC unroll 4
+  for (int v = 0; v < count; v++)
+    update_vector(kind, o, rate, penalty.decay, gradient ? gradient[v] : splat(0), w + v, s0 + v, s1 + v);
+  if (penalty.l1 == 0) return;
+  const vf by = splat(rate.learning_rate * penalty.l1);
+#pragma GCC unroll 4
+  for (int v = 0; v < count; v++) w[v] = shrunk(w[v], by);
 }
 
 #define STATES(word, states) [OPTIMIZER_##word] = states,
@@ -70,9 +103,9 @@ INLINE void fetch_ahead(const int32_t kind, const float *w, const float *s0, con
   if (states_of[kind] > 1) fetch_span(s1 + ahead);
 }
 
-/* The steps of update_span on a few vectors at once, whose chains of dependent operations overlap; now: the rates of the
- * step with the gradient, passed by value so that they need not be read again after each store. */
-INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t *o, rates_t now, float decay,
+/* The steps of update_span on a few vectors at once; now: the rates of the step with the gradient, passed by value so that
+ * they need not be read again after each store. */
+INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t *o, rates_t now, penalty_t penalty,
                          int64_t from, int64_t to, const vf *gradient, float *w, float *s0, float *s1) {
   vf x[UPDATE_VECTORS], a[UPDATE_VECTORS] = {{0}}, b[UPDATE_VECTORS] = {{0}};
 #pragma GCC unroll 4
@@ -81,15 +114,12 @@ INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t 
     if (states_of[kind] > 0) a[v] = load(s0 + v * LANES);
     if (states_of[kind] > 1) b[v] = load(s1 + v * LANES);
   }
-  for (int64_t step = from + 1; step <= to; step++) {
-    rates_t rate = o->rates[step - o->rates_from];
-#pragma GCC unroll 4
-    for (int v = 0; v < count; v++) update_vector(kind, o, rate, decay, splat(0), x + v, a + v, b + v);
-  }
+  for (int64_t step = from + 1; step <= to; step++)
+    step_vectors(count, kind, o, o->rates[step - o->rates_from], penalty, 0, x, a, b);
+  if (gradient) step_vectors(count, kind, o, now, penalty, gradient, x, a, b);
   vi residues = {0};
 #pragma GCC unroll 4
   for (int v = 0; v < count; v++) {
-    if (gradient) update_vector(kind, o, now, decay, gradient[v], x + v, a + v, b + v);
     residues |= residue(x[v]);
     if (states_of[kind] > 0) residues |= residue(a[v]);
     if (states_of[kind] > 1) residues |= residue(b[v]);
@@ -115,7 +145,7 @@ INLINE vi update_vectors(const int count, const int32_t kind, const optimizer_t 
 /* Steps from + 1 .. to with a zero gradient and then, if gradient is not null, one step with it, on n weights. A vector is
  * written only if everything new in it is finite; the return value is nonzero if one was not. The weights and states that
  * lie `ahead` numbers further on are fetched meanwhile, unless ahead is 0. */
-INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, int64_t from, int64_t to,
+INLINE int update_span(const int32_t kind, const optimizer_t *o, penalty_t penalty, int64_t from, int64_t to,
                        const float *gradient, float *w, float *s0, float *s1, int64_t n, int64_t ahead) {
   vi bad = {0};
   rates_t now = {0};
@@ -126,7 +156,7 @@ INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, in
     vf g[UPDATE_VECTORS] = {{0}};
 #pragma GCC unroll 4
     for (int v = 0; v < UPDATE_VECTORS && gradient; v++) g[v] = load(gradient + i + v * LANES);
-    bad |= update_vectors(UPDATE_VECTORS, kind, o, now, decay, from, to, gradient ? g : 0, w + i, s0 + i, s1 + i);
+    bad |= update_vectors(UPDATE_VECTORS, kind, o, now, penalty, from, to, gradient ? g : 0, w + i, s0 + i, s1 + i);
   }
   for (; i < n; i += LANES) {
     int64_t here = smaller(LANES, n - i);
@@ -136,7 +166,7 @@ INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, in
     if (states_of[kind] > 1) store(part[2], load_some(s1 + i, here));
     vf g = {0};
     if (gradient) g = load_some(gradient + i, here);
-    bad |= update_vectors(1, kind, o, now, decay, from, to, gradient ? &g : 0, part[0], part[1], part[2]);
+    bad |= update_vectors(1, kind, o, now, penalty, from, to, gradient ? &g : 0, part[0], part[1], part[2]);
     store_some(w + i, load(part[0]), here);
     if (states_of[kind] > 0) store_some(s0 + i, load(part[1]), here);
     if (states_of[kind] > 1) store_some(s1 + i, load(part[2]), here);
@@ -144,15 +174,13 @@ INLINE int update_span(const int32_t kind, const optimizer_t *o, float decay, in
   return any(bad);
 }
 
-static int update_any(const optimizer_t *o, float decay, int64_t from, int64_t to, const float *gradient, float *w,
-                      float *s0, float *s1, int64_t n, int64_t ahead) {
+static int update_any(const optimizer_t *o, penalty_t penalty, int64_t from, int64_t to, const float *gradient,
+                      float *w, float *s0, float *s1, int64_t n, int64_t ahead) {
   switch (o->kind) {
-    OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, update_span, o, decay, from, to, gradient, w, s0, s1, n, ahead)
+    OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, update_span, o, penalty, from, to, gradient, w, s0, s1, n, ahead)
   }
   __builtin_unreachable();
 }
-
-INLINE float decay_of(const weights_t *w, const optimizer_t *o) { return w->no_decay ? 0.0f : o->decay; }
 
 /* Elements first .. first + n of the weight, counted flat, with their gradient: update, or write the gradient out. */
 INLINE int apply_gradient(const weights_t *w, const optimizer_t *o, int64_t first, const float *gradient, int64_t n) {
@@ -160,6 +188,6 @@ INLINE int apply_gradient(const weights_t *w, const optimizer_t *o, int64_t firs
     memcpy(w->gradient + first, gradient, n * 4);
     return 0;
   }
-  return update_any(o, decay_of(w, o), 0, 0, gradient, w->value + first, w->state0 ? w->state0 + first : 0,
+  return update_any(o, penalty_of(w, o), 0, 0, gradient, w->value + first, w->state0 ? w->state0 + first : 0,
                     w->state1 ? w->state1 + first : 0, n, 0);
 }

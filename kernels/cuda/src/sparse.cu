@@ -248,7 +248,7 @@ DEVICE void replay_elements(const ReplayArgs &a, int64_t row, int64_t k, int64_t
   const Weights &w = a.weight;
   const int64_t at = row * w.columns + k;
   Elements<n> x = read_elements<n>(w, at);  // though they may stay as they are: a second wait for the value costs more
-  bool moves = w.optimizer.decay != 0.0f;
+  bool moves = w.optimizer.decay != 0.0f || w.optimizer.l1 != 0.0f;
 #pragma unroll
   for (int c = 0; c < n; c++) moves = moves || x.a[c] != 0.0f || x.b[c] != 0.0f;
   if (!moves) return;
@@ -258,8 +258,8 @@ DEVICE void replay_elements(const ReplayArgs &a, int64_t row, int64_t k, int64_t
   write_elements<n>(a.step, a.launch, w, row, at, x);  // what is not finite has stayed so
 }
 
-// The steps that a row has missed, each with gradient zero and the rates of its time. An element without decay whose states are
-// all zero stays as it is.
+// The steps that a row has missed, each with gradient zero and the rates of its time. An element without decay and l1 whose
+// states are all zero stays as it is.
 //
 // Mapping: a block has a row at a time, a thread four of its columns or one: it reads them with their states, makes all missed
 // steps in registers, and writes them once. There are as many blocks as are at work at the same time; the row that comes next is on

@@ -5,10 +5,10 @@
 
 struct Optimizer {
   int32_t kind;  // OPTIMIZER_<word>
-  float momentum, beta1, beta2, epsilon, decay;
+  float momentum, beta1, beta2, epsilon, decay, l1;
 };
 
-// A kernels.Weights with its optimizer; decay is 0 for a weight that is exempt.
+// A kernels.Weights with its optimizer; decay and l1 are 0 for a weight that is exempt.
 struct Weights {
   float *value;  // [rows, columns]
   float *state[2];  // as many as the rule needs
@@ -65,16 +65,34 @@ OPTIMIZER(adagrad) {
   w -= r.learning_rate * g / (sqrtf(a) + o.epsilon);
 }
 
-// One step of the rule on n weights with their gradients and states: one branch for all of them.
+OPTIMIZER(adadelta) {
+  g += o.decay * w;
+  a = o.beta2 * a + (1.0f - o.beta2) * g * g;
+  const float change = sqrtf(b + o.epsilon) / sqrtf(a + o.epsilon) * g;
+  b = o.beta2 * b + (1.0f - o.beta2) * change * change;
+  w -= r.learning_rate * change;
+}
+
+// sign(w) max(0, |w| - by): w, moved towards 0 by at most `by`. What is not finite stays so, for write_elements to find.
+DEVICE float shrink(float w, float by) { return w - fminf(fmaxf(w, -by), by); }
+
+// One step of the rule on n weights with their gradients and states: one branch for all of them. The only place that
+// applies l1.
 template <int n>
 DEVICE void apply_rule(const Optimizer &o, const Rates &r, const float *g, float *w, float *a, float *b) {
 #define RULE(word, states)                                                                     \
   case OPTIMIZER_##word:                                                                       \
     _Pragma("unroll") for (int i = 0; i < n; i++) update_##word(o, r, g[i], w[i], a[i], b[i]); \
-    return;
-  switch (o.kind) { OPTIMIZERS(RULE) }
+    break;
+  switch (o.kind) {
+    OPTIMIZERS(RULE)
+    default:
+      __builtin_unreachable();
+  }
 #undef RULE
-  __builtin_unreachable();
+  if (o.l1 == 0.0f) return;
+#pragma unroll
+  for (int i = 0; i < n; i++) w[i] = shrink(w[i], r.learning_rate * o.l1);
 }
 
 // How many states a weight has: two bits for each kind, since a switch would be branches.

@@ -28,6 +28,7 @@ type request struct {
 	Loss           string  `json:"loss"`
 	Fill           string  `json:"fill"`
 	Optimizer      string  `json:"optimizer"`
+	L1             float32 `json:"l1"`
 	Precision      string  `json:"precision"`
 	Temperature    float32 `json:"temperature"`
 	Dropout        float32 `json:"dropout"` // of "backward"
@@ -141,7 +142,9 @@ func prepare(r *request) (op func(int) error, settle func() error, touched answe
 	if err != nil {
 		return nil, nil, answer{}, err
 	}
-	o := kernels.Optimizer{Kind: kernels.OptimizerKind(kind), Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	o := kernels.Optimizer{
+		Kind: kernels.OptimizerKind(kind), Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, L1: r.L1,
+	}
 	m := maker{device: d}
 	w := m.weights("w", r.Items, r.Units, o.States())
 	var batches []*kernels.SparseBatch
