@@ -19,11 +19,12 @@ type OutputSource struct {
 //
 //	z_ui  = sum over sources of h_u . w_i + b_i               (Temperature 0)
 //	z_ui  = (h_u/|h_u|) . (w_i/|w_i|) / Temperature + b_i     (cosine logits; one source; a zero vector scores b_i)
-//	loss  = sum over u of r_u sum over i of l(z_ui, t_ui)     added to Step.Loss[Term]
-//	dz_ui = r_u dl/dz;  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b
+//	loss  = sum over u of r_u sum over i of l(a_ui, t_ui)     added to Step.Loss[Term]
+//	dz_ui = r_u dl/da f'(z);  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b
 //
 // with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(). OutputStats computes what Softmax needs first: the maximum
-// and the log-sum-exp of each row. Targets are sparse: t_ui = 0 where nothing is stored. See Loss for l and dl/dz.
+// and the log-sum-exp of each row. Targets are sparse: t_ui = 0 where nothing is stored. a = f(z) is the value
+// of the output's activation, Loss.Activation; see LossKind for l and dl/da.
 //
 // Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.
 //

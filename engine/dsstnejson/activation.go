@@ -52,7 +52,9 @@ func lacks(sentence string) func(parameters) (fields, string) {
 func elu(p parameters) (fields, string) { return withAlpha("elu", "alpha", "ELUAlpha", p.alpha) }
 
 // leaky has the slope 0.01 where none is given. DSSTNE's 1 makes it linear.
-func leaky(p parameters) (fields, string) { return withAlpha("leaky_relu", "slope", "RELUSlope", p.slope) }
+func leaky(p parameters) (fields, string) {
+	return withAlpha("leaky_relu", "slope", "RELUSlope", p.slope)
+}
 
 func withAlpha(word, key, theirs string, value *float32) (fields, string) {
 	keys := fields{"activation": word}

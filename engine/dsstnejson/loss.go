@@ -55,8 +55,10 @@ func (f *file) output(o *strictjson.Object, activation string, p parameters, lay
 		if pairs := logitLosses[f.loss]; pairs != nil {
 			possible = listed(slices.Sorted(maps.Keys(pairs)), "or") + " only"
 		}
-		o.Fail("Activation", text+"; with the ErrorFunction %s an output can have %s, and %s goes with %s", activation, f.loss,
-			possible, activation, listed(lossesOf(activation), "or"))
+		if losses := lossesOf(activation); losses != nil {
+			possible += ", and " + activation + " goes with " + listed(losses, "or")
+		}
+		o.Fail("Activation", text+"; with the ErrorFunction %s an output can have %s", activation, f.loss, possible)
 		return nil
 	}
 	if loss["kind"] == "scaled_marginal" {
@@ -67,8 +69,9 @@ func (f *file) output(o *strictjson.Object, activation string, p parameters, lay
 
 // lossesOf names the losses with which an output can have an activation.
 func lossesOf(activation string) (losses []string) {
+	_, refusal := activations[activation](parameters{}) // that of soft-max on a hidden layer, too
 	for _, loss := range lossWords {
-		if valueLosses[loss] != "" && activation != "SoftMax" || logitLosses[loss][activation] != nil {
+		if valueLosses[loss] != "" && refusal == "" || logitLosses[loss][activation] != nil {
 			losses = append(losses, loss)
 		}
 	}

@@ -357,34 +357,21 @@ func TestRulesAreEnforced(t *testing.T) {
 				`LeakyRectifiedLinear, ExponentialLinear, ScaledExponentialLinear, SoftPlus, SoftSign, SoftMax, ` +
 				`RELUMax, LinearMax, RELU, LRELU, ELU, SELU`,
 		},
-		"leaky units": {
-			unit(`, "Activation": "LRELU", "RELUSlope": 0.1`, ""),
-			`layer "Units": Activation LeakyRectifiedLinear is not supported yet; use RectifiedLinear`,
-		},
 		"units that DSSTNE computes as linear": {
 			unit(`, "Activation": "RELUMax"`, ""),
 			`layer "Units": Activation RELUMax is not supported; use Linear, which DSSTNE computes instead`,
-		},
-		"soft-plus": {
-			unit(`, "Activation": "SoftPlus"`, ""),
-			`layer "Units": Activation SoftPlus is not supported yet (DSSTNE computes Linear instead); use ` +
-				`RectifiedLinear`,
-		},
-		"soft-sign": {
-			unit(`, "Activation": "SoftSign"`, ""),
-			`layer "Units": Activation SoftSign is not supported yet (DSSTNE computes Linear instead); use Tanh`,
 		},
 		"hidden soft-max": {
 			unit(`, "Activation": "SoftMax"`, ""),
 			`layer "Units": Activation SoftMax is not supported on a hidden layer`,
 		},
-		"alpha of the network": {
-			unit(`, "Activation": "ELU"`, `"ELUAlpha": 0.5`),
-			`layer "Units": Activation ExponentialLinear has ELUAlpha 0.5, but only the alpha 1 is supported yet`,
+		"negative slope of the network": {
+			unit(`, "Activation": "LRELU"`, `"Slope": -0.5`),
+			`layer "Units": Activation LeakyRectifiedLinear has RELUSlope -0.5; it must be at least 0`,
 		},
-		"alpha of a layer": {
-			unit(`, "Activation": "ELU", "ELUAlpha": 0.5`, ""),
-			`layer "Units": Activation ExponentialLinear has ELUAlpha 0.5, but only the alpha 1 is supported yet`,
+		"negative alpha of a layer": {
+			unit(`, "Activation": "ELU", "ELUAlpha": -0.5`, ""),
+			`layer "Units": Activation ExponentialLinear has ELUAlpha -0.5; it must be at least 0`,
 		},
 		"lambda of SELU": {
 			unit(`, "Activation": "SELU", "SELULambda": 2`, ""),
@@ -399,17 +386,21 @@ func TestRulesAreEnforced(t *testing.T) {
 		"output activation and loss": {
 			outputOf(`, "Activation": "Tanh"`, ""),
 			`layer "Out": Activation is Tanh; with the ErrorFunction CrossEntropy an output can have Sigmoid or ` +
-				`SoftMax only`,
+				`SoftMax only, and Tanh goes with L1, L2, L2Hinge or Hinge`,
 		},
 		"output activation with another loss": {
-			outputOf(``, `"ErrorFunction": "L2"`),
-			`layer "Out": Activation is Sigmoid, the default; with the ErrorFunction L2 an output can have Linear only, and ` +
-				`Sigmoid goes with CrossEntropy, ScaledMarginalCrossEntropy or DataScaledMarginalCrossEntropy`,
+			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "L2"`),
+			`layer "Out": Activation is SoftMax; with the ErrorFunction L2 an output can have any other activation, and ` +
+				`SoftMax goes with CrossEntropy`,
 		},
-		"output with a loss that has none": {
-			outputOf(``, `"ErrorFunction": "L1"`),
-			`layer "Out": Activation is Sigmoid, the default; with the ErrorFunction L1 an output can have no activation yet, ` +
-				`and Sigmoid goes with CrossEntropy, ScaledMarginalCrossEntropy or DataScaledMarginalCrossEntropy`,
+		"output activation that no loss goes with": {
+			outputOf(`, "Activation": "RELUMax"`, `"ErrorFunction": "CrossEntropy"`),
+			`layer "Out": Activation is RELUMax; with the ErrorFunction CrossEntropy an output can have Sigmoid or ` +
+				`SoftMax only`,
+		},
+		"output activation that is refused": {
+			outputOf(`, "Activation": "LinearMax"`, `"ErrorFunction": "L1"`),
+			`layer "Out": Activation LinearMax is not supported; use Linear, which DSSTNE computes instead`,
 		},
 		"soft-max with the marginal loss": {
 			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "ScaledMarginalCrossEntropy"`),

@@ -38,6 +38,9 @@ ACTIVATIONS = {
         lambda z: 1.0507009873554805 * np.where(z > 0, z, 1.6732632423543773 * np.expm1(np.minimum(z, 0))),
         1.7580993408473766,
     ),
+    "leaky_relu": (lambda z: np.where(z > 0, z, 0.01 * z), 1),
+    "softplus": (lambda z: np.logaddexp(0, z), 1),
+    "softsign": (lambda z: z / (1 + np.abs(z)), 1),
 }
 EXACT = ("linear", "relu")
 ROUNDINGS = 16  # of an activation: 8 units in the last place

@@ -35,6 +35,17 @@ CASES = {
         "learning_rate": 0.01,
     },
     "adadelta, l1": {"loss": "softmax", "hidden": [9], "optimizer": {"kind": "adadelta", "l1": 1e-5}},
+    "values of an output, leaky units": {
+        "network": {
+            "layers": [
+                {"name": "input", "kind": "input"},
+                {"name": "h", "kind": "hidden", "size": 9, "activation": "leaky_relu", "slope": 0.1},
+                {"name": "output", "kind": "output", "activation": "softsign"},
+            ],
+            "loss": "absolute",
+        },
+        "learning_rate": 0.01,
+    },
     "tied, decay": {"loss": "squared", "hidden": [10], "tied": True, "weight_decay": 0.01},
 }
 

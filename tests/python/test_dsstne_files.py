@@ -69,6 +69,10 @@ SHAPES = {
     "names and kinds by place": {"Layers": [{"N": 30, "Sparse": True}, {"N": 16}, {"N": 8}, {"N": 30}]},
     "soft-max": file(INPUT, layer("Hidden", 32, "Tanh"), {**OUTPUT, "Activation": "SoftMax"}),
     "squared": file(INPUT, layer("Hidden", 32, "Linear"), {**OUTPUT, "Activation": "Linear"}, ErrorFunction="L2"),
+    "values": file(
+        INPUT, layer("Hidden", 32, "LRELU", Slope=0.2), {**OUTPUT, "Activation": "SoftSign"}, ErrorFunction="L1"
+    ),
+    "values of a sigmoid": file(INPUT, layer("Hidden", 32, "SoftPlus"), sigmoid(), ErrorFunction="L2Hinge"),
     "hinge": file(INPUT, layer("Hidden", 32, "ELU"), {**OUTPUT, "Activation": "Linear"}, ErrorFunction="Hinge"),
     "data scaled": file(
         INPUT, layer("Hidden", 32, "SELU"), sigmoid(), ErrorFunction="DataScaledMarginalCrossEntropy", Decay=0.01

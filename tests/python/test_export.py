@@ -17,7 +17,7 @@ from dsstne.datasets import load_debian
 from dsstne.export import to_onnx
 
 ITEMS, TAGS = 60, 25
-ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu")
+ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu", "leaky_relu", "softplus", "softsign")
 
 
 def rows(columns=ITEMS, count=80, seed=0):
@@ -48,6 +48,8 @@ HIDDEN = layer("h", "hidden", size=8)
 NETWORKS = {
     **{word: (IN, layer("h", "hidden", size=8, activation=word), OUT) for word in ACTIVATIONS},
     "scaled rows": (layer("in", "input", scaling="l2"), HIDDEN, OUT),
+    "leaky units": (IN, layer("h", "hidden", size=8, activation="leaky_relu", slope=0.3), OUT),
+    "alpha": (IN, layer("h", "hidden", size=8, activation="elu", alpha=0.3), OUT),
     "three layers": (IN, HIDDEN, layer("g", "hidden", size=5, activation="relu"), layer("f", "hidden", size=9), OUT),
     "no biases": (IN, layer("h", "hidden", size=8, bias=False), layer("out", "output", bias=False)),
     "dropout and denoising": (

@@ -82,10 +82,38 @@ def test_hinge_refuses_targets_beyond_one(X):
         dsstne.fit(X, targets.tocsr(), loss="hinge", progress=False)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "relu", "elu", "selu", "linear"])
+@pytest.mark.parametrize(
+    "activation", ["tanh", "sigmoid", "relu", "elu", "selu", "linear", "leaky_relu", "softplus", "softsign"]
+)
 def test_every_activation_works_in_a_deep_network(X, activation):
     model = dsstne.fit(X, hidden=[8, 6, 5], activation=activation, epochs=1, progress=False)
     assert [model.embed(X, layer).shape[1] for layer in ("hidden1", "hidden2", "hidden3")] == [8, 6, 5]
+
+
+@pytest.mark.parametrize(
+    ("activation", "loss"),
+    [("sigmoid", "squared"), ("tanh", "hinge"), ("leaky_relu", "absolute"), ("softplus", "l2_hinge"), ("elu", "squared")],
+)
+def test_an_output_has_an_activation_before_its_loss(X, activation, loss):
+    network = {
+        "layers": [
+            {"name": "input", "kind": "input"},
+            {"name": "h", "kind": "hidden", "size": 8},
+            {"name": "output", "kind": "output", "activation": activation},
+        ],
+        "loss": loss,
+    }
+    models = [
+        dsstne.fit(X, network=network, epochs=4, learning_rate=0.01, progress=False, devices=devices, parallel=parallel)
+        for devices, parallel in (("cpu", "auto"), ("cpu:4", "model"), ("cpu:4", "data"))
+    ]
+    for model in models:
+        assert model.network["layers"][2]["activation"] == activation
+        losses = [entry["loss"] for entry in model.history]
+        assert losses[-1] < losses[0]
+        assert losses == pytest.approx([entry["loss"] for entry in models[0].history], rel=1e-4)
+    ids, scores = models[0].recommend(X[:3], k=4)
+    assert ids.shape == scores.shape == (3, 4)
 
 
 def test_parameters_become_the_network(X):
