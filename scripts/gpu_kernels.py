@@ -462,7 +462,7 @@ KERNELS: dict[str, Kernel] = {
             Loop(
                 "while (next.item < items)",
                 lambda v: v.batch.distinct * v.columns,
-                (STORED[0], STORED[1], 0.5),  # the store of the first state, too, bears this line
+                STORED,
                 8,
                 hops=(0, 0),  # what it needs is fetched meanwhile
                 through=True,

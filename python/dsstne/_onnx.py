@@ -216,7 +216,7 @@ class Graph:
         activation = layer["activation"] if layer["kind"] == "hidden" else "linear"  # an output's is for its loss
         if activation == "linear":
             return total
-        alpha = {"alpha": layer[key] for key in ("alpha", "slope") if key in layer}
+        alpha = {"alpha": float(layer[key]) for key in ("alpha", "slope") if key in layer}
         return str(self.add(_ACTIVATIONS[activation], total, **alpha))
 
     def plus(self, total: str | None, more: str) -> str:

@@ -394,8 +394,8 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
     } else {
       float t[kEight];
       take_targets(target, *found, first, targets, at, t);
-      loss = differentiate_eight<activated>(
-          a.kind, found->loss, z, [&](int k) { return t[k]; }, [&](int k) { return has(at, k); });
+      const auto counts = [&](int k) { return has(at, k); };
+      loss = differentiate_eight<activated>(a.kind, found->loss, z, [&](int k) { return t[k]; }, counts);
     }
     sums.loss += double(loss);
     if (activated) {
