@@ -844,7 +844,7 @@ def logit(v: V) -> int:
 def of_eight(v: V) -> tuple[str, ...]:
     """Lines for logits of the other type, and for the last items of a tile, which do not fill an eight."""
     own = f"<{'uint16_t' if v.narrow else 'float'}, {str(v.cosine).lower()}"
-    others = {f"<{type}, {cosine}" for type in ("uint16_t", "float") for cosine in ("false", "true")} - {own}
+    others = {f"<{number}, {cosine}" for number in ("uint16_t", "float") for cosine in ("false", "true")} - {own}
     return (*sorted(others), "has(e, n", "item_of(e, n) < e.room", "has(at, n)", "false, items, items}")
 
 

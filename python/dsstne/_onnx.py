@@ -216,8 +216,9 @@ class Graph:
         activation = layer["activation"] if layer["kind"] == "hidden" else "linear"  # an output's is for its loss
         if activation == "linear":
             return total
-        alpha = {"alpha": float(layer[key]) for key in ("alpha", "slope") if key in layer}
-        return str(self.add(_ACTIVATIONS[activation], total, **alpha))
+        alpha = layer.get("alpha", layer.get("slope"))  # a layer has one of them, or none
+        attributes: dict[str, Any] = {} if alpha is None else {"alpha": float(alpha)}
+        return str(self.add(_ACTIVATIONS[activation], total, **attributes))
 
     def plus(self, total: str | None, more: str) -> str:
         """Adds up two values; None = nothing."""
