@@ -154,7 +154,8 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
         const int64_t u = first + kApart * n;
         if (u >= step->rows) break;
         const float scale = kept(step, a.epilogue, u, k);
-        const float dz = scale == 0.0f ? 0.0f : dh[n] * scale * slope(a.epilogue.activation, a.epilogue.alpha, h[n] / scale);
+        const float dz =
+            scale == 0.0f ? 0.0f : dh[n] * scale * slope(a.epilogue.activation, a.epilogue.alpha, h[n] / scale);
         if (!finite(dz)) fail(step, a.launch, kFailGradient);
         a.dh[u * a.units + k] = dz;
         sum += dz;
