@@ -2,6 +2,7 @@ package network
 
 import (
 	"slices"
+	"strings"
 
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
@@ -64,8 +65,8 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if k.function != "" {
 		loss := n.termOf(i).Loss.Kind
 		if own := functionOf(loss); own != "" {
-			o.Fail("activation", "is %q, but the loss %q has the activation %q; see the losses in docs/network.md",
-				k.function, loss, own)
+			o.Fail("activation", "is %q, but the loss %q has the activation %q; other activations go with the losses %s",
+				k.function, loss, own, strings.Join(valueLosses(), ", "))
 		} else if k.function == kernels.Softmax.String() {
 			o.Fail("activation", "is %q, which only the loss %q has; the loss is %q", k.function, kernels.Softmax, loss)
 		}
@@ -74,6 +75,16 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 
 // outputFunctions are the words for an output's activation.
 var outputFunctions = append(slices.Clone(kernels.ActivationWords), kernels.Softmax.String())
+
+// valueLosses are the words of the losses that any activation goes with, but soft-max.
+func valueLosses() (words []string) {
+	for n, word := range kernels.LossWords {
+		if kernels.LossKind(n).ElementWise() {
+			words = append(words, word)
+		}
+	}
+	return words
+}
 
 // functionOf is the activation that a loss decides; empty if it takes that of the output.
 func functionOf(loss kernels.LossKind) string {

@@ -130,11 +130,11 @@ func TestRulesAreEnforced(t *testing.T) {
 		"output size": {output(`, "size": true`),
 			`layers[2].size is true; ` + units},
 		"output activation": {output(`, "activation": "sigmoid"`),
-			`layers[2].activation is "sigmoid", but the loss "softmax" has the activation "softmax"; see the losses in ` +
-				`docs/network.md`},
+			`layers[2].activation is "sigmoid", but the loss "softmax" has the activation "softmax"; other ` +
+				`activations go with the losses squared, hinge, absolute, l2_hinge`},
 		"output activation of scaled marginal": {net(`"activation": "tanh"`, `"scaled_marginal"`),
-			`layers[2].activation is "tanh", but the loss "scaled_marginal" has the activation "sigmoid"; see the losses ` +
-				`in docs/network.md`},
+			`layers[2].activation is "tanh", but the loss "scaled_marginal" has the activation "sigmoid"; other ` +
+				`activations go with the losses squared, hinge, absolute, l2_hinge`},
 		"output soft-max without its loss": {net(`"activation": "softmax"`, `"squared"`),
 			`layers[2].activation is "softmax", which only the loss "softmax" has; the loss is "squared"`},
 		"output slope without its activation": {net(`"slope": 0.1`, `"squared"`),

@@ -11,7 +11,8 @@ func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 // softplus is ln(1 + exp(z)) without overflow.
 func softplus(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
-// lossFunction gives l(a, t) and dl/da of the value a of a logit. Soft-max also needs n, the sum of the row's targets, and its log-sum-exp.
+// lossFunction gives l(a, t) and dl/da of the value a of a logit. Soft-max also needs n, the sum of the row's targets,
+// and its log-sum-exp.
 type lossFunction func(l *kernels.Loss, z, t, n, logSumExp float64) (loss, delta float64)
 
 var losses = map[kernels.LossKind]lossFunction{

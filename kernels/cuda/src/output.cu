@@ -415,7 +415,16 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
   return sums;
 }
 
-// What output_loss and output_loss_of_values do, see there.
+// z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
+//
+// Mapping: block (x, y) has a strip of items 256 x .. and a strip of rows; a warp has every eighth row, a lane eight items of it. It
+// finds the targets of its rows first, all at once, and reads a row's logits while it works on those of the row before. A row
+// that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
+// rising rows, then over the warps.
+// Bytes: reads 4 a logit and writes 4, or 2 and 2; logits that are kept for the step come from memory. Bound by
+// instructions; tests/python/test_gpu_model.py counts them.
+// Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
+// targets; gradients in the logits' place as in llm.c's fused_classifier.
 template <bool activated>
 DEVICE void loss_of_strip(const TileArgs &a) {
   SHARED(float, rows_of_strip, [8][kStripItems]);  // targets, in the end sums
@@ -467,23 +476,8 @@ DEVICE void loss_of_strip(const TileArgs &a) {
   *sum = a.begins ? total : *sum + total;
 }
 
-// z <- r dl/dz (for cosine logits over |h| |w| T), and the sums of the losses and, for the bias, of r dl/dz.
-//
-// Mapping: block (x, y) has a strip of items 256 x .. and a strip of rows; a warp has every eighth row, a lane eight items of it. It
-// finds the targets of its rows first, all at once, and reads a row's logits while it works on those of the row before. A row
-// that has no targets in the strip, as most have, goes by formulas in which the target is a constant. Sums of a lane are in
-// rising rows, then over the warps.
-// Bytes: reads 4 a logit and writes 4, or 2 and 2; logits that are kept for the step come from memory. Bound by
-// instructions; tests/python/test_gpu_model.py counts them.
-// Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own, one pass where DSSTNE has one over all logits and one over
-// targets; gradients in the logits' place as in llm.c's fused_classifier.
 KERNEL_BOUNDS(output_loss, TileArgs, 256, 3) { loss_of_strip<false>(a); }
-
-// The same for an output with an activation, which the loss is behind.
-//
-// Mapping: that of output_loss.
-// Bytes: those of output_loss.
-// Source: kernels/ops.go, Output, and kernels/loss.go; scheme: own. A kernel of its own, since it needs more registers.
+// With an activation of the output before the loss and its derivative after it, which need more registers.
 KERNEL_BOUNDS(output_loss_of_values, TileArgs, 256, 2) { loss_of_strip<true>(a); }
 
 struct OutputSumArgs {
