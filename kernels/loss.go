@@ -2,8 +2,8 @@ package kernels
 
 import "math"
 
-// LossKind names an output loss l(a, t) of the value a = f(z) that an output's activation f gives a logit z, and of a target
-// t. Soft-max and sigmoid cross-entropies are functions of the logit, where they are stable: for them f is Linear.
+// LossKind names an output loss l(a, t) of a target t and of the value a = f(z) that an output's activation f gives a
+// logit z. Soft-max and sigmoid cross-entropies are functions of the logit, where they are stable: their f is Linear.
 type LossKind int32
 
 const (

@@ -21,8 +21,8 @@ var shortActivations = map[string]string{
 	"SELU": "ScaledExponentialLinear",
 }
 
-// activations translate the activation of a hidden layer, or of an output with a loss of values (loss.go), to the keys of
-// ours, or say why there is none. Soft-plus and soft-sign are what they are called, not linear as in DSSTNE.
+// activations translate the activation of a hidden layer, or of an output with a loss of values (loss.go), to the keys
+// of ours, or say why there is none. Soft-plus and soft-sign are what they are called, not linear as in DSSTNE.
 var activations = map[string]func(parameters) (keys fields, refusal string){
 	"Sigmoid":                 plain("sigmoid"),
 	"Tanh":                    plain("tanh"),

@@ -73,7 +73,8 @@ func (r *outputOp) place(n int64) driver.Address { return element(r.op.Workspace
 func (r *outputOp) loss() lossArgs {
 	l := r.op.Loss
 	return lossArgs{
-		number(r.device, l.Kind), flag(l.NormalizeRows), number(r.device, l.Activation.Kind), l.Activation.Alpha, l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget,
+		number(r.device, l.Kind), flag(l.NormalizeRows), number(r.device, l.Activation.Kind), l.Activation.Alpha,
+		l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget,
 		int32(r.op.Term),
 	}
 }

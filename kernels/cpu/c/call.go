@@ -145,7 +145,8 @@ func (c *call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {
 
 func (c *call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
 	out := C.epilogue_t{
-		bias: buffer(e.Bias), activation: number(c, e.Activation.Kind), alpha: C.float(e.Activation.Alpha), seed: C.uint64_t(s.Seed), stream: C.uint32_t(e.Stream),
+		bias: buffer(e.Bias), activation: number(c, e.Activation.Kind), alpha: C.float(e.Activation.Alpha),
+		seed: C.uint64_t(s.Seed), stream: C.uint32_t(e.Stream),
 		step: C.uint32_t(s.Number), first: C.int64_t(s.First),
 	}
 	if s.Training {
