@@ -50,7 +50,13 @@ var targets = [][2]float64{
 }
 
 // ElementWise reports whether the loss is one of an output's value, whatever function of the logit that is.
-func (k LossKind) ElementWise() bool { return k >= Squared }
+func (k LossKind) ElementWise() bool {
+	switch k {
+	case Squared, Hinge, Absolute, L2Hinge:
+		return true
+	}
+	return false
+}
 
 // Targets are the lowest and the highest target that the loss accepts.
 func (l Loss) Targets() (low, high float64) { return targets[l.Kind][0], targets[l.Kind][1] }

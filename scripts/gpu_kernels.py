@@ -215,7 +215,7 @@ def add_rows(
     pieces: int = 1,
     unused: tuple[str, ...] = WIDE_ONLY,
 ) -> tuple[Loop, Loop]:
-    """The loops of add_rows for so many warps and entries per 128 columns, or pieces of 128 at once.
+    """The loops of add_rows, where `warps` warps add up `entries` rows, each in `pieces` pieces of 128 columns.
 
     `busiest` are the entries of the busiest warp, call by call.
     """

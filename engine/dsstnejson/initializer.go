@@ -23,7 +23,7 @@ const caffeXavier, unitBall = "CaffeXavier", "UnitBall"
 // schemeWords are in the order of messages.
 var schemeWords = []string{"Xavier", caffeXavier, "Gaussian", "Uniform", unitBall, "Constant", "SELU"}
 
-// readInitializer reads WeightInit of a layer with so many units, 0 if the data decides.
+// readInitializer reads WeightInit of a layer. size is that of the layer, or 0 if the data determines it.
 func readInitializer(layer *strictjson.Object, size int64, shared bool) fields {
 	o := layer.Object("WeightInit")
 	scheme, scales := o.Word("Scheme", "Xavier", schemeWords...), strictjson.NotNegative

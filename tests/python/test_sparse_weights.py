@@ -27,7 +27,7 @@ def untrained(rows):
 
 
 def trained(rows, rule, pieces, **options):
-    """The model after runs of so many steps, each of which ends with all rows up to date."""
+    """Trains in several runs, given the number of steps of each. Every run ends with all rows up to date."""
     model = untrained(rows)
     with dsstne.Trainer(model, rows, optimizer=rule, batch_size=8, seed=3, **{"devices": "cpu", **options}) as trainer:
         for steps in pieces:

@@ -22,7 +22,8 @@ typedef struct {
 } layout_t;
 
 /* Groups are about GROUP_ITEMS items, and a multiple of GROUP_STEP in number, so that 2, 4 or 8 workers get equal shares.
- * BLOCK_ITEMS: whose loss is taken at a time. EXTRA: floats a row of scratch. REUSED_BYTES: of logits that are not made twice, for each of up to 128 units, because
+ * BLOCK_ITEMS: items whose loss is taken at a time. EXTRA: floats a row of scratch.
+ * REUSED_BYTES: of logits that are not made twice, for each of up to 128 units, because
  * reading them costs memory bandwidth and making them costs arithmetic in proportion to K; a bound, so that nothing grows
  * with B I. */
 enum {
