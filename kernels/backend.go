@@ -215,6 +215,7 @@ type Operations interface {
 	OutputStats(*Output, *Step) error
 	CombineStats(*CombineStats, *Step) error
 	OutputStep(*Output, *Step) error
+	OutputEntries(*OutputEntries, *Step) error
 	Backward(*Backward, *Step) error
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error

@@ -146,9 +146,12 @@ func (o *DenseBackward) Work(s *Sizes) Work {
 // Scatter is the update of a Gather's weight: dW[j,:] = sum over u of x_uj dz[u,:], for the rows j that the batch
 // touches. With a TiedGradient, whose row n holds the output layer's part for the n-th touched item, the parts are
 // added first.
+//
+// It is also the update of an OutputEntries' weights: there Values take the place of x, and DZ is the hidden layer.
 type Scatter struct {
 	Input        int
-	DZ           Buffer // [B, K]
+	Values       Buffer // [entries], in the order by item; nil: those of the batch
+	DZ           Buffer // [B, K]; nil: all ones, for a weight of one column, a bias
 	Weight       *Weights
 	TiedGradient Buffer // [min(nnz, I), K] or nil
 	Optimizer    Optimizer

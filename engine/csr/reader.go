@@ -18,6 +18,8 @@ type Reader struct {
 	Denoising float32
 	Seed      uint64
 	Stream    uint32
+	// Zeros keeps zeros that are stored, as entries.
+	Zeros bool
 	// Limit is the most stored entries that a batch may have, 0 for no limit: what was planned for. A batch beyond it is
 	// fault.InvalidData, because only a matrix that was changed can have one.
 	Limit int64
@@ -60,7 +62,7 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 	out.RowSum = slices.Grow(out.RowSum[:0], len(rows))
 	e := &r.entries
 	e.Indices, e.Values, e.Ends = slices.Grow(out.Indices[:0], n), slices.Grow(out.Values[:0], n), e.Ends[:0]
-	e.limit = n + 1
+	e.limit, e.Zeros = n+1, r.Zeros
 	defer func() {
 		out.Indices, out.Values = e.Indices, e.Values
 		e.Indices, e.Values = nil, nil
@@ -84,7 +86,7 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 			indices, values = indices[:kept], values[:kept]
 		}
 		sum, zeros := multiply(values, factor)
-		if zeros { // by underflow, beside a value that is 1e38 times as large
+		if zeros && !r.Zeros { // by underflow, beside a value that is 1e38 times as large
 			kept := dropZeros(indices, values)
 			indices, values = indices[:kept], values[:kept]
 		}

@@ -12,6 +12,7 @@ type Entries struct {
 	Indices []int32
 	Values  []float32
 	Ends    []int // by row that Source.Read has appended: where its entries end
+	Zeros   bool  // zeros that are stored are entries, too
 
 	limit int      // one more than the stored entries that the rows have together; 0: any number
 	keys  []uint64 // room to sort a row
@@ -50,8 +51,8 @@ func (m *Matrix) appendRows(dst *Entries, first, end int64) error {
 }
 
 // AppendRow appends the entries of a row of a matrix in memory: columns ascending, duplicates summed (in a matrix
-// without values, where an entry only says that a column is there, counted once), zeros dropped, values rounded to
-// float32. The bits of a sum do not depend on the order in which duplicates are stored. Everything is checked again, in
+// without values, where an entry only says that a column is there, counted once), zeros dropped unless dst.Zeros, values
+// rounded to float32. The bits of a sum do not depend on the order in which duplicates are stored. Everything is checked again, in
 // a private copy: fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure
 // dst is as it was.
 func (m *Matrix) AppendRow(dst *Entries, row int64) error {
@@ -84,7 +85,7 @@ func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	if order.unsorted {
 		kept = dst.sortRow(indices, values, m.statistics.HasValues)
 	}
-	if order.unsorted || order.zeros {
+	if !dst.Zeros && (order.unsorted || order.zeros) {
 		kept = dropZeros(indices[:kept], values[:kept])
 	}
 	dst.Indices, dst.Values = dst.Indices[:at+kept], dst.Values[:at+kept]

@@ -50,6 +50,9 @@ func (s Statistics) onlyOnes() bool {
 	return !s.HasValues || s.Canonical && !s.AllowNotFinite && s.Minimum == 1 && s.Maximum == 1
 }
 
+// MayHaveZeros reports whether a zero may be stored.
+func (s Statistics) MayHaveZeros() bool { return s.HasValues && s.Minimum <= 0 && s.Maximum >= 0 }
+
 // within reports whether no value of a canonical row can be outside low .. high.
 func (s Statistics) within(low, high float64) bool {
 	return s.Canonical && !s.AllowNotFinite && s.Minimum >= low && s.Maximum <= high

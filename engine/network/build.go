@@ -55,6 +55,7 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		if l.Reads() || l.Scores() && p.Training() != nil {
 			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
 			l.kind.feed(&f)
+			f.Zeros = n.touchesEntries(i)
 			bind(&f)
 			b.slots[i] = len(feeds)
 			feeds = append(feeds, f)

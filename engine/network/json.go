@@ -87,6 +87,9 @@ func defineTerm(layer string, term Term) fields {
 	if !term.Schedule.IsConstant() {
 		list = append(list, field{"schedule", term.Schedule})
 	}
+	if term.StoredOnly {
+		list = append(list, field{"stored_only", true})
+	}
 	switch loss.Kind {
 	case kernels.Softmax:
 		list = append(list, field{"normalize_rows", loss.NormalizeRows})

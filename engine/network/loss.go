@@ -53,7 +53,10 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 
 // addTerm reads one term.
 func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]Term) {
-	term := Term{Loss: readLoss(o)}
+	term := Term{Loss: readLoss(o), StoredOnly: o.Bool("stored_only", false)}
+	if term.StoredOnly && term.Loss.NeedsStats() {
+		o.Fail("stored_only", "is true, but the loss %q compares the scores of all items", term.Loss.Kind)
+	}
 	if o.Has("schedule") {
 		term.Schedule = schedule.Read(o, "schedule")
 	}

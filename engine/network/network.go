@@ -80,6 +80,8 @@ type Term struct {
 	Layer    int // index of the output
 	Loss     kernels.Loss
 	Schedule schedule.Schedule // factor of the weight
+	// StoredOnly: only the stored entries of the target count, and a step reads and updates their items alone.
+	StoredOnly bool
 }
 
 // termOf is the term of an output.

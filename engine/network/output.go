@@ -62,6 +62,15 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if l.Shared != "" {
 		n.checkShared(i, o)
 	}
+	if n.touchesEntries(i) {
+		const reason = `, but the loss of the layer is "stored_only", which has `
+		if k.temperature != 0 {
+			o.Fail("temperature", "is %v"+reason+"dot products only", k.temperature)
+		}
+		if l.Shared != "" {
+			o.Fail("shared", "is %q"+reason+"weights of its own", l.Shared)
+		}
+	}
 	if k.function != "" {
 		loss := n.termOf(i).Loss.Kind
 		if own := functionOf(loss); own != "" {
@@ -123,6 +132,10 @@ func (k *outputLayer) forward(b *builder, i int) {
 }
 
 func (k *outputLayer) loss(b *builder, i, term int) {
+	if b.net.Terms[term].StoredOnly {
+		k.lossOfEntries(b, i, term)
+		return
+	}
 	l, scorer, loss := &b.net.Layers[i], b.Shard(i).Scorer, b.net.Terms[term].Loss
 	op := &kernels.Output{
 		Name: l.Name, Target: b.slots[i], Term: term, Items: scorer.Items, Bias: scorer.Bias, Temperature: k.temperature,
@@ -158,4 +171,35 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	}
 	b.Agree()
 	b.Add(kernels.OutputStep{Output: op})
+}
+
+// lossOfEntries is loss at the stored entries of the target alone. A step reads the rows of the weights that their items
+// have, and updates them as those of an input.
+func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
+	l, scorer, slot := &b.net.Layers[i], b.Shard(i).Scorer, b.slots[i]
+	op := &kernels.OutputEntries{
+		Name: l.Name, Target: slot, Term: term, Entries: b.Entries(slot), Bias: scorer.Bias, Loss: b.net.Terms[term].Loss,
+	}
+	op.DZ = b.Alloc("entry gradients", l.Name, op.Entries)
+	var updates []kernels.Op
+	update := func(w *kernels.Weights, h kernels.Buffer) {
+		b.CatchUp(w, slot)
+		scatter := &kernels.Scatter{Input: slot, Values: op.DZ, DZ: h, Weight: w, Optimizer: b.Training().Optimizer}
+		b.Scratch(&scatter.Workspace, scatter)
+		updates = append(updates, scatter)
+	}
+	for n, s := range l.Sources {
+		source := scorer.Sources[n]
+		source.DH, source.Accumulate = b.values[s].addTo(b.Sharded())
+		op.Sources = append(op.Sources, source)
+		update(source.Weight, source.H)
+	}
+	if op.Bias != nil {
+		update(op.Bias, nil)
+	}
+	b.Agree()
+	b.AddWith(&op.Workspace, op, op)
+	for _, update := range updates {
+		b.Add(update)
+	}
 }

@@ -47,6 +47,7 @@ func (n *Network) tensors() []Tensor {
 			t.Fill, t.Scale = l.Initializer.begin(source.Size, l.Size)
 			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), l.Size, source.Size, true
 			t.ByItem = source.Reads() || l.Scores()
+			t.Touched = n.touchesEntries(i)
 			if source.Reads() {
 				t.Rows, t.Columns = source.Size, l.Size
 				t.Touched = !n.isShared(t.Name)
@@ -56,10 +57,16 @@ func (n *Network) tensors() []Tensor {
 		if l.Bias {
 			t := Tensor{Layer: i, Source: Bias, Fill: kernels.FillConstant, Scale: float64(l.Initializer.Bias)}
 			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", l.Size, 1, l.Scores()
+			t.Touched = n.touchesEntries(i)
 			list = append(list, t)
 		}
 	}
 	return list
+}
+
+// touchesEntries reports whether a layer is an output of which a step touches the items of stored entries only.
+func (n *Network) touchesEntries(layer int) bool {
+	return n.Layers[layer].Scores() && n.termOf(layer).StoredOnly
 }
 
 // isShared reports whether another layer has a tensor as its weight.

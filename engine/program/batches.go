@@ -32,6 +32,7 @@ type Feed struct {
 	Scaled    bool // rows are divided by their L2 norm
 	Denoising float32
 	Stream    uint32 // of the random numbers of denoising
+	Zeros     bool   // zeros that are stored are entries; then the host makes the batches
 }
 
 // source is where the batches of a slot come from.
@@ -304,7 +305,11 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 	entries := b.entriesOf(f)
 	k := b.keep(f, entries)
 	if k == nil {
-		if reason := b.spec.onHost[f.Name]; reason != "" {
+		reason := b.spec.onHost[f.Name]
+		if _, keeps := b.device.(kernels.Keeper); keeps && f.Zeros {
+			reason = "it may store zeros, which count there"
+		}
+		if reason != "" {
 			note := fmt.Sprintf("Copy the batch of %s[%d] from the host: %s", f.Name, f.Columns, reason)
 			b.part.planNotes = append(b.part.planNotes, note)
 		}

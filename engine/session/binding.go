@@ -148,7 +148,8 @@ func (b *Binding) Draft(rows int64, training *program.Training, keep bool) progr
 			}
 			return most
 		}
-		if keep && d != nil {
+		f.Zeros = f.Zeros && d != nil && d.Statistics().MayHaveZeros()
+		if keep && d != nil && !f.Zeros { // devices keep no zeros
 			f.Keep = func(first, end int64) (*kernels.Data, error) {
 				data, err := b.Resident(d, first, end)
 				return data, fault.Wrap(err, "layer %q", b.Ports[layer].Name)
@@ -160,7 +161,9 @@ func (b *Binding) Draft(rows int64, training *program.Training, keep bool) progr
 
 // Reader makes the batches of a feed on the host.
 func (b *Binding) Reader(f *program.Feed, rows int64, seed uint64, training bool) *csr.Reader {
-	r := &csr.Reader{Source: b.datasets[f.Layer], Scaling: f.Scaled, Limit: f.Entries(rows), RowsOnly: !training}
+	r := &csr.Reader{
+		Source: b.datasets[f.Layer], Scaling: f.Scaled, Zeros: f.Zeros, Limit: f.Entries(rows), RowsOnly: !training,
+	}
 	if training {
 		r.Denoising, r.Seed, r.Stream = f.Denoising, seed, f.Stream
 	}

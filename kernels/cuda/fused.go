@@ -115,7 +115,7 @@ func fused(on outputOp, shape fusedShape) *fusedRun {
 		step: r.device.step.at, hidden: r.place(shape.hidden), bias: biasOf(op.Bias), parts: r.place(shape.parts),
 		loss: r.place(shape.loss), items: op.Items, rows: shape.rows, splits: shape.splits,
 		weight: r.weightsOf(w, op.Optimizer), biasWeights: r.weightsOf(op.Bias, op.Optimizer), to: r.tied(0),
-		kind: r.loss(), temperature: op.Temperature, slot: int32(op.Target),
+		kind: r.lossOf(r.op.Loss, r.op.Term), temperature: op.Temperature, slot: int32(op.Target),
 		fours: flag(w.Columns%4 == 0 && addressOf(w.Value)%16 == 0),
 	}
 	if op.Temperature != 0 {
@@ -179,7 +179,7 @@ func (r *fusedRun) gradients() {
 		r.mergeHidden(source, r.args.parts, r.args.hiddenInverse, r.shape.padded, r.shape.rows, r.shape.splits, r.step.Most())
 	}
 	r.walk("weight", driver.Dim{X: uint32(r.shape.blocks)})
-	r.sumLoss(r.args.loss, r.shape.blocks)
+	r.sumLoss(r.args.loss, r.shape.blocks, r.op.Term, r.op.Name)
 }
 
 // mergeHidden adds up count parts of the gradient with respect to a source, if it is wanted, and projects it for cosine

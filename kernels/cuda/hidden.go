@@ -52,37 +52,40 @@ func (d *device) Fill(op *kernels.Fill) error {
 
 // Gather sums weight rows.
 func (d *device) Gather(op *kernels.Gather, s *kernels.Step) error {
+	return d.run("Gather", s, []int{op.Input}, func() { d.gather(op, 0, s) })
+}
+
+// gather is a Gather with the batch's values or, if there are some, with others.
+func (d *device) gather(op *kernels.Gather, values driver.Address, s *kernels.Step) {
 	type args struct {
-		step, weight, out driver.Address
-		columns           int64
-		epilogue          epilogueArgs
-		slot, accumulate  int32
-		fours, launch     int32
+		step, weight, values, out driver.Address
+		columns                   int64
+		epilogue                  epilogueArgs
+		slot, accumulate          int32
+		fours, launch             int32
 	}
-	return d.run("Gather", s, []int{op.Input}, func() {
-		w := op.Weight
-		fours, each := flag(w.Columns%4 == 0 && addressOf(w.Value)%16 == 0), int64(32) // columns of a block
-		if fours == 1 {
-			each *= 4
-		}
-		warps, pieces := uint32(gatherWarps), gatherRows*gatherPieces
-		if !s.Training { // a warp has a row
-			warps, pieces = gatherRows, gatherRows
-		}
-		grid := grid2(w.Columns, each, int64(blocks(s.Most(), gatherRows)))
-		launchShared(d, "gather", grid, 32*warps, 4*int(each)*pieces, &args{
-			d.step.at, addressOf(w.Value), addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
-			flag(op.Accumulate), fours, d.next(site{tensor: w.Name}),
-		})
+	w := op.Weight
+	fours, each := flag(w.Columns%4 == 0 && addressOf(w.Value)%16 == 0), int64(32) // columns of a block
+	if fours == 1 {
+		each *= 4
+	}
+	warps, pieces := uint32(gatherWarps), gatherRows*gatherPieces
+	if !s.Training { // a warp has a row
+		warps, pieces = gatherRows, gatherRows
+	}
+	grid := grid2(w.Columns, each, int64(blocks(s.Most(), gatherRows)))
+	launchShared(d, "gather", grid, 32*warps, 4*int(each)*pieces, &args{
+		d.step.at, addressOf(w.Value), values, addressOf(op.Out), w.Columns, d.epilogueOf(op.Epilogue), int32(op.Input),
+		flag(op.Accumulate), fours, d.next(site{tensor: w.Name}),
 	})
 }
 
 // Scatter updates the rows that a batch touches.
 func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 	type args struct {
-		step, dz, tied driver.Address
-		weight         weightsArgs
-		slot, launch   int32
+		step, values, dz, tied driver.Address
+		weight                 weightsArgs
+		slot, launch           int32
 	}
 	run := d.runBeside
 	if op.TiedGradient != nil {
@@ -93,12 +96,15 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		if w.Gradient != nil && op.TiedGradient == nil {
 			d.fill(addressOf(w.Gradient), 0, w.Rows*w.Columns)
 		}
-		groups := (w.Columns + 255) / 256
+		kernel, groups := "scatter", (w.Columns+255)/256
+		if op.DZ == nil {
+			kernel = "scatter_ones"
+		}
 		resident := scatterBlocks * uint32(d.hardware.Multiprocessors)
 		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, scatterWarps), resident)}
-		launch(d, "scatter", grid, 32*scatterWarps, &args{
-			d.step.at, addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer), int32(op.Input),
-			d.updates(w.Name),
+		launch(d, kernel, grid, 32*scatterWarps, &args{
+			d.step.at, addressOf(op.Values), addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer),
+			int32(op.Input), d.updates(w.Name),
 		})
 	})
 }

@@ -70,12 +70,10 @@ type outputOp struct {
 // place is the address of an element of the workspace.
 func (r *outputOp) place(n int64) driver.Address { return element(r.op.Workspace, n) }
 
-func (r *outputOp) loss() lossArgs {
-	l := r.op.Loss
+func (d *device) lossOf(l kernels.Loss, term int) lossArgs {
 	return lossArgs{
-		number(r.device, l.Kind), flag(l.NormalizeRows), number(r.device, l.Activation.Kind), l.Activation.Alpha,
-		l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget,
-		int32(r.op.Term),
+		number(d, l.Kind), flag(l.NormalizeRows), number(d, l.Activation.Kind), l.Activation.Alpha,
+		l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget, int32(term),
 	}
 }
 
@@ -95,16 +93,14 @@ func (r *outputOp) tied(n int) itemGradientArgs {
 	return itemGradientArgs{addressOf(r.op.TiedGradient), int32(r.op.TiedInput)}
 }
 
-// sumLoss adds up the losses of blocks.
-func (r *outputOp) sumLoss(loss driver.Address, count int64) {
+// sumLoss adds up the losses of blocks of a layer.
+func (d *device) sumLoss(loss driver.Address, count int64, term int, layer string) {
 	type args struct {
 		step, loss   driver.Address
 		blocks       int64
 		term, launch int32
 	}
-	launch(r.device, "output_sum", driver.Dim{X: 1}, 32, &args{
-		r.device.step.at, loss, count, int32(r.op.Term), r.loses(r.op.Name),
-	})
+	launch(d, "output_sum", driver.Dim{X: 1}, 32, &args{d.step.at, loss, count, int32(term), d.loses(layer)})
 }
 
 // outputSpace is the workspace of an output that goes tile by tile.
@@ -315,7 +311,7 @@ type tileArgs struct {
 func (r *outputRun) tile(stats driver.Address) *tileArgs {
 	return &tileArgs{
 		r.device.step.at, r.tileLogits(), r.place(r.space.logits), stats, r.biasGradient(), r.place(r.space.loss),
-		r.finish, r.space.tile, r.first, r.items, r.padded, r.loss(), int32(r.op.Target),
+		r.finish, r.space.tile, r.first, r.items, r.padded, r.lossOf(r.op.Loss, r.op.Term), int32(r.op.Target),
 		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), int32(r.space.stripRows),
 		flag(r.space.narrow), r.loses(r.op.Name),
 	}
@@ -383,7 +379,7 @@ func (r *outputRun) gradients() {
 			})
 		}
 	})
-	r.beside(func() { r.sumLoss(r.place(r.space.loss), r.space.blocks()) })
+	r.beside(func() { r.sumLoss(r.place(r.space.loss), r.space.blocks(), r.op.Term, r.op.Name) })
 	r.products.end(r)
 }
 

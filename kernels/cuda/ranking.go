@@ -67,6 +67,8 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 		case *kernels.Output:
 			form, _ := d.formOf(op, rows)
 			size = form.workspace
+		case *kernels.OutputEntries:
+			size = spaceOfEntries(op, rows).total
 		case *kernels.Dense:
 			size = d.denseWorkspace(op.Weight, rows)
 		case *kernels.DenseBackward:

@@ -245,10 +245,17 @@ func (device) Scatter(op *kernels.Scatter, step *kernels.Step) error {
 	if w.Gradient != nil && op.TiedGradient == nil {
 		clear(w.Gradient.Float32()[:w.Rows*w.Columns])
 	}
+	values, dz := batch.ItemValues, []float32{1}
+	if op.Values != nil {
+		values = op.Values.Float32()
+	}
 	for n, item := range batch.Items {
 		dw := make([]float64, w.Columns)
 		for e := batch.ItemOffsets[n]; e < batch.ItemOffsets[n+1]; e++ {
-			addScaled(dw, float64(batch.ItemValues[e]), rowOf(op.DZ, int64(batch.ItemRows[e]), w.Columns))
+			if op.DZ != nil {
+				dz = rowOf(op.DZ, int64(batch.ItemRows[e]), w.Columns)
+			}
+			addScaled(dw, float64(values[e]), dz)
 		}
 		if op.TiedGradient != nil {
 			addScaled(dw, 1, rowOf(op.TiedGradient, int64(n), w.Columns))

@@ -194,7 +194,8 @@ func denseBackwardCases(p kernels.Precision) (cases []opCase) {
 type scatterCase struct {
 	title     string
 	step      *kernels.Step
-	dz        []float32
+	values    []float32 // [entries], in the order by item; nil: those of the batch
+	dz        []float32 // nil: ones
 	tied      []float32 // [touched items, K], nil = untied
 	weight    *weight
 	optimizer kernels.Optimizer
@@ -205,7 +206,13 @@ func (c *scatterCase) name() string { return c.title }
 func (c *scatterCase) run(d kernels.Device) (r result, err error) {
 	p := &place{device: d}
 	defer p.free()
-	op := &kernels.Scatter{Input: 1, DZ: p.guarded(c.dz, c.weight.columns), Weight: c.weight.place(p), Optimizer: c.optimizer}
+	op := &kernels.Scatter{Input: 1, Weight: c.weight.place(p), Optimizer: c.optimizer}
+	if c.dz != nil {
+		op.DZ = p.guarded(c.dz, c.weight.columns)
+	}
+	if c.values != nil {
+		op.Values = p.guarded(c.values, 1)
+	}
 	if c.tied != nil {
 		op.TiedGradient = p.guarded(c.tied, c.weight.columns)
 	}
@@ -223,7 +230,7 @@ func (c *scatterCase) bounds() map[string][]float64 {
 		for k := range columns {
 			dw := &sum{}
 			for e := b.ItemOffsets[n]; e < b.ItemOffsets[n+1]; e++ {
-				dw.product(float64(b.ItemValues[e]), float64(c.dz[int64(b.ItemRows[e])*columns+k]))
+				dw.product(float64(c.valueOf(e)), float64(c.dzOf(b.ItemRows[e], k)))
 			}
 			if c.tied != nil {
 				dw.product(1, float64(c.tied[int64(n)*columns+k]))
@@ -242,6 +249,20 @@ func (c *scatterCase) bounds() map[string][]float64 {
 	return to
 }
 
+func (c *scatterCase) valueOf(entry int32) float32 {
+	if c.values == nil {
+		return c.step.Sparse[1].ItemValues[entry]
+	}
+	return c.values[entry]
+}
+
+func (c *scatterCase) dzOf(row int32, k int64) float32 {
+	if c.dz == nil {
+		return 1
+	}
+	return c.dz[int64(row)*c.weight.columns+k]
+}
+
 func scatterCases() (cases []opCase) {
 	s := newSampler(14)
 	for range 64 {
@@ -250,7 +271,15 @@ func scatterCases() (cases []opCase) {
 		c := &scatterCase{optimizer: s.optimizer()}
 		batch := s.batch(b, items, pick(s, "batch", batchKinds...), true)
 		c.step = s.step(c.optimizer, b, nil, batch)
-		c.dz = s.normal(b*units, s.size())
+		size := s.size()
+		if pick(s, "values", false, true) {
+			c.values = s.normal(int64(len(batch.Indices)), size)
+		}
+		if pick(s, "ones", false, false, true) {
+			units = 1
+		} else {
+			c.dz = s.normal(b*units, size)
+		}
 		c.weight = s.weight("w", items, units, 1, c.optimizer)
 		c.weight.written = pick(s, "written", false, false, true)
 		c.weight.noDecay = pick(s, "exempt", false, false, true)

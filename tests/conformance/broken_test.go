@@ -59,6 +59,10 @@ func (b broken) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error 
 	return b.after(b.Device.DenseBackward(op, s), op, s)
 }
 
+func (b broken) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
+	return b.after(b.Device.OutputEntries(op, s), op, s)
+}
+
 func (b broken) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 	return b.after(b.Device.Scatter(op, s), op, s)
 }
@@ -266,6 +270,18 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 				if s.DH != nil {
 					s.DH.Float32()[step.Rows*s.Weight.Columns] = 0
 				}
+			}
+		}),
+	},
+	"OutputEntries": {
+		defect("loss", func(op *kernels.OutputEntries, step *kernels.Step) { step.Loss[op.Term] *= 1.0001 }),
+		defect("dz", func(op *kernels.OutputEntries, _ *kernels.Step) { offBuffer(op.DZ) }),
+		defect("entry behind the batch", func(op *kernels.OutputEntries, _ *kernels.Step) {
+			op.DZ.Float32()[op.Entries-1] = 0
+		}),
+		defect("dh", func(op *kernels.OutputEntries, _ *kernels.Step) {
+			for _, s := range op.Sources {
+				offBuffer(s.DH)
 			}
 		}),
 	},

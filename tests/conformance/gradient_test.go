@@ -36,6 +36,7 @@ type netCase struct {
 	temperature float32
 	tied        bool // the output shares the input's weight
 	skip        bool // the output has hidden 1 as its second source
+	stored      bool // the loss is that of the stored entries
 	dropout     float32
 }
 
@@ -174,14 +175,37 @@ func (n *net) on(d kernels.Device) *running {
 	if n.loss.NeedsStats() {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
 	}
-	r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStep(output, s) })
-	r.backward = []func(*kernels.Step) error{
+	if n.stored {
+		r.addEntries()
+	} else {
+		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStep(output, s) })
+	}
+	r.backward = append(r.backward, []func(*kernels.Step) error{
 		func(s *kernels.Step) error { return d.Backward(back2, s) },
 		func(s *kernels.Step) error { return d.DenseBackward(denseBack, s) },
 		func(s *kernels.Step) error { return d.Backward(back1, s) },
 		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
-	}
+	}...)
 	return r
+}
+
+// addEntries adds the output at its stored entries, and the gradients with respect to its weights.
+func (r *running) addEntries() {
+	from, d := r.output, r.device
+	op := &kernels.OutputEntries{
+		Target: from.Target, Term: from.Term, Entries: int64(len(r.step.Sparse[1].Indices)), Sources: from.Sources,
+		Bias: from.Bias, Loss: from.Loss,
+	}
+	op.DZ, op.Workspace = r.place.alloc(int(op.Entries)), r.place.workspace(op, r.step.Most())
+	r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputEntries(op, s) })
+	scatter := func(w *kernels.Weights, h kernels.Buffer) {
+		scatter := &kernels.Scatter{Input: op.Target, Values: op.DZ, DZ: h, Weight: w}
+		r.backward = append(r.backward, func(s *kernels.Step) error { return d.Scatter(scatter, s) })
+	}
+	for _, source := range op.Sources {
+		scatter(source.Weight, source.H)
+	}
+	scatter(op.Bias, nil)
 }
 
 // lossOf runs ops and returns what they added to the loss.
@@ -397,6 +421,7 @@ func netCases() (cases []netCase) {
 			c.temperature = 0.5
 		} else {
 			c.skip = !c.tied && n/8%2 == 0 // a tied output has one source
+			c.stored = !c.tied && !loss.NeedsStats() && n/3%2 == 0
 		}
 		cases = append(cases, c)
 	}
@@ -410,7 +435,7 @@ func few(cases []netCase) (list []netCase) {
 		known := len(seen)
 		for _, feature := range []any{
 			[2]any{c.activation, c.temperature}, [2]any{c.loss, c.temperature}, [2]any{"tied", c.tied},
-			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout},
+			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout}, [2]any{"stored", c.stored},
 		} {
 			seen[feature] = true
 		}

@@ -116,6 +116,9 @@ func unknownKinds(n int32) (list []unknownKind) {
 		step: step, gradient: s.normal(items*units, 1), weight: matrix("w", items, units), optimizer: strange,
 	})
 	list = append(list, unknownOutputs(n)...)
+	entries := &entriesCase{*plainOutput(losses[0], 0)}
+	entries.loss.Kind = kernels.LossKind(n)
+	add("OutputEntries", "loss", entries)
 	add("RankingMetrics", "metric", &metricsCase{
 		op: kernels.RankingMetrics{
 			Metrics: []kernels.Metric{{Kind: kernels.MetricRecall, K: 3}, {Kind: kernels.MetricKind(n), K: 3}},

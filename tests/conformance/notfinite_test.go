@@ -57,6 +57,13 @@ func plantedOutputs() (list []planted) {
 			c.sources[0].h[17*plantedUnits+11] = 1e10
 			c.sources[0].weight.value[57*plantedUnits+11] = 3e38
 		})
+		if !loss.NeedsStats() {
+			for _, x := range []float32{nan, infinite, -infinite} {
+				c := plainOutput(loss, 0)
+				inHidden(x)(c)
+				list = append(list, planted{fmt.Sprintf("%g in h at stored entries, loss %d", x, loss.Kind), &entriesCase{*c}})
+			}
+		}
 		add("NaN in a target", loss, 0, func(c *outputCase) {
 			b := c.step.Sparse[1]
 			b.Values[len(b.Values)/2], b.ItemValues[len(b.ItemValues)/2] = nan, nan

@@ -25,6 +25,7 @@ var opCases = []group{
 	{"CombineStats", remembering(combineCases)},
 	{"OutputStats", remembering(func() []opCase { return outputCases(true, kernels.Float32) })},
 	{"OutputStep", remembering(func() []opCase { return outputCases(false, kernels.Float32) })},
+	{"OutputEntries", remembering(entriesCases)},
 	{"Backward", remembering(backwardCases)},
 	{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(kernels.Float32) })},
 	{"Scatter", remembering(scatterCases)},

@@ -143,6 +143,22 @@ func (c *call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {
 	}
 }
 
+func (c *call) loss(l kernels.Loss, weight float32) C.loss_t {
+	return C.loss_t{
+		kind: number(c, l.Kind), normalize_rows: flag(l.NormalizeRows), activation: number(c, l.Activation.Kind),
+		alpha: C.float(l.Activation.Alpha), weight: C.float(weight),
+		one_scale: C.float(l.OneScale), zero_scale: C.float(l.ZeroScale),
+		one_target: C.float(l.OneTarget), zero_target: C.float(l.ZeroTarget),
+	}
+}
+
+func (c *call) sources(list []kernels.OutputSource) (a [kernels.MaxSources]C.source_t) {
+	for i, s := range list {
+		a[i] = C.source_t{h: buffer(s.H), dh: buffer(s.DH), accumulate: flag(s.Accumulate), weight: c.weights(s.Weight)}
+	}
+	return a
+}
+
 func (c *call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
 	out := C.epilogue_t{
 		bias: buffer(e.Bias), activation: number(c, e.Activation.Kind), alpha: C.float(e.Activation.Alpha),

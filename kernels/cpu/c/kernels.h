@@ -119,7 +119,7 @@ typedef struct {
 
 typedef struct {
   by_item_t batch;
-  const float *dz; /* [B, K] */
+  const float *dz; /* [B, K]; null: ones, K = 1 */
   weights_t weight;
   const float *tied; /* [count, K] or null */
   optimizer_t optimizer;
@@ -198,6 +198,23 @@ typedef struct {
   double loss_sum;
   failure_t failure;
 } layer_t;
+
+/* An output at the stored entries of its target, see kernels.OutputEntries. */
+typedef struct {
+  int64_t rows;
+  const int32_t *offsets, *indices, *item_rows;
+  const float *values;
+  int32_t sources;
+  source_t source[MAX_SOURCES];
+  const float *bias; /* null = none */
+  loss_t loss;       /* its weight is that of a row */
+  double *losses;    /* [B] */
+  int32_t *next_entry; /* [B] */
+  float *dz;         /* [entries] in the order by row */
+  float *by_item;    /* [entries] */
+  failure_t failure;
+  int64_t next, taken;
+} entries_t;
 
 /* A matrix W and the rows of a batch that choose rows of it, see kernels.SparseSource. */
 typedef struct {
@@ -295,7 +312,8 @@ typedef struct {
   PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
   PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(backward, backward_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
-  PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(scores, rank_t, 0) \
+  PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(entries_rows, entries_t, 1) \
+  PHASE(entries_by_item, entries_t, 1) PHASE(scores, rank_t, 0) \
   PHASE(top_k_keep, rank_t, 0) PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) \
   PHASE(top_k_finish, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
   PHASE(moments, moments_t, 0) PHASE(blend, blend_t, 0) \

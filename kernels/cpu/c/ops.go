@@ -64,6 +64,9 @@ func (o Ops) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), tied: buffer(op.TiedGradient),
 		weight: call.weights(op.Weight), optimizer: call.optimizer(op.Optimizer, s),
 	}
+	if op.Values != nil {
+		a.batch.values = buffer(op.Values)
+	}
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_scatter)
 }
 
@@ -117,12 +120,7 @@ func (o Ops) layer(
 	a := &C.layer_t{
 		rows: C.int64_t(rows), whole: C.int64_t(max(1, rows)), items: C.int64_t(items), workspace: buffer(workspace),
 		workers: C.int32_t(o.Workers), tied_count: -1, bias: C.weights_t{id: -1}, bfloat16: o.bfloat16,
-		sources: C.int32_t(len(sources)),
-	}
-	for i, source := range sources {
-		a.source[i] = C.source_t{
-			h: buffer(source.H), dh: buffer(source.DH), accumulate: flag(source.Accumulate), weight: call.weights(source.Weight),
-		}
+		sources: C.int32_t(len(sources)), source: call.sources(sources),
 	}
 	return a
 }
@@ -151,13 +149,7 @@ func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t 
 	a.continues = flag(op.Continues)
 	a.bias, a.temperature = call.weights(op.Bias), C.float(op.Temperature)
 	a.whole = C.int64_t(s.WholeRows())
-	a.loss = C.loss_t{
-		kind: number(call, op.Loss.Kind), normalize_rows: flag(op.Loss.NormalizeRows),
-		activation: number(call, op.Loss.Activation.Kind), alpha: C.float(op.Loss.Activation.Alpha),
-		weight:    C.float(s.TermWeight(op.Term, op.Loss)),
-		one_scale: C.float(op.Loss.OneScale), zero_scale: C.float(op.Loss.ZeroScale),
-		one_target: C.float(op.Loss.OneTarget), zero_target: C.float(op.Loss.ZeroTarget),
-	}
+	a.loss = call.loss(op.Loss, s.TermWeight(op.Term, op.Loss))
 	a.target, a.row_sum, a.stats = call.byItem(target), call.floats(target.RowSum), buffer(op.Stats)
 	a.optimizer = call.optimizer(op.Optimizer, s)
 	if op.TiedInput >= 0 {
@@ -202,6 +194,33 @@ func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
 		}
 	}
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_output_step, C.run_output_finish)
+}
+
+// OutputEntries computes the loss at stored entries. Its workspace has, by row, the losses and how far the order by item
+// has come, and then dz in the order by row.
+func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
+	b := s.Sparse[op.Target]
+	call := &call{layer: op.Name, alone: (int64(len(b.Indices))+s.Rows)*units(op.Sources) < short}
+	losses := kernels.View[float64](op.Workspace)[:s.Rows]
+	a := &C.entries_t{
+		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices),
+		item_rows: call.ints(b.ItemRows), values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)),
+		loss:   call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
+		losses: of[C.double](op.Workspace), next_entry: of[C.int32_t](op.Workspace.Slice(2*s.Rows, s.Rows)),
+		dz: buffer(op.Workspace.Slice(3*s.Rows, op.Entries)), by_item: buffer(op.DZ),
+	}
+	a.source = call.sources(op.Sources)
+	if op.Bias != nil {
+		a.bias = buffer(op.Bias.Value)
+	}
+	call.end = func() {
+		if a.failure.kind == C.FAIL_NONE {
+			for _, loss := range losses {
+				s.Loss[op.Term] += loss
+			}
+		}
+	}
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_entries_rows, C.run_entries_by_item)
 }
 
 // scorer makes the arguments of a call that scores items. The caller does it alone if it has little work: alone for
@@ -321,6 +340,8 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		if op.Items > 0 {
 			return o.layerSize(rows, units(op.Sources), op.Items, op.Continues, op.Loss.Activation.Kind != kernels.Linear)
 		}
+	case *kernels.OutputEntries:
+		return 3*rows + op.Entries
 	case *kernels.Scores:
 		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)

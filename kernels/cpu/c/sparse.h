@@ -195,6 +195,10 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
   for (int64_t e = b->offsets[n]; e < b->offsets[n + 1]; e++) {
     const float *row = s->dz + b->rows[e] * K + k;
     const vf x = splat(b->values[e]);
+    if (count == 1 && !s->dz) {
+      sum[0] = sum[0] + x;
+      continue;
+    }
 #pragma GCC unroll 16
     for (int v = 0; v < count; v++) sum[v] = fma_(x, load_piece(count, row, v, left), sum[v]);
   }

@@ -11,6 +11,7 @@
 #include "layout.h"
 #include "loss.h"
 #include "output.h"
+#include "entries.h"
 #include "dense.h"
 #include "backward.h"
 #include "written.h"

@@ -53,6 +53,7 @@ DEVICE void add_rows(const int32_t *indices, const float *values, int begin, int
 struct GatherArgs {
   const StepRecord *step;
   const float *weight;  // [I, columns]
+  const float *values;  // instead of the batch's; may be null
   float *out;           // [B, columns]
   int64_t columns;
   Epilogue epilogue;
@@ -101,8 +102,8 @@ DEVICE void gather_columns(const GatherArgs &a, Cut (&cuts)[kGatherRows + 1], in
     float sum[1][n] = {};  // what was there before comes first, as when the row is not cut
     if (a.accumulate && from == 0 && own < a.columns) read<n>(a.out + (u + r) * a.columns + own, sum[0]);
     const float *const weight[1] = {a.weight + (own < a.columns ? own : 0)};
-    add_rows<8>(batch.indices + cut.begin + from, batch.values + cut.begin + from, 0, min(cut.each, cut.count - from),
-                weight, a.columns, sum);
+    const float *values = (a.values ? a.values : batch.values) + cut.begin + from;
+    add_rows<8>(batch.indices + cut.begin + from, values, 0, min(cut.each, cut.count - from), weight, a.columns, sum);
 #pragma unroll
     for (int c = 0; c < n; c++) sums[piece][n * lane_id() + c] = sum[0][c];
   }
@@ -140,7 +141,8 @@ KERNEL_BOUNDS(gather, GatherArgs, 32 * kGatherWarps, 2) {
 
 struct ScatterArgs {
   const StepRecord *step;
-  const float *dz;    // [B, columns]
+  const float *values;  // instead of the batch's, in the order by item; may be null
+  const float *dz;    // [B, columns]; null: ones, in one column (scatter_ones)
   const float *tied;  // [touched items, columns], may be null
   Weights weight;
   int32_t slot, launch;
@@ -159,6 +161,7 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
   const StepRecord *step = a.step;
   const SparseRecord &batch = step->slots[a.slot];
   const int columns = int(a.weight.columns), groups = (columns + kApart * pieces - 1) / (kApart * pieces);
+  const float *values = a.values ? a.values : batch.item_values;
   const int items = int(batch.item_count), warps = int(gridDim.x) * kScatterWarps;
   const int warp = int(blockIdx.x) * kScatterWarps + warp_id();
   int item = warp / groups, group = warp % groups;
@@ -173,7 +176,7 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
     return x;
   };
   const auto first_entries = [&](const Touched &x) {
-    return x.item < items ? fetch_entry(batch.item_rows + x.begin, batch.item_values + x.begin, x.entries) : Entry{};
+    return x.item < items ? fetch_entry(batch.item_rows + x.begin, values + x.begin, x.entries) : Entry{};
   };
   Touched next = look_up(), after = look_up();
   Entry next_entry = first_entries(next);
@@ -194,7 +197,7 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
       add_fetched<4 / pieces>(entry, x.entries, dz, columns, sum);
     } else {
       add_fetched<8 / pieces>(entry, min(x.entries, 32), dz, columns, sum);
-      add_rows<8 / pieces>(batch.item_rows + x.begin, batch.item_values + x.begin, 32, x.entries, dz, columns, sum);
+      add_rows<8 / pieces>(batch.item_rows + x.begin, values + x.begin, 32, x.entries, dz, columns, sum);
     }
     Elements<n> elements[pieces] = {};
 #pragma unroll
@@ -233,6 +236,30 @@ KERNEL_BOUNDS(scatter, ScatterArgs, 32 * kScatterWarps, 5) {
     scatter_columns<4>(a);
   else
     scatter_columns<1>(a);
+}
+
+// scatter of a weight of one column, with ones for dz: the update of a bias.
+//
+// Mapping: a warp has an item of the batch at a time, a lane each 32nd of its entries; lanes are added by halves.
+// Bytes: reads 4 an entry, and reads and writes the touched numbers with their states, 32 bytes each where they lie apart.
+// Source: kernels/hidden.go, Scatter; scheme: own.
+KERNEL_BOUNDS(scatter_ones, ScatterArgs, 32 * kScatterWarps, 5) {
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch)) return;
+  const SparseRecord &batch = step->slots[a.slot];
+  const float *values = a.values ? a.values : batch.item_values;
+  const Rates rates = rates_of(step, step->number);
+  const int64_t warps = int64_t(gridDim.x) * kScatterWarps;
+  for (int64_t n = int64_t(blockIdx.x) * kScatterWarps + warp_id(); n < batch.item_count; n += warps) {
+    float sum = 0.0f;
+    for (int e = batch.item_offsets[n] + lane_id(); e < batch.item_offsets[n + 1]; e += 32) sum += values[e];
+    sum = warp_sum(sum);
+    if (lane_id() != 0) continue;
+    const int64_t row = batch.items[n];
+    if (a.tied) sum += a.tied[n];
+    update_element(step, a.launch, a.weight, rates, row, row, sum);
+    if (a.weight.last && !a.weight.gradient) a.weight.last[row] = int32_t(step->number);
+  }
 }
 
 struct ReplayArgs {
