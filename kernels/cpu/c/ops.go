@@ -196,8 +196,8 @@ func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_output_step, C.run_output_finish)
 }
 
-// OutputEntries computes the loss at stored entries. Its workspace has, by row, the losses and how far the order by item
-// has come, and then dz in the order by row.
+// OutputEntries computes the loss at stored entries. Its workspace has, by row, the losses and the next entry in the
+// order by item, and then dz in the order by row.
 func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	b := s.Sparse[op.Target]
 	call := &call{layer: op.Name, alone: (int64(len(b.Indices))+s.Rows)*units(op.Sources) < short}
