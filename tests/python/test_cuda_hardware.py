@@ -46,6 +46,24 @@ CASES = {
         },
         "learning_rate": 0.01,
     },
+    "stored entries, adam": {
+        "loss": {"kind": "squared", "stored_only": True},
+        "hidden": [9, 7],
+        "temperature": None,
+        "learning_rate": 0.01,
+    },
+    "stored entries, activation, momentum": {
+        "network": {
+            "layers": [
+                {"name": "input", "kind": "input"},
+                {"name": "h", "kind": "hidden", "size": 9},
+                {"name": "output", "kind": "output", "activation": "softplus"},
+            ],
+            "loss": {"kind": "absolute", "stored_only": True},
+        },
+        "optimizer": "momentum",
+        "learning_rate": 0.01,
+    },
     "tied, decay": {"loss": "squared", "hidden": [10], "tied": True, "weight_decay": 0.01},
 }
 

@@ -21,11 +21,12 @@ import (
 	"dsstne/tests/batch"
 )
 
-// request describes an op: "output", "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k",
+// request describes an op: "output", "entries" (an output at stored entries, with the updates of its weights), "gather", "scatter", "replay" (one missed step of every row), "backward", "top_k",
 // "fill" (of the weight) or "pair" (a sparse matrix [rows, items] and its transpose times a panel of 64 columns).
 type request struct {
 	Op             string  `json:"op"`
 	Loss           string  `json:"loss"`
+	Activation     string  `json:"activation"` // of an output
 	Fill           string  `json:"fill"`
 	Optimizer      string  `json:"optimizer"`
 	L1             float32 `json:"l1"`
@@ -166,6 +167,9 @@ func prepare(r *request) (op func(int) error, settle func() error, touched answe
 	switch r.Op {
 	case "output":
 		run = output(d, &m, r, kernels.LossKind(loss), o, w)
+	case "entries":
+		op := output(d, &m, r, kernels.LossKind(loss), o, w)[0].(kernels.OutputStep)
+		run = entries(d, &m, r, op.Output)
 	case "gather":
 		op := &kernels.Gather{Weight: w, Out: m.filled(r.Rows*r.Units, 0)}
 		run = []kernels.Op{op}
@@ -207,7 +211,7 @@ func prepare(r *request) (op func(int) error, settle func() error, touched answe
 	list := &kernels.List{Sections: []kernels.Section{{Rows: r.Rows, Ops: run}}}
 	return func(number int) error {
 		step.Sparse[0] = batches[number%len(batches)]
-		if r.Op == "replay" {
+		if r.Op == "replay" || r.Op == "entries" {
 			step.Number++
 			step.RatesFrom = step.Number
 		}
@@ -222,9 +226,14 @@ func output(
 	bias.NoDecay = true
 	op := &kernels.Output{
 		Items: r.Items, Bias: bias, Optimizer: o, TiedInput: -1, Temperature: r.Temperature,
-		Loss:    kernels.Loss{Kind: loss, Weight: 1},
+		Loss:    kernels.Loss{Kind: loss, Weight: 1, OneScale: 1, ZeroScale: 1, OneTarget: 0.9, ZeroTarget: 0.1},
 		Sources: []kernels.OutputSource{{H: m.filled(r.Rows*r.Units, 1), DH: m.filled(r.Rows*r.Units, 0), Weight: w}},
 	}
+	act, err := word("activation", r.Activation, kernels.ActivationWords)
+	if m.err == nil {
+		m.err = err
+	}
+	op.Loss.Activation = kernels.Activation{Kind: kernels.ActivationKind(act), Alpha: 0.01}
 	if op.Loss.NeedsStats() {
 		op.Stats, op.Continues = m.filled(2*r.Rows, 0), true
 		if keeper, is := d.(kernels.LogitKeeper); is {
@@ -236,6 +245,25 @@ func output(
 		return []kernels.Op{kernels.OutputStats{Output: op}, kernels.OutputStep{Output: op}}
 	}
 	return []kernels.Op{kernels.OutputStep{Output: op}}
+}
+
+// entries are an output at stored entries and the updates of its weights.
+func entries(d kernels.Device, m *maker, r *request, of *kernels.Output) []kernels.Op {
+	op := &kernels.OutputEntries{
+		Entries: r.Rows * int64(r.RowLength), Sources: of.Sources, Bias: of.Bias, Loss: of.Loss,
+	}
+	op.DZ, op.Workspace = m.filled(op.Entries, 0), m.filled(d.WorkspaceSize(op, r.Rows), 0)
+	list := []kernels.Op{op}
+	update := func(w *kernels.Weights, h kernels.Buffer) {
+		if of.Optimizer.MovesUntouched(true) {
+			w.Last = m.filled(w.Rows, 0)
+			list = append([]kernels.Op{&kernels.Replay{Weight: w, Optimizer: of.Optimizer}}, list...)
+		}
+		list = append(list, &kernels.Scatter{Values: op.DZ, DZ: h, Weight: w, Optimizer: of.Optimizer})
+	}
+	update(of.Sources[0].Weight, of.Sources[0].H)
+	update(of.Bias, nil)
+	return list
 }
 
 // pair multiplies a panel by a matrix and then by its transpose.
