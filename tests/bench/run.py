@@ -28,6 +28,7 @@ QUICK = [
     "startup",
     "output",
     "sparse",
+    "entries",
     "topk",
     "serving",
     "small",
