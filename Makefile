@@ -261,9 +261,11 @@ $(LIBRARY): $(SOURCES) $(BUILD_FILES) $(VENV)/cuda | $(VENV)/installed
 	@echo "building $@"
 	@$(PY) hatch_build.py
 
+# LIBMF, a peer, would else be compiled without vectors.
+libmf_flags = -O3 -march=native -fopenmp -DUSEOMP $(if $(filter x86_64,$(shell uname -m)),-DUSEAVX)
 $(BENCH)/installed: tests/bench/requirements.txt $(BUILD_FILES) | $(VENV)/installed
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install -r $<
+	CFLAGS="$(libmf_flags)" LDFLAGS=-fopenmp $(BENCH)/bin/python -m pip -q --disable-pip-version-check install -r $<
 	$(BENCH)/bin/python -m pip -q --disable-pip-version-check install $$($(BENCH)/bin/python hatch_build.py --print-requirements)
 	@$(find_go) && $(BENCH)/bin/python -m pip -q --disable-pip-version-check install --no-build-isolation -e .
 	@touch $@

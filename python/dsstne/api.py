@@ -113,8 +113,8 @@ def fit(
             ``"softsign"`` or ``"linear"``, for all hidden layers
             or a list with one for each.
         loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"``, ``"absolute"``, ``"l2_hinge"`` or
-            ``"hinge"`` (an item that is not
-            stored has the target -1), or a mapping with ``kind`` and its parameters.
+            ``"hinge"`` (an item that is not stored has the target -1), or a mapping with ``kind`` and its parameters;
+            ``{"kind": "squared", "stored_only": True}`` leaves out items that are not stored (docs/network.md).
         temperature: If a number, logits are cosines between the hidden vector and the item vectors, divided by this
             number; None = dot products; ``"auto"`` = 0.1 for soft-max, else None.
         tied: Share one weight between input and output layer.

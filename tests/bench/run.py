@@ -38,6 +38,7 @@ QUICK = [
     "memory",
     "gowalla",
     "factors",
+    "ratings",
     "spectrum",
     "checkpoint",
 ]
