@@ -129,6 +129,9 @@ ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== bits of an emulated device"
 	@$(PY) -m pytest -q -m slow tests/python/test_bits.py
 endif
+	@echo "== network files of both dialects, a minute of random ones each"
+	@$(find_go) && for target in network:FuzzParse dsstnejson:FuzzRead; do \
+	  $$GO test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime 60s ./engine/$${target%:*} || exit; done
 	@echo; echo "make test-sanitize: all passed"
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format

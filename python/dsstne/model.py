@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from dsstne import _checks, _handles, _native, _options
+from dsstne._extending import extended
 from dsstne._items import check_integers, decode_names, first_difference
 from dsstne._scoring import Scoring
 from dsstne._tables import History, Shown, Table, cell, size
@@ -320,6 +321,44 @@ class Model(Scoring, Shown):
         return made
 
     __copy__ = copy
+
+    def extended(
+        self,
+        items: int | Sequence[str] | ArrayLike,
+        *,
+        layers: str | Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> Model:
+        """Returns a model with more items, for training that goes on with a catalogue that has grown.
+
+        The weights of the old items and all others are those of this model. The weights of the new items begin as the
+        initializers of their layers say. The new model has the history and the attributes of this one, and is
+        otherwise independent; this one stays as it is.
+
+        Args:
+            items: Number of all items, where the new ones come last. Or the names of all items, in any order: if the
+                items of this model have names, each keeps its weights in its new place, and none may be missing.
+            layers: Names of the layers whose columns are the items; None = the output, and the inputs of the same size.
+                An input of users can get more columns in the same way.
+            seed: Seed of the weights of new items.
+
+        Raises:
+            UnsupportedError: The model has no network.
+            InvalidArgumentError: There are fewer items than before, or a name is missing.
+            BusyError: A trainer is training the model.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((100, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=4, epochs=1, progress=False)
+            >>> larger = model.extended(25)
+            >>> bool((larger.tensor("hidden1.weight")[:20] == model.tensor("hidden1.weight")).all())
+            True
+            >>> new = scipy.sparse.random_array((100, 25), density=0.2, format="csr", rng=1, dtype=np.float32)
+            >>> with dsstne.Trainer(larger, new) as trainer:
+            ...     now = trainer.run(epochs=1)
+        """
+        return extended(self, items, layers, seed)
 
     def parts(self) -> list[Model]:
         """Returns the models that a :func:`dsstne.blend` adds up, as copies; their weights are in ``weights``.

@@ -171,7 +171,8 @@ REFUSED = {
     ),
     "shared": (
         network(shared="factors.weight"),
-        'layers[2].shared is "factors.weight", but the loss of the layer is "stored_only", which has weights of its own',
+        'layers[2].shared is "factors.weight", but the loss of the layer is "stored_only", '
+        "which has weights of its own",
     ),
     "mistyped": (
         network({"kind": "squared", "stored": True}),
