@@ -163,7 +163,7 @@ REFUSED = {
     ),
     "number": (
         network({"kind": "squared", "stored_only": 1}),
-        "loss.stored_only is a number; it must be true or false",
+        "loss.stored_only is 1; it must be true or false",
     ),
     "cosine logits": (
         network(temperature=0.5),
