@@ -42,7 +42,7 @@ QUICK = [
     "spectrum",
     "checkpoint",
 ]
-FULL = [*QUICK, "mapped", "softmax", "devices", "quality", "growth", "giant"]
+FULL = [*QUICK, "mapped", "softmax", "devices", "quality", "labels", "growth", "giant"]
 
 
 def main() -> int:

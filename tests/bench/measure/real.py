@@ -78,8 +78,8 @@ def citeulike(folder: Path) -> Split | None:
     return Split(train, test)
 
 
-def lastfm(folder: Path) -> Split | None:
-    """Last.fm of HetRec 2011; a line is a user, an artist and a count, from 1. Counts become ones."""
+def lastfm(folder: Path, counts: bool = False) -> Split | None:
+    """Last.fm of HetRec 2011; a line is a user, an artist and a count, all from 1. Counts become ones unless wanted."""
     folder = folder / "lastfm-hetrec-lightgcn"
     if not folder.exists():
         return None
@@ -87,7 +87,8 @@ def lastfm(folder: Path) -> Split | None:
     for name in ("data1", "test1"):
         text = lzma.decompress((folder / f"{name}.txt.xz").read_bytes()).decode()
         table = np.array([line.split() for line in text.splitlines()], dtype=np.float64).astype(np.int64)
-        entries = (np.ones(len(table), np.float32), (table[:, 0] - 1, table[:, 1] - 1))
+        values = table[:, 2] if counts else np.ones(len(table))
+        entries = (values.astype(np.float32), (table[:, 0] - 1, table[:, 1] - 1))
         parts.append(sparse.csr_array(entries, shape=(1892, 4489)))
     return Split(*parts)
 
