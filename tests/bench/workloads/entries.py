@@ -26,13 +26,13 @@ def lines(bench: Bench) -> Iterator[Line]:
         request = {**SHAPE, "loss": "squared", "optimizer": optimizer, "threads": bench.threads}
         with Op(op="entries", **request) as ours, Op(op="output", **request) as all_items:
             # Rows that missed steps move twice: the replay of a weight with a state reads and writes them, too.
-            moves = 1 + 2 * (1 + states) * (1 + (states > 0))
-            work = ours.distinct / SHAPE["batches"] * SHAPE["units"] * 4 * moves / 1e9
+            updates = 2 * (1 + states) * (1 + (states > 0))
+            rows = ours.distinct / SHAPE["batches"] * SHAPE["units"] * 4 / 1e9
             steps = SHAPE["batches"] * (4 if bench.full else 2)
             turns = take_turns(
                 lambda ours=ours, steps=steps: ours.run(steps),
                 lambda all_items=all_items: all_items.run(2),
-                lambda: bench.limits.bandwidth("update", bench.threads),
+                lambda updates=updates: both(bench, updates),
                 bench.repeats(3, 7),
             )
         parameters = {**request, "steps": steps}
@@ -46,9 +46,15 @@ def lines(bench: Bench) -> Iterator[Line]:
                 turns.ours,
                 turns.peer if peer else None,
                 peer,
-                work=work,
+                work=rows * (1 + updates),
                 limit=turns.limit,
-                limit_name=f"bandwidth (update in place), {bench.threads} threads",
+                limit_name=f"bandwidth (read once, update in place), {bench.threads} threads",
                 goal=goal,
                 parameters=parameters,
             )
+
+
+def both(bench: Bench, updates: int) -> float:
+    """Bandwidth where rows are read once, and `updates` times their bytes are moved by updates."""
+    read, update = (bench.limits.bandwidth(stream, bench.threads) for stream in ("read", "update"))
+    return (1 + updates) / (1 / read + updates / update)
