@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dsstne import _checks, _options
+from dsstne._metric_names import one_metric
 from dsstne._tables import History
 from dsstne.errors import InputOutputError, InvalidArgumentError
 from dsstne.model import fit_state
@@ -83,8 +84,8 @@ class Callback:
     copy or pickle it between runs.
 
     Attributes:
-        metrics: Names of metrics of :func:`dsstne.evaluate` that ``fit`` computes after each epoch for this callback,
-            beside its own.
+        metrics: Names of metrics of :func:`dsstne.evaluate`, or ranges such as ``"recall@1..10"``. ``fit`` computes
+            them after each epoch for this callback, beside its own.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -178,7 +179,7 @@ class EarlyStopping(Callback):
         min_delta: float = 0.0,
         restore_best: bool = True,
     ) -> None:
-        self.metrics = () if metric is None else (_checks.text(metric, "metric"),)
+        self.metrics = () if metric is None else (one_metric(metric),)
         self._patience = None if patience is None else _checks.integer(patience, "patience", 1)
         none = _checks.is_number(min_delta) and min_delta == 0
         self._min_delta = 0.0 if none else _checks.duration(min_delta, "min_delta")

@@ -11,10 +11,11 @@ import numpy as np
 
 from dsstne import _checks
 from dsstne._layers import nearest, numbers
+from dsstne._metric_names import metric_names
 from dsstne._tables import Shown, Table
 from dsstne.dataset import pattern
 from dsstne.errors import InvalidArgumentError, NotFoundError
-from dsstne.evaluation import evaluate, metric_names
+from dsstne.evaluation import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,6 +11,7 @@ import numpy as np
 from dsstne import _checks, _kept_estimators, _partial_fit, _recipes, _sklearn
 from dsstne._estimator_data import check_names, column_names, compressed, matrix_of, pair_of, refuse, weights_of
 from dsstne._layers import check_row_names, nearest
+from dsstne._metric_names import one_metric
 from dsstne._predictor import check_item_names
 from dsstne.dataset import Dataset, names_of
 from dsstne.datasets import hold_out
@@ -405,7 +406,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         return self._evaluated(*hold_out(X, seed=self._seed()))
 
     def _evaluated(self, given: Any, held_out: Any) -> float:
-        metric = _checks.text(self.metric, "metric")
+        metric = one_metric(self.metric)
         return float(evaluate(self.model_, given, held_out, metric, exclude="input", **self._compute())[metric])
 
     # ---- what the methods have in common ----
@@ -415,7 +416,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         method = _checks.text(self.method, "method")
         if method not in METHODS:
             raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, METHODS)}")
-        _checks.text(self.metric, "metric")
+        one_metric(self.metric)
         if self.store is not None:
             _kept_estimators.check_folder(self.store)
         if self.disk_limit is not None:

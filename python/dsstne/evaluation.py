@@ -10,6 +10,7 @@ import numpy as np
 from dsstne import _checks
 from dsstne import metrics as of_lists
 from dsstne._layers import Bound, numbers
+from dsstne._metric_names import metric_names
 from dsstne._predictor import Predictor, check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Shown, Table
 from dsstne._weights import Weights
@@ -68,7 +69,8 @@ def evaluate(
         model: The model.
         X_in: Input matrix [n, inputs].
         X_held_out: Held-out items [n, outputs]; rows without any are not counted.
-        metrics: One name or several.
+        metrics: One name or several. A range of lengths stands for a metric of each: ``"precision@1..3"`` is
+            ``"precision@1"``, ``"precision@2"`` and ``"precision@3"``.
         exclude: Items that the ranking leaves out: ``"input"`` (the items stored in X_in, for the first input layer),
             a matrix [n, outputs], None, or ``"auto"`` = ``"input"`` if :attr:`dsstne.Model.same_items`, else None.
         per_row: Return a value for each row instead of the mean.
@@ -101,14 +103,6 @@ def evaluate(
         return {name: values[:, column].copy() for column, name in enumerate(names)}
     means = result["metrics"]  # the mean over no rows is null in JSON
     return {name: float("nan" if means[name] is None else means[name]) for name in names}
-
-
-def metric_names(metrics: Any) -> list[Any]:
-    """Returns the names of one or several metrics as a list."""
-    names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
-    if not names:
-        raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
-    return names
 
 
 class BeyondAccuracy(Shown, dict[str, float]):
