@@ -67,6 +67,14 @@ class Activation(NamedTuple):
             z /= z.sum(axis=1, keepdims=True)
             return z
 
+    def at(self, scores: NDArray[np.float32], ids: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns the values of some items of a row, rounded as :meth:`apply` rounds them; scores are of all items."""
+        whole = self.word == "softmax"
+        values = self.of((scores if whole else scores[ids])[None])[0]
+        with np.errstate(under="ignore"):
+            chosen: NDArray[np.float32] = (values[ids] if whole else values).astype(np.float32)
+        return chosen
+
     def apply(self, scores: NDArray[np.float32]) -> None:
         """Replaces scores [rows, all items] by their values, some rows at a time, rounded to float32."""
         if self.word == "linear":

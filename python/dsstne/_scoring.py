@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from dsstne.serving import OpenPredictor
 
-_BLOCK = 1 << 24  # floats in a dense block of scores
 _BY_ROW = ("ridge", "spectral")  # kinds of models that keep the data: their scores are linear, without a matrix
 
 
@@ -266,18 +265,14 @@ class Scoring(Weights):
         """
         chosen = item_numbers(self, items, "items", self.output_units)
         value = activation_of(self, self.output) if _checks.boolean(activation, "activation") else None
-        with Predictor(self, X, rows=rows, options=options, row_bytes=4 * len(chosen)) as predictor:
-            every = np.arange(predictor.count, dtype=np.int64) if predictor.rows is None else predictor.rows
-            out = np.empty((len(every), len(chosen)), np.float32)
-            size = max(1, _BLOCK // self.output_units)
-            for start in range(0, len(every), size):
-                predictor.rows = every[start : start + size]
-                predictor.count = len(predictor.rows)
-                block = np.empty((predictor.count, self.output_units), np.float32)
-                predictor.predict(None, self.output_units, block)
+        size = 4 * len(chosen)
+        with Predictor(self, X, rows=rows, options=options, row_bytes=size, in_blocks=True) as predictor:
+            out = np.empty((predictor.count, len(chosen)), np.float32)
+            for places, of_block in predictor.blocks():
+                block = predictor.block(of_block)
                 if value is not None:
                     value.apply(block)
-                out[start : start + size] = block[:, chosen]
+                out[places] = block[:, chosen]
         return out
 
     def neighbors(

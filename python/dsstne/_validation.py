@@ -286,7 +286,7 @@ def compared(metric: str, task: Task) -> str:
 
 def check_metric(metric: Any) -> str:
     """Refuses coverage, which has no value for a row; :func:`dsstne.evaluate` refuses what it does not know."""
-    name = one_metric(metric)
+    name = one_metric(metric, of_lists=True)
     if name.startswith("coverage"):
         raise InvalidArgumentError(
             f"metric: {name[:40]} describes all rows together and does not measure how good recommendations are; "

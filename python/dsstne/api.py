@@ -13,7 +13,7 @@ import numpy as np
 from dsstne import _checks, _defaults
 from dsstne._handles import Undo
 from dsstne._layers import Bound, bind
-from dsstne._metric_names import metric_names
+from dsstne._metric_names import is_metric, metric_names
 from dsstne.callbacks import (
     Callback,
     Checkpoint,
@@ -345,7 +345,7 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
 def _log(evals_log: EvalsLog, record: Mapping[str, Any]) -> None:
     evals_log["train"]["loss"].append(record["loss"])
     for name, value in record.items():
-        if "@" in name:
+        if is_metric(name):
             evals_log["validation"].setdefault(name, []).append(value)
 
 
