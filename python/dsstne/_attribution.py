@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstne._activations import ACTIVATIONS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,30 +26,6 @@ if TYPE_CHECKING:
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _ACCURACY = 1e-6  # of the integral over an interval, relative to the larger of the scores at the ends of the path
 _MOST_HALVINGS = 30  # of the path: the kinks of ReLU and cosines near the empty row take many
-
-_SCALE, _ALPHA = 1.0507009873554805, 1.6732632423543773
-
-# The activation of a sum z of a layer, and its derivative.
-_ACTIVATIONS: dict[str, tuple[Any, Any]] = {
-    "linear": (lambda z, _: z, lambda z, _: np.ones_like(z)),
-    "sigmoid": (lambda z, _: 0.5 + 0.5 * np.tanh(z / 2), lambda z, _: 0.25 * (1 - np.tanh(z / 2) ** 2)),
-    "tanh": (lambda z, _: np.tanh(z), lambda z, _: 1 - np.tanh(z) ** 2),
-    "relu": (lambda z, _: np.maximum(z, 0), lambda z, _: (z > 0).astype(float)),
-    "elu": (
-        lambda z, layer: np.where(z > 0, z, layer["alpha"] * np.expm1(np.minimum(z, 0))),
-        lambda z, layer: np.where(z > 0, 1, layer["alpha"] * np.exp(np.minimum(z, 0))),
-    ),
-    "selu": (
-        lambda z, _: _SCALE * np.where(z > 0, z, _ALPHA * np.expm1(np.minimum(z, 0))),
-        lambda z, _: _SCALE * np.where(z > 0, 1, _ALPHA * np.exp(np.minimum(z, 0))),
-    ),
-    "leaky_relu": (
-        lambda z, layer: np.where(z > 0, z, layer["slope"] * z),
-        lambda z, layer: np.where(z > 0, 1, layer["slope"]),
-    ),
-    "softplus": (lambda z, _: np.logaddexp(0, z), lambda z, _: 0.5 + 0.5 * np.tanh(z / 2)),
-    "softsign": (lambda z, _: z / (1 + np.abs(z)), lambda z, _: 1 / (1 + np.abs(z)) ** 2),
-}
 
 
 class _Path:
@@ -126,7 +104,7 @@ class _Path:
             for source, weight in self._links[name]:
                 z += values[source] @ weight.T
             layer = self._layers[name]
-            sums[name], values[name] = z, _ACTIVATIONS[layer["activation"]][0](z, layer)
+            sums[name], values[name] = z, ACTIVATIONS[layer["activation"]][0](z, layer)
         return sums, values
 
     def _lengths(self, values: Array) -> Array:
@@ -156,7 +134,7 @@ class _Path:
             back[source] += across / length
         for name in reversed(self._units):
             layer = self._layers[name]
-            back[name] *= _ACTIVATIONS[layer["activation"]][1](sums[name], layer)
+            back[name] *= ACTIVATIONS[layer["activation"]][1](sums[name], layer)
             for source, weight in self._links[name]:
                 back[source] += back[name] @ weight
         return {name: back[name] for name in self._fed}

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dsstne import _checks
 from dsstne._layers import numbers
+from dsstne._metric_names import one_metric
 from dsstne.datasets._split import _csr
 from dsstne.errors import InvalidArgumentError
 from dsstne.evaluation import evaluate
@@ -354,7 +354,7 @@ def choose_weights(
         InvalidArgumentError: No row has held-out items, shapes do not match, or the metric is not known or coverage.
         DsstneError: Otherwise as :meth:`dsstne.Model.predict`.
     """
-    if _checks.text(metric, "metric").startswith("coverage"):
+    if one_metric(metric, of_lists=True).startswith("coverage"):
         raise InvalidArgumentError("metric: coverage describes all rows together, so it cannot choose a model")
     X, held_out = _csr(X, "X", unconverted=False), _csr(held_out, "validation", unconverted=False)
     if X.shape != held_out.shape:

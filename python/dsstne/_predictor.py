@@ -16,7 +16,7 @@ from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, NotFoundError, OutOfMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +28,12 @@ WEIGHTS_ONLY: Any = object()  # used as X by calls that read no matrix
 # Calls with fewer multiplications take only milliseconds and need no thread for Ctrl-C.
 _SHORT = 1 << 28
 
+# Floats of all items that are computed for some rows at a time; with memory_limit at most a quarter of it.
+_BLOCK = 1 << 24
+
+# What is computed of a row of a block takes at most as much memory as this many rows of it.
+_BESIDE = 8
+
 # Results above this size are compared with the available memory.
 _LARGE = 1 << 29
 
@@ -38,6 +44,13 @@ class Choice(NamedTuple):
     items: NDArray[np.int32] | None
     length: int
     mode: str | None  # the option ``items``: "deny" for items that are never ranked
+
+    def mask(self, units: int) -> NDArray[np.bool_]:
+        """Returns which of all items may be ranked."""
+        allowed = np.full(units, self.items is None or self.mode == "deny")
+        if self.items is not None:
+            allowed[self.items] = self.mode != "deny"
+        return allowed
 
 
 ALL = Choice(None, 0, None)
@@ -54,6 +67,7 @@ class Predictor(_handles.Closing):
         layer: Output layer to rank; None = the first.
         name: Name of X in error messages.
         row_bytes: Bytes that the caller allocates for each row, which ``memory_limit`` includes.
+        in_blocks: The caller computes the scores of all items block by block, see :meth:`blocks`.
     """
 
     def __init__(
@@ -66,6 +80,7 @@ class Predictor(_handles.Closing):
         layer: Any = None,
         name: str = "X",
         row_bytes: int = 0,
+        in_blocks: bool = False,
     ) -> None:
         self._model, self._units = model, ranked_units(model, layer)
         self._ranked = layer or model.output
@@ -82,8 +97,12 @@ class Predictor(_handles.Closing):
             if rows is not None:
                 self.rows = numbers(rows, self.count, "rows", np.int64)
                 self.count = len(self.rows)
-            self._result = row_bytes * self.count
-            limit = _left_of(options.get("memory_limit"), self._result)
+            self._result, limit = row_bytes * self.count, options.get("memory_limit")
+            if in_blocks:
+                floats = _BLOCK if limit is None else min(_BLOCK, _checks.integer(limit, "memory_limit", 1) // 16)
+                self._block_rows = min(max(1, floats // self._units), max(1, self.count))
+                self._result += 4 * self._units * (self._block_rows + _BESIDE)
+            limit = _left_of(limit, self._result)
             options = {**options, "devices": chosen(options.get("devices")), "memory_limit": limit}
             if options.get("batch_size") is not None:  # no more workspace than these rows need
                 size = _checks.integer(options["batch_size"], "batch_size", 1)
@@ -110,6 +129,20 @@ class Predictor(_handles.Closing):
         name = _options.text_argument(layer or self._ranked, "layer")
         self._run("predict", name, self.rows, self.count, out, units)
 
+    def blocks(self) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+        """Divides the rows of the call into blocks; gives their places in the call and their numbers."""
+        every = np.arange(self.count, dtype=np.int64) if self.rows is None else self.rows
+        for start in range(0, self.count, self._block_rows):
+            places = slice(start, min(start + self._block_rows, self.count))
+            yield places, every[places]
+
+    def block(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Computes the scores of all items for some rows of a block, [rows, items]."""
+        out = np.empty((len(rows), self._units), np.float32)
+        name = _options.text_argument(self._ranked, "layer")
+        self._run("predict", name, np.ascontiguousarray(rows), len(rows), out, self._units)
+        return out
+
     def recommend(self, k: int, exclude: Any, choice: Choice = ALL) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Returns the k best items of each row and their scores."""
         ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
@@ -133,9 +166,7 @@ class Predictor(_handles.Closing):
         self, targets: Any, exclude: Any, metrics: Sequence[str], per_row: Any = None, choice: Choice = ALL
     ) -> dict[str, Any]:
         """Returns ``{"rows": n, "metrics": {name: mean}}`` and fills per_row, float64 [count, metrics]."""
-        assert self._inputs is not None
-        held_out = self._outputs(targets, "X_held_out")
-        left_out = self._excluded(exclude)
+        held_out, left_out = self.judged(targets, exclude)
         data = (held_out._handle.value, handle_of(left_out), self.rows, self.count)
         options = _options.to_json({"metrics": list(metrics), "items": choice.mode, "layer": self._ranked})
         buffer, length = _native.text_buffer(4096 + 256 * len(metrics))
@@ -149,6 +180,10 @@ class Predictor(_handles.Closing):
                 stacklevel=3,
             )
         return result
+
+    def judged(self, targets: Any, exclude: Any) -> tuple[Dataset, Dataset | None]:
+        """Opens the held-out items of an evaluation and the items that it leaves out, if any."""
+        return self._outputs(targets, "X_held_out"), self._excluded(exclude)
 
     def _excluded(self, exclude: Any) -> Dataset | None:
         """Returns the matrix whose stored items are left out.

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from dsstne import _attribution, _checks, _frames
+from dsstne._activations import activation_of
 from dsstne._layers import nearest, numbers
 from dsstne._predictor import (
     WEIGHTS_ONLY,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from dsstne.serving import OpenPredictor
 
-_BLOCK = 1 << 24  # floats in a dense block of scores
 _BY_ROW = ("ridge", "spectral")  # kinds of models that keep the data: their scores are linear, without a matrix
 
 
@@ -169,6 +169,7 @@ class Scoring(Weights):
         X: Any,
         layer: str | None = None,
         *,
+        activation: bool = False,
         rows: Any = None,
         batch_size: int = 512,
         devices: Any = "auto",
@@ -180,6 +181,10 @@ class Scoring(Weights):
         Args:
             X: Interaction matrix [n, inputs].
             layer: Name of the layer; None = the first output layer.
+            activation: Return the values after the activation of the output, with which training compares the targets,
+                instead of the scores: the soft-max of each row over all items for the loss ``"softmax"``, the sigmoid
+                for ``"sigmoid"`` and ``"scaled_marginal"``, for other losses the activation in the definition of the
+                layer. Computed in float64 and rounded. The values of a hidden layer are the same with and without it.
             rows, batch_size, devices, threads, memory_limit: See :class:`Model`.
 
         Returns:
@@ -187,21 +192,30 @@ class Scoring(Weights):
 
         Raises:
             NotFoundError: The model does not have this layer, or it is an input layer. Otherwise as :meth:`recommend`.
+            InvalidArgumentError: ``activation`` is True and the model is not a network, so it has none.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse
             >>> X = scipy.sparse.csr_array(np.array([[1, 0, 1], [0, 0, 1]], dtype=np.float32))
             >>> dsstne.popularity(X).predict(X, rows=[0])
             array([[1., 0., 2.]], dtype=float32)
+            >>> network = dsstne.fit(X, hidden=2, epochs=0)
+            >>> network.predict(X, activation=True).sum(axis=1)
+            array([1., 1.], dtype=float32)
         """
         known = [name for name, entry in self._layers.items() if entry["kind"] != "input"]
         if layer is not None and _checks.text(layer, "layer") not in known:
             raise NotFoundError(f"the model has no computed layer {_checks.shown(layer)}; {nearest(layer, known)}")
-        units = self._layers[layer or self.output]["size"]
+        asked = self._layers[layer or self.output]
+        units, value = asked["size"], None
+        if _checks.boolean(activation, "activation") and asked["kind"] == "output":
+            value = activation_of(self, asked["name"])
         options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
         with Predictor(self, X, rows=rows, options=options, row_bytes=4 * units) as predictor:
             out = np.empty((predictor.count, units), np.float32)
             predictor.predict(layer, units, out)
+        if value is not None:
+            value.apply(out)
         return out
 
     def embed(self, X: Any, layer: str | None = None, **options: Any) -> NDArray[np.float32]:
@@ -227,12 +241,16 @@ class Scoring(Weights):
             raise NotFoundError("the model has no hidden layer")
         return self.predict(X, hidden[-1] if layer is None else layer, **options)
 
-    def scores(self, X: Any, items: Any, *, rows: Any = None, **options: Any) -> NDArray[np.float32]:
+    def scores(
+        self, X: Any, items: Any, *, activation: bool = False, rows: Any = None, **options: Any
+    ) -> NDArray[np.float32]:
         """Scores the given items only, float32 [n, items]; computes rows in blocks to limit memory.
 
         Args:
             X: Interaction matrix [n, inputs].
             items: Ids or names of the items, in the order of the columns of the result.
+            activation: As in :meth:`predict`. A soft-max is that over all items, so the values of the given items are
+                the same as there, and their sum is at most 1.
             rows, **options: As in :meth:`predict`.
 
         Raises:
@@ -246,16 +264,15 @@ class Scoring(Weights):
                    [2., 1.]], dtype=float32)
         """
         chosen = item_numbers(self, items, "items", self.output_units)
-        with Predictor(self, X, rows=rows, options=options, row_bytes=4 * len(chosen)) as predictor:
-            every = np.arange(predictor.count, dtype=np.int64) if predictor.rows is None else predictor.rows
-            out = np.empty((len(every), len(chosen)), np.float32)
-            size = max(1, _BLOCK // self.output_units)
-            for start in range(0, len(every), size):
-                predictor.rows = every[start : start + size]
-                predictor.count = len(predictor.rows)
-                block = np.empty((predictor.count, self.output_units), np.float32)
-                predictor.predict(None, self.output_units, block)
-                out[start : start + size] = block[:, chosen]
+        value = activation_of(self, self.output) if _checks.boolean(activation, "activation") else None
+        size = 4 * len(chosen)
+        with Predictor(self, X, rows=rows, options=options, row_bytes=size, in_blocks=True) as predictor:
+            out = np.empty((predictor.count, len(chosen)), np.float32)
+            for places, of_block in predictor.blocks():
+                block = predictor.block(of_block)
+                if value is not None:
+                    value.apply(block)
+                out[places] = block[:, chosen]
         return out
 
     def neighbors(

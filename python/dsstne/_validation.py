@@ -10,6 +10,7 @@ import scipy.sparse
 
 from dsstne import _blending, _checks, api
 from dsstne._layers import check_row_names
+from dsstne._metric_names import one_metric
 from dsstne._predictor import check_item_names
 from dsstne.dataset import Dataset, item_names, names_of
 from dsstne.datasets import hold_out
@@ -285,7 +286,7 @@ def compared(metric: str, task: Task) -> str:
 
 def check_metric(metric: Any) -> str:
     """Refuses coverage, which has no value for a row; :func:`dsstne.evaluate` refuses what it does not know."""
-    name = _checks.text(metric, "metric")
+    name = one_metric(metric, of_lists=True)
     if name.startswith("coverage"):
         raise InvalidArgumentError(
             f"metric: {name[:40]} describes all rows together and does not measure how good recommendations are; "

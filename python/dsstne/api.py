@@ -13,6 +13,7 @@ import numpy as np
 from dsstne import _checks, _defaults
 from dsstne._handles import Undo
 from dsstne._layers import Bound, bind
+from dsstne._metric_names import is_metric, metric_names
 from dsstne.callbacks import (
     Callback,
     Checkpoint,
@@ -246,7 +247,8 @@ def fit(
                 model.items = named
             steps = -(-inputs.rows // max(1, _checks.integer(batch_size, "batch_size", 1)))
             passes = _defaults.epochs(epochs, steps, searched)
-            extra = [name for callback in called for name in _checks.several(callback.metrics, "metrics")]
+            asked = [_checks.several(callback.metrics, "metrics") for callback in called]
+            extra = [name for names in asked if names for name in metric_names(names)]
             judge, held_out = _judge(undo, model, inputs, validation, extra, compute)
             trainer = Trainer(
                 model,
@@ -343,7 +345,7 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
 def _log(evals_log: EvalsLog, record: Mapping[str, Any]) -> None:
     evals_log["train"]["loss"].append(record["loss"])
     for name, value in record.items():
-        if "@" in name:
+        if is_metric(name):
             evals_log["validation"].setdefault(name, []).append(value)
 
 

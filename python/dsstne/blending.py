@@ -65,7 +65,7 @@ def blend(
         weights: Non-negative weight of each part, instead of ``validation``; None = equal weights of the sum 1.
         scales: For each part None, or a number by which its scores are divided instead of standardizing them: its
             typical standard deviation, for example. Such a part is not centered either.
-        metric: A metric of :func:`dsstne.evaluate`, but for coverage.
+        metric: A metric of :func:`dsstne.evaluate` with a length of the list, but for coverage.
         items: Names of the items; None = those of the first part that has any.
         seed: Chooses the rows, if X has more than 4,000 with held-out items.
         devices, threads, memory_limit: Of the predictions that the choice of the weights needs, see

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dsstne import _checks, _options
+from dsstne._metric_names import FALLING, is_metric, one_metric
 from dsstne._tables import History
 from dsstne.errors import InputOutputError, InvalidArgumentError
 from dsstne.model import fit_state
@@ -83,8 +84,8 @@ class Callback:
     copy or pickle it between runs.
 
     Attributes:
-        metrics: Names of metrics of :func:`dsstne.evaluate` that ``fit`` computes after each epoch for this callback,
-            beside its own.
+        metrics: Names of metrics of :func:`dsstne.evaluate`, or ranges such as ``"recall@1..10"``. ``fit`` computes
+            them after each epoch for this callback, beside its own.
 
     Example:
         >>> import dsstne, numpy as np, scipy.sparse
@@ -146,7 +147,8 @@ class EarlyStopping(Callback):
 
     Args:
         metric: Name of a metric of :func:`dsstne.evaluate`, such as ``"recall@50"``; all items are ranked, as for the
-            other validation metrics. None = the last of the history, which is ``ndcg@20``.
+            other validation metrics. ``"rmse"`` and ``"mae"`` fall instead of rising. None = the last of the history,
+            which is ``ndcg@20``.
         patience: Number of epochs without a rise after which training ends; None = a fifth of the planned epochs, but
             at least 3.
         min_delta: A value counts as a rise if it is above the best by more than this.
@@ -155,7 +157,7 @@ class EarlyStopping(Callback):
 
     Attributes:
         best_epoch: The epoch of the best value, from 1; 0 before there is a value.
-        best_value: The best value; -inf before there is a value.
+        best_value: The best value; -inf before there is a value, or inf for a metric that falls.
 
     Raises:
         InvalidArgumentError: A parameter is not valid; ``fit`` was given no validation data; or, from ``fit``, the
@@ -178,17 +180,22 @@ class EarlyStopping(Callback):
         min_delta: float = 0.0,
         restore_best: bool = True,
     ) -> None:
-        self.metrics = () if metric is None else (_checks.text(metric, "metric"),)
+        self.metrics = () if metric is None else (one_metric(metric, rising=False),)
         self._patience = None if patience is None else _checks.integer(patience, "patience", 1)
         none = _checks.is_number(min_delta) and min_delta == 0
         self._min_delta = 0.0 if none else _checks.duration(min_delta, "min_delta")
         self.restore_best = _checks.boolean(restore_best, "restore_best")
-        self.best_value, self.best_epoch = -math.inf, 0.0
+        self._falls = metric in FALLING
+        self.best_value, self.best_epoch = self._worst, 0.0
         self._copy: Model | None = None
+
+    @property
+    def _worst(self) -> float:
+        return math.inf if self._falls else -math.inf
 
     def before_training(self, model: Model) -> None:
         """Starts anew; copies the model, so that the first plan includes the memory of a copy."""
-        self.best_value, self.best_epoch = -math.inf, 0.0
+        self.best_value, self.best_epoch = self._worst, 0.0
         self._copy = model.copy() if self.restore_best else None
         self._wait = self._patience or max(3, self._now().epochs // 5)
 
@@ -200,7 +207,9 @@ class EarlyStopping(Callback):
         """Looks at the metric; reports whether it has not risen for too long."""
         record = model.history[-1]
         value = record[self.metrics[0]] if self.metrics else list(record.values())[-1]
-        if value > self.best_value + self._min_delta:  # never if it is NaN, because no row has held-out items
+        falls, least = self._falls, self._min_delta
+        better = value < self.best_value - least if falls else value > self.best_value + least
+        if better:  # never if it is NaN, because no row has held-out items
             old, new = self._copy, model.copy() if self.restore_best else None
             self._copy, self.best_value, self.best_epoch = new, value, record["epoch"]
             if old is not None:
@@ -574,7 +583,7 @@ def _scalars(record: Mapping[str, Any]) -> dict[str, float]:
     """Returns the numbers of an epoch by names that TensorBoard and MLflow allow."""
     numbers = {name: float(value) for name, value in record.items() if _checks.is_number(value)}
     return {
-        f"validation/{name.replace('@', '_at_')}" if "@" in name else f"train/{name}": value
+        f"validation/{name.replace('@', '_at_')}" if is_metric(name) else f"train/{name}": value
         for name, value in numbers.items()
         if name not in ("epoch", "step")
     }

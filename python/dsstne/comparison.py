@@ -11,10 +11,11 @@ import numpy as np
 
 from dsstne import _checks
 from dsstne._layers import nearest, numbers
+from dsstne._metric_names import metric_names
 from dsstne._tables import Shown, Table
 from dsstne.dataset import pattern
 from dsstne.errors import InvalidArgumentError, NotFoundError
-from dsstne.evaluation import evaluate, metric_names
+from dsstne.evaluation import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +101,8 @@ def compare(
         X_in: Input matrix [n, inputs]; not needed if all metrics are given.
         X_held_out: Held-out items [n, outputs]; rows without any are not counted.
         metrics: One name or several, see :func:`evaluate`, but not coverage, which describes all rows together. None =
-            those that the first model is given with, or else ``"recall@20"`` and ``"ndcg@20"``.
+            those that the first model is given with, or else ``"recall@20"`` and ``"ndcg@20"``. For ``"rmse"`` the
+            means are those of the rows' values, and a negative difference is the better one.
         baseline: Name of the model that all others are compared with; None = all pairs are compared, which makes
             Holm's correction stronger.
         groups: A label for each row of X_in, such as a user's country, to report the groups one by one;

@@ -11,6 +11,7 @@ import numpy as np
 from dsstne import _checks, _kept_estimators, _partial_fit, _recipes, _sklearn
 from dsstne._estimator_data import check_names, column_names, compressed, matrix_of, pair_of, refuse, weights_of
 from dsstne._layers import check_row_names, nearest
+from dsstne._metric_names import is_metric, one_metric
 from dsstne._predictor import check_item_names
 from dsstne.dataset import Dataset, names_of
 from dsstne.datasets import hold_out
@@ -73,6 +74,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         method: ``"network"`` (:func:`dsstne.fit`), ``"linear"``, ``"spectral"``, ``"factorize"``, ``"item_knn"``,
             ``"rp3beta"``, ``"popularity"`` or ``"auto"``, the functions of these names.
         metric: The metric of :meth:`score` and of ``eval_set``, see :func:`dsstne.evaluate`; ``"auto"`` chooses by it.
+            Not ``"rmse"`` or ``"mae"``, since scores must rise as models get better.
         variant: The argument ``method`` of ``linear``, ``spectral`` and ``factorize``, such as ``"explicit"``.
         similarity: The argument ``metric`` of ``item_knn``.
         network, hidden, activation, loss, temperature, tied, input_scaling, denoising: See :func:`dsstne.fit`.
@@ -265,7 +267,8 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
     def _validated(self, given: Any, held_out: Any) -> dict[str, list[float]]:
         """Returns the metrics on held-out items: those of the epochs, if there are any, and that of the estimator."""
         history = self.model_.history
-        metrics = {key: [record[key] for record in history] for key in (history[-1] if history else ()) if "@" in key}
+        names = [key for key in (history[-1] if history else ()) if is_metric(key)]
+        metrics = {name: [record[name] for record in history] for name in names}
         if self.metric not in metrics:
             metrics[self.metric] = [self._evaluated(given, held_out)]
         return metrics
@@ -405,7 +408,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         return self._evaluated(*hold_out(X, seed=self._seed()))
 
     def _evaluated(self, given: Any, held_out: Any) -> float:
-        metric = _checks.text(self.metric, "metric")
+        metric = one_metric(self.metric)
         return float(evaluate(self.model_, given, held_out, metric, exclude="input", **self._compute())[metric])
 
     # ---- what the methods have in common ----
@@ -415,7 +418,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         method = _checks.text(self.method, "method")
         if method not in METHODS:
             raise InvalidArgumentError(f"method: {_checks.shown(method)} is unknown; {nearest(method, METHODS)}")
-        _checks.text(self.metric, "metric")
+        one_metric(self.metric)
         if self.store is not None:
             _kept_estimators.check_folder(self.store)
         if self.disk_limit is not None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks
+from dsstne import _checks, _score_metrics
 from dsstne import metrics as of_lists
+from dsstne._activations import activation_of
 from dsstne._layers import Bound, numbers
+from dsstne._metric_names import OF_SCORES, metric_names
 from dsstne._predictor import Predictor, check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Shown, Table
 from dsstne._weights import Weights
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from dsstne.model import Model
 
 __all__ = ["BeyondAccuracy", "beyond_accuracy", "evaluate"]
+
+_FIRST = "precision@1"  # whether the first item is held out
 
 _IDS = 1 << 22  # recommended items that beyond_accuracy looks at together
 _MEANINGS = {
@@ -62,13 +66,24 @@ def evaluate(
     - ``ndcg@k``: sum over hits of 1 / log2(1 + rank), divided by its best possible value for min(k, t) hits
       (Jarvelin and Kekalainen, 2002);
     - ``coverage@k``: share of the items that are recommended to at least one row with held-out items, among the items
-      that may be ranked (see ``items`` and ``filter_items``).
+      that may be ranked (see ``items`` and ``filter_items``);
+    - ``accuracy``: 1 if the first item is held out, else 0, which is ``precision@1``;
+    - ``auc``: the probability that a held-out item has a higher score than another item; an equal score counts one
+      half. The other items are those that may be ranked and are neither held out nor left out by ``exclude``. It is
+      NaN for a row without other items, which then does not count;
+    - ``rmse``, ``mae``: the root of the mean squared difference, and the mean absolute difference, of value and
+      target over all entries of X_held_out. Values are those of ``predict(..., activation=True)``, or the scores of
+      models that are not networks. ``exclude``, ``items`` and ``filter_items`` have no effect on them, and stored
+      zeros are absent, as everywhere. Lower is better.
+
+    The last three need the scores of all items, which are computed for some rows at a time (64 MiB at most).
 
     Args:
         model: The model.
         X_in: Input matrix [n, inputs].
         X_held_out: Held-out items [n, outputs]; rows without any are not counted.
-        metrics: One name or several.
+        metrics: One name or several. A range of lengths stands for a metric of each: ``"precision@1..3"`` is
+            ``"precision@1"``, ``"precision@2"`` and ``"precision@3"``.
         exclude: Items that the ranking leaves out: ``"input"`` (the items stored in X_in, for the first input layer),
             a matrix [n, outputs], None, or ``"auto"`` = ``"input"`` if :attr:`dsstne.Model.same_items`, else None.
         per_row: Return a value for each row instead of the mean.
@@ -76,7 +91,8 @@ def evaluate(
         items, filter_items, rows, batch_size, devices, threads, memory_limit: See :class:`dsstne.Model`.
 
     Returns:
-        Name -> mean over the rows with held-out items; with ``per_row`` name -> float64 [n], NaN for rows without them.
+        Name -> mean over the rows with held-out items, or for ``rmse`` and ``mae`` the value over all entries; with
+        ``per_row`` name -> float64 [n], NaN for rows without held-out items.
         Coverage describes all rows together, so with ``per_row`` it is NaN for every row.
 
     Raises:
@@ -94,21 +110,30 @@ def evaluate(
     choice = chosen_items(model, items, filter_items, ranked_units(model, layer), layer)
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     row_bytes = 8 * len(names) if _checks.boolean(per_row, "per_row") else 0
-    with Predictor(model, X_in, rows=rows, options=options, name="X_in", layer=layer, row_bytes=row_bytes) as predictor:
-        values: NDArray[np.float64] | None = np.empty((predictor.count, len(names))) if per_row else None
-        result = predictor.evaluate(X_held_out, exclude, names, values, choice)
-    if values is not None:
-        return {name: values[:, column].copy() for column, name in enumerate(names)}
-    means = result["metrics"]  # the mean over no rows is null in JSON
-    return {name: float("nan" if means[name] is None else means[name]) for name in names}
+    of_scores = [name for name in names if name in OF_SCORES]
+    ranked = _ranked(names)
+    row_bytes += 32 if of_scores else 0
+    about: Any = {"name": "X_in", "layer": layer, "row_bytes": row_bytes, "in_blocks": bool(of_scores)}
+    found: dict[str, Any] = {}
+    with Predictor(model, X_in, rows=rows, options=options, **about) as predictor:
+        if ranked:
+            values: NDArray[np.float64] | None = np.empty((predictor.count, len(ranked))) if per_row else None
+            means = predictor.evaluate(X_held_out, exclude, ranked, values, choice)["metrics"]
+            for column, name in enumerate(ranked):
+                mean = float("nan" if means[name] is None else means[name])  # the mean over no rows is null in JSON
+                found[name] = mean if values is None else values[:, column].copy()
+        if of_scores:
+            judged = predictor.judged(X_held_out, exclude)
+            value = None if model._network is None else activation_of(model, layer or model.output)
+            computed = _score_metrics.compute(predictor, *judged, choice, value, of_scores)
+            found |= {name: each if per_row else mean for name, (mean, each) in computed.items()}
+    return {name: found[_FIRST if name == "accuracy" else name] for name in names}
 
 
-def metric_names(metrics: Any) -> list[Any]:
-    """Returns the names of one or several metrics as a list."""
-    names = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
-    if not names:
-        raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
-    return names
+def _ranked(names: Sequence[Any]) -> list[Any]:
+    """Returns the metrics that the engine computes for some names."""
+    ranked = [name for name in names if name not in (*OF_SCORES, "accuracy")]
+    return [*ranked, _FIRST] if "accuracy" in names and _FIRST not in ranked else ranked
 
 
 class BeyondAccuracy(Shown, dict[str, float]):

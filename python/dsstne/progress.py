@@ -9,6 +9,8 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from dsstne._metric_names import is_metric
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -151,7 +153,7 @@ class Bar(_Shown):
     def end_epoch(self, record: Mapping[str, Any]) -> None:
         """Shows the metrics of an epoch after the loss; they stay until the next epoch ends."""
         if self._bar is not None:
-            self._metrics = {name: f"{value:.4f}" for name, value in record.items() if "@" in name}
+            self._metrics = {name: f"{value:.4f}" for name, value in record.items() if is_metric(name)}
             self._bar.set_postfix({"loss": f"{record['loss']:.5g}", **self._metrics})
 
 

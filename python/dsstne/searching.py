@@ -80,7 +80,7 @@ def search(
             (``pip install 'dsstne[search]'``). Or a list of mappings from arguments to values, all of which are tried.
         budget: ``"10 min"``, ``"300 s"``, ``"2 h"``, in which the refit is included, or ``"100 trials"``; both, as
             ``{"seconds": 300, "trials": 100}``, end the search at the first. A search of a list ends with the list.
-        metric: What to choose by: a metric of :func:`dsstne.evaluate` except coverage.
+        metric: What to choose by: a metric of :func:`dsstne.evaluate` with a length of the list, except coverage.
         times, validation, items: As in :func:`dsstne.auto`, which also says how items are held out of X.
         epochs: Length of a whole training, the last rung; ``"auto"`` as in :func:`dsstne.fit`.
         rungs: Number of rungs; only the best trials continue after a rung. ``"auto"`` chooses at most 4, so that the

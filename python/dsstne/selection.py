@@ -61,7 +61,7 @@ def auto(
 
     Args:
         X: Interaction matrix [rows, items], a sparse matrix of SciPy, or :class:`dsstne.Interactions`.
-        metric: What to choose by: a metric of :func:`dsstne.evaluate` except coverage.
+        metric: What to choose by: a metric of :func:`dsstne.evaluate` with a length of the list, except coverage.
         seconds: Budget, in which the chosen model is also refitted. It is kept to 10 % or 2 s: models whose trial and
             refit do not fit into what is left are not tried.
         seed: Seed of the split, of the rows that count, and of all models.

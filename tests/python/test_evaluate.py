@@ -113,6 +113,67 @@ def test_an_unknown_metric_is_named_with_the_nearest_one(model, X):
         dsstne.evaluate(model, X, X, "recal@20")
 
 
+@pytest.mark.parametrize("kind", ["precision", "coverage", "ndcg"])
+def test_a_range_of_lengths_is_a_metric_of_each_length(model, X, held_out, kind):
+    each = [f"{kind}@{k}" for k in range(1, 11)]
+    found = dsstne.evaluate(model, X, held_out, f"{kind}@1..10")
+    assert list(found) == each
+    assert found == dsstne.evaluate(model, X, held_out, each)
+    rows = dsstne.evaluate(model, X, held_out, ["recall@5", f"{kind}@9..10"], per_row=True)
+    assert list(rows) == ["recall@5", *each[8:]]
+
+
+def test_models_are_compared_by_a_range(model, X, held_out):
+    result = dsstne.compare([model, dsstne.popularity(X)], X, held_out, ["recall@2..3"], resamples=100)
+    assert result["metrics"] == ["recall@2", "recall@3"]
+
+
+RANGES = {
+    "recall@5..2": "recall@2..5",
+    "recall@0..5": "two whole numbers",
+    "recall@1..x": "two whole numbers",
+    "recall@..5": "two whole numbers",
+    "recall@1..2..3": "two whole numbers",
+    "recall@1..1001": "1,001 metrics",
+    "recall@1..99999999999999999999999": "metrics",
+    "recal@1..2": "did you mean",
+    "recall..2": "two whole numbers",
+}
+
+
+@pytest.mark.parametrize("metric", RANGES)
+def test_a_range_that_is_not_valid_is_refused(model, X, metric):
+    with pytest.raises(dsstne.InvalidArgumentError, match=RANGES[metric]):
+        dsstne.evaluate(model, X, X, metric)
+
+
+def test_a_metric_of_a_range_that_is_also_named_is_listed_twice(model, X):
+    with pytest.raises(dsstne.InvalidArgumentError, match="recall@3.*twice"):
+        dsstne.evaluate(model, X, X, ["recall@1..5", "recall@3"])
+
+
+def test_a_choice_is_made_by_one_metric_and_not_by_a_range(X):
+    popular = dsstne.popularity(X)
+    calls = [
+        lambda: dsstne.callbacks.EarlyStopping("recall@1..5"),
+        lambda: dsstne.auto(X, "recall@5..5", seconds=1, progress=False),
+        lambda: dsstne.search(X, [{"hidden": 4}], metric="recall@1..5", progress=False),
+        lambda: dsstne.blend([popular, popular], X, validation=X, metric="recall@1..5"),
+        lambda: dsstne.Recommender("popularity", metric="recall@1..5").fit(X),
+    ]
+    for call in calls:
+        with pytest.raises(dsstne.InvalidArgumentError, match="metric: expected one metric, got the range"):
+            call()
+
+
+def test_a_callback_may_ask_for_a_range(X, held_out):
+    class Lengths(dsstne.callbacks.Callback):
+        metrics = ("precision@1..3",)
+
+    model = dsstne.fit(X, hidden=4, epochs=1, validation=held_out, callbacks=Lengths(), progress=False)
+    assert {"precision@1", "precision@2", "precision@3", "ndcg@20"} <= set(model.history[0])
+
+
 def test_the_look_for_seen_items_leaves_unsorted_rows_as_they_are():
     indices = np.array([3, 1, 1, 2, 0], np.int32)
     rows = scipy.sparse.csr_array((np.ones(5), indices.copy(), np.array([0, 3, 5])), shape=(2, 4))
