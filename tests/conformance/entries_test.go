@@ -15,13 +15,7 @@ func (c *entriesCase) run(d kernels.Device) (r result, err error) {
 	defer p.free()
 	entries := int64(len(c.step.Sparse[1].Indices))
 	op := &kernels.OutputEntries{Target: 1, Term: 1, Loss: c.loss, Entries: entries + 3}
-	for _, s := range c.sources {
-		source := kernels.OutputSource{H: p.guarded(s.h, s.weight.columns), Weight: s.weight.place(p), Accumulate: s.accumulate}
-		if s.dh != nil {
-			source.DH = p.guarded(s.dh, s.weight.columns)
-		}
-		op.Sources = append(op.Sources, source)
-	}
+	op.Sources = c.placeSources(p)
 	if c.bias != nil {
 		op.Bias = c.bias.place(p)
 	}

@@ -74,13 +74,7 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 		Target: 1, Term: 1, Items: c.items, Temperature: c.temperature, Loss: c.loss, Optimizer: c.optimizer, TiedInput: -1,
 		Continues: c.continues,
 	}
-	for _, s := range c.sources {
-		source := kernels.OutputSource{H: p.guarded(s.h, s.weight.columns), Weight: s.weight.place(p), Accumulate: s.accumulate}
-		if s.dh != nil {
-			source.DH = p.guarded(s.dh, s.weight.columns)
-		}
-		op.Sources = append(op.Sources, source)
-	}
+	op.Sources = c.placeSources(p)
 	if c.bias != nil {
 		op.Bias = c.bias.place(p)
 	}
@@ -117,6 +111,18 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	r.addWeights(op.Bias)
 	r.add("tied", op.TiedGradient)
 	return append(r, field{"loss", step.Loss}), err
+}
+
+// placeSources puts the hidden layers and their weights on the device.
+func (c *outputCase) placeSources(p *place) (list []kernels.OutputSource) {
+	for _, s := range c.sources {
+		source := kernels.OutputSource{H: p.guarded(s.h, s.weight.columns), Weight: s.weight.place(p), Accumulate: s.accumulate}
+		if s.dh != nil {
+			source.DH = p.guarded(s.dh, s.weight.columns)
+		}
+		list = append(list, source)
+	}
+	return list
 }
 
 func fieldOf(word string, n int) string { return word + string(rune('0'+n)) }
