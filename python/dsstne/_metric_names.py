@@ -30,21 +30,21 @@ _MOST = 1000  # metrics of a range
 _RANGE = re.compile(r"(.*)@([1-9][0-9]*)\.\.([1-9][0-9]*)", re.DOTALL)
 
 
-def metric_names(metrics: Any) -> list[Any]:
+def metric_names(metrics: Any) -> list[str]:
     """Returns the names of one or several metrics as a list; ``precision@1..3`` is three of them.
 
     Raises:
-        InvalidArgumentError: There is no name, or a range is not valid. The engine refuses unknown names.
+        InvalidArgumentError: There is no name, a name is not a str, or a range is not valid. The engine refuses
+            unknown names.
     """
     given = [metrics] if isinstance(metrics, str) else _checks.several(metrics, "metrics")
     if not given:
         raise InvalidArgumentError("metrics: expected at least one name, such as 'recall@20', got none")
-    names = [name for one in given for name in _written_out(one)]
+    names = [name for place, one in enumerate(given) for name in _written_out(_checks.text(one, f"metrics[{place}]"))]
     for place, name in enumerate(names):
-        if isinstance(name, str):
-            _check_without_length(name)
-            if name in WITHOUT_LENGTH and name in names[:place]:
-                raise InvalidArgumentError(f"metric {name!r} is listed twice")
+        _check_without_length(name)
+        if name in WITHOUT_LENGTH and name in names[:place]:
+            raise InvalidArgumentError(f"metric {name!r} is listed twice")
     return names
 
 
@@ -91,9 +91,9 @@ def _check_without_length(name: str) -> None:
             raise InvalidArgumentError(f"metric {_checks.shown(name)} is unknown; did you mean {meant!r}?")
 
 
-def _written_out(metric: Any) -> list[Any]:
+def _written_out(metric: str) -> list[str]:
     """Returns the metrics that a name stands for: several for a range, else the name itself."""
-    if not isinstance(metric, str) or ".." not in metric:
+    if ".." not in metric:
         return [metric]
     found = _RANGE.fullmatch(metric)
     shown = _checks.shown(metric)

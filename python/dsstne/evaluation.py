@@ -130,7 +130,7 @@ def evaluate(
     return {name: found[_FIRST if name == "accuracy" else name] for name in names}
 
 
-def _ranked(names: Sequence[Any]) -> list[Any]:
+def _ranked(names: Sequence[str]) -> list[str]:
     """Returns the metrics that the engine computes for some names."""
     ranked = [name for name in names if name not in (*OF_SCORES, "accuracy")]
     return [*ranked, _FIRST] if "accuracy" in names and _FIRST not in ranked else ranked

@@ -167,6 +167,70 @@ class Model(Scoring, Shown):
         model.set_tensor("weight", W)
         return model
 
+    def check_gradients(
+        self,
+        X: Any,
+        targets: Any = None,
+        *,
+        tensors: str | Sequence[str] | None = None,
+        rows: Any = None,
+        elements: int = 10,
+        tolerance: float = 1e-3,
+        seed: int = 0,
+        devices: Any = "auto",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> dict[str, Any]:
+        """Compares the gradients of a training step with central differences of the loss.
+
+        It computes with copies and leaves the model as it is. Some elements of each tensor are changed by 1/64 to 1/512
+        in either direction, and each such change is a training step of a copy: 8 steps an element, or 16 if the loss is
+        so curved there that smaller changes are needed. The quotients are extrapolated (Romberg), and their error is
+        estimated. What dropout and denoising drop follows from the seed and
+        the number of the step, so it is the same in all these steps.
+
+        An element agrees if the gradient differs from the quotient by at most ``tolerance`` times the larger of the
+        two, plus 1.5e-5 times the loss for its rounding (2.4e-4 for the smaller changes), plus four times the estimated
+        error. It is uncertain if that error alone is larger than the first two: where the loss is strongly curved, or
+        near a kink of ``"relu"`` or ``"absolute"``. A tensor agrees if all its certain elements do, and at least half
+        of the uncertain ones; so a gradient that is wrong in few uncertain elements is not found.
+
+        Args:
+            X, targets: The data, see :class:`dsstne.Trainer`. Stored zeros are absent, also for a loss with
+                ``stored_only``.
+            tensors: Names of tensors, see :attr:`tensors`, or of layers, whose tensors they stand for; None = all.
+            rows: Row numbers of the batch, or a boolean mask; None = the first 64.
+            elements: Number of elements of each tensor: half of them those with the largest gradients, the others drawn
+                by the seed.
+            tolerance: The relative difference that is allowed.
+            seed: Of the elements, of dropout and of denoising.
+            devices, threads, memory_limit: See :class:`dsstne.Trainer`.
+
+        Returns:
+            A dictionary that prints as a table: ``rows``, ``loss``, ``agrees`` (whether all tensors agree),
+            ``disagreeing`` (the names of those that do not), and ``tensors``, which has for each name ``elements`` (how
+            many were compared), ``uncertain`` (how many of them are), ``difference`` and ``relative`` (the largest
+            absolute and the largest relative difference of the others; the relative one means little where a gradient
+            is near 0), ``agrees``, and of the worst element its place ``at``, its ``gradient`` and the ``quotient``.
+
+        Raises:
+            InvalidArgumentError: The model is not a network, or an argument is not valid.
+            NotFoundError: The model has no such tensor or layer.
+            DsstneError: Otherwise as :meth:`dsstne.Trainer.run`.
+
+        Example:
+            >>> import dsstne, numpy as np, scipy.sparse
+            >>> X = scipy.sparse.random_array((100, 20), density=0.2, format="csr", rng=0, dtype=np.float32)
+            >>> model = dsstne.fit(X, hidden=4, epochs=1, progress=False)
+            >>> found = model.check_gradients(X, tensors="hidden1", elements=4)
+            >>> found["agrees"], list(found["tensors"])
+            (True, ['hidden1.weight', 'hidden1.bias'])
+        """
+        from dsstne import _gradients  # which imports this module
+
+        compute = {"devices": devices, "threads": threads, "memory_limit": memory_limit}
+        return _gradients.check(self, X, targets, tensors, rows, elements, tolerance, seed, compute)
+
     # ---- files and copies ----
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -98,7 +98,7 @@ def calls():
     serve = {"exclude_seen": None, "wait": None, "batch_size": 2, **COMPUTE}
     serve |= {name: RANK[name] for name in ("items", "filter_items", "layer")}
     predictor = model.predictor(2)
-    predict = {"rows": None, "batch_size": 2, **COMPUTE}
+    predict = {"activation": False, "rows": None, "batch_size": 2, **COMPUTE}
     solve = {"items": None, "seed": 0, "max_seconds": 1000, "progress": False}
     solve |= COMPUTE
     near = {"metric": "dot", "include_self": False, "items": None, "filter_items": None}
@@ -310,6 +310,19 @@ def calls():
         ),
         "Model.explain": (model.explain, {"x": X[[1]], "item": 1, **COMPUTE}),
         "Model.explain_parts": (dsstne.blend([model]).explain_parts, {"x": X[[1]], "item": 1, **COMPUTE}),
+        "Model.check_gradients": (
+            model.check_gradients,
+            {
+                "X": X,
+                "targets": None,
+                "tensors": ["out.bias"],
+                "rows": [0, 1],
+                "elements": 1,
+                "tolerance": 1e-3,
+                "seed": 0,
+                **COMPUTE,
+            },
+        ),
         "Model.plan": (model.plan, {"X": X, "k": 2, "layer": None, "batch_size": 2, **COMPUTE}),
         "Model.predictor": (lambda **given: asked(lambda: model.predictor(**given)), {"k": 2}),
         "OpenPredictor": (
