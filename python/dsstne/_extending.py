@@ -70,11 +70,11 @@ def _grown_layers(model: Model, layers: str | Sequence[str] | None) -> tuple[int
             )
         size = model.output_units
         return size, [*model.outputs, *(name for name, columns in model.inputs.items() if columns == size)]
-    chosen = [layers] if isinstance(layers, str) else list(layers)
+    chosen = [layers] if isinstance(layers, str) else _checks.several(layers, "layers")
     if not chosen:
         raise InvalidArgumentError("layers is empty; it must name at least one layer")
     for name in chosen:
-        if name not in sizes:
+        if _checks.text(name, "layers") not in sizes:
             raise InvalidArgumentError(
                 f"layers: the model has no input or output layer {_checks.shown(name)}; {nearest(name, sizes)}"
             )

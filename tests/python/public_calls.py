@@ -277,6 +277,7 @@ def calls():
         "Model.attributes": (kept("attributes"), {"value": {}}),
         "Model.close": (lambda: network_model().close(), {}),
         "Model.copy": (lambda: model.copy(), {}),
+        "Model.extended": (network_model().extended, {"items": 5, "layers": None, "seed": 0}),
         "Model.parts": (lambda: dsstne.blend([model]).parts(), {}),
         "Model.save": (saved, {"path": "saved.dsstne"}),
         "Model.tensor": (model.tensor, {"name": "out.bias"}),
