@@ -178,7 +178,8 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
 	l, scorer, slot := &b.net.Layers[i], b.Shard(i).Scorer, b.slots[i]
 	op := &kernels.OutputEntries{
-		Name: l.Name, Target: slot, Term: term, Entries: b.Entries(slot), Bias: scorer.Bias, Loss: b.net.Terms[term].Loss,
+		Name: l.Name, Target: slot, Term: term, Entries: b.Entries(slot), Bias: scorer.Bias,
+		Loss: b.net.Terms[term].Loss,
 	}
 	op.DZ = b.Alloc("entry gradients", l.Name, op.Entries)
 	var updates []kernels.Op
