@@ -51,10 +51,10 @@ func (m *Matrix) appendRows(dst *Entries, first, end int64) error {
 }
 
 // AppendRow appends the entries of a row of a matrix in memory: columns ascending, duplicates summed (in a matrix
-// without values, where an entry only says that a column is there, counted once), zeros dropped unless dst.Zeros, values
-// rounded to float32. The bits of a sum do not depend on the order in which duplicates are stored. Everything is checked again, in
-// a private copy: fault.InvalidData means that the matrix was changed since Validate (or never validated). On failure
-// dst is as it was.
+// without values, where an entry only says that a column is there, counted once), zeros dropped unless dst.Zeros,
+// values rounded to float32. The bits of a sum do not depend on the order in which duplicates are stored. Everything is
+// checked again, in a private copy: fault.InvalidData means that the matrix was changed since Validate (or never
+// validated). On failure dst is as it was.
 func (m *Matrix) AppendRow(dst *Entries, row int64) error {
 	if err := m.checkRange(row); err != nil {
 		return err

@@ -173,8 +173,8 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	b.Add(kernels.OutputStep{Output: op})
 }
 
-// lossOfEntries is loss at the stored entries of the target alone. A step reads the rows of the weights that their items
-// have, and updates them as those of an input.
+// lossOfEntries is loss at the stored entries of the target alone. A step reads the rows of the weights that belong to
+// their items, and updates them as those of an input.
 func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
 	l, scorer, slot := &b.net.Layers[i], b.Shard(i).Scorer, b.slots[i]
 	op := &kernels.OutputEntries{
