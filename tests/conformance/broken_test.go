@@ -502,7 +502,9 @@ func TestAWrongGradientIsCaughtByFiniteDifferences(t *testing.T) {
 			scaleBy(op.DIn.Float32(), 1.01)
 		}
 	}}
-	require.Error(t, gradientAgrees(smoothNet(t, netCases()[1]), d, float32Tolerance))
+	c := netCases()[1]
+	c.stored = false // the gradients of a few entries are too small for a hundredth of them to show
+	require.Error(t, gradientAgrees(smoothNet(t, c), d, float32Tolerance))
 }
 
 // hasty forgets the last step of a replay whenever it has more than one to make.
