@@ -2,7 +2,10 @@
  * entries of a row choose rows of W that lie anywhere. They come from memory for the logits, and for dh from the
  * second-level cache: a long row is done in parts. */
 
-enum { PRODUCTS = 4 /* made at the same time */, PART_FLOATS = 32 * 1024 /* of W, in a part of a row; at least PRODUCTS rows */ };
+enum {
+  PRODUCTS = 4 /* made at the same time */,
+  PART_FLOATS = 32 * 1024 /* of W, in a part of a row; at least PRODUCTS rows */
+};
 
 /* z[i] += h . row i, of a few rows. Meanwhile the rows ahead are fetched. */
 INLINE void add_products(const int rows, const float *h, const float *const row[], const float *const ahead[],

@@ -69,7 +69,8 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
     total += double(x.loss);
     if (lane_id() == 0) a.dz[e] = dz;
   }
-  if (!logits || !good || !(fabs(total) <= 1.7976931348623157e308)) fail(step, a.launch, logits ? kFailLoss : kFailLogit);
+  if (!logits || !good || !(fabs(total) <= 1.7976931348623157e308))
+    fail(step, a.launch, logits ? kFailLoss : kFailLogit);
   if (lane_id() == 0) losses[warp_id()] = total;
   __syncthreads();
   if (threadIdx.x != 0) return;
