@@ -196,18 +196,18 @@ func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_output_step, C.run_output_finish)
 }
 
-// OutputEntries computes the loss at stored entries. Its workspace has, by row, the losses and the next entry in the
-// order by item, and then dz in the order by row.
+// OutputEntries computes the loss at stored entries. Its workspace has the next entry of each row in the order by item,
+// and then dz in the order by row.
 func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	b := s.Sparse[op.Target]
 	call := &call{layer: op.Name, alone: (int64(len(b.Indices))+s.Rows)*units(op.Sources) < short}
-	losses := kernels.View[float64](op.Workspace)[:s.Rows]
+	losses := make([]float64, s.Rows)
 	a := &C.entries_t{
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices),
 		item_rows: call.ints(b.ItemRows), values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)),
 		loss:   call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
-		losses: of[C.double](op.Workspace), next_entry: of[C.int32_t](op.Workspace.Slice(2*s.Rows, s.Rows)),
-		dz: buffer(op.Workspace.Slice(3*s.Rows, op.Entries)), by_item: buffer(op.DZ),
+		losses: pinned[C.double](call, losses), next_entry: of[C.int32_t](op.Workspace),
+		dz: buffer(op.Workspace.Slice(s.Rows, op.Entries)), by_item: buffer(op.DZ),
 	}
 	a.source = call.sources(op.Sources)
 	if op.Bias != nil {
@@ -341,7 +341,7 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 			return o.layerSize(rows, units(op.Sources), op.Items, op.Continues, op.Loss.Activation.Kind != kernels.Linear)
 		}
 	case *kernels.OutputEntries:
-		return 3*rows + op.Entries
+		return rows + op.Entries
 	case *kernels.Scores:
 		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)
