@@ -35,7 +35,7 @@ def extended(
             raise InvalidArgumentError(
                 "items is a number, but the items of the model have names; pass the names of all items"
             )
-        after = _checks.integer(items, "items", least=before)
+        after = _checks.integer(items, "items", least=before + 1)
     elif named:
         old, names = names, decode_names(*encode_names(items))
         after, places = len(names), _places(old, names, before)
@@ -87,11 +87,14 @@ def _grown_layers(model: Model, layers: str | Sequence[str] | None) -> tuple[int
 
 def _places(old: NDArray[Any] | None, new: NDArray[Any], before: int) -> NDArray[np.intp]:
     """Returns where the old items are among the new ones."""
-    if len(new) < before:
+    if len(new) <= before:
         raise InvalidArgumentError(f"items has {len(new):,} names, but the model has {before:,} items already")
     if old is None:
         return np.arange(before)
     place = {name: at for at, name in enumerate(new.tolist())}
+    if len(place) < len(new):
+        twice = next(name for at, name in enumerate(new.tolist()) if place[name] != at)
+        raise InvalidArgumentError(f"items has the name {_checks.shown(twice)} more than once")
     missing = [name for name in old.tolist() if name not in place]
     if missing:
         raise InvalidArgumentError(

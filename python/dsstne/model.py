@@ -408,7 +408,7 @@ class Model(Scoring, Shown):
 
         Raises:
             UnsupportedError: The model has no network.
-            InvalidArgumentError: There are fewer items than before, or a name is missing.
+            InvalidArgumentError: There are not more items than before, or a name is missing or there twice.
             BusyError: A trainer is training the model.
 
         Example:

@@ -77,7 +77,7 @@ def test_users_may_become_more():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"items": 19}, "items must be at least 20, not 19"),
+        ({"items": 19}, "items must be at least 21, not 19"),
         ({"items": ["a"] * 3}, "items has 3 names, but the model has 20 items already"),
         ({"items": 30, "layers": "outptu"}, "layers: the model has no input or output layer 'outptu'; did you mean"),
         ({"items": 30, "layers": []}, "layers is empty; it must name at least one layer"),
@@ -91,8 +91,12 @@ def test_what_cannot_be_is_an_error_that_says_why(model, arguments, message):
 
 def test_names_must_not_get_lost():
     model = dsstne.fit(matrix(30, 4), hidden=[3], items=["a", "b", "c", "d"], epochs=1, progress=False)
+    with pytest.raises(dsstne.InvalidArgumentError, match="items has 4 names, but the model has 4 items already"):
+        model.extended(["d", "c", "b", "a"])
+    with pytest.raises(dsstne.InvalidArgumentError, match="items has the name 'a' more than once"):
+        model.extended(["a", "b", "c", "d", "a"])
     with pytest.raises(dsstne.InvalidArgumentError, match="lacks 1 of the model's items, such as 'c'"):
-        model.extended(["a", "b", "d", "e"])
+        model.extended(["a", "b", "d", "e", "f"])
     with pytest.raises(dsstne.InvalidArgumentError, match="pass the names of all"):
         model.extended(7)
 
