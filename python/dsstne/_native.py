@@ -411,9 +411,14 @@ class Work:
         self._thread = threading.Thread(target=self._run, name="dsstne-" + name, daemon=daemon)
 
     def start(self) -> None:
+        handled = sys.exc_info()[1]
         try:
             self._thread.start()
-        except RuntimeError:
+        except RuntimeError as error:
+            # While Python waits for the thread to begin, the exception of a signal's handler (KeyboardInterrupt is one) may
+            # make its lock complain. Then the thread is there.
+            if error.__context__ is not None and error.__context__ is not handled:
+                raise error.__context__ from None
             self._run()
 
     def _run(self) -> None:

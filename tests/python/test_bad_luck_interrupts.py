@@ -124,7 +124,7 @@ def test_ctrl_c_at_any_moment_leaks_nothing(scenes, monkeypatch, name, long):
     """Every event in `make test-home`, every 61st otherwise."""
     stride = int(os.environ.get("DSSTNE_TEST_STRIDE", "61"))
     if long:
-        monkeypatch.setattr(trainer, "_BRIEF", 0)
+        monkeypatch.setattr(trainer, "_BRIEF", 0)  # every run has a thread
         monkeypatch.setattr(_predictor, "_SHORT", 0)
     monkeypatch.setattr(_native, "_library", _native.library())
     act, probe = scenes[name], scenes["recommend"]
@@ -206,9 +206,37 @@ def test_a_call_does_without_a_thread_where_there_is_none(monkeypatch, tmp_path)
     monkeypatch.setattr(_predictor, "_SHORT", 0)
     monkeypatch.setattr(threading.Thread, "start", refused)
     assert (model.recommend(X, k=2)[0] == expected).all()
+    try:
+        raise ValueError
+    except ValueError:
+        assert (model.recommend(X, k=2)[0] == expected).all()
     assert dsstne.load(tmp_path / "model.dsstne").tensors == model.tensors
     with pytest.raises(dsstne.InvalidArgumentError):
         model.recommend(X, k=2, filter_items=range(6), exclude=X[:1])
+
+
+def test_a_signal_while_a_thread_begins_is_not_taken_for_the_want_of_a_thread(monkeypatch):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        if thread.name == "dsstne-trainer_run":
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise RuntimeError("release unlocked lock")  # by a lock that the handler of a signal left open
+
+    monkeypatch.setattr(trainer, "_BRIEF", 0)  # every run has a thread
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    options = {"hidden": 2, "epochs": 10**6, "max_seconds": 5, "progress": False}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        dsstne.fit(X, **options)
+    assert caught.value.model.recommend(X, k=2)[0].shape == (X.shape[0], 2)
+    try:
+        raise ValueError
+    except ValueError:
+        with pytest.raises(KeyboardInterrupt):
+            dsstne.fit(X, **options)
 
 
 def test_a_refused_close_disturbs_no_other_call():

@@ -28,7 +28,7 @@ X = matrix()
 
 @pytest.fixture(scope="module")
 def cluster():
-    with dask.config.set({"distributed.scheduler.worker-ttl": "3s"}), local_cluster(2) as made:
+    with local_cluster(2) as made:
         yield made
 
 
@@ -136,17 +136,18 @@ def test_a_job_that_kills_every_worker_ends(saved):
 
 
 @pytest.mark.slow
-def test_a_frozen_worker_is_given_up(client, saved, tmp_path):
+def test_a_frozen_worker_is_given_up(saved, tmp_path):
     tell = clusters.Tell(str(tmp_path / "told"), at=1, deed=clusters.stop_myself)
-    job = dsstne.dask.submit(client, saved, **{**OPTIONS, "epochs": 3}, callbacks=tell)
-    pid = begun(job, tmp_path / "told")
-    try:
-        with pytest.raises(dsstne.ClusterError, match="died or was taken for dead"):
-            job.result(timeout=60)
-        assert works(client)
-    finally:
-        with contextlib.suppress(ProcessLookupError):  # its nanny has done it
-            os.kill(pid, signal.SIGKILL)
+    with dask.config.set({"distributed.scheduler.worker-ttl": "3s"}), local_cluster(2) as client:
+        job = dsstne.dask.submit(client, saved, **{**OPTIONS, "epochs": 3}, callbacks=tell)
+        pid = begun(job, tmp_path / "told")
+        try:
+            with pytest.raises(dsstne.ClusterError, match="died or was taken for dead"):
+                job.result(timeout=60)
+            assert works(client)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # its nanny has done it
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
