@@ -11,6 +11,7 @@ type builder struct {
 	net    *Network
 	slots  []int   // by layer: of the batch that feeds it, -1 for none
 	values []value // by layer
+	learns []bool  // by layer: it has weights that the step updates, or a layer that it depends on has
 }
 
 // value is what a layer hands to those that read it, on one rank.
@@ -26,9 +27,13 @@ type value struct {
 
 func (v *value) sparse() bool { return v.slot >= 0 }
 
-// addTo returns where an operation adds its part of the gradient, and whether there is one already. With partial, each
-// of several ranks adds a part.
-func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
+// addTo returns where an operation adds its part of the gradient with respect to a layer's value, and whether there is
+// one already; nil if the gradient is not needed. With partial, each of several ranks adds a part.
+func (b *builder) addTo(layer int, partial bool) (gradient kernels.Buffer, accumulate bool) {
+	if !b.learns[layer] {
+		return nil, false
+	}
+	v := &b.values[layer]
 	accumulate = v.added
 	v.added, v.partial = true, v.partial || partial
 	return v.gradient, accumulate
@@ -42,12 +47,16 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		p.Fail(err)
 		return
 	}
+	b := &builder{Builder: p, net: n, slots: make([]int, len(n.Layers)), values: make([]value, len(n.Layers))}
 	list := make([]program.Tensor, len(tensors))
 	for i, t := range tensors {
 		list[i] = t.Tensor
+		list[i].Locked = p.Training() != nil && p.Training().Locked[t.Name]
+	}
+	if p.Training() != nil {
+		b.learns = n.learns(p.Training().Locked)
 	}
 	p.Tensors(list)
-	b := &builder{Builder: p, net: n, slots: make([]int, len(n.Layers)), values: make([]value, len(n.Layers))}
 	var feeds []program.Feed
 	for i := range n.Layers {
 		l := &n.Layers[i]
@@ -98,7 +107,7 @@ func (b *builder) train() {
 func (b *builder) dense(i int) *value {
 	l, v := &b.net.Layers[i], &b.values[i]
 	*v = value{units: l.Size, slot: -1, out: b.Alloc("activations", l.Name, b.Rows()*l.Size)}
-	if b.Training() != nil {
+	if b.Training() != nil && b.learns[i] {
 		v.gradient = b.Alloc("activation gradients", l.Name, b.Rows()*l.Size)
 	}
 	b.Hidden(i, v.out)

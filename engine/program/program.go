@@ -37,6 +37,7 @@ type Spec struct {
 // Training is what operations that update weights need; without it they are not listed.
 type Training struct {
 	Optimizer kernels.Optimizer
+	Locked    map[string]bool // the tensors that training leaves as they are, by name; nil: none
 }
 
 // Computation adds the operations of one rank, and everything that they need. It may be called several times.
