@@ -133,9 +133,6 @@ func (b *builder) gatherInTurn(op *kernels.Gather) {
 
 func (k *hiddenLayer) backward(b *builder, i int) {
 	l, v := &b.net.Layers[i], &b.values[i]
-	if !b.learns[i] {
-		return
-	}
 	if !v.added {
 		b.Fail(fault.New(fault.Internal, "no output depends on layer %q", l.Name))
 		return

@@ -45,7 +45,7 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// allocGradients takes one buffer for the gradients of all weights but locked ones, so that one operation exchanges them.
+// allocGradients takes one buffer for the gradients of all weights but locked ones, which one operation exchanges.
 func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
 		if t.Locked {

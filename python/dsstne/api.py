@@ -212,6 +212,8 @@ def fit(
             network = read(network)
             X, targets = network._by_layer(X, "input"), network._by_layer(targets, "output")
             training = network.training
+            if not any(layer["kind"] == "output" for layer in network.definition["layers"]):
+                raise InvalidArgumentError("network: it has no output layer, so there is nothing to train")
         called, progress = as_list(callbacks), _checks.boolean(progress, "progress")
         resume = _checks.boolean(resume, "resume")
         if max_seconds is not None:

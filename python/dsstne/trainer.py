@@ -161,6 +161,8 @@ class Trainer(_handles.Closing):
 
     def _open(self, model: Model, X: Any, targets: Any, options: dict[str, Any]) -> None:
         check_model(model)
+        if not model.outputs:
+            raise InvalidArgumentError("the network has no output layer, so there is nothing to train")
         self.model, self._options = model, options
         # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(int(options["batch_size"]), 1 << 20)
