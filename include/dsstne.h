@@ -341,10 +341,12 @@ typedef struct dsstne_progress {
 } dsstne_progress;
 
 /* Options (docs/training.md): {"optimizer": {"kind": "adam", "learning_rate": 0.001, ...}, "schedule": {...},
- * "batch_size": 512, "seed": 0, "shuffle": true, "devices": "auto", "parallel": "auto", "precision": "float32",
- * "threads": n, "memory_limit": bytes, "checkpoints": false, "other_data": false}. A model that is not a network is
- * DSSTNE_INVALID_ARGUMENT. "checkpoints": true plans the memory that dsstne_trainer_save needs to write beside training; where it does not fit,
- * the operations of the plan say so. "other_data": true lets dsstne_trainer_resume go on with other rows. */
+ * "locked": [], "batch_size": 512, "seed": 0, "shuffle": true, "devices": "auto", "parallel": "auto",
+ * "precision": "float32", "threads": n, "memory_limit": bytes, "checkpoints": false, "other_data": false}. A model that
+ * is not a network is DSSTNE_INVALID_ARGUMENT. "locked" names layers and tensors that training leaves as they are; an
+ * unknown name is DSSTNE_NOT_FOUND. "checkpoints": true plans the memory that dsstne_trainer_save needs to write beside
+ * training; where it does not fit, the operations of the plan say so. "other_data": true lets dsstne_trainer_resume go
+ * on with other rows. */
 dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstne_trainer *out, dsstne_error *err);
 
 /* Binds a dataset to an input or output layer. All bound datasets must have the same number of rows. Not allowed while
@@ -408,8 +410,8 @@ dsstne_status dsstne_trainer_settle(dsstne_trainer trainer, dsstne_error *err);
 dsstne_status dsstne_trainer_resume(dsstne_trainer trainer, const char *path, dsstne_model *best, dsstne_error *err);
 
 /* Makes a trainer that goes on from where this one is, with the same datasets and a copy of the model, which it writes
- * to model. The two share memory until one of them runs. Options are those of dsstne_trainer_open; batch_size, shuffle
- * and the kind of the optimizer cannot be changed. Since 1.5. */
+ * to model. The two share memory until one of them runs. Options are those of dsstne_trainer_open; batch_size, shuffle,
+ * the kind of the optimizer and what is locked cannot be changed. Since 1.5. */
 dsstne_status dsstne_trainer_fork(dsstne_trainer trainer, const char *options, dsstne_model *model, dsstne_trainer *out,
                                   dsstne_error *err);
 

@@ -112,7 +112,7 @@ type Round struct{ Weight *Weights }
 func (o *Round) Do(r Rank, s *Step) error { return r.Device.(Rounder).Round(o, s) }
 func (o *Round) String() string           { return "Round " + o.Weight.String() + " for products" }
 
-// DenseBackward: din[u,:] (+)= dz W (before the update); dW = dz^T in, then the update.
+// DenseBackward: din[u,:] (+)= dz W (before the update); dW = dz^T in, then the update, unless W is locked.
 type DenseBackward struct {
 	DZ         Buffer // [B, units]
 	In         Buffer // [B, inputs]
@@ -129,12 +129,13 @@ func (o *DenseBackward) String() string           { return "DenseBackward " + o.
 // Work: B units inputs multiply-adds for dW, and as many for din.
 func (o *DenseBackward) Work(s *Sizes) Work {
 	w := o.Weight
-	work := Work{
-		MultiplyAdds: s.Rows * float64(w.Rows*w.Columns), Products: true,
-		Bytes: numbers(s.Rows, w.Rows+w.Columns),
-	}.update(w, float64(w.Rows), o.Optimizer)
+	product := s.Rows * float64(w.Rows*w.Columns)
+	work := Work{Products: true, Bytes: numbers(s.Rows, w.Rows+w.Columns)}.update(w, float64(w.Rows), o.Optimizer)
+	if !w.Locked {
+		work.MultiplyAdds += product
+	}
 	if o.DIn != nil {
-		work.MultiplyAdds *= 2
+		work.MultiplyAdds += product
 		work.Bytes += times(o.Accumulate) * numbers(s.Rows, w.Columns)
 		if w.Gradient != nil {
 			work.Bytes += numbers(float64(w.Rows), w.Columns)

@@ -77,9 +77,18 @@ type Weights struct {
 	// operations that update the weight keep it.
 	Rounded Buffer
 	NoDecay bool // weight decay and L1 do not apply (biases)
+	// Locked: DenseBackward and OutputStep leave the weight as it is, compute no gradient with respect to it, and need no
+	// State. Operations whose only result is an update of the weight do not take it.
+	Locked bool
 }
 
-func (w *Weights) String() string { return fmt.Sprintf("%s[%d, %d]", w.Name, w.Rows, w.Columns) }
+func (w *Weights) String() string {
+	text := fmt.Sprintf("%s[%d, %d]", w.Name, w.Rows, w.Columns)
+	if w.Locked {
+		text += " (locked)"
+	}
+	return text
+}
 
 // Step is what changes from one step to the next. All ops of a step read the same record.
 type Step struct {

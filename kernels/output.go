@@ -20,7 +20,7 @@ type OutputSource struct {
 //	z_ui  = sum over sources of h_u . w_i + b_i               (Temperature 0)
 //	z_ui  = (h_u/|h_u|) . (w_i/|w_i|) / Temperature + b_i     (cosine logits; one source; a zero vector scores b_i)
 //	loss  = sum over u of r_u sum over i of l(a_ui, t_ui)     added to Step.Loss[Term]
-//	dz_ui = r_u dl/da f'(z);  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b
+//	dz_ui = r_u dl/da f'(z);  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b, unless they are locked
 //
 // with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(). OutputStats computes what Softmax needs first: the maximum
 // and the log-sum-exp of each row. Targets are sparse: t_ui = 0 where nothing is stored. a = f(z) is the value
@@ -104,7 +104,10 @@ func (o OutputStep) Work(s *Sizes) Work {
 		w := source.Weight
 		product := s.Rows * float64(o.Items*w.Columns)
 		work = work.update(w, items-tied, o.Optimizer)
-		work.MultiplyAdds += 2 * product
+		work.MultiplyAdds += product
+		if !w.Locked {
+			work.MultiplyAdds += product
+		}
 		work.Bytes += numbers(s.Rows+2*tied, w.Columns)
 		if w.Gradient != nil {
 			work.Bytes += numbers(items-tied, w.Columns)

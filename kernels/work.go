@@ -55,6 +55,8 @@ func numbers(rows float64, columns int64) float64 { return 4 * rows * float64(co
 func (w Work) update(of *Weights, rows float64, o Optimizer) Work {
 	switch {
 	case of == nil:
+	case of.Locked:
+		w.Bytes += numbers(rows, of.Columns)
 	case of.Gradient != nil:
 		w.Bytes += numbers(rows, of.Columns)
 	default:

@@ -81,7 +81,9 @@ func (f *file) order() []*layer {
 		placed[next] = true
 		ordered = append(ordered, f.layers[next])
 	}
-	f.checkReach(ordered)
+	if !slices.ContainsFunc(ordered, func(l *layer) bool { return l.kind != input }) {
+		f.o.Fail("Layers", "has neither a hidden nor an output layer; a network needs at least one of them")
+	}
 	return ordered
 }
 
@@ -107,26 +109,6 @@ func (f *file) failCycle(placed []bool) {
 	}
 	f.layers[cycle[0]].o.Fail("Source", "closes a cycle: %s; a layer must not depend on itself",
 		strings.Join(names, " -> "))
-}
-
-// checkReach refuses layers that no output depends on, and a network without an output.
-func (f *file) checkReach(ordered []*layer) {
-	used := map[*layer]bool{}
-	for _, l := range slices.Backward(ordered) {
-		if used[l] = used[l] || l.kind == output; used[l] {
-			for _, source := range l.sources {
-				used[f.layers[source]] = true
-			}
-		}
-	}
-	if !slices.ContainsFunc(ordered, func(l *layer) bool { return l.kind == output }) {
-		f.o.Fail("Layers", "has no output layer; a network needs at least one")
-	}
-	for _, l := range ordered {
-		if !used[l] {
-			l.o.Fail("", "does not reach an output; make it the source of another layer, or remove it")
-		}
-	}
 }
 
 // sharing is an entry of SharedWeights.

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -34,9 +36,12 @@ func (m *Model) Shared() []*tensor.Tensor {
 	return shared
 }
 
-// Own gives the model private copies of all weights that it shares; their buffers stay the same. The caller holds
-// TryWrite. Copies that do not fit into memory are fault.OutOfMemory before anything is copied.
-func (m *Model) Own() error { return own(m.Shared()...) }
+// Own gives the model private copies of the weights that it shares, but for those that nobody will change, by name; the
+// buffers stay the same. The caller holds TryWrite. Copies that do not fit into memory are fault.OutOfMemory before
+// anything is copied.
+func (m *Model) Own(unchanged map[string]bool) error {
+	return own(slices.DeleteFunc(m.Shared(), func(t *tensor.Tensor) bool { return unchanged[t.Name] })...)
+}
 
 // own makes private copies of those of the tensors that are shared.
 func own(tensors ...*tensor.Tensor) error {

@@ -103,7 +103,7 @@ func TestAModelThatOwnsItsWeightsHasTheSameBuffers(t *testing.T) {
 	bias, err := c.Tensor("hidden1.bias")
 	require.NoError(t, err)
 	part := bias.Buffer().Slice(1, 2)
-	require.NoError(t, c.Own())
+	require.NoError(t, c.Own(nil))
 	require.Empty(t, sharedNames(c))
 	require.Empty(t, sharedNames(m))
 	require.Equal(t, before, contents(c))
@@ -191,7 +191,7 @@ func TestModelsThatShareMemoryAreChangedAndCopiedAtTheSameTime(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := m.Own(); err != nil {
+			if err := m.Own(nil); err != nil {
 				t.Error(err)
 			}
 		})

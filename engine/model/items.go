@@ -85,6 +85,9 @@ func checkItemCount(form Form, count int64) error {
 			list = append(list, layer.Name+" has "+fault.Grouped(layer.Size))
 		}
 	}
+	if len(list) == 0 {
+		return fault.New(fault.InvalidArgument, "the model has no output layer, so there are no items to name")
+	}
 	outputs := strings.Join(list, ", ")
 	if count < 0 {
 		return fault.New(fault.InvalidArgument, "%s is empty; it needs one element more than there are items (%s)",

@@ -1,6 +1,8 @@
 package network
 
 import (
+	"slices"
+
 	"dsstne/engine/program"
 	"dsstne/kernels"
 )
@@ -11,6 +13,8 @@ type builder struct {
 	net    *Network
 	slots  []int   // by layer: of the batch that feeds it, -1 for none
 	values []value // by layer
+	runs   []bool  // by layer: it is computed
+	learns []bool  // by layer: it has weights that the step updates, or a layer that it depends on has
 }
 
 // value is what a layer hands to those that read it, on one rank.
@@ -26,33 +30,43 @@ type value struct {
 
 func (v *value) sparse() bool { return v.slot >= 0 }
 
-// addTo returns where an operation adds its part of the gradient, and whether there is one already. With partial, each
-// of several ranks adds a part.
-func (v *value) addTo(partial bool) (gradient kernels.Buffer, accumulate bool) {
+// addTo returns where an operation adds its part of the gradient with respect to a layer's value, and whether there is
+// one already; nil if the gradient is not needed. With partial, each of several ranks adds a part.
+func (b *builder) addTo(layer int, partial bool) (gradient kernels.Buffer, accumulate bool) {
+	if !b.learns[layer] {
+		return nil, false
+	}
+	v := &b.values[layer]
 	accumulate = v.added
 	v.added, v.partial = true, v.partial || partial
 	return v.gradient, accumulate
 }
 
 // build adds the operations of one rank: from the inputs to the last hidden layers in inference, and with the losses
-// and all updates in training. bind completes what feeds a layer by the dataset that is bound to it.
+// and all updates in training. It leaves out layers that no output depends on, but for those that are wanted in
+// inference. bind completes what feeds a layer by the dataset that is bound to it.
 func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 	tensors, err := n.Tensors()
 	if err != nil {
 		p.Fail(err)
 		return
 	}
+	b := &builder{Builder: p, net: n, slots: make([]int, len(n.Layers)), values: make([]value, len(n.Layers))}
+	b.runs = n.before(func(i int) bool { return n.Layers[i].Scores() || p.Training() == nil && p.Wants(i) })
 	list := make([]program.Tensor, len(tensors))
 	for i, t := range tensors {
 		list[i] = t.Tensor
+		list[i].Locked = p.Training() != nil && (p.Training().Locked[t.Name] || !b.uses(t.Name))
+	}
+	if p.Training() != nil {
+		b.learns = n.learns(p.Training().Locked)
 	}
 	p.Tensors(list)
-	b := &builder{Builder: p, net: n, slots: make([]int, len(n.Layers)), values: make([]value, len(n.Layers))}
 	var feeds []program.Feed
 	for i := range n.Layers {
 		l := &n.Layers[i]
 		b.slots[i] = -1
-		if l.Reads() || l.Scores() && p.Training() != nil {
+		if b.runs[i] && (l.Reads() || l.Scores() && p.Training() != nil) {
 			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
 			l.kind.feed(&f)
 			f.Zeros = n.touchesEntries(i)
@@ -68,7 +82,9 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		}
 	}
 	for i := range n.Layers {
-		n.Layers[i].kind.forward(b, i)
+		if b.runs[i] {
+			n.Layers[i].kind.forward(b, i)
+		}
 	}
 	if p.Training() != nil {
 		b.train()
@@ -90,15 +106,27 @@ func (b *builder) train() {
 	}
 	b.Agree()
 	for i := len(b.values) - 1; i >= 0; i-- {
-		b.net.Layers[i].kind.backward(b, i)
+		if b.runs[i] && b.learns[i] {
+			b.net.Layers[i].kind.backward(b, i)
+		}
 	}
+}
+
+// uses reports whether a layer that is computed has a tensor as its weight or bias.
+func (b *builder) uses(tensor string) bool {
+	for i, runs := range b.runs {
+		if runs && slices.Contains(b.net.weightsOf(i), tensor) {
+			return true
+		}
+	}
+	return false
 }
 
 // dense makes the value of a layer with units.
 func (b *builder) dense(i int) *value {
 	l, v := &b.net.Layers[i], &b.values[i]
 	*v = value{units: l.Size, slot: -1, out: b.Alloc("activations", l.Name, b.Rows()*l.Size)}
-	if b.Training() != nil {
+	if b.Training() != nil && b.learns[i] {
 		v.gradient = b.Alloc("activation gradients", l.Name, b.Rows()*l.Size)
 	}
 	b.Hidden(i, v.out)
@@ -115,7 +143,7 @@ func (b *builder) bias(i int) *kernels.Weights {
 
 // gathered is the slot of the batch by whose items a layer reads rows of a tensor, -1 for none.
 func (b *builder) gathered(tensor string) int {
-	if _, source := b.net.owner(tensor); tensor != "" && source >= 0 {
+	if layer, source := b.net.owner(tensor); tensor != "" && source >= 0 && b.runs[layer] {
 		return b.slots[source]
 	}
 	return -1

@@ -3,19 +3,23 @@ package network
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"dsstne/engine/strictjson"
 )
 
 // check applies the rules about several layers, and reports at the objects that the layers were read from.
 func check(n *Network, document *strictjson.Object, objects []*strictjson.Object) {
-	if len(n.Terms) == 0 {
-		document.Fail("layers", "has no output layer; a network needs at least one")
+	if !slices.ContainsFunc(n.Layers, func(l Layer) bool { return !l.Reads() }) {
+		document.Fail("layers", "has neither a hidden nor an output layer; a network needs at least one of them")
+	}
+	if len(n.Terms) == 0 && document.Type("loss") != strictjson.Missing &&
+		(document.Type("loss") != strictjson.ListType || len(document.Objects("loss")) > 0) {
+		document.Fail("loss", "is given, but the network has no output layer")
 	}
 	for i := range n.Layers {
 		n.Layers[i].kind.check(n, i, objects[i])
 	}
-	checkReach(n, objects)
 	checkTensorNames(n, objects)
 }
 
@@ -81,25 +85,6 @@ func conflict(a, b *Layer) string {
 		return ""
 	}
 	return fmt.Sprintf("%q has size %d and %q has size %d", a.Name, a.Size, b.Name, b.Size)
-}
-
-// checkReach refuses layers that no output depends on: they would be computed for nothing, and never be trained.
-func checkReach(n *Network, objects []*strictjson.Object) {
-	used := make([]bool, len(n.Layers))
-	for i := len(n.Layers) - 1; i >= 0; i-- {
-		used[i] = used[i] || n.Layers[i].Scores()
-		if used[i] {
-			for _, source := range n.Layers[i].Sources {
-				used[source] = true
-			}
-		}
-	}
-	for i := range n.Layers {
-		if !used[i] {
-			objects[i].Fail("", "(%q) does not reach an output; make it a source of another layer, or leave it out",
-				n.Layers[i].Name)
-		}
-	}
 }
 
 // checkTensorNames refuses layer names with which two tensors would have the same name, which dots make possible.

@@ -137,13 +137,19 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		b.Fail(fault.New(fault.Internal, "no output depends on layer %q", l.Name))
 		return
 	}
-	optimizer := b.Training().Optimizer
+	optimizer, bias := b.Training().Optimizer, b.bias(i)
+	if bias != nil && bias.Locked {
+		bias = nil
+	}
 	b.Add(&kernels.Backward{
-		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: b.bias(i),
+		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: bias,
 		Optimizer: optimizer,
 	})
 	for _, s := range l.Sources {
 		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]
+		if w.Locked && !b.learns[s] {
+			continue
+		}
 		if from.sparse() {
 			op := &kernels.Scatter{
 				Input: from.slot, DZ: v.gradient, Weight: w, TiedGradient: b.PartialGradient(w.Name), Optimizer: optimizer,
@@ -152,7 +158,7 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 			continue
 		}
 		op := &kernels.DenseBackward{DZ: v.gradient, In: from.out, Weight: w, Optimizer: optimizer}
-		op.DIn, op.Accumulate = from.addTo(false)
+		op.DIn, op.Accumulate = b.addTo(s, false)
 		b.OwnScratch(&op.Workspace, op, w.Name)
 		b.Add(op)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,12 @@ func TestJSONIsCanonicalAndComplete(t *testing.T) {
 }
 
 func TestParseOfJSONIsTheIdentity(t *testing.T) {
-	for name, text := range map[string]string{"defaults": layers(auto), "tied": layers(tied), "everything": everything} {
+	for name, text := range map[string]string{
+		"defaults": layers(auto), "tied": layers(tied), "everything": everything,
+		"an encoder": layers(in + strings.TrimSuffix(hidden, ", ")),
+		"layers that lead to no output": layers(auto + `, {"name": "other", "kind": "input"}, {"name": "h", "kind": ` +
+			`"hidden", "size": 3}, {"name": "none", "kind": "input"}`),
+	} {
 		t.Run(name, func(t *testing.T) {
 			n := parse(t, text)
 			require.Equal(t, n, parse(t, string(n.JSON())))

@@ -111,6 +111,19 @@ type Network struct {
 	Terms  []Term
 }
 
+// before reports for each layer whether it is one of some layers, or such a layer depends on it.
+func (n *Network) before(some func(i int) bool) []bool {
+	found := make([]bool, len(n.Layers))
+	for i := len(n.Layers) - 1; i >= 0; i-- {
+		if found[i] = found[i] || some(i); found[i] {
+			for _, source := range n.Layers[i].Sources {
+				found[source] = true
+			}
+		}
+	}
+	return found
+}
+
 // Layer returns the index of the layer with a name, or fault.NotFound naming the nearest.
 func (n *Network) Layer(name string) (int, error) {
 	names := make([]string, len(n.Layers))

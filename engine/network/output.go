@@ -143,13 +143,13 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	}
 	for n, s := range l.Sources {
 		source := scorer.Sources[n]
-		source.DH, source.Accumulate = b.values[s].addTo(b.Sharded())
+		source.DH, source.Accumulate = b.addTo(s, b.Sharded())
 		op.Sources = append(op.Sources, source)
 	}
 	if loss.NeedsStats() {
 		op.Stats = b.Alloc("soft-max statistics", l.Name, 2*b.Rows())
 	}
-	if slot := b.gathered(l.Shared); slot >= 0 {
+	if slot := b.gathered(l.Shared); slot >= 0 && !op.Sources[0].Weight.Locked {
 		op.TiedInput = slot
 		touched := min(b.Entries(slot), scorer.Items)
 		op.TiedGradient = b.LeaveGradient(l.Shared, touched*op.Sources[0].Weight.Columns)
@@ -184,6 +184,9 @@ func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
 	op.DZ = b.Alloc("entry gradients", l.Name, op.Entries)
 	var updates []kernels.Op
 	update := func(w *kernels.Weights, h kernels.Buffer) {
+		if w.Locked {
+			return
+		}
 		b.CatchUp(w, slot)
 		scatter := &kernels.Scatter{Input: slot, Values: op.DZ, DZ: h, Weight: w, Optimizer: b.Training().Optimizer}
 		b.Scratch(&scatter.Workspace, scatter)
@@ -191,7 +194,7 @@ func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
 	}
 	for n, s := range l.Sources {
 		source := scorer.Sources[n]
-		source.DH, source.Accumulate = b.values[s].addTo(b.Sharded())
+		source.DH, source.Accumulate = b.addTo(s, b.Sharded())
 		op.Sources = append(op.Sources, source)
 		update(source.Weight, source.H)
 	}

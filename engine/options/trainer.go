@@ -28,6 +28,7 @@ func readTrainer(o *strictjson.Object) train.Options {
 		KeepOrder:   !o.Bool("shuffle", true),
 		Checkpoints: o.Bool("checkpoints", false),
 		OtherData:   o.Bool("other_data", false),
+		Locked:      o.Strings("locked"),
 		Placement:   placement(o),
 	}
 	way := o.Word("parallel", "auto", program.ParallelWords...)

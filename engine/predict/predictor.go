@@ -22,6 +22,7 @@ type Predictor struct {
 	keeping   bool           // the program was built so that devices keep the data, if they can
 	read      int64          // rows that were read on the host
 	planned   int64          // most rows of a batch: what the program has room for
+	wanted    []int          // hidden layers that calls have read
 	held      []program.Part // memory that there is between calls, beside the screenings
 	screenings
 	readers   []*csr.Reader // by slot
@@ -83,17 +84,22 @@ func (p *Predictor) Close() error {
 	return p.Binding.Close()
 }
 
-// prepare builds the forward program before the first call that needs rows.
-func (p *Predictor) prepare(asked rowList) error {
-	pays := p.keepingPays(asked)
-	if p.program != nil && (p.keeping || !pays) {
+// prepare builds the forward program before the first call that needs rows, and before one that reads a layer which the
+// program does not compute.
+func (p *Predictor) prepare(asked rowList, layer int) error {
+	pays := p.keeping || p.keepingPays(asked)
+	computes := p.program != nil && (p.Ports[layer].Scores || p.program.Hidden(layer) != nil)
+	if computes && pays == p.keeping {
 		return p.Copies().Refresh()
 	}
 	spec, err := p.Spec(max(1, min(p.batchSize, p.Rows())), nil, pays)
 	if err != nil {
 		return err
 	}
-	p.keeping = pays
+	if !p.Ports[layer].Scores && !slices.Contains(p.wanted, layer) {
+		p.wanted = append(p.wanted, layer)
+	}
+	p.keeping, spec.Wanted = pays, p.wanted
 	if p.program != nil {
 		p.program.Free()
 		p.program, p.readers = nil, nil
@@ -157,6 +163,10 @@ func (p *Predictor) output(name string) (int, error) {
 		}
 		found = i
 	}
+	if found < 0 {
+		return 0, fault.New(fault.InvalidArgument, "the model has no output layer, so it has no scores of items; ask for "+
+			"the values of a hidden layer")
+	}
 	return found, nil
 }
 
@@ -192,7 +202,7 @@ func (p *Predictor) Predict(layer string, rows []int64, dst []float32, stride in
 		return fault.New(fault.InvalidArgument, "dst holds %d floats, %d rows of %d need %d", len(dst), asked.count, stride,
 			asked.count*stride)
 	}
-	if err := p.prepare(asked); err != nil {
+	if err := p.prepare(asked, i); err != nil {
 		return err
 	}
 	ops := make([]*kernels.Scores, len(p.Ranks))

@@ -99,7 +99,7 @@ func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filt
 	if err := p.checkItems(exclude, items, "items to leave out"); err != nil {
 		return r, err
 	}
-	if err := p.prepare(r.rowList); err != nil {
+	if err := p.prepare(r.rowList, output); err != nil {
 		return r, err
 	}
 	r.readers = make([]*csr.Reader, 2)

@@ -1,6 +1,8 @@
 package program
 
 import (
+	"slices"
+
 	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
@@ -107,6 +109,11 @@ func (b *Builder) first() bool { return b.rank == b.spec.First }
 
 // Training is nil in inference.
 func (b *Builder) Training() *Training { return b.spec.Training }
+
+// Wants reports whether somebody reads the values of a hidden layer, beside the operations.
+func (b *Builder) Wants(layer int) bool {
+	return b.prefix == "" && slices.Contains(b.spec.Wanted, layer)
+}
 
 // Rows is the most rows that the rank has of a batch.
 func (b *Builder) Rows() int64 { return b.spec.Rows }

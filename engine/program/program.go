@@ -24,6 +24,8 @@ type Spec struct {
 	MakeRoom func() bool
 	Parallel Parallel // how several ranks train
 	Training *Training
+	// Wanted are hidden layers whose values are read, in inference: others are computed where an output needs them.
+	Wanted []int
 	// Given is memory that has a state of the optimizer already, for a single rank in the host's memory; nil: none has.
 	// The program shares it.
 	Given func(weight string, index int) *kernels.HostBuffer
@@ -37,6 +39,7 @@ type Spec struct {
 // Training is what operations that update weights need; without it they are not listed.
 type Training struct {
 	Optimizer kernels.Optimizer
+	Locked    map[string]bool // the tensors that training leaves as they are, by name; nil: none
 }
 
 // Computation adds the operations of one rank, and everything that they need. It may be called several times.

@@ -15,6 +15,7 @@ type Tensor struct {
 	// Touched: a step reads and updates only the rows of the items in its batch.
 	Touched bool
 	Decays  bool // weight decay applies
+	Locked  bool // training leaves it as it is: it has no gradient and no state of the optimizer
 }
 
 // weight is a tensor that is bound on a rank.
@@ -44,9 +45,12 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// allocGradients takes one buffer for the gradients of all weights, so that one operation exchanges them.
+// allocGradients takes one buffer for the gradients of all weights but locked ones, which one operation exchanges.
 func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
+		if t.Locked {
+			continue
+		}
 		b.weights[t.Name].gradient = b.gradientSize
 		b.gradientSize += aligned(t.Rows * t.Columns)
 	}
@@ -63,10 +67,15 @@ func (b *Builder) Weight(name string) *kernels.Weights {
 	}
 	if w.bound == nil {
 		b.order = append(b.order, w)
-		w.bound = &kernels.Weights{Name: name, Rows: w.end - w.first, Columns: w.Columns, NoDecay: !w.Decays}
+		w.bound = &kernels.Weights{
+			Name: name, Rows: w.end - w.first, Columns: w.Columns, NoDecay: !w.Decays,
+			Locked: w.Locked && b.Training() != nil,
+		}
 		b.value(w)
 		if b.Training() != nil {
-			b.state(w)
+			if !w.Locked {
+				b.state(w)
+			}
 			if b.World() > 1 && !b.isSharded(w.Tensor) {
 				b.replicate(w)
 			}
@@ -84,10 +93,11 @@ func (b *Builder) value(w *weight) {
 	}
 	switch {
 	case b.isSharded(w.Tensor):
-		w.bound.Value = b.modelBuffer(w.Name, whole.Slice(w.first*w.Columns, (w.end-w.first)*w.Columns), true)
+		shard := whole.Slice(w.first*w.Columns, (w.end-w.first)*w.Columns)
+		w.bound.Value = b.modelBuffer(w.Name, shard, !w.Locked)
 		b.part.first[w.Name] = w.first
 	case b.inPlace(w.Tensor) || b.Training() == nil: // a rank that only reads needs no copy
-		w.bound.Value = b.modelBuffer(w.Name, whole, b.inPlace(w.Tensor))
+		w.bound.Value = b.modelBuffer(w.Name, whole, b.inPlace(w.Tensor) && !w.Locked)
 	default:
 		w.bound.Value = b.Alloc("weights", "a copy of "+w.Name, w.Rows*w.Columns)
 	}
@@ -128,6 +138,9 @@ func (b *Builder) replicate(w *weight) {
 	n := kernels.Count{Fixed: w.Rows * w.Columns}
 	add(&b.part.begin, &kernels.Broadcast{What: w.bound.String(), Buffer: w.bound.Value, Count: n})
 	for _, state := range w.bound.State[:b.Training().Optimizer.States()] {
+		if w.Locked {
+			break
+		}
 		add(&b.part.begin, &kernels.Broadcast{What: "the state of " + w.bound.String(), Buffer: state, Count: n})
 	}
 }
@@ -142,7 +155,8 @@ func (b *Builder) inPlace(t Tensor) bool { return b.isSharded(t) || b.first() }
 // gradient zero would change them. Such rows must catch up (kernels.Replay) before they are read.
 func (b *Builder) IsLazy(name string) bool {
 	w := b.weights[name]
-	return w != nil && b.Training() != nil && !b.byRows() && w.Touched && b.Training().Optimizer.MovesUntouched(true)
+	return w != nil && b.Training() != nil && !w.Locked && !b.byRows() && w.Touched &&
+		b.Training().Optimizer.MovesUntouched(true)
 }
 
 // KeepRounded gives a weight that an op multiplies by, and that one operation updates in a step, the rounded copy that
@@ -196,7 +210,9 @@ func (b *Builder) exchangeGradients() {
 	b.sum(&kernels.AllReduce{What: "the gradients of all weights", Buffer: b.gradients, Count: count})
 	b.Agree()
 	for _, w := range b.order {
-		b.Add(&kernels.Update{Weight: w.bound, Optimizer: b.Training().Optimizer})
+		if !w.Locked {
+			b.Add(&kernels.Update{Weight: w.bound, Optimizer: b.Training().Optimizer})
+		}
 	}
 }
 

@@ -19,6 +19,9 @@ func (t *Trainer) privateCopies() []program.Part {
 	var parts []program.Part
 	device := program.HostName(t.Ranks[0].Device)
 	for _, shared := range t.Model.Shared() {
+		if t.locked[shared.Name] {
+			continue
+		}
 		parts = append(parts, program.Part{
 			Name: "weights", Of: privateCopy + shared.Name, Bytes: shared.Size(), Device: device,
 		})
@@ -65,7 +68,7 @@ func (t *Trainer) own() error {
 	}
 	err := program.Fits(t.Ranks, t.options.Placement.Limit, parts, devices.MakeRoom)
 	if err == nil {
-		err = t.Model.Own()
+		err = t.Model.Own(t.locked)
 	}
 	for _, state := range t.sharedStates() {
 		if err == nil {

@@ -70,7 +70,7 @@ func (t *Trainer) resume(
 		return nil, err
 	}
 	defer unlock()
-	if err := t.Model.Own(); err != nil {
+	if err := t.Model.Own(nil); err != nil {
 		return nil, err
 	}
 	into := slices.DeleteFunc(t.Model.Tensors(), func(w *tensor.Tensor) bool { return w.Layer < 0 })
@@ -119,6 +119,8 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 		return differing("network", []byte(file.Definition), t.Model.Form().JSON())
 	case saved.Optimizer.Kind != o.Optimizer.Kind:
 		return differs("optimizer", o.Optimizer.Kind, saved.Optimizer.Kind)
+	case !t.locksLike(saved):
+		return differs("locked", fmt.Sprintf("%q", o.Locked), fmt.Sprintf("%q", saved.Locked))
 	case o.OtherData:
 		return r.check()
 	case saved.Optimizer.WeightDecay != o.Optimizer.WeightDecay:
@@ -147,6 +149,13 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 		}
 	}
 	return r.check()
+}
+
+// locksLike reports whether other options of a trainer of this network lock the same weights, so that the optimizer has
+// the same states.
+func (t *Trainer) locksLike(o *Options) bool {
+	locked, err := t.net.Locked(o.Locked)
+	return err == nil && maps.Equal(locked, t.locked)
 }
 
 // check refuses numbers that no trainer has written.
@@ -245,7 +254,7 @@ func (t *Trainer) readBest(file *modelfile.File, r *record, threads int) (*model
 		return nil, err
 	}
 	var into []*tensor.Tensor
-	if err = best.Own(); err == nil {
+	if err = best.Own(nil); err == nil {
 		for _, w := range best.Tensors() {
 			if w.Layer >= 0 {
 				w = w.Share()
@@ -300,8 +309,9 @@ func (t *Trainer) waitingPart() program.Part {
 // them trains. Options may differ in the learning rate, its schedule, weight decay and where it computes.
 func (t *Trainer) Fork(o Options) (*Trainer, error) {
 	if o.BatchSize != t.options.BatchSize || o.KeepOrder != t.options.KeepOrder ||
-		o.Optimizer.Kind != t.options.Optimizer.Kind {
-		return nil, fault.New(fault.InvalidArgument, "a fork has the batch_size, the order and the optimizer of its trainer")
+		o.Optimizer.Kind != t.options.Optimizer.Kind || !t.locksLike(&o) {
+		return nil, fault.New(fault.InvalidArgument, "a fork has the batch_size, the order, the optimizer and the locked "+
+			"weights of its trainer")
 	}
 	if err := t.complete(); err != nil {
 		return nil, err
@@ -349,6 +359,9 @@ func (t *Trainer) Continue(from *Trainer) error {
 	case t.options.Optimizer.Kind != from.options.Optimizer.Kind:
 		return fault.New(fault.InvalidArgument, "the optimizer is %s, that of the other trainer %s; they have other states",
 			t.options.Optimizer.Kind, from.options.Optimizer.Kind)
+	case !maps.Equal(t.locked, from.locked):
+		return fault.New(fault.InvalidArgument, "locked is %q, that of the other trainer %q; the optimizer has no state for "+
+			"locked weights", t.options.Locked, from.options.Locked)
 	}
 	waiting, err := from.states()
 	if err != nil {

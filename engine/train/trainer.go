@@ -27,7 +27,8 @@ type Options struct {
 	Schedule     schedule.Schedule // of the learning rate
 	BatchSize    int64
 	Seed         uint64
-	KeepOrder    bool // rows in order; otherwise they are shuffled in every epoch
+	KeepOrder    bool     // rows in order; otherwise they are shuffled in every epoch
+	Locked       []string // tensors that stay as they are, and layers whose tensors do
 	Placement    devices.Placement
 	Parallel     program.Parallel
 	Checkpoints  bool   // plan memory to write checkpoints beside training
@@ -40,6 +41,7 @@ type Trainer struct {
 	*session.Binding
 	net     *network.Network
 	options Options
+	locked  map[string]bool // tensors, by name
 
 	program *program.Program
 	feeds   []feed // by slot of the program
@@ -106,12 +108,16 @@ func Open(m *model.Model, o Options) (*Trainer, error) {
 		return nil, fault.New(fault.InvalidArgument, "the model records %s training steps, above %s; it cannot be trained",
 			fault.Grouped(m.Step()), fault.Grouped(last))
 	}
+	locked, err := net.Locked(o.Locked)
+	if err != nil {
+		return nil, err
+	}
 	binding, err := session.New(m, o.Placement, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &Trainer{
-		Binding: binding, net: net, options: o, progress: Progress{Loss: math.NaN(), EpochLoss: math.NaN()},
+		Binding: binding, net: net, options: o, locked: locked, progress: Progress{Loss: math.NaN(), EpochLoss: math.NaN()},
 	}, nil
 }
 
@@ -159,7 +165,7 @@ func (t *Trainer) checkTargets(layer int, d csr.Source) error {
 
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
-	training := &program.Training{Optimizer: t.options.Optimizer}
+	training := &program.Training{Optimizer: t.options.Optimizer, Locked: t.locked}
 	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), training, true)
 	spec.Held = append(spec.Held, t.privateCopies()...)
 	spec.Parallel = t.options.Parallel

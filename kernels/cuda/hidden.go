@@ -221,6 +221,9 @@ func (d *device) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error
 				flag(op.Accumulate), d.narrow, d.updates(w.Name),
 			})
 		}
+		if w.Locked {
+			return
+		}
 		launch(d, "weight_gradient", tiles(w.Columns, w.Rows), productThreads, &weightGradientArgs{
 			d.step.at, dz, addressOf(op.In), 0, d.weightsOf(w, op.Optimizer), itemGradientArgs{}, w.Rows, 0, w.Rows,
 			d.narrow, d.updates(w.Name),

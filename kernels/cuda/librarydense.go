@@ -73,6 +73,9 @@ func (p *libraryDense) backward(d *device, op *kernels.DenseBackward) {
 		din := kernels.OutputSource{H: op.In, DH: op.DIn, Weight: w, Accumulate: op.Accumulate}
 		d.mergeHidden(&din, place(p.sums), 0, p.inputs, p.rows, 1, p.rows)
 	}
+	if w.Locked {
+		return
+	}
 	d.beside(func() {
 		d.packRows(addressOf(op.In), in, -1, w.Columns, p.inputs, p.rows)
 		d.multiply(p.products.toWeight, in, dz, 0, place(p.gradient), place(p.scratch))

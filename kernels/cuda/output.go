@@ -357,7 +357,7 @@ func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 func (r *outputRun) gradients() {
 	r.tiles(r.op.Continues, func(measure func()) {
 		measure()
-		r.bias = r.op.Bias != nil
+		r.bias = r.op.Bias != nil && !r.op.Bias.Locked
 		grid := driver.Dim{X: blocks(r.items, stripItems), Y: r.space.rowStrips}
 		kernel := "output_loss"
 		if r.op.Loss.Activation.Kind != kernels.Linear {
@@ -367,7 +367,9 @@ func (r *outputRun) gradients() {
 		for n := range r.op.Sources {
 			r.products.hidden(r, n)
 			r.join() // the strip, and what the next tile but one writes, are free then
-			r.products.weight(r, n)
+			if !r.op.Sources[n].Weight.Locked {
+				r.products.weight(r, n)
+			}
 		}
 		if len(r.op.Sources) == 0 {
 			r.join()

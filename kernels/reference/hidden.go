@@ -228,6 +228,9 @@ func (device) DenseBackward(op *kernels.DenseBackward, step *kernels.Step) error
 			return &kernels.NotFiniteError{Tensor: w.Name, What: "gradient", Row: -1}
 		}
 	}
+	if w.Locked {
+		return nil
+	}
 	for unit := range w.Rows {
 		dw := make([]float64, w.Columns)
 		for u := range step.Rows {

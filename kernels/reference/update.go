@@ -89,6 +89,9 @@ type change struct {
 // prepare computes what a step makes of one row. Nothing is stored, so that an op can check all rows that belong
 // together before it changes any of them.
 func prepare(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates, step, row int64, g []float64) (*change, error) {
+	if w.Locked {
+		return &change{weights: w}, nil
+	}
 	c := &change{weights: w, row: row, step: step, gradient: rounded(g)}
 	if !allFinite(c.gradient) {
 		return nil, &kernels.NotFiniteError{Tensor: w.Name, What: "gradient", Row: row}
@@ -124,6 +127,9 @@ func prepare(w *kernels.Weights, o kernels.Optimizer, r kernels.Rates, step, row
 
 func (c *change) store() {
 	w := c.weights
+	if w.Locked {
+		return
+	}
 	if w.Gradient != nil {
 		copy(rowOf(w.Gradient, c.row, w.Columns), c.gradient)
 		return

@@ -415,8 +415,8 @@ class Work:
         try:
             self._thread.start()
         except RuntimeError as error:
-            # While Python waits for the thread to begin, the exception of a signal's handler (KeyboardInterrupt is one) may
-            # make its lock complain. Then the thread is there.
+            # While Python waits for the thread to begin, what a signal's handler raises (such as KeyboardInterrupt) may
+            # make Python's own lock complain. Then the thread is there.
             if error.__context__ is not None and error.__context__ is not handled:
                 raise error.__context__ from None
             self._run()

@@ -14,7 +14,7 @@ from dsstne.callbacks import Callback, Checkpoint, EarlyStopping, LearningRate, 
 from dsstne.errors import InvalidArgumentError
 from dsstne.network import read
 from dsstne.progress import Bar
-from dsstne.trainer import Trainer
+from dsstne.trainer import Trainer, locked_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dsstne.model import Model
 
-_OPTIONS = ("weight_decay", "batch_size", "parallel", "precision")
+_OPTIONS = ("weight_decay", "locked", "batch_size", "parallel", "precision")
 
 
 def callbacks_of(options: Mapping[str, Any]) -> list[Callback]:
@@ -93,8 +93,9 @@ class Training:
         rule = chosen["optimizer"]
         earlier = self._earlier
         if earlier is not None:
-            known = earlier._options["optimizer"].get("kind")
-            earlier = earlier if self.trains(model) and known == rule.get("kind") else None
+            known, locked = earlier._options["optimizer"].get("kind"), earlier._options["locked"]
+            same = known == rule.get("kind") and locked == locked_names(chosen["locked"])
+            earlier = earlier if self.trains(model) and same else None
         # A new trainer counts its steps from 0, and by them it draws: another seed, or it would draw what fit() drew.
         first = earlier._options["seed"] if earlier else (seed() + model.step) % (1 << 63)
         with Undo() as undo:

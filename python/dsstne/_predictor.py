@@ -82,8 +82,10 @@ class Predictor(_handles.Closing):
         row_bytes: int = 0,
         in_blocks: bool = False,
     ) -> None:
-        self._model, self._units = model, ranked_units(model, layer)
-        self._ranked = layer or model.output
+        check_model(model)
+        self._model, self._units, self._ranked = model, 0, layer
+        if layer is not None or model.outputs:  # else the call asks for values of a hidden layer
+            self._units, self._ranked = ranked_units(model, layer), layer or model.output
         self._inputs: Bound | None = None
         self.rows: NDArray[np.int64] | None = None
         self.count = 0
@@ -299,7 +301,7 @@ def item_numbers(model: Weights, items: Any, name: str, units: int, of: str | No
         units: How many there are to choose from.
         of: The layer, or the tensor, whose units they are; None = the first output.
     """
-    kind = model._item_kind if of in (None, model.output) else "none"
+    kind = model._item_kind if of in (None, *list(model.outputs)[:1]) else "none"
     if kind != "none" and are_names(items):
         return model.ids(items).astype(np.int32)
     try:

@@ -78,8 +78,16 @@ class Weights(_handles.Closing):
 
     @property
     def output(self) -> str:
-        """Name of the first output layer, which is ranked unless a call names another."""
-        return next(iter(self.outputs))
+        """Name of the first output layer, which is ranked unless a call names another.
+
+        Raises:
+            InvalidArgumentError: The model has no output layer, and so no scores of items.
+        """
+        for name in self.outputs:
+            return name
+        raise InvalidArgumentError(
+            "the model has no output layer, so it has no scores of items; embed(X) gives the values of a hidden layer"
+        )
 
     @property
     def output_units(self) -> int:
@@ -109,7 +117,8 @@ class Weights(_handles.Closing):
         then it is True if the model has one input and one output of the same size. You can set it yourself.
         """
         if self._same_items is None:
-            return list(self.inputs.values()) == list(self.outputs.values()) == [self.output_units]
+            outputs = list(self.outputs.values())
+            return len(outputs) == 1 and list(self.inputs.values()) == outputs
         return self._same_items
 
     @same_items.setter

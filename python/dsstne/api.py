@@ -67,6 +67,7 @@ def fit(
     learning_rate: float | str = "auto",
     weight_decay: float = 0.0,
     schedule: str | Mapping[str, Any] | None = "auto",
+    locked: Sequence[str] = (),
     batch_size: int = 512,
     epochs: int | str = "auto",
     validation: Any = None,
@@ -136,6 +137,9 @@ def fit(
             ``"inverse"``, or a mapping with ``kind`` and its parameters. ``"cosine"`` and ``"linear"`` span the run, of
             which the first twentieth is warm-up, unless the mapping has ``steps``. None = constant; ``"auto"`` =
             ``"cosine"`` for soft-max, the ``Decay`` of a network file of DSSTNE, else None.
+        locked: Names of weights that training leaves as they are, such as ``"hidden1.weight"``
+            (:attr:`dsstne.Model.tensors`), and of layers, all of whose weights it leaves. The weights of a new model
+            are random; :class:`dsstne.Trainer` trains a model that has others.
         batch_size: Examples per step.
         epochs: Passes over the rows. ``"auto"``: for soft-max as many as 800 steps take, but at least 8 and at most
             50; else 20. With ``validation``, training then stops early if the last metric has not risen for a fifth
@@ -178,6 +182,7 @@ def fit(
 
     Raises:
         InvalidArgumentError: An option or shape is not valid; for an unknown word the message suggests the nearest one.
+        NotFoundError: ``locked`` has a name that is neither a layer nor a weight; the message suggests the nearest one.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
         NotFiniteError: The run diverged; the message names tensor and step and suggests remedies.
         OutOfMemoryError: The weights or the plan do not fit; the attribute ``plan`` lists the parts of the plan.
@@ -208,6 +213,8 @@ def fit(
             network = read(network)
             X, targets = network._by_layer(X, "input"), network._by_layer(targets, "output")
             training = network.training
+            if not any(layer["kind"] == "output" for layer in network.definition["layers"]):
+                raise InvalidArgumentError("network: it has no output layer, so there is nothing to train")
         called, progress = as_list(callbacks), _checks.boolean(progress, "progress")
         resume = _checks.boolean(resume, "resume")
         if max_seconds is not None:
@@ -258,6 +265,7 @@ def fit(
                 learning_rate=_defaults.learning_rate(learning_rate, rule, searched),
                 weight_decay=weight_decay,
                 schedule=_defaults.schedule(schedule if rates is None else None, passes * steps, searched),
+                locked=locked,
                 seed=seed,
                 shuffle=training.get("shuffle", True),
                 parallel=parallel,

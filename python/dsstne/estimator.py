@@ -78,8 +78,8 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         variant: The argument ``method`` of ``linear``, ``spectral`` and ``factorize``, such as ``"explicit"``.
         similarity: The argument ``metric`` of ``item_knn``.
         network, hidden, activation, loss, temperature, tied, input_scaling, denoising: See :func:`dsstne.fit`.
-        optimizer, learning_rate, weight_decay, schedule, batch_size, parallel, precision: See :func:`dsstne.fit`.
-        callbacks: See :func:`dsstne.fit`.
+        optimizer, learning_rate, weight_decay, schedule, locked: See :func:`dsstne.fit`.
+        batch_size, parallel, precision, callbacks: See :func:`dsstne.fit`.
         dropout: See :func:`dsstne.fit` or :func:`dsstne.linear`.
         epochs: See :func:`dsstne.fit` or :func:`dsstne.factorize`.
         factors, nu, unobserved_weight: See :func:`dsstne.factorize`.
@@ -148,6 +148,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         learning_rate: Any = "default",
         weight_decay: Any = "default",
         schedule: Any = "default",
+        locked: Any = "default",
         batch_size: Any = "default",
         epochs: Any = "default",
         parallel: Any = "default",

@@ -471,7 +471,8 @@ class Model(Scoring, Shown):
         ]
         facts += [["loss of " + one["layer"], _settings(one, "layer", "kind")] for one in network.get("loss", ())]
         names = "" if self._item_kind == "none" else ", with names"
-        facts.append(["items", f"{self.output_units:,}{names}"])
+        if self.outputs:
+            facts.append(["items", f"{self.output_units:,}{names}"])
         if described["step"] or history:
             facts.append(["trained", f"{described['step']:,} steps, {len(history):,} epochs in the history"])
         if isinstance(history, list) and history and isinstance(history[-1], Mapping):

@@ -23,7 +23,7 @@ from dsstne.errors import BusyError, InvalidArgumentError, OutOfMemoryError
 from dsstne.model import CHECKPOINT, FIT, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dsstne._layers import Bound
     from dsstne.model import Model
@@ -88,12 +88,16 @@ class Trainer(_handles.Closing):
         checkpoints: Include in the plan the memory to write checkpoints beside training, see :meth:`save`. Where it
             does not fit, they are written between two steps, and the operations of the plan say so.
         optimizer, weight_decay, schedule, batch_size, seed: See :func:`dsstne.fit`.
+        locked: Names of weights and of layers that training leaves as they are, see :func:`dsstne.fit`. A step computes
+            no gradients for them, and the optimizer keeps no state.
         learning_rate: Learning rate; give it here or in the mapping of the optimizer, not both. None = 0.001, or 1 for
             ``"adadelta"``.
         devices, parallel, precision, threads, memory_limit: See :func:`dsstne.fit`.
 
     Raises:
         InvalidArgumentError: A shape or option is not valid; for an unknown word the message suggests the nearest one.
+            Or ``locked`` leaves nothing to train.
+        NotFoundError: ``locked`` has a name that is neither a layer nor a weight; the message suggests the nearest one.
         InvalidDataError: A matrix is damaged; the message names row, column and value.
 
     Example:
@@ -103,6 +107,15 @@ class Trainer(_handles.Closing):
         >>> with dsstne.Trainer(model, X, batch_size=16) as trainer:
         ...     trainer.run(steps=3).step
         3
+
+        A trained model goes on with other data, which change only its output:
+
+        >>> before = model.tensor("hidden1.weight")
+        >>> with dsstne.Trainer(model, X[:32], batch_size=16, locked=["hidden1"]) as trainer:
+        ...     trainer.run(epochs=2).step
+        4
+        >>> np.array_equal(model.tensor("hidden1.weight"), before)
+        True
     """
 
     def __init__(
@@ -116,6 +129,7 @@ class Trainer(_handles.Closing):
         weight_decay: float = 0.0,
         batch_size: int = 512,
         schedule: str | Mapping[str, Any] | None = None,
+        locked: Sequence[str] = (),
         seed: int = 0,
         shuffle: bool = True,
         devices: Any = "auto",
@@ -132,6 +146,7 @@ class Trainer(_handles.Closing):
         options = {
             "optimizer": {"learning_rate": learning_rate, "weight_decay": weight_decay, **rule},
             "schedule": None if schedule is None else _checks.kind(schedule, "schedule", "constant"),
+            "locked": locked_names(locked),
             "batch_size": _checks.integer(batch_size, "batch_size", 1),
             "seed": seed,
             "shuffle": shuffle,
@@ -146,6 +161,8 @@ class Trainer(_handles.Closing):
 
     def _open(self, model: Model, X: Any, targets: Any, options: dict[str, Any]) -> None:
         check_model(model)
+        if not model.outputs:
+            raise InvalidArgumentError("the network has no output layer, so there is nothing to train")
         self.model, self._options = model, options
         # Seconds of a step in the last run; before the first run, an estimate for 1 GFLOP/s.
         self._step_seconds = 8e-9 * model.parameters * min(int(options["batch_size"]), 1 << 20)
@@ -402,6 +419,7 @@ class Trainer(_handles.Closing):
         options = {
             "optimizer": {},
             "batch_size": 512,  # the defaults of C, whose options may lack them
+            "locked": [],
             **record["options"],
             "precision": record["precision"],
             "devices": chosen(devices),
@@ -591,6 +609,12 @@ def _settle() -> None:
                         break
                     trainer.cancel()
                     time.sleep(0.01)
+
+
+def locked_names(locked: Any) -> list[str]:
+    """Returns the names of what is locked as a list of str."""
+    names = _checks.several(locked, "locked", "a list of names of layers or weights")
+    return [_checks.text(name, f"locked[{n}]") for n, name in enumerate(names)]
 
 
 def _changed(

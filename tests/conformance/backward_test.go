@@ -185,6 +185,11 @@ func denseBackwardCases(p kernels.Precision) (cases []opCase) {
 		}
 		c.title = s.title()
 		cases = append(cases, c)
+		if len(cases)%4 == 0 {
+			locked := *c
+			locked.title, locked.weight = c.title+", locked", c.weight.asLocked()
+			cases = append(cases, &locked)
+		}
 	}
 	s.covered()
 	return cases

@@ -104,10 +104,17 @@ type weight struct {
 	last          []int32 // nil: the weight has no Last
 	written       bool    // the gradient is written instead of used
 	noDecay       bool
+	locked        bool
+}
+
+// asLocked is the weight as an operation gets it that is to leave it alone.
+func (w *weight) asLocked() *weight {
+	return &weight{name: w.name, rows: w.rows, columns: w.columns, value: w.value, noDecay: w.noDecay, locked: true}
 }
 
 func (w *weight) place(p *place) *kernels.Weights {
 	k := &kernels.Weights{Name: w.name, Rows: w.rows, Columns: w.columns, Value: p.floats(w.value), NoDecay: w.noDecay}
+	k.Locked = w.locked
 	for s, state := range w.state {
 		if state != nil {
 			k.State[s] = p.floats(state)

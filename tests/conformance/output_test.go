@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -205,5 +206,29 @@ func outputCases(onlyStats bool, p kernels.Precision) (cases []opCase) {
 		cases = append(cases, c)
 	}
 	s.covered()
+	if onlyStats {
+		return cases
+	}
+	for n, c := range slices.Clone(cases) {
+		if n%4 == 0 {
+			cases = append(cases, c.(*outputCase).locked(n/4%3))
+		}
+	}
 	return cases
+}
+
+// locked is the case with all weights locked, or 1: all but the bias, or 2: all but that of the last source.
+func (c *outputCase) locked(but int) *outputCase {
+	made := *c
+	made.title, made.tied = fmt.Sprintf("%s, locked %d", c.title, but), false
+	made.sources = slices.Clone(c.sources)
+	for n, source := range made.sources {
+		if but < 2 || n < len(made.sources)-1 {
+			made.sources[n].weight = source.weight.asLocked()
+		}
+	}
+	if c.bias != nil && but != 1 {
+		made.bias = c.bias.asLocked()
+	}
+	return &made
 }

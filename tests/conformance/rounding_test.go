@@ -212,7 +212,7 @@ func (w *weight) updateBounds(to map[string][]float64, r rule, gradient func(i i
 	written := make([]float64, size)
 	for i := range size {
 		g, e, touched := gradient(i)
-		if !touched {
+		if !touched || w.locked {
 			continue
 		}
 		if w.written {

@@ -131,7 +131,7 @@ func (c *call) weights(w *kernels.Weights) C.weights_t {
 	return C.weights_t{
 		value: buffer(w.Value), state0: buffer(w.State[0]), state1: buffer(w.State[1]), gradient: buffer(w.Gradient),
 		last: of[C.int32_t](w.Last), rows: C.int64_t(w.Rows), columns: C.int64_t(w.Columns), no_decay: flag(w.NoDecay),
-		id: C.int32_t(len(c.names) - 1),
+		locked: flag(w.Locked), id: C.int32_t(len(c.names) - 1),
 	}
 }
 

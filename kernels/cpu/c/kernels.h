@@ -50,6 +50,7 @@ typedef struct {
   float *gradient; /* null: update in place */
   int64_t rows, columns;
   int32_t no_decay;
+  int32_t locked; /* stays as it is */
   int32_t id; /* of the weight, in failures */
 } weights_t;
 

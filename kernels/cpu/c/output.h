@@ -185,7 +185,9 @@ static int tile_update(layer_t *o, const layout_t *l, int64_t first, int64_t n, 
   const float *rows = o->workspace + l->rows;
   float *dw = mine + l->dw;
   int64_t at = o->tied_count > 0 ? lower_bound(o->tied_items, o->tied_count, first) : 0;
-  for (int64_t t = 0; t < n; t += TILE_ROWS) {
+  int wanted = 0;
+  for (int32_t s = 0; s < o->sources; s++) wanted |= !o->source[s].weight.locked;
+  for (int64_t t = 0; t < n && wanted; t += TILE_ROWS) {
     int64_t strip = smaller(TILE_ROWS, n - t);
     const fetch_t reads = update_reads(o, l, first + t);
     product_rows(l->pairs, z + t * l->ldz, l->ldz, rows, l->pairs ? l->Bp / 2 : l->Bp, l->Bw, dw, l->ldh, strip, l->Kp,

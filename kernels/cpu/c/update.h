@@ -182,8 +182,10 @@ static int update_any(const optimizer_t *o, penalty_t penalty, int64_t from, int
   __builtin_unreachable();
 }
 
-/* Elements first .. first + n of the weight, counted flat, with their gradient: update, or write the gradient out. */
+/* Elements first .. first + n of the weight, counted flat, with their gradient: update, or write the gradient out, or
+ * nothing if the weight is locked. */
 INLINE int apply_gradient(const weights_t *w, const optimizer_t *o, int64_t first, const float *gradient, int64_t n) {
+  if (w->locked) return 0;
   if (w->gradient) {
     memcpy(w->gradient + first, gradient, n * 4);
     return 0;
