@@ -42,6 +42,16 @@ func dsstne_trainer_bind(handle C.dsstne_trainer, layer *C.const_char, data C.ds
 	})
 }
 
+//export dsstne_trainer_set_row_weights
+func dsstne_trainer_set_row_weights(handle C.dsstne_trainer, layer *C.const_char, weights *C.const_float,
+	nRows C.int64_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_trainer_set_row_weights", err, func(c *call) error {
+		name := c.requiredText(layer, "layer")
+		given := slice(c, (*float32)(weights), int64(nRows), "weights", "n_rows")
+		return with(c, handle, changing, func(t *trainer) error { return t.Weigh(name, given) })
+	})
+}
+
 //export dsstne_trainer_plan
 func dsstne_trainer_plan(handle C.dsstne_trainer, buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_trainer_plan", err, func(c *call) error {

@@ -33,7 +33,7 @@
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.7.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.8.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
@@ -44,6 +44,7 @@
  *   dsstne_dataset_get_array, dsstne_dataset_get_rows, dsstne_dataset_product and dsstne_trainer_continue, and makes the
  *   number of columns of dsstne_dataset_open_file optional.
  *   1.7 adds dsstne_network_read; dsstne_model_create takes DSSTNE's network files.
+ *   1.8 adds dsstne_trainer_set_row_weights.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -55,7 +56,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 7)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 8)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -352,6 +353,12 @@ dsstne_status dsstne_trainer_open(dsstne_model model, const char *options, dsstn
 /* Binds a dataset to an input or output layer. All bound datasets must have the same number of rows. Not allowed while
  * the trainer runs. */
 dsstne_status dsstne_trainer_bind(dsstne_trainer trainer, const char *layer, dsstne_dataset dataset, dsstne_error *err);
+
+/* Gives each row of the dataset that is bound to an output layer a weight, which multiplies the row's loss and its
+ * gradient; without a call all are 1. Weights are copied; they are finite, at least 0, and not all 0. Not allowed once
+ * the trainer has run. Since 1.8. */
+dsstne_status dsstne_trainer_set_row_weights(dsstne_trainer trainer, const char *layer, const float *weights,
+                                             int64_t n_rows, dsstne_error *err);
 
 /* Writes the plan of a run as JSON and allocates nothing: {"parts": [{"name", "of", "bytes", "device", "held"}],
  * "bytes": n, "available": n, "limit": n, "operations": ["text", ...], "parallel": "model", "precision": "float32",

@@ -108,7 +108,9 @@ type Step struct {
 	RatesFrom int64
 	// TermFactors multiply the weights of the losses at this step, by output; nil: by 1.
 	TermFactors []float32
-	Loss        []float64 // by output: sum over the batch of row weight times loss, added by OutputStep
+	// RowWeights multiply the loss of each row of the batch, by output and row; nil, or nil for an output: by 1.
+	RowWeights [][]float32
+	Loss       []float64 // by output: sum over the batch of row weight times loss, added by OutputStep
 }
 
 // Most is the number of rows that buffers have room for.
@@ -128,6 +130,14 @@ func (s *Step) TermWeight(term int, l Loss) float32 {
 		return l.Weight
 	}
 	return l.Weight * s.TermFactors[term]
+}
+
+// WeightsOfRows are those of an output, by row; nil: all are 1.
+func (s *Step) WeightsOfRows(term int) []float32 {
+	if s.RowWeights == nil {
+		return nil
+	}
+	return s.RowWeights[term]
 }
 
 // RatesOf returns the optimizer's rates at step n.

@@ -22,9 +22,9 @@ type OutputSource struct {
 //	loss  = sum over u of r_u sum over i of l(a_ui, t_ui)     added to Step.Loss[Term]
 //	dz_ui = r_u dl/da f'(z);  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b, unless they are locked
 //
-// with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(). OutputStats computes what Softmax needs first: the maximum
-// and the log-sum-exp of each row. Targets are sparse: t_ui = 0 where nothing is stored. a = f(z) is the value
-// of the output's activation, Loss.Activation; see LossKind for l and dl/da.
+// with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(), times the row's weight if the rows are Weighted. OutputStats
+// computes what Softmax needs first: the maximum and the log-sum-exp of each row. Targets are sparse: t_ui = 0 where
+// nothing is stored. a = f(z) is the value of the output's activation, Loss.Activation; see LossKind for l and dl/da.
 //
 // Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.
 //
@@ -40,6 +40,7 @@ type Output struct {
 	Bias        *Weights // [I, 1], nil = none
 	Temperature float32
 	Loss        Loss
+	Weighted    bool   // rows may have weights, Step.RowWeights
 	Stats       Buffer // [B, 2]: maximum, log-sum-exp; nil for losses that need none
 	// Continues says that OutputStep runs after OutputStats of the same op and step, and that what OutputStats read and
 	// its Workspace are as it left them. So it may use again what it finds there. Only for losses that need statistics.
@@ -60,6 +61,9 @@ func (o *Output) String() string {
 	text += ", " + o.Loss.Kind.String()
 	if o.Temperature != 0 {
 		text += fmt.Sprintf(", cosine logits / %g", o.Temperature)
+	}
+	if o.Weighted {
+		text += ", weighted rows"
 	}
 	return text
 }

@@ -139,7 +139,8 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	l, scorer, loss := &b.net.Layers[i], b.Shard(i).Scorer, b.net.Terms[term].Loss
 	op := &kernels.Output{
 		Name: l.Name, Target: b.slots[i], Term: term, Items: scorer.Items, Bias: scorer.Bias, Temperature: k.temperature,
-		Loss: loss, Optimizer: b.Training().Optimizer, TiedInput: -1, Continues: loss.NeedsStats(),
+		Loss: loss, Weighted: b.Training().Weighted, Optimizer: b.Training().Optimizer, TiedInput: -1,
+		Continues: loss.NeedsStats(),
 	}
 	for n, s := range l.Sources {
 		source := scorer.Sources[n]

@@ -40,6 +40,7 @@ type Spec struct {
 type Training struct {
 	Optimizer kernels.Optimizer
 	Locked    map[string]bool // the tensors that training leaves as they are, by name; nil: none
+	Weighted  bool            // rows have weights in the loss
 }
 
 // Computation adds the operations of one rank, and everything that they need. It may be called several times.

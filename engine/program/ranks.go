@@ -2,6 +2,7 @@ package program
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"dsstne/internal/fault"
@@ -141,6 +142,12 @@ func (p *part) runStep(step *kernels.Step) error {
 		own.First, own.Whole, own.Rows = first, step.Rows, end-first
 		if len(own.Order) > 0 {
 			own.Order = own.Order[first:end]
+		}
+		own.RowWeights = slices.Clone(own.RowWeights)
+		for term, weights := range own.RowWeights {
+			if weights != nil {
+				own.RowWeights[term] = weights[first:end]
+			}
 		}
 	}
 	return p.walk(&p.step, &own)

@@ -243,7 +243,7 @@ func (t *Trainer) digests() (map[string]string, error) {
 				if err != nil {
 					return nil, fault.Wrap(err, "layer %q", port.Name)
 				}
-				found[port.Name] = sum
+				found[port.Name] = sum + t.weightsDigest(i)
 			}
 		}
 		t.datasets = found

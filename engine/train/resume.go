@@ -144,8 +144,8 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 	}
 	for _, port := range t.Ports {
 		if datasets[port.Name] != r.Datasets[port.Name] {
-			return fault.New(fault.InvalidArgument, "dataset: the rows for layer %q are not those that the checkpoint was "+
-				"trained with", port.Name)
+			return fault.New(fault.InvalidArgument, "dataset: the rows for layer %q, or their weights, are not those that the "+
+				"checkpoint was trained with", port.Name)
 		}
 	}
 	return r.check()
@@ -342,7 +342,7 @@ func (t *Trainer) Fork(o Options) (*Trainer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.seen, f.lossEpoch, f.lossSum, f.lossExamples = t.seen, t.lossEpoch, t.lossSum, t.lossExamples
-	f.progress, f.datasets = t.progress, t.datasets
+	f.progress, f.datasets, f.rowWeights = t.progress, t.datasets, t.rowWeights
 	f.goOn(t.position(), t.origin, waiting)
 	return f, nil
 }

@@ -115,6 +115,7 @@ func (t *Trainer) advance() error {
 		return err
 	}
 	t.profile.ends(batching)
+	t.weighBatch()
 	t.step.TermFactors = t.net.TermFactors(number)
 	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
 	t.step.Rates = append(t.step.Rates, t.options.Optimizer.RatesAt(number, t.rate(number)))

@@ -42,6 +42,8 @@ type Trainer struct {
 	net     *network.Network
 	options Options
 	locked  map[string]bool // tensors, by name
+	// rowWeights are the weights of the rows of the dataset, by output; nil, or nil for an output: all are 1.
+	rowWeights [][]float32
 
 	program *program.Program
 	feeds   []feed // by slot of the program
@@ -165,9 +167,9 @@ func (t *Trainer) checkTargets(layer int, d csr.Source) error {
 
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
-	training := &program.Training{Optimizer: t.options.Optimizer, Locked: t.locked}
+	training := &program.Training{Optimizer: t.options.Optimizer, Locked: t.locked, Weighted: t.rowWeights != nil}
 	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), training, true)
-	spec.Held = append(spec.Held, t.privateCopies()...)
+	spec.Held = append(append(spec.Held, t.privateCopies()...), t.rowWeightsParts()...)
 	spec.Parallel = t.options.Parallel
 	if len(t.waiting) > 0 {
 		if t.adopts() {

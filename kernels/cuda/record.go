@@ -5,6 +5,7 @@ package cuda
 import (
 	"errors"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"dsstne/kernels"
@@ -15,7 +16,7 @@ import (
 type (
 	stepRecord struct {
 		slots, rates, results, losses, freshRates             driver.Address
-		order, termFactors                                    driver.Address
+		order, termFactors, rowWeights                        driver.Address
 		ratesFrom, freshFrom, freshCount, number, rows, terms int64
 		first, whole                                          int64
 		seed                                                  uint64
@@ -167,6 +168,18 @@ func put[T any](p *packer, x []T) driver.Address {
 	return p.at + driver.Address(at)
 }
 
+// rowWeights are the weights of the rows for all losses, 1 where a loss has none.
+func rowWeights(s *kernels.Step) []float32 {
+	all := make([]float32, 0, int64(len(s.RowWeights))*s.Rows)
+	for _, of := range s.RowWeights {
+		if of == nil {
+			of = slices.Repeat([]float32{1}, int(s.Rows))
+		}
+		all = append(all, of...)
+	}
+	return all
+}
+
 // step packs the record, which comes first, and what it points to.
 func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results driver.Address) {
 	var head [1]stepRecord
@@ -191,6 +204,9 @@ func (p *packer) step(s *kernels.Step, batches []*kernels.SparseBatch, results d
 	}
 	if s.TermFactors != nil {
 		head[0].termFactors = put(p, s.TermFactors)
+	}
+	if s.RowWeights != nil {
+		head[0].rowWeights = put(p, rowWeights(s))
 	}
 	end := p.used // now that they are known, the records themselves
 	p.used = 0

@@ -8,13 +8,14 @@ func (device) OutputEntries(op *kernels.OutputEntries, step *kernels.Step) error
 	if err != nil {
 		return err
 	}
-	batch, r := step.Sparse[op.Target], float64(step.TermWeight(op.Term, op.Loss))/float64(step.WholeRows())
+	batch := step.Sparse[op.Target]
 	dz, total := make([]float64, len(batch.Indices)), 0.0
 	dh := make([][]float64, len(op.Sources))
 	for s, source := range op.Sources {
 		dh[s] = make([]float64, step.Rows*source.Weight.Columns)
 	}
 	for u := range step.Rows {
+		r := rowWeight(step, op.Term, op.Loss, u)
 		for e := batch.Offsets[u]; e < batch.Offsets[u+1]; e++ {
 			item, z, tensor := int64(batch.Indices[e]), 0.0, op.Name
 			for _, source := range op.Sources {

@@ -207,7 +207,6 @@ func (l *logits) loss(lossOf logitLoss, step *kernels.Step, item int64, z []floa
 	for e, u := range rows {
 		targets[u] = float64(values[e])
 	}
-	weight := float64(step.TermWeight(op.Term, op.Loss)) / float64(step.WholeRows())
 	total, dz := 0.0, make([]float64, l.rows)
 	for u := range z {
 		logSumExp := 0.0
@@ -215,10 +214,20 @@ func (l *logits) loss(lossOf logitLoss, step *kernels.Step, item int64, z []floa
 			logSumExp = float64(rowOf(op.Stats, int64(u), 2)[1])
 		}
 		loss, delta := lossOf(z[u], targets[u], float64(batch.RowSum[u]), logSumExp)
+		weight := rowWeight(step, op.Term, op.Loss, int64(u))
 		total += weight * loss
 		dz[u] = weight * delta
 	}
 	return total, dz
+}
+
+// rowWeight is r_u.
+func rowWeight(step *kernels.Step, term int, loss kernels.Loss, u int64) float64 {
+	weight := float64(step.TermWeight(term, loss)) / float64(step.WholeRows())
+	if of := step.WeightsOfRows(term); of != nil {
+		weight *= float64(of[u])
+	}
+	return weight
 }
 
 // backward adds the gradients of one logit with respect to h and w. With c the cosine of h and w,

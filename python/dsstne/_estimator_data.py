@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks
+from dsstne._layers import row_weights
 from dsstne.dataset import Dataset, _as_csr
 from dsstne.errors import InvalidArgumentError, InvalidDataError
 from dsstne.interactions import Interactions
@@ -72,18 +72,7 @@ def refuse(X: Any, is_wrong: Callable[[NDArray[Any]], NDArray[np.bool_]], what: 
 
 def weights_of(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     """Returns the weights of the rows."""
-    rows = matrix_of(X).shape[0]
-    weights = _checks.array(sample_weight)
-    if weights.dtype.kind not in "biuf" or weights.shape != (rows,):
-        raise InvalidArgumentError(
-            f"sample_weight: expected a number for each of {rows:,} rows, got an array of {weights.dtype} with the "
-            f"shape {weights.shape}"
-        )
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise InvalidArgumentError("sample_weight: weights must be finite and at least 0")
-    if not weights.any():
-        raise InvalidArgumentError("sample_weight: all weights are zero, so there is nothing to learn from")
-    return weights.astype(np.float64)
+    return row_weights(sample_weight, matrix_of(X).shape[0])
 
 
 def column_names(X: Any) -> NDArray[Any] | None:

@@ -140,6 +140,41 @@ def bind(undo: Undo, X: Any, targets: Any) -> tuple[Bound, Bound]:
     return inputs, outputs
 
 
+def row_weights(sample_weight: Any, rows: int, name: str = "sample_weight") -> NDArray[np.float64]:
+    """Returns the weights of rows, checked."""
+    weights = _checks.array(sample_weight)
+    if weights.dtype.kind not in "biuf" or weights.shape != (rows,):
+        raise InvalidArgumentError(
+            f"{name}: expected a number for each of {rows:,} rows, got an array of {weights.dtype} with the shape "
+            f"{weights.shape}"
+        )
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise InvalidArgumentError(f"{name}: weights must be finite and at least 0")
+    if not weights.any():
+        raise InvalidArgumentError(f"{name}: all weights are zero, so there is nothing to learn from")
+    return weights.astype(np.float64)
+
+
+def weights_by_layer(sample_weight: Any, outputs: Bound) -> dict[str, NDArray[np.float32]]:
+    """Returns the weights of the rows for the outputs that have some: one array for all, or a mapping from outputs."""
+    if sample_weight is None:
+        return {}
+    if not _checks.is_mapping(sample_weight):
+        weights = row_weights(sample_weight, outputs.rows)
+        given = dict.fromkeys(outputs.datasets, weights)
+    else:
+        for layer in sample_weight:
+            if layer not in outputs.datasets:
+                known = nearest(str(layer), outputs.datasets)
+                raise NotFoundError(f"sample_weight: the network has no output layer {layer!r}; {known}")
+        given = {
+            layer: row_weights(weights, outputs.rows, f"sample_weight[{layer!r}]")
+            for layer, weights in sample_weight.items()
+        }
+    with np.errstate(over="ignore"):  # the engine refuses what is infinite then
+        return {layer: weights.astype(np.float32) for layer, weights in given.items()}
+
+
 def check_columns(dataset: Dataset, units: int, name: str, layer: str) -> None:
     """Raises an error if a matrix does not have one column for each unit of the layer."""
     if dataset.shape[1] != units:

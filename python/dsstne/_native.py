@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 7  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 8  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -122,6 +122,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "model_close": (_STATUS, (_HANDLE, _ERROR)),
     "trainer_open": (_STATUS, (_HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "trainer_bind": (_STATUS, (_HANDLE, _TEXT, _HANDLE, _ERROR)),
+    "trainer_set_row_weights": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_int64, _ERROR)),
     "trainer_plan": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
     "trainer_run": (_STATUS, (_HANDLE, c_uint64, c_double, _PROGRESS, _ERROR)),
     "trainer_profile": (_STATUS, (_HANDLE, c_uint64, _BUFFER, _LENGTH, _ERROR)),

@@ -64,6 +64,7 @@ class Training:
         self,
         model: Model,
         X: Any,
+        sample_weight: Any,
         steps: int | None,
         options: Mapping[str, Any],
         called: list[Callback],
@@ -76,6 +77,7 @@ class Training:
         Args:
             model: The model; another one than in the last call begins with a new optimizer.
             X: The rows.
+            sample_weight: Their weights in the loss; None: all are 1.
             steps: Number of steps; None = one epoch.
             options: Arguments of fit().
             called: The callbacks.
@@ -99,7 +101,7 @@ class Training:
         # A new trainer counts its steps from 0, and by them it draws: another seed, or it would draw what fit() drew.
         first = earlier._options["seed"] if earlier else (seed() + model.step) % (1 << 63)
         with Undo() as undo:
-            trainer = Trainer(model, X, seed=first, **chosen)
+            trainer = Trainer(model, X, sample_weight=sample_weight, seed=first, **chosen)
             undo.callback(trainer.close)
             if earlier is not None:
                 trainer._continue(earlier)
@@ -127,7 +129,7 @@ class Training:
         model, options = self._earlier.model, self._earlier._options
         # A trainer needs some data to save. The rows of a network of partial_fit() are input and targets.
         row = np.eye(1, model.output_units, dtype=np.float32)
-        with self._earlier._followed(model, row, None, options) as trainer:
+        with self._earlier._followed(model, row, None, None, options) as trainer:
             trainer.save(path)
 
     def _keep(self, trainer: Trainer) -> None:

@@ -26,7 +26,18 @@ OF_THE_SEARCH = {
     "seed": "the seed of each trial follows from seed= of the search",
 }
 _OF_NO_SEARCH = (
-    *("X", "targets", "items", "validation", "progress", "callbacks", "checkpoint", "checkpoint_every", "resume"),
+    *(
+        "X",
+        "targets",
+        "items",
+        "sample_weight",
+        "validation",
+        "progress",
+        "callbacks",
+        "checkpoint",
+        "checkpoint_every",
+        "resume",
+    ),
     *("max_seconds", "devices", "threads", "memory_limit", *OF_THE_SEARCH),
 )
 SEARCHED = tuple(name for name in inspect.signature(api.fit).parameters if name not in _OF_NO_SEARCH)

@@ -68,6 +68,7 @@ def fit(
     weight_decay: float = 0.0,
     schedule: str | Mapping[str, Any] | None = "auto",
     locked: Sequence[str] = (),
+    sample_weight: Any = None,
     batch_size: int = 512,
     epochs: int | str = "auto",
     validation: Any = None,
@@ -140,6 +141,9 @@ def fit(
         locked: Names of weights that training leaves as they are, such as ``"hidden1.weight"``
             (:attr:`dsstne.Model.tensors`), and of layers, all of whose weights it leaves. The weights of a new model
             are random; :class:`dsstne.Trainer` trains a model that has others.
+        sample_weight: Weights of the rows [rows], finite and at least 0: each multiplies the row's loss, and with it
+            the row's part of the gradients. The loss of a batch is still divided by the number of its rows. For several
+            output layers one array counts for all, or a mapping gives some of them arrays of their own. None = 1.
         batch_size: Examples per step.
         epochs: Passes over the rows. ``"auto"``: for soft-max as many as 800 steps take, but at least 8 and at most
             50; else 20. With ``validation``, training then stops early if the last metric has not risen for a fifth
@@ -212,6 +216,7 @@ def fit(
             _refuse_beside_network(locals())  # in no variable, which would be among them
             network = read(network)
             X, targets = network._by_layer(X, "input"), network._by_layer(targets, "output")
+            sample_weight = network._by_layer(sample_weight, "output")
             training = network.training
             if not any(layer["kind"] == "output" for layer in network.definition["layers"]):
                 raise InvalidArgumentError("network: it has no output layer, so there is nothing to train")
@@ -266,6 +271,7 @@ def fit(
                 weight_decay=weight_decay,
                 schedule=_defaults.schedule(schedule if rates is None else None, passes * steps, searched),
                 locked=locked,
+                sample_weight=sample_weight,
                 seed=seed,
                 shuffle=training.get("shuffle", True),
                 parallel=parallel,

@@ -38,11 +38,22 @@ _RENAMED = {"method": "variant", "metric": "similarity"}  # arguments of these f
 _COMPUTE = ("devices", "threads", "memory_limit")
 _COMMON = ("metric", "random_state", "progress", "store", "disk_limit", *_COMPUTE)  # options of all methods
 # Arguments that an estimator does not have: data, and files that the fits of a search would share.
-_WITHOUT = ("X", "targets", "items", "times", "validation", "seed", "checkpoint", "checkpoint_every", "resume")
+_WITHOUT = (
+    "X",
+    "targets",
+    "sample_weight",
+    "items",
+    "times",
+    "validation",
+    "seed",
+    "checkpoint",
+    "checkpoint_every",
+    "resume",
+)
 
-# The values of a row are multiplied by this power of its weight: it then counts as often as the weight says in the loss
-# of a soft-max, and in the products of columns that item_knn and linear are made of.
-_POWERS = {"network": 1.0, "item_knn": 0.5, "linear": 0.5}
+# The values of a row are multiplied by this power of its weight: it then counts as often as the weight says in the
+# products of columns that item_knn and linear are made of.
+_POWERS = {"item_knn": 0.5, "linear": 0.5}
 
 
 class NotFittedError(InvalidStateError, _sklearn.NotFittedError):  # type: ignore[misc]
@@ -199,10 +210,10 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         Args:
             X: Interaction matrix [rows, items] or ``Interactions``.
             y: Ignored.
-            sample_weight: Weights of the rows [rows], at least 0, for the methods that have them: ``"network"`` with
-                the soft-max and ``input_scaling="l2"`` (weights of the rows in the loss), ``"linear"`` and
-                ``"item_knn"`` by ``"cosine"`` or ``"dot"`` (weights in the products of columns; numbers of rows that
-                have an item stay as they are), and ``"popularity"``.
+            sample_weight: Weights of the rows [rows], at least 0, for the methods that have them: ``"network"``
+                (weights of the rows in the loss, see :func:`dsstne.fit`), ``"linear"`` and ``"item_knn"`` by
+                ``"cosine"`` or ``"dot"`` (weights in the products of columns; numbers of rows that have an item stay as
+                they are), and ``"popularity"``.
             eval_set: Held-out items to compute ``metric`` with: a matrix for the rows of X, a pair (V_in, V_out) for
                 other rows, or a part of ``Interactions``. ``"network"`` and ``"auto"`` take it as their
                 ``validation``, for early stopping and for the choice of the model.
@@ -235,8 +246,10 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         if pair is not None:
             names = ("eval_set[0]", "eval_set[1]") if pair is held_out else ("X", "eval_set")
             check_row_names(zip(names, pair, strict=True))
-        if self.method in ("network", "auto"):  # by the rows as they are, without weights
-            options["validation"] = held_out if weighted is X else pair
+        if self.method == "network":
+            options["sample_weight"] = sample_weight
+        if self.method in ("network", "auto"):
+            options["validation"] = held_out
         self.model_ = self._made(weighted, self._item_names(X), options)
         if self.method == "popularity" and sample_weight is not None:
             self.model_.set_tensor("bias", weights_of(sample_weight, X) @ (weighted != 0))
@@ -321,18 +334,18 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         is_first = kept is None and not hasattr(self, "model_")
         X = self._read(X, fitting=is_first)
         self._check_signs(X)
-        weighted = self._weighted(X, sample_weight)
         if is_first:
             self.model_ = self._made(X, self._item_names(X), {**options, "epochs": 0, "callbacks": None})
         else:
             if kept is not None and kept.trains and "_training" not in self.__dict__:
-                resumed = _partial_fit.Training.resume(kept.path(), weighted, **self._compute())
+                resumed = _partial_fit.Training.resume(kept.path(), X, **self._compute())
                 self._training, self.model_ = resumed  # which forgets the reference
             check_item_names(self.model_, self._item_names(X), "X")
         training = self.__dict__.setdefault("_training", _partial_fit.Training())
         compute = {**self._compute(), "progress": self.progress}
         self.__dict__.pop("_kept", None)  # the model is about to change
-        training.run(self.model_, weighted, steps, options, called, self._seed, self._keeping(kept), **compute)
+        run = (self.model_, X, sample_weight, steps, options, called, self._seed, self._keeping(kept))
+        training.run(*run, **compute)
         return self
 
     # ---- using the model ----
@@ -496,23 +509,19 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
         refuse(matrix_of(X), lambda values: values < 0, what)
 
     def _weighted(self, X: Any, sample_weight: Any) -> Any:
-        """Returns X with the weights of its rows in the values."""
-        if sample_weight is None:
+        """Returns X with the weights of its rows in the values; as it is for a network, whose loss has them."""
+        if sample_weight is None or self.method == "network":
             return X
         weights = weights_of(sample_weight, X)
-        loss = _checks.kind("softmax" if _is(self.loss, "default") else self.loss, "loss", "softmax")
         is_exact = {
             "popularity": True,
             "linear": True,
             "item_knn": _is(self.similarity, "default", "cosine", "dot"),
-            "network": _is(self.network, "default")
-            and (_is(loss.get("kind"), "softmax") and len(loss) == 1)
-            and _is(self.input_scaling, "default", "l2"),
         }
         if not is_exact.get(self.method):
             raise UnsupportedError(
                 f"method={self.method!r} has no weights of rows with these options. sample_weight is for linear, "
-                'popularity, item_knn (cosine or dot) and network (loss="softmax", input_scaling="l2")'
+                "popularity, item_knn (cosine or dot) and network"
             )
         weighted = canonical(matrix_of(X), "X")
         factors = weights ** _POWERS.get(self.method, 1.0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _checks, _handles, _native, _options
-from dsstne._layers import bind
+from dsstne._layers import bind, weights_by_layer
 from dsstne._predictor import check_item_names
 from dsstne._tables import Plan, Profile, Shown, Table
 from dsstne._weights import check_model
@@ -84,6 +84,7 @@ class Trainer(_handles.Closing):
         model: The model. It can be used between runs and after an interrupted run.
         X: Interaction matrix [rows, inputs], a Dataset, or a mapping from input layers to these.
         targets: Target matrix [rows, outputs], a Dataset, or a mapping from output layers to these; None = X.
+        sample_weight: Weights of the rows in the loss, see :func:`dsstne.fit`.
         shuffle: Visit the rows in a new order in each epoch.
         checkpoints: Include in the plan the memory to write checkpoints beside training, see :meth:`save`. Where it
             does not fit, they are written between two steps, and the operations of the plan say so.
@@ -124,6 +125,7 @@ class Trainer(_handles.Closing):
         X: Any,
         targets: Any = None,
         *,
+        sample_weight: Any = None,
         optimizer: str | Mapping[str, Any] = "adam",
         learning_rate: float | None = None,
         weight_decay: float = 0.0,
@@ -157,9 +159,9 @@ class Trainer(_handles.Closing):
             "memory_limit": None if memory_limit is None else _checks.integer(memory_limit, "memory_limit", 1),
             "checkpoints": _checks.boolean(checkpoints, "checkpoints"),
         }
-        self._open(model, X, targets, options)
+        self._open(model, X, targets, sample_weight, options)
 
-    def _open(self, model: Model, X: Any, targets: Any, options: dict[str, Any]) -> None:
+    def _open(self, model: Model, X: Any, targets: Any, sample_weight: Any, options: dict[str, Any]) -> None:
         check_model(model)
         if not model.outputs:
             raise InvalidArgumentError("the network has no output layer, so there is nothing to train")
@@ -171,6 +173,7 @@ class Trainer(_handles.Closing):
             inputs.pair(model.inputs)
             outputs.pair(model.outputs)
             inputs.check_rows(outputs.named())
+            weights = weights_by_layer(sample_weight, outputs)
             name = "X" if targets is None else "targets"
             check_item_names(model, outputs.datasets[model.output].item_names, name)
             self.rows = inputs.rows
@@ -181,6 +184,9 @@ class Trainer(_handles.Closing):
             with self._explaining_memory():
                 for layer, dataset in (inputs.datasets | outputs.datasets).items():
                     _native.call("trainer_bind", self._handle.value, layer.encode(), dataset._handle.value)
+                for layer, values in weights.items():
+                    given = (layer.encode(), values.ctypes.data, len(values))
+                    _native.call("trainer_set_row_weights", self._handle.value, *given)
             self._data: tuple[Bound, ...] = (outputs, inputs)
             if options["precision"] == "bfloat16":
                 _warn_if_emulated("bfloat16", self.plan()["devices"])
@@ -370,6 +376,7 @@ class Trainer(_handles.Closing):
         X: Any,
         targets: Any = None,
         *,
+        sample_weight: Any = None,
         learning_rate: float | None = None,
         schedule: str | Mapping[str, Any] | None = "same",
         devices: Any = "auto",
@@ -387,7 +394,8 @@ class Trainer(_handles.Closing):
 
         Args:
             path: A file of :meth:`save`.
-            X, targets: The data of the saved trainer, or, with ``other_data``, any rows of the same columns.
+            X, targets, sample_weight: The data of the saved trainer, or, with ``other_data``, any rows of the same
+                columns.
             learning_rate: Another learning rate; None = that of the checkpoint.
             schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of the checkpoint.
             devices, parallel, threads, memory_limit, checkpoints: As for a new trainer.
@@ -430,7 +438,7 @@ class Trainer(_handles.Closing):
             "other_data": _checks.boolean(other_data, "other_data"),
         }
         trainer = cls.__new__(cls)
-        trainer._open(model, X, targets, _changed(options, learning_rate, None, schedule))
+        trainer._open(model, X, targets, sample_weight, _changed(options, learning_rate, None, schedule))
         try:
             best = trainer._resume(path)
             if best is not None:
@@ -452,6 +460,7 @@ class Trainer(_handles.Closing):
         *,
         X: Any = None,
         targets: Any = None,
+        sample_weight: Any = None,
         learning_rate: float | None = None,
         weight_decay: float | None = None,
         schedule: str | Mapping[str, Any] | None = "same",
@@ -466,7 +475,8 @@ class Trainer(_handles.Closing):
         With ``X=``, the other trainer goes on with other rows, and an epoch of theirs begins.
 
         Args:
-            X, targets: Other data with the same columns, as for a new trainer; None = those of this trainer.
+            X, targets, sample_weight: Other data with the same columns, as for a new trainer; None = those of this
+                trainer.
             learning_rate, weight_decay: Other values; None = those of this trainer.
             schedule: Another schedule, see :func:`dsstne.fit`; ``"same"`` = that of this trainer.
             devices, threads, memory_limit: Others; None = those of this trainer.
@@ -494,9 +504,10 @@ class Trainer(_handles.Closing):
         given = {name: value for name, value in where.items() if value is not None}
         options = _changed({**self._options, **given}, learning_rate, weight_decay, schedule)
         if X is not None:
-            return self._followed(self.model.copy(), X, targets, options)
-        if targets is not None:
-            raise InvalidArgumentError("targets= are for the rows of X=; give both, or neither")
+            return self._followed(self.model.copy(), X, targets, sample_weight, options)
+        for name, value in (("targets", targets), ("sample_weight", sample_weight)):
+            if value is not None:
+                raise InvalidArgumentError(f"{name}= are for the rows of X=; give both, or neither")
         made = type(self).__new__(type(self))
         copied = _handles.Handle.awaiting("model")
         made._handle = _handles.Handle.awaiting("trainer", owners=(copied, *self._data))
@@ -507,10 +518,10 @@ class Trainer(_handles.Closing):
         made._data = ()  # the datasets are those of this trainer, and closed when nobody uses them
         return made
 
-    def _followed(self, model: Model, X: Any, targets: Any, options: dict[str, Any]) -> Trainer:
+    def _followed(self, model: Model, X: Any, targets: Any, sample_weight: Any, options: dict[str, Any]) -> Trainer:
         """Returns a trainer with other data that goes on from where this one is."""
         made = type(self).__new__(type(self))
-        made._open(model, X, targets, options)
+        made._open(model, X, targets, sample_weight, options)
         made._continue(self)
         return made
 

@@ -41,7 +41,7 @@ func (c *entriesCase) bounds() map[string][]float64 {
 	for u := range c.step.Rows {
 		for _, i := range b.Indices[b.Offsets[u]:b.Offsets[u+1]] {
 			n := u*c.items + int64(i)
-			parts[n] = c.part(z[n], targets[n], 0, 0)
+			parts[n] = c.part(u, z[n], targets[n], 0, 0)
 			total.lossMagnitude += parts[n].lossMagnitude
 			total.lossBound += parts[n].lossBound
 		}

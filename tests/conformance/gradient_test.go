@@ -37,6 +37,7 @@ type netCase struct {
 	tied        bool // the output shares the input's weight
 	skip        bool // the output has hidden 1 as its second source
 	stored      bool // the loss is that of the stored entries
+	weighted    bool // the rows have weights
 	dropout     float32
 }
 
@@ -62,6 +63,9 @@ func newNet(c netCase, seed uint64) *net {
 	input := s.batch(gradientRows, gradientItems, "full", true)
 	target := s.batch(gradientRows, gradientItems, "sparse", takesNegative(c.loss))
 	n.step = s.step(sgd, gradientRows, input, target)
+	if c.weighted {
+		n.step.RowWeights = [][]float32{nil, {2, 0, 0.5}}
+	}
 	n.in = grid(s.weight("in", gradientItems, gradientUnits, 0.5, sgd))
 	n.dense = grid(s.weight("dense", gradientUnits, gradientUnits, 0.5, sgd))
 	n.bias1, n.bias2 = grid(s.weight("bias1", gradientUnits, 1, 1, sgd)), grid(s.weight("bias2", gradientUnits, 1, 1, sgd))
@@ -150,7 +154,7 @@ func (n *net) on(d kernels.Device) *running {
 	dense.Workspace = p.workspace(dense, n.step.Most())
 	output := &kernels.Output{
 		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, TiedInput: -1,
-		Bias:    r.placed[n.biasOut],
+		Bias: r.placed[n.biasOut], Weighted: n.weighted,
 		Sources: []kernels.OutputSource{{H: h2, DH: dh2, Weight: r.placed[n.out]}}, Stats: p.alloc(2 * gradientRows),
 	}
 	if n.skip {
@@ -416,7 +420,7 @@ func netCases() (cases []netCase) {
 		if loss.Activation.Kind != kernels.Linear && c.activation.Kind != kernels.Tanh {
 			continue
 		}
-		c.dropout = []float32{0, 0.25}[n/5%2]
+		c.dropout, c.weighted = []float32{0, 0.25}[n/5%2], n/7%2 == 0
 		if n >= pairs {
 			c.temperature = 0.5
 		} else {
@@ -436,6 +440,7 @@ func few(cases []netCase) (list []netCase) {
 		for _, feature := range []any{
 			[2]any{c.activation, c.temperature}, [2]any{c.loss, c.temperature}, [2]any{"tied", c.tied},
 			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout}, [2]any{"stored", c.stored},
+			[2]any{"weighted", c.weighted},
 		} {
 			seen[feature] = true
 		}

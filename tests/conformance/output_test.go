@@ -73,7 +73,7 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	defer p.free()
 	op := &kernels.Output{
 		Target: 1, Term: 1, Items: c.items, Temperature: c.temperature, Loss: c.loss, Optimizer: c.optimizer, TiedInput: -1,
-		Continues: c.continues,
+		Continues: c.continues, Weighted: c.step.RowWeights != nil,
 	}
 	op.Sources = c.placeSources(p)
 	if c.bias != nil {

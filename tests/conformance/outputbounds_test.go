@@ -99,7 +99,7 @@ func exponentialOff(z, a, e float64) float64 {
 
 func softplusOf(z float64) float64 { return math.Max(z, 0) + math.Log1p(math.Exp(-math.Abs(z))) }
 
-func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
+func (c *outputCase) part(u int64, z sum, t, n, logSumExp float64) part {
 	l := c.loss
 	x, e := z.value, z.bound()
 	if l.Kind.ElementWise() {
@@ -196,6 +196,9 @@ func (c *outputCase) part(z sum, t, n, logSumExp float64) part {
 		p.dz, p.magnitude = p.dz*slope, p.magnitude*(slope+off)
 	}
 	r := float64(c.step.TermWeight(1, l)) / float64(c.step.WholeRows())
+	if weights := c.step.WeightsOfRows(1); weights != nil {
+		r *= float64(weights[u])
+	}
 	return part{r * p.loss, r * p.lossMagnitude, r*(p.lossBound+4*unit*p.lossMagnitude) + underflow,
 		r * p.dz, r * p.magnitude, r*(p.bound+4*unit*p.magnitude) + underflow}
 }
@@ -220,7 +223,7 @@ func (c *outputCase) bounds() map[string][]float64 {
 	targets, stats := c.targets(), c.statistics()
 	for n := range z {
 		u := int64(n) / c.items
-		parts[n] = c.part(z[n], targets[n], float64(c.step.Sparse[1].RowSum[u]), float64(stats[2*u+1]))
+		parts[n] = c.part(u, z[n], targets[n], float64(c.step.Sparse[1].RowSum[u]), float64(stats[2*u+1]))
 		total.lossMagnitude += parts[n].lossMagnitude
 		total.lossBound += parts[n].lossBound
 	}

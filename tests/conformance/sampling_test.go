@@ -124,10 +124,23 @@ func (s *sampler) step(o kernels.Optimizer, rows int64, batches ...*kernels.Spar
 	if s.steps%3 == 1 {
 		step.TermFactors = []float32{-1, 0.5} // of the second output, which is the one that cases are about
 	}
+	if s.steps%5 == 4 {
+		s.words = append(s.words, "weighted rows")
+		step.RowWeights = [][]float32{nil, rowWeights(rows)}
+	}
 	if s.steps%4 == 2 { // a part of a batch
 		step.First, step.Whole = 5, rows+7
 	}
 	return step
+}
+
+// rowWeights are 1, 0, 2, 1/2 and so on.
+func rowWeights(rows int64) []float32 {
+	weights := make([]float32, rows)
+	for u := range weights {
+		weights[u] = []float32{1, 0, 2, 0.5}[u%4]
+	}
+	return weights
 }
 
 // fresh is a copy of a step whose loss counts from zero.

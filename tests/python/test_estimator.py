@@ -308,9 +308,6 @@ def test_weights_of_a_network_multiply_the_loss_of_the_rows(X):
         ("factorize", {}),
         ("auto", {}),
         ("item_knn", {"similarity": "jaccard"}),
-        ("network", {"loss": "sigmoid"}),
-        ("network", {"loss": {"kind": "softmax", "normalize_rows": True}}),
-        ("network", {"input_scaling": None}),
     ],
 )
 def test_weights_that_a_method_does_not_have_are_refused(X, method, options):

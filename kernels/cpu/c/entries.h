@@ -100,12 +100,14 @@ static double entry_losses(const loss_t *l, const float *target, int64_t n, floa
 static void entries_row(entries_t *o, const span_t *s, int64_t u) {
   const int64_t begin = o->offsets[u], end = o->offsets[u + 1];
   int64_t K = 0, from = begin, to;
+  loss_t kind = o->loss;
+  if (o->row_weights) kind.weight *= o->row_weights[u];
   for (int32_t n = 0; n < o->sources; n++) K += o->source[n].weight.columns;
   double loss = 0;
   do {
     to = smaller(from + larger(PRODUCTS, PART_FLOATS / larger(K, 1)), end);
     entry_logits(o, s, u, from, to);
-    loss += entry_losses(&o->loss, o->values + from, to - from, o->dz + from);
+    loss += entry_losses(&kind, o->values + from, to - from, o->dz + from);
     const span_t fetched = {from, to, to, to};
     for (int32_t n = 0; n < o->sources; n++) {
       const source_t *source = &o->source[n];

@@ -188,7 +188,8 @@ typedef struct {
   int64_t whole; /* rows of the batch that this is a part of, or is */
   loss_t loss;
   by_item_t target;
-  const float *row_sum; /* [B] */
+  const float *row_sum;     /* [B] */
+  const float *row_weights; /* [B] or null: all are 1 */
   const int32_t *tied_items;
   int64_t tied_count;
   float *tied_gradient;
@@ -208,7 +209,8 @@ typedef struct {
   int32_t sources;
   source_t source[MAX_SOURCES];
   const float *bias; /* null = none */
-  loss_t loss;       /* its weight is that of a row */
+  loss_t loss;       /* its weight is that of a row, but for row_weights */
+  const float *row_weights; /* [B] or null: all are 1 */
   double *losses;    /* [B] */
   int32_t *next_entry; /* [B] */
   float *dz;         /* [entries] in the order by row */

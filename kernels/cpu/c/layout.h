@@ -139,6 +139,7 @@ static void pack_row(const layer_t *o, const layout_t *l, int64_t u, float *row)
       for (int64_t k = 0; k < l->K; k++) row[k] *= scale;
     }
     weight = o->loss.weight / (float)o->whole;
+    if (o->row_weights) weight *= o->row_weights[u];
     total = o->row_sum ? o->row_sum[u] : 0;
     if (o->loss.normalize_rows) weight = total > 0 ? weight / total : 0;
   }

@@ -151,6 +151,7 @@ func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t 
 	a.whole = C.int64_t(s.WholeRows())
 	a.loss = call.loss(op.Loss, s.TermWeight(op.Term, op.Loss))
 	a.target, a.row_sum, a.stats = call.byItem(target), call.floats(target.RowSum), buffer(op.Stats)
+	a.row_weights = call.floats(s.WeightsOfRows(op.Term))
 	a.optimizer = call.optimizer(op.Optimizer, s)
 	if op.TiedInput >= 0 {
 		tied := s.Sparse[op.TiedInput].Items
@@ -205,8 +206,9 @@ func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	a := &C.entries_t{
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices),
 		item_rows: call.ints(b.ItemRows), values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)),
-		loss:   call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
-		losses: pinned[C.double](call, losses), next_entry: of[C.int32_t](op.Workspace),
+		loss:        call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
+		row_weights: call.floats(s.WeightsOfRows(op.Term)),
+		losses:      pinned[C.double](call, losses), next_entry: of[C.int32_t](op.Workspace),
 		dz: buffer(op.Workspace.Slice(s.Rows, op.Entries)), by_item: buffer(op.DZ),
 	}
 	a.source = call.sources(op.Sources)

@@ -54,7 +54,7 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
   const int64_t u = blockIdx.x;
   if (u >= step->rows || failed_before(step, a.launch)) return;
   const SparseRecord &target = step->slots[a.slot];
-  const float weight = row_weight(step, a.kind);
+  const float weight = row_weight(step, a.kind) * own_weight(step, a.kind, u);
   const LossRow row = {};
   double total = 0.0;
   bool logits = true, good = true;

@@ -282,6 +282,7 @@ struct StripRow {
   int begin, end;  // entries
   LossRow loss;
   float scale;
+  float weight, r;  // its own, and that in loss and gradient
 };
 
 // The rows of a warp, each eighth from `first_row` on: lane l < 12 finds the first entry of the l-th that is not before the strip,
@@ -302,6 +303,8 @@ DEVICE void find_rows(const TileArgs &a, const SparseRecord &target, int first_r
       found[n].begin = low;
       found[n].loss = loss_row(a.kind, target.row_sum[u], a.stats ? a.stats[2 * u + 1] : 0.0f);
       found[n].scale = row_scale(a.finish, u);
+      found[n].weight = own_weight(a.step, a.kind, u);
+      found[n].r = row_weight(a.step, a.kind) * found[n].weight;
     } else {
       found[n].end = low;
     }
@@ -358,8 +361,8 @@ struct StripSums {
 // The rows of a warp in output_loss, each eighth from `begin` on, of which `found` is known; `targets` are zeros for take_targets.
 // Where values are not logits, one instance is for cosine logits and others.
 template <class Number, bool kCosine, bool activated>
-DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int end, float weight,
-                              const StripRow *found, float *targets) {
+DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int end, const StripRow *found,
+                              float *targets) {
   const SparseRecord target = a.step->slots[a.slot];
   const int rows = min(int(a.step->rows), end), first = int(a.first) + int(blockIdx.x) * kStripItems;
   const int64_t apart = 8 * a.tile;
@@ -397,14 +400,15 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
       const auto counts = [&](int k) { return has(at, k); };
       loss = differentiate_eight<activated>(a.kind, found->loss, z, [&](int k) { return t[k]; }, counts);
     }
-    sums.loss += double(loss);
+    sums.loss += double(found->weight * loss);
+    const float r = found->r;
     if (activated) {
 #pragma unroll
       for (int k = 0; k < kEight; k++) z[k] *= slope_of_value(a.kind.activation, a.kind.alpha, value[k]);
     }
 #pragma unroll
     for (int k = 0; k < kEight; k++) {
-      z[k] *= weight;
+      z[k] *= r;
       sums.gradient[k] += z[k];
       if (cosine) z[k] *= found->scale * number_of(inverse, k);
     }
@@ -437,7 +441,6 @@ DEVICE void loss_of_strip(const TileArgs &a) {
   const int room = int(a.items + 7) / 8 * 8;  // gradients of items that are not there are zeros, for products
   const Eight at{strip + 4 * lane, kApart, strip + kStripItems <= a.items, int(a.items), room};
   const int begin = int(blockIdx.y) * a.strip_rows, end = min(begin + a.strip_rows, max(int(step->rows), int(a.rows)));
-  const float weight = row_weight(step, a.kind);
   float *targets = rows_of_strip[warp];
   float4 *mine = reinterpret_cast<float4 *>(targets + 4 * lane), *mine_apart = mine + kApart / 4;
   *mine = *mine_apart = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -446,13 +449,13 @@ DEVICE void loss_of_strip(const TileArgs &a) {
   find_rows(a, step->slots[a.slot], begin + warp, rows, found[warp]);
   StripSums sums;
   if (activated ? a.narrow : a.finish.hidden_inverse && a.narrow)
-    sums = loss_of_rows<uint16_t, true, activated>(a, at, begin + warp, end, weight, found[warp], targets);
+    sums = loss_of_rows<uint16_t, true, activated>(a, at, begin + warp, end, found[warp], targets);
   else if (activated || a.finish.hidden_inverse)
-    sums = loss_of_rows<float, true, activated>(a, at, begin + warp, end, weight, found[warp], targets);
+    sums = loss_of_rows<float, true, activated>(a, at, begin + warp, end, found[warp], targets);
   else if (a.narrow)
-    sums = loss_of_rows<uint16_t, false, false>(a, at, begin + warp, end, weight, found[warp], targets);
+    sums = loss_of_rows<uint16_t, false, false>(a, at, begin + warp, end, found[warp], targets);
   else
-    sums = loss_of_rows<float, false, false>(a, at, begin + warp, end, weight, found[warp], targets);
+    sums = loss_of_rows<float, false, false>(a, at, begin + warp, end, found[warp], targets);
   const float (&gradient)[kEight] = sums.gradient;
   bool good = fabs(sums.loss) <= 1.7976931348623157e308;
 #pragma unroll
@@ -471,7 +474,7 @@ DEVICE void loss_of_strip(const TileArgs &a) {
   }
   if (threadIdx.x != 0) return;
   for (int n = 1; n < 8; n++) total += losses[n];
-  total *= double(weight);
+  total *= double(row_weight(step, a.kind));
   double *sum = a.loss + int64_t(blockIdx.y) * a.strips + blockIdx.x;
   *sum = a.begins ? total : *sum + total;
 }

@@ -13,10 +13,15 @@ struct Finish {
 
 enum { kFailLogit, kFailLoss };
 
-// r, the weight of a row of the batch in loss and gradient.
+// r, the weight of a row of the batch in loss and gradient, without the row's own.
 DEVICE float row_weight(const StepRecord *step, const Loss &kind) {
   const float factor = step->term_factors ? step->term_factors[kind.term] : 1.0f;
   return kind.weight * factor / float(step->whole);
+}
+
+// A row's own weight.
+DEVICE float own_weight(const StepRecord *step, const Loss &kind, int64_t u) {
+  return step->row_weights ? step->row_weights[kind.term * step->rows + u] : 1.0f;
 }
 
 // Where an item's gradient goes: to the update, or with a weight that an input shares to the input's op.

@@ -33,6 +33,7 @@ struct StepRecord {
   const Rates *fresh_rates;  // [fresh_count], for rates[fresh_from] on
   const int64_t *order;  // [rows], the rows of the data that the batch is made of
   const float *term_factors;  // [terms] of the weights of the losses; null: 1
+  const float *row_weights;  // [terms, rows] that multiply the losses of the rows; null: 1
   int64_t rates_from;
   int64_t fresh_from, fresh_count;
   int64_t number;
