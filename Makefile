@@ -71,8 +71,8 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 	@$(PY) -m pytest -q tests/abi
 
 test-python: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests of the Python package
-	@echo "== tests/python"
-	@$(harder) $(pytest) -m "not slow" tests/python
+	@echo "== tests/python, tests/dsstne"
+	@$(harder) $(pytest) -m "not slow" tests/python tests/dsstne
 
 test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"

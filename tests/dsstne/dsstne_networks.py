@@ -1,0 +1,459 @@
+"""The networks that are trained beside the oracle: files of DSSTNE, their data sets, and the arguments of the calls.
+
+The learning rates are high and the initial weights large, so that every weight moves far within the steps.
+"""
+
+import numpy as np
+from dsstne_oracle import Call, DataSet
+
+ROWS = 37  # a prime number: the last batch of an epoch is a shorter one
+STEPS = 20
+random = np.random.default_rng(20)
+
+
+def boolean(columns, density=0.3, **attributes):
+    stored = random.random((ROWS, columns)) < density
+    stored[5] = False  # somebody without items
+    return DataSet(stored.astype(float), stored, **attributes)
+
+
+def analog(columns, values, density=0.4, **attributes):
+    stored = random.random((ROWS, columns)) < density
+    numbers = np.float32(random.choice(values, (ROWS, columns)))
+    return DataSet(np.where(stored, numbers, 0).astype(float), stored, **attributes)
+
+
+# The targets of cross-entropies without values are boolean, because DSSTNE ignores their values.
+DATA = {
+    "likes": boolean(14),
+    "tags": boolean(9),
+    "counts": analog(12, [0.5, 1, 1.5, 2]),
+    "measures": analog(10, [-1.3, -0.7, -0.2, 0.4, 0.9, 1.6]),
+    "shares": analog(11, [-0.8, -0.3, 0.6, 1]),
+    "asked": boolean(12, ignore_zero=True),
+    "ratings": analog(13, [-1.2, 0, 0.3, 0.8, 1.4], ignore_zero=True),
+    "stars": analog(11, [0.4, 0.8, 1.2, 1.6], ignore_zero=True),
+}
+
+
+def entry(data="likes", name="Input", **keys):
+    return {"Name": name, "Kind": "Input", "N": "auto", "DataSet": data, "Sparse": True, **keys}
+
+
+def hidden(units, activation, name="Hidden", scale=0.4, **keys):
+    weights = {"Scheme": "Gaussian", "Scale": scale, "Bias": 0.1}
+    return {"Name": name, "Kind": "Hidden", "N": units, "Activation": activation, "WeightInit": weights, **keys}
+
+
+def output(data, activation, name="Output", scale=0.4, **keys):
+    weights = {"Scheme": "Gaussian", "Scale": scale, "Bias": -0.2}
+    file = {"Name": name, "Kind": "Output", "N": "auto", "DataSet": data, "Activation": activation}
+    return {**file, "WeightInit": weights, **keys}
+
+
+def file(error, *layers, **keys):
+    return {"Version": 0.7, "ErrorFunction": error, "ShuffleIndices": False, **keys, "Layers": list(layers)}
+
+
+def tied(hidden="Hidden", source="Input"):
+    owner = {"SourceInputLayer": source, "SourceOutputLayer": hidden}
+    return {"SharedWeights": {"InputLayer": hidden, **owner, "Transposed": True}}
+
+
+def scheme(word, scale, bias=0.1):
+    return {"WeightInit": {"Scheme": word, "Scale": scale, "Bias": bias}}
+
+
+MARGINS = {"oneTarget": 0.7, "zeroTarget": 0.3, "oneScale": 2.0, "zeroScale": 0.5}
+ONES = {"oneTarget": 0.8, "oneScale": 1.5}
+PENALTY = {"p": 0.5, "beta": 2.0}  # of the layers that are Sparse
+SMCE, DSMCE, CE = "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy", "CrossEntropy"
+
+# Name -> the file and the call.
+NETWORKS = {
+    # Losses with their activations.
+    "sigmoid and cross-entropy": (
+        file(CE, entry(), hidden(6, "Sigmoid"), output("tags", "Sigmoid")),
+        Call(alpha=0.5),
+    ),
+    "cross-entropy of what was asked": (
+        file(CE, entry(), hidden(6, "Tanh"), output("asked", "Sigmoid")),
+        Call(alpha=0.5),
+    ),
+    "soft-max": (
+        file(CE, entry(), hidden(6, "Tanh"), output("likes", "SoftMax")),
+        Call(alpha=0.5),
+    ),
+    "soft-max of counts": (
+        file(CE, entry("counts"), hidden(7, "Linear"), output("tags", "SoftMax"), Decay=0.05),
+        Call(alpha=0.4, lambda_=0.02),
+    ),
+    "margins": (
+        file(SMCE, entry(), hidden(6, "Sigmoid"), output("tags", "Sigmoid"), ScaledMarginalCrossEntropy=MARGINS),
+        Call(alpha=0.5),
+    ),
+    "the margins of DSSTNE": (
+        file(SMCE, entry("counts"), hidden(6, "RELU"), output("likes", "Sigmoid", scale=1.5)),
+        Call(alpha=0.5),
+    ),
+    "margins of what was asked": (
+        file(SMCE, entry(), hidden(6, "SoftSign"), output("asked", "Sigmoid"), ScaledMarginalCrossEntropy=ONES),
+        Call(alpha=0.2, lambda_=0.05),
+    ),
+    "margins with the values": (
+        file(
+            DSMCE,
+            entry("counts"),
+            hidden(6, "Tanh"),
+            output("counts", "Sigmoid"),
+            DataScaledMarginalCrossEntropy=MARGINS,
+        ),
+        Call(alpha=0.4),
+    ),
+    "margins with the values of what is stored": (
+        file(DSMCE, entry(), hidden(6, "ELU"), output("stars", "Sigmoid"), DataScaledMarginalCrossEntropy=ONES),
+        Call(alpha=0.2),
+    ),
+    "squares": (
+        file("L2", entry(), hidden(6, "Linear"), output("likes", "Linear")),
+        Call(alpha=0.1),
+    ),
+    "squares of measures": (
+        file("L2", entry("measures"), hidden(6, "Tanh"), output("measures", "Tanh")),
+        Call(alpha=0.2),
+    ),
+    "squares of ratings": (
+        file("L2", entry("measures"), hidden(6, "Linear"), output("ratings", "Linear")),
+        Call(alpha=0.2, lambda_=0.03),
+    ),
+    "squares of a sigmoid": (
+        file("L2", entry(), hidden(6, "SELU"), output("likes", "Sigmoid")),
+        Call(alpha=0.6),
+    ),
+    "squares of a ReLU": (
+        file("L2", entry("counts"), hidden(6, "LRELU"), output("counts", "RectifiedLinear")),
+        Call(alpha=0.1),
+    ),
+    "squares of a SELU": (
+        file("L2", entry("measures"), hidden(6, "SELU"), output("measures", "ScaledExponentialLinear")),
+        Call(alpha=0.05),
+    ),
+    "absolute differences": (
+        file("L1", entry(), hidden(6, "Tanh"), output("likes", "Linear")),
+        Call(alpha=0.05),
+    ),
+    "absolute differences of ratings": (
+        file("L1", entry("measures"), hidden(6, "SoftPlus"), output("ratings", "SoftSign")),
+        Call(alpha=0.1),
+    ),
+    "absolute differences of an ELU": (
+        file("L1", entry("measures"), hidden(6, "Sigmoid"), output("measures", "ELU", ELUAlpha=0.7)),
+        Call(alpha=0.1),
+    ),
+    "hinge": (
+        file("Hinge", entry(), hidden(6, "SoftPlus"), output("likes", "Linear")),
+        Call(alpha=0.05),
+    ),
+    "hinge of shares": (
+        file("Hinge", entry("counts"), hidden(6, "LeakyRectifiedLinear", Slope=0.2), output("shares", "Tanh")),
+        Call(alpha=0.1),
+    ),
+    "squared hinge": (
+        file("L2Hinge", entry(), hidden(6, "SoftSign"), output("likes", "SoftPlus")),
+        Call(alpha=0.1),
+    ),
+    "squared hinge of stars": (
+        file(
+            "L2Hinge",
+            entry("measures"),
+            hidden(6, "ExponentialLinear"),
+            output("stars", "LRELU"),
+            RELUSlope=0.3,
+            ELUAlpha=0.6,
+        ),
+        Call(alpha=0.1),
+    ),
+    "squared hinge of a soft-sign": (
+        file("L2Hinge", entry(), hidden(6, "SELU"), output("tags", "SoftSign")),
+        Call(alpha=0.3),
+    ),
+    "squares of an ELU and of a leaky ReLU": (
+        file(
+            "L2",
+            entry("measures"),
+            hidden(6, "LRELU"),
+            output("measures", "ELU", "First"),
+            output("counts", "LRELU", "Second", Source="Hidden", Slope=0.4),
+            RELUSlope=0.25,
+            ELUAlpha=1.4,
+        ),
+        Call(alpha=0.05),
+    ),
+    "values of a soft-plus and of a SELU": (
+        file(
+            "L1",
+            entry(),
+            hidden(6, "ELU", ELUAlpha=0.5),
+            output("counts", "SoftPlus", "First"),
+            output("counts", "SELU", "Second", Source="Hidden"),
+        ),
+        Call(alpha=0.05),
+    ),
+    "values of a ReLU": (
+        file("L2Hinge", entry("counts"), hidden(6, "Tanh"), output("stars", "RELU")),
+        Call(alpha=0.1),
+    ),
+    # Shapes.
+    "two hidden layers": (
+        file(SMCE, entry(), hidden(7, "Tanh", "One"), hidden(5, "Sigmoid", "Two", 0.8), output("likes", "Sigmoid")),
+        Call(alpha=0.7),
+    ),
+    "three hidden layers": (
+        file(
+            CE,
+            entry("counts"),
+            hidden(6, "RELU", "One"),
+            hidden(7, "SoftPlus", "Two"),
+            hidden(5, "Tanh", "Three"),
+            output("tags", "SoftMax"),
+        ),
+        Call(alpha=0.5, batch=16),
+    ),
+    "two inputs": (
+        file(
+            CE,
+            entry(),
+            entry("counts", "More"),
+            hidden(6, "Tanh", Source=["Input", "More"]),
+            output("likes", "SoftMax"),
+        ),
+        Call(alpha=0.5, lambda_=0.01),
+    ),
+    "two inputs and two outputs": (
+        file(
+            "L2",
+            entry("tags"),
+            entry("measures", "More"),
+            hidden(6, "Sigmoid", "One", Source=["Input", "More"]),
+            hidden(5, "Tanh", "Two", Source="More"),
+            output("likes", "Sigmoid", "First", Source=["One", "Two"]),
+            output("ratings", "Linear", "Second", Source="Two"),
+        ),
+        Call(alpha=0.2),
+    ),
+    "a layer that reads an input and a hidden layer": (
+        file(
+            SMCE,
+            entry(),
+            hidden(6, "Tanh", "One"),
+            hidden(5, "Sigmoid", "Two", Source=["Input", "One"]),
+            output("tags", "Sigmoid", Source=["One", "Two"]),
+        ),
+        Call("Momentum", alpha=0.1, mu=0.8),
+    ),
+    "layers in another order": (
+        {
+            "ErrorFunction": CE,
+            "ShuffleIndices": False,
+            "Layers": [
+                output("likes", "SoftMax", Source="Two"),
+                hidden(6, "Sigmoid", "Two", Source="One"),
+                hidden(5, "Tanh", "One", Source="Input"),
+                entry(),
+            ],
+        },
+        Call(alpha=0.5),
+    ),
+    "what DSSTNE takes by default": (
+        {"SHUFFLEINDICES": False, "layers": [{"n": 14, "dataset": "likes"}, {"N": 6}, {"N": 9, "DataSet": "tags"}]},
+        Call(alpha=0.5),
+    ),
+    "defaults, and sizes as products": (
+        {
+            "ShuffleIndices": False,
+            "errorFunction": "l2",
+            "Layers": [
+                {"N": [3, 4], "DataSet": "counts", "Sparse": True},
+                {"N": [2, 3], "Activation": "tanh"},
+                {"N": 5, "Activation": "relu"},
+                {"N": [5, 2], "DataSet": "measures", "Activation": "LINEAR"},
+            ],
+        },
+        Call(alpha=0.1, batch=12),
+    ),
+    "shared": (
+        file(CE, entry(), hidden(6, "Tanh"), output("likes", "Sigmoid", **tied())),
+        Call(alpha=0.4, lambda_=0.02),
+    ),
+    "shared, with Adam": (
+        file("L2", entry("counts"), hidden(6, "Linear"), output("counts", "Linear", **tied())),
+        Call("Adam", alpha=0.02, lambda_=0.01, mu=0.9, mu1=0.99, batch=13),
+    ),
+    "shared, beside another output": (
+        file(
+            CE,
+            entry(),
+            hidden(6, "Sigmoid"),
+            output("likes", "SoftMax", "First", **tied()),
+            output("tags", "Sigmoid", "Second", Source="Hidden"),
+        ),
+        Call("Nesterov", alpha=0.1, mu=0.7, lambda1=0.005),
+    ),
+    # Optimizers and schedules.
+    "momentum": (
+        file("L2", entry(), hidden(6, "Tanh"), output("likes", "Sigmoid")),
+        Call("Momentum", alpha=0.2, mu=0.9, lambda_=0.01),
+    ),
+    "momentum of ratings": (
+        file("L2", entry(), hidden(6, "Linear"), output("ratings", "Linear")),
+        Call("Momentum", alpha=0.05, mu=0.6, lambda_=0.05, lambda1=0.01),
+    ),
+    "Nesterov": (
+        file(
+            SMCE,
+            entry(),
+            hidden(6, "Sigmoid"),
+            output("tags", "Sigmoid"),
+            ScaledMarginalCrossEntropy=MARGINS,
+            Decay=0.1,
+        ),
+        Call("Nesterov", alpha=0.2, mu=0.9, lambda_=0.01),
+    ),
+    "AdaGrad": (
+        file(CE, entry(), hidden(6, "Tanh"), output("tags", "Sigmoid")),
+        Call("AdaGrad", alpha=0.05),
+    ),
+    "AdaGrad with both penalties": (
+        file("L2", entry("measures"), hidden(6, "Tanh"), output("ratings", "Linear"), Decay=0.02),
+        Call("AdaGrad", alpha=0.05, lambda_=0.05, lambda1=0.02),
+    ),
+    "RMSProp": (
+        file(CE, entry(), hidden(6, "Sigmoid"), output("likes", "SoftMax")),
+        Call("RMSProp", alpha=0.01, mu=0.9),
+    ),
+    "RMSProp with weight decay": (
+        file("L2", entry("counts"), hidden(6, "Tanh"), output("stars", "SoftPlus")),
+        Call("RMSProp", alpha=0.01, mu=0.8, lambda_=0.1),
+    ),
+    "AdaDelta": (
+        file(CE, entry(), hidden(6, "Tanh"), output("tags", "Sigmoid")),
+        Call("AdaDelta", mu=0.9),
+    ),
+    "AdaDelta of what was asked": (
+        file(CE, entry(), hidden(6, "SELU"), output("asked", "Sigmoid")),
+        Call("AdaDelta", mu=0.8, lambda_=0.1, batch=20),
+    ),
+    "Adam": (
+        file(CE, entry(), hidden(6, "Tanh"), output("likes", "SoftMax")),
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+    ),
+    "Adam of ratings, with both penalties": (
+        file("L2", entry("measures"), hidden(6, "Sigmoid"), output("ratings", "Linear")),
+        Call("Adam", alpha=0.02, mu=0.8, mu1=0.95, lambda_=0.05, lambda1=0.2),
+    ),
+    "the learning rate falls after some epochs": (
+        file(CE, entry(), hidden(6, "Tanh"), output("tags", "Sigmoid")),
+        Call(alpha=0.5, alpha_interval=2, alpha_multiplier=0.3),
+    ),
+    "the learning rate falls after each epoch": (
+        file("L2", entry("measures"), hidden(6, "Tanh"), output("measures", "Tanh")),
+        Call("Momentum", alpha=0.1, mu=0.5, batch=15, alpha_interval=1, alpha_multiplier=0.8),
+    ),
+    "sparse weights": (
+        file(CE, entry(), hidden(6, "Tanh"), output("likes", "SoftMax")),
+        Call(alpha=0.5, lambda1=0.02),
+    ),
+    "all rows in a step": (
+        {**file(CE, entry(), hidden(6, "Tanh"), output("likes", "SoftMax")), "ShuffleIndices": True},
+        Call(alpha=0.5, batch=ROWS),
+    ),
+    "more than all rows in a step": (
+        {**file("L2", entry("measures"), hidden(6, "Tanh"), output("counts", "Linear")), "ShuffleIndices": True},
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999, batch=ROWS + 11),
+    ),
+    "two rows in a step": (
+        file(CE, entry(), hidden(6, "Sigmoid"), output("tags", "Sigmoid")),
+        Call(alpha=0.3, batch=2),
+    ),
+    "denoising and a penalty of layers that are not sparse": (
+        file(
+            SMCE,
+            entry(Sparse=False),
+            hidden(6, "Sigmoid", Sparse=False, Type="FullyConnected"),
+            output("likes", "Sigmoid", Sparse=True, Type="FullyConnected"),
+            Name="AE",
+            Kind="AutoEncoder",
+            Denoising={"p": 0.2},
+            SparsenessPenalty=PENALTY,
+            ScaledMarginalCrossEntropy=MARGINS,
+        ),
+        Call(alpha=0.5),
+    ),
+    "denoising and a penalty of other layers": (
+        file(
+            "L2",
+            entry("measures", Sparse=False),
+            hidden(6, "Tanh", Type="FullyConnected"),
+            output("counts", "SoftPlus"),
+            Name="AE",
+            Kind="FeedForward",
+            Denoising={"p": 0.5},
+            SparsenessPenalty=PENALTY,
+        ),
+        Call("RMSProp", alpha=0.01, mu=0.9),
+    ),
+    "locked hidden layer": (
+        file(CE, entry(), hidden(6, "Tanh", "One"), hidden(5, "Tanh", "Two"), output("tags", "Sigmoid")),
+        Call(alpha=0.5, lambda_=0.02, locked=("One",)),
+    ),
+    "locked output": (
+        file("L2", entry(), hidden(6, "Tanh", "One"), hidden(5, "Sigmoid", "Two"), output("counts", "Linear")),
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999, lambda_=0.02, locked=("Two", "Output")),
+    ),
+    # Initial weights.
+    "Xavier and Caffe's": (
+        file(
+            CE,
+            entry(),
+            hidden(16, "Tanh", **scheme("Xavier", 1.5)),
+            output("tags", "Sigmoid", N=9, **scheme("CaffeXavier", 0.8)),
+        ),
+        Call(alpha=0.5),
+    ),
+    "Caffe's and SELU's": (
+        file(
+            CE,
+            entry(),
+            hidden(16, "SELU", **scheme("CaffeXavier", 1)),
+            output("tags", "Sigmoid", **scheme("SELU", 0.7)),
+        ),
+        Call(alpha=0.3),
+    ),
+    "SELU's and uniform ones": (
+        file(
+            CE,
+            entry(),
+            hidden(16, "SELU", **scheme("SELU", 1)),
+            output("likes", "SoftMax", **scheme("Uniform", 0.3, -1)),
+        ),
+        Call(alpha=0.3),
+    ),
+    "uniform and constant ones": (
+        file(
+            "L2",
+            entry(),
+            hidden(16, "Tanh", **scheme("Uniform", 0.5)),
+            output("likes", "Sigmoid", **scheme("Constant", -0.3, 0.4)),
+        ),
+        Call(alpha=0.3),
+    ),
+    "constant ones and Xavier's": (
+        file(
+            "L2",
+            entry("counts"),
+            hidden(16, "Linear", **scheme("Constant", 0.05)),
+            output("counts", "Sigmoid", **scheme("Xavier", 1)),
+        ),
+        Call(alpha=0.3),
+    ),
+}
