@@ -216,6 +216,8 @@ type Operations interface {
 	CombineStats(*CombineStats, *Step) error
 	OutputStep(*Output, *Step) error
 	OutputEntries(*OutputEntries, *Step) error
+	UnitSums(*UnitSums, *Step) error
+	Sparsity(*Sparsity, *Step) error
 	Backward(*Backward, *Step) error
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error

@@ -87,11 +87,13 @@ func (o *Activate) String() string           { return "Activate " + o.Name + o.E
 func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }
 
 // Backward turns the gradient with respect to a layer's output into the one with respect to its sums, in place, and
-// updates the bias: dz = dh * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of dz.
+// updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of
+// dz.
 type Backward struct {
 	Name      string // of the layer, for error messages
 	H         Buffer // [B, K], the layer's output after dropout
 	DH        Buffer // [B, K], in: dL/dh, out: dL/dz
+	Shift     Buffer // [K], what Sparsity adds to dL/dh of every row; nil = nothing
 	Units     int64
 	Epilogue  Epilogue // as in the forward op
 	Bias      *Weights // nil = none

@@ -1,6 +1,7 @@
 package dsstnejson
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,12 +105,9 @@ func (f *file) read(i int) {
 
 func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 	o := l.o
-	penalty := readPenalty(o)
-	if penalty == 0 {
-		penalty = f.penalty
-	}
-	if sparse && penalty > 0 {
-		o.Fail("SparsenessPenalty", noSparseness, penalty)
+	penalty := readPenalty(o, f.penalty)
+	if sparse && penalty.beta > 0 {
+		l.keys["sparsity"] = fields{"mean": penalty.p, "weight": penalty.beta}
 	}
 	if o.Has("SharedWeights") {
 		o.Fail("SharedWeights", noSharing, "is given for a hidden layer")
@@ -170,11 +168,16 @@ func readSize(o *strictjson.Object, kind string) int64 {
 	return o.Int("N", 0, size)
 }
 
-// readPenalty reads a sparseness penalty, of which the weight beta decides whether there is one.
-func readPenalty(o *strictjson.Object) float32 {
-	p := o.Object("SparsenessPenalty")
-	p.Float32("p", 0, strictjson.Between(0, 1))
-	return p.Float32("beta", 0, strictjson.NotNegative)
+// penalty is a sparseness penalty, of which the weight beta decides whether there is one.
+type penalty struct{ p, beta float32 }
+
+// readPenalty reads a penalty; what is 0 is taken from another one.
+func readPenalty(o *strictjson.Object, other penalty) penalty {
+	given := o.Object("SparsenessPenalty")
+	return penalty{
+		cmp.Or(given.Float32("p", 0, strictjson.Between(0, 1)), other.p),
+		cmp.Or(given.Float32("beta", 0, strictjson.NotNegative), other.beta),
+	}
 }
 
 // names reads a name, or a list of names.

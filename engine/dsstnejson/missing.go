@@ -28,9 +28,7 @@ var missingTypes = map[string]string{
 // Sentences about what is missing, each used at one place.
 const (
 	noTargetLayers = "is Target; DSSTNE cannot use such layers, and they are not supported; remove the layer"
-	noSparseness   = "has the beta %v and the layer is Sparse; the penalty is not supported yet, so set beta to 0 or " +
-		"remove Sparse"
-	noDeltaBoost = "is %v; weights of deltas other than 1 are not supported yet; for ScaledMarginalCrossEntropy " +
+	noDeltaBoost   = "is %v; weights of deltas other than 1 are not supported yet; for ScaledMarginalCrossEntropy " +
 		"use its oneScale and zeroScale"
 	noWeightsData = "is %q; DSSTNE itself never reads this file; remove the key"
 	noDropout     = "is %v, but only hidden layers can drop units; set it to 0%s"

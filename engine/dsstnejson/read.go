@@ -91,7 +91,7 @@ type file struct {
 	loss       string
 	margins    fields
 	denoising  float32
-	penalty    float32 // beta of the sparseness penalty
+	penalty    penalty
 	parameters parameters
 }
 
@@ -109,7 +109,7 @@ func (f *file) readTop(config *Config) (name string) {
 	}
 	f.loss, f.margins, f.parameters = readLoss(o), readMargins(o), readParameters(o, parameters{})
 	f.denoising = o.Object("Denoising").Float32("p", 0, strictjson.Fraction)
-	f.penalty = readPenalty(o)
+	f.penalty = readPenalty(o, penalty{})
 	f.checkPooling()
 	boost := o.Object("DeltaBoost")
 	for _, key := range []string{"one", "zero"} {

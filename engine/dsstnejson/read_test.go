@@ -116,6 +116,22 @@ func TestOnlySparseInputsAreDenoised(t *testing.T) {
 			`{"name": "Units", "kind": "hidden", "size": 8, "activation": "sigmoid", "sources": ["In", "More"]}`, ownOut))
 }
 
+func TestThePenaltyOfSparseUnitsIsThatOfTheLayerOrOfTheNetwork(t *testing.T) {
+	for name, c := range map[string]struct{ top, unit, sparsity string }{
+		"of the network": {`"SparsenessPenalty": {"p": 0.5, "beta": 2}`, `, "Sparse": true`, `{"mean": 0.5, "weight": 2}`},
+		"of the layer": {`"SparsenessPenalty": {"p": 0.5, "beta": 2}`,
+			`, "Sparse": true, "SparsenessPenalty": {"p": 0.1, "beta": 3}`, `{"mean": 0.1, "weight": 3}`},
+		"of both": {`"SparsenessPenalty": {"p": 0.5, "beta": 2}`, `, "Sparse": true, "SparsenessPenalty": {"p": 0.1}`,
+			`{"mean": 0.1, "weight": 2}`},
+		"without a mean": {`"SparsenessPenalty": {"beta": 2}`, `, "Sparse": true`, `{"mean": 0, "weight": 2}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			same(t, unit(c.unit, c.top), own(ownLoss, ownIn, `{"name": "Units", "kind": "hidden", "size": 8, `+
+				`"activation": "sigmoid", "sparsity": `+c.sparsity+`}`, ownOut))
+		})
+	}
+}
+
 func TestValuesWithoutEffectAreTaken(t *testing.T) {
 	same(t, `{"Version": 0.9, "Kind": "AutoEncoder", "WeightsData": "", "LRN": {"k": 2, "n": 5, "alpha": 1e-4,
 		"beta": 0.75}, "MaxOut": {"k": 2}, "SparsenessPenalty": {"p": 0.5, "beta": 2}, "DeltaBoost": {"one": 1, "zero": 1},

@@ -333,16 +333,6 @@ func TestRulesAreEnforced(t *testing.T) {
 			outputOf(`, "DeltaNorm": -1`, ""),
 			`layer "Out": DeltaNorm is -1; it must be a number of at least 0`,
 		},
-		"penalty of the network": {
-			unit(`, "Sparse": true`, `"SparsenessPenalty": {"p": 0.5, "beta": 2}`),
-			`layer "Units": SparsenessPenalty has the beta 2 and the layer is Sparse; the penalty is not ` +
-				`supported yet, so set beta to 0 or remove Sparse`,
-		},
-		"penalty of a layer": {
-			unit(`, "Sparse": true, "SparsenessPenalty": {"p": 0.5, "beta": 3}`, ""),
-			`layer "Units": SparsenessPenalty has the beta 3 and the layer is Sparse; the penalty is not ` +
-				`supported yet, so set beta to 0 or remove Sparse`,
-		},
 		"negative penalty": {
 			unit(`, "SparsenessPenalty": {"beta": -1}`, ""),
 			`layer "Units": SparsenessPenalty.beta is -1; it must be a number of at least 0`,

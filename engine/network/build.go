@@ -93,7 +93,7 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 
 // train adds the losses and, last layer first, the operations behind them.
 func (b *builder) train() {
-	b.Terms(len(b.net.Terms))
+	b.Terms(b.net.penaltyTerm(len(b.net.Layers)))
 	for term, t := range b.net.Terms {
 		b.net.Layers[t.Layer].kind.loss(b, t.Layer, term)
 	}

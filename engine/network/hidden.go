@@ -14,7 +14,11 @@ type hiddenLayer struct {
 	common
 	activation kernels.Activation
 	dropout    float32 // share of the units that training drops, 0 <= p < 1
+	sparsity   sparsity
 }
+
+// sparsity is the penalty on the mean of each unit over a batch; weight 0: none.
+type sparsity struct{ mean, weight float32 }
 
 func (*hiddenLayer) word() string { return "hidden" }
 
@@ -33,6 +37,11 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	_, k.activation = readActivation(o, kernels.Tanh.String(), kernels.ActivationWords...)
 	l.Bias = o.Bool("bias", true)
 	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
+	if o.Has("sparsity") {
+		of := o.Object("sparsity")
+		of.Require("mean")
+		k.sparsity = sparsity{of.Float32("mean", 0, strictjson.Between(0, 1)), of.Float32("weight", 1, strictjson.NotNegative)}
+	}
 	l.Initializer = initializer(o, l)
 }
 
@@ -41,7 +50,15 @@ func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 		fields{{"sources", n.defineSources(l)}, {"size", defineSize(l)}},
 		defineActivation(k.activation.Kind.String(), k.activation),
 		fields{{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)}},
+		defineSparsity(k.sparsity),
 	)
+}
+
+func defineSparsity(s sparsity) fields {
+	if s.weight == 0 {
+		return nil
+	}
+	return fields{{"sparsity", fields{{"mean", s.mean}, {"weight", s.weight}}}}
 }
 
 func (k *hiddenLayer) forward(b *builder, i int) {
@@ -142,8 +159,8 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		bias = nil
 	}
 	b.Add(&kernels.Backward{
-		Name: l.Name, H: v.out, DH: v.gradient, Units: v.units, Epilogue: *k.epilogue(b, i), Bias: bias,
-		Optimizer: optimizer,
+		Name: l.Name, H: v.out, DH: v.gradient, Shift: k.penalise(b, i), Units: v.units, Epilogue: *k.epilogue(b, i),
+		Bias: bias, Optimizer: optimizer,
 	})
 	for _, s := range l.Sources {
 		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]
@@ -162,4 +179,20 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		b.OwnScratch(&op.Workspace, op, w.Name)
 		b.Add(op)
 	}
+}
+
+// penalise adds the sparsity penalty to the loss, and returns what it adds to the gradient of every row; nil for nothing.
+func (k *hiddenLayer) penalise(b *builder, i int) kernels.Buffer {
+	l, v := &b.net.Layers[i], &b.values[i]
+	if k.sparsity.weight == 0 {
+		return nil
+	}
+	sums := b.Alloc("sums over the batch", l.Name, v.units)
+	b.Add(&kernels.UnitSums{Name: l.Name, X: v.out, Units: v.units, Sums: sums})
+	b.SumOfRows("the sums of "+l.Name+" over the batch", sums, v.units)
+	b.Add(&kernels.Sparsity{
+		Name: l.Name, Units: v.units, Sums: sums, Mean: k.sparsity.mean, Weight: k.sparsity.weight,
+		Term: b.net.penaltyTerm(i), Silent: b.Rank() > 0,
+	})
+	return sums
 }

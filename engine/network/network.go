@@ -89,6 +89,17 @@ func (n *Network) termOf(output int) Term {
 	return n.Terms[slices.IndexFunc(n.Terms, func(t Term) bool { return t.Layer == output })]
 }
 
+// penaltyTerm is the number of the term of a hidden layer's penalty: those come behind the terms of the outputs.
+func (n *Network) penaltyTerm(layer int) int {
+	term := len(n.Terms)
+	for i := range layer {
+		if k, is := n.Layers[i].kind.(*hiddenLayer); is && k.sparsity.weight > 0 {
+			term++
+		}
+	}
+	return term
+}
+
 // TermFactors are the factors of the terms' weights at a step, counted from 1; nil if no term has a schedule.
 func (n *Network) TermFactors(step int64) []float32 {
 	var factors []float32

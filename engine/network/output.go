@@ -37,7 +37,9 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	} else {
 		refuseAlphas(o)
 	}
-	o.Refuse("dropout", "is given, but an output layer has none; it belongs on the hidden layers before it")
+	for _, key := range []string{"dropout", "sparsity"} {
+		o.Refuse(key, "is given, but an output layer has none; it belongs on the hidden layers before it")
+	}
 }
 
 func (k *outputLayer) define(n *Network, l *Layer) fields {

@@ -248,6 +248,13 @@ func (b *Builder) AllReduce(what string, buffer kernels.Buffer, units int64) {
 	b.sum(&kernels.AllReduce{What: what, Buffer: buffer, Count: kernels.Count{PerRow: units}})
 }
 
+// SumOfRows sums n numbers over the ranks where each has a part of the batch's rows; elsewhere all have the same.
+func (b *Builder) SumOfRows(what string, buffer kernels.Buffer, n int64) {
+	if b.byRows() && b.World() > 1 {
+		b.sum(&kernels.AllReduce{What: what, Buffer: buffer, Count: kernels.Count{Fixed: n}})
+	}
+}
+
 // AllGather collects n numbers for each row from every rank, in the plan as name of whom they are for.
 func (b *Builder) AllGather(what, name, of string, part kernels.Buffer, n int64) kernels.Buffer {
 	all := b.Alloc(name, of, int64(b.World())*n*b.spec.Rows)

@@ -56,6 +56,14 @@ func (f faulty) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.OutputStep(op, s))
 }
 
+func (f faulty) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.UnitSums(op, s))
+}
+
+func (f faulty) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Sparsity(op, s))
+}
+
 func (f faulty) Backward(op *kernels.Backward, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Backward(op, s))
 }

@@ -29,7 +29,9 @@ var networks = map[string]string{
 	"tied cosine":     fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "temperature": 0.5`),
 	"without biases": strings.ReplaceAll(fixture.Autoencoder("softmax", `, "bias": false`), `"tanh"`,
 		`"tanh", "bias": false`),
-	"deep":               deep,
+	"deep": deep,
+	"sparse units": strings.Replace(deep, `"activation": "sigmoid"`,
+		`"activation": "sigmoid", "sparsity": {"mean": 0.2, "weight": 0.5}`, 1),
 	"several in and out": several,
 }
 

@@ -43,6 +43,9 @@ func (d *device) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
 	return nil
 }
 
+// Sparsity has a few hundred units, as a rule.
+func (d *device) Sparsity(op *kernels.Sparsity, s *kernels.Step) error { return op.Apply(s) }
+
 // CombineStats combines the statistics of a few shards: some thousand exponentials in a step.
 func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
 	parts, stats := op.Parts.Float32(), op.Stats.Float32()

@@ -181,24 +181,55 @@ func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
 	})
 }
 
+// UnitSums adds up the units of a layer over the batch.
+func (d *device) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
+	type args struct {
+		step, x, sums driver.Address
+		units         int64
+		launch        int32
+	}
+	return d.runBeside("UnitSums", s, nil, func() {
+		launch(d, "unit_sums", line(op.Units, backwardUnits), backwardThreads, &args{
+			d.step.at, addressOf(op.X), addressOf(op.Sums), op.Units, d.next(site{}),
+		})
+	})
+}
+
+// Sparsity computes the penalty of each unit.
+func (d *device) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
+	type args struct {
+		step, sums           driver.Address
+		units                int64
+		mean, weight         float32
+		term, silent, launch int32
+	}
+	return d.runBeside("Sparsity", s, nil, func() {
+		launch(d, "sparsity", driver.Dim{X: 1}, 256, &args{
+			d.step.at, addressOf(op.Sums), op.Units, op.Mean, op.Weight, int32(op.Term), flag(op.Silent), d.loses(op.Name),
+		})
+	})
+}
+
+// Constants of src/dense.cu.
+const backwardThreads, backwardUnits = 1024, 8 // 32 kBackwardWarps, kBackwardUnits
+
 // Backward goes back through dropout and activation and updates the bias.
 func (d *device) Backward(op *kernels.Backward, s *kernels.Step) error {
 	type args struct {
-		step, h, dh driver.Address
-		units       int64
-		bias        weightsArgs
-		epilogue    epilogueArgs
-		launch      int32
+		step, h, dh, shift driver.Address
+		units              int64
+		bias               weightsArgs
+		epilogue           epilogueArgs
+		launch             int32
 	}
-	const threads, units = 1024, 8 // 32 kBackwardWarps and kBackwardUnits of src/dense.cu
 	return d.runBeside("Backward", s, nil, func() {
 		name := op.Name
 		if op.Bias != nil {
 			name = op.Bias.Name
 		}
-		launch(d, "backward", line(op.Units, units), threads, &args{
-			d.step.at, addressOf(op.H), addressOf(op.DH), op.Units, d.weightsOf(op.Bias, op.Optimizer),
-			d.epilogueOf(&op.Epilogue), d.updates(name),
+		launch(d, "backward", line(op.Units, backwardUnits), backwardThreads, &args{
+			d.step.at, addressOf(op.H), addressOf(op.DH), addressOf(op.Shift), op.Units,
+			d.weightsOf(op.Bias, op.Optimizer), d.epilogueOf(&op.Epilogue), d.updates(name),
 		})
 	})
 }

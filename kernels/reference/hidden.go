@@ -178,22 +178,42 @@ func exponentialUnit(scale, alpha float64) activation {
 	}
 }
 
+// UnitSums adds up the units.
+func (device) UnitSums(op *kernels.UnitSums, step *kernels.Step) error {
+	sums := make([]float64, op.Units)
+	for u := range step.Rows {
+		addScaled(sums, 1, rowOf(op.X, u, op.Units))
+	}
+	for k, sum := range sums {
+		op.Sums.Float32()[k] = float32(sum)
+	}
+	return nil
+}
+
+// Sparsity computes the penalty of each unit.
+func (device) Sparsity(op *kernels.Sparsity, step *kernels.Step) error { return op.Apply(step) }
+
 func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 	e := &op.Epilogue
 	act, err := activationOf(e.Activation)
 	if err != nil {
 		return err
 	}
-	name, bias := op.Name, make([]float64, op.Units)
+	name, bias, shift := op.Name, make([]float64, op.Units), make([]float64, op.Units)
 	if op.Bias != nil {
 		name = op.Bias.Name
+	}
+	if op.Shift != nil {
+		for k := range shift {
+			shift[k] = float64(op.Shift.Float32()[k])
+		}
 	}
 	for u := range step.Rows {
 		h, dh := rowOf(op.H, u, op.Units), rowOf(op.DH, u, op.Units)
 		for k := range dh {
 			dz := 0.0
 			if scale := dropout(e, step, u, int64(k)); scale != 0 {
-				dz = float64(dh[k]) * scale * act.slope(float64(h[k])/scale)
+				dz = (float64(dh[k]) + shift[k]) * scale * act.slope(float64(h[k])/scale)
 			}
 			if !finite(dz) {
 				return &kernels.NotFiniteError{Tensor: name, What: "gradient", Row: -1}

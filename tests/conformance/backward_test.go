@@ -11,6 +11,7 @@ type backwardCase struct {
 	title     string
 	step      *kernels.Step
 	units     int64
+	shift     []float32 // [units], or nil
 	h, dh     []float32
 	epilogue  *kernels.Epilogue
 	bias      *weight
@@ -28,6 +29,9 @@ func (c *backwardCase) run(d kernels.Device) (r result, err error) {
 	if c.bias != nil {
 		op.Bias = c.bias.place(p)
 		op.Epilogue.Bias = op.Bias.Value
+	}
+	if c.shift != nil {
+		op.Shift = p.floats(c.shift)
 	}
 	err = d.Backward(op, c.step)
 	r.add("h", op.H)
@@ -64,9 +68,14 @@ func (c *backwardCase) dz(u, k int64) (dz, off float64) {
 		return 0, 0
 	}
 	dz = float64(c.dh[n]) * scale
+	size := math.Abs(dz)
+	if c.shift != nil {
+		dz += float64(c.shift[k]) * scale
+		size += math.Abs(float64(c.shift[k])) * scale
+	}
 	a := float64(c.h[n]) / scale
 	slope, magnitude := slopeOf(c.epilogue.Activation, a)
-	return dz * slope, 8*unit*math.Abs(dz)*magnitude + underflow*(1+scale)
+	return dz * slope, 8*unit*size*magnitude + underflow*(1+scale)
 }
 
 func backwardCases() (cases []opCase) {
@@ -81,6 +90,9 @@ func backwardCases() (cases []opCase) {
 		c.epilogue, bias = s.epilogue(units, 1)
 		c.dh = s.normal(b*units, size)
 		c.h = s.normal(b*units, 1)
+		if pick(s, "shift", false, false, true) {
+			c.shift = s.normal(units, size)
+		}
 		for n := range c.h {
 			z := float64(c.h[n])
 			switch c.epilogue.Activation.Kind {

@@ -51,6 +51,14 @@ func (b broken) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return b.after(b.Device.OutputStep(op, s), op, s)
 }
 
+func (b broken) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
+	return b.after(b.Device.UnitSums(op, s), op, s)
+}
+
+func (b broken) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
+	return b.after(b.Device.Sparsity(op, s), op, s)
+}
+
 func (b broken) Backward(op *kernels.Backward, s *kernels.Step) error {
 	return b.after(b.Device.Backward(op, s), op, s)
 }
@@ -284,6 +292,15 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 				offBuffer(s.DH)
 			}
 		}),
+	},
+	"UnitSums": {
+		defect("sums", func(op *kernels.UnitSums, _ *kernels.Step) { offBuffer(op.Sums) }),
+		defect("unit behind the layer", func(op *kernels.UnitSums, _ *kernels.Step) { op.Sums.Float32()[op.Units] = 0 }),
+	},
+	"Sparsity": {
+		defect("slopes", func(op *kernels.Sparsity, _ *kernels.Step) { offBuffer(op.Sums) }),
+		defect("loss", func(op *kernels.Sparsity, step *kernels.Step) { step.Loss[op.Term] *= 1.0001 }),
+		defect("unit behind the layer", func(op *kernels.Sparsity, _ *kernels.Step) { op.Sums.Float32()[op.Units] = 0 }),
 	},
 	"Backward": {
 		weightDefects("bias", func(op *kernels.Backward) *kernels.Weights { return op.Bias }),

@@ -38,6 +38,7 @@ type netCase struct {
 	skip        bool // the output has hidden 1 as its second source
 	stored      bool // the loss is that of the stored entries
 	weighted    bool // the rows have weights
+	sparse      bool // hidden 2 has a penalty on the means of its units
 	dropout     float32
 }
 
@@ -167,6 +168,17 @@ func (n *net) on(d kernels.Device) *running {
 	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}
 	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
 	denseBack.Workspace = p.workspace(denseBack, n.step.Most())
+	var penalty []func(*kernels.Step) error
+	if n.sparse {
+		sums := p.alloc(gradientUnits)
+		unitSums := &kernels.UnitSums{X: h2, Units: gradientUnits, Sums: sums}
+		sparsity := &kernels.Sparsity{Units: gradientUnits, Sums: sums, Mean: 0.25, Weight: 0.5, Term: 1}
+		penalty = []func(*kernels.Step) error{
+			func(s *kernels.Step) error { return d.UnitSums(unitSums, s) },
+			func(s *kernels.Step) error { return d.Sparsity(sparsity, s) },
+		}
+		back2.Shift = sums
+	}
 	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: r.placed[n.bias1]}
 	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: r.placed[n.in], TiedGradient: output.TiedGradient}
 	scatter.Workspace = p.workspace(scatter, n.step.Most())
@@ -176,6 +188,7 @@ func (n *net) on(d kernels.Device) *running {
 		func(s *kernels.Step) error { return d.Gather(gather, s) },
 		func(s *kernels.Step) error { return d.Dense(dense, s) },
 	}
+	r.forward = append(r.forward, penalty...)
 	if n.loss.NeedsStats() {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
 	}
@@ -421,6 +434,8 @@ func netCases() (cases []netCase) {
 			continue
 		}
 		c.dropout, c.weighted = []float32{0, 0.25}[n/5%2], n/7%2 == 0
+		// Means that are neither 0 nor 1 have a derivative.
+		c.sparse = c.activation.Kind == kernels.Sigmoid && c.dropout == 0 && n/6%2 == 0
 		if n >= pairs {
 			c.temperature = 0.5
 		} else {
@@ -440,7 +455,7 @@ func few(cases []netCase) (list []netCase) {
 		for _, feature := range []any{
 			[2]any{c.activation, c.temperature}, [2]any{c.loss, c.temperature}, [2]any{"tied", c.tied},
 			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout}, [2]any{"stored", c.stored},
-			[2]any{"weighted", c.weighted},
+			[2]any{"weighted", c.weighted}, [2]any{"sparse", c.sparse},
 		} {
 			seen[feature] = true
 		}

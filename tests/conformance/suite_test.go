@@ -26,6 +26,8 @@ var opCases = []group{
 	{"OutputStats", remembering(func() []opCase { return outputCases(true, kernels.Float32) })},
 	{"OutputStep", remembering(func() []opCase { return outputCases(false, kernels.Float32) })},
 	{"OutputEntries", remembering(entriesCases)},
+	{"UnitSums", remembering(unitSumsCases)},
+	{"Sparsity", remembering(sparsityCases)},
 	{"Backward", remembering(backwardCases)},
 	{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(kernels.Float32) })},
 	{"Scatter", remembering(scatterCases)},

@@ -402,6 +402,31 @@ NETWORKS = {
         ),
         Call("RMSProp", alpha=0.01, mu=0.9),
     ),
+    "sparse units": (
+        file(CE, entry(), hidden(6, "Sigmoid", Sparse=True), output("likes", "Sigmoid"), SparsenessPenalty=PENALTY),
+        Call(alpha=0.5),
+    ),
+    "sparse units of one layer": (
+        file(
+            SMCE,
+            entry("measures"),
+            hidden(6, "Sigmoid", "One", Sparse=True, SparsenessPenalty={"p": 0.2, "beta": 0.5}),
+            hidden(5, "Tanh", "Two"),
+            output("likes", "Sigmoid"),
+        ),
+        Call("Momentum", alpha=0.1, mu=0.5, lambda_=0.01, batch=16),
+    ),
+    "sparse units of two layers": (
+        file(
+            "L2",
+            entry("counts"),
+            hidden(7, "Sigmoid", "One", Sparse=True),
+            hidden(5, "Sigmoid", "Two", Sparse=True, SparsenessPenalty={"p": 0.3}),
+            output("counts", "Linear"),
+            SparsenessPenalty=PENALTY,
+        ),
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+    ),
     "locked hidden layer": (
         file(CE, entry(), hidden(6, "Tanh", "One"), hidden(5, "Tanh", "Two"), output("tags", "Sigmoid")),
         Call(alpha=0.5, lambda_=0.02, locked=("One",)),

@@ -1,8 +1,7 @@
 """DSSTNE's training in float64, formula by formula: what a network file, data sets and the arguments of a call mean.
 
 Nothing here is taken from the engine. The formulas are those of DSSTNE's sources. A number such as (2.4) is a section
-of dsstne-behaviour.md, the research notes in shared/reference beside the repository. The oracle reads the keys that the
-tests use; any other key is an error.
+of the maintainers' notes on them. The oracle reads the keys that the tests use; any other key is an error.
 
 Where DSSTNE computes something else than its own formulas promise, the formula counts:
 
@@ -327,6 +326,7 @@ class Layer:
 
     Attributes:
         units: None for "auto".
+        penalty: p and beta of the sparseness penalty, if it has one.
         shared: For each source of which the weight is shared, transposed: the pair of layers that own it.
     """
 
@@ -342,6 +342,14 @@ class Layer:
     scale: float = 1.0
     bias: float = 0.0
     shared: dict[str, tuple[str, str]] = field(default_factory=dict)
+    penalty: tuple[float, float] | None = None
+
+
+def penalty(mean, p, beta):
+    """The sparseness penalty (4.6) of the means of units over a batch, and its derivative by them."""
+    mean = np.clip(mean, 1e-6, 1 - 1e-6)
+    divergence = p * np.log(p / mean) + (1 - p) * np.log((1 - p) / (1 - mean))
+    return beta * divergence.sum(), beta * ((1 - p) / (1 - mean) - p / mean)
 
 
 def lowered(value):
@@ -371,7 +379,7 @@ class Network:
         margin = keys.pop("scaledmarginalcrossentropy", None) or keys.pop("datascaledmarginalcrossentropy", {})
         self.margin = Margin(**margin)
         parameters = self._parameters(keys, {})
-        self.without = {"input": keys.pop("denoising", None), "hidden": keys.pop("sparsenesspenalty", None)}
+        self.denoising, self.penalty = keys.pop("denoising", None), keys.pop("sparsenesspenalty", {})
         entries, layers = listed(keys.pop("layers")), []
         for place, layer in enumerate(entries):
             default = "Input" if place == 0 else "Output" if place == len(entries) - 1 else "Hidden"
@@ -392,8 +400,12 @@ class Network:
         units = keys.pop("n")
         made = {"units": None if units == "auto" else math.prod(listed(units)), "data": keys.pop("dataset", None)}
         keys.pop("type", None)
-        if keys.pop("sparse", False) and self.without.get(kind):  # (4.4, 4.6)
-            raise ValueError(f"{name} is sparse, so {self.without[kind]} has an effect, which is not computed here")
+        sparse, own = keys.pop("sparse", False), keys.pop("sparsenesspenalty", {})
+        if sparse and kind == "input" and self.denoising:  # (4.4)
+            raise ValueError(f"{name} is sparse, so {self.denoising} has an effect, which is not computed here")
+        p, beta = (own.get(key) or self.penalty.get(key, 0.0) for key in ("p", "beta"))
+        if sparse and kind == "hidden" and beta:
+            made["penalty"] = (p, beta)
         if kind != "input":
             made["sources"] = tuple(listed(keys.pop("source", before)))
             word = keys.pop("activation", "Sigmoid").lower()
@@ -479,7 +491,12 @@ class Network:
                 loss, delta = self.output(layer, values[layer.name], data[layer.data])
                 total += loss
             else:
-                delta = handed[layer.name] * ACTIVATIONS[layer.activation][1](values[layer.name], layer)
+                delta = handed[layer.name]
+                if layer.penalty:
+                    loss, slope = penalty(values[layer.name].mean(axis=0), *layer.penalty)
+                    total += rows * loss  # once for the batch
+                    delta = delta + slope
+                delta = delta * ACTIVATIONS[layer.activation][1](values[layer.name], layer)
             found[layer.name] = delta.sum(axis=0) / rows
             for source in layer.sources:
                 product = values[source].T @ delta / rows

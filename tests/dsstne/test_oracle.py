@@ -214,7 +214,7 @@ def smaller(value):
         return [("", 0.95 * value)] if isinstance(value, float) else []
     copies = []
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        if key not in ("Version", "WeightInit", "Denoising", "SparsenessPenalty"):  # without effect on a step here
+        if key not in ("Version", "WeightInit", "Denoising"):  # without effect on a step here
             for name, other in smaller(item):
                 copy = value.copy()
                 copy[key] = other
@@ -226,7 +226,10 @@ def smaller(value):
 def test_another_number_in_the_file_or_in_the_call_is_seen(name):
     """Each number counts, and is what the engine has taken."""
     file, call = NETWORKS[name]
+    penalised = any(layer.penalty for layer in oracle.Network(file).layers.values())
     for number, other in smaller(file):
+        if number.startswith("SparsenessPenalty") and not penalised:
+            continue
         assert max(excess(name, trained(name, network=oracle.Network(other))[0]).values()) > 1, number
     defaults = {"alpha_multiplier": 1, "mu": 0, "mu1": 0, "lambda_": 0, "lambda1": 0}
     for number, other in smaller(dataclasses.asdict(call)):

@@ -34,9 +34,9 @@ def sigmoid(**more):
 
 # The shapes that DSSTNE has examples of, in sizes that train in a moment.
 SHAPES = {
-    "movielens, without its penalty": file(
+    "movielens": file(
         INPUT,
-        layer("Hidden", 128, "Sigmoid", Source="Input", Sparse=False),
+        layer("Hidden", 128, "Sigmoid", Source="Input", Sparse=True),
         sigmoid(),
         **MARGIN,
         ShuffleIndices=False,
@@ -46,10 +46,11 @@ SHAPES = {
     ),
     "one layer, weighted ones": file(
         INPUT,
-        layer("Hidden", 256, "Sigmoid", Source="Input"),
+        layer("Hidden", 256, "Sigmoid", Source="Input", Sparse=True),
         sigmoid(Source="Hidden"),
         **MARGIN,
         Denoising={"p": 0.4},
+        SparsenessPenalty={"p": 0.5, "beta": 2.0},
         ScaledMarginalCrossEntropy={"oneTarget": 1.0, "zeroTarget": 0.0, "oneScale": 30.0, "zeroScale": 1.0},
     ),
     "benchmark": file(
@@ -96,11 +97,6 @@ SHAPES = {
 
 # Shapes of which the engine lacks something, and what it says.
 LACKING = {
-    "movielens": (
-        file(INPUT, layer("Hidden", 128, "Sigmoid", Sparse=True), sigmoid(), SparsenessPenalty={"p": 0.5, "beta": 2}),
-        'layer "Hidden": SparsenessPenalty has the beta 2 and the layer is Sparse; the penalty is not supported yet, '
-        "so set beta to 0 or remove Sparse",
-    ),
     "images": (
         file(
             {"Name": "Input", "Kind": "Input", "N": [32, 32, 3], "DataSet": "input"},

@@ -281,11 +281,11 @@ def test_a_trip_of_each_loop_has_the_elements_that_its_entry_states(model):
 # By case: instructions of all passes per logit, bytes of memory per weight of the output, and launches, at most.
 HELD = {
     "step bfloat16": (55, 20.1, 58),
-    "step float32": (52, 20.1, 58),
+    "step float32": (53, 20.1, 58),
     "softmax 41k bfloat16": (42, 38.2, 39),
     "softmax 1M bfloat16": (38, 38.1, 383),
     "softmax 10M bfloat16": (38, 38.1, 3575),
-    "softmax 41k cosine bfloat16": (50, 42.2, 43),
+    "softmax 41k cosine bfloat16": (51, 42.2, 43),
 }
 
 

@@ -1,8 +1,24 @@
 /* backward.h: the step from a hidden layer's output back to its sums. Bound by the caches, where h and dh are. */
 
-enum { BACKWARD_UNITS = 64, BACKWARD_AHEAD = 16 };
+enum { BACKWARD_UNITS = 64, BACKWARD_AHEAD = 16, SUM_ROWS = 32 /* added as float */ };
 
-/* dz = dh * mask / (1 - p) * act'(h), in place, for some units of a row; adds dz to sum. */
+/* Workers take blocks of units. */
+static void unit_sums(unit_sums_t *s, UNUSED int32_t worker) {
+  for (int64_t block; (block = take(&s->next)) * BACKWARD_UNITS < s->units;) {
+    const int64_t first = block * BACKWARD_UNITS, n = smaller(BACKWARD_UNITS, s->units - first);
+    double total[BACKWARD_UNITS] = {0};
+    for (int64_t u = 0; u < s->rows; u += SUM_ROWS) {
+      float sum[BACKWARD_UNITS] = {0};
+      for (int64_t r = u; r < smaller(u + SUM_ROWS, s->rows); r++)
+        for (int64_t k = 0; k < n; k += LANES)
+          store(sum + k, load(sum + k) + load_some(s->x + r * s->units + first + k, smaller(LANES, n - k)));
+      for (int64_t k = 0; k < n; k++) total[k] += (double)sum[k];
+    }
+    for (int64_t k = 0; k < n; k++) s->sums[first + k] = (float)total[k];
+  }
+}
+
+/* dz = (dh + shift) * mask / (1 - p) * act'(h), in place, for some units of a row; adds dz to sum. */
 INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t u, int64_t first, int64_t n,
                          float *sum) {
   const epilogue_t *e = &b->epilogue;
@@ -16,6 +32,7 @@ INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t 
       __builtin_prefetch(dh + k + BACKWARD_AHEAD * b->units);
     }
     vf a = load_some(h + k, here), g = load_some(dh + k, here);
+    if (b->shift) g = g + load_some(b->shift + first + k, here);
     if (e->dropout > 0) {
       if (k % PHILOX_COLUMNS == 0) dropout_factors(e, u, first + k, factor);
       a = a * keep; /* the activation before it was scaled; where it was dropped the factor is 0 */

@@ -147,9 +147,17 @@ typedef struct {
   int64_t next;
 } update_t;
 
+/* See kernels.UnitSums. */
 typedef struct {
   int64_t rows, units;
-  const float *h;
+  const float *x;
+  float *sums;
+  int64_t next;
+} unit_sums_t;
+
+typedef struct {
+  int64_t rows, units;
+  const float *h, *shift; /* shift: [units] or null */
   float *dh;
   epilogue_t epilogue;
   weights_t bias; /* value null = none */
@@ -313,7 +321,8 @@ typedef struct {
 /* clang-format off */
 #define PHASES(PHASE) \
   PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
-  PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(backward, backward_t, 1) \
+  PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(unit_sums, unit_sums_t, 1) \
+  PHASE(backward, backward_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(entries_rows, entries_t, 1) \
   PHASE(entries_by_item, entries_t, 1) PHASE(scores, rank_t, 0) \

@@ -96,10 +96,18 @@ func (o Ops) Update(op *kernels.Update, s *kernels.Step) error {
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_update_written)
 }
 
+func (o Ops) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
+	call := &call{alone: s.Rows*op.Units < short}
+	a := &C.unit_sums_t{
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), x: buffer(op.X), sums: buffer(op.Sums),
+	}
+	return o.do(call, unsafe.Pointer(a), nil, C.run_unit_sums)
+}
+
 func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
 	call := &call{layer: op.Name}
 	a := &C.backward_t{
-		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), h: buffer(op.H), dh: buffer(op.DH),
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), h: buffer(op.H), dh: buffer(op.DH), shift: buffer(op.Shift),
 		epilogue: call.epilogue(&op.Epilogue, s), bias: call.weights(op.Bias), optimizer: call.optimizer(op.Optimizer, s),
 	}
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_backward)

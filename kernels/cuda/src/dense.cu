@@ -118,6 +118,7 @@ struct BackwardArgs {
   const StepRecord *step;
   const float *h;  // [B, units]
   float *dh;  // [B, units]
+  const float *shift;  // [units], null: nothing is added to dh
   int64_t units;
   Weights bias;  // value null: none
   Epilogue epilogue;
@@ -126,7 +127,7 @@ struct BackwardArgs {
 
 constexpr int kBackwardUnits = 8, kBackwardWarps = 32, kBackwardAtOnce = 4;
 
-// dz = dh mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
+// dz = (dh + shift) mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
 //
 // Mapping: a block has 8 units, so that there are enough blocks: a warp has four neighbouring rows of each 128, a lane one of them
 // and a unit, and reads four such rows at once. The sums of a unit are added by halves of a warp, then in the warps' order.
@@ -139,6 +140,7 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
   const int lane = lane_id(), warp = warp_id();
   constexpr int kRows = 32 / kBackwardUnits, kApart = kBackwardWarps * kRows;
   const int64_t k = int64_t(blockIdx.x) * kBackwardUnits + lane % kBackwardUnits;
+  const float shift = a.shift && k < a.units ? a.shift[k] : 0.0f;
   float sum = 0.0f;
   if (k < a.units) {
     for (int64_t first = warp * kRows + lane / kBackwardUnits; first < step->rows; first += kApart * kBackwardAtOnce) {
@@ -147,7 +149,7 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
       for (int n = 0; n < kBackwardAtOnce; n++) {
         const int64_t u = first + kApart * n;
         h[n] = u < step->rows ? a.h[u * a.units + k] : 0.0f;
-        dh[n] = u < step->rows ? a.dh[u * a.units + k] : 0.0f;
+        dh[n] = u < step->rows ? a.dh[u * a.units + k] + shift : 0.0f;
       }
 #pragma unroll
       for (int n = 0; n < kBackwardAtOnce; n++) {
@@ -169,4 +171,75 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
   sum = 0.0f;
   for (int i = 0; i < kBackwardWarps; i++) sum += sums[i][lane];
   update_element(step, a.launch, a.bias, rates_of(step, step->number), k, k, sum);
+}
+
+struct UnitSumsArgs {
+  const StepRecord *step;
+  const float *x;  // [B, units]
+  float *sums;  // [units]
+  int64_t units;
+  int32_t launch;
+};
+
+// sums[k] = sum over the rows of x.
+//
+// Mapping: that of backward, and its order of sums.
+// Bytes: reads 4 B units, which bound it.
+// Source: kernels/sparsity.go, UnitSums; scheme: own.
+KERNEL_BOUNDS(unit_sums, UnitSumsArgs, 32 * kBackwardWarps, 1) {
+  SHARED(float, sums, [kBackwardWarps][kBackwardUnits]);
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch)) return;
+  const int lane = lane_id(), warp = warp_id();
+  constexpr int kRows = 32 / kBackwardUnits, kApart = kBackwardWarps * kRows;
+  const int64_t k = int64_t(blockIdx.x) * kBackwardUnits + lane % kBackwardUnits;
+  float sum = 0.0f;
+  if (k < a.units)
+    for (int64_t u = warp * kRows + lane / kBackwardUnits; u < step->rows; u += kApart) sum += a.x[u * a.units + k];
+  for (int lanes = 16; lanes >= kBackwardUnits; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+  if (lane < kBackwardUnits) sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || lane >= kBackwardUnits || k >= a.units) return;
+  sum = 0.0f;
+  for (int i = 0; i < kBackwardWarps; i++) sum += sums[i][lane];
+  a.sums[k] = sum;
+}
+
+struct SparsityArgs {
+  const StepRecord *step;
+  float *sums;  // [units], in: of all rows; out: what backward adds
+  int64_t units;
+  float mean, weight;
+  int32_t term, silent, launch;
+};
+
+// x ln(x / y), 0 for x = 0.
+DEVICE float x_log_ratio(float x, float y) { return x == 0.0f ? 0.0f : x * logf(x / y); }
+
+// losses[term] += weight sum over k of p ln(p / m) + (1 - p) ln((1 - p) / (1 - m)); sums[k] <- its derivative by a row's h.
+//
+// Mapping: one block; a thread has each 256th unit.
+// Bytes: reads and writes 4 a unit; bound by its launch.
+// Source: kernels/sparsity.go, Sparsity; scheme: own.
+KERNEL_BOUNDS(sparsity, SparsityArgs, 256, 1) {
+  SHARED(double, losses, [8]);
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch)) return;
+  constexpr float kLeast = 1e-6f;
+  const float p = a.mean, rows = float(step->whole);
+  double total = 0.0;
+  for (int64_t k = threadIdx.x; k < a.units; k += 256) {
+    const float mean = a.sums[k] / rows;
+    const float m = fminf(fmaxf(mean, kLeast), 1.0f - kLeast), rest = 1.0f - m;
+    total += finite(mean) ? double(x_log_ratio(p, m) + x_log_ratio(1.0f - p, rest)) : double(infinity());
+    a.sums[k] = a.weight * ((1.0f - p) / rest - p / m) / rows;
+  }
+  total = warp_sum(total);
+  if (lane_id() == 0) losses[warp_id()] = total;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int n = 1; n < 8; n++) total += losses[n];
+  total *= double(a.weight);
+  if (!(fabs(total) <= 1.7976931348623157e308)) fail(step, a.launch, kFailLoss);
+  if (!a.silent) step->losses[a.term] += total;
 }
