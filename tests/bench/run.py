@@ -35,6 +35,7 @@ QUICK = [
     "search",
     "dask",
     "step",
+    "sample",
     "memory",
     "gowalla",
     "factors",

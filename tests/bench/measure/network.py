@@ -17,6 +17,7 @@ class Network:
     scaling: str | None = "l2"
     denoising: float = 0.5
     dropout: float = 0.0
+    sparsity: tuple[float, float] | None = None  # mean and weight of the penalty on hidden units
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     batch_size: int = 512
@@ -28,7 +29,10 @@ class Network:
             {"name": "input", "kind": "input", "scaling": self.scaling or "none", "denoising": self.denoising}
         ]
         for number, size in enumerate(self.hidden, 1):
-            layer = {"name": f"hidden{number}", "kind": "hidden", "size": size, "activation": self.activation}
+            layer: dict[str, object] = {"name": f"hidden{number}", "kind": "hidden", "size": size}
+            layer["activation"] = self.activation
+            if self.sparsity is not None:
+                layer["sparsity"] = dict(zip(("mean", "weight"), self.sparsity, strict=True))
             layers.append({**layer, "dropout": self.dropout})
         output: dict[str, object] = {"name": "output", "kind": "output", "bias": self.output_bias}
         if self.temperature is not None:
