@@ -87,8 +87,7 @@ func (o *Activate) String() string           { return "Activate " + o.Name + o.E
 func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }
 
 // Backward turns the gradient with respect to a layer's output into the one with respect to its sums, in place, and
-// updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z), written with the stored output h; dbias = sum over rows of
-// dz.
+// updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z), with the stored output h; dbias = sum over rows of dz.
 type Backward struct {
 	Name      string // of the layer, for error messages
 	H         Buffer // [B, K], the layer's output after dropout

@@ -22,9 +22,10 @@ type OutputSource struct {
 //	loss  = sum over u of r_u sum over i of l(a_ui, t_ui)     added to Step.Loss[Term]
 //	dz_ui = r_u dl/da f'(z);  dh += dz w;  dw = dz^T h;  then the optimizer's update of w and b, unless they are locked
 //
-// with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(), times the row's weight if the rows are Weighted. OutputStats
-// computes what Softmax needs first: the maximum and the log-sum-exp of each row. Targets are sparse: t_ui = 0 where
-// nothing is stored. a = f(z) is the value of the output's activation, Loss.Activation; see LossKind for l and dl/da.
+// with r_u = Step.TermWeight(Term, Loss) / Step.WholeRows(), times the row's own weight if rows are Weighted.
+// OutputStats computes what Softmax needs first: the maximum and the log-sum-exp of each row. Targets are sparse:
+// t_ui = 0 where nothing is stored. a = f(z) is the value of the output's activation, Loss.Activation; see LossKind for
+// l and dl/da.
 //
 // Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.
 //

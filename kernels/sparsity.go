@@ -19,9 +19,9 @@ func (o *UnitSums) String() string           { return "UnitSums " + o.Name }
 // Work: it reads X.
 func (o *UnitSums) Work(s *Sizes) Work { return Work{Bytes: numbers(s.Rows, o.Units)} }
 
-// Sparsity is a penalty on the mean m of each unit over the batch: its Kullback-Leibler divergence from Mean, which keeps
-// units off for most rows (Ng, "Sparse autoencoder", CS294A lecture notes, 2011). With p = Mean and m_k = Sums[k] over
-// Step.WholeRows(), but at least 1e-6 and at most 1 - 1e-6,
+// Sparsity is a penalty on the mean m of each unit over the batch: its Kullback-Leibler divergence from Mean, which
+// keeps units off for most rows (Ng, "Sparse autoencoder", CS294A lecture notes, 2011). With p = Mean and m_k = Sums[k]
+// over Step.WholeRows(), but at least 1e-6 and at most 1 - 1e-6,
 //
 //	loss    = Weight sum over k of p ln(p/m_k) + (1-p) ln((1-p)/(1-m_k))      added to Step.Loss[Term]
 //	Sums[k] = Weight / Step.WholeRows() (-p/m_k + (1-p)/(1-m_k))              what Backward adds to dL/dh

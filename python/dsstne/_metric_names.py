@@ -13,12 +13,15 @@ from typing import Any
 from dsstne import _checks
 from dsstne.errors import InvalidArgumentError
 
-FALLING = ("rmse", "mae")  # the better a model is, the lower they are
+FALLING = ("rmse", "mae", "held_out_loss")  # the better a model is, the lower they are
 OF_SCORES = (*FALLING, "auc")
 WITHOUT_LENGTH = (*OF_SCORES, "accuracy")
 
 _OTHER_NAMES = {
     "acc": "accuracy",
+    "loss": "held_out_loss",
+    "val_loss": "held_out_loss",
+    "validation_loss": "held_out_loss",
     "mean_absolute_error": "mae",
     "mean_squared_error": "rmse",
     "roc_auc": "auc",

@@ -1,4 +1,4 @@
-"""Metrics of the scores of all items, beside those of rankings, which the engine computes: rmse, mae and auc.
+"""Metrics of the scores of all items, beside those of rankings, which the engine computes: rmse, mae, auc and losses.
 
 The scores come block by block, so memory does not grow with rows x items. The sums of a row are those of
 ``math.fsum``, exact and rounded once, or of integers, and so are the sums of the rows: results do not depend on the
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dsstne._activations import Activation
+    from dsstne._losses import Loss
     from dsstne._predictor import Choice, Predictor
     from dsstne.dataset import Dataset
 
@@ -28,11 +29,13 @@ class Tally:
     Args:
         count: Number of rows.
         value: The activation behind the scores; None: the scores are the values.
+        loss: The loss of the output, if it is wanted.
         allowed: A mask of the items that may be ranked.
     """
 
-    def __init__(self, count: int, value: Activation | None, allowed: NDArray[np.bool_]) -> None:
-        self._value, self._allowed = value, allowed
+    def __init__(self, count: int, value: Activation | None, loss: Loss | None, allowed: NDArray[np.bool_]) -> None:
+        self._value, self._loss, self._allowed = value, loss, allowed
+        self._losses = np.full(count, np.nan)
         self._entries = np.zeros(count, np.int64)
         self._squares, self._distances = np.full(count, np.nan), np.full(count, np.nan)
         self._auc = np.full(count, np.nan)
@@ -55,18 +58,25 @@ class Tally:
         others[left_out] = False
         others[ids] = False
         self._auc[place] = _auc(np.sort(scores[ids]), scores[others])
+        if self._loss is not None:
+            others[ids] = True  # and so all that count
+            all_targets = np.zeros(len(scores))
+            all_targets[ids] = targets
+            counted = ids if self._loss.stored_only else others
+            self._losses[place] = self._loss.of(scores[counted], all_targets[counted])
 
     def rows(self, name: str) -> NDArray[np.float64]:
         """Returns the metric of each row; NaN for rows without held-out items."""
-        if name == "auc":
-            return self._auc
+        if name in ("auc", "held_out_loss"):
+            return self._auc if name == "auc" else self._losses
         entries = np.maximum(self._entries, 1)
         return np.sqrt(self._squares / entries) if name == "rmse" else self._distances / entries
 
     def mean(self, name: str) -> float:
-        """Returns the metric of all rows: over the entries, or for auc the mean of the rows that have one."""
-        if name == "auc":
-            having = self._auc[~np.isnan(self._auc)]
+        """Returns the metric of all rows: over the entries; for auc and losses the mean of the rows that have one."""
+        if name in ("auc", "held_out_loss"):
+            each = self.rows(name)
+            having = each[~np.isnan(each)]
             return math.fsum(having.tolist()) / len(having) if len(having) else math.nan
         count = int(self._entries.sum())
         if not count:
@@ -92,11 +102,12 @@ def compute(
     excluded: Dataset | None,
     choice: Choice,
     value: Activation | None,
+    loss: Loss | None,
     names: Sequence[str],
 ) -> dict[str, tuple[float, NDArray[np.float64]]]:
     """Computes metrics of an open predictor; returns the value of all rows and that of each row by name."""
     units = held_out.shape[1]
-    tally = Tally(predictor.count, value, choice.mask(units))
+    tally = Tally(predictor.count, value, loss, choice.mask(units))
     nothing = np.empty(0, np.int64)
     for places, rows in predictor.blocks():
         targets = held_out[rows]

@@ -11,6 +11,7 @@ from dsstne import _checks, _score_metrics
 from dsstne import metrics as of_lists
 from dsstne._activations import activation_of
 from dsstne._layers import Bound, numbers
+from dsstne._losses import loss_of
 from dsstne._metric_names import OF_SCORES, metric_names
 from dsstne._predictor import Predictor, check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Shown, Table
@@ -74,9 +75,12 @@ def evaluate(
     - ``rmse``, ``mae``: the root of the mean squared difference, and the mean absolute difference, of value and
       target over all entries of X_held_out. Values are those of ``predict(..., activation=True)``, or the scores of
       models that are not networks. ``exclude``, ``items`` and ``filter_items`` have no effect on them, and stored
-      zeros are absent, as everywhere. Lower is better.
+      zeros are absent, as everywhere. Lower is better;
+    - ``held_out_loss``: the loss that the network was trained with, of the items that ``auc`` looks at, with the
+      entries of X_held_out as targets. With ``exclude=None`` it is the loss that training reports, but for denoising,
+      dropout and penalties. Lower is better.
 
-    The last three need the scores of all items, which are computed for some rows at a time (64 MiB at most).
+    The last four need the scores of all items, which are computed for some rows at a time (64 MiB at most).
 
     Args:
         model: The model.
@@ -96,8 +100,8 @@ def evaluate(
         Coverage describes all rows together, so with ``per_row`` it is NaN for every row.
 
     Raises:
-        InvalidArgumentError: A metric is unknown (the message suggests the nearest known one), or shapes or names of
-            rows do not match.
+        InvalidArgumentError: A metric is unknown (the message suggests the nearest known one), shapes or names of rows
+            do not match, or a model that is not a network has no loss.
         DsstneError: As :meth:`dsstne.Model.recommend`.
 
     Example:
@@ -111,6 +115,7 @@ def evaluate(
     options = {"batch_size": batch_size, "devices": devices, "threads": threads, "memory_limit": memory_limit}
     row_bytes = 8 * len(names) if _checks.boolean(per_row, "per_row") else 0
     of_scores = [name for name in names if name in OF_SCORES]
+    loss = loss_of(model, layer or model.output) if "held_out_loss" in names else None
     ranked = _ranked(names)
     row_bytes += 32 if of_scores else 0
     about: Any = {"name": "X_in", "layer": layer, "row_bytes": row_bytes, "in_blocks": bool(of_scores)}
@@ -125,7 +130,7 @@ def evaluate(
         if of_scores:
             judged = predictor.judged(X_held_out, exclude)
             value = None if model._network is None else activation_of(model, layer or model.output)
-            computed = _score_metrics.compute(predictor, *judged, choice, value, of_scores)
+            computed = _score_metrics.compute(predictor, *judged, choice, value, loss, of_scores)
             found |= {name: each if per_row else mean for name, (mean, each) in computed.items()}
     return {name: found[_FIRST if name == "accuracy" else name] for name in names}
 

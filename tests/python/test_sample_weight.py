@@ -119,7 +119,11 @@ def test_an_estimator_trains_on_with_weights_for_any_loss(X):
 @pytest.mark.parametrize(
     ("sample_weight", "error", "words"),
     [
-        ([1.0], dsstne.InvalidArgumentError, r"expected a number for each of 240 rows, got an array of float64 .*\(1,\)"),
+        (
+            [1.0],
+            dsstne.InvalidArgumentError,
+            r"expected a number for each of 240 rows, got an array of float64 .*\(1,\)",
+        ),
         (np.ones((240, 1)), dsstne.InvalidArgumentError, r"the shape \(240, 1\)"),
         (["a"] * 240, dsstne.InvalidArgumentError, "expected a number for each of 240 rows"),
         (np.full(240, -1.0), dsstne.InvalidArgumentError, "weights must be finite and at least 0"),

@@ -245,3 +245,86 @@ def test_an_error_does_not_choose_a_model(X):
         dsstne.Recommender("popularity", metric="mae").fit(X)
     scorer = dsstne.Recommender("popularity", metric="auc", random_state=0).fit(X)
     assert 0 < scorer.score(X) < 1
+
+
+# ---- the loss ----
+
+LOSSES = {
+    "softmax": {},
+    "cosine": {"temperature": 0.2},
+    "shares of a row": {"loss": {"kind": "softmax", "normalize_rows": True, "weight": 0.5}},
+    "sigmoid": {"loss": "sigmoid"},
+    "scaled marginal": {
+        "loss": {"kind": "scaled_marginal", "one_scale": 3, "zero_scale": 0.5, "one_target": 0.51, "zero_target": 0.49}
+    },
+    "squared": {"loss": {"kind": "squared", "weight": 2}},
+    "absolute": {"loss": "absolute"},
+    "hinge": {"loss": "hinge"},
+    "l2 hinge": {"loss": "l2_hinge"},
+    "stored entries": {"loss": {"kind": "squared", "stored_only": True}},
+}
+
+
+def hardly_trained(X, **options):
+    """A network whose weights have not moved while the loss of all rows was reported."""
+    return dsstne.fit(
+        X,
+        **{"hidden": 6, "temperature": None, "denoising": 0, **options},
+        epochs=1,
+        batch_size=1000,
+        optimizer="sgd",
+        learning_rate=1e-12,
+        schedule=None,
+        progress=False,
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_loss_is_the_one_that_training_reports(X, loss):
+    X = X[np.flatnonzero(np.diff(X.indptr))]
+    model = hardly_trained(X, **LOSSES[loss])
+    found = dsstne.evaluate(model, X, X, "held_out_loss", exclude=None)
+    assert found["held_out_loss"] == pytest.approx(model.history[0]["loss"], rel=2e-5)
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu", "elu", "softplus"])
+def test_the_loss_is_that_of_the_values_of_the_activation(X, activation):
+    X = X[np.flatnonzero(np.diff(X.indptr))]
+    layers = [
+        {"name": "input", "kind": "input"},
+        {"name": "hidden", "kind": "hidden", "size": 6},
+        {"name": "output", "kind": "output", "activation": activation},
+    ]
+    network = {"layers": layers, "loss": "squared"}
+    model = dsstne.fit(X, network=network, epochs=1, batch_size=1000, optimizer="sgd", learning_rate=1e-12)
+    found = dsstne.evaluate(model, X, X, "held_out_loss", exclude=None)
+    assert found["held_out_loss"] == pytest.approx(model.history[0]["loss"], rel=2e-5)
+
+
+def test_the_loss_leaves_out_what_the_ranking_leaves_out(model, X, held_out):
+    scores = model.predict(X).astype(float)
+    found = dsstne.evaluate(model, X, held_out, "held_out_loss", per_row=True)["held_out_loss"]
+    assert np.isnan(found[:7]).all()
+    for u in range(7, 20):
+        counted = np.setdiff1d(np.arange(60), X[[u]].indices)
+        t = held_out[[u]].toarray()[0, counted]
+        z = scores[u, counted]
+        expected = -(t * (z - np.log(np.exp(z).sum()))).sum()
+        assert found[u] == pytest.approx(expected, rel=1e-6)
+
+
+def test_training_stops_when_the_loss_no_longer_falls(X, held_out):
+    early = dsstne.callbacks.EarlyStopping("held_out_loss", patience=2)
+    options = {"hidden": 6, "epochs": 200, "learning_rate": 0.2, "schedule": None, "progress": False}
+    model = dsstne.fit(X, validation=held_out, callbacks=early, **options)
+    values = [record["held_out_loss"] for record in model.history]
+    assert len(values) < 200
+    assert dsstne.evaluate(model, X, held_out, "held_out_loss") == {"held_out_loss": min(values)}
+
+
+def test_only_networks_have_a_loss(X, held_out):
+    with pytest.raises(dsstne.InvalidArgumentError, match="held_out_loss: a model of kind 'item_weights' has no loss"):
+        dsstne.evaluate(dsstne.popularity(X), X, held_out, "held_out_loss")
+    for name in ("loss", "val_loss", "held_out_los"):
+        with pytest.raises(dsstne.InvalidArgumentError, match="did you mean 'held_out_loss'"):
+            dsstne.evaluate(dsstne.popularity(X), X, held_out, name)

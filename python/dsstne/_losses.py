@@ -1,0 +1,88 @@
+"""Losses of outputs in NumPy: those that a network trains with (docs/network.md), for a row of scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dsstne._activations import ACTIVATIONS, activation_of
+from dsstne.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dsstne._activations import Activation
+    from dsstne._weights import Weights
+
+
+class Loss(NamedTuple):
+    """The loss of an output layer.
+
+    Attributes:
+        defined: Its definition, with every default.
+        value: The activation behind the logits.
+    """
+
+    defined: Mapping[str, Any]
+    value: Activation
+
+    @property
+    def stored_only(self) -> bool:
+        """Whether items that are not stored count as nothing."""
+        return bool(self.defined.get("stored_only", False))
+
+    def of(self, scores: NDArray[np.float32], targets: NDArray[np.float64]) -> float:
+        """Returns the loss of the items of a row; a target is 0 where nothing is stored."""
+        return float(self.defined["weight"]) * float(_LOSSES[self.defined["kind"]](self, scores.astype(float), targets))
+
+
+def loss_of(model: Weights, layer: str) -> Loss:
+    """Returns the loss of an output layer of a network.
+
+    Raises:
+        InvalidArgumentError: The model is not a network.
+    """
+    if model._network is None:
+        kind = model._definition.get("kind")
+        raise InvalidArgumentError(f"held_out_loss: a model of kind {kind!r} has no loss; only networks have one")
+    defined = next(one for one in model._network["loss"] if one["layer"] == layer)
+    return Loss(defined, activation_of(model, layer))
+
+
+def _softmax(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> float:
+    total = float(t.sum())
+    if total == 0:
+        return 0.0
+    top = z.max()
+    summed = float(-(t * (z - top - np.log(np.exp(z - top).sum()))).sum())
+    return summed / total if loss.defined["normalize_rows"] else summed
+
+
+def _scaled_marginal(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> float:
+    of, a = loss.defined, ACTIVATIONS["sigmoid"][0](z, {})
+    zeros = np.where(a > of["zero_target"], of["zero_scale"] * np.logaddexp(0, z), 0)
+    ones = np.where(a < of["one_target"], of["one_scale"] * t * np.logaddexp(0, -z), 0)
+    return float(np.where(t == 0, zeros, ones).sum())
+
+
+def _l2_hinge(a: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 0.5 * np.where(t > 0, np.minimum(0, a - t), np.maximum(0, a - t)) ** 2
+
+
+def _of_values(formula: Any) -> Any:
+    """Returns the loss of a row that adds up a formula of the values and the targets."""
+    return lambda loss, z, t: formula(ACTIVATIONS[loss.value.word][0](z, loss.value.layer), t).sum()
+
+
+_LOSSES: dict[str, Any] = {
+    "softmax": _softmax,
+    "sigmoid": lambda _, z, t: (np.logaddexp(0, z) - t * z).sum(),
+    "scaled_marginal": _scaled_marginal,
+    "squared": _of_values(lambda a, t: (a - t) ** 2 / 2),
+    "absolute": _of_values(lambda a, t: np.abs(a - t)),
+    "hinge": _of_values(lambda a, t: np.maximum(0, 1 - np.where(t == 0, -1, t) * a)),
+    "l2_hinge": _of_values(_l2_hinge),
+}
