@@ -40,7 +40,8 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	if o.Has("sparsity") {
 		of := o.Object("sparsity")
 		of.Require("mean")
-		k.sparsity = sparsity{of.Float32("mean", 0, strictjson.Between(0, 1)), of.Float32("weight", 1, strictjson.NotNegative)}
+		k.sparsity.mean = of.Float32("mean", 0, strictjson.Between(0, 1))
+		k.sparsity.weight = of.Float32("weight", 1, strictjson.NotNegative)
 	}
 	l.Initializer = initializer(o, l)
 }
@@ -181,7 +182,7 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 	}
 }
 
-// penalise adds the sparsity penalty to the loss, and returns what it adds to the gradient of every row; nil for nothing.
+// penalise adds the sparsity penalty to the loss, and returns what it adds to the gradient of every row; nil: nothing.
 func (k *hiddenLayer) penalise(b *builder, i int) kernels.Buffer {
 	l, v := &b.net.Layers[i], &b.values[i]
 	if k.sparsity.weight == 0 {
