@@ -16,15 +16,16 @@ var schemes = map[string]struct {
 	"Uniform":  {"uniform", 1},
 	"Constant": {"constant", 1},
 	"SELU":     {"he_normal", math.Sqrt(0.5)}, // variance 1 / fan-in
+	// fan-in in Caffe, fan-out in DSSTNE
+	"CaffeXavier": {"fan_out_uniform", 1},
+	"UnitBall":    {"unit_norm", 1},
 }
 
-const caffeXavier, unitBall = "CaffeXavier", "UnitBall"
-
 // schemeWords are in the order of messages.
-var schemeWords = []string{"Xavier", caffeXavier, "Gaussian", "Uniform", unitBall, "Constant", "SELU"}
+var schemeWords = []string{"Xavier", "CaffeXavier", "Gaussian", "Uniform", "UnitBall", "Constant", "SELU"}
 
-// readInitializer reads WeightInit of a layer. size is that of the layer, or 0 if the data determines it.
-func readInitializer(layer *strictjson.Object, size int64, shared bool) fields {
+// readInitializer reads WeightInit of a layer.
+func readInitializer(layer *strictjson.Object, shared bool) fields {
 	o := layer.Object("WeightInit")
 	scheme, scales := o.Word("Scheme", "Xavier", schemeWords...), strictjson.NotNegative
 	if scheme == "Constant" {
@@ -32,14 +33,6 @@ func readInitializer(layer *strictjson.Object, size int64, shared bool) fields {
 	}
 	scale, bias := o.Float32("Scale", 1, scales), o.Float32("Bias", 0, strictjson.Any)
 	to := schemes[scheme]
-	switch {
-	case scheme == unitBall:
-		o.Fail("Scheme", noUnitBall)
-	case scheme == caffeXavier && size == 0:
-		o.Fail("Scheme", "is CaffeXavier, which needs the size of the layer; give it as N, or use Xavier")
-	case scheme == caffeXavier:
-		to.kind, to.factor = "uniform", math.Sqrt(3/float64(size))
-	}
 	if shared { // the weight begins as its owner wants it
 		return fields{"bias": bias}
 	}

@@ -121,7 +121,7 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 	if dropout > 0 && alphaDropout[activation] {
 		o.Fail("pDropout", noAlphaDrop, dropout, activation)
 	}
-	l.keys["dropout"], l.keys["initializer"] = dropout, readInitializer(o, l.size, false)
+	l.keys["dropout"], l.keys["initializer"] = dropout, readInitializer(o, false)
 }
 
 func (f *file) readOutput(l *layer, dropout float32) {
@@ -129,7 +129,7 @@ func (f *file) readOutput(l *layer, dropout float32) {
 	refuseDropout(l, dropout, "")
 	l.loss = f.output(o, readActivation(o), readParameters(o, f.parameters), l.keys)
 	l.shares = readSharing(o)
-	l.keys["initializer"] = readInitializer(o, l.size, l.shares != nil)
+	l.keys["initializer"] = readInitializer(o, l.shares != nil)
 }
 
 func refuseDropout(l *layer, dropout float32, hint string) {

@@ -33,7 +33,6 @@ const (
 	noWeightsData = "is %q; DSSTNE itself never reads this file; remove the key"
 	noDropout     = "is %v, but only hidden layers can drop units; set it to 0%s"
 	noAlphaDrop   = "is %v; with %s DSSTNE uses alpha dropout, which is not supported yet; set it to 0"
-	noUnitBall    = "is UnitBall, which is not supported yet; use Gaussian"
 	noSharing     = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
 )
 

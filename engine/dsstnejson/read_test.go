@@ -210,7 +210,8 @@ func TestInitialWeightsAreThoseThatWereMeant(t *testing.T) {
 		"Uniform":     `{"kind": "uniform", "scale": 2, "bias": 0.5}`,
 		"Constant":    `{"kind": "constant", "scale": 2, "bias": 0.5}`,
 		"SELU":        `{"kind": "he_normal", "scale": 1.4142135623730951, "bias": 0.5}`,
-		"CaffeXavier": `{"kind": "uniform", "scale": 1.224744871391589, "bias": 0.5}`, // 2 sqrt(3 / 8)
+		"CaffeXavier": `{"kind": "fan_out_uniform", "scale": 2, "bias": 0.5}`,
+		"UnitBall":    `{"kind": "unit_norm", "scale": 2, "bias": 0.5}`,
 	} {
 		t.Run(scheme, func(t *testing.T) {
 			same(t, unit(`, "WeightInit": {"Scheme": "`+scheme+`", "Scale": 2, "Bias": 0.5}`, ""),

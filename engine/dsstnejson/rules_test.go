@@ -404,15 +404,6 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layer "Units": WeightInit.Scheme is "Glorot"; it must be one of Xavier, CaffeXavier, Gaussian, ` +
 				`Uniform, UnitBall, Constant, SELU`,
 		},
-		"unit ball": {
-			unit(`, "WeightInit": {"Scheme": "UnitBall"}`, ""),
-			`layer "Units": WeightInit.Scheme is UnitBall, which is not supported yet; use Gaussian`,
-		},
-		"CaffeXavier of an unknown size": {
-			outputOf(`, "WeightInit": {"Scheme": "CaffeXavier"}`, ""),
-			`layer "Out": WeightInit.Scheme is CaffeXavier, which needs the size of the layer; give it as N, or ` +
-				`use Xavier`,
-		},
 		"negative scale": {
 			unit(`, "WeightInit": {"Scheme": "Gaussian", "Scale": -1}`, ""),
 			`layer "Units": WeightInit.Scale is -1; it must be a number of at least 0`,

@@ -98,10 +98,18 @@ func (m *Model) fill(specs []tensor.Spec, o Options) error {
 		if spec.Fill == kernels.FillConstant && spec.Scale == 0 {
 			continue // as it was allocated
 		}
+		scale := float32(spec.Scale)
+		if spec.Vectors != tensor.NoVectors {
+			scale = 1 // until their length is known
+		}
 		err := device.Fill(&kernels.Fill{
-			Kind: spec.Fill, Scale: float32(spec.Scale), Seed: o.Seed, Stream: random.StreamInit | uint32(i),
+			Kind: spec.Fill, Scale: scale, Seed: o.Seed, Stream: random.StreamInit | uint32(i),
 			Rows: spec.Shape[0], Columns: spec.Shape[1], Out: m.tensors[i].Buffer(),
 		})
+		if err == nil && spec.Vectors != tensor.NoVectors {
+			x := m.tensors[i].Float32()
+			err = scaleUnits(x, spec.Shape[0], spec.Shape[1], spec.Vectors, spec.Scale, o.Threads)
+		}
 		if err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ func (n *Network) Specs() ([]tensor.Spec, error) {
 	for i, t := range tensors {
 		list[i] = tensor.Spec{
 			Name: t.Name, DType: tensor.F32, Shape: []int64{t.Rows, t.Columns}, Layer: t.Layer, Fill: t.Fill, Scale: t.Scale,
+			Vectors: t.Vectors,
 		}
 	}
 	return list, err
@@ -66,6 +67,8 @@ func (i Initializer) begin(fanIn, fanOut int64) (kernels.FillKind, float64) {
 		XavierNormal:  {kernels.FillNormal, math.Sqrt(2 / (in + out))},
 		HeUniform:     {kernels.FillUniform, math.Sqrt(6 / in)},
 		HeNormal:      {kernels.FillNormal, math.Sqrt(2 / in)},
+		FanOutUniform: {kernels.FillUniform, math.Sqrt(3 / out)},
+		UnitNorm:      {kernels.FillNormal, 1},
 		Normal:        {kernels.FillNormal, 1},
 		Uniform:       {kernels.FillUniform, 1},
 		Constant:      {kernels.FillConstant, 1},

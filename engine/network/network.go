@@ -55,6 +55,8 @@ const (
 	XavierNormal                         // normal, deviation s sqrt(2 / (f + g))
 	HeUniform                            // uniform in -r .. r, r = s sqrt(6 / f)
 	HeNormal                             // normal, deviation s sqrt(2 / f)
+	FanOutUniform                        // uniform in -r .. r, r = s sqrt(3 / g), as in Caffe
+	UnitNorm                             // each unit's weights have a random direction and the length s
 	Normal                               // normal, deviation s
 	Uniform                              // uniform in -s .. s
 	Constant                             // s
@@ -62,7 +64,7 @@ const (
 
 var initializerWords = []string{
 	XavierUniform: "xavier_uniform", XavierNormal: "xavier_normal", HeUniform: "he_uniform", HeNormal: "he_normal",
-	Normal: "normal", Uniform: "uniform", Constant: "constant",
+	FanOutUniform: "fan_out_uniform", UnitNorm: "unit_norm", Normal: "normal", Uniform: "uniform", Constant: "constant",
 }
 
 // String is the word of the definition.

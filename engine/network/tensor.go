@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"dsstne/engine/program"
+	"dsstne/engine/tensor"
 	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
@@ -18,8 +19,10 @@ type Tensor struct {
 	program.Tensor
 	Layer  int              // the layer it belongs to
 	Source int              // the layer it weighs, or Bias
-	Fill   kernels.FillKind // how it begins
+	Fill   kernels.FillKind // how it begins, see tensor.Spec
 	Scale  float64
+	// Vectors are the weights of each unit, where they begin with a length.
+	Vectors tensor.Vectors
 }
 
 // Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A
@@ -48,7 +51,13 @@ func (n *Network) tensors() []Tensor {
 			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), l.Size, source.Size, true
 			t.ByItem = source.Reads() || l.Scores()
 			t.Touched = n.touchesEntries(i)
+			if l.Initializer.Kind == UnitNorm {
+				t.Vectors = tensor.RowVectors
+			}
 			if source.Reads() {
+				if t.Vectors == tensor.RowVectors {
+					t.Vectors = tensor.ColumnVectors
+				}
 				t.Rows, t.Columns = source.Size, l.Size
 				t.Touched = !n.isShared(t.Name)
 			}

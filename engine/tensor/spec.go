@@ -38,7 +38,19 @@ type Spec struct {
 	// Fill and Scale are the distribution of an F32 tensor's initial numbers, see kernels.Fill.
 	Fill  kernels.FillKind
 	Scale float64
+	// Vectors, if not NoVectors, then get the length Scale each.
+	Vectors Vectors
 }
+
+// Vectors are those of a matrix.
+type Vectors int
+
+// A matrix's vectors.
+const (
+	NoVectors Vectors = iota
+	RowVectors
+	ColumnVectors
+)
 
 // Bytes is the size of the tensor. It is a float64 because sizes of absurd models do not fit into int64.
 func (s *Spec) Bytes() float64 {

@@ -445,6 +445,25 @@ NETWORKS = {
         ),
         Call(alpha=0.5),
     ),
+    "of one length": (
+        file(
+            CE,
+            entry(),
+            hidden(16, "Tanh", **scheme("UnitBall", 1.5)),
+            output("tags", "Sigmoid", **scheme("UnitBall", 2)),
+        ),
+        Call(alpha=0.5),
+    ),
+    "of one length in three layers": (
+        file(
+            "L2",
+            entry("measures"),
+            hidden(7, "Tanh", "One", **scheme("UnitBall", 0.9)),
+            hidden(6, "Sigmoid", "Two", **scheme("CaffeXavier", 1)),
+            output("counts", "Linear", **scheme("UnitBall", 1.2)),
+        ),
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+    ),
     "Caffe's and SELU's": (
         file(
             CE,

@@ -14,6 +14,7 @@ Where DSSTNE computes something else than its own formulas promise, the formula 
 - Leaky ReLU has the slope 0.01 by default, not 1. SELU has the two constants of its authors (2.1).
 - Xavier's range is that of Glorot and Bengio, not half of it. Constant is +Scale. SELU, the scheme, has the variance
   Scale^2 / n_in (4.1). CaffeXavier keeps DSSTNE's n_out.
+  UnitBall gives the weights of each unit the length Scale; in DSSTNE they are uniform in 0 .. Scale.
 - Adam's first step is number 1, not 2 (3.2).
 - A layer has one bias, not one for each of its sources (1.2).
 - Dropout would mask the gradient, too, and denoising would scale kept entries only (4.3, 4.4). Both draw at random, so
@@ -437,6 +438,7 @@ class Network:
         layer = self.layers[pair[1]]
         return {
             "xavier": ("uniform", layer.scale * math.sqrt(6 / (n_in + n_out))),  # Glorot and Bengio, 2010
+            "unitball": ("length", layer.scale),  # of the weights of each unit
             "caffexavier": ("uniform", layer.scale * math.sqrt(3 / n_out)),
             "uniform": ("uniform", layer.scale),
             "gaussian": ("normal", layer.scale),

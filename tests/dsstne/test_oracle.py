@@ -154,6 +154,10 @@ def test_the_initial_weights_are_those_of_the_file(name):
         kind, parameter = run.network.initial(key, *value.shape)
         if kind == "constant":
             np.testing.assert_array_equal(value, np.float32(parameter))
+        elif kind == "length":
+            np.testing.assert_allclose(np.linalg.norm(value, axis=0), parameter, rtol=1e-6)
+            assert (value < 0).any()
+            assert (value > 0).any()
         elif kind == "uniform":  # all of 30 numbers are below 0.8 of the range once in 800 times, 0.8^-30
             assert 0.8 * parameter < np.abs(value).max() <= np.float32(parameter)
         else:  # the estimate of a deviation deviates by 1 / sqrt(2 n) of it
