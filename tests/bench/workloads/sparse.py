@@ -22,7 +22,8 @@ GOALS = {"forward": Goal("ratio", 1, 1.05), "update": Goal("share", 0.60, 0.85),
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """Forward, and update with plain SGD (as the peer does it) and with Adam's two states, at three row lengths."""
+    """Forward, and update with plain SGD (as the peer does it) and with Adam's two states, at three row lengths; then
+    other optimizers at one."""
     from peers import sparse_input
 
     items = 8 * last_level_cache() // (4 * UNITS)
@@ -40,6 +41,8 @@ def lines(bench: Bench) -> Iterator[Line]:
             torch.call("prepare", length, batches)
             for op, optimizer, method, peer in cases:
                 yield measured(bench, torch, method, peer, op, optimizer, items, length, batches)
+        for optimizer in ("adagrad", "adadelta", "sgd with l1"):
+            yield measured(bench, torch, "", "", "scatter", optimizer, items, 144, 8)
 
 
 def measured(
@@ -56,8 +59,9 @@ def measured(
     """One op at one row length."""
     shape = {"rows": ROWS, "units": UNITS, "items": items, "row_length": length, "batches": batches}
     stream, word = ("read", "forward") if op == "gather" else ("update", f"update, {optimizer}")
-    with Op(op=op, optimizer=optimizer, threads=bench.threads, **shape) as ours:
-        states = {"sgd": 0, "adam": 2}[optimizer]
+    kind, l1 = optimizer.removesuffix(" with l1"), 1e-4 if optimizer.endswith(" with l1") else 0.0
+    with Op(op=op, optimizer=kind, l1=l1, threads=bench.threads, **shape) as ours:
+        states = {"sgd": 0, "adagrad": 1, "adam": 2, "adadelta": 2}[kind]
         touched = ours.entries * 4 if op == "gather" else ours.distinct * 8 * (1 + states)
         work = touched * UNITS / batches / 1e9
         steps = batches * max(1, round((3 if bench.full else 1) / work / batches))
