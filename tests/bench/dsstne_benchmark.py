@@ -78,10 +78,8 @@ def main() -> None:
             else:
                 seconds.append(trainer.run(steps=args.steps).seconds / args.steps * all_steps)
     how = "whole epochs" if args.epochs else f"{all_steps:,} steps, from turns of {args.steps}"
-    spread = f"{min(seconds):,.1f}-{max(seconds):,.1f}"
-    print(
-        f"dsstne {dsstne.__version__}, {device}, {args.precision}: {statistics.median(seconds):,.1f} s ({spread}), {how}"
-    )
+    found = f"{statistics.median(seconds):,.1f} s ({min(seconds):,.1f}-{max(seconds):,.1f})"
+    print(f"dsstne {dsstne.__version__}, {device}, {args.precision}: {found}, {how}")
     print("\nPublished, on other hardware: seconds of an epoch with 1, 2, 4 and 8 GPUs")
     for name, each in PUBLISHED.items():
         print(f"  {name:24}" + "".join(f"{'' if one is None else one:>8}" for one in each))
