@@ -60,13 +60,7 @@ def main() -> None:
     args = parser.parse_args()
     X = interactions(USERS, ITEMS, MEAN_LENGTH)
     model = dsstne.fit(X, network=NETWORK, epochs=0, devices="cpu", progress=False)
-    options = {
-        "optimizer": "sgd",
-        "learning_rate": 0.025,
-        "weight_decay": 0.0001,
-        "batch_size": BATCH,
-        "shuffle": False,
-    }
+    options = {"optimizer": "sgd", "learning_rate": 0.025, "weight_decay": 0.0001, "batch_size": BATCH}
     all_steps = math.ceil(USERS / BATCH)
     with dsstne.Trainer(model, X, devices=args.devices, precision=args.precision, shuffle=False, **options) as trainer:
         device = ", ".join(one["name"] for one in trainer.plan()["devices"])
