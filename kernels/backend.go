@@ -222,6 +222,7 @@ type Operations interface {
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error
 	Replay(*Replay, *Step) error
+	ClipNorm(*ClipNorm, *Step) error
 	Update(*Update, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error

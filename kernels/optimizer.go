@@ -38,6 +38,8 @@ type Optimizer struct {
 	// L1 is the weight of the sum of |w| in what is minimised. Its step comes after that of the rule: the proximal one,
 	// w = sign(w) max(0, |w| - lr L1), which makes weights exactly 0. (Duchi and Singer, 2009)
 	L1 float32
+	// ClipNorm is the greatest length of the gradient of all weights, 0 for any, see ClipNorm.
+	ClipNorm float32
 }
 
 // Rates are the numbers of an optimizer that depend on the step.

@@ -48,7 +48,7 @@ func readOptimizer(o *strictjson.Object, s *train.Options) {
 	s.LearningRate = o.Float("learning_rate", rate, strictjson.Positive)
 	s.Optimizer = kernels.Optimizer{
 		Kind: kind, WeightDecay: o.Float32("weight_decay", 0, strictjson.NotNegative),
-		L1: o.Float32("l1", 0, strictjson.NotNegative),
+		L1: o.Float32("l1", 0, strictjson.NotNegative), ClipNorm: o.Float32("clip_norm", 0, strictjson.NotNegative),
 	}
 	switch kind {
 	case kernels.Momentum, kernels.Nesterov:

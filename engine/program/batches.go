@@ -118,7 +118,7 @@ func (b *Builder) Batches(rowsOnly bool, feeds ...Feed) {
 			b.note("batch", of, size, false)
 		}
 	}
-	if b.byRows() {
+	if b.writes() {
 		b.allocGradients()
 	}
 }

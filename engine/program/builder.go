@@ -93,8 +93,8 @@ func (b *Builder) build() error {
 		list.Sections = append(list.Sections, kernels.Section{Rows: b.spec.Rows})
 	}
 	b.spec.Computation(b)
-	if b.byRows() {
-		b.exchangeGradients()
+	if b.writes() {
+		b.applyGradients()
 	}
 	if b.World() > len(b.spec.Ranks) {
 		b.shareAcrossProcesses()
@@ -126,6 +126,11 @@ func (b *Builder) World() int { return b.spec.world() }
 
 // byRows reports whether each of several ranks has the whole model and a part of each batch's rows.
 func (b *Builder) byRows() bool { return b.World() > 1 && b.spec.Parallel == Data }
+
+// writes reports whether a step writes the gradients of all weights before it updates one.
+func (b *Builder) writes() bool {
+	return b.byRows() || b.Training() != nil && b.Training().Optimizer.ClipNorm > 0
+}
 
 // Sharded reports whether each of several ranks has a share of the items.
 func (b *Builder) Sharded() bool { return b.World() > 1 && !b.byRows() }

@@ -1,6 +1,9 @@
 package program
 
-import "dsstne/kernels"
+import (
+	"dsstne/internal/fault"
+	"dsstne/kernels"
+)
 
 // Parallel is how several devices train one model.
 type Parallel int
@@ -25,6 +28,11 @@ func (s Spec) parallel() (Parallel, error) {
 	switch {
 	case s.world() == 1 || s.Training == nil:
 		return Model, nil
+	case s.Training.Optimizer.ClipNorm > 0 && s.Parallel == Model:
+		return Model, fault.New(fault.InvalidArgument, `clip_norm needs the gradients of all weights on each device; `+
+			`with several devices it goes with parallel="data" only`)
+	case s.Training.Optimizer.ClipNorm > 0:
+		return Data, nil
 	case s.Parallel != Auto:
 		return s.Parallel, nil
 	}

@@ -80,6 +80,10 @@ func (f faulty) Replay(op *kernels.Replay, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Replay(op, s))
 }
 
+func (f faulty) ClipNorm(op *kernels.ClipNorm, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.ClipNorm(op, s))
+}
+
 func (f faulty) Update(op *kernels.Update, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Update(op, s))
 }

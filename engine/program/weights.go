@@ -45,7 +45,8 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// allocGradients takes one buffer for the gradients of all weights but locked ones, which one operation exchanges.
+// allocGradients takes one buffer for the gradients of all weights but locked ones, which one operation exchanges and one
+// clips. Between them are zeros.
 func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
 		if t.Locked {
@@ -155,7 +156,7 @@ func (b *Builder) inPlace(t Tensor) bool { return b.isSharded(t) || b.first() }
 // gradient zero would change them. Such rows must catch up (kernels.Replay) before they are read.
 func (b *Builder) IsLazy(name string) bool {
 	w := b.weights[name]
-	return w != nil && b.Training() != nil && !w.Locked && !b.byRows() && w.Touched &&
+	return w != nil && b.Training() != nil && !w.Locked && !b.writes() && w.Touched &&
 		b.Training().Optimizer.MovesUntouched(true)
 }
 
@@ -163,7 +164,7 @@ func (b *Builder) IsLazy(name string) bool {
 // the device reads, if it does and there is memory.
 func (b *Builder) KeepRounded(op any, w *kernels.Weights) {
 	device, is := b.device.(kernels.Rounder)
-	if !is || b.Training() == nil || b.byRows() || b.spec.unrounded {
+	if !is || b.Training() == nil || b.writes() || b.spec.unrounded {
 		return
 	}
 	if n := device.RoundedSize(op, w, b.spec.Rows); n > 0 {
@@ -204,11 +205,18 @@ func (b *Builder) LeaveGradient(name string, n int64) kernels.Buffer {
 // PartialGradient is what another operation of the step has left; nil if there is none.
 func (b *Builder) PartialGradient(name string) kernels.Buffer { return b.weights[name].partial }
 
-// exchangeGradients adds up the gradients of the ranks' rows. From the sums every rank makes the same step.
-func (b *Builder) exchangeGradients() {
-	count := kernels.Count{Fixed: b.gradientSize}
-	b.sum(&kernels.AllReduce{What: "the gradients of all weights", Buffer: b.gradients, Count: count})
-	b.Agree()
+// applyGradients updates all weights with the gradients that were written: with the sums of those of the ranks' rows,
+// where each has some, from which every rank makes the same step.
+func (b *Builder) applyGradients() {
+	if b.byRows() {
+		count := kernels.Count{Fixed: b.gradientSize}
+		b.sum(&kernels.AllReduce{What: "the gradients of all weights", Buffer: b.gradients, Count: count})
+		b.Agree()
+	}
+	if limit := b.Training().Optimizer.ClipNorm; limit > 0 {
+		op := &kernels.ClipNorm{Gradients: b.gradients, Count: b.gradientSize, Limit: limit}
+		b.AddWith(&op.Workspace, op, op)
+	}
 	for _, w := range b.order {
 		if !w.Locked {
 			b.Add(&kernels.Update{Weight: w.bound, Optimizer: b.Training().Optimizer})

@@ -127,6 +127,8 @@ func (t *Trainer) compare(file *modelfile.File, r *record, saved *Options) error
 		return differs("weight_decay", o.Optimizer.WeightDecay, saved.Optimizer.WeightDecay)
 	case saved.Optimizer.L1 != o.Optimizer.L1:
 		return differs("l1", o.Optimizer.L1, saved.Optimizer.L1)
+	case saved.Optimizer.ClipNorm != o.Optimizer.ClipNorm:
+		return differs("clip_norm", o.Optimizer.ClipNorm, saved.Optimizer.ClipNorm)
 	case saved.Optimizer != o.Optimizer:
 		return differs("optimizer", fmt.Sprintf("%+v", o.Optimizer), fmt.Sprintf("%+v", saved.Optimizer))
 	case saved.BatchSize != o.BatchSize:

@@ -138,6 +138,27 @@ func (d *device) Update(op *kernels.Update, s *kernels.Step) error {
 	})
 }
 
+// clipBlocks are the most blocks of clip_sum and clip_scale.
+const clipBlocks = 1024
+
+// ClipNorm shortens the gradients of all weights.
+func (d *device) ClipNorm(op *kernels.ClipNorm, s *kernels.Step) error {
+	type args struct {
+		step, gradients, squares driver.Address
+		count                    int64
+		limit                    float32
+		launch                   int32
+	}
+	return d.run("ClipNorm", s, nil, func() {
+		a := args{
+			d.step.at, addressOf(op.Gradients), addressOf(op.Workspace), op.Count, op.Limit, d.next(site{}),
+		}
+		grid := driver.Dim{X: max(1, min(blocks(a.count, 1024), clipBlocks))}
+		launch(d, "clip_sum", grid, 256, &a)
+		launch(d, "clip_scale", grid, 256, &a)
+	})
+}
+
 // updateWritten runs the optimizer for some elements of a weight, with a gradient whose parts are pitch apart.
 func (d *device) updateWritten(
 	w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, first, count, parts, pitch int64,

@@ -73,6 +73,8 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 			size = d.denseWorkspace(op.Weight, rows)
 		case *kernels.DenseBackward:
 			size = d.denseWorkspace(op.Weight, rows)
+		case *kernels.ClipNorm:
+			size = 2 * clipBlocks
 		case *kernels.TopK:
 			size = d.spaceOfTopK(op, rows).total
 		case *kernels.Scores:

@@ -227,3 +227,17 @@ func moves(w *kernels.Weights, o kernels.Optimizer, row int64) bool {
 	}
 	return false
 }
+
+// ClipNorm shortens the gradients of all weights.
+func (device) ClipNorm(op *kernels.ClipNorm, _ *kernels.Step) error {
+	gradients, squares := op.Gradients.Float32()[:op.Count], 0.0
+	for _, g := range gradients {
+		squares += float64(g) * float64(g)
+	}
+	if norm := math.Sqrt(squares); norm > float64(op.Limit) {
+		for i, g := range gradients {
+			gradients[i] = float32(float64(g) * (float64(op.Limit) / norm))
+		}
+	}
+	return nil
+}

@@ -129,7 +129,8 @@ def fit(
         optimizer: ``"sgd"``, ``"momentum"``, ``"nesterov"``, ``"rmsprop"``, ``"adam"``, ``"adamw"``, ``"adagrad"`` or
             ``"adadelta"``; or a mapping with ``kind`` and its parameters, such as ``{"kind": "adam", "beta2": 0.99}``.
             All kinds have the parameter ``l1``: each step moves each weight by learning rate times ``l1`` towards 0, so
-            that many weights become exactly 0.
+            that many weights become exactly 0. And ``clip_norm``: a gradient of all weights that is longer is shortened
+            to this length, which needs memory for the gradients.
         learning_rate: Learning rate; give it here or in the mapping, not both. ``"auto"`` = 0.002 for soft-max with
             Adam or AdamW, 1 for AdaDelta, else 0.001.
         weight_decay: This times the weight is added to the gradient (``"adamw"`` applies it separately). Biases do not

@@ -79,6 +79,10 @@ func (b broken) Replay(op *kernels.Replay, s *kernels.Step) error {
 	return b.after(b.Device.Replay(op, s), op, s)
 }
 
+func (b broken) ClipNorm(op *kernels.ClipNorm, s *kernels.Step) error {
+	return b.after(b.Device.ClipNorm(op, s), op, s)
+}
+
 func (b broken) Update(op *kernels.Update, s *kernels.Step) error {
 	return b.after(b.Device.Update(op, s), op, s)
 }
@@ -319,6 +323,12 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("state0", func(op *kernels.Replay, _ *kernels.Step) { offBuffer(op.Weight.State[0]) }),
 		defect("state1", func(op *kernels.Replay, _ *kernels.Step) { offBuffer(op.Weight.State[1]) }),
 		defect("last", func(op *kernels.Replay, _ *kernels.Step) { markWrongly(op.Weight) }),
+	},
+	"ClipNorm": {
+		defect("gradients", func(op *kernels.ClipNorm, _ *kernels.Step) { offBuffer(op.Gradients) }),
+		defect("number behind the gradients", func(op *kernels.ClipNorm, _ *kernels.Step) {
+			op.Gradients.Float32()[op.Count] = 0
+		}),
 	},
 	"Update": {
 		defect("weight", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.Value) }),

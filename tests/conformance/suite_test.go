@@ -32,6 +32,7 @@ var opCases = []group{
 	{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(kernels.Float32) })},
 	{"Scatter", remembering(scatterCases)},
 	{"Replay", remembering(replayCases)},
+	{"ClipNorm", remembering(clipCases)},
 	{"Update", remembering(updateCases)},
 	{"Moments", remembering(momentsCases)},
 	{"Blend", remembering(blendCases)},

@@ -138,6 +138,15 @@ typedef struct {
   int64_t next;
 } replay_t;
 
+/* See kernels.ClipNorm. */
+typedef struct {
+  float *gradients;
+  int64_t count;
+  float limit;
+  double *squares; /* of each block */
+  int64_t next, next_scaled;
+} clip_t;
+
 /* The optimizer on every row, with the gradient that was written, see kernels.Update. */
 typedef struct {
   const float *gradient;
@@ -322,6 +331,7 @@ typedef struct {
 #define PHASES(PHASE) \
   PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
   PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(unit_sums, unit_sums_t, 1) \
+  PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
   PHASE(backward, backward_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(entries_rows, entries_t, 1) \

@@ -39,3 +39,51 @@ KERNEL_BOUNDS(update_written, UpdateWrittenArgs, 256, 4) {
   else
     update_part<1>(a);
 }
+
+struct ClipArgs {
+  const StepRecord *step;
+  float *gradients;
+  double *squares;  // [blocks]
+  int64_t count;
+  float limit;
+  int32_t launch;
+};
+
+constexpr int kClipThreads = 256;
+
+// squares[b] = the sum of the squares of a block's numbers.
+//
+// Mapping: a thread has each number that is as far from the last as there are threads.
+// Bytes: reads 4 a number, which bound it.
+// Source: kernels/clip.go; scheme: own.
+KERNEL_BOUNDS(clip_sum, ClipArgs, kClipThreads, 4) {
+  SHARED(double, sums, [kClipThreads / 32]);
+  if (failed_before(a.step, a.launch)) return;
+  double total = 0.0;
+  for (int64_t i = int64_t(blockIdx.x) * kClipThreads + threadIdx.x; i < a.count;
+       i += int64_t(gridDim.x) * kClipThreads)
+    total += double(a.gradients[i]) * double(a.gradients[i]);
+  total = warp_sum(total);
+  if (lane_id() == 0) sums[warp_id()] = total;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int n = 1; n < kClipThreads / 32; n++) total += sums[n];
+  a.squares[blockIdx.x] = total;
+}
+
+// The numbers times limit over their norm, where that is above limit.
+//
+// Mapping: as clip_sum, with as many blocks; each adds up the squares of all.
+// Bytes: reads 8 a block of clip_sum, and reads and writes 4 a number.
+// Source: kernels/clip.go; scheme: own.
+KERNEL_BOUNDS(clip_scale, ClipArgs, kClipThreads, 4) {
+  if (failed_before(a.step, a.launch)) return;
+  double total = 0.0;
+  for (int64_t b = lane_id(); b < gridDim.x; b += 32) total += a.squares[b];
+  const double norm = sqrt(warp_sum(total));
+  if (!(norm > double(a.limit))) return;
+  const float factor = float(double(a.limit) / norm);
+  for (int64_t i = int64_t(blockIdx.x) * kClipThreads + threadIdx.x; i < a.count;
+       i += int64_t(gridDim.x) * kClipThreads)
+    a.gradients[i] *= factor;
+}
