@@ -127,14 +127,27 @@ struct BackwardArgs {
 
 constexpr int kBackwardUnits = 8, kBackwardWarps = 32, kBackwardAtOnce = 4;
 
+// The sum over the threads of a block that have the same unit, for the lanes of the first warp that have one each: by halves of
+// a warp, then in the warps' order. All threads call.
+DEVICE float sum_of_unit(float sum) {
+  SHARED(float, sums, [kBackwardWarps][kBackwardUnits]);
+  const int lane = lane_id(), warp = warp_id();
+  for (int lanes = 16; lanes >= kBackwardUnits; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+  if (lane < kBackwardUnits) sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || lane >= kBackwardUnits) return 0.0f;
+  sum = 0.0f;
+  for (int i = 0; i < kBackwardWarps; i++) sum += sums[i][lane];
+  return sum;
+}
+
 // dz = (dh + shift) mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
 //
 // Mapping: a block has 8 units, so that there are enough blocks: a warp has four neighbouring rows of each 128, a lane one of them
-// and a unit, and reads four such rows at once. The sums of a unit are added by halves of a warp, then in the warps' order.
+// and a unit, and reads four such rows at once.
 // Bytes: reads h and dh, writes dz: 12 B units, which bound it.
 // Source: kernels/ops.go, Backward; scheme: own.
 KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
-  SHARED(float, sums, [kBackwardWarps][kBackwardUnits]);
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
   const int lane = lane_id(), warp = warp_id();
@@ -164,12 +177,8 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
       }
     }
   }
-  for (int lanes = 16; lanes >= kBackwardUnits; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  if (lane < kBackwardUnits) sums[warp][lane] = sum;
-  __syncthreads();
+  sum = sum_of_unit(sum);
   if (warp != 0 || lane >= kBackwardUnits || k >= a.units || !a.bias.value) return;
-  sum = 0.0f;
-  for (int i = 0; i < kBackwardWarps; i++) sum += sums[i][lane];
   update_element(step, a.launch, a.bias, rates_of(step, step->number), k, k, sum);
 }
 
@@ -187,7 +196,6 @@ struct UnitSumsArgs {
 // Bytes: reads 4 B units, which bound it.
 // Source: kernels/sparsity.go, UnitSums; scheme: own.
 KERNEL_BOUNDS(unit_sums, UnitSumsArgs, 32 * kBackwardWarps, 1) {
-  SHARED(float, sums, [kBackwardWarps][kBackwardUnits]);
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
   const int lane = lane_id(), warp = warp_id();
@@ -196,13 +204,8 @@ KERNEL_BOUNDS(unit_sums, UnitSumsArgs, 32 * kBackwardWarps, 1) {
   float sum = 0.0f;
   if (k < a.units)
     for (int64_t u = warp * kRows + lane / kBackwardUnits; u < step->rows; u += kApart) sum += a.x[u * a.units + k];
-  for (int lanes = 16; lanes >= kBackwardUnits; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  if (lane < kBackwardUnits) sums[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || lane >= kBackwardUnits || k >= a.units) return;
-  sum = 0.0f;
-  for (int i = 0; i < kBackwardWarps; i++) sum += sums[i][lane];
-  a.sums[k] = sum;
+  sum = sum_of_unit(sum);
+  if (warp == 0 && lane < kBackwardUnits && k < a.units) a.sums[k] = sum;
 }
 
 struct SparsityArgs {
