@@ -45,8 +45,8 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// allocGradients takes one buffer for the gradients of all weights but locked ones, which one operation exchanges and one
-// clips. Between them are zeros.
+// allocGradients takes one buffer for the gradients of all weights but locked ones, which one operation exchanges and
+// one clips. Between them are zeros.
 func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
 		if t.Locked {
