@@ -4,8 +4,8 @@ The network is 27,278 - 3 x 1024 - 27,278 with sigmoid units, dropout 0.5 and sc
 256 rows. The data have the shape of MovieLens 20M: 138,493 rows with 20 million ones, drawn at random. DSSTNE's figures
 are read off the charts of its talks of 2016 and 2017, so they are good to 5 %, and they are of other hardware.
 
-    .venv/bin/python tests/bench/dsstne_benchmark.py                  # some steps, from which an epoch is computed
-    .venv/bin/python tests/bench/dsstne_benchmark.py --epochs 1       # whole epochs
+    .venv/bin/python tests/bench/dsstne_benchmark.py                  # some steps and their rows; an epoch is computed
+    .venv/bin/python tests/bench/dsstne_benchmark.py --epochs 1       # whole epochs; to draw all rows takes minutes
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=0, help="train whole epochs instead")
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
-    X = interactions(USERS, ITEMS, MEAN_LENGTH)
+    rows = USERS if args.epochs else min(USERS, (2 + args.turns * args.steps) * BATCH)
+    X = interactions(rows, ITEMS, MEAN_LENGTH)
     model = dsstne.fit(X, network=NETWORK, epochs=0, devices="cpu", progress=False)
     options = {"optimizer": "sgd", "learning_rate": 0.025, "weight_decay": 0.0001, "batch_size": BATCH}
     all_steps = math.ceil(USERS / BATCH)
