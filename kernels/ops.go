@@ -110,7 +110,7 @@ type Step struct {
 	TermFactors []float32
 	// RowWeights multiply the loss of each row of the batch, by output and row; nil, or nil for an output: by 1.
 	RowWeights [][]float32
-	Loss       []float64 // by output: sum over the batch of row weight times loss, added by OutputStep
+	Loss       []float64 // by output, then by penalty: what operations add of the loss
 }
 
 // Most is the number of rows that buffers have room for.

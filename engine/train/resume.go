@@ -344,7 +344,7 @@ func (t *Trainer) Fork(o Options) (*Trainer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.seen, f.lossEpoch, f.lossSum, f.lossExamples = t.seen, t.lossEpoch, t.lossSum, t.lossExamples
-	f.progress, f.datasets, f.rowWeights = t.progress, t.datasets, t.rowWeights
+	f.progress, f.datasets, f.rowWeights = t.progress, t.datasets, slices.Clone(t.rowWeights)
 	f.goOn(t.position(), t.origin, waiting)
 	return f, nil
 }

@@ -97,6 +97,10 @@ func TestWeightsOfRowsGoOnWithACheckpointAndAFork(t *testing.T) {
 	fork, err := trainer.Fork(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = fork.Close() })
+	other, err := trainer.Fork(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close() })
+	weigh(t, other, others) // which leaves those of the trainer as they are
 	run(t, trainer, 3)
 	run(t, fork, 3)
 	require.Equal(t, values(whole), values(fork.Model))

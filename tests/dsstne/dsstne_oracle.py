@@ -272,7 +272,7 @@ class Call:
         lambda_, lambda1: Factors of the penalties w^2 / 2 and |w| of each weight.
         mu, mu1: Parameters of the optimizer.
         batch: Rows of a step.
-        alpha_interval, alpha_multiplier: The learning rate is multiplied after every so many epochs; 0 = never.
+        alpha_interval, alpha_multiplier: After so many epochs the rate is multiplied by the second; 0 = never.
         locked: Layers whose weights and biases stay as they are.
     """
 

@@ -201,7 +201,7 @@ class Wrong(oracle.Network):
         return loss, found
 
 
-# The other optimizers divide the gradient by its magnitude.
+# The other optimizers scale the gradient, so that a constant factor has little effect.
 PROPORTIONAL = [name for name, (_, call) in NETWORKS.items() if call.mode in ("SGD", "Momentum", "Nesterov")]
 
 
