@@ -9,8 +9,17 @@ import "fmt"
 //	loss  = sum over u of r_u sum over e of l(a_e, t_e)      added to Step.Loss[Term]
 //	dz_e  = r_u dl/da f'(z_e);  dh_u += sum over e of dz_e w_i
 //
-// with a = f(z) and r_u as in Output. It updates no weight: it leaves dz to a Scatter for each of them. The loss is one
-// that needs no statistics.
+// with a = f(z) and r_u as in Output. It updates no weight: it leaves dz to a Scatter for each of them.
+//
+// Entries whose target is 0 may be negatives: items that were drawn, see csr.Reader.Negatives. A loss that Compares takes
+// them as that. With the N_u entries of a row whose target is 0, and the P_u others,
+//   - Softmax is the sampled soft-max over the entries of a row: the logit of a negative becomes
+//     z_e + ln((Items - P_u) / N_u), so that the sum of exponentials is, on average over draws, that of all items (the
+//     log-Q correction of Bengio and Senecal, 2008, for negatives that are drawn evenly);
+//   - the loss of Pairs is that of each negative e and of one other entry i: (P_u/N_u) t_i l(z_i - z_e, 1). In the order
+//     of the items the n-th negative has the other entry (n + s) mod P_u, where s is P_u Uniform(Seed, Stream, step, u, 4),
+//     rounded down, and u is Step.First and the row's place in the batch. With l of SigmoidCrossEntropy this is BPR
+//     (Rendle et al., 2009). A row without negatives has no loss.
 type OutputEntries struct {
 	Name    string // of the layer, for error messages
 	Target  int    // slot
@@ -19,6 +28,8 @@ type OutputEntries struct {
 	Sources []OutputSource
 	Bias    *Weights // [I, 1], nil = none
 	Loss    Loss
+	Items   int64  // of the output, on all ranks
+	Stream  uint32 // of the random numbers of Pairs
 	DZ      Buffer // [Entries], in the order by item
 	// Workspace holds dz in the order by row, among others.
 	Workspace Buffer
@@ -29,6 +40,9 @@ func (o *OutputEntries) String() string {
 	text := "OutputEntries " + o.Name
 	for _, s := range o.Sources {
 		text += " <- " + s.Weight.String()
+	}
+	if o.Loss.Pairs {
+		text += ", pairs"
 	}
 	return fmt.Sprintf("%s, %v at the stored entries", text, o.Loss.Kind)
 }

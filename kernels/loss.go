@@ -36,6 +36,8 @@ type Loss struct {
 	ZeroScale     float32
 	OneTarget     float32
 	ZeroTarget    float32
+	// Pairs: the loss is one of differences between two logits of a row, see OutputEntries.
+	Pairs bool
 }
 
 // targets are Loss.Targets by kind.
@@ -59,7 +61,15 @@ func (k LossKind) ElementWise() bool {
 }
 
 // Targets are the lowest and the highest target that the loss accepts.
-func (l Loss) Targets() (low, high float64) { return targets[l.Kind][0], targets[l.Kind][1] }
+func (l Loss) Targets() (low, high float64) {
+	if l.Pairs {
+		return 0, math.Inf(1)
+	}
+	return targets[l.Kind][0], targets[l.Kind][1]
+}
+
+// Compares reports whether the loss of an entry depends on other logits of its row.
+func (l Loss) Compares() bool { return l.Pairs || l.Kind == Softmax }
 
 // NeedsStats reports whether OutputStats must run before OutputStep.
 func (l Loss) NeedsStats() bool { return l.Kind == Softmax }

@@ -20,17 +20,22 @@ type Reader struct {
 	Stream    uint32
 	// Zeros keeps zeros that are stored, as entries.
 	Zeros bool
-	// Limit is the most stored entries that a batch may have, 0 for no limit: what was planned for. A batch beyond it is
+	// Negatives is how many entries of value 0 are added in training for each stored one, in columns without an entry that
+	// are drawn at random.
+	Negatives int64
+	// Limit is the most entries that a batch may have before negatives are added, 0 for no limit: what was planned for. A batch beyond it is
 	// fault.InvalidData, because only a matrix that was changed can have one.
 	Limit int64
 	// RowsOnly leaves the order by item out, which only training reads.
 	RowsOnly bool
 
-	entries  Entries
-	rows     []int64  // of the batch; Source.Read overwrites them
-	payload  []uint64 // by entry of the batch: row and bits of the value
-	keys     [2][]uint64
-	counters [maxPasses][1 << maxDigit]int32
+	entries   Entries
+	rows      []int64 // of the batch; Source.Read overwrites them
+	drawn     []int64 // by row of the batch: how many negatives
+	negatives []int32
+	payload   []uint64 // by entry of the batch: row and bits of the value
+	keys      [2][]uint64
+	counters  [maxPasses][1 << maxDigit]int32
 }
 
 // Batch fills out with rows of the source, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in
@@ -42,6 +47,9 @@ func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.Spa
 	}
 	out.Columns = r.Source.Columns()
 	err := r.fill(rows, step, training, out)
+	if err == nil && training && r.Negatives > 0 {
+		err = r.draw(step, out)
+	}
 	if err != nil {
 		out.Offsets = append(out.Offsets[:0], 0)
 		out.Indices, out.Values, out.RowSum = out.Indices[:0], out.Values[:0], out.RowSum[:0]

@@ -69,7 +69,10 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		if b.runs[i] && (l.Reads() || l.Scores() && p.Training() != nil) {
 			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
 			l.kind.feed(&f)
-			f.Zeros = n.touchesEntries(i)
+			if n.touchesEntries(i) {
+				term := n.termOf(i)
+				f.Zeros, f.Negatives, f.Stream = term.StoredOnly, term.Negatives, negativesOf(i)
+			}
 			bind(&f)
 			b.slots[i] = len(feeds)
 			feeds = append(feeds, f)

@@ -83,12 +83,15 @@ func defineInitializer(l *Layer) fields {
 
 func defineTerm(layer string, term Term) fields {
 	loss := term.Loss
-	list := fields{{"layer", layer}, {"kind", kernels.LossWords[loss.Kind]}, {"weight", loss.Weight}}
+	list := fields{{"layer", layer}, {"kind", lossWord(loss)}, {"weight", loss.Weight}}
 	if !term.Schedule.IsConstant() {
 		list = append(list, field{"schedule", term.Schedule})
 	}
 	if term.StoredOnly {
 		list = append(list, field{"stored_only", true})
+	}
+	if term.Negatives > 0 {
+		list = append(list, field{"negatives", term.Negatives})
 	}
 	switch loss.Kind {
 	case kernels.Softmax:

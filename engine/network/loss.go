@@ -25,9 +25,9 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 	switch form {
 	case strictjson.Missing:
 	case strictjson.StringType:
-		kind := readWord(document, "loss", kernels.Softmax, kernels.LossWords)
+		kind := readWord(document, "loss", kernels.Softmax, lossWords)
 		for _, output := range outputs {
-			given[output] = Term{Loss: defaultLoss(kind)}
+			given[output] = defaultTerm(kind)
 		}
 	case strictjson.ObjectType:
 		addTerm(document.Object("loss"), layers, outputs, given)
@@ -42,10 +42,10 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 	for _, output := range outputs {
 		term, found := given[output]
 		if !found {
-			term.Loss = defaultLoss(kernels.Softmax)
+			term = defaultTerm(kernels.Softmax)
 		}
 		term.Layer = output
-		term.Loss.Activation = layers[output].kind.(*outputLayer).behind(term.Loss.Kind)
+		term.Loss.Activation = layers[output].kind.(*outputLayer).behind(term.Loss)
 		list = append(list, term)
 	}
 	return list
@@ -53,10 +53,7 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 
 // addTerm reads one term.
 func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]Term) {
-	term := Term{Loss: readLoss(o), StoredOnly: o.Bool("stored_only", false)}
-	if term.StoredOnly && term.Loss.NeedsStats() {
-		o.Fail("stored_only", "is true, but the loss %q compares the scores of all items", term.Loss.Kind)
-	}
+	term := readTerm(o)
 	if o.Has("schedule") {
 		term.Schedule = schedule.Read(o, "schedule")
 	}
@@ -86,9 +83,44 @@ func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]
 	}
 }
 
-func readLoss(o *strictjson.Object) kernels.Loss {
-	kind := readWord(o, "kind", kernels.Softmax, kernels.LossWords)
-	loss := defaultLoss(kind)
+// readTerm reads what a term has beside its layer and its schedule.
+func readTerm(o *strictjson.Object) Term {
+	term := defaultTerm(readWord(o, "kind", kernels.Softmax, lossWords))
+	term.Loss = readLoss(o, term.Loss)
+	term.StoredOnly = o.Bool("stored_only", false)
+	term.Negatives = o.Int("negatives", term.Negatives, strictjson.Between(0, mostNegatives))
+	switch {
+	case term.Loss.Pairs && term.StoredOnly:
+		o.Fail("stored_only", "is true, but the loss %q compares stored items with negatives", bprWord)
+	case term.Loss.Pairs && term.Negatives == 0:
+		o.Fail("negatives", "is 0, but the loss %q compares stored items with negatives", bprWord)
+	case term.StoredOnly && term.Negatives > 0:
+		o.Fail("stored_only", "is true, but there are negatives, which count, too; leave it out")
+	case term.StoredOnly && term.Loss.NeedsStats():
+		o.Fail("stored_only", `is true, but the loss %q compares the scores of all items; with "negatives" it compares `+
+			"stored items with some of the others", term.Loss.Kind)
+	}
+	return term
+}
+
+// bprWord is the word of the loss of pairs with the sigmoid, which is behind the words of the other losses.
+const bprWord = "bpr"
+
+var lossWords = append(slices.Clone(kernels.LossWords), bprWord)
+
+func lossWord(l kernels.Loss) string {
+	if l.Pairs {
+		return bprWord
+	}
+	return l.Kind.String()
+}
+
+// mostNegatives bounds the negatives of a stored entry.
+const mostNegatives = 1 << 20
+
+// readLoss completes a loss of which only the kind is known.
+func readLoss(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
+	kind := loss.Kind
 	loss.Weight = o.Float32("weight", loss.Weight, strictjson.NotNegative)
 	if kind == kernels.Softmax {
 		loss.NormalizeRows = o.Bool("normalize_rows", false)
@@ -111,11 +143,14 @@ func readLoss(o *strictjson.Object) kernels.Loss {
 	return loss
 }
 
-// defaultLoss is a loss of which only the kind is given.
-func defaultLoss(kind kernels.LossKind) kernels.Loss {
+// defaultTerm is a term of which only the kind is given, by its place in lossWords.
+func defaultTerm(kind kernels.LossKind) Term {
+	if lossWords[kind] == bprWord {
+		return Term{Loss: kernels.Loss{Kind: kernels.SigmoidCrossEntropy, Pairs: true, Weight: 1}, Negatives: 1}
+	}
 	loss := kernels.Loss{Kind: kind, Weight: 1}
 	if kind == kernels.ScaledMarginal {
 		loss.OneScale, loss.ZeroScale, loss.OneTarget, loss.ZeroTarget = 1, 1, 0.9, 0.1
 	}
-	return loss
+	return Term{Loss: loss}
 }

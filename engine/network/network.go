@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"slices"
 
 	"dsstne/engine/program"
@@ -84,6 +85,22 @@ type Term struct {
 	Schedule schedule.Schedule // factor of the weight
 	// StoredOnly: only the stored entries of the target count, and a step reads and updates their items alone.
 	StoredOnly bool
+	// Negatives are items without a target that are drawn in each step for each stored entry. If there are any, these and
+	// the stored entries alone count.
+	Negatives int64
+}
+
+// touchesEntries reports whether a step touches the items of entries only.
+func (t *Term) touchesEntries() bool { return t.StoredOnly || t.Negatives > 0 }
+
+// WholeRows says why a device needs all entries of a row of the targets; empty: it does not.
+func (n *Network) WholeRows() string {
+	for _, t := range n.Terms {
+		if t.touchesEntries() && t.Loss.Compares() {
+			return fmt.Sprintf("the loss of %q compares the entries of a row", n.Layers[t.Layer].Name)
+		}
+	}
+	return ""
 }
 
 // termOf is the term of an output.

@@ -6,6 +6,7 @@ import (
 
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -65,19 +66,19 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 		n.checkShared(i, o)
 	}
 	if n.touchesEntries(i) {
-		const reason = `, but the loss of the layer is "stored_only", which has `
 		if k.temperature != 0 {
-			o.Fail("temperature", "is %v"+reason+"dot products only", k.temperature)
+			o.Fail("temperature", "is %v, but a loss of stored entries or negatives goes with dot products only", k.temperature)
 		}
 		if l.Shared != "" {
-			o.Fail("shared", "is %q"+reason+"weights of its own", l.Shared)
+			o.Fail("shared", "is %q, but a loss of stored entries or negatives needs a weight of the layer's own", l.Shared)
 		}
 	}
 	if k.function != "" {
-		loss := n.termOf(i).Loss.Kind
-		if own := functionOf(loss); own != "" {
+		term := n.termOf(i)
+		loss := term.Loss.Kind
+		if own := functionOf(term.Loss); own != "" {
 			o.Fail("activation", "is %q, but the loss %q has the activation %q; other activations go with the losses %s",
-				k.function, loss, own, strings.Join(valueLosses(), ", "))
+				k.function, lossWord(term.Loss), own, strings.Join(valueLosses(), ", "))
 		} else if k.function == kernels.Softmax.String() {
 			o.Fail("activation", "is %q, which only the loss %q has; the loss is %q", k.function, kernels.Softmax, loss)
 		}
@@ -98,11 +99,13 @@ func valueLosses() (words []string) {
 }
 
 // functionOf is the activation that a loss decides; empty if it takes that of the output.
-func functionOf(loss kernels.LossKind) string {
+func functionOf(loss kernels.Loss) string {
 	switch {
-	case loss.ElementWise():
+	case loss.Kind.ElementWise():
 		return ""
-	case loss == kernels.Softmax:
+	case loss.Pairs:
+		return kernels.Linear.String()
+	case loss.Kind == kernels.Softmax:
 		return kernels.Softmax.String()
 	}
 	return kernels.Sigmoid.String()
@@ -110,15 +113,18 @@ func functionOf(loss kernels.LossKind) string {
 
 // behind returns the activation that a loss, which has been read, is behind. A function that goes without saying is
 // forgotten.
-func (k *outputLayer) behind(loss kernels.LossKind) kernels.Activation {
+func (k *outputLayer) behind(loss kernels.Loss) kernels.Activation {
 	if own := functionOf(loss); k.function == own || own == "" && k.function == kernels.Linear.String() {
 		k.function, k.activation = "", kernels.Activation{}
 	}
-	if !loss.ElementWise() {
+	if !loss.Kind.ElementWise() {
 		return kernels.Activation{}
 	}
 	return k.activation
 }
+
+// negativesOf is the stream of the random numbers by which an output has its negatives.
+func negativesOf(layer int) uint32 { return random.StreamNegatives | uint32(layer) }
 
 // forward declares how each rank scores its items. Other layers cannot use the scores.
 func (k *outputLayer) forward(b *builder, i int) {
@@ -134,7 +140,7 @@ func (k *outputLayer) forward(b *builder, i int) {
 }
 
 func (k *outputLayer) loss(b *builder, i, term int) {
-	if b.net.Terms[term].StoredOnly {
+	if b.net.Terms[term].touchesEntries() {
 		k.lossOfEntries(b, i, term)
 		return
 	}
@@ -182,7 +188,7 @@ func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
 	l, scorer, slot := &b.net.Layers[i], b.Shard(i).Scorer, b.slots[i]
 	op := &kernels.OutputEntries{
 		Name: l.Name, Target: slot, Term: term, Entries: b.Entries(slot), Bias: scorer.Bias,
-		Loss: b.net.Terms[term].Loss,
+		Loss: b.net.Terms[term].Loss, Items: l.Size, Stream: negativesOf(i),
 	}
 	op.DZ = b.Alloc("entry gradients", l.Name, op.Entries)
 	var updates []kernels.Op

@@ -73,9 +73,13 @@ func (n *Network) tensors() []Tensor {
 	return list
 }
 
-// touchesEntries reports whether a layer is an output of which a step touches the items of stored entries only.
+// touchesEntries reports whether a layer is an output of which a step touches the items of entries only.
 func (n *Network) touchesEntries(layer int) bool {
-	return n.Layers[layer].Scores() && n.termOf(layer).StoredOnly
+	if !n.Layers[layer].Scores() {
+		return false
+	}
+	term := n.termOf(layer)
+	return term.touchesEntries()
 }
 
 // isShared reports whether another layer has a tensor as its weight.

@@ -20,7 +20,8 @@ type Feed struct {
 	Text    string // what Name is in sentences
 	Columns int64
 	// Entries is an upper bound on the stored entries of a batch with the given number of rows.
-	Entries func(rows int64) int64
+	Entries   func(rows int64) int64
+	Negatives int64 // that are added in training for each of them; then the host makes the batches
 	// Keep describes columns first .. end for devices that keep them, once a dataset. Nil: the host makes the batches.
 	Keep func(first, end int64) (*kernels.Data, error)
 	// Shared: devices use what they keep for others, and keep nothing for this feed.
@@ -31,8 +32,13 @@ type Feed struct {
 	Whole     bool
 	Scaled    bool // rows are divided by their L2 norm
 	Denoising float32
-	Stream    uint32 // of the random numbers of denoising
+	Stream    uint32 // of the random numbers of denoising or of negatives
 	Zeros     bool   // zeros that are stored are entries; then the host makes the batches
+}
+
+// most is an upper bound on the entries of a batch, with negatives.
+func (f *Feed) most(rows int64) int64 {
+	return csr.WithNegatives(f.Entries(rows), f.Negatives, rows, f.Columns)
 }
 
 // source is where the batches of a slot come from.
@@ -172,7 +178,7 @@ func (b *Builder) entriesOf(f *Feed) int64 {
 	if b.byRows() {
 		rows = b.spec.Rows
 	}
-	return min(f.Entries(rows), b.spec.Rows*(end-first))
+	return min(f.most(rows), b.spec.Rows*(end-first))
 }
 
 // fromHost plans the memory of batches that come from the host: whole ones there, and an equal part on each of several
@@ -186,7 +192,7 @@ func (b *Builder) fromHost(s *source, rowsOnly bool) {
 			feed: f, first: first, end: end, rows: b.part.rowShare, rowsOnly: rowsOnly, none: f.FirstRank && b.rank > 0,
 		}
 	}
-	entries := f.Entries(b.batch)
+	entries := f.most(b.batch)
 	if b.first() {
 		where := HostName(b.device)
 		if several {
@@ -308,6 +314,8 @@ func (b *Builder) assemble(s *source, rowsOnly bool) {
 		reason := b.spec.onHost[f.Name]
 		if _, keeps := b.device.(kernels.Keeper); keeps && f.Zeros {
 			reason = "it may store zeros, which count there"
+		} else if keeps && f.Negatives > 0 {
+			reason = "negatives are drawn there"
 		}
 		if reason != "" {
 			note := fmt.Sprintf("Copy the batch of %s[%d] from the host: %s", f.Name, f.Columns, reason)

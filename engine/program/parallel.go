@@ -28,10 +28,10 @@ func (s Spec) parallel() (Parallel, error) {
 	switch {
 	case s.world() == 1 || s.Training == nil:
 		return Model, nil
-	case s.Training.Optimizer.ClipNorm > 0 && s.Parallel == Model:
-		return Model, fault.New(fault.InvalidArgument, `clip_norm needs the gradients of all weights on each device; `+
-			`with several devices it goes with parallel="data" only`)
-	case s.Training.Optimizer.ClipNorm > 0:
+	case s.Training.needsData() != "" && s.Parallel == Model:
+		return Model, fault.New(fault.InvalidArgument, `%s; with several devices it goes with parallel="data" only`,
+			s.Training.needsData())
+	case s.Training.needsData() != "":
 		return Data, nil
 	case s.Parallel != Auto:
 		return s.Parallel, nil
@@ -46,6 +46,14 @@ func (s Spec) parallel() (Parallel, error) {
 		return Data, nil
 	}
 	return Model, nil
+}
+
+// needsData says why a step over several devices cannot be model parallel; empty: it can.
+func (t *Training) needsData() string {
+	if t.Optimizer.ClipNorm > 0 {
+		return "clip_norm needs the gradients of all weights on each device"
+	}
+	return t.WholeRows
 }
 
 // exchanged counts the numbers that the ranks add up in a step; an all-gather of n numbers from each of N ranks moves

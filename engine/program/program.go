@@ -41,6 +41,7 @@ type Training struct {
 	Optimizer kernels.Optimizer
 	Locked    map[string]bool // the tensors that training leaves as they are, by name; nil: none
 	Weighted  bool            // rows have weights in the loss
+	WholeRows string          // why a device needs all entries of a row of the targets; empty: it does not
 }
 
 // Computation adds the operations of one rank, and everything that they need. It may be called several times.

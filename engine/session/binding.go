@@ -149,7 +149,7 @@ func (b *Binding) Draft(rows int64, training *program.Training, keep bool) progr
 			return most
 		}
 		f.Zeros = f.Zeros && d != nil && d.Statistics().MayHaveZeros()
-		if keep && d != nil && !f.Zeros { // devices keep no zeros
+		if keep && d != nil && !f.Zeros && f.Negatives == 0 { // devices keep no zeros
 			f.Keep = func(first, end int64) (*kernels.Data, error) {
 				data, err := b.Resident(d, first, end)
 				return data, fault.Wrap(err, "layer %q", b.Ports[layer].Name)
@@ -165,7 +165,7 @@ func (b *Binding) Reader(f *program.Feed, rows int64, seed uint64, training bool
 		Source: b.datasets[f.Layer], Scaling: f.Scaled, Zeros: f.Zeros, Limit: f.Entries(rows), RowsOnly: !training,
 	}
 	if training {
-		r.Denoising, r.Seed, r.Stream = f.Denoising, seed, f.Stream
+		r.Denoising, r.Negatives, r.Seed, r.Stream = f.Denoising, f.Negatives, seed, f.Stream
 	}
 	return r
 }

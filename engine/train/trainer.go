@@ -167,7 +167,9 @@ func (t *Trainer) checkTargets(layer int, d csr.Source) error {
 
 // spec says what the program is made from; every input and output must be bound.
 func (t *Trainer) spec() (program.Spec, error) {
-	training := &program.Training{Optimizer: t.options.Optimizer, Locked: t.locked, Weighted: t.rowWeights != nil}
+	training := &program.Training{
+		Optimizer: t.options.Optimizer, Locked: t.locked, Weighted: t.rowWeights != nil, WholeRows: t.net.WholeRows(),
+	}
 	spec, err := t.Spec(min(t.options.BatchSize, max(1, t.Rows())), training, true)
 	spec.Held = append(append(spec.Held, t.privateCopies()...), t.rowWeightsParts()...)
 	spec.Parallel = t.options.Parallel

@@ -7,26 +7,40 @@ import (
 	"dsstne/kernels/cuda/driver"
 )
 
-// entriesThreads are those of a block of output_entries: 32 kEntryWarps of src/entries.cu.
+// entriesThreads are those of a block of output_entries and of compare_entries: 32 kEntryWarps of src/entries.cu.
 const entriesThreads = 256
 
 // entriesSpace is the workspace of OutputEntries. Losses have 8 bytes.
 type entriesSpace struct {
 	space
-	loss, dz int64
+	loss, dz, z, order int64
 }
 
 func spaceOfEntries(op *kernels.OutputEntries, rows int64) (s entriesSpace) {
 	s.loss, s.dz = s.take(2*rows), s.take(op.Entries)
+	if op.Loss.Compares() {
+		s.z = s.take(op.Entries)
+	}
+	if op.Loss.Pairs {
+		s.order = s.take(op.Entries)
+	}
 	return s
 }
 
 type entriesArgs struct {
-	step, bias, dz, loss         driver.Address
+	step, bias, dz, z, loss      driver.Address
 	kind                         lossArgs
 	slot, launch, sources, fours int32
 	h, weight                    [kernels.MaxSources]driver.Address
 	columns                      [kernels.MaxSources]int64
+}
+
+type compareArgs struct {
+	step, z, dz, order, loss driver.Address
+	kind                     lossArgs
+	items                    int64
+	stream                   uint32
+	pairs, slot, launch      int32
 }
 
 // OutputEntries computes the loss at stored entries.
@@ -46,7 +60,17 @@ func (d *device) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error
 			}
 		}
 		d.fill(loss, 0, 2*s.Most()) // also of rows that the batch does not have
-		launch(d, "output_entries", driver.Dim{X: uint32(max(1, s.Most()))}, entriesThreads, a)
+		rows := driver.Dim{X: uint32(max(1, s.Most()))}
+		if op.Loss.Compares() {
+			a.z = element(op.Workspace, space.z)
+		}
+		launch(d, "output_entries", rows, entriesThreads, a)
+		if op.Loss.Compares() {
+			launch(d, "compare_entries", rows, entriesThreads, &compareArgs{
+				a.step, a.z, dz, element(op.Workspace, space.order), loss, a.kind, op.Items, op.Stream, flag(op.Loss.Pairs),
+				a.slot, d.loses(op.Name),
+			})
+		}
 		d.sumLoss(loss, s.Most(), op.Term, op.Name)
 		for _, source := range op.Sources {
 			if source.DH != nil {

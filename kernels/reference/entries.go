@@ -1,6 +1,11 @@
 package reference
 
-import "dsstne/kernels"
+import (
+	"math"
+
+	"dsstne/internal/random"
+	"dsstne/kernels"
+)
 
 // OutputEntries computes the loss of an output at stored entries, one row after the other.
 func (device) OutputEntries(op *kernels.OutputEntries, step *kernels.Step) error {
@@ -15,29 +20,22 @@ func (device) OutputEntries(op *kernels.OutputEntries, step *kernels.Step) error
 		dh[s] = make([]float64, step.Rows*source.Weight.Columns)
 	}
 	for u := range step.Rows {
+		begin, end := batch.Offsets[u], batch.Offsets[u+1]
+		z, err := entryLogits(op, u, batch.Indices[begin:end])
+		if err != nil {
+			return err
+		}
+		row := &entryRow{op: op, z: z, targets: batch.Values[begin:end], sum: float64(batch.RowSum[u])}
+		losses, deltas := row.losses(lossOf, step, u)
 		r := rowWeight(step, op.Term, op.Loss, u)
-		for e := batch.Offsets[u]; e < batch.Offsets[u+1]; e++ {
-			item, z, tensor := int64(batch.Indices[e]), 0.0, op.Name
-			for _, source := range op.Sources {
-				w := source.Weight
-				z += kernels.Dot(rowOf(source.H, u, w.Columns), rowOf(w.Value, item, w.Columns))
-				tensor = w.Name
+		for n, item := range batch.Indices[begin:end] {
+			if total += r * losses[n]; !finite(total) {
+				return &kernels.NotFiniteError{Tensor: "loss", What: "loss", Row: int64(item)}
 			}
-			if op.Bias != nil {
-				z += float64(op.Bias.Value.Float32()[item])
-				tensor = op.Bias.Name
-			}
-			if !finite(z) {
-				return &kernels.NotFiniteError{Tensor: tensor, What: "logits", Row: item}
-			}
-			loss, delta := lossOf(z, float64(batch.Values[e]), 0, 0)
-			if total += r * loss; !finite(total) {
-				return &kernels.NotFiniteError{Tensor: "loss", What: "loss", Row: item}
-			}
-			dz[e] = r * delta
+			dz[int(begin)+n] = r * deltas[n]
 			for s, source := range op.Sources {
 				k := source.Weight.Columns
-				addScaled(dh[s][u*k:(u+1)*k], dz[e], rowOf(source.Weight.Value, item, k))
+				addScaled(dh[s][u*k:(u+1)*k], r*deltas[n], rowOf(source.Weight.Value, int64(item), k))
 			}
 		}
 	}
@@ -54,4 +52,84 @@ func (device) OutputEntries(op *kernels.OutputEntries, step *kernels.Step) error
 		next[u]++
 	}
 	return nil
+}
+
+// entryLogits are those of some items of row u.
+func entryLogits(op *kernels.OutputEntries, u int64, items []int32) ([]float64, error) {
+	z := make([]float64, len(items))
+	for n, item := range items {
+		tensor := op.Name
+		for _, source := range op.Sources {
+			w := source.Weight
+			z[n] += kernels.Dot(rowOf(source.H, u, w.Columns), rowOf(w.Value, int64(item), w.Columns))
+			tensor = w.Name
+		}
+		if op.Bias != nil {
+			z[n] += float64(op.Bias.Value.Float32()[item])
+			tensor = op.Bias.Name
+		}
+		if !finite(z[n]) {
+			return nil, &kernels.NotFiniteError{Tensor: tensor, What: "logits", Row: int64(item)}
+		}
+	}
+	return z, nil
+}
+
+// entryRow is the stored entries of a row.
+type entryRow struct {
+	op      *kernels.OutputEntries
+	z       []float64
+	targets []float32
+	sum     float64 // of the targets
+}
+
+// losses are those of the entries of row u, without the row's weight, and their derivatives by the logits.
+func (r *entryRow) losses(lossOf logitLoss, step *kernels.Step, u int64) (losses, deltas []float64) {
+	losses, deltas = make([]float64, len(r.z)), make([]float64, len(r.z))
+	var negatives, others []int
+	for n, t := range r.targets {
+		if t == 0 {
+			negatives = append(negatives, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	if r.op.Loss.Pairs {
+		if len(others) == 0 {
+			return losses, deltas
+		}
+		p := float64(len(others))
+		shift := int(p * float64(random.Uniform(step.Seed, r.op.Stream, step.Number, step.First+u, 4)))
+		for n, e := range negatives {
+			i := others[(n+shift)%len(others)]
+			weight := p / float64(len(negatives)) * float64(r.targets[i])
+			loss, delta := lossOf(r.z[i]-r.z[e], 1, 0, 0)
+			losses[e] = weight * loss
+			deltas[i] += weight * delta
+			deltas[e] -= weight * delta
+		}
+		return losses, deltas
+	}
+	z, logSumExp := append([]float64(nil), r.z...), 0.0
+	if r.op.Loss.Kind == kernels.Softmax {
+		for _, e := range negatives {
+			z[e] += math.Log(float64(r.op.Items-int64(len(others))) / float64(len(negatives)))
+		}
+		logSumExp = logSumExpOf(z)
+	}
+	for n := range z {
+		losses[n], deltas[n] = lossOf(z[n], float64(r.targets[n]), r.sum, logSumExp)
+	}
+	return losses, deltas
+}
+
+func logSumExpOf(z []float64) float64 {
+	maximum, sum := math.Inf(-1), 0.0
+	for _, x := range z {
+		maximum = math.Max(maximum, x)
+	}
+	for _, x := range z {
+		sum += math.Exp(x - maximum)
+	}
+	return maximum + math.Log(sum)
 }

@@ -35,8 +35,19 @@ class Loss(NamedTuple):
         return bool(self.defined.get("stored_only", False))
 
     def of(self, scores: NDArray[np.float32], targets: NDArray[np.float64]) -> float:
-        """Returns the loss of the items of a row; a target is 0 where nothing is stored."""
-        return float(self.defined["weight"]) * float(_LOSSES[self.defined["kind"]](self, scores.astype(float), targets))
+        """Returns the loss of the items of a row; a target is 0 where nothing is stored.
+
+        Of a loss that draws negatives in training it is the mean over all draws; of a sampled soft-max, the soft-max.
+        """
+        z, formula = scores.astype(float), _LOSSES[self.defined["kind"]]
+        negatives = self.defined.get("negatives", 0)
+        if negatives and self.defined["kind"] not in ("bpr", "softmax"):
+            stored, absent = np.flatnonzero(targets), np.flatnonzero(targets == 0)
+            share = min(1.0, negatives * len(stored) / max(1, len(absent)))
+            total = formula(self, z[stored], targets[stored]) + share * formula(self, z[absent], targets[absent])
+        else:
+            total = formula(self, z, targets)
+        return float(self.defined["weight"]) * float(total)
 
 
 def loss_of(model: Weights, layer: str) -> Loss:
@@ -72,6 +83,13 @@ def _l2_hinge(a: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.floa
     return 0.5 * np.where(t > 0, np.minimum(0, a - t), np.maximum(0, a - t)) ** 2
 
 
+def _bpr(_: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> float:
+    absent = z[t == 0]
+    if not len(absent):
+        return 0.0
+    return sum(float(t[i] * np.logaddexp(0, absent - z[i]).mean()) for i in np.flatnonzero(t))
+
+
 def _of_values(formula: Any) -> Any:
     """Returns the loss of a row that adds up a formula of the values and the targets."""
     return lambda loss, z, t: formula(ACTIVATIONS[loss.value.word][0](z, loss.value.layer), t).sum()
@@ -79,6 +97,7 @@ def _of_values(formula: Any) -> Any:
 
 _LOSSES: dict[str, Any] = {
     "softmax": _softmax,
+    "bpr": _bpr,
     "sigmoid": lambda _, z, t: (np.logaddexp(0, z) - t * z).sum(),
     "scaled_marginal": _scaled_marginal,
     "squared": _of_values(lambda a, t: (a - t) ** 2 / 2),

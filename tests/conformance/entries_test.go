@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -14,7 +15,9 @@ func (c *entriesCase) run(d kernels.Device) (r result, err error) {
 	p := &place{device: d}
 	defer p.free()
 	entries := int64(len(c.step.Sparse[1].Indices))
-	op := &kernels.OutputEntries{Target: 1, Term: 1, Loss: c.loss, Entries: entries + 3}
+	op := &kernels.OutputEntries{
+		Target: 1, Term: 1, Loss: c.loss, Entries: entries + 3, Items: c.items, Stream: entriesStream,
+	}
 	op.Sources = c.placeSources(p)
 	if c.bias != nil {
 		op.Bias = c.bias.place(p)
@@ -33,15 +36,18 @@ func (c *entriesCase) run(d kernels.Device) (r result, err error) {
 	return append(r, field{"loss", step.Loss}), err
 }
 
+// entriesStream is that of the random numbers of pairs.
+const entriesStream = 77
+
 // bounds: those of an output, of the stored entries alone.
 func (c *entriesCase) bounds() map[string][]float64 {
 	z, parts := c.logits(), make([]part, c.step.Rows*c.items)
 	b, targets := c.step.Sparse[1], c.targets()
 	var total part
 	for u := range c.step.Rows {
+		c.rowParts(u, z, targets, parts)
 		for _, i := range b.Indices[b.Offsets[u]:b.Offsets[u+1]] {
 			n := u*c.items + int64(i)
-			parts[n] = c.part(u, z[n], targets[n], 0, 0)
 			total.lossMagnitude += parts[n].lossMagnitude
 			total.lossBound += parts[n].lossBound
 		}
@@ -75,27 +81,113 @@ func (c *entriesCase) bounds() map[string][]float64 {
 	return to
 }
 
+// rowParts are those of the entries of a row.
+func (c *entriesCase) rowParts(u int64, z []sum, targets []float64, parts []part) {
+	b := c.step.Sparse[1]
+	var negatives, others []int64
+	for _, i := range b.Indices[b.Offsets[u]:b.Offsets[u+1]] {
+		if n := u*c.items + int64(i); targets[n] == 0 {
+			negatives = append(negatives, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	switch {
+	case c.loss.Pairs:
+		c.pairParts(u, z, targets, negatives, others, parts)
+	case c.loss.Kind == kernels.Softmax:
+		c.sampledParts(u, z, targets, negatives, others, parts)
+	default:
+		for _, n := range append(negatives, others...) {
+			parts[n] = c.part(u, z[n], targets[n], 0, 0)
+		}
+	}
+}
+
+// pairParts are those of differences, added up.
+func (c *entriesCase) pairParts(u int64, z []sum, targets []float64, negatives, others []int64, parts []part) {
+	if len(others) == 0 {
+		return
+	}
+	shift := int(float64(len(others)) * float64(random.Uniform(c.step.Seed, entriesStream, c.step.Number, c.step.First+u, 4)))
+	for at, e := range negatives {
+		i := others[(at+shift)%len(others)]
+		difference := sum{}
+		difference.add(z[i].value-z[e].value, math.Abs(z[i].value)+math.Abs(z[e].value), z[i].bound()+z[e].bound())
+		p, weight := c.part(u, difference, 1, 0, 0), targets[i]*float64(len(others))/float64(len(negatives))
+		parts[e].lossMagnitude += weight * p.lossMagnitude
+		parts[e].lossBound += weight*p.lossBound + underflow
+		for sign, n := range map[float64]int64{1: i, -1: e} {
+			parts[n].dz += sign * weight * p.dz
+			parts[n].magnitude += weight * p.magnitude
+			parts[n].bound += weight*p.bound + underflow
+		}
+	}
+	for _, i := range others { // a sum over pairs
+		parts[i].bound += growth(int64(len(negatives))) * parts[i].magnitude
+	}
+}
+
+// sampledParts: the logits of negatives are corrected, and no log-sum-exp is off by more than the logits are.
+func (c *entriesCase) sampledParts(u int64, z []sum, targets []float64, negatives, others []int64, parts []part) {
+	all := append(slices.Clone(negatives), others...)
+	correction, worst, top, total := 0.0, 0.0, math.Inf(-1), 0.0
+	if len(negatives) > 0 {
+		correction = math.Log(float64(c.items-int64(len(others))) / float64(len(negatives)))
+	}
+	corrected := map[int64]float64{}
+	for at, n := range all {
+		corrected[n] = z[n].value
+		if at < len(negatives) {
+			corrected[n] += correction
+		}
+		worst, top = math.Max(worst, z[n].bound()), math.Max(top, corrected[n])
+	}
+	for _, x := range corrected {
+		total += math.Exp(x - top)
+	}
+	lse := top + math.Log(total)
+	off := worst + 4*unit*(math.Abs(top)+math.Abs(lse)+math.Abs(correction)) + growth(int64(len(all))) +
+		functionError*(2+math.Log(float64(len(all)))+math.Abs(correction))
+	for _, n := range all {
+		x := z[n]
+		x.add(corrected[n]-z[n].value, math.Abs(correction), off)
+		parts[n] = c.part(u, x, targets[n], float64(c.step.Sparse[1].RowSum[u]), lse)
+	}
+}
+
+var pairLoss = kernels.Loss{Kind: kernels.SigmoidCrossEntropy, Weight: 2, Pairs: true}
+
+// addNegatives makes the entries of each of some items 0.
+func addNegatives(b *kernels.SparseBatch, each int32) {
+	for n, item := range b.Items {
+		if item%each == 0 {
+			clear(b.ItemValues[b.ItemOffsets[n]:b.ItemOffsets[n+1]])
+		}
+	}
+	for u := range b.RowSum {
+		b.RowSum[u] = 0
+		for e := b.Offsets[u]; e < b.Offsets[u+1]; e++ {
+			if b.Indices[e]%each == 0 {
+				b.Values[e] = 0
+			}
+			b.RowSum[u] += b.Values[e]
+		}
+	}
+}
+
 func entriesCases() (cases []opCase) {
 	s := newSampler(22)
-	offered := slices.DeleteFunc(slices.Clone(losses), kernels.Loss.NeedsStats)
-	for range 64 {
+	offered := append(slices.Clone(losses), pairLoss)
+	for range 96 {
 		loss := pick(s, "loss", offered...)
 		c := &entriesCase{outputCase{loss: loss}}
 		shape := pick(s, "shape", outputShapes...)
 		b, units := shape[0], shape[2]
 		c.items = shape[1]
 		target := s.batch(b, c.items, pick(s, "target", batchKinds...), takesNegative(loss))
-		if pick(s, "zeros", false, false, true) { // that are stored
-			for n, item := range target.Items {
-				if item%3 == 0 {
-					clear(target.ItemValues[target.ItemOffsets[n]:target.ItemOffsets[n+1]])
-				}
-			}
-			for e, item := range target.Indices {
-				if item%3 == 0 {
-					target.Values[e] = 0
-				}
-			}
+		if pick(s, "zeros", false, false, true) || loss.Compares() { // that are stored, or negatives
+			addNegatives(target, 3)
 		}
 		c.step = s.step(c.optimizer, b, nil, target)
 		size := pick(s, "size", outputSize{1, 1, 1}, outputSize{1, 1, 1}, outputSize{100, 100, 1e3}, outputSize{1, 1e-30, 1e-30})

@@ -63,6 +63,10 @@ func newNet(c netCase, seed uint64) *net {
 	n := &net{netCase: c}
 	input := s.batch(gradientRows, gradientItems, "full", true)
 	target := s.batch(gradientRows, gradientItems, "sparse", takesNegative(c.loss))
+	if c.stored && c.loss.Compares() {
+		target = s.batch(gradientRows, gradientItems, "full", false)
+		addNegatives(target, 2)
+	}
 	n.step = s.step(sgd, gradientRows, input, target)
 	if c.weighted {
 		n.step.RowWeights = [][]float32{nil, {2, 0, 0.5}}
@@ -189,7 +193,7 @@ func (n *net) on(d kernels.Device) *running {
 		func(s *kernels.Step) error { return d.Dense(dense, s) },
 	}
 	r.forward = append(r.forward, penalty...)
-	if n.loss.NeedsStats() {
+	if n.loss.NeedsStats() && !n.stored {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
 	}
 	if n.stored {
@@ -211,7 +215,7 @@ func (r *running) addEntries() {
 	from, d := r.output, r.device
 	op := &kernels.OutputEntries{
 		Target: from.Target, Term: from.Term, Entries: int64(len(r.step.Sparse[1].Indices)), Sources: from.Sources,
-		Bias: from.Bias, Loss: from.Loss,
+		Bias: from.Bias, Loss: from.Loss, Items: gradientItems + 3, Stream: entriesStream,
 	}
 	op.DZ, op.Workspace = r.place.alloc(int(op.Entries)), r.place.workspace(op, r.step.Most())
 	r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputEntries(op, s) })
@@ -440,9 +444,12 @@ func netCases() (cases []netCase) {
 			c.temperature = 0.5
 		} else {
 			c.skip = !c.tied && n/8%2 == 0 // a tied output has one source
-			c.stored = !c.tied && !loss.NeedsStats() && n/3%2 == 0
+			c.stored = !c.tied && n/3%2 == 0
 		}
 		cases = append(cases, c)
+	}
+	for n, act := range activations {
+		cases = append(cases, netCase{activation: act, loss: pairLoss, stored: true, weighted: n%2 == 0, skip: n%3 == 0})
 	}
 	return cases
 }

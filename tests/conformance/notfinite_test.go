@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,13 +58,6 @@ func plantedOutputs() (list []planted) {
 			c.sources[0].h[17*plantedUnits+11] = 1e10
 			c.sources[0].weight.value[57*plantedUnits+11] = 3e38
 		})
-		if !loss.NeedsStats() {
-			for _, x := range []float32{nan, infinite, -infinite} {
-				c := plainOutput(loss, 0)
-				inHidden(x)(c)
-				list = append(list, planted{fmt.Sprintf("%g in h at stored entries, loss %d", x, loss.Kind), &entriesCase{*c}})
-			}
-		}
 		add("NaN in a target", loss, 0, func(c *outputCase) {
 			b := c.step.Sparse[1]
 			b.Values[len(b.Values)/2], b.ItemValues[len(b.ItemValues)/2] = nan, nan
@@ -85,6 +79,14 @@ func plantedOutputs() (list []planted) {
 		})
 		if loss.NeedsStats() {
 			add("NaN in h at the statistics", loss, 0, func(c *outputCase) { inHidden(nan)(c); c.onlyStats = true })
+		}
+	}
+	for _, loss := range append(slices.Clone(losses), pairLoss) {
+		for _, x := range []float32{nan, infinite, -infinite} {
+			c := plainOutput(loss, 0)
+			inHidden(x)(c)
+			addNegatives(c.step.Sparse[1], 2)
+			list = append(list, planted{fmt.Sprintf("%g in h at entries, loss %+v", x, loss), &entriesCase{*c}})
 		}
 	}
 	return list

@@ -52,6 +52,13 @@ CASES = {
         "temperature": None,
         "learning_rate": 0.01,
     },
+    "pairs, momentum": {
+        "loss": {"kind": "bpr", "negatives": 2},
+        "hidden": [9],
+        "temperature": None,
+        "optimizer": "momentum",
+    },
+    "sampled softmax, adam": {"loss": {"kind": "softmax", "negatives": 3}, "hidden": [9], "temperature": None},
     "stored entries, activation, momentum": {
         "network": {
             "layers": [

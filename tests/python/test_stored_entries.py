@@ -159,7 +159,7 @@ def test_the_definition_keeps_the_key(ratings, tmp_path):
 REFUSED = {
     "softmax": (
         network({"kind": "softmax", "stored_only": True}),
-        'loss.stored_only is true, but the loss "softmax" compares the scores of all items',
+        'loss.stored_only is true, but the loss "softmax" compares the scores of all items; with "negatives"',
     ),
     "number": (
         network({"kind": "squared", "stored_only": 1}),
@@ -167,12 +167,12 @@ REFUSED = {
     ),
     "cosine logits": (
         network(temperature=0.5),
-        'layers[2].temperature is 0.5, but the loss of the layer is "stored_only", which has dot products only',
+        "layers[2].temperature is 0.5, but a loss of stored entries or negatives goes with dot products only",
     ),
     "shared": (
         network(shared="factors.weight"),
-        'layers[2].shared is "factors.weight", but the loss of the layer is "stored_only", '
-        "which has weights of its own",
+        'layers[2].shared is "factors.weight", but a loss of stored entries or negatives needs '
+        "a weight of the layer's own",
     ),
     "mistyped": (
         network({"kind": "squared", "stored": True}),

@@ -51,26 +51,36 @@ static void entry_logits(const entries_t *o, const span_t *s, int64_t u, int64_t
   }
 }
 
+/* What the losses of a row's entries have in common. Soft-max alone needs the log-sum-exp, and the weight times the sum of the
+ * targets. */
+typedef struct {
+  loss_t loss; /* its weight is the row's */
+  float lse, counted;
+} row_loss_t;
+
 /* The loss of n values, LANES at most, and the gradient d with respect to them. It is made of the parts that a tile's is made
  * of: that of target 0, and the correction for another one. */
-INLINE double lanes_loss(const int32_t kind, const loss_t *l, vf value, const float *target, int64_t n, float *d) {
+INLINE double lanes_loss(const int32_t kind, const row_loss_t *row, vf value, const float *target, int64_t n,
+                         float *d) {
+  const loss_t *l = &row->loss;
   float a[LANES], absent[LANES];
   double total = 0;
   vf excess = {0}, linear = {0};
   store(a, value);
-  store(d, absent_target(kind, l, value, splat(0), &excess, &linear) * l->weight);
+  store(d, absent_target(kind, l, value, splat(row->lse), &excess, &linear) *
+               (needs[kind] & COUNTED ? row->counted : l->weight));
   if (needs[kind] & LOGISTIC) linear = linear + log_1p(excess);
   if (needs[kind] & SCALED) linear = l->zero_scale * linear;
   store(absent, linear);
   for (int64_t i = 0; i < n; i++) {
     total += (double)absent[i];
-    if (target[i] != 0) total += (double)stored_target(kind, l, a[i], target[i], l->weight, 0, d + i);
+    if (target[i] != 0) total += (double)stored_target(kind, l, a[i], target[i], l->weight, row->lse, d + i);
   }
   return total;
 }
 
-static double any_lanes_loss(const loss_t *l, vf value, const float *target, int64_t n, float *d) {
-  switch (l->kind) { LOSSES(CASE_BY_NUMBER, LOSS, lanes_loss, l, value, target, n, d) }
+static double any_lanes_loss(const row_loss_t *row, vf value, const float *target, int64_t n, float *d) {
+  switch (row->loss.kind) { LOSSES(CASE_BY_NUMBER, LOSS, lanes_loss, row, value, target, n, d) }
   __builtin_unreachable();
 }
 
@@ -85,29 +95,124 @@ static vf slope_lanes(int32_t activation, float alpha, vf a) {
 }
 
 /* Turns n logits of a row into their gradient, in place; returns their loss. */
-static double entry_losses(const loss_t *l, const float *target, int64_t n, float *z) {
+static double entry_losses(const row_loss_t *row, const float *target, int64_t n, float *z) {
+  const loss_t *l = &row->loss;
   double total = 0;
   for (int64_t i = 0; i < n; i += LANES) {
     const int64_t here = smaller(LANES, n - i);
     const vf x = load_some(z + i, here), a = fma_(splat(0), x, activate_lanes(l->activation, l->alpha, x));
     float d[LANES];
-    total += any_lanes_loss(l, a, target + i, here, d);
+    total += any_lanes_loss(row, a, target + i, here, d);
     store_some(z + i, load(d) * slope_lanes(l->activation, l->alpha, a), here);
   }
   return total * (double)l->weight;
 }
 
+static int64_t count_negatives(const float *target, int64_t n) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i++) count += target[i] == 0;
+  return count;
+}
+
+/* ln of the sum of exp(z[i]); 0 z keeps what is not finite. */
+static float log_sum_exp(const float *z, int64_t n) {
+  float top = z[0];
+  for (int64_t i = 1; i < n; i++) top = z[i] > top ? z[i] : top;
+  vf sum = {0};
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+    const vf x = load(z + i);
+    sum = sum + fma_(splat(0), x, exponential_of_negative(x - top));
+  }
+  double total = sum_lanes(sum);
+  for (; i < n; i++) total += (double)fma_(splat(0), splat(z[i]), exponential_of_negative(splat(z[i] - top)))[0];
+  return top + log_1p(splat((float)(total - 1)))[0];
+}
+
+/* Sampled soft-max: what the n entries of a row have in common, and their corrected logits. */
+static void sample_softmax(const entries_t *o, int64_t u, const float *target, int64_t n, float *z, row_loss_t *row) {
+  const int64_t negatives = count_negatives(target, n), left_out = o->items - n;
+  if (negatives) {
+    const float correction = log_1p(splat((float)((double)left_out / (double)negatives)))[0];
+    for (int64_t i = 0; i < n; i++) z[i] += target[i] == 0 ? correction : 0;
+  }
+  const float sum = o->row_sum[u], weight = row->loss.weight;
+  row->lse = n ? log_sum_exp(z, n) : 0;
+  row->counted = weight * (row->loss.normalize_rows ? sum != 0 : sum);
+  if (row->loss.normalize_rows) row->loss.weight = sum == 0 ? 0 : weight / sum;
+}
+
+/* Some pairs of a row: LANES at most. */
+typedef struct {
+  int64_t n, other[LANES], negative[LANES];
+  float difference[LANES];
+} pairs_t;
+
+/* The loss of pairs of a row, whose gradient is added to d. */
+static double add_pair_losses(const float *target, float weight, const pairs_t *pairs, float *d) {
+  const vf x = load(pairs->difference), q = exponential_of_negative(-absolute(x));
+  float loss[LANES], slope[LANES];
+  double total = 0;
+  store(loss, fma_(splat(0), x, maximum(splat(0), -x) + log_1p(q)));
+  store(slope, sigmoid_with(-x, q));
+  for (int64_t p = 0; p < pairs->n; p++) {
+    const float t = target[pairs->other[p]], change = weight * t * slope[p];
+    total += (double)t * (double)loss[p];
+    d[pairs->other[p]] -= change;
+    d[pairs->negative[p]] += change;
+  }
+  return total;
+}
+
+/* Turns the n logits of row u into the gradient of the loss of Pairs, in place; returns the loss. logit is room for them. */
+static double pair_losses(const entries_t *o, const row_loss_t *row, int64_t u, const float *target, int64_t n,
+                          float *z, float *logit) {
+  const int64_t negatives = count_negatives(target, n), others = n - negatives;
+  memcpy(logit, z, n * 4);
+  memset(z, 0, n * 4);
+  if (!others || !negatives) {
+    double none = 0;
+    for (int64_t i = 0; i < n; i++) none += 0 * logit[i]; /* keeps what is not finite */
+    return none;
+  }
+  vu word[4];
+  philox(o->seed, 4, o->first + u, o->step, o->stream, word);
+  int64_t i = 0, skip = others * (int64_t)(word[0][0] >> 8) >> 24;
+  for (; skip || target[i] == 0; i++) skip -= target[i] != 0;
+  const float share = (float)((double)others / (double)negatives);
+  pairs_t pairs = {0};
+  double total = 0;
+  for (int64_t e = 0, left = negatives; left; e++) {
+    if (target[e] != 0) continue;
+    pairs.other[pairs.n] = i, pairs.negative[pairs.n] = e;
+    pairs.difference[pairs.n++] = logit[i] - logit[e];
+    if (--left == 0 || pairs.n == LANES) {
+      total += add_pair_losses(target, row->loss.weight * share, &pairs, z);
+      pairs.n = 0;
+    }
+    do i = i + 1 == n ? 0 : i + 1;
+    while (target[i] == 0);
+  }
+  return total * (double)share * (double)row->loss.weight;
+}
+
 static void entries_row(entries_t *o, const span_t *s, int64_t u) {
   const int64_t begin = o->offsets[u], end = o->offsets[u + 1];
   int64_t K = 0, from = begin, to;
-  loss_t kind = o->loss;
-  if (o->row_weights) kind.weight *= o->row_weights[u];
+  row_loss_t row = {o->loss, 0, 0};
+  const int softmax = row.loss.kind == LOSS_softmax;
+  if (o->row_weights) row.loss.weight *= o->row_weights[u];
   for (int32_t n = 0; n < o->sources; n++) K += o->source[n].weight.columns;
   double loss = 0;
   do {
-    to = smaller(from + larger(PRODUCTS, PART_FLOATS / larger(K, 1)), end);
+    const float *target = o->values + from;
+    float *z = o->dz + from;
+    to = softmax || o->pairs ? end : smaller(from + larger(PRODUCTS, PART_FLOATS / larger(K, 1)), end);
     entry_logits(o, s, u, from, to);
-    loss += entry_losses(&kind, o->values + from, to - from, o->dz + from);
+    if (softmax) sample_softmax(o, u, target, to - from, z, &row);
+    /* dz in the order by item is filled later, so there is room */
+    loss += o->pairs ? pair_losses(o, &row, u, target, to - from, z, o->by_item + from)
+                     : entry_losses(&row, target, to - from, z) + 0 * (double)row.lse;
     const span_t fetched = {from, to, to, to};
     for (int32_t n = 0; n < o->sources; n++) {
       const source_t *source = &o->source[n];

@@ -227,6 +227,12 @@ typedef struct {
   source_t source[MAX_SOURCES];
   const float *bias; /* null = none */
   loss_t loss;       /* its weight is that of a row, but for row_weights */
+  const float *row_sum; /* [B] of the targets */
+  int64_t items;        /* I */
+  int32_t pairs;
+  uint64_t seed;
+  uint32_t stream, step;
+  int64_t first; /* row of the whole batch that row 0 is */
   const float *row_weights; /* [B] or null: all are 1 */
   double *losses;    /* [B] */
   int32_t *next_entry; /* [B] */

@@ -225,8 +225,10 @@ func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices),
 		item_rows: call.ints(b.ItemRows), values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)),
 		loss:        call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
-		row_weights: call.floats(s.WeightsOfRows(op.Term)),
-		losses:      pinned[C.double](call, losses), next_entry: of[C.int32_t](op.Workspace),
+		row_weights: call.floats(s.WeightsOfRows(op.Term)), row_sum: call.floats(b.RowSum), items: C.int64_t(op.Items),
+		pairs: flag(op.Loss.Pairs), seed: C.uint64_t(s.Seed), stream: C.uint32_t(op.Stream), step: C.uint32_t(s.Number),
+		first:  C.int64_t(s.First),
+		losses: pinned[C.double](call, losses), next_entry: of[C.int32_t](op.Workspace),
 		dz: buffer(op.Workspace.Slice(s.Rows, op.Entries)), by_item: buffer(op.DZ),
 	}
 	a.source = call.sources(op.Sources)

@@ -1,9 +1,11 @@
-// An output at the stored entries of its target: what kernels/entries.go says, in three steps.
+// An output at the stored entries of its target: what kernels/entries.go says, in three or four steps.
 //
 //   output_entries        logits, loss and gradient of every entry
+//   compare_entries       or, after the logits, loss and gradient of entries that are compared with each other
 //   gather                the gradient with respect to the hidden layer (sparse.cu), by the gradients of the entries
 //   entries_by_item       the gradients in the order by item, for scatter
 #include "output.cuh"
+#include "philox.cuh"
 
 constexpr int kEntryWarps = 8;
 constexpr int kMostSources = 8;  // kernels.MaxSources
@@ -12,6 +14,7 @@ struct EntriesArgs {
   const StepRecord *step;
   const float *bias;  // [I], may be null
   float *dz;  // [entries], in the order by row
+  float *z;  // [entries], gets the logits instead of a loss; may be null
   double *loss;  // [B]
   Loss kind;
   int32_t slot, launch, sources;
@@ -62,6 +65,11 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
     const int64_t item = target.indices[e];
     float z = a.fours ? entry_logit<4>(a, u, item) : entry_logit<1>(a, u, item);
     if (a.bias) z += a.bias[item];
+    if (a.z) {
+      logits = logits && finite(z);
+      if (lane_id() == 0) a.z[e] = z;
+      continue;
+    }
     const float value = value_of_logit(a.kind.activation, a.kind.alpha, z);
     const LossAndDelta x = loss_of(a.kind, row, value, target.values[e]);
     const float dz = weight * (x.delta * slope_of_value(a.kind.activation, a.kind.alpha, value));
@@ -71,10 +79,146 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
   }
   if (!logits || !good || !(fabs(total) <= 1.7976931348623157e308))
     fail(step, a.launch, logits ? kFailLoss : kFailLogit);
+  if (a.z) return;
   if (lane_id() == 0) losses[warp_id()] = total;
   __syncthreads();
   if (threadIdx.x != 0) return;
   for (int n = 1; n < kEntryWarps; n++) total += losses[n];
+  a.loss[u] = total * double(weight);
+}
+
+struct CompareEntriesArgs {
+  const StepRecord *step;
+  float *z;  // [entries], in the order by row
+  float *dz;  // [entries]
+  int32_t *order;  // [entries], room for pairs
+  double *loss;  // [B]
+  Loss kind;
+  int64_t items;
+  uint32_t stream;
+  int32_t pairs, slot, launch;
+};
+
+constexpr int kCompareThreads = 32 * kEntryWarps;
+
+// One number for all threads of the block, made of one from each, always in the same order.
+template <class T, class Join>
+DEVICE T of_block(T x, Join join) {
+  SHARED(T, parts, [kCompareThreads]);
+  __syncthreads();
+  parts[threadIdx.x] = x;
+  for (int n = kCompareThreads / 2; n > 0; n /= 2) {
+    __syncthreads();
+    if (int(threadIdx.x) < n) parts[threadIdx.x] = join(parts[threadIdx.x], parts[threadIdx.x + n]);
+  }
+  __syncthreads();
+  return parts[0];
+}
+
+template <class T>
+DEVICE T block_sum(T x) {
+  return of_block(x, [](T a, T b) { return a + b; });
+}
+
+// Puts the entries of a row with a target in front, and those without one at the end, the first of them last. Returns how many
+// have one. All threads call together.
+DEVICE int order_entries(const float *targets, int n, int32_t *order) {
+  SHARED(int, of_warp, [kEntryWarps]);
+  int others = 0;
+  for (int first = 0; first < n; first += kCompareThreads) {
+    const int e = first + int(threadIdx.x);
+    const bool other = e < n && targets[e] != 0.0f;
+    const unsigned lanes = __ballot_sync(kAllLanes, other);
+    __syncthreads();
+    if (lane_id() == 0) of_warp[warp_id()] = __popc(lanes);
+    __syncthreads();
+    int before = others + __popc(lanes & ((1u << lane_id()) - 1u));
+    for (int w = 0; w < kEntryWarps; w++) {
+      if (w < warp_id()) before += of_warp[w];
+      others += of_warp[w];
+    }
+    if (other)
+      order[before] = e;
+    else if (e < n)
+      order[n - 1 - (e - before)] = e;
+  }
+  __syncthreads();
+  return others;
+}
+
+// The loss of pairs of a row, without its weight. A thread has an entry with a target, and all negatives that it is compared with.
+DEVICE double compare_pairs(const CompareEntriesArgs &a, int64_t u, const float *targets, const float *z, int n,
+                            float weight, float *dz, int32_t *order) {
+  const int others = order_entries(targets, n, order), negatives = n - others;
+  if (others == 0) {
+    for (int e = threadIdx.x; e < n; e += kCompareThreads) dz[e] = 0.0f;
+    return 0.0;
+  }
+  const uint32_t word =
+      philox(a.step->seed, 1, uint32_t(a.step->first + u), uint32_t(a.step->number), a.stream).word[0];
+  const int shift = int(int64_t(others) * int64_t(word >> 8) >> 24);
+  const float share = negatives == 0 ? 0.0f : float(others) / float(negatives);
+  const LossRow row = {};
+  double total = 0.0;
+  for (int k = threadIdx.x; k < others; k += kCompareThreads) {
+    const int i = order[k];
+    float sum = 0.0f;
+    for (int at = k >= shift ? k - shift : k - shift + others; at < negatives; at += others) {
+      const int e = order[n - 1 - at];
+      const LossAndDelta x = loss_of(a.kind, row, z[i] - z[e], 1.0f);
+      const float delta = weight * share * targets[i] * x.delta;
+      sum += delta;
+      dz[e] = -delta;
+      total += double(targets[i]) * double(x.loss);
+    }
+    dz[i] = sum;
+  }
+  return total * double(share);
+}
+
+// The loss of the sampled soft-max of a row, without its weight.
+DEVICE double compare_softmax(const CompareEntriesArgs &a, int64_t u, const float *targets, float *z, int n,
+                              float weight, float *dz) {
+  int mine = 0;
+  for (int e = threadIdx.x; e < n; e += kCompareThreads) mine += targets[e] == 0.0f;
+  const int negatives = block_sum(mine);
+  const float correction = negatives == 0 ? 0.0f : log1pf(float(double(a.items - n) / double(negatives)));
+  float top = -infinity();
+  for (int e = threadIdx.x; e < n; e += kCompareThreads) {
+    if (targets[e] == 0.0f) z[e] += correction;
+    top = fmaxf(top, z[e]);
+  }
+  top = of_block(top, [](float x, float y) { return fmaxf(x, y); });
+  float sum = 0.0f;
+  for (int e = threadIdx.x; e < n; e += kCompareThreads) sum += exp_negative(z[e] - top);
+  const LossRow row = loss_row(a.kind, a.step->slots[a.slot].row_sum[u], top + logf(block_sum(sum)));
+  double total = 0.0;
+  for (int e = threadIdx.x; e < n; e += kCompareThreads) {
+    const LossAndDelta x = loss_of(a.kind, row, z[e], targets[e]);
+    dz[e] = weight * x.delta;
+    total += double(x.loss);
+  }
+  return total;
+}
+
+// Loss and gradient of the entries of each row by their logits, where these are compared with each other.
+//
+// Mapping: a block has a row, a thread each 256th of its entries.
+// Bytes: reads 12 an entry a few times, from the second-level cache but for the first, and writes 8 an entry and 8 a row.
+// Source: kernels/entries.go; scheme: own.
+KERNEL_BOUNDS(compare_entries, CompareEntriesArgs, kCompareThreads, 4) {
+  const StepRecord *step = a.step;
+  const int64_t u = blockIdx.x;
+  if (u >= step->rows || failed_before(step, a.launch)) return;
+  const SparseRecord &target = step->slots[a.slot];
+  const int begin = target.offsets[u], n = target.offsets[u + 1] - begin;
+  const float weight = row_weight(step, a.kind) * own_weight(step, a.kind, u), *targets = target.values + begin;
+  float *z = a.z + begin, *dz = a.dz + begin;
+  double total = a.pairs ? compare_pairs(a, u, targets, z, n, weight, dz, a.order + begin)
+                         : compare_softmax(a, u, targets, z, n, weight, dz);
+  total = block_sum(total);
+  if (threadIdx.x != 0) return;
+  if (!(fabs(total) <= 1.7976931348623157e308)) fail(step, a.launch, kFailLoss);
   a.loss[u] = total * double(weight);
 }
 

@@ -1,4 +1,4 @@
-"""Ratings: matrix factorisation by gradient steps at the stored entries, beside LIBMF's; and how well they predict."""
+"""Factors by gradient steps at stored entries: of ratings, beside LIBMF, with errors; and BPR, beside implicit."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy import sparse
 
-TITLE = "(r) ratings of Gowalla's shape, squared loss of the stored entries: an epoch"
+TITLE = "(r) factors of users and items of Gowalla's shape by gradient steps at stored entries: an epoch"
 
 FACTORS = 128
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """Gowalla's training entries, with numbers from 1 to 5 in their places. In full also errors of predictions."""
+    """Gowalla's training entries, for ratings with numbers from 1 to 5. In full also errors of predictions."""
     yield from epoch(bench)
     if bench.full:
         yield from errors(bench)
@@ -37,19 +37,28 @@ def epoch(bench: Bench) -> Iterator[Line]:
     if train is None:
         yield Line("epoch", unavailable=gowalla.MISSING)
         return
-    train.data = np.random.default_rng(0).integers(1, 6, train.nnz).astype(np.float32)
-    arguments = (train, FACTORS, bench.threads)
-    with Contestant(ratings.make, "dsstne", *arguments) as us, Contestant(ratings.make, "LIBMF", *arguments) as them:
-        turns = take_turns(lambda: us.call("seconds", 4), lambda: them.call("seconds", 6), repeats=bench.repeats(5, 7))
-    yield Line(
-        f"an epoch, K={FACTORS}",
-        "s",
-        turns.ours,
-        turns.peer,
-        "LIBMF, compiled for AVX",
-        goal=Goal("ratio", 1, 2),
-        parameters={"factors": FACTORS, "batch_size": ratings.BATCH, "threads": bench.threads, "optimizer": "sgd"},
-    )
+    rated = train.copy()
+    rated.data = np.random.default_rng(0).integers(1, 6, train.nnz).astype(np.float32)
+    for loss, data, peer, name in (
+        ("squared", rated, "LIBMF", "LIBMF, compiled for AVX"),
+        ("bpr", train, "implicit", "implicit"),
+    ):
+        arguments = (data, FACTORS, bench.threads)
+        with Contestant(ratings.make, loss, *arguments) as us, Contestant(ratings.make, peer, *arguments) as them:
+            turns = take_turns(
+                lambda ours=us: ours.call("seconds", 4),
+                lambda theirs=them: theirs.call("seconds", 6),
+                repeats=bench.repeats(5, 7),
+            )
+        yield Line(
+            f"an epoch of {loss}, K={FACTORS}",
+            "s",
+            turns.ours,
+            turns.peer,
+            name,
+            goal=Goal("ratio", 1, 2),
+            parameters={"factors": FACTORS, "batch_size": ratings.BATCH, "threads": bench.threads, "optimizer": "sgd"},
+        )
 
 
 def errors(bench: Bench) -> Iterator[Line]:

@@ -1,0 +1,87 @@
+package csr
+
+import (
+	"math"
+	"slices"
+
+	"dsstne/internal/fault"
+	"dsstne/internal/random"
+	"dsstne/kernels"
+)
+
+// WithNegatives is how many entries a batch of rows has at most, if it has stored ones, each with negatives.
+func WithNegatives(stored, negatives, rows, columns int64) int64 {
+	if negatives == 0 || stored > math.MaxInt64/(1+negatives) {
+		return stored
+	}
+	return max(stored, min(stored*(1+negatives), rows*columns))
+}
+
+// draw adds negatives to the rows of a batch: Negatives for each entry, or as many as there are. They are the columns
+// without an entry whose ranks among those are the first elements of random.RowPermutation(Seed, Stream, step, u), where
+// u is the row's place in the batch. So they are distinct, and each set of them is as likely as any other.
+func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
+	rows, total := len(out.Offsets)-1, int64(0)
+	r.drawn = slices.Grow(r.drawn[:0], rows)
+	for u := range rows {
+		stored := int64(out.Offsets[u+1] - out.Offsets[u])
+		n := min(stored*r.Negatives, out.Columns-stored)
+		r.drawn = append(r.drawn, n)
+		total += stored + n
+	}
+	if total > math.MaxInt32 {
+		return fault.New(fault.InvalidArgument, "a batch of %d rows holds %d entries with their negatives, more than %d; "+
+			"choose a smaller batch size or fewer negatives", rows, total, math.MaxInt32)
+	}
+	// Last row first, and in each the last entry first: then entries only move towards the end.
+	stop := len(out.Indices)
+	out.Indices, out.Values = growTo(out.Indices, int(total)), growTo(out.Values, int(total))
+	at := int(total)
+	for u := rows - 1; u >= 0; u-- {
+		begin := int(out.Offsets[u])
+		items := r.ranks(step, int64(u), out.Columns-int64(stop-begin), r.drawn[u])
+		out.Offsets[u+1] = int32(at)
+		at = mergeBehind(out, begin, stop, at, items)
+		stop = begin
+	}
+	return nil
+}
+
+// ranks are n of 0 .. of - 1, drawn at random, ascending.
+func (r *Reader) ranks(step, u, of, n int64) []int32 {
+	r.negatives = r.negatives[:0]
+	if n == of {
+		for rank := range n {
+			r.negatives = append(r.negatives, int32(rank))
+		}
+		return r.negatives
+	}
+	order := random.RowPermutation(r.Seed, r.Stream, step, u, of)
+	for i := range n {
+		r.negatives = append(r.negatives, int32(order.At(i)))
+	}
+	slices.Sort(r.negatives)
+	return r.negatives
+}
+
+// mergeBehind moves entries begin .. stop - 1 of a row up to at, with a zero for each of some columns, which are given by
+// their ranks among the columns without an entry. It returns where the row begins.
+func mergeBehind(out *kernels.SparseBatch, begin, stop, at int, ranks []int32) int {
+	for n := len(ranks) - 1; ; {
+		// A column's rank is its number less the entries before it.
+		for stop > begin && (n < 0 || out.Indices[stop-1]-int32(stop-1-begin) > ranks[n]) {
+			stop--
+			at--
+			out.Indices[at], out.Values[at] = out.Indices[stop], out.Values[stop]
+		}
+		if n < 0 {
+			return at
+		}
+		at--
+		out.Indices[at], out.Values[at] = ranks[n]+int32(stop-begin), 0
+		n--
+	}
+}
+
+// growTo gives s a length of n, with what it holds.
+func growTo[T any](s []T, n int) []T { return slices.Grow(s, n-len(s))[:n] }
