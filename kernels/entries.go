@@ -11,15 +11,23 @@ import "fmt"
 //
 // with a = f(z) and r_u as in Output. It updates no weight: it leaves dz to a Scatter for each of them.
 //
-// Entries whose target is 0 may be negatives: items that were drawn, see csr.Reader.Negatives. A loss that Compares takes
-// them as that. With the N_u entries of a row whose target is 0, and the P_u others,
+// With a Temperature z_e are the cosine logits of Output, c_e / Temperature + b_i. Then it leaves to the Scatter of the
+// weight what that adds up to its gradient, the sum over e of x_e h_u/|h_u| + y_i w_i:
+//
+//	x_e = dz_e / (Temperature |w_i|);  y_i = -sum over its entries of x_e c_e / |w_i|
+//
+// and zeros where a vector is zero. A y_i of a w_i that is shorter than about 1e-18 is too large.
+//
+// Entries whose target is 0 may be negatives: items that were drawn, see csr.Reader.Negatives. A loss that Compares
+// takes them as that. With the N_u entries of a row whose target is 0, and the P_u others,
 //   - Softmax is the sampled soft-max over the entries of a row: the logit of a negative becomes
 //     z_e + ln((Items - P_u) / N_u), so that the sum of exponentials is, on average over draws, that of all items (the
 //     log-Q correction of Bengio and Senecal, 2008, for negatives that are drawn evenly);
-//   - the loss of Pairs is that of each negative e and of one other entry i: (P_u/N_u) t_i l(z_i - z_e, 1). In the order
-//     of the items the n-th negative has the other entry (n + s) mod P_u, where s is P_u Uniform(Seed, Stream, step, u, 4),
-//     rounded down, and u is Step.First and the row's place in the batch. With l of SigmoidCrossEntropy this is BPR
-//     (Rendle et al., 2009). A row without negatives has no loss.
+//   - the loss of Pairs is that of each negative e and of one other entry i: (P_u/N_u) t_i l(z_i - z_e, 1). In the
+//     order of the items the n-th negative has the other entry (n + s) mod P_u, where s is
+//     P_u Uniform(Seed, Stream, step, u, 4), rounded down, and u is Step.First and the row's place in the batch. With
+//     l of SigmoidCrossEntropy, which alone may have Pairs, this is BPR (Rendle et al., 2009). A row without negatives
+//     has no loss.
 type OutputEntries struct {
 	Name    string // of the layer, for error messages
 	Target  int    // slot
@@ -27,10 +35,14 @@ type OutputEntries struct {
 	Entries int64  // the most stored entries that a batch has
 	Sources []OutputSource
 	Bias    *Weights // [I, 1], nil = none
-	Loss    Loss
-	Items   int64  // of the output, on all ranks
-	Stream  uint32 // of the random numbers of Pairs
-	DZ      Buffer // [Entries], in the order by item
+	// Temperature divides cosine logits, of one source; 0: logits are dot products.
+	Temperature float32
+	Loss        Loss
+	Items       int64  // of the output, on all ranks
+	Stream      uint32 // of the random numbers of Pairs
+	DZ          Buffer // [Entries], in the order by item
+	// Of cosine logits: h_u/|h_u| [B, K]; x_e [Entries], in the order by item; y_i, by touched item [min(Entries, I)].
+	Directions, X, Y Buffer
 	// Workspace holds dz in the order by row, among others.
 	Workspace Buffer
 }
@@ -43,6 +55,9 @@ func (o *OutputEntries) String() string {
 	}
 	if o.Loss.Pairs {
 		text += ", pairs"
+	}
+	if o.Temperature != 0 {
+		text += fmt.Sprintf(", cosine logits / %g", o.Temperature)
 	}
 	return fmt.Sprintf("%s, %v at the stored entries", text, o.Loss.Kind)
 }

@@ -150,12 +150,14 @@ func (o *DenseBackward) Work(s *Sizes) Work {
 // added first.
 //
 // It is also the update of an OutputEntries' weights: there Values take the place of x, and DZ is the hidden layer.
+// With cosine logits a multiple of each row, Own, is added to the gradient with respect to it.
 type Scatter struct {
 	Input        int
 	Values       Buffer // [entries], in the order by item; nil: those of the batch
 	DZ           Buffer // [B, K]; nil: all ones, for a weight of one column, a bias
 	Weight       *Weights
 	TiedGradient Buffer // [min(nnz, I), K] or nil
+	Own          Buffer // by touched item, or nil; not with a TiedGradient
 	Optimizer    Optimizer
 	Workspace    Buffer
 }

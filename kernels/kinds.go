@@ -22,7 +22,7 @@ var (
 	}
 	LossWords = []string{
 		SigmoidCrossEntropy: "sigmoid", ScaledMarginal: "scaled_marginal", Softmax: "softmax", Squared: "squared",
-		Hinge: "hinge", Absolute: "absolute", L2Hinge: "l2_hinge",
+		Hinge: "hinge", Absolute: "absolute", L2Hinge: "l2_hinge", CosineContrastive: "cosine_contrastive",
 	}
 	OptimizerWords = []string{
 		SGD: "sgd", Momentum: "momentum", Nesterov: "nesterov", RMSProp: "rmsprop", Adam: "adam", AdamW: "adamw",

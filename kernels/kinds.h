@@ -19,7 +19,7 @@
 #define LOSSES(KIND, ...) \
   KIND(sigmoid, ##__VA_ARGS__) KIND(scaled_marginal, ##__VA_ARGS__) KIND(softmax, ##__VA_ARGS__) \
   KIND(squared, ##__VA_ARGS__) KIND(hinge, ##__VA_ARGS__) KIND(absolute, ##__VA_ARGS__) \
-  KIND(l2_hinge, ##__VA_ARGS__)
+  KIND(l2_hinge, ##__VA_ARGS__) KIND(cosine_contrastive, ##__VA_ARGS__)
 
 #define OPTIMIZERS(KIND, ...) \
   KIND(sgd, 0, ##__VA_ARGS__) KIND(momentum, 1, ##__VA_ARGS__) KIND(nesterov, 1, ##__VA_ARGS__) \

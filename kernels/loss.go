@@ -24,6 +24,9 @@ const (
 	Absolute
 	// L2Hinge is DSSTNE's L2 hinge: l = d^2 / 2, dl/da = d, with d = min(0, a-t) where t > 0, else max(0, a-t).
 	L2Hinge
+	// CosineContrastive is the cosine contrastive loss (Mao et al., 2021), of cosines a: t > 0: l = t (1-a), dl/da = -t;
+	// t = 0: l = ZeroScale (a - ZeroTarget), dl/da = ZeroScale where a > ZeroTarget, else 0; t >= 0.
+	CosineContrastive
 )
 
 // Loss describes the loss of an output layer. Weight multiplies loss and gradient.
@@ -49,12 +52,13 @@ var targets = [][2]float64{
 	Hinge:               {-1, 1},
 	Absolute:            {math.Inf(-1), math.Inf(1)},
 	L2Hinge:             {math.Inf(-1), math.Inf(1)},
+	CosineContrastive:   {0, math.Inf(1)},
 }
 
 // ElementWise reports whether the loss is one of an output's value, whatever function of the logit that is.
 func (k LossKind) ElementWise() bool {
 	switch k {
-	case Squared, Hinge, Absolute, L2Hinge:
+	case Squared, Hinge, Absolute, L2Hinge, CosineContrastive:
 		return true
 	}
 	return false

@@ -17,9 +17,9 @@ func WithNegatives(stored, negatives, rows, columns int64) int64 {
 	return max(stored, min(stored*(1+negatives), rows*columns))
 }
 
-// draw adds negatives to the rows of a batch: Negatives for each entry, or as many as there are. They are the columns
-// without an entry whose ranks among those are the first elements of random.RowPermutation(Seed, Stream, step, u), where
-// u is the row's place in the batch. So they are distinct, and each set of them is as likely as any other.
+// draw adds negatives to the rows of a batch: Negatives for each entry, or as many as there are. They are columns
+// without an entry: those whose ranks among these columns are the numbers of random.Subset for the row's place in the
+// batch.
 func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
 	rows, total := len(out.Offsets)-1, int64(0)
 	r.drawn = slices.Grow(r.drawn[:0], rows)
@@ -39,32 +39,15 @@ func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
 	at := int(total)
 	for u := rows - 1; u >= 0; u-- {
 		begin := int(out.Offsets[u])
-		items := r.ranks(step, int64(u), out.Columns-int64(stop-begin), r.drawn[u])
+		r.ranks = random.Subset(r.ranks, r.Seed, r.Stream, step, int64(u), out.Columns-int64(stop-begin), r.drawn[u])
 		out.Offsets[u+1] = int32(at)
-		at = mergeBehind(out, begin, stop, at, items)
+		at = mergeBehind(out, begin, stop, at, r.ranks)
 		stop = begin
 	}
 	return nil
 }
 
-// ranks are n of 0 .. of - 1, drawn at random, ascending.
-func (r *Reader) ranks(step, u, of, n int64) []int32 {
-	r.negatives = r.negatives[:0]
-	if n == of {
-		for rank := range n {
-			r.negatives = append(r.negatives, int32(rank))
-		}
-		return r.negatives
-	}
-	order := random.RowPermutation(r.Seed, r.Stream, step, u, of)
-	for i := range n {
-		r.negatives = append(r.negatives, int32(order.At(i)))
-	}
-	slices.Sort(r.negatives)
-	return r.negatives
-}
-
-// mergeBehind moves entries begin .. stop - 1 of a row up to at, with a zero for each of some columns, which are given by
+// mergeBehind moves entries begin .. stop - 1 of a row up to at, with a zero for each of some columns. These are given by
 // their ranks among the columns without an entry. It returns where the row begins.
 func mergeBehind(out *kernels.SparseBatch, begin, stop, at int, ranks []int32) int {
 	for n := len(ranks) - 1; ; {

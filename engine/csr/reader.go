@@ -29,13 +29,13 @@ type Reader struct {
 	// RowsOnly leaves the order by item out, which only training reads.
 	RowsOnly bool
 
-	entries   Entries
-	rows      []int64 // of the batch; Source.Read overwrites them
-	drawn     []int64 // by row of the batch: how many negatives
-	negatives []int32
-	payload   []uint64 // by entry of the batch: row and bits of the value
-	keys      [2][]uint64
-	counters  [maxPasses][1 << maxDigit]int32
+	entries  Entries
+	rows     []int64  // of the batch; Source.Read overwrites them
+	drawn    []int64  // by row of the batch: how many negatives
+	ranks    []int32  // of a row's negatives among the columns without an entry
+	payload  []uint64 // by entry of the batch: row and bits of the value
+	keys     [2][]uint64
+	counters [maxPasses][1 << maxDigit]int32
 }
 
 // Batch fills out with rows of the source, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in

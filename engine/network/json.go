@@ -96,6 +96,8 @@ func defineTerm(layer string, term Term) fields {
 	switch loss.Kind {
 	case kernels.Softmax:
 		list = append(list, field{"normalize_rows", loss.NormalizeRows})
+	case kernels.CosineContrastive:
+		list = append(list, fields{{"zero_scale", loss.ZeroScale}, {"margin", loss.ZeroTarget}}...)
 	case kernels.ScaledMarginal:
 		list = append(list, fields{
 			{"one_scale", loss.OneScale}, {"zero_scale", loss.ZeroScale},

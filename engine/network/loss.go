@@ -127,9 +127,18 @@ func readLoss(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
 	} else {
 		o.Refuse("normalize_rows", "is given, but only the loss %q has it", kernels.LossWords[kernels.Softmax])
 	}
+	contrastive := kind == kernels.CosineContrastive
+	if contrastive {
+		loss.ZeroScale = o.Float32("zero_scale", loss.ZeroScale, strictjson.NotNegative)
+		loss.ZeroTarget = o.Float32("margin", loss.ZeroTarget, strictjson.Between(-1, 1))
+	} else {
+		o.Refuse("margin", "is given, but only the loss %q has it", kernels.LossWords[kernels.CosineContrastive])
+	}
 	if kind != kernels.ScaledMarginal {
 		for _, key := range []string{"one_scale", "zero_scale", "one_target", "zero_target"} {
-			o.Refuse(key, "is given, but only the loss %q has it", kernels.LossWords[kernels.ScaledMarginal])
+			if !contrastive || key != "zero_scale" {
+				o.Refuse(key, "is given, but only the loss %q has it", kernels.LossWords[kernels.ScaledMarginal])
+			}
 		}
 		return loss
 	}
@@ -151,6 +160,8 @@ func defaultTerm(kind kernels.LossKind) Term {
 	loss := kernels.Loss{Kind: kind, Weight: 1}
 	if kind == kernels.ScaledMarginal {
 		loss.OneScale, loss.ZeroScale, loss.OneTarget, loss.ZeroTarget = 1, 1, 0.9, 0.1
+	} else if kind == kernels.CosineContrastive {
+		loss.ZeroScale, loss.ZeroTarget = 1, 0.5
 	}
 	return Term{Loss: loss}
 }

@@ -66,9 +66,6 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 		n.checkShared(i, o)
 	}
 	if n.touchesEntries(i) {
-		if k.temperature != 0 {
-			o.Fail("temperature", "is %v, but a loss of stored entries or negatives goes with dot products only", k.temperature)
-		}
 		if l.Shared != "" {
 			o.Fail("shared", "is %q, but a loss of stored entries or negatives needs a weight of the layer's own", l.Shared)
 		}
@@ -189,15 +186,16 @@ func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
 	op := &kernels.OutputEntries{
 		Name: l.Name, Target: slot, Term: term, Entries: b.Entries(slot), Bias: scorer.Bias,
 		Loss: b.net.Terms[term].Loss, Items: l.Size, Stream: negativesOf(i),
+		Temperature: k.temperature,
 	}
 	op.DZ = b.Alloc("entry gradients", l.Name, op.Entries)
 	var updates []kernels.Op
-	update := func(w *kernels.Weights, h kernels.Buffer) {
+	update := func(w *kernels.Weights, scatter *kernels.Scatter) {
 		if w.Locked {
 			return
 		}
 		b.CatchUp(w, slot)
-		scatter := &kernels.Scatter{Input: slot, Values: op.DZ, DZ: h, Weight: w, Optimizer: b.Training().Optimizer}
+		scatter.Input, scatter.Weight, scatter.Optimizer = slot, w, b.Training().Optimizer
 		b.Scratch(&scatter.Workspace, scatter)
 		updates = append(updates, scatter)
 	}
@@ -205,10 +203,18 @@ func (k *outputLayer) lossOfEntries(b *builder, i, term int) {
 		source := scorer.Sources[n]
 		source.DH, source.Accumulate = b.addTo(s, b.Sharded())
 		op.Sources = append(op.Sources, source)
-		update(source.Weight, source.H)
+		scatter := &kernels.Scatter{Values: op.DZ, DZ: source.H}
+		if k.temperature != 0 {
+			units := source.Weight.Columns
+			op.Directions = b.Alloc("directions of rows", l.Name, b.Rows()*units)
+			op.X = b.Alloc("turned entry gradients", l.Name, op.Entries)
+			op.Y = b.Alloc("item gradients along items", l.Name, min(op.Entries, scorer.Items))
+			scatter.Values, scatter.DZ, scatter.Own = op.X, op.Directions, op.Y
+		}
+		update(source.Weight, scatter)
 	}
 	if op.Bias != nil {
-		update(op.Bias, nil)
+		update(op.Bias, &kernels.Scatter{Values: op.DZ})
 	}
 	b.Agree()
 	b.AddWith(&op.Workspace, op, op)

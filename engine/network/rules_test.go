@@ -15,7 +15,7 @@ func TestRulesAreEnforced(t *testing.T) {
 	const hidden2 = `{"name": "hidden2", "kind": "hidden", "size": 8}, `
 	const units = `it must be an integer from 1 to 2147483647`
 	const schemes = `xavier_uniform, xavier_normal, he_uniform, he_normal, fan_out_uniform, unit_norm, normal, uniform, constant`
-	const kinds = `sigmoid, scaled_marginal, softmax, squared, hinge, absolute, l2_hinge, bpr`
+	const kinds = `sigmoid, scaled_marginal, softmax, squared, hinge, absolute, l2_hinge, cosine_contrastive, bpr`
 	const more = `{"name": "more", "kind": "output", "sources": ["hidden1"]}`
 	units9 := ""
 	for n := range 9 {

@@ -34,12 +34,6 @@ func NewPermutation(seed uint64, epoch, n int64) Permutation {
 	return p
 }
 
-// RowPermutation returns the order of n elements that belongs to a row at a step.
-func RowPermutation(seed uint64, stream uint32, step, row, n int64) Permutation {
-	words := Philox(seed, [4]uint32{0, uint32(row), uint32(step), stream})
-	return NewPermutation(uint64(words[1])<<32|uint64(words[0]), 0, n)
-}
-
 // At returns the element at position i, 0 <= i < n; it panics outside.
 func (p Permutation) At(i int64) int64 {
 	if i < 0 || i >= p.n {

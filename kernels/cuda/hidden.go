@@ -83,9 +83,9 @@ func (d *device) gather(op *kernels.Gather, values driver.Address, s *kernels.St
 // Scatter updates the rows that a batch touches.
 func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 	type args struct {
-		step, values, dz, tied driver.Address
-		weight                 weightsArgs
-		slot, launch           int32
+		step, values, dz, tied, own driver.Address
+		weight                      weightsArgs
+		slot, launch                int32
 	}
 	run := d.runBeside
 	if op.TiedGradient != nil {
@@ -103,8 +103,8 @@ func (d *device) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		resident := scatterBlocks * uint32(d.hardware.Multiprocessors)
 		grid := driver.Dim{X: min(blocks(max(1, w.Rows)*groups, scatterWarps), resident)}
 		launch(d, kernel, grid, 32*scatterWarps, &args{
-			d.step.at, addressOf(op.Values), addressOf(op.DZ), addressOf(op.TiedGradient), d.weightsOf(w, op.Optimizer),
-			int32(op.Input), d.updates(w.Name),
+			d.step.at, addressOf(op.Values), addressOf(op.DZ), addressOf(op.TiedGradient), addressOf(op.Own),
+			d.weightsOf(w, op.Optimizer), int32(op.Input), d.updates(w.Name),
 		})
 	})
 }

@@ -15,27 +15,34 @@ func (device) OutputEntries(op *kernels.OutputEntries, step *kernels.Step) error
 	}
 	batch := step.Sparse[op.Target]
 	dz, total := make([]float64, len(batch.Indices)), 0.0
+	x, y := make([]float64, len(dz)), make([]float64, len(dz))
 	dh := make([][]float64, len(op.Sources))
 	for s, source := range op.Sources {
 		dh[s] = make([]float64, step.Rows*source.Weight.Columns)
 	}
 	for u := range step.Rows {
 		begin, end := batch.Offsets[u], batch.Offsets[u+1]
-		z, err := entryLogits(op, u, batch.Indices[begin:end])
-		if err != nil {
+		row := &entryRow{
+			op: op, items: batch.Indices[begin:end], targets: batch.Values[begin:end], sum: float64(batch.RowSum[u]),
+		}
+		if err := row.logits(u); err != nil {
 			return err
 		}
-		row := &entryRow{op: op, z: z, targets: batch.Values[begin:end], sum: float64(batch.RowSum[u])}
 		losses, deltas := row.losses(lossOf, step, u)
 		r := rowWeight(step, op.Term, op.Loss, u)
 		for n, item := range batch.Indices[begin:end] {
 			if total += r * losses[n]; !finite(total) {
 				return &kernels.NotFiniteError{Tensor: "loss", What: "loss", Row: int64(item)}
 			}
-			dz[int(begin)+n] = r * deltas[n]
+			e := int(begin) + n
+			dz[e] = r * deltas[n]
+			if op.Temperature != 0 {
+				x[e], y[e] = row.turn(u, n, dz[e], dh[0])
+				continue
+			}
 			for s, source := range op.Sources {
 				k := source.Weight.Columns
-				addScaled(dh[s][u*k:(u+1)*k], r*deltas[n], rowOf(source.Weight.Value, int64(item), k))
+				addScaled(dh[s][u*k:(u+1)*k], dz[e], rowOf(source.Weight.Value, int64(item), k))
 			}
 		}
 	}
@@ -46,41 +53,92 @@ func (device) OutputEntries(op *kernels.OutputEntries, step *kernels.Step) error
 		}
 	}
 	// The entries of a row have ascending items, so items in their order find the entries of each row in theirs.
-	next, byItem := append([]int32(nil), batch.Offsets...), op.DZ.Float32()
-	for e, u := range batch.ItemRows {
-		byItem[e] = float32(dz[next[u]])
-		next[u]++
+	next := append([]int32(nil), batch.Offsets...)
+	for n := range batch.Items {
+		own := 0.0
+		for e := batch.ItemOffsets[n]; e < batch.ItemOffsets[n+1]; e++ {
+			from := &next[batch.ItemRows[e]]
+			op.DZ.Float32()[e] = float32(dz[*from])
+			if op.Temperature != 0 {
+				op.X.Float32()[e] = float32(x[*from])
+				own += y[*from]
+			}
+			*from++
+		}
+		if op.Temperature != 0 {
+			op.Y.Float32()[n] = float32(own)
+		}
 	}
 	return nil
 }
 
-// entryLogits are those of some items of row u.
-func entryLogits(op *kernels.OutputEntries, u int64, items []int32) ([]float64, error) {
-	z := make([]float64, len(items))
-	for n, item := range items {
+// logits computes those of row u, and with a Temperature what they are made of.
+func (r *entryRow) logits(u int64) error {
+	op, z := r.op, make([]float64, len(r.items))
+	if op.Temperature != 0 {
+		k := op.Sources[0].Weight.Columns
+		h := rowOf(op.Sources[0].H, u, k)
+		r.hiddenLen = math.Sqrt(kernels.Dot(h, h))
+		for n, x := range h {
+			direction := 0.0
+			if r.hiddenLen != 0 {
+				direction = float64(x) / r.hiddenLen
+			}
+			rowOf(op.Directions, u, k)[n] = float32(direction)
+		}
+	}
+	for n, item := range r.items {
 		tensor := op.Name
 		for _, source := range op.Sources {
 			w := source.Weight
 			z[n] += kernels.Dot(rowOf(source.H, u, w.Columns), rowOf(w.Value, int64(item), w.Columns))
 			tensor = w.Name
+			if op.Temperature != 0 {
+				row := rowOf(w.Value, int64(item), w.Columns)
+				length := math.Sqrt(kernels.Dot(row, row))
+				if z[n] /= r.hiddenLen * length; r.hiddenLen*length == 0 {
+					z[n] = 0
+				}
+				r.itemLen, r.cosine = append(r.itemLen, length), append(r.cosine, z[n])
+				z[n] /= float64(op.Temperature)
+			}
 		}
 		if op.Bias != nil {
 			z[n] += float64(op.Bias.Value.Float32()[item])
 			tensor = op.Bias.Name
 		}
 		if !finite(z[n]) {
-			return nil, &kernels.NotFiniteError{Tensor: tensor, What: "logits", Row: int64(item)}
+			return &kernels.NotFiniteError{Tensor: tensor, What: "logits", Row: int64(item)}
 		}
 	}
-	return z, nil
+	r.z = z
+	return nil
 }
 
 // entryRow is the stored entries of a row.
 type entryRow struct {
 	op      *kernels.OutputEntries
+	items   []int32
 	z       []float64
 	targets []float32
 	sum     float64 // of the targets
+
+	// of cosine logits: |h_u|, and by entry |w_i| and the cosine
+	hiddenLen       float64
+	itemLen, cosine []float64
+}
+
+// turn adds to dh what entry n of row u does, and returns its x and its part of y.
+func (r *entryRow) turn(u int64, n int, dz float64, dh []float64) (x, y float64) {
+	hh, ww, k := r.hiddenLen, r.itemLen[n], r.op.Sources[0].Weight.Columns
+	if hh == 0 || ww == 0 {
+		return 0, 0
+	}
+	dz /= float64(r.op.Temperature)
+	to := dh[u*k : (u+1)*k]
+	addScaled(to, dz/(hh*ww), rowOf(r.op.Sources[0].Weight.Value, int64(r.items[n]), k))
+	addScaled(to, -dz*r.cosine[n]/(hh*hh), rowOf(r.op.Sources[0].H, u, k))
+	return dz / ww, -dz * r.cosine[n] / (ww * ww)
 }
 
 // losses are those of the entries of row u, without the row's weight, and their derivatives by the logits.

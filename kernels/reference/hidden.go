@@ -283,6 +283,9 @@ func (device) Scatter(op *kernels.Scatter, step *kernels.Step) error {
 		if op.TiedGradient != nil {
 			addScaled(dw, 1, rowOf(op.TiedGradient, int64(n), w.Columns))
 		}
+		if op.Own != nil {
+			addScaled(dw, float64(op.Own.Float32()[n]), rowOf(w.Value, int64(item), w.Columns))
+		}
 		if err := update(w, op.Optimizer, step, int64(item), dw); err != nil {
 			return err
 		}

@@ -50,6 +50,16 @@ var losses = map[kernels.LossKind]lossFunction{
 		}
 		return d * d / 2, d
 	},
+	kernels.CosineContrastive: func(l *kernels.Loss, a, t, _, _ float64) (loss, delta float64) {
+		beyond, scale := a-float64(l.ZeroTarget), float64(l.ZeroScale)
+		switch {
+		case t != 0:
+			return t * (1 - a), -t
+		case beyond > 0:
+			return scale * beyond, scale
+		}
+		return 0 * a, 0 * a // keeps what is not finite
+	},
 	kernels.Hinge: func(_ *kernels.Loss, z, t, _, _ float64) (loss, delta float64) {
 		if t == 0 {
 			t = -1

@@ -90,6 +90,12 @@ def _bpr(_: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> float:
     return sum(float(t[i] * np.logaddexp(0, absent - z[i]).mean()) for i in np.flatnonzero(t))
 
 
+def _contrastive(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> float:
+    a = ACTIVATIONS[loss.value.word][0](z, loss.value.layer)
+    zeros = loss.defined["zero_scale"] * np.maximum(0, a - loss.defined["margin"])
+    return float(np.where(t == 0, zeros, t * (1 - a)).sum())
+
+
 def _of_values(formula: Any) -> Any:
     """Returns the loss of a row that adds up a formula of the values and the targets."""
     return lambda loss, z, t: formula(ACTIVATIONS[loss.value.word][0](z, loss.value.layer), t).sum()
@@ -104,4 +110,5 @@ _LOSSES: dict[str, Any] = {
     "absolute": _of_values(lambda a, t: np.abs(a - t)),
     "hinge": _of_values(lambda a, t: np.maximum(0, 1 - np.where(t == 0, -1, t) * a)),
     "l2_hinge": _of_values(_l2_hinge),
+    "cosine_contrastive": _contrastive,
 }

@@ -116,10 +116,10 @@ def fit(
             ``"softsign"`` or ``"linear"``, for all hidden layers
             or a list with one for each.
         loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"``, ``"absolute"``, ``"l2_hinge"``,
-            ``"hinge"`` (an item that is not stored has the target -1) or ``"bpr"``, or a mapping with ``kind`` and its
-            parameters (docs/network.md). ``{"kind": "squared", "stored_only": True}`` leaves out items that are not
-            stored. ``{"kind": "softmax", "negatives": 100}`` compares each stored item with 100 others, drawn at random
-            in each step, instead of all: that is faster for millions of items.
+            ``"hinge"`` (an item that is not stored has the target -1), ``"cosine_contrastive"`` or ``"bpr"``, or a
+            mapping with ``kind`` and its parameters (docs/network.md). ``{"kind": "squared", "stored_only": True}``
+            leaves out items that are not stored. ``{"kind": "softmax", "negatives": 100}`` compares each stored item
+            with 100 others, drawn at random in each step, instead of all: that is faster for millions of items.
         temperature: If a number, logits are cosines between the hidden vector and the item vectors, divided by this
             number; None = dot products; ``"auto"`` = 0.1 for soft-max, else None.
         tied: Share one weight between input and output layer.

@@ -214,6 +214,7 @@ type scatterCase struct {
 	values    []float32 // [entries], in the order by item; nil: those of the batch
 	dz        []float32 // nil: ones
 	tied      []float32 // [touched items, K], nil = untied
+	own       []float32 // [touched items], or nil
 	weight    *weight
 	optimizer kernels.Optimizer
 }
@@ -233,6 +234,9 @@ func (c *scatterCase) run(d kernels.Device) (r result, err error) {
 	if c.tied != nil {
 		op.TiedGradient = p.guarded(c.tied, c.weight.columns)
 	}
+	if c.own != nil {
+		op.Own = p.guarded(c.own, 1)
+	}
 	op.Workspace = p.workspace(op, c.step.Most())
 	err = d.Scatter(op, c.step)
 	r.add("dz", op.DZ)
@@ -251,6 +255,9 @@ func (c *scatterCase) bounds() map[string][]float64 {
 			}
 			if c.tied != nil {
 				dw.product(1, float64(c.tied[int64(n)*columns+k]))
+			}
+			if c.own != nil {
+				dw.product(float64(c.own[n]), float64(c.weight.value[int64(item)*columns+k]))
 			}
 			sums[int64(item)*columns+k] = dw
 		}
@@ -308,6 +315,9 @@ func scatterCases() (cases []opCase) {
 			for _, item := range batch.Items {
 				c.weight.last[item] = int32(c.step.Number - 1)
 			}
+		}
+		if c.dz != nil && c.tied == nil && pick(s, "own", false, true) {
+			c.own = s.normal(int64(len(batch.Items)), size)
 		}
 		c.title = s.title()
 		cases = append(cases, c)

@@ -296,6 +296,9 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 				offBuffer(s.DH)
 			}
 		}),
+		defect("directions", func(op *kernels.OutputEntries, _ *kernels.Step) { offBuffer(op.Directions) }),
+		defect("x", func(op *kernels.OutputEntries, _ *kernels.Step) { offBuffer(op.X) }),
+		defect("y", func(op *kernels.OutputEntries, _ *kernels.Step) { offBuffer(op.Y) }),
 	},
 	"UnitSums": {
 		defect("sums", func(op *kernels.UnitSums, _ *kernels.Step) { offBuffer(op.Sums) }),

@@ -17,8 +17,13 @@ func (c *entriesCase) run(d kernels.Device) (r result, err error) {
 	entries := int64(len(c.step.Sparse[1].Indices))
 	op := &kernels.OutputEntries{
 		Target: 1, Term: 1, Loss: c.loss, Entries: entries + 3, Items: c.items, Stream: entriesStream,
+		Temperature: c.temperature,
 	}
 	op.Sources = c.placeSources(p)
+	if c.temperature != 0 {
+		op.Directions = p.filled(int(c.step.Rows*op.Sources[0].Weight.Columns)+5, 7)
+		op.X, op.Y = p.filled(int(op.Entries), 7), p.filled(len(c.step.Sparse[1].Items)+2, 7)
+	}
 	if c.bias != nil {
 		op.Bias = c.bias.place(p)
 	}
@@ -33,6 +38,9 @@ func (c *entriesCase) run(d kernels.Device) (r result, err error) {
 	}
 	r.addWeights(op.Bias)
 	r.add("dz", op.DZ)
+	r.add("directions", op.Directions)
+	r.add("x", op.X)
+	r.add("y", op.Y)
 	return append(r, field{"loss", step.Loss}), err
 }
 
@@ -61,6 +69,10 @@ func (c *entriesCase) bounds() map[string][]float64 {
 			to["dz"] = append(to["dz"], p.bound+4*unit*p.magnitude)
 		}
 	}
+	if c.temperature != 0 {
+		c.turnBounds(to, parts)
+		return to
+	}
 	for n, s := range c.sources {
 		k := s.weight.columns
 		dh := make([]sum, c.step.Rows*k)
@@ -79,6 +91,46 @@ func (c *entriesCase) bounds() map[string][]float64 {
 		}
 	}
 	return to
+}
+
+// turnBounds are those of what cosine logits need beside dz.
+func (c *entriesCase) turnBounds(to map[string][]float64, parts []part) {
+	b, s, lengths, t := c.step.Sparse[1], c.sources[0], c.lengths(), float64(c.temperature)
+	k := s.weight.columns
+	dh := make([]sum, c.step.Rows*k)
+	for j := range dh {
+		to["directions"] = append(to["directions"], underflow)
+		if u := int64(j) / k; lengths.h[u] != 0 {
+			to["directions"][j] += (growth(k) + 8*unit) * math.Abs(float64(s.h[j])/lengths.h[u])
+		}
+		if s.accumulate {
+			dh[j].product(1, float64(s.dh[j]))
+		}
+	}
+	for n, item := range b.Items {
+		i := int64(item)
+		var own sum
+		for _, row := range b.ItemRows[b.ItemOffsets[n]:b.ItemOffsets[n+1]] {
+			u := int64(row)
+			p, off := parts[u*c.items+i], 2*growth(k)+16*unit
+			if lengths.h[u] == 0 || lengths.w[i] == 0 {
+				to["x"] = append(to["x"], 0)
+				continue
+			}
+			cosine, _, cosineOff := c.cosine(lengths, u, i)
+			x := 1 / (t * lengths.w[i])
+			to["x"] = append(to["x"], (p.bound+off*p.magnitude)*x+underflow*(1+x))
+			y := math.Abs(cosine) * x / lengths.w[i]
+			own.add(-p.dz*cosine*x/lengths.w[i], p.magnitude*y,
+				(p.bound+off*p.magnitude)*y+(p.magnitude+p.bound)*cosineOff*x/lengths.w[i]+underflow*(1+y))
+			a := angle{cosine, cosineOff, growth(k), 0, p.dz / t, p.magnitude / t, p.bound / t}
+			a.add(dh[u*k:(u+1)*k], s.weight.value[i*k:(i+1)*k], lengths.w[i], s.h[u*k:(u+1)*k], lengths.h[u])
+		}
+		to["y"] = append(to["y"], own.bound())
+	}
+	if s.dh != nil {
+		to[fieldOf("dh", 0)] = boundsOf(dh)
+	}
 }
 
 // rowParts are those of the entries of a row.
@@ -207,6 +259,9 @@ func entriesCases() (cases []opCase) {
 		}
 		if pick(s, "bias", true, false) || sources == 0 {
 			c.bias = s.weight("bias", c.items, 1, size.b, c.optimizer)
+		}
+		if sources == 1 && size.w > 1e-15 { // y has the square of a length
+			c.temperature = pick(s, "temperature", float32(0), 0.1, 1)
 		}
 		c.title = s.title()
 		cases = append(cases, c)

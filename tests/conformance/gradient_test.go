@@ -216,17 +216,24 @@ func (r *running) addEntries() {
 	op := &kernels.OutputEntries{
 		Target: from.Target, Term: from.Term, Entries: int64(len(r.step.Sparse[1].Indices)), Sources: from.Sources,
 		Bias: from.Bias, Loss: from.Loss, Items: gradientItems + 3, Stream: entriesStream,
+		Temperature: from.Temperature,
 	}
 	op.DZ, op.Workspace = r.place.alloc(int(op.Entries)), r.place.workspace(op, r.step.Most())
 	r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputEntries(op, s) })
-	scatter := func(w *kernels.Weights, h kernels.Buffer) {
-		scatter := &kernels.Scatter{Input: op.Target, Values: op.DZ, DZ: h, Weight: w}
+	scatter := func(w *kernels.Weights, scatter *kernels.Scatter) {
+		scatter.Input, scatter.Weight = op.Target, w
 		r.backward = append(r.backward, func(s *kernels.Step) error { return d.Scatter(scatter, s) })
 	}
 	for _, source := range op.Sources {
-		scatter(source.Weight, source.H)
+		if op.Temperature == 0 {
+			scatter(source.Weight, &kernels.Scatter{Values: op.DZ, DZ: source.H})
+			continue
+		}
+		op.Directions = r.place.alloc(gradientRows * gradientUnits)
+		op.X, op.Y = r.place.alloc(int(op.Entries)), r.place.alloc(gradientItems)
+		scatter(source.Weight, &kernels.Scatter{Values: op.X, DZ: op.Directions, Own: op.Y})
 	}
-	scatter(op.Bias, nil)
+	scatter(op.Bias, &kernels.Scatter{Values: op.DZ})
 }
 
 // lossOf runs ops and returns what they added to the loss.
@@ -390,6 +397,8 @@ func bends(l kernels.Loss, t, low, high float64) bool {
 			t = -1
 		}
 		return (1-t*a)*(1-t*b) < 0
+	case kernels.CosineContrastive:
+		return t == 0 && (a-float64(l.ZeroTarget))*(b-float64(l.ZeroTarget)) < 0
 	case kernels.Absolute, kernels.L2Hinge:
 		return (a-t)*(b-t) < 0
 	}
@@ -444,8 +453,8 @@ func netCases() (cases []netCase) {
 			c.temperature = 0.5
 		} else {
 			c.skip = !c.tied && n/8%2 == 0 // a tied output has one source
-			c.stored = !c.tied && n/3%2 == 0
 		}
+		c.stored = !c.tied && n/3%2 == 0
 		cases = append(cases, c)
 	}
 	for n, act := range activations {

@@ -24,6 +24,7 @@ var losses = []kernels.Loss{
 	{Kind: kernels.Hinge, Weight: 0.5},
 	{Kind: kernels.Absolute, Weight: 0.5},
 	{Kind: kernels.L2Hinge, Weight: 2},
+	{Kind: kernels.CosineContrastive, Weight: 1, ZeroScale: 0.7, ZeroTarget: 0.4},
 	// Values of each activation, and each loss of values.
 	{Kind: kernels.Squared, Weight: 1, Activation: kernels.Activation{Kind: kernels.Sigmoid}},
 	{Kind: kernels.Hinge, Weight: 1, Activation: kernels.Activation{Kind: kernels.Tanh}},

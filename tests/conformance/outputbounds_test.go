@@ -187,6 +187,19 @@ func (c *outputCase) part(u int64, z sum, t, n, logSumExp float64) part {
 		p.loss, p.lossMagnitude = d*d/2, x*x+t*t
 		p.lossBound = (math.Abs(x)+math.Abs(t))*e + e*e
 		p.dz, p.magnitude, p.bound = d, math.Abs(x)+math.Abs(t), e
+	case kernels.CosineContrastive:
+		beyond, scale := x-float64(l.ZeroTarget), float64(l.ZeroScale)
+		p.lossMagnitude = scale*(math.Abs(x)+math.Abs(float64(l.ZeroTarget))) + t*(1+math.Abs(x))
+		p.lossBound, p.magnitude = (scale+t)*e, scale+t
+		switch {
+		case t != 0:
+			p.loss, p.dz = t*(1-x), -t
+		case beyond > 0:
+			p.loss, p.dz = scale*beyond, scale
+		}
+		if math.Abs(beyond) <= e+4*unit*(math.Abs(x)+math.Abs(float64(l.ZeroTarget))) { // either side may be taken
+			p.bound = scale
+		}
 	default:
 		panic(unhandled(l.Kind))
 	}

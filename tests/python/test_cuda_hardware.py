@@ -58,7 +58,16 @@ CASES = {
         "temperature": None,
         "optimizer": "momentum",
     },
-    "sampled softmax, adam": {"loss": {"kind": "softmax", "negatives": 3}, "hidden": [9], "temperature": None},
+    "sampled softmax of cosines, adam": {
+        "loss": {"kind": "softmax", "negatives": 3},
+        "hidden": [9],
+        "temperature": 0.2,
+    },
+    "contrastive, dot products": {
+        "loss": {"kind": "cosine_contrastive", "negatives": 3},
+        "hidden": [9],
+        "temperature": None,
+    },
     "stored entries, activation, momentum": {
         "network": {
             "layers": [

@@ -22,7 +22,11 @@ LOSSES = {
     "sigmoid": {"kind": "sigmoid", "negatives": 4},
     "squared": {"kind": "squared", "negatives": 1},
     "hinge": {"kind": "hinge", "negatives": 2},
+    "contrastive": {"kind": "cosine_contrastive", "negatives": 3, "zero_scale": 0.5, "margin": 0.2},
 }
+# Outputs with cosine logits
+COSINE = {"contrastive": {"temperature": 1, "bias": False}, "cosines": {"temperature": 0.2}}
+LOSSES["cosines"] = {"kind": "softmax", "negatives": 4}
 
 
 def network(loss, **output):
@@ -46,7 +50,10 @@ def users(X):
 def fitted(X, loss, inputs=None, **options):
     inputs = users(X) if inputs is None else inputs
     options = {"optimizer": "adam", "learning_rate": 0.05, "batch_size": 16, "seed": 3, "devices": "cpu", **options}
-    return dsstne.fit(inputs, X, network=network(loss), progress=False, **options)
+    output = next((COSINE[name] for name in COSINE if loss is LOSSES[name]), {})
+    return dsstne.fit(
+        inputs, X, network=network(loss, **{**output, **options.pop("output", {})}), progress=False, **options
+    )
 
 
 def tensors(model):
@@ -63,11 +70,13 @@ def test_items_of_the_own_group_come_first(groups, loss):
     assert dsstne.evaluate(model, users(groups)[:55], held_out, "auc", exclude=groups[:55])["auc"] > 0.85
 
 
-@pytest.mark.parametrize("kind", ["softmax", "sigmoid", "squared"])
-def test_with_all_items_as_negatives_the_loss_is_that_of_all_items(groups, kind):
+@pytest.mark.parametrize("output", [{}, {"temperature": 0.3}], ids=["dot products", "cosines"])
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid", "squared", "cosine_contrastive"])
+def test_with_all_items_as_negatives_the_loss_is_that_of_all_items(groups, kind, output):
     X = groups[:55]  # a row without items has no negatives
     full, drawn = (
-        fitted(X, {"kind": kind, **more}, epochs=3, optimizer="sgd", schedule=None) for more in ({}, {"negatives": 120})
+        fitted(X, {"kind": kind, **more}, epochs=3, optimizer="sgd", schedule=None, output=output)
+        for more in ({}, {"negatives": 120})
     )
     assert drawn.history[-1]["loss"] == pytest.approx(full.history[-1]["loss"], rel=1e-5)
     for name, values in tensors(full).items():
@@ -103,7 +112,7 @@ def test_gradients_agree_with_differences(groups, loss):
 
 
 @pytest.mark.parametrize("options", DEVICES.values(), ids=DEVICES.keys())
-@pytest.mark.parametrize("loss", ["bpr", "softmax", "sigmoid"])
+@pytest.mark.parametrize("loss", ["bpr", "softmax", "sigmoid", "contrastive", "cosines"])
 def test_several_devices_draw_the_same_negatives(groups, loss, options):
     one = fitted(groups, LOSSES[loss], epochs=3, optimizer="momentum", learning_rate=0.01)
     several = fitted(groups, LOSSES[loss], epochs=3, optimizer="momentum", learning_rate=0.01, **options)
@@ -111,7 +120,7 @@ def test_several_devices_draw_the_same_negatives(groups, loss, options):
         np.testing.assert_allclose(several.tensor(name), values, atol=1e-5)
 
 
-@pytest.mark.parametrize("loss", ["bpr", "softmax", "squared"])
+@pytest.mark.parametrize("loss", ["bpr", "softmax", "squared", "cosines"])
 def test_the_bits_do_not_depend_on_the_threads(groups, loss):
     want, same = (tensors(fitted(groups, LOSSES[loss], epochs=3, threads=threads)) for threads in (1, 5))
     assert all(want[name].tobytes() == same[name].tobytes() for name in want)
@@ -173,7 +182,7 @@ def test_bpr_has_no_activation(groups):
     np.testing.assert_array_equal(model.predict(rows, activation=True), model.predict(rows))
 
 
-@pytest.mark.parametrize("loss", ["bpr", "softmax", "sigmoid", "squared"])
+@pytest.mark.parametrize("loss", ["bpr", "softmax", "sigmoid", "squared", "contrastive"])
 def test_the_held_out_loss_is_the_mean_over_draws(groups, loss):
     X = groups[:55]
     still = {"epochs": 1, "optimizer": "sgd", "learning_rate": 1e-12, "schedule": None, "batch_size": 55}

@@ -261,6 +261,7 @@ LOSSES = {
     "absolute": {"loss": "absolute"},
     "hinge": {"loss": "hinge"},
     "l2 hinge": {"loss": "l2_hinge"},
+    "contrastive": {"loss": {"kind": "cosine_contrastive", "zero_scale": 0.3, "margin": 0.1}, "temperature": 1},
     "stored entries": {"loss": {"kind": "squared", "stored_only": True}},
 }
 

@@ -165,10 +165,6 @@ REFUSED = {
         network({"kind": "squared", "stored_only": 1}),
         "loss.stored_only is 1; it must be true or false",
     ),
-    "cosine logits": (
-        network(temperature=0.5),
-        "layers[2].temperature is 0.5, but a loss of stored entries or negatives goes with dot products only",
-    ),
     "shared": (
         network(shared="factors.weight"),
         'layers[2].shared is "factors.weight", but a loss of stored entries or negatives needs '

@@ -30,13 +30,13 @@ INLINE void add_products(const int rows, const float *h, const float *const row[
   for (int i = 0; i < rows; i++) z[i] += (float)sum_lanes(sum[i]);
 }
 
-/* The logits of entries from .. to - 1 of row u. */
-static void entry_logits(const entries_t *o, const span_t *s, int64_t u, int64_t from, int64_t to) {
+/* Adds the products of h and the rows of W to the logits of entries from .. to - 1 of row u. */
+static void add_logits(const entries_t *o, const span_t *s, int64_t u, int64_t from, int64_t to) {
   float *z = o->dz;
-  for (int64_t e = from; e < to; e++) z[e] = o->bias ? o->bias[o->indices[e]] : 0;
   for (int32_t n = 0; n < o->sources; n++) {
     const int64_t K = o->source[n].weight.columns, by = gather_ahead(K * 4);
-    const float *w = o->source[n].weight.value, *h = o->source[n].h + u * K, *row[PRODUCTS], *ahead[PRODUCTS];
+    const float *w = o->source[n].weight.value, *row[PRODUCTS], *ahead[PRODUCTS];
+    const float *h = (o->temperature == 0 ? o->source[n].h : o->directions) + u * K;
     for (int64_t e = from, rows; e < to; e += rows) {
       rows = to - e < PRODUCTS ? 1 : PRODUCTS;
       for (int64_t i = 0; i < rows; i++) {
@@ -49,6 +49,48 @@ static void entry_logits(const entries_t *o, const span_t *s, int64_t u, int64_t
         add_products(1, h, row, ahead, K, z + e);
     }
   }
+}
+
+/* 1 over the length of a vector; 0 of zeros. */
+static float inverse_length(const float *x, int64_t K) {
+  const double square = dot(x, x, K);
+  return (float)(square > 0 ? 1 / sqrt(square) : 0 * square);
+}
+
+/* The logits of entries from .. to - 1 of row u. */
+static void entry_logits(const entries_t *o, const span_t *s, int64_t u, int64_t from, int64_t to) {
+  float *z = o->dz;
+  for (int64_t e = from; e < to; e++) z[e] = o->bias && o->temperature == 0 ? o->bias[o->indices[e]] : 0;
+  add_logits(o, s, u, from, to);
+  for (int64_t e = from; e < to && o->temperature != 0; e++) {
+    const weights_t *w = &o->source[0].weight;
+    o->inverse[e] = inverse_length(w->value + o->indices[e] * w->columns, w->columns);
+    o->cosine[e] = z[e] * o->inverse[e];
+    z[e] = o->cosine[e] / o->temperature + (o->bias ? o->bias[o->indices[e]] : 0);
+  }
+}
+
+/* 1 / |h_u|, whose direction is stored. */
+static float take_direction(const entries_t *o, int64_t u) {
+  const int64_t K = o->source[0].weight.columns;
+  const float *h = o->source[0].h + u * K, inverse = inverse_length(h, K);
+  for (int64_t k = 0; k < K; k++) o->directions[u * K + k] = h[k] * inverse;
+  return inverse;
+}
+
+/* From the gradient of entries from .. to - 1 by their cosine logits to x and the parts of y; by_item has room for what dh
+ * takes of the rows of W. Returns what it takes of the direction of h, before it is divided by |h|. */
+static double turn_entries(const entries_t *o, float hidden, int64_t from, int64_t to) {
+  double along = 0;
+  for (int64_t e = from; e < to; e++) {
+    const float d = hidden > 0 ? o->dz[e] / o->temperature : 0, inverse = o->inverse[e];
+    const float turned = inverse > 0 ? d * o->cosine[e] : 0;
+    along -= (double)turned;
+    o->by_item[e] = d * inverse * hidden;
+    o->cosine[e] = -turned * inverse * inverse;
+    o->inverse[e] = d * inverse;
+  }
+  return along;
 }
 
 /* What the losses of a row's entries have in common. Soft-max alone needs the log-sum-exp, and the weight times the sum of the
@@ -200,7 +242,9 @@ static void entries_row(entries_t *o, const span_t *s, int64_t u) {
   const int64_t begin = o->offsets[u], end = o->offsets[u + 1];
   int64_t K = 0, from = begin, to;
   row_loss_t row = {o->loss, 0, 0};
-  const int softmax = row.loss.kind == LOSS_softmax;
+  const int softmax = row.loss.kind == LOSS_softmax, cosine = o->temperature != 0;
+  const float hidden = cosine ? take_direction(o, u) : 0;
+  double along = 0;
   if (o->row_weights) row.loss.weight *= o->row_weights[u];
   for (int32_t n = 0; n < o->sources; n++) K += o->source[n].weight.columns;
   double loss = 0;
@@ -213,15 +257,21 @@ static void entries_row(entries_t *o, const span_t *s, int64_t u) {
     /* dz in the order by item is filled later, so there is room */
     loss += o->pairs ? pair_losses(o, &row, u, target, to - from, z, o->by_item + from)
                      : entry_losses(&row, target, to - from, z) + 0 * (double)row.lse;
+    if (cosine) along += turn_entries(o, hidden, from, to);
     const span_t fetched = {from, to, to, to};
     for (int32_t n = 0; n < o->sources; n++) {
       const source_t *source = &o->source[n];
       if (source->dh)
-        add_entries(&fetched, o->indices, o->dz, from, to, source->weight.value, source->weight.columns,
-                    source->dh + u * source->weight.columns, source->accumulate || from > begin);
+        add_entries(&fetched, o->indices, cosine ? o->by_item : o->dz, from, to, source->weight.value,
+                    source->weight.columns, source->dh + u * source->weight.columns,
+                    source->accumulate || from > begin);
     }
     from = to;
   } while (from < end);
+  if (cosine && o->source[0].dh) {
+    float *dh = o->source[0].dh + u * K;
+    for (int64_t k = 0; k < K; k++) dh[k] += (float)along * hidden * o->directions[u * K + k];
+  }
   o->losses[u] = loss;
   if (!(loss - loss == 0)) fail(&o->failure, FAIL_LOSS, -1, u);
 }
@@ -241,5 +291,18 @@ static void entries_by_item(entries_t *o, UNUSED int32_t worker) {
   if (take(&o->taken)) return;
   int32_t *next = o->next_entry;
   memcpy(next, o->offsets, o->rows * 4);
-  for (int64_t e = 0; e < o->offsets[o->rows]; e++) o->by_item[e] = o->dz[next[o->item_rows[e]]++];
+  if (o->temperature == 0) {
+    for (int64_t e = 0; e < o->offsets[o->rows]; e++) o->by_item[e] = o->dz[next[o->item_rows[e]]++];
+    return;
+  }
+  for (int64_t n = 0; n < o->item_count; n++) {
+    double own = 0;
+    for (int64_t e = o->item_offsets[n]; e < o->item_offsets[n + 1]; e++) {
+      const int64_t from = next[o->item_rows[e]]++;
+      o->by_item[e] = o->dz[from];
+      o->x[e] = o->inverse[from];
+      own += (double)o->cosine[from];
+    }
+    o->y[n] = (float)own;
+  }
 }

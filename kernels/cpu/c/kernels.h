@@ -123,6 +123,7 @@ typedef struct {
   const float *dz; /* [B, K]; null: ones, K = 1 */
   weights_t weight;
   const float *tied; /* [count, K] or null */
+  const float *own;  /* [count] or null */
   optimizer_t optimizer;
   failure_t failure;
   int64_t next;
@@ -222,6 +223,8 @@ typedef struct {
 typedef struct {
   int64_t rows;
   const int32_t *offsets, *indices, *item_rows;
+  int64_t item_count;
+  const int32_t *item_offsets;
   const float *values;
   int32_t sources;
   source_t source[MAX_SOURCES];
@@ -229,6 +232,9 @@ typedef struct {
   loss_t loss;       /* its weight is that of a row, but for row_weights */
   const float *row_sum; /* [B] of the targets */
   int64_t items;        /* I */
+  float temperature;    /* of cosine logits, or 0 */
+  float *cosine, *inverse; /* [entries] in the order by row: c_e and 1 / |w_i|; then the parts of y, and x */
+  float *directions, *x, *y; /* see kernels.OutputEntries */
   int32_t pairs;
   uint64_t seed;
   uint32_t stream, step;

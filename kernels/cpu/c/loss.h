@@ -111,6 +111,18 @@ STORED(l2_hinge) {
   return 0.5f * e * e - 0.5f * absent * absent;
 }
 
+enum { needs_cosine_contrastive = LINEAR | OF_VALUES }; /* 0 * z keeps what is not finite */
+ABSENT(cosine_contrastive) {
+  vf beyond = z - l->zero_target;
+  *linear = *linear + l->zero_scale * select_(beyond > 0.0f, beyond, 0.0f * z);
+  return select_(beyond > 0.0f, splat(l->zero_scale), 0.0f * z);
+}
+STORED(cosine_contrastive) {
+  float beyond = z - l->zero_target;
+  *d = -weight * t;
+  return t * (1.0f - z) - (beyond > 0 ? l->zero_scale * beyond : 0);
+}
+
 /* kind is a constant wherever these three are used, so that the compiler resolves them. */
 #define NEEDS(word) [LOSS_##word] = needs_##word,
 static const int needs[] = {LOSSES(NEEDS)};

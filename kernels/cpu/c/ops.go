@@ -61,7 +61,7 @@ func (o Ops) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		clear(op.Weight.Gradient.Float32())
 	}
 	a := &C.scatter_t{
-		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), tied: buffer(op.TiedGradient),
+		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), tied: buffer(op.TiedGradient), own: buffer(op.Own),
 		weight: call.weights(op.Weight), optimizer: call.optimizer(op.Optimizer, s),
 	}
 	if op.Values != nil {
@@ -216,14 +216,15 @@ func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
 }
 
 // OutputEntries computes the loss at stored entries. Its workspace has the next entry of each row in the order by item,
-// and then dz in the order by row.
+// and then dz in the order by row; for cosine logits also cosines and lengths.
 func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	b := s.Sparse[op.Target]
 	call := &call{layer: op.Name, alone: (int64(len(b.Indices))+s.Rows)*units(op.Sources) < short}
 	losses := make([]float64, s.Rows)
 	a := &C.entries_t{
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices),
-		item_rows: call.ints(b.ItemRows), values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)),
+		item_rows: call.ints(b.ItemRows), item_count: C.int64_t(len(b.Items)), item_offsets: call.ints(b.ItemOffsets),
+		values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)),
 		loss:        call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
 		row_weights: call.floats(s.WeightsOfRows(op.Term)), row_sum: call.floats(b.RowSum), items: C.int64_t(op.Items),
 		pairs: flag(op.Loss.Pairs), seed: C.uint64_t(s.Seed), stream: C.uint32_t(op.Stream), step: C.uint32_t(s.Number),
@@ -234,6 +235,12 @@ func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	a.source = call.sources(op.Sources)
 	if op.Bias != nil {
 		a.bias = buffer(op.Bias.Value)
+	}
+	if op.Temperature != 0 {
+		a.temperature = C.float(op.Temperature)
+		a.cosine = buffer(op.Workspace.Slice(s.Rows+op.Entries, op.Entries))
+		a.inverse = buffer(op.Workspace.Slice(s.Rows+2*op.Entries, op.Entries))
+		a.directions, a.x, a.y = buffer(op.Directions), buffer(op.X), buffer(op.Y)
 	}
 	call.end = func() {
 		if a.failure.kind == C.FAIL_NONE {
@@ -363,6 +370,9 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 			return o.layerSize(rows, units(op.Sources), op.Items, op.Continues, op.Loss.Activation.Kind != kernels.Linear)
 		}
 	case *kernels.OutputEntries:
+		if op.Temperature != 0 {
+			return rows + 3*op.Entries
+		}
 		return rows + op.Entries
 	case *kernels.Scores:
 		if byRow(&op.Scorer) {

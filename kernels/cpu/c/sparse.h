@@ -192,6 +192,11 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
   vf sum[PIECE_VECTORS];
 #pragma GCC unroll 16
   for (int v = 0; v < count; v++) sum[v] = s->tied ? load_piece(count, s->tied + n * K + k, v, left) : splat(0);
+  if (s->own) {
+    const vf own = splat(s->own[n]);
+#pragma GCC unroll 16
+    for (int v = 0; v < count; v++) sum[v] = own * load_piece(count, w->value + at, v, left);
+  }
   for (int64_t e = b->offsets[n]; e < b->offsets[n + 1]; e++) {
     const float *row = s->dz + b->rows[e] * K + k;
     const vf x = splat(b->values[e]);

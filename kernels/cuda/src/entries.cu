@@ -1,7 +1,9 @@
-// An output at the stored entries of its target: what kernels/entries.go says, in three or four steps.
+// An output at the stored entries of its target: what kernels/entries.go says, in up to six steps.
 //
+//   directions            of cosine logits: those of the rows of h
 //   output_entries        logits, loss and gradient of every entry
 //   compare_entries       or, after the logits, loss and gradient of entries that are compared with each other
+//   turn_entries          of cosine logits: from the gradients of entries to what they add to those of h and W
 //   gather                the gradient with respect to the hidden layer (sparse.cu), by the gradients of the entries
 //   entries_by_item       the gradients in the order by item, for scatter
 #include "output.cuh"
@@ -15,6 +17,8 @@ struct EntriesArgs {
   const float *bias;  // [I], may be null
   float *dz;  // [entries], in the order by row
   float *z;  // [entries], gets the logits instead of a loss; may be null
+  float *cosine, *inverse;  // [entries], of cosine logits: cosines and 1 / |w_i|; else null
+  float inverse_temperature;
   double *loss;  // [B]
   Loss kind;
   int32_t slot, launch, sources;
@@ -45,6 +49,30 @@ DEVICE float entry_logit(const EntriesArgs &a, int64_t u, int64_t item) {
   return warp_sum(sum[0]);
 }
 
+struct DirectionsArgs {
+  const StepRecord *step;
+  const float *h;  // [B, columns]
+  float *direction;  // [B, columns]
+  float *inverse;  // [B]: 1 / |h_u|, 0 for a row of zeros
+  int64_t columns;
+  int32_t launch;
+};
+
+// h_u / |h_u|, by sums in float64.
+//
+// Mapping: a warp has a row.
+// Bytes: reads and writes the rows, 8 K each.
+// Source: kernels/entries.go; scheme: own.
+KERNEL_BOUNDS(directions, DirectionsArgs, 256, 4) {
+  const StepRecord *step = a.step;
+  if (failed_before(step, a.launch)) return;
+  const int64_t u = int64_t(blockIdx.x) * 8 + warp_id();
+  if (u >= step->rows) return;
+  const float inverse = inverse_norm(a.h + u * a.columns, a.columns);
+  for (int64_t k = lane_id(); k < a.columns; k += 32) a.direction[u * a.columns + k] = a.h[u * a.columns + k] * inverse;
+  if (lane_id() == 0) a.inverse[u] = inverse;
+}
+
 // z_e = h_u . w_i + b_i of each stored entry of the target; its loss, and dz_e = r_u dl/da f'(z_e). The row's losses are added up.
 //
 // Mapping: a block has a row, a warp each eighth of its entries, a lane four columns of an entry's row of W, or one. Every lane of a
@@ -64,6 +92,12 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
   for (int e = target.offsets[u] + warp_id(); e < target.offsets[u + 1]; e += kEntryWarps) {
     const int64_t item = target.indices[e];
     float z = a.fours ? entry_logit<4>(a, u, item) : entry_logit<1>(a, u, item);
+    if (a.cosine) {
+      const float inverse = inverse_norm(a.weight[0] + item * a.columns[0], a.columns[0]);
+      z *= inverse;
+      if (lane_id() == 0) a.cosine[e] = z, a.inverse[e] = inverse;
+      z *= a.inverse_temperature;
+    }
     if (a.bias) z += a.bias[item];
     if (a.z) {
       logits = logits && finite(z);
@@ -222,10 +256,51 @@ KERNEL_BOUNDS(compare_entries, CompareEntriesArgs, kCompareThreads, 4) {
   a.loss[u] = total * double(weight);
 }
 
+struct TurnEntriesArgs {
+  const StepRecord *step;
+  const float *dz;  // [entries], in the order by row
+  float *cosine, *inverse;  // [entries]: c_e and 1 / |w_i|; then the parts of y, and x
+  float *along;  // [entries], gets what the rows of W add to dh
+  const float *direction, *hidden;  // [B, columns]; [B]: 1 / |h_u|
+  float *dh;  // [B, columns], may be null
+  int64_t columns;
+  float inverse_temperature;
+  int32_t accumulate, slot, launch;
+};
+
+// From the gradients of entries by their cosine logits to x and the parts of y, and the part of dh along h_u: |h_u| times it is
+// - sum of dz_e c_e / Temperature h_u/|h_u|.
+//
+// Mapping: a block has a row, a thread each 256th of its entries and of its units.
+// Bytes: reads 12 an entry and writes 12, and reads and writes a row of h; from the second-level cache as a rule.
+// Source: kernels/entries.go; scheme: own.
+KERNEL_BOUNDS(turn_entries, TurnEntriesArgs, kCompareThreads, 4) {
+  const StepRecord *step = a.step;
+  const int64_t u = blockIdx.x;
+  if (u >= step->rows || failed_before(step, a.launch)) return;
+  const SparseRecord &target = step->slots[a.slot];
+  const float hidden = a.hidden[u];
+  float sum = 0.0f;
+  for (int e = target.offsets[u] + int(threadIdx.x); e < target.offsets[u + 1]; e += kCompareThreads) {
+    const float inverse = a.inverse[e], d = hidden > 0.0f ? a.dz[e] * a.inverse_temperature : 0.0f;
+    const float turned = inverse > 0.0f ? d * a.cosine[e] : 0.0f;
+    sum -= turned;
+    a.along[e] = d * inverse * hidden;
+    a.cosine[e] = -turned * inverse * inverse;
+    a.inverse[e] = d * inverse;
+  }
+  if (!a.dh) return;
+  sum = block_sum(sum) * hidden;
+  for (int64_t k = u * a.columns + threadIdx.x; k < (u + 1) * a.columns; k += kCompareThreads)
+    a.dh[k] = fmaf(sum, a.direction[k], a.accumulate ? a.dh[k] : 0.0f);
+}
+
 struct EntriesByItemArgs {
   const StepRecord *step;
   const float *dz;  // [entries], in the order by row
   float *by_item;  // [entries]
+  const float *row_x, *row_y;  // [entries], in the order by row; null unless logits are cosines
+  float *x, *y;  // [entries] and [items], by item
   int32_t slot, launch;
 };
 
@@ -239,9 +314,17 @@ KERNEL_BOUNDS(entries_by_item, EntriesByItemArgs, 256, 4) {
   const SparseRecord &target = a.step->slots[a.slot];
   const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
   for (int64_t n = int64_t(blockIdx.x) * (blockDim.x / 32) + warp_id(); n < target.item_count; n += warps) {
+    double own = 0.0;
     for (int e = target.item_offsets[n] + lane_id(); e < target.item_offsets[n + 1]; e += 32) {
       const int begin = target.offsets[target.item_rows[e]], end = target.offsets[target.item_rows[e] + 1];
-      a.by_item[e] = a.dz[begin + position(target.indices + begin, end - begin, target.items[n])];
+      const int64_t from = begin + position(target.indices + begin, end - begin, target.items[n]);
+      a.by_item[e] = a.dz[from];
+      if (!a.x) continue;
+      a.x[e] = a.row_x[from];
+      own += double(a.row_y[from]);
     }
+    if (!a.x) continue;
+    own = warp_sum(own);
+    if (lane_id() == 0) a.y[n] = float(own);
   }
 }

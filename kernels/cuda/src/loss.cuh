@@ -105,6 +105,13 @@ LOSS(l2_hinge) {
   return {0.5f * e * e, e};
 }
 
+LOSS(cosine_contrastive) {
+  if (t != 0.0f) return {t * (1.0f - z), -t};
+  const float beyond = z - l.zero_target;
+  if (beyond > 0.0f) return {l.zero_scale * beyond, l.zero_scale};
+  return {0.0f * z, 0.0f * z};  // keeps what is not finite
+}
+
 DEVICE LossAndDelta loss_of(const Loss &l, const LossRow &row, float z, float t) {
   switch (l.kind) { LOSSES(CASE_BY_WORD, LOSS, loss_, l, row, z, t) }
   __builtin_unreachable();

@@ -144,6 +144,7 @@ struct ScatterArgs {
   const float *values;  // instead of the batch's, in the order by item; may be null
   const float *dz;    // [B, columns]; null: ones, in one column (scatter_ones)
   const float *tied;  // [touched items, columns], may be null
+  const float *own;  // [touched items], may be null
   Weights weight;
   int32_t slot, launch;
 };
@@ -214,6 +215,12 @@ DEVICE void scatter_columns(const ScatterArgs &a) {
         read<n>(a.tied + int64_t(x.item) * columns + k, part);
 #pragma unroll
         for (int c = 0; c < n; c++) sum[p][c] += part[c];
+      }
+      if (a.own) {
+        float part[n];
+        read<n>(a.weight.value + row + k, part);
+#pragma unroll
+        for (int c = 0; c < n; c++) sum[p][c] = fmaf(a.own[x.item], part[c], sum[p][c]);
       }
       update_read<n>(step, a.launch, a.weight, rates, x.row, row + k, sum[p], elements[p]);
     }
