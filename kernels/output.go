@@ -3,7 +3,7 @@ package kernels
 import "fmt"
 
 // MaxSources is how many sources an output may have.
-const MaxSources = 8
+const MaxSources = 64
 
 // OutputSource is a hidden layer that feeds an output: z += h W^T.
 type OutputSource struct {

@@ -1,6 +1,7 @@
 package dsstnejson
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,12 +52,13 @@ func sharingOutput(name string) string {
 
 // TestRulesAreEnforced holds a broken file for every rule, and the message that follows "DSSTNE network: ".
 func TestRulesAreEnforced(t *testing.T) {
-	nine, names := []string{in}, []string{}
-	for _, letter := range "ABCDEFGHI" {
-		nine = append(nine, `{"Name": "`+string(letter)+`", "N": 2, "Source": "In"}`)
-		names = append(names, `"`+string(letter)+`"`)
+	many, names := []string{in}, []string{}
+	for n := range 65 {
+		name := fmt.Sprintf(`"U%d"`, n)
+		many = append(many, `{"Name": `+name+`, "N": 2, "Source": "In"}`)
+		names = append(names, name)
 	}
-	nine = append(nine, `{"Name": "Out", "N": "auto", "Source": [`+strings.Join(names, ", ")+`]}`)
+	many = append(many, `{"Name": "Out", "N": "auto", "Source": [`+strings.Join(names, ", ")+`]}`)
 	for name, c := range map[string]struct{ text, want string }{
 		"empty": {``, `the text is empty`},
 		"not JSON": {
@@ -456,7 +458,7 @@ func TestRulesAreEnforced(t *testing.T) {
 				`{"Name": "Out", "N": "auto"}`),
 			`layer "A": Source closes a cycle: A -> B -> C -> A; a layer must not depend on itself`,
 		},
-		"nine sources": {text("", nine...), `layer "Out": Source has 9 layers; an output takes at most 8`},
+		"65 sources": {text("", many...), `layer "Out": Source has 65 layers; an output takes at most 64`},
 		"two tensors of one name": {
 			text("", in, `{"Name": "bias", "Kind": "Input", "N": 5}`,
 				`{"Name": "A", "N": 8, "Source": ["In", "bias"]}`,

@@ -17,9 +17,10 @@ func TestRulesAreEnforced(t *testing.T) {
 	const schemes = `xavier_uniform, xavier_normal, he_uniform, he_normal, fan_out_uniform, unit_norm, normal, uniform, constant`
 	const kinds = `sigmoid, scaled_marginal, softmax, squared, hinge, absolute, l2_hinge, cosine_contrastive, bpr`
 	const more = `{"name": "more", "kind": "output", "sources": ["hidden1"]}`
-	units9 := ""
-	for n := range 9 {
-		units9 += fmt.Sprintf(`{"name": "u%d", "kind": "hidden", "sources": ["input"], "size": 2}, `, n+1)
+	units65, names65 := "", []string{}
+	for n := range 65 {
+		units65 += fmt.Sprintf(`{"name": "u%d", "kind": "hidden", "sources": ["input"], "size": 2}, `, n+1)
+		names65 = append(names65, fmt.Sprintf(`"u%d"`, n+1))
 	}
 	input := func(rest string) string {
 		return layers(`{"name": "input", "kind": "input"` + rest + `}, ` + hidden + out)
@@ -148,10 +149,10 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[2].size is true; ` + units},
 		"output activation": {output(`, "activation": "sigmoid"`),
 			`layers[2].activation is "sigmoid", but the loss "softmax" has the activation "softmax"; other ` +
-				`activations go with the losses squared, hinge, absolute, l2_hinge`},
+				`activations go with the losses squared, hinge, absolute, l2_hinge, cosine_contrastive`},
 		"output activation of scaled marginal": {net(`"activation": "tanh"`, `"scaled_marginal"`),
 			`layers[2].activation is "tanh", but the loss "scaled_marginal" has the activation "sigmoid"; other ` +
-				`activations go with the losses squared, hinge, absolute, l2_hinge`},
+				`activations go with the losses squared, hinge, absolute, l2_hinge, cosine_contrastive`},
 		"output soft-max without its loss": {net(`"activation": "softmax"`, `"squared"`),
 			`layers[2].activation is "softmax", which only the loss "softmax" has; the loss is "squared"`},
 		"output slope without its activation": {net(`"slope": 0.1`, `"squared"`),
@@ -182,9 +183,9 @@ func TestRulesAreEnforced(t *testing.T) {
 		"shared unknown": {output(`, "shared": "hiden1.weight"`),
 			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight from an input layer; did you mean ` +
 				`"hidden1.weight"?`},
-		"too many sources": {layers(in + units9 +
-			`{"name": "output", "kind": "output", "sources": ["u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"]}`),
-			`layers[10].sources has 9 layers; an output takes at most 8`},
+		"too many sources": {layers(in + units65 +
+			`{"name": "output", "kind": "output", "sources": [` + strings.Join(names65, ", ") + `]}`),
+			`layers[66].sources has 65 layers; an output takes at most 64`},
 		"shared twice": {layers(tied + `, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": ` +
 			`"hidden1.weight"}`),
 			`layers[3].shared is "hidden1.weight", which the output "output" shares already; a weight has one gradient, so ` +

@@ -68,6 +68,16 @@ CASES = {
         "hidden": [9],
         "temperature": None,
     },
+    "64 sources": {
+        "network": {
+            "layers": [
+                {"name": "input", "kind": "input"},
+                *({"name": f"h{n}", "kind": "hidden", "sources": ["input"], "size": 1 + n % 3} for n in range(64)),
+                {"name": "output", "kind": "output", "sources": [f"h{n}" for n in range(64)]},
+            ],
+            "loss": "sigmoid",
+        },
+    },
     "stored entries, activation, momentum": {
         "network": {
             "layers": [

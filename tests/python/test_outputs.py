@@ -81,3 +81,22 @@ def test_an_unknown_output_is_an_error_that_names_the_nearest(model: dsstne.Mode
 def test_the_first_output_is_ranked_unless_a_call_names_another(model: dsstne.Model, X: scipy.sparse.csr_array) -> None:
     for found, expected in zip(model.recommend(X, k=2), model.recommend(X, k=2, layer=model.output), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+MANY = [{"name": f"h{n}", "kind": "hidden", "sources": ["input"], "size": 1 + n % 3} for n in range(64)]
+
+
+@pytest.mark.parametrize("devices", ["cpu", "cpu:4"])
+def test_an_output_reads_64_layers(X: scipy.sparse.csr_array, devices: str) -> None:
+    names = [layer["name"] for layer in MANY]
+    output = {"name": "output", "kind": "output", "sources": names}
+    network = {"layers": [{"name": "input", "kind": "input"}, *MANY, output], "loss": "sigmoid"}
+    model = dsstne.fit(X, network=network, epochs=3, batch_size=7, devices=devices, seed=1, progress=False)
+    wanted = model.tensor("output.bias").ravel() + sum(
+        np.tanh(X @ model.tensor(f"{name}.weight") + model.tensor(f"{name}.bias").ravel())
+        @ model.tensor(f"output.weight.{name}").T
+        for name in names
+    )
+    np.testing.assert_allclose(model.predict(X), wanted, atol=1e-5)
+    np.testing.assert_array_equal(model.recommend(X, k=5, exclude_seen=False)[0], best(model.predict(X), 5))
+    assert model.history[-1]["loss"] < model.history[0]["loss"]

@@ -16,7 +16,7 @@
 #include "../../kinds.h"
 
 enum { FAIL_NONE, FAIL_LOSS, FAIL_GRADIENT, FAIL_WEIGHT, FAIL_LOGITS, FAIL_SOLUTION };
-enum { MAX_SOURCES = 8 /* kernels.MaxSources */ };
+enum { MAX_SOURCES = 64 /* kernels.MaxSources */ };
 enum { RANK_ROWS = 2048 /* rows of a block of top-k */ };
 enum { KEPT_ROWS = 16 /* rows of a block with kept weights */ };
 /* A tile of items of a sparse source; and what a worker needs for it, in floats: sums in float64, and scores. */

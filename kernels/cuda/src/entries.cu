@@ -10,7 +10,6 @@
 #include "philox.cuh"
 
 constexpr int kEntryWarps = 8;
-constexpr int kMostSources = 8;  // kernels.MaxSources
 
 struct EntriesArgs {
   const StepRecord *step;

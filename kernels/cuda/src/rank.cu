@@ -24,7 +24,7 @@ KERNEL_BOUNDS(squares, SquaresArgs, 256, 4) {
 
 struct ScoresArgs {
   const StepRecord *step;
-  ScoreSource source[8];
+  ScoreSource source[kMostSources];
   const float *bias;             // [I], may be null
   const double *hidden_squares;  // [rows], null: no cosines
   const double *item_squares;    // [items of the tile]

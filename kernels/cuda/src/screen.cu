@@ -30,7 +30,7 @@ DEVICE int64_t tile_of(const Wave &w, int64_t place) { return (w.begin + place) 
 // What the kernels share.
 struct ScreenArgs {
   const StepRecord *step;
-  ScoreSource source[8];
+  ScoreSource source[kMostSources];
   const float *bias;  // [I], may be null
   const uint64_t *allowed;  // a bit an item, null: all
   double *hidden_squares;  // [rows]: h_u . h_u, by kernels.Dot if there is one source

@@ -25,6 +25,8 @@ struct StepResults {
   unsigned long long stopped;  // 1: that was in an earlier step
 };
 
+constexpr int kMostSources = 64;  // kernels.MaxSources
+
 struct StepRecord {
   SparseRecord *slots;  // batches that the device makes write theirs
   Rates *rates;  // of the steps rates_from .. number; stays from step to step, and begin_step adds what a step brings
