@@ -71,10 +71,11 @@ func (o *Dense) Work(s *Sizes) Work {
 	}
 }
 
-// Activate is an epilogue on its own, in place, for a layer whose sums were added up over several devices:
-// out = dropout(act(out + bias)).
+// Activate is an epilogue on its own: out = dropout(act(in + bias)). It ends a layer whose sums were added up over several
+// devices, and one whose sums are kept because Backward reads them.
 type Activate struct {
 	Name     string
+	In       Buffer // [B, Units], may be Out
 	Out      Buffer // [B, Units]
 	Units    int64
 	Epilogue Epilogue
@@ -83,14 +84,14 @@ type Activate struct {
 func (o *Activate) Do(r Rank, s *Step) error { return r.Device.Activate(o, s) }
 func (o *Activate) String() string           { return "Activate " + o.Name + o.Epilogue.String() }
 
-// Work: it reads and writes Out.
+// Work: it reads In and writes Out.
 func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }
 
 // Backward turns the gradient with respect to a layer's output into the one with respect to its sums, in place, and
-// updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z), with the stored output h; dbias = sum over rows of dz.
+// updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z); dbias = sum over rows of dz.
 type Backward struct {
 	Name      string // of the layer, for error messages
-	H         Buffer // [B, K], the layer's output after dropout
+	H         Buffer // [B, K]: the layer's output after dropout, or z for an activation with SlopeNeedsSum
 	DH        Buffer // [B, K], in: dL/dh, out: dL/dz
 	Shift     Buffer // [K], what Sparsity adds to dL/dh of every row; nil = nothing
 	Units     int64

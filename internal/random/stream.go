@@ -6,6 +6,7 @@ const (
 	StreamDropout   uint32 = 2 << 24 // dropout of hidden units; layer index
 	StreamDenoising uint32 = 3 << 24 // dropout of stored input entries; layer index
 	StreamShuffle   uint32 = 4 << 24 // order of the examples
+	StreamNoise     uint32 = 5 << 24 // noise of variational layers; layer index
 )
 
 // unit is the step between neighbouring values of Uniform.

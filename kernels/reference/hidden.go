@@ -40,7 +40,9 @@ func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 
 func (device) Activate(op *kernels.Activate, step *kernels.Step) error {
 	for u := range step.Rows {
-		if err := finish(op.Out, true, &op.Epilogue, step, u, make([]float64, op.Units)); err != nil {
+		sums := make([]float64, op.Units)
+		addScaled(sums, 1, rowOf(op.In, u, op.Units))
+		if err := finish(op.Out, false, &op.Epilogue, step, u, sums); err != nil {
 			return err
 		}
 	}
@@ -90,7 +92,7 @@ func dropout(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 	return 1 / (1 - float64(e.Dropout))
 }
 
-// activation is act(z) and its derivative act'(z), which is computed from a = act(z).
+// activation is act(z) and its derivative act'(z), which is computed from a = act(z), or from z with SlopeNeedsSum.
 type activation struct{ value, slope func(float64) float64 }
 
 func activationOf(a kernels.Activation) (activation, error) {
@@ -155,6 +157,27 @@ var activations = map[kernels.ActivationKind]func(alpha float64) activation{
 		},
 		func(a float64) float64 { return (1 - math.Abs(a)) * (1 - math.Abs(a)) },
 	}),
+	kernels.GELU: fixed(activation{
+		func(z float64) float64 { return timesShare(z, normalShare(z)) },
+		func(z float64) float64 {
+			return normalShare(z) + timesShare(z, math.Exp(-z*z/2)/math.Sqrt(2*math.Pi))
+		},
+	}),
+	kernels.SiLU: fixed(activation{
+		func(z float64) float64 { return timesShare(z, sigmoid(z)) },
+		func(z float64) float64 { return sigmoid(z) + timesShare(z, sigmoid(z)*sigmoid(-z)) },
+	}),
+}
+
+// normalShare is the probability that a standard normal number is below z.
+func normalShare(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
+
+// timesShare is z times a share of it, which is nothing of an infinite z.
+func timesShare(z, share float64) float64 {
+	if share == 0 {
+		return 0
+	}
+	return z * share
 }
 
 // fixed is an activation that does not depend on Alpha.
@@ -213,7 +236,11 @@ func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 		for k := range dh {
 			dz := 0.0
 			if scale := dropout(e, step, u, int64(k)); scale != 0 {
-				dz = (float64(dh[k]) + shift[k]) * scale * act.slope(float64(h[k])/scale)
+				at := float64(h[k])
+				if !e.Activation.Kind.SlopeNeedsSum() {
+					at /= scale
+				}
+				dz = (float64(dh[k]) + shift[k]) * scale * act.slope(at)
 			}
 			if !finite(dz) {
 				return &kernels.NotFiniteError{Tensor: name, What: "gradient", Row: -1}

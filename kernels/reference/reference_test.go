@@ -224,13 +224,23 @@ func TestOtherActivationsHaveTheirTextbookValues(t *testing.T) {
 		of(kernels.Softplus, 0, -800)}, 1e-15)
 	require.Equal(t, []float64{0.75, -0.5, 1}, []float64{of(kernels.Softsign, 0, 3), of(kernels.Softsign, 0, -1),
 		of(kernels.Softsign, 0, math.Inf(1))})
+	infinity := math.Inf(1)
+	require.InDelta(t, 0.8413447460685429, of(kernels.GELU, 0, 1), 1e-15)
+	require.InDelta(t, 0.7310585786300049, of(kernels.SiLU, 0, 1), 1e-15)
+	for _, kind := range []kernels.ActivationKind{kernels.GELU, kernels.SiLU} {
+		require.Equal(t, []float64{0, 0, infinity}, []float64{of(kind, 0, 0), of(kind, 0, -infinity), of(kind, 0, infinity)})
+	}
 }
 
 func TestTheSlopeOfAnActivationIsItsDerivative(t *testing.T) {
 	for kind, of := range activations {
 		a := of(0.3)
 		for _, z := range []float64{-3, -0.1, 0.1, 3} {
-			require.InDelta(t, (a.value(z+1e-6)-a.value(z-1e-6))/2e-6, a.slope(a.value(z)), 1e-8, kind)
+			at := a.value(z)
+			if kind.SlopeNeedsSum() {
+				at = z
+			}
+			require.InDelta(t, (a.value(z+1e-6)-a.value(z-1e-6))/2e-6, a.slope(at), 1e-8, kind)
 		}
 	}
 }

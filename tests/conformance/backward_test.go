@@ -73,7 +73,10 @@ func (c *backwardCase) dz(u, k int64) (dz, off float64) {
 		dz += float64(c.shift[k]) * scale
 		size += math.Abs(float64(c.shift[k])) * scale
 	}
-	a := float64(c.h[n]) / scale
+	a := float64(c.h[n])
+	if !c.epilogue.Activation.Kind.SlopeNeedsSum() {
+		a /= scale
+	}
 	slope, magnitude := slopeOf(c.epilogue.Activation, a)
 	return dz * slope, 8*unit*size*magnitude + underflow*(1+scale)
 }
@@ -98,6 +101,10 @@ func backwardCases() (cases []opCase) {
 			switch c.epilogue.Activation.Kind {
 			case kernels.Sigmoid, kernels.Tanh: // values near their ends, too
 				z *= 4
+			}
+			if c.epilogue.Activation.Kind.SlopeNeedsSum() {
+				c.h[n] *= 4
+				continue
 			}
 			z = activated(c.epilogue.Activation, z)
 			c.h[n] = float32(z * keep(c.epilogue, c.step, int64(n)/units, int64(n)%units))

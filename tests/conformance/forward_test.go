@@ -126,6 +126,8 @@ func activatedBound(act kernels.Activation, z, off float64) (value, magnitude, b
 		return value, math.Abs(value), scale*max(1, alpha)*off + functionError*math.Abs(value)
 	case kernels.LeakyReLU, kernels.Softplus, kernels.Softsign: // slope at most 1
 		return value, math.Abs(value), off + functionError*math.Abs(value) + underflow
+	case kernels.GELU, kernels.SiLU: // slope at most 1.13; 0 for z near -88
+		return value, math.Abs(value), 1.2*off + functionError*math.Abs(value) + 1e-35
 	}
 	panic(unhandled(act.Kind))
 }
@@ -158,13 +160,23 @@ func activated(act kernels.Activation, z float64) float64 {
 		return softplusOf(z)
 	case kernels.Softsign:
 		return z / (1 + math.Abs(z))
+	case kernels.GELU:
+		return z * math.Erfc(-z/math.Sqrt2) / 2
+	case kernels.SiLU:
+		return z / (1 + math.Exp(-z))
 	}
 	panic(unhandled(act.Kind))
 }
 
-// slopeOf is the derivative of an activation where its value is a, and a bound of the numbers that it is a difference of.
+// slopeOf is the derivative of an activation where its value is a, or its sum if the derivative needs that, and a bound of
+// the numbers that it is a difference of.
 func slopeOf(act kernels.Activation, a float64) (slope, magnitude float64) {
 	switch act.Kind {
+	case kernels.GELU:
+		return math.Erfc(-a/math.Sqrt2)/2 + a*math.Exp(-a*a/2)/math.Sqrt(2*math.Pi), 1
+	case kernels.SiLU:
+		share := 1 / (1 + math.Exp(-a))
+		return share + a*share*(1-share), 1
 	case kernels.Linear:
 		return 1, 1
 	case kernels.Sigmoid:

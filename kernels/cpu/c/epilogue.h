@@ -28,6 +28,9 @@ enum { ACTIVATE_ROWS = 8 };
 /* Workers take blocks of rows. */
 static void activate_rows(activate_t *a, UNUSED int32_t worker) {
   for (int64_t block; (block = take(&a->next)) * ACTIVATE_ROWS < a->rows;)
-    for (int64_t u = block * ACTIVATE_ROWS; u < smaller((block + 1) * ACTIVATE_ROWS, a->rows); u++)
-      finish_row(&a->epilogue, u, 0, a->units, a->out + u * a->units);
+    for (int64_t u = block * ACTIVATE_ROWS; u < smaller((block + 1) * ACTIVATE_ROWS, a->rows); u++) {
+      float *out = a->out + u * a->units;
+      if (a->in != a->out) memcpy(out, a->in + u * a->units, 4 * a->units);
+      finish_row(&a->epilogue, u, 0, a->units, out);
+    }
 }

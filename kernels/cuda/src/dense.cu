@@ -116,7 +116,7 @@ KERNEL_BOUNDS(finish, FinishArgs, 128, 8) {
 
 struct BackwardArgs {
   const StepRecord *step;
-  const float *h;  // [B, units]
+  const float *h;  // [B, units], sums where SLOPE_NEEDS_SUM
   float *dh;  // [B, units]
   const float *shift;  // [units], null: nothing is added to dh
   int64_t units;
@@ -169,8 +169,9 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
         const int64_t u = first + kApart * n;
         if (u >= step->rows) break;
         const float scale = kept(step, a.epilogue, u, k);
+        const int32_t kind = a.epilogue.activation;
         const float dz =
-            scale == 0.0f ? 0.0f : dh[n] * scale * slope(a.epilogue.activation, a.epilogue.alpha, h[n] / scale);
+            scale == 0.0f ? 0.0f : dh[n] * scale * slope(kind, a.epilogue.alpha, slope_at(kind, h[n], h[n] / scale));
         if (!finite(dz)) fail(step, a.launch, kFailGradient);
         a.dh[u * a.units + k] = dz;
         sum += dz;
