@@ -1,21 +1,47 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Epilogue ends the forward computation of a layer: h = dropout(act(z + bias)).
-// Dropped units are 0 and kept ones are multiplied by 1/(1-Dropout), in training only. Unit k of row u is dropped when
+// Dropout, in training only, makes of units what Drop says. Unit k of row u is dropped when
 // random.Uniform(seed, Stream, step, Step.First + u, k) < Dropout, the same on every backend.
 type Epilogue struct {
 	Bias       Buffer // [K], nil = none
 	Activation Activation
 	Dropout    float32
-	Stream     uint32
+	// Alpha: dropped units get the lowest value of an ELU or SELU instead of 0, and all units are scaled and shifted so
+	// that mean 0 and variance 1 stay (alpha dropout; Klambauer et al., 2017).
+	Alpha  bool
+	Stream uint32
+}
+
+// Drop is what dropout makes of an activation a: Scale a + Shift of a unit that is kept, and Dropped of others. Undo is
+// 1 / Scale.
+type Drop struct{ Scale, Shift, Dropped, Undo float32 }
+
+// Drop is that of the layer in training.
+func (e *Epilogue) Drop() Drop {
+	keep := 1 - e.Dropout
+	if !e.Alpha {
+		return Drop{Scale: 1 / keep, Undo: keep}
+	}
+	low, p := -float64(e.Activation.Alpha), float64(e.Dropout)
+	if e.Activation.Kind == SELU {
+		low = -SELUScale * SELUAlpha
+	}
+	undo := math.Sqrt((1 - p) * (1 + low*low*p))
+	return Drop{float32(1 / undo), float32(-p * low / undo), float32((low - p*low) / undo), float32(undo)}
 }
 
 func (e *Epilogue) String() string {
 	switch {
 	case e == nil:
 		return ""
+	case e.Dropout > 0 && e.Alpha:
+		return fmt.Sprintf(", %v, alpha dropout %g", e.Activation, e.Dropout)
 	case e.Dropout > 0:
 		return fmt.Sprintf(", %v, dropout %g", e.Activation, e.Dropout)
 	}

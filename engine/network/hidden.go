@@ -15,6 +15,7 @@ type hiddenLayer struct {
 	common
 	activation kernels.Activation
 	dropout    float32 // share of the units that training drops, 0 <= p < 1
+	alpha      bool    // by alpha dropout
 	sparsity   sparsity
 }
 
@@ -33,7 +34,7 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	readUnits(r, o, l, earlier)
 	_, k.activation = readActivation(o, kernels.Tanh.String(), kernels.ActivationWords...)
 	l.Bias = o.Bool("bias", true)
-	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
+	k.readDropout(o)
 	if o.Has("sparsity") {
 		of := o.Object("sparsity")
 		of.Require("mean")
@@ -41,6 +42,33 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 		k.sparsity.weight = of.Float32("weight", 1, strictjson.NotNegative)
 	}
 	l.Initializer = initializer(o, l)
+}
+
+// readDropout reads one of two ways to drop units.
+func (k *hiddenLayer) readDropout(o *strictjson.Object) {
+	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
+	alpha := o.Float32("alpha_dropout", 0, strictjson.Fraction)
+	if alpha == 0 {
+		return
+	}
+	switch k.activation.Kind {
+	case kernels.ELU, kernels.SELU:
+	default:
+		o.Fail("alpha_dropout", `is given, but the activation is %q; with another than "elu" and "selu" use dropout`,
+			k.activation.Kind)
+	}
+	if k.dropout > 0 {
+		o.Fail("alpha_dropout", "is given, and dropout is, too; a layer has one of them")
+	}
+	k.dropout, k.alpha = alpha, true
+}
+
+// defineDropout is the key of the kind of dropout with its share, and the other one without.
+func (k *hiddenLayer) defineDropout() fields {
+	if k.alpha {
+		return fields{{"dropout", ""}, {"alpha_dropout", k.dropout}}
+	}
+	return fields{{"dropout", k.dropout}, {"alpha_dropout", ""}}
 }
 
 // readUnits reads the units and the sources of a layer.
@@ -61,7 +89,7 @@ func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 	return slices.Concat(
 		fields{{"sources", n.defineSources(l)}, {"size", defineSize(l)}},
 		defineActivation(k.activation.Kind.String(), k.activation),
-		fields{{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)}},
+		k.defineDropout(), fields{{"bias", l.Bias}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
 	)
 }
@@ -126,7 +154,7 @@ func (b *builder) those(layers []int, sparse bool) []int {
 func (k *hiddenLayer) epilogue(b *builder, i int) *kernels.Epilogue {
 	e := &kernels.Epilogue{Bias: b.biasValue(i), Activation: k.activation, Stream: random.StreamDropout | uint32(i)}
 	if b.Training() != nil {
-		e.Dropout = k.dropout
+		e.Dropout, e.Alpha = k.dropout, k.alpha
 	}
 	return e
 }

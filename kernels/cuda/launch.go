@@ -182,6 +182,8 @@ type (
 		bias                driver.Address
 		present, activation int32
 		alpha, dropout      float32
+		scale, shift        float32
+		dropped             float32
 		stream              uint32
 	}
 )
@@ -215,8 +217,10 @@ func (d *device) epilogueOf(e *kernels.Epilogue) epilogueArgs {
 	if e == nil {
 		return epilogueArgs{}
 	}
+	drop := e.Drop()
 	return epilogueArgs{
-		addressOf(e.Bias), 1, number(d, e.Activation.Kind), e.Activation.Alpha, e.Dropout, e.Stream,
+		addressOf(e.Bias), 1, number(d, e.Activation.Kind), e.Activation.Alpha, e.Dropout, drop.Scale, drop.Shift,
+		drop.Dropped, e.Stream,
 	}
 }
 

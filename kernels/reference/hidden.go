@@ -69,11 +69,9 @@ func finish(
 			if e.Bias != nil {
 				z += float64(e.Bias.Float32()[k])
 			}
-			z = act.value(z)
-			if scale := dropout(e, step, u, int64(k)); scale != 0 {
-				z *= scale
-			} else {
-				z = 0
+			drop, kept := dropout(e, step, u, int64(k))
+			if z = float64(drop.Scale)*act.value(z) + float64(drop.Shift); !kept {
+				z = float64(drop.Dropped)
 			}
 		}
 		row[k] = float32(z)
@@ -81,15 +79,12 @@ func finish(
 	return nil
 }
 
-// dropout is the factor of a unit: 0 if it is dropped, otherwise 1/(1-Dropout), or 1 outside training.
-func dropout(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
+// dropout is what becomes of a unit, and whether it is kept.
+func dropout(e *kernels.Epilogue, step *kernels.Step, u, k int64) (drop kernels.Drop, kept bool) {
 	if !step.Training || e.Dropout == 0 {
-		return 1
+		return kernels.Drop{Scale: 1, Undo: 1}, true
 	}
-	if random.Uniform(step.Seed, e.Stream, step.Number, step.First+u, k) < e.Dropout {
-		return 0
-	}
-	return 1 / (1 - float64(e.Dropout))
+	return e.Drop(), random.Uniform(step.Seed, e.Stream, step.Number, step.First+u, k) >= e.Dropout
 }
 
 // activation is act(z) and its derivative act'(z), which is computed from a = act(z), or from z with SlopeNeedsSum.
@@ -235,12 +230,12 @@ func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 		h, dh := rowOf(op.H, u, op.Units), rowOf(op.DH, u, op.Units)
 		for k := range dh {
 			dz := 0.0
-			if scale := dropout(e, step, u, int64(k)); scale != 0 {
+			if drop, kept := dropout(e, step, u, int64(k)); kept {
 				at := float64(h[k])
 				if !e.Activation.Kind.SlopeNeedsSum() {
-					at /= scale
+					at = (at - float64(drop.Shift)) / float64(drop.Scale)
 				}
-				dz = (float64(dh[k]) + shift[k]) * scale * act.slope(at)
+				dz = (float64(dh[k]) + shift[k]) * float64(drop.Scale) * act.slope(at)
 			}
 			if !finite(dz) {
 				return &kernels.NotFiniteError{Tensor: name, What: "gradient", Row: -1}

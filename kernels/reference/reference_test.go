@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/internal/fault"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -200,6 +201,24 @@ func TestDropoutZeroesAndRescalesUnits(t *testing.T) {
 	}
 	require.NoError(t, device{}.Gather(op, oneStep(0.1, 1, 0, 1)))
 	require.Subset(t, []float32{0, 2}, op.Out.Float32())
+}
+
+func TestAlphaDropoutKeepsMean0AndVariance1(t *testing.T) {
+	const units = 1 << 17
+	z := make([]float32, units)
+	random.Noise(z, 3, random.StreamNoise, 1, 0)
+	for _, p := range []float32{0, 0.1, 0.5} {
+		op := &kernels.Activate{In: buffer(t, z...), Out: buffer(t, make([]float32, units)...), Units: units}
+		op.Epilogue = kernels.Epilogue{Activation: kernels.Activation{Kind: kernels.SELU}, Dropout: p, Alpha: true}
+		require.NoError(t, device{}.Activate(op, oneStep(0.1, 1, 0, 1)))
+		mean, square := 0.0, 0.0
+		for _, h := range op.Out.Float32() {
+			mean += float64(h) / units
+			square += float64(h) * float64(h) / units
+		}
+		require.InDelta(t, 0, mean, 0.02, p)
+		require.InDelta(t, 1, square, 0.03, p)
+	}
 }
 
 func TestActivationsPassNaNOn(t *testing.T) {

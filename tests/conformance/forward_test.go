@@ -22,10 +22,16 @@ func (s *sampler) size() float64 { return pick(s, "size", 1.0, 1e4, 1e-30, 1e-39
 func (s *sampler) epilogue(units int64, size float64) (*kernels.Epilogue, []float32) {
 	e := &kernels.Epilogue{Activation: pick(s, "activation", activations...), Stream: random.StreamDropout | 3}
 	e.Dropout = pick(s, "dropout", float32(0), 0.3)
+	e.Alpha = pick(s, "alpha dropout", true, false) && dropsToAlpha(e.Activation.Kind)
 	if pick(s, "bias", true, false) {
 		return e, s.normal(units, size)
 	}
 	return e, nil
+}
+
+// dropsToAlpha reports whether layers with an activation may have alpha dropout.
+func dropsToAlpha(kind kernels.ActivationKind) bool {
+	return kind == kernels.ELU || kind == kernels.SELU
 }
 
 // forwardCase is a Gather (batch set) or a Dense (in set).
@@ -107,7 +113,16 @@ func (c *forwardCase) bound(u, k int64) float64 {
 	}
 	scale := keep(c.epilogue, c.step, u, k)
 	_, a, off := activatedBound(c.epilogue.Activation, z.value, z.bound())
-	return scale * (off + 4*unit*a)
+	return scale*(off+4*unit*a) + 8*unit*shiftOf(c.epilogue, c.step)
+}
+
+// shiftOf bounds what alpha dropout adds to units, and what it makes of those that are dropped.
+func shiftOf(e *kernels.Epilogue, step *kernels.Step) float64 {
+	if !step.Training || e.Dropout == 0 || !e.Alpha {
+		return 0
+	}
+	scale, alpha := constantsOf(e.Activation)
+	return scale * alpha
 }
 
 // activatedBound is the activation of a sum that may be off, the magnitude of the numbers it is made of, and how far it
@@ -215,7 +230,12 @@ func keep(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 	if random.Uniform(step.Seed, e.Stream, step.Number, step.First+u, k) < e.Dropout {
 		return 0
 	}
-	return 1 / (1 - float64(e.Dropout))
+	p := float64(e.Dropout)
+	if e.Alpha {
+		scale, alpha := constantsOf(e.Activation)
+		return 1 / math.Sqrt((1-p)+scale*scale*alpha*alpha*p*(1-p))
+	}
+	return 1 / (1 - p)
 }
 
 func forwardCases(dense bool, p kernels.Precision) (cases []opCase) {

@@ -145,7 +145,8 @@ func (n *net) on(d kernels.Device) *running {
 	h1, h2, dh1, dh2 := buffer(), buffer(), buffer(), buffer()
 	epilogue := func(bias *weight, layer uint32) kernels.Epilogue {
 		return kernels.Epilogue{
-			Bias: r.placed[bias].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | layer,
+			Bias: r.placed[bias].Value, Activation: n.activation, Dropout: n.dropout, Alpha: dropsToAlpha(n.activation.Kind),
+			Stream: random.StreamDropout | layer,
 		}
 	}
 	e1, e2 := epilogue(n.bias1, 1), epilogue(n.bias2, 2)
@@ -298,8 +299,12 @@ func (n *net) smooth(d kernels.Device) (bool, error) {
 	}
 	if n.hasKink() {
 		for layer, hidden := range r.hidden {
-			e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(layer+1)}
+			e := &kernels.Epilogue{
+				Activation: n.activation, Dropout: n.dropout, Alpha: dropsToAlpha(n.activation.Kind),
+				Stream: random.StreamDropout | uint32(layer+1),
+			}
 			for i, h := range contents(hidden) {
+				h -= float32(alphaShift(e, n.step))
 				dropped := keep(e, n.step, int64(i)/gradientUnits, int64(i)%gradientUnits) == 0
 				if n.activation.Kind != kernels.ReLU {
 					h = float32(math.Abs(float64(h)))

@@ -11,7 +11,10 @@ INLINE void finish_units(const int32_t activation, const epilogue_t *e, int64_t 
       vf z = load_some(out + k + i, here);
       if (e->bias) z += load_some(e->bias + first + k + i, here);
       z = activate(activation, e->alpha, z);
-      if (e->dropout > 0) z *= load(factor + skip + i);
+      if (e->dropout > 0) {
+        const vf scale = load(factor + skip + i);
+        z = z * scale + select_(scale == 0.0f, splat(e->dropped), splat(e->shift));
+      }
       store_some(out + k + i, z, here);
     }
     k += block;

@@ -73,6 +73,7 @@ typedef struct {
   int32_t activation;
   float alpha; /* of the activation */
   float dropout;
+  float scale, shift, dropped, undo; /* of units, see kernels.Drop */
   uint64_t seed;
   uint32_t stream;
   uint32_t step;

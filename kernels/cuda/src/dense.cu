@@ -141,7 +141,7 @@ DEVICE float sum_of_unit(float sum) {
   return sum;
 }
 
-// dz = (dh + shift) mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
+// dz = (dh + shift) mask scale act'(z), in place; dbias = sum over the rows of dz, then the update.
 //
 // Mapping: a block has 8 units, so that there are enough blocks: a warp has four neighbouring rows of each 128, a lane one of them
 // and a unit, and reads four such rows at once.
@@ -170,8 +170,8 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
         if (u >= step->rows) break;
         const float scale = kept(step, a.epilogue, u, k);
         const int32_t kind = a.epilogue.activation;
-        const float dz =
-            scale == 0.0f ? 0.0f : dh[n] * scale * slope(kind, a.epilogue.alpha, slope_at(kind, h[n], h[n] / scale));
+        const float at = slope_at(kind, h[n], (h[n] - a.epilogue.shift) / scale);
+        const float dz = scale == 0.0f ? 0.0f : dh[n] * scale * slope(kind, a.epilogue.alpha, at);
         if (!finite(dz)) fail(step, a.launch, kFailGradient);
         a.dh[u * a.units + k] = dz;
         sum += dz;

@@ -9,6 +9,7 @@ struct Epilogue {
   int32_t activation;  // ACTIVATION_<word>
   float alpha;        // of the activation
   float dropout;
+  float scale, shift, dropped;  // of units, see kernels.Drop
   uint32_t stream;
 };
 
@@ -75,18 +76,19 @@ DEVICE float slope(int32_t kind, float alpha, float at) {
 // What the slope is computed from: the sum z or the value a.
 DEVICE float slope_at(int32_t kind, float z, float a) { return SLOPE_NEEDS_SUM(kind) ? z : a; }
 
-// The factor of dropout of unit k in row u: 0, or 1 / (1 - p).
+// The factor of dropout of unit k in row u: 0, or the scale of units that are kept.
 DEVICE float kept(const StepRecord *step, const Epilogue &e, int64_t u, int64_t k) {
   if (!step->training || e.dropout == 0.0f) return 1.0f;
   const PhiloxWords x =
       philox(step->seed, uint32_t(k >> 2), uint32_t(step->first + u), uint32_t(step->number), e.stream);
   const uint32_t word = k & 2 ? (k & 1 ? x.word[3] : x.word[2]) : (k & 1 ? x.word[1] : x.word[0]);
-  return uniform(word) < e.dropout ? 0.0f : 1.0f / (1.0f - e.dropout);
+  return uniform(word) < e.dropout ? 0.0f : e.scale;
 }
 
 DEVICE float finish_unit(const StepRecord *step, const Epilogue &e, int64_t u, int64_t k, float z) {
   if (!e.present) return z;
   if (e.bias) z += e.bias[k];
   const float scale = kept(step, e, u, k);
-  return scale == 0.0f ? 0.0f : activate(e.activation, e.alpha, z) * scale;
+  if (scale == 0.0f) return e.dropped;
+  return activate(e.activation, e.alpha, z) * scale + (step->training ? e.shift : 0.0f);
 }
