@@ -218,6 +218,8 @@ type Operations interface {
 	OutputEntries(*OutputEntries, *Step) error
 	UnitSums(*UnitSums, *Step) error
 	Sparsity(*Sparsity, *Step) error
+	Sample(*Sample, *Step) error
+	SampleBackward(*SampleBackward, *Step) error
 	Backward(*Backward, *Step) error
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error

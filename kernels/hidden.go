@@ -1,21 +1,47 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Epilogue ends the forward computation of a layer: h = dropout(act(z + bias)).
-// Dropped units are 0 and kept ones are multiplied by 1/(1-Dropout), in training only. Unit k of row u is dropped when
+// Dropout, in training only, makes of units what Drop says. Unit k of row u is dropped when
 // random.Uniform(seed, Stream, step, Step.First + u, k) < Dropout, the same on every backend.
 type Epilogue struct {
 	Bias       Buffer // [K], nil = none
 	Activation Activation
 	Dropout    float32
-	Stream     uint32
+	// Alpha: dropped units get the lowest value of an ELU or SELU instead of 0, and all units are scaled and shifted so
+	// that mean 0 and variance 1 stay (alpha dropout; Klambauer et al., 2017).
+	Alpha  bool
+	Stream uint32
+}
+
+// Drop is what dropout makes of an activation a: Scale a + Shift of a unit that is kept, and Dropped of others. Undo is
+// 1 / Scale.
+type Drop struct{ Scale, Shift, Dropped, Undo float32 }
+
+// Drop is that of the layer in training.
+func (e *Epilogue) Drop() Drop {
+	keep := 1 - e.Dropout
+	if !e.Alpha {
+		return Drop{Scale: 1 / keep, Undo: keep}
+	}
+	low, p := -float64(e.Activation.Alpha), float64(e.Dropout)
+	if e.Activation.Kind == SELU {
+		low = -SELUScale * SELUAlpha
+	}
+	undo := math.Sqrt((1 - p) * (1 + low*low*p))
+	return Drop{float32(1 / undo), float32(-p * low / undo), float32((low - p*low) / undo), float32(undo)}
 }
 
 func (e *Epilogue) String() string {
 	switch {
 	case e == nil:
 		return ""
+	case e.Dropout > 0 && e.Alpha:
+		return fmt.Sprintf(", %v, alpha dropout %g", e.Activation, e.Dropout)
 	case e.Dropout > 0:
 		return fmt.Sprintf(", %v, dropout %g", e.Activation, e.Dropout)
 	}
@@ -71,10 +97,11 @@ func (o *Dense) Work(s *Sizes) Work {
 	}
 }
 
-// Activate is an epilogue on its own, in place, for a layer whose sums were added up over several devices:
-// out = dropout(act(out + bias)).
+// Activate is an epilogue on its own: out = dropout(act(in + bias)). It ends a layer whose sums were added up over several
+// devices, and one whose sums are kept because Backward reads them.
 type Activate struct {
 	Name     string
+	In       Buffer // [B, Units], may be Out
 	Out      Buffer // [B, Units]
 	Units    int64
 	Epilogue Epilogue
@@ -83,14 +110,14 @@ type Activate struct {
 func (o *Activate) Do(r Rank, s *Step) error { return r.Device.Activate(o, s) }
 func (o *Activate) String() string           { return "Activate " + o.Name + o.Epilogue.String() }
 
-// Work: it reads and writes Out.
+// Work: it reads In and writes Out.
 func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }
 
 // Backward turns the gradient with respect to a layer's output into the one with respect to its sums, in place, and
-// updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z), with the stored output h; dbias = sum over rows of dz.
+// updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z); dbias = sum over rows of dz.
 type Backward struct {
 	Name      string // of the layer, for error messages
-	H         Buffer // [B, K], the layer's output after dropout
+	H         Buffer // [B, K]: the layer's output after dropout, or z for an activation with SlopeNeedsSum
 	DH        Buffer // [B, K], in: dL/dh, out: dL/dz
 	Shift     Buffer // [K], what Sparsity adds to dL/dh of every row; nil = nothing
 	Units     int64

@@ -18,7 +18,7 @@ var kindsHeader string
 var (
 	ActivationWords = []string{
 		Linear: "linear", Sigmoid: "sigmoid", Tanh: "tanh", ReLU: "relu", ELU: "elu", SELU: "selu",
-		LeakyReLU: "leaky_relu", Softplus: "softplus", Softsign: "softsign",
+		LeakyReLU: "leaky_relu", Softplus: "softplus", Softsign: "softsign", GELU: "gelu", SiLU: "silu",
 	}
 	LossWords = []string{
 		SigmoidCrossEntropy: "sigmoid", ScaledMarginal: "scaled_marginal", Softmax: "softmax", Squared: "squared",

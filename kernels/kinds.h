@@ -14,7 +14,7 @@
 #define ACTIVATIONS(KIND, ...) \
   KIND(linear, ##__VA_ARGS__) KIND(sigmoid, ##__VA_ARGS__) KIND(tanh, ##__VA_ARGS__) KIND(relu, ##__VA_ARGS__) \
   KIND(elu, ##__VA_ARGS__) KIND(selu, ##__VA_ARGS__) KIND(leaky_relu, ##__VA_ARGS__) KIND(softplus, ##__VA_ARGS__) \
-  KIND(softsign, ##__VA_ARGS__)
+  KIND(softsign, ##__VA_ARGS__) KIND(gelu, ##__VA_ARGS__) KIND(silu, ##__VA_ARGS__)
 
 #define LOSSES(KIND, ...) \
   KIND(sigmoid, ##__VA_ARGS__) KIND(scaled_marginal, ##__VA_ARGS__) KIND(softmax, ##__VA_ARGS__) \
@@ -51,6 +51,8 @@
 #define OPTIMIZER_CASE(word, states, CASE, ...) CASE(word, OPTIMIZER, __VA_ARGS__)
 
 enum { ACTIVATIONS(KIND_NUMBER, ACTIVATION) };
+/* Whether the derivative of an activation is computed from the sum instead of the value, see SlopeNeedsSum in ops.go. */
+#define SLOPE_NEEDS_SUM(activation) ((activation) >= ACTIVATION_gelu)
 enum { LOSSES(KIND_NUMBER, LOSS) };
 enum { OPTIMIZERS(OPTIMIZER_NUMBER) };
 enum { FILLS(KIND_NUMBER, FILL) };

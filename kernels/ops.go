@@ -24,10 +24,18 @@ const (
 	Softplus
 	// Softsign: z / (1 + |z|). (Bergstra et al., 2009)
 	Softsign
+	// GELU: z times the probability that a standard normal number is below z. (Hendrycks and Gimpel, 2016)
+	GELU
+	// SiLU: z / (1 + exp(-z)). (Elfwing et al., 2017)
+	SiLU
 )
 
-// Activation is a function that a layer applies to its sums. Its derivative follows from its value: every function here
-// can be inverted where its derivative is not constant.
+// SlopeNeedsSum reports whether the derivative is computed from the sum z, because two sums may have the same value. That
+// of the other functions follows from the value: they can be inverted where their derivative is not constant.
+// SLOPE_NEEDS_SUM of kinds.h is the same.
+func (k ActivationKind) SlopeNeedsSum() bool { return k >= GELU }
+
+// Activation is a function that a layer applies to its sums.
 type Activation struct {
 	Kind  ActivationKind
 	Alpha float32 // of ELU and LeakyReLU, at least 0

@@ -93,7 +93,7 @@ WIDE_ONLY = tuple(
 STORED = (r"STG\.E\.128", "write<n>(w.value + at, x.value)", 0.25)  # four columns at once
 RULES = {"SGD": "sgd", "momentum": "momentum", "Adam": "adam"}
 ALL_RULES = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad", "adadelta")
-ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu", "leaky_relu", "softplus", "softsign")
+ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu", "leaky_relu", "softplus", "softsign", "gelu", "silu")
 LOSSES = ("sigmoid", "scaled_marginal", "softmax", "squared", "hinge", "absolute", "l2_hinge")
 
 

@@ -38,7 +38,7 @@ var activations = map[string]func(parameters) (keys fields, refusal string){
 	"LinearMax":               lacks("is not supported; use Linear, which DSSTNE computes instead"),
 }
 
-// alphaDropout are the activations with which DSSTNE drops units in another way than dsstne.
+// alphaDropout are the activations with which DSSTNE drops units by alpha dropout.
 var alphaDropout = map[string]bool{"ExponentialLinear": true, "ScaledExponentialLinear": true}
 
 func plain(word string) func(parameters) (fields, string) {

@@ -118,10 +118,11 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 		o.Fail("Activation", "%s %s", activation, refusal)
 	}
 	maps.Copy(l.keys, keys)
+	key := "dropout"
 	if dropout > 0 && alphaDropout[activation] {
-		o.Fail("pDropout", noAlphaDrop, dropout, activation)
+		key = "alpha_dropout"
 	}
-	l.keys["dropout"], l.keys["initializer"] = dropout, readInitializer(o, false)
+	l.keys[key], l.keys["initializer"] = dropout, readInitializer(o, false)
 }
 
 func (f *file) readOutput(l *layer, dropout float32) {

@@ -32,7 +32,6 @@ const (
 		"use its oneScale and zeroScale"
 	noWeightsData = "is %q; DSSTNE itself never reads this file; remove the key"
 	noDropout     = "is %v, but only hidden layers can drop units; set it to 0%s"
-	noAlphaDrop   = "is %v; with %s DSSTNE uses alpha dropout, which is not supported yet; set it to 0"
 	noSharing     = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
 )
 

@@ -291,11 +291,6 @@ func TestRulesAreEnforced(t *testing.T) {
 			unit(`, "pDropout": 1`, ""),
 			`layer "Units": pDropout is 1; it must be a number from 0 to less than 1`,
 		},
-		"dropout with SELU": {
-			unit(`, "pDropout": 0.1, "Activation": "SELU"`, ""),
-			`layer "Units": pDropout is 0.1; with ScaledExponentialLinear DSSTNE uses alpha dropout, which is not` +
-				` supported yet; set it to 0`,
-		},
 		"data of wrong type": {inputs(`, "DataSet": 3`, ""), `layer "In": DataSet is 3; it must be a string`},
 		"data of units": {
 			unit(`, "DataSet": "gl_input"`, ""),

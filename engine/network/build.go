@@ -22,6 +22,8 @@ type value struct {
 	units int64
 	slot  int            // of the batch, for sparse rows; -1: dense numbers
 	out   kernels.Buffer // [B, units], the same on all ranks
+	// sums are those of a layer whose way back reads them; nil: it reads out.
+	sums kernels.Buffer
 	// gradient is dL/d(out), in training.
 	gradient kernels.Buffer
 	added    bool // something was added to the gradient

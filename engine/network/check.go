@@ -52,7 +52,7 @@ func (n *Network) checkShared(i int, o *strictjson.Object) {
 func (n *Network) owner(name string) (layer, source int) {
 	for i := range n.Layers {
 		for _, s := range n.Layers[i].Sources {
-			if n.Layers[s].Reads() && n.WeightName(i, s) == name {
+			if n.Layers[s].Reads() && n.Layers[i].kind.heads() == 1 && n.WeightName(i, s) == name {
 				return i, s
 			}
 		}
@@ -65,7 +65,7 @@ func (n *Network) shareable() []string {
 	var list []string
 	for i := range n.Layers {
 		for _, s := range n.Layers[i].Sources {
-			if n.Layers[s].Reads() {
+			if n.Layers[s].Reads() && n.Layers[i].kind.heads() == 1 {
 				list = append(list, n.WeightName(i, s))
 			}
 		}

@@ -3,6 +3,7 @@ package network
 import (
 	"slices"
 
+	"dsstne/engine/schedule"
 	"dsstne/engine/strictjson"
 	"dsstne/internal/fault"
 	"dsstne/internal/random"
@@ -14,6 +15,7 @@ type hiddenLayer struct {
 	common
 	activation kernels.Activation
 	dropout    float32 // share of the units that training drops, 0 <= p < 1
+	alpha      bool    // by alpha dropout
 	sparsity   sparsity
 }
 
@@ -22,21 +24,17 @@ type sparsity struct{ mean, weight float32 }
 
 func (*hiddenLayer) word() string { return "hidden" }
 
+func (k *hiddenLayer) penalty() (schedule.Schedule, bool) {
+	return schedule.Schedule{}, k.sparsity.weight > 0
+}
+
 func (*hiddenLayer) accepts(source kind) bool { return !source.scores() }
 
 func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
-	o.Require("size")
-	if o.Type("size") == strictjson.StringType && o.String("size", "") == "auto" {
-		o.Fail("size", `is "auto", which is for layers that meet the data; a hidden layer needs its number of units`)
-	}
-	l.Size = o.Int("size", 0, strictjson.Between(1, largest))
-	l.Sources = r.sources(o, l, earlier)
-	if len(l.Sources) == 0 && l.Sources != nil {
-		o.Fail("sources", "is empty; a hidden layer needs at least one")
-	}
+	readUnits(r, o, l, earlier)
 	_, k.activation = readActivation(o, kernels.Tanh.String(), kernels.ActivationWords...)
 	l.Bias = o.Bool("bias", true)
-	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
+	k.readDropout(o)
 	if o.Has("sparsity") {
 		of := o.Object("sparsity")
 		of.Require("mean")
@@ -46,11 +44,52 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	l.Initializer = initializer(o, l)
 }
 
+// readDropout reads one of two ways to drop units.
+func (k *hiddenLayer) readDropout(o *strictjson.Object) {
+	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
+	alpha := o.Float32("alpha_dropout", 0, strictjson.Fraction)
+	if alpha == 0 {
+		return
+	}
+	switch k.activation.Kind {
+	case kernels.ELU, kernels.SELU:
+	default:
+		o.Fail("alpha_dropout", `is given, but the activation is %q; with another than "elu" and "selu" use dropout`,
+			k.activation.Kind)
+	}
+	if k.dropout > 0 {
+		o.Fail("alpha_dropout", "is given, and dropout is, too; a layer has one of them")
+	}
+	k.dropout, k.alpha = alpha, true
+}
+
+// defineDropout is the key of the kind of dropout with its share, and the other one without.
+func (k *hiddenLayer) defineDropout() fields {
+	if k.alpha {
+		return fields{{"dropout", ""}, {"alpha_dropout", k.dropout}}
+	}
+	return fields{{"dropout", k.dropout}, {"alpha_dropout", ""}}
+}
+
+// readUnits reads the units and the sources of a layer.
+func readUnits(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
+	o.Require("size")
+	if o.Type("size") == strictjson.StringType && o.String("size", "") == "auto" {
+		o.Fail("size", `is "auto", which is for layers that meet the data; %s layer needs its number of units`,
+			withArticle(l.kind.word()))
+	}
+	l.Size = o.Int("size", 0, strictjson.Between(1, largest))
+	l.Sources = r.sources(o, l, earlier)
+	if len(l.Sources) == 0 && l.Sources != nil {
+		o.Fail("sources", "is empty; %s layer needs at least one", withArticle(l.kind.word()))
+	}
+}
+
 func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 	return slices.Concat(
 		fields{{"sources", n.defineSources(l)}, {"size", defineSize(l)}},
 		defineActivation(k.activation.Kind.String(), k.activation),
-		fields{{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)}},
+		k.defineDropout(), fields{{"bias", l.Bias}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
 	)
 }
@@ -66,6 +105,19 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	l := &b.net.Layers[i]
 	v := b.dense(i)
 	epilogue := k.epilogue(b, i)
+	if b.Training() == nil || !b.learns[i] || !k.activation.Kind.SlopeNeedsSum() {
+		b.addSources(i, v.out, epilogue)
+		return
+	}
+	v.sums = b.Alloc("sums of units", l.Name, b.Rows()*l.Size)
+	b.addSources(i, v.sums, &kernels.Epilogue{Bias: epilogue.Bias})
+	epilogue.Bias = nil
+	b.Add(&kernels.Activate{Name: l.Name, In: v.sums, Out: v.out, Units: v.units, Epilogue: *epilogue})
+}
+
+// addSources adds up what the sources of a layer give, and ends the sums.
+func (b *builder) addSources(i int, out kernels.Buffer, epilogue *kernels.Epilogue) {
+	l := &b.net.Layers[i]
 	sources := l.Sources
 	if b.sumsShards() {
 		// What every rank computes must not be counted several times: it is added when the sums are complete.
@@ -80,14 +132,14 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 		}
 		if b.values[s].sparse() {
 			op := &kernels.Gather{
-				Name: l.Name, From: from, Input: b.values[s].slot, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
+				Name: l.Name, From: from, Input: b.values[s].slot, Weight: w, Out: out, Accumulate: n > 0, Epilogue: end,
 			}
 			b.CatchUp(w, op.Input)
 			b.gather(op, last || !b.values[sources[n+1]].sparse())
 			continue
 		}
 		op := &kernels.Dense{
-			Name: l.Name, From: from, In: b.values[s].out, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
+			Name: l.Name, From: from, In: b.values[s].out, Weight: w, Out: out, Accumulate: n > 0, Epilogue: end,
 		}
 		b.KeepRounded(op, w)
 		b.AddWith(&op.Workspace, op, op)
@@ -100,14 +152,27 @@ func (b *builder) those(layers []int, sparse bool) []int {
 }
 
 func (k *hiddenLayer) epilogue(b *builder, i int) *kernels.Epilogue {
-	e := &kernels.Epilogue{Activation: k.activation, Stream: random.StreamDropout | uint32(i)}
+	e := &kernels.Epilogue{Bias: b.biasValue(i), Activation: k.activation, Stream: random.StreamDropout | uint32(i)}
 	if b.Training() != nil {
-		e.Dropout = k.dropout
-	}
-	if bias := b.bias(i); bias != nil {
-		e.Bias = bias.Value
+		e.Dropout, e.Alpha = k.dropout, k.alpha
 	}
 	return e
+}
+
+// biasValue is the bias of a layer as forward operations read it, nil if it has none.
+func (b *builder) biasValue(i int) kernels.Buffer {
+	if bias := b.bias(i); bias != nil {
+		return bias.Value
+	}
+	return nil
+}
+
+// freeBias is the bias of a layer if the step updates it, else nil.
+func (b *builder) freeBias(i int) *kernels.Weights {
+	if bias := b.bias(i); bias != nil && !bias.Locked {
+		return bias
+	}
+	return nil
 }
 
 // sumsShards reports whether several ranks gather at the same time and add up their sums, as they do in training.
@@ -128,7 +193,9 @@ func (b *builder) gather(op *kernels.Gather, last bool) {
 			b.AllReduce(op.Name, op.Out, op.Weight.Columns)
 		}
 		if end != nil {
-			b.Add(&kernels.Activate{Name: op.Name, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end})
+			b.Add(&kernels.Activate{
+				Name: op.Name, In: op.Out, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end,
+			})
 		}
 	}
 }
@@ -155,14 +222,21 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		b.Fail(fault.New(fault.Internal, "no output depends on layer %q", l.Name))
 		return
 	}
-	optimizer, bias := b.Training().Optimizer, b.bias(i)
-	if bias != nil && bias.Locked {
-		bias = nil
+	h := v.out
+	if v.sums != nil {
+		h = v.sums
 	}
 	b.Add(&kernels.Backward{
-		Name: l.Name, H: v.out, DH: v.gradient, Shift: k.penalise(b, i), Units: v.units, Epilogue: *k.epilogue(b, i),
-		Bias: bias, Optimizer: optimizer,
+		Name: l.Name, H: h, DH: v.gradient, Shift: k.penalise(b, i), Units: v.units, Epilogue: *k.epilogue(b, i),
+		Bias: b.freeBias(i), Optimizer: b.Training().Optimizer,
 	})
+	b.backToSources(i, v.gradient)
+}
+
+// backToSources updates the weights of a layer by the gradient with respect to its sums, and adds to the gradients of
+// its sources.
+func (b *builder) backToSources(i int, dz kernels.Buffer) {
+	l, optimizer := &b.net.Layers[i], b.Training().Optimizer
 	for _, s := range l.Sources {
 		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]
 		if w.Locked && !b.learns[s] {
@@ -170,12 +244,12 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		}
 		if from.sparse() {
 			op := &kernels.Scatter{
-				Input: from.slot, DZ: v.gradient, Weight: w, TiedGradient: b.PartialGradient(w.Name), Optimizer: optimizer,
+				Input: from.slot, DZ: dz, Weight: w, TiedGradient: b.PartialGradient(w.Name), Optimizer: optimizer,
 			}
 			b.AddWith(&op.Workspace, op, op)
 			continue
 		}
-		op := &kernels.DenseBackward{DZ: v.gradient, In: from.out, Weight: w, Optimizer: optimizer}
+		op := &kernels.DenseBackward{DZ: dz, In: from.out, Weight: w, Optimizer: optimizer}
 		op.DIn, op.Accumulate = b.addTo(s, false)
 		b.OwnScratch(&op.Workspace, op, w.Name)
 		b.Add(op)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"dsstne/engine/program"
+	"dsstne/engine/schedule"
 	"dsstne/engine/strictjson"
 )
 
@@ -17,6 +18,10 @@ type kind interface {
 	// reads and scores are Layer.Reads and Layer.Scores.
 	reads() bool
 	scores() bool
+	// heads is the number of sums of each unit.
+	heads() int64
+	// penalty reports whether the layer adds a term to the loss, behind those of the outputs, and how its weight changes.
+	penalty() (schedule.Schedule, bool)
 	// accepts reports whether another layer may be a source.
 	accepts(source kind) bool
 	// read reads the keys.
@@ -39,6 +44,7 @@ type kind interface {
 var kinds = []func() kind{
 	func() kind { return &inputLayer{} },
 	func() kind { return &hiddenLayer{} },
+	func() kind { return &variationalLayer{} },
 	func() kind { return &outputLayer{} },
 }
 
@@ -78,9 +84,18 @@ func refuseOthers(o *strictjson.Object) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(having)) {
 		if !o.Asked(key) {
-			o.Refuse(key, "is given, but only %s layers have it", strings.Join(having[key], " and "))
+			o.Refuse(key, "is given, but only %s layers have it", listed(having[key], "and"))
 		}
 	}
+}
+
+// listed is an enumeration: "a, b and c".
+func listed(words []string, conjunction string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
 // common is embedded by kinds, for what most of them do not have.
@@ -88,6 +103,8 @@ type common struct{}
 
 func (common) reads() bool                             { return false }
 func (common) scores() bool                            { return false }
+func (common) heads() int64                            { return 1 }
+func (common) penalty() (schedule.Schedule, bool)      { return schedule.Schedule{}, false }
 func (common) check(*Network, int, *strictjson.Object) {}
 func (common) feed(*program.Feed)                      {}
 func (common) loss(b *builder, i, term int)            {}

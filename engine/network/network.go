@@ -108,11 +108,11 @@ func (n *Network) termOf(output int) Term {
 	return n.Terms[slices.IndexFunc(n.Terms, func(t Term) bool { return t.Layer == output })]
 }
 
-// penaltyTerm is the number of the term of a hidden layer's penalty: those come behind the terms of the outputs.
+// penaltyTerm is the number of the term of a layer's penalty: those come behind the terms of the outputs.
 func (n *Network) penaltyTerm(layer int) int {
 	term := len(n.Terms)
 	for i := range layer {
-		if k, is := n.Layers[i].kind.(*hiddenLayer); is && k.sparsity.weight > 0 {
+		if _, is := n.Layers[i].kind.penalty(); is {
 			term++
 		}
 	}
@@ -121,15 +121,21 @@ func (n *Network) penaltyTerm(layer int) int {
 
 // TermFactors are the factors of the terms' weights at a step, counted from 1; nil if no term has a schedule.
 func (n *Network) TermFactors(step int64) []float32 {
-	var factors []float32
-	for i, t := range n.Terms {
-		if t.Schedule.IsConstant() {
-			continue
+	var schedules []schedule.Schedule
+	for _, t := range n.Terms {
+		schedules = append(schedules, t.Schedule)
+	}
+	for i := range n.Layers {
+		if s, is := n.Layers[i].kind.penalty(); is {
+			schedules = append(schedules, s)
 		}
-		if factors == nil {
-			factors = slices.Repeat([]float32{1}, len(n.Terms))
-		}
-		factors[i] = float32(t.Schedule.At(step))
+	}
+	if !slices.ContainsFunc(schedules, func(s schedule.Schedule) bool { return !s.IsConstant() }) {
+		return nil
+	}
+	factors := make([]float32, len(schedules))
+	for i, s := range schedules {
+		factors[i] = float32(s.At(step))
 	}
 	return factors
 }

@@ -132,6 +132,17 @@ func TestTheWeightOfALossMayFollowASchedule(t *testing.T) {
 	require.Nil(t, parse(t, layers(in+hidden+out)).TermFactors(1))
 }
 
+func TestTheWeightOfADivergenceMayFollowASchedule(t *testing.T) {
+	n := parse(t, layers(in+hidden+`{"name": "z", "kind": "variational", "size": 3, "kl": {"weight": 0.2,
+		"schedule": {"kind": "constant", "warmup_steps": 4}}}, `+out))
+	require.Equal(t, []float32{1, 0.25}, n.TermFactors(1))
+	require.Equal(t, []float32{1, 1}, n.TermFactors(5))
+	tensors, err := n.Tensors()
+	require.NoError(t, err)
+	require.Equal(t, []int64{6, 8}, []int64{tensors[2].Rows, tensors[2].Columns}, "means and log-variances")
+	require.Equal(t, []int64{6, 1}, []int64{tensors[3].Rows, tensors[3].Columns})
+}
+
 func TestAnOutputHasAnActivation(t *testing.T) {
 	read := func(output, loss string) *Network {
 		n, err := Parse([]byte(`{"layers": [{"name": "input", "kind": "input"}, {"name": "h", "kind": "hidden", "size": 2},

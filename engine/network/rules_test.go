@@ -28,6 +28,9 @@ func TestRulesAreEnforced(t *testing.T) {
 	unit := func(rest string) string {
 		return layers(in + `{"name": "hidden1", "kind": "hidden"` + rest + `}, ` + out)
 	}
+	variational := func(rest string) string {
+		return layers(in + `{"name": "z", "kind": "variational"` + rest + `}, ` + out)
+	}
 	output := func(rest string) string {
 		return layers(in + hidden + `{"name": "output", "kind": "output"` + rest + `}`)
 	}
@@ -69,7 +72,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"kind misspelled": {layers(in + `{"name": "hidden1", "kid": "hidden", "size": 8}, ` + out),
 			`layers[1].kid is not a known key; did you mean "kind"?`},
 		"kind unknown": {layers(in + `{"name": "hidden1", "kind": "hiden", "size": 8}, ` + out),
-			`layers[1].kind is "hiden"; it must be one of input, hidden, output; did you mean "hidden"?`},
+			`layers[1].kind is "hiden"; it must be one of input, hidden, variational, output; did you mean "hidden"?`},
 
 		"input size zero": {input(`, "size": 0`), `layers[0].size is 0; ` + units},
 		"input size fraction": {input(`, "size": 512.5`),
@@ -92,9 +95,10 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[0].dropout is given, but an input layer has none; its entries are dropped by "denoising"`},
 		"input activation": {input(`, "activation": "tanh"`),
 			`layers[0].activation is given, but only hidden and output layers have it`},
-		"input bias": {input(`, "bias": true`), `layers[0].bias is given, but only hidden and output layers have it`},
+		"input bias": {input(`, "bias": true`),
+			`layers[0].bias is given, but only hidden, variational and output layers have it`},
 		"input initializer": {input(`, "initializer": {}`),
-			`layers[0].initializer is given, but only hidden and output layers have it`},
+			`layers[0].initializer is given, but only hidden, variational and output layers have it`},
 		"input temperature": {input(`, "temperature": 1`),
 			`layers[0].temperature is given, but only output layers have it`},
 		"input shared": {input(`, "shared": "x"`), `layers[0].shared is given, but only output layers have it`},
@@ -108,7 +112,7 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].size is "8"; ` + units},
 		"hidden activation": {unit(`, "size": 8, "activation": "tahn"`),
 			`layers[1].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu, elu, selu, ` +
-				`leaky_relu, softplus, softsign; did you mean "tanh"?`},
+				`leaky_relu, softplus, softsign, gelu, silu; did you mean "tanh"?`},
 		"hidden dropout of 1": {unit(`, "size": 8, "dropout": 1.0`),
 			`layers[1].dropout is 1.0; it must be a number from 0 to less than 1`},
 		"sparsity without a mean": {unit(`, "size": 8, "sparsity": {"weight": 1}`), `layers[1].sparsity.mean is missing`},
@@ -118,6 +122,25 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].sparsity.mean is 1.5; it must be a number from 0 to 1`},
 		"a negative sparsity": {unit(`, "size": 8, "sparsity": {"mean": 0.5, "weight": -1}`),
 			`layers[1].sparsity.weight is -1; it must be a number of at least 0`},
+		"alpha dropout of a tanh": {unit(`, "size": 8, "alpha_dropout": 0.1`),
+			`layers[1].alpha_dropout is given, but the activation is "tanh"; with another than "elu" and "selu" use dropout`},
+		"two dropouts": {unit(`, "size": 8, "activation": "selu", "dropout": 0.1, "alpha_dropout": 0.1`),
+			`layers[1].alpha_dropout is given, and dropout is, too; a layer has one of them`},
+		"variational size missing": {variational(``), `layers[1].size is missing`},
+		"variational size auto": {variational(`, "size": "auto"`),
+			`layers[1].size is "auto", which is for layers that meet the data; a variational layer needs its number of units`},
+		"variational activation": {variational(`, "size": 8, "activation": "tanh"`),
+			`layers[1].activation is given, but the units of a variational layer are drawn from a normal distribution; it ` +
+				`belongs on the hidden layers around it`},
+		"divergence as a number": {variational(`, "size": 8, "kl": 0.2`), `layers[1].kl is 0.2; it must be an object`},
+		"divergence below 0": {variational(`, "size": 8, "kl": {"weight": -1}`),
+			`layers[1].kl.weight is -1; it must be a number of at least 0`},
+		"divergence of a hidden layer": {unit(`, "size": 8, "kl": {"weight": 1}`),
+			`layers[1].kl is given, but only variational layers have it`},
+		"shared with a variational layer": {
+			layers(in + `{"name": "z", "kind": "variational", "size": 8}, {"name": "output", "kind": "output", ` +
+				`"shared": "z.weight"}`),
+			`layers[2].shared is "z.weight"; no earlier layer has this weight from an input layer`},
 		"sparsity as a number": {unit(`, "size": 8, "sparsity": 0.5`), `layers[1].sparsity is 0.5; it must be an object`},
 		"sparsity of an output": {output(`, "sparsity": {"mean": 0.5}`),
 			`layers[2].sparsity is given, but an output layer has none; it belongs on the hidden layers before it`},
@@ -165,7 +188,7 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].slope is -0.1; it must be a number of at least 0`},
 		"hidden soft-max": {unit(`, "size": 8, "activation": "softmax"`),
 			`layers[1].activation is "softmax"; it must be one of linear, sigmoid, tanh, relu, elu, selu, leaky_relu, ` +
-				`softplus, softsign`},
+				`softplus, softsign, gelu, silu`},
 		"output dropout": {output(`, "dropout": 0.5`),
 			`layers[2].dropout is given, but an output layer has none; it belongs on the hidden layers before it`},
 		"output scaling": {output(`, "scaling": "l2"`),
@@ -230,16 +253,17 @@ func TestRulesAreEnforced(t *testing.T) {
 		"hidden first": {layers(hidden + out),
 			`layers[0].sources is not given and there is no layer before this one; the first layer is an input layer as a rule`},
 		"output from an input": {output(`, "sources": ["input"]`),
-			`layers[2].sources[0] is "input", an input layer; the sources of an output layer are hidden layers`},
+			`layers[2].sources[0] is "input", an input layer; the sources of an output layer are hidden or variational layers`},
 		"output after an input": {layers(in + out),
 			`layers[1].sources must be given, because the layer before, "input", is an input layer; the sources of an ` +
-				`output layer are hidden layers`},
+				`output layer are hidden or variational layers`},
 		"output after an output": {layers(in + hidden + out + `, {"name": "more", "kind": "output"}`),
 			`layers[3].sources must be given, because the layer before, "output", is an output layer; the sources of an ` +
-				`output layer are hidden layers`},
+				`output layer are hidden or variational layers`},
 		"hidden from an output": {
 			layers(in + hidden + out + `, {"name": "h", "kind": "hidden", "size": 8, "sources": ["output"]}`),
-			`layers[3].sources[0] is "output", an output layer; the sources of a hidden layer are input or hidden layers`},
+			`layers[3].sources[0] is "output", an output layer; the sources of a hidden layer are input, hidden or ` +
+				`variational layers`},
 		"two tensors of one name": {layers(in + `{"name": "bias", "kind": "input"}, ` +
 			`{"name": "a", "kind": "hidden", "size": 8, "sources": ["input", "bias"]}, ` +
 			`{"name": "a.weight", "kind": "hidden", "size": 8}, ` +

@@ -77,7 +77,7 @@ func feeders(of kind) string {
 			words = append(words, source.word())
 		}
 	}
-	return fmt.Sprintf("the sources of %s layer are %s layers", withArticle(of.word()), strings.Join(words, " or "))
+	return fmt.Sprintf("the sources of %s layer are %s layers", withArticle(of.word()), listed(words, "or"))
 }
 
 func withArticle(word string) string {

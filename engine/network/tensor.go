@@ -14,7 +14,8 @@ const Bias = -1
 
 // Tensor is a trainable matrix. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer has several
 // sources, or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and
-// between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias.
+// between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias. A variational
+// layer has 2 K sums for its K units, first those of the means.
 type Tensor struct {
 	program.Tensor
 	Layer  int              // the layer it belongs to
@@ -42,13 +43,14 @@ func (n *Network) tensors() []Tensor {
 	var list []Tensor
 	for i := range n.Layers {
 		l := &n.Layers[i]
+		sums := l.kind.heads() * l.Size
 		for _, s := range l.Sources {
 			if l.Shared != "" {
 				continue
 			}
 			source, t := &n.Layers[s], Tensor{Layer: i, Source: s}
-			t.Fill, t.Scale = l.Initializer.begin(source.Size, l.Size)
-			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), l.Size, source.Size, true
+			t.Fill, t.Scale = l.Initializer.begin(source.Size, sums)
+			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), sums, source.Size, true
 			t.ByItem = source.Reads() || l.Scores()
 			t.Touched = n.touchesEntries(i)
 			if l.Initializer.Kind == UnitNorm {
@@ -58,14 +60,14 @@ func (n *Network) tensors() []Tensor {
 				if t.Vectors == tensor.RowVectors {
 					t.Vectors = tensor.ColumnVectors
 				}
-				t.Rows, t.Columns = source.Size, l.Size
+				t.Rows, t.Columns = source.Size, sums
 				t.Touched = !n.isShared(t.Name)
 			}
 			list = append(list, t)
 		}
 		if l.Bias {
 			t := Tensor{Layer: i, Source: Bias, Fill: kernels.FillConstant, Scale: float64(l.Initializer.Bias)}
-			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", l.Size, 1, l.Scores()
+			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", sums, 1, l.Scores()
 			t.Touched = n.touchesEntries(i)
 			list = append(list, t)
 		}

@@ -60,6 +60,14 @@ func (f faulty) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.UnitSums(op, s))
 }
 
+func (f faulty) Sample(op *kernels.Sample, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Sample(op, s))
+}
+
+func (f faulty) SampleBackward(op *kernels.SampleBackward, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.SampleBackward(op, s))
+}
+
 func (f faulty) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Sparsity(op, s))
 }

@@ -5,8 +5,17 @@ import "math"
 // FillNormal fills dst, the columns of one row at step 0, with normally distributed numbers: Box and Muller's transform
 // of the words 0 and 1, and 2 and 3, in float64. No value is more than 6.7 deviations away from the mean.
 func FillNormal(dst []float32, seed uint64, stream uint32, row int64, mean, deviation float32) {
+	fillNormal(dst, seed, stream, 0, row, mean, deviation)
+}
+
+// Noise fills dst, the columns of one row at a step, with standard normal numbers, made like those of FillNormal.
+func Noise(dst []float32, seed uint64, stream uint32, step, row int64) {
+	fillNormal(dst, seed, stream, step, row, 0, 1)
+}
+
+func fillNormal(dst []float32, seed uint64, stream uint32, step, row int64, mean, deviation float32) {
 	for first := 0; first < len(dst); first += 4 {
-		words := Philox(seed, [4]uint32{uint32(first >> 2), uint32(row), 0, stream})
+		words := Philox(seed, [4]uint32{uint32(first >> 2), uint32(row), uint32(step), stream})
 		var values [4]float64
 		values[0], values[1] = normalPair(words[0], words[1])
 		values[2], values[3] = normalPair(words[2], words[3])

@@ -7,6 +7,7 @@ const (
 	StreamDenoising uint32 = 3 << 24 // dropout of stored input entries; layer index
 	StreamShuffle   uint32 = 4 << 24 // order of the examples
 	StreamNegatives uint32 = 5 << 24 // items without a target that are drawn for a loss; layer index
+	StreamNoise     uint32 = 6 << 24 // noise of variational layers; layer index
 )
 
 // unit is the step between neighbouring values of Uniform.

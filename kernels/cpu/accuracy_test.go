@@ -73,8 +73,14 @@ func TestActivationsAreExactToAFewUnitsInTheLastPlace(t *testing.T) {
 			return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
 		}, spread(1e-30, 86)) // half of a smaller value is no normal number
 		softsign := worst(t, set, kernels.Softsign, func(x float64) float64 { return x / (1 + math.Abs(x)) }, z)
+		gelu := worst(t, set, kernels.GELU, func(x float64) float64 { return x * math.Erfc(-x/math.Sqrt2) / 2 },
+			spread(1e-30, 12.5)) // beyond that the value of a negative number is no normal number
+		silu := worst(t, set, kernels.SiLU, func(x float64) float64 { return x / (1 + math.Exp(-x)) }, z)
 		t.Logf("%s: sigmoid %.2f ULP, tanh %.2f ULP, ELU %.2f ULP, SELU %.2f ULP, soft-plus %.2f ULP, soft-sign %.2f ULP",
 			set, sigmoid, tanh, elu, selu, softplus, softsign)
+		t.Logf("%s: GELU %.2f ULP, SiLU %.2f ULP", set, gelu, silu)
+		require.LessOrEqual(t, gelu, 8.0, set)
+		require.LessOrEqual(t, silu, 4.0, set)
 		require.LessOrEqual(t, sigmoid, 3.0, set)
 		require.LessOrEqual(t, tanh, 3.0, set)
 		require.LessOrEqual(t, elu, 5.0, set)
@@ -94,6 +100,10 @@ func TestActivationsSaturateAndKeepNaN(t *testing.T) {
 		require.Equal(t, []float32{inf, 0, 200}, activated(t, set, kernels.Softplus, []float32{inf, -inf, 200}))
 		require.Equal(t, []float32{1, -1, 1, -1}, activated(t, set, kernels.Softsign, []float32{inf, -inf, 1e38, -1e38}))
 		require.Equal(t, []float32{inf, -inf}, activated(t, set, kernels.LeakyReLU, []float32{inf, -inf}))
+		require.Equal(t, []float32{inf, 0, 1e38, 0}, activated(t, set, kernels.GELU, []float32{inf, -inf, 1e38, -1e38}))
+		silu := activated(t, set, kernels.SiLU, []float32{-inf, -1e38, inf, 1e38})
+		require.InDeltaSlice(t, []float32{0, 0}, silu[:2], 1e-35)
+		require.Equal(t, []float32{inf, 1e38}, silu[2:])
 		for n, word := range kernels.ActivationWords {
 			nan := activated(t, set, kernels.ActivationKind(n), []float32{float32(math.NaN())})[0]
 			require.True(t, math.IsNaN(float64(nan)), word)

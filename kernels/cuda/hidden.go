@@ -195,9 +195,8 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 // Activate is an epilogue on its own.
 func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
 	return d.run("Activate", s, nil, func() {
-		out := addressOf(op.Out)
 		launch(d, "finish", grid2(op.Units, rowThreads, s.Most()), rowThreads, &layerArgs{
-			d.step.at, out, out, op.Units, op.Units, d.epilogueOf(&op.Epilogue), 0, d.next(site{}),
+			d.step.at, addressOf(op.In), addressOf(op.Out), op.Units, op.Units, d.epilogueOf(&op.Epilogue), 0, d.next(site{}),
 		})
 	})
 }
@@ -228,6 +227,41 @@ func (d *device) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
 		launch(d, "sparsity", driver.Dim{X: 1}, 256, &args{
 			d.step.at, addressOf(op.Sums), op.Units, op.Mean, op.Weight, int32(op.Term), flag(op.Silent), d.loses(op.Name),
 		})
+	})
+}
+
+// sampleArgs are the arguments of sample and sample_backward.
+type sampleArgs struct {
+	step, heads, units, loss driver.Address
+	count                    int64
+	stream                   uint32
+	weight, most             float32
+	term, launch             int32
+}
+
+// Sample draws the units of a variational layer.
+func (d *device) Sample(op *kernels.Sample, s *kernels.Step) error {
+	return d.run("Sample", s, nil, func() {
+		launch(d, "sample", grid2(op.Units, 4*rowThreads, s.Most()), rowThreads, &sampleArgs{
+			step: d.step.at, heads: addressOf(op.Heads), units: addressOf(op.Out), count: op.Units, stream: op.Stream,
+			launch: d.next(site{}),
+		})
+	})
+}
+
+// SampleBackward goes back through a variational layer.
+func (d *device) SampleBackward(op *kernels.SampleBackward, s *kernels.Step) error {
+	return d.run("SampleBackward", s, nil, func() {
+		loss := addressOf(op.Workspace)
+		d.fill(loss, 0, 2*s.Most()) // also of rows that the batch does not have
+		launch(d, "sample_backward", driver.Dim{X: uint32(max(1, s.Most()))}, 128, &sampleArgs{
+			step: d.step.at, heads: addressOf(op.Heads), units: addressOf(op.DH), loss: loss, count: op.Units,
+			stream: op.Stream, weight: op.Weight, most: kernels.MaxLogVariance, term: int32(op.Term),
+			launch: d.updates(op.Name),
+		})
+		if !op.Silent {
+			d.sumLoss(loss, s.Most(), op.Term, op.Name)
+		}
 	})
 }
 

@@ -158,8 +158,8 @@ var kernelNames = []string{
 	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "multiply", "input_gradient",
 	"weight_gradient", "finish", "backward", "inverse_norms", "output_stats", "combine_stats", "output_loss",
 	"output_loss_of_values", "output_sum", "output_update", "directions", "output_entries", "compare_entries",
-	"turn_entries", "entries_by_item", "unit_sums", "sparsity", "clip_sum", "clip_scale", "pack_rows",
-	"output_merge_hidden", "squares", "scatter_ones", "scores",
+	"turn_entries", "entries_by_item", "unit_sums", "sparsity", "sample", "sample_backward", "clip_sum", "clip_scale",
+	"pack_rows", "output_merge_hidden", "squares", "scatter_ones", "scores",
 	"sparse_scores", "select_best", "ranked", "assemble_count", "assemble_fill", "sort_scan", "sort_place",
 	"items_count", "items_write", "add_parts", "update_written", "begin_screen", "round_tiles", "screen_32",
 	"screen_256", "raise_limit", "refine", "moments", "blend", "sparse_product", "solve_block", "solve_sums",
@@ -182,6 +182,8 @@ type (
 		bias                driver.Address
 		present, activation int32
 		alpha, dropout      float32
+		scale, shift        float32
+		dropped             float32
 		stream              uint32
 	}
 )
@@ -215,8 +217,10 @@ func (d *device) epilogueOf(e *kernels.Epilogue) epilogueArgs {
 	if e == nil {
 		return epilogueArgs{}
 	}
+	drop := e.Drop()
 	return epilogueArgs{
-		addressOf(e.Bias), 1, number(d, e.Activation.Kind), e.Activation.Alpha, e.Dropout, e.Stream,
+		addressOf(e.Bias), 1, number(d, e.Activation.Kind), e.Activation.Alpha, e.Dropout, drop.Scale, drop.Shift,
+		drop.Dropped, e.Stream,
 	}
 }
 

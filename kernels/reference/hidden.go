@@ -40,7 +40,9 @@ func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 
 func (device) Activate(op *kernels.Activate, step *kernels.Step) error {
 	for u := range step.Rows {
-		if err := finish(op.Out, true, &op.Epilogue, step, u, make([]float64, op.Units)); err != nil {
+		sums := make([]float64, op.Units)
+		addScaled(sums, 1, rowOf(op.In, u, op.Units))
+		if err := finish(op.Out, false, &op.Epilogue, step, u, sums); err != nil {
 			return err
 		}
 	}
@@ -67,11 +69,9 @@ func finish(
 			if e.Bias != nil {
 				z += float64(e.Bias.Float32()[k])
 			}
-			z = act.value(z)
-			if scale := dropout(e, step, u, int64(k)); scale != 0 {
-				z *= scale
-			} else {
-				z = 0
+			drop, kept := dropout(e, step, u, int64(k))
+			if z = float64(drop.Scale)*act.value(z) + float64(drop.Shift); !kept {
+				z = float64(drop.Dropped)
 			}
 		}
 		row[k] = float32(z)
@@ -79,18 +79,15 @@ func finish(
 	return nil
 }
 
-// dropout is the factor of a unit: 0 if it is dropped, otherwise 1/(1-Dropout), or 1 outside training.
-func dropout(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
+// dropout is what becomes of a unit, and whether it is kept.
+func dropout(e *kernels.Epilogue, step *kernels.Step, u, k int64) (drop kernels.Drop, kept bool) {
 	if !step.Training || e.Dropout == 0 {
-		return 1
+		return kernels.Drop{Scale: 1, Undo: 1}, true
 	}
-	if random.Uniform(step.Seed, e.Stream, step.Number, step.First+u, k) < e.Dropout {
-		return 0
-	}
-	return 1 / (1 - float64(e.Dropout))
+	return e.Drop(), random.Uniform(step.Seed, e.Stream, step.Number, step.First+u, k) >= e.Dropout
 }
 
-// activation is act(z) and its derivative act'(z), which is computed from a = act(z).
+// activation is act(z) and its derivative act'(z), which is computed from a = act(z), or from z with SlopeNeedsSum.
 type activation struct{ value, slope func(float64) float64 }
 
 func activationOf(a kernels.Activation) (activation, error) {
@@ -155,6 +152,27 @@ var activations = map[kernels.ActivationKind]func(alpha float64) activation{
 		},
 		func(a float64) float64 { return (1 - math.Abs(a)) * (1 - math.Abs(a)) },
 	}),
+	kernels.GELU: fixed(activation{
+		func(z float64) float64 { return timesShare(z, normalShare(z)) },
+		func(z float64) float64 {
+			return normalShare(z) + timesShare(z, math.Exp(-z*z/2)/math.Sqrt(2*math.Pi))
+		},
+	}),
+	kernels.SiLU: fixed(activation{
+		func(z float64) float64 { return timesShare(z, sigmoid(z)) },
+		func(z float64) float64 { return sigmoid(z) + timesShare(z, sigmoid(z)*sigmoid(-z)) },
+	}),
+}
+
+// normalShare is the probability that a standard normal number is below z.
+func normalShare(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
+
+// timesShare is z times a share of it, which is nothing of an infinite z.
+func timesShare(z, share float64) float64 {
+	if share == 0 {
+		return 0
+	}
+	return z * share
 }
 
 // fixed is an activation that does not depend on Alpha.
@@ -212,8 +230,12 @@ func (device) Backward(op *kernels.Backward, step *kernels.Step) error {
 		h, dh := rowOf(op.H, u, op.Units), rowOf(op.DH, u, op.Units)
 		for k := range dh {
 			dz := 0.0
-			if scale := dropout(e, step, u, int64(k)); scale != 0 {
-				dz = (float64(dh[k]) + shift[k]) * scale * act.slope(float64(h[k])/scale)
+			if drop, kept := dropout(e, step, u, int64(k)); kept {
+				at := float64(h[k])
+				if !e.Activation.Kind.SlopeNeedsSum() {
+					at = (at - float64(drop.Shift)) / float64(drop.Scale)
+				}
+				dz = (float64(dh[k]) + shift[k]) * float64(drop.Scale) * act.slope(at)
 			}
 			if !finite(dz) {
 				return &kernels.NotFiniteError{Tensor: name, What: "gradient", Row: -1}

@@ -88,6 +88,9 @@ func lossOf(l *kernels.Loss) (logitLoss, error) {
 	return func(z, t, n, logSumExp float64) (float64, float64) {
 		a := act.value(z)
 		value, delta := loss(l, a, t, n, logSumExp)
+		if l.Activation.Kind.SlopeNeedsSum() {
+			return value, delta * act.slope(z)
+		}
 		return value, delta * act.slope(a)
 	}, nil
 }

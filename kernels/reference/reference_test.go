@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"dsstne/internal/fault"
+	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -202,6 +203,24 @@ func TestDropoutZeroesAndRescalesUnits(t *testing.T) {
 	require.Subset(t, []float32{0, 2}, op.Out.Float32())
 }
 
+func TestAlphaDropoutKeepsMean0AndVariance1(t *testing.T) {
+	const units = 1 << 17
+	z := make([]float32, units)
+	random.Noise(z, 3, random.StreamNoise, 1, 0)
+	for _, p := range []float32{0, 0.1, 0.5} {
+		op := &kernels.Activate{In: buffer(t, z...), Out: buffer(t, make([]float32, units)...), Units: units}
+		op.Epilogue = kernels.Epilogue{Activation: kernels.Activation{Kind: kernels.SELU}, Dropout: p, Alpha: true}
+		require.NoError(t, device{}.Activate(op, oneStep(0.1, 1, 0, 1)))
+		mean, square := 0.0, 0.0
+		for _, h := range op.Out.Float32() {
+			mean += float64(h) / units
+			square += float64(h) * float64(h) / units
+		}
+		require.InDelta(t, 0, mean, 0.02, p)
+		require.InDelta(t, 1, square, 0.03, p)
+	}
+}
+
 func TestActivationsPassNaNOn(t *testing.T) {
 	for kind, of := range activations {
 		require.True(t, math.IsNaN(of(0.5).value(math.NaN())), kind)
@@ -224,13 +243,23 @@ func TestOtherActivationsHaveTheirTextbookValues(t *testing.T) {
 		of(kernels.Softplus, 0, -800)}, 1e-15)
 	require.Equal(t, []float64{0.75, -0.5, 1}, []float64{of(kernels.Softsign, 0, 3), of(kernels.Softsign, 0, -1),
 		of(kernels.Softsign, 0, math.Inf(1))})
+	infinity := math.Inf(1)
+	require.InDelta(t, 0.8413447460685429, of(kernels.GELU, 0, 1), 1e-15)
+	require.InDelta(t, 0.7310585786300049, of(kernels.SiLU, 0, 1), 1e-15)
+	for _, kind := range []kernels.ActivationKind{kernels.GELU, kernels.SiLU} {
+		require.Equal(t, []float64{0, 0, infinity}, []float64{of(kind, 0, 0), of(kind, 0, -infinity), of(kind, 0, infinity)})
+	}
 }
 
 func TestTheSlopeOfAnActivationIsItsDerivative(t *testing.T) {
 	for kind, of := range activations {
 		a := of(0.3)
 		for _, z := range []float64{-3, -0.1, 0.1, 3} {
-			require.InDelta(t, (a.value(z+1e-6)-a.value(z-1e-6))/2e-6, a.slope(a.value(z)), 1e-8, kind)
+			at := a.value(z)
+			if kind.SlopeNeedsSum() {
+				at = z
+			}
+			require.InDelta(t, (a.value(z+1e-6)-a.value(z-1e-6))/2e-6, a.slope(at), 1e-8, kind)
 		}
 	}
 }

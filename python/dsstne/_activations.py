@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, ndtr
 
 from dsstne.errors import InvalidArgumentError
 
@@ -39,6 +40,14 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     ),
     "softplus": (lambda z, _: np.logaddexp(0, z), lambda z, _: 0.5 + 0.5 * np.tanh(z / 2)),
     "softsign": (lambda z, _: z / (1 + np.abs(z)), lambda z, _: 1 / (1 + np.abs(z)) ** 2),
+    "gelu": (
+        lambda z, _: z * ndtr(z),
+        lambda z, _: ndtr(z) + z * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi),
+    ),
+    "silu": (
+        lambda z, _: z * expit(z),
+        lambda z, _: expit(z) * (1 + z * expit(-z)),
+    ),
 }
 
 # The losses that decide the activation of their output; the others take that of the layer.

@@ -44,15 +44,17 @@ class _Path:
     def __init__(self, model: Weights, rows: Mapping[str, Row], item: int) -> None:
         assert model._network is not None
         self._layers = {layer["name"]: layer for layer in model._network["layers"]}
-        self._units = {name: layer["size"] for name, layer in self._layers.items() if layer["kind"] == "hidden"}
+        self._units = model._hidden
         self._links: dict[str, list[tuple[str, Array]]] = {name: [] for name in self._units}
         self._constant: dict[str, Any] = {}  # what does not change along the line: the bias and the other inputs
         self._fed: dict[str, Array] = {}  # what each stored item adds to the sums of a layer, [items, units]
-        for name in self._units:
+        for name, units in self._units.items():
             layer = self._layers[name]
-            self._constant[name] = model.tensor(f"{name}.bias").astype(float) if layer["bias"] else 0.0
+            # Of a variational layer, which has twice as many sums, the means count, which come first.
+            self._constant[name] = model.tensor(f"{name}.bias")[:units].astype(float) if layer["bias"] else 0.0
             for source in layer["sources"]:
                 weight = model.tensor(_weight(layer, source))
+                weight = weight[:, :units] if source in rows else weight[:units]
                 if source not in rows:
                     self._links[name].append((source, weight.astype(float)))
                     continue
@@ -104,7 +106,7 @@ class _Path:
             for source, weight in self._links[name]:
                 z += values[source] @ weight.T
             layer = self._layers[name]
-            sums[name], values[name] = z, ACTIVATIONS[layer["activation"]][0](z, layer)
+            sums[name], values[name] = z, ACTIVATIONS[layer.get("activation", "linear")][0](z, layer)
         return sums, values
 
     def _lengths(self, values: Array) -> Array:
@@ -134,7 +136,7 @@ class _Path:
             back[source] += across / length
         for name in reversed(self._units):
             layer = self._layers[name]
-            back[name] *= ACTIVATIONS[layer["activation"]][1](sums[name], layer)
+            back[name] *= ACTIVATIONS[layer.get("activation", "linear")][1](sums[name], layer)
             for source, weight in self._links[name]:
                 back[source] += back[name] @ weight
         return {name: back[name] for name in self._fed}

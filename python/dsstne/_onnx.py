@@ -213,9 +213,18 @@ class Graph:
         assert total is not None
         if not weights:
             return str(self.add("Expand", total, self.shape(layer["size"])))
+        if layer["kind"] == "variational":  # the means, which come before the log-variances
+            begin, end, axis = (self.constant(np.array([n])) for n in (0, layer["size"], 1))
+            return str(self.add("Slice", total, begin, end, axis))
         activation = layer["activation"] if layer["kind"] == "hidden" else "linear"  # an output's is for its loss
         if activation == "linear":
             return total
+        if activation == "silu":
+            return str(self.add("Mul", total, self.add("Sigmoid", total)))
+        if activation == "gelu":  # z times 1/2 + erf(z / sqrt(2)) / 2; the operator Gelu is newer than the others
+            half = self.constant(np.float32(0.5))
+            error = self.add("Erf", self.add("Mul", total, self.constant(np.float32(np.sqrt(0.5)))))
+            return str(self.add("Mul", total, self.add("Add", half, self.add("Mul", half, error))))
         alpha = layer.get("alpha", layer.get("slope"))  # a layer has one of them, or none
         attributes: dict[str, Any] = {} if alpha is None else {"alpha": float(alpha)}
         return str(self.add(_ACTIVATIONS[activation], total, **attributes))

@@ -236,7 +236,7 @@ class Scoring(Weights):
             >>> model.embed(X).shape, model.embed(X, "hidden1", rows=[3, 1]).shape
             ((100, 4), (2, 8))
         """
-        hidden = list(self._sizes("hidden"))
+        hidden = list(self._hidden)
         if not hidden:
             raise NotFoundError("the model has no hidden layer")
         return self.predict(X, hidden[-1] if layer is None else layer, **options)
@@ -420,7 +420,7 @@ class Scoring(Weights):
         """
         from dsstne.model import Model  # which imports this module
 
-        if not self._sizes("hidden"):
+        if not self._hidden:
             raise NotFoundError(
                 "the model has no vectors of users, since it has no hidden layer; "
                 "compare the rows of X: dsstne.item_knn(X.T, k=100, shrink=0).similar_items(users)"

@@ -73,6 +73,11 @@ class Weights(_handles.Closing):
         """Name and number of units of each output layer."""
         return self._sizes("output")
 
+    @property
+    def _hidden(self) -> dict[str, int]:
+        """Name and number of units of each layer between inputs and outputs."""
+        return {name: layer["size"] for name, layer in self._layers.items() if layer["kind"] not in ("input", "output")}
+
     def _sizes(self, kind: str) -> dict[str, int]:
         return {name: layer["size"] for name, layer in self._layers.items() if layer["kind"] == kind}
 

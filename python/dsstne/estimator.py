@@ -469,7 +469,7 @@ class Recommender(_kept_estimators.PickledByReference, _sklearn.BaseEstimator): 
     def _has_embeddings(self) -> bool:
         model = getattr(self, "model_", None)
         if _is(self.method, "auto"):
-            return model is not None and bool(model._sizes("hidden"))
+            return model is not None and bool(model._hidden)
         return _is(self.method, "network", "factorize")
 
     def _takes_no_negatives(self) -> bool:

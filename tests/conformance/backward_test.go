@@ -73,9 +73,18 @@ func (c *backwardCase) dz(u, k int64) (dz, off float64) {
 		dz += float64(c.shift[k]) * scale
 		size += math.Abs(float64(c.shift[k])) * scale
 	}
-	a := float64(c.h[n]) / scale
+	a := float64(c.h[n])
+	if !c.epilogue.Activation.Kind.SlopeNeedsSum() {
+		a = (a - alphaShift(c.epilogue, c.step)) / scale
+	}
 	slope, magnitude := slopeOf(c.epilogue.Activation, a)
 	return dz * slope, 8*unit*size*magnitude + underflow*(1+scale)
+}
+
+// alphaShift is what alpha dropout adds to units that are kept: p times the magnitude of the lowest value, scaled.
+func alphaShift(e *kernels.Epilogue, step *kernels.Step) float64 {
+	low, p := shiftOf(e, step), float64(e.Dropout)
+	return p * low / math.Sqrt((1-p)+low*low*p*(1-p))
 }
 
 func backwardCases() (cases []opCase) {
@@ -99,8 +108,12 @@ func backwardCases() (cases []opCase) {
 			case kernels.Sigmoid, kernels.Tanh: // values near their ends, too
 				z *= 4
 			}
+			if c.epilogue.Activation.Kind.SlopeNeedsSum() {
+				c.h[n] *= 4
+				continue
+			}
 			z = activated(c.epilogue.Activation, z)
-			c.h[n] = float32(z * keep(c.epilogue, c.step, int64(n)/units, int64(n)%units))
+			c.h[n] = float32(z*keep(c.epilogue, c.step, int64(n)/units, int64(n)%units) + alphaShift(c.epilogue, c.step))
 		}
 		if bias != nil {
 			c.bias = s.weight("bias", units, 1, 1, c.optimizer)

@@ -59,6 +59,14 @@ func (b broken) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
 	return b.after(b.Device.Sparsity(op, s), op, s)
 }
 
+func (b broken) Sample(op *kernels.Sample, s *kernels.Step) error {
+	return b.after(b.Device.Sample(op, s), op, s)
+}
+
+func (b broken) SampleBackward(op *kernels.SampleBackward, s *kernels.Step) error {
+	return b.after(b.Device.SampleBackward(op, s), op, s)
+}
+
 func (b broken) Backward(op *kernels.Backward, s *kernels.Step) error {
 	return b.after(b.Device.Backward(op, s), op, s)
 }
@@ -308,6 +316,17 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("slopes", func(op *kernels.Sparsity, _ *kernels.Step) { offBuffer(op.Sums) }),
 		defect("loss", func(op *kernels.Sparsity, step *kernels.Step) { step.Loss[op.Term] *= 1.0001 }),
 		defect("unit behind the layer", func(op *kernels.Sparsity, _ *kernels.Step) { op.Sums.Float32()[op.Units] = 0 }),
+	},
+	"Sample": {
+		defect("out", func(op *kernels.Sample, _ *kernels.Step) { offBuffer(op.Out) }),
+		defect("row behind the batch", func(op *kernels.Sample, step *kernels.Step) { op.Out.Float32()[step.Rows*op.Units] = 0 }),
+	},
+	"SampleBackward": {
+		defect("heads", func(op *kernels.SampleBackward, _ *kernels.Step) { offBuffer(op.Heads) }),
+		defect("loss", func(op *kernels.SampleBackward, step *kernels.Step) { step.Loss[op.Term] *= 1.0001 }),
+		defect("row behind the batch", func(op *kernels.SampleBackward, step *kernels.Step) {
+			op.Heads.Float32()[2*step.Rows*op.Units] = 0
+		}),
 	},
 	"Backward": {
 		weightDefects("bias", func(op *kernels.Backward) *kernels.Weights { return op.Bias }),

@@ -10,12 +10,13 @@ import (
 	"dsstne/kernels"
 )
 
-// activateCase is an Activate, which only several devices need.
+// activateCase is an Activate.
 type activateCase struct {
 	title    string
 	step     *kernels.Step
 	out      []float32 // [B, units]
 	units    int64
+	apart    bool // what it reads is elsewhere
 	epilogue kernels.Epilogue
 	bias     []float32
 }
@@ -26,6 +27,10 @@ func (c *activateCase) run(d kernels.Device) (r result, err error) {
 	p := &place{device: d}
 	defer p.free()
 	op := &kernels.Activate{Out: p.guarded(c.out, c.units), Units: c.units, Epilogue: c.epilogue}
+	op.In = op.Out
+	if c.apart {
+		op.In, op.Out = p.guarded(c.out, c.units), p.guarded(make([]float32, len(c.out)), c.units)
+	}
 	if c.bias != nil {
 		op.Epilogue.Bias = p.floats(c.bias)
 	}
@@ -52,6 +57,7 @@ func activateCases() (cases []opCase) {
 		e, bias := s.epilogue(c.units, size)
 		c.epilogue, c.bias, c.out = *e, bias, s.normal(shape[0]*c.units, size)
 		c.step.Training = pick(s, "training", true, true, false)
+		c.apart = pick(s, "apart", false, true, false)
 		c.title = s.title()
 		cases = append(cases, c)
 	}

@@ -22,10 +22,16 @@ func (s *sampler) size() float64 { return pick(s, "size", 1.0, 1e4, 1e-30, 1e-39
 func (s *sampler) epilogue(units int64, size float64) (*kernels.Epilogue, []float32) {
 	e := &kernels.Epilogue{Activation: pick(s, "activation", activations...), Stream: random.StreamDropout | 3}
 	e.Dropout = pick(s, "dropout", float32(0), 0.3)
+	e.Alpha = pick(s, "alpha dropout", true, false) && dropsToAlpha(e.Activation.Kind)
 	if pick(s, "bias", true, false) {
 		return e, s.normal(units, size)
 	}
 	return e, nil
+}
+
+// dropsToAlpha reports whether layers with an activation may have alpha dropout.
+func dropsToAlpha(kind kernels.ActivationKind) bool {
+	return kind == kernels.ELU || kind == kernels.SELU
 }
 
 // forwardCase is a Gather (batch set) or a Dense (in set).
@@ -107,7 +113,16 @@ func (c *forwardCase) bound(u, k int64) float64 {
 	}
 	scale := keep(c.epilogue, c.step, u, k)
 	_, a, off := activatedBound(c.epilogue.Activation, z.value, z.bound())
-	return scale * (off + 4*unit*a)
+	return scale*(off+4*unit*a) + 8*unit*shiftOf(c.epilogue, c.step)
+}
+
+// shiftOf bounds what alpha dropout adds to units, and what it makes of those that are dropped.
+func shiftOf(e *kernels.Epilogue, step *kernels.Step) float64 {
+	if !step.Training || e.Dropout == 0 || !e.Alpha {
+		return 0
+	}
+	scale, alpha := constantsOf(e.Activation)
+	return scale * alpha
 }
 
 // activatedBound is the activation of a sum that may be off, the magnitude of the numbers it is made of, and how far it
@@ -126,6 +141,8 @@ func activatedBound(act kernels.Activation, z, off float64) (value, magnitude, b
 		return value, math.Abs(value), scale*max(1, alpha)*off + functionError*math.Abs(value)
 	case kernels.LeakyReLU, kernels.Softplus, kernels.Softsign: // slope at most 1
 		return value, math.Abs(value), off + functionError*math.Abs(value) + underflow
+	case kernels.GELU, kernels.SiLU: // slope at most 1.13; 0 for z near -88
+		return value, math.Abs(value), 1.2*off + functionError*math.Abs(value) + 1e-35
 	}
 	panic(unhandled(act.Kind))
 }
@@ -158,13 +175,23 @@ func activated(act kernels.Activation, z float64) float64 {
 		return softplusOf(z)
 	case kernels.Softsign:
 		return z / (1 + math.Abs(z))
+	case kernels.GELU:
+		return z * math.Erfc(-z/math.Sqrt2) / 2
+	case kernels.SiLU:
+		return z / (1 + math.Exp(-z))
 	}
 	panic(unhandled(act.Kind))
 }
 
-// slopeOf is the derivative of an activation where its value is a, and a bound of the numbers that it is a difference of.
+// slopeOf is the derivative of an activation where its value is a, or its sum if the derivative needs that, and a bound of
+// the numbers that it is a difference of.
 func slopeOf(act kernels.Activation, a float64) (slope, magnitude float64) {
 	switch act.Kind {
+	case kernels.GELU:
+		return math.Erfc(-a/math.Sqrt2)/2 + a*math.Exp(-a*a/2)/math.Sqrt(2*math.Pi), 1
+	case kernels.SiLU:
+		share := 1 / (1 + math.Exp(-a))
+		return share + a*share*(1-share), 1
 	case kernels.Linear:
 		return 1, 1
 	case kernels.Sigmoid:
@@ -203,7 +230,12 @@ func keep(e *kernels.Epilogue, step *kernels.Step, u, k int64) float64 {
 	if random.Uniform(step.Seed, e.Stream, step.Number, step.First+u, k) < e.Dropout {
 		return 0
 	}
-	return 1 / (1 - float64(e.Dropout))
+	p := float64(e.Dropout)
+	if e.Alpha {
+		scale, alpha := constantsOf(e.Activation)
+		return 1 / math.Sqrt((1-p)+scale*scale*alpha*alpha*p*(1-p))
+	}
+	return 1 / (1 - p)
 }
 
 func forwardCases(dense bool, p kernels.Precision) (cases []opCase) {

@@ -149,13 +149,23 @@ func (n *net) on(d kernels.Device) *running {
 	h1, h2, dh1, dh2 := buffer(), buffer(), buffer(), buffer()
 	epilogue := func(bias *weight, layer uint32) kernels.Epilogue {
 		return kernels.Epilogue{
-			Bias: r.placed[bias].Value, Activation: n.activation, Dropout: n.dropout, Stream: random.StreamDropout | layer,
+			Bias: r.placed[bias].Value, Activation: n.activation, Dropout: n.dropout, Alpha: dropsToAlpha(n.activation.Kind),
+			Stream: random.StreamDropout | layer,
 		}
 	}
 	e1, e2 := epilogue(n.bias1, 1), epilogue(n.bias2, 2)
 
 	gather := &kernels.Gather{Input: 0, Weight: r.placed[n.in], Out: h1, Epilogue: &e1}
 	dense := &kernels.Dense{In: h1, Weight: r.placed[n.dense], Out: h2, Epilogue: &e2}
+	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: r.placed[n.bias1]}
+	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}
+	r.forward = []func(*kernels.Step) error{
+		func(s *kernels.Step) error { return d.Gather(gather, s) },
+		func(s *kernels.Step) error { return d.Dense(dense, s) },
+	}
+	if n.activation.Kind.SlopeNeedsSum() {
+		r.keepSums(gather, dense, back1, back2)
+	}
 	dense.Workspace = p.workspace(dense, n.step.Most())
 	output := &kernels.Output{
 		Target: 1, Term: 1, Items: gradientItems, Temperature: n.temperature, Loss: n.loss, TiedInput: -1,
@@ -169,7 +179,6 @@ func (n *net) on(d kernels.Device) *running {
 		output.TiedInput, output.TiedGradient = 0, p.alloc(gradientItems*gradientUnits)
 	}
 	output.Workspace = p.workspace(output, n.step.Most())
-	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}
 	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
 	denseBack.Workspace = p.workspace(denseBack, n.step.Most())
 	var penalty []func(*kernels.Step) error
@@ -183,15 +192,10 @@ func (n *net) on(d kernels.Device) *running {
 		}
 		back2.Shift = sums
 	}
-	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: r.placed[n.bias1]}
 	scatter := &kernels.Scatter{Input: 0, DZ: dh1, Weight: r.placed[n.in], TiedGradient: output.TiedGradient}
 	scatter.Workspace = p.workspace(scatter, n.step.Most())
 
 	r.hidden, r.output = [2]kernels.Buffer{h1, h2}, output
-	r.forward = []func(*kernels.Step) error{
-		func(s *kernels.Step) error { return d.Gather(gather, s) },
-		func(s *kernels.Step) error { return d.Dense(dense, s) },
-	}
 	r.forward = append(r.forward, penalty...)
 	if n.loss.NeedsStats() && !n.stored {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
@@ -208,6 +212,18 @@ func (n *net) on(d kernels.Device) *running {
 		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
 	}...)
 	return r
+}
+
+// keepSums lets the layers end apart from their sums, which the way back reads.
+func (r *running) keepSums(gather *kernels.Gather, dense *kernels.Dense, back1, back2 *kernels.Backward) {
+	apart := func(out *kernels.Buffer, e **kernels.Epilogue, back *kernels.Backward) func(*kernels.Step) error {
+		back.H = r.place.alloc(gradientRows * gradientUnits)
+		end := &kernels.Activate{In: back.H, Out: *out, Units: gradientUnits, Epilogue: **e}
+		*out, *e, end.Epilogue.Bias = back.H, &kernels.Epilogue{Bias: end.Epilogue.Bias}, nil
+		return func(s *kernels.Step) error { return r.device.Activate(end, s) }
+	}
+	end1, end2 := apart(&gather.Out, &gather.Epilogue, back1), apart(&dense.Out, &dense.Epilogue, back2)
+	r.forward = []func(*kernels.Step) error{r.forward[0], end1, r.forward[1], end2}
 }
 
 // addEntries adds the output at its stored entries, and the gradients with respect to its weights.
@@ -294,8 +310,12 @@ func (n *net) smooth(d kernels.Device) (bool, error) {
 	}
 	if n.hasKink() {
 		for layer, hidden := range r.hidden {
-			e := &kernels.Epilogue{Dropout: n.dropout, Stream: random.StreamDropout | uint32(layer+1)}
+			e := &kernels.Epilogue{
+				Activation: n.activation, Dropout: n.dropout, Alpha: dropsToAlpha(n.activation.Kind),
+				Stream: random.StreamDropout | uint32(layer+1),
+			}
 			for i, h := range contents(hidden) {
+				h -= float32(alphaShift(e, n.step))
 				dropped := keep(e, n.step, int64(i)/gradientUnits, int64(i)%gradientUnits) == 0
 				if n.activation.Kind != kernels.ReLU {
 					h = float32(math.Abs(float64(h)))

@@ -34,6 +34,8 @@ var losses = []kernels.Loss{
 	{Kind: kernels.Squared, Weight: 1, Activation: kernels.Activation{Kind: kernels.LeakyReLU, Alpha: 0.25}},
 	{Kind: kernels.L2Hinge, Weight: 1, Activation: kernels.Activation{Kind: kernels.Softplus}},
 	{Kind: kernels.Absolute, Weight: 1, Activation: kernels.Activation{Kind: kernels.Softsign}},
+	{Kind: kernels.Squared, Weight: 1, Activation: kernels.Activation{Kind: kernels.GELU}},
+	{Kind: kernels.Hinge, Weight: 1, Activation: kernels.Activation{Kind: kernels.SiLU}},
 }
 
 // takesNegative reports whether a loss gives a meaning to targets below 0.

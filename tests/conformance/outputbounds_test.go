@@ -204,7 +204,11 @@ func (c *outputCase) part(u int64, z sum, t, n, logSumExp float64) part {
 		panic(unhandled(l.Kind))
 	}
 	if l.Activation.Kind != kernels.Linear {
-		slope, off := slopeBound(l.Activation, z.value, z.bound(), x, e)
+		at, off := x, e
+		if l.Activation.Kind.SlopeNeedsSum() {
+			at, off = z.value, z.bound()
+		}
+		slope, off := slopeBound(l.Activation, z.value, z.bound(), at, off)
 		p.bound = p.bound*(slope+off) + math.Abs(p.dz)*off
 		p.dz, p.magnitude = p.dz*slope, p.magnitude*(slope+off)
 	}
@@ -216,7 +220,8 @@ func (c *outputCase) part(u int64, z sum, t, n, logSumExp float64) part {
 		r * p.dz, r * p.magnitude, r*(p.bound+4*unit*p.magnitude) + underflow}
 }
 
-// slopeBound is the slope of an activation at a logit z, where its value is a, and how far it may be off, if these are.
+// slopeBound is the slope of an activation at a logit z, where its value is a (or what slopeOf takes), and how far it may
+// be off, if these are.
 func slopeBound(act kernels.Activation, z, zOff, a, aOff float64) (slope, off float64) {
 	slope, magnitude := slopeOf(act, a)
 	off = 2*aOff + 8*unit*magnitude // no slope is steeper than 2 in the value

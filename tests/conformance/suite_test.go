@@ -28,6 +28,8 @@ var opCases = []group{
 	{"OutputEntries", remembering(entriesCases)},
 	{"UnitSums", remembering(unitSumsCases)},
 	{"Sparsity", remembering(sparsityCases)},
+	{"Sample", remembering(func() []opCase { return sampleCases(false) })},
+	{"SampleBackward", remembering(func() []opCase { return sampleCases(true) })},
 	{"Backward", remembering(backwardCases)},
 	{"DenseBackward", remembering(func() []opCase { return denseBackwardCases(kernels.Float32) })},
 	{"Scatter", remembering(scatterCases)},

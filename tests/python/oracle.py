@@ -41,6 +41,8 @@ ACTIVATIONS = {
     "leaky_relu": (lambda z: np.where(z > 0, z, 0.01 * z), 1),
     "softplus": (lambda z: np.logaddexp(0, z), 1),
     "softsign": (lambda z: z / (1 + np.abs(z)), 1),
+    "gelu": (lambda z: z * scipy.special.ndtr(z), 1.13),
+    "silu": (lambda z: z * scipy.special.expit(z), 1.1),
 }
 EXACT = ("linear", "relu")
 ROUNDINGS = 16  # of an activation: 8 units in the last place

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.special
 
 import dsstne
 
@@ -43,6 +44,8 @@ CASES = {
     "squared leaky": ("squared", {"activation": "leaky_relu", "slope": 0.2}, lambda z: np.where(z > 0, z, 0.2 * z)),
     "squared softplus": ("squared", {"activation": "softplus"}, lambda z: np.log1p(np.exp(z))),
     "squared softsign": ("squared", {"activation": "softsign"}, lambda z: z / (1 + np.abs(z))),
+    "squared gelu": ("squared", {"activation": "gelu"}, lambda z: z * (1 + scipy.special.erf(z / np.sqrt(2))) / 2),
+    "squared silu": ("squared", {"activation": "silu"}, lambda z: z * sigmoid(z)),
     "squared selu": (
         "squared",
         {"activation": "selu"},

@@ -47,6 +47,18 @@ def test_the_parts_of_random_networks_add_up_to_the_score_less_that_of_an_empty_
         {"hidden": [256], "activation": "relu"},
         {"hidden": [12], "activation": "linear", "tied": True},
         {"hidden": [12], "temperature": None, "loss": "sigmoid", "input_scaling": "none"},
+        {"hidden": [12, 8], "activation": ["gelu", "silu"]},
+        {
+            "network": {
+                "layers": [
+                    {"name": "input", "kind": "input"},
+                    {"name": "z", "kind": "variational", "size": 12, "kl": {"weight": 0.1}},
+                    {"name": "h", "kind": "hidden", "size": 8},
+                    {"name": "y", "kind": "variational", "size": 8, "kl": {"weight": 0.1}},
+                    {"name": "out", "kind": "output"},
+                ]
+            }
+        },
     ],
     ids=str,
 )

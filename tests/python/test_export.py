@@ -17,7 +17,7 @@ from dsstne.datasets import load_debian
 from dsstne.export import to_onnx
 
 ITEMS, TAGS = 60, 25
-ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu", "leaky_relu", "softplus", "softsign")
+ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "elu", "selu", "leaky_relu", "softplus", "softsign", "gelu", "silu")
 
 
 def rows(columns=ITEMS, count=80, seed=0):
@@ -33,7 +33,7 @@ def layer(name, kind, **options):
 
 def network(*layers, outputs=None, seed=1):
     """A network with random weights, and biases that are not 0."""
-    sizes = {each["name"]: ITEMS for each in layers if each["kind"] != "hidden" and each["name"] != "tags"}
+    sizes = {each["name"]: ITEMS for each in layers if each["kind"] in ("input", "output") and each["name"] != "tags"}
     sizes |= {each["name"]: TAGS for each in layers if each["name"] == "tags"}
     model = dsstne.Model({"layers": list(layers)}, sizes=sizes, seed=seed)
     random = np.random.default_rng(seed)
@@ -47,6 +47,8 @@ IN, OUT = layer("in", "input"), layer("out", "output")
 HIDDEN = layer("h", "hidden", size=8)
 NETWORKS = {
     **{word: (IN, layer("h", "hidden", size=8, activation=word), OUT) for word in ACTIVATIONS},
+    "variational": (IN, HIDDEN, layer("z", "variational", size=5), layer("g", "hidden", size=7), OUT),
+    "variational, of items": (IN, layer("h", "variational", size=5), OUT),
     "scaled rows": (layer("in", "input", scaling="l2"), HIDDEN, OUT),
     "leaky units": (IN, layer("h", "hidden", size=8, activation="leaky_relu", slope=0.3), OUT),
     "alpha": (IN, layer("h", "hidden", size=8, activation="elu", alpha=0.3), OUT),

@@ -83,7 +83,8 @@ def test_hinge_refuses_targets_beyond_one(X):
 
 
 @pytest.mark.parametrize(
-    "activation", ["tanh", "sigmoid", "relu", "elu", "selu", "linear", "leaky_relu", "softplus", "softsign"]
+    "activation",
+    ["tanh", "sigmoid", "relu", "elu", "selu", "linear", "leaky_relu", "softplus", "softsign", "gelu", "silu"],
 )
 def test_every_activation_works_in_a_deep_network(X, activation):
     model = dsstne.fit(X, hidden=[8, 6, 5], activation=activation, epochs=1, progress=False)
@@ -92,7 +93,13 @@ def test_every_activation_works_in_a_deep_network(X, activation):
 
 @pytest.mark.parametrize(
     ("activation", "loss"),
-    [("sigmoid", "squared"), ("tanh", "hinge"), ("leaky_relu", "absolute"), ("softplus", "l2_hinge")],
+    [
+        ("sigmoid", "squared"),
+        ("tanh", "hinge"),
+        ("leaky_relu", "absolute"),
+        ("softplus", "l2_hinge"),
+        ("gelu", "squared"),
+    ],
 )
 def test_an_output_has_an_activation_before_its_loss(X, activation, loss):
     network = {

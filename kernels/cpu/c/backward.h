@@ -18,11 +18,10 @@ static void unit_sums(unit_sums_t *s, UNUSED int32_t worker) {
   }
 }
 
-/* dz = (dh + shift) * mask / (1 - p) * act'(h), in place, for some units of a row; adds dz to sum. */
+/* dz = (dh + shift) * mask * scale * act'(z), in place, for some units of a row; adds dz to sum. */
 INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t u, int64_t first, int64_t n,
                          float *sum) {
   const epilogue_t *e = &b->epilogue;
-  const float keep = 1.0f - e->dropout;
   const float *h = b->h + u * b->units + first;
   float *dh = b->dh + u * b->units + first, factor[PHILOX_COLUMNS];
   for (int64_t k = 0; k < n; k += LANES) {
@@ -31,14 +30,15 @@ INLINE void backward_row(const int32_t activation, const backward_t *b, int64_t 
       __builtin_prefetch(h + k + BACKWARD_AHEAD * b->units);
       __builtin_prefetch(dh + k + BACKWARD_AHEAD * b->units);
     }
-    vf a = load_some(h + k, here), g = load_some(dh + k, here);
+    vf at = load_some(h + k, here), g = load_some(dh + k, here);
     if (b->shift) g = g + load_some(b->shift + first + k, here);
     if (e->dropout > 0) {
       if (k % PHILOX_COLUMNS == 0) dropout_factors(e, u, first + k, factor);
-      a = a * keep; /* the activation before it was scaled; where it was dropped the factor is 0 */
+      /* the activation before it was scaled; where it was dropped the factor is 0 */
+      if (!SLOPE_NEEDS_SUM(activation)) at = (at - e->shift) * e->undo;
       g = g * load(factor + k % PHILOX_COLUMNS);
     }
-    g = g * activation_slope(activation, e->alpha, a);
+    g = g * activation_slope(activation, e->alpha, at);
     store_some(dh + k, g, here);
     store(sum + k, load(sum + k) + g);
   }

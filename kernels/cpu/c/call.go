@@ -166,7 +166,9 @@ func (c *call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {
 		step: C.uint32_t(s.Number), first: C.int64_t(s.First),
 	}
 	if s.Training {
-		out.dropout = C.float(e.Dropout)
+		drop := e.Drop()
+		out.dropout, out.scale, out.shift = C.float(e.Dropout), C.float(drop.Scale), C.float(drop.Shift)
+		out.dropped, out.undo = C.float(drop.Dropped), C.float(drop.Undo)
 	}
 	return out
 }

@@ -131,8 +131,8 @@ static vf activate_lanes(int32_t activation, float alpha, vf z) {
   __builtin_unreachable();
 }
 
-static vf slope_lanes(int32_t activation, float alpha, vf a) {
-  switch (activation) { ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, activation_slope, alpha, a) }
+static vf slope_lanes(int32_t activation, float alpha, vf at) {
+  switch (activation) { ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, activation_slope, alpha, at) }
   __builtin_unreachable();
 }
 
@@ -145,7 +145,7 @@ static double entry_losses(const row_loss_t *row, const float *target, int64_t n
     const vf x = load_some(z + i, here), a = fma_(splat(0), x, activate_lanes(l->activation, l->alpha, x));
     float d[LANES];
     total += any_lanes_loss(row, a, target + i, here, d);
-    store_some(z + i, load(d) * slope_lanes(l->activation, l->alpha, a), here);
+    store_some(z + i, load(d) * slope_lanes(l->activation, l->alpha, slope_at(l->activation, x, a)), here);
   }
   return total * (double)l->weight;
 }

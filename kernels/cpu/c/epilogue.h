@@ -11,7 +11,10 @@ INLINE void finish_units(const int32_t activation, const epilogue_t *e, int64_t 
       vf z = load_some(out + k + i, here);
       if (e->bias) z += load_some(e->bias + first + k + i, here);
       z = activate(activation, e->alpha, z);
-      if (e->dropout > 0) z *= load(factor + skip + i);
+      if (e->dropout > 0) {
+        const vf scale = load(factor + skip + i);
+        z = z * scale + select_(scale == 0.0f, splat(e->dropped), splat(e->shift));
+      }
       store_some(out + k + i, z, here);
     }
     k += block;
@@ -28,6 +31,9 @@ enum { ACTIVATE_ROWS = 8 };
 /* Workers take blocks of rows. */
 static void activate_rows(activate_t *a, UNUSED int32_t worker) {
   for (int64_t block; (block = take(&a->next)) * ACTIVATE_ROWS < a->rows;)
-    for (int64_t u = block * ACTIVATE_ROWS; u < smaller((block + 1) * ACTIVATE_ROWS, a->rows); u++)
-      finish_row(&a->epilogue, u, 0, a->units, a->out + u * a->units);
+    for (int64_t u = block * ACTIVATE_ROWS; u < smaller((block + 1) * ACTIVATE_ROWS, a->rows); u++) {
+      float *out = a->out + u * a->units;
+      if (a->in != a->out) memcpy(out, a->in + u * a->units, 4 * a->units);
+      finish_row(&a->epilogue, u, 0, a->units, out);
+    }
 }

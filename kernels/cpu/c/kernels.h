@@ -73,6 +73,7 @@ typedef struct {
   int32_t activation;
   float alpha; /* of the activation */
   float dropout;
+  float scale, shift, dropped, undo; /* of units, see kernels.Drop */
   uint64_t seed;
   uint32_t stream;
   uint32_t step;
@@ -165,6 +166,22 @@ typedef struct {
   int64_t next;
 } unit_sums_t;
 
+/* See kernels.Sample and SampleBackward. */
+typedef struct {
+  int64_t rows, units;
+  float *heads; /* [B, 2 units]: means, log-variances; sample_backward puts their gradients there */
+  float *out;   /* of sample: [B, units] */
+  const float *dh; /* of sample_backward: [B, units] */
+  int32_t training;
+  float weight, most; /* of a row's divergence; the largest log-variance */
+  double *losses;     /* [B] */
+  uint64_t seed;
+  uint32_t stream, step;
+  int64_t first; /* row of the whole batch that row 0 is */
+  failure_t failure;
+  int64_t next;
+} sample_t;
+
 typedef struct {
   int64_t rows, units;
   const float *h, *shift; /* shift: [units] or null */
@@ -176,9 +193,10 @@ typedef struct {
   int64_t next;
 } backward_t;
 
-/* A hidden layer's sums to its output, in place, see kernels.Activate. */
+/* A hidden layer's sums to its output, see kernels.Activate. */
 typedef struct {
   int64_t rows, units;
+  const float *in; /* may be out */
   float *out;
   epilogue_t epilogue;
   int64_t next;
@@ -344,7 +362,7 @@ typedef struct {
   PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
   PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(unit_sums, unit_sums_t, 1) \
   PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
-  PHASE(backward, backward_t, 1) \
+  PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(entries_rows, entries_t, 1) \
   PHASE(entries_by_item, entries_t, 1) PHASE(scores, rank_t, 0) \

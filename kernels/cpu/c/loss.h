@@ -143,7 +143,7 @@ typedef struct {
   float *linear; /* [Bp] sum of the loss but for that, LINEAR */
   float *logit;  /* [BLOCK_ITEMS, Bp] of the stored targets */
   float *lse;    /* [Bp] log-sum-exp of each row, soft-max */
-  float *value;  /* [BLOCK_ITEMS, Bp] of the activation, if it is not linear */
+  float *value;  /* [BLOCK_ITEMS, Bp] of the activation, if it is not linear, or sums if its slope needs them */
 } loss_scratch_t;
 
 static loss_scratch_t loss_scratch(const layout_t *l, float *extra) {
@@ -156,14 +156,14 @@ static void take_stats(const layer_t *o, const layout_t *l, float *lse) {
   for (int64_t u = 0; u < l->Bp; u++) lse[u] = o->stats && u < l->B ? o->stats[2 * u + 1] : 0;
 }
 
-/* Replaces the logits of n items by their values, and copies these. 0 * z keeps what is not finite. */
+/* Replaces the logits of n items by their values, and keeps what slopes need. 0 * z keeps what is not finite. */
 INLINE void activate_items(const int32_t activation, float alpha, const layout_t *l, int64_t n, const float *bias,
                            float *restrict z, float *restrict value) {
   for (int64_t i = 0; i < n; i++) {
     for (int64_t u = 0; u < l->Bp; u += LANES) {
       vf x = load(z + i * l->ldz + u) + bias[i], a = fma_(splat(0), x, activate(activation, alpha, x));
       store(z + i * l->ldz + u, a);
-      store(value + i * l->Bp + u, a);
+      store(value + i * l->Bp + u, slope_at(activation, x, a));
     }
   }
 }

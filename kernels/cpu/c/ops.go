@@ -114,6 +114,37 @@ func (o Ops) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
 	return o.do(call, unsafe.Pointer(a), nil, C.run_unit_sums)
 }
 
+// sampler makes the arguments of a call on the heads of a variational layer.
+func sampler(s *kernels.Step, heads kernels.Buffer, units int64, stream uint32) *C.sample_t {
+	return &C.sample_t{
+		rows: C.int64_t(s.Rows), units: C.int64_t(units), heads: buffer(heads), training: flag(s.Training),
+		seed: C.uint64_t(s.Seed), stream: C.uint32_t(stream), step: C.uint32_t(s.Number), first: C.int64_t(s.First),
+	}
+}
+
+func (o Ops) Sample(op *kernels.Sample, s *kernels.Step) error {
+	call := &call{alone: s.Rows*op.Units < short/8}
+	a := sampler(s, op.Heads, op.Units, op.Stream)
+	a.out = buffer(op.Out)
+	return o.do(call, unsafe.Pointer(a), nil, C.run_sample)
+}
+
+func (o Ops) SampleBackward(op *kernels.SampleBackward, s *kernels.Step) error {
+	call := &call{layer: op.Name, alone: s.Rows*op.Units < short/8}
+	losses, weight := make([]float64, s.Rows), s.TermWeight(op.Term, kernels.Loss{Weight: op.Weight})
+	a := sampler(s, op.Heads, op.Units, op.Stream)
+	a.dh, a.weight, a.most = buffer(op.DH), C.float(weight/float32(s.WholeRows())), kernels.MaxLogVariance
+	a.losses = pinned[C.double](call, losses)
+	call.end = func() {
+		if a.failure.kind == C.FAIL_NONE && !op.Silent {
+			for _, loss := range losses {
+				s.Loss[op.Term] += float64(a.weight) * loss
+			}
+		}
+	}
+	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_sample_backward)
+}
+
 func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
 	call := &call{layer: op.Name}
 	a := &C.backward_t{
@@ -126,7 +157,8 @@ func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
 func (o Ops) Activate(op *kernels.Activate, s *kernels.Step) error {
 	call := &call{alone: s.Rows*op.Units < short}
 	a := &C.activate_t{
-		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), out: buffer(op.Out), epilogue: call.epilogue(&op.Epilogue, s),
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), in: buffer(op.In), out: buffer(op.Out),
+		epilogue: call.epilogue(&op.Epilogue, s),
 	}
 	return o.do(call, unsafe.Pointer(a), nil, C.run_activate_rows)
 }

@@ -58,9 +58,9 @@ INLINE void philox(uint64_t key, int64_t first, int64_t row, uint32_t step, uint
 /* A uniform number of 0 .. 1 is this times 2^-24; both are exact. */
 INLINE vf uniform_24(vu word) { return __builtin_convertvector((vi)(word >> 8), vf); }
 
-/* Factors of dropout of a row from a column on, which is a multiple of 4: 0 or 1 / (1 - p). */
+/* Factors of dropout of a row from a column on, which is a multiple of 4: 0 or the scale of units that are kept. */
 INLINE void dropout_factors(const epilogue_t *e, int64_t row, int64_t column, float factor[PHILOX_COLUMNS]) {
-  vf keep = splat(1.0f / (1.0f - e->dropout)), limit = splat(e->dropout * 0x1p24f);
+  vf keep = splat(e->scale), limit = splat(e->dropout * 0x1p24f);
   vu x[4];
   philox(e->seed, column, e->first + row, e->step, e->stream, x);
   transpose_fours(x);

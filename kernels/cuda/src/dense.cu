@@ -116,7 +116,7 @@ KERNEL_BOUNDS(finish, FinishArgs, 128, 8) {
 
 struct BackwardArgs {
   const StepRecord *step;
-  const float *h;  // [B, units]
+  const float *h;  // [B, units], sums where SLOPE_NEEDS_SUM
   float *dh;  // [B, units]
   const float *shift;  // [units], null: nothing is added to dh
   int64_t units;
@@ -141,7 +141,7 @@ DEVICE float sum_of_unit(float sum) {
   return sum;
 }
 
-// dz = (dh + shift) mask / (1 - p) act'(z), in place; dbias = sum over the rows of dz, then the update.
+// dz = (dh + shift) mask scale act'(z), in place; dbias = sum over the rows of dz, then the update.
 //
 // Mapping: a block has 8 units, so that there are enough blocks: a warp has four neighbouring rows of each 128, a lane one of them
 // and a unit, and reads four such rows at once.
@@ -169,8 +169,9 @@ KERNEL_BOUNDS(backward, BackwardArgs, 32 * kBackwardWarps, 1) {
         const int64_t u = first + kApart * n;
         if (u >= step->rows) break;
         const float scale = kept(step, a.epilogue, u, k);
-        const float dz =
-            scale == 0.0f ? 0.0f : dh[n] * scale * slope(a.epilogue.activation, a.epilogue.alpha, h[n] / scale);
+        const int32_t kind = a.epilogue.activation;
+        const float at = slope_at(kind, h[n], (h[n] - a.epilogue.shift) / scale);
+        const float dz = scale == 0.0f ? 0.0f : dh[n] * scale * slope(kind, a.epilogue.alpha, at);
         if (!finite(dz)) fail(step, a.launch, kFailGradient);
         a.dh[u * a.units + k] = dz;
         sum += dz;

@@ -105,7 +105,8 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
     }
     const float value = value_of_logit(a.kind.activation, a.kind.alpha, z);
     const LossAndDelta x = loss_of(a.kind, row, value, target.values[e]);
-    const float dz = weight * (x.delta * slope_of_value(a.kind.activation, a.kind.alpha, value));
+    const float at = slope_at(a.kind.activation, z, value);
+    const float dz = weight * (x.delta * slope_from(a.kind.activation, a.kind.alpha, at));
     logits = logits && finite(z), good = good && finite(dz);
     total += double(x.loss);
     if (lane_id() == 0) a.dz[e] = dz;

@@ -9,12 +9,14 @@ struct Epilogue {
   int32_t activation;  // ACTIVATION_<word>
   float alpha;        // of the activation
   float dropout;
+  float scale, shift, dropped;  // of units, see kernels.Drop
   uint32_t stream;
 };
 
 DEVICE float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
 
-// activate_<word>(alpha, z), and its derivative slope_<word>(alpha, a), computed from a = act(z).
+// activate_<word>(alpha, z), and its derivative slope_<word>(alpha, a), computed from a = act(z), or from z where
+// SLOPE_NEEDS_SUM.
 DEVICE float activate_linear(float, float z) { return z; }
 DEVICE float slope_linear(float, float) { return 1.0f; }
 
@@ -47,28 +49,46 @@ DEVICE float activate_softsign(float, float z) {
 }
 DEVICE float slope_softsign(float, float a) { return (1.0f - fabsf(a)) * (1.0f - fabsf(a)); }
 
+// Beyond bounds these are 0 or z: 0 times infinity would be NaN.
+DEVICE float activate_gelu(float, float z) { return z < -14.0f ? 0.0f : z * normcdff(z); }
+DEVICE float slope_gelu(float, float z) {
+  if (fabsf(z) > 14.0f) return z > 0.0f ? 1.0f : 0.0f;
+  return normcdff(z) + 0.398942280f * z * expf(-0.5f * z * z);
+}
+
+DEVICE float activate_silu(float, float z) { return z < -88.0f ? 0.0f : z * sigmoid(z); }
+DEVICE float slope_silu(float, float z) {
+  if (fabsf(z) > 88.0f) return z > 0.0f ? 1.0f : 0.0f;
+  const float share = sigmoid(z);
+  return share + z * share * sigmoid(-z);
+}
+
 DEVICE float activate(int32_t kind, float alpha, float z) {
   switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, activate_, alpha, z) }
   __builtin_unreachable();
 }
 
-DEVICE float slope(int32_t kind, float alpha, float a) {
-  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, alpha, a) }
+DEVICE float slope(int32_t kind, float alpha, float at) {
+  switch (kind) { ACTIVATIONS(CASE_BY_WORD, ACTIVATION, slope_, alpha, at) }
   __builtin_unreachable();
 }
 
-// The factor of dropout of unit k in row u: 0, or 1 / (1 - p).
+// What the slope is computed from: the sum z or the value a.
+DEVICE float slope_at(int32_t kind, float z, float a) { return SLOPE_NEEDS_SUM(kind) ? z : a; }
+
+// The factor of dropout of unit k in row u: 0, or the scale of units that are kept.
 DEVICE float kept(const StepRecord *step, const Epilogue &e, int64_t u, int64_t k) {
   if (!step->training || e.dropout == 0.0f) return 1.0f;
   const PhiloxWords x =
       philox(step->seed, uint32_t(k >> 2), uint32_t(step->first + u), uint32_t(step->number), e.stream);
   const uint32_t word = k & 2 ? (k & 1 ? x.word[3] : x.word[2]) : (k & 1 ? x.word[1] : x.word[0]);
-  return uniform(word) < e.dropout ? 0.0f : 1.0f / (1.0f - e.dropout);
+  return uniform(word) < e.dropout ? 0.0f : e.scale;
 }
 
 DEVICE float finish_unit(const StepRecord *step, const Epilogue &e, int64_t u, int64_t k, float z) {
   if (!e.present) return z;
   if (e.bias) z += e.bias[k];
   const float scale = kept(step, e, u, k);
-  return scale == 0.0f ? 0.0f : activate(e.activation, e.alpha, z) * scale;
+  if (scale == 0.0f) return e.dropped;
+  return activate(e.activation, e.alpha, z) * scale + (step->training ? e.shift : 0.0f);
 }

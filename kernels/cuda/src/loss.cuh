@@ -119,7 +119,7 @@ DEVICE LossAndDelta loss_of(const Loss &l, const LossRow &row, float z, float t)
 
 constexpr int kFirstOfValues = LOSS_squared;  // of the losses of values, which an activation gives logits
 
-// The activation of a logit, and its derivative from its value. They are called, not inlined: copies for each of eight logits make
+// The activation of a logit, and its derivative from what slope_at tells. They are called, not inlined: copies for each of eight logits make
 // output_loss_of_values two and a half times as large.
 DEVICE_CALL float value_of_logit(int32_t kind, float alpha, float z) { return activate(kind, alpha, z); }
-DEVICE_CALL float slope_of_value(int32_t kind, float alpha, float value) { return slope(kind, alpha, value); }
+DEVICE_CALL float slope_from(int32_t kind, float alpha, float at) { return slope(kind, alpha, at); }

@@ -387,10 +387,14 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
       z[k] += number_of(bias, k);
       sums.not_finite = fmaf(z[k], 0.0f, sums.not_finite);
     }
-    float loss, value[kEight];
+    float loss, at_slope[kEight];
     if (activated) {
 #pragma unroll
-      for (int k = 0; k < kEight; k++) z[k] = value[k] = value_of_logit(a.kind.activation, a.kind.alpha, z[k]);
+      for (int k = 0; k < kEight; k++) {
+        const float value = value_of_logit(a.kind.activation, a.kind.alpha, z[k]);
+        at_slope[k] = slope_at(a.kind.activation, z[k], value);
+        z[k] = value;
+      }
     }
     if (at.whole && found->begin == found->end) {
       loss = differentiate_eight<activated>(a.kind, found->loss, z, [](int) { return 0.0f; }, [](int) { return true; });
@@ -404,7 +408,7 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
     const float r = found->r;
     if (activated) {
 #pragma unroll
-      for (int k = 0; k < kEight; k++) z[k] *= slope_of_value(a.kind.activation, a.kind.alpha, value[k]);
+      for (int k = 0; k < kEight; k++) z[k] *= slope_from(a.kind.activation, a.kind.alpha, at_slope[k]);
     }
 #pragma unroll
     for (int k = 0; k < kEight; k++) {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TITLE = "(a) output layer with other losses, B=256 K=256 I=100,000, momentum, float32, beside the sigmoid loss"
 
 LOSSES = ("scaled_marginal", "squared", "absolute", "hinge", "l2_hinge")
-ACTIVATIONS = ("sigmoid", "tanh", "relu", "leaky_relu", "elu", "selu", "softplus", "softsign")
+ACTIVATIONS = ("sigmoid", "tanh", "relu", "leaky_relu", "elu", "selu", "softplus", "softsign", "gelu", "silu")
 SHAPE = {**output.SHAPES["B=256 K=256 I=100,000 sigmoid, momentum"], "row_length": output.ROW_LENGTH}
 GOAL = Goal("ratio", 0.9, 1.0)
 

@@ -151,6 +151,7 @@ using std::signbit;
 #define log2f emulator::log2_near
 #define log1pf emulator::log1p_near
 #define tanhf emulator::tanh_near
+#define normcdff emulator::normcdf_near
 #define powf emulator::pow_near
 #define rsqrtf emulator::rsqrt_near
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }

@@ -39,6 +39,7 @@ float log_near(float x) { return near(::logf(x), x); }
 float log2_near(float x) { return near(::log2f(x), x); }
 float log1p_near(float x) { return near(::log1pf(x), x); }
 float tanh_near(float x) { return near(::tanhf(x), x, -1.0f, 1.0f); }
+float normcdf_near(float x) { return near(float(0.5 * ::erfc(-double(x) * 0.70710678118654752440)), x, 0.0f, 1.0f); }
 float pow_near(float x, float y) { return y == 0.0f || x == 1.0f ? 1.0f : near(::powf(x, y), x + y); }
 float rsqrt_near(float x) { return near(1.0f / ::sqrtf(x), x); }
 

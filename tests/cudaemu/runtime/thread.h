@@ -93,6 +93,7 @@ float log_near(float x);
 float log2_near(float x);
 float log1p_near(float x);
 float tanh_near(float x);
+float normcdf_near(float x);
 float pow_near(float x, float y);
 float rsqrt_near(float x);
 
