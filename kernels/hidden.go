@@ -97,8 +97,8 @@ func (o *Dense) Work(s *Sizes) Work {
 	}
 }
 
-// Activate is an epilogue on its own: out = dropout(act(in + bias)). It ends a layer whose sums were added up over several
-// devices, and one whose sums are kept because Backward reads them.
+// Activate is an epilogue on its own: out = dropout(act(in + bias)). It ends a layer whose sums were added up over
+// several devices, and one whose sums are kept because Backward reads them.
 type Activate struct {
 	Name     string
 	In       Buffer // [B, Units], may be Out
@@ -117,7 +117,7 @@ func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, 
 // updates the bias: dz = (dh + shift) * mask/(1-p) * act'(z); dbias = sum over rows of dz.
 type Backward struct {
 	Name      string // of the layer, for error messages
-	H         Buffer // [B, K]: the layer's output after dropout, or z for an activation with SlopeNeedsSum
+	H         Buffer // [B, K]: the layer's output after dropout, or z with SlopeNeedsSum
 	DH        Buffer // [B, K], in: dL/dh, out: dL/dz
 	Shift     Buffer // [K], what Sparsity adds to dL/dh of every row; nil = nothing
 	Units     int64

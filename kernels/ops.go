@@ -30,8 +30,8 @@ const (
 	SiLU
 )
 
-// SlopeNeedsSum reports whether the derivative is computed from the sum z, because two sums may have the same value. That
-// of the other functions follows from the value: they can be inverted where their derivative is not constant.
+// SlopeNeedsSum reports whether the derivative is computed from the sum z, because two sums may have the same value.
+// That of the other functions follows from the value: they can be inverted where their derivative is not constant.
 // SLOPE_NEEDS_SUM of kinds.h is the same.
 func (k ActivationKind) SlopeNeedsSum() bool { return k >= GELU }
 

@@ -24,8 +24,8 @@ func (o *Sample) String() string           { return "Sample " + o.Name }
 func (o *Sample) Work(s *Sizes) Work { return Work{Bytes: 3 * numbers(s.Rows, o.Units)} }
 
 // SampleBackward goes back through Sample, with the same m, v and e, and adds the Kullback-Leibler divergence of the
-// distributions from the standard normal one, the mean over the rows of the whole batch. With w = the weight of the term
-// at this step over Step.WholeRows(), and dh = DH[u,k],
+// distributions from the standard normal one, the mean over the rows of the whole batch. With w = the weight of the
+// term at this step over Step.WholeRows(), and dh = DH[u,k],
 //
 //	Heads[u, k]       = dh + w m
 //	Heads[u, Units+k] = dh e exp(v/2) / 2 + w (exp(v) - 1) / 2

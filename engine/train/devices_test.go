@@ -33,6 +33,7 @@ var networks = map[string]string{
 	"sparse units": strings.Replace(deep, `"activation": "sigmoid"`,
 		`"activation": "sigmoid", "sparsity": {"mean": 0.2, "weight": 0.5}`, 1),
 	"several in and out": several,
+	"drawn units":        drawn,
 }
 
 const deep = `{"layers": [
@@ -40,6 +41,16 @@ const deep = `{"layers": [
 	{"name": "h1", "kind": "hidden", "size": 9, "activation": "sigmoid"},
 	{"name": "h2", "kind": "hidden", "size": 20, "activation": "relu", "dropout": 0.2},
 	{"name": "h3", "kind": "hidden", "size": 7, "activation": "tanh"},
+	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
+
+// drawn has a variational layer of sparse and dense sources, activations whose layers keep their sums, and alpha dropout.
+const drawn = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
+	{"name": "h1", "kind": "hidden", "size": 9, "activation": "gelu"},
+	{"name": "z", "kind": "variational", "sources": ["h1", "input"], "size": 6,
+		"kl": {"weight": 0.5, "schedule": {"kind": "constant", "warmup_steps": 3}}},
+	{"name": "h2", "kind": "hidden", "size": 20, "activation": "silu", "dropout": 0.2},
+	{"name": "h3", "kind": "hidden", "size": 7, "activation": "selu", "alpha_dropout": 0.1},
 	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
 
 // several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one
