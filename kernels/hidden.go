@@ -71,19 +71,23 @@ func (o *Dense) Work(s *Sizes) Work {
 	}
 }
 
-// Activate is an epilogue on its own, in place, for a layer whose sums were added up over several devices:
-// out = dropout(act(out + bias)).
+// Activate is an epilogue on its own, for a layer whose sums were added up over several devices, or are normalised:
+// out = dropout(act(norm(in) + bias)).
 type Activate struct {
 	Name     string
+	In       Buffer // [B, Units]; may be Out
 	Out      Buffer // [B, Units]
 	Units    int64
+	Norm     *Norm // nil = none
 	Epilogue Epilogue
 }
 
 func (o *Activate) Do(r Rank, s *Step) error { return r.Device.Activate(o, s) }
-func (o *Activate) String() string           { return "Activate " + o.Name + o.Epilogue.String() }
+func (o *Activate) String() string {
+	return "Activate " + o.Name + o.Norm.String() + o.Epilogue.String()
+}
 
-// Work: it reads and writes Out.
+// Work: it reads In and writes Out.
 func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }
 
 // Backward turns the gradient with respect to a layer's output into the one with respect to its sums, in place, and

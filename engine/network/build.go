@@ -26,6 +26,9 @@ type value struct {
 	gradient kernels.Buffer
 	added    bool // something was added to the gradient
 	partial  bool // which is a part of a sum over the ranks
+	// sums are what a layer normalises by norm, which has the moments.
+	sums kernels.Buffer
+	norm *kernels.Norm
 }
 
 func (v *value) sparse() bool { return v.slot >= 0 }
@@ -123,14 +126,13 @@ func (b *builder) uses(tensor string) bool {
 }
 
 // dense makes the value of a layer with units.
-func (b *builder) dense(i int) *value {
+func (b *builder) dense(i int) {
 	l, v := &b.net.Layers[i], &b.values[i]
 	*v = value{units: l.Size, slot: -1, out: b.Alloc("activations", l.Name, b.Rows()*l.Size)}
 	if b.Training() != nil && b.learns[i] {
 		v.gradient = b.Alloc("activation gradients", l.Name, b.Rows()*l.Size)
 	}
 	b.Hidden(i, v.out)
-	return v
 }
 
 // bias binds the bias of a layer, nil if it has none.

@@ -9,12 +9,13 @@ import (
 	"dsstne/kernels"
 )
 
-// hiddenLayer computes h = dropout(activation(sum over sources of W x + b)).
+// hiddenLayer computes h = dropout(activation(norm(sum over sources of W x) + b)).
 type hiddenLayer struct {
 	common
 	activation kernels.Activation
 	dropout    float32 // share of the units that training drops, 0 <= p < 1
 	sparsity   sparsity
+	norm       norm
 }
 
 // sparsity is the penalty on the mean of each unit over a batch; weight 0: none.
@@ -43,6 +44,7 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 		k.sparsity.mean = of.Float32("mean", 0, strictjson.Between(0, 1))
 		k.sparsity.weight = of.Float32("weight", 1, strictjson.NotNegative)
 	}
+	k.norm = readNorm(o)
 	l.Initializer = initializer(o, l)
 }
 
@@ -52,6 +54,7 @@ func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 		defineActivation(k.activation.Kind.String(), k.activation),
 		fields{{"dropout", k.dropout}, {"bias", l.Bias}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
+		defineNorm(k.norm),
 	)
 }
 
@@ -64,8 +67,11 @@ func defineSparsity(s sparsity) fields {
 
 func (k *hiddenLayer) forward(b *builder, i int) {
 	l := &b.net.Layers[i]
-	v := b.dense(i)
-	epilogue := k.epilogue(b, i)
+	b.dense(i)
+	sums, epilogue := k.sumsOf(b, i), k.epilogue(b, i)
+	if k.norm.on() {
+		epilogue = nil
+	}
 	sources := l.Sources
 	if b.sumsShards() {
 		// What every rank computes must not be counted several times: it is added when the sums are complete.
@@ -80,17 +86,20 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 		}
 		if b.values[s].sparse() {
 			op := &kernels.Gather{
-				Name: l.Name, From: from, Input: b.values[s].slot, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
+				Name: l.Name, From: from, Input: b.values[s].slot, Weight: w, Out: sums, Accumulate: n > 0, Epilogue: end,
 			}
 			b.CatchUp(w, op.Input)
 			b.gather(op, last || !b.values[sources[n+1]].sparse())
 			continue
 		}
 		op := &kernels.Dense{
-			Name: l.Name, From: from, In: b.values[s].out, Weight: w, Out: v.out, Accumulate: n > 0, Epilogue: end,
+			Name: l.Name, From: from, In: b.values[s].out, Weight: w, Out: sums, Accumulate: n > 0, Epilogue: end,
 		}
 		b.KeepRounded(op, w)
 		b.AddWith(&op.Workspace, op, op)
+	}
+	if k.norm.on() {
+		k.normalise(b, i, sums)
 	}
 }
 
@@ -128,7 +137,7 @@ func (b *builder) gather(op *kernels.Gather, last bool) {
 			b.AllReduce(op.Name, op.Out, op.Weight.Columns)
 		}
 		if end != nil {
-			b.Add(&kernels.Activate{Name: op.Name, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end})
+			b.Add(&kernels.Activate{Name: op.Name, In: op.Out, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end})
 		}
 	}
 }
@@ -163,6 +172,9 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		Name: l.Name, H: v.out, DH: v.gradient, Shift: k.penalise(b, i), Units: v.units, Epilogue: *k.epilogue(b, i),
 		Bias: bias, Optimizer: optimizer,
 	})
+	if k.norm.on() {
+		k.denormalise(b, i)
+	}
 	for _, s := range l.Sources {
 		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]
 		if w.Locked && !b.learns[s] {

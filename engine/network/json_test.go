@@ -16,7 +16,8 @@ const everything = `{"name": "a <b> & \u2028", "layers": [
 	{"name": "input", "kind": "input", "size": 100, "scaling": "l2", "denoising": 0.4},
 	{"name": "more", "kind": "input"},
 	{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8, "activation": "relu", "dropout": 0.1,
-		"sparsity": {"mean": 0.1, "weight": 0.3}, "bias": false, "initializer": {"kind": "he_normal", "scale": 1e-7}},
+		"sparsity": {"mean": 0.1, "weight": 0.3}, "batch_norm": {"momentum": 0.02},
+		"bias": false, "initializer": {"kind": "he_normal", "scale": 1e-7}},
 	{"name": "output", "kind": "output", "temperature": 0.07, "shared": "hidden1.weight.input", "initializer":
 		{"bias": -10.2}},
 	{"name": "popular", "kind": "output", "sources": [], "size": 7}],

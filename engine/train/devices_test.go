@@ -32,7 +32,10 @@ var networks = map[string]string{
 	"deep": deep,
 	"sparse units": strings.Replace(deep, `"activation": "sigmoid"`,
 		`"activation": "sigmoid", "sparsity": {"mean": 0.2, "weight": 0.5}`, 1),
+	"normalised":         normalised,
 	"several in and out": several,
+	"several in and out, normalised": strings.Replace(strings.Replace(several, `"size": 8,`, `"size": 8, "batch_norm": true,`, 1),
+		`"size": 6,`, `"size": 6, "batch_norm": {"epsilon": 0.1},`, 1),
 }
 
 const deep = `{"layers": [
@@ -41,6 +44,13 @@ const deep = `{"layers": [
 	{"name": "h2", "kind": "hidden", "size": 20, "activation": "relu", "dropout": 0.2},
 	{"name": "h3", "kind": "hidden", "size": 7, "activation": "tanh"},
 	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
+
+// normalised has batch normalisation together with everything that is beside it in a layer.
+var normalised = strings.NewReplacer(
+	`"size": 9, "activation": "sigmoid"`,
+	`"size": 9, "activation": "sigmoid", "batch_norm": {"epsilon": 0.01}, "sparsity": {"mean": 0.2, "weight": 0.5}`,
+	`"size": 20,`, `"size": 20, "batch_norm": {"momentum": 0.3}, "bias": false,`,
+).Replace(deep)
 
 // several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one
 // with two sources and one whose layer feeds a hidden one too.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne._activations import ACTIVATIONS
+from dsstne._activations import ACTIVATIONS, normalisation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,15 +51,19 @@ class _Path:
         for name in self._units:
             layer = self._layers[name]
             self._constant[name] = model.tensor(f"{name}.bias").astype(float) if layer["bias"] else 0.0
+            factor: Any = 1.0
+            if "batch_norm" in layer:
+                mean, factor = normalisation(model, layer)
+                self._constant[name] = self._constant[name] - mean * factor
             for source in layer["sources"]:
                 weight = model.tensor(_weight(layer, source))
                 if source not in rows:
-                    self._links[name].append((source, weight.astype(float)))
+                    self._links[name].append((source, weight.astype(float) * np.reshape(factor, (-1, 1))))
                     continue
                 ids, values = rows[source]
                 if self._layers[source]["scaling"] == "l2":
                     values = values / (np.linalg.norm(values) or 1.0)
-                fed = values[:, None] * weight[ids]
+                fed = values[:, None] * weight[ids] * factor
                 if source == next(iter(rows)):
                     self._fed[name] = fed
                 else:

@@ -13,6 +13,7 @@ import numpy as np
 
 import dsstne
 from dsstne import _checks, _options
+from dsstne._activations import normalisation
 from dsstne.errors import InputOutputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -201,7 +202,8 @@ class Graph:
     def layer(self, layer: dict[str, Any], inputs: dict[str, Input], values: dict[str, str]) -> str:
         """Adds a hidden or an output layer: the sum over its sources of W x, the bias, and a hidden activation."""
         temperature, weights = layer.get("temperature", 0), sources_of(layer)
-        total = self.weight(layer["name"] + ".bias") if layer["bias"] else None
+        bias = self.weight(layer["name"] + ".bias") if layer["bias"] else None
+        total = None if "batch_norm" in layer else bias
         for source, weight in weights:
             if source in inputs:
                 total = self.plus(total, self.gathered(weight, inputs[source].ids, values[source]))
@@ -210,6 +212,10 @@ class Graph:
             else:
                 beside = () if total is None else (total,)
                 total = self.add("Gemm", values[source], self.weight(weight), *beside, transB=1)
+        if "batch_norm" in layer and total is not None:
+            total = self.normalised(layer, total)
+            if bias is not None:
+                total = self.plus(total, bias)
         assert total is not None
         if not weights:
             return str(self.add("Expand", total, self.shape(layer["size"])))
@@ -219,6 +225,12 @@ class Graph:
         alpha = layer.get("alpha", layer.get("slope"))  # a layer has one of them, or none
         attributes: dict[str, Any] = {} if alpha is None else {"alpha": float(alpha)}
         return str(self.add(_ACTIVATIONS[activation], total, **attributes))
+
+    def normalised(self, layer: dict[str, Any], sums: str) -> str:
+        """Centres and scales sums by the running means and variances of a layer."""
+        mean, factor = normalisation(self.model, layer)
+        centred = self.add("Sub", sums, self.constant(mean.astype(np.float32)))
+        return str(self.add("Mul", centred, self.constant(factor.astype(np.float32))))
 
     def plus(self, total: str | None, more: str) -> str:
         """Adds up two values; None = nothing."""

@@ -39,6 +39,7 @@ type netCase struct {
 	stored      bool // the loss is that of the stored entries
 	weighted    bool // the rows have weights
 	sparse      bool // hidden 2 has a penalty on the means of its units
+	normed      bool // hidden 2 is normalised over the batch
 	dropout     float32
 }
 
@@ -48,6 +49,7 @@ type net struct {
 	step                   *kernels.Step
 	in, dense, out, second *weight // out is in where they are tied
 	bias1, bias2, biasOut  *weight
+	scale                  *weight // of hidden 2, if it is normalised
 }
 
 func newNet(c netCase, seed uint64) *net {
@@ -71,6 +73,9 @@ func newNet(c netCase, seed uint64) *net {
 	n.dense = grid(s.weight("dense", gradientUnits, gradientUnits, 0.5, sgd))
 	n.bias1, n.bias2 = grid(s.weight("bias1", gradientUnits, 1, 1, sgd)), grid(s.weight("bias2", gradientUnits, 1, 1, sgd))
 	n.moveFromKinks()
+	if c.normed {
+		n.scale = grid(s.weight("scale", gradientUnits, 1, 1, sgd))
+	}
 	n.biasOut = grid(s.weight("biasOut", gradientItems, 1, 1, sgd))
 	n.out = n.in
 	if !c.tied {
@@ -121,6 +126,9 @@ func (n *net) weights() []*weight {
 	if n.skip {
 		list = append(list, n.second)
 	}
+	if n.normed {
+		list = append(list, n.scale)
+	}
 	return list
 }
 
@@ -168,7 +176,10 @@ func (n *net) on(d kernels.Device) *running {
 	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}
 	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
 	denseBack.Workspace = p.workspace(denseBack, n.step.Most())
-	var penalty []func(*kernels.Step) error
+	var norm, penalty, normBack []func(*kernels.Step) error
+	if n.normed {
+		norm, normBack = r.normalise(dense, back2)
+	}
 	if n.sparse {
 		sums := p.alloc(gradientUnits)
 		unitSums := &kernels.UnitSums{X: h2, Units: gradientUnits, Sums: sums}
@@ -188,7 +199,7 @@ func (n *net) on(d kernels.Device) *running {
 		func(s *kernels.Step) error { return d.Gather(gather, s) },
 		func(s *kernels.Step) error { return d.Dense(dense, s) },
 	}
-	r.forward = append(r.forward, penalty...)
+	r.forward = append(append(r.forward, norm...), penalty...)
 	if n.loss.NeedsStats() {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
 	}
@@ -197,13 +208,42 @@ func (n *net) on(d kernels.Device) *running {
 	} else {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStep(output, s) })
 	}
-	r.backward = append(r.backward, []func(*kernels.Step) error{
-		func(s *kernels.Step) error { return d.Backward(back2, s) },
+	r.backward = append(r.backward, func(s *kernels.Step) error { return d.Backward(back2, s) })
+	r.backward = append(append(r.backward, normBack...), []func(*kernels.Step) error{
 		func(s *kernels.Step) error { return d.DenseBackward(denseBack, s) },
 		func(s *kernels.Step) error { return d.Backward(back1, s) },
 		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
 	}...)
 	return r
+}
+
+// normalise adds a batch normalisation behind a layer's sums, and the way back through it behind that of the layer.
+func (r *running) normalise(
+	dense *kernels.Dense, back *kernels.Backward,
+) (forward, backward []func(*kernels.Step) error) {
+	d, p := r.device, r.place
+	end, z := *dense.Epilogue, p.alloc(gradientRows*gradientUnits)
+	dense.Out, dense.Epilogue = z, nil
+	norm := kernels.Norm{
+		Mean: p.alloc(gradientUnits), Variance: p.alloc(gradientUnits), Scale: r.placed[r.scale].Value, Epsilon: 0.25,
+	}
+	moments := &kernels.UnitMoments{X: z, Units: gradientUnits, Moments: p.alloc(2*gradientUnits + 1)}
+	combine := &kernels.CombineMoments{
+		Parts: moments.Moments, Ranks: 1, Units: gradientUnits, Mean: norm.Mean, Variance: norm.Variance,
+	}
+	activate := &kernels.Activate{In: z, Out: back.H, Units: gradientUnits, Norm: &norm, Epilogue: end}
+	sums := &kernels.NormSums{DY: back.DH, X: z, Norm: norm, Units: gradientUnits, Sums: p.alloc(2 * gradientUnits)}
+	through := &kernels.NormBackward{
+		DY: back.DH, X: z, Norm: norm, Units: gradientUnits, Parts: sums.Sums, Ranks: 1, Scale: r.placed[r.scale],
+	}
+	return []func(*kernels.Step) error{
+			func(s *kernels.Step) error { return d.UnitMoments(moments, s) },
+			func(s *kernels.Step) error { return d.CombineMoments(combine, s) },
+			func(s *kernels.Step) error { return d.Activate(activate, s) },
+		}, []func(*kernels.Step) error{
+			func(s *kernels.Step) error { return d.NormSums(sums, s) },
+			func(s *kernels.Step) error { return d.NormBackward(through, s) },
+		}
 }
 
 // addEntries adds the output at its stored entries, and the gradients with respect to its weights.
@@ -436,6 +476,7 @@ func netCases() (cases []netCase) {
 		c.dropout, c.weighted = []float32{0, 0.25}[n/5%2], n/7%2 == 0
 		// Means that are neither 0 nor 1 have a derivative.
 		c.sparse = c.activation.Kind == kernels.Sigmoid && c.dropout == 0 && n/6%2 == 0
+		c.normed = !hasKink(c.activation.Kind) && n/9%2 == 0 && !c.sparse
 		if n >= pairs {
 			c.temperature = 0.5
 		} else {
@@ -456,6 +497,7 @@ func few(cases []netCase) (list []netCase) {
 			[2]any{c.activation, c.temperature}, [2]any{c.loss, c.temperature}, [2]any{"tied", c.tied},
 			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout}, [2]any{"stored", c.stored},
 			[2]any{"weighted", c.weighted}, [2]any{"sparse", c.sparse},
+			[2]any{"normed", c.normed},
 		} {
 			seen[feature] = true
 		}

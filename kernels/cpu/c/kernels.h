@@ -164,6 +164,44 @@ typedef struct {
   int64_t next;
 } unit_sums_t;
 
+/* See kernels.Norm. */
+typedef struct {
+  const float *mean, *variance, *scale; /* mean null = none */
+  float epsilon;
+} norm_t;
+
+/* See kernels.UnitMoments. */
+typedef struct {
+  int64_t rows, units;
+  const float *x;
+  float *moments; /* [2 units + 1] */
+  int64_t next;
+} unit_moments_t;
+
+/* See kernels.NormSums. */
+typedef struct {
+  int64_t rows, units;
+  const float *dy, *x;
+  norm_t norm;
+  float *sums; /* [2, units] */
+  int64_t next;
+} norm_sums_t;
+
+/* See kernels.NormBackward. */
+typedef struct {
+  int64_t rows, units, whole;
+  float *dy;
+  const float *x;
+  norm_t norm;
+  const float *parts; /* [ranks, 2, units] */
+  int64_t ranks;      /* 0: the moments are constant */
+  const float *own;   /* [units], the gradient of the scale */
+  weights_t scale;
+  optimizer_t optimizer;
+  failure_t failure;
+  int64_t next, next_scaled;
+} norm_backward_t;
+
 typedef struct {
   int64_t rows, units;
   const float *h, *shift; /* shift: [units] or null */
@@ -175,10 +213,12 @@ typedef struct {
   int64_t next;
 } backward_t;
 
-/* A hidden layer's sums to its output, in place, see kernels.Activate. */
+/* A hidden layer's sums to its output, see kernels.Activate. */
 typedef struct {
   int64_t rows, units;
+  const float *in;
   float *out;
+  norm_t norm;
   epilogue_t epilogue;
   int64_t next;
 } activate_t;
@@ -331,6 +371,8 @@ typedef struct {
 #define PHASES(PHASE) \
   PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
   PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(unit_sums, unit_sums_t, 1) \
+  PHASE(unit_moments, unit_moments_t, 1) PHASE(norm_sums, norm_sums_t, 1) PHASE(norm_backward, norm_backward_t, 1) \
+  PHASE(norm_scale, norm_backward_t, 1) \
   PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
   PHASE(backward, backward_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \

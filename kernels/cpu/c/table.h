@@ -14,6 +14,7 @@
 #include "entries.h"
 #include "dense.h"
 #include "backward.h"
+#include "norm.h"
 #include "written.h"
 #include "rank_exact.h"
 #include "scores.h"
