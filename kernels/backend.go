@@ -213,6 +213,7 @@ type Operations interface {
 	Dense(*Dense, *Step) error
 	UnitMoments(*UnitMoments, *Step) error
 	CombineMoments(*CombineMoments, *Step) error
+	RowMoments(*RowMoments, *Step) error
 	Activate(*Activate, *Step) error
 	OutputStats(*Output, *Step) error
 	CombineStats(*CombineStats, *Step) error

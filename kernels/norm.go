@@ -10,16 +10,20 @@ import (
 //	z' = xhat Scale[k],   xhat = (z - mean) / sqrt(variance + Epsilon)
 //
 // The mean and the variance are those of each unit: over a batch, or running ones (batch normalisation, Ioffe and
-// Szegedy, 2015).
+// Szegedy, 2015). With ByRow they are those of each row over its units (layer normalisation, Ba et al., 2016).
 type Norm struct {
-	Mean, Variance Buffer // [K]
+	Mean, Variance Buffer // [K], or [B] with ByRow
 	Scale          Buffer // [K]
 	Epsilon        float32
+	ByRow          bool
 }
 
 func (n *Norm) String() string {
 	if n == nil {
 		return ""
+	}
+	if n.ByRow {
+		return fmt.Sprintf(", normalised by row, epsilon %g", n.Epsilon)
 	}
 	return fmt.Sprintf(", normalised, epsilon %g", n.Epsilon)
 }
@@ -50,6 +54,20 @@ func (o *UnitMoments) Size() int64 { return momentsSize(o.Units) }
 
 // Work: it reads X for the mean and once more for the squares.
 func (o *UnitMoments) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }
+
+// RowMoments computes the mean and the variance of each row over its units; the variance is the mean squared deviation.
+type RowMoments struct {
+	Name           string // of the layer
+	X              Buffer // [B, Units]
+	Units          int64
+	Mean, Variance Buffer // [B]
+}
+
+func (o *RowMoments) Do(r Rank, s *Step) error { return r.Device.RowMoments(o, s) }
+func (o *RowMoments) String() string           { return "RowMoments " + o.Name }
+
+// Work: it reads X.
+func (o *RowMoments) Work(s *Sizes) Work { return Work{Bytes: numbers(s.Rows, o.Units+2)} }
 
 // CombineMoments combines the moments that ranks have found in their rows of a batch to the mean and the variance of
 // each unit over the whole batch (Chan et al., "Updating formulae and a pairwise algorithm for computing sample
@@ -158,13 +176,17 @@ func (o *NormSums) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, 
 // and the sums of all Parts in their order:
 //
 //	dz = s (dy - (sum of dy) / N - xhat (sum of dy xhat) / N),   or s dy with Constant
+//
+// With Norm.ByRow, the means are those over the units of the row, and g = Scale[k] dy:
+//
+//	dz = (g - mean of g - xhat (mean of g xhat)) / sqrt(variance + Epsilon)
 type NormBackward struct {
 	Name      string // of the layer, for error messages
 	DY        Buffer // [B, Units], in: dL/dy, out: dL/dz
 	X         Buffer // [B, Units], z
 	Norm      Norm
 	Units     int64
-	Parts     Buffer // [Ranks, 2, Units], those of NormSums; nil with Constant and a locked scale
+	Parts     Buffer // [Ranks, 2, Units], those of NormSums; nil if nothing needs them
 	Ranks     int64
 	Rank      int64 // whose part is the gradient of the scale
 	Constant  bool  // the moments are not those of the batch, so they do not depend on z

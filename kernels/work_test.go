@@ -47,6 +47,7 @@ func TestTheWorkOfAnOperationFollowsFromItsShapes(t *testing.T) {
 		},
 		"dense":        {&kernels.Dense{Weight: dense}, 10 * units * inputs, 4 * (units*inputs + 10*inputs + 10*units)},
 		"unit moments": {&kernels.UnitMoments{Units: units}, 0, 8 * 10 * units},
+		"row moments":  {&kernels.RowMoments{Units: units}, 0, 4 * 10 * (units + 2)},
 		"norm sums":    {&kernels.NormSums{Units: units}, 0, 8 * 10 * units},
 		"activate":     {&kernels.Activate{Units: units}, 0, 8 * 10 * units},
 		"backward": {

@@ -67,10 +67,8 @@ func (n *Network) weightsOf(i int) (names []string) {
 	if l.Bias {
 		names = append(names, l.Name+".bias")
 	}
-	if l.normalises() {
-		for _, t := range normTensors {
-			names = append(names, l.Name+t.ending)
-		}
+	for _, t := range l.normTensors() {
+		names = append(names, l.Name+t.ending)
 	}
 	return names
 }

@@ -8,11 +8,14 @@ import (
 )
 
 // norm is how a hidden layer normalises its sums, before the bias; epsilon 0: not at all. The layer has a tensor more
-// that scales them, and two with running means and variances, which inference uses.
-type norm struct{ epsilon, momentum float32 }
+// that scales them and, if the moments are those over a batch, two with running ones, which inference uses.
+type norm struct {
+	epsilon, momentum float32
+	byRow             bool // the moments are those of each row
+}
 
 const (
-	batchNormKey = "batch_norm"
+	batchNormKey, layerNormKey = "batch_norm", "layer_norm"
 
 	// endings of the names of tensors
 	scale, runningMean, runningVariance = ".scale", ".running_mean", ".running_variance"
@@ -20,54 +23,79 @@ const (
 
 func (n norm) on() bool { return n.epsilon > 0 }
 
-// readNorm reads true, false, or an object with the numbers.
+// readNorm reads both keys, of which a layer has one.
 func readNorm(o *strictjson.Object) norm {
-	const epsilon, momentum = 1e-5, 0.1
-	if t := o.Type(batchNormKey); t == strictjson.Missing || t == strictjson.BoolType {
-		if o.Bool(batchNormKey, false) {
-			return norm{epsilon, momentum}
-		}
-		return norm{}
+	batch, row := norm{epsilon: 1e-5, momentum: 0.1}, norm{epsilon: 1e-5, byRow: true}
+	overBatch, byRow := batch.read(o, batchNormKey), row.read(o, layerNormKey)
+	switch {
+	case overBatch && byRow:
+		o.Fail(layerNormKey, "is given beside %s; a layer has one of them", batchNormKey)
+	case overBatch:
+		return batch
+	case byRow:
+		return row
 	}
-	of := o.Object(batchNormKey)
-	return norm{
-		of.Float32("epsilon", epsilon, strictjson.Between(1e-12, 1)),
-		of.Float32("momentum", momentum, strictjson.Between(0, 1)),
+	return norm{}
+}
+
+// read reads true, false, or an object with the numbers, and returns whether there is a norm.
+func (n *norm) read(o *strictjson.Object, key string) bool {
+	if t := o.Type(key); t == strictjson.Missing || t == strictjson.BoolType {
+		return o.Bool(key, false)
 	}
+	of := o.Object(key)
+	n.epsilon = of.Float32("epsilon", n.epsilon, strictjson.Between(1e-12, 1))
+	if !n.byRow {
+		n.momentum = of.Float32("momentum", n.momentum, strictjson.Between(0, 1))
+	}
+	return true
 }
 
 func defineNorm(n norm) fields {
-	if !n.on() {
+	switch {
+	case !n.on():
 		return nil
+	case n.byRow:
+		return fields{{layerNormKey, fields{{"epsilon", n.epsilon}}}}
 	}
 	return fields{{batchNormKey, fields{{"epsilon", n.epsilon}, {"momentum", n.momentum}}}}
 }
 
-// normTensors are the endings of the tensors of a normalised layer.
-var normTensors = []struct {
+// normTensor is a tensor of a normalised layer.
+type normTensor struct {
 	source   int
 	ending   string
 	begins   float64
 	measured bool
-}{
+}
+
+var normTensors = []normTensor{
 	{Scale, scale, 1, false},
 	{RunningMean, runningMean, 0, true},
 	{RunningVariance, runningVariance, 1, true},
 }
 
-// normalises reports whether a layer normalises its sums.
-func (l *Layer) normalises() bool {
+// normTensors are those that a layer has because it normalises its sums.
+func (l *Layer) normTensors() []normTensor {
 	k, is := l.kind.(*hiddenLayer)
-	return is && k.norm.on()
+	switch {
+	case !is || !k.norm.on():
+		return nil
+	case k.norm.byRow:
+		return normTensors[:1]
+	}
+	return normTensors
 }
 
 // running lists the running moments of a layer.
-func (n *Network) running(i int) []string {
+func (n *Network) running(i int) (names []string) {
 	l := &n.Layers[i]
-	if !l.normalises() {
-		return nil
+	for _, t := range l.normTensors() {
+		if t.measured {
+			names = append(names, l.Name+t.ending)
+		}
 	}
-	return []string{l.Name + runningMean, l.Name + runningVariance}
+	return names
 }
 
 // lockRunning locks both running moments of a layer where one is locked.
@@ -94,20 +122,31 @@ func (k *hiddenLayer) sumsOf(b *builder, i int) kernels.Buffer {
 // normalise adds what follows the sums. Locked running moments are used in training, too, as Keras does.
 func (k *hiddenLayer) normalise(b *builder, i int, sums kernels.Buffer) {
 	l, v := &b.net.Layers[i], &b.values[i]
-	mean, variance := b.Weight(l.Name+runningMean), b.Weight(l.Name+runningVariance)
 	v.sums = sums
-	v.norm = &kernels.Norm{
-		Mean: mean.Value, Variance: variance.Value, Scale: b.Weight(l.Name + scale).Value, Epsilon: k.norm.epsilon,
-	}
-	if b.Training() != nil && !mean.Locked {
-		v.norm.Mean, v.norm.Variance = k.measure(b, i, sums)
-		b.AddLast(&kernels.MoveMoments{
-			Name: l.Name, Units: v.units, Mean: v.norm.Mean, Variance: v.norm.Variance, RunningMean: mean.Value,
-			RunningVariance: variance.Value, Momentum: k.norm.momentum,
-		})
+	v.norm = &kernels.Norm{Scale: b.Weight(l.Name + scale).Value, Epsilon: k.norm.epsilon, ByRow: k.norm.byRow}
+	if k.norm.byRow {
+		v.norm.Mean, v.norm.Variance = b.Alloc("means", l.Name, b.Rows()), b.Alloc("variances", l.Name, b.Rows())
+		b.Add(&kernels.RowMoments{Name: l.Name, X: sums, Units: v.units, Mean: v.norm.Mean, Variance: v.norm.Variance})
+	} else {
+		k.takeMoments(b, i)
 	}
 	b.Add(&kernels.Activate{
 		Name: l.Name, In: sums, Out: v.out, Units: v.units, Norm: v.norm, Epilogue: *k.epilogue(b, i),
+	})
+}
+
+// takeMoments takes the running moments, or measures those of the batch, by which it moves the others.
+func (k *hiddenLayer) takeMoments(b *builder, i int) {
+	l, v := &b.net.Layers[i], &b.values[i]
+	mean, variance := b.Weight(l.Name+runningMean), b.Weight(l.Name+runningVariance)
+	if b.Training() == nil || mean.Locked {
+		v.norm.Mean, v.norm.Variance = mean.Value, variance.Value
+		return
+	}
+	v.norm.Mean, v.norm.Variance = k.measure(b, i, v.sums)
+	b.AddLast(&kernels.MoveMoments{
+		Name: l.Name, Units: v.units, Mean: v.norm.Mean, Variance: v.norm.Variance, RunningMean: mean.Value,
+		RunningVariance: variance.Value, Momentum: k.norm.momentum,
 	})
 }
 
@@ -127,16 +166,16 @@ func (k *hiddenLayer) measure(b *builder, i int, sums kernels.Buffer) (mean, var
 // denormalise turns the gradient with respect to the normalised sums into that with respect to the sums.
 func (k *hiddenLayer) denormalise(b *builder, i int) {
 	l, v := &b.net.Layers[i], &b.values[i]
-	factor := b.Weight(l.Name + scale)
 	op := &kernels.NormBackward{
-		Name: l.Name, DY: v.gradient, X: v.sums, Norm: *v.norm, Units: v.units, Scale: factor,
-		Constant: b.Weight(l.Name + ".running_mean").Locked, Optimizer: b.Training().Optimizer,
+		Name: l.Name, DY: v.gradient, X: v.sums, Norm: *v.norm, Units: v.units, Scale: b.Weight(l.Name + scale),
+		Constant: !k.norm.byRow && b.Weight(l.Name+runningMean).Locked, Optimizer: b.Training().Optimizer,
 	}
-	if !op.Constant || !factor.Locked {
+	overBatch := !k.norm.byRow && !op.Constant
+	if overBatch || !op.Scale.Locked {
 		op.Parts, op.Ranks = b.Alloc("sums of gradients over the batch", l.Name, 2*v.units), 1
 		b.Add(&kernels.NormSums{Name: l.Name, DY: op.DY, X: op.X, Norm: op.Norm, Units: v.units, Sums: op.Parts})
 	}
-	if !op.Constant {
+	if overBatch {
 		op.Parts, op.Ranks, op.Rank = b.PartsOfRows("sums of gradients of all ranks", l.Name, op.Parts, 2*v.units)
 	}
 	b.Add(op)

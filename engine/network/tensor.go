@@ -76,12 +76,10 @@ func (n *Network) tensors() []Tensor {
 			t.Touched = n.touchesEntries(i)
 			list = append(list, t)
 		}
-		if l.normalises() {
-			for _, of := range normTensors {
-				t := Tensor{Layer: i, Source: of.source, Fill: kernels.FillConstant, Scale: of.begins}
-				t.Name, t.Rows, t.Columns, t.Measured = l.Name+of.ending, l.Size, 1, of.measured
-				list = append(list, t)
-			}
+		for _, of := range l.normTensors() {
+			t := Tensor{Layer: i, Source: of.source, Fill: kernels.FillConstant, Scale: of.begins}
+			t.Name, t.Rows, t.Columns, t.Measured = l.Name+of.ending, l.Size, 1, of.measured
+			list = append(list, t)
 		}
 	}
 	return list

@@ -68,6 +68,10 @@ func (f faulty) UnitMoments(op *kernels.UnitMoments, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.UnitMoments(op, s))
 }
 
+func (f faulty) RowMoments(op *kernels.RowMoments, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.RowMoments(op, s))
+}
+
 func (f faulty) CombineMoments(op *kernels.CombineMoments, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.CombineMoments(op, s))
 }

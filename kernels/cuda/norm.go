@@ -11,10 +11,11 @@ import (
 type normArgs struct {
 	mean, variance, scale driver.Address
 	epsilon               float32
+	byRow                 int32
 }
 
 func normOf(n *kernels.Norm) normArgs {
-	return normArgs{addressOf(n.Mean), addressOf(n.Variance), addressOf(n.Scale), n.Epsilon}
+	return normArgs{addressOf(n.Mean), addressOf(n.Variance), addressOf(n.Scale), n.Epsilon, flag(n.ByRow)}
 }
 
 // UnitMoments computes means and squared deviations of units over the rows.
@@ -27,6 +28,22 @@ func (d *device) UnitMoments(op *kernels.UnitMoments, s *kernels.Step) error {
 	return d.run("UnitMoments", s, nil, func() {
 		launch(d, "unit_moments", line(op.Units, backwardUnits), backwardThreads, &args{
 			d.step.at, addressOf(op.X), addressOf(op.Moments), op.Units, d.next(site{}),
+		})
+	})
+}
+
+const rowWarps = 8 // kRowWarps of src/norm.cu
+
+// RowMoments computes means and variances of rows over their units.
+func (d *device) RowMoments(op *kernels.RowMoments, s *kernels.Step) error {
+	type args struct {
+		step, x, mean, variance driver.Address
+		units                   int64
+		launch                  int32
+	}
+	return d.run("RowMoments", s, nil, func() {
+		launch(d, "row_moments", line(s.Most(), rowWarps), 32*rowWarps, &args{
+			d.step.at, addressOf(op.X), addressOf(op.Mean), addressOf(op.Variance), op.Units, d.next(site{}),
 		})
 	})
 }
@@ -101,6 +118,10 @@ func (d *device) NormBackward(op *kernels.NormBackward, s *kernels.Step) error {
 		launch             int32
 	}
 	return d.run("NormBackward", s, nil, func() {
+		if op.Norm.ByRow {
+			d.normBackwardRows(op, s)
+			return
+		}
 		a := &args{
 			step: d.step.at, dy: addressOf(op.DY), x: addressOf(op.X), parts: addressOf(op.Parts), units: op.Units,
 			own: op.Rank, norm: normOf(&op.Norm),
@@ -114,4 +135,20 @@ func (d *device) NormBackward(op *kernels.NormBackward, s *kernels.Step) error {
 		a.launch = d.updates(op.Scale.Name)
 		launch(d, "norm_backward", line(op.Units, backwardUnits), backwardThreads, a)
 	})
+}
+
+// normBackwardRows is a NormBackward by row: the update of the scale comes behind the rows, which use the old one.
+func (d *device) normBackwardRows(op *kernels.NormBackward, s *kernels.Step) {
+	type args struct {
+		step, dy, x driver.Address
+		units       int64
+		norm        normArgs
+		launch      int32
+	}
+	launch(d, "norm_backward_rows", line(s.Most(), rowWarps), 32*rowWarps, &args{
+		d.step.at, addressOf(op.DY), addressOf(op.X), op.Units, normOf(&op.Norm), d.updates(op.Scale.Name),
+	})
+	if !op.Scale.Locked {
+		d.updateWritten(op.Scale, op.Optimizer, addressOf(op.Own()), 0, op.Units, 1, 0)
+	}
 }

@@ -43,7 +43,7 @@ func (device) Activate(op *kernels.Activate, step *kernels.Step) error {
 		sums := make([]float64, op.Units)
 		for k, z := range rowOf(op.In, u, op.Units) {
 			if sums[k] = float64(z); op.Norm != nil {
-				sums[k] = centred(op.Norm, int64(k), z) * float64(op.Norm.Scale.Float32()[k])
+				sums[k] = centred(op.Norm, u, int64(k), z) * float64(op.Norm.Scale.Float32()[k])
 			}
 		}
 		if err := finish(op.Out, false, &op.Epilogue, step, u, sums); err != nil {

@@ -203,7 +203,8 @@ class Graph:
         """Adds a hidden or an output layer: the sum over its sources of W x, the bias, and a hidden activation."""
         temperature, weights = layer.get("temperature", 0), sources_of(layer)
         bias = self.weight(layer["name"] + ".bias") if layer["bias"] else None
-        total = None if "batch_norm" in layer else bias
+        is_normalised = "batch_norm" in layer or "layer_norm" in layer
+        total = None if is_normalised else bias
         for source, weight in weights:
             if source in inputs:
                 total = self.plus(total, self.gathered(weight, inputs[source].ids, values[source]))
@@ -212,7 +213,7 @@ class Graph:
             else:
                 beside = () if total is None else (total,)
                 total = self.add("Gemm", values[source], self.weight(weight), *beside, transB=1)
-        if "batch_norm" in layer and total is not None:
+        if is_normalised and total is not None:
             total = self.normalised(layer, total)
             if bias is not None:
                 total = self.plus(total, bias)
@@ -227,7 +228,10 @@ class Graph:
         return str(self.add(_ACTIVATIONS[activation], total, **attributes))
 
     def normalised(self, layer: dict[str, Any], sums: str) -> str:
-        """Centres and scales sums by the running means and variances of a layer."""
+        """Centres and scales sums by the running means and variances of a layer, or by those of each row."""
+        if "layer_norm" in layer:
+            scale, epsilon = self.weight(layer["name"] + ".scale"), float(layer["layer_norm"]["epsilon"])
+            return str(self.add("LayerNormalization", sums, scale, axis=-1, epsilon=epsilon))
         mean, factor = normalisation(self.model, layer)
         centred = self.add("Sub", sums, self.constant(mean.astype(np.float32)))
         return str(self.add("Mul", centred, self.constant(factor.astype(np.float32))))

@@ -63,6 +63,10 @@ func (b broken) UnitMoments(op *kernels.UnitMoments, s *kernels.Step) error {
 	return b.after(b.Device.UnitMoments(op, s), op, s)
 }
 
+func (b broken) RowMoments(op *kernels.RowMoments, s *kernels.Step) error {
+	return b.after(b.Device.RowMoments(op, s), op, s)
+}
+
 func (b broken) CombineMoments(op *kernels.CombineMoments, s *kernels.Step) error {
 	return b.after(b.Device.CombineMoments(op, s), op, s)
 }
@@ -330,6 +334,13 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("moments", func(op *kernels.UnitMoments, _ *kernels.Step) { offBuffer(op.Moments) }),
 		defect("rows", func(op *kernels.UnitMoments, _ *kernels.Step) { op.Moments.Float32()[2*op.Units]++ }),
 		defect("unit behind the layer", func(op *kernels.UnitMoments, _ *kernels.Step) { op.Moments.Float32()[op.Size()] = 0 }),
+	},
+	"RowMoments": {
+		defect("mean", func(op *kernels.RowMoments, _ *kernels.Step) { offBuffer(op.Mean) }),
+		defect("variance", func(op *kernels.RowMoments, _ *kernels.Step) { offBuffer(op.Variance) }),
+		defect("row behind the batch", func(op *kernels.RowMoments, step *kernels.Step) {
+			op.Variance.Float32()[step.Rows] = 0
+		}),
 	},
 	"CombineMoments": {
 		defect("mean", func(op *kernels.CombineMoments, _ *kernels.Step) { offBuffer(op.Mean) }),

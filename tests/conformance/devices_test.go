@@ -51,7 +51,7 @@ func (c *activateCase) normBounds() map[string][]float64 {
 	bounds := make([]float64, len(c.out))
 	for n, x := range c.out {
 		u, k := int64(n)/c.units, int64(n)%c.units
-		xhat, off := c.norm.xhat(x, k)
+		xhat, off := c.norm.xhat(x, n)
 		scale := float64(c.norm.scale[k])
 		var z sum
 		z.add(xhat*scale, math.Abs(xhat*scale), off*math.Abs(scale)+2*unit*math.Abs(xhat*scale)+underflow)
@@ -87,7 +87,7 @@ func activateCases() (cases []opCase) {
 		c.step.Training = pick(s, "training", true, true, false)
 		c.apart = pick(s, "apart", false, true)
 		if pick(s, "norm", false, true) {
-			norm := s.norm(c.units, size)
+			norm := s.norm(shape[0], c.units, size)
 			c.norm = &norm
 		}
 		c.title = s.title()

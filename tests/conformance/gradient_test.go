@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -40,6 +41,7 @@ type netCase struct {
 	weighted    bool // the rows have weights
 	sparse      bool // hidden 2 has a penalty on the means of its units
 	normed      bool // hidden 2 is normalised over the batch
+	byRow       bool // or each row of it
 	dropout     float32
 }
 
@@ -217,7 +219,7 @@ func (n *net) on(d kernels.Device) *running {
 	return r
 }
 
-// normalise adds a batch normalisation behind a layer's sums, and the way back through it behind that of the layer.
+// normalise adds a normalisation behind a layer's sums, and the way back through it behind that of the layer.
 func (r *running) normalise(
 	dense *kernels.Dense, back *kernels.Backward,
 ) (forward, backward []func(*kernels.Step) error) {
@@ -226,7 +228,9 @@ func (r *running) normalise(
 	dense.Out, dense.Epilogue = z, nil
 	norm := kernels.Norm{
 		Mean: p.alloc(gradientUnits), Variance: p.alloc(gradientUnits), Scale: r.placed[r.scale].Value, Epsilon: 0.25,
+		ByRow: r.byRow,
 	}
+	rows := &kernels.RowMoments{X: z, Units: gradientUnits, Mean: norm.Mean, Variance: norm.Variance}
 	moments := &kernels.UnitMoments{X: z, Units: gradientUnits, Moments: p.alloc(2*gradientUnits + 1)}
 	combine := &kernels.CombineMoments{
 		Parts: moments.Moments, Ranks: 1, Units: gradientUnits, Mean: norm.Mean, Variance: norm.Variance,
@@ -237,8 +241,12 @@ func (r *running) normalise(
 		DY: back.DH, X: z, Norm: norm, Units: gradientUnits, Parts: sums.Sums, Ranks: 1, Scale: r.placed[r.scale],
 	}
 	return []func(*kernels.Step) error{
-			func(s *kernels.Step) error { return d.UnitMoments(moments, s) },
-			func(s *kernels.Step) error { return d.CombineMoments(combine, s) },
+			func(s *kernels.Step) error {
+				if r.byRow {
+					return d.RowMoments(rows, s)
+				}
+				return errors.Join(d.UnitMoments(moments, s), d.CombineMoments(combine, s))
+			},
 			func(s *kernels.Step) error { return d.Activate(activate, s) },
 		}, []func(*kernels.Step) error{
 			func(s *kernels.Step) error { return d.NormSums(sums, s) },
@@ -477,6 +485,7 @@ func netCases() (cases []netCase) {
 		// Means that are neither 0 nor 1 have a derivative.
 		c.sparse = c.activation.Kind == kernels.Sigmoid && c.dropout == 0 && n/6%2 == 0
 		c.normed = !hasKink(c.activation.Kind) && n/9%2 == 0 && !c.sparse
+		c.byRow = c.normed && n/2%2 == 0
 		if n >= pairs {
 			c.temperature = 0.5
 		} else {
@@ -497,7 +506,7 @@ func few(cases []netCase) (list []netCase) {
 			[2]any{c.activation, c.temperature}, [2]any{c.loss, c.temperature}, [2]any{"tied", c.tied},
 			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout}, [2]any{"stored", c.stored},
 			[2]any{"weighted", c.weighted}, [2]any{"sparse", c.sparse},
-			[2]any{"normed", c.normed},
+			[2]any{"normed", c.normed}, [2]any{"by row", c.byRow},
 		} {
 			seen[feature] = true
 		}

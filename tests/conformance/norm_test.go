@@ -10,15 +10,20 @@ import (
 type normed struct {
 	mean, variance, scale []float32
 	epsilon               float32
+	byRow                 bool
 }
 
-// norm draws one; the mean is that of numbers of a size, or far from them.
-func (s *sampler) norm(units int64, size float64) normed {
-	n := normed{mean: s.normal(units, size), variance: s.normal(units, size), scale: s.normal(units, 1), epsilon: 1e-5}
+// norm draws one of a layer; the moments are those of its units or of its rows.
+func (s *sampler) norm(rows, units int64, size float64) normed {
+	n := normed{scale: s.normal(units, 1), epsilon: 1e-5, byRow: pick(s, "by row", false, true)}
+	if n.byRow {
+		units = rows
+	}
+	n.mean, n.variance = s.normal(units, size), s.normal(units, size)
 	for k, x := range n.variance {
 		n.variance[k] = float32(math.Min(float64(x)*float64(x), math.MaxFloat32/2))
 	}
-	if pick(s, "constant units", false, false, true) {
+	if pick(s, "constant", false, false, true) {
 		clear(n.variance)
 	}
 	return n
@@ -26,20 +31,30 @@ func (s *sampler) norm(units int64, size float64) normed {
 
 func (n *normed) place(p *place) kernels.Norm {
 	return kernels.Norm{
-		Mean: p.floats(n.mean), Variance: p.floats(n.variance), Scale: p.floats(n.scale), Epsilon: n.epsilon,
+		Mean: p.floats(n.mean), Variance: p.floats(n.variance), Scale: p.floats(n.scale), Epsilon: n.epsilon, ByRow: n.byRow,
 	}
 }
 
-// inverse is 1 / sqrt(variance + epsilon).
-func (n *normed) inverse(k int64) float64 {
-	return 1 / math.Sqrt(float64(n.variance[k])+float64(n.epsilon))
+// at is the place of the moments of an element of [B, units].
+func (n *normed) at(element int) int {
+	if units := len(n.scale); n.byRow {
+		return element / units
+	} else {
+		return element % units
+	}
+}
+
+// inverse is 1 / sqrt(variance + epsilon) of an element.
+func (n *normed) inverse(element int) float64 {
+	return 1 / math.Sqrt(float64(n.variance[n.at(element)])+float64(n.epsilon))
 }
 
 // xhat is a centred number, and how far it may be off: the difference has its roundoff, and the root and its reciprocal
 // some more.
-func (n *normed) xhat(x float32, k int64) (value, off float64) {
-	value = (float64(x) - float64(n.mean[k])) * n.inverse(k)
-	return value, 6*unit*math.Abs(value) + underflow*(1+3*n.inverse(k))
+func (n *normed) xhat(x float32, element int) (value, off float64) {
+	inverse := n.inverse(element)
+	value = (float64(x) - float64(n.mean[n.at(element)])) * inverse
+	return value, 6*unit*math.Abs(value) + underflow*(1+3*inverse)
 }
 
 // unitMomentsCase is a UnitMoments.
@@ -62,46 +77,61 @@ func (c *unitMomentsCase) run(d kernels.Device) (r result, err error) {
 	return r, err
 }
 
-// bounds: a mean that is off by e moves a square by 2 |d| e + e^2.
 func (c *unitMomentsCase) bounds() map[string][]float64 {
-	bounds, rows := make([]float64, 2*c.units), float64(c.step.Rows)
+	bounds := make([]float64, 2*c.units)
 	for k := range c.units {
-		var total, squares sum
-		for u := range c.step.Rows {
-			total.product(1, float64(c.x[u*c.units+k]))
+		x := make([]float32, c.step.Rows)
+		for u := range x {
+			x[u] = c.x[int64(u)*c.units+k]
 		}
-		mean, off := total.value/rows, (total.bound()+2*unit*math.Abs(total.value))/rows
-		for u := range c.step.Rows {
-			d := math.Abs(float64(c.x[u*c.units+k]) - mean)
-			squares.add(d*d, d*d, 2*(d+off)*(off+2*unit*(d+off))+off*off+underflow)
-		}
-		bounds[k], bounds[c.units+k] = off, squares.bound()
+		bounds[k], bounds[c.units+k] = momentsBound(x)
 	}
 	return map[string][]float64{"moments": bounds}
+}
+
+// momentsBound is how far a mean of numbers may be off, and the sum of the squared deviations: a mean that is off by e
+// moves a square by 2 |d| e + e^2.
+func momentsBound(x []float32) (mean, squares float64) {
+	var total, of sum
+	for _, x := range x {
+		total.product(1, float64(x))
+	}
+	middle := total.value / float64(len(x))
+	off := (total.bound()+2*unit*math.Abs(total.value))/float64(len(x)) + underflow
+	for _, x := range x {
+		d := math.Abs(float64(x) - middle)
+		of.add(d*d, d*d, 2*(d+off)*(off+2*unit*(d+off))+off*off+underflow)
+	}
+	return off, of.bound()
 }
 
 func unitMomentsCases() (cases []opCase) {
 	s := newSampler(61)
 	for range 32 {
-		shape := pick(s, "shape", layerShapes...)
-		c := &unitMomentsCase{step: s.step(kernels.Optimizer{}, shape[0]), units: shape[2]}
-		size := s.size()
-		c.x = s.normal(shape[0]*c.units, size)
-		switch pick(s, "mean", "near", "near", "far", "constant") {
-		case "far":
-			for i := range c.x {
-				c.x[i] += float32(1000 * size)
-			}
-		case "constant":
-			for i := range c.x {
-				c.x[i] = c.x[int64(i)%c.units]
-			}
-		}
-		c.title = s.title()
-		cases = append(cases, c)
+		cases = append(cases, s.moments())
 	}
 	s.covered()
 	return cases
+}
+
+// moments draws the numbers of a layer.
+func (s *sampler) moments() *unitMomentsCase {
+	shape := pick(s, "shape", layerShapes...)
+	c := &unitMomentsCase{step: s.step(kernels.Optimizer{}, shape[0]), units: shape[2]}
+	size := s.size()
+	c.x = s.normal(shape[0]*c.units, size)
+	switch pick(s, "mean", "near", "near", "far", "constant") {
+	case "far":
+		for i := range c.x {
+			c.x[i] += float32(1000 * size)
+		}
+	case "constant":
+		for i := range c.x {
+			c.x[i] = c.x[int64(i)%c.units]
+		}
+	}
+	c.title = s.title()
+	return c
 }
 
 // combineMomentsCase is a CombineMoments of parts of a batch.
@@ -171,6 +201,49 @@ func combineMomentsCases() (cases []opCase) {
 	return cases
 }
 
+// rowMomentsCase is a RowMoments.
+type rowMomentsCase struct{ unitMomentsCase }
+
+func (c *rowMomentsCase) run(d kernels.Device) (r result, err error) {
+	p := &place{device: d}
+	defer p.free()
+	op := &kernels.RowMoments{
+		X: p.guarded(c.x, c.units), Units: c.units, Mean: p.guarded(make([]float32, c.step.Rows), 1),
+		Variance: p.guarded(make([]float32, c.step.Rows), 1),
+	}
+	err = d.RowMoments(op, c.step)
+	r.add("mean", op.Mean)
+	r.add("variance", op.Variance)
+	return r, err
+}
+
+func (c *rowMomentsCase) bounds() map[string][]float64 {
+	mean, variance := make([]float64, c.step.Rows), make([]float64, c.step.Rows)
+	for u := range c.step.Rows {
+		of, squares := momentsBound(c.x[u*c.units : (u+1)*c.units])
+		mean[u], variance[u] = of, squares/float64(c.units)+underflow
+	}
+	return map[string][]float64{"mean": mean, "variance": variance}
+}
+
+func rowMomentsCases() (cases []opCase) {
+	s := newSampler(66)
+	for range 32 {
+		cases = append(cases, &rowMomentsCase{*s.moments()})
+	}
+	s.covered()
+	return cases
+}
+
+// squares draws variances.
+func (s *sampler) squares(n int64, size float64) []float32 {
+	x := s.normal(n, size)
+	for k := range x {
+		x[k] *= x[k]
+	}
+	return x
+}
+
 // moveMomentsCase is a MoveMoments.
 type moveMomentsCase struct {
 	title                                        string
@@ -211,7 +284,7 @@ func moveMomentsCases() (cases []opCase) {
 		units, size := pick(s, "units", int64(1), 8, 129, 1003), s.size()
 		c := &moveMomentsCase{step: s.step(kernels.Optimizer{}, 7), momentum: pick(s, "momentum", float32(0.1), 0, 1)}
 		c.mean, c.runningMean = s.normal(units, size), s.normal(units, size)
-		c.variance, c.runningVariance = s.norm(units, size).variance, s.norm(units, size).variance
+		c.variance, c.runningVariance = s.squares(units, size), s.squares(units, size)
 		c.title = s.title()
 		cases = append(cases, c)
 	}
@@ -246,7 +319,7 @@ func (c *normSumsCase) bounds() map[string][]float64 {
 	sums := make([]sum, 2*c.units)
 	for n, dy := range c.dy {
 		k := int64(n) % c.units
-		xhat, off := c.norm.xhat(c.x[n], k)
+		xhat, off := c.norm.xhat(c.x[n], n)
 		sums[k].product(1, float64(dy))
 		sums[c.units+k].add(float64(dy)*xhat, math.Abs(float64(dy)*xhat), math.Abs(float64(dy))*off+underflow*(1+math.Abs(xhat)))
 	}
@@ -259,7 +332,7 @@ func normSumsCases() (cases []opCase) {
 		shape := pick(s, "shape", layerShapes...)
 		c := &normSumsCase{step: s.step(kernels.Optimizer{}, shape[0]), units: shape[2]}
 		size := s.size()
-		c.dy, c.x, c.norm = s.normal(shape[0]*c.units, s.size()), s.normal(shape[0]*c.units, size), s.norm(c.units, size)
+		c.dy, c.x, c.norm = s.normal(shape[0]*c.units, s.size()), s.normal(shape[0]*c.units, size), s.norm(shape[0], c.units, size)
 		c.title = s.title()
 		cases = append(cases, c)
 	}
@@ -293,19 +366,41 @@ func (c *normBackwardCase) run(d kernels.Device) (r result, err error) {
 	return r, err
 }
 
-func (c *normBackwardCase) bounds() map[string][]float64 {
-	bounds, rows := make([]float64, len(c.dy)), float64(c.step.WholeRows())
-	for n, dy := range c.dy {
-		k := int64(n) % c.units
-		xhat, off := c.norm.xhat(c.x[n], k)
-		var sums [2]float64
+// meansAt are the means of g and of g xhat that an element's gradient is less by, and how far they may be off.
+func (c *normBackwardCase) meansAt(element int) (means, offs [2]float64) {
+	k := int64(element) % c.units
+	if !c.norm.byRow {
 		for r := int64(0); r < c.ranks && !c.constant; r++ {
-			sums[0] += float64(c.parts[2*r*c.units+k])
-			sums[1] += float64(c.parts[(2*r+1)*c.units+k])
+			for which := range int64(2) {
+				part := float64(c.parts[(2*r+which)*c.units+k]) / float64(c.step.WholeRows())
+				means[which] += math.Abs(float64(c.scale.value[k])) * part
+			}
 		}
-		size := math.Abs(float64(dy)) + math.Abs(sums[0])/rows + math.Abs(xhat*sums[1])/rows
-		of := size*8*unit + off*math.Abs(sums[1])/rows
-		bounds[n] = of*math.Abs(float64(c.scale.value[k]))*c.norm.inverse(k) + underflow*(1+c.norm.inverse(k))
+		return means, offs
+	}
+	var sums [2]sum
+	first := element - int(k)
+	for n := first; n < first+int(c.units); n++ {
+		g := float64(c.dy[n]) * float64(c.scale.value[n-first])
+		xhat, off := c.norm.xhat(c.x[n], n)
+		sums[0].add(g, math.Abs(g), unit*math.Abs(g)+underflow)
+		sums[1].add(g*xhat, math.Abs(g*xhat), math.Abs(g)*(off+2*unit*math.Abs(xhat))+underflow*(1+math.Abs(xhat)))
+	}
+	for which := range sums {
+		means[which], offs[which] = sums[which].value/float64(c.units), sums[which].bound()/float64(c.units)
+	}
+	return means, offs
+}
+
+func (c *normBackwardCase) bounds() map[string][]float64 {
+	bounds := make([]float64, len(c.dy))
+	for n, dy := range c.dy {
+		scale, inverse := math.Abs(float64(c.scale.value[int64(n)%c.units])), c.norm.inverse(n)
+		xhat, off := c.norm.xhat(c.x[n], n)
+		means, offs := c.meansAt(n)
+		size := scale*math.Abs(float64(dy)) + math.Abs(means[0]) + math.Abs(xhat*means[1])
+		of := size*8*unit + off*math.Abs(means[1]) + offs[0] + math.Abs(xhat)*offs[1]
+		bounds[n] = of*inverse + underflow*(1+inverse)
 	}
 	to := map[string][]float64{"dy": bounds}
 	r := ruleOf(c.optimizer, c.step.RatesOf(c.step.Number), c.scale.noDecay)
@@ -322,7 +417,7 @@ func normBackwardCases() (cases []opCase) {
 		c := &normBackwardCase{optimizer: s.optimizer(), ranks: pick(s, "ranks", int64(1), 3)}
 		c.step, c.units, c.rank = s.step(c.optimizer, shape[0]), shape[2], c.ranks-1
 		size := pick(s, "size", 1.0, 1e4, 1e-3)
-		c.dy, c.x, c.norm = s.normal(shape[0]*c.units, 1), s.normal(shape[0]*c.units, size), s.norm(c.units, size)
+		c.dy, c.x, c.norm = s.normal(shape[0]*c.units, 1), s.normal(shape[0]*c.units, size), s.norm(shape[0], c.units, size)
 		c.parts, c.constant = s.normal(2*c.ranks*c.units, 1), pick(s, "constant", false, false, true)
 		c.scale = s.weight("scale", c.units, 1, 1, c.optimizer)
 		c.scale.noDecay = pick(s, "exempt", true, false)

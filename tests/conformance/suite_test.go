@@ -29,6 +29,7 @@ var opCases = []group{
 	{"UnitSums", remembering(unitSumsCases)},
 	{"Sparsity", remembering(sparsityCases)},
 	{"UnitMoments", remembering(unitMomentsCases)},
+	{"RowMoments", remembering(rowMomentsCases)},
 	{"CombineMoments", remembering(combineMomentsCases)},
 	{"MoveMoments", remembering(moveMomentsCases)},
 	{"NormSums", remembering(normSumsCases)},

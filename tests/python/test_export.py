@@ -84,6 +84,7 @@ NETWORKS = {
         layer("g", "hidden", size=5, sources=["h", "in"], batch_norm={"epsilon": 0.1}, bias=False),
         OUT,
     ),
+    "normalised by row": (IN, layer("h", "hidden", size=8, layer_norm=True), layer("g", "hidden", size=5), OUT),
     "an output of several": (
         IN,
         HIDDEN,

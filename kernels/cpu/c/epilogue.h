@@ -30,6 +30,15 @@ static void normalise_rows(const activate_t *a, int64_t first, int64_t end) {
   const norm_t *norm = &a->norm;
   for (int64_t k = 0; k < a->units; k += LANES) {
     const int64_t here = smaller(LANES, a->units - k);
+    if (norm->by_row) {
+      const vf scale = load_some(norm->scale + k, here);
+      for (int64_t u = first; u < end; u++) {
+        const float inverse = 1.0f / sqrtf(norm->variance[u] + norm->epsilon);
+        const vf xhat = (load_some(a->in + u * a->units + k, here) - norm->mean[u]) * inverse;
+        store_some(a->out + u * a->units + k, xhat * scale, here);
+      }
+      continue;
+    }
     const vf mean = load_some(norm->mean + k, here), variance = load_some(norm->variance + k, here);
     const vf factor = load_some(norm->scale + k, here) / square_root(variance + norm->epsilon);
     for (int64_t at = first * a->units + k; at < end * a->units; at += a->units)

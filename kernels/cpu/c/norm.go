@@ -15,6 +15,7 @@ func norm(n *kernels.Norm) C.norm_t {
 	}
 	return C.norm_t{
 		mean: buffer(n.Mean), variance: buffer(n.Variance), scale: buffer(n.Scale), epsilon: C.float(n.Epsilon),
+		by_row: flag(n.ByRow),
 	}
 }
 
@@ -24,6 +25,15 @@ func (o Ops) UnitMoments(op *kernels.UnitMoments, s *kernels.Step) error {
 		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), x: buffer(op.X), moments: buffer(op.Moments),
 	}
 	return o.do(call, unsafe.Pointer(a), nil, C.run_unit_moments)
+}
+
+func (o Ops) RowMoments(op *kernels.RowMoments, s *kernels.Step) error {
+	call := &call{alone: s.Rows*op.Units < short}
+	a := &C.row_moments_t{
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), x: buffer(op.X), mean: buffer(op.Mean),
+		variance: buffer(op.Variance),
+	}
+	return o.do(call, unsafe.Pointer(a), nil, C.run_row_moments)
 }
 
 func (o Ops) NormSums(op *kernels.NormSums, s *kernels.Step) error {
@@ -42,7 +52,9 @@ func (o Ops) NormBackward(op *kernels.NormBackward, s *kernels.Step) error {
 		x: buffer(op.X), norm: norm(&op.Norm), scale: call.weights(op.Scale), optimizer: call.optimizer(op.Optimizer, s),
 	}
 	phases := []unsafe.Pointer{C.run_norm_backward}
-	if !op.Constant {
+	if op.Norm.ByRow {
+		phases[0] = C.run_norm_backward_rows
+	} else if !op.Constant {
 		a.parts, a.ranks = buffer(op.Parts), C.int64_t(op.Ranks)
 	}
 	if !op.Scale.Locked {

@@ -1,15 +1,17 @@
-// Batch normalisation of a layer's sums, forward and back. Formulas: kernels/norm.go.
+// Normalisation of a layer's sums, forward and back. Formulas: kernels/norm.go.
 #include "epilogue.cuh"
 #include "units.cuh"
 #include "update.cuh"
 
 struct Norm {
-  const float *mean, *variance, *scale;  // [units]
+  const float *mean, *variance;  // [units], or [B] with by_row
+  const float *scale;  // [units]
   float epsilon;
+  int32_t by_row;
 };
 
-// 1 / sqrt(variance + epsilon) of a unit.
-DEVICE float inverse_of(const Norm &norm, int64_t k) { return 1.0f / sqrtf(norm.variance[k] + norm.epsilon); }
+// 1 / sqrt(variance + epsilon) of a unit or a row.
+DEVICE float inverse_of(const Norm &norm, int64_t at) { return 1.0f / sqrtf(norm.variance[at] + norm.epsilon); }
 
 struct UnitMomentsArgs {
   const StepRecord *step;
@@ -125,7 +127,8 @@ KERNEL_BOUNDS(normalise, NormaliseArgs, 128, 8) {
   const StepRecord *step = a.step;
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
   if (k >= a.units || u >= step->rows || failed_before(step, a.launch)) return;
-  const float z = (a.in[u * a.units + k] - a.norm.mean[k]) * (a.norm.scale[k] * inverse_of(a.norm, k));
+  const int64_t at = a.norm.by_row ? u : k;
+  const float z = (a.in[u * a.units + k] - a.norm.mean[at]) * (a.norm.scale[k] * inverse_of(a.norm, at));
   a.out[u * a.units + k] = finish_unit(step, a.epilogue, u, k, z);
 }
 
@@ -147,12 +150,14 @@ KERNEL_BOUNDS(norm_sums, NormSumsArgs, 32 * kBackwardWarps, 1) {
   const StepRecord *step = a.step;
   if (failed_before(step, a.launch)) return;
   const int64_t k = unit_of_thread(), rows = k < a.units ? step->rows : 0;
-  const float mean = k < a.units ? a.norm.mean[k] : 0.0f, inverse = k < a.units ? inverse_of(a.norm, k) : 0.0f;
+  const bool by_row = a.norm.by_row != 0, has = k < a.units && !by_row;
+  const float mean = has ? a.norm.mean[k] : 0.0f, inverse = has ? inverse_of(a.norm, k) : 0.0f;
   float sum = 0.0f, product = 0.0f;
   rows_of_unit(rows, [&](int64_t u) {
     const float dy = a.dy[u * a.units + k];
     sum += dy;
-    product += dy * ((a.x[u * a.units + k] - mean) * inverse);
+    product +=
+        dy * ((a.x[u * a.units + k] - (by_row ? a.norm.mean[u] : mean)) * (by_row ? inverse_of(a.norm, u) : inverse));
   });
   sum = sum_of_unit(sum);
   __syncthreads();  // the first warp has read the sums
@@ -173,7 +178,7 @@ struct NormBackwardArgs {
   int32_t launch;
 };
 
-// dz = scale / sqrt(variance + epsilon) (dy - mean of dy - xhat mean of dy xhat), in place; then the update of the scale.
+// dz = scale / sqrt(variance + epsilon) (dy - mean of dy - xhat mean of dy xhat), in place; then the scale is updated.
 //
 // Mapping: that of backward.
 // Bytes: reads dy and x, writes dz: 12 B units, which bound it.
@@ -200,4 +205,69 @@ KERNEL_BOUNDS(norm_backward, NormBackwardArgs, 32 * kBackwardWarps, 1) {
   __syncthreads();  // all have read the scale
   if (warp_id() != 0 || lane_id() >= kBackwardUnits || k >= a.units || !a.scale.value) return;
   update_element(step, a.launch, a.scale, rates_of(step, step->number), k, k, a.parts[(2 * a.own + 1) * a.units + k]);
+}
+
+constexpr int kRowWarps = 8;
+
+struct RowMomentsArgs {
+  const StepRecord *step;
+  const float *x;  // [B, units]
+  float *mean, *variance;  // [B]
+  int64_t units;
+  int32_t launch;
+};
+
+// The mean and the mean squared deviation of each row.
+//
+// Mapping: a warp has a row.
+// Bytes: reads 4 B units twice, the second time from the cache; bound by that.
+// Source: kernels/norm.go, RowMoments; scheme: own.
+KERNEL_BOUNDS(row_moments, RowMomentsArgs, 32 * kRowWarps, 4) {
+  const StepRecord *step = a.step;
+  const int64_t u = int64_t(blockIdx.x) * kRowWarps + warp_id();
+  if (u >= step->rows || failed_before(step, a.launch)) return;
+  const float *x = a.x + u * a.units;
+  float sum = 0.0f, squares = 0.0f;
+  for (int64_t k = lane_id(); k < a.units; k += 32) sum += x[k];
+  const float mean = warp_sum(sum) / float(a.units);
+  for (int64_t k = lane_id(); k < a.units; k += 32) squares += (x[k] - mean) * (x[k] - mean);
+  squares = warp_sum(squares);
+  if (lane_id() != 0) return;
+  a.mean[u] = mean;
+  a.variance[u] = squares / float(a.units);
+}
+
+struct NormBackwardRowsArgs {
+  const StepRecord *step;
+  float *dy;  // [B, units], in: dL/dy, out: dL/dz
+  const float *x;  // [B, units]
+  int64_t units;
+  Norm norm;
+  int32_t launch;
+};
+
+// dz = (g - mean of g - xhat mean of g xhat) / sqrt(variance + epsilon), in place; g = scale dy, and means are those
+// over the row.
+//
+// Mapping: a warp has a row.
+// Bytes: reads dy and x, writes dz: 12 B units, and reads both once more from the cache.
+// Source: kernels/norm.go, NormBackward; scheme: own.
+KERNEL_BOUNDS(norm_backward_rows, NormBackwardRowsArgs, 32 * kRowWarps, 4) {
+  const StepRecord *step = a.step;
+  const int64_t u = int64_t(blockIdx.x) * kRowWarps + warp_id();
+  if (u >= step->rows || failed_before(step, a.launch)) return;
+  const float mean = a.norm.mean[u], inverse = inverse_of(a.norm, u);
+  const float *x = a.x + u * a.units;
+  float *dy = a.dy + u * a.units, sum = 0.0f, product = 0.0f;
+  for (int64_t k = lane_id(); k < a.units; k += 32) {
+    const float g = dy[k] * a.norm.scale[k];
+    sum += g;
+    product += g * ((x[k] - mean) * inverse);
+  }
+  const float of_sum = warp_sum(sum) / float(a.units), of_product = warp_sum(product) / float(a.units);
+  for (int64_t k = lane_id(); k < a.units; k += 32) {
+    const float dz = (dy[k] * a.norm.scale[k] - of_sum - (x[k] - mean) * inverse * of_product) * inverse;
+    if (!finite(dz)) fail(step, a.launch, kFailGradient);
+    dy[k] = dz;
+  }
 }
